@@ -14,6 +14,7 @@
 mod fault;
 mod file;
 mod fuse;
+mod notices;
 mod pool;
 mod probe;
 mod raw;
@@ -40,6 +41,7 @@ use tokio::sync::Mutex;
 use self::{
     fault::{SendFault, Signs},
     file::{folder_of, prepare_file, probe_name, unwritable},
+    notices::Listening,
     pool::Limits,
     probe::{Confirmation, Probe},
     raw::Driver,
@@ -47,6 +49,7 @@ use self::{
 };
 pub use self::{
     fault::{in_words, is_transient, lost_a_race, took_too_long},
+    notices::Notices,
     pool::{Connections, PoolReading},
     reservation::Reservation,
     statements::StatementReading,
@@ -107,9 +110,9 @@ const STATEMENTS_LOGGED: log::LevelFilter = log::LevelFilter::Debug;
 const SLOW: Duration = Duration::from_secs(1);
 /// Readers of what calls and bridges need, and nobody else.
 const CRITICAL_READERS: u32 = 4;
-/// All of them, with the one that renews the lease.
+/// All of them, with the one that renews the lease and the one that listens.
 const POSTGRES_CONNECTIONS: u32 =
-    READERS + POSTGRES_WRITERS + POSTGRES_CRITICAL + CRITICAL_READERS + API_READERS + 1;
+    READERS + POSTGRES_WRITERS + POSTGRES_CRITICAL + CRITICAL_READERS + API_READERS + 2;
 /// The file of SQLite's log is cut back to this when it begins anew.
 const SQLITE_LOG_BYTES: u64 = 64 * 1024 * 1024;
 /// When so many pages of 4 KiB are in the log that nobody has copied into the file beside them, see [`Store::copy_log`], a commit
@@ -130,6 +133,8 @@ pub struct Store {
     api_reader: Connections,
     /// Renews this node's lease; none on SQLite, where the file's lock is the lease.
     lease: Option<Connections>,
+    /// Hears of other nodes; none on SQLite.
+    listening: Option<Listening>,
     /// Copies SQLite's log into the file.
     copier: Option<Connections>,
     url: Arc<str>,
@@ -298,6 +303,7 @@ impl Store {
             critical: writer.clone(),
             writer: writer.one_at_a_time(),
             lease: None,
+            listening: None,
             copier: Some(connections(copying, 1, None)),
             url: Arc::from(url),
             signs,
@@ -333,6 +339,7 @@ impl Store {
             critical_reader: connections(&by_key, CRITICAL_READERS, false),
             api_reader: connections(&for_api, API_READERS, false),
             lease: Some(lease),
+            listening: Some(Listening::new(options)),
             copier: None,
             url: Arc::from(url),
             signs,

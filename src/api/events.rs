@@ -111,7 +111,7 @@ pub async fn make_sample(
     let unit = Unit::begin(&services, &caller).await?;
     write_events(unit.txn(), &[event]).await?;
     let answer = unit.commit(answer, None).await?;
-    services.feed.wake([caller.tenant]);
+    services.feed.announce([caller.tenant]);
     Ok(answer)
 }
 

@@ -9,7 +9,7 @@ use dikala_actors::{
     events::{elsewhere, followers::Followers, outbox::Audience},
     functions::{self, FunctionsHandle},
     ledger::{self, LedgerHandle, LedgerParts},
-    nodes::{self, Load, Membership},
+    nodes::{self, Load, Membership, notices},
     outbound::{Guard, Outbound, OutboundError},
     runtime::{clock::SharedClock, lag::EventLoops},
     traces::Traces,
@@ -47,6 +47,7 @@ impl Actors {
         traces: Traces,
         outbound: impl Fn() -> Result<Outbound, OutboundError>,
     ) -> Result<Self, StartError> {
+        let feed = Followers::among(member.notices().clone());
         let common = Common {
             settings,
             store,
@@ -59,7 +60,6 @@ impl Actors {
         // Names are looked up on threads; webhooks, functions and registration have their own, so that names that take long
         // in one of them hold up none of the others.
         let webhooks = common.webhooks(&threads.webhooks, outbound()?);
-        let feed = Followers::default();
         let ledger = common.ledger(&threads.core, &webhooks, &feed);
         let functions = functions::start(
             &handles(&threads.functions),
@@ -191,7 +191,7 @@ struct Common<'a> {
 }
 
 impl Common<'_> {
-    /// From now on renews the lease of this node, wakes who follows here when other nodes announce something, and sees to it that
+    /// From now on renews the lease of this node, tells other nodes where to look and hears of them, wakes who follows here when other nodes announce something, and sees to it that
     /// a process that became another node sends nothing of what the one before held.
     fn live_among_others(
         &self,
@@ -212,6 +212,8 @@ impl Common<'_> {
         threads.lease.spawn(keeping);
         let following = elsewhere::watch(feed.clone(), self.store.clone(), self.member.clone());
         if self.store.lease().is_some() {
+            let exchanging = notices::exchange(self.member.clone(), self.store.clone());
+            threads.core.spawn(exchanging);
             threads.core.spawn(following);
         }
         let (mut turns, webhooks) = (self.member.turns(), webhooks.clone());

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use dikala_actors::bridges::Socket;
+use dikala_actors::{bridges::Socket, nodes::notices::Topic};
 
 use crate::node::Node;
 
@@ -18,7 +18,7 @@ pub(super) async fn announce(node: &Node, socket: &Socket) {
     let (store, me) = (&node.store, node.member.id());
     let announcing = node.bridges.announce(store, &me, socket);
     match tokio::time::timeout(ANNOUNCE_WITHIN, announcing).await {
-        Ok(Ok(())) => {}
+        Ok(Ok(())) => node.member.notices().tell(Topic::Bridges),
         Ok(Err(error)) => {
             tracing::warn!(bridge = %socket.bridge(), %error, "other nodes hear of a socket later");
         }

@@ -19,6 +19,7 @@
 #![warn(unreachable_pub)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod aside;
 pub mod certificate;
 mod folder;
 pub mod gemini;

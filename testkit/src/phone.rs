@@ -18,6 +18,8 @@ pub struct Phone {
     caller: String,
     /// Not of this process alone: the edge tells calls apart by it.
     id: String,
+    /// Of the next request.
+    number: u32,
     /// To, with the edge's tag.
     to: String,
     /// Where the other side wants RTP, once it has answered.
@@ -43,6 +45,7 @@ impl Phone {
             did: did.to_owned(),
             caller: caller.to_owned(),
             id: id.to_owned(),
+            number: 1,
             to: format!("<sip:{did}@{edge}>"),
             media: edge,
         }
@@ -62,14 +65,28 @@ impl Phone {
         let answer = self.ask("INVITE", offer).await;
         assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
         self.to = header(&answer, "to");
-        self.send("ACK", 1, "").await;
+        self.send("ACK", "ACK", self.number, "").await;
+        self.number += 1;
         self.media = media(&answer, self.edge);
     }
 
-    /// The final answer to a first request.
+    /// Calls outside of any call that was, and is refused: the refusal. The next call is the same once more, with the next number.
+    pub async fn refused(&mut self, offer: &str) -> String {
+        let called = format!("<sip:{}@{}>", self.did, self.edge);
+        self.to.clone_from(&called);
+        let answer = self.ask("INVITE", offer).await;
+        assert!(!answer.starts_with("SIP/2.0 2"), "{answer}");
+        self.to = header(&answer, "to");
+        self.send("ACK", "INVITE", self.number, "").await;
+        self.number += 1;
+        self.to = called;
+        answer
+    }
+
+    /// The final answer to a request.
     pub async fn ask(&self, method: &str, body: &str) -> String {
-        self.send(method, 1, body).await;
-        self.answer_of(&format!("1 {method}")).await
+        self.send(method, method, self.number, body).await;
+        self.answer_of(&format!("{} {method}", self.number)).await
     }
 
     /// Answers a call of the other side's that comes to this phone: where it wants RTP, and its id.
@@ -87,8 +104,7 @@ impl Phone {
     }
 
     pub async fn hang_up(&self) {
-        self.send("BYE", 2, "").await;
-        let answer = self.answer_of("2 BYE").await;
+        let answer = self.ask("BYE", "").await;
         assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
     }
 
@@ -107,7 +123,8 @@ impl Phone {
         Some(asked)
     }
 
-    async fn send(&self, method: &str, number: u32, body: &str) {
+    /// Sends what belongs to the transaction of a method.
+    async fn send(&self, method: &str, of: &str, number: u32, body: &str) {
         let (me, edge) = (self.socket.local_addr().unwrap(), self.edge);
         let (did, caller, id) = (&self.did, &self.caller, &self.id);
         let kind = match body {
@@ -115,7 +132,7 @@ impl Phone {
             _ => "Content-Type: application/sdp\r\n",
         };
         let text = format!(
-            "{method} sip:{did}@{edge} SIP/2.0\r\nVia: SIP/2.0/UDP {me};branch=z9hG4bK{id}{method}\r\nMax-Forwards: 70\r\n\
+            "{method} sip:{did}@{edge} SIP/2.0\r\nVia: SIP/2.0/UDP {me};branch=z9hG4bK{id}{number}{of}\r\nMax-Forwards: 70\r\n\
              From: <sip:{caller}@{me}>;tag=p{id}\r\nTo: {to}\r\nCall-ID: {id}@phone\r\nCSeq: {number} {method}\r\n\
              Contact: <sip:phone@{me}>\r\n{kind}Content-Length: {length}\r\n\r\n{body}",
             to = self.to,
@@ -124,7 +141,6 @@ impl Phone {
         self.socket.send(text.as_bytes()).await.unwrap();
     }
 
-    /// The final answer to a request.
     async fn answer_of(&self, request: &str) -> String {
         let answer = self.next(|text| {
             let is_final = text.starts_with("SIP/2.0 ") && !text.starts_with("SIP/2.0 1");

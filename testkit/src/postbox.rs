@@ -5,17 +5,15 @@ use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex},
-    thread::{self, JoinHandle},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
-    sync::oneshot,
 };
 
-use crate::{tls::acceptor, wait::eventually};
+use crate::{aside::Aside, tls::acceptor, wait::eventually};
 
 /// What becomes of one mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +60,7 @@ pub struct Letter {
 pub struct Postbox {
     pub address: SocketAddr,
     shared: Arc<Shared>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _serving: Aside,
 }
 
 #[derive(Debug, Default)]
@@ -103,25 +100,12 @@ impl Postbox {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::<Shared>::default();
-        let (stop, stopped) = oneshot::channel();
         let serving = Arc::clone(&shared);
-        let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                tokio::select! {
-                    () = accept(listener, serving, encryption) => {}
-                    _ = stopped => {}
-                }
-            });
-        });
+        let aside = Aside::run(move || accept(listener, serving, encryption));
         Self {
             address,
             shared,
-            stop: Some(stop),
-            thread: Some(thread),
+            _serving: aside,
         }
     }
 
@@ -154,15 +138,6 @@ impl Postbox {
     pub async fn wait_for_connections(&self, count: usize) {
         let there = async || (self.connections() >= count).then_some(());
         eventually(&format!("{count} connections"), there).await;
-    }
-}
-
-impl Drop for Postbox {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 

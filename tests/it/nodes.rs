@@ -12,6 +12,7 @@ mod frozen;
 mod lapsed;
 mod limits;
 mod lost;
+mod notices;
 mod transcripts;
 mod truth;
 

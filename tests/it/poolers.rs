@@ -104,7 +104,7 @@ async fn a_pooler_without_sessions_is_refused_in_words(
         assert_fails(&refused, &[1, 2, 3, 4, 5], "pooler");
         assert!(refused.stderr.contains(words), "{refused:?}");
         assert!(
-            refused.stderr.contains("at most 31 connections"),
+            refused.stderr.contains("at most 32 connections"),
             "{refused:?}"
         );
     }

@@ -53,6 +53,7 @@ const PURE: &[&str] = &[
     "telephony/src/call/machine",
     "telephony/src/engine/book.rs",
     "telephony/src/engine/messages.rs",
+    "telephony/src/sip/attempts.rs",
     "telephony/src/sip/dialog.rs",
     "telephony/src/sip/digest.rs",
     "telephony/src/sip/flood.rs",

@@ -130,7 +130,8 @@ impl Bridges {
     }
 
     /// Says in the table whose newest sockets are here, or are no more. What was opened later at another node that lives stays.
-    pub async fn publish(&self, store: &Store, me: &str) -> Result<(), DbErr> {
+    /// Returns whether there was anything to say.
+    pub async fn publish(&self, store: &Store, me: &str) -> Result<bool, DbErr> {
         #[derive(Serialize)]
         struct Row {
             id: BridgeId,
@@ -151,7 +152,7 @@ impl Bridges {
             }
         }
         if rows.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let columns = [
             ("id", ColumnType::Text),
@@ -174,7 +175,7 @@ impl Bridges {
                 presence.published(newest);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// After this process became another node: the table names the old one.
@@ -184,8 +185,8 @@ impl Bridges {
         }
     }
 
-    /// Writes commands into the table whose bridge is not here.
-    pub async fn send_elsewhere(&self, store: &Store) -> Result<(), DbErr> {
+    /// Writes commands into the table whose bridge is not here. Returns whether there were any.
+    pub async fn send_elsewhere(&self, store: &Store) -> Result<bool, DbErr> {
         #[derive(Serialize)]
         struct Row {
             id: CommandId,
@@ -212,7 +213,7 @@ impl Bridges {
             })
             .collect();
         if rows.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let columns = [
             ("id", ColumnType::Text),
@@ -234,7 +235,7 @@ impl Bridges {
                 self.present.entry(bridge).or_default().take_back(commands);
             }
         }
-        written.map(drop)
+        written.map(|_| true)
     }
 
     /// Takes out of the table what bridges have, and reads what there is for sockets that are here.

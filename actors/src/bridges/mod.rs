@@ -22,6 +22,7 @@ use std::{
 use dashmap::DashMap;
 use dikala_entities::{BridgeId, CallId, CommandId, Millis, Store, bridge};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
+use tokio::sync::Notify;
 
 use self::{
     attention::{Attention, LOOK_EVERY_MS},
@@ -48,6 +49,8 @@ pub struct Bridges {
     acknowledged: DashMap<&'static str, Histogram>,
     clock: SharedClock,
     attention: Mutex<Attention>,
+    /// Commands wait that are for another node to give.
+    leaving: Notify,
 }
 
 impl Bridges {
@@ -59,6 +62,7 @@ impl Bridges {
             acknowledged: DashMap::new(),
             clock,
             attention: Mutex::default(),
+            leaving: Notify::new(),
         }
     }
 
@@ -180,7 +184,20 @@ impl Bridges {
 
     /// The same with a command that has its id already.
     pub fn send(&self, bridge: BridgeId, command: Command) {
-        self.present.entry(bridge).or_default().send(command);
+        let mut presence = self.present.entry(bridge).or_default();
+        presence.send(command);
+        self.hurry(&presence);
+    }
+
+    /// Completes when commands wait that are for another node to give.
+    pub async fn leaving(&self) {
+        self.leaving.notified().await;
+    }
+
+    fn hurry(&self, presence: &Presence) {
+        if presence.has_for_elsewhere() {
+            self.leaving.notify_one();
+        }
     }
 
     /// Waits for the next command that this socket has to write; a bridge's newest socket takes them all.
@@ -215,6 +232,7 @@ impl Bridges {
     pub fn put_back(&self, socket: &Socket, command: Command) {
         let mut presence = self.present.entry(socket.bridge).or_default();
         presence.put_back(command);
+        self.hurry(&presence);
     }
 
     /// Takes up to `most` commands that wait for a bridge without a socket; for the HTTP transport.

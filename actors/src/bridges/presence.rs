@@ -318,7 +318,7 @@ impl Presence {
     /// Commands that go by way of the table, as the bridge's newest socket is not here, and is nowhere or at another node. What
     /// came from there is there still.
     pub(super) fn take_for_elsewhere(&mut self) -> Vec<Command> {
-        if self.is_connected() && !self.elsewhere.takes_commands {
+        if self.is_newest_here() {
             return Vec::new();
         }
         self.send_again(|_| true);
@@ -326,6 +326,11 @@ impl Presence {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|command| !from_table.contains(&command.id));
         waiting.into()
+    }
+
+    /// Whether there are such.
+    pub(super) fn has_for_elsewhere(&self) -> bool {
+        !self.waiting.is_empty() && !self.is_newest_here()
     }
 
     /// Those could not be written to the table.

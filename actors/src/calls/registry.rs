@@ -1,7 +1,7 @@
 //! The actor that looks after the calls' actors: takes up unfinished calls at the start, replaces actors that died, sweeps up
 //! what fell through, and writes down regularly when bridges were last seen.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Handler, Supervised, WrapFuture};
 use actix_rt::ArbiterHandle;
@@ -12,6 +12,7 @@ use super::{
     asked,
     claims::{forget_left, forget_over, give_up_abandoned},
     messages::Input,
+    parts::CallParts,
     recovery::{let_go, look_for_lost, recover, sweep},
     router::{Calls, Died},
 };
@@ -19,6 +20,7 @@ use crate::{
     bridges::forget_commands,
     ledger::TenantCredited,
     metered,
+    nodes::notices::Topic,
     runtime::context::{MeteredContext, OnPanic},
 };
 
@@ -37,8 +39,11 @@ const ASKED_EVERY_MS: i64 = 500;
 /// How often it is looked what became of other nodes, and what there is for bridges that have no socket at a node that has calls
 /// of theirs.
 const OTHERS_EVERY_MS: i64 = 1_000;
-/// How often commands are exchanged with other nodes, where there are some.
-const COMMANDS_EVERY_MS: i64 = 250;
+/// How often commands are exchanged with other nodes, where there are some that tell of commands, and where they cannot be heard.
+const COMMANDS_EVERY_MS: i64 = 1_000;
+const COMMANDS_UNHEARD_EVERY_MS: i64 = 250;
+/// Between two exchanges, however many commands there are.
+const EXCHANGES_APART_MS: i64 = 50;
 /// Commands to bridges that did not come for them are kept for so long.
 const COMMANDS_KEPT_MS: i64 = 10 * 60 * 1_000;
 
@@ -93,10 +98,13 @@ impl CallRegistry {
     }
 
     fn every(&self, ms: i64, ctx: &mut MeteredContext<Self>, task: Task) {
-        let clock = Arc::clone(&self.calls.parts().clock);
         let calls = self.calls.clone();
         let work = async move {
+            let clock = &calls.parts().clock;
             clock.sleep_until(clock.now().plus_ms(ms)).await;
+            if let Task::ExchangeCommands = task {
+                wait_for_commands(calls.parts()).await;
+            }
             if let Err(error) = task.run(&calls).await {
                 tracing::warn!(%error, ?task, "a regular task failed; it runs again later");
             }
@@ -117,7 +125,7 @@ impl Task {
                 if parts.store.lease().is_none() {
                     // There are no others, but commands beside this process ask where bridges are.
                     let (store, me) = (&parts.store, parts.node.id());
-                    parts.bridges.publish(store, &me).await?;
+                    parts.bridges.publish(store, &me).await.map(drop)?;
                 }
                 forget_over(parts).await?;
                 give_up_abandoned(parts).await?;
@@ -134,12 +142,34 @@ impl Task {
             Self::ExchangeCommands if parts.node.has_others() => {
                 let (store, me) = (&parts.store, parts.node.id());
                 quietly(parts.bridges.look_elsewhere(store, &me).await)?;
-                quietly(parts.bridges.send_elsewhere(store).await)?;
+                quietly(send_elsewhere(parts).await)?;
                 quietly(parts.bridges.receive(&parts.store).await)
             }
             Self::ExchangeCommands => Ok(()),
         }
     }
+}
+
+/// Waits until there may be commands of or for other nodes, or it is time to look.
+async fn wait_for_commands(parts: &CallParts) {
+    let notices = parts.node.notices();
+    let every = match notices.listens() || !parts.node.has_others() {
+        true => COMMANDS_EVERY_MS,
+        false => COMMANDS_UNHEARD_EVERY_MS,
+    };
+    let due = parts.clock.now().plus_ms(every - EXCHANGES_APART_MS);
+    tokio::select! {
+        () = parts.clock.sleep_until(due) => {}
+        () = notices.told(Topic::Bridges) => {}
+        () = parts.bridges.leaving() => {}
+    }
+}
+
+async fn send_elsewhere(parts: &CallParts) -> Result<(), DbErr> {
+    if parts.bridges.send_elsewhere(&parts.store).await? {
+        parts.node.notices().tell(Topic::Bridges);
+    }
+    Ok(())
 }
 
 /// What runs several times a second leaves it to others to say that the database is away.
@@ -160,7 +190,9 @@ async fn look_at_others(calls: &Calls) -> Result<(), DbErr> {
         return Ok(());
     }
     look_for_lost(calls).await?;
-    bridges.publish(store, &parts.node.id()).await?;
+    if bridges.publish(store, &parts.node.id()).await? {
+        parts.node.notices().tell(Topic::Bridges);
+    }
     if parts.node.has_others() {
         // Others bill and drop calls of these bridges too.
         calls.store_signs().await?;
@@ -181,7 +213,7 @@ impl Actor for CallRegistry {
         self.every(SWEEP_EVERY_MS, ctx, Task::Sweep);
         if self.calls.parts().store.lease().is_some() {
             self.every(OTHERS_EVERY_MS, ctx, Task::LookAtOthers);
-            self.every(COMMANDS_EVERY_MS, ctx, Task::ExchangeCommands);
+            self.every(EXCHANGES_APART_MS, ctx, Task::ExchangeCommands);
             self.follow_turns(ctx);
         }
     }

@@ -5,43 +5,52 @@ use std::{collections::HashMap, time::Duration};
 use dikala_entities::{Store, TenantId, rows::is_one_of};
 use sea_orm::{ConnectionTrait, DbErr, Statement, Value};
 use serde_json::json;
+use tokio::time::{Instant, sleep_until};
 
 use super::followers::Followers;
-use crate::nodes::Membership;
+use crate::nodes::{Membership, notices::Topic};
 
-/// How often it is looked whether other nodes announced something to those who follow here.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often it is looked whether there are other nodes.
-const ALONE_FOR: Duration = Duration::from_secs(1);
+/// How often it is looked whether other nodes announced something to those who follow here, where they tell of that.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The same where they cannot be heard.
+const LOOK_UNHEARD_EVERY: Duration = Duration::from_millis(100);
+/// Between two looks, however often they tell.
+const LOOKS_APART: Duration = Duration::from_millis(20);
 
 /// Looks for as long as it is polled.
 pub async fn watch(followers: Followers, store: Store, member: Membership) {
+    let notices = member.notices();
     let mut known = HashMap::new();
     loop {
+        let looked_at = Instant::now();
         let followed = followers.followed();
         if !member.has_others() || followed.is_empty() {
             known.clear();
-            tokio::time::sleep(if member.has_others() {
-                LOOK_EVERY
-            } else {
-                ALONE_FOR
-            })
-            .await;
-            continue;
-        }
-        match positions(&store, &followed).await {
-            Ok(now) => {
-                let news = now
-                    .iter()
-                    // One that was not followed a moment ago may have missed something.
-                    .filter(|(tenant, last)| known.get(*tenant) != Some(*last));
-                followers.wake(news.map(|(tenant, _)| *tenant));
-                known = now;
+        } else {
+            match positions(&store, &followed).await {
+                Ok(now) => {
+                    let news = now
+                        .iter()
+                        // One that was not followed a moment ago may have missed something.
+                        .filter(|(tenant, last)| known.get(*tenant) != Some(*last));
+                    followers.wake(news.map(|(tenant, _)| *tenant));
+                    known = now;
+                }
+                // That the database is away is said by others.
+                Err(error) => {
+                    tracing::debug!(%error, "events of other nodes were not looked for");
+                }
             }
-            // That the database is away is said by others.
-            Err(error) => tracing::debug!(%error, "events of other nodes were not looked for"),
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        let every = match notices.listens() || !member.has_others() {
+            true => LOOK_EVERY,
+            false => LOOK_UNHEARD_EVERY,
+        };
+        sleep_until(looked_at + LOOKS_APART).await;
+        tokio::select! {
+            () = sleep_until(looked_at + every) => {}
+            () = notices.told(Topic::Events) => {}
+        }
     }
 }
 
@@ -60,4 +69,68 @@ async fn positions(store: &Store, tenants: &[TenantId]) -> Result<HashMap<Tenant
     let read =
         |row: &sea_orm::QueryResult| Ok((row.try_get("", "tenant_id")?, row.try_get("", "last")?));
     rows.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_entities::Millis;
+    use dikala_testkit::eventually;
+
+    use super::*;
+    use crate::nodes::notices;
+
+    /// So often the table was looked at.
+    fn looks(store: &Store) -> u64 {
+        let statements = store.statements().into_iter();
+        let looks = statements.filter(|one| one.shape.contains("FROM event_positions"));
+        looks.map(|one| one.count).sum()
+    }
+
+    /// Who hears others looks rarely, and is woken all the same; who cannot looks often.
+    #[actix::test]
+    async fn who_hears_others_need_not_look_all_the_time() {
+        let Some((_keep, heard)) = dikala_testkit::postgres().await else {
+            return;
+        };
+        let Some((_keep, unheard)) = dikala_testkit::postgres().await else {
+            return;
+        };
+        let tenant = TenantId::new(Millis::from_i64(1));
+        let mut tasks = Vec::new();
+        let mut followers = Vec::new();
+        for store in [&heard, &unheard] {
+            let member = Membership::outside("one");
+            member.found(2);
+            let there = Followers::among(member.notices().clone());
+            followers.push(there.follow(tenant).expect("a seat"));
+            tasks.push(actix_rt::spawn(watch(there, store.clone(), member.clone())));
+            if std::ptr::eq(store, &heard) {
+                let listening = notices::exchange(member.clone(), store.clone());
+                tasks.push(actix_rt::spawn(listening));
+                eventually("to listen", async || {
+                    member.notices().listens().then_some(())
+                })
+                .await;
+            }
+        }
+        let before = looks(&heard);
+        eventually("many looks", async || (looks(&unheard) >= 40).then_some(())).await;
+        let meanwhile = looks(&heard) - before;
+        assert!(meanwhile <= 20, "{meanwhile} looks beside 40");
+
+        let other = Membership::outside("other");
+        other.found(2);
+        let announcing = notices::exchange(other.clone(), heard.clone());
+        tasks.push(actix_rt::spawn(announcing));
+        let written =
+            format!("INSERT INTO event_positions (tenant_id, last) VALUES ('{tenant}', 1)");
+        heard
+            .writer()
+            .execute_unprepared(&written)
+            .await
+            .expect("is written");
+        Followers::among(other.notices().clone()).announce([tenant]);
+        assert!(followers[0].woken().await);
+        tasks.iter().for_each(|task| task.abort());
+    }
 }

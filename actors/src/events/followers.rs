@@ -11,6 +11,8 @@ use sea_orm::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use crate::nodes::notices::{Notices, Topic};
+
 /// Followers of one tenant at the same time.
 pub const FOLLOWERS_PER_TENANT_MAX: usize = 10;
 /// Followers of all tenants at the same time.
@@ -20,6 +22,7 @@ const FOLLOWERS_MAX: usize = 1_024;
 #[derive(Clone, Debug)]
 pub struct Followers {
     tenants: Arc<DashMap<TenantId, watch::Sender<()>>>,
+    notices: Notices,
     /// Closed when the service stops.
     seats: Arc<Semaphore>,
 }
@@ -46,12 +49,21 @@ impl Default for Followers {
     fn default() -> Self {
         Self {
             tenants: Arc::default(),
+            notices: Notices::default(),
             seats: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
         }
     }
 }
 
 impl Followers {
+    /// Those at this node, among others that it tells of what it announces.
+    pub fn among(notices: Notices) -> Self {
+        Self {
+            notices,
+            ..Self::default()
+        }
+    }
+
     /// Takes a seat. What is committed from now on wakes the follower.
     pub fn follow(&self, tenant: TenantId) -> Result<Follower, NoSeat> {
         let seat = Arc::clone(&self.seats);
@@ -76,8 +88,14 @@ impl Followers {
         Ok(follower)
     }
 
+    /// This node committed new events of tenants.
+    pub fn announce(&self, tenants: impl IntoIterator<Item = TenantId>) {
+        self.notices.tell(Topic::Events);
+        self.wake(tenants);
+    }
+
     /// Wakes the followers of tenants that have new events.
-    pub fn wake(&self, tenants: impl IntoIterator<Item = TenantId>) {
+    pub(super) fn wake(&self, tenants: impl IntoIterator<Item = TenantId>) {
         if self.tenants.is_empty() {
             return;
         }

@@ -132,7 +132,9 @@ pub struct Audience {
 impl Audience {
     /// Tells them. Call it after the commit.
     pub fn tell(&self, announced: Announced) {
-        self.followers.wake(announced.tenants);
+        if !announced.tenants.is_empty() {
+            self.followers.announce(announced.tenants);
+        }
         if let Some(deliver) = &self.deliver
             && !announced.dispatches.is_empty()
         {

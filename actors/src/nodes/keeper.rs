@@ -36,7 +36,9 @@ pub async fn keep(member: Membership, store: Store, load: impl Fn() -> Load) {
             }
             Ok(None) if member.has_left() => return,
             Ok(None) => {
-                member.ended();
+                if member.ended() {
+                    tracing::error!(node = %member.id(), "this node lost its lease, and others took what it had; it comes back as a new one");
+                }
                 come_back(&member, &store).await
             }
             Err(error) => {
@@ -61,7 +63,6 @@ async fn tell(member: &Membership, store: &Store, load: impl Fn() -> Load) {
 }
 
 async fn come_back(member: &Membership, store: &Store) -> u64 {
-    tracing::error!(node = %member.id(), "this node lost its lease, and others took what it had; it comes back as a new one");
     match member.enter(store).await {
         Ok(()) => {
             member.turned();

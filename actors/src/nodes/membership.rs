@@ -15,6 +15,7 @@ use tokio::sync::{Notify, watch};
 
 use super::{
     lease::{LEASE_MS, acts_until, keeps_bridges, left},
+    notices::Notices,
     process,
     table::{self, Entering, Renewed},
 };
@@ -61,6 +62,7 @@ struct Shared {
     turns: watch::Sender<usize>,
     /// Somebody waits for the lease to be renewed.
     wanted: Notify,
+    notices: Notices,
 }
 
 #[derive(Debug)]
@@ -136,6 +138,7 @@ impl Membership {
             has_met_others: AtomicBool::new(false),
             turns: watch::Sender::new(0),
             wanted: Notify::new(),
+            notices: Notices::default(),
         }))
     }
 
@@ -152,6 +155,11 @@ impl Membership {
     /// `node.name`
     pub fn name(&self) -> &Arc<str> {
         &self.0.identity.name
+    }
+
+    /// What it tells other nodes and hears of them.
+    pub fn notices(&self) -> &Notices {
+        &self.0.notices
     }
 
     /// Whether this is the node that owns a row.
@@ -361,10 +369,11 @@ impl Membership {
         self.present().is_cut_off = true;
     }
 
-    /// Others ended this node: it may do nothing more until it has become another.
-    pub(super) fn ended(&self) {
+    /// Others ended this node: it may do nothing more until it has become another. Whether that is news.
+    pub(super) fn ended(&self) -> bool {
         self.0.has_met_others.store(true, Relaxed);
-        self.present().acts_until = Some(i64::MIN);
+        let before = self.present().acts_until.replace(i64::MIN);
+        before != Some(i64::MIN)
     }
 
     /// Tells who waits for it that this process is another node now.

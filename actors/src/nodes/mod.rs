@@ -3,11 +3,12 @@
 //! between nodes.
 //!
 //! [`lease`] is the arithmetic, `table` the SQL, [`Membership`] which node this process is at present, `keeper` renews its lease,
-//! `process` tells processes of one machine apart.
+//! [`notices`] saves nodes looking at the tables all the time, `process` tells processes of one machine apart.
 
 mod keeper;
 pub mod lease;
 mod membership;
+pub mod notices;
 mod process;
 #[cfg(test)]
 pub(crate) mod simulated;

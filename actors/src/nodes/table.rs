@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use dikala_entities::{Millis, NodeId, Store, node, store::Transaction};
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult,
-    IntoActiveModel, QueryFilter, Statement, Value,
+    IntoActiveModel, QueryFilter, RuntimeErr, Statement, Value,
 };
 
 use super::lease::LEASE_MS;
@@ -13,6 +13,8 @@ use crate::runtime::clock::SharedClock;
 
 /// How often the database is asked for its time before the quickest answer is believed.
 const ASKED_FOR_TIME: usize = 3;
+/// Who entered before and waits for a synchronous standby for longer than this waits for one that is away, in milliseconds.
+const STANDBY_AWAY_MS: i64 = 1_000;
 
 /// The database's time in milliseconds, not that of the transaction's beginning.
 pub(crate) fn now_sql(backend: DbBackend) -> &'static str {
@@ -48,12 +50,18 @@ pub(super) struct Renewed {
     pub(super) nodes: i64,
 }
 
-/// Enters a node that goes by a clock, with a lease. Returns the database's time, and how far the clock is ahead of it.
+/// Enters a node that goes by a clock, with a lease. Returns the database's time, and how far the clock is ahead of it. Nobody may end
+/// what waits for a synchronous standby: PostgreSQL would have it alone. So where an entry waits, each further try would leave the
+/// server one more connection, and is not made.
 pub(super) async fn enter(
     db: &impl ConnectionTrait,
     node: Entering,
     clock: &SharedClock,
 ) -> Result<(i64, i64), DbErr> {
+    if an_entry_waits(db).await? {
+        let words = "PostgreSQL waits for its synchronous standby, which is away";
+        return Err(DbErr::Conn(RuntimeErr::Internal(words.to_owned())));
+    }
     let now = now(db).await?;
     let ahead_ms = clock.now().as_i64() - now;
     let row = node::Model {
@@ -70,6 +78,20 @@ pub(super) async fn enter(
     };
     row.into_active_model().insert(db).await?;
     Ok((now, ahead_ms))
+}
+
+/// Whether somebody who enters, this process or another, waits for a synchronous standby.
+async fn an_entry_waits(db: &impl ConnectionTrait) -> Result<bool, DbErr> {
+    let backend = db.get_database_backend();
+    if backend != DbBackend::Postgres {
+        return Ok(false);
+    }
+    let sql = format!(
+        "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE 'INSERT INTO \"nodes\"%' \
+         AND state_change < clock_timestamp() - INTERVAL '{STANDBY_AWAY_MS} milliseconds' LIMIT 1"
+    );
+    let waits = db.query_one_raw(Statement::from_string(backend, sql));
+    Ok(waits.await?.is_some())
 }
 
 /// What the clock shows that the nodes of a database go by when this returns, as exactly as the way there lets it be known. Where

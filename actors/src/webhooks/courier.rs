@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     events::outbox::Dispatch,
+    nodes::notices::Topic,
     outbound::{ErrorKind, Permission},
 };
 
@@ -135,7 +136,15 @@ impl Courier {
         let now = self.now();
         let left = self.scheduler.borrow_mut().deliver(dispatches, now);
         self.stats.left_in_table.fetch_add(left, Relaxed);
+        if left > 0 {
+            self.tell_others();
+        }
         self.go_on();
+    }
+
+    /// Others may have something to deliver.
+    pub(super) fn tell_others(&self) {
+        self.parts.node.notices().tell(Topic::Deliveries);
     }
 
     /// A webhook was changed, or deliveries to it: it and what waits for it are read again before anything else goes to it.
@@ -300,7 +309,7 @@ impl Courier {
             if recorded.refused.contains(&record.delivery) {
                 tracing::warn!(
                     delivery = %record.delivery, webhook = %record.webhook, tenant = %record.tenant, attempts = record.number,
-                    "an attempt is not recorded: another node has the delivery, or it stands in the table already"
+                    "an attempt is not recorded: another node has the delivery, or has made that attempt"
                 );
             } else if matches!(record.verdict, Verdict::GivenUp | Verdict::Gone) {
                 tracing::warn!(
@@ -353,10 +362,13 @@ impl Courier {
         let courier = Rc::clone(self);
         actix_rt::spawn(async move {
             let (store, node) = (&courier.parts.store, &courier.parts.node);
-            if node.has_lease()
-                && let Err(error) = lanes::give_up(store, &courier.node, &ids).await
-            {
-                tracing::debug!(%error, "endpoints without work stay with this node");
+            if node.has_lease() {
+                match lanes::give_up(store, &courier.node, &ids).await {
+                    Ok(()) => courier.tell_others(),
+                    Err(error) => {
+                        tracing::debug!(%error, "endpoints without work stay with this node");
+                    }
+                }
             }
             let now = courier.now();
             courier.scheduler.borrow_mut().released(ids, now);
@@ -391,6 +403,9 @@ impl Courier {
             return Destination::Paused;
         }
         if !is_ours {
+            if lane.waiting() > 0 {
+                self.tell_others();
+            }
             return Destination::Elsewhere;
         }
         let before = lane.endpoint();

@@ -134,6 +134,7 @@ impl Handler<Wake> for WebhookDispatcher {
 
     fn handle(&mut self, _: Wake, _: &mut Self::Context) {
         self.courier.wake();
+        self.courier.tell_others();
     }
 }
 
@@ -142,6 +143,7 @@ impl Handler<Refresh> for WebhookDispatcher {
 
     fn handle(&mut self, refresh: Refresh, _: &mut Self::Context) {
         self.courier.refresh(refresh.webhook);
+        self.courier.tell_others();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Looks at the table for what is due: regularly, when something becomes due, and when somebody says so.
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 use dikala_entities::Millis;
 use sea_orm::DbErr;
@@ -9,11 +9,14 @@ use super::{
     courier::{AGAIN, Courier},
     store::pending,
 };
+use crate::nodes::notices::Topic;
 
 /// The table is looked at this often, whatever is known; webhooks are then read again.
 pub(super) const LOOK_MS: i64 = 1_000;
-/// The same where other nodes commit what is delivered here.
-pub(super) const LOOK_AMONG_OTHERS_MS: i64 = 250;
+/// The same where other nodes commit what is delivered here and cannot be heard.
+pub(super) const LOOK_UNHEARD_MS: i64 = 250;
+/// Between two looks because other nodes tell of something.
+const LOOKS_APART: Duration = Duration::from_millis(50);
 /// What lanes know of their webhooks is read again after this, where the table is looked at more often.
 pub(super) const REREAD_MS: i64 = 500;
 
@@ -28,6 +31,9 @@ pub(super) async fn run(courier: Rc<Courier>) {
             return;
         }
     }
+    let notices = courier.parts.node.notices();
+    // Whether webhooks may have been changed since they were read.
+    let mut is_told = false;
     let mut reread_at = Millis::MIN;
     while !courier.is_stopping() {
         if !courier.may_act() {
@@ -38,7 +44,7 @@ pub(super) async fn run(courier: Rc<Courier>) {
         let began = courier.now();
         let reread = !has_others || began.since(reread_at) >= REREAD_MS;
         if reread {
-            reread_at = began;
+            (reread_at, is_told) = (began, false);
         }
         if let Err(error) = look(&courier, reread).await {
             tracing::warn!(%error, "due deliveries could not be read; trying again");
@@ -46,16 +52,24 @@ pub(super) async fn run(courier: Rc<Courier>) {
         let now = courier.now();
         let next = courier.scheduler.borrow_mut().take_next_due();
         // A look that takes long is not taken as often.
-        let every = if has_others {
-            LOOK_AMONG_OTHERS_MS.max(now.since(began)).min(LOOK_MS)
+        let took = now.since(began);
+        let every = if has_others && !notices.listens() {
+            LOOK_UNHEARD_MS.max(took).min(LOOK_MS)
+        } else if is_told {
+            REREAD_MS
         } else {
             LOOK_MS
+        };
+        let told = async {
+            tokio::time::sleep(LOOKS_APART.max(Duration::from_millis(took.unsigned_abs()))).await;
+            notices.told(Topic::Deliveries).await;
         };
         let next = next.unwrap_or(Millis::MAX).min(now.plus_ms(every));
         let sleep = courier.parts.clock.sleep_until(next.max(now.plus_ms(1)));
         tokio::select! {
             () = sleep => {}
             () = courier.woken.notified() => {}
+            () = told => is_told = true,
         }
     }
 }

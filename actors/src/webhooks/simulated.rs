@@ -13,7 +13,7 @@ use futures_util::future::{FutureExt, select};
 use tokio::sync::Notify;
 
 use super::{
-    poller::{LOOK_AMONG_OTHERS_MS, LOOK_MS, REREAD_MS},
+    poller::{LOOK_MS, REREAD_MS},
     retry::{Schedule, Verdict},
     scheduler::{
         Destination, DueWebhook, Effect, Item, LaneLimits, Refill, Scheduler, SchedulerLimits,
@@ -274,11 +274,8 @@ impl Courier {
             }
             let now = self.now();
             let next = self.scheduler.borrow_mut().take_next_due();
-            let every = match has_others {
-                true => LOOK_AMONG_OTHERS_MS.max(now.since(began)).min(LOOK_MS),
-                false => LOOK_MS,
-            };
-            let next = next.unwrap_or(Millis::MAX).min(now.plus_ms(every));
+            // Of what nodes tell each other everything is lost.
+            let next = next.unwrap_or(Millis::MAX).min(now.plus_ms(LOOK_MS));
             let sleep = self.office.clock.sleep_until(next.max(now.plus_ms(1)));
             select(sleep, self.woken.notified().boxed_local()).await;
         }

@@ -97,7 +97,7 @@ impl World {
             .await
             .expect("writes");
         txn.commit().await.expect("commits");
-        self.services.feed.wake([event.tenant]);
+        self.services.feed.announce([event.tenant]);
     }
 
     async fn refused(&self, last: &str) -> Vec<String> {

@@ -4,6 +4,7 @@
 //! into the log, queue without bound, and say nothing to what they cannot parse; and session timers, reliable ringing and delayed
 //! offers would have been ours in any case.
 
+mod attempts;
 mod audio;
 mod call;
 mod dialog;

@@ -1,7 +1,7 @@
 //! What all calls and registrations of an edge stand on: sockets, transactions, the dialogs that are open, counters.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     io,
     net::{IpAddr, SocketAddr},
     sync::{
@@ -16,6 +16,7 @@ use tokio::{
 };
 
 use super::{
+    attempts::{Attempt, Attempts},
     dialog::{self, Dialog},
     message::{Host, Request, Response, Uri},
     transactions::{Reply, Transactions},
@@ -113,8 +114,8 @@ impl std::fmt::Debug for Sockets {
 struct Dialogs {
     inboxes: HashMap<String, mpsc::Sender<ToCall>>,
     peers: HashMap<IpAddr, usize>,
-    /// Those that came in, by Call-ID and the caller's tag.
-    callers: HashSet<String>,
+    /// Those that came in.
+    attempts: Attempts,
 }
 
 /// A dialog that is found for as long as this lives.
@@ -123,15 +124,27 @@ pub struct Listed {
     shared: Arc<Shared>,
     key: String,
     /// Of one that came in, until it is refused.
-    caller: Option<String>,
+    attempt: Option<Attempt>,
     peer: IpAddr,
 }
 
 impl Listed {
     /// The caller is about to hear that he is refused, and may call again by the same Call-ID and tag.
     pub fn free_caller(&mut self) {
-        if let Some(caller) = self.caller.take() {
-            self.shared.dialogs().callers.remove(&caller);
+        if let Some(attempt) = self.attempt.take() {
+            self.shared.dialogs().attempts.end(&attempt);
+        }
+    }
+
+    /// The engine is about to hear of a call that came in: the number that tells it from the caller's first, if it is not that.
+    pub fn told(&mut self) -> Option<u32> {
+        self.attempt.as_mut().and_then(Attempt::told)
+    }
+
+    /// The caller is about to hear that he is answered.
+    pub fn answered(&mut self) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.answered();
         }
     }
 }
@@ -205,25 +218,25 @@ impl Shared {
         self.listed(&mut self.dialogs(), key, None, inbox, peer)
     }
 
-    /// The same for a call that came in. None where a call with its Call-ID and the caller's tag is open: to the engine both would be
-    /// one, and only one of them would be paid for and could be hung up.
+    /// The same for a call that came in. None where one with its Call-ID and the caller's tag is open.
     pub fn list_caller(
         self: &Arc<Self>,
         dialog: &Dialog,
         inbox: mpsc::Sender<ToCall>,
         peer: IpAddr,
     ) -> Option<Listed> {
-        let caller = dialog.callers_key();
         let mut dialogs = self.dialogs();
-        let is_new = dialogs.callers.insert(caller.clone());
-        is_new.then(|| self.listed(&mut dialogs, dialog.key(), Some(caller), inbox, peer))
+        let attempt = dialogs
+            .attempts
+            .begin(&dialog.callers_key(), dialog.remote_seq)?;
+        Some(self.listed(&mut dialogs, dialog.key(), Some(attempt), inbox, peer))
     }
 
     fn listed(
         self: &Arc<Self>,
         dialogs: &mut Dialogs,
         key: String,
-        caller: Option<String>,
+        attempt: Option<Attempt>,
         inbox: mpsc::Sender<ToCall>,
         peer: IpAddr,
     ) -> Listed {
@@ -233,7 +246,7 @@ impl Shared {
         Listed {
             shared: self.clone(),
             key,
-            caller,
+            attempt,
             peer,
         }
     }

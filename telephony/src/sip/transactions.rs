@@ -3,7 +3,7 @@
 //! The 200 to an INVITE is repeated by the call, which alone sees its ACK.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -35,7 +35,7 @@ pub struct Transactions {
 struct Servers {
     by_key: HashMap<String, Server>,
     /// The same request that came by another way bears another branch: these tell.
-    by_origin: HashMap<String, String>,
+    by_origin: HashSet<String>,
 }
 
 #[derive(Debug)]
@@ -137,11 +137,10 @@ impl Transactions {
         if servers.by_key.len() >= SERVERS_MAX {
             return Arrival::Full;
         }
-        if let Some(origin) = &origin {
-            if servers.by_origin.contains_key(origin) {
-                return Arrival::Merged;
-            }
-            servers.by_origin.insert(origin.clone(), key.clone());
+        if let Some(origin) = &origin
+            && !servers.by_origin.insert(origin.clone())
+        {
+            return Arrival::Merged;
         }
         let server = Server {
             flow: flow.clone(),
@@ -171,14 +170,18 @@ impl Transactions {
         })
     }
 
-    /// The ACK of a refusal.
+    /// The ACK of a refusal. What comes by another way after that was sent on because of it, and is none of two ways at once.
     pub fn acknowledged(&self, key: &str) -> bool {
-        let servers = self.servers();
-        let found = servers.by_key.get(key).filter(|server| server.over);
-        if let Some(server) = found {
-            server.acknowledged.notify_one();
+        let mut servers = self.servers();
+        let Servers { by_key, by_origin } = &mut *servers;
+        let Some(server) = by_key.get_mut(key).filter(|server| server.over) else {
+            return false;
+        };
+        server.acknowledged.notify_one();
+        if let Some(origin) = server.origin.take() {
+            by_origin.remove(&origin);
         }
-        found.is_some()
+        true
     }
 
     /// Tells whoever answers the INVITE that the caller gave up. False where there is none.

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use dikala_telephony::{leg::Happening, settings::Transport};
+use dikala_telephony::{
+    leg::{Happening, Refusal},
+    settings::Transport,
+};
 
 use crate::support::{Bench, Manner, Phone, eventually, header, offer};
 
@@ -28,6 +31,51 @@ async fn a_caller_may_hang_up_before_acknowledging_and_cancel_too_late() {
     assert!(bench.saw(&Happening::HungUp));
     // Neither the 200 nor a BYE of ours comes after that.
     assert_eq!(phone.hears(Duration::from_millis(1_200)).await, None);
+}
+
+/// A trunk that tries again what was refused, or sends it on by another way, bears the same Call-ID and tag. To the engine the next
+/// number is another call; the same one is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_refused_may_ask_once_more_by_the_same_id() {
+    let bench = Bench::new(Manner::Reject(Refusal {
+        status: 503,
+        words: "Not now.".to_owned(),
+        retry_after_seconds: Some(1),
+    }))
+    .await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let called = phone.to.clone();
+    let way = |invite: &str| invite.replace("branch=z9hG4bK-", "branch=z9hG4bK-another-");
+    for number in 1..4 {
+        phone.cseq = number;
+        let invite = phone.request("INVITE", "", &offer(40_000));
+        phone.send(&invite).await;
+        let refused = phone.answered("SIP/2.0 503").await;
+        assert_eq!(header(&refused, "Retry-After"), Some("1"));
+        let hunted = way(&invite);
+        if number == 1 {
+            phone.send(&hunted).await;
+            phone.answered("SIP/2.0 482").await;
+            phone.to = header(&refused, "To").unwrap().to_owned();
+        }
+        let ack = phone.written("ACK", "", "");
+        phone.send(&ack).await;
+        phone.to.clone_from(&called);
+        phone.send(&way(&hunted)).await;
+        // The first refusal may come once more.
+        while !header(&phone.answered("SIP/2.0 503").await, "Via")
+            .unwrap()
+            .contains("another")
+        {}
+        let ack = way(&way(&phone.written("ACK", "", "")));
+        phone.send(&ack).await;
+        phone.to.clone_from(&called);
+    }
+    let first = format!("{};phone", phone.call_id);
+    let told = ["", "", ";2", ";2", ";3", ";3"].map(|number| format!("{first}{number}"));
+    let ids = bench.calls().into_iter().map(|call| call.id);
+    assert_eq!(ids.collect::<Vec<_>>(), told);
+    eventually("all are gone", || bench.edge.statistics().calls == 0).await;
 }
 
 /// To the engine two calls of one Call-ID and tag are one: only one of them would be paid for.

@@ -120,8 +120,16 @@ async fn nobody_but_the_trunk_is_given_a_proof() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_second_leg_is_proven_to_its_end() {
+/// A caller who is handed over to somebody behind a trunk that wants a proof.
+struct SecondLeg {
+    bench: Bench,
+    trunk: Phone,
+    phone: Phone,
+    /// The one that is to bear the proof.
+    invite: String,
+}
+
+async fn second_leg() -> SecondLeg {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let trunk = registering(&socket);
     let manner = Manner::Transfer("+62811111".to_owned());
@@ -129,45 +137,46 @@ async fn a_second_leg_is_proven_to_its_end() {
     let mut trunk = Phone::at(socket, bench.udp()).await;
     let mut phone = Phone::udp(bench.udp()).await;
     phone.call("", &offer(40_000)).await;
-
     let invite = trunk.expect("INVITE ").await;
     challenge(&mut trunk, &invite, "407 Proxy Authentication Required").await;
     trunk.expect("ACK ").await;
-    let again = trunk.expect("INVITE ").await;
-    let proof = proven(&again, "Proxy-Authorization", 2);
+    let invite = trunk.expect("INVITE ").await;
+    SecondLeg {
+        bench,
+        trunk,
+        phone,
+        invite,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_leg_is_proven_to_its_end() {
+    let mut leg = second_leg().await;
+    let (trunk, again) = (&mut leg.trunk, &leg.invite);
+    let proof = proven(again, "Proxy-Authorization", 2);
     // What was answered is of no use.
     let answer = offer(40_002).replace("m=audio 40002", "m=audio 0");
-    let answer = trunk.response(&again, "200 OK", "person", &answer);
+    let answer = trunk.response(again, "200 OK", "person", &answer);
     trunk.send(&answer).await;
     let ack = trunk.expect("ACK ").await;
     assert_eq!(header(&ack, "Proxy-Authorization"), Some(proof.as_str()));
     let bye = trunk.expect("BYE ").await;
-    challenge(&mut trunk, &bye, "407 Proxy Authentication Required").await;
+    challenge(trunk, &bye, "407 Proxy Authentication Required").await;
     let again = trunk.expect("BYE ").await;
     proven(&again, "Proxy-Authorization", 4);
     trunk.answer(&again, "200 OK").await;
-    phone.hang_up().await;
+    leg.phone.hang_up().await;
 }
 
 /// Who takes a call may name any address, and a second who has taken it is hung up there.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_took_a_second_leg_elsewhere_is_given_no_proof() {
-    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let trunk = registering(&socket);
-    let manner = Manner::Transfer("+62811111".to_owned());
-    let bench = Bench::with(manner, 10, |sip| sip.trunks = vec![trunk]).await;
-    let mut trunk = Phone::at(socket, bench.udp()).await;
-    let mut stranger = Phone::udp_from("127.0.0.2", bench.udp()).await;
-    let mut phone = Phone::udp(bench.udp()).await;
-    phone.call("", &offer(40_000)).await;
-
-    let invite = trunk.expect("INVITE ").await;
-    challenge(&mut trunk, &invite, "407 Proxy Authentication Required").await;
-    trunk.expect("ACK ").await;
-    let again = trunk.expect("INVITE ").await;
-    proven(&again, "Proxy-Authorization", 2);
+    let mut leg = second_leg().await;
+    let (trunk, again) = (&mut leg.trunk, &leg.invite);
+    let mut stranger = Phone::udp_from("127.0.0.2", leg.bench.udp()).await;
+    proven(again, "Proxy-Authorization", 2);
     for person in ["one", "another"] {
-        let answer = trunk.response(&again, "200 OK", person, &offer(40_002));
+        let answer = trunk.response(again, "200 OK", person, &offer(40_002));
         let answer = answer.replace(&trunk.local.to_string(), &stranger.local.to_string());
         trunk.send(&answer).await;
         let ack = stranger.expect("ACK ").await;
@@ -179,5 +188,5 @@ async fn who_took_a_second_leg_elsewhere_is_given_no_proof() {
     while let Some(more) = stranger.hears(Duration::from_millis(100)).await {
         assert_eq!(header(&more, "Proxy-Authorization"), None, "{more}");
     }
-    phone.hang_up().await;
+    leg.phone.hang_up().await;
 }

@@ -2,40 +2,28 @@
 
 use std::{
     collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     time::{Duration, Instant},
 };
 
-use futures_util::{SinkExt, StreamExt, stream::SplitStream};
 use serde_json::{Value, json};
-use tokio::{
-    net::TcpStream,
-    sync::mpsc,
-    task::JoinHandle,
-    time::{sleep, timeout},
-};
+use tokio::{net::TcpStream, sync::mpsc, time::sleep};
 use tokio_tungstenite::{
-    WebSocketStream, accept_hdr_async,
+    accept_hdr_async,
     tungstenite::{
-        Bytes, Error, Message,
+        Bytes, Message,
         handshake::server::{ErrorResponse, Request, Response},
-        protocol::{
-            CloseFrame,
-            frame::{
-                Frame,
-                coding::{Data, OpCode},
-            },
+        protocol::frame::{
+            Frame,
+            coding::{Data, OpCode},
         },
     },
 };
 
 use super::{
     Act, Answer, Begin, Connection, KEY, Shared,
-    rules::{Breach, Came, Rules},
+    rules::{Came, Rules},
     sound,
+    wire::{End, Wire},
 };
 
 /// Voice that makes a turn, the silence that ends it, and the voice that interrupts.
@@ -44,57 +32,6 @@ const SILENCE_MS: u64 = 300;
 const INTERRUPTS_MS: u64 = 100;
 /// Audio goes out in pieces of so much.
 const PIECE_MS: u64 = 100;
-/// How long a peer may take to go.
-const GOODBYE: Duration = Duration::from_secs(1);
-
-/// A socket that is read whether or not what is written is read: the real one does not wait for itself either.
-struct Wire {
-    stream: SplitStream<WebSocketStream<TcpStream>>,
-    out: mpsc::UnboundedSender<Message>,
-    unsent: Arc<AtomicUsize>,
-    writer: JoinHandle<()>,
-}
-
-impl Wire {
-    fn new(socket: WebSocketStream<TcpStream>, unsent: Arc<AtomicUsize>) -> Self {
-        let (mut sink, stream) = socket.split();
-        let (out, mut outgoing) = mpsc::unbounded_channel();
-        let left = unsent.clone();
-        let writer = tokio::spawn(async move {
-            while let Some(message) = outgoing.recv().await {
-                if sink.send(message).await.is_err() {
-                    return;
-                }
-                left.fetch_sub(1, Ordering::Relaxed);
-            }
-        });
-        Self {
-            stream,
-            out,
-            unsent,
-            writer,
-        }
-    }
-
-    fn send(&self, message: Message) -> Result<(), End> {
-        self.unsent.fetch_add(1, Ordering::Relaxed);
-        self.out.send(message).map_err(|_| End::Gone)
-    }
-
-    /// The next JSON message.
-    async fn next(&mut self) -> Result<Value, End> {
-        loop {
-            let bytes = match self.stream.next().await.ok_or(End::Gone)?? {
-                Message::Text(text) => text.as_bytes().to_vec(),
-                Message::Binary(bytes) => bytes.to_vec(),
-                Message::Close(_) => return Err(End::Gone),
-                _ => continue,
-            };
-            let invalid = |_| End::Broken((1007, "Invalid JSON payload received.".to_owned()));
-            return serde_json::from_slice(&bytes).map_err(invalid);
-        }
-    }
-}
 
 struct Live {
     wire: Wire,
@@ -109,22 +46,6 @@ struct Live {
     calls: u64,
     script: VecDeque<Answer>,
     closes: Option<Instant>,
-}
-
-/// What ends a connection.
-enum End {
-    /// With this close.
-    Close(u16, String),
-    /// A rule was broken.
-    Broken(Breach),
-    /// It is gone, or is to be.
-    Gone,
-}
-
-impl From<Error> for End {
-    fn from(_: Error) -> Self {
-        Self::Gone
-    }
 }
 
 pub(super) async fn serve(
@@ -189,34 +110,16 @@ pub(super) async fn serve(
     state.taken.retain(|_, by| *by != number);
 }
 
-/// Closes as it has to end; a peer that does not close in its turn is left after a second.
-async fn finish(mut wire: Wire, number: usize, end: End, shared: &Shared) {
-    let (code, reason) = match end {
-        End::Gone => {
-            // What was said before is on its way.
-            let Wire {
-                out, mut writer, ..
-            } = wire;
-            drop(out);
-            if timeout(GOODBYE, &mut writer).await.is_err() {
-                writer.abort();
-            }
-            return;
-        }
-        End::Close(code, reason) => (code, reason),
+/// Closes as it has to end.
+async fn finish(wire: Wire, number: usize, end: End, shared: &Shared) {
+    match end {
+        End::Gone => wire.leave().await,
+        End::Close(code, reason) => wire.close(code, reason).await,
         End::Broken((code, reason)) => {
             shared.lock().unwrap().connections[number].broken = Some(reason.clone());
-            (code, reason)
+            wire.close(code, reason).await;
         }
-    };
-    let frame = CloseFrame {
-        code: code.into(),
-        reason: reason.into(),
-    };
-    let _ = wire.send(Message::Close(Some(frame)));
-    let rest = async { while let Some(Ok(_)) = wire.stream.next().await {} };
-    let _ = timeout(GOODBYE, rest).await;
-    wire.writer.abort();
+    }
 }
 
 /// Takes the setup, as strictly as the rules want it.

@@ -7,22 +7,19 @@
 mod connection;
 mod rules;
 mod sound;
+mod wire;
 
 use std::{
     collections::{HashMap, VecDeque},
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, atomic::AtomicUsize},
-    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
-use tokio::{
-    net::TcpListener,
-    sync::{mpsc, oneshot},
-};
+use tokio::{net::TcpListener, sync::mpsc};
 
-use crate::wait::eventually;
+use crate::{aside::Aside, wait::eventually};
 
 /// The key that is taken.
 pub const KEY: &str = "key-of-the-fake";
@@ -175,8 +172,7 @@ type Shared = Arc<Mutex<State>>;
 pub struct Gemini {
     pub address: SocketAddr,
     shared: Shared,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _serving: Aside,
 }
 
 impl Gemini {
@@ -185,25 +181,12 @@ impl Gemini {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Shared::default();
-        let (stop, stopped) = oneshot::channel();
         let serving = shared.clone();
-        let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                tokio::select! {
-                    () = accept(listener, serving) => {}
-                    _ = stopped => {}
-                }
-            });
-        });
+        let aside = Aside::run(move || accept(listener, serving));
         Self {
             address,
             shared,
-            stop: Some(stop),
-            thread: Some(thread),
+            _serving: aside,
         }
     }
 
@@ -264,15 +247,6 @@ impl Gemini {
             wanted(&connections)
         })
         .await
-    }
-}
-
-impl Drop for Gemini {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 

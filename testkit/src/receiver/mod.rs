@@ -4,6 +4,7 @@
 
 mod answer;
 mod bomb;
+mod received;
 pub mod signature;
 
 use std::{
@@ -11,54 +12,34 @@ use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex},
-    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use dikala_entities::{OutboundUrl, UrlPolicy};
-use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
-    sync::{oneshot, watch},
+    sync::watch,
     time::{sleep, timeout},
 };
 
-pub use self::answer::Answer;
-use self::answer::give;
-use crate::wait::{PATIENCE, eventually};
-
-/// One request as it came.
-#[derive(Clone, Debug)]
-pub struct Received {
-    pub method: String,
-    pub path: String,
-    pub query: Option<String>,
-    /// By lowercase name.
-    pub headers: BTreeMap<String, String>,
-    pub body: Vec<u8>,
-    pub arrived: Instant,
-    /// When its whole answer was handed to the kernel.
-    pub answered: Option<Instant>,
-}
-
-/// A webhook delivery whose signatures hold.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Event {
-    pub id: String,
-    pub kind: String,
-    pub timestamp: String,
-    pub data: Value,
-}
+pub use self::{
+    answer::Answer,
+    received::{Event, Received},
+};
+use self::{answer::give, received::distinct};
+use crate::{
+    aside::Aside,
+    wait::{PATIENCE, eventually},
+};
 
 /// A running server; it ends with this value.
 #[derive(Debug)]
 pub struct Receiver {
     pub address: SocketAddr,
     shared: Arc<Shared>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _serving: Aside,
 }
 
 /// What is answered to a request.
@@ -116,25 +97,12 @@ impl Receiver {
             count: watch::Sender::new(0),
             script: Box::new(script),
         });
-        let (stop, stopped) = oneshot::channel();
         let serving = shared.clone();
-        let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                tokio::select! {
-                    () = accept(listener, serving) => {}
-                    _ = stopped => {}
-                }
-            });
-        });
+        let aside = Aside::run(move || accept(listener, serving));
         Self {
             address,
             shared,
-            stop: Some(stop),
-            thread: Some(thread),
+            _serving: aside,
         }
     }
 
@@ -299,101 +267,6 @@ impl Receiver {
             .await;
         events.into_iter().find(is_it).unwrap()
     }
-}
-
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Received {
-    /// Path and query.
-    pub fn target(&self) -> String {
-        match &self.query {
-            Some(query) => format!("{}?{query}", self.path),
-            None => self.path.clone(),
-        }
-    }
-
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
-    }
-
-    pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap()
-    }
-
-    #[track_caller]
-    pub fn header(&self, name: &str) -> &str {
-        self.headers
-            .get(name)
-            .unwrap_or_else(|| panic!("no header {name} in {:?}", self.headers))
-    }
-
-    /// The delivery's id, where it is one.
-    pub fn delivery(&self) -> Option<&str> {
-        self.headers.get("x-service-delivery").map(String::as_str)
-    }
-
-    /// Checks the signature that every outgoing request carries.
-    #[track_caller]
-    pub fn assert_signed(&self, secret: &str) {
-        assert_eq!(
-            self.header("x-service-signature"),
-            signature::service(secret, &self.body)
-        );
-        assert_eq!(self.header("content-type"), "application/json");
-    }
-
-    /// Reads a webhook delivery and checks all that is promised of one.
-    #[track_caller]
-    pub fn event(&self, secret: &str) -> Event {
-        self.assert_signed(secret);
-        assert_eq!(self.method, "POST");
-        let (id, sent) = (self.header("webhook-id"), self.header("webhook-timestamp"));
-        assert!(id.starts_with("evt_"), "{id}");
-        assert!(self.header("x-service-delivery").starts_with("dlv_"));
-        assert!(self.header("x-service-attempt").parse::<u32>().unwrap() >= 1);
-        let expected = signature::standard(secret, id, sent, &self.body);
-        let given = self.header("webhook-signature");
-        assert!(
-            given.split(' ').any(|one| one == expected),
-            "{given} has no {expected}"
-        );
-        let body = self.json();
-        let keys: Vec<_> = body
-            .as_object()
-            .unwrap()
-            .keys()
-            .map(String::as_str)
-            .collect();
-        assert_eq!(keys.len(), 3, "{keys:?}");
-        assert_eq!(body["event"], self.header("x-service-event"));
-        Event {
-            id: id.to_owned(),
-            kind: body["event"].as_str().unwrap().to_owned(),
-            timestamp: body["timestamp"].as_str().unwrap().to_owned(),
-            data: body["data"].clone(),
-        }
-    }
-}
-
-fn distinct(received: &[Received], secret: &str) -> Vec<Event> {
-    let mut first_attempts: Vec<Event> = Vec::new();
-    let mut seen = HashMap::new();
-    for request in received {
-        let event = request.event(secret);
-        let earlier = seen.entry(event.id.clone()).or_insert_with(|| {
-            first_attempts.push(event.clone());
-            request.body.clone()
-        });
-        assert_eq!(*earlier, request.body, "every attempt has the same bytes");
-    }
-    first_attempts
 }
 
 /// A listener with room for the hundreds that a test has dial at once; the standard library's has 128 places, and who finds none

@@ -129,13 +129,13 @@ async fn agents_numbers_functions_and_webhooks_are_the_same_everywhere() {
 }
 
 /// A stream of events, as a client of server-sent events reads it.
-struct Stream {
+pub(super) struct Stream {
     response: awc::ClientResponse,
     read: String,
 }
 
 impl Stream {
-    async fn open(http: &str, key: &str, last: Option<&str>) -> Self {
+    pub(super) async fn open(http: &str, key: &str, last: Option<&str>) -> Self {
         let url = format!("{http}/api/v1/events/stream");
         let mut request = client(None).get(url).insert_header(("x-api-key", key));
         if let Some(last) = last {
@@ -148,7 +148,7 @@ impl Stream {
     }
 
     /// The next so many ids.
-    async fn ids(&mut self, count: usize) -> Vec<String> {
+    pub(super) async fn ids(&mut self, count: usize) -> Vec<String> {
         let mut ids = Vec::new();
         while ids.len() < count {
             if let Some((frame, rest)) = self.read.split_once("\n\n") {
@@ -194,15 +194,6 @@ async fn a_stream_of_events_goes_on_at_another_node() {
     let all = "SELECT id FROM events WHERE NOT is_test ORDER BY position";
     let all: Vec<String> = nodes.rows::<1>(all).await.into_iter().flatten().collect();
     assert_eq!([first, resumed].concat(), all);
-    // And what another node announces comes at once.
-    let mut least = Duration::MAX;
-    for _ in 0..5 {
-        let began = Instant::now();
-        bridges[0].ring(&tenant.did).await;
-        at_b.ids(1).await;
-        least = least.min(began.elapsed());
-    }
-    assert!(least <= Duration::from_millis(500), "{least:?}");
 }
 
 /// Three that start at the same moment on an empty database make its schema once, and all serve.

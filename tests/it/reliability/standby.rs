@@ -39,6 +39,11 @@ async fn says(server: &OwnPostgres, statement: impl Into<String>) -> usize {
 const WAITING: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query = 'COMMIT'";
 
+/// Nodes that wait for the standby before they are.
+const ENTERING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE 'INSERT INTO%nodes%'";
+/// How often a node tries to be one before its connections are counted.
+const TRIES: usize = 20;
+
 fn agents(name: &str) -> String {
     format!("SELECT count(*) FROM agents WHERE name = '{name}'")
 }
@@ -153,4 +158,42 @@ async fn without_its_standby_a_primary_acknowledges_nothing() {
     }
     let calls = "SELECT count(*) FROM calls WHERE bridge_call_id IN ('broken-off', 'left-alone')";
     assert_eq!(says(&standby, calls).await, 2);
+}
+
+/// A node that was ended wants to come back as another, which nobody can before the standby is back.
+#[actix_web::test]
+async fn a_node_that_was_ended_asks_once_for_what_waits_for_the_standby() {
+    let Some((fleet, primary, standby)) = pair().await else {
+        return;
+    };
+    let node = fleet.node(0);
+    node.freeze();
+    let (ended_at, away) = (primary.clone(), standby.clone());
+    spawn_blocking(move || {
+        away.stop(Stop::Immediate);
+        ended_at.sql("SET synchronous_commit = local; DELETE FROM nodes");
+    })
+    .await
+    .unwrap();
+    node.thaw();
+    eventually("the node to try again and again", async || {
+        let tries = node.log().matches("could not become a new node").count();
+        (tries >= TRIES).then_some(())
+    })
+    .await;
+    assert_eq!(says(&primary, ENTERING).await, 1);
+    // Who starts meanwhile is told why he cannot.
+    let other = node.installation.beside();
+    let started = spawn_blocking(move || other.run(&["serve"])).await.unwrap();
+    assert!(
+        started.stderr.contains("waits for its synchronous standby"),
+        "{started:?}"
+    );
+    assert_eq!(says(&primary, ENTERING).await, 1);
+
+    let back = standby.clone();
+    spawn_blocking(move || back.start_again()).await.unwrap();
+    fleet.is_ready(0).await;
+    let made = fleet.tenants[0].api.post("/agents", agent("Afterwards"));
+    made.await.expect(201);
 }

@@ -13,7 +13,10 @@ use dikala_testkit::gemini::{Act, Begin, Gemini};
 use serde_json::Map;
 
 use super::{conversation, phone::Phone};
-use crate::support::{prelude::*, tenant::text};
+use crate::support::{
+    prelude::*,
+    tenant::{text, top_up},
+};
 
 /// A bridge on threads of its own, as `serve` runs it.
 pub struct Inside(Option<Running>);
@@ -102,6 +105,37 @@ async fn the_engine_dies_for_two_seconds_and_the_caller_hears_nothing_of_it() {
     assert_eq!(world.receiver.received("/order").len(), 1);
     assert_ended(&world, "ended", "normal").await;
     assert_eq!(model.broken_rules(), Vec::<String>::new());
+}
+
+/// A trunk tries once more, with the same Call-ID and tag: that is another call than the one that was refused.
+#[actix_web::test]
+async fn who_was_refused_for_want_of_credit_is_taken_after_a_top_up() {
+    let world = world!(Sqlite, Setup::new().minutes(0));
+    let model = Gemini::start();
+    let bridge = Inside::start(&world, &model, |_| ());
+    let mut phone = Phone::new(bridge.edge(), &world.tenant.did).await;
+    for _ in 0..2 {
+        let refusal = phone.refused().await;
+        assert!(refusal.starts_with("SIP/2.0 402"), "{refusal}");
+    }
+    top_up(&world.server, &world.tenant.id, 10, "after the refusal");
+    phone.answered().await;
+    phone.audio.hears(1, |it| it.is_over).await;
+    phone.hang_up().await;
+    let calls = world.tenant.calls().await;
+    let refused = |call: &&Value| call["hangupReason"] == "insufficient_credits";
+    assert_eq!((calls.len(), calls.iter().filter(refused).count()), (3, 2));
+    let taken = calls.iter().find(|call| !refused(call)).unwrap();
+    let taken = world.tenant.call_over(&text(taken, "id")).await;
+    assert_eq!(taken["hangupReason"], "normal", "{taken}");
+    assert_eq!(world.tenant.billed(&text(&taken, "id")).await, Some(1));
+
+    // Who was on the line is not taken once more.
+    let refusal = phone.refused().await;
+    assert!(refusal.starts_with("SIP/2.0 482"), "{refusal}");
+    assert_eq!(world.tenant.calls().await.len(), 3);
+    assert_eq!(world.tenant.credits().await, (9, 10, 1));
+    world.assert_ledger_is_exact();
 }
 
 #[actix_web::test]
@@ -320,17 +354,22 @@ async fn a_service_that_is_stopped_gives_calls_their_time_and_then_says_so() {
     assert_ended(&world, "ended", "normal").await;
 }
 
-#[actix_web::test]
-async fn who_is_joined_to_a_person_is_told_that_the_service_stops() {
-    let world = world!(Sqlite, Setup::new().minutes(10));
+/// A caller who is being transferred, the call's id, and whom they rest on. Of the bridge's seconds to stop, 5 are for a sentence and its way.
+async fn transferred(world: &World) -> (Gemini, Inside, Phone, String) {
     let model = Gemini::start();
-    // Of these, 5 are for a sentence and its way.
-    let bridge = Inside::start(&world, &model, |settings| settings.shutdown_seconds = 15);
-    let phone = greeted(&world, bridge.edge()).await;
+    let bridge = Inside::start(world, &model, |settings| settings.shutdown_seconds = 15);
+    let phone = greeted(world, bridge.edge()).await;
     let id = text(&world.tenant.calls().await[0], "id");
     let to = json!({"to": "+6281100000"});
     let path = format!("/calls/{id}/transfer");
     assert_eq!(world.tenant.api.post(&path, to).await.status, 202);
+    (model, bridge, phone, id)
+}
+
+#[actix_web::test]
+async fn who_is_joined_to_a_person_is_told_that_the_service_stops() {
+    let world = world!(Sqlite, Setup::new().minutes(10));
+    let (_model, bridge, phone, _) = transferred(&world).await;
     let (person, second) = phone.takes_a_call().await;
     assert_ended(&world, "ended", "transferred").await;
     let from = [phone.audio.packets(), person.packets()];
@@ -357,14 +396,8 @@ async fn who_is_joined_to_a_person_is_told_that_the_service_stops() {
 #[actix_web::test]
 async fn who_waits_for_a_person_is_told_that_the_service_stops() {
     let world = world!(Sqlite, Setup::new().minutes(10));
-    let model = Gemini::start();
-    let bridge = Inside::start(&world, &model, |settings| settings.shutdown_seconds = 15);
-    let phone = greeted(&world, bridge.edge()).await;
-    let id = text(&world.tenant.calls().await[0], "id");
-    let to = json!({"to": "+6281100000"});
-    let path = format!("/calls/{id}/transfer");
     // Nobody takes that call. The person is called long before callers are told.
-    assert_eq!(world.tenant.api.post(&path, to).await.status, 202);
+    let (_model, bridge, phone, id) = transferred(&world).await;
     let from = phone.audio.packets();
     let stopping = bridge.stop();
     let bye = phone.hung_up().await;

@@ -15,13 +15,26 @@ impl Phone {
     /// Calls a number, and acknowledges the answer.
     pub async fn call(edge: SocketAddr, did: &str) -> Self {
         let mut phone = Self::new(edge, did).await;
-        let offer = phone::offer(phone.audio.port(), 8, "PCMA/8000");
-        phone.dialog.invite(&offer).await;
-        phone.audio.start(phone.dialog.media);
+        phone.answered().await;
         phone
     }
 
-    async fn new(edge: SocketAddr, did: &str) -> Self {
+    /// Calls, and acknowledges the answer.
+    pub async fn answered(&mut self) {
+        self.dialog.invite(&self.offer()).await;
+        self.audio.start(self.dialog.media);
+    }
+
+    /// Calls and is refused: the refusal. The next call is the same once more.
+    pub async fn refused(&mut self) -> String {
+        self.dialog.refused(&self.offer()).await
+    }
+
+    fn offer(&self) -> String {
+        phone::offer(self.audio.port(), 8, "PCMA/8000")
+    }
+
+    pub async fn new(edge: SocketAddr, did: &str) -> Self {
         let id = format!("{:x}", rand::random::<u64>());
         let dialog = phone::Phone::new(edge, did, "+6281234567890", &id).await;
         Self {
@@ -39,8 +52,7 @@ impl Phone {
     /// Calls a number: what is answered.
     pub async fn try_call(edge: SocketAddr, did: &str) -> (Self, String) {
         let phone = Self::new(edge, did).await;
-        let offer = phone::offer(phone.audio.port(), 8, "PCMA/8000");
-        let answer = phone.dialog.ask("INVITE", &offer).await;
+        let answer = phone.dialog.ask("INVITE", &phone.offer()).await;
         (phone, answer)
     }
 

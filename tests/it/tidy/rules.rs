@@ -47,7 +47,7 @@ pub fn without_a_purpose(files: &[File]) -> Vec<String> {
 pub fn long_files(files: &[File], known: &[(&str, usize)]) -> Vec<String> {
     let sizes = files
         .iter()
-        .filter(|file| !file.is_for_tests())
+        .filter(|file| !file.is_a_test())
         .map(|file| (file.path.clone(), file.text.lines().count()));
     too_long(sizes.collect(), FILE_LINES_MAX, known)
 }
@@ -56,7 +56,7 @@ pub fn long_files(files: &[File], known: &[(&str, usize)]) -> Vec<String> {
 pub fn long_functions(files: &[File], known: &[(&str, usize)]) -> Vec<String> {
     let sizes = files
         .iter()
-        .filter(|file| !file.is_for_tests())
+        .filter(|file| !file.is_a_test())
         .flat_map(|file| {
             let functions = functions(&file.words());
             functions

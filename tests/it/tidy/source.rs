@@ -21,11 +21,16 @@ impl File {
         }
     }
 
-    /// Tests, benches and what serves them alone are free to be long and to ask for the time.
-    pub fn is_for_tests(&self) -> bool {
+    /// Tests and benches are free to be long.
+    pub fn is_a_test(&self) -> bool {
         self.path
             .split('/')
-            .any(|part| matches!(part, "tests" | "benches" | "testkit" | "docs" | "tests.rs"))
+            .any(|part| matches!(part, "tests" | "benches" | "docs" | "tests.rs"))
+    }
+
+    /// They and what serves them alone are free to ask for the time.
+    pub fn is_for_tests(&self) -> bool {
+        self.is_a_test() || self.path.starts_with("testkit/")
     }
 
     /// What the compiler sees of it outside of tests.

@@ -345,7 +345,7 @@ impl<E> Lane<E> {
         self.known.is_empty() && !self.claiming
     }
 
-    pub(super) fn waiting(&self) -> usize {
+    pub(in crate::webhooks) fn waiting(&self) -> usize {
         self.queue.len()
     }
 

@@ -34,7 +34,7 @@ pub(in crate::webhooks) struct DisabledNow {
 #[derive(Debug, Default)]
 pub(in crate::webhooks) struct Recorded {
     pub(in crate::webhooks) disabled: Vec<DisabledNow>,
-    /// Deliveries of which nothing was written, because they are another node's by now.
+    /// Deliveries of which nothing is written, because they are another node's by now.
     pub(in crate::webhooks) refused: HashSet<DeliveryId>,
 }
 
@@ -46,11 +46,17 @@ pub(in crate::webhooks) async fn record(
     batch: &[AttemptRecord],
 ) -> Result<Recorded, DbErr> {
     let txn = store.begin().await?;
-    let refused = taken_by_others(&txn, node, batch).await?;
+    let mut refused = taken_by_others(&txn, node, batch).await?;
     let ours = batch
         .iter()
         .filter(|record| !refused.contains(&record.delivery));
-    let batch: &[&AttemptRecord] = &ours.collect::<Vec<_>>();
+    let ours: Vec<&AttemptRecord> = ours.collect();
+    if !refused.is_empty() {
+        for written in written_before(&txn, batch).await? {
+            refused.remove(&written);
+        }
+    }
+    let batch = ours.as_slice();
     let disabled = record_health(&txn, batch).await?;
     let told = disabled.iter().map(|disabled| {
         let subject = disabled.webhook.to_string();
@@ -114,6 +120,47 @@ async fn taken_by_others(
         others.remove(&row.try_get("", "id")?);
     }
     Ok(others)
+}
+
+/// What of a batch stands in the log as it was made here: the answer to its commit was lost, and it is recorded again.
+async fn written_before(
+    txn: &Transaction,
+    batch: &[AttemptRecord],
+) -> Result<Vec<DeliveryId>, DbErr> {
+    #[derive(Serialize)]
+    struct Row {
+        id: DeliveryId,
+        number: i64,
+        started_at: i64,
+        duration_ms: i64,
+    }
+    let rows: Vec<Row> = batch
+        .iter()
+        .map(|record| Row {
+            id: record.delivery,
+            number: record.number,
+            started_at: record.started_at.as_i64(),
+            duration_ms: record.duration_ms,
+        })
+        .collect();
+    let backend = txn.get_database_backend();
+    let source = json_rows(
+        backend,
+        &[
+            ("id", ColumnType::Text),
+            ("number", ColumnType::BigInt),
+            ("started_at", ColumnType::BigInt),
+            ("duration_ms", ColumnType::BigInt),
+        ],
+    );
+    let sql = format!(
+        "SELECT a.delivery_id AS id FROM {source} JOIN delivery_attempts a ON a.delivery_id = rows.id AND a.number = rows.number \
+        WHERE a.started_at = rows.started_at AND a.duration_ms = rows.duration_ms"
+    );
+    let found = txn
+        .query_all_raw(json_statement(backend, sql, &rows)?)
+        .await?;
+    found.iter().map(|row| row.try_get("", "id")).collect()
 }
 
 #[derive(Serialize)]

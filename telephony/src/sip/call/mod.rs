@@ -121,11 +121,11 @@ pub fn begin(
     let Ok(room) = incoming.try_reserve() else {
         return refuse_for_now(&reply, "the bridge does not keep up");
     };
-    let Some((call, leg, codec)) = prepare(shared, place, caller, request, &reply) else {
+    let Some((mut call, leg, codec)) = prepare(shared, place, caller, request, &reply) else {
         return;
     };
     room.send(Incoming {
-        bridge_call_id: call_id(request),
+        bridge_call_id: call_id(request, call.listed.told()),
         did: call.caller.did.clone(),
         caller: call.caller.number.clone(),
         metadata: json!({ "sip": {
@@ -273,10 +273,12 @@ fn plain(words: &str) -> String {
     words.replace(['"', '\\', '\r', '\n'], " ")
 }
 
-/// The call's id at this bridge: Call-ID with From's tag, or what stands for them where they are too long.
-fn call_id(request: &Request) -> String {
+/// The call's id at this bridge: Call-ID with From's tag, and the CSeq of one whose caller was refused before, or what stands for them
+/// where they are too long.
+fn call_id(request: &Request, again: Option<u32>) -> String {
     let tag = request.headers.tag("From").unwrap_or_default();
     let id = format!("{};{tag}", request.headers.call_id());
+    let id = again.map_or(id.clone(), |number| format!("{id};{number}"));
     if id.chars().count() <= ID_CHARS_MAX {
         return id;
     }

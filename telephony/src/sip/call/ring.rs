@@ -287,6 +287,7 @@ impl Call {
             response.headers.push("Content-Type", "application/sdp");
             response.body = sdp.into_bytes();
         }
+        self.listed.answered();
         reply.send(&response);
         count(&self.shared.counters.callers.answered, 1);
         self.shared.counters.answer.took(self.begun.elapsed());

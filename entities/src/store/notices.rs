@@ -1,0 +1,123 @@
+//! What processes over one PostgreSQL tell each other at once (`LISTEN` and `NOTIFY`), on a connection of its own. PostgreSQL keeps
+//! nothing for who does not listen at the moment.
+
+use std::time::Duration;
+
+use sea_orm::{
+    DbErr,
+    sqlx::{
+        self, Executor as _,
+        postgres::{PgConnectOptions, PgListener, PgPoolOptions},
+    },
+};
+
+use super::{
+    Store,
+    fault::{SendFault, away},
+    raw::within,
+    runtime::{inside, spawn},
+};
+
+/// For a connection, and for the answer to what is sent over it.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// How such a connection is made.
+#[derive(Clone, Debug)]
+pub(super) struct Listening(Box<PgConnectOptions>);
+
+impl Listening {
+    pub(super) fn new(options: PgConnectOptions) -> Self {
+        // A notice is lost with the server anyway: it waits for no disk and for no standby.
+        let options = options.options([("synchronous_commit", "off")]);
+        Self(Box::new(options.application_name("dikala notices")))
+    }
+
+    /// What is told on a channel from now on.
+    async fn listen(self, channel: &'static str) -> Result<Notices, DbErr> {
+        let connecting = async move {
+            let one = PgPoolOptions::new()
+                .max_connections(1)
+                .test_before_acquire(false)
+                .max_lifetime(None)
+                .idle_timeout(None)
+                .acquire_timeout(ANSWER_WITHIN)
+                .connect_lazy_with(*self.0);
+            let mut listener = PgListener::connect_with(&one).await?;
+            // Who listens has to know what he may have missed.
+            listener.eager_reconnect(false);
+            // Held from here on, so that it is let go of where it belongs.
+            let mut notices = Notices {
+                listener: Some(listener),
+                channel,
+            };
+            notices.listener().listen(channel).await?;
+            Ok(notices)
+        };
+        inside(within(Some(ANSWER_WITHIN), connecting))
+            .await
+            .map_err(SendFault::connecting)
+    }
+}
+
+/// A connection over which processes tell each other something. After an error it is of no more use.
+#[derive(Debug)]
+pub struct Notices {
+    listener: Option<PgListener>,
+    channel: &'static str,
+}
+
+impl Store {
+    /// Listens on a channel; none on SQLite, which only one process serves.
+    pub async fn listen(&self, channel: &'static str) -> Result<Option<Notices>, DbErr> {
+        match &self.listening {
+            Some(listening) => listening.clone().listen(channel).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Notices {
+    fn listener(&mut self) -> &mut PgListener {
+        self.listener.as_mut().expect("held until it is dropped")
+    }
+
+    /// Waits for the next notice, this process's own among them. Nothing is lost where that is given up.
+    pub async fn next(&mut self) -> Result<String, DbErr> {
+        let next = inside(self.listener().try_recv()).await;
+        let next = next.map_err(|error| SendFault::Said(error).asking())?;
+        let notice = next.ok_or_else(|| away("the connection that listens was closed"))?;
+        Ok(notice.payload().to_owned())
+    }
+
+    /// Tells all who listen, at most 8,000 bytes.
+    pub async fn tell(&mut self, notice: &str) -> Result<(), DbErr> {
+        let channel = self.channel;
+        let query = sqlx::query("SELECT pg_notify($1, $2)");
+        let query = query.bind(channel).bind(notice);
+        self.send(query).await
+    }
+
+    /// Whether the server answers on this connection.
+    pub async fn prove(&mut self) -> Result<(), DbErr> {
+        self.send(sqlx::query("SELECT 1")).await
+    }
+
+    async fn send(
+        &mut self,
+        query: sqlx::query::Query<'_, sqlx::Postgres, sqlx::postgres::PgArguments>,
+    ) -> Result<(), DbErr> {
+        let sent = self.listener().execute(query);
+        inside(within(Some(ANSWER_WITHIN), sent))
+            .await
+            .map(drop)
+            .map_err(SendFault::asking)
+    }
+}
+
+impl Drop for Notices {
+    fn drop(&mut self) {
+        let listener = self.listener.take();
+        // It says good-bye in a task, which has to have a runtime.
+        spawn(async move { drop(listener) });
+    }
+}

@@ -1,0 +1,43 @@
+//! A server of the kit on a thread of its own, beside whatever runs the test.
+
+use std::thread::{self, JoinHandle};
+
+use tokio::sync::oneshot;
+
+/// What runs beside; it ends with this value.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Aside {
+    pub(crate) fn run<S: Future<Output = ()>>(serve: impl FnOnce() -> S + Send + 'static) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                tokio::select! {
+                    () = serve() => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The socket of a connection of the fake, and what ends it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{SinkExt, StreamExt, stream::SplitStream};
+use serde_json::Value;
+use tokio::{net::TcpStream, sync::mpsc, task::JoinHandle, time::timeout};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{Error, Message, protocol::CloseFrame},
+};
+
+use super::rules::Breach;
+
+/// How long a peer may take to go.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// What ends a connection.
+pub(super) enum End {
+    /// With this close.
+    Close(u16, String),
+    /// A rule was broken.
+    Broken(Breach),
+    /// It is gone, or is to be.
+    Gone,
+}
+
+impl From<Error> for End {
+    fn from(_: Error) -> Self {
+        Self::Gone
+    }
+}
+
+/// A socket that is read whether or not what is written is read: the real one does not wait for itself either.
+pub(super) struct Wire {
+    stream: SplitStream<WebSocketStream<TcpStream>>,
+    out: mpsc::UnboundedSender<Message>,
+    unsent: Arc<AtomicUsize>,
+    writer: JoinHandle<()>,
+}
+
+impl Wire {
+    pub(super) fn new(socket: WebSocketStream<TcpStream>, unsent: Arc<AtomicUsize>) -> Self {
+        let (mut sink, stream) = socket.split();
+        let (out, mut outgoing) = mpsc::unbounded_channel();
+        let left = unsent.clone();
+        let writer = tokio::spawn(async move {
+            while let Some(message) = outgoing.recv().await {
+                if sink.send(message).await.is_err() {
+                    return;
+                }
+                left.fetch_sub(1, Ordering::Relaxed);
+            }
+        });
+        Self {
+            stream,
+            out,
+            unsent,
+            writer,
+        }
+    }
+
+    pub(super) fn send(&self, message: Message) -> Result<(), End> {
+        self.unsent.fetch_add(1, Ordering::Relaxed);
+        self.out.send(message).map_err(|_| End::Gone)
+    }
+
+    /// The next JSON message.
+    pub(super) async fn next(&mut self) -> Result<Value, End> {
+        loop {
+            let bytes = match self.stream.next().await.ok_or(End::Gone)?? {
+                Message::Text(text) => text.as_bytes().to_vec(),
+                Message::Binary(bytes) => bytes.to_vec(),
+                Message::Close(_) => return Err(End::Gone),
+                _ => continue,
+            };
+            let invalid = |_| End::Broken((1007, "Invalid JSON payload received.".to_owned()));
+            return serde_json::from_slice(&bytes).map_err(invalid);
+        }
+    }
+
+    /// Goes away once what was said before is on its way.
+    pub(super) async fn leave(self) {
+        let Self {
+            out, mut writer, ..
+        } = self;
+        drop(out);
+        if timeout(GOODBYE, &mut writer).await.is_err() {
+            writer.abort();
+        }
+    }
+
+    /// Closes; a peer that does not close in its turn is left after a second.
+    pub(super) async fn close(mut self, code: u16, reason: String) {
+        let frame = CloseFrame {
+            code: code.into(),
+            reason: reason.into(),
+        };
+        let _ = self.send(Message::Close(Some(frame)));
+        let rest = async { while let Some(Ok(_)) = self.stream.next().await {} };
+        let _ = timeout(GOODBYE, rest).await;
+        self.writer.abort();
+    }
+}
