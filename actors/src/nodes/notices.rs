@@ -154,7 +154,8 @@ pub async fn exchange(member: Membership, store: Store) {
 /// Listens until there are no other nodes, or the connection is of no more use.
 async fn attend(member: &Membership, store: &Store, notices: &Notices) -> Result<(), DbErr> {
     let Some(mut connection) = store.listen(CHANNEL).await? else {
-        return Ok(sleep(ALONE_FOR).await);
+        sleep(ALONE_FOR).await;
+        return Ok(());
     };
     // Whatever was said before is found by looking.
     notices.listening(true);
