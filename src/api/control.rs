@@ -2,7 +2,7 @@
 
 use dikala_actors::{
     functions::{CircuitState, FunctionSpec, Invoke, Invoked, Request, Traced},
-    outbound::Blocked,
+    outbound::{Blocked, Permission},
     webhooks::TestError,
 };
 use dikala_entities::{
@@ -77,6 +77,7 @@ impl LiveOutbound {
             secret,
             is_test: true,
             traceparent: traced.traceparent.clone(),
+            permission: Permission::given(),
         };
         let request = Request::of(&invoke);
         let invoked = self.0.functions.invoke(invoke).await;

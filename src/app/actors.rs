@@ -201,6 +201,8 @@ impl Common<'_> {
         webhooks: &WebhooksHandle,
         feed: &Followers,
     ) {
+        let attending = Arc::clone(bridges);
+        threads.lease.spawn(async move { attending.attend().await });
         let (calls, bridges) = (calls.clone(), Arc::clone(bridges));
         let load = move || Load {
             calls: calls.in_memory(),

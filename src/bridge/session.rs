@@ -303,7 +303,9 @@ impl Reader {
             // Nobody listened.
             self.last_frame_at = now;
         }
-        if now.since(self.last_frame_at) >= SILENCE_MAX_MS {
+        let deaf_until = self.parts.node.bridges.deaf_until();
+        let silent_since = self.last_frame_at.max(deaf_until.unwrap_or(Millis::MIN));
+        if now.since(silent_since) >= SILENCE_MAX_MS {
             return Err(Over::Silent);
         }
         self.ping_at = now.plus_ms(PING_EVERY_MS);

@@ -6,6 +6,7 @@ use dikala_testkit::{PATIENCE, within};
 
 mod clocks;
 mod commands;
+mod connecting;
 mod endpoints;
 mod frozen;
 mod lapsed;
@@ -71,6 +72,15 @@ impl Nodes {
             "the call's and its hold's"
         );
         (owner.clone(), epoch.clone())
+    }
+
+    /// A has the lane of a webhook to which nothing was sent so far, however slow it is.
+    async fn deliver_at_a(&self, webhook: &str) {
+        let a = id_of(&self.a.server).await;
+        let take = format!(
+            "INSERT INTO webhook_lanes (webhook_id, node) VALUES ('{webhook}', '{a}') RETURNING node"
+        );
+        assert_eq!(self.rows::<1>(&take).await, [[a]]);
     }
 
     /// Waits until B owns a call.

@@ -236,3 +236,63 @@ async fn a_call_that_no_list_has_ends_however_many_lists_come() {
     .await;
     assert_eq!(over["hangupReason"], "bridge_lost");
 }
+
+/// What the bridge said in that time waits in buffers: it was there a moment before, and nobody knows until when.
+#[rstest]
+#[case(Sqlite, Socket)]
+#[case(Sqlite, Http)]
+#[case(Postgres, Socket)]
+#[actix_web::test]
+async fn a_bridge_that_went_while_the_service_stood_still_is_billed_to_that_moment(
+    #[case] store: StoreKind,
+    #[case] transport: Transport,
+) {
+    // A lease lasts for longer, and seven seconds of it are left at least.
+    went_while_frozen(store, transport, 6).await;
+}
+
+/// As long as makes a socket silent.
+#[rstest]
+#[actix_web::test]
+#[ignore = "stands still for 50 seconds; .ci/slow runs it"]
+async fn a_bridge_that_went_while_the_service_stood_still_for_long_is_billed_to_that_moment(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+    #[values(Socket, Http)] transport: Transport,
+) {
+    went_while_frozen(store, transport, 50).await;
+}
+
+async fn went_while_frozen(store: StoreKind, transport: Transport, seconds: i64) {
+    let world = world!(store, Setup::new().set("bridge.lost_after_seconds", 5));
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(transport).await;
+    let [call, held] = [
+        bridge.talk(&tenant.did).await,
+        bridge.talk(&tenant.did).await,
+    ];
+    // Longer ago than two seconds, so that nobody takes it for the last sign of an open socket.
+    Moment::now().plus(3).passed().await;
+    if transport == Http {
+        bridge.ok("heartbeat", json!({})).await;
+    }
+    world.server.freeze();
+    let stood_still = Moment::now();
+    bridge.begin(&bridge.message("heartbeat", json!({"activeCalls": [call, held]})));
+    let fields =
+        json!({"callId": held, "invocationId": "one", "name": "nothing", "parameters": {}});
+    bridge.begin(&bridge.message("call.function", fields));
+    stood_still.plus(1).passed().await;
+    bridge.cut();
+    stood_still.plus(seconds).passed().await;
+    world.server.thaw();
+    let goes_on = Moment::now();
+    for call in [&call, &held] {
+        let over = tenant.call_over(call).await;
+        assert_eq!(over["hangupReason"], "bridge_lost");
+        let off = Moment::parse(&over["endedAt"]).ms_since(stood_still).abs();
+        assert!(off <= 2_000, "billed {off} ms from the last sign of life");
+        // Who could not be heard is given the time to come back.
+        assert!(Moment::now() >= goes_on.plus(5), "over too soon");
+    }
+    world.assert_ledger_is_exact();
+}

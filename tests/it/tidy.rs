@@ -25,6 +25,7 @@ const LONG_FUNCTIONS: &[(&str, usize)] = &[];
 
 /// Where decisions are made: without waiting, clock or store.
 const PURE: &[&str] = &[
+    "actors/src/bridges/attention.rs",
     "actors/src/calls/machine",
     "actors/src/runtime/circuit.rs",
     "actors/src/functions/schema",

@@ -1,5 +1,6 @@
 //! The bridges that are here now: their sockets, when they were last seen, and the commands that wait for them.
 
+mod attention;
 mod commands;
 mod elsewhere;
 mod polls;
@@ -11,7 +12,10 @@ mod socket;
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Instant,
 };
 
@@ -20,7 +24,10 @@ use dikala_entities::{BridgeId, CallId, CommandId, Millis, Store, bridge};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use tokio::sync::Notify;
 
-use self::presence::Presence;
+use self::{
+    attention::{Attention, LOOK_EVERY_MS},
+    presence::Presence,
+};
 pub use self::{
     commands::{Command, CommandKind},
     elsewhere::forget_commands,
@@ -41,6 +48,7 @@ pub struct Bridges {
     /// How long messages waited for their answers, by type.
     acknowledged: DashMap<&'static str, Histogram>,
     clock: SharedClock,
+    attention: Mutex<Attention>,
     /// Commands wait that are for another node to give.
     leaving: Notify,
 }
@@ -53,8 +61,36 @@ impl Bridges {
             next_socket: 0.into(),
             acknowledged: DashMap::new(),
             clock,
+            attention: Mutex::default(),
             leaving: Notify::new(),
         }
+    }
+
+    /// Notices for as long as it is polled when this process stood still.
+    pub async fn attend(&self) {
+        loop {
+            let now = self.clock.now();
+            self.attention().look(now);
+            self.clock.sleep_until(now.plus_ms(LOOK_EVERY_MS)).await;
+        }
+    }
+
+    fn attention(&self) -> MutexGuard<'_, Attention> {
+        self.attention
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The moment for which a sign of life counts that is read now: where this process just stood still, that before.
+    pub fn sign_at(&self) -> Millis {
+        self.attention().sign_at(self.clock.now())
+    }
+
+    /// Until when this process may not have heard who was there, the last time that it stood still.
+    pub fn deaf_until(&self) -> Option<Millis> {
+        let mut attention = self.attention();
+        attention.sign_at(self.clock.now());
+        attention.settled_at()
     }
 
     /// A socket of the bridge is open; commands that waited are for it to take.
@@ -62,7 +98,7 @@ impl Bridges {
         let now = self.clock.now();
         let socket = Socket::new(bridge, self.next_socket.fetch_add(1, Relaxed), now);
         let mut presence = self.present.entry(bridge).or_default();
-        presence.connected(socket.clone(), now);
+        presence.connected(socket.clone(), self.sign_at());
         socket
     }
 
@@ -87,7 +123,7 @@ impl Bridges {
             .await?;
         for bridge in revoked {
             if let Some(mut presence) = self.present.get_mut(&bridge) {
-                presence.revoked(self.clock.now());
+                presence.revoked(self.sign_at());
             }
         }
         Ok(())
@@ -103,20 +139,20 @@ impl Bridges {
     /// A frame came in over a socket, or a heartbeat over HTTP.
     pub fn seen(&self, bridge: BridgeId) {
         let mut presence = self.present.entry(bridge).or_default();
-        presence.seen(self.clock.now());
+        presence.seen(self.sign_at());
     }
 
     /// A socket is gone; its commands are for the next newest.
     pub fn disconnected(&self, socket: &Socket, end: SocketEnd) {
         if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
-            presence.disconnected(socket, end, self.clock.now());
+            presence.disconnected(socket, end, self.sign_at());
         }
     }
 
     /// The last sign of life. An open socket is one at every moment.
     pub fn last_seen(&self, bridge: BridgeId) -> LastSeen {
         let presence = self.present.get(&bridge);
-        let at = presence.map_or(Millis::MIN, |presence| presence.last_seen(self.clock.now()));
+        let at = presence.map_or(Millis::MIN, |presence| presence.last_seen(self.sign_at()));
         LastSeen { at }
     }
 
@@ -124,7 +160,7 @@ impl Bridges {
     /// message: where that came over the present connection the call was lost just now, else before the bridge came back.
     pub fn last_seen_of_lost(&self, bridge: BridgeId, seen_at: Millis) -> LastSeen {
         let at = self.present.get(&bridge).map_or(Millis::MIN, |presence| {
-            presence.last_seen_of_lost(seen_at, self.clock.now())
+            presence.last_seen_of_lost(seen_at, self.sign_at())
         });
         LastSeen { at }
     }
@@ -235,7 +271,7 @@ impl Bridges {
 
     /// When there was a sign of life of any bridge; none: there never was one.
     pub fn newest_sign(&self) -> Option<Millis> {
-        let now = self.clock.now();
+        let now = self.sign_at();
         let signs = self.present.iter().map(|bridge| bridge.last_seen(now));
         signs.max().filter(|at| *at > Millis::MIN)
     }
@@ -258,7 +294,7 @@ mod tests {
         presence::{Elsewhere, SOCKETS_MAX},
         *,
     };
-    use crate::runtime::clock::{Clock, SystemClock};
+    use crate::runtime::clock::{Clock, ManualClock, SystemClock};
 
     fn bridges() -> (Bridges, BridgeId) {
         let bridge = BridgeId::new(SystemClock.now());
@@ -409,5 +445,45 @@ mod tests {
         let taken = bridges.take_commands(bridge, 2);
         assert_eq!((taken[0].id, taken[1].id), (sent[0], sent[1]));
         assert_eq!(take(&bridges, &bridges.connected(bridge)), sent[2..]);
+    }
+
+    /// One bridge closes its socket while this process stands still, one holds it, one speaks without; what they said waited.
+    #[test]
+    fn what_is_read_after_standing_still_counts_for_the_moment_before() {
+        let began = SystemClock.now();
+        let clock = Arc::new(ManualClock::new(began));
+        let bridges = Bridges::new(clock.clone());
+        let [closes, holds, speaks] = [0, 1, 2].map(|ms| BridgeId::new(began.plus_ms(ms)));
+        let seen = |bridge| bridges.last_seen(bridge).at.since(began);
+        let looks = || assert!(bridges.attend().now_or_never().is_none());
+        let [closed, _held] = [closes, holds].map(|bridge| bridges.connected(bridge));
+        bridges.seen(speaks);
+        for _ in 0..40 {
+            looks();
+            clock.advance_ms(250);
+        }
+        looks();
+        clock.advance_ms(8_000);
+        for bridge in [closes, holds, speaks] {
+            bridges.seen(bridge);
+        }
+        bridges.disconnected(&closed, SocketEnd::Closed);
+        let opened = bridges.connected(speaks);
+        assert_eq!([closes, holds, speaks].map(seen), [10_000; 3]);
+        assert_eq!(
+            bridges.last_seen_of_lost(holds, began).at.since(began),
+            10_000
+        );
+        let deaf_until = bridges.deaf_until().map(|until| until.since(began));
+        assert_eq!(deaf_until, Some(20_000));
+        for _ in 0..8 {
+            looks();
+            clock.advance_ms(250);
+        }
+        assert_eq!([closes, holds, speaks].map(seen), [10_000, 20_000, 20_000]);
+        bridges.disconnected(&opened, SocketEnd::Closed);
+        clock.advance_ms(500);
+        bridges.seen(closes);
+        assert_eq!([closes, holds, speaks].map(seen), [20_500, 20_500, 20_000]);
     }
 }

@@ -1,4 +1,5 @@
-//! What is known of one bridge: its sockets, when it was last seen, and what waits for it. Takes the time from who asks.
+//! What is known of one bridge: its sockets, when it was last seen, and what waits for it. Takes the time from who asks, and for signs
+//! of life the moment for which they count.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -155,10 +156,10 @@ impl Presence {
         }
     }
 
-    pub(super) fn connected(&mut self, socket: Socket, now: Millis) {
+    pub(super) fn connected(&mut self, socket: Socket, sign_at: Millis) {
         self.seen_before_return = self.seen_so_far();
-        self.connected_at = now;
-        self.last_seen = now;
+        self.connected_at = sign_at;
+        self.was_there(sign_at);
         self.fell_silent = false;
         // Whoever opens another socket may not have got what was written to the one before.
         self.send_again(|_| true);
@@ -169,12 +170,12 @@ impl Presence {
     }
 
     /// Its commands are for the next newest socket.
-    pub(super) fn disconnected(&mut self, socket: &Socket, end: SocketEnd, now: Millis) {
+    pub(super) fn disconnected(&mut self, socket: &Socket, end: SocketEnd, sign_at: Millis) {
         self.sockets.retain(|other| other.number != socket.number);
         self.send_again(|number| number == socket.number);
         self.wake_newest();
         match end {
-            SocketEnd::Closed => self.last_seen = now,
+            SocketEnd::Closed => self.was_there(sign_at),
             SocketEnd::Silent if !self.is_connected() => {
                 self.fell_silent = true;
                 self.elsewhere.last_seen = self.elsewhere.last_frame;
@@ -189,19 +190,23 @@ impl Presence {
         }
     }
 
-    pub(super) fn revoked(&mut self, now: Millis) {
-        self.last_seen = now;
+    pub(super) fn revoked(&mut self, sign_at: Millis) {
+        self.was_there(sign_at);
         for socket in self.sockets.drain(..) {
             socket.dismiss(Dismissal::Revoked);
         }
     }
 
-    pub(super) fn seen(&mut self, now: Millis) {
+    pub(super) fn seen(&mut self, sign_at: Millis) {
         if !self.is_connected() {
             self.seen_before_return = self.seen_so_far();
         }
-        self.last_seen = now;
+        self.was_there(sign_at);
         self.fell_silent = false;
+    }
+
+    fn was_there(&mut self, at: Millis) {
+        self.last_seen = self.last_seen.max(at);
     }
 
     /// The last sign of life before this one. A socket that is still listed may be long dead: its last frame is all that is known
@@ -216,26 +221,27 @@ impl Presence {
     }
 
     /// An open socket is a sign of life at every moment, wherever it is.
-    pub(super) fn last_seen(&self, now: Millis) -> Millis {
+    pub(super) fn last_seen(&self, sign_at: Millis) -> Millis {
+        let known = self.last_seen.max(self.elsewhere.last_seen);
         if self.is_connected() || self.elsewhere.is_connected {
-            now
+            known.max(sign_at)
         } else {
-            self.last_seen.max(self.elsewhere.last_seen)
+            known
         }
     }
 
-    fn last_seen_here(&self, now: Millis) -> Millis {
+    fn last_seen_here(&self, sign_at: Millis) -> Millis {
         if self.is_connected() {
-            now
+            self.last_seen.max(sign_at)
         } else {
             self.last_seen
         }
     }
 
     /// The last sign of life of a call that the bridge does not hold any more, whose own last message came at `seen_at`.
-    pub(super) fn last_seen_of_lost(&self, seen_at: Millis, now: Millis) -> Millis {
+    pub(super) fn last_seen_of_lost(&self, seen_at: Millis, sign_at: Millis) -> Millis {
         if self.is_connected() && seen_at >= self.connected_at {
-            now
+            sign_at
         } else {
             self.seen_before_return
         }
@@ -246,8 +252,8 @@ impl Presence {
     }
 
     /// The last sign of life, where the table does not have it yet.
-    pub(super) fn unstored(&self, now: Millis) -> Option<Sign> {
-        let seen = self.last_seen_here(now);
+    pub(super) fn unstored(&self, sign_at: Millis) -> Option<Sign> {
+        let seen = self.last_seen_here(sign_at);
         (seen > self.stored || self.fell_silent).then_some(Sign {
             seen,
             frame: self.last_seen,

@@ -42,7 +42,7 @@ impl Bridges {
             .present
             .iter()
             .filter_map(|presence| {
-                let sign = presence.unstored(self.clock.now())?;
+                let sign = presence.unstored(self.sign_at())?;
                 Some((*presence.key(), sign))
             })
             .collect();

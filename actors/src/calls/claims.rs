@@ -2,6 +2,8 @@
 //! the invocation is claimed in the store before that, and who finds it claimed waits for what comes of it, or learns that nobody
 //! will ever know.
 
+use std::sync::Arc;
+
 use dashmap::DashMap;
 use dikala_entities::{
     CallId, Millis,
@@ -49,6 +51,8 @@ impl Drop for Turn {
 #[derive(Debug)]
 pub(super) struct Claim {
     turn: Turn,
+    /// Which node this process was when it was claimed.
+    node: Arc<str>,
     claimed_at: Millis,
     state: State,
 }
@@ -89,6 +93,11 @@ impl Claim {
         self.state == State::Left
     }
 
+    /// For which node it was claimed: when that is no more, others give the invocation up.
+    pub(super) fn node(&self) -> Arc<str> {
+        Arc::clone(&self.node)
+    }
+
     /// The endpoint is called now.
     pub(super) fn mark_called(&mut self) {
         self.state = State::Called;
@@ -115,6 +124,7 @@ pub(super) async fn claim(
     };
     let mut claim = Claim {
         turn,
+        node: parts.node.id(),
         claimed_at: parts.clock.now(),
         state: State::Left,
     };
@@ -130,7 +140,7 @@ pub(super) async fn claim(
     let values = [
         Value::from(call),
         Value::from(invocation),
-        Value::from(parts.node.id().as_ref()),
+        Value::from(claim.node.as_ref()),
         Value::from(claim.claimed_at.as_i64()),
     ];
     let statement = Statement::from_sql_and_values(parts.store.backend(), sql, values);

@@ -88,7 +88,9 @@ impl CallDriver {
 
     /// A message about a call is a sign of life for that call.
     pub(super) fn seen(&mut self) {
-        self.call.state.seen_at = self.now();
+        let seen_at = self.call.parts.bridges.sign_at();
+        let state = &mut self.call.state;
+        state.seen_at = state.seen_at.max(seen_at);
     }
 
     /// When to look at the clock again.

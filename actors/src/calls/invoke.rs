@@ -20,7 +20,7 @@ use crate::{
     functions::{FunctionSpec, Invoke, Invoked, Outcome, Traced},
     journal::Entry,
     ledger::LedgerError,
-    outbound::ErrorKind,
+    outbound::{ErrorKind, Permission},
 };
 
 /// How often an outcome is tried to be written, [`AGAIN_AFTER_MS`] apart. A bridge that waits for longer has given up.
@@ -283,6 +283,8 @@ async fn run(
         })?;
     let trace = message.trace.as_ref().or(row.traceparent.as_ref());
     let traced = Traced::begin(trace);
+    let (node, claimant) = (parts.node.clone(), claim.node());
+    let permission = Permission::only_while(move || node.acts_as(&claimant));
     let invoke = Invoke {
         call: row.id,
         tenant: row.tenant_id,
@@ -297,6 +299,7 @@ async fn run(
         secret,
         is_test: false,
         traceparent: traced.traceparent.clone(),
+        permission,
     };
     claim.mark_called();
     let invoked = parts.functions.invoke(invoke).await;

@@ -185,8 +185,12 @@ impl OwnedCall {
             return Err(CallError::Unavailable);
         }
         // Who could not act has heard nobody, and its bridge may have to find its way back.
-        let resumed_at = self.parts.node.resumed_at().unwrap_or(Millis::MIN);
-        self.state.resumed_at = self.state.resumed_at.max(resumed_at);
+        let resumed_at = self
+            .parts
+            .node
+            .resumed_at()
+            .max(self.parts.bridges.deaf_until());
+        self.state.resumed_at = self.state.resumed_at.max(resumed_at.unwrap_or(Millis::MIN));
         Ok(())
     }
 

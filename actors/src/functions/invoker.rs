@@ -121,7 +121,8 @@ impl Kept {
             );
             return (Invoked::at_once(unusable), Finding::Nothing);
         };
-        let client = self.outbound.client_for_one(Some(invoke.tenant));
+        let outbound = self.outbound.permitted(invoke.permission.clone());
+        let client = outbound.client_for_one(Some(invoke.tenant));
         let rest = self.timeout.saturating_sub(began.elapsed());
         let answer = exchange(&client, head, body, RESULT_BYTES_MAX, rest).await;
         let (outcome, heard) = match &answer {

@@ -37,7 +37,7 @@ pub use self::{
     traced::Traced,
 };
 use crate::{
-    outbound::Outbound,
+    outbound::{Outbound, Permission},
     runtime::{
         clock::SharedClock,
         context::{MeteredContext, OnPanic},
@@ -109,6 +109,8 @@ pub struct Invoke {
     pub is_test: bool,
     /// The invocation's own `traceparent`, where it is part of a trace.
     pub traceparent: Option<String>,
+    /// It goes out only while this lasts.
+    pub permission: Permission,
 }
 
 /// An invocation that has its permit.

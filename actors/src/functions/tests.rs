@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     outbound::{
-        Guard, Outbound,
+        Guard, Outbound, Permission,
         testing::{SlowNames, local_outbound},
     },
     runtime::clock::{ManualClock, SharedClock, SystemClock},
@@ -66,6 +66,7 @@ fn invoke(endpoint: OutboundUrl, method: FunctionMethod, parameters: Value) -> I
         secret: Secret::new("function-secret"),
         is_test: false,
         traceparent: None,
+        permission: Permission::given(),
     }
 }
 
@@ -480,4 +481,32 @@ async fn silent_name_servers_of_one_tenant_hold_up_no_other() {
         assert!(outcome.fault().is_some(), "{outcome:?}");
     }
     assert_eq!(names.hanging.load(SeqCst), 32);
+}
+
+/// Its connection was being made when it was withdrawn: the endpoint hears nothing, and is not blamed.
+#[actix::test]
+async fn an_invocation_that_may_not_go_out_any_more_does_not() {
+    let names = SlowNames::start();
+    let receiver = Receiver::scripted(|_| Answer::with(200, "", b"{}"));
+    let handle = functions(&names.outbound);
+    let url = SlowNames::url(&receiver, "hang");
+    let may = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&may);
+    let withdrawn = Invoke {
+        permission: Permission::only_while(move || asked.load(SeqCst)),
+        ..invoke(url.clone(), FunctionMethod::Post, json!({"city": "x"}))
+    };
+    let tenant = withdrawn.tenant;
+    let (asking, by) = (handle.clone(), withdrawn.clone());
+    let asked = actix_rt::spawn(async move { asking.invoke(by).await });
+    names.wait_for(1).await;
+    may.store(false, SeqCst);
+    drop(names);
+    let outcome = asked.await.expect("it ran").outcome;
+    assert_eq!(outcome, Outcome::busy());
+    for _ in 0..8 {
+        assert_eq!(handle.invoke(withdrawn.clone()).await.outcome, outcome);
+    }
+    assert_eq!(handle.circuit(tenant, &url), CircuitState::Closed);
+    assert!(receiver.all().is_empty());
 }

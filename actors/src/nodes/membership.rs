@@ -6,7 +6,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use dikala_entities::{Millis, NodeId, Store};
@@ -19,7 +19,7 @@ use super::{
     process,
     table::{self, Entering, Renewed},
 };
-use crate::runtime::clock::SharedClock;
+use crate::runtime::clock::{SharedClock, monotonic};
 
 /// How often it is looked whether a lease that ran out is renewed, for who waits.
 const LOOKS_MAX: usize = 60;
@@ -87,8 +87,9 @@ impl fmt::Debug for Membership {
 }
 
 fn since_now() -> OwnTime {
-    let began = Instant::now();
-    Box::new(move || i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX))
+    let began = monotonic();
+    let passed = move || monotonic().saturating_sub(began);
+    Box::new(move || i64::try_from(passed().as_millis()).unwrap_or(i64::MAX))
 }
 
 impl Membership {
@@ -172,7 +173,14 @@ impl Membership {
         self.present().acts_until.is_none_or(|until| now < until)
     }
 
-    /// The same; where its lease ran out a moment ago, that is waited for: it may only be late.
+    /// Whether it may act as that node still, which it was when something began.
+    pub fn acts_as(&self, id: &str) -> bool {
+        let now = self.own_now();
+        let present = self.present();
+        *present.id == *id && present.acts_until.is_none_or(|until| now < until)
+    }
+
+    /// The same as [`acts`](Self::acts); where its lease ran out a moment ago, that is waited for: it may only be late.
     pub async fn acts_soon(&self) -> bool {
         for _ in 0..LOOKS_MAX {
             if self.acts() {

@@ -10,6 +10,7 @@ use super::{
     blocked::Blocked,
     connector::GuardedConnector,
     guard::Guard,
+    permission::Permission,
     resolver::Resolver,
     tls::{self, OutboundError},
 };
@@ -31,6 +32,7 @@ pub struct Outbound {
     guard: Arc<Guard>,
     resolver: Resolver,
     tls: Arc<ClientConfig>,
+    permission: Permission,
 }
 
 impl fmt::Debug for Outbound {
@@ -79,7 +81,16 @@ impl Outbound {
             guard: Arc::new(guard),
             resolver,
             tls: tls::client_config(extra_ca)?,
+            permission: Permission::given(),
         })
+    }
+
+    /// The same for requests that go out only while they are permitted.
+    pub fn permitted(&self, permission: Permission) -> Self {
+        Self {
+            permission,
+            ..self.clone()
+        }
     }
 
     /// The rule that connections are held to.
@@ -134,6 +145,7 @@ impl Outbound {
             resolver: self.resolver.clone(),
             asker,
             tls: tls.map(Arc::clone),
+            permission: self.permission.clone(),
         };
         let connector = Connector::new()
             .connector(connector)

@@ -20,6 +20,7 @@ use tokio_rustls::TlsConnector;
 use super::{
     failure::{DialError, ErrorKind},
     guard::{Guard, Reach},
+    permission::Permission,
     resolver::{ResolveError, Resolver},
     wire::{Carrier, Wire},
 };
@@ -57,6 +58,7 @@ pub(super) struct GuardedConnector {
     /// With TLS, where that is wanted. The HTTP client is always asked for plain http: its own TLS would stand between it
     /// and the [`Wire`].
     pub(super) tls: Option<Arc<ClientConfig>>,
+    pub(super) permission: Permission,
 }
 
 impl Service<ConnectInfo<Uri>> for GuardedConnector {
@@ -85,13 +87,17 @@ impl GuardedConnector {
         let port = uri.port_u16().unwrap_or(default_port);
         let tcp = self.dial(host, port).await?;
         let Some(tls) = &self.tls else {
-            return Ok(Wire::new(Carrier::Plain(tcp)));
+            return Ok(self.wire(Carrier::Plain(tcp)));
         };
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(bare.to_owned()).map_err(|_| ErrorKind::Tls)?;
         let tls = TlsConnector::from(Arc::clone(tls)).connect(name, tcp).await;
         let tls = tls.map_err(|_| ErrorKind::Tls)?;
-        Ok(Wire::new(Carrier::Tls(Box::new(tls))))
+        Ok(self.wire(Carrier::Tls(Box::new(tls))))
+    }
+
+    fn wire(&self, socket: Carrier) -> Wire {
+        Wire::new(socket, self.permission.clone())
     }
 
     async fn dial(&self, host: &str, port: u16) -> Result<TcpStream, ErrorKind> {

@@ -4,6 +4,8 @@ use std::{error::Error as _, fmt, io};
 
 use awc::error::{ConnectError, PayloadError, SendRequestError};
 
+use super::permission::Withdrawn;
+
 /// No answer, or one that broke off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -89,6 +91,11 @@ pub(super) fn kind_of(error: &SendRequestError) -> ErrorKind {
             .map_or(ErrorKind::Dns, |dial| dial.0),
         SendRequestError::Connect(ConnectError::Timeout) | SendRequestError::Timeout => {
             ErrorKind::Timeout
+        }
+        SendRequestError::Send(error)
+            if error.get_ref().is_some_and(|inner| inner.is::<Withdrawn>()) =>
+        {
+            ErrorKind::Busy
         }
         SendRequestError::Connect(ConnectError::Disconnected)
         | SendRequestError::Send(_)

@@ -10,6 +10,7 @@ mod exchange;
 mod failure;
 mod guard;
 mod names;
+mod permission;
 mod resolver;
 mod retry_after;
 mod tls;
@@ -21,6 +22,7 @@ pub use exchange::{Exchange, Head, Open, exchange, open};
 pub use failure::{ERROR_KINDS, ErrorKind, Failure};
 pub use guard::{AllowedHosts, Guard};
 pub use names::{AllowedHost, AllowedHostError};
+pub use permission::Permission;
 pub(crate) use retry_after::retry_after_ms;
 pub use tls::OutboundError;
 

@@ -1,6 +1,12 @@
 //! Exchanges with servers that misbehave: each ends in its time, with bounded memory, under the right name.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use awc::http::{Method, header::HeaderMap};
 use bytes::Bytes;
@@ -8,8 +14,8 @@ use dikala_entities::{Millis, OutboundUrl, TenantId, UrlPolicy};
 use dikala_testkit::{Answer, Receiver, certificate};
 
 use super::{
-    Blocked, Client, ErrorKind, Exchange, Failure, Guard, Head, Outbound, exchange,
-    testing::{Deaf, local_outbound},
+    Blocked, Client, ErrorKind, Exchange, Failure, Guard, Head, Outbound, Permission, exchange,
+    testing::{Deaf, SlowNames, local_outbound},
 };
 
 const BODY_MAX: usize = 16 * 1024;
@@ -436,4 +442,31 @@ async fn over_tls_an_answer_may_end_with_the_connection_alone() {
     let sized = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nall";
     let broken = ask(&client, &url(sized)).await.expect("an answer");
     assert_eq!((broken.status, broken.body.as_slice()), (200, &b"all"[..]));
+}
+
+/// Whoever may send it when he begins, and not when he is connected: the last moment counts.
+#[actix::test]
+async fn a_request_that_may_not_go_out_any_more_is_not_sent_when_it_is_connected() {
+    let receiver = Receiver::scripted(|_| Answer::with(200, "", b""));
+    let names = SlowNames::start();
+    let may = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&may);
+    let permission = Permission::only_while(move || asked.load(SeqCst));
+    let client = names.outbound.permitted(permission).client(None, 8);
+    for (withdrawn, requests) in [(false, 1), (true, 1)] {
+        may.store(!withdrawn, SeqCst);
+        let url = SlowNames::url(&receiver, "quick");
+        let answer = ask(&client, url.as_str()).await;
+        assert_eq!(answer.is_err(), withdrawn, "on a connection that is there");
+        assert_eq!(receiver.all().len(), requests);
+    }
+    may.store(true, SeqCst);
+    let late = SlowNames::url(&receiver, "hang");
+    let asking = actix_rt::spawn(async move { ask(&client, late.as_str()).await });
+    names.wait_for(1).await;
+    may.store(false, SeqCst);
+    drop(names);
+    let answer = asking.await.expect("it ran");
+    assert_eq!(kind(answer), ErrorKind::Busy);
+    assert_eq!(receiver.all().len(), 1);
 }

@@ -2,7 +2,8 @@
 //! nothing else that a server sends.
 //!
 //! The client takes the first head for the answer, and keeps a connection without looking at what it read beyond the end.
-//! Here interim answers are skipped, and a connection on which anything came unasked is not written to again.
+//! Here interim answers are skipped, and a connection on which anything came unasked is not written to again. It is the last place
+//! before the kernel's, so that whether a request may go out still is asked here.
 
 use std::{
     fmt, io,
@@ -17,7 +18,10 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
-use super::answer::{AnswerReader, Invalid};
+use super::{
+    answer::{AnswerReader, Invalid},
+    permission::Permission,
+};
 
 /// What is read from a socket at once, in bytes.
 const READ_BYTES: usize = 8 * 1024;
@@ -31,6 +35,7 @@ pub(super) enum Carrier {
 /// A connection that carries requests and their answers in turn.
 pub(super) struct Wire {
     socket: Carrier,
+    permission: Permission,
     phase: Phase,
     /// Read from the socket and not understood yet.
     came: BytesMut,
@@ -75,14 +80,22 @@ impl Carrier {
 }
 
 impl Wire {
-    pub(super) fn new(socket: Carrier) -> Self {
+    pub(super) fn new(socket: Carrier, permission: Permission) -> Self {
         Self {
             socket,
+            permission,
             phase: Phase::Idle,
             came: BytesMut::new(),
             plain: BytesMut::new(),
             used: false,
         }
+    }
+
+    /// Whether something may be written still. Where it may not, nothing is done with the connection any more.
+    fn ask(&mut self) -> io::Result<()> {
+        self.permission
+            .ask()
+            .inspect_err(|_| self.phase = Phase::Over(None))
     }
 
     /// Whether the server said anything, or hung up, while nothing was asked.
@@ -185,6 +198,7 @@ impl AsyncWrite for Wire {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let wire = self.get_mut();
+        wire.ask()?;
         let goes_on = match wire.phase {
             Phase::Asking => true,
             Phase::Idle => wire.plain.is_empty() && !wire.spoke_unasked(cx),
@@ -199,7 +213,10 @@ impl AsyncWrite for Wire {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().socket).poll_flush(cx)
+        let wire = self.get_mut();
+        // TLS may have kept some of what it was given.
+        wire.ask()?;
+        Pin::new(&mut wire.socket).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -259,22 +276,31 @@ impl AsyncWrite for Carrier {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    };
+
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpListener,
     };
 
-    use super::*;
+    use super::{super::permission::Withdrawn, *};
 
     const SEEN: &str = "HTTP/1.1 200 \r\ncontent-length: 2\r\n\r\nok";
     const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
     async fn pair() -> (Wire, TcpStream) {
+        pair_with(Permission::given()).await
+    }
+
+    async fn pair_with(permission: Permission) -> (Wire, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let ours = TcpStream::connect(address).await.expect("a connection");
         let (theirs, _) = listener.accept().await.expect("a connection");
-        (Wire::new(Carrier::Plain(ours)), theirs)
+        (Wire::new(Carrier::Plain(ours), permission), theirs)
     }
 
     /// Asks, and reads the answer that the client would see.
@@ -337,5 +363,38 @@ mod tests {
         assert!(seen.is_ok());
         drop(server);
         assert!(wire.write_all(b"request").await.is_err());
+    }
+
+    /// Whether the connection was just made, has carried a request, or is carrying one.
+    #[actix_rt::test]
+    async fn nothing_is_written_that_may_not_go_out_any_more() {
+        for (before, under_way) in [
+            (0, &b""[..]),
+            (2, b""),
+            (0, b"the beginning"),
+            (1, b"of it"),
+        ] {
+            let may = Arc::new(AtomicBool::new(true));
+            let asked = Arc::clone(&may);
+            let permission = Permission::only_while(move || asked.load(Relaxed));
+            let (mut wire, mut server) = pair_with(permission).await;
+            for _ in 0..before {
+                let seen = talk(&mut wire, &mut server, ANSWER).await;
+                assert_eq!(seen.expect("an answer"), SEEN);
+            }
+            wire.write_all(under_way).await.expect("is written");
+            may.store(false, Relaxed);
+            for refused in [wire.write_all(b"request").await, wire.flush().await] {
+                let error = refused.expect_err("is refused");
+                assert!(error.get_ref().is_some_and(|inner| inner.is::<Withdrawn>()));
+            }
+            // For good: the beginning of one request is not followed by the next.
+            may.store(true, Relaxed);
+            assert!(wire.write_all(b"request").await.is_err());
+            drop(wire);
+            let mut came = Vec::new();
+            server.read_to_end(&mut came).await.expect("the end");
+            assert_eq!(came, under_way);
+        }
     }
 }

@@ -26,7 +26,11 @@ use super::{
     stats::Stats,
     store::{lanes, pending, results::Recorded},
 };
-use crate::{events::outbox::Dispatch, nodes::notices::Topic, outbound::ErrorKind};
+use crate::{
+    events::outbox::Dispatch,
+    nodes::notices::Topic,
+    outbound::{ErrorKind, Permission},
+};
 
 /// How long to wait after the database failed.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
@@ -62,6 +66,13 @@ impl Courier {
     pub(super) fn new(parts: WebhookParts, config: &WebhooksConfig, stats: Arc<Stats>) -> Rc<Self> {
         let started_at = parts.clock.now();
         let connections = config.endpoint_concurrency.max(1);
+        let (node, member) = (parts.node.id(), parts.node.clone());
+        let sender = Arc::clone(&node);
+        let permission = Permission::only_while(move || member.acts_as(&sender));
+        let parts = WebhookParts {
+            outbound: parts.outbound.permitted(permission),
+            ..parts
+        };
         let limits = SchedulerLimits {
             in_flight: config.max_in_flight,
             lane: LaneLimits {
@@ -70,7 +81,7 @@ impl Courier {
             },
         };
         Rc::new(Self {
-            node: parts.node.id(),
+            node,
             parts,
             stats,
             scheduler: RefCell::new(Scheduler::new(limits, started_at)),
@@ -102,7 +113,7 @@ impl Courier {
     /// Whether this node holds what it took, so that nobody else sends it. Where its lease is over nothing begins; the poller
     /// looks again every second.
     pub(super) fn may_act(&self) -> bool {
-        self.parts.node.is(&self.node) && self.parts.node.acts()
+        self.parts.node.acts_as(&self.node)
     }
 
     /// Takes no part any more: tasks under way end unheard.

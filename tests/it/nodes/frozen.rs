@@ -26,6 +26,7 @@ async fn an_attempt_that_another_node_makes_again_is_recorded_by_that() {
     receiver.answer("/slow", answers);
     let url = receiver.url("/slow");
     let webhook = tenant.subscribe(&url, &["call.started"], SECRET).await;
+    nodes.deliver_at_a(&webhook).await;
     let bridge = tenant.bridge(Socket).await;
     bridge.ring(&tenant.did).await;
     receiver.wait_for("/slow", 1).await;

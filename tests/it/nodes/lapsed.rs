@@ -90,3 +90,30 @@ async fn bridges_that_are_half_open_at_one_node_live_by_their_beats_at_the_other
     }
     nodes.a.assert_ledger_is_exact();
 }
+
+/// Nor does one that stood still for less than its lease, and has lost nothing.
+#[actix_web::test]
+async fn a_node_that_keeps_its_lease_does_not_know_either_what_happened_while_it_stood_still() {
+    let setup = Setup::new().set("bridge.lost_after_seconds", 5);
+    let Some(nodes) = Nodes::start(setup).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    let before = id_of(&nodes.a.server).await;
+    let bridge = tenant.bridge(Socket).await;
+    let call = bridge.talk(&tenant.did).await;
+    Moment::now().plus(3).passed().await;
+    nodes.a.server.freeze();
+    let stood_still = Moment::now();
+    bridge.begin(&bridge.message("heartbeat", json!({})));
+    stood_still.plus(1).passed().await;
+    bridge.cut();
+    stood_still.plus(6).passed().await;
+    nodes.a.server.thaw();
+    let over = tenant.call_over(&call).await;
+    assert_eq!(over["hangupReason"], "bridge_lost");
+    let off = Moment::parse(&over["endedAt"]).ms_since(stood_still).abs();
+    assert!(off <= 2_000, "billed {off} ms from the last sign of life");
+    assert_eq!(id_of(&nodes.a.server).await, before);
+    nodes.a.assert_ledger_is_exact();
+}

@@ -7,7 +7,7 @@ mod timeline;
 use std::{
     fmt,
     sync::{Arc, LazyLock, Mutex, PoisonError},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use dikala_entities::Millis;
@@ -20,6 +20,20 @@ use self::timeline::{Timeline, plausible};
 const LOOKS_MAX: usize = 4;
 /// Readings of both clocks that are further apart than this say nothing, in microseconds.
 const APART_US_MAX: i64 = 10_000;
+
+/// The time since some moment. It goes on while the machine sleeps: leases do, and who talks elsewhere.
+#[cfg(target_os = "linux")]
+pub(crate) fn monotonic() -> Duration {
+    let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::try_from(since_boot).unwrap_or_default()
+}
+
+/// The time since some moment. Whether it goes on while the machine sleeps is the system's to say.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn monotonic() -> Duration {
+    static BEGAN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+    BEGAN.elapsed()
+}
 
 /// Where the time comes from.
 pub trait Clock: fmt::Debug + Send + Sync {
@@ -64,7 +78,8 @@ type Wall = Box<dyn Fn() -> i64 + Send + Sync>;
 
 /// A clock that is set once, when it is made, and compared with the wall clock from then on. Steps are logged.
 pub struct SteadyClock {
-    began: Instant,
+    /// By the monotonic clock.
+    began: Duration,
     wall: Wall,
     timeline: Mutex<Timeline>,
 }
@@ -79,14 +94,15 @@ impl SteadyClock {
     /// A clock that shows now what `wall` shows, in microseconds since the Unix epoch.
     pub fn new(wall: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
         Self {
-            began: Instant::now(),
+            began: monotonic(),
             timeline: Mutex::new(Timeline::new(0, wall())),
             wall: Box::new(wall),
         }
     }
 
     fn mono(&self) -> i64 {
-        i64::try_from(self.began.elapsed().as_micros()).unwrap_or(i64::MAX)
+        let passed = monotonic().saturating_sub(self.began);
+        i64::try_from(passed.as_micros()).unwrap_or(i64::MAX)
     }
 
     /// Changes the timeline with readings of the monotonic clock and of the wall clock.

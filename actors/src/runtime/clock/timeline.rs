@@ -1,7 +1,7 @@
 //! How the process's clock follows the wall clock: not at all when it jumps, and gently when it drifts. Pure.
 //!
 //! Instants of one process are read off a timeline that begins with the wall clock and runs on the monotonic one. A step of
-//! the wall clock (somebody set it, the machine slept) is noted and not followed: no length of time that is measured between
+//! the wall clock (somebody set it) is noted and not followed: no length of time that is measured between
 //! two instants is touched by it. What the two clocks drift apart is followed at [`SLEW_PPM_MAX`] at most, so that a length of
 //! time is wrong by half a millisecond a second, until the difference is gone.
 //!

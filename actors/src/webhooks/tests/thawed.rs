@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use super::*;
 use crate::{
     nodes::Identity,
-    outbound::ErrorKind,
+    outbound::{ErrorKind, testing::SlowNames},
     webhooks::{
         attempt::AttemptRecord,
         give_back,
@@ -290,4 +290,44 @@ async fn standing_still_uses_up_no_attempt() {
     assert_eq!(world.attempts(ids[0]).await[0].status_code, Some(200));
     assert_eq!((handle.stats().own_faults, handle.stats().retried), (1, 0));
     assert_eq!(world.webhook_row(hook.id).await, hook);
+}
+
+/// The connection of an attempt was being made when another took what this node had: nothing is sent on it, and nobody has heard of it.
+#[actix::test]
+async fn an_attempt_that_is_connected_when_it_is_anothers_is_not_sent() {
+    let world = World::new().await;
+    let receiver = Receiver::scripted(|_| ok());
+    let names = SlowNames::start();
+    let hook = world
+        .webhook(world.tenant, SlowNames::url(&receiver, "hang"))
+        .await;
+    let identity = Identity {
+        name: Arc::from("a"),
+        address: String::new(),
+        version: "",
+    };
+    let node = Membership::join(&world.store, identity, Arc::clone(&world.clock)).await;
+    let node = node.expect("is a node");
+    let parts = WebhookParts {
+        store: world.store.clone(),
+        clock: Arc::clone(&world.clock),
+        vault: world.vault.clone(),
+        outbound: names.outbound.clone(),
+        node: node.clone(),
+        traces: Traces::default(),
+    };
+    let handle = start(&Arbiter::current(), parts, WebhooksConfig::default());
+    let dispatches = world
+        .commit_as(world.tenant, &world.calls(1), &node.id())
+        .await;
+    let delivery = dispatches[0].delivery;
+    assert!(handle.recipient().try_send(Deliver(dispatches)).is_ok());
+    names.wait_for(1).await;
+    let before = world.written(delivery).await;
+    node.leave(&world.store).await.expect("is gone");
+    drop(names);
+    condition("the end of it", || handle.stats().own_faults == 1).await;
+    assert!(receiver.all().is_empty());
+    assert_eq!(world.written(delivery).await, before);
+    assert_eq!(before.1, world.webhook_row(hook.id).await);
 }

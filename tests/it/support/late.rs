@@ -1,0 +1,122 @@
+//! A tenant's server whose connections are not made before it opens: its backlog is full.
+
+use std::{
+    collections::HashSet,
+    fs,
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+use dikala_testkit::eventually;
+use tokio::net::TcpSocket;
+
+/// How the system writes that somebody waits for a connection (`SYN_SENT`).
+const ASKED_FOR: &str = "02";
+
+/// What came over one connection until its end.
+type Connection = Arc<Mutex<Came>>;
+
+#[derive(Debug, Default)]
+struct Came {
+    bytes: Vec<u8>,
+    is_over: bool,
+}
+
+/// Answers every request with `{}` once it is open. Connections go on to the end of the process on threads of their own.
+#[derive(Debug)]
+pub struct Late {
+    pub address: SocketAddr,
+    connections: Arc<Mutex<Vec<Connection>>>,
+    closed: Option<(TcpListener, Vec<TcpStream>)>,
+}
+
+impl Late {
+    pub fn closed() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let listener = socket.listen(0).unwrap().into_std().unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut fills = Vec::new();
+        let brief = Duration::from_millis(500);
+        while let Ok(stream) = TcpStream::connect_timeout(&address, brief) {
+            fills.push(stream);
+        }
+        Self {
+            address,
+            connections: Arc::default(),
+            closed: Some((listener, fills)),
+        }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// Waits until somebody asks for a connection.
+    pub async fn asked_for(&self) {
+        let wanted = format!(":{:04X} {ASKED_FOR} ", self.address.port());
+        eventually("a connection to be asked for", async || {
+            let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
+            sockets.contains(&wanted).then_some(())
+        })
+        .await;
+    }
+
+    /// From now on connections are made, those included that are asked for already.
+    pub fn open(&mut self) {
+        let (listener, fills) = self.closed.take().expect("it is closed");
+        let own: HashSet<_> = fills
+            .iter()
+            .map(|fill| fill.local_addr().unwrap())
+            .collect();
+        let connections = Arc::clone(&self.connections);
+        thread::spawn(move || {
+            while let Ok((stream, peer)) = listener.accept() {
+                if !own.contains(&peer) {
+                    let connection = Connection::default();
+                    connections.lock().unwrap().push(Arc::clone(&connection));
+                    thread::spawn(move || serve(stream, &connection));
+                }
+            }
+        });
+        drop(fills);
+    }
+
+    /// Connections that are there and over which nothing came.
+    pub fn silent(&self) -> usize {
+        let connections = self.connections.lock().unwrap();
+        let is_silent = |connection: &&Connection| {
+            let came = connection.lock().unwrap();
+            came.bytes.is_empty() && !came.is_over
+        };
+        connections.iter().filter(is_silent).count()
+    }
+
+    /// All that came.
+    pub fn came(&self) -> String {
+        let connections = self.connections.lock().unwrap();
+        let bytes = connections.iter().flat_map(|connection| {
+            let came = connection.lock().unwrap();
+            came.bytes.clone()
+        });
+        String::from_utf8(bytes.collect()).unwrap()
+    }
+}
+
+fn serve(mut stream: TcpStream, connection: &Connection) {
+    let mut buffer = [0; 64 << 10];
+    while let Ok(length @ 1..) = stream.read(&mut buffer) {
+        let mut came = connection.lock().unwrap();
+        came.bytes.extend_from_slice(&buffer[..length]);
+        // The body is a JSON object, and nothing comes after it before the answer.
+        if came.bytes.ends_with(b"}") {
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+            let _ = stream.write_all(answer);
+        }
+    }
+    connection.lock().unwrap().is_over = true;
+}
