@@ -9,7 +9,7 @@ use dikala_actors::{
     events::{elsewhere, followers::Followers, outbox::Audience},
     functions::{self, FunctionsHandle},
     ledger::{self, LedgerHandle, LedgerParts},
-    nodes::{self, Load, Membership, notices},
+    nodes::{self, Load, Membership},
     outbound::{Guard, Outbound, OutboundError},
     runtime::{clock::SharedClock, lag::EventLoops},
     traces::Traces,
@@ -212,7 +212,7 @@ impl Common<'_> {
         threads.lease.spawn(keeping);
         let following = elsewhere::watch(feed.clone(), self.store.clone(), self.member.clone());
         if self.store.lease().is_some() {
-            let exchanging = notices::exchange(self.member.clone(), self.store.clone());
+            let exchanging = nodes::exchange(self.member.clone(), self.store.clone());
             threads.core.spawn(exchanging);
             threads.core.spawn(following);
         }

@@ -77,7 +77,7 @@ mod tests {
     use dikala_testkit::eventually;
 
     use super::*;
-    use crate::nodes::notices;
+    use crate::nodes;
 
     /// So often the table was looked at.
     fn looks(store: &Store) -> u64 {
@@ -105,7 +105,7 @@ mod tests {
             followers.push(there.follow(tenant).expect("a seat"));
             tasks.push(actix_rt::spawn(watch(there, store.clone(), member.clone())));
             if std::ptr::eq(store, &heard) {
-                let listening = notices::exchange(member.clone(), store.clone());
+                let listening = nodes::exchange(member.clone(), store.clone());
                 tasks.push(actix_rt::spawn(listening));
                 eventually("to listen", async || {
                     member.notices().listens().then_some(())
@@ -120,7 +120,7 @@ mod tests {
 
         let other = Membership::outside("other");
         other.found(2);
-        let announcing = notices::exchange(other.clone(), heard.clone());
+        let announcing = nodes::exchange(other.clone(), heard.clone());
         tasks.push(actix_rt::spawn(announcing));
         let written =
             format!("INSERT INTO event_positions (tenant_id, last) VALUES ('{tenant}', 1)");

@@ -3,8 +3,9 @@
 //! between nodes.
 //!
 //! [`lease`] is the arithmetic, `table` the SQL, [`Membership`] which node this process is at present, `keeper` renews its lease,
-//! [`notices`] saves nodes looking at the tables all the time, `process` tells processes of one machine apart.
+//! [`notices`], which `exchange` carries, save them looking at the tables all the time, `process` tells processes of one machine apart.
 
+mod exchange;
 mod keeper;
 pub mod lease;
 mod membership;
@@ -15,6 +16,7 @@ pub(crate) mod simulated;
 pub(crate) mod table;
 
 pub use self::{
+    exchange::exchange,
     keeper::keep,
     membership::{Identity, Membership},
     table::{Entered, Load, all, end, is_gone, time_of},
