@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::{
     front_door::well_made,
-    support::{bridge::Closed, prelude::*, rest},
+    support::{bridge::Closed, prelude::*, rest, server::Server},
 };
 
 /// The address that the shipped configurations expect the service at.
@@ -268,35 +268,41 @@ async fn limits_are_those_of_the_client_and_not_of_what_he_says(
     assert_eq!(ask("127.0.0.3", "127.0.0.2").await, 401);
 }
 
-/// With a second node as docs/deploying.md names it, and the first gone: nobody notices, from the first request on.
+/// Two nodes, as docs/deploying.md names them, of which one dies: from the next request on nobody notices.
 #[rstest]
 #[actix_web::test]
 async fn what_a_node_does_not_take_goes_to_another(#[values(Nginx, Haproxy)] kind: Kind) {
-    let world = world!(Sqlite);
-    let gone = format!("127.0.0.1:{}", free_port());
-    let other = world.server.http.trim_start_matches("http://");
+    let mut world = world!(Postgres);
+    let other = Server::start(world.server.installation.beside());
+    let address = |server: &Server| server.http.trim_start_matches("http://").to_owned();
+    let (first, second) = (address(&world.server), address(&other));
     let nodes = match kind {
-        Nginx => format!("{gone} max_fails=2 fail_timeout=2s;\n    server {other}"),
-        Haproxy => format!("{gone}\n    server second {other}"),
+        Nginx => format!("{first} max_fails=2 fail_timeout=2s;\n    server {second}"),
+        Haproxy => format!("{first}\n    server second {second}"),
     };
     let Some(proxy) = Proxy::start(kind, &nodes).await else {
         return;
     };
     let tenant = &world.tenant;
     let api = Rest::new(&format!("{}/api/v1", proxy.https)).with("x-api-key", &tenant.key);
-    for n in 0..10 {
-        api.get("/agents").await.expect(200);
-        api.post(
-            "/agents",
-            json!({"name": "Ayu", "systemPrompt": n.to_string()}),
-        )
-        .await
-        .expect(201);
-    }
+    let ask = async || {
+        for n in 0..10 {
+            api.get("/agents").await.expect(200);
+            let agent = json!({"name": "Ayu", "systemPrompt": n.to_string()});
+            api.post("/agents", agent).await.expect(201);
+        }
+    };
+    ask().await;
+    let call = {
+        let bridge = Bridge::open(&proxy.https, &tenant.token, Socket).await;
+        bridge.talk(&tenant.did).await
+    };
+    world.server.kill9();
+    ask().await;
     let bridge = Bridge::open(&proxy.https, &tenant.token, Socket).await;
-    let call = bridge.talk(&tenant.did).await;
     bridge.hang_up(&call).await;
-    assert_eq!(tenant.call_over(&call).await["status"], "ended");
+    let call = api.get(&format!("/calls/{call}")).await.expect(200);
+    assert_eq!(call["status"], "ended");
 }
 
 #[actix_web::test]
