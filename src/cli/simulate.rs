@@ -1,6 +1,6 @@
 //! `dikala simulate`: a telephony bridge that places calls, and says how it went.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use dikala_entities::{PhoneNumber, Secret};
@@ -22,6 +22,9 @@ pub struct Options {
     /// The bridge's token.
     #[arg(long, env = "DIKALA_BRIDGE_TOKEN", hide_env_values = true, value_parser = |text: &str| Ok::<_, String>(Secret::new(text)), value_name = "dkb_…")]
     token: Secret,
+    /// A PEM file of certificate authorities to trust besides the public ones.
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
     /// The number that is called; several, separated by commas, are called in turn.
     #[arg(long, required = true, value_delimiter = ',', value_name = "+62…")]
     did: Vec<PhoneNumber>,
@@ -53,6 +56,7 @@ impl Options {
         Peer {
             url: self.url.clone(),
             token: self.token.clone(),
+            ca_file: self.ca_file.clone(),
             reconnect_within: Duration::from_secs(self.reconnect_seconds.into()),
         }
     }

@@ -1,7 +1,7 @@
 //! Calls: those that are not over first, one with its credit, what it announced and where that went, and ending one.
 
 use actix_web::{HttpRequest, HttpResponse};
-use dikala_entities::{CallId, CallStatus};
+use dikala_entities::{CallId, CallStatus, with_numbers_masked};
 use futures_util::future::LocalBoxFuture;
 use maud::{Markup, html};
 use serde_json::json;
@@ -232,7 +232,7 @@ fn facts(visit: &Visit, call: &Call, names: &Names) -> Markup {
     html! {
         dl.facts {
             dt { "State" } dd { (call_status(call.status)) }
-            dt { "Call" } dd { code { (call.id) } br; span.muted { "the bridge's own id: " code { (call.bridge_call_id) } } }
+            dt { "Call" } dd { code { (call.id) } br; span.muted { "the bridge's own id: " code { (with_numbers_masked(&call.bridge_call_id)) } } }
             dt { "Tenant" } dd { (names.link(call.tenant_id)) }
             dt { "From, to" } dd { (numbers(call)) }
             dt { "Bridge" } dd { a href={ "/bridges/" (call.bridge_id) } { code { (call.bridge_id) } } }

@@ -1,6 +1,6 @@
 //! Where a simulated bridge connects to, and how.
 
-use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use awc::{
     Client, Connector,
@@ -8,9 +8,9 @@ use awc::{
     http::StatusCode,
     ws::{Frame, Message},
 };
+use dikala_actors::outbound::{OutboundError, client_config};
 use dikala_entities::Secret;
 use futures_util::{Sink, Stream};
-use rustls::{ClientConfig, RootCertStore};
 
 use super::address::{ServiceUrl, Transport};
 
@@ -44,6 +44,8 @@ impl fmt::Display for BridgeUrl {
 pub struct Peer {
     pub url: BridgeUrl,
     pub token: Secret,
+    /// Certificate authorities that are trusted besides the public ones, where the address is encrypted.
+    pub ca_file: Option<PathBuf>,
     /// How long a lost connection is tried for again.
     pub reconnect_within: Duration,
 }
@@ -59,6 +61,8 @@ pub enum ConnectError {
     Status { url: String, status: u16 },
     #[error("nothing answers at {url} ({reason}); check --url and that the service runs")]
     Unreachable { url: String, reason: String },
+    #[error("--ca-file {path:?} cannot be used: {reason}; give a PEM file of certificates")]
+    Authorities { path: PathBuf, reason: String },
     #[error("TLS cannot be set up: {0}")]
     Tls(String),
 }
@@ -89,21 +93,12 @@ impl fmt::Debug for Dialer {
 }
 
 impl Dialer {
-    /// Trusts the public certificate authorities where the address is encrypted.
     pub fn new(connection: Peer) -> Result<Self, ConnectError> {
-        let roots = RootCertStore {
-            roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-        };
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut tls = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| ConnectError::Tls(error.to_string()))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let connector = Connector::new()
-            .rustls_0_23(Arc::new(tls))
-            .timeout(CONNECT_WITHIN);
+        let tls = client_config(connection.ca_file.as_deref()).map_err(|error| match error {
+            OutboundError::ExtraCa { path, reason } => ConnectError::Authorities { path, reason },
+            OutboundError::Tls(error) => ConnectError::Tls(error.to_string()),
+        })?;
+        let connector = Connector::new().rustls_0_23(tls).timeout(CONNECT_WITHIN);
         let client = Client::builder()
             .connector(connector)
             .timeout(CONNECT_WITHIN)

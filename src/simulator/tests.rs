@@ -272,6 +272,7 @@ fn connection(url: &str, token: &str) -> Peer {
     Peer {
         url: url.parse().expect("an address"),
         token: Secret::new(token),
+        ca_file: None,
         reconnect_within: Duration::from_secs(20),
     }
 }

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::{
     front_door::well_made,
-    support::{bridge::Closed, prelude::*, rest},
+    support::{bridge::Closed, prelude::*, rest, server::Server},
 };
 
 /// The address that the shipped configurations expect the service at.
@@ -268,23 +268,83 @@ async fn limits_are_those_of_the_client_and_not_of_what_he_says(
     assert_eq!(ask("127.0.0.3", "127.0.0.2").await, 401);
 }
 
-/// With a second node as docs/deploying.md names it, and the first gone.
+/// Two nodes, as docs/deploying.md names them, of which one dies: from the next request on nobody notices.
 #[rstest]
 #[actix_web::test]
-async fn a_standby_takes_over(#[values(Nginx, Haproxy)] kind: Kind) {
-    let world = world!(Sqlite);
-    let gone = format!("127.0.0.1:{}", free_port());
-    let standby = world.server.http.trim_start_matches("http://");
+async fn what_a_node_does_not_take_goes_to_another(#[values(Nginx, Haproxy)] kind: Kind) {
+    let mut world = world!(Postgres);
+    let other = Server::start(world.server.installation.beside());
+    let address = |server: &Server| server.http.trim_start_matches("http://").to_owned();
+    let (first, second) = (address(&world.server), address(&other));
     let nodes = match kind {
-        Nginx => format!("{gone} max_fails=2 fail_timeout=5s;\n    server {standby} backup"),
-        Haproxy => format!("{gone}\n    server node2 {standby} backup"),
+        Nginx => format!("{first} max_fails=2 fail_timeout=2s;\n    server {second}"),
+        Haproxy => format!("{first}\n    server second {second}"),
     };
     let Some(proxy) = Proxy::start(kind, &nodes).await else {
         return;
     };
     let tenant = &world.tenant;
+    let api = Rest::new(&format!("{}/api/v1", proxy.https)).with("x-api-key", &tenant.key);
+    let ask = async || {
+        for n in 0..10 {
+            api.get("/agents").await.expect(200);
+            let agent = json!({"name": "Ayu", "systemPrompt": n.to_string()});
+            api.post("/agents", agent).await.expect(201);
+        }
+    };
+    ask().await;
+    let call = {
+        let bridge = Bridge::open(&proxy.https, &tenant.token, Socket).await;
+        bridge.talk(&tenant.did).await
+    };
+    world.server.kill9();
+    ask().await;
     let bridge = Bridge::open(&proxy.https, &tenant.token, Socket).await;
-    let call = bridge.talk(&tenant.did).await;
     bridge.hang_up(&call).await;
-    assert_eq!(tenant.call_over(&call).await["status"], "ended");
+    let call = api.get(&format!("/calls/{call}")).await.expect(200);
+    assert_eq!(call["status"], "ended");
+}
+
+#[actix_web::test]
+async fn a_simulated_bridge_comes_through_with_an_authority_of_ones_own() {
+    let (world, proxy) = behind!(Nginx, Setup::new());
+    let folder = dikala_testkit::folder();
+    let file = |name: &str, content: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let authority = file("ca.pem", certificate::AUTHORITY);
+    let nonsense = file("nonsense.pem", b"nonsense");
+    let simulate = |more: &[&str]| {
+        let tenant = &world.tenant;
+        let arguments = [
+            "simulate",
+            "--url",
+            &proxy.https,
+            "--token",
+            &tenant.token,
+            "--did",
+            &tenant.did,
+            "--calls",
+            "2",
+            "--abandon",
+            "0",
+            "--talk-seconds",
+            "0.1",
+        ];
+        world
+            .server
+            .installation
+            .run(&[&arguments[..], more].concat())
+    };
+    let trusting = simulate(&["--ca-file", &authority]);
+    assert_eq!(trusting.code, Some(0), "{trusting:?}");
+    assert_eq!(world.tenant.calls().await.len(), 2);
+    let strange = simulate(&[]);
+    assert_eq!(strange.code, Some(1), "{strange:?}");
+    let wrong = simulate(&["--ca-file", &nonsense]);
+    assert_eq!(wrong.code, Some(1), "{wrong:?}");
+    assert!(wrong.stderr.contains("--ca-file"), "{wrong:?}");
+    assert_eq!(world.tenant.calls().await.len(), 2);
 }

@@ -24,7 +24,7 @@ pub use guard::{AllowedHosts, Guard};
 pub use names::{AllowedHost, AllowedHostError};
 pub use permission::Permission;
 pub(crate) use retry_after::retry_after_ms;
-pub use tls::OutboundError;
+pub use tls::{OutboundError, client_config};
 
 #[cfg(test)]
 pub(crate) mod testing;

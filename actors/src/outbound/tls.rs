@@ -28,7 +28,7 @@ pub enum OutboundError {
 }
 
 /// The settings that every outbound connection shares. Offers HTTP/1.1 only: one exchange per connection at a time is what lanes count.
-pub(super) fn client_config(extra_ca: Option<&Path>) -> Result<Arc<ClientConfig>, OutboundError> {
+pub fn client_config(extra_ca: Option<&Path>) -> Result<Arc<ClientConfig>, OutboundError> {
     let mut roots = RootCertStore {
         roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
     };

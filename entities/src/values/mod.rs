@@ -35,7 +35,7 @@ pub use ids::{
 };
 pub use instant::{Millis, MillisError};
 pub use minutes::{MINUTES_MAX, Minutes, MinutesError};
-pub use phone::{CallerNumber, PhoneError, PhoneNumber};
+pub use phone::{CallerNumber, PhoneError, PhoneNumber, with_numbers_masked};
 #[cfg(feature = "openapi")]
 pub use schema::InstantOrDate;
 pub use scope::IdempotencyScope;

@@ -44,6 +44,27 @@ fn masked(number: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str(&chars[chars.len() - tail..].iter().collect::<String>())
 }
 
+/// Somebody else's text, such as a bridge's own id of a call, with what may be a phone number in it masked: digits, also with what
+/// people write between them.
+pub fn with_numbers_masked(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| c == '+' || c.is_numeric()) {
+        let (before, from) = rest.split_at(at);
+        let of_number = |c: char| c.is_numeric() || "+ -./()".contains(c);
+        let (stretch, after) = from.split_at(from.find(|c| !of_number(c)).unwrap_or(from.len()));
+        let number = stretch.trim_end_matches(|c: char| !c.is_numeric());
+        shown.push_str(before);
+        match number.chars().filter(|c| c.is_numeric()).count() {
+            DIGITS_MIN.. => shown.push_str(&fmt::from_fn(|f| masked(number, f)).to_string()),
+            _ => shown.push_str(number),
+        }
+        shown.push_str(&stretch[number.len()..]);
+        rest = after;
+    }
+    shown + rest
+}
+
 macro_rules! numbers {
     ($($name:ident)*) => {$(
         impl $name {
@@ -142,5 +163,27 @@ mod tests {
         assert_eq!(format!("{number:?}"), "+62*****7890");
         let short: CallerNumber = "1234567".parse().expect("a caller");
         assert_eq!(format!("{short:?}"), "*****67");
+    }
+
+    #[test]
+    fn numbers_in_other_texts_are_masked() {
+        for (text, shown) in [
+            ("+6281234567890-1", "+62*****90-1"),
+            ("leg +62 812-3456-7890@sbc", "leg +62*****7890@sbc"),
+            ("sip:6281234567890;x=1", "sip:628*****7890;x=1"),
+            ("(0812) 3456789.", "(081*****6789."),
+            ("call-1234567-", "call-*****67-"),
+            ("٦٢٨١٢٣٤٥٦٧٨٩", "٦٢٨*****٦٧٨٩"),
+            (
+                "3848276298220188511@sip.example.com",
+                "384*****8511@sip.example.com",
+            ),
+            ("sip-4711", "sip-4711"),
+            ("a84b4c76e66710", "a84b4c76e66710"),
+            ("jkt-2+é+", "jkt-2+é+"),
+            ("", ""),
+        ] {
+            assert_eq!(with_numbers_masked(text), shown, "{text}");
+        }
     }
 }

@@ -25,6 +25,7 @@ pub async fn place_calls(service: SocketAddr, demo: Demo, stop: impl Future<Outp
     let connection = Peer {
         url,
         token: Secret::new(demo.bridge_token),
+        ca_file: None,
         reconnect_within: RECONNECT_WITHIN,
     };
     let scenario = Scenario {

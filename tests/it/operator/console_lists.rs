@@ -11,6 +11,8 @@ const PAGE_BYTES: usize = 30 * 1024;
 /// What a page has for who may only look: the way out.
 const SIGN_OUT: &str = "/sign-out";
 const CALLER: &str = "+6281234567890";
+/// What a bridge may put into its own id of a call.
+const IN_AN_ID: &str = "+6281592637480";
 const PROMPT: &str = "a-prompt-that-nobody-sees";
 const SAID: &str = "what-somebody-said";
 /// Pages that are at the same place for everybody.
@@ -68,16 +70,19 @@ async fn full_world() -> (World, Vec<String>) {
         .create_function("find", "POST", &world.receiver.url("/fails"))
         .await;
     let bridge = tenant.bridge(Http).await;
-    let mut live = String::new();
-    for n in 0..26 {
-        live = bridge.talk(&tenant.did).await;
+    for n in 0..25 {
+        let call = bridge.talk(&tenant.did).await;
         if n > 21 {
             continue;
         }
-        let said = json!({"callId": live, "summary": SAID, "turns": [{"role": "caller", "text": SAID, "at": Moment::ago(1).text()}]});
-        bridge.hang_up(&live).await;
+        let said = json!({"callId": call, "summary": SAID, "turns": [{"role": "caller", "text": SAID, "at": Moment::ago(1).text()}]});
+        bridge.hang_up(&call).await;
         bridge.ok("call.transcript", said).await;
     }
+    let named =
+        json!({"did": tenant.did, "callerNumber": CALLER, "bridgeCallId": format!("{IN_AN_ID}-1")});
+    let live = text(&bridge.ok("call.incoming", named).await, "callId");
+    bridge.ok("call.answered", json!({"callId": live})).await;
     for n in 0..30 {
         let call = json!({"callId": live, "invocationId": format!("i{n}"), "name": "find", "parameters": {"orderId": SAID}});
         bridge.ok("call.function", call).await;
@@ -124,13 +129,14 @@ async fn full_world() -> (World, Vec<String>) {
     (world, pages)
 }
 
-fn planted(tenant: &Tenant) -> [&str; 10] {
+fn planted(tenant: &Tenant) -> [&str; 11] {
     [
         &tenant.key,
         &tenant.token,
         &tenant.did,
         SECRET,
         CALLER,
+        IN_AN_ID,
         PROMPT,
         SAID,
         "token=hush",
