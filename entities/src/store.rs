@@ -339,7 +339,7 @@ impl Store {
             critical_reader: connections(&by_key, CRITICAL_READERS, false),
             api_reader: connections(&for_api, API_READERS, false),
             lease: Some(lease),
-            listening: Some(Listening::new(options)),
+            listening: Some(Listening::new(options, Arc::clone(&signs))),
             copier: None,
             url: Arc::from(url),
             signs,

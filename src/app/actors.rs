@@ -191,8 +191,8 @@ struct Common<'a> {
 }
 
 impl Common<'_> {
-    /// From now on renews the lease of this node, tells other nodes where to look and hears of them, wakes who follows here when other nodes announce something, and sees to it that
-    /// a process that became another node sends nothing of what the one before held.
+    /// From now on renews the lease of this node, tells other nodes where to look and hears of them, wakes who follows here when other
+    /// nodes announce something, and sees to it that a process that became another node sends nothing of what the one before held.
     fn live_among_others(
         &self,
         threads: &Threads,

@@ -303,9 +303,8 @@ impl Reader {
             // Nobody listened.
             self.last_frame_at = now;
         }
-        let deaf_until = self.parts.node.bridges.deaf_until();
-        let silent_since = self.last_frame_at.max(deaf_until.unwrap_or(Millis::MIN));
-        if now.since(silent_since) >= SILENCE_MAX_MS {
+        let unheard_ms = self.parts.node.bridges.unheard_ms_since(self.last_frame_at);
+        if now.since(self.last_frame_at) - unheard_ms >= SILENCE_MAX_MS {
             return Err(Over::Silent);
         }
         self.ping_at = now.plus_ms(PING_EVERY_MS);

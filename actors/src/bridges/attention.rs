@@ -1,6 +1,8 @@
 //! When this process stood still. What it reads after that may have waited for it, and its sender be gone since: it counts for the
 //! moment at which the process was last there. Pure.
 
+use std::collections::VecDeque;
+
 use dikala_entities::Millis;
 
 /// So often it is looked whether time goes on.
@@ -9,15 +11,18 @@ pub(super) const LOOK_EVERY_MS: i64 = 250;
 const STOOD_STILL_MS: i64 = 1_000;
 /// After that long all that waited is read.
 const SETTLES_MS: i64 = 2_000;
+/// So many of the last times are remembered.
+const REMEMBERED: usize = 64;
 
 /// What one process noticed of the time. Who never looks by himself never stands still.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Attention {
     looked_at: Option<Millis>,
-    still: Option<Still>,
+    /// When it stood still, oldest first.
+    stills: VecDeque<Still>,
 }
 
-/// The last time that it stood still.
+/// A time in which it stood still, or several with nothing between them that is known of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Still {
     /// What was read until then was read when it came.
@@ -36,27 +41,41 @@ impl Attention {
     pub(super) fn sign_at(&mut self, now: Millis) -> Millis {
         if let Some(looked_at) = self.looked_at.filter(|looked_at| now > *looked_at) {
             if now.since(looked_at) > STOOD_STILL_MS {
-                self.still = Some(Still {
-                    // Nothing is known of the time since the last one, where that was a moment ago.
-                    from: self.counts_for(looked_at),
-                    settled_at: now.plus_ms(SETTLES_MS),
-                });
+                self.stood_still(looked_at, now.plus_ms(SETTLES_MS));
             }
             self.looked_at = Some(now);
         }
         self.counts_for(now)
     }
 
+    fn stood_still(&mut self, from: Millis, settled_at: Millis) {
+        match self.stills.back_mut() {
+            // Nothing is known of the time between the two.
+            Some(last) if from < last.settled_at => last.settled_at = settled_at,
+            _ => self.stills.push_back(Still { from, settled_at }),
+        }
+        if self.stills.len() > REMEMBERED {
+            self.stills.pop_front();
+        }
+    }
+
     fn counts_for(&self, now: Millis) -> Millis {
-        match self.still {
+        match self.stills.back() {
             Some(still) if now < still.settled_at => now.min(still.from),
             _ => now,
         }
     }
 
-    /// Until when it may not have heard somebody who was there.
-    pub(super) fn settled_at(&self) -> Option<Millis> {
-        self.still.map(|still| still.settled_at)
+    /// Whether what is read now may have waited.
+    pub(super) fn is_settling(&self, now: Millis) -> bool {
+        let last = self.stills.back();
+        last.is_some_and(|still| now < still.settled_at)
+    }
+
+    /// For how long since then it may not have heard who was there, in milliseconds.
+    pub(super) fn unheard_ms_since(&self, at: Millis) -> i64 {
+        let since = |still: &Still| still.settled_at.since(still.from.max(at)).max(0);
+        self.stills.iter().map(since).sum()
     }
 }
 
@@ -146,7 +165,8 @@ mod tests {
             let now = BEGAN.plus_ms(at);
             assert_eq!(attention.sign_at(now), now);
         }
-        assert_eq!(attention.settled_at(), None);
+        assert_eq!(attention.unheard_ms_since(Millis::MIN), 0);
+        assert!(!attention.is_settling(BEGAN));
     }
 
     /// A thread that read the clock before it stood still, and says so after others have gone on.
@@ -157,6 +177,27 @@ mod tests {
         attention.look(BEGAN.plus_ms(10_000));
         assert_eq!(attention.sign_at(BEGAN.plus_ms(100)), BEGAN);
         assert_eq!(attention.sign_at(BEGAN.plus_ms(11_000)), BEGAN);
-        assert_eq!(attention.settled_at(), Some(BEGAN.plus_ms(12_000)));
+        assert_eq!(attention.unheard_ms_since(BEGAN), 12_000);
+    }
+
+    /// However often it stands still: the silence of somebody who is gone is longer than what was not heard of it.
+    #[test]
+    fn only_the_time_in_which_it_was_deaf_is_given_back() {
+        let mut attention = Attention::default();
+        let mut now = BEGAN;
+        for _ in 0..1_000 {
+            for _ in 0..40 {
+                attention.look(now);
+                now = now.plus_ms(LOOK_EVERY_MS);
+            }
+            now = now.plus_ms(1_500);
+        }
+        attention.look(now);
+        assert!(attention.is_settling(now) && !attention.is_settling(now.plus_ms(SETTLES_MS)));
+        // Of each 11.5 s 1.5 s and the time to settle, and a look before.
+        let since = now.plus_ms(-60_000);
+        let unheard = attention.unheard_ms_since(since);
+        assert!((18_000..24_000).contains(&unheard), "{unheard}");
+        assert!(attention.stills.len() <= REMEMBERED);
     }
 }

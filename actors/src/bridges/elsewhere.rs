@@ -232,7 +232,9 @@ impl Bridges {
             .await;
         if written.is_err() {
             for (bridge, commands) in taken {
-                self.present.entry(bridge).or_default().take_back(commands);
+                let mut presence = self.present.entry(bridge).or_default();
+                presence.take_back(commands);
+                self.hurry(&presence);
             }
         }
         written.map(|_| true)

@@ -86,11 +86,18 @@ impl Bridges {
         self.attention().sign_at(self.clock.now())
     }
 
-    /// Until when this process may not have heard who was there, the last time that it stood still.
-    pub fn deaf_until(&self) -> Option<Millis> {
+    /// Whether what is read now may have waited for this process, which just stood still.
+    pub fn is_settling(&self) -> bool {
+        let (mut attention, now) = (self.attention(), self.clock.now());
+        attention.sign_at(now);
+        attention.is_settling(now)
+    }
+
+    /// For how long since then this process may not have heard who was there, in milliseconds.
+    pub fn unheard_ms_since(&self, at: Millis) -> i64 {
         let mut attention = self.attention();
         attention.sign_at(self.clock.now());
-        attention.settled_at()
+        attention.unheard_ms_since(at)
     }
 
     /// A socket of the bridge is open; commands that waited are for it to take.
@@ -146,6 +153,7 @@ impl Bridges {
     pub fn disconnected(&self, socket: &Socket, end: SocketEnd) {
         if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
             presence.disconnected(socket, end, self.sign_at());
+            self.hurry(&presence);
         }
     }
 
@@ -474,8 +482,11 @@ mod tests {
             bridges.last_seen_of_lost(holds, began).at.since(began),
             10_000
         );
-        let deaf_until = bridges.deaf_until().map(|until| until.since(began));
-        assert_eq!(deaf_until, Some(20_000));
+        let unheard = [0, 5_000, 15_000].map(|at| bridges.unheard_ms_since(began.plus_ms(at)));
+        assert_eq!(
+            (unheard, bridges.is_settling()),
+            ([10_000, 10_000, 5_000], true)
+        );
         for _ in 0..8 {
             looks();
             clock.advance_ms(250);

@@ -93,12 +93,17 @@ impl OwnedCall {
         self.parts.bridges.last_seen(self.row.bridge_id)
     }
 
-    /// How long things may take. What bridges do at other nodes is known here a moment later.
+    /// How long things may take. What bridges do at other nodes is known here a moment later, and no time in which nobody could be
+    /// heard here is silence.
     pub(super) fn rules(&self) -> Rules {
         let rules = self.parts.rules;
         let has_others = self.parts.node.has_others();
+        let seen_at = self.last_seen().at.max(self.state.seen_at);
+        let unheard_ms = self.parts.bridges.unheard_ms_since(seen_at);
         Rules {
-            lost_after_ms: rules.lost_after_ms + if has_others { HEARSAY_MS } else { 0 },
+            lost_after_ms: rules.lost_after_ms
+                + unheard_ms
+                + if has_others { HEARSAY_MS } else { 0 },
             ..rules
         }
     }
@@ -185,12 +190,8 @@ impl OwnedCall {
             return Err(CallError::Unavailable);
         }
         // Who could not act has heard nobody, and its bridge may have to find its way back.
-        let resumed_at = self
-            .parts
-            .node
-            .resumed_at()
-            .max(self.parts.bridges.deaf_until());
-        self.state.resumed_at = self.state.resumed_at.max(resumed_at.unwrap_or(Millis::MIN));
+        let resumed_at = self.parts.node.resumed_at().unwrap_or(Millis::MIN);
+        self.state.resumed_at = self.state.resumed_at.max(resumed_at);
         Ok(())
     }
 

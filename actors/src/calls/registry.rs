@@ -140,10 +140,17 @@ impl Task {
             }
             Self::LookAtOthers => quietly(look_at_others(calls).await),
             Self::ExchangeCommands if parts.node.has_others() => {
-                let (store, me) = (&parts.store, parts.node.id());
-                quietly(parts.bridges.look_elsewhere(store, &me).await)?;
-                quietly(send_elsewhere(parts).await)?;
-                quietly(parts.bridges.receive(&parts.store).await)
+                let began = parts.clock.now();
+                let exchanged = exchange_commands(parts).await;
+                let now = parts.clock.now();
+                // What takes long is not done as often, and what fails not at once again.
+                let took = now.since(began);
+                let rest = match exchanged {
+                    Ok(()) => took,
+                    Err(_) => took.max(COMMANDS_UNHEARD_EVERY_MS),
+                };
+                parts.clock.sleep_until(now.plus_ms(rest)).await;
+                quietly(exchanged)
             }
             Self::ExchangeCommands => Ok(()),
         }
@@ -165,8 +172,26 @@ async fn wait_for_commands(parts: &CallParts) {
     }
 }
 
-async fn send_elsewhere(parts: &CallParts) -> Result<(), DbErr> {
-    if parts.bridges.send_elsewhere(&parts.store).await? {
+/// Each part is tried whatever became of those before.
+async fn exchange_commands(parts: &CallParts) -> Result<(), DbErr> {
+    let (store, me) = (&parts.store, parts.node.id());
+    let published = publish(parts).await;
+    let looked = parts.bridges.look_elsewhere(store, &me).await;
+    let sent = parts.bridges.send_elsewhere(store).await;
+    if let Ok(true) = sent {
+        parts.node.notices().tell(Topic::Bridges);
+    }
+    let received = parts.bridges.receive(store).await;
+    published.and(looked).and(sent.map(drop)).and(received)
+}
+
+/// Tells others whose newest sockets are here.
+async fn publish(parts: &CallParts) -> Result<(), DbErr> {
+    if parts
+        .bridges
+        .publish(&parts.store, &parts.node.id())
+        .await?
+    {
         parts.node.notices().tell(Topic::Bridges);
     }
     Ok(())
@@ -175,7 +200,7 @@ async fn send_elsewhere(parts: &CallParts) -> Result<(), DbErr> {
 /// What runs several times a second leaves it to others to say that the database is away.
 fn quietly(done: Result<(), DbErr>) -> Result<(), DbErr> {
     done.or_else(|error| {
-        tracing::debug!(%error, "a regular task failed; it runs again at once");
+        tracing::debug!(%error, "a regular task failed; it runs again soon");
         Ok(())
     })
 }
@@ -190,9 +215,7 @@ async fn look_at_others(calls: &Calls) -> Result<(), DbErr> {
         return Ok(());
     }
     look_for_lost(calls).await?;
-    if bridges.publish(store, &parts.node.id()).await? {
-        parts.node.notices().tell(Topic::Bridges);
-    }
+    publish(parts).await?;
     if parts.node.has_others() {
         // Others bill and drop calls of these bridges too.
         calls.store_signs().await?;

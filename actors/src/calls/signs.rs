@@ -8,9 +8,12 @@ use super::router::Calls;
 use crate::bridges::{Socket, SocketEnd};
 
 impl Calls {
-    /// A frame came over a socket, or a heartbeat over HTTP. False where nobody can say when it was sent.
+    /// A frame came over a socket, or a heartbeat over HTTP. False where nobody can say when it was sent, and others would go by what is
+    /// said of it here.
     pub fn seen(&self, bridge: BridgeId) -> bool {
-        let hears = self.parts().node.hears();
+        let parts = self.parts();
+        let may_have_waited = parts.node.has_others() && parts.bridges.is_settling();
+        let hears = parts.node.hears() && !may_have_waited;
         if hears {
             self.parts().bridges.seen(bridge);
         }

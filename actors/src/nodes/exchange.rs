@@ -16,13 +16,15 @@ const ALONE_FOR: Duration = Duration::from_secs(1);
 const APART: Duration = Duration::from_millis(10);
 /// A connection on which this node said nothing for so long proves that it is there.
 const PROVEN_FOR: Duration = Duration::from_secs(1);
-/// Before another connection is tried.
+/// Before another connection is tried, and at most where one after the other is of no use.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
+const AGAIN_AFTER_MAX: Duration = Duration::from_secs(4);
 
 /// Listens, and tells, for as long as it is polled, while there are other nodes.
 pub async fn exchange(member: Membership, store: Store) {
     let notices = member.notices();
-    let mut is_deaf = false;
+    // None while others are heard.
+    let mut deaf_for: Option<Duration> = None;
     loop {
         if !member.has_others() {
             notices.take_untold("");
@@ -30,19 +32,21 @@ pub async fn exchange(member: Membership, store: Store) {
             continue;
         }
         let ended = attend(&member, &store, notices).await;
-        is_deaf &= !notices.listens();
+        deaf_for = deaf_for.filter(|_| !notices.listens());
         notices.listening(false);
         let Err(error) = ended else {
             continue;
         };
         // One that cannot be reached for long is told of once.
-        if is_deaf {
+        let pause = if let Some(before) = deaf_for {
             tracing::debug!(%error, "other nodes are still not heard");
+            AGAIN_AFTER_MAX.min(before * 2)
         } else {
             tracing::warn!(%error, "other nodes are not heard; the tables are looked at more often");
-        }
-        is_deaf = true;
-        sleep(AGAIN_AFTER).await;
+            AGAIN_AFTER
+        };
+        sleep(pause).await;
+        deaf_for = Some(pause);
     }
 }
 
@@ -52,7 +56,8 @@ async fn attend(member: &Membership, store: &Store, notices: &Notices) -> Result
         sleep(ALONE_FOR).await;
         return Ok(());
     };
-    // Whatever was said before is found by looking.
+    // Where nothing can be said nothing is heard either. Whatever was said before is found by looking.
+    say(&mut connection, notices, &member.id()).await?;
     notices.listening(true);
     let mut said_at = Instant::now();
     while member.has_others() {
@@ -87,7 +92,7 @@ async fn say(connection: &mut store::Notices, notices: &Notices, me: &str) -> Re
 
 #[cfg(test)]
 mod tests {
-    use dikala_testkit::eventually;
+    use dikala_testkit::{PATIENCE, eventually};
     use futures_util::FutureExt;
     use sea_orm::{ConnectionTrait, Statement};
 
@@ -97,6 +102,11 @@ mod tests {
     /// What listens, as the server has it.
     const LISTENERS: &str = "FROM pg_stat_activity WHERE datname = current_database() \
                              AND application_name = 'dikala notices'";
+
+    async fn is_told(one: &One, topic: Topic) {
+        let told = tokio::time::timeout(PATIENCE, one.notices().told(topic));
+        told.await.expect("is told");
+    }
 
     /// One that hears of others, until it is dropped.
     struct One {
@@ -163,9 +173,9 @@ mod tests {
         }
         // What it is told now came after what it said itself.
         a.notices().tell(Topic::Events);
-        b.notices().told(Topic::Events).await;
+        is_told(&b, Topic::Events).await;
         b.notices().tell(Topic::Bridges);
-        a.notices().told(Topic::Bridges).await;
+        is_told(&a, Topic::Bridges).await;
         assert!(!a.has_been_told(Topic::Events), "its own");
     }
 
@@ -179,11 +189,15 @@ mod tests {
         let b = One::listening("b", &store).await;
         let end = format!("SELECT pg_terminate_backend(pid) {LISTENERS}");
         for round in 0..3 {
+            // What is left of when each began to hear says nothing of this round.
+            for one in [&a, &b] {
+                one.has_been_told(Topic::Deliveries);
+            }
             let ended = store.writer().execute_unprepared(&end).await;
             assert_eq!(ended.expect("is sent").rows_affected(), 2, "{round}");
             // Each looks when it knows, or when it hears again.
             for one in [&a, &b] {
-                one.notices().told(Topic::Deliveries).await;
+                is_told(one, Topic::Deliveries).await;
             }
             eventually("to listen again", async || {
                 let listen = [&a, &b].map(|one| one.notices().listens());
@@ -192,7 +206,7 @@ mod tests {
             .await;
             a.has_been_told(Topic::Events);
             b.notices().tell(Topic::Events);
-            a.notices().told(Topic::Events).await;
+            is_told(&a, Topic::Events).await;
         }
     }
 

@@ -135,8 +135,8 @@ impl Courier {
     pub(super) fn deliver(self: &Rc<Self>, dispatches: Vec<Dispatch>) {
         let now = self.now();
         let left = self.scheduler.borrow_mut().deliver(dispatches, now);
-        self.stats.left_in_table.fetch_add(left, Relaxed);
-        if left > 0 {
+        self.stats.left_in_table.fetch_add(left.all, Relaxed);
+        if left.for_others {
             self.tell_others();
         }
         self.go_on();

@@ -27,6 +27,7 @@ pub(super) async fn drain(courier: Rc<Courier>, tests: Tests, limit: Duration) {
     if let Err(error) = pending::give_back(store.writer(), node).await {
         tracing::warn!(%error, "held deliveries could not be released; they are free when others see that this node is gone");
     }
+    courier.tell_others();
 }
 
 async fn idle(courier: &Courier, tests: &Tests) {
@@ -44,10 +45,13 @@ async fn idle(courier: &Courier, tests: &Tests) {
 async fn give_up_ended(courier: &Courier) {
     let ended = courier.scheduler.borrow_mut().take_ended();
     let (store, node) = (&courier.parts.store, &courier.parts.node);
-    if !ended.is_empty()
-        && node.has_lease()
-        && let Err(error) = lanes::give_up(store, &courier.node, &ended).await
-    {
-        tracing::warn!(%error, "endpoints without work are others' when this node is gone");
+    if ended.is_empty() || !node.has_lease() {
+        return;
+    }
+    match lanes::give_up(store, &courier.node, &ended).await {
+        Ok(()) => courier.tell_others(),
+        Err(error) => {
+            tracing::warn!(%error, "endpoints without work are others' when this node is gone");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What processes over one PostgreSQL tell each other at once (`LISTEN` and `NOTIFY`), on a connection of its own. PostgreSQL keeps
 //! nothing for who does not listen at the moment.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use sea_orm::{
     DbErr,
@@ -13,7 +13,7 @@ use sea_orm::{
 
 use super::{
     Store,
-    fault::{SendFault, away},
+    fault::{SendFault, Signs, away},
     raw::within,
     runtime::{inside, spawn},
 };
@@ -23,17 +23,24 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// How such a connection is made.
 #[derive(Clone, Debug)]
-pub(super) struct Listening(Box<PgConnectOptions>);
+pub(super) struct Listening {
+    options: Box<PgConnectOptions>,
+    signs: Arc<Signs>,
+}
 
 impl Listening {
-    pub(super) fn new(options: PgConnectOptions) -> Self {
+    pub(super) fn new(options: PgConnectOptions, signs: Arc<Signs>) -> Self {
         // A notice is lost with the server anyway: it waits for no disk and for no standby.
         let options = options.options([("synchronous_commit", "off")]);
-        Self(Box::new(options.application_name("dikala notices")))
+        Self {
+            options: Box::new(options.application_name("dikala notices")),
+            signs,
+        }
     }
 
     /// What is told on a channel from now on.
     async fn listen(self, channel: &'static str) -> Result<Notices, DbErr> {
+        let (signs, cuts) = (Arc::clone(&self.signs), self.signs.cuts());
         let connecting = async move {
             let one = PgPoolOptions::new()
                 .max_connections(1)
@@ -41,7 +48,7 @@ impl Listening {
                 .max_lifetime(None)
                 .idle_timeout(None)
                 .acquire_timeout(ANSWER_WITHIN)
-                .connect_lazy_with(*self.0);
+                .connect_lazy_with(*self.options);
             let mut listener = PgListener::connect_with(&one).await?;
             // Who listens has to know what he may have missed.
             listener.eager_reconnect(false);
@@ -49,6 +56,8 @@ impl Listening {
             let mut notices = Notices {
                 listener: Some(listener),
                 channel,
+                signs,
+                cuts,
             };
             notices.listener().listen(channel).await?;
             Ok(notices)
@@ -64,6 +73,9 @@ impl Listening {
 pub struct Notices {
     listener: Option<PgListener>,
     channel: &'static str,
+    signs: Arc<Signs>,
+    /// How often the way to the server was cut when it was made.
+    cuts: u64,
 }
 
 impl Store {
@@ -106,6 +118,10 @@ impl Notices {
         &mut self,
         query: sqlx::query::Query<'_, sqlx::Postgres, sqlx::postgres::PgArguments>,
     ) -> Result<(), DbErr> {
+        // It may lead to a server that is the old one by now, and answers all the same.
+        if self.signs.cuts() != self.cuts {
+            return Err(away("the way to the server was cut"));
+        }
         let sent = self.listener().execute(query);
         inside(within(Some(ANSWER_WITHIN), sent))
             .await

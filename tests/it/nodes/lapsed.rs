@@ -117,3 +117,24 @@ async fn a_node_that_keeps_its_lease_does_not_know_either_what_happened_while_it
     assert_eq!(id_of(&nodes.a.server).await, before);
     nodes.a.assert_ledger_is_exact();
 }
+
+/// Others go by what is said of a bridge here: what may have waited says nothing, and is said again.
+#[actix_web::test]
+async fn a_heartbeat_that_waited_for_a_node_that_stood_still_is_not_taken() {
+    let Some(nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let bridge = nodes.a.tenant.bridge(Http).await;
+    bridge.ok("heartbeat", json!({})).await;
+    nodes.a.server.freeze();
+    let waits = bridge.begin(&bridge.message("heartbeat", json!({})));
+    Moment::now().plus(4).passed().await;
+    nodes.a.server.thaw();
+    let reply = waits.reply().await;
+    assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
+    eventually("the next to be taken", async || {
+        let next = bridge.ask("heartbeat", json!({})).await;
+        (next["ok"] == true).then_some(())
+    })
+    .await;
+}

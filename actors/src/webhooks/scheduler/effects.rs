@@ -53,6 +53,13 @@ pub(in crate::webhooks) struct DueWebhook {
     pub(in crate::webhooks) at: Option<Millis>,
 }
 
+/// How many committed deliveries were left to the table, and whether others are to look for some of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::webhooks) struct Left {
+    pub(in crate::webhooks) all: u64,
+    pub(in crate::webhooks) for_others: bool,
+}
+
 /// How much there is of everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::webhooks) struct Counts {

@@ -20,7 +20,7 @@ use dikala_entities::{DeliveryId, Millis, TenantId, WebhookId};
 
 use self::slots::Slots;
 pub(super) use self::{
-    effects::{Counts, DueWebhook, Effect, Refill, SchedulerLimits},
+    effects::{Counts, DueWebhook, Effect, Left, Refill, SchedulerLimits},
     lane::{Destination, Item, Lane, LaneLimits},
 };
 use super::{
@@ -125,9 +125,9 @@ impl<E> Scheduler<E> {
         effects
     }
 
-    /// Takes committed deliveries. Returns how many found no room and were left to the table.
-    pub(super) fn deliver(&mut self, dispatches: Vec<Dispatch>, now: Millis) -> u64 {
-        let mut left = 0;
+    /// Takes committed deliveries. Returns what found no room here and was left to the table.
+    pub(super) fn deliver(&mut self, dispatches: Vec<Dispatch>, now: Millis) -> Left {
+        let mut left = Left::default();
         for dispatch in dispatches {
             let webhook = dispatch.webhook;
             let created = created(dispatch.delivery);
@@ -144,7 +144,8 @@ impl<E> Scheduler<E> {
                 self.waiting += 1;
                 self.take_turn(webhook);
             } else {
-                left += 1;
+                left.all += 1;
+                left.for_others |= !lane.may_be_ours();
                 self.want(webhook, now);
             }
         }
