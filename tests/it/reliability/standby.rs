@@ -40,7 +40,7 @@ const WAITING: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query = 'COMMIT'";
 
 /// Nodes that wait for the standby before they are.
-const ENTERING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE 'INSERT INTO \"nodes\"%'";
+const ENTERING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE 'INSERT INTO _nodes_ %'";
 /// How often a node tries to be one before its connections are counted.
 const TRIES: usize = 20;
 
