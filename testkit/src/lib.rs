@@ -9,7 +9,7 @@
 //! - [`gemini`] is a model that listens and speaks, as strict as the real one is documented to be and as faulty as it is told to.
 //! - [`phone`] is a SIP phone without its audio.
 //! - [`tls`] is what servers and clients of TLS are made of, with the certificates of [`certificate`].
-//! - [`rows`] are rows to begin with.
+//! - [`rows`] are rows to begin with, [`large`] those of years.
 //! - [`free_port`] is for who has to be told his port, or is to find nobody at one.
 //! - [`eventually`] waits for a condition. No test sleeps and hopes.
 //!
@@ -23,6 +23,7 @@ mod aside;
 pub mod certificate;
 mod folder;
 pub mod gemini;
+pub mod large;
 mod own_postgres;
 pub mod phone;
 mod place;

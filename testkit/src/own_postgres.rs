@@ -14,9 +14,10 @@ use std::{
 };
 
 use crate::{
+    large,
     place::Place,
     port::free_port,
-    postgres::{missing, tools, unprivileged_shell},
+    postgres::{TEMPLATE_NAME, missing, port_of_template, tools, unprivileged_shell},
     schema,
     wait::PATIENCE,
 };
@@ -124,18 +125,58 @@ impl OwnPostgres {
             port: free_port(),
             shell: Arc::new(Mutex::new(shell)),
         };
-        server.run("\"$BIN/initdb\" -D primary -U dikala -A trust -E UTF8 --locale=C --no-sync");
+        match large::wanted() {
+            false => server
+                .run("\"$BIN/initdb\" -D primary -U dikala -A trust -E UTF8 --locale=C --no-sync"),
+            true => server.copy(port_of_template()?),
+        };
         server.start_again();
         Some(server)
+    }
+
+    /// Makes the folder of this server, as a copy of all that another has.
+    fn copy(&self, port: u16) -> String {
+        self.run(&format!(
+            "\"$BIN/pg_basebackup\" -D {} -X stream -c fast --no-sync -h 127.0.0.1 -U dikala -p {port}",
+            self.name
+        ))
     }
 
     /// Its database, with the current schema, as it is found at a port of this machine: the server's own, or that of somebody
     /// who passes it on.
     pub fn place(&self, port: u16) -> Place {
-        self.tool("createdb", DATABASE);
         let url = |port| format!("postgres://dikala@127.0.0.1:{port}/{DATABASE}");
-        schema::migrate(&url(self.port));
+        match large::wanted() {
+            false => {
+                self.tool("createdb", DATABASE);
+                schema::migrate(&url(self.port));
+            }
+            true => {
+                let rename = format!("ALTER DATABASE {TEMPLATE_NAME} RENAME TO {DATABASE}");
+                self.tool("psql", &format!("-qc \"{rename}\" -d postgres"));
+            }
+        }
         Place::at(url(port))
+    }
+
+    /// As [`Self::place`]; each statement that is sent there leaves its plan with what it read in [`Self::log`].
+    pub fn explained_place(&self, port: u16) -> Place {
+        let place = self.place(port);
+        let settings = [
+            ("session_preload_libraries", "auto_explain"),
+            ("auto_explain.log_min_duration", "0"),
+            ("auto_explain.log_analyze", "on"),
+            ("auto_explain.log_buffers", "on"),
+            ("auto_explain.log_timing", "off"),
+            ("auto_explain.log_format", "json"),
+        ];
+        let options = settings.map(|(name, value)| format!("options[{name}]={value}"));
+        Place::at(format!("{}?{}", place.url, options.join("&")))
+    }
+
+    /// What the server wrote into its log.
+    pub fn log(&self) -> String {
+        self.run(&format!("cat {}.log", self.name))
     }
 
     pub fn stop(&self, how: Stop) {

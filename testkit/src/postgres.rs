@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-use crate::{port::free_port, schema};
+use crate::{large, port::free_port, schema};
 
 /// Set to 1 where a missing PostgreSQL must fail the tests instead of skipping them.
 const REQUIRED: &str = "DIKALA_REQUIRE_POSTGRES";
@@ -37,11 +37,16 @@ cat >/dev/null
 static QUICK: LazyLock<Option<Cluster>> = LazyLock::new(|| Cluster::start(Durability::None));
 static DURABLE: LazyLock<Option<Cluster>> = LazyLock::new(|| Cluster::start(Durability::Full));
 /// The database with the current schema that others are copied from; nobody is connected to it.
+pub(crate) const TEMPLATE_NAME: &str = "migrated";
 static TEMPLATE: LazyLock<Option<String>> = LazyLock::new(|| {
     let cluster = QUICK.as_ref()?;
-    cluster.create("migrated", NOTHING);
-    schema::migrate(&cluster.url("migrated"));
-    Some("migrated".to_owned())
+    cluster.create(TEMPLATE_NAME, NOTHING);
+    let url = cluster.url(TEMPLATE_NAME);
+    schema::migrate(&url);
+    if large::wanted() {
+        schema::on_a_thread(large::fill(&url));
+    }
+    Some(TEMPLATE_NAME.to_owned())
 });
 /// An empty database that nobody can be connected to, so that parallel tests do not disturb each other here.
 const NOTHING: &str = "template0";
@@ -193,7 +198,13 @@ impl Cluster {
     }
 
     fn create(&self, database: &str, template: &str) {
-        self.run("createdb", &["-T", template, database]);
+        // What is large is copied as files: written into the log, it would be copied twice.
+        let strategy = match large::wanted() {
+            true => "STRATEGY file_copy",
+            false => "",
+        };
+        let sql = format!("CREATE DATABASE {database} TEMPLATE {template} {strategy}");
+        self.run("psql", &["-d", "postgres", "-qc", &sql]);
     }
 
     /// Runs a tool that has to succeed.
@@ -209,6 +220,12 @@ impl Cluster {
         command.args(["-h", "127.0.0.1", "-U", "dikala", "-p", &port]);
         command
     }
+}
+
+/// The port of the server that has the template of [`large`] stores.
+pub(crate) fn port_of_template() -> Option<u16> {
+    TEMPLATE.as_ref()?;
+    Some(QUICK.as_ref()?.port)
 }
 
 /// There is no PostgreSQL: the test is skipped, or fails where it has to run.

@@ -1,18 +1,34 @@
 //! The current schema, which is made once and copied.
 
-use std::{fs, future::Future, path::Path, sync::LazyLock, thread, time::Instant};
+use std::{
+    fs::{self, File},
+    future::Future,
+    io::{Seek, copy},
+    path::Path,
+    sync::{LazyLock, Mutex},
+    thread,
+    time::Instant,
+};
 
 use dikala_entities::Store;
 use sea_orm::{ConnectionTrait, Database};
 
-use crate::{folder::folder, wait::PATIENCE};
+use crate::{folder::folder, large, wait::PATIENCE};
 
-/// A SQLite file with the current schema and nothing in it.
-static MIGRATED: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let folder = folder();
+/// A SQLite file with the current schema, and nothing in it unless it is to be [`large`]. Its name is gone: it goes away with this
+/// process.
+static MIGRATED: LazyLock<Mutex<File>> = LazyLock::new(|| {
+    let folder = match large::wanted() {
+        // Gigabytes may be more than the memory that tests' folders are in.
+        true => tempfile::tempdir().unwrap(),
+        false => folder(),
+    };
     let file = folder.path().join("migrated.db");
     let url = format!("sqlite://{}", file.display());
     migrate(&url);
+    if large::wanted() {
+        on_a_thread(large::fill(&url));
+    }
     // Of connections that close at the same time none may find itself the last, whose the log is to write back.
     let log = folder.path().join("migrated.db-wal");
     let began = Instant::now();
@@ -20,7 +36,7 @@ static MIGRATED: LazyLock<Vec<u8>> = LazyLock::new(|| {
         assert!(began.elapsed() < PATIENCE, "nothing writes the log back");
         write_back(&url);
     }
-    fs::read(file).unwrap()
+    Mutex::new(File::open(file).unwrap())
 });
 
 /// Brings a store up to date, from wherever this is called.
@@ -47,7 +63,7 @@ fn write_back(url: &str) {
 }
 
 /// Whoever asks may be on a runtime, where one cannot block on another.
-fn on_a_thread(work: impl Future<Output = ()> + Send) {
+pub(crate) fn on_a_thread(work: impl Future<Output = ()> + Send) {
     thread::scope(|scope| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -57,9 +73,11 @@ fn on_a_thread(work: impl Future<Output = ()> + Send) {
     });
 }
 
-/// Writes an empty store of the current schema.
+/// Writes a store of the current schema.
 pub(crate) fn write_migrated(file: &Path) {
-    fs::write(file, &*MIGRATED).unwrap();
+    let mut template = MIGRATED.lock().unwrap();
+    template.rewind().unwrap();
+    copy(&mut *template, &mut File::create(file).unwrap()).unwrap();
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ mod hostile;
 mod hostile_bridge;
 mod init;
 mod kills;
+mod large;
 mod listen;
 mod metrics;
 mod newcomers;

@@ -14,17 +14,19 @@ use crate::support::{prelude::*, rest::Response, scrape::Scrape};
 /// Whatever has to be done after the last message is done by then: what a dead node sent is another's after 20 s.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 
-/// What is there, and must not be any more when nobody calls.
+/// Rows that must be gone when nobody calls, each with its table and condition.
 const OPEN: [(&str, &str); 5] = [
     (
         "open calls",
         "calls WHERE status IN ('ringing', 'answered')",
     ),
     ("open holds", "credit_holds WHERE settled_at IS NULL"),
-    ("commands that wait", "bridge_commands"),
-    ("functions under way", "invocation_claims"),
-    ("deliveries not made", "deliveries WHERE status = 'pending'"),
+    ("waiting commands", "bridge_commands WHERE TRUE"),
+    ("functions under way", "invocation_claims WHERE TRUE"),
+    ("pending deliveries", "deliveries WHERE status = 'pending'"),
 ];
+/// Tables without a tenant.
+const SHARED: [&str; 2] = ["bridge_commands", "invocation_claims"];
 
 /// All promises, after a load that ended.
 pub async fn check(fleet: &Fleet, journal: &Journal) {
@@ -60,7 +62,8 @@ pub async fn check_what_is_left(fleet: &Fleet, journal: &Journal) -> (usize, usi
 }
 
 async fn ids(fleet: &Fleet, table: &str) -> BTreeSet<String> {
-    let rows = fleet.rows::<1>(&format!("SELECT id FROM {table}")).await;
+    let sql = format!("SELECT id FROM {table} WHERE {}", fleet.own_rows());
+    let rows = fleet.rows::<1>(&sql).await;
     rows.into_iter().map(|[id]| id).collect()
 }
 
@@ -70,9 +73,12 @@ async fn ledger(fleet: &Fleet) {
 }
 
 async fn places(fleet: &Fleet) {
-    let twice = "SELECT tenant_id FROM events WHERE position IS NOT NULL \
-                 GROUP BY tenant_id, position HAVING COUNT(*) > 1";
-    let twice = fleet.rows::<1>(twice).await;
+    let twice = format!(
+        "SELECT tenant_id FROM events WHERE position IS NOT NULL AND {} \
+         GROUP BY tenant_id, position HAVING COUNT(*) > 1",
+        fleet.own_rows()
+    );
+    let twice = fleet.rows::<1>(&twice).await;
     assert!(
         twice.is_empty(),
         "places in the order of events were given twice"
@@ -81,8 +87,13 @@ async fn places(fleet: &Fleet) {
 
 async fn nothing_stays_open(fleet: &Fleet) {
     for (what, of) in OPEN {
+        let is_shared = SHARED.iter().any(|table| of.starts_with(table));
+        let of = match is_shared {
+            true => of.to_owned(),
+            false => format!("{of} AND {}", fleet.own_rows()),
+        };
         within(SETTLED_WITHIN, &format!("no {what}"), async || {
-            (fleet.count(of).await == 0).then_some(())
+            (fleet.count(&of).await == 0).then_some(())
         })
         .await;
     }
@@ -99,9 +110,12 @@ async fn nothing_stays_open(fleet: &Fleet) {
 
 /// Each call has the status and the talk that its bridge knows, none is there twice, and none that nobody knows.
 async fn calls_are_as_acknowledged(fleet: &Fleet, journal: &Journal) {
-    let sql = "SELECT id, bridge_call_id, status, CAST(COALESCE(talk_time_seconds, 0) AS TEXT) FROM calls";
+    let sql = format!(
+        "SELECT id, bridge_call_id, status, CAST(COALESCE(talk_time_seconds, 0) AS TEXT) FROM calls WHERE {}",
+        fleet.own_rows()
+    );
     let mut rows = HashMap::new();
-    for [id, bridge_call, status, talk] in fleet.rows::<4>(sql).await {
+    for [id, bridge_call, status, talk] in fleet.rows::<4>(&sql).await {
         rows.insert(id, (bridge_call, status, talk));
     }
     for (call, entry) in journal.calls.borrow().iter() {

@@ -221,6 +221,12 @@ impl Fleet {
         self.node_with_store().installation.store.rows(sql).await
     }
 
+    /// The condition that a row is of one of this fleet's tenants: large tables have rows of others.
+    pub fn own_rows(&self) -> String {
+        let ids = self.tenants.iter().map(|tenant| format!("'{}'", tenant.id));
+        format!("tenant_id IN ({})", ids.collect::<Vec<_>>().join(", "))
+    }
+
     /// A number that a statement finds.
     pub async fn count(&self, of: &str) -> usize {
         let rows = self

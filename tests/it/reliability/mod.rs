@@ -19,3 +19,9 @@ mod restarts;
 mod sizes;
 mod standby;
 mod throughput;
+
+pub use self::{
+    fleet::{Fleet, Wanted},
+    load::Load,
+    sizes::Form::Short,
+};

@@ -13,7 +13,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use dikala_testkit::{PATIENCE, Place, StoreKind, folder, free_port, within};
+use dikala_testkit::{PATIENCE, Place, StoreKind, folder, free_port, large, within};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -96,7 +96,10 @@ impl Installation {
             folder,
         };
         let url = installation.store.url.clone();
-        let key = STANDARD.encode(rand::random::<[u8; 32]>());
+        let key = match large::wanted() {
+            true => large::key(),
+            false => STANDARD.encode(rand::random::<[u8; 32]>()),
+        };
         for (name, value) in [
             ("http.listen", &*format!("127.0.0.1:{}", free_port())),
             ("operator.listen", &format!("127.0.0.1:{}", free_port())),

@@ -20,7 +20,7 @@ use super::server::Installation;
 pub const LOG_LEVEL: &str = "info,sqlx::query=debug";
 
 /// Tables that grow as long as the service is used.
-const GROWING: &[&str] = &[
+pub const GROWING: &[&str] = &[
     "audit",
     "call_stats",
     "calls",
@@ -88,7 +88,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ),
 ];
 /// What statements hold that verify the ledger: they compute every balance again, where an operator asks for that.
-const VERIFYING: &[&str] = &[" AS detail FROM ", "SELECT COUNT(*) AS rows FROM "];
+pub const VERIFYING: &[&str] = &[" AS detail FROM ", "SELECT COUNT(*) AS rows FROM "];
 /// Rows in each growing table of the PostgreSQL database in which plans are made, which is enough for a plan to prefer an index.
 const ROWS: u32 = 20_000;
 
