@@ -305,6 +305,10 @@ impl Courier {
     fn recorded(&self, batch: &Batch, recorded: &Recorded) {
         let mut scheduler = self.scheduler.borrow_mut();
         for record in &batch.records {
+            if recorded.set_aside.contains(&record.delivery) {
+                scheduler.set_aside(record.webhook);
+                continue;
+            }
             scheduler.recorded(record.webhook, record.delivery, record.verdict);
             if recorded.refused.contains(&record.delivery) {
                 tracing::warn!(

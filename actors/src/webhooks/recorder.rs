@@ -1,9 +1,10 @@
 //! Group commit of what came of attempts: while one batch is being written the next one gathers. A batch is written however
-//! long that takes; an attempt that was made is not made again because the database was away.
+//! long that takes; an attempt that was made is not made again because the database was away. A batch that fails by its data is
+//! halved until what cannot be written stands alone, and is set aside.
 
 use std::{cell::RefCell, time::Duration};
 
-use dikala_entities::Store;
+use dikala_entities::{Store, store::is_transient};
 use tokio::sync::oneshot;
 
 use super::{
@@ -93,17 +94,39 @@ impl Batch {
         node: &str,
         wanted: impl Fn() -> bool,
     ) -> Option<Recorded> {
+        let mut written = Recorded::default();
         let mut again = AGAIN;
-        while wanted() {
-            match results::record(store, node, &self.records).await {
-                Ok(recorded) => return Some(recorded),
-                Err(error) => {
-                    tracing::warn!(%error, attempts = self.records.len(), "attempts could not be recorded; trying again");
+        let mut rest = vec![self.records.as_slice()];
+        while let Some(records) = rest.pop() {
+            if !wanted() {
+                return None;
+            }
+            match (results::record(store, node, records).await, records) {
+                (Ok(recorded), _) => {
+                    written.disabled.extend(recorded.disabled);
+                    written.refused.extend(recorded.refused);
+                    again = AGAIN;
+                }
+                (Err(error), _) if is_transient(&error) => {
+                    tracing::warn!(%error, attempts = records.len(), "attempts could not be recorded; trying again");
+                    rest.push(records);
                     tokio::time::sleep(again).await;
                     again = (again * 2).min(AGAIN_MAX);
                 }
+                (Err(error), [record]) => {
+                    tracing::error!(
+                        %error, delivery = %record.delivery, webhook = %record.webhook, tenant = %record.tenant, attempts = record.number,
+                        "an attempt cannot be recorded; its delivery is not sent again before this process is started anew"
+                    );
+                    written.set_aside.insert(record.delivery);
+                }
+                (Err(error), _) => {
+                    tracing::warn!(%error, attempts = records.len(), "attempts could not be recorded together; trying halves of them");
+                    let (first, second) = records.split_at(records.len() / 2);
+                    rest.extend([second, first]);
+                }
             }
         }
-        None
+        Some(written)
     }
 }

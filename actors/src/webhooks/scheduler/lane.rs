@@ -77,6 +77,8 @@ pub(in crate::webhooks) struct Lane<E> {
     known: HashSet<DeliveryId>,
     first_attempts: HashSet<CallId>,
     in_flight: usize,
+    /// Deliveries whose attempts cannot be written down. They stay known.
+    aside: usize,
     /// The newest delivery that was left to the table.
     left_behind: Option<DeliveryId>,
     /// What is not newer than this comes from the table only.
@@ -108,6 +110,7 @@ impl<E> Lane<E> {
             known: HashSet::new(),
             first_attempts: HashSet::new(),
             in_flight: 0,
+            aside: 0,
             left_behind: None,
             read_up_to: None,
             held_until: None,
@@ -186,7 +189,7 @@ impl<E> Lane<E> {
         let in_order = self.left_behind.is_none() && self.read_up_to.is_none_or(|seen| id > seen);
         let fresh = now.since(item.created) <= FRESH_MS;
         let ready = matches!(self.target, Destination::Ready(_) | Destination::Unknown);
-        let room = room && self.queue.len() < WAITING_MAX;
+        let room = room && self.room() > 0;
         if in_order && fresh && ready && room && !item.dispatch.has_moved {
             self.known.insert(id);
             self.queue.push_back(item);
@@ -222,10 +225,15 @@ impl<E> Lane<E> {
             return 0;
         }
         match self.circuit.admits(now) {
-            Admits::All => WAITING_MAX.saturating_sub(self.queue.len()),
-            Admits::One => usize::from(self.queue.is_empty()),
+            Admits::All => self.room(),
+            Admits::One => usize::from(self.queue.is_empty()).min(self.room()),
             Admits::None => 0,
         }
+    }
+
+    /// How many more deliveries may wait in memory.
+    fn room(&self) -> usize {
+        WAITING_MAX.saturating_sub(self.queue.len() + self.aside)
     }
 
     /// Whether so little waits that it is worth reading more.
@@ -330,6 +338,11 @@ impl<E> Lane<E> {
 
     pub(super) fn recorded(&mut self, id: DeliveryId) {
         self.known.remove(&id);
+    }
+
+    /// An attempt cannot be written down: the delivery stays known, and takes room.
+    pub(super) fn set_aside(&mut self) {
+        self.aside += 1;
     }
 
     /// Leaves everything that waits to the table.

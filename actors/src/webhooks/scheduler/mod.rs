@@ -194,6 +194,15 @@ impl<E> Scheduler<E> {
         }
     }
 
+    /// An attempt cannot be written down. Its delivery stays known, so that this process does not send it again, and takes room
+    /// of its lane alone: where too many are like this, that lane rests and nobody else's does.
+    pub(super) fn set_aside(&mut self, webhook: WebhookId) {
+        self.unrecorded = self.unrecorded.saturating_sub(1);
+        if let Some(lane) = self.lanes.get_mut(&webhook) {
+            lane.set_aside();
+        }
+    }
+
     /// A webhook was disabled for its failures.
     pub(super) fn disabled(&mut self, webhook: WebhookId) {
         if let Some(lane) = self.lanes.get_mut(&webhook) {

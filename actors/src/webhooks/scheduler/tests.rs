@@ -103,6 +103,29 @@ fn nothing_begins_while_too_much_is_not_recorded() {
 }
 
 #[test]
+fn a_lane_with_many_attempts_that_cannot_be_recorded_rests_alone() {
+    let (mut scheduler, tenant) = (scheduler(), TenantId::new(NOW));
+    let (one, other) = (WebhookId::new(NOW), WebhookId::new(NOW));
+    for webhook in [one, other] {
+        deliver(&mut scheduler, webhook, tenant, 1);
+    }
+    scheduler.effects(NOW);
+    scheduler.loaded(&[one, other], NOW, ready);
+    assert_eq!(attempts(&scheduler.effects(NOW)), [one, other]);
+    for _ in 0..UNRECORDED_MAX {
+        scheduler.recording();
+        scheduler.set_aside(one);
+    }
+    let left = scheduler.deliver(vec![dispatch(one, tenant)], NOW);
+    assert_eq!(left.all, 1);
+    deliver(&mut scheduler, other, tenant, 1);
+    let effects = scheduler.effects(NOW);
+    assert_eq!(attempts(&effects), [other]);
+    let reads = |effect: &Effect<()>| matches!(effect, Effect::Refill(_));
+    assert!(!effects.iter().any(reads), "nor is it read for");
+}
+
+#[test]
 fn who_stops_begins_nothing() {
     let (mut scheduler, tenant, webhook) = (scheduler(), TenantId::new(NOW), WebhookId::new(NOW));
     deliver(&mut scheduler, webhook, tenant, 1);

@@ -36,6 +36,8 @@ pub(in crate::webhooks) struct Recorded {
     pub(in crate::webhooks) disabled: Vec<DisabledNow>,
     /// Deliveries of which nothing is written, because they are another node's by now.
     pub(in crate::webhooks) refused: HashSet<DeliveryId>,
+    /// Deliveries of which nothing is written, because what came of their attempts cannot be.
+    pub(in crate::webhooks) set_aside: HashSet<DeliveryId>,
 }
 
 /// Records a batch of attempts that `node` made: the webhooks' health, the deliveries, the log, the figures. One transaction. A
@@ -72,7 +74,11 @@ pub(in crate::webhooks) async fn record(
     let new = record_attempts(&txn, batch).await?;
     count(&txn, batch, &new).await?;
     txn.commit().await?;
-    Ok(Recorded { disabled, refused })
+    Ok(Recorded {
+        disabled,
+        refused,
+        set_aside: HashSet::new(),
+    })
 }
 
 /// Locks the deliveries of a batch, in the order of their ids. Returns those that are not the node's to record: another node

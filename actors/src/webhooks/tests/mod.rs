@@ -43,6 +43,7 @@ mod failing;
 mod lanes;
 mod lasting;
 mod locking;
+mod recording;
 mod recovering;
 mod thawed;
 
