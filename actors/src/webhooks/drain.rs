@@ -2,11 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use super::{
-    courier::Courier,
-    store::{lanes, pending},
-    test_delivery::Tests,
-};
+use super::{courier::Courier, store::lanes, test_delivery::Tests};
 
 /// Begins nothing more, waits for what is under way, `limit` at most, and gives back what was not begun. An endpoint is others' to
 /// deliver to as soon as nothing more is under way to it.
@@ -24,8 +20,8 @@ pub(super) async fn drain(courier: Rc<Courier>, tests: Tests, limit: Duration) {
     }
     courier.abandon();
     let (store, node) = (&courier.parts.store, &courier.node);
-    if let Err(error) = pending::give_back(store.writer(), node).await {
-        tracing::warn!(%error, "held deliveries could not be released; they are free when others see that this node is gone");
+    if let Err(error) = lanes::give_back(store.writer(), node).await {
+        tracing::warn!(%error, "endpoints could not be given back; others deliver to them when this node is gone");
     }
     courier.tell_others();
 }

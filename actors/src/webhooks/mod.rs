@@ -37,7 +37,7 @@ use dikala_entities::{DeliveryId, Store, TenantId, TraceParent, Vault, WebhookId
 pub use self::{
     attempt::{Envelope, headers, signature},
     dispatcher::WebhookDispatcher,
-    store::{pending::give_back, results::lock_deliveries},
+    store::{lanes::give_back, results::lock_deliveries},
 };
 use self::{
     dispatcher::{BeginAnew, Drain, Look, Refresh, Test, Wake},

@@ -17,20 +17,15 @@ pub(super) const LOOK_MS: i64 = 1_000;
 pub(super) const LOOK_UNHEARD_MS: i64 = 250;
 /// Between two looks because other nodes tell of something.
 const LOOKS_APART: Duration = Duration::from_millis(50);
+/// After a look the table is left alone for so many times as long as that took, so that looking costs a fifth of the time at most
+/// however many webhooks have something pending; but for no longer than [`REST_MAX_MS`].
+const REST: i64 = 4;
+const REST_MAX_MS: i64 = 2_000;
 /// What lanes know of their webhooks is read again after this, where the table is looked at more often.
 pub(super) const REREAD_MS: i64 = 500;
 
-/// Releases what this node held before, then looks at the table for as long as the courier works.
+/// Looks at the table for as long as the courier works.
 pub(super) async fn run(courier: Rc<Courier>) {
-    let started_at = courier.now();
-    let (store, node) = (&courier.parts.store, &courier.node);
-    while let Err(error) = pending::release(store, node, started_at).await {
-        tracing::warn!(%error, "held deliveries could not be released; trying again");
-        tokio::time::sleep(AGAIN).await;
-        if courier.is_dead() {
-            return;
-        }
-    }
     let notices = courier.parts.node.notices();
     // Whether webhooks may have been changed since they were read.
     let mut is_told = false;
@@ -51,21 +46,20 @@ pub(super) async fn run(courier: Rc<Courier>) {
         }
         let now = courier.now();
         let next = courier.scheduler.borrow_mut().take_next_due();
-        // A look that takes long is not taken as often.
-        let took = now.since(began);
+        let rest = (now.since(began) * REST).clamp(1, REST_MAX_MS);
         let every = if has_others && !notices.listens() {
-            LOOK_UNHEARD_MS.max(took).min(LOOK_MS)
+            LOOK_UNHEARD_MS
         } else if is_told {
             REREAD_MS
         } else {
             LOOK_MS
         };
         let told = async {
-            tokio::time::sleep(LOOKS_APART.max(Duration::from_millis(took.unsigned_abs()))).await;
+            tokio::time::sleep(LOOKS_APART.max(Duration::from_millis(rest.unsigned_abs()))).await;
             notices.told(Topic::Deliveries).await;
         };
         let next = next.unwrap_or(Millis::MAX).min(now.plus_ms(every));
-        let sleep = courier.parts.clock.sleep_until(next.max(now.plus_ms(1)));
+        let sleep = courier.parts.clock.sleep_until(next.max(now.plus_ms(rest)));
         tokio::select! {
             () = sleep => {}
             () = courier.woken.notified() => {}
@@ -82,8 +76,7 @@ async fn look(courier: &Rc<Courier>, reread: bool) -> Result<(), DbErr> {
     let deleted = {
         let mut scheduler = courier.scheduler.borrow_mut();
         // What an endpoint that keeps failing is spared is late through no fault of ours.
-        let ours = due.iter().filter(|due| due.is_active);
-        let ours = ours.filter(|due| !scheduler.spares(due.webhook));
+        let ours = due.iter().filter(|due| !scheduler.spares(due.webhook));
         let due_since = ours.filter_map(|due| due.at).min();
         let due_since = due_since.filter(|at| *at <= now);
         let deleted = scheduler.looked(due, reread, now);

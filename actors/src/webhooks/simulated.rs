@@ -4,6 +4,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
+    ops::RangeInclusive,
     rc::Rc,
     sync::Arc,
 };
@@ -336,7 +337,6 @@ pub(super) fn due(tables: &Tables, node: &str, now: Millis) -> Vec<DueWebhook> {
         DueWebhook {
             webhook,
             tenant: Some(tenant),
-            is_active: true,
             at: free.map(|row| row.next_attempt_at).min(),
         }
     };
@@ -344,16 +344,24 @@ pub(super) fn due(tables: &Tables, node: &str, now: Millis) -> Vec<DueWebhook> {
 }
 
 /// Whether a delivery that another node committed waits for one of this node's before it, which is on its way to memory.
-fn waits(tables: &Tables, refill: &Refill, node: &str, before: Millis, id: DeliveryId) -> bool {
-    let call = tables.deliveries[&id].call;
+fn waits(
+    tables: &Tables,
+    refill: &Refill,
+    node: &str,
+    lately: RangeInclusive<Millis>,
+    id: DeliveryId,
+) -> bool {
+    let Some(DeliveryRow { call, .. }) = tables.deliveries.get(&id) else {
+        return false;
+    };
     tables.deliveries.range(..id).any(|(other, row)| {
         row.webhook == refill.webhook
             && row.state == DeliveryState::Pending
-            && row.next_attempt_at > before
+            && lately.contains(&row.next_attempt_at)
             && row.lease_owner.as_deref() == Some(node)
             && row.attempts == 0
             && call.is_some()
-            && row.call == call
+            && row.call == *call
             && refill.left_behind.is_none_or(|seen| *other > seen)
             && !refill.known.contains(other)
     })
@@ -367,7 +375,10 @@ pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Milli
         Some(owner) if owner == node => {
             row.next_attempt_at <= before || Some(id) <= refill.left_behind
         }
-        Some(_) => !waits(tables, refill, node, before, id),
+        Some(_) => {
+            row.next_attempt_at <= before
+                || !waits(tables, refill, node, before.plus_ms(1)..=now, id)
+        }
     };
     let may_take = |id: DeliveryId, row: &DeliveryRow| {
         row.webhook == refill.webhook
@@ -453,13 +464,8 @@ pub(super) fn record(
     }
 }
 
-/// As [`pending::give_back`](super::store::pending::give_back).
+/// As [`lanes::give_back`](super::store::lanes::give_back).
 pub(crate) fn give_back(tables: &mut Tables, node: &str) {
-    tables.lanes.retain(|_, holder| holder != node);
-    for row in tables.deliveries.values_mut() {
-        let is_held = row.lease_owner.as_deref() == Some(node);
-        if row.state == DeliveryState::Pending && is_held {
-            row.lease_owner = None;
-        }
-    }
+    let Tables { lanes, nodes, .. } = tables;
+    lanes.retain(|_, holder| holder != node && nodes.contains_key(holder));
 }

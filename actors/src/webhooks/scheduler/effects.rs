@@ -41,14 +41,12 @@ pub(in crate::webhooks) struct Refill {
     pub(in crate::webhooks) left_behind: Option<DeliveryId>,
 }
 
-/// A webhook that has pending deliveries, as the table says.
+/// A webhook that has pending deliveries and is neither disabled nor paused, as the table says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::webhooks) struct DueWebhook {
     pub(in crate::webhooks) webhook: WebhookId,
     /// None where the webhook was deleted.
     pub(in crate::webhooks) tenant: Option<TenantId>,
-    /// Whether anything is delivered to it now.
-    pub(in crate::webhooks) is_active: bool,
     /// When its first pending delivery that nobody holds is due.
     pub(in crate::webhooks) at: Option<Millis>,
 }

@@ -253,9 +253,7 @@ impl<E> Scheduler<E> {
         let mut deleted = Vec::new();
         for due in due {
             match due.tenant {
-                Some(tenant) if due.is_active => self.expect(due.webhook, tenant, due.at, now),
-                // Disabled or paused: it stays pending, for when the webhook is delivered to again.
-                Some(_) => {}
+                Some(tenant) => self.expect(due.webhook, tenant, due.at, now),
                 None => deleted.push(due.webhook),
             }
         }

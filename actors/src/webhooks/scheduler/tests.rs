@@ -180,7 +180,6 @@ impl Play {
             let first = due.entry(dispatch.webhook).or_insert(DueWebhook {
                 webhook: dispatch.webhook,
                 tenant: Some(dispatch.tenant),
-                is_active: true,
                 at: Some(*at),
             });
             first.at = first.at.min(Some(*at));

@@ -124,12 +124,13 @@ pub(in crate::webhooks) async fn give_up(
         .map(drop)
 }
 
-/// The lanes of a node that is no more are nobody's.
-pub(super) async fn give_back(txn: &impl ConnectionTrait, node: &str) -> Result<(), DbErr> {
-    let sql = "DELETE FROM webhook_lanes WHERE node = $1";
+/// The lanes of a node that leaves are nobody's, nor are any that are left of nodes which are no more. Deliveries that it had need
+/// not be written: `claim` takes them for whichever node delivers to their webhook.
+pub async fn give_back(db: &impl ConnectionTrait, node: &str) -> Result<(), DbErr> {
+    let sql = "DELETE FROM webhook_lanes WHERE node = $1 OR node NOT IN (SELECT id FROM nodes)";
     let values = [Value::from(node)];
-    txn.execute_raw(Statement::from_sql_and_values(
-        txn.get_database_backend(),
+    db.execute_raw(Statement::from_sql_and_values(
+        db.get_database_backend(),
         sql,
         values,
     ))

@@ -19,12 +19,14 @@ use crate::{
     webhooks::scheduler::{DueWebhook, Item, Refill},
 };
 
-use super::lanes;
-
 /// Pending deliveries of a deleted webhook that are closed by one statement.
 pub(in crate::webhooks) const CLOSE_BATCH: i64 = 500;
 /// A delivery of this node's that is older than this is not on its way from a commit any more, in milliseconds.
 pub(in crate::webhooks) const ON_ITS_WAY_MS: i64 = 1_000;
+/// Delivery `d`, which another node committed or took, is for whoever delivers to its webhook. A test is so once that node is gone:
+/// nothing is written for it when a node is ended, which would cost what the node left behind.
+const NOT_OURS: &str =
+    "(d.lease_owner <> $1 AND (NOT d.is_test OR d.lease_owner NOT IN (SELECT id FROM nodes)))";
 
 fn statement(backend: DbBackend, sql: &str, values: Vec<Value>) -> Statement {
     let sql = match backend {
@@ -43,73 +45,45 @@ fn lock(backend: DbBackend) -> &'static str {
     }
 }
 
-/// What a node held, before that time, is free again.
-pub(in crate::webhooks) async fn release(
-    store: &Store,
-    node: &str,
-    before: Millis,
-) -> Result<(), DbErr> {
-    let released = release_statement(store.backend(), node, before);
-    store.writer().execute_raw(released).await.map(drop)
-}
-
-/// What a node held that is no more, and the endpoints that it delivered to, are free again.
-pub async fn give_back(txn: &impl ConnectionTrait, node: &str) -> Result<(), DbErr> {
-    let released = release_statement(txn.get_database_backend(), node, Millis::MAX);
-    txn.execute_raw(released).await?;
-    lanes::give_back(txn, node).await
-}
-
-fn release_statement(backend: DbBackend, node: &str, before: Millis) -> Statement {
-    let sql = format!(
-        "WITH held AS MATERIALIZED (SELECT id FROM deliveries \
-            WHERE status = 'pending' AND lease_owner = $1 AND created_at < $2), \
-        locked AS MATERIALIZED (SELECT d.id FROM held JOIN deliveries d ON d.id = held.id \
-            WHERE d.status = 'pending' AND d.lease_owner = $1 {}) \
-        UPDATE deliveries SET lease_owner = NULL WHERE id IN (SELECT id FROM locked)",
-        lock(backend)
-    );
-    let values = vec![node.into(), before.as_i64().into()];
-    statement(backend, &sql, values)
-}
-
-/// Every webhook with pending deliveries. Walks the index from webhook to webhook, so that one with a million pending
+/// Every webhook with pending deliveries, but for those that are disabled or paused: what they have pending stays so, for when
+/// they are delivered to again. Walks the index from webhook to webhook, so that one with a million pending
 /// deliveries costs as much as one with one.
 pub(in crate::webhooks) async fn due(
     store: &Store,
     node: &str,
     now: Millis,
 ) -> Result<Vec<DueWebhook>, DbErr> {
+    let due = due_statement(store.backend(), node, now);
+    let rows = store.reader().query_all_raw(due).await?;
+    rows.iter().map(due_row).collect()
+}
+
+pub(in crate::webhooks) fn due_statement(backend: DbBackend, node: &str, now: Millis) -> Statement {
     // The order is the partial index's own, which makes both databases walk that one.
-    let sql = "WITH RECURSIVE w(id) AS ( \
+    let sql = format!(
+        "WITH RECURSIVE w(id) AS ( \
             SELECT (SELECT d.webhook_id FROM deliveries d WHERE d.status = 'pending' \
                 ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT 1) \
             UNION ALL \
             SELECT (SELECT d.webhook_id FROM deliveries d WHERE d.status = 'pending' AND d.webhook_id > w.id \
                 ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT 1) \
             FROM w WHERE w.id IS NOT NULL) \
-        SELECT w.id AS id, webhooks.tenant_id AS tenant_id, (webhooks.is_active AND webhooks.paused_at IS NULL) AS is_active, \
+        SELECT w.id AS id, webhooks.tenant_id AS tenant_id, \
             (SELECT d.next_attempt_at FROM deliveries d \
              WHERE d.status = 'pending' AND d.webhook_id = w.id \
-               AND (d.lease_owner IS NULL OR (d.lease_owner = $1 AND d.next_attempt_at <= $2) \
-                   OR (d.lease_owner <> $1 AND NOT d.is_test)) \
-             ORDER BY d.next_attempt_at LIMIT 1) AS due_at \
-        FROM w LEFT JOIN webhooks ON webhooks.id = w.id WHERE w.id IS NOT NULL";
+               AND (d.lease_owner IS NULL OR (d.lease_owner = $1 AND d.next_attempt_at <= $2) OR {NOT_OURS}) \
+             ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT 1) AS due_at \
+        FROM w LEFT JOIN webhooks ON webhooks.id = w.id \
+        WHERE w.id IS NOT NULL AND (webhooks.id IS NULL OR (webhooks.is_active AND webhooks.paused_at IS NULL))"
+    );
     let values = vec![node.into(), now.plus_ms(-ON_ITS_WAY_MS).as_i64().into()];
-    let rows = store
-        .reader()
-        .query_all_raw(statement(store.backend(), sql, values))
-        .await?;
-    rows.iter().map(due_row).collect()
+    statement(backend, &sql, values)
 }
 
 fn due_row(row: &QueryResult) -> Result<DueWebhook, DbErr> {
     Ok(DueWebhook {
         webhook: row.try_get("", "id")?,
         tenant: row.try_get("", "tenant_id")?,
-        is_active: row
-            .try_get::<Option<bool>>("", "is_active")?
-            .unwrap_or(false),
         at: row
             .try_get::<Option<i64>>("", "due_at")?
             .map(Millis::from_i64),
@@ -129,16 +103,31 @@ pub(in crate::webhooks) async fn webhooks(
 
 /// Takes due deliveries of one webhook, which is this node's to deliver to, oldest first. The second part are those whose event is
 /// gone. Where the webhook has become another's, nothing is taken.
-///
-/// Those that other nodes committed are this node's as well, but for tests, which are made where they are asked for. Where a call
-/// moved, its event from elsewhere waits for the one before it that is on its way here, straight from its commit.
 pub(in crate::webhooks) async fn claim(
     store: &Store,
     claim: &Refill,
     node: &str,
     now: Millis,
 ) -> Result<(Vec<Item>, Vec<DeliveryId>), DbErr> {
-    let (known, lock) = match store.backend() {
+    let claiming = claim_statement(store.backend(), claim, node, now)?;
+    let rows = store.writer().query_all_raw(claiming).await?;
+    let mut taken: Vec<Taken> = rows.iter().map(taken_row).collect::<Result<_, _>>()?;
+    taken.sort_unstable_by_key(|taken| (taken.due_at, taken.delivery));
+    with_bodies(store, taken, now).await
+}
+
+/// Deliveries that other nodes committed are this node's as well, but for tests, which are made where they are asked for as long as
+/// that node is there.
+///
+/// Where a call moved, its event from elsewhere waits for the one before it that is `coming`: on its way here, straight from its
+/// commit. What is committed first is due first, so those are among what became due lately, and nothing else is read for them.
+pub(in crate::webhooks) fn claim_statement(
+    backend: DbBackend,
+    claim: &Refill,
+    node: &str,
+    now: Millis,
+) -> Result<Statement, DbErr> {
+    let (known, lock) = match backend {
         DbBackend::Postgres => (
             "SELECT json_array_elements_text($7::json)",
             "FOR UPDATE OF d SKIP LOCKED",
@@ -146,13 +135,17 @@ pub(in crate::webhooks) async fn claim(
         _ => ("SELECT value FROM json_each($7)", ""),
     };
     let sql = format!(
-        "WITH picked AS MATERIALIZED ( \
+        "WITH coming AS MATERIALIZED ( \
+            SELECT o.call_id, MIN(o.id) AS first FROM deliveries o \
+            WHERE o.webhook_id = $2 AND o.status = 'pending' AND o.next_attempt_at > $4 AND o.next_attempt_at <= $3 \
+              AND o.lease_owner = $1 AND o.attempts = 0 AND o.call_id IS NOT NULL AND o.id > $5 AND o.id NOT IN ({known}) \
+            GROUP BY o.call_id), \
+        picked AS MATERIALIZED ( \
             SELECT d.id FROM deliveries d \
             WHERE d.webhook_id = $2 AND d.status = 'pending' AND d.next_attempt_at <= $3 \
               AND (d.lease_owner IS NULL OR (d.lease_owner = $1 AND (d.next_attempt_at <= $4 OR d.id <= $5)) \
-                OR (d.lease_owner <> $1 AND NOT d.is_test AND NOT EXISTS (SELECT 1 FROM deliveries o \
-                  WHERE o.webhook_id = $2 AND o.status = 'pending' AND o.next_attempt_at > $4 AND o.lease_owner = $1 \
-                    AND o.attempts = 0 AND o.call_id = d.call_id AND o.id < d.id AND o.id > $5 AND o.id NOT IN ({known})))) \
+                OR ({NOT_OURS} AND (d.next_attempt_at <= $4 \
+                  OR NOT EXISTS (SELECT 1 FROM coming WHERE coming.call_id = d.call_id AND coming.first < d.id)))) \
               AND d.id NOT IN ({known}) \
               AND NOT EXISTS (SELECT 1 FROM webhook_lanes l WHERE l.webhook_id = $2 AND l.node <> $1) \
             ORDER BY d.next_attempt_at, d.id LIMIT $6 {lock}) \
@@ -173,13 +166,7 @@ pub(in crate::webhooks) async fn claim(
         i64::try_from(claim.limit).unwrap_or(i64::MAX).into(),
         known.into(),
     ];
-    let rows = store
-        .writer()
-        .query_all_raw(statement(store.backend(), &sql, values))
-        .await?;
-    let mut taken: Vec<Taken> = rows.iter().map(taken_row).collect::<Result<_, _>>()?;
-    taken.sort_unstable_by_key(|taken| (taken.due_at, taken.delivery));
-    with_bodies(store, taken, now).await
+    Ok(statement(backend, &sql, values))
 }
 
 struct Taken {

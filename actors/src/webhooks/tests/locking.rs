@@ -10,7 +10,7 @@ use super::{
         recovery::send_again,
         retry::Verdict,
         store::{
-            pending::{close_deleted, close_lost, release},
+            pending::{close_deleted, close_lost},
             results::record,
         },
     },
@@ -128,17 +128,6 @@ async fn closing_what_has_no_event_any_more_locks_in_order() {
             .filter(delivery::Column::Status.eq(DeliveryStatus::Failed))
             .filter(delivery::Column::CompletedAt.eq(all[0].created_at));
         assert_eq!(failed.all(store.reader()).await?.len(), ALL);
-        Ok(())
-    })
-    .await;
-}
-
-#[actix::test]
-async fn giving_up_leases_locks_in_order() {
-    holds_none_while_it_waits(DeliveryStatus::Pending, |store, all| async move {
-        release(&store, NODE, all[0].created_at.plus_ms(1)).await?;
-        let free = delivery::Entity::find().filter(delivery::Column::LeaseOwner.is_null());
-        assert_eq!(free.all(store.reader()).await?.len(), ALL);
         Ok(())
     })
     .await;

@@ -21,7 +21,10 @@ use sea_orm::{
     QueryOrder,
 };
 
-use super::{WebhookParts, WebhooksConfig, WebhooksHandle, retry, signature::Signer, start};
+use super::{
+    WebhookParts, WebhooksConfig, WebhooksHandle, retry, scheduler::Refill, signature::Signer,
+    start, store::pending,
+};
 use crate::{
     events::{
         outbox::{self, Deliver, NewEvent},
@@ -39,6 +42,7 @@ use crate::{
 const NODE: &str = "node-a";
 const SECRET: &str = "whsecret-for-tests";
 
+mod backlog;
 mod failing;
 mod lanes;
 mod lasting;
@@ -68,11 +72,18 @@ impl World {
     async fn with_clock(clock: SharedClock) -> Self {
         let (keep, store) = dikala_testkit::sqlite().await;
         Self {
+            clock,
+            ..Self::with_store(keep, store)
+        }
+    }
+
+    fn with_store(keep: Keep, store: Store) -> Self {
+        Self {
             _keep: keep,
             store,
             vault: Vault::from_base64(&Vault::generate_key()).expect("a key"),
-            tenant: TenantId::new(clock.now()),
-            clock,
+            tenant: TenantId::new(SystemClock.now()),
+            clock: Arc::new(SystemClock),
         }
     }
 
@@ -154,6 +165,22 @@ impl World {
 
     fn calls(&self, count: usize) -> Vec<CallId> {
         (0..count).map(|_| CallId::new(self.clock.now())).collect()
+    }
+
+    /// What `node` takes of what is due.
+    async fn claims(&self, node: &str, webhook: WebhookId) -> Vec<DeliveryId> {
+        let all = Refill {
+            webhook,
+            limit: 64,
+            known: Vec::new(),
+            left_behind: None,
+        };
+        // What is on its way from a commit is not given out yet.
+        let now = self.clock.now().plus_ms(pending::ON_ITS_WAY_MS);
+        let (items, _) = pending::claim(&self.store, &all, node, now)
+            .await
+            .expect("asks");
+        items.iter().map(|item| item.dispatch.delivery).collect()
     }
 
     async fn delivery(&self, id: DeliveryId) -> delivery::Model {

@@ -1,0 +1,186 @@
+//! A backlog costs nobody anything: statements read what they return, however much is pending. Judged by the rows that PostgreSQL
+//! reads, not by the plan that it names.
+
+use sea_orm::{ConnectionTrait, DbBackend, Statement};
+use serde_json::Value;
+
+use super::*;
+use crate::webhooks::{
+    scheduler::Refill,
+    store::pending::{claim_statement, due_statement},
+};
+
+/// Enough that reading them once for each delivery that is claimed takes seconds.
+const BACKLOG: usize = 30_000;
+const CLAIMED: usize = 64;
+/// Of other webhooks, so that a webhook is told from others by statistics.
+const WEBHOOKS: usize = 20;
+/// What a statement may read of the deliveries. It does not depend on [`BACKLOG`].
+const READ_MAX: f64 = 2_000.0;
+
+/// A database in which one webhook has [`BACKLOG`] pending deliveries that node `b` committed, and others have a few.
+struct Backlog {
+    _keep: Keep,
+    store: Store,
+    now: Millis,
+    webhook: WebhookId,
+}
+
+/// When a backlog is due, and how often it was tried.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    /// It failed, and is tried again in an hour.
+    Later,
+    /// It was never tried, because its endpoint was down or its node died.
+    Due,
+}
+
+impl Backlog {
+    async fn of(pending: Pending) -> Option<Self> {
+        let (keep, store) = dikala_testkit::postgres().await?;
+        let now = SystemClock.now();
+        let webhook = WebhookId::new(now);
+        let (at, attempts, owner) = match pending {
+            Pending::Later => (now.plus_ms(3_600_000), 3, "NULL"),
+            Pending::Due => (now.plus_ms(-3_600_000), 0, "'b'"),
+        };
+        let at = at.as_i64();
+        let backlog = format!("'{webhook}', {attempts}, {at} + n, {owner}");
+        let fresh = now.plus_ms(-500).as_i64();
+        let claimed = format!("'{webhook}', 0, {fresh} + n, 'b'");
+        let others = format!("'wh_' || lpad((n % {WEBHOOKS})::text, 26, '0'), 0, {at} + n, 'b'");
+        let few = WEBHOOKS * 10;
+        for (first, rows, values) in [
+            (0, BACKLOG, backlog),
+            (BACKLOG, CLAIMED, claimed),
+            (BACKLOG * 2, few, others),
+        ] {
+            let fill = fill(first, rows, &values, now);
+            store
+                .writer()
+                .execute_unprepared(&fill)
+                .await
+                .expect("rows");
+        }
+        store
+            .writer()
+            .execute_unprepared("ANALYZE deliveries")
+            .await
+            .expect("is known");
+        Some(Self {
+            _keep: keep,
+            store,
+            now,
+            webhook,
+        })
+    }
+
+    fn claim(&self) -> Statement {
+        let claim = Refill {
+            webhook: self.webhook,
+            limit: CLAIMED,
+            known: Vec::new(),
+            left_behind: None,
+        };
+        claim_statement(DbBackend::Postgres, &claim, "a", self.now).expect("a statement")
+    }
+
+    /// How many rows a statement reads of the deliveries, with a plan for what is bound and with one that is kept.
+    async fn reads(&self, sent: &Statement) -> [f64; 2] {
+        let mut reads = [0.0; 2];
+        for (reads, mode) in reads
+            .iter_mut()
+            .zip(["force_custom_plan", "force_generic_plan"])
+        {
+            let txn = self.store.begin().await.expect("begins");
+            let values = sent.values.iter().flat_map(|values| &values.0);
+            let values: Vec<String> = values.map(|value| value.to_string()).collect();
+            let prepare = format!(
+                "SET LOCAL plan_cache_mode = {mode}; PREPARE judged AS {}",
+                sent.sql
+            );
+            txn.execute_unprepared(&prepare).await.expect("is prepared");
+            let explain = format!(
+                "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE judged({})",
+                values.join(", ")
+            );
+            let rows = txn
+                .query_all_raw(Statement::from_string(DbBackend::Postgres, explain))
+                .await
+                .expect("is carried out");
+            let plan: Value = rows[0].try_get_by_index(0).expect("a plan");
+            txn.execute_unprepared("DEALLOCATE judged")
+                .await
+                .expect("is forgotten");
+            txn.rollback().await.expect("is as before");
+            *reads = rows_read(&plan);
+        }
+        reads
+    }
+}
+
+/// Deliveries of calls of their own. `values` are webhook, attempts, when it is due, and the node that has it.
+fn fill(first: usize, rows: usize, values: &str, now: Millis) -> String {
+    let id = |prefix: &str| format!("'{prefix}_' || lpad((n + {first})::text, 26, '0')");
+    format!(
+        "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, is_test, created_at, attempts, \
+         next_attempt_at, lease_owner) SELECT {}, '{}', webhook, {}, {}, 'call.ended', 'pending', false, 0, attempts, at, node \
+         FROM (SELECT n, {values} FROM generate_series(1, {rows}) n) AS rows(n, webhook, attempts, at, node)",
+        id("dlv"),
+        TenantId::new(now),
+        id("evt"),
+        id("call"),
+    )
+}
+
+/// What the scans of a plan read, in rows.
+fn rows_read(plan: &Value) -> f64 {
+    match plan {
+        Value::Array(nodes) => nodes.iter().map(rows_read).sum(),
+        Value::Object(node) => {
+            let number = |name: &str| node.get(name).and_then(Value::as_f64).unwrap_or_default();
+            let is_scan = node
+                .get("Node Type")
+                .and_then(Value::as_str)
+                .is_some_and(|kind| kind.contains("Scan"));
+            let own = number("Actual Rows")
+                + number("Rows Removed by Filter")
+                + number("Rows Removed by Index Recheck");
+            let own = if is_scan {
+                own * number("Actual Loops")
+            } else {
+                0.0
+            };
+            own + node.values().map(rows_read).sum::<f64>()
+        }
+        _ => 0.0,
+    }
+}
+
+#[actix::test]
+async fn claiming_reads_what_it_claims_however_many_retries_wait_for_later() {
+    let Some(world) = Backlog::of(Pending::Later).await else {
+        return;
+    };
+    let reads = world.reads(&world.claim()).await;
+    assert!(reads.iter().all(|read| *read < READ_MAX), "{reads:?} rows");
+}
+
+#[actix::test]
+async fn claiming_reads_what_it_claims_however_much_is_due() {
+    let Some(world) = Backlog::of(Pending::Due).await else {
+        return;
+    };
+    let reads = world.reads(&world.claim()).await;
+    assert!(reads.iter().all(|read| *read < READ_MAX), "{reads:?} rows");
+}
+
+#[actix::test]
+async fn looking_for_what_is_due_reads_some_rows_of_each_webhook() {
+    let Some(world) = Backlog::of(Pending::Due).await else {
+        return;
+    };
+    let due = due_statement(DbBackend::Postgres, "a", world.now);
+    let reads = world.reads(&due).await;
+    assert!(reads.iter().all(|read| *read < READ_MAX), "{reads:?} rows");
+}
