@@ -1,23 +1,27 @@
 //! Calls that run and have no actor here: what nobody has is taken up, and what fell through; and actors here whose calls others
 //! have.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use dikala_entities::{
     CallId, Millis, call, credit_hold,
     rows::{ColumnType, json_rows, json_statement},
 };
-use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, QuerySelect,
+    QueryTrait, Select,
+};
 use serde::Serialize;
 
 use super::{
     open::FIRST_EPOCH,
     ownership::{self, lost_owners, of_owner, take_lost},
+    parts::CallParts,
     router::Calls,
     versions,
 };
 use crate::{
-    nodes::{self, lease::may_end},
+    nodes::{self, Entered, lease::may_end},
     webhooks,
 };
 
@@ -35,17 +39,17 @@ pub(super) async fn recover(calls: &Calls) -> Result<usize, DbErr> {
     take_up_lost_calls(calls).await
 }
 
-/// Once a second: ends nodes whose lease is over, and takes up what nobody has.
+/// Once a second: ends nodes whose lease is over, and takes up what nobody has, whatever became of the first.
 pub(super) async fn look_for_lost(calls: &Calls) -> Result<(), DbErr> {
-    end_lost_nodes(calls, false).await?;
+    let ended = end_lost_nodes(calls, false).await;
     if calls.is_closed() {
-        return Ok(());
+        return ended;
     }
-    let taken = take_up_lost_calls(calls).await?;
-    if taken > 0 {
+    let taken = take_up_lost_calls(calls).await;
+    if let Ok(taken @ 1..) = taken {
         tracing::warn!(calls = taken, "took up calls of a node that is no more");
     }
-    Ok(())
+    ended.and(taken.map(drop))
 }
 
 impl Calls {
@@ -65,10 +69,13 @@ impl Calls {
     }
 }
 
+/// Ends each node that is lost, whatever became of those before. That alone makes what it owned anybody's: however much it left
+/// behind, nothing of that is written here.
 async fn end_lost_nodes(calls: &Calls, at_start: bool) -> Result<(), DbErr> {
     let parts = calls.parts();
     let all = nodes::all(parts.store.reader()).await?;
     let mut left = all.len();
+    let mut outcome = Ok(());
     // On SQLite nobody else can serve the file.
     let is_alone = parts.store.lease().is_none();
     for node in all.iter().filter(|node| !parts.node.is(&node.id)) {
@@ -77,36 +84,62 @@ async fn end_lost_nodes(calls: &Calls, at_start: bool) -> Result<(), DbErr> {
         if !(is_over || at_start && (is_alone || node.is_gone())) {
             continue;
         }
-        let txn = parts.store.begin().await?;
-        if nodes::end(&txn, node).await? {
-            webhooks::give_back(&txn, &node.id).await?;
-            txn.commit().await?;
-            left -= 1;
-            tracing::warn!(node = %node.id, name = node.name, address = node.address, "a node is no more; what it had is taken up");
+        match end(parts, node).await {
+            Ok(false) => {}
+            Ok(true) => {
+                left -= 1;
+                tracing::warn!(node = %node.id, name = node.name, address = node.address, "a node is no more; what it had is taken up");
+            }
+            Err(error) => {
+                tracing::warn!(node = %node.id, name = node.name, %error, "a node that is no more could not be ended; trying again");
+                outcome = Err(error);
+            }
         }
     }
     parts.node.found(left);
-    Ok(())
+    outcome
 }
 
-async fn take_up_lost_calls(calls: &Calls) -> Result<usize, DbErr> {
-    let parts = calls.parts();
-    let mut count = take_up_unread(calls).await?;
-    for owner in lost_owners(parts).await? {
-        loop {
-            let lost = of_owner(parts, &owner).await?;
-            if lost.is_empty() || !parts.node.acts() {
-                break;
-            }
-            // Until they are read: where that fails, and where the answer of the commit is lost, nobody would find them again.
-            calls.set_unread(true);
-            let taken = take_lost(parts, &lost).await?;
-            load(calls, &taken).await?;
-            calls.set_unread(false);
-            count += taken.len();
-        }
+/// False where the node lives, or somebody else ended it.
+async fn end(parts: &CallParts, node: &Entered) -> Result<bool, DbErr> {
+    let txn = parts.store.begin().await?;
+    if !nodes::end(&txn, node).await? {
+        return Ok(false);
     }
-    Ok(count)
+    txn.commit().await?;
+    // Whoever wants one of its lanes takes it anyway.
+    if let Err(error) = webhooks::give_back(parts.store.writer(), &node.id).await {
+        tracing::debug!(%error, "lanes of a node that is no more stay in the table until somebody takes them");
+    }
+    Ok(true)
+}
+
+/// Takes up what an earlier try could not read, and what each owner left, whatever became of those before.
+async fn take_up_lost_calls(calls: &Calls) -> Result<usize, DbErr> {
+    let mut count = 0;
+    let mut outcome = take_up_unread(calls).await.map(|read| count += read);
+    for owner in lost_owners(calls.parts()).await? {
+        let taken = take_up_calls_of(calls, &owner, &mut count).await;
+        outcome = outcome.and(taken);
+    }
+    outcome.map(|()| count)
+}
+
+async fn take_up_calls_of(calls: &Calls, owner: &str, count: &mut usize) -> Result<(), DbErr> {
+    let parts = calls.parts();
+    loop {
+        let lost = of_owner(parts, owner).await?;
+        if lost.is_empty() || !parts.node.acts() {
+            return Ok(());
+        }
+        let had_unread = calls.has_unread();
+        // Until they are read: where that fails, and where the answer of the commit is lost, nobody would find them again.
+        calls.set_unread(true);
+        let taken = take_lost(parts, &lost).await?;
+        load(calls, &taken).await?;
+        calls.set_unread(had_unread);
+        *count += taken.len();
+    }
 }
 
 /// Starts the actors of calls that an earlier try took and could not read. Returns how many those were.
@@ -151,14 +184,13 @@ async fn load(calls: &Calls, ids: &[CallId]) -> Result<(), DbErr> {
         .look_elsewhere(&parts.store, &parts.node.id())
         .await?;
     let db = parts.store.reader();
-    let rows = call::Entity::find()
-        .filter(call::Column::Id.is_in(ids.iter().copied()))
-        .all(db)
-        .await?;
-    let holds = credit_hold::Entity::find()
-        .filter(credit_hold::Column::CallId.is_in(ids.iter().copied()))
-        .all(db)
-        .await?;
+    let ids = || ids.iter().copied();
+    let mut unreadable = HashSet::new();
+    let holds = credit_hold::Entity::find().filter(credit_hold::Column::CallId.is_in(ids()));
+    let holds = read(db, holds, "call_id", &mut unreadable).await?;
+    let rows = call::Entity::find().filter(call::Column::Id.is_in(ids()));
+    let mut rows = read(db, rows, "id", &mut unreadable).await?;
+    rows.retain(|row| !unreadable.contains(&row.id.to_string()));
     let holds: HashMap<CallId, credit_hold::Model> =
         holds.into_iter().map(|hold| (hold.call_id, hold)).collect();
     let minutes = versions::durations(db, &rows).await?;
@@ -167,6 +199,31 @@ async fn load(calls: &Calls, ids: &[CallId]) -> Result<(), DbErr> {
         calls.start_taken(row, hold, minutes).await;
     }
     Ok(())
+}
+
+/// Rows of calls. One that this version cannot read does not keep the others from being taken up: its call is told of, and left
+/// out. The sweep tries it again.
+async fn read<E: EntityTrait>(
+    db: &impl ConnectionTrait,
+    find: Select<E>,
+    id: &str,
+    unreadable: &mut HashSet<String>,
+) -> Result<Vec<E::Model>, DbErr> {
+    let rows = db
+        .query_all_raw(find.build(db.get_database_backend()))
+        .await?;
+    let mut read = Vec::with_capacity(rows.len());
+    for row in rows {
+        match E::Model::from_query_result(&row, "") {
+            Ok(model) => read.push(model),
+            Err(error) => {
+                let call: String = row.try_get("", id)?;
+                tracing::error!(call, %error, "a call was taken up, but this version cannot read it; nobody bills or ends it until it can be read");
+                unreadable.insert(call);
+            }
+        }
+    }
+    Ok(read)
 }
 
 /// Running calls of this node without an actor get one; actors whose calls are others' go.

@@ -205,7 +205,8 @@ fn quietly(done: Result<(), DbErr>) -> Result<(), DbErr> {
     })
 }
 
-async fn look_at_others(calls: &Calls) -> Result<(), DbErr> {
+/// Each part is tried whatever became of those before.
+pub(super) async fn look_at_others(calls: &Calls) -> Result<(), DbErr> {
     let parts = calls.parts();
     let (bridges, store) = (&parts.bridges, &parts.store);
     if !parts.node.acts() {
@@ -214,16 +215,17 @@ async fn look_at_others(calls: &Calls) -> Result<(), DbErr> {
         }
         return Ok(());
     }
-    look_for_lost(calls).await?;
-    publish(parts).await?;
-    if parts.node.has_others() {
+    let taken_up = look_for_lost(calls).await;
+    let published = publish(parts).await;
+    let rest = if parts.node.has_others() {
         // Others bill and drop calls of these bridges too.
-        calls.store_signs().await?;
-        let_go(calls).await
+        let signs = calls.store_signs().await;
+        let_go(calls).await.and(signs)
     } else {
         bridges.nobody_elsewhere();
         bridges.receive(store).await
-    }
+    };
+    taken_up.and(published).and(rest)
 }
 
 impl Actor for CallRegistry {

@@ -105,17 +105,18 @@ impl NodeCalls {
             }
             return Ok(());
         }
-        self.end_lost_nodes(&[]).await?;
-        self.take_up_lost_calls().await?;
-        bridges.publish_to(wire, &me).await?;
-        if parts.node.has_others() {
-            self.store_signs().await?;
-            bridges.look_for(wire, &me).await?;
-            self.let_go_of_others().await
+        let ended = self.end_lost_nodes(&[]).await;
+        let taken_up = self.take_up_lost_calls().await;
+        let published = bridges.publish_to(wire, &me).await;
+        let rest = if parts.node.has_others() {
+            let signs = self.store_signs().await;
+            let looked = bridges.look_for(wire, &me).await;
+            self.let_go_of_others().await.and(signs).and(looked)
         } else {
             bridges.nobody_elsewhere();
             bridges.exchange(wire).await
-        }
+        };
+        ended.and(taken_up).and(published).and(rest)
     }
 
     async fn end_lost_nodes(&self, gone: &[String]) -> Result<(), Away> {

@@ -2,6 +2,7 @@
 
 mod claims;
 mod fences;
+mod lost;
 mod one_commit;
 
 use std::sync::{
@@ -62,9 +63,12 @@ impl World {
     }
 
     async fn with_clock(clock: SharedClock) -> Self {
+        Self::on(dikala_testkit::sqlite().await, clock).await
+    }
+
+    async fn on((keep, store): (Keep, Store), clock: SharedClock) -> Self {
         // The TLS settings of the outbound client ask for it; another test may have set it.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let (keep, store) = dikala_testkit::sqlite().await;
         let now = clock.now();
         let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
         seed(&store, &vault, now).await;
@@ -710,23 +714,4 @@ async fn a_call_that_lost_its_version_talks_for_as_long_as_its_agent_says() {
         .await
         .expect("deletes");
     assert_eq!(minutes().await, Some(240));
-}
-
-/// Taken over, and the database was away when it was to be read: it is nobody's in memory, and its bridge may have lost it.
-#[actix::test]
-async fn a_call_that_was_taken_and_not_read_is_told_what_its_bridge_lists() {
-    let world = World::new().await;
-    let call = world.incoming("b-1").await;
-    let answered = Input::Answered {
-        at: None,
-        message_id: "1".into(),
-    };
-    world.tell(call, answered).await.expect("is answered");
-    world.calls.let_go_of_all();
-    assert_eq!(world.row(call).await.owner, "node");
-    world.calls.parts().node.found(2);
-    let listed = world.calls.heartbeat(world.bridge, &[], None).await;
-    assert_eq!(listed, Ok(Vec::new()));
-    let row = world.row(call).await;
-    assert_eq!(row.hangup_reason, Some(HangupReason::BridgeLost));
 }

@@ -1,0 +1,154 @@
+//! What a node that is no more left behind is taken up, however much that is, and whatever is wrong with some of it.
+
+use dikala_entities::WebhookId;
+use sea_orm::Statement;
+
+use super::*;
+use crate::calls::{recovery::look_for_lost, registry::look_at_others};
+
+impl World {
+    async fn does(&self, sql: &str) {
+        let db = self.store.writer();
+        db.execute_unprepared(sql).await.expect("is done");
+    }
+
+    /// A node whose lease is over, and that nobody ended yet.
+    async fn died(&self, node: &str) {
+        let died = format!(
+            "INSERT INTO nodes (id, name, address, process, version, started_at, lease_until, calls, bridges) \
+             VALUES ('{node}', '', '', '', '', 0, 0, 0, 0)"
+        );
+        self.does(&died).await;
+    }
+
+    /// A call that a node has, and nobody in memory.
+    async fn left_by(&self, node: &str, bridge_call: &str) -> CallId {
+        let call = self.incoming(bridge_call).await;
+        self.calls.let_go(call, i64::MAX);
+        self.moves(call, node).await;
+        call
+    }
+
+    async fn moves(&self, call: CallId, node: &str) {
+        for (table, id) in [("calls", "id"), ("credit_holds", "call_id")] {
+            let moves = format!(
+                "UPDATE {table} SET owner = '{node}', epoch = epoch + 1 WHERE {id} = '{call}'"
+            );
+            self.does(&moves).await;
+        }
+    }
+
+    fn is_here(&self, call: CallId) -> bool {
+        self.calls.directory().find(call).is_some()
+    }
+
+    async fn is_node(&self, node: &str) -> bool {
+        let find = format!("SELECT id FROM nodes WHERE id = '{node}'");
+        let find = Statement::from_string(self.store.backend(), find);
+        let found = self.store.reader().query_one_raw(find).await;
+        found.expect("is read").is_some()
+    }
+}
+
+/// Somebody has one of its deliveries: who wrote any of them would wait for that, and who wrote all of a million would be broken off.
+#[actix::test]
+async fn a_node_is_ended_without_writing_its_deliveries() {
+    let Some(place) = dikala_testkit::postgres().await else {
+        return;
+    };
+    let world = World::on(place, Arc::new(SystemClock)).await;
+    let now = SystemClock.now();
+    let event = rows::event(TenantId::new(now), now);
+    let delivery = dikala_entities::delivery::Model {
+        lease_owner: Some("gone".to_owned()),
+        next_attempt_at: Some(now),
+        ..rows::delivery(&event, WebhookId::new(now))
+    };
+    rows::insert(world.store.writer(), delivery).await;
+    let busy = world.store.begin().await.expect("begins");
+    let lock = "UPDATE deliveries SET attempts = 1";
+    busy.execute_unprepared(lock).await.expect("is locked");
+    let call = world.left_by("gone", "b-1").await;
+    world.died("gone").await;
+    look_for_lost(&world.calls).await.expect("nothing waits");
+    assert!(!world.is_node("gone").await);
+    // The registry does the same every second, and may have been faster.
+    dikala_testkit::eventually("the call to be here", async || {
+        world.is_here(call).then_some(())
+    })
+    .await;
+    assert_eq!(world.row(call).await.owner, "node");
+    busy.commit().await.expect("was locked until now");
+}
+
+#[actix::test]
+async fn a_node_that_cannot_be_ended_keeps_nothing_else_from_being_done() {
+    let world = World::new().await;
+    let nobodys = world.left_by("left", "b-1").await;
+    let moved = world.incoming("b-2").await;
+    world.moves(moved, "other").await;
+    world.died("stuck").await;
+    world.died("gone").await;
+    let sticks = "CREATE TRIGGER sticks BEFORE DELETE ON nodes WHEN OLD.id = 'stuck' \
+                  BEGIN SELECT RAISE(ABORT, 'it sticks'); END";
+    world.does(sticks).await;
+    // Others live, so what they took is let go of.
+    let lives = "INSERT INTO nodes (id, name, address, process, version, started_at, lease_until, calls, bridges) \
+                 VALUES ('other', '', '', '', '', 0, 9000000000000, 0, 0)";
+    world.does(lives).await;
+    look_at_others(&world.calls).await.expect_err("it sticks");
+    assert!(world.is_here(nobodys), "it is taken up");
+    assert!(!world.is_here(moved), "it is let go of");
+    assert!(!world.is_node("gone").await, "it is ended");
+    assert!(world.is_node("stuck").await);
+}
+
+/// A row of a newer version, or one that somebody changed by hand.
+#[actix::test]
+async fn a_call_that_cannot_be_read_keeps_no_other_from_being_taken_up() {
+    let world = World::new().await;
+    let mut calls = Vec::new();
+    for bridge_call in ["b-1", "b-2", "b-3"] {
+        calls.push(world.left_by("left", bridge_call).await);
+    }
+    let [strange, good, unheld] = calls[..] else {
+        panic!("three calls");
+    };
+    world
+        .does(&format!(
+            "UPDATE calls SET hangup_reason = 'of_a_newer_version' WHERE id = '{strange}'"
+        ))
+        .await;
+    world
+        .does(&format!(
+            "UPDATE credit_holds SET created_at = 'a word' WHERE call_id = '{unheld}'"
+        ))
+        .await;
+    look_for_lost(&world.calls).await.expect("goes on");
+    assert!(world.is_here(good));
+    // What cannot be read whole is billed by nobody, rather than wrongly.
+    assert!(!world.is_here(strange) && !world.is_here(unheld));
+    let repair = format!("UPDATE calls SET hangup_reason = NULL WHERE id = '{strange}'");
+    world.does(&repair).await;
+    take_up(&world.calls, &[strange]).await;
+    assert!(world.is_here(strange));
+}
+
+/// Taken over, and the database was away when it was to be read: it is nobody's in memory, and its bridge may have lost it.
+#[actix::test]
+async fn a_call_that_was_taken_and_not_read_is_told_what_its_bridge_lists() {
+    let world = World::new().await;
+    let call = world.incoming("b-1").await;
+    let answered = Input::Answered {
+        at: None,
+        message_id: "1".into(),
+    };
+    world.tell(call, answered).await.expect("is answered");
+    world.calls.let_go_of_all();
+    assert_eq!(world.row(call).await.owner, "node");
+    world.calls.parts().node.found(2);
+    let listed = world.calls.heartbeat(world.bridge, &[], None).await;
+    assert_eq!(listed, Ok(Vec::new()));
+    let row = world.row(call).await;
+    assert_eq!(row.hangup_reason, Some(HangupReason::BridgeLost));
+}
