@@ -69,10 +69,11 @@ impl Actors {
         );
         let bridges = Arc::new(Bridges::new(Arc::clone(&common.clock)));
         let calls = common.calls(&threads.calls, &ledger, &functions, &bridges);
+        // First: the lease is renewed however long it takes to take up what others left.
+        common.live_among_others(&threads, &calls, &bridges, &webhooks, &feed);
         let (registry, recovered) =
             CallRegistry::start(&threads.core.handle(), calls.clone()).await?;
         ledger.announce_credits_to(registry.clone().recipient());
-        common.live_among_others(&threads, &calls, &bridges, &webhooks, &feed);
         if recovered > 0 {
             tracing::info!(calls = recovered, "took up unfinished calls");
         }

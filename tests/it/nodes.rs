@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, process::Stdio, time::Instant};
 
 use dikala_testkit::{PATIENCE, within};
 
+mod backlog;
 mod clocks;
 mod commands;
 mod connecting;

@@ -7,6 +7,7 @@ use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Handler, Supervised, Wrap
 use actix_rt::ArbiterHandle;
 use dikala_entities::{CallId, Millis};
 use sea_orm::DbErr;
+use tokio::sync::watch;
 
 use super::{
     asked,
@@ -52,6 +53,8 @@ const COMMANDS_KEPT_MS: i64 = 10 * 60 * 1_000;
 pub struct CallRegistry {
     calls: Calls,
     deaths: HashMap<CallId, Vec<Millis>>,
+    /// Since before calls were taken up. None once they are followed.
+    turns: Option<watch::Receiver<usize>>,
 }
 
 metered!(CallRegistry, "call_registry");
@@ -74,20 +77,25 @@ impl CallRegistry {
         arbiter: &ArbiterHandle,
         calls: Calls,
     ) -> Result<(Addr<Self>, usize), DbErr> {
+        let turns = Some(calls.parts().node.turns());
         let recovered = recover(&calls).await?;
         let kept = calls.clone();
         let addr = MeteredContext::start(arbiter, MAILBOX, OnPanic::Restart, move |_| Self {
             calls: kept,
             deaths: HashMap::new(),
+            turns,
         });
         calls.report_deaths_to(addr.clone().recipient());
         Ok((addr, recovered))
     }
 
     /// Lets go of everything whenever this process has become another node.
-    fn follow_turns(&self, ctx: &mut MeteredContext<Self>) {
+    fn follow_turns(&mut self, ctx: &mut MeteredContext<Self>) {
         let calls = self.calls.clone();
-        let mut turns = calls.parts().node.turns();
+        let mut turns = self
+            .turns
+            .take()
+            .unwrap_or_else(|| calls.parts().node.turns());
         let work = async move {
             while turns.changed().await.is_ok() {
                 calls.let_go_of_all();

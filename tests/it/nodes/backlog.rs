@@ -1,0 +1,149 @@
+//! A node that dies leaves any number of deliveries behind. Neither its end nor a start writes them, so neither takes longer for
+//! them; and a start that takes long for other reasons keeps its lease.
+
+use std::{thread, time::Instant};
+
+use sea_orm::{ConnectionTrait, Database, TransactionTrait};
+
+use super::{Nodes, id_of, ready};
+use crate::support::{prelude::*, scrape::Scrape, world::HOOK};
+
+/// A start is ready within this: five seconds, and what a busy machine adds.
+const STARTS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Deliveries that a node committed an hour ago, for the endpoint of the first that there is.
+async fn left_behind(world: &World, node: &str, deliveries: u32) {
+    let fill = format!(
+        "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, next_attempt_at, \
+         lease_owner, is_test, created_at) SELECT 'dlv_' || lpad(n::text, 26, '0'), d.tenant_id, d.webhook_id, d.event_id, \
+         d.call_id, d.kind, 'pending', 0, d.created_at - 3600000 + n, '{node}', false, d.created_at - 3600000 + n \
+         FROM (SELECT * FROM deliveries ORDER BY id LIMIT 1) d, generate_series(1, {deliveries}) n"
+    );
+    world.server.installation.store.execute(&fill).await;
+}
+
+/// What is due, and for how long, or that its endpoint is down; and that calls can be taken.
+async fn tells_the_truth(server: &Server) {
+    assert_eq!(ready(server).await["status"], "ready");
+    eventually("the backlog to be told", async || {
+        let scrape = Scrape::of(&server.operator).await;
+        let due = scrape.value("dikala_webhook_oldest_due_seconds", &[]);
+        let down = scrape.value("dikala_webhook_lanes", &[("state", "open")]);
+        (due > 1_800.0 || down == 1.0).then_some(())
+    })
+    .await;
+}
+
+fn starts(server: &mut Server) {
+    let began = Instant::now();
+    server.restart();
+    let took = began.elapsed();
+    assert!(took < STARTS_WITHIN, "a start took {took:?}");
+}
+
+async fn owner(world: &World, call: &str) -> String {
+    let sql = format!("SELECT owner FROM calls WHERE id = '{call}'");
+    let rows = world.server.installation.store.rows::<1>(&sql).await;
+    rows[0][0].clone()
+}
+
+/// Somebody has one of them: who wrote it would wait, and the start would fail.
+#[actix_web::test]
+async fn a_start_writes_nothing_of_what_was_left_behind() {
+    let Some(mut world) = World::start(Postgres, Setup::new()).await else {
+        return;
+    };
+    world.receiver.answer(HOOK, [Answer::Status(503)]);
+    let bridge = world.tenant.bridge(Socket).await;
+    let call = bridge.talk(&world.tenant.did).await;
+    let died = id_of(&world.server).await;
+    world.server.kill9();
+    left_behind(&world, &died, 1_000).await;
+    let url = &world.server.installation.store.url;
+    let connection = Database::connect(url).await.unwrap();
+    let busy = connection.begin().await.unwrap();
+    let lock = "SELECT id FROM deliveries WHERE id LIKE 'dlv_%1' FOR UPDATE";
+    busy.execute_unprepared(lock).await.unwrap();
+    world.server.restart();
+    assert_eq!(owner(&world, &call).await, id_of(&world.server).await);
+    tells_the_truth(&world.server).await;
+    busy.rollback().await.unwrap();
+    connection.close().await.unwrap();
+}
+
+#[actix_web::test]
+#[ignore = "fills a table for a minute; .ci/slow runs it"]
+async fn a_million_deliveries_left_behind_slow_no_start_and_no_take_over() {
+    let setup = Setup::new()
+        .set("webhooks.retry_schedule_seconds", "3600")
+        .set("bridge.lost_after_seconds", 600);
+    let Some(mut nodes) = Nodes::start(setup).await else {
+        return;
+    };
+    nodes.a.receiver.answer(HOOK, [Answer::Status(503)]);
+    let bridge = nodes.a.tenant.bridge(Socket).await;
+    let call = bridge.talk(&nodes.a.tenant.did).await;
+    nodes.a.receiver.wait_for(HOOK, 2).await;
+    let died = id_of(&nodes.a.server).await;
+    left_behind(&nodes.a, &died, 1_000_000).await;
+    nodes.a.server.kill9();
+    nodes.taken_by_b(&call).await;
+    tells_the_truth(&nodes.b).await;
+    starts(&mut nodes.a.server);
+    tells_the_truth(&nodes.b).await;
+    // Nobody is left, and what there is was committed by all of them.
+    let half = format!(
+        "UPDATE deliveries SET lease_owner = '{}' WHERE id LIKE 'dlv_0%' AND right(id, 1) < '5'",
+        id_of(&nodes.b).await
+    );
+    nodes.a.server.installation.store.execute(&half).await;
+    nodes.b.kill9();
+    nodes.a.server.kill9();
+    starts(&mut nodes.a.server);
+    assert_eq!(owner(&nodes.a, &call).await, id_of(&nodes.a.server).await);
+    tells_the_truth(&nodes.a.server).await;
+    // It is back, and gets what waited.
+    nodes.a.receiver.answer(HOOK, [Answer::Status(200)]);
+    let before = nodes.a.receiver.received(HOOK).len();
+    nodes.a.receiver.wait_for(HOOK, before + 200).await;
+    nodes.a.assert_ledger_is_exact();
+}
+
+/// Others would end it while it starts, and what it took up it would have to give up again.
+#[actix_web::test]
+async fn a_start_that_takes_long_renews_its_lease_meanwhile() {
+    let Some(mut world) = World::start(Postgres, Setup::new()).await else {
+        return;
+    };
+    let bridge = world.tenant.bridge(Socket).await;
+    let call = bridge.talk(&world.tenant.did).await;
+    world.server.kill9();
+    let store = world.server.installation.store.shared();
+    // A lease is renewed every five seconds. Taking up is two statements, each of which may take six.
+    store
+        .execute(
+            "CREATE FUNCTION dawdle() RETURNS trigger AS $$ BEGIN PERFORM pg_sleep(4); RETURN NULL; END $$ LANGUAGE plpgsql; \
+             CREATE TRIGGER dawdle AFTER UPDATE ON calls FOR EACH STATEMENT EXECUTE FUNCTION dawdle(); \
+             CREATE TRIGGER dawdle AFTER UPDATE ON credit_holds FOR EACH STATEMENT EXECUTE FUNCTION dawdle()",
+        )
+        .await;
+    let beside = world.server.installation.beside();
+    let starting = thread::spawn(|| Server::start(beside));
+    let renewed = "SELECT id FROM nodes WHERE lease_until > started_at + 15000 AND EXISTS \
+                   (SELECT 1 FROM calls WHERE owner NOT IN (SELECT id FROM nodes))";
+    eventually(
+        "a lease that is renewed while calls are taken up",
+        async || {
+            let is_over = starting.is_finished();
+            let renewed = !store.rows::<1>(renewed).await.is_empty();
+            assert!(
+                renewed || !is_over,
+                "it was not renewed before it was ready"
+            );
+            renewed.then_some(())
+        },
+    )
+    .await;
+    let b = starting.join().unwrap();
+    assert_eq!(owner(&world, &call).await, id_of(&b).await);
+}
