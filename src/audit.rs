@@ -5,8 +5,9 @@ use std::{fmt::Display, net::IpAddr, sync::Arc};
 
 use dikala_actors::ledger::Credit;
 use dikala_entities::{
-    Actor, AuditAction, AuditId, Millis, TenantId,
+    Actor, AuditAction, AuditId, Millis, Store, TenantId,
     audit::{Column, Entity, Model},
+    store::{Transaction, is_transient},
 };
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter,
@@ -57,20 +58,36 @@ impl Origin {
         }
     }
 
-    /// Writes the entry of a change of the tenant's in the transaction of that change.
+    /// Writes the entry of a change of the tenant's in the transaction of that change. Returns its id.
     pub async fn write(
         &self,
         txn: &impl ConnectionTrait,
         tenant: impl Into<Option<TenantId>>,
         change: Change,
         now: Millis,
-    ) -> Result<(), DbErr> {
+    ) -> Result<AuditId, DbErr> {
         let entry = self.entry(tenant.into(), change, now);
-        Entity::insert(entry.into_active_model())
-            .exec_without_returning(txn)
-            .await
-            .map(drop)
+        let id = entry.id;
+        let written = Entity::insert(entry.into_active_model()).exec_without_returning(txn);
+        written.await.map(|_| id)
     }
+}
+
+/// Commits the transaction in which an entry is written. Where the answer to the commit is lost, the entry tells whether it was
+/// carried out; an error that is passing after that means that it could not be found.
+pub async fn commit(store: &Store, txn: Transaction, entry: Option<AuditId>) -> Result<(), DbErr> {
+    let Err(error) = txn.commit().await else {
+        return Ok(());
+    };
+    let Some(entry) = entry.filter(|_| is_transient(&error)) else {
+        return Err(error);
+    };
+    let looking = store.begin_critical().await?;
+    let found = Entity::find_by_id(entry).one(&looking).await?;
+    if found.is_none() {
+        return Err(error);
+    }
+    looking.confirm().await
 }
 
 /// What somebody changed.

@@ -308,9 +308,10 @@ impl Known {
                     let is_other =
                         status.is_final() && last_sign_at.as_i64() != update.last_sign_was;
                     is_other.then_some(Obstacle::Conflict)
-                } else if *status == update.status {
+                } else if *status == update.status && entry.events.is_empty() {
                     Some(Obstacle::Done)
                 } else {
+                    // A change that is announced is known by its events. Without them it is another one to the same status.
                     Some(Obstacle::Conflict)
                 }
             }

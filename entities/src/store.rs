@@ -45,10 +45,9 @@ use self::{
     pool::Limits,
     probe::{Confirmation, Probe},
     raw::Driver,
-    transaction::TransactionKind,
 };
 pub use self::{
-    fault::{in_words, is_transient, lost_a_race, took_too_long},
+    fault::{in_words, is_locked_out, is_transient, lost_a_race, took_too_long},
     notices::Notices,
     pool::{Connections, PoolReading},
     reservation::Reservation,
@@ -377,21 +376,6 @@ impl Store {
     /// Which SQL is spoken.
     pub fn backend(&self) -> DbBackend {
         self.reader.get_database_backend()
-    }
-
-    /// Begins a write transaction for everything but calls and credit.
-    pub async fn begin(&self) -> Result<Transaction, DbErr> {
-        self.writer.begin(TransactionKind::Write).await
-    }
-
-    /// Begins a write transaction of the ledger.
-    pub async fn begin_critical(&self) -> Result<Transaction, DbErr> {
-        self.critical.begin(TransactionKind::Write).await
-    }
-
-    /// Begins a transaction that only reads, sees one moment, and may take minutes.
-    pub async fn begin_snapshot(&self) -> Result<Transaction, DbErr> {
-        self.reader.begin(TransactionKind::Snapshot).await
     }
 
     /// The pools by name. Asks nobody.

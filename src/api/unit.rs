@@ -2,17 +2,18 @@
 //! in one transaction.
 
 use dikala_actors::runtime::clock::SharedClock;
-use dikala_entities::store::Transaction;
+use dikala_entities::{Store, store::Transaction};
 
 use crate::{
     api::context::Services,
-    audit::Change,
+    audit::{self, Change},
     http::{answer::Answer, error::ApiError, extract::Caller},
 };
 
 /// A write transaction that knows for whom and under which key its request runs. Dropped, it is rolled back.
 #[derive(Debug)]
 pub struct Unit {
+    store: Store,
     txn: Transaction,
     caller: Caller,
     clock: SharedClock,
@@ -22,6 +23,7 @@ impl Unit {
     /// Begins.
     pub async fn begin(services: &Services, caller: &Caller) -> Result<Self, ApiError> {
         Ok(Self {
+            store: services.store.clone(),
             txn: services.store.begin().await?,
             caller: caller.clone(),
             clock: services.clock.clone(),
@@ -41,16 +43,18 @@ impl Unit {
             origin,
             claim,
         } = self.caller;
+        let mut entry = None;
         if let Some(change) = change {
             let now = self.clock.now();
-            origin.write(&self.txn, tenant, change, now).await?;
+            entry = Some(origin.write(&self.txn, tenant, change, now).await?);
         }
         if let Some(claim) = &claim
             && !claim.settle(&self.txn, &answer).await?
         {
             return Err(ApiError::IdempotencyInProgress);
         }
-        self.txn.commit().await?;
+        let committed = audit::commit(&self.store, self.txn, entry).await;
+        committed.map_err(ApiError::of_commit)?;
         if let Some(claim) = claim {
             claim.committed(&answer);
         }

@@ -224,6 +224,12 @@ pub enum ApiError {
     Internal,
     #[error("The service cannot answer right now; try again in a moment.")]
     Unavailable,
+    /// The database did not answer a commit.
+    #[error(
+        "The database did not answer, and whether this was done is not known; send it again with the same Idempotency-Key or \
+         reference, or look first whether it is there."
+    )]
+    OutcomeUnknown,
     /// The database rolled the transaction back for another's sake: nothing of it happened, and it may be done
     /// [again](super::again).
     #[error("Others change the same just now; try again in a moment.")]
@@ -269,7 +275,9 @@ impl ApiError {
             | Self::TooMuchUnread
             | Self::TooManyVersions(_) => Code::RateLimited,
             Self::Internal => Code::InternalError,
-            Self::Unavailable | Self::RolledBack | Self::TookTooLong => Code::Unavailable,
+            Self::Unavailable | Self::OutcomeUnknown | Self::RolledBack | Self::TookTooLong => {
+                Code::Unavailable
+            }
         }
     }
 
@@ -375,7 +383,7 @@ impl ResponseError for ApiError {
             Self::TooManyStreams(_) => {
                 response.insert_header((RETRY_AFTER, STREAMS_RETRY_SECONDS));
             }
-            Self::Unavailable | Self::RolledBack | Self::TookTooLong => {
+            Self::Unavailable | Self::OutcomeUnknown | Self::RolledBack | Self::TookTooLong => {
                 response.insert_header((RETRY_AFTER, UNAVAILABLE_RETRY_SECONDS));
             }
             // What follows of the body is not wanted any more.
@@ -406,6 +414,16 @@ fn summary(fields: &[FieldError]) -> String {
     }
     text.push('.');
     text
+}
+
+impl ApiError {
+    /// The error of a commit: where the database is away, nobody knows what became of it.
+    pub fn of_commit(error: DbErr) -> Self {
+        match Self::from(error) {
+            Self::Unavailable => Self::OutcomeUnknown,
+            other => other,
+        }
+    }
 }
 
 /// A database that is away is 503; anything else it says is a fault of ours.

@@ -183,7 +183,8 @@ fn not_booked(error: LedgerError) -> ApiError {
             ApiError::field(Fault::new(FieldCode::TooLarge, predicate).in_field("minutes"))
         }
         LedgerError::Conflict => ApiError::IdempotencyInProgress,
-        LedgerError::Busy | LedgerError::Unavailable => ApiError::Unavailable,
+        LedgerError::Busy => ApiError::Unavailable,
+        LedgerError::Unavailable => ApiError::OutcomeUnknown,
         error => {
             tracing::error!(%error, "a booking was checked and refused all the same");
             ApiError::Internal

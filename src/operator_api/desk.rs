@@ -98,7 +98,7 @@ impl Unit {
         {
             return Err(ApiError::IdempotencyInProgress);
         }
-        self.txn.commit().await?;
+        self.txn.commit().await.map_err(ApiError::of_commit)?;
         if let Some(claim) = claim {
             claim.committed(&answer);
         }

@@ -91,6 +91,8 @@ struct Round {
     entries: Vec<Option<Arc<Entry>>>,
     /// None: something is not as it was read, and nothing may be committed.
     announced: Option<Announced>,
+    /// Nothing is to be written: all of it was before.
+    is_empty: bool,
 }
 
 /// Writes a batch. All that it answers with is committed.
@@ -105,10 +107,14 @@ pub(super) async fn write(parts: &LedgerParts, batch: &[&Posting]) -> Result<Wri
             break;
         }
         let postings: Vec<&Posting> = open.iter().map(|index| batch[*index]).collect();
-        let txn = parts.store.begin_critical().await?;
+        let txn = parts.store.begin_shared().await?;
         let round = attempt(&txn, parts, &postings).await?;
         if let Some(told) = round.announced {
-            txn.commit().await?;
+            if round.is_empty {
+                txn.confirm().await?;
+            } else {
+                txn.commit().await?;
+            }
             announced = told;
             for (index, outcome) in open.into_iter().zip(round.outcomes) {
                 answers[index] = Some(outcome);
@@ -117,9 +123,12 @@ pub(super) async fn write(parts: &LedgerParts, batch: &[&Posting]) -> Result<Wri
         }
         txn.rollback().await?;
         let entries: Vec<Option<&Entry>> = round.entries.iter().map(Option::as_deref).collect();
-        let obstacles = journal::obstacles(parts.store.critical_reader(), &entries).await?;
+        let looking = parts.store.begin_critical().await?;
+        let obstacles = journal::obstacles(&looking, &entries).await?;
         if obstacles.contains(&Some(Obstacle::Done)) {
-            parts.store.confirm().await?;
+            looking.confirm().await?;
+        } else {
+            looking.rollback().await?;
         }
         for ((index, outcome), obstacle) in open.into_iter().zip(round.outcomes).zip(obstacles) {
             answers[index] = match obstacle {
@@ -199,9 +208,11 @@ async fn attempt(
     writes.extend(announcement.writes);
     writes.push(mails::batch(told)?);
     let all = txn.write_all(&writes).await?;
+    let is_empty = writes.iter().all(|write| write.count() == 0);
     Ok(Round {
         outcomes,
         entries,
         announced: all.then_some(announcement.announced),
+        is_empty,
     })
 }

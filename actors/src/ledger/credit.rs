@@ -4,6 +4,8 @@ use dikala_entities::{
     MINUTES_MAX, Store, TransactionId, TransactionType, audit, credit_transaction,
 };
 
+use sea_orm::DbErr;
+
 use super::{
     Booked, Credit, Credited, Item, LedgerError, LedgerParts, and_write,
     batch::{Posting, write},
@@ -12,7 +14,10 @@ use crate::{
     events::outbox::Audience,
     journal::{Entry, KeptAnswer},
     nodes::Membership,
-    runtime::clock::SharedClock,
+    runtime::{
+        clock::SharedClock,
+        group_commit::{BatchStats, commit},
+    },
 };
 
 const TEXT_CHARS_MAX: usize = 255;
@@ -25,7 +30,7 @@ pub enum CreditError {
     #[error("{0}")]
     Refused(String),
     #[error("the database does not answer: {0}")]
-    Database(#[from] sea_orm::DbErr),
+    Database(#[from] DbErr),
 }
 
 /// Books credit through the same plan and the same statements as the ledger's actors, with what the audit says of it. What is
@@ -44,7 +49,13 @@ pub async fn credit(
         node: Membership::outside(""),
         audience: Audience::default(),
     };
-    let mut written = write(&parts, &[&posting]).await?;
+    let book = async |batch: &[Posting]| write(&parts, &batch.iter().collect::<Vec<_>>()).await;
+    let mut written = Err(DbErr::Custom("nothing was booked".to_owned()));
+    commit(vec![posting], &BatchStats::default(), book, |_, outcome| {
+        written = outcome;
+    })
+    .await;
+    let mut written = written?;
     match written.outcomes.pop() {
         Some(Ok(Booked::Transaction(transaction))) => Ok(*transaction),
         Some(Err(LedgerError::NoAccount)) => Err(CreditError::NoTenant),

@@ -223,27 +223,24 @@ pub fn is_transient(error: &DbErr) -> bool {
 /// Whether the server rolled a transaction back because of others, which it says of a deadlock and where two cannot be put into an
 /// order: nothing of it happened, and it may be done again.
 pub fn lost_a_race(error: &DbErr) -> bool {
-    match error {
-        DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
-            match error.as_ref() {
-                SqlxError::Database(error) => {
-                    matches!(&*error.code().unwrap_or_default(), "40P01" | "40001")
-                }
-                _ => false,
-            }
-        }
-        _ => false,
-    }
+    says(error, &["40P01", "40001"])
+}
+
+/// Whether a statement waited for too long for a row that another transaction has locked.
+pub fn is_locked_out(error: &DbErr) -> bool {
+    says(error, &["55P03"])
 }
 
 /// Whether the database broke a statement off because it took too long. The same statement may well take as long again.
 pub fn took_too_long(error: &DbErr) -> bool {
+    says(error, &["57014", "9"])
+}
+
+fn says(error: &DbErr, codes: &[&str]) -> bool {
     match error {
         DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
             match error.as_ref() {
-                SqlxError::Database(error) => {
-                    matches!(&*error.code().unwrap_or_default(), "57014" | "9")
-                }
+                SqlxError::Database(error) => codes.contains(&&*error.code().unwrap_or_default()),
                 _ => false,
             }
         }

@@ -9,8 +9,8 @@
 //! A transaction that waits for a synchronous standby keeps its seat, whoever has given up waiting for it: else each that follows
 //! would leave the server one more connection that does nothing, until it has none left for those who read.
 
+mod abandoned;
 mod lease;
-mod outcome;
 mod reading;
 
 use std::{
@@ -27,7 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub use self::reading::PoolReading;
 use super::{
     fault::{SendFault, Signs, away},
-    raw::{Driver, Mark, Raw, within},
+    raw::{Driver, Process, Raw, within},
     runtime::{inside, spawn},
 };
 
@@ -90,7 +90,8 @@ pub(super) struct Lease {
     state: State,
     /// What begins the transaction, where it is not sent yet.
     opening: Option<&'static str>,
-    pub mark: Option<Mark>,
+    /// The server's process that may commit what is written over this connection; none where nothing is.
+    pub writer: Option<Process>,
 }
 
 #[derive(Debug)]
@@ -162,7 +163,7 @@ impl Connections {
         self.shared.target.backend()
     }
 
-    /// Whether each statement by itself is a transaction whose outcome is found out if the answer does not come.
+    /// Whether each statement by itself is a transaction, whose process is ended if the answer does not come.
     pub(super) fn is_careful(&self) -> bool {
         self.shared.careful
     }
@@ -193,7 +194,8 @@ impl Connections {
             return Err(away("the store is closed"));
         }
         while let Some(mut idle) = self.pop() {
-            let untried = matches!(idle.raw, Raw::Postgres(_)) && idle.since.elapsed() > PROVEN_FOR;
+            let untried =
+                matches!(idle.raw, Raw::Postgres(..)) && idle.since.elapsed() > PROVEN_FOR;
             if untried && let Err(fault) = within(Some(PROOF_WITHIN), idle.raw.ping()).await {
                 tracing::info!(?fault, "a connection that waited to be used is gone");
                 self.cut();
@@ -225,7 +227,7 @@ impl Connections {
             }),
             state: State::Clean,
             opening: None,
-            mark: None,
+            writer: None,
         }
     }
 
@@ -251,7 +253,7 @@ impl Connections {
     }
 
     fn give_back(&self, held: Held) {
-        let aged = matches!(held.raw, Raw::Postgres(_)) && held.born.elapsed() > LIFETIME;
+        let aged = matches!(held.raw, Raw::Postgres(..)) && held.born.elapsed() > LIFETIME;
         let cut = held.cuts != self.shared.signs.cuts();
         if aged || cut || self.shared.closed.load(Relaxed) {
             spawn(async move {

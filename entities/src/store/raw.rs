@@ -26,25 +26,19 @@ pub(super) enum Driver {
 #[derive(Debug)]
 pub(super) enum Raw {
     Sqlite(SqliteConnection, Option<Fuse>),
-    Postgres(PgConnection),
+    Postgres(PgConnection, Process),
 }
 
-/// Begins a write transaction. PostgreSQL says by which mark it knows it, and on which timeline of the server that is.
-pub(super) const BEGIN_MARKED: &str = "BEGIN; SELECT pg_current_xact_id()::text, pg_backend_pid()::text, \
-    left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)";
-
-/// How PostgreSQL knows a write transaction, to end it or to find out how it ended.
+/// The process that serves a connection to PostgreSQL. The system gives its number again, so its start tells it from others.
 #[derive(Clone, Debug)]
-pub(super) struct Mark {
-    pub transaction: String,
-    pub process: String,
-    /// Of the server's log; another one begins where a standby takes over.
-    pub timeline: String,
+pub(super) struct Process {
+    pub id: i32,
+    pub started_at: String,
 }
 
 /// How a transaction began.
 pub(super) enum Begun {
-    Marked(Option<Mark>),
+    Sent,
     /// It begins with the first statement, which this goes before.
     WithTheFirst(&'static str),
 }
@@ -67,12 +61,37 @@ impl Driver {
                 };
                 Raw::Sqlite(connection, fuse)
             }
-            Self::Postgres(options) => Raw::Postgres(options.connect().await?),
+            Self::Postgres(options) => {
+                let mut connection = options.connect().await?;
+                let process = Process::of(&mut connection).await?;
+                Raw::Postgres(connection, process)
+            }
+        })
+    }
+}
+
+impl Process {
+    /// Asked once for each connection, so that no transaction has to ask.
+    async fn of(connection: &mut PgConnection) -> Result<Self, SqlxError> {
+        let ask =
+            "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+        let row = connection.fetch_one(sqlx::raw_sql(ask)).await?;
+        Ok(Self {
+            id: row.try_get(0)?,
+            started_at: row.try_get(1)?,
         })
     }
 }
 
 impl Raw {
+    /// The server's process on the other side; none with SQLite, which is in this one.
+    pub(super) fn process(&self) -> Option<&Process> {
+        match self {
+            Self::Sqlite(..) => None,
+            Self::Postgres(_, process) => Some(process),
+        }
+    }
+
     /// A statement begins.
     fn light(&self) {
         if let Self::Sqlite(_, Some(fuse)) = self {
@@ -88,7 +107,7 @@ impl Raw {
                 let query = sqlx::query_with::<sqlx::Sqlite, _>(sql, values(statement));
                 query.execute(raw).await.map(Into::into)
             }
-            Self::Postgres(raw) => {
+            Self::Postgres(raw, _) => {
                 let query = sqlx::query_with::<sqlx::Postgres, _>(sql, values(statement));
                 query.execute(raw).await.map(Into::into)
             }
@@ -108,7 +127,7 @@ impl Raw {
                 let rows = query.fetch_all(raw).await?;
                 Ok(rows.into_iter().map(Into::into).collect())
             }
-            Self::Postgres(raw) => {
+            Self::Postgres(raw, _) => {
                 let query = sqlx::query_with::<sqlx::Postgres, _>(sql, values(statement));
                 let rows = query.fetch_all(raw).await?;
                 Ok(rows.into_iter().map(Into::into).collect())
@@ -122,25 +141,17 @@ impl Raw {
         let sql = AssertSqlSafe(sql.to_owned());
         match self {
             Self::Sqlite(raw, _) => raw.execute(sql).await.map(Into::into),
-            Self::Postgres(raw) => raw.execute(sql).await.map(Into::into),
+            Self::Postgres(raw, _) => raw.execute(sql).await.map(Into::into),
         }
     }
 
-    /// Begins a transaction with `sql`, whose last row, where it has one, is the mark. On SQLite that goes with what is asked first:
-    /// each text that is sent changes threads twice.
+    /// Begins a transaction with `sql`. On SQLite that goes with what is asked first: each text that is sent changes threads twice.
     pub(super) async fn begin(&mut self, sql: &'static str) -> Result<Begun, SqlxError> {
         match self {
             Self::Sqlite(..) => Ok(Begun::WithTheFirst(sql)),
-            Self::Postgres(raw) => {
-                let rows = raw.fetch_all(sqlx::raw_sql(sql)).await?;
-                let mark = |row: &sqlx::postgres::PgRow| {
-                    Ok(Mark {
-                        transaction: row.try_get(0)?,
-                        process: row.try_get(1)?,
-                        timeline: row.try_get(2)?,
-                    })
-                };
-                rows.last().map(mark).transpose().map(Begun::Marked)
+            Self::Postgres(raw, _) => {
+                raw.execute(sqlx::raw_sql(sql)).await?;
+                Ok(Begun::Sent)
             }
         }
     }
@@ -148,7 +159,7 @@ impl Raw {
     pub(super) async fn ping(&mut self) -> Result<(), SqlxError> {
         match self {
             Self::Sqlite(raw, _) => raw.ping().await,
-            Self::Postgres(raw) => raw.ping().await,
+            Self::Postgres(raw, _) => raw.ping().await,
         }
     }
 
@@ -156,7 +167,7 @@ impl Raw {
     pub(super) async fn close(self) -> Result<(), SqlxError> {
         match self {
             Self::Sqlite(raw, _) => raw.close().await,
-            Self::Postgres(raw) => raw.close().await,
+            Self::Postgres(raw, _) => raw.close().await,
         }
     }
 }

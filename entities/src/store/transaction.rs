@@ -13,9 +13,9 @@ use sea_orm::{
 use tokio::sync::Mutex;
 
 use super::{
+    Store,
     fault::{Leaves, SendFault, away},
     pool::{Connections, Lease},
-    raw::BEGIN_MARKED,
 };
 use crate::batch::{BatchWrite, in_blocks, together};
 
@@ -26,6 +26,8 @@ const SNAPSHOT_STATEMENT: Duration = Duration::from_secs(600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransactionKind {
     Write,
+    /// A write of many tenants, in which a row that is locked is not waited for for long.
+    Shared,
     /// Reads that see one moment, and may take long.
     Snapshot,
 }
@@ -35,20 +37,47 @@ impl TransactionKind {
     /// `BEGIN IMMEDIATE`.
     fn sql(self, backend: DbBackend) -> &'static str {
         match (backend, self) {
-            (DbBackend::Postgres, Self::Write) => BEGIN_MARKED,
+            (DbBackend::Postgres, Self::Write) => "BEGIN",
+            (DbBackend::Postgres, Self::Shared) => "BEGIN; SET LOCAL lock_timeout = '1s'",
             (DbBackend::Postgres, Self::Snapshot) => {
                 "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '590s'"
             }
-            (_, Self::Write) => "BEGIN IMMEDIATE",
+            (_, Self::Write | Self::Shared) => "BEGIN IMMEDIATE",
             (_, Self::Snapshot) => "BEGIN",
         }
+    }
+}
+
+impl Store {
+    /// Begins a write transaction for everything but calls and credit.
+    pub async fn begin(&self) -> Result<Transaction, DbErr> {
+        self.writer.begin(TransactionKind::Write).await
+    }
+
+    /// Begins a write transaction of the ledger.
+    pub async fn begin_critical(&self) -> Result<Transaction, DbErr> {
+        self.critical.begin(TransactionKind::Write).await
+    }
+
+    /// Begins a write transaction for what many tenants share: it waits for a locked row for a second only, see
+    /// [`is_locked_out`](super::is_locked_out).
+    pub async fn begin_shared(&self) -> Result<Transaction, DbErr> {
+        self.critical.begin(TransactionKind::Shared).await
+    }
+
+    /// Begins a transaction that only reads, sees one moment, and may take minutes.
+    pub async fn begin_snapshot(&self) -> Result<Transaction, DbErr> {
+        self.reader.begin(TransactionKind::Snapshot).await
     }
 }
 
 impl Connections {
     /// Begins a transaction.
     pub(super) async fn begin(&self, kind: TransactionKind) -> Result<Transaction, DbErr> {
-        let lease = self.lease_begun(kind.sql(self.backend())).await?;
+        let mut lease = self.lease_begun(kind.sql(self.backend())).await?;
+        if kind != TransactionKind::Snapshot {
+            lease.writes();
+        }
         Ok(Transaction::new(lease, kind))
     }
 }
@@ -75,7 +104,7 @@ impl Transaction {
         Self {
             backend: home.backend(),
             limit: match kind {
-                TransactionKind::Write => limits.statement,
+                TransactionKind::Write | TransactionKind::Shared => limits.statement,
                 TransactionKind::Snapshot => limits.statement.map(|_| SNAPSHOT_STATEMENT),
             },
             lease: Mutex::new(lease),
@@ -83,8 +112,10 @@ impl Transaction {
         }
     }
 
-    /// Makes everything durable, or nothing. Where the answer does not come, the outcome is found out; an error that is an
-    /// [passing](super::is_transient) one after that means that it could not be.
+    /// Makes everything durable, or nothing. Where the answer does not come, the server's process is ended, so that nothing is
+    /// committed later, and the error is a [passing](super::is_transient) one. It says nothing of the outcome: the caller looks
+    /// for what it wrote by its keys, in a transaction that it [confirms](Self::confirm). No number of a transaction tells the
+    /// outcome: after a crash PostgreSQL gives those again that it had not flushed.
     pub async fn commit(self) -> Result<(), DbErr> {
         let mut lease = self.lease.into_inner();
         if self.failed.load(Relaxed) {
@@ -94,18 +125,27 @@ impl Transaction {
         let Err(fault) = lease.end("COMMIT").await else {
             return Ok(());
         };
-        let Some(mark) = lease.mark.take().filter(|_| fault.leaves() == Leaves::Cut) else {
+        let Some(process) = lease
+            .writer
+            .take()
+            .filter(|_| fault.leaves() == Leaves::Cut)
+        else {
             return Err(fault.executing());
         };
-        tracing::warn!(
-            ?fault,
-            "a commit was not answered; finding out how it ended"
-        );
-        if lease.committed(mark).await? {
-            Ok(())
-        } else {
-            Err(fault.executing())
+        tracing::warn!(?fault, "a commit was not answered; its process is ended");
+        lease.gone(process).await;
+        Err(away("a commit was not answered; its outcome is not known"))
+    }
+
+    /// Commits, so that what was read in this transaction lasts. What PostgreSQL shows may be committed on this server alone, where
+    /// the waiting for a synchronous standby was broken off, and a failover takes it back; but not once a later commit of the same
+    /// server was answered.
+    pub async fn confirm(self) -> Result<(), DbErr> {
+        if self.backend == DbBackend::Postgres {
+            let after = "UPDATE commit_probe SET commits = commits + 1";
+            self.execute_unprepared(after).await?;
         }
+        self.commit().await
     }
 
     /// Carries out writes, on PostgreSQL in one round trip. Whether each changed as many rows as it was given; where one did

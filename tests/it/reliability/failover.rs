@@ -267,8 +267,7 @@ async fn a_call_that_the_database_has_lost_is_active_nowhere() {
     );
 }
 
-/// A server that took over gives numbers of transactions again. What it says of the number of a commit that it never heard of is
-/// about another, and not believed.
+/// A server that took over gives numbers of transactions again: none of them tells what became of a commit that it never heard of.
 #[actix_web::test]
 async fn a_commit_that_the_standby_never_heard_of_is_not_taken_for_another() {
     let Some(pair) = Pair::start(false).await else {

@@ -14,6 +14,7 @@ mod fleet;
 mod journal;
 mod load;
 mod money;
+mod power_cuts;
 mod proxy;
 mod restarts;
 mod sizes;

@@ -25,10 +25,7 @@ impl Lease {
         let limit = self.home.shared.limits.begin;
         let begun = inside(within(limit, self.raw().begin(sql))).await;
         match begun {
-            Ok(Begun::Marked(mark)) => {
-                self.mark = mark;
-                Ok(())
-            }
+            Ok(Begun::Sent) => Ok(()),
             Ok(Begun::WithTheFirst(opening)) => {
                 self.opening = Some(opening);
                 Ok(())
@@ -39,6 +36,11 @@ impl Lease {
                 Err(fault)
             }
         }
+    }
+
+    /// What is sent from now on is to be committed.
+    pub(in crate::store) fn writes(&mut self) {
+        self.writer = self.raw().process().cloned();
     }
 
     /// Ends the transaction with `COMMIT` or `ROLLBACK`. What fails to end is not used again.
@@ -175,7 +177,7 @@ impl Lease {
         if let Some(held) = &mut self.held {
             (held.raw, held.born, held.cuts, held.fresh) = (raw, Instant::now(), cuts, true);
         }
-        (self.state, self.opening, self.mark) = (State::Clean, None, None);
+        (self.state, self.opening, self.writer) = (State::Clean, None, None);
         Ok(())
     }
 }
@@ -189,7 +191,7 @@ impl Drop for Lease {
             State::Clean => return self.home.give_back(held),
             // It never began.
             State::Open if self.opening.is_some() => return self.home.give_back(held),
-            State::Spoilt if self.mark.is_none() => return,
+            State::Spoilt if self.writer.is_none() => return,
             state => state,
         };
         let mut lease = Self {
@@ -197,16 +199,16 @@ impl Drop for Lease {
             held: Some(held),
             state: left,
             opening: None,
-            mark: self.mark.take(),
+            writer: self.writer.take(),
         };
         spawn(async move {
             if left != State::Spoilt && lease.settle().await {
                 return;
             }
             // Its transaction, if there is one, keeps what it locked until the server finds out.
-            if let Some(mark) = lease.mark.take() {
+            if let Some(process) = lease.writer.take() {
                 lease.state = State::Spoilt;
-                lease.stay_until_ended(&mark).await;
+                lease.stay_while_committing(&process).await;
             }
         });
     }

@@ -1,0 +1,90 @@
+//! The end of a write transaction whose connection is lost. The server may still receive its `COMMIT`, or be carrying it out. Its
+//! process is ended before anybody looks for what the transaction wrote: what is not there then is not committed later.
+//!
+//! A process that is committing is left alone. It may wait for a synchronous standby, and PostgreSQL answers whoever breaks that off
+//! with a commit on this server alone, which everybody sees and a failover takes back.
+
+use std::time::Duration;
+
+use sea_orm::{DbBackend, DbErr, Statement};
+use tokio::sync::oneshot;
+
+use super::Lease;
+use crate::store::{raw::Process, runtime::spawn};
+
+/// How long a commit that was not answered waits for the end of its process.
+const END_WITHIN: Duration = Duration::from_secs(6);
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// How often it is checked whether a transaction that nobody waits for any more is still committing.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What a process of the server does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Nothing: what it committed is there, and it commits nothing more.
+    Gone,
+    Committing,
+    /// It was told to end.
+    Ending,
+}
+
+impl Lease {
+    /// Returns when the process of a lost connection is gone, or after [`END_WITHIN`]. A caller that stops waiting does not stop the
+    /// search: the seat is kept for as long as the process commits.
+    pub(in crate::store) async fn gone(mut self, process: Process) {
+        let (tell, told) = oneshot::channel();
+        spawn(async move {
+            let gone = tokio::time::timeout(END_WITHIN, self.until_gone(&process)).await;
+            // The caller may have left.
+            let _ = tell.send(());
+            if gone.is_err() {
+                self.stay_while_committing(&process).await;
+            }
+        });
+        let _ = told.await;
+    }
+
+    async fn until_gone(&mut self, process: &Process) {
+        loop {
+            match self.standing(process).await {
+                Ok(Standing::Gone) => return,
+                Ok(Standing::Committing | Standing::Ending) => {}
+                Err(error) => tracing::debug!(%error, "an abandoned transaction is not ended yet"),
+            }
+            tokio::time::sleep(ASK_AGAIN_AFTER).await;
+        }
+    }
+
+    /// Ends a transaction that nobody holds any more, so that it keeps no locks, or keeps its seat while it commits. If the server
+    /// cannot be asked, it ends the transaction by its own timeouts.
+    pub(super) async fn stay_while_committing(mut self, process: &Process) {
+        loop {
+            match self.standing(process).await {
+                Ok(Standing::Committing) => tokio::time::sleep(LOOK_EVERY).await,
+                Ok(Standing::Gone | Standing::Ending) => return,
+                Err(error) => {
+                    tracing::debug!(%error, "an abandoned transaction is left to the server");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What the process does; unless it commits, it is ended. Another server has no process that started at the same moment.
+    async fn standing(&mut self, process: &Process) -> Result<Standing, DbErr> {
+        const SQL: &str = "SELECT CASE WHEN wait_event = 'SyncRep' OR state = 'active' AND query = 'COMMIT' THEN true \
+            ELSE NOT pg_terminate_backend(pid) END AS commits \
+            FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2::text::timestamptz";
+        self.reconnect().await?;
+        let limit = self.home().limits().begin;
+        let values = [process.id.into(), process.started_at.as_str().into()];
+        let ask = Statement::from_sql_and_values(DbBackend::Postgres, SQL, values);
+        let row = self.one(limit, &ask).await?;
+        let commits: Option<bool> = row.map(|row| row.try_get("", "commits")).transpose()?;
+        Ok(match commits {
+            None => Standing::Gone,
+            Some(true) => Standing::Committing,
+            Some(false) => Standing::Ending,
+        })
+    }
+}
