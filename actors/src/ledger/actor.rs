@@ -1,23 +1,31 @@
-//! The ledger's actor: gathers items while a batch is written, replies after the commit.
+//! The ledger's actor: gathers items while a batch is written, replies after the commit. Items of tenants whose rows somebody keeps
+//! locked wait aside and do not hold up the others.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use actix::{
     Actor, ActorFutureExt, Addr, AsyncContext, Handler, Message, ResponseFuture, Supervised,
     WrapFuture,
 };
 use actix_rt::ArbiterHandle;
+use dikala_entities::TenantId;
+use sea_orm::DbErr;
 use tokio::sync::oneshot;
 
 use super::{
     Booking, LedgerError, LedgerParts,
-    batch::{Posting, write},
+    batch::Posting,
+    locked::{locked, write_unlocked},
 };
 use crate::{
     metered,
     runtime::{
         context::{MeteredContext, OnPanic},
-        group_commit::{BatchStats, GroupCommit, commit},
+        group_commit::{BatchStats, GroupCommit, TRY_FOR, commit},
     },
     traces::Span,
 };
@@ -27,6 +35,8 @@ pub const BATCH_MAX: usize = 256;
 /// Items that wait; past that callers are told to try again.
 const QUEUE_MAX: usize = 16_384;
 const MAILBOX: usize = 4_096;
+/// How often it is checked whether rows that were locked are free.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Book and write this, and answer when it is durable.
 #[derive(Message)]
@@ -38,9 +48,15 @@ struct Waiting {
     /// Of what it is part, where that is recorded.
     span: Option<Span>,
     reply: oneshot::Sender<Booking>,
+    since: Instant,
 }
 
 impl Waiting {
+    fn refuse(mut self, error: LedgerError) {
+        self.is_done(1, Some(&error));
+        let _ = self.reply.send(Err(error));
+    }
+
     /// It was committed or refused, with so many in one transaction.
     fn is_done(&mut self, together: usize, error: Option<&LedgerError>) {
         let Some(mut span) = self.span.take() else {
@@ -60,6 +76,11 @@ pub struct CreditLedger {
     parts: LedgerParts,
     stats: Arc<BatchStats>,
     queue: GroupCommit<Waiting>,
+    /// Tenants whose rows somebody else had locked at the last look.
+    locked: BTreeSet<TenantId>,
+    /// What they wait for.
+    aside: Vec<Waiting>,
+    is_looking: bool,
 }
 
 metered!(CreditLedger, "credit_ledger");
@@ -82,6 +103,9 @@ impl CreditLedger {
             parts,
             stats,
             queue: GroupCommit::new(BATCH_MAX, QUEUE_MAX),
+            locked: BTreeSet::new(),
+            aside: Vec::new(),
+            is_looking: false,
         })
     }
 
@@ -89,10 +113,55 @@ impl CreditLedger {
     fn pump(&mut self, ctx: &mut MeteredContext<Self>) {
         if let Some(batch) = self.queue.take() {
             let task = actix_rt::spawn(book(self.parts.clone(), Arc::clone(&self.stats), batch));
-            ctx.spawn(task.into_actor(self).map(|_, this, ctx| {
+            ctx.spawn(task.into_actor(self).map(|aside, this, ctx| {
                 this.queue.finished();
+                let mut aside = aside.unwrap_or_default();
+                let tenants = aside.iter().map(|waiting| waiting.posting.tenant());
+                this.locked.extend(tenants);
+                this.aside.append(&mut aside);
+                this.look(ctx);
                 this.pump(ctx);
             }));
+        }
+    }
+
+    /// Looks again and again whether the rows of locked tenants are free, for as long as there are any.
+    fn look(&mut self, ctx: &mut MeteredContext<Self>) {
+        if self.is_looking || self.locked.is_empty() {
+            return;
+        }
+        self.is_looking = true;
+        let (store, asked) = (self.parts.store.clone(), self.locked.clone());
+        let look = async move {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let still = locked(&store, &asked).await;
+            (asked, still)
+        };
+        ctx.spawn(look.into_actor(self).map(|(asked, still), this, ctx| {
+            this.is_looking = false;
+            this.looked(&asked, still);
+            this.look(ctx);
+            this.pump(ctx);
+        }));
+    }
+
+    fn looked(&mut self, asked: &BTreeSet<TenantId>, still: Result<BTreeSet<TenantId>, DbErr>) {
+        match still {
+            Ok(still) => self
+                .locked
+                .retain(|tenant| still.contains(tenant) || !asked.contains(tenant)),
+            Err(error) => tracing::debug!(%error, "it is not known whether rows are still locked"),
+        }
+        for waiting in std::mem::take(&mut self.aside) {
+            if !self.locked.contains(&waiting.posting.tenant()) {
+                if let Err(waiting) = self.queue.push(waiting) {
+                    waiting.refuse(LedgerError::Busy);
+                }
+            } else if waiting.since.elapsed() > TRY_FOR {
+                waiting.refuse(LedgerError::Unavailable);
+            } else {
+                self.aside.push(waiting);
+            }
         }
     }
 }
@@ -104,6 +173,9 @@ impl Actor for CreditLedger {
 impl Supervised for CreditLedger {
     fn restarting(&mut self, _: &mut MeteredContext<Self>) {
         self.queue = GroupCommit::new(BATCH_MAX, QUEUE_MAX);
+        self.locked.clear();
+        self.aside.clear();
+        self.is_looking = false;
     }
 }
 
@@ -120,8 +192,11 @@ impl Handler<Post> for CreditLedger {
             posting,
             span,
             reply,
+            since: Instant::now(),
         };
-        if self.queue.push(waiting).is_err() {
+        if self.locked.contains(&waiting.posting.tenant()) && self.aside.len() < QUEUE_MAX {
+            self.aside.push(waiting);
+        } else if self.queue.push(waiting).is_err() {
             return Box::pin(async { Err(LedgerError::Busy) });
         }
         self.pump(ctx);
@@ -129,16 +204,22 @@ impl Handler<Post> for CreditLedger {
     }
 }
 
-async fn book(parts: LedgerParts, stats: Arc<BatchStats>, batch: Vec<Waiting>) {
+/// Returns what could not be written because the rows of its tenant are locked.
+async fn book(parts: LedgerParts, stats: Arc<BatchStats>, batch: Vec<Waiting>) -> Vec<Waiting> {
+    let mut aside = Vec::new();
     let write_items = async |batch: &[Waiting]| {
         let postings: Vec<&Posting> = batch.iter().map(|waiting| &waiting.posting).collect();
-        write(&parts, &postings).await
+        write_unlocked(&parts, &postings).await
     };
     commit(batch, &stats, write_items, |batch, written| match written {
         Ok(written) => {
             parts.audience.tell(written.announced);
             let together = batch.len();
             for (mut waiting, outcome) in batch.into_iter().zip(written.outcomes) {
+                let Some(outcome) = outcome else {
+                    aside.push(waiting);
+                    continue;
+                };
                 waiting.is_done(together, outcome.as_ref().err());
                 let _ = waiting.reply.send(outcome);
             }
@@ -153,4 +234,5 @@ async fn book(parts: LedgerParts, stats: Arc<BatchStats>, batch: Vec<Waiting>) {
         }
     })
     .await;
+    aside
 }

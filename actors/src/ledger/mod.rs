@@ -7,6 +7,7 @@
 mod actor;
 mod batch;
 mod credit;
+mod locked;
 mod plan;
 #[cfg(test)]
 pub(crate) mod simulated;

@@ -19,7 +19,7 @@ use super::histogram::{ANSWER_US, Distribution, Histogram, ITEMS};
 const TRIES: u32 = 8;
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// No try begins later than this after the first: callers wait for the answer.
-const TRY_FOR: Duration = Duration::from_secs(10);
+pub(crate) const TRY_FOR: Duration = Duration::from_secs(10);
 
 /// The queue of a group commit: bounded, with at most one batch in flight.
 #[derive(Debug)]

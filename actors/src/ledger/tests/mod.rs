@@ -1,6 +1,7 @@
 //! The planner against tables and a model, and the whole ledger against a real database.
 
 mod coverage;
+mod locked;
 mod model;
 mod store;
 mod table;

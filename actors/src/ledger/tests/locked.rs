@@ -1,0 +1,102 @@
+//! Rows that somebody outside of the ledger keeps locked, on PostgreSQL.
+
+use dikala_entities::{EventKind, Store};
+use futures_util::future::join_all;
+use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
+
+use super::*;
+use crate::{
+    events::outbox::{Audience, NewEvent},
+    journal::Entry,
+    nodes::Membership,
+    runtime::clock::SystemClock,
+};
+
+/// Tenants whose minutes the same shard books.
+const TENANTS: usize = 6;
+
+async fn tenants(store: &Store) -> Vec<TenantId> {
+    let ids = std::iter::repeat_with(|| TenantId::new(NOW));
+    let shards = POSTGRES_SHARDS as u128;
+    let of_one_shard = ids.filter(|id| id.as_u128() % shards == 0);
+    let tenants: Vec<TenantId> = of_one_shard.take(TENANTS).collect();
+    let accounts = tenants
+        .iter()
+        .map(|id| account(*id, 100).into_active_model());
+    credit_account::Entity::insert_many(accounts)
+        .exec_without_returning(store.writer())
+        .await
+        .expect("are made");
+    tenants
+}
+
+/// A call that rings: it takes a minute and a position among the events.
+async fn ring(ledger: &LedgerHandle, tenant: TenantId) -> Result<Admission, LedgerError> {
+    let admit = Admit {
+        call: CallId::new(NOW),
+        tenant,
+        owner: owner(),
+        epoch: 1,
+        max_concurrent: None,
+    };
+    let event = NewEvent::sample(EventKind::CallStarted, tenant, NOW);
+    let entry = Entry {
+        events: vec![event],
+        ..Entry::of(tenant)
+    };
+    ledger.admit(admit, move |_| entry.clone()).await
+}
+
+/// The first tenant's row is locked from outside, as by an operator who left a transaction open.
+async fn one_is_locked(table: &str) {
+    let Some((_keep, store)) = dikala_testkit::postgres().await else {
+        return;
+    };
+    let tenants = tenants(&store).await;
+    let parts = LedgerParts {
+        store: store.clone(),
+        clock: Arc::new(SystemClock),
+        node: Membership::outside(&owner()),
+        audience: Audience::default(),
+    };
+    let ledger = start(&actix_rt::Arbiter::current(), &parts);
+    let all = join_all(tenants.iter().map(|tenant| ring(&ledger, *tenant))).await;
+    assert!(all.iter().all(|rung| *rung == Ok(Admission::Granted)));
+    let holder = store.begin().await.expect("begins");
+    for sql in [
+        "SET LOCAL idle_in_transaction_session_timeout = 0",
+        &format!(
+            "SELECT 1 FROM {table} WHERE tenant_id = '{}' FOR UPDATE",
+            tenants[0]
+        ),
+    ] {
+        holder.execute_unprepared(sql).await.expect("is locked");
+    }
+    let (handle, locked) = (ledger.clone(), tenants[0]);
+    let waiting = actix_rt::spawn(async move { ring(&handle, locked).await });
+    // The first is a batch by itself, and all that come meanwhile are the next, with what is locked.
+    let first = ring(&ledger, tenants[1]);
+    let others = || join_all(tenants[1..].iter().map(|tenant| ring(&ledger, *tenant)));
+    let (first, mut rung) = tokio::join!(first, others());
+    rung.push(first);
+    // It is known by now, and delays no batch any more.
+    rung.extend(others().await);
+    assert!(
+        rung.iter().all(|rung| *rung == Ok(Admission::Granted)),
+        "{rung:?}"
+    );
+    assert!(!waiting.is_finished(), "its row is locked");
+    holder.rollback().await.expect("is free again");
+    assert_eq!(waiting.await.expect("goes on"), Ok(Admission::Granted));
+    assert_eq!(ring(&ledger, locked).await, Ok(Admission::Granted));
+}
+
+#[actix::test]
+async fn a_locked_account_stalls_only_its_own_tenant() {
+    one_is_locked("credit_accounts").await;
+}
+
+#[actix::test]
+async fn a_locked_position_of_events_stalls_only_its_own_tenant() {
+    one_is_locked("event_positions").await;
+}
