@@ -193,6 +193,9 @@ async fn known(
         .one(parts.store.critical_reader())
         .await
         .map_err(unavailable)?;
+    if known.is_some() {
+        parts.store.confirm().await.map_err(unavailable)?;
+    }
     known
         .map(|known| serde_json::from_str(&known.outcome).map_err(|_| CallError::Unavailable))
         .transpose()

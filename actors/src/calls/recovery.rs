@@ -194,6 +194,8 @@ async fn load(calls: &Calls, ids: &[CallId]) -> Result<(), DbErr> {
     let holds: HashMap<CallId, credit_hold::Model> =
         holds.into_iter().map(|hold| (hold.call_id, hold)).collect();
     let minutes = versions::durations(db, &rows).await?;
+    // Bridges are answered from what was read: a failover must not take it back.
+    parts.store.confirm().await?;
     for row in rows {
         let (hold, minutes) = (holds.get(&row.id), minutes.get(&row.id).copied());
         calls.start_taken(row, hold, minutes).await;

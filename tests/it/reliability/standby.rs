@@ -16,14 +16,14 @@ const CROWDS: usize = 3;
 /// Whoever takes a bridge does so within this.
 const REACHED_WITHIN: Duration = Duration::from_secs(5);
 
-/// A node, its PostgreSQL and the standby that each commit waits for; none where the machine has no PostgreSQL.
-async fn pair() -> Option<(Fleet, OwnPostgres, OwnPostgres)> {
+/// Nodes, their PostgreSQL and the standby that each commit waits for; none where the machine has no PostgreSQL.
+async fn pair(nodes: usize) -> Option<(Fleet, OwnPostgres, OwnPostgres)> {
     let primary = OwnPostgres::start()?;
     let standby = primary.standby();
     let installation = Installation::at(primary.place(primary.port));
     primary.waits_for_its_standby();
     // One that never knew of others keeps its sockets when its lease ends.
-    let wanted = Wanted::nodes(1).set("bridge.lost_after_seconds", 600);
+    let wanted = Wanted::nodes(nodes).set("bridge.lost_after_seconds", 600);
     let fleet = Fleet::on(installation, wanted).await;
     Some((fleet, primary, standby))
 }
@@ -68,7 +68,7 @@ async fn crowds(tenant: &Tenant) {
 
 #[actix_web::test]
 async fn without_its_standby_a_primary_acknowledges_nothing() {
-    let Some((fleet, primary, standby)) = pair().await else {
+    let Some((fleet, primary, standby)) = pair(1).await else {
         return;
     };
     let tenant = &fleet.tenants[0];
@@ -160,10 +160,54 @@ async fn without_its_standby_a_primary_acknowledges_nothing() {
     assert_eq!(says(&standby, calls).await, 2);
 }
 
+/// A bridge asks again at another node, which has the call from the store alone.
+#[actix_web::test]
+async fn what_the_primary_alone_has_is_not_acknowledged_to_who_asks_again() {
+    let Some((fleet, primary, standby)) = pair(2).await else {
+        return;
+    };
+    let tenant = &fleet.tenants[0];
+    let reach = async |at: usize| {
+        let address = &fleet.node(at).http;
+        Bridge::reach(address, &tenant.token, REACHED_WITHIN).await
+    };
+    let (one, other) = (reach(0).await.unwrap(), reach(1).await.unwrap());
+    let call = one.ring(&tenant.did).await;
+    let hangup = one.message("call.hangup", json!({"callId": call}));
+    let away = standby.clone();
+    spawn_blocking(move || away.stop(Stop::Immediate))
+        .await
+        .unwrap();
+    let _unanswered = one.begin(&hangup);
+    // Somebody breaks the waiting off, until the primary shows the end.
+    let over = format!("SELECT count(*) FROM calls WHERE id = '{call}' AND ended_at IS NOT NULL");
+    eventually("the end on the primary", async || {
+        let killed = primary.clone();
+        spawn_blocking(move || killed.kill_backends())
+            .await
+            .unwrap();
+        (says(&primary, &over).await == 1).then_some(())
+    })
+    .await;
+    // Where its lease ends meanwhile, the node closes the socket.
+    let again = other.begin(&hangup).reply_if_any().await;
+    assert!(
+        again.as_ref().is_none_or(|reply| reply["ok"] != true),
+        "{again:?}"
+    );
+    let back = standby.clone();
+    spawn_blocking(move || back.start_again()).await.unwrap();
+    eventually("the end to be acknowledged", async || {
+        let reply = reach(1).await?.begin(&hangup).reply_if_any().await?;
+        (reply["ok"] == true).then_some(())
+    })
+    .await;
+}
+
 /// A node that was ended wants to come back as another, which nobody can before the standby is back.
 #[actix_web::test]
 async fn a_node_that_was_ended_asks_once_for_what_waits_for_the_standby() {
-    let Some((fleet, primary, standby)) = pair().await else {
+    let Some((fleet, primary, standby)) = pair(1).await else {
         return;
     };
     let node = fleet.node(0);
