@@ -1,20 +1,28 @@
 //! Dikala's database schema, step by step, for SQLite and PostgreSQL.
 //!
 //! Architecture invariant: nothing here imports anything else of ours. A step, once released, is never changed.
+//!
+//! Nodes of an earlier release may serve the database while steps are applied, and afterwards. So every step says what it does to
+//! them: see [`Step`].
 
 #![warn(unreachable_pub)]
 
-use std::collections::BTreeSet;
+#[cfg(feature = "fail-points")]
+mod fail_points;
+#[cfg_attr(
+    not(any(test, feature = "fail-points")),
+    allow(dead_code, reason = "no released step builds an index so far")
+)]
+mod indexes;
+mod migrate;
+mod state;
 
-use sea_orm_migration::{
-    prelude::*,
-    sea_orm::{
-        ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, QueryResult,
-        RuntimeErr, SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
-    },
-    util::get_file_stem,
+use sea_orm_migration::{prelude::*, util::get_file_stem};
+
+pub use self::{
+    migrate::{may_migrate, migrate},
+    state::{SchemaState, knows_step, schema_state},
 };
-
 pub use sea_orm_migration::MigratorTrait;
 
 mod m20261121_000001_initial;
@@ -44,56 +52,91 @@ mod m20261122_000024_claims_of_nodes;
 mod m20261122_000025_newest_sockets;
 mod m20261122_000026_given_commands;
 mod m20261123_000027_clocks_of_nodes;
+mod m20261123_000030_serves_from;
 
-/// Where the steps that were made are recorded.
-const RECORD: &str = "seaql_migrations";
-/// Keeps a second process from changing the same schema at the same time: one number for all of Dikala's.
-const POSTGRES_LOCK: &str = "SELECT pg_advisory_xact_lock(4920182613)";
+/// What a step does to nodes of an earlier release, which do not know it.
+enum Step {
+    /// They go on beside it: it adds tables, indexes, or columns that may be left out of an `INSERT`, and changes nothing that is there.
+    Additive(Box<dyn MigrationTrait>),
+    /// Their statements would fail, or write what later releases do not understand. It is refused while one of them lives.
+    Breaking(Box<dyn MigrationTrait>),
+}
 
-/// How long a step waits for a table. The steps themselves may take longer.
-const POSTGRES_PATIENCE: &str = "SET LOCAL lock_timeout = '5s'";
+impl Step {
+    fn is_breaking(&self) -> bool {
+        matches!(self, Self::Breaking(_))
+    }
 
-const TABLE_IN_USE: &str = "a step of the schema waited for 5 s for a table that others use, as pg_dump does; nothing was changed: try \
-                            again when that is over";
-const OTHER_CHANGES: &str = "another process is changing the schema, and did not end in time; nothing was changed: see what became of \
-                             that process, and try again";
+    fn migration(&self) -> &dyn MigrationTrait {
+        match self {
+            Self::Additive(migration) | Self::Breaking(migration) => migration.as_ref(),
+        }
+    }
 
-/// Runs the steps.
+    /// Its place among all steps of all releases, which its name tells: 30 of `m20261123_000030_serves_from`.
+    fn number(&self) -> i64 {
+        number(self.migration().name())
+    }
+}
+
+fn number(name: &str) -> i64 {
+    let number = name.split('_').nth(1);
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// All steps, in their order. Additive is a step of [`Statements`] that a release before this one does not notice, and any of
+/// [`Indexes`](indexes::Indexes).
+fn steps() -> Vec<Step> {
+    #[cfg_attr(
+        not(feature = "fail-points"),
+        expect(unused_mut, reason = "only tests change them")
+    )]
+    let mut steps = vec![
+        Step::Breaking(Box::new(m20261121_000001_initial::Migration)),
+        Step::Breaking(Box::new(m20261121_000002_event_positions::STEP)),
+        Step::Breaking(Box::new(m20261121_000003_recoveries::Migration)),
+        Step::Breaking(Box::new(m20261121_000004_function_stats::Migration)),
+        Step::Breaking(Box::new(m20261121_000005_commit_probe::Migration)),
+        Step::Breaking(Box::new(m20261121_000006_growth::Migration)),
+        Step::Breaking(Box::new(m20261121_000007_versions_and_bounds::STEP)),
+        Step::Breaking(Box::new(m20261121_000008_commit_probe_padding::Migration)),
+        Step::Breaking(Box::new(m20261121_000009_agent_settings::STEP)),
+        Step::Breaking(Box::new(m20261122_000010_one_commit::Migration)),
+        Step::Breaking(Box::new(m20261122_000011_audit::STEP)),
+        Step::Breaking(Box::new(m20261122_000012_statistics::Migration)),
+        Step::Breaking(Box::new(m20261122_000013_people::STEP)),
+        Step::Breaking(Box::new(m20261122_000014_mails::STEP)),
+        Step::Breaking(Box::new(m20261122_000015_operators::STEP)),
+        Step::Breaking(Box::new(m20261122_000016_traces::STEP)),
+        Step::Breaking(Box::new(m20261122_000017_hangup_requests::STEP)),
+        Step::Breaking(Box::new(m20261122_000018_call_filters::STEP)),
+        Step::Breaking(Box::new(m20261122_000019_nodes::STEP)),
+        Step::Breaking(Box::new(m20261122_000020_sign_outs::STEP)),
+        Step::Breaking(Box::new(m20261122_000021_webhook_lanes::STEP)),
+        Step::Breaking(Box::new(m20261122_000022_rate_windows::Migration)),
+        Step::Breaking(Box::new(m20261122_000023_call_pairs::STEP)),
+        Step::Breaking(Box::new(m20261122_000024_claims_of_nodes::STEP)),
+        Step::Breaking(Box::new(m20261122_000025_newest_sockets::STEP)),
+        Step::Breaking(Box::new(m20261122_000026_given_commands::STEP)),
+        Step::Breaking(Box::new(m20261123_000027_clocks_of_nodes::STEP)),
+        Step::Additive(Box::new(m20261123_000030_serves_from::STEP)),
+    ];
+    #[cfg(feature = "fail-points")]
+    fail_points::change(&mut steps);
+    steps
+}
+
+/// The steps as the library wants them.
 #[derive(Debug)]
 pub struct Migrator;
 
-#[async_trait::async_trait]
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![
-            Box::new(m20261121_000001_initial::Migration),
-            Box::new(m20261121_000002_event_positions::STEP),
-            Box::new(m20261121_000003_recoveries::Migration),
-            Box::new(m20261121_000004_function_stats::Migration),
-            Box::new(m20261121_000005_commit_probe::Migration),
-            Box::new(m20261121_000006_growth::Migration),
-            Box::new(m20261121_000007_versions_and_bounds::STEP),
-            Box::new(m20261121_000008_commit_probe_padding::Migration),
-            Box::new(m20261121_000009_agent_settings::STEP),
-            Box::new(m20261122_000010_one_commit::Migration),
-            Box::new(m20261122_000011_audit::STEP),
-            Box::new(m20261122_000012_statistics::Migration),
-            Box::new(m20261122_000013_people::STEP),
-            Box::new(m20261122_000014_mails::STEP),
-            Box::new(m20261122_000015_operators::STEP),
-            Box::new(m20261122_000016_traces::STEP),
-            Box::new(m20261122_000017_hangup_requests::STEP),
-            Box::new(m20261122_000018_call_filters::STEP),
-            Box::new(m20261122_000019_nodes::STEP),
-            Box::new(m20261122_000020_sign_outs::STEP),
-            Box::new(m20261122_000021_webhook_lanes::STEP),
-            Box::new(m20261122_000022_rate_windows::Migration),
-            Box::new(m20261122_000023_call_pairs::STEP),
-            Box::new(m20261122_000024_claims_of_nodes::STEP),
-            Box::new(m20261122_000025_newest_sockets::STEP),
-            Box::new(m20261122_000026_given_commands::STEP),
-            Box::new(m20261123_000027_clocks_of_nodes::STEP),
-        ]
+        let all = steps().into_iter();
+        all.map(|step| match step {
+            Step::Additive(migration) | Step::Breaking(migration) => migration,
+        })
+        .collect()
     }
 }
 
@@ -141,223 +184,5 @@ async fn run(manager: &SchemaManager<'_>, statements: &[&str]) -> Result<(), DbE
     Ok(())
 }
 
-/// Where a database's schema stands, compared with what this program needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SchemaState {
-    /// As needed.
-    Current,
-    /// This many steps are missing.
-    Behind(usize),
-    /// A later version of the program has changed it; the step's name.
-    Newer(String),
-}
-
-/// Looks, and changes nothing.
-pub async fn schema_state(db: &impl ConnectionTrait) -> Result<SchemaState, DbErr> {
-    let known: BTreeSet<String> = Migrator::migrations()
-        .iter()
-        .map(|step| step.name().to_owned())
-        .collect();
-    let applied = applied_steps(db).await?;
-    if let Some(newer) = applied.difference(&known).next() {
-        return Ok(SchemaState::Newer(newer.clone()));
-    }
-    Ok(match known.difference(&applied).count() {
-        0 => SchemaState::Current,
-        missing => SchemaState::Behind(missing),
-    })
-}
-
-/// Brings the schema up to date, in one transaction: whatever ends it in the middle leaves what was there before. Does nothing
-/// where the schema is as needed.
-pub async fn migrate(db: &DatabaseConnection) -> Result<(), DbErr> {
-    let backend = db.get_database_backend();
-    let txn = db
-        .begin_with_options(TransactionOptions {
-            // From the first statement on: a second process waits instead of failing.
-            sqlite_transaction_mode: (backend == DbBackend::Sqlite)
-                .then_some(SqliteTransactionMode::Immediate),
-            ..TransactionOptions::default()
-        })
-        .await?;
-    if backend == DbBackend::Postgres {
-        let locked = txn.execute_unprepared(POSTGRES_LOCK).await;
-        locked.map_err(|error| in_words(error, OTHER_CHANGES))?;
-        txn.execute_unprepared(POSTGRES_PATIENCE).await?;
-    } else {
-        clear_half_made(&txn).await?;
-    }
-    let changed = Migrator::up(&txn, None).await;
-    changed.map_err(|error| in_words(error, TABLE_IN_USE))?;
-    txn.commit().await
-}
-
-/// Who waits for a table keeps everybody else from it who comes later: that must not last as long as a dump does.
-fn in_words(error: DbErr, words: &str) -> DbErr {
-    let is_in_use = match &error {
-        DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
-            let error = error.as_database_error();
-            error.is_some_and(|error| error.code().as_deref() == Some("55P03"))
-        }
-        _ => false,
-    };
-    if is_in_use {
-        return DbErr::Custom(words.to_owned());
-    }
-    error
-}
-
-/// Whether [`migrate`] would touch the database: an SQLite file that holds what is not ours it leaves alone.
-///
-/// Errors: a sentence that names the table.
-pub async fn may_migrate(db: &impl ConnectionTrait) -> Result<(), DbErr> {
-    let is_sqlite = db.get_database_backend() == DbBackend::Sqlite;
-    if !is_sqlite || has_first_step(db).await? {
-        return Ok(());
-    }
-    let ours = m20261121_000001_initial::TABLES;
-    let there = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
-    for row in rows(db, there.to_owned()).await? {
-        let table: String = row.try_get("", "name")?;
-        let foreign = table != RECORD && !ours.contains(&table.as_str());
-        let look = format!(
-            "SELECT 1 AS one FROM \"{}\" LIMIT 1",
-            table.replace('"', "\"\"")
-        );
-        if foreign || !rows(db, look).await?.is_empty() {
-            return Err(DbErr::Custom(format!(
-                "the database has a table {table:?} that no recorded step of dikala made; restore a backup, or name an empty \
-                 database in database.url"
-            )));
-        }
-    }
-    Ok(())
-}
-
-async fn has_first_step(db: &impl ConnectionTrait) -> Result<bool, DbErr> {
-    let first = m20261121_000001_initial::Migration;
-    Ok(applied_steps(db).await?.contains(first.name()))
-}
-
-/// Earlier versions made the first step's tables one by one on SQLite. Where that was cut short there are tables without a
-/// record of the step; nothing can have been written to them, and they are made anew. A file that holds anything else is not
-/// touched.
-async fn clear_half_made(txn: &DatabaseTransaction) -> Result<(), DbErr> {
-    may_migrate(txn).await?;
-    if has_first_step(txn).await? {
-        return Ok(());
-    }
-    for table in m20261121_000001_initial::TABLES {
-        txn.execute_unprepared(&format!("DROP TABLE IF EXISTS {table}"))
-            .await?;
-    }
-    Ok(())
-}
-
-async fn applied_steps(db: &impl ConnectionTrait) -> Result<BTreeSet<String>, DbErr> {
-    if !has_table(db, RECORD).await? {
-        return Ok(BTreeSet::new());
-    }
-    rows(db, format!("SELECT version FROM {RECORD}"))
-        .await?
-        .iter()
-        .map(|row| row.try_get::<String>("", "version"))
-        .collect()
-}
-
-async fn has_table(db: &impl ConnectionTrait, table: &str) -> Result<bool, DbErr> {
-    let look = match db.get_database_backend() {
-        DbBackend::Postgres => format!(
-            "SELECT 1 AS one FROM pg_catalog.pg_tables WHERE schemaname = current_schema() AND tablename = '{table}'"
-        ),
-        _ => {
-            format!("SELECT 1 AS one FROM sqlite_master WHERE type = 'table' AND name = '{table}'")
-        }
-    };
-    rows(db, look).await.map(|found| !found.is_empty())
-}
-
-async fn rows(db: &impl ConnectionTrait, sql: String) -> Result<Vec<QueryResult>, DbErr> {
-    db.query_all_raw(Statement::from_string(db.get_database_backend(), sql))
-        .await
-}
-
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use sea_orm_migration::sea_orm::{ConnectOptions, Database};
-
-    use super::*;
-
-    /// A connection to a file that may have so many pages.
-    async fn open(path: &Path, pages: Option<u32>) -> DatabaseConnection {
-        let mut options = ConnectOptions::new(format!("sqlite://{}?mode=rwc", path.display()));
-        options.max_connections(1);
-        if let Some(pages) = pages {
-            options.map_sqlx_sqlite_opts(move |sqlite| {
-                sqlite.pragma("max_page_count", pages.to_string())
-            });
-        }
-        Database::connect(options).await.unwrap()
-    }
-
-    async fn tables(db: &DatabaseConnection) -> usize {
-        let all = "SELECT name FROM sqlite_master".to_owned();
-        rows(db, all).await.unwrap().len()
-    }
-
-    /// Each page that is missing makes another statement of the steps the first that fails.
-    #[tokio::test]
-    async fn a_failure_at_any_statement_leaves_nothing_behind() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("dikala.db");
-        let mut failures = 0;
-        loop {
-            let db = open(&path, Some(failures + 1)).await;
-            let outcome = migrate(&db).await;
-            db.close().await.unwrap();
-            let db = open(&path, None).await;
-            if outcome.is_ok() {
-                assert_eq!(schema_state(&db).await.unwrap(), SchemaState::Current);
-                break;
-            }
-            failures += 1;
-            assert_eq!(tables(&db).await, 0, "after {failures} failures");
-            db.close().await.unwrap();
-        }
-        assert!(failures > 40, "only {failures} statements failed");
-    }
-
-    #[tokio::test]
-    async fn a_first_step_that_an_earlier_version_left_half_made_is_mended() {
-        let folder = tempfile::tempdir().unwrap();
-        let db = open(&folder.path().join("dikala.db"), None).await;
-        for left in [
-            "CREATE TABLE seaql_migrations (version TEXT PRIMARY KEY, applied_at BIGINT NOT NULL)",
-            "CREATE TABLE tenants (id TEXT PRIMARY KEY)",
-            "CREATE TABLE agents (id TEXT PRIMARY KEY, tenant_id TEXT REFERENCES tenants (id))",
-        ] {
-            db.execute_unprepared(left).await.unwrap();
-        }
-        migrate(&db).await.unwrap();
-        assert_eq!(schema_state(&db).await.unwrap(), SchemaState::Current);
-    }
-
-    #[tokio::test]
-    async fn a_file_with_anything_else_in_it_is_left_alone() {
-        for foreign in [
-            "CREATE TABLE invoices (id INTEGER)",
-            "CREATE TABLE tenants (id TEXT); INSERT INTO tenants VALUES ('somebody')",
-        ] {
-            let folder = tempfile::tempdir().unwrap();
-            let db = open(&folder.path().join("other.db"), None).await;
-            db.execute_unprepared(foreign).await.unwrap();
-            let foreseen = may_migrate(&db).await.unwrap_err().to_string();
-            let refused = migrate(&db).await.unwrap_err().to_string();
-            assert_eq!(foreseen, refused);
-            assert!(refused.contains("database.url"), "{refused}");
-            assert_eq!(tables(&db).await, 1);
-        }
-    }
-}
+mod tests;

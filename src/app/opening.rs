@@ -29,6 +29,9 @@ pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store,
     store.may_use_tables().await?;
     match schema_state(store.reader()).await? {
         SchemaState::Current => {}
+        SchemaState::Ahead(step) => {
+            tracing::info!(step, "the schema is of a later version, which lets this one serve");
+        }
         SchemaState::Newer(step) => return Err(StartError::NewerSchema(step)),
         SchemaState::Behind(steps) if may_migrate => {
             tracing::info!(steps, "bringing the schema up to date");

@@ -196,6 +196,9 @@ async fn schema(store: &Store, may_migrate: bool) -> Result<String, String> {
     let behind = |steps| format!("{} behind", output::count(steps as u64, "step"));
     match schema_state(store.reader()).await {
         Ok(SchemaState::Current) => Ok("up to date".to_owned()),
+        Ok(SchemaState::Ahead(step)) => Ok(format!(
+            "of a later version, with the step {step}; this version serves from it"
+        )),
         Ok(SchemaState::Behind(steps)) if may_migrate => {
             store.may_make_tables().await.map_err(told)?;
             let looked = may_migrate_this(store.reader()).await;

@@ -1,0 +1,55 @@
+//! Other releases on demand, for tests of the real program. Only in builds for tests, by the feature `fail-points`; and there only
+//! where the environment variable `FAIL_POINT_STEPS` is set. A number is an earlier release, which knows the steps up to that one;
+//! `additive` and `breaking` are next releases, which have steps of that kind.
+
+use std::sync::LazyLock;
+
+use super::{
+    Statements, Step,
+    indexes::{ConcurrentIndex, Indexes},
+};
+
+static RELEASE: LazyLock<Option<String>> = LazyLock::new(|| std::env::var("FAIL_POINT_STEPS").ok());
+
+const COLUMN: Statements = Statements {
+    file: "m20991231_999997_column.rs",
+    up: &[
+        "ALTER TABLE calls ADD COLUMN of_the_next_release TEXT",
+        "ALTER TABLE credit_accounts ADD COLUMN of_the_next_release BIGINT NOT NULL DEFAULT 0",
+        "CREATE TABLE of_the_next_release (one BIGINT PRIMARY KEY)",
+    ],
+    down: &[
+        "DROP TABLE of_the_next_release",
+        "ALTER TABLE credit_accounts DROP COLUMN of_the_next_release",
+        "ALTER TABLE calls DROP COLUMN of_the_next_release",
+    ],
+};
+
+const INDEX: Indexes = Indexes {
+    file: "m20991231_999998_index.rs",
+    indexes: &[ConcurrentIndex {
+        name: "calls_of_the_next_release",
+        on: "calls (of_the_next_release, id)",
+    }],
+};
+
+const BREAKING: Statements = Statements {
+    file: "m20991231_999999_breaking.rs",
+    up: &["CREATE TABLE of_a_breaking_release (one BIGINT PRIMARY KEY)"],
+    down: &["DROP TABLE of_a_breaking_release"],
+};
+
+pub(crate) fn change(steps: &mut Vec<Step>) {
+    match RELEASE.as_deref() {
+        None => {}
+        Some("additive") => {
+            steps.push(Step::Additive(Box::new(COLUMN)));
+            steps.push(Step::Additive(Box::new(INDEX)));
+        }
+        Some("breaking") => steps.push(Step::Breaking(Box::new(BREAKING))),
+        Some(number) => {
+            let last: i64 = number.parse().expect("a release");
+            steps.retain(|step| step.number() <= last);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Steps that build indexes of tables that are large by now.
+
+use sea_orm_migration::{
+    prelude::*,
+    sea_orm::{ConnectionTrait, DbBackend},
+    util::get_file_stem,
+};
+
+use super::state::rows;
+
+/// A step that builds indexes. On PostgreSQL they are built concurrently, outside of a transaction: others read and write the table
+/// meanwhile, however long that takes. A build that was broken off is begun anew by the next try. Such a step is
+/// [`Additive`](super::Step::Additive).
+pub(crate) struct Indexes {
+    /// Whose name the step has.
+    pub(crate) file: &'static str,
+    pub(crate) indexes: &'static [ConcurrentIndex],
+}
+
+/// An index; never a unique one, which would refuse rows that an earlier release writes.
+pub(crate) struct ConcurrentIndex {
+    pub(crate) name: &'static str,
+    /// Table, columns and condition, in SQL of both databases: `calls (tenant_id, id) WHERE status = 'ringing'`.
+    pub(crate) on: &'static str,
+}
+
+impl MigrationName for Indexes {
+    fn name(&self) -> &str {
+        get_file_stem(self.file)
+    }
+}
+
+#[expect(
+    elided_lifetimes_in_paths,
+    reason = "the trait's own signatures leave the lifetime out"
+)]
+#[async_trait::async_trait]
+impl MigrationTrait for Indexes {
+    fn use_transaction(&self) -> Option<bool> {
+        Some(false)
+    }
+
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        let db = manager.get_connection();
+        // Inside of a transaction nobody else sees the table yet, or the database is SQLite, which has one writer.
+        let is_alone = !matches!(db, SchemaManagerConnection::Connection(_));
+        let concurrently = db.get_database_backend() == DbBackend::Postgres && !is_alone;
+        for index in self.indexes {
+            index.build(db, concurrently).await?;
+        }
+        Ok(())
+    }
+
+    async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        let db = manager.get_connection();
+        for index in self.indexes {
+            let drop = format!("DROP INDEX IF EXISTS {}", index.name);
+            db.execute_unprepared(&drop).await?;
+        }
+        Ok(())
+    }
+}
+
+impl ConcurrentIndex {
+    async fn build(&self, db: &impl ConnectionTrait, concurrently: bool) -> Result<(), DbErr> {
+        let Self { name, on } = self;
+        if !concurrently {
+            let build = format!("CREATE INDEX IF NOT EXISTS {name} ON {on}");
+            return db.execute_unprepared(&build).await.map(drop);
+        }
+        // What it waits for are others' transactions, which go on beside it, a dump of hours too.
+        db.execute_unprepared("SET lock_timeout = 0").await?;
+        if self.is_half_built(db).await? {
+            let drop = format!("DROP INDEX CONCURRENTLY IF EXISTS {name}");
+            db.execute_unprepared(&drop).await?;
+        }
+        let build = format!("CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {on}");
+        db.execute_unprepared(&build).await?;
+        db.execute_unprepared("RESET lock_timeout").await.map(drop)
+    }
+
+    /// A build that was broken off leaves an index that costs writes and serves no reads.
+    async fn is_half_built(&self, db: &impl ConnectionTrait) -> Result<bool, DbErr> {
+        let look = format!(
+            "SELECT 1 AS one FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid \
+             JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+             WHERE NOT i.indisvalid AND n.nspname = current_schema() AND c.relname = '{}'",
+            self.name
+        );
+        Ok(!rows(db, look).await?.is_empty())
+    }
+}

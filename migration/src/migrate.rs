@@ -1,0 +1,256 @@
+//! Bringing the schema up to date, beside nodes that serve the database where the steps let them.
+
+use std::time::{Duration, Instant};
+
+use sea_orm_migration::MigrationName;
+use sea_orm_migration::sea_orm::{
+    ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, RuntimeErr,
+    SqliteTransactionMode, TransactionOptions, TransactionTrait,
+};
+
+use super::{
+    Migrator, MigratorTrait, Step, m20261121_000001_initial,
+    state::{COMPATIBILITY, RECORD, applied_steps, has_table, rows},
+    steps,
+};
+
+/// Keeps a second process from changing the same schema at the same time: one number for all of Dikala's. It is tried, not waited
+/// for: an index that is built concurrently waits for every statement that runs, also for one that waits for this.
+const POSTGRES_TRY_LOCK: &str = "SELECT pg_try_advisory_lock(4920182613) AS locked";
+const POSTGRES_UNLOCK: &str = "SELECT pg_advisory_unlock(4920182613)";
+/// Between two tries. The server sleeps, and not this process, which has no runtime of its own choosing here.
+const POSTGRES_PAUSE: &str = "SELECT pg_sleep(0.1)";
+
+/// How long a step waits for a table. Who comes later waits behind it, so this is less than the 4 s after which those give up. The
+/// steps themselves may take longer.
+const POSTGRES_PATIENCE: &str = "SET LOCAL lock_timeout = '2s'";
+
+const TABLE_IN_USE: &str = "a step of the schema waited for 2 s for a table that others use, as pg_dump does; the step changed nothing: \
+                            try again when that is over";
+const OTHER_CHANGES: &str = "another process is changing the schema, and did not end in time; nothing was changed: see what became of \
+                             that process, and try again";
+/// As many nodes are named at most.
+const NAMED_MAX: usize = 10;
+
+/// Brings the schema up to date; does nothing where it is. An empty database gets all steps in one transaction. Otherwise neighbouring
+/// steps of one kind are a transaction, and indexes are built outside of any: whatever ends it in the middle leaves a schema from
+/// which the next try goes on.
+///
+/// A breaking step is refused while nodes live: all of them are of an earlier release, or they would not serve without it.
+pub async fn migrate(db: &DatabaseConnection) -> Result<(), DbErr> {
+    if db.get_database_backend() != DbBackend::Postgres {
+        return go_on(db).await;
+    }
+    lock(db).await?;
+    let changed = go_on(db).await;
+    let unlocked = db.execute_unprepared(POSTGRES_UNLOCK).await;
+    changed.and(unlocked.map(drop))
+}
+
+/// Waits for as long as the session waits for locks.
+async fn lock(db: &DatabaseConnection) -> Result<(), DbErr> {
+    let patience = "SELECT setting::BIGINT AS ms FROM pg_settings WHERE name = 'lock_timeout'";
+    let patience = rows(db, patience.to_owned()).await?;
+    let patience: i64 = patience
+        .first()
+        .map_or(Ok(0), |row| row.try_get("", "ms"))?;
+    let patience = Duration::from_millis(u64::try_from(patience).unwrap_or(0));
+    let began = Instant::now();
+    loop {
+        let tried = rows(db, POSTGRES_TRY_LOCK.to_owned()).await?;
+        if tried
+            .first()
+            .map_or(Ok(false), |row| row.try_get("", "locked"))?
+        {
+            return Ok(());
+        }
+        if !patience.is_zero() && began.elapsed() >= patience {
+            return Err(DbErr::Custom(OTHER_CHANGES.to_owned()));
+        }
+        db.execute_unprepared(POSTGRES_PAUSE).await?;
+    }
+}
+
+/// What is done next.
+#[derive(Clone, Copy)]
+enum Next {
+    /// So many steps in one transaction.
+    Together { steps: u32, is_breaking: bool },
+    /// One outside of any.
+    Alone,
+}
+
+impl Next {
+    fn of(pending: &[Step], is_new: bool, backend: DbBackend) -> Option<Self> {
+        let first = pending.first()?;
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let is_alone = |step: &Step| {
+            backend == DbBackend::Postgres && step.migration().use_transaction() == Some(false)
+        };
+        if is_new {
+            // Nobody is beside it.
+            return Some(Self::Together {
+                steps: count(pending.len()),
+                is_breaking: false,
+            });
+        }
+        if is_alone(first) {
+            return Some(Self::Alone);
+        }
+        let is_breaking = first.is_breaking();
+        let alike = |step: &&Step| !is_alone(step) && step.is_breaking() == is_breaking;
+        Some(Self::Together {
+            steps: count(pending.iter().take_while(alike).count()),
+            is_breaking,
+        })
+    }
+}
+
+async fn go_on(db: &DatabaseConnection) -> Result<(), DbErr> {
+    let backend = db.get_database_backend();
+    loop {
+        let applied = applied_steps(db).await?;
+        let mut pending = steps();
+        pending.retain(|step| !applied.contains(step.migration().name()));
+        let Some(next) = Next::of(&pending, applied.is_empty(), backend) else {
+            return Ok(());
+        };
+        match next {
+            Next::Alone => Migrator::up(db, Some(1)).await?,
+            Next::Together { steps, is_breaking } => {
+                if is_breaking {
+                    nobody_serves(db, &pending).await?;
+                }
+                together(db, steps).await?;
+            }
+        }
+    }
+}
+
+async fn together(db: &DatabaseConnection, steps: u32) -> Result<(), DbErr> {
+    let is_sqlite = db.get_database_backend() == DbBackend::Sqlite;
+    let options = TransactionOptions {
+        // From the first statement on: a second process waits instead of failing.
+        sqlite_transaction_mode: is_sqlite.then_some(SqliteTransactionMode::Immediate),
+        ..TransactionOptions::default()
+    };
+    let txn = db.begin_with_options(options).await?;
+    if is_sqlite {
+        clear_half_made(&txn).await?;
+    } else {
+        txn.execute_unprepared(POSTGRES_PATIENCE).await?;
+    }
+    let changed = Migrator::up(&txn, Some(steps)).await;
+    changed.map_err(in_words)?;
+    record_compatibility(&txn).await?;
+    txn.commit().await
+}
+
+/// The last breaking step is the oldest one that a program has to know.
+async fn record_compatibility(txn: &DatabaseTransaction) -> Result<(), DbErr> {
+    if !has_table(txn, COMPATIBILITY).await? {
+        return Ok(());
+    }
+    let applied = applied_steps(txn).await?;
+    let breaking = steps()
+        .into_iter()
+        .filter(|step| step.is_breaking() && applied.contains(step.migration().name()));
+    let from = breaking.map(|step| step.number()).max().unwrap_or(0);
+    let record =
+        format!("UPDATE {COMPATIBILITY} SET serves_from = {from} WHERE serves_from < {from}");
+    txn.execute_unprepared(&record).await.map(drop)
+}
+
+/// Refuses where nodes live, and names them.
+async fn nobody_serves(db: &DatabaseConnection, pending: &[Step]) -> Result<(), DbErr> {
+    if !has_table(db, "nodes").await? {
+        return Ok(());
+    }
+    let now = match db.get_database_backend() {
+        DbBackend::Postgres => "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
+        _ => "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+    };
+    let living =
+        format!("SELECT name, version, address FROM nodes WHERE lease_until > {now} ORDER BY id");
+    let living = rows(db, living).await?;
+    if living.is_empty() {
+        return Ok(());
+    }
+    let mut named = Vec::new();
+    for row in living.iter().take(NAMED_MAX) {
+        let read = |column| row.try_get::<String>("", column);
+        let (name, version, address) = (read("name")?, read("version")?, read("address")?);
+        named.push(format!("{name} (version {version}, {address})"));
+    }
+    if living.len() > NAMED_MAX {
+        named.push(format!("{} more", living.len() - NAMED_MAX));
+    }
+    let step = pending.first().map_or("", |step| step.migration().name());
+    Err(DbErr::Custom(format!(
+        "the step {step:?} of the schema cannot be made while nodes of an earlier version serve the database: {}; stop them and try \
+         again (a node that was killed counts for 15 s more)",
+        named.join(", ")
+    )))
+}
+
+/// A step that waits for a table keeps everybody else from it who comes later: that must not last as long as a dump does.
+fn in_words(error: DbErr) -> DbErr {
+    let is_in_use = match &error {
+        DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
+            let error = error.as_database_error();
+            error.is_some_and(|error| error.code().as_deref() == Some("55P03"))
+        }
+        _ => false,
+    };
+    if is_in_use {
+        return DbErr::Custom(TABLE_IN_USE.to_owned());
+    }
+    error
+}
+
+/// Whether [`migrate`] would touch the database: an SQLite file that holds what is not ours it leaves alone.
+///
+/// Errors: a sentence that names the table.
+pub async fn may_migrate(db: &impl ConnectionTrait) -> Result<(), DbErr> {
+    let is_sqlite = db.get_database_backend() == DbBackend::Sqlite;
+    if !is_sqlite || has_first_step(db).await? {
+        return Ok(());
+    }
+    let ours = m20261121_000001_initial::TABLES;
+    let there = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+    for row in rows(db, there.to_owned()).await? {
+        let table: String = row.try_get("", "name")?;
+        let foreign = table != RECORD && !ours.contains(&table.as_str());
+        let look = format!(
+            "SELECT 1 AS one FROM \"{}\" LIMIT 1",
+            table.replace('"', "\"\"")
+        );
+        if foreign || !rows(db, look).await?.is_empty() {
+            return Err(DbErr::Custom(format!(
+                "the database has a table {table:?} that no recorded step of dikala made; restore a backup, or name an empty \
+                 database in database.url"
+            )));
+        }
+    }
+    Ok(())
+}
+
+async fn has_first_step(db: &impl ConnectionTrait) -> Result<bool, DbErr> {
+    let first = m20261121_000001_initial::Migration;
+    Ok(applied_steps(db).await?.contains(first.name()))
+}
+
+/// Earlier versions made the first step's tables one by one on SQLite. Where that was cut short there are tables without a
+/// record of the step; nothing can have been written to them, and they are made anew. A file that holds anything else is not
+/// touched.
+async fn clear_half_made(txn: &DatabaseTransaction) -> Result<(), DbErr> {
+    may_migrate(txn).await?;
+    if has_first_step(txn).await? {
+        return Ok(());
+    }
+    for table in m20261121_000001_initial::TABLES {
+        txn.execute_unprepared(&format!("DROP TABLE IF EXISTS {table}"))
+            .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! The steps as a whole, most of it on SQLite.
+
+use std::path::Path;
+
+use dikala_testkit::{eventually, postgres};
+use sea_orm_migration::sea_orm::{ConnectOptions, Database, DatabaseConnection, TransactionTrait};
+
+use super::{
+    indexes::{ConcurrentIndex, Indexes},
+    state::rows,
+    *,
+};
+
+/// A connection to a file that may have so many pages.
+async fn open(path: &Path, pages: Option<u32>) -> DatabaseConnection {
+    let mut options = ConnectOptions::new(format!("sqlite://{}?mode=rwc", path.display()));
+    options.max_connections(1);
+    if let Some(pages) = pages {
+        options
+            .map_sqlx_sqlite_opts(move |sqlite| sqlite.pragma("max_page_count", pages.to_string()));
+    }
+    Database::connect(options).await.unwrap()
+}
+
+async fn tables(db: &DatabaseConnection) -> usize {
+    let all = "SELECT name FROM sqlite_master".to_owned();
+    rows(db, all).await.unwrap().len()
+}
+
+/// Each page that is missing makes another statement of the steps the first that fails.
+#[tokio::test]
+async fn a_failure_at_any_statement_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dikala.db");
+    let mut failures = 0;
+    loop {
+        let db = open(&path, Some(failures + 1)).await;
+        let outcome = migrate(&db).await;
+        db.close().await.unwrap();
+        let db = open(&path, None).await;
+        if outcome.is_ok() {
+            assert_eq!(schema_state(&db).await.unwrap(), SchemaState::Current);
+            break;
+        }
+        failures += 1;
+        assert_eq!(tables(&db).await, 0, "after {failures} failures");
+        db.close().await.unwrap();
+    }
+    assert!(failures > 40, "only {failures} statements failed");
+}
+
+#[tokio::test]
+async fn a_first_step_that_an_earlier_version_left_half_made_is_mended() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder.path().join("dikala.db"), None).await;
+    for left in [
+        "CREATE TABLE seaql_migrations (version TEXT PRIMARY KEY, applied_at BIGINT NOT NULL)",
+        "CREATE TABLE tenants (id TEXT PRIMARY KEY)",
+        "CREATE TABLE agents (id TEXT PRIMARY KEY, tenant_id TEXT REFERENCES tenants (id))",
+    ] {
+        db.execute_unprepared(left).await.unwrap();
+    }
+    migrate(&db).await.unwrap();
+    assert_eq!(schema_state(&db).await.unwrap(), SchemaState::Current);
+}
+
+#[tokio::test]
+async fn a_file_with_anything_else_in_it_is_left_alone() {
+    for foreign in [
+        "CREATE TABLE invoices (id INTEGER)",
+        "CREATE TABLE tenants (id TEXT); INSERT INTO tenants VALUES ('somebody')",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let db = open(&folder.path().join("other.db"), None).await;
+        db.execute_unprepared(foreign).await.unwrap();
+        let foreseen = may_migrate(&db).await.unwrap_err().to_string();
+        let refused = migrate(&db).await.unwrap_err().to_string();
+        assert_eq!(foreseen, refused);
+        assert!(refused.contains("database.url"), "{refused}");
+        assert_eq!(tables(&db).await, 1);
+    }
+}
+
+/// What a later release leaves: its step, and from which step on its schema can be served.
+async fn later_release(db: &DatabaseConnection, serves_from: i64) {
+    for left in [
+        "INSERT INTO seaql_migrations (version, applied_at) VALUES ('m20991231_999999_later', 0)",
+        &format!("UPDATE schema_compatibility SET serves_from = {serves_from}"),
+    ] {
+        db.execute_unprepared(left).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_later_schema_is_served_from_as_long_as_it_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder.path().join("dikala.db"), None).await;
+    migrate(&db).await.unwrap();
+    let later = "m20991231_999999_later".to_owned();
+    later_release(&db, knows_step()).await;
+    let state = schema_state(&db).await.unwrap();
+    assert_eq!(state, SchemaState::Ahead(later.clone()));
+    // There is nothing to do for an earlier release.
+    migrate(&db).await.unwrap();
+    db.execute_unprepared("UPDATE schema_compatibility SET serves_from = 999999")
+        .await
+        .unwrap();
+    let state = schema_state(&db).await.unwrap();
+    assert_eq!(state, SchemaState::Newer(later.clone()));
+    db.execute_unprepared("DROP TABLE schema_compatibility")
+        .await
+        .unwrap();
+    let state = schema_state(&db).await.unwrap();
+    assert_eq!(state, SchemaState::Newer(later));
+}
+
+#[tokio::test]
+async fn the_last_breaking_step_is_the_oldest_that_a_program_has_to_know() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder.path().join("dikala.db"), None).await;
+    migrate(&db).await.unwrap();
+    let breaking = steps().into_iter().filter(Step::is_breaking).last();
+    let row = rows(
+        &db,
+        "SELECT serves_from FROM schema_compatibility".to_owned(),
+    )
+    .await;
+    let from: i64 = row.unwrap()[0].try_get("", "serves_from").unwrap();
+    assert_eq!(from, breaking.unwrap().number());
+    assert!(from >= 27, "{from}");
+}
+
+#[test]
+fn steps_are_numbered_in_their_order() {
+    let numbers: Vec<i64> = steps().iter().map(Step::number).collect();
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+    assert_eq!(numbers[0], 1);
+}
+
+/// Where an index is built beside others it must never be waited for by them.
+#[tokio::test]
+async fn a_killed_build_of_an_index_is_begun_anew() {
+    const STEP: Indexes = Indexes {
+        file: "m20991231_999999_index.rs",
+        indexes: &[ConcurrentIndex {
+            name: "calls_killed_build",
+            on: "calls (ai_cost_idr, id)",
+        }],
+    };
+    let Some(place) = postgres::Database::migrated() else {
+        return;
+    };
+    let connect = async || Database::connect(place.url.as_str()).await.unwrap();
+    let (schema, other) = (connect().await, connect().await);
+    let states = async || {
+        let sql = "SELECT i.indisvalid AS valid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
+                   WHERE c.relname = 'calls_killed_build'";
+        let found = rows(&other, sql.to_owned()).await.unwrap();
+        let valid = found.iter().map(|row| row.try_get("", "valid").unwrap());
+        valid.collect::<Vec<bool>>()
+    };
+    // Who writes to the table keeps the build waiting, after it has made the index.
+    let writes = other.begin().await.unwrap();
+    writes
+        .execute_unprepared("LOCK TABLE calls IN ROW EXCLUSIVE MODE")
+        .await
+        .unwrap();
+    let build = tokio::spawn(async move {
+        let outcome = STEP.up(&SchemaManager::new(&schema)).await;
+        schema.close().await.unwrap();
+        outcome
+    });
+    eventually("the index is begun", async || {
+        (states().await == [false]).then_some(())
+    })
+    .await;
+    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONCURRENTLY%' \
+                AND datname = current_database()";
+    other.execute_unprepared(kill).await.unwrap();
+    build.await.unwrap().expect_err("it was killed");
+    writes.rollback().await.unwrap();
+    assert_eq!(states().await, [false]);
+    STEP.up(&SchemaManager::new(&other)).await.unwrap();
+    assert_eq!(states().await, [true]);
+    // Recording it may have failed: done again, it is left as it is.
+    STEP.up(&SchemaManager::new(&other)).await.unwrap();
+    assert_eq!(states().await, [true]);
+}
