@@ -11,6 +11,7 @@
 //! packets says nothing for a quarter of an hour. What the server may take for itself is a little less, so that it is the
 //! server who refuses where the link is well.
 
+mod durability;
 mod fault;
 mod file;
 mod fuse;
@@ -38,6 +39,15 @@ use sea_orm::{
 };
 use tokio::sync::Mutex;
 
+pub use self::{
+    durability::unsafe_settings_sql,
+    fault::{in_words, is_locked_out, is_transient, lost_a_race, took_too_long},
+    notices::Notices,
+    pool::{Connections, PoolReading},
+    reservation::Reservation,
+    statements::StatementReading,
+    transaction::Transaction,
+};
 use self::{
     fault::{SendFault, Signs},
     file::{folder_of, prepare_file, probe_name, unwritable},
@@ -45,14 +55,6 @@ use self::{
     pool::Limits,
     probe::{Confirmation, Probe},
     raw::Driver,
-};
-pub use self::{
-    fault::{in_words, is_locked_out, is_transient, lost_a_race, took_too_long},
-    notices::Notices,
-    pool::{Connections, PoolReading},
-    reservation::Reservation,
-    statements::StatementReading,
-    transaction::Transaction,
 };
 
 /// How long a write waits for another process's write on the same SQLite file.

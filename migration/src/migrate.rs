@@ -121,13 +121,14 @@ async fn go_on(db: &DatabaseConnection) -> Result<(), DbErr> {
                 if is_breaking {
                     nobody_serves(db, &pending).await?;
                 }
-                together(db, steps).await?;
+                together(db, steps, applied.len()).await?;
             }
         }
     }
 }
 
-async fn together(db: &DatabaseConnection, steps: u32) -> Result<(), DbErr> {
+/// Makes so many steps after `made` of them. Where another process made one meanwhile, nothing.
+async fn together(db: &DatabaseConnection, steps: u32, made: usize) -> Result<(), DbErr> {
     let is_sqlite = db.get_database_backend() == DbBackend::Sqlite;
     let options = TransactionOptions {
         // From the first statement on: a second process waits instead of failing.
@@ -139,6 +140,9 @@ async fn together(db: &DatabaseConnection, steps: u32) -> Result<(), DbErr> {
         clear_half_made(&txn).await?;
     } else {
         txn.execute_unprepared(POSTGRES_PATIENCE).await?;
+    }
+    if applied_steps(&txn).await?.len() != made {
+        return txn.rollback().await;
     }
     let changed = Migrator::up(&txn, Some(steps)).await;
     changed.map_err(in_words)?;

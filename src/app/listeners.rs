@@ -116,7 +116,11 @@ impl Listeners {
         let services = Services::new(node, settings.api());
         let meter = HttpMeter::default();
         health::begin(&meter);
-        let health = HealthParts::new(node.clone(), stops.draining.clone());
+        let health = HealthParts::new(
+            node.clone(),
+            stops.draining.clone(),
+            settings.database.allow_unsafe,
+        );
         let overview = Overview::new(overview::Parts {
             node: node.clone(),
             loops: actors.loops.clone(),

@@ -26,6 +26,7 @@ use dikala_entities::{
     Store, StoreError, Vault,
     store::{Reservation, in_words},
 };
+use dikala_migration::knows_step;
 use futures_util::future::{FutureExt, LocalBoxFuture, join_all};
 use sea_orm::DbErr;
 use tokio::{
@@ -69,6 +70,17 @@ pub enum StartError {
         "the database schema has a step {0:?} that this version does not know; install the newer version of dikala that made it"
     )]
     NewerSchema(String),
+    #[error(
+        "a crash of this PostgreSQL loses calls and minutes that were acknowledged ({0}): set these on, for the server (ALTER SYSTEM), \
+         the database or the role (ALTER DATABASE or ALTER ROLE … SET) or in database.url, wherever they are off; where a loss does not \
+         matter, set database.allow_unsafe = true"
+    )]
+    Unsafe(String),
+    #[error(
+        "the database schema is of a later version now, and this one cannot serve from it: its calls were given back for other nodes; \
+         install the later version here"
+    )]
+    Outdated,
     #[error("the database schema is not up to date (steps missing: {0}); run `dikala migrate`")]
     OldSchema(usize),
     #[error("cannot listen on {address} ({reason}){}; set {key} to another address", if_in_use(.reason, ", which another program uses"))]
@@ -180,6 +192,7 @@ async fn begin(
         name: Arc::from(settings.node.name.as_str()),
         address: settings.http.base(sockets.public_at),
         version: env!("CARGO_PKG_VERSION"),
+        knows_step: knows_step(),
     };
     let member = Membership::join(&store, identity, Arc::clone(clock)).await?;
     let (traces, exporting) = Exporting::start(settings, clock)?;
@@ -254,6 +267,11 @@ impl App {
     /// The store that it serves.
     pub fn store(&self) -> &Store {
         &self.actors.node.store
+    }
+
+    /// Which node it is.
+    pub fn member(&self) -> &Membership {
+        &self.actors.node.member
     }
 
     /// Where the public listener answers.

@@ -1,4 +1,4 @@
-//! Opening the store: its schema, and the proof that `secrets.key` is the key of what is stored. Whoever wrote a secret with
+//! Opening the store: whether it keeps what it acknowledges, its schema, and the proof that `secrets.key` is the key of what is stored. Whoever wrote a secret with
 //! another key would lose it for good.
 
 use dikala_entities::{SecretPlace, Store, Vault, tenant, webhook};
@@ -26,11 +26,18 @@ pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store,
         return Err(StartError::NoDatabase(path));
     }
     let store = Store::connect(&settings.database.url).await?;
+    let unsafe_settings = store.unsafe_settings().await?;
+    if !unsafe_settings.is_empty() && !settings.database.allow_unsafe {
+        return Err(StartError::Unsafe(unsafe_settings));
+    }
     store.may_use_tables().await?;
     match schema_state(store.reader()).await? {
         SchemaState::Current => {}
         SchemaState::Ahead(step) => {
-            tracing::info!(step, "the schema is of a later version, which lets this one serve");
+            tracing::info!(
+                step,
+                "the schema is of a later version, which lets this one serve"
+            );
         }
         SchemaState::Newer(step) => return Err(StartError::NewerSchema(step)),
         SchemaState::Behind(steps) if may_migrate => {

@@ -142,7 +142,7 @@ fn not_there(may_migrate: bool) -> Result<String, String> {
     }
 }
 
-async fn look_at(store: &Result<Store, StoreError>, settings: &Settings) -> [Check; 2] {
+async fn look_at(store: &Result<Store, StoreError>, settings: &Settings) -> Vec<Check> {
     match store {
         Ok(store) => {
             let kind = match store.backend() {
@@ -152,19 +152,39 @@ async fn look_at(store: &Result<Store, StoreError>, settings: &Settings) -> [Che
             let ping = store.ping().await.map_err(|error| in_words(&error));
             let free = Store::is_free(&settings.database.url).map_err(|error| error.to_string());
             let answers = ping.and(free).map(|()| format!("{kind} answers"));
-            [
+            vec![
                 check("store", answers),
+                check(
+                    "durability",
+                    durability(store, settings.database.allow_unsafe).await,
+                ),
                 check("schema", schema(store, settings.database.migrate).await),
             ]
         }
         Err(error) => {
             let unknown = "unknown while the store does not answer";
-            [
+            vec![
                 check("store", Err(error.to_string())),
+                check("durability", Err(unknown.to_owned())),
                 check("schema", Err(unknown.to_owned())),
             ]
         }
     }
+}
+
+/// Whether the database keeps what it acknowledges.
+async fn durability(store: &Store, allow_unsafe: bool) -> Result<String, String> {
+    let settings = store.unsafe_settings().await;
+    let settings = settings.map_err(|error| in_words(&error))?;
+    if settings.is_empty() {
+        return Ok("what is committed survives a crash".to_owned());
+    }
+    if allow_unsafe {
+        return Ok(format!(
+            "database.allow_unsafe: a crash loses what was acknowledged ({settings})"
+        ));
+    }
+    Err(StartError::Unsafe(settings).to_string())
 }
 
 /// Whether secrets.key is a key, and the one that opens what is stored.

@@ -35,7 +35,7 @@ use clap_complete::Shell;
 use dikala_actors::runtime::clock::SystemClock;
 
 use crate::{
-    app::{App, vault, wait_for_signal},
+    app::{App, StartError, vault, wait_for_signal},
     config::{Layers, Origin, Settings},
     front::raise_open_files,
     routes, telemetry,
@@ -261,8 +261,19 @@ async fn serve(layers: &Layers) -> Result<(), CliError> {
     if let Some(telephony) = app.telephony() {
         output::text(&telephony::line(telephony))?;
     }
-    app.run_until(stop).await;
-    Ok(())
+    let member = app.member().clone();
+    let terms = member.clone();
+    app.run_until(async move {
+        tokio::select! {
+            () = stop => {}
+            () = terms.terms().outdated() => {}
+        }
+    })
+    .await;
+    match member.terms().is_outdated() {
+        true => Err(StartError::Outdated.into()),
+        false => Ok(()),
+    }
 }
 
 /// What runs, on what, and what differs from the defaults.

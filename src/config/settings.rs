@@ -115,6 +115,7 @@ impl Http {
 pub struct Database {
     pub url: String,
     pub migrate: bool,
+    pub allow_unsafe: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]

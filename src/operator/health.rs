@@ -1,5 +1,6 @@
 //! `/health/live`: the process answers. `/health/ready`: calls can be taken, or it says in words why not: the store takes no
-//! writes, one of the actors of which there is one does not answer, the node's lease is lost, or a stop is under way.
+//! writes or may lose them, one of the actors of which there is one does not answer, the node's lease is lost, the schema has become
+//! too new for it, or a stop is under way.
 
 use std::{
     sync::Arc,
@@ -34,6 +35,8 @@ const WATCHED_FOR: Duration = Duration::from_secs(150);
 pub struct HealthParts {
     node: Node,
     stopping: watch::Receiver<bool>,
+    /// Whether a database is served that may lose what it acknowledged.
+    allow_unsafe: bool,
     /// Which parts answered the last time, and when that was.
     last: Arc<Mutex<Option<(Instant, Answering)>>>,
     watch: Arc<Watch>,
@@ -57,10 +60,11 @@ struct Answering {
 }
 
 impl HealthParts {
-    pub fn new(node: Node, stopping: watch::Receiver<bool>) -> Self {
+    pub fn new(node: Node, stopping: watch::Receiver<bool>, allow_unsafe: bool) -> Self {
         Self {
             node,
             stopping,
+            allow_unsafe,
             last: Arc::default(),
             watch: Arc::default(),
         }
@@ -165,7 +169,13 @@ async fn ready(parts: web::Data<HealthParts>) -> HttpResponse {
     } else {
         "not ready"
     };
-    let body = json!({"status": status, "checks": shown, "problems": problems});
+    let mut body = json!({"status": status, "checks": shown, "problems": problems});
+    let unsafe_settings = parts.node.member.terms().unsafe_settings();
+    if !unsafe_settings.is_empty() {
+        let words =
+            format!("A crash of the database loses what was acknowledged: {unsafe_settings}.");
+        body["warnings"] = json!([words]);
+    }
     if problems.is_empty() {
         HttpResponse::Ok().json(body)
     } else {
@@ -179,7 +189,7 @@ fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-async fn checks(parts: &HealthParts) -> [Check; 6] {
+async fn checks(parts: &HealthParts) -> [Check; 8] {
     // A store that refused a write is asked anew at once, which it sees to itself.
     let (answering, commits) =
         tokio::join!(parts.answering(), in_time(parts.node.store.can_commit()),);
@@ -219,6 +229,17 @@ async fn checks(parts: &HealthParts) -> [Check; 6] {
             parts.node.member.acts(),
             "The node's lease is lost: the database did not renew it in time, and others may have taken its calls. It comes back by \
              itself when the database answers.",
+        ),
+        (
+            "durability",
+            parts.allow_unsafe || parts.node.member.terms().unsafe_settings().is_empty(),
+            "A crash of PostgreSQL loses what was acknowledged: set fsync, full_page_writes and synchronous_commit on; `dikala check` \
+             names those that are not.",
+        ),
+        (
+            "schema",
+            !parts.node.member.terms().is_outdated(),
+            "The schema is of a later version, and this node cannot serve from it: it stops; install the later version.",
         ),
         (
             "running",

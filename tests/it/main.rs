@@ -14,6 +14,7 @@ mod configuration;
 mod dashboard;
 mod dev;
 mod docs;
+mod durability;
 mod endings;
 mod example;
 mod faults;

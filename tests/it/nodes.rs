@@ -16,6 +16,7 @@ mod lost;
 mod notices;
 mod transcripts;
 mod truth;
+mod upgrades;
 
 use crate::support::{link::linked, prelude::*, tenant::Tenant, tenant::text, world::HOOK};
 

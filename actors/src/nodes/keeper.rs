@@ -53,10 +53,10 @@ pub async fn keep(member: Membership, store: Store, load: impl Fn() -> Load) {
 /// Keeps the row of a node that nobody can end true, for who asks beside it.
 async fn tell(member: &Membership, store: &Store, load: impl Fn() -> Load) {
     while !member.has_left() {
-        if let Err(error) =
-            table::renew(store.writer(), &member.id(), load(), member.ahead_ms()).await
-        {
-            tracing::debug!(%error, "what this node has was not told");
+        match table::renew(store.writer(), &member.id(), load(), member.ahead_ms()).await {
+            Ok(Some(renewed)) => member.heed(&renewed),
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%error, "what this node has was not told"),
         }
         tokio::time::sleep(Duration::from_millis(RENEW_EVERY_MS)).await;
     }

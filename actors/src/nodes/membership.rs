@@ -17,7 +17,8 @@ use super::{
     lease::{LEASE_MS, acts_until, keeps_bridges, left},
     notices::Notices,
     process,
-    table::{self, Entering, Renewed},
+    table::{self, Entering, Entry, Renewed},
+    terms::Terms,
 };
 use crate::runtime::clock::{SharedClock, monotonic};
 
@@ -38,6 +39,8 @@ pub struct Identity {
     /// Where the public listener answers.
     pub address: String,
     pub version: &'static str,
+    /// The number of the last step of the schema that the program knows.
+    pub knows_step: i64,
 }
 
 /// This process's monotonic clock, in milliseconds.
@@ -60,6 +63,7 @@ struct Shared {
     has_met_others: AtomicBool,
     /// How often it became another node.
     turns: watch::Sender<usize>,
+    terms: Terms,
     /// Somebody waits for the lease to be renewed.
     wanted: Notify,
     notices: Notices,
@@ -111,6 +115,7 @@ impl Membership {
             name: Arc::from(id),
             address: String::new(),
             version: "",
+            knows_step: i64::MAX,
         };
         Self::new(id, identity, None, since_now())
     }
@@ -137,6 +142,7 @@ impl Membership {
             ahead_ms: AtomicI64::new(0),
             has_met_others: AtomicBool::new(false),
             turns: watch::Sender::new(0),
+            terms: Terms::default(),
             wanted: Notify::new(),
             notices: Notices::default(),
         }))
@@ -295,15 +301,17 @@ impl Membership {
         };
         let asked_at = self.own_now();
         let is_shared = store.lease().is_some();
-        let (entered_at, ahead_ms) = match store.lease() {
+        let entry: Entry = match store.lease() {
             Some(lease) => table::enter(lease, entering, clock).await?,
             None => table::enter(store.writer(), entering, clock).await?,
         };
         let asked_at = is_shared.then_some(asked_at);
         if is_shared {
-            self.0.ahead_ms.store(ahead_ms, Relaxed);
+            self.0.ahead_ms.store(entry.ahead_ms, Relaxed);
         }
-        self.entered(&id.to_string(), asked_at, clock.now(), entered_at);
+        self.entered(&id.to_string(), asked_at, clock.now(), entry.now);
+        let knows_step = identity.knows_step;
+        self.0.terms.heed(knows_step, &entry.terms);
         tracing::info!(node = %id, name = %identity.name, "this process is a node");
         Ok(())
     }
@@ -323,6 +331,7 @@ impl Membership {
     /// The lease was renewed, which was asked for at `asked_at` by this process's clock.
     pub(super) fn renewed(&self, asked_at: i64, renewed: &Renewed) {
         self.compare(asked_at, renewed.now);
+        self.heed(renewed);
         let mut present = self.present();
         if present.has_left {
             return;
@@ -337,6 +346,18 @@ impl Membership {
         }
         drop(present);
         self.count(usize::try_from(renewed.nodes).unwrap_or(1));
+    }
+
+    /// Looks at the terms on which the database is served now.
+    pub(super) fn heed(&self, renewed: &Renewed) {
+        self.0
+            .terms
+            .heed(self.0.identity.knows_step, &renewed.terms);
+    }
+
+    /// On which terms the database is served.
+    pub fn terms(&self) -> &Terms {
+        &self.0.terms
     }
 
     /// Lets the clock follow the database's, which showed `theirs` after it was asked at `asked_at` and before now. An answer that
@@ -418,6 +439,7 @@ mod tests {
                 name: Arc::from("one"),
                 address: String::new(),
                 version: "",
+                knows_step: 30,
             };
             let read = Arc::clone(&own);
             let own_time = Box::new(move || read.load(Relaxed));
@@ -434,8 +456,12 @@ mod tests {
 
         fn renews(&self) {
             let asked_at = self.own.load(Relaxed);
-            let (now, nodes) = (self.clock.now().as_i64(), 2);
-            self.member.renewed(asked_at, &Renewed { now, nodes });
+            let renewed = Renewed {
+                now: self.clock.now().as_i64(),
+                nodes: 2,
+                terms: Default::default(),
+            };
+            self.member.renewed(asked_at, &renewed);
         }
     }
 

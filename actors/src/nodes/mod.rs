@@ -3,7 +3,8 @@
 //! between nodes.
 //!
 //! [`lease`] is the arithmetic, `table` the SQL, [`Membership`] which node this process is at present, `keeper` renews its lease,
-//! [`notices`], which `exchange` carries, save them looking at the tables all the time, `process` tells processes of one machine apart.
+//! [`Terms`] what it reads of the database with that, [`notices`], which `exchange` carries, save them looking at the tables all the
+//! time, `process` tells processes of one machine apart.
 
 mod exchange;
 mod keeper;
@@ -14,12 +15,14 @@ mod process;
 #[cfg(test)]
 pub(crate) mod simulated;
 pub(crate) mod table;
+mod terms;
 
 pub use self::{
     exchange::exchange,
     keeper::keep,
     membership::{Identity, Membership},
     table::{Entered, Load, all, end, is_gone, time_of},
+    terms::Terms,
 };
 
 impl Entered {

@@ -23,6 +23,7 @@ pub(crate) fn member(clock: &Arc<NodeClock>) -> Membership {
         name: Arc::from("node"),
         address: String::new(),
         version: "",
+        knows_step: 0,
     };
     let own = Arc::clone(clock);
     let own_time = Box::new(move || own.own_time());
@@ -63,7 +64,11 @@ pub(crate) async fn keep(
             let nodes = i64::try_from(tables.nodes.len()).unwrap_or(0);
             let until = tables.nodes.get_mut(&*id)?;
             *until = now + LEASE_MS;
-            Some(Renewed { now, nodes })
+            Some(Renewed {
+                now,
+                nodes,
+                terms: Default::default(),
+            })
         };
         pause = match wire.ask("renew", renew).await {
             Ok(Some(renewed)) => {

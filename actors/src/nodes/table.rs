@@ -8,7 +8,10 @@ use sea_orm::{
     IntoActiveModel, QueryFilter, RuntimeErr, Statement, Value,
 };
 
-use super::lease::LEASE_MS;
+use super::{
+    lease::LEASE_MS,
+    terms::{FoundTerms, terms_sql},
+};
 use crate::runtime::clock::SharedClock;
 
 /// How often the database is asked for its time before the quickest answer is believed.
@@ -48,22 +51,44 @@ pub(super) struct Renewed {
     pub(super) now: i64,
     /// How many nodes there are.
     pub(super) nodes: i64,
+    #[sea_orm(nested)]
+    pub(super) terms: FoundTerms,
 }
 
-/// Enters a node that goes by a clock, with a lease. Returns the database's time, and how far the clock is ahead of it. Nobody may end
+/// What a node found that entered.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The database's time.
+    pub(super) now: i64,
+    /// How far the node's clock is ahead of that.
+    pub(super) ahead_ms: i64,
+    pub(super) terms: FoundTerms,
+}
+
+/// Enters a node that goes by a clock, with a lease. Nobody may end
 /// what waits for a synchronous standby: PostgreSQL would have it alone. So where an entry waits, each further try would leave the
 /// server one more connection, and is not made.
 pub(super) async fn enter(
     db: &impl ConnectionTrait,
     node: Entering,
     clock: &SharedClock,
-) -> Result<(i64, i64), DbErr> {
+) -> Result<Entry, DbErr> {
     if an_entry_waits(db).await? {
         let words = "PostgreSQL waits for its synchronous standby, which is away";
         return Err(DbErr::Conn(RuntimeErr::Internal(words.to_owned())));
     }
-    let now = now(db).await?;
-    let ahead_ms = clock.now().as_i64() - now;
+    let backend = db.get_database_backend();
+    let sql = format!("SELECT {} AS now, {}", now_sql(backend), terms_sql(backend));
+    let found = db
+        .query_one_raw(Statement::from_string(backend, sql))
+        .await?;
+    let found = found.ok_or_else(|| DbErr::RecordNotFound("the database's time".to_owned()))?;
+    let now: i64 = found.try_get("", "now")?;
+    let entry = Entry {
+        now,
+        ahead_ms: clock.now().as_i64() - now,
+        terms: FoundTerms::from_query_result(&found, "")?,
+    };
     let row = node::Model {
         id: node.id,
         name: node.name,
@@ -74,10 +99,10 @@ pub(super) async fn enter(
         lease_until: Millis::from_i64(now + LEASE_MS),
         calls: 0,
         bridges: 0,
-        ahead_ms,
+        ahead_ms: entry.ahead_ms,
     };
     row.into_active_model().insert(db).await?;
-    Ok((now, ahead_ms))
+    Ok(entry)
 }
 
 /// Whether somebody who enters, this process or another, waits for a synchronous standby.
@@ -150,8 +175,9 @@ pub(super) async fn renew(
     let backend = db.get_database_backend();
     let sql = format!(
         "UPDATE nodes SET lease_until = {now} + $2, calls = $3, bridges = $4, ahead_ms = $5 WHERE id = $1 \
-         RETURNING lease_until - $2 AS now, (SELECT COUNT(*) FROM nodes) AS nodes",
-        now = now_sql(backend)
+         RETURNING lease_until - $2 AS now, (SELECT COUNT(*) FROM nodes) AS nodes, {terms}",
+        now = now_sql(backend),
+        terms = terms_sql(backend)
     );
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let values: [Value; 5] = [

@@ -12,7 +12,7 @@ use sea_orm::{
 };
 use sea_query_sqlx::SqlxValues;
 
-use super::{fault::SendFault, fuse::Fuse};
+use super::{durability::assert_durable, fault::SendFault, fuse::Fuse};
 
 /// How a connection is made.
 #[derive(Clone, Debug)]
@@ -55,6 +55,7 @@ impl Driver {
         Ok(match self {
             Self::Sqlite(options, longest) => {
                 let mut connection = options.connect().await?;
+                assert_durable(&mut connection).await?;
                 let fuse = match longest {
                     Some(longest) => Some(Fuse::of(&mut connection, *longest).await?),
                     None => None,

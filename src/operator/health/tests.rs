@@ -45,7 +45,7 @@ async fn an_actor_that_is_stuck_is_named() {
     .await;
     let actors = actors.expect("they start");
     let (stop, stopping) = watch::channel(false);
-    let parts = web::Data::new(HealthParts::new(actors.node.clone(), stopping));
+    let parts = web::Data::new(HealthParts::new(actors.node.clone(), stopping, false));
     let is_ready = async || (asked(&parts).await.0 == 200).then_some(());
     eventually("actors that answer", is_ready).await;
     let [core, webhooks, ..] = &actors.arbiters[..] else {

@@ -88,7 +88,7 @@ fn all(parts: &MetricsParts) -> Vec<Metric> {
     if let Some(counted) = &parts.telephony {
         all.extend(telephony::metrics(&counted.read()));
     }
-    all.extend([pools(parts), lease(parts)]);
+    all.extend([pools(parts), lease(parts), unsafe_database(parts)]);
     all.extend(clocks(parts));
     all.push(build());
     all.extend(process::metrics());
@@ -415,6 +415,18 @@ fn lease(parts: &MetricsParts) -> Metric {
     let ms = parts.node.member.lease_left_ms();
     left.number(&[], ms.saturating_mul(1_000));
     left
+}
+
+fn unsafe_database(parts: &MetricsParts) -> Metric {
+    let mut is_unsafe = Metric::new(
+        GAUGE,
+        "dikala_database_unsafe",
+        &[],
+        "1 where a crash of the database loses what was acknowledged, as its settings were when the lease was renewed last",
+    );
+    let settings = parts.node.member.terms().unsafe_settings();
+    is_unsafe.number(&[], i64::from(!settings.is_empty()));
+    is_unsafe
 }
 
 fn clocks(parts: &MetricsParts) -> [Metric; 2] {

@@ -175,6 +175,7 @@ async fn what_is_refused_is_forgotten() {
         name: Arc::from("a"),
         address: String::new(),
         version: "",
+        knows_step: i64::MAX,
     };
     let node = Membership::join(&world.store, identity, Arc::clone(&world.clock)).await;
     let node = node.expect("is a node");
@@ -281,6 +282,7 @@ async fn an_attempt_that_is_connected_when_it_is_anothers_is_not_sent() {
         name: Arc::from("a"),
         address: String::new(),
         version: "",
+        knows_step: i64::MAX,
     };
     let node = Membership::join(&world.store, identity, Arc::clone(&world.clock)).await;
     let node = node.expect("is a node");

@@ -1,0 +1,111 @@
+//! On which terms a node serves its database: from which step of the schema on, and whether a crash of the server loses what was
+//! acknowledged. A node reads them when it enters, and with every renewal of its lease, in the same statement.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dikala_entities::store::unsafe_settings_sql;
+use sea_orm::{DbBackend, FromQueryResult};
+use tokio::sync::watch;
+
+/// The terms as the database has them.
+#[derive(Clone, Debug, Default, FromQueryResult)]
+pub(super) struct FoundTerms {
+    /// The oldest step of the schema that a program has to know.
+    pub(super) serves_from: i64,
+    /// The settings of the server with which a crash loses what was acknowledged; empty where there are none.
+    pub(super) unsafe_settings: String,
+}
+
+/// The columns of [`FoundTerms`].
+pub(super) fn terms_sql(backend: DbBackend) -> String {
+    format!(
+        "(SELECT serves_from FROM schema_compatibility) AS serves_from, {} AS unsafe_settings",
+        unsafe_settings_sql(backend)
+    )
+}
+
+/// What this node read of the terms last.
+#[derive(Debug)]
+pub struct Terms {
+    is_outdated: watch::Sender<bool>,
+    unsafe_settings: Mutex<String>,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            is_outdated: watch::Sender::new(false),
+            unsafe_settings: Mutex::default(),
+        }
+    }
+}
+
+impl Terms {
+    /// Notes what was found by a program that knows the schema up to a step, and logs what is new.
+    pub(super) fn heed(&self, knows_step: i64, found: &FoundTerms) {
+        let serves_from = found.serves_from;
+        if serves_from > knows_step && !self.is_outdated.send_replace(true) {
+            tracing::error!(
+                serves_from,
+                knows_step,
+                "the schema is of a later version, and this one cannot serve from it; this node drains: install the later version here"
+            );
+        }
+        let mut before = self.settings();
+        if *before == found.unsafe_settings {
+            return;
+        }
+        before.clone_from(&found.unsafe_settings);
+        if before.is_empty() {
+            tracing::info!("a crash of the database loses nothing any more that was acknowledged");
+        } else {
+            tracing::warn!(
+                settings = *before,
+                "with these settings a crash of the database loses calls and minutes that were acknowledged"
+            );
+        }
+    }
+
+    /// Whether this program is too old to serve from the schema. It stays that: a schema does not go back under a node that lives.
+    pub fn is_outdated(&self) -> bool {
+        *self.is_outdated.borrow()
+    }
+
+    /// Completes when this program is too old to serve from the schema.
+    pub async fn outdated(&self) {
+        let mut is_outdated = self.is_outdated.subscribe();
+        // The sender is here as long as this is awaited.
+        let _ = is_outdated.wait_for(|is_outdated| *is_outdated).await;
+    }
+
+    /// The settings of the server with which a crash loses what was acknowledged, as `fsync = off, …`; empty where there are none.
+    pub fn unsafe_settings(&self) -> String {
+        self.settings().clone()
+    }
+
+    fn settings(&self) -> MutexGuard<'_, String> {
+        self.unsafe_settings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_does_not_know_the_oldest_step_is_outdated_for_good() {
+        let terms = Terms::default();
+        let found = |serves_from| FoundTerms {
+            serves_from,
+            unsafe_settings: String::new(),
+        };
+        terms.heed(30, &found(30));
+        assert!(!terms.is_outdated());
+        terms.heed(30, &found(31));
+        assert!(terms.is_outdated());
+        terms.heed(30, &found(30));
+        assert!(terms.is_outdated());
+    }
+}
