@@ -116,11 +116,8 @@ impl Listeners {
         let services = Services::new(node, settings.api());
         let meter = HttpMeter::default();
         health::begin(&meter);
-        let health = HealthParts::new(
-            node.clone(),
-            stops.draining.clone(),
-            settings.database.allow_unsafe,
-        );
+        let allow_unsafe = settings.database.allow_unsafe;
+        let health = HealthParts::new(node.clone(), stops.draining.clone(), allow_unsafe);
         let overview = Overview::new(overview::Parts {
             node: node.clone(),
             loops: actors.loops.clone(),

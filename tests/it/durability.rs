@@ -105,7 +105,7 @@ async fn a_server_that_stops_to_flush_makes_its_nodes_unready_until_it_does() {
         eventually("readiness and the metric to tell", async || {
             let ready = server.rest().get("/health/ready").await;
             let scrape = Scrape::of(&server.operator).await;
-            let shown = scrape.value("dikala_database_unsafe", &[]);
+            let shown = scrape.value("dikala_database_unsafe_settings", &[]);
             (ready.status == status && shown == figure).then_some(ready.body)
         })
         .await

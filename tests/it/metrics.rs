@@ -41,6 +41,7 @@ const UNITS: &[&str] = &[
     "reconnections",
     "voices",
     "idr",
+    "settings",
 ];
 /// Nothing is measured in these.
 const OTHER_UNITS: &[&str] = &[

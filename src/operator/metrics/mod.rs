@@ -88,7 +88,7 @@ fn all(parts: &MetricsParts) -> Vec<Metric> {
     if let Some(counted) = &parts.telephony {
         all.extend(telephony::metrics(&counted.read()));
     }
-    all.extend([pools(parts), lease(parts), unsafe_database(parts)]);
+    all.extend([pools(parts), lease(parts), unsafe_settings(parts)]);
     all.extend(clocks(parts));
     all.push(build());
     all.extend(process::metrics());
@@ -417,16 +417,17 @@ fn lease(parts: &MetricsParts) -> Metric {
     left
 }
 
-fn unsafe_database(parts: &MetricsParts) -> Metric {
-    let mut is_unsafe = Metric::new(
+fn unsafe_settings(parts: &MetricsParts) -> Metric {
+    let mut unsafe_settings = Metric::new(
         GAUGE,
-        "dikala_database_unsafe",
+        "dikala_database_unsafe_settings",
         &[],
-        "1 where a crash of the database loses what was acknowledged, as its settings were when the lease was renewed last",
+        "Settings of the database with which a crash loses what was acknowledged, as they were when the lease was renewed last",
     );
-    let settings = parts.node.member.terms().unsafe_settings();
-    is_unsafe.number(&[], i64::from(!settings.is_empty()));
-    is_unsafe
+    let found = parts.node.member.terms().unsafe_settings();
+    let settings = found.split(", ").filter(|setting| !setting.is_empty());
+    unsafe_settings.number(&[], i64::try_from(settings.count()).unwrap_or(i64::MAX));
+    unsafe_settings
 }
 
 fn clocks(parts: &MetricsParts) -> [Metric; 2] {
