@@ -9,10 +9,6 @@
 
 #[cfg(feature = "fail-points")]
 mod fail_points;
-#[cfg_attr(
-    not(any(test, feature = "fail-points")),
-    allow(dead_code, reason = "no released step builds an index so far")
-)]
 mod indexes;
 mod migrate;
 mod state;
@@ -53,6 +49,8 @@ mod m20261122_000025_newest_sockets;
 mod m20261122_000026_given_commands;
 mod m20261123_000027_clocks_of_nodes;
 mod m20261123_000030_serves_from;
+mod m20261123_000034_answers_about_calls;
+mod m20261123_000035_index_of_answers;
 
 /// What a step does to nodes of an earlier release, which do not know it.
 enum Step {
@@ -120,6 +118,8 @@ fn steps() -> Vec<Step> {
         Step::Breaking(Box::new(m20261122_000026_given_commands::STEP)),
         Step::Breaking(Box::new(m20261123_000027_clocks_of_nodes::STEP)),
         Step::Additive(Box::new(m20261123_000030_serves_from::STEP)),
+        Step::Additive(Box::new(m20261123_000034_answers_about_calls::STEP)),
+        Step::Additive(Box::new(m20261123_000035_index_of_answers::STEP)),
     ];
     #[cfg(feature = "fail-points")]
     fail_points::change(&mut steps);

@@ -349,7 +349,7 @@ pub async fn hang_up(
         audit: Some(Box::new(caller.entry(change, services.clock.now()))),
     };
     ask(&services, &call, wish).await?;
-    Ok(Answer::accepted(&Call::from(call)))
+    Ok(Answer::accepted(&Call::from(call)).about(id.0))
 }
 
 /// `POST /calls/{id}/transfer`
@@ -372,7 +372,7 @@ pub async fn transfer(
     let change = Change::new(AuditAction::CallTransfer, id.0).with(format_args!("{to:?}"));
     let audit = Some(Box::new(caller.entry(change, services.clock.now())));
     ask(&services, &call, Input::RequestTransfer { to, audit }).await?;
-    Ok(Answer::accepted(&Call::from(call)))
+    Ok(Answer::accepted(&Call::from(call)).about(id.0))
 }
 
 /// The tenant's call as it is now; 404, or an error where it is over.

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use actix_web::web::Data;
 use dikala_actors::calls::without_personal_data;
 use dikala_entities::{
-    AuditAction, CallId, CallerNumber, DeliveryStatus, EventId, IdempotencyScope, Millis, OfTenant,
-    TenantId, WebhookId, attempt, call, delivery, erasure, event, idempotency, invocation,
+    AuditAction, CallId, CallerNumber, DeliveryStatus, EventId, Millis, OfTenant, WebhookId,
+    attempt, call, delivery, erasure, event, idempotency, invocation,
     rows::{ColumnType, json_rows, json_statement},
     store::Transaction,
     transcript,
@@ -14,7 +14,7 @@ use dikala_entities::{
 use sea_orm::{
     ActiveValue::Set,
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder,
-    QuerySelect, QueryTrait,
+    QuerySelect, QueryTrait, UpdateMany,
     sea_query::{Expr, SelectStatement},
 };
 use serde::Serialize;
@@ -40,8 +40,6 @@ pub async fn erase(
     id: Id<CallId>,
 ) -> Result<Answer, ApiError> {
     let now = services.clock.now();
-    // Looked for before the transaction, which on SQLite would hold up every other write for as long as that takes.
-    let answers = answers_with(&services, caller.tenant, id.0).await?;
     let unit = Unit::begin(&services, &caller).await?;
     let txn = unit.txn();
     let call = call::Entity::one_of(caller.tenant, id.0)
@@ -69,7 +67,7 @@ pub async fn erase(
         .exec(txn)
         .await?;
     let webhooks = erase_events(txn, &call, now).await?;
-    forget_answers(txn, answers).await?;
+    answers_of(id.0).exec(txn).await?;
     let change = Change::new(AuditAction::CallErase, id.0);
     let answer = unit.commit(Answer::no_content(), Some(change)).await?;
     tracing::info!(call = %id.0, tenant = %caller.tenant, actor = %caller.origin.actor, "call erased");
@@ -195,42 +193,86 @@ async fn give_up_deliveries(
     Ok(waiting.map(|(webhook, _)| webhook).collect())
 }
 
-/// A remembered answer: among whose requests, and under which key.
-type Remembered = (IdempotencyScope, String);
-
-/// The remembered answers in which the call stands, to requests of the tenant's and of operators.
-async fn answers_with(
-    services: &Services,
-    tenant: TenantId,
-    call: CallId,
-) -> Result<Vec<Remembered>, DbErr> {
-    let mut found = Vec::new();
-    for scope in [
-        IdempotencyScope::Tenant(tenant),
-        IdempotencyScope::Operators,
-    ] {
-        let keys: Vec<Remembered> = idempotency::Entity::find()
-            .select_only()
-            .columns([idempotency::Column::Scope, idempotency::Column::Key])
-            .filter(idempotency::Column::Scope.eq(scope))
-            .filter(idempotency::Column::Body.contains(call.to_string()))
-            .into_tuple()
-            .all(services.store.api_reader())
-            .await?;
-        found.extend(keys);
-    }
-    Ok(found)
+/// A repeat of the requests whose answers tell of the call is answered with the code of the first answer and an empty object.
+fn answers_of(call: CallId) -> UpdateMany<idempotency::Entity> {
+    idempotency::Entity::update_many()
+        .col_expr(idempotency::Column::Body, Expr::value("{}"))
+        .filter(idempotency::Column::CallId.eq(call))
 }
 
-/// A repeat of those requests is answered with the code of the first answer and an empty object.
-async fn forget_answers(txn: &Transaction, answers: Vec<Remembered>) -> Result<(), DbErr> {
-    for (scope, key) in answers {
-        idempotency::Entity::update_many()
-            .col_expr(idempotency::Column::Body, Expr::value("{}"))
-            .filter(idempotency::Column::Scope.eq(scope))
-            .filter(idempotency::Column::Key.eq(key))
-            .exec(txn)
-            .await?;
+#[cfg(test)]
+mod tests {
+    use dikala_testkit::both;
+    use sea_orm::{DbBackend, Statement};
+
+    use super::*;
+
+    const NOW: Millis = Millis::from_i64(1_800_000_000_000);
+    /// Stored answers that tell of no call, or of others.
+    const ANSWERS: usize = 50_000;
+    /// Pages of 8 KiB that PostgreSQL may read to erase the answers about one call; all answers are on some 800.
+    const PAGES_MAX: i64 = 100;
+
+    /// With millions of answers a request would otherwise read for longer than it may.
+    #[actix_web::test]
+    async fn erasing_a_call_reads_the_answers_about_that_call_alone() {
+        for (_keep, store) in both().await {
+            let call = CallId::new(NOW);
+            let numbers = match store.backend() {
+                DbBackend::Postgres => {
+                    format!("SELECT n FROM generate_series(1, {ANSWERS}) AS g(n)")
+                }
+                _ => format!(
+                    "WITH RECURSIVE g(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM g WHERE n < {ANSWERS}) SELECT n FROM g"
+                ),
+            };
+            let db = store.writer();
+            for sql in [
+                format!(
+                    "INSERT INTO idempotency_keys (scope, key, fingerprint, status, body, created_at, node, call_id) \
+                     SELECT 'operators', 'k' || n, 'f', 202, '{{\"id\":\"' || n || '\"}}', 1, 'n', \
+                     CASE WHEN n % 10 = 0 THEN 'call_' || n END FROM ({numbers}) AS numbers"
+                ),
+                format!("UPDATE idempotency_keys SET call_id = '{call}' WHERE key IN ('k7', 'k8')"),
+                "ANALYZE".to_owned(),
+            ] {
+                db.execute_unprepared(&sql).await.expect("is done");
+            }
+            let erase = answers_of(call).build(store.backend());
+            let sql = match store.backend() {
+                DbBackend::Postgres => format!("EXPLAIN (ANALYZE, BUFFERS) {}", erase.sql),
+                _ => format!("EXPLAIN QUERY PLAN {}", erase.sql),
+            };
+            let explain = Statement {
+                sql,
+                ..erase.clone()
+            };
+            let lines = db.query_all_raw(explain).await.expect("is explained");
+            let column = match store.backend() {
+                DbBackend::Postgres => "QUERY PLAN",
+                _ => "detail",
+            };
+            let lines = lines.iter().map(|line| line.try_get("", column));
+            let plan: Vec<String> = lines.collect::<Result<_, _>>().expect("text");
+            let plan = plan.join("\n");
+            assert!(plan.contains("idempotency_keys_of_calls"), "{plan}");
+            let done = plan.split("Planning:").next().unwrap_or_default();
+            let pages = done.split("shared hit=").skip(1).map(|rest| {
+                let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+                digits.parse::<i64>().expect("a number")
+            });
+            assert!(pages.max().unwrap_or(0) <= PAGES_MAX, "{plan}");
+            db.execute_raw(erase).await.expect("is erased");
+            let blank = idempotency::Entity::find().filter(idempotency::Column::Body.eq("{}"));
+            let mut blank: Vec<String> = blank
+                .all(db)
+                .await
+                .expect("reads")
+                .into_iter()
+                .map(|row| row.key)
+                .collect();
+            blank.sort();
+            assert_eq!(blank, ["k7", "k8"]);
+        }
     }
-    Ok(())
 }

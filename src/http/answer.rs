@@ -8,6 +8,7 @@ use actix_web::{
         header::{CONTENT_TYPE, LOCATION},
     },
 };
+use dikala_entities::CallId;
 use serde::Serialize;
 
 /// What a handler answers. In parts, so that it can be stored for a repeat of the request.
@@ -20,7 +21,13 @@ pub struct Answer {
     pub location: Option<String>,
     /// Shows a secret this once: for a repeat of the request it is stored sealed.
     pub is_secret: bool,
+    /// The call of which it tells: what is stored of the answer is forgotten with the call.
+    pub about: Option<CallId>,
 }
+
+/// The call of which a response tells; among its extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct About(pub CallId);
 
 impl Answer {
     fn new(status: StatusCode, content: &impl Serialize) -> Self {
@@ -30,6 +37,15 @@ impl Answer {
                 .expect("views have string keys and nothing that fails to serialize"),
             location: None,
             is_secret: false,
+            about: None,
+        }
+    }
+
+    /// The same answer, which tells of that call.
+    pub fn about(self, call: CallId) -> Self {
+        Self {
+            about: Some(call),
+            ..self
         }
     }
 
@@ -71,6 +87,7 @@ impl Answer {
             body: String::new(),
             location: None,
             is_secret: false,
+            about: None,
         }
     }
 
@@ -80,13 +97,17 @@ impl Answer {
         if let Some(location) = self.location {
             response.insert_header((LOCATION, location));
         }
-        if self.status == StatusCode::NO_CONTENT {
+        let response = if self.status == StatusCode::NO_CONTENT {
             response.finish()
         } else {
             response
                 .insert_header((CONTENT_TYPE, "application/json"))
                 .body(self.body)
+        };
+        if let Some(call) = self.about {
+            response.extensions_mut().insert(About(call));
         }
+        response
     }
 }
 

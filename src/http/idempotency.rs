@@ -23,7 +23,9 @@ use actix_web::{
     web,
 };
 use dikala_actors::nodes;
-use dikala_entities::{IdempotencyScope, Millis, Store, Vault, idempotency, store::is_transient};
+use dikala_entities::{
+    CallId, IdempotencyScope, Millis, Store, Vault, idempotency, store::is_transient,
+};
 use sea_orm::{
     ActiveValue::Set,
     ColumnTrait, DbErr, EntityTrait, QueryFilter,
@@ -38,7 +40,7 @@ pub use self::{
     sweep::sweep,
 };
 use super::{
-    answer::Answer,
+    answer::{About, Answer},
     body::RawBody,
     context::HttpContext,
     error::{ApiError, Code},
@@ -222,6 +224,7 @@ async fn insert(
         size: Set(0),
         is_brief: Set(asked.is_brief),
         node: Set(asked.node.to_string()),
+        call_id: Set(None),
     };
     let target = [idempotency::Column::Scope, idempotency::Column::Key];
     let inserted = idempotency::Entity::insert(row)
@@ -272,6 +275,7 @@ async fn take_over(
         .col_expr(idempotency::Column::Status, Expr::value(None::<i64>))
         .col_expr(idempotency::Column::Body, Expr::value(None::<String>))
         .col_expr(idempotency::Column::Location, Expr::value(None::<String>))
+        .col_expr(idempotency::Column::CallId, Expr::value(None::<CallId>))
         .col_expr(idempotency::Column::CreatedAt, Expr::value(at))
         .col_expr(idempotency::Column::Node, Expr::value(&*asked.node))
         .filter(idempotency::Column::Scope.eq(old.scope))
@@ -304,6 +308,7 @@ fn stored(row: idempotency::Model, claimed: &ClaimedKey) -> Result<Claimed, ApiE
         body,
         location: row.location,
         is_secret,
+        about: None,
     }))
 }
 
@@ -357,6 +362,7 @@ async fn copy(response: ServiceResponse) -> (Answer, ServiceResponse) {
             .and_then(|location| location.to_str().ok())
             .map(str::to_owned),
         is_secret: false,
+        about: head.extensions().get::<About>().map(|&About(call)| call),
     };
     let response = head.set_body(BoxBody::new(body));
     (answer, ServiceResponse::new(request, response))

@@ -428,5 +428,5 @@ pub async fn hang_up(
         audit: Some(Box::new(audit)),
     };
     desk.node.calls.tell(None, id.0, wish).await?;
-    Ok(Answer::accepted(&Call::from(call)))
+    Ok(Answer::accepted(&Call::from(call)).about(id.0))
 }

@@ -199,6 +199,7 @@ fn claim(key: &str, claimed_at: Millis) -> idempotency::Model {
         size: 0,
         is_brief: false,
         node: String::new(),
+        call_id: None,
     }
 }
 

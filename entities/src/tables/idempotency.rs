@@ -2,7 +2,7 @@
 
 use sea_orm::entity::prelude::*;
 
-use crate::values::{IdempotencyScope, Millis};
+use crate::values::{CallId, IdempotencyScope, Millis};
 
 /// The answer to a request that carried an `Idempotency-Key`.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -25,6 +25,8 @@ pub struct Model {
     pub is_brief: bool,
     /// Which node carries the request out, or did.
     pub node: String,
+    /// The call of which the answer tells.
+    pub call_id: Option<CallId>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

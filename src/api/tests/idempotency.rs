@@ -203,6 +203,7 @@ async fn keys_expire_after_a_day_and_claims_of_the_dead_after_a_minute(
         size: 0,
         is_brief: false,
         node: String::new(),
+        call_id: None,
     };
     rows::insert(world.store().writer(), dead).await;
     assert_eq!(ours(&world, "/agents", "dead", &sample()).await.status, 422);

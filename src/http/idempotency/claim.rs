@@ -119,6 +119,7 @@ impl Claim {
             .col_expr(idempotency::Column::Status, Expr::value(kept.status))
             .col_expr(idempotency::Column::Body, Expr::value(kept.body))
             .col_expr(idempotency::Column::Location, Expr::value(kept.location))
+            .col_expr(idempotency::Column::CallId, Expr::value(answer.about))
             .filter(idempotency::Column::Scope.eq(kept.scope))
             .filter(idempotency::Column::Key.eq(kept.key))
             .filter(idempotency::Column::CreatedAt.eq(kept.claimed_at))
