@@ -14,7 +14,10 @@ use dikala_entities::{
 use sea_orm::{DbErr, FromQueryResult, Statement, Value};
 use tokio::sync::oneshot;
 
-use super::error::{CallError, unavailable};
+use super::{
+    error::{CallError, unavailable},
+    versions::PresentVersion,
+};
 use crate::runtime::group_commit::GroupCommit;
 
 /// Rings that one statement looks up. Each number of them is a statement of its own to the database, which keeps each prepared.
@@ -51,8 +54,7 @@ pub(super) struct Callee {
     pub(super) max_concurrent: Option<i64>,
     pub(super) number: PhoneNumberId,
     pub(super) number_active: bool,
-    /// With its present version.
-    pub(super) agent: Option<(AgentId, i64)>,
+    pub(super) agent: Option<PresentVersion>,
     pub(super) agent_active: bool,
 }
 
@@ -179,6 +181,7 @@ struct Row {
     max_concurrent: Option<i64>,
     agent: Option<AgentId>,
     agent_version: Option<i64>,
+    agent_hash: Option<String>,
     agent_active: Option<bool>,
 }
 
@@ -197,7 +200,14 @@ impl Row {
             max_concurrent: self.max_concurrent,
             number,
             number_active: self.number_active.unwrap_or_default(),
-            agent: self.agent.zip(self.agent_version),
+            agent: self
+                .agent
+                .zip(self.agent_version)
+                .map(|(agent, number)| PresentVersion {
+                    agent,
+                    number,
+                    hash: self.agent_hash,
+                }),
             agent_active: self.agent_active.unwrap_or_default(),
         }))
     }
@@ -226,9 +236,11 @@ async fn find(store: &Store, rings: &[&Ring]) -> Result<Vec<LookedUp>, DbErr> {
          SELECT CAST(asked.place AS BIGINT) AS place, \
          (SELECT c.id FROM calls c WHERE c.bridge_id = asked.bridge AND c.bridge_call_id = asked.bridge_call) AS known, \
          n.id AS number, n.is_active AS number_active, t.id AS tenant, t.plan AS plan, t.suspended_at AS suspended_at, \
-         t.max_concurrent_calls AS max_concurrent, a.id AS agent, a.version AS agent_version, a.is_active AS agent_active \
+         t.max_concurrent_calls AS max_concurrent, a.id AS agent, a.version AS agent_version, v.hash AS agent_hash, \
+         a.is_active AS agent_active \
          FROM asked LEFT JOIN phone_numbers n ON n.did = asked.did LEFT JOIN tenants t ON t.id = n.tenant_id \
-         LEFT JOIN agents a ON a.id = n.agent_id AND a.tenant_id = n.tenant_id ORDER BY asked.place"
+         LEFT JOIN agents a ON a.id = n.agent_id AND a.tenant_id = n.tenant_id \
+         LEFT JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.version ORDER BY asked.place"
     );
     let look = Statement::from_sql_and_values(store.backend(), sql, values);
     let rows = Row::find_by_statement(look)

@@ -52,9 +52,9 @@ pub(super) async fn open(
 ) -> Result<(CallDriver, Reply), CallError> {
     let now = parts.clock.now();
     let version = match callee.agent {
-        Some((agent, version)) => parts
+        Some(ref present) => parts
             .versions
-            .current(&parts.store, agent, version, now)
+            .current(&parts.store, present, now)
             .await
             .map_err(unavailable)?,
         None => None,

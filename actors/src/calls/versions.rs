@@ -25,7 +25,7 @@ mod removal;
 #[cfg(test)]
 mod tests;
 
-pub use cache::{Version, Versions};
+pub use cache::{PresentVersion, Version, Versions};
 pub use removal::{make_room, sweep};
 
 /// The newest versions of an agent that are kept though no call names them.
@@ -274,6 +274,21 @@ async fn settings_of(
     let json: Option<String> = kept_version::Entity::find_by_id((agent, version))
         .select_only()
         .column(kept_version::Column::Settings)
+        .into_tuple()
+        .one(db)
+        .await?;
+    json.map(|json| from_json(&json)).transpose()
+}
+
+/// The settings of an agent that have this hash.
+async fn settings_by_hash(
+    db: &impl ConnectionTrait,
+    agent: AgentId,
+    hash: &str,
+) -> Result<Option<CallSettings>, DbErr> {
+    let json: Option<String> = agent_setting::Entity::find_by_id((agent, hash.to_owned()))
+        .select_only()
+        .column(agent_setting::Column::Settings)
         .into_tuple()
         .one(db)
         .await?;

@@ -188,7 +188,7 @@ impl NodeCalls {
             max_concurrent: self.ground.max_concurrent,
             number: self.ground.number,
             number_active: true,
-            agent: Some((version.settings.id, version.number)),
+            agent: None,
             agent_active: true,
         };
         let mut row = new_row(parts, id, key.0, incoming, &callee, now);

@@ -7,7 +7,7 @@ use moka::sync::Cache;
 use sea_orm::DbErr;
 use serde_json::Value;
 
-use super::{first, settings_of, to_json};
+use super::{first, settings_by_hash, to_json};
 use crate::calls::settings::CallSettings;
 
 /// What versions in memory may weigh in all.
@@ -45,10 +45,21 @@ impl Version {
     }
 }
 
-/// Versions that calls began with lately. A version never changes, so nothing in here is ever wrong; which one is an agent's
-/// present one is read for every call.
+/// The present version of an agent, as it is read for every call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PresentVersion {
+    /// The agent.
+    pub agent: AgentId,
+    /// The number of the version.
+    pub number: i64,
+    /// Names its settings by their content; none where the version is not written yet.
+    pub hash: Option<String>,
+}
+
+/// Versions that calls began with lately, by their content. The number alone is not enough: a version that was lost with a
+/// primary may be made again with other settings.
 #[derive(Clone, Debug)]
-pub struct Versions(Cache<(AgentId, i64), Arc<Version>>);
+pub struct Versions(Cache<PresentVersion, Arc<Version>>);
 
 impl Default for Versions {
     fn default() -> Self {
@@ -66,20 +77,21 @@ impl Versions {
     pub async fn current(
         &self,
         store: &Store,
-        agent: AgentId,
-        version: i64,
+        present: &PresentVersion,
         now: Millis,
     ) -> Result<Option<Arc<Version>>, DbErr> {
-        if let Some(known) = self.0.get(&(agent, version)) {
+        let Some(hash) = &present.hash else {
+            return first(store, present.agent, now).await;
+        };
+        if let Some(known) = self.0.get(present) {
             return Ok(Some(known));
         }
-        let read = match settings_of(store.critical_reader(), agent, version).await? {
-            Some(settings) => Some(Version::new(version, settings)?),
-            None => first(store, agent, now).await?,
+        let reader = store.critical_reader();
+        let Some(settings) = settings_by_hash(reader, present.agent, hash).await? else {
+            return first(store, present.agent, now).await;
         };
-        if let Some(version) = &read {
-            self.0.insert((agent, version.number), Arc::clone(version));
-        }
-        Ok(read)
+        let version = Version::new(present.number, settings)?;
+        self.0.insert(present.clone(), Arc::clone(&version));
+        Ok(Some(version))
     }
 }

@@ -48,6 +48,10 @@ async fn calls_and_agents_of_before_go_on() {
                 "INSERT INTO idempotency_keys (tenant_id, key, fingerprint, status, body, created_at) \
                  VALUES ('{tenant}', 'k', 'f', 200, '{large}', 1)"
             ),
+            format!(
+                "INSERT INTO idempotency_keys (tenant_id, key, fingerprint, status, body, created_at) \
+                 VALUES ('{tenant}', 'hang-up', 'f', 202, '{{\"id\":\"{call}\",\"status\":\"ringing\"}}', 1)"
+            ),
         ] {
             store
                 .writer()
@@ -80,8 +84,13 @@ async fn calls_and_agents_of_before_go_on() {
             .expect("reads")
             .expect("is there");
         let cache = Versions::default();
+        let mut present = PresentVersion {
+            agent: row.id,
+            number: row.version,
+            hash: None,
+        };
         let version = cache
-            .current(&store, row.id, row.version, NOW)
+            .current(&store, &present, NOW)
             .await
             .expect("writes")
             .expect("is there");
@@ -89,19 +98,24 @@ async fn calls_and_agents_of_before_go_on() {
             (version.number, version.settings.system_prompt.as_str()),
             (1, "new")
         );
+        let written = agent_version::Entity::find().one(db).await;
+        let written = written.expect("reads").expect("is there");
+        (present.number, present.hash) = (written.version, Some(written.hash));
         let again = cache
-            .current(&store, row.id, row.version, NOW)
+            .current(&store, &present, NOW)
             .await
             .expect("reads")
             .expect("is there");
         assert_eq!(again.number, 1);
         assert!(weight_of_all(db, tenant).await.expect("reads") > 100);
-        let key = idempotency::Entity::find()
-            .one(db)
+        let keys = idempotency::Entity::find()
+            .order_by_asc(idempotency::Column::Key)
+            .all(db)
             .await
-            .expect("reads")
-            .expect("is there");
-        assert_eq!((key.size, key.is_brief), (5_000, false));
+            .expect("reads");
+        let calls: Vec<_> = keys.iter().map(|key| key.call_id).collect();
+        assert_eq!(calls, [Some(call), None], "it is forgotten with its call");
+        assert_eq!((keys[1].size, keys[1].is_brief), (5_000, false));
     }
 }
 
