@@ -121,10 +121,10 @@ impl CallActor {
             self.linger(ctx);
         } else if let Some(at) = driver.next_deadline() {
             let sleep = self.parts.clock.sleep_until(at);
-            self.timer = Some(ctx.spawn(sleep.into_actor(self).map(|(), this, ctx| {
+            self.timer = Some(ctx.task(sleep, |(), this, ctx| {
                 this.timer = None;
                 this.look_at_the_clock(ctx);
-            })));
+            }));
         }
     }
 
@@ -188,11 +188,9 @@ impl CallActor {
                 self.invocations.insert(invocation.clone(), Vec::new());
                 let parts = Arc::clone(&self.parts);
                 let again = async move { unwritten.again(&parts).await };
-                ctx.spawn(
-                    again
-                        .into_actor(self)
-                        .map(move |invoked, this, ctx| this.invoked(invocation, invoked, ctx)),
-                );
+                ctx.task(again, |invoked, this, ctx| {
+                    this.invoked(invocation, invoked, ctx)
+                });
                 Err(error)
             }
         };
@@ -208,14 +206,14 @@ impl CallActor {
         self.lingering = true;
         let until = self.parts.clock.now().plus_ms(LINGER_MS);
         let sleep = self.parts.clock.sleep_until(until);
-        ctx.spawn(sleep.into_actor(self).map(|(), this, ctx| {
+        ctx.task(sleep, |(), this, ctx| {
             this.lingering = false;
             if this.invocations.is_empty() {
                 ctx.stop()
             } else {
                 this.linger(ctx)
             }
-        }));
+        });
     }
 }
 
@@ -337,10 +335,9 @@ impl Handler<InvokeFunction> for CallActor {
             spans::invoked(span, &invoked);
             invoked
         };
-        ctx.spawn(
-            work.into_actor(self)
-                .map(move |invoked, this, ctx| this.invoked(invocation, invoked, ctx)),
-        );
+        ctx.task(work, |invoked, this, ctx| {
+            this.invoked(invocation, invoked, ctx)
+        });
         wait
     }
 }

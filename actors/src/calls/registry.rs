@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Handler, Supervised, WrapFuture};
+use actix::{Actor, Addr, Handler, Supervised};
 use actix_rt::ArbiterHandle;
 use dikala_entities::{CallId, Millis};
 use sea_orm::DbErr;
@@ -102,7 +102,7 @@ impl CallRegistry {
                 calls.parts().bridges.publish_anew();
             }
         };
-        ctx.spawn(work.into_actor(self));
+        ctx.task(work, |(), _, _| ());
     }
 
     fn every(&self, ms: i64, ctx: &mut MeteredContext<Self>, task: Task) {
@@ -117,10 +117,7 @@ impl CallRegistry {
                 tracing::warn!(%error, ?task, "a regular task failed; it runs again later");
             }
         };
-        ctx.spawn(
-            work.into_actor(self)
-                .map(move |(), this, ctx| this.every(ms, ctx, task)),
-        );
+        ctx.task(work, move |(), this, ctx| this.every(ms, ctx, task));
     }
 }
 
@@ -278,7 +275,7 @@ impl Handler<Died> for CallRegistry {
                 tracing::warn!(%call, %error, "the call is left to the sweep");
             }
         };
-        ctx.spawn(work.into_actor(self));
+        ctx.task(work, |(), _, _| ());
     }
 }
 
@@ -288,6 +285,6 @@ impl Handler<TenantCredited> for CallRegistry {
     fn handle(&mut self, credited: TenantCredited, ctx: &mut MeteredContext<Self>) {
         let calls = self.calls.clone();
         let work = async move { calls.credited(credited.tenant).await };
-        ctx.spawn(work.into_actor(self));
+        ctx.task(work, |(), _, _| ());
     }
 }

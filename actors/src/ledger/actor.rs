@@ -7,10 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use actix::{
-    Actor, ActorFutureExt, Addr, AsyncContext, Handler, Message, ResponseFuture, Supervised,
-    WrapFuture,
-};
+use actix::{Actor, Addr, Handler, Message, ResponseFuture, Supervised};
 use actix_rt::ArbiterHandle;
 use dikala_entities::TenantId;
 use sea_orm::DbErr;
@@ -109,11 +106,11 @@ impl CreditLedger {
         })
     }
 
-    /// The batch runs as a task of its own: if this actor panics, who waits for a reply still gets it.
+    /// The batch runs as a task that outlasts this actor: if it panics, who waits for a reply still gets it.
     fn pump(&mut self, ctx: &mut MeteredContext<Self>) {
         if let Some(batch) = self.queue.take() {
             let task = actix_rt::spawn(book(self.parts.clone(), Arc::clone(&self.stats), batch));
-            ctx.spawn(task.into_actor(self).map(|aside, this, ctx| {
+            ctx.task(task, |aside, this, ctx| {
                 this.queue.finished();
                 let mut aside = aside.unwrap_or_default();
                 let tenants = aside.iter().map(|waiting| waiting.posting.tenant());
@@ -121,7 +118,7 @@ impl CreditLedger {
                 this.aside.append(&mut aside);
                 this.look(ctx);
                 this.pump(ctx);
-            }));
+            });
         }
     }
 
@@ -137,12 +134,12 @@ impl CreditLedger {
             let still = locked(&store, &asked).await;
             (asked, still)
         };
-        ctx.spawn(look.into_actor(self).map(|(asked, still), this, ctx| {
+        ctx.task(look, |(asked, still), this, ctx| {
             this.is_looking = false;
             this.looked(&asked, still);
             this.look(ctx);
             this.pump(ctx);
-        }));
+        });
     }
 
     fn looked(&mut self, asked: &BTreeSet<TenantId>, still: Result<BTreeSet<TenantId>, DbErr>) {

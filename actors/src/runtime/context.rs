@@ -8,7 +8,7 @@
 use std::{
     fmt,
     future::Future,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::Pin,
     sync::Arc,
     task::{Context as TaskContext, Poll},
@@ -22,10 +22,10 @@ use actix::{
         MessageResponse, ToEnvelope,
         channel::{AddressReceiver, channel},
     },
-    fut::{ActorFuture, ActorFutureExt},
+    fut::{ActorFuture, ActorFutureExt, wrap_future},
 };
 use actix_rt::ArbiterHandle;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{
     answer::{Answer, watched},
@@ -164,6 +164,24 @@ impl<A: Metered> MeteredContext<A> {
         addr
     }
 
+    /// Runs `work` as a task of its own, then `then` in the actor. The task ends with the actor, or when its handle is cancelled.
+    ///
+    /// It is no future of this context, because those are not polled while the actor waits for another: one that stands in line
+    /// for a connection would be handed it then and keep it from everybody, the actor included. So `AsyncContext::spawn` is not
+    /// used (`clippy.toml`).
+    pub fn task<F>(
+        &mut self,
+        work: F,
+        then: impl FnOnce(F::Output, &mut A, &mut Self) + 'static,
+    ) -> SpawnHandle
+    where
+        F: Future + 'static,
+    {
+        let task = OwnTask(actix_rt::spawn(work));
+        let done = wrap_future::<_, A>(task).map(|done, actor, ctx| then(done, actor, ctx));
+        self.parts.spawn(done)
+    }
+
     fn with_receiver(receiver: AddressReceiver<A>) -> Self {
         let mailbox = Mailbox::new(receiver);
         Self {
@@ -284,6 +302,31 @@ impl<M: Message> Drop for Counted<M> {
         } else if std::thread::panicking() {
             self.meter.failed();
         }
+    }
+}
+
+/// A task that ends when nobody waits for it any more. Its panic is that of who waits.
+struct OwnTask<T>(JoinHandle<T>);
+
+impl<T> Future for OwnTask<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<T> {
+        match Pin::new(&mut self.0).poll(task) {
+            Poll::Ready(Ok(done)) => Poll::Ready(done),
+            Poll::Ready(Err(error)) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                // The thread ends, and the actor with it.
+                Err(_) => Poll::Pending,
+            },
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<T> Drop for OwnTask<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod claims;
 mod fences;
+mod hang_ups;
 mod lost;
 mod one_commit;
 
@@ -15,7 +16,7 @@ use dikala_entities::{
     AgentId, BridgeId, CallId, CallStatus, CommandId, FunctionId, FunctionMethod, HangupInitiator,
     HangupReason, Millis, OutboundUrl, PhoneNumberId, Plan, Secret, SecretPlace, Store, TenantId,
     TransactionType, TransferPrefixes, UrlPolicy, Vault, agent, agent_version, call,
-    credit_account, function, phone_number, tenant, transcript,
+    credit_account, function, phone_number, store::Transaction, tenant, transcript,
 };
 use dikala_testkit::Keep;
 use dikala_testkit::rows;
@@ -143,6 +144,13 @@ impl World {
         self.calls.tell(Some(self.bridge), call, input).await
     }
 
+    /// Minutes for the one tenant that there is.
+    async fn buy(&self, minutes: i64) {
+        let tenant = tenant::Entity::find().one(self.store.reader()).await;
+        let tenant = tenant.expect("is read").expect("is there").id;
+        buy(&self.store, tenant, minutes).await;
+    }
+
     async fn row(&self, call: CallId) -> call::Model {
         let row = call::Entity::find_by_id(call)
             .one(self.store.reader())
@@ -189,11 +197,14 @@ async fn seed(store: &Store, vault: &Vault, now: Millis) {
         updated_at: now,
     };
     rows::insert(db, number).await;
-    let kind = TransactionType::Purchase;
+    buy(store, tenant, 10).await;
+}
+
+async fn buy(store: &Store, tenant: TenantId, minutes: i64) {
     let credit = Credit {
         tenant,
-        minutes: 10,
-        kind,
+        minutes,
+        kind: TransactionType::Purchase,
         reference: None,
         description: None,
     };
@@ -618,6 +629,37 @@ async fn calls_of_an_agent_share_its_settings() {
     );
     let minutes = versions::durations(db, &rows).await.expect("is read");
     assert_eq!(minutes.get(&first), Some(&10));
+}
+
+/// A failover that lost the newest commits may give a version's number again, with other settings.
+#[actix::test]
+async fn a_version_that_was_lost_and_is_made_anew_is_what_calls_begin_with() {
+    let world = World::new().await;
+    let prompt = async |bridge_call: &str| match world
+        .calls
+        .incoming(world.bridge, incoming(bridge_call))
+        .await
+    {
+        Ok(Reply::Taken { agent, .. }) => agent["systemPrompt"].clone(),
+        other => panic!("the call is taken: {other:?}"),
+    };
+    prompt("writes version 1").await;
+    prompt("keeps version 1 in memory").await;
+    let db = world.store.writer();
+    for sql in [
+        "DELETE FROM agent_versions",
+        "DELETE FROM agent_settings",
+        "UPDATE agents SET version = 0, system_prompt = 'other words'",
+    ] {
+        db.execute_unprepared(sql).await.expect("changes");
+    }
+    // Another node writes it.
+    let agent = agent::Entity::find().one(db).await.expect("is read");
+    let agent = agent.expect("is there");
+    let recorded = versions::record(db, &agent, SystemClock.now()).await;
+    assert_eq!(recorded.expect("is written").version, 1);
+    assert_eq!(prompt("reads it").await, "other words");
+    assert_eq!(prompt("finds it in memory").await, "other words");
 }
 
 /// Rules that have become stricter are nothing that the bridge could wait for: the AI is told.
