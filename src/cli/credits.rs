@@ -52,6 +52,7 @@ pub struct Booking {
     /// What it is booked as.
     #[arg(long = "type", default_value = "purchase", value_name = "TYPE", value_parser = booked_as())]
     kind: TransactionType,
+    /// Names the booking, which is booked once; one is chosen and printed where none is given.
     #[arg(long)]
     reference: Option<String>,
     #[arg(long)]
@@ -96,12 +97,12 @@ async fn add(booking: Booking, desk: Desk, json: bool) -> Result<(), CliError> {
     } = booking;
     let Desk { store, by, now, .. } = desk;
     let tenant: TenantId = parse_id("tenant", &of.tenant)?;
-    let repeatable = reference.is_some();
+    let reference = reference.unwrap_or_else(chosen_reference);
     let credit = ledger::Credit {
         tenant,
         minutes,
         kind,
-        reference,
+        reference: Some(reference.clone()),
         description,
     };
     let change = Change::booking(&credit);
@@ -112,20 +113,25 @@ async fn add(booking: Booking, desk: Desk, json: bool) -> Result<(), CliError> {
         Err(ledger::CreditError::NoTenant) => Err(AdminError::not_found("tenant", tenant).into()),
         Err(ledger::CreditError::Refused(sentence)) => Err(CliError::Refused(sentence)),
         Err(ledger::CreditError::Database(error)) => {
-            Err(CliError::Failed(perhaps_booked(&error, repeatable)))
+            Err(CliError::Failed(perhaps_booked(&error, &reference)))
         }
     }
 }
 
-/// A connection may break after the commit: whether a repeat is harmless depends on the reference.
-fn perhaps_booked(error: &sea_orm::DbErr, repeatable: bool) -> String {
-    let advice = if repeatable {
-        "run the same command again: its reference is booked once"
-    } else {
-        "the minutes may have been booked; look at the tenant's transactions before running it again, and give a --reference, \
-         with which a repeat is harmless"
-    };
-    format!("the database does not answer: {error}; {advice}")
+/// A reference for who gave none. It is told before anything is booked, so that whoever does not learn the outcome can say the
+/// same again.
+fn chosen_reference() -> String {
+    let reference = format!("cli-{:032x}", rand::random::<u128>());
+    eprintln!("--reference {reference}");
+    reference
+}
+
+/// A connection may break after the commit.
+fn perhaps_booked(error: &sea_orm::DbErr, reference: &str) -> String {
+    format!(
+        "the database does not answer: {error}; the minutes may have been booked: run the same command again with \
+         --reference {reference}, which is booked once"
+    )
 }
 
 #[cfg(test)]
@@ -134,8 +140,13 @@ mod tests {
 
     #[test]
     fn a_booking_of_unknown_outcome_says_how_to_go_on() {
+        let (one, other) = (chosen_reference(), chosen_reference());
+        assert_ne!(one, other);
         let error = sea_orm::DbErr::Custom("connection reset".to_owned());
-        assert!(perhaps_booked(&error, true).contains("run the same command again"));
-        assert!(perhaps_booked(&error, false).contains("--reference"));
+        let told = perhaps_booked(&error, &one);
+        assert!(
+            told.contains(&format!("again with --reference {one},")),
+            "{told}"
+        );
     }
 }
