@@ -10,6 +10,7 @@ mod commands;
 mod connecting;
 mod endpoints;
 mod frozen;
+mod keys;
 mod lapsed;
 mod limits;
 mod lost;
