@@ -6,7 +6,8 @@
 //! stands behind it on the socket is read. A message about a call that runs is never refused, only read later: it is part of
 //! what was taken on, and what its bridge sent after it may make no sense without it.
 //!
-//! All bridges: so many messages are carried out at once, one of each tenant on each bridge after the other.
+//! All bridges: what they have under way weighs so much in all, in the order of asking, and so many messages are carried out at
+//! once, one of each tenant on each bridge after the other.
 //!
 //! A function that waits for its endpoint stands aside: it takes nothing of that, so that endpoints that hang hold up no other
 //! message. What it weighs meanwhile has a bound of its own, and its result takes room when it is there.
@@ -33,7 +34,9 @@ pub const IN_FLIGHT_MAX: usize = 16_384;
 pub const ROOM_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes that a bridge's messages under way may weigh.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Of these, what calls that come in may weigh, and those of one tenant.
+/// Bytes that the messages of all bridges under way may weigh, and those of all functions that wait for their endpoints.
+const BYTES_OF_ALL_MAX: usize = 4 * BYTES_MAX;
+/// Of a bridge's, what calls that come in may weigh, and those of one tenant.
 const RING_BYTES_MAX: usize = BYTES_MAX / 2;
 const RING_BYTES_EACH: usize = RING_BYTES_MAX / 2;
 /// Bytes that a bridge's functions that wait for their endpoints may weigh.
@@ -60,7 +63,7 @@ pub const RING_WITHIN: Duration = Duration::from_secs(5);
 /// The right to have a message under way; given back when its reply is written, or will not be.
 #[derive(Debug)]
 pub struct Room {
-    bytes: OwnedSemaphorePermit,
+    bytes: Bytes,
     #[expect(dead_code, reason = "it is held, and counts when it is dropped")]
     place: OwnedSemaphorePermit,
     #[expect(dead_code, reason = "it is held, and counts when it is dropped")]
@@ -69,24 +72,55 @@ pub struct Room {
     answer: Option<Box<Turn<Payer>>>,
 }
 
+/// Bytes of a bridge's budget, and as many of what all bridges share.
+#[derive(Debug)]
+struct Bytes {
+    own: OwnedSemaphorePermit,
+    shared: OwnedSemaphorePermit,
+}
+
+impl Bytes {
+    fn split(&mut self, bytes: usize) -> Self {
+        let split = |of: &mut OwnedSemaphorePermit| {
+            let most = of.num_permits();
+            of.split(bytes.min(most))
+                .expect("no more is split off than is left")
+        };
+        Self {
+            own: split(&mut self.own),
+            shared: split(&mut self.shared),
+        }
+    }
+}
+
 /// The right of a function to wait for its endpoint.
 #[derive(Debug)]
-pub struct Aside(
-    #[expect(dead_code, reason = "it is held, and counts when it is dropped")] OwnedSemaphorePermit,
-);
+pub struct Aside(#[expect(dead_code, reason = "it is held, and counts when it is dropped")] Bytes);
+
+/// Of what all bridges share.
+#[derive(Clone, Debug)]
+struct Shared {
+    bytes: Arc<Semaphore>,
+    aside: Arc<Semaphore>,
+    turns: Turns<(BridgeId, Payer)>,
+}
 
 /// What every bridge has left.
 #[derive(Debug)]
 pub struct Budgets {
     bridges: DashMap<BridgeId, Arc<Budget>>,
-    turns: Turns<(BridgeId, Payer)>,
+    shared: Shared,
 }
 
 impl Default for Budgets {
     fn default() -> Self {
         Self {
             bridges: DashMap::new(),
-            turns: Turns::new(TURNS_MAX, TURNS_EACH),
+            shared: Shared {
+                bytes: Arc::new(Semaphore::new(BYTES_OF_ALL_MAX)),
+                aside: Arc::new(Semaphore::new(BYTES_OF_ALL_MAX)),
+                turns: Turns::new(TURNS_MAX, TURNS_EACH),
+            },
         }
     }
 }
@@ -97,7 +131,7 @@ impl Budgets {
         ConnectionBudget {
             bridge,
             budget: Arc::clone(&self.bridges.entry(bridge).or_default()),
-            turns: self.turns.clone(),
+            shared: self.shared.clone(),
             places: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
         }
     }
@@ -130,7 +164,7 @@ impl Default for Budget {
 pub struct ConnectionBudget {
     bridge: BridgeId,
     budget: Arc<Budget>,
-    turns: Turns<(BridgeId, Payer)>,
+    shared: Shared,
     places: Arc<Semaphore>,
 }
 
@@ -167,7 +201,7 @@ impl ConnectionBudget {
     fn take_in(&self, payer: Payer, bytes: usize) -> Option<shares::Share<Payer>> {
         let waited = [
             self.budget.answers.waited(&payer),
-            self.turns.waited(&(self.bridge, payer)),
+            self.shared.turns.waited(&(self.bridge, payer)),
         ];
         if waited.into_iter().flatten().any(|waited| waited >= LATE) {
             return None;
@@ -178,7 +212,7 @@ impl ConnectionBudget {
     /// Room for a message, if there is some at once.
     pub fn room_now(&self, weight: Weight) -> Result<Room, Weight> {
         let bytes = as_permits(weight.bytes, BYTES_MAX);
-        let Ok(bytes) = Arc::clone(&self.budget.bytes).try_acquire_many_owned(bytes) else {
+        let Some(bytes) = at_once(&self.budget.bytes, &self.shared.bytes, bytes) else {
             return Err(weight);
         };
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
@@ -205,8 +239,7 @@ impl ConnectionBudget {
             .await;
         let mut rooms = Vec::with_capacity(weights.len());
         for weight in weights {
-            let bytes = all.split(weight.bytes.min(all.num_permits()));
-            let bytes = bytes.expect("no more is split off than is left");
+            let bytes = all.split(weight.bytes);
             rooms.push(self.place(bytes, weight.ring).await);
         }
         rooms
@@ -230,7 +263,7 @@ impl ConnectionBudget {
 
     /// Waits until a message about a call may be carried out.
     pub async fn turn(&self, payer: Payer) -> Turn<(BridgeId, Payer)> {
-        self.turns.take((self.bridge, payer)).await
+        self.shared.turns.take((self.bridge, payer)).await
     }
 
     /// Room for a function's result; else, after that time, for no more than the refusal of one.
@@ -238,7 +271,7 @@ impl ConnectionBudget {
         match tokio::time::timeout(within, self.bytes(RESULT_BYTES)).await {
             Ok(bytes) => Ok(self.place(bytes, None).await),
             Err(_) => {
-                let nothing = Arc::clone(&self.budget.bytes).try_acquire_many_owned(0);
+                let nothing = at_once(&self.budget.bytes, &self.shared.bytes, 0);
                 Err(self
                     .place(nothing.expect("there is always nothing"), None)
                     .await)
@@ -248,10 +281,10 @@ impl ConnectionBudget {
 
     /// Gives a function's room back for the time in which it waits for its endpoint, or none of it where too many wait.
     pub fn step_aside(&self, room: Room) -> Result<Aside, Room> {
-        let bytes = room.bytes.num_permits().saturating_add(FUNCTION_BYTES);
+        let bytes = room.bytes.own.num_permits().saturating_add(FUNCTION_BYTES);
         let bytes = as_permits(bytes, ASIDE_BYTES_MAX);
-        let aside = Arc::clone(&self.budget.aside).try_acquire_many_owned(bytes);
-        aside.map(Aside).map_err(|_| room)
+        let aside = at_once(&self.budget.aside, &self.shared.aside, bytes);
+        aside.map(Aside).ok_or(room)
     }
 
     /// Waits for the turn to compare a list of calls: such a list reads the store at length.
@@ -259,17 +292,19 @@ impl ConnectionBudget {
         self.budget.lists.lock().await
     }
 
-    async fn bytes(&self, bytes: usize) -> OwnedSemaphorePermit {
+    async fn bytes(&self, bytes: usize) -> Bytes {
         let bytes = as_permits(bytes, BYTES_MAX);
-        let bytes = Arc::clone(&self.budget.bytes).acquire_many_owned(bytes);
-        bytes.await.expect("nobody closes the semaphore")
+        let of = async |budget: &Arc<Semaphore>| {
+            let bytes = Arc::clone(budget).acquire_many_owned(bytes);
+            bytes.await.expect("nobody closes the semaphore")
+        };
+        // Its own first: a bridge that waits for itself stands in nobody's way.
+        let own = of(&self.budget.bytes).await;
+        let shared = of(&self.shared.bytes).await;
+        Bytes { own, shared }
     }
 
-    async fn place(
-        &self,
-        bytes: OwnedSemaphorePermit,
-        ring: Option<Box<shares::Share<Payer>>>,
-    ) -> Room {
+    async fn place(&self, bytes: Bytes, ring: Option<Box<shares::Share<Payer>>>) -> Room {
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.expect("nobody closes the semaphore");
         Room {
@@ -279,6 +314,13 @@ impl ConnectionBudget {
             answer: None,
         }
     }
+}
+
+fn at_once(own: &Arc<Semaphore>, shared: &Arc<Semaphore>, bytes: u32) -> Option<Bytes> {
+    Some(Bytes {
+        own: Arc::clone(own).try_acquire_many_owned(bytes).ok()?,
+        shared: Arc::clone(shared).try_acquire_many_owned(bytes).ok()?,
+    })
 }
 
 fn as_permits(bytes: usize, most: usize) -> u32 {
@@ -330,6 +372,20 @@ mod tests {
         assert!(room(&budgets.of(other), 1).is_some());
         drop(all);
         assert!(room(&budgets.of(one), 1).is_some());
+    }
+
+    #[test]
+    fn what_all_bridges_have_under_way_has_a_bound() {
+        let budgets = Budgets::default();
+        let many = BYTES_OF_ALL_MAX / BYTES_MAX;
+        let all: Option<Vec<Room>> = (0..many)
+            .map(|_| room(&budgets.of(bridge()), BYTES_MAX))
+            .collect();
+        let mut all = all.expect("each has its own");
+        let one_more = budgets.of(bridge());
+        assert!(room(&one_more, 1).is_none() && one_more.room_now(plain(1)).is_err());
+        all.pop();
+        assert!(room(&one_more, BYTES_MAX).is_some());
     }
 
     #[test]
