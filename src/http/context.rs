@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use dikala_actors::{nodes::Membership, runtime::clock::SharedClock};
-use dikala_entities::{Store, Vault};
+use dikala_actors::{
+    nodes::Membership,
+    runtime::{clock::SharedClock, shares::Shares},
+};
+use dikala_entities::{Store, TenantId, Vault};
 
 use super::{gate::Gate, settings::HttpSettings, unread::Unread};
 
@@ -20,7 +23,12 @@ pub struct HttpContext {
     pub gate: Arc<Gate>,
     /// Large answers that clients have not read yet.
     pub unread: Arc<Unread>,
+    /// Files of a tenant that are being written: one of each, so that nobody's takes the processor from others.
+    pub exports: Shares<TenantId>,
 }
+
+/// Files of all tenants that are being written.
+const EXPORTS_MAX: usize = 8;
 
 impl HttpContext {
     /// Nothing is known yet of keys and limits.
@@ -39,6 +47,7 @@ impl HttpContext {
             settings: Arc::new(settings),
             gate: Arc::default(),
             unread: Arc::default(),
+            exports: Shares::new(EXPORTS_MAX, 1),
         }
     }
 }

@@ -214,6 +214,10 @@ pub enum ApiError {
         "Large answers are on their way already and not read; read those first, or ask for less with limit and offset."
     )]
     TooMuchUnread,
+    #[error(
+        "A file is being written for the account already, or for many others; take this one when that is done."
+    )]
+    ExportRunning,
     /// The limit, in bytes.
     #[error(
         "What is kept of earlier versions of the account's agents would weigh more than {0} bytes of JSON; change agents less often, \
@@ -273,6 +277,7 @@ impl ApiError {
             | Self::TooManyRecoveries(_)
             | Self::TooManyStreams(_)
             | Self::TooMuchUnread
+            | Self::ExportRunning
             | Self::TooManyVersions(_) => Code::RateLimited,
             Self::Internal => Code::InternalError,
             Self::Unavailable | Self::OutcomeUnknown | Self::RolledBack | Self::TookTooLong => {
@@ -374,7 +379,7 @@ impl ResponseError for ApiError {
             Self::TooManyRecoveries(_) => {
                 response.insert_header((RETRY_AFTER, RECOVERIES_RETRY_SECONDS));
             }
-            Self::TooMuchUnread => {
+            Self::TooMuchUnread | Self::ExportRunning => {
                 response.insert_header((RETRY_AFTER, UNREAD_RETRY_SECONDS));
             }
             Self::TooManyVersions(_) => {

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Calls that are read at once.
-const BATCH: u64 = 500;
+const BATCH: u64 = 100;
 /// The columns, by the names that the API has for them.
 const COLUMNS: &[&str] = &[
     "id",

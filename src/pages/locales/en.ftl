@@ -64,6 +64,7 @@ error-suspended-words = Ask the operator of the service why, and what to do.
 error-internal = Something went wrong on our side
 error-internal-words = Try again. If it happens once more, tell the operator of the service.
 error-refused = This cannot be done
+error-export-running = A file is being written for this account already, or for many others. Take this one when that is done.
 error-refused-words = The request was refused:
 error-foreign = This form is out of date
 error-foreign-words = Nothing was changed. The form came from another site, or from a page that was open before you signed in. Go back, reload the page, and send it again.

@@ -64,6 +64,7 @@ error-suspended-words = Tanyakan sebabnya dan langkah selanjutnya kepada pengelo
 error-internal = Ada kesalahan di pihak kami
 error-internal-words = Coba lagi. Jika terulang, beri tahu pengelola layanan.
 error-refused = Ini tidak dapat dilakukan
+error-export-running = Sebuah berkas masih dibuat untuk akun ini, atau untuk banyak akun lain. Ambil berkas ini setelah itu selesai.
 error-refused-words = Permintaan ditolak:
 error-foreign = Formulir ini sudah kedaluwarsa
 error-foreign-words = Tidak ada yang berubah. Formulir ini berasal dari situs lain, atau dari halaman yang dibuka sebelum Anda masuk. Kembali, muat ulang halaman, lalu kirim lagi.
