@@ -26,7 +26,9 @@ use crate::audit::{Change, Origin};
 pub struct WebhookView {
     pub id: WebhookId,
     pub tenant_id: TenantId,
-    pub url: OutboundUrl,
+    /// Without what stands after its path, where tokens do.
+    #[schema(value_type = OutboundUrl)]
+    pub url: String,
     pub events: Vec<EventKind>,
     pub is_active: bool,
     /// Why the service switched it off.
@@ -47,7 +49,7 @@ impl From<Model> for WebhookView {
             events: row.event_kinds(),
             id: row.id,
             tenant_id: row.tenant_id,
-            url: row.url,
+            url: address(row.url.as_str()).to_owned(),
             is_active: row.is_active,
             disabled_reason: row.disabled_reason,
             paused_at: row.paused_at,
@@ -57,6 +59,10 @@ impl From<Model> for WebhookView {
             updated_at: row.updated_at,
         }
     }
+}
+
+fn address(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or(url)
 }
 
 /// Webhooks in the order of their making: all, those that fare so, those of one tenant.
@@ -101,4 +107,16 @@ pub async fn set_paused(
     }
     txn.commit().await?;
     Ok(row.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_in_an_address_is_shown_to_no_operator() {
+        let shown = address("https://shop.example/hooks?token=secret#part");
+        assert_eq!(shown, "https://shop.example/hooks");
+        assert_eq!(address("https://shop.example/"), "https://shop.example/");
+    }
 }

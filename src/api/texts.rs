@@ -5,7 +5,7 @@ use serde_json::Value;
 use utoipa::openapi::ObjectBuilder;
 
 use crate::{
-    http::extract::{BlankRule, Parsed, text},
+    http::extract::{BlankRule, Parsed, line, text},
     openapi::schema,
 };
 
@@ -20,7 +20,9 @@ pub fn tool_name() -> ObjectBuilder {
 }
 
 macro_rules! texts {
-    ($($(#[$doc:meta])* $name:ident: $min:literal to $max:literal characters, $blanks:ident;)*) => {$(
+    (@read $min:literal, $max:expr, $blanks:ident) => { text($min, $max, BlankRule::$blanks) };
+    (@read $min:literal, $max:expr, $blanks:ident, $line:ident) => { $line($max) };
+    ($($(#[$doc:meta])* $name:ident: $min:literal to $max:literal characters, $blanks:ident $(, $line:ident)?;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct $name(String);
@@ -31,7 +33,7 @@ macro_rules! texts {
 
             /// Reads one that a tenant gives.
             pub fn parse(value: &Value) -> Parsed<Self> {
-                text($min, Self::CHARS_MAX, BlankRule::$blanks)(value).map(Self)
+                texts!(@read $min, Self::CHARS_MAX, $blanks $(, $line)?)(value).map(Self)
             }
 
             /// The text.
@@ -61,11 +63,25 @@ macro_rules! texts {
 
 texts! {
     /// The name of an agent.
-    AgentName: 1 to 120 characters, Trim;
+    AgentName: 1 to 120 characters, Trim, line;
     /// Instructions and persona of the AI.
     SystemPrompt: 1 to 32_000 characters, Keep;
     /// What the AI says first.
     Greeting: 1 to 1_000 characters, Opaque;
     /// What a function does.
     FunctionDescription: 1 to 1_000 characters, Trim;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agents_name_stays_on_its_line_and_turns_nothing_around() {
+        let read = |name: &str| AgentName::parse(&Value::from(name)).is_ok();
+        assert!(read("Reception"));
+        for name in ["a\nb", "a\u{1b}[2Jb", "a\u{7}", "a\u{85}b", "\u{202e}nimda"] {
+            assert!(!read(name), "{name:?}");
+        }
+    }
 }

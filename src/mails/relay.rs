@@ -150,8 +150,8 @@ impl Relay {
         let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");
         Message::builder()
             .from(self.from.clone())
-            .to(Mailbox::new(Some(name.clone()), to))
-            .subject(&letter.subject)
+            .to(Mailbox::new(Some(undecoded(name)), to))
+            .subject(undecoded(&letter.subject))
             .date(date)
             // The same at each try: who got it twice after a crash can tell.
             .message_id(Some(format!("<{id}@{}>", self.from.email.domain())))
@@ -205,6 +205,11 @@ impl Relay {
         }
         Ok(connection)
     }
+}
+
+/// A text that no reader takes for encoded words (RFC 2047): names in it are whatever a tenant wrote, and show as they are.
+fn undecoded(text: &str) -> String {
+    text.replace("=?", "= ?")
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -294,6 +299,21 @@ mod tests {
             assert_eq!((relay.tls, relay.port), (tls, port), "{url}");
             assert!(!relay.host.contains('['), "{url}");
             assert!(!format!("{relay:?}").contains("word"));
+        }
+    }
+
+    #[test]
+    fn a_name_that_looks_encoded_is_shown_as_it_was_written() {
+        let forged = "=?utf-8?q?Your_account_is_locked?=";
+        for name in [forged.to_owned(), format!("Toko Bu Sari – {forged}")] {
+            let letter = Letter {
+                to: ("sari@shop.example".to_owned(), name.clone()),
+                subject: format!("{name} invites you"),
+                text: Secret::new("text"),
+            };
+            let message = relay("smtp://mail.example").message(MailId::new(NOW), &letter, NOW);
+            let text = String::from_utf8(message.expect("a mail").formatted()).expect("ASCII");
+            assert!(!text.contains("=?utf-8?q?Your"), "{text}");
         }
     }
 

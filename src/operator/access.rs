@@ -6,8 +6,8 @@ use actix_web::{
     body::{BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
     http::{
-        Method,
-        header::{self, HeaderMap, HeaderValue},
+        Method, Uri,
+        header::{self, HeaderMap, HeaderName, HeaderValue},
     },
     middleware::Next,
     web::Data,
@@ -164,7 +164,8 @@ async fn right_of_session(req: &ServiceRequest) -> Option<Right> {
 async fn right_of(req: &ServiceRequest) -> Result<Right, ApiError> {
     let tokens = req.app_data::<Data<Tokens>>().ok_or(ApiError::Internal)?;
     if tokens.full.is_none() {
-        return match is_meant_for_us(req.headers()) {
+        let is_read = matches!(*req.method(), Method::GET | Method::HEAD);
+        return match is_meant_for_us(req.uri(), req.headers(), is_read) {
             true => Ok(Right::Full),
             false => Err(ApiError::ForeignHost),
         };
@@ -179,9 +180,20 @@ async fn right_of(req: &ServiceRequest) -> Result<Right, ApiError> {
     tokens.prove(http, req.request(), token).await
 }
 
-/// Whether `Host` names this machine, and `Origin`, which browsers send, is the same. Only HTTP/1.0, which no browser speaks,
-/// can do without a host.
-fn is_meant_for_us(headers: &HeaderMap) -> bool {
+/// Whether `Host`, and the target where it names a host, name this machine, and `Origin`, which browsers send, is the same. A
+/// browser may say by `Sec-Fetch-Site` alone that another site's page wants to change something. Only HTTP/1.0, which no browser
+/// speaks, can do without a host.
+fn is_meant_for_us(target: &Uri, headers: &HeaderMap, is_read: bool) -> bool {
+    let site = HeaderName::from_static("sec-fetch-site");
+    let mut sites = headers.get_all(site);
+    let is_ours = is_read || sites.all(|site| site == "same-origin");
+    let is_here = target
+        .authority()
+        .is_none_or(|it| is_loopback_host(it.as_str()));
+    is_ours && is_here && names_us(headers)
+}
+
+fn names_us(headers: &HeaderMap) -> bool {
     let text = |value: &HeaderValue| value.to_str().map(str::to_owned).unwrap_or_default();
     let mut hosts = headers.get_all(header::HOST).map(text);
     let Some(host) = hosts.next() else {
@@ -217,6 +229,33 @@ fn given(headers: &HeaderMap) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_tokens_only_what_is_meant_for_this_machine_is_taken() {
+        let taken = |target: &str, host: &str, site: Option<&str>, is_read| {
+            let target: Uri = target.parse().expect("a target");
+            let value = |text: &str| HeaderValue::from_str(text).expect("a value");
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, value(host));
+            if let Some(site) = site {
+                headers.insert(HeaderName::from_static("sec-fetch-site"), value(site));
+            }
+            is_meant_for_us(&target, &headers, is_read)
+        };
+        let (path, here) = ("/operator/v1/ledger/verify", "localhost:8081");
+        assert!(taken(path, here, None, false), "a program");
+        assert!(taken(path, here, Some("same-origin"), false));
+        for site in ["cross-site", "same-site", "none"] {
+            assert!(!taken(path, here, Some(site), false), "{site}");
+            assert!(
+                taken(path, here, Some(site), true),
+                "{site}: a link that is followed"
+            );
+        }
+        assert!(!taken(path, "evil.example", None, true));
+        assert!(taken("http://127.0.0.1:8081/health/live", here, None, true));
+        assert!(!taken("http://evil.example/health/live", here, None, true));
+    }
 
     #[test]
     fn each_token_lets_its_holder_do_what_it_is_for() {
