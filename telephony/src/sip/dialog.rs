@@ -1,8 +1,6 @@
 //! A dialog: what requests inside a call bear, and where they go (RFC 3261, 12). Pure.
 
-use std::net::{IpAddr, SocketAddr};
-
-use super::message::{Headers, Host, Method, NameAddr, Request, Uri, Via};
+use super::message::{Headers, Method, NameAddr, Request, Uri, Via};
 
 #[derive(Debug, Clone)]
 pub struct Dialog {
@@ -157,21 +155,6 @@ pub fn key(call_id: &str, tag: &str) -> String {
     format!("{call_id}\n{tag}")
 }
 
-/// A peer behind an address translator names an address that only it can reach: what it sends from is where it is.
-pub fn reachable(named: &Host, port: u16, source: SocketAddr) -> Option<SocketAddr> {
-    let named = named.address(port)?;
-    let hidden = |ip: IpAddr| match ip.to_canonical() {
-        IpAddr::V4(ip) => ip.is_private() || ip.is_unspecified(),
-        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unspecified(),
-    };
-    let elsewhere = named.ip().to_canonical() != source.ip().to_canonical();
-    Some(if elsewhere && hidden(named.ip()) {
-        source
-    } else {
-        named
-    })
-}
-
 /// Whether the request bears a branch of RFC 3261.
 fn bears_a_branch(headers: &Headers) -> bool {
     let via = headers.first("Via");
@@ -229,23 +212,6 @@ mod tests {
         assert_eq!(
             bye.headers.list("Route"),
             ["<sip:p2;lr>", "<sip:a@10.0.0.9:5070>"]
-        );
-    }
-
-    #[test]
-    fn peers_behind_a_translator_are_answered_where_they_are() {
-        let source: SocketAddr = "203.0.113.5:40000".parse().expect("an address");
-        for (named, goes) in [
-            ("10.0.0.9", "203.0.113.5:40000"),
-            ("198.51.100.7", "198.51.100.7:5070"),
-            ("203.0.113.5", "203.0.113.5:5070"),
-        ] {
-            let host: Host = named.parse().expect("a host");
-            assert_eq!(reachable(&host, 5070, source), goes.parse().ok(), "{named}");
-        }
-        assert_eq!(
-            reachable(&Host::Name("peer.example".to_owned()), 5070, source),
-            None
         );
     }
 }

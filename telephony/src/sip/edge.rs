@@ -292,6 +292,7 @@ impl Desk {
             trunk: trunk.clone(),
             did,
             number: call::caller_number(request, trunk, trusted),
+            is_trunk: trusted,
         };
         call::begin(&self.shared, place, caller, request, reply, &self.incoming);
         Ok(())

@@ -15,6 +15,7 @@ mod known;
 mod message;
 mod nonces;
 mod numbers;
+mod reach;
 mod refusal;
 mod registration;
 mod session_timer;

@@ -1,8 +1,9 @@
 //! What all calls and registrations of an edge stand on: sockets, transactions, the dialogs that are open, counters.
 
+mod ways;
+
 use std::{
     collections::HashMap,
-    io,
     net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
@@ -20,7 +21,7 @@ use super::{
     dialog::{self, Dialog},
     message::{Host, Request, Response, Uri},
     transactions::{Reply, Transactions},
-    transport::{Flow, Receive, connect},
+    transport::{Flow, Receive},
 };
 use crate::{
     settings::{Listen, Sip, Transport, Trunk},
@@ -395,69 +396,6 @@ impl Shared {
         request.headers.push_front("Via", &via);
         request.headers.push("User-Agent", USER_AGENT);
         request
-    }
-
-    /// The way to an address: the flow that is there if it leads to it, else a datagram or a new connection.
-    pub async fn flow_to(&self, uri: &Uri, known: Option<&Flow>) -> io::Result<Flow> {
-        let transport = match uri
-            .param("transport")
-            .map(str::to_ascii_lowercase)
-            .as_deref()
-        {
-            _ if uri.scheme == "sips" => Transport::Tls,
-            Some("tcp") => Transport::Tcp,
-            Some("tls") => Transport::Tls,
-            Some(_) => Transport::Udp,
-            None => known.map_or(Transport::Udp, |known| known.transport),
-        };
-        // A connection that is open is the way back, whatever its peer calls itself.
-        if let Some(known) = known.filter(|known| known.is_reliable() && known.is_open()) {
-            return Ok(known.clone());
-        }
-        let port = uri.port.unwrap_or(match transport {
-            Transport::Tls => 5061,
-            Transport::Udp | Transport::Tcp => 5060,
-        });
-        let address = match (&uri.host, known) {
-            (Host::Ip(_), Some(known)) => dialog::reachable(&uri.host, port, known.remote),
-            (Host::Ip(ip), None) => Some(SocketAddr::new(*ip, port)),
-            (Host::Name(name), _) => {
-                let found = tokio::net::lookup_host((name.as_str(), port)).await?;
-                let found: Vec<SocketAddr> = found.collect();
-                let served = found.iter().find(|address| self.serves(**address));
-                served.or(found.first()).copied()
-            }
-        };
-        let address = address.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        if transport == Transport::Udp {
-            if let Some(known) = known.filter(|known| known.transport == Transport::Udp) {
-                return Ok(known.towards(address));
-            }
-            return self.datagrams_to(address);
-        }
-        let receiver = self
-            .sockets
-            .get()
-            .and_then(|sockets| sockets.receiver.upgrade());
-        let receiver = receiver.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
-        let secured = (transport == Transport::Tls).then_some((&self.trust, &uri.host));
-        connect(transport, address, secured, receiver).await
-    }
-
-    /// Whether we listen on a UDP address of this family.
-    fn serves(&self, address: SocketAddr) -> bool {
-        let sockets = self.sockets.get().map_or(&[][..], |sockets| &sockets.udp);
-        sockets
-            .iter()
-            .any(|flow| flow.bound.is_ipv4() == address.is_ipv4())
-    }
-
-    fn datagrams_to(&self, address: SocketAddr) -> io::Result<Flow> {
-        let sockets = self.sockets.get().map_or(&[][..], |sockets| &sockets.udp);
-        let fits = |flow: &&Flow| flow.bound.is_ipv4() == address.is_ipv4();
-        let flow = sockets.iter().find(fits);
-        flow.map(|flow| flow.towards(address))
-            .ok_or_else(|| io::Error::other("no UDP address of this family is listened on"))
     }
 }
 

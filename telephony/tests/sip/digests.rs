@@ -9,7 +9,7 @@ use dikala_telephony::settings::Transport;
 use crate::support::{Bench, Manner, Phone, eventually, flood, header, offer};
 
 /// A digest by hand.
-struct Proof {
+pub struct Proof {
     username: &'static str,
     password: &'static str,
     realm: &'static str,
@@ -23,7 +23,7 @@ struct Proof {
 
 impl Proof {
     /// The right one to these challenges.
-    fn to(challenges: &str, uri: &str) -> Self {
+    pub fn to(challenges: &str, uri: &str) -> Self {
         Self {
             username: "ayu",
             password: "rahasia",
@@ -36,7 +36,7 @@ impl Proof {
         }
     }
 
-    fn header(&self, name: &str) -> String {
+    pub fn header(&self, name: &str) -> String {
         let Self {
             username,
             password,
@@ -77,6 +77,37 @@ fn nonce(challenges: &str) -> String {
     let challenge = header(challenges, "Proxy-Authenticate").unwrap();
     let after = challenge.split("nonce=\"").nth(1).unwrap();
     after.split('"').next().unwrap().to_owned()
+}
+
+/// Calls as a phone with the right password does, with each INVITE changed so. Gives the 200, which it has acknowledged.
+pub async fn call_by_digest(
+    phone: &mut Phone,
+    change: impl Fn(String) -> String,
+    body: &str,
+) -> String {
+    let answer = unacknowledged_by_digest(phone, change, body).await;
+    phone.acknowledge("").await;
+    answer
+}
+
+/// The same without the ACK.
+pub async fn unacknowledged_by_digest(
+    phone: &mut Phone,
+    change: impl Fn(String) -> String,
+    body: &str,
+) -> String {
+    let called = phone.to.clone();
+    let invite = phone.request("INVITE", "", body);
+    phone.send(&change(invite)).await;
+    let challenges = phone.answered("SIP/2.0 407").await;
+    let ack = phone.written("ACK", "", "");
+    phone.send(&ack).await;
+    (phone.to, phone.cseq) = (called, phone.cseq + 1);
+    let uri = format!("sip:{}@{}", phone.did, phone.edge);
+    let proof = Proof::to(&challenges, &uri).header("Proxy-Authorization");
+    let invite = phone.request("INVITE", &proof, body);
+    phone.send(&change(invite)).await;
+    phone.answered("SIP/2.0 200").await
 }
 
 /// The final answer to an INVITE with this proof; a call that was taken is hung up.

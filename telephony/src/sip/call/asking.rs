@@ -1,6 +1,6 @@
 //! What we ask inside a call: how it is sent, proven where the trunk wants that (RFC 3261, 22.2), and acknowledged.
 
-use std::net::IpAddr;
+use std::{io, net::IpAddr};
 
 use tokio::sync::mpsc;
 
@@ -11,6 +11,7 @@ use crate::{
         digest::{Authorization, strongest},
         message::{Request, Response},
         shared::token,
+        transport::Flow,
     },
 };
 
@@ -28,13 +29,17 @@ pub struct Asked {
 }
 
 impl Call {
+    /// The way of our requests inside the dialog.
+    async fn way(&self) -> io::Result<Flow> {
+        let trunk = self.caller.named_by_trunk();
+        self.shared
+            .flow_within(trunk, &self.dialog, &self.flow)
+            .await
+    }
+
     /// Sends a request inside the dialog.
     pub(super) async fn ask(&self, request: Request) -> Option<Asked> {
-        match self
-            .shared
-            .flow_to(&self.dialog.next_hop(), Some(&self.flow))
-            .await
-        {
+        match self.way().await {
             Ok(flow) => Some(Asked {
                 answers: self.shared.ask(request.clone(), &flow),
                 request,
@@ -77,11 +82,7 @@ impl Call {
             mut answers,
             ..
         } = invited;
-        let Ok(flow) = self
-            .shared
-            .flow_to(&self.dialog.next_hop(), Some(&self.flow))
-            .await
-        else {
+        let Ok(flow) = self.way().await else {
             return;
         };
         let ack = self

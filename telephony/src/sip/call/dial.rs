@@ -29,6 +29,8 @@ use crate::{
 
 /// How long it may ring.
 const RINGS: Duration = Duration::from_secs(60);
+/// Others who take the same call are hung up, so many of them: no proxy that is meant calls more phones at once.
+const FORKS_MAX: usize = 16;
 const SESSION_EXPIRES: &str = "1800;refresher=uac";
 
 /// Whom to call, and how.
@@ -230,7 +232,7 @@ impl Plan {
     async fn acknowledge(&self, dialog: &Dialog, mut asked: Asked) {
         let flow = self
             .shared
-            .flow_to(&dialog.next_hop(), Some(&self.flow))
+            .flow_within(self.caller.named_by_trunk(), dialog, &self.flow)
             .await;
         let flow = flow.unwrap_or_else(|_| self.flow.clone());
         // Who answered may name any address: others than the trunk are given no proof.
@@ -242,6 +244,7 @@ impl Plan {
         let (shared, dialog) = (self.shared.clone(), dialog.clone());
         let credentials = self.credentials.clone().filter(|_| is_to_the_trunk);
         tokio::spawn(async move {
+            let mut others = Vec::new();
             while let Some(response) = asked.answers.recv().await {
                 let headers = &response.headers;
                 if !(200..300).contains(&response.status) {
@@ -252,17 +255,21 @@ impl Plan {
                     continue;
                 }
                 // A proxy called several, and a second has taken it too (RFC 3261, 13.2.2.4).
+                let tag = headers.tag("To").unwrap_or_default();
+                let is_new = !others.contains(&tag);
+                if is_new && others.len() == FORKS_MAX {
+                    continue;
+                }
                 let contact = dialog.contact.clone();
                 if let Some(other) = Dialog::of_response(&asked.invite, headers, contact) {
                     let ack = other.ack(&asked.invite, is_to_the_trunk);
                     let ack = shared.with_via(ack, &flow);
                     flow.send(&ack.to_bytes());
-                    tokio::spawn(let_go(
-                        shared.clone(),
-                        other,
-                        flow.clone(),
-                        credentials.clone(),
-                    ));
+                    if is_new {
+                        others.push(tag);
+                        let (shared, flow) = (shared.clone(), flow.clone());
+                        tokio::spawn(let_go(shared, other, flow, credentials.clone()));
+                    }
                 }
             }
         });

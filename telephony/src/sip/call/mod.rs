@@ -51,6 +51,15 @@ pub struct Caller {
     pub trunk: Trunk,
     pub did: String,
     pub number: String,
+    /// The other side is the trunk, known by its address or as our registrar; else it is a phone that knows a password.
+    pub is_trunk: bool,
+}
+
+impl Caller {
+    /// The trunk, where it may name the way to it.
+    fn named_by_trunk(&self) -> Option<&Trunk> {
+        self.is_trunk.then_some(&self.trunk)
+    }
 }
 
 /// The task's own.

@@ -185,6 +185,8 @@ impl Call {
             return None;
         }
         self.dialog.remote_seq = number;
+        // A peer behind NAT, or on another network since: requests of ours follow it.
+        self.flow = reply.flow.clone();
         match request.method {
             Method::Bye => {
                 reply.send(&reply.response(200, "OK"));

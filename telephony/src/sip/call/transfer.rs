@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{
-    Call, Control, asking,
+    Call, Caller, Control, asking,
     dial::Plan,
     join::{ends, join},
 };
@@ -146,7 +146,10 @@ impl Call {
         };
         let plan = Plan {
             shared: self.shared.clone(),
-            caller: self.caller.clone(),
+            caller: Caller {
+                is_trunk: self.caller.is_trunk || registrar.is_some(),
+                ..self.caller.clone()
+            },
             uri,
             flow,
             credentials: asking::credentials(trunk).cloned(),

@@ -1,10 +1,6 @@
 //! Addresses: URIs, and URIs with a name in front and parameters behind.
 
-use std::{
-    fmt,
-    net::{IpAddr, SocketAddr},
-    str::FromStr,
-};
+use std::{fmt, net::IpAddr, str::FromStr};
 
 /// Where a request goes. `tel:` has only a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,16 +158,6 @@ impl FromStr for Host {
             return Err(());
         }
         Ok(Self::Name(text.to_owned()))
-    }
-}
-
-impl Host {
-    /// The address, where it stands there.
-    pub fn address(&self, port: u16) -> Option<SocketAddr> {
-        match self {
-            Self::Ip(ip) => Some(SocketAddr::new(*ip, port)),
-            Self::Name(_) => None,
-        }
     }
 }
 

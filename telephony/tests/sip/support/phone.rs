@@ -139,6 +139,14 @@ impl Phone {
         }
     }
 
+    /// Closes its connection, and waits until the edge has closed it too.
+    pub async fn closes(mut self) {
+        if let Wire::Stream(_, stream, _) = &mut self.wire {
+            stream.shutdown().await.unwrap();
+        }
+        while self.hears(PATIENCE).await.is_some() {}
+    }
+
     /// The next bytes of a connection, as they come.
     pub async fn reads(&mut self, most: usize) -> String {
         let Wire::Stream(_, stream, _) = &mut self.wire else {

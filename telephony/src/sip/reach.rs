@@ -1,0 +1,122 @@
+//! Which addresses a peer may name as the way to it. Pure.
+//!
+//! A peer chooses what stands in its Contact, Record-Route and SDP. Without these rules it could have this machine connect to
+//! services of its own network, and send media there.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::trunks;
+use crate::settings::Trunk;
+
+/// Whether an address means something on its own network only: a peer behind NAT, or somebody who probes ours, names it.
+pub fn is_hidden(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => {
+            // Shared address space of carriers (RFC 6598).
+            let is_shared = v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64;
+            // "This network" (RFC 791), which Linux takes for itself.
+            let is_this = v4.octets()[0] == 0;
+            v4.is_private() || is_shared || is_this || is_of_this_link(ip)
+        }
+        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_unspecified() || is_of_this_link(ip),
+    }
+}
+
+/// Whether an address is this machine's own, of the wire that it is on, or of a group.
+fn is_of_this_link(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => {
+            v4.is_loopback() || v4.is_link_local() || v4.is_multicast() || v4 == Ipv4Addr::BROADCAST
+        }
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unicast_link_local() || v6.is_multicast(),
+    }
+}
+
+/// Whether media may go there. `source` is where the call's signalling comes from: a phone on this machine is spoken to on it.
+pub fn may_hear(ip: IpAddr, source: IpAddr, trunks: &[Trunk]) -> bool {
+    let (ip, source) = (ip.to_canonical(), source.to_canonical());
+    !is_of_this_link(ip)
+        || ip == source
+        || (ip.is_loopback() && source.is_loopback())
+        || trunks::by_address(trunks, ip).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn addresses_that_only_their_own_network_knows_are_hidden() {
+        for hidden in [
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "100.64.0.1",
+            "100.127.255.255",
+            "169.254.169.254",
+            "127.0.0.1",
+            "0.0.0.0",
+            "0.1.2.3",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::1",
+            "::",
+            "fe80::1",
+            "febf::1",
+            "fd00::1",
+            "ff02::1",
+            "::ffff:10.1.2.3",
+            "::ffff:100.64.0.1",
+            "::ffff:169.254.169.254",
+            "::ffff:127.0.0.1",
+        ] {
+            assert!(is_hidden(ip(hidden)), "{hidden}");
+        }
+        for public in [
+            "203.0.113.5",
+            "100.63.255.255",
+            "100.128.0.0",
+            "172.32.0.1",
+            "2001:db8::1",
+            "::ffff:203.0.113.5",
+        ] {
+            assert!(!is_hidden(ip(public)), "{public}");
+        }
+    }
+
+    #[test]
+    fn media_goes_to_this_machine_and_its_link_only_where_that_is_meant() {
+        let trunk = Trunk {
+            name: "here".to_owned(),
+            addresses: vec!["127.0.0.1/32".parse().expect("a net")],
+            credentials: None,
+            register: None,
+            prefix: None,
+        };
+        let listed = [trunk];
+        for (to, source, trunks, may) in [
+            ("203.0.113.5", "198.51.100.7", &[][..], true),
+            ("10.0.0.5", "198.51.100.7", &[], true),
+            ("127.0.0.1", "198.51.100.7", &[], false),
+            ("::ffff:127.0.0.1", "198.51.100.7", &[], false),
+            ("127.0.0.1", "198.51.100.7", &listed, true),
+            ("127.0.0.2", "198.51.100.7", &listed, false),
+            ("127.0.0.2", "127.0.0.1", &[], true),
+            ("127.0.0.1", "::1", &[], true),
+            ("169.254.169.254", "198.51.100.7", &listed, false),
+            ("169.254.169.254", "127.0.0.1", &listed, false),
+            ("fe80::1", "2001:db8::1", &[], false),
+            ("fe80::1", "fe80::1", &[], true),
+            ("224.0.0.1", "198.51.100.7", &[], false),
+            ("ff02::1", "2001:db8::1", &[], false),
+            ("255.255.255.255", "198.51.100.7", &[], false),
+        ] {
+            let allowed = may_hear(ip(to), ip(source), trunks);
+            assert_eq!(allowed, may, "{to} for a call from {source}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The way to a peer: the flow that is there, a datagram, or a new connection.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+};
+
+use super::Shared;
+use crate::{
+    settings::{Transport, Trunk},
+    sip::{
+        dialog::Dialog,
+        message::{Host, Uri},
+        reach::is_hidden,
+        transport::{Flow, connect},
+    },
+};
+
+impl Shared {
+    /// The way to an address that the operator configured: the connection that is open, else a datagram or a new connection.
+    pub async fn flow_to(&self, uri: &Uri, known: Option<&Flow>) -> io::Result<Flow> {
+        if let Some(known) = known.filter(|known| known.is_reliable() && known.is_open()) {
+            return Ok(known.clone());
+        }
+        let transport = transport_to(uri, known);
+        let port = port_of(uri, transport);
+        let address = match &uri.host {
+            Host::Ip(ip) => SocketAddr::new(*ip, port),
+            Host::Name(name) => {
+                let found = self.looked_up(name, port).await?;
+                let served = found.iter().find(|address| self.serves(**address));
+                let address = served.or(found.first()).copied();
+                address.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?
+            }
+        };
+        self.begun(transport, address, &uri.host, known).await
+    }
+
+    /// The way of a request inside a dialog. `known` leads to where the peer's last request came from, and a phone, which has no
+    /// `trunk`, is found nowhere else. A trunk may record a route through public addresses and its own.
+    pub async fn flow_within(
+        &self,
+        trunk: Option<&Trunk>,
+        dialog: &Dialog,
+        known: &Flow,
+    ) -> io::Result<Flow> {
+        if known.is_open() && (known.is_reliable() || dialog.routes.is_empty()) {
+            return Ok(known.clone());
+        }
+        let Some(trunk) = trunk else {
+            return match known.is_open() {
+                true => Ok(known.clone()),
+                false => Err(io::ErrorKind::NotConnected.into()),
+            };
+        };
+        let uri = dialog.next_hop();
+        let transport = transport_to(&uri, Some(known));
+        let port = port_of(&uri, transport);
+        let found = match &uri.host {
+            Host::Ip(ip) => vec![SocketAddr::new(*ip, port)],
+            Host::Name(name) => self.looked_up(name, port).await.unwrap_or_default(),
+        };
+        let may_be_named = |address: &SocketAddr| self.may_be_named(trunk, address.ip(), known);
+        let named: Vec<SocketAddr> = found.into_iter().filter(may_be_named).collect();
+        let served = named.iter().find(|address| self.serves(**address));
+        let address = match served.or(named.first()) {
+            Some(named) => *named,
+            None if !known.is_reliable() => return Ok(known.clone()),
+            None => SocketAddr::new(known.remote.ip(), port),
+        };
+        self.begun(transport, address, &uri.host, Some(known)).await
+    }
+
+    /// Whether a trunk may have us send requests there.
+    fn may_be_named(&self, trunk: &Trunk, ip: IpAddr, known: &Flow) -> bool {
+        let ip = ip.to_canonical();
+        let registrars = self.registrars();
+        let registrar = registrars.get(&trunk.name);
+        !is_hidden(ip)
+            || ip == known.remote.ip().to_canonical()
+            || trunk.addresses.iter().any(|net| net.contains(&ip))
+            || registrar.is_some_and(|registrar| registrar.ip().to_canonical() == ip)
+    }
+
+    async fn looked_up(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        Ok(tokio::net::lookup_host((name, port)).await?.collect())
+    }
+
+    async fn begun(
+        &self,
+        transport: Transport,
+        address: SocketAddr,
+        host: &Host,
+        known: Option<&Flow>,
+    ) -> io::Result<Flow> {
+        if transport == Transport::Udp {
+            return match known.filter(|known| known.transport == Transport::Udp) {
+                Some(known) => Ok(known.towards(address)),
+                None => self.datagrams_to(address),
+            };
+        }
+        let receiver = self
+            .sockets
+            .get()
+            .and_then(|sockets| sockets.receiver.upgrade());
+        let receiver = receiver.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
+        let secured = (transport == Transport::Tls).then_some((&self.trust, host));
+        connect(transport, address, secured, receiver).await
+    }
+
+    /// Whether we listen on a UDP address of this family.
+    fn serves(&self, address: SocketAddr) -> bool {
+        let sockets = self.sockets.get().map_or(&[][..], |sockets| &sockets.udp);
+        sockets
+            .iter()
+            .any(|flow| flow.bound.is_ipv4() == address.is_ipv4())
+    }
+
+    fn datagrams_to(&self, address: SocketAddr) -> io::Result<Flow> {
+        let sockets = self.sockets.get().map_or(&[][..], |sockets| &sockets.udp);
+        let fits = |flow: &&Flow| flow.bound.is_ipv4() == address.is_ipv4();
+        let flow = sockets.iter().find(fits);
+        flow.map(|flow| flow.towards(address))
+            .ok_or_else(|| io::Error::other("no UDP address of this family is listened on"))
+    }
+}
+
+fn transport_to(uri: &Uri, known: Option<&Flow>) -> Transport {
+    let named = uri.param("transport").map(str::to_ascii_lowercase);
+    match named.as_deref() {
+        _ if uri.scheme == "sips" => Transport::Tls,
+        Some("tcp") => Transport::Tcp,
+        Some("tls") => Transport::Tls,
+        Some(_) => Transport::Udp,
+        None => known.map_or(Transport::Udp, |known| known.transport),
+    }
+}
+
+fn port_of(uri: &Uri, transport: Transport) -> u16 {
+    uri.port.unwrap_or(match transport {
+        Transport::Tls => 5061,
+        Transport::Udp | Transport::Tcp => 5060,
+    })
+}

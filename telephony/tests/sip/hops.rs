@@ -1,0 +1,159 @@
+//! Where requests of ours go: a caller's Contact and Record-Route must not lead this machine to services of its own network.
+
+use std::time::Duration;
+
+use dikala_telephony::settings::Transport;
+use tokio::{
+    net::{TcpListener, UdpSocket},
+    time::timeout,
+};
+
+use crate::{
+    digests::{call_by_digest, unacknowledged_by_digest},
+    support::{Bench, Manner, Phone, eventually, offer},
+};
+
+const SOON: Duration = Duration::from_millis(200);
+
+/// Services that nobody but this machine reaches.
+pub struct Inner {
+    tcp: TcpListener,
+    udp: UdpSocket,
+}
+
+impl Inner {
+    pub async fn new() -> Self {
+        Self {
+            tcp: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            udp: UdpSocket::bind("127.0.0.1:0").await.unwrap(),
+        }
+    }
+
+    /// Contacts and recorded routes that lead to them.
+    pub fn named(&self) -> Vec<String> {
+        let tcp = self.tcp.local_addr().unwrap().port();
+        let udp = self.udp.local_addr().unwrap().port();
+        let all = [
+            format!("127.0.0.1:{tcp};transport=tcp"),
+            format!("localhost:{tcp};transport=tcp"),
+            format!("[::ffff:127.0.0.1]:{tcp};transport=tcp"),
+            format!("127.0.0.1:{udp}"),
+            format!("localhost:{udp}"),
+            "169.254.169.254:80;transport=tcp".to_owned(),
+            "169.254.169.254".to_owned(),
+            "nobody.invalid;transport=tcp".to_owned(),
+        ];
+        all.to_vec()
+    }
+
+    pub async fn hears_nothing(&self, named: &str) {
+        let connected = timeout(SOON, self.tcp.accept()).await;
+        assert!(connected.is_err(), "{named}: a connection");
+        let sent = self.udp.try_recv(&mut [0; 2_048]);
+        assert!(sent.is_err(), "{named}: a datagram");
+    }
+}
+
+/// An INVITE whose Contact, or the first recorded route, leads there.
+fn leading(invite: &str, to: &str, by_route: bool) -> String {
+    let at = invite.find("Contact: ").unwrap();
+    let rest = &invite[at..];
+    let (contact, rest) = rest.split_once("\r\n").unwrap();
+    let named = match by_route {
+        false => format!("Contact: <sip:budi@{to}>"),
+        true => format!("Record-Route: <sip:{to};lr>\r\n{contact}"),
+    };
+    format!("{}{named}\r\n{rest}", &invite[..at])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_phone_is_hung_up_where_it_calls_from_whatever_way_it_names() {
+    let bench = Bench::with(Manner::HangUp, 50, |sip| sip.trunks = Bench::of_users()).await;
+    let inner = Inner::new().await;
+    for named in inner.named() {
+        for by_route in [false, true] {
+            for transport in [Transport::Udp, Transport::Tcp] {
+                let mut phone = match transport {
+                    Transport::Udp => Phone::udp(bench.udp()).await,
+                    _ => Phone::tcp(bench.address(transport)).await,
+                };
+                let change = |invite: String| leading(&invite, &named, by_route);
+                call_by_digest(&mut phone, change, &offer(40_000)).await;
+                let bye = phone.expect("BYE ").await;
+                phone.answer(&bye, "200 OK").await;
+            }
+        }
+        inner.hears_nothing(&named).await;
+    }
+}
+
+/// Its connection is the only way to a phone that calls over one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_phone_whose_connection_is_gone_is_looked_for_nowhere() {
+    let bench = Bench::with(Manner::HangUp, 50, |sip| sip.trunks = Bench::of_users()).await;
+    let inner = Inner::new().await;
+    let named = &inner.named()[0];
+    let mut phone = Phone::tcp(bench.address(Transport::Tcp)).await;
+    let mut other = Phone::udp(bench.udp()).await;
+    let change = |invite: String| leading(&invite, named, false);
+    unacknowledged_by_digest(&mut phone, change, &offer(40_000)).await;
+    other.call_id.clone_from(&phone.call_id);
+    (other.to, other.cseq) = (phone.to.clone(), phone.cseq);
+    phone.closes().await;
+    // The call stands now, and is hung up.
+    other.acknowledge("").await;
+    eventually("the call is over", || bench.edge.statistics().calls == 0).await;
+    inner.hears_nothing(named).await;
+}
+
+/// A trunk may record a route through its own addresses, not through others of this network.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trunk_is_hung_up_through_its_own_addresses_only() {
+    let bench = Bench::with(Manner::HangUp, 50, |sip| {
+        sip.trunks[0].addresses = vec!["127.0.0.1/32".parse().unwrap()];
+    })
+    .await;
+    let mut other = Phone::udp_from("127.0.0.2", bench.udp()).await;
+    let mut proxy = Phone::udp(bench.udp()).await;
+    for (named, by_route, at_proxy) in [
+        (proxy.local, true, true),
+        (proxy.local, false, false),
+        (other.local, true, false),
+        (other.local, false, false),
+    ] {
+        let mut phone = Phone::udp(bench.udp()).await;
+        let invite = phone.request("INVITE", "", &offer(40_000));
+        phone
+            .send(&leading(&invite, &named.to_string(), by_route))
+            .await;
+        phone.answered("SIP/2.0 200").await;
+        phone.acknowledge("").await;
+        let at = if at_proxy { &mut proxy } else { &mut phone };
+        let bye = at.expect("BYE ").await;
+        at.answer(&bye, "200 OK").await;
+    }
+    assert_eq!(other.hears(SOON).await, None);
+}
+
+/// A phone that roams, or whose NAT gave it another port, is found by its last request.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_ours_follow_the_callers_last_request() {
+    let bench = Bench::new(Manner::HangUp).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let mut moved = Phone::udp(bench.udp()).await;
+    let invite = phone.request("INVITE", "", &offer(40_000));
+    phone.send(&invite).await;
+    phone.answered("SIP/2.0 200").await;
+    moved.call_id.clone_from(&phone.call_id);
+    (moved.to, moved.cseq) = (phone.to.clone(), phone.cseq);
+    moved.cseq += 1;
+    // What it calls itself is still where nobody finds it.
+    let update = moved.request("UPDATE", "", "");
+    let contact = |at| format!("Contact: <sip:budi@{at}>");
+    let update = update.replace(&contact(moved.local), &contact(phone.local));
+    moved.send(&update).await;
+    moved.answered("SIP/2.0 200").await;
+    phone.acknowledge("").await;
+    let bye = moved.expect("BYE ").await;
+    moved.answer(&bye, "200 OK").await;
+}

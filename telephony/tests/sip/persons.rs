@@ -1,0 +1,149 @@
+//! Second legs and transfers whose other side lies.
+
+use std::{collections::HashSet, time::Duration};
+
+use dikala_telephony::leg::Happening;
+
+use crate::{
+    digests::call_by_digest,
+    hops::Inner,
+    support::{Bench, Manner, Phone, eventually, header, offer},
+};
+
+/// Longer than anything is repeated after.
+const QUIET: Duration = Duration::from_secs(1);
+
+fn is_transfer(happening: &Happening) -> bool {
+    matches!(happening, Happening::Transfer(_))
+}
+
+/// A phone of a user, whose second leg comes back to itself, and the INVITE of that.
+async fn handing_over() -> (Bench, Phone, String) {
+    let manner = Manner::Transfer("+62811111".to_owned());
+    let bench = Bench::with(manner, 10, |sip| sip.trunks = Bench::of_users()).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    call_by_digest(&mut phone, |invite| invite, &offer(40_000)).await;
+    let invite = phone.expect("INVITE ").await;
+    (bench, phone, invite)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_who_answers_as_a_hundred_is_hung_up_a_few_times() {
+    let (bench, mut phone, invite) = handing_over().await;
+    for _ in 0..2 {
+        for person in 0..100 {
+            let tag = format!("person-{person}");
+            let accepted = phone.response(&invite, "200 OK", &tag, &offer(40_002));
+            phone.send(&accepted).await;
+            // As fast as they are read: what is too much is thrown away.
+            tokio::task::yield_now().await;
+        }
+    }
+    let mut ended = HashSet::new();
+    let mut heard = Some(phone.expect("BYE ").await);
+    while let Some(message) = heard {
+        if message.starts_with("BYE ") {
+            phone.answer(&message, "200 OK").await;
+            ended.insert(header(&message, "To").unwrap().to_owned());
+        }
+        heard = phone.hears(QUIET).await;
+    }
+    assert!((1..=16).contains(&ended.len()), "{}", ended.len());
+    eventually("the first stands", || {
+        bench.saw(&Happening::Transfer(Ok(())))
+    })
+    .await;
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_who_names_another_way_is_not_followed() {
+    let inner = Inner::new().await;
+    for named in inner.named() {
+        for (status, line) in [
+            ("200 OK", format!("Contact: <sip:person@{named}>")),
+            (
+                "200 OK",
+                format!("Record-Route: <sip:{named};lr>\r\nContact: <sip:p@{named}>"),
+            ),
+            ("302 Moved", format!("Contact: <sip:person@{named}>")),
+        ] {
+            let (bench, mut phone, invite) = handing_over().await;
+            let contact = format!("Contact: <sip:budi@{}>", phone.local);
+            let answer = phone.response(&invite, status, "person", &offer(40_002));
+            phone.send(&answer.replace(&contact, &line)).await;
+            phone.expect("ACK ").await;
+            let taken = status.starts_with("200");
+            eventually("the task hears", || {
+                let happened = bench.call().happened;
+                let told = happened.into_iter().find(is_transfer);
+                told.is_some_and(|it| (it == Happening::Transfer(Ok(()))) == taken)
+            })
+            .await;
+            phone.ask("BYE", "", "").await;
+            if taken {
+                // The person's leg ends where its answer came from.
+                let bye = phone.expect("BYE ").await;
+                phone.answer(&bye, "200 OK").await;
+            }
+        }
+        inner.hears_nothing(&named).await;
+    }
+}
+
+/// It would end the call as handed over, though nobody was called.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_notify_that_nobody_asked_for_hands_nobody_over() {
+    let (bench, mut phone, invite) = handing_over().await;
+    let notify = |phone: &mut Phone, event: &str, body: &str| {
+        phone.cseq += 1;
+        let event = format!("Event: {event}\r\nSubscription-State: terminated\r\n");
+        let notify = phone.request("NOTIFY", &event, body);
+        notify.replace("application/sdp", "message/sipfrag")
+    };
+    for event in ["refer", "refer;id=1", "dialog"] {
+        let forged = notify(&mut phone, event, "SIP/2.0 200 OK\r\n");
+        phone.send(&forged).await;
+        phone.answered("SIP/2.0 481").await;
+    }
+    assert!(!bench.call().happened.iter().any(is_transfer));
+    let busy = phone.response(&invite, "486 Busy Here", "person", "");
+    phone.send(&busy).await;
+    eventually("the task hears", || {
+        bench.call().happened.iter().any(is_transfer)
+    })
+    .await;
+    assert!(!bench.saw(&Happening::Transfer(Ok(()))));
+    phone.hang_up().await;
+}
+
+/// A phone that was asked to call the person says how far it is, as it likes.
+#[tokio::test(flavor = "multi_thread")]
+async fn rubbish_in_a_notify_neither_ends_a_transfer_nor_the_call() {
+    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    phone
+        .call("Allow: INVITE, REFER, NOTIFY\r\n", &offer(40_000))
+        .await;
+    let refer = phone.expect("REFER ").await;
+    phone.answer(&refer, "202 Accepted").await;
+    let long = format!("SIP/2.0 {} OK\r\n", "9".repeat(30_000));
+    for body in [
+        "x",
+        "SIP/2.0",
+        "SIP/2.0 0 Zero",
+        "SIP/2.0 99999 Many",
+        "SIP/2.0 -1 No",
+        &long,
+    ] {
+        phone.cseq += 1;
+        let event = "Event: refer\r\nSubscription-State: active\r\n";
+        let notify = phone.request("NOTIFY", event, body);
+        let notify = notify.replace("application/sdp", "message/sipfrag");
+        phone.send(&notify).await;
+        phone.answered("SIP/2.0 200").await;
+    }
+    assert!(!bench.call().happened.iter().any(is_transfer));
+    phone.hang_up().await;
+    eventually("the task hears", || bench.saw(&Happening::HungUp)).await;
+}
