@@ -198,6 +198,22 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
+        fn packets_that_were_tampered_with_are_heard_or_dropped(hits in proptest::collection::vec((0_usize..20, 0_usize..200, any::<u8>(), 0_usize..400), 1..40)) {
+            let packets = packets(20);
+            let mut decoder = Decoder::new().expect("a decoder");
+            for (which, at, with, length) in hits {
+                let mut packet = packets[which].clone();
+                let at = at % packet.len();
+                packet[at] ^= with;
+                packet.resize(if length < 300 { packet.len() } else { length - 300 }, with);
+                let mut out = Vec::new();
+                let count = decoder.decode(&packet, &mut out);
+                prop_assert_eq!(out.len(), count);
+                decoder.conceal(320, Some(&packet), &mut out);
+            }
+        }
+
+        #[test]
         fn any_bytes_are_heard_or_dropped(rubbish in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..12)) {
             let mut decoder = Decoder::new().expect("a decoder");
             for packet in rubbish {

@@ -4,20 +4,25 @@ use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     ops::RangeInclusive,
+    panic::AssertUnwindSafe,
     sync::Arc,
     time::Instant,
 };
 
+use futures_util::FutureExt;
 use tokio::{
     sync::mpsc::{self, error::TrySendError},
     time::{Duration, MissedTickBehavior},
 };
 
-use super::shared::{Shared, count};
+use super::{
+    reach,
+    shared::{Shared, count},
+};
 use crate::{
     leg::{Happening, Speech},
     media::{
-        doubled::{Doubled, Way},
+        doubled::{self, Doubled},
         sdp::Terms,
         stream::{Channel, Heard, Seed, Stream},
     },
@@ -44,7 +49,8 @@ pub struct Sockets {
 /// To a call's media.
 #[derive(Debug)]
 pub enum Control {
-    Change(Box<Terms>),
+    /// Other terms, and where the signalling comes from now.
+    Change(Box<Terms>, IpAddr),
     Pause,
     Continue,
     Flush,
@@ -95,6 +101,7 @@ pub fn bind(ports: &RangeInclusive<u16>, like: IpAddr) -> io::Result<Sockets> {
 #[derive(Debug)]
 pub struct Audio {
     stream: Stream,
+    way: Way,
     doubled: Doubled,
     begun: Instant,
     speech: mpsc::Receiver<Speech>,
@@ -102,47 +109,71 @@ pub struct Audio {
     shared: Arc<Shared>,
 }
 
-/// Starts sending and listening. It ends when the control is dropped.
+/// Where packets go out.
+#[derive(Debug)]
+struct Way {
+    sockets: Sockets,
+    /// Where the call's signalling comes from.
+    signalling: IpAddr,
+    shared: Arc<Shared>,
+}
+
+impl Way {
+    fn send(&self, channel: Channel, to: SocketAddr, packet: &[u8]) {
+        if !reach::may_hear(to.ip(), self.signalling, &self.shared.settings.trunks) {
+            return;
+        }
+        let socket = match channel {
+            Channel::Rtp => &self.sockets.rtp,
+            Channel::Rtcp => &self.sockets.rtcp,
+        };
+        // Lost as a packet on the way would be.
+        let _ = socket.send_to(packet, to);
+    }
+}
+
+/// Starts sending and listening for a call whose signalling comes from that address. It ends when the control is dropped.
 pub fn start(
     shared: &Arc<Shared>,
     sockets: Sockets,
     terms: Terms,
+    signalling: IpAddr,
     speech: mpsc::Receiver<Speech>,
     happenings: mpsc::Sender<Happening>,
 ) -> Result<mpsc::Sender<Control>, crate::media::Error> {
     let (control, controls) = mpsc::channel(64);
     let audio = Audio {
-        stream: Stream::new(terms, Seed::new(rand::random()), 0)?,
+        stream: Stream::new(terms, signalling, Seed::new(rand::random()), 0)?,
+        way: Way {
+            sockets,
+            signalling,
+            shared: shared.clone(),
+        },
         doubled: Doubled::default(),
         begun: Instant::now(),
         speech,
         happenings,
         shared: shared.clone(),
     };
-    shared.media.spawn(async move {
-        if let Err(error) = audio.run(sockets, controls).await {
-            tracing::warn!(%error, "the media of a call ended");
-        }
-    });
+    let told = audio.happenings.clone();
+    shared.media.spawn(guarded(audio.run(controls), told));
     Ok(control)
 }
 
+/// Runs a call's media. Where it breaks, a panic in a codec included, the call ends, and no other.
+async fn guarded(media: impl Future<Output = io::Result<()>>, told: mpsc::Sender<Happening>) {
+    match AssertUnwindSafe(media).catch_unwind().await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => tracing::warn!(%error, "the media of a call broke"),
+        Err(_) => tracing::error!("the media of a call panicked"),
+    }
+    let _ = told.send(Happening::MediaLost).await;
+}
+
 impl Audio {
-    async fn run(
-        mut self,
-        sockets: Sockets,
-        mut controls: mpsc::Receiver<Control>,
-    ) -> io::Result<()> {
-        let rtp = tokio::net::UdpSocket::from_std(sockets.rtp.try_clone()?)?;
-        let rtcp = tokio::net::UdpSocket::from_std(sockets.rtcp.try_clone()?)?;
-        let mut send = |channel: Channel, to: SocketAddr, packet: &[u8]| {
-            let socket = match channel {
-                Channel::Rtp => &sockets.rtp,
-                Channel::Rtcp => &sockets.rtcp,
-            };
-            // Lost as a packet on the way would be.
-            let _ = socket.send_to(packet, to);
-        };
+    async fn run(mut self, mut controls: mpsc::Receiver<Control>) -> io::Result<()> {
+        let rtp = tokio::net::UdpSocket::from_std(self.way.sockets.rtp.try_clone()?)?;
+        let rtcp = tokio::net::UdpSocket::from_std(self.way.sockets.rtcp.try_clone()?)?;
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let (mut packet, mut report) = ([0; PACKET_BYTES_MAX + 1], [0; PACKET_BYTES_MAX + 1]);
@@ -162,7 +193,7 @@ impl Audio {
                 },
                 due = tick.tick() => {
                     self.count_ticks(due.elapsed());
-                    self.stream.tick(self.now(), &mut heard, &mut send);
+                    self.tick(&mut heard);
                 }
                 Ok((length, from)) = rtp.recv_from(&mut packet) => {
                     if length <= PACKET_BYTES_MAX {
@@ -183,13 +214,22 @@ impl Audio {
                 break;
             }
         }
-        self.stream.bye(&mut send);
+        let Self { stream, way, .. } = &mut self;
+        stream.bye(&mut |channel, to, packet| way.send(channel, to, packet));
         let all = self.stream.statistics();
         let counters = &self.shared.counters;
         count(&counters.packets, all.received);
         count(&counters.packets_lost, all.lost);
         count(&counters.packets_late, all.late);
         Ok(())
+    }
+
+    fn tick(&mut self, heard: &mut Vec<Heard>) {
+        let now = self.now();
+        let Self { stream, way, .. } = self;
+        stream.tick(now, heard, &mut |channel, to, packet| {
+            way.send(channel, to, packet);
+        });
     }
 
     fn now(&self) -> u64 {
@@ -214,14 +254,15 @@ impl Audio {
     /// Does as told; false when nobody listens any more.
     fn control(&mut self, control: Control, heard: &mut Vec<Heard>) -> bool {
         match control {
-            Control::Key(key) => return self.pressed(key, Way::Signalling),
+            Control::Key(key) => return self.pressed(key, doubled::Way::Signalling),
             Control::Join(speech, happenings) => {
                 (self.speech, self.happenings) = (speech, happenings);
                 self.stream.go_on();
                 self.stream.flush(&mut Vec::new());
             }
-            Control::Change(terms) => {
-                if let Err(error) = self.stream.change(*terms, self.now()) {
+            Control::Change(terms, signalling) => {
+                self.way.signalling = signalling;
+                if let Err(error) = self.stream.change(*terms, signalling, self.now()) {
                     tracing::warn!(%error, "the media of a call could not be changed");
                 }
             }
@@ -239,7 +280,7 @@ impl Audio {
     }
 
     /// A key was pressed, or the same once more; false when nobody takes it any more, as with all that is heard.
-    fn pressed(&mut self, key: char, way: Way) -> bool {
+    fn pressed(&mut self, key: char, way: doubled::Way) -> bool {
         let is_new = self.doubled.is_new(key, way, self.now());
         let told = is_new.then(|| self.happenings.try_send(Happening::Key(key)));
         !matches!(told, Some(Err(TrySendError::Full(_))))
@@ -260,7 +301,7 @@ impl Audio {
                 Heard::VoiceStarted => Happening::VoiceStarted,
                 Heard::VoiceEnded => Happening::VoiceEnded,
                 Heard::Key(key) => {
-                    if !self.pressed(key, Way::Media) {
+                    if !self.pressed(key, doubled::Way::Media) {
                         return false;
                     }
                     continue;
@@ -295,13 +336,10 @@ mod tests {
         settings::{Codec, Sip, Srtp},
     };
 
-    /// The task of a call that is joined may end before its media hears of the joining.
-    #[tokio::test(flavor = "multi_thread")]
-    async fn who_listens_may_come_later() {
-        let phone = UdpSocket::bind("127.0.0.1:0").expect("a port");
-        let here = phone.local_addr().expect("bound");
-        let patience = Duration::from_secs(20);
-        phone.set_read_timeout(Some(patience)).expect("set");
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// An edge without trunks.
+    fn shared() -> Arc<Shared> {
         let settings = Sip {
             listen: Vec::new(),
             public_address: None,
@@ -311,27 +349,40 @@ mod tests {
             srtp: Srtp::Off,
             trunks: Vec::new(),
         };
-        let terms = Terms {
+        let media = tokio::runtime::Handle::current();
+        let trust = crate::trust::Trust::new(None).expect("the web's authorities");
+        Arc::new(Shared::new(settings, trust, media, None))
+    }
+
+    fn terms(remote: SocketAddr) -> Terms {
+        Terms {
             codec: Codec::Pcma,
             send_payload: 8,
             receive_payload: 8,
             events: None,
             send_events: None,
-            remote: here,
-            remote_rtcp: here,
+            remote,
+            remote_rtcp: remote,
             rtcp_mux: false,
             direction: Direction::SendRecv,
             crypto: None,
-        };
-        let sockets = bind(&settings.rtp_ports, here.ip()).expect("a pair");
+        }
+    }
+
+    /// The task of a call that is joined may end before its media hears of the joining.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_listens_may_come_later() {
+        let phone = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let here = phone.local_addr().expect("bound");
+        phone.set_read_timeout(Some(PATIENCE)).expect("set");
+        let shared = shared();
+        let sockets = bind(&shared.settings.rtp_ports, here.ip()).expect("a pair");
         let to = SocketAddr::new(here.ip(), sockets.port);
-        let media = tokio::runtime::Handle::current();
-        let trust = crate::trust::Trust::new(None).expect("the web's authorities");
-        let shared = Arc::new(Shared::new(settings, trust, media, None));
         let (_speech, spoken) = mpsc::channel(1);
         let (happenings, gone) = mpsc::channel(512);
         drop(gone);
-        let control = start(&shared, sockets, terms, spoken, happenings).expect("media");
+        let control =
+            start(&shared, sockets, terms(here), here.ip(), spoken, happenings).expect("media");
         control.send(Control::Key('1')).await.expect("is pressed");
         let mut sequence = 0_u16;
         let mut speak = || {
@@ -362,9 +413,52 @@ mod tests {
                 }
             }
         };
-        tokio::time::timeout(patience, heard)
+        tokio::time::timeout(PATIENCE, heard)
             .await
             .expect("the caller is heard");
+    }
+
+    #[tokio::test]
+    async fn a_codec_that_panics_ends_its_call() {
+        let broken = async { Err(io::Error::other("no socket")) };
+        let panicking = async { panic!("a codec choked") };
+        let (told, mut happened) = mpsc::channel(1);
+        guarded(broken, told.clone()).await;
+        assert_eq!(happened.recv().await, Some(Happening::MediaLost));
+        guarded(panicking, told.clone()).await;
+        assert_eq!(happened.recv().await, Some(Happening::MediaLost));
+        guarded(async { Ok(()) }, told).await;
+        assert_eq!(happened.recv().await, None, "nothing is wrong");
+    }
+
+    /// Caller's media that names this machine, by a call from elsewhere, does not get to hear what is said.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn nothing_is_sent_to_this_machine_for_a_call_from_elsewhere() {
+        let phone = tokio::net::UdpSocket::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
+        let here = phone.local_addr().expect("bound");
+        let shared = shared();
+        for (signalling, hears) in [("203.0.113.5", false), ("127.0.0.1", true)] {
+            let sockets = bind(&shared.settings.rtp_ports, here.ip()).expect("a pair");
+            let (_speech, spoken) = mpsc::channel(1);
+            let (happenings, _happened) = mpsc::channel(512);
+            let signalling = signalling.parse().expect("an address");
+            let control = start(
+                &shared,
+                sockets,
+                terms(here),
+                signalling,
+                spoken,
+                happenings,
+            )
+            .expect("media");
+            // A packet is due every 20 ms.
+            let wait = if hears { PATIENCE } else { 10 * TICK };
+            let heard = tokio::time::timeout(wait, phone.recv(&mut [0; 2_048])).await;
+            assert_eq!(heard.is_ok(), hears, "signalling from {signalling}");
+            drop(control);
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod faults;
 mod hops;
 mod loss;
 mod matrix;
+mod nat;
 mod persons;
 mod programs;
 mod proofs;

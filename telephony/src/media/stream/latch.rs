@@ -1,31 +1,67 @@
 //! Whose packets count, and where ours go: first the address of the SDP, then whoever really sends (symmetric RTP).
 //!
-//! Behind NAT, the SDP's address is not the sender's. A stranger who guesses the port must not take the call over: the sender stays
-//! who he is unless his stream goes on from elsewhere, signed or with numbers that only he and we have seen, or the address of the SDP itself speaks.
+//! Behind NAT, the SDP's address is not the sender's, and strangers who spray all ports must not be taken for the caller:
+//!
+//! - the SDP's own address, and packets that are signed (SRTP), are always believed;
+//! - for a second, only the address that the signalling comes from is believed besides, and it wins the stream back from a stranger
+//!   who was quicker afterwards;
+//! - a sender moves to another port of its address where its numbers go on, when the call's direction has changed, or after 2 s
+//!   without a packet; to another address only if the SDP names it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A step of the numbers that still is the same stream.
 const NEAR: u16 = 8;
+/// So long only the signalling's address may become the sender.
+const FIRST_MS: u64 = 1_000;
+/// A sender that was silent for so long may have lost its port, to a NAT or by a restart.
+const QUIET_MS: u64 = 2_000;
+
+/// What tells that a packet is the other side's, beside its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    None,
+    /// It goes on where the stream was, in numbers that only its sender and we have seen.
+    Follows,
+    /// It is signed with the key of the SDP.
+    Signed,
+}
 
 #[derive(Debug)]
 pub struct Latch {
     told: SocketAddr,
     told_reports: SocketAddr,
+    /// Where the call's signalling comes from.
+    signalling: IpAddr,
     media: Option<SocketAddr>,
     reports: Option<SocketAddr>,
-    /// Who would be the sender with one packet more, and the number it comes after.
+    /// The sender that one packet more makes the peer, and the number of its last one.
     candidate: Option<(SocketAddr, u16)>,
+    /// When strangers may become the sender.
+    open_ms: u64,
+    /// When the last packet of the sender came.
+    last_ms: u64,
+    /// Until when the sender may move to another port.
+    moves_until_ms: u64,
 }
 
 impl Latch {
-    pub fn new(told: SocketAddr, told_reports: SocketAddr) -> Self {
+    pub fn new(
+        told: SocketAddr,
+        told_reports: SocketAddr,
+        signalling: IpAddr,
+        now_ms: u64,
+    ) -> Self {
         Self {
             told,
             told_reports,
+            signalling: signalling.to_canonical(),
             media: None,
             reports: None,
             candidate: None,
+            open_ms: now_ms + FIRST_MS,
+            last_ms: now_ms,
+            moves_until_ms: now_ms,
         }
     }
 
@@ -39,24 +75,60 @@ impl Latch {
         self.reports.unwrap_or(self.told_reports)
     }
 
-    /// Whether a packet of media is the other side's; `proven` says that it is signed, or goes on where the stream was.
-    pub fn admits(&mut self, from: SocketAddr, sequence: u16, proven: bool) -> bool {
+    /// The signalling comes from there now.
+    pub fn signalled_from(&mut self, signalling: IpAddr) {
+        self.signalling = signalling.to_canonical();
+    }
+
+    /// The call was held or resumed: many phones go on from another port.
+    pub fn direction_changed(&mut self, now_ms: u64) {
+        self.moves_until_ms = now_ms + QUIET_MS;
+    }
+
+    /// Whether a packet of media is the other side's.
+    pub fn admits(&mut self, from: SocketAddr, sequence: u16, proof: Proof, now_ms: u64) -> bool {
         if self.media == Some(from) {
+            self.last_ms = now_ms;
             return true;
         }
+        let may = proof == Proof::Signed || self.may_move_to(from, proof, now_ms);
         let follows = self.candidate.is_some_and(|(candidate, before)| {
             candidate == from && (1..=NEAR).contains(&sequence.wrapping_sub(before))
         });
-        let may = self.media.is_none() || proven;
         if from == self.told || (may && follows) {
-            self.media = Some(from);
-            self.candidate = None;
+            self.latch(from, now_ms);
             return true;
         }
         if may {
             self.candidate = Some((from, sequence));
         }
         false
+    }
+
+    fn may_move_to(&self, from: SocketAddr, proof: Proof, now_ms: u64) -> bool {
+        let (ip, named) = (from.ip().to_canonical(), self.told.ip());
+        match self.media.map(|media| media.ip().to_canonical()) {
+            None => ip == self.signalling || now_ms >= self.open_ms,
+            Some(sender) if sender == ip => {
+                proof == Proof::Follows
+                    || now_ms < self.moves_until_ms
+                    || now_ms.saturating_sub(self.last_ms) >= QUIET_MS
+            }
+            Some(sender) => {
+                let is_stranger = sender != self.signalling && sender != named.to_canonical();
+                is_stranger && ip == self.signalling
+            }
+        }
+    }
+
+    fn latch(&mut self, from: SocketAddr, now_ms: u64) {
+        if self.media.is_some_and(|media| media.ip() != from.ip()) {
+            self.reports = None;
+        }
+        self.media = Some(from);
+        self.candidate = None;
+        self.last_ms = now_ms;
+        self.moves_until_ms = now_ms;
     }
 
     /// Whether a report is the other side's.
@@ -73,70 +145,134 @@ impl Latch {
 mod tests {
     use std::net::SocketAddr;
 
-    use super::Latch;
+    use super::{
+        Latch,
+        Proof::{Follows, None, Signed},
+    };
 
     fn address(text: &str) -> SocketAddr {
         text.parse().expect("an address")
     }
 
+    /// A call whose SDP names an address behind NAT, its sender's real one, and a stranger's.
     fn latch() -> (Latch, SocketAddr, SocketAddr, SocketAddr) {
         let told = address("10.0.0.5:4000");
+        let nat = address("203.0.113.5:61000");
         (
-            Latch::new(told, address("10.0.0.5:4001")),
+            Latch::new(told, address("10.0.0.5:4001"), nat.ip(), 0),
             told,
-            address("203.0.113.5:61000"),
+            nat,
             address("198.51.100.66:9"),
         )
+    }
+
+    /// Two packets in a row.
+    fn twice(latch: &mut Latch, from: SocketAddr, now_ms: u64) -> bool {
+        latch.admits(from, 1, None, now_ms);
+        latch.admits(from, 2, None, now_ms)
     }
 
     #[test]
     fn the_sender_is_whoever_sends_twice_in_a_row() {
         let (mut latch, told, nat, stranger) = latch();
         assert_eq!(latch.media(), told);
-        assert!(!latch.admits(nat, 65_535, false));
+        assert!(!latch.admits(nat, 65_535, None, 0));
         assert_eq!(latch.media(), told);
-        assert!(latch.admits(nat, 0, false));
+        assert!(latch.admits(nat, 0, None, 0));
         assert_eq!(latch.media(), nat);
         for sequence in 0..20 {
-            assert!(!latch.admits(stranger, sequence, false));
+            assert!(!latch.admits(stranger, sequence, None, 60_000));
         }
         assert_eq!(latch.media(), nat);
+    }
+
+    #[test]
+    fn strangers_have_no_chance_in_the_first_second() {
+        let (mut latch, told, nat, stranger) = latch();
+        for sequence in 0..50 {
+            assert!(!latch.admits(stranger, sequence, None, 999));
+        }
+        assert_eq!(latch.media(), told);
+        assert!(twice(&mut latch, nat, 999), "the caller is not kept out");
+    }
+
+    /// The media of some carriers comes from another address than their SDP and their signalling.
+    #[test]
+    fn after_the_first_second_any_address_may_be_the_sender() {
+        let (mut latch, _, _, elsewhere) = latch();
+        assert!(twice(&mut latch, elsewhere, 1_000));
+        assert_eq!(latch.media(), elsewhere);
+    }
+
+    #[test]
+    fn the_signallings_address_wins_the_stream_back_from_a_stranger() {
+        let (mut latch, _, nat, stranger) = latch();
+        assert!(twice(&mut latch, stranger, 1_000));
+        let his_reports = address("198.51.100.66:10");
+        assert!(latch.admits_report(his_reports, false));
+        for sequence in 3..40 {
+            latch.admits(stranger, sequence, None, 1_500);
+            latch.admits(nat, sequence, None, 1_500);
+        }
+        assert_eq!(latch.media(), nat);
+        assert_ne!(latch.reports(), his_reports);
+        assert!(!twice(&mut latch, stranger, 9_000), "and keeps it");
     }
 
     #[test]
     fn one_packet_or_scattered_ones_do_not_take_a_call() {
         let (mut latch, told, _, stranger) = latch();
         for sequence in [7, 7, 100, 50, 2_000] {
-            assert!(!latch.admits(stranger, sequence, false));
+            assert!(!latch.admits(stranger, sequence, None, 5_000));
         }
         assert_eq!(latch.media(), told);
     }
 
     #[test]
     fn the_address_of_the_sdp_is_believed_at_once_and_always() {
-        let (mut latch, told, _, stranger) = latch();
-        assert!(!latch.admits(stranger, 1, false));
-        assert!(latch.admits(stranger, 2, false));
-        assert!(latch.admits(told, 500, false));
+        let (mut latch, told, nat, stranger) = latch();
+        assert!(twice(&mut latch, stranger, 1_000));
+        assert!(latch.admits(told, 500, None, 1_000));
         assert_eq!(latch.media(), told);
-        assert!(!latch.admits(stranger, 3, false));
+        assert!(!twice(&mut latch, stranger, 9_000));
+        assert!(!twice(&mut latch, nat, 9_000), "it was named");
     }
 
     #[test]
-    fn a_stream_may_go_on_from_elsewhere() {
-        let (mut latch, _, nat, moved) = latch();
-        latch.admits(nat, 1, false);
-        assert!(latch.admits(nat, 2, false));
-        assert!(!latch.admits(moved, 3, true));
-        assert!(latch.admits(moved, 4, true));
+    fn a_stream_goes_on_from_another_port_and_only_signed_from_another_address() {
+        let (mut latch, _, nat, elsewhere) = latch();
+        assert!(twice(&mut latch, nat, 0));
+        let moved = address("203.0.113.5:7");
+        assert!(!latch.admits(moved, 3, Follows, 20));
+        assert!(latch.admits(moved, 4, Follows, 40));
         assert_eq!(latch.media(), moved);
+        for sequence in 5..20 {
+            assert!(!latch.admits(elsewhere, sequence, Follows, 9_000));
+        }
+        assert!(!latch.admits(elsewhere, 20, Signed, 9_000));
+        assert!(latch.admits(elsewhere, 21, Signed, 9_000));
+    }
+
+    #[test]
+    fn a_sender_takes_a_new_port_when_the_direction_changes_or_after_two_seconds() {
+        let (mut latch, _, nat, stranger) = latch();
+        assert!(twice(&mut latch, nat, 0));
+        let [resumed, restarted] = ["203.0.113.5:7", "203.0.113.5:8"].map(address);
+        assert!(!twice(&mut latch, resumed, 1_999), "a neighbour's, maybe");
+        latch.direction_changed(1_999);
+        assert!(!twice(&mut latch, stranger, 1_999));
+        assert!(twice(&mut latch, resumed, 1_999));
+        assert!(!twice(&mut latch, nat, 1_999), "once for each change");
+        assert!(!twice(&mut latch, restarted, 3_998));
+        assert!(!twice(&mut latch, stranger, 3_999));
+        assert!(twice(&mut latch, restarted, 3_999));
+        assert_eq!(latch.media(), restarted);
     }
 
     #[test]
     fn reports_come_from_where_media_comes() {
         let (mut latch, _, nat, stranger) = latch();
-        latch.admits(nat, 1, false);
-        latch.admits(nat, 2, false);
+        assert!(twice(&mut latch, nat, 0));
         assert!(!latch.admits_report(stranger, false));
         assert_eq!(latch.reports(), address("10.0.0.5:4001"));
         let beside = address("203.0.113.5:61077");

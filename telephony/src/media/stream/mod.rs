@@ -7,9 +7,13 @@ mod latch;
 mod receive;
 mod send;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use self::{latch::Latch, receive::Receiver, send::Sender};
+use self::{
+    latch::{Latch, Proof},
+    receive::Receiver,
+    send::Sender,
+};
 use super::{
     Error,
     activity::NOTICED_MS,
@@ -125,10 +129,11 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub fn new(terms: Terms, seed: Seed, now_ms: u64) -> Result<Self, Error> {
+    /// `signalling` is where the call's signalling comes from.
+    pub fn new(terms: Terms, signalling: IpAddr, seed: Seed, now_ms: u64) -> Result<Self, Error> {
         Ok(Self {
             srtp: terms.crypto.clone().map(Session::new).transpose()?,
-            latch: Latch::new(terms.remote, terms.remote_rtcp),
+            latch: Latch::new(terms.remote, terms.remote_rtcp, signalling, now_ms),
             receiver: Receiver::new(terms.codec)?,
             sender: Sender::new(terms.codec, &seed, now_ms)?,
             terms,
@@ -144,7 +149,7 @@ impl Stream {
     }
 
     /// Goes on on other terms; what waits to be said waits on.
-    pub fn change(&mut self, terms: Terms, now_ms: u64) -> Result<(), Error> {
+    pub fn change(&mut self, terms: Terms, signalling: IpAddr, now_ms: u64) -> Result<(), Error> {
         match (&mut self.srtp, &terms.crypto) {
             (Some(session), Some(crypto)) => session.change(crypto)?,
             (session, crypto) => *session = crypto.clone().map(Session::new).transpose()?,
@@ -154,7 +159,11 @@ impl Stream {
             self.sender.change(terms.codec)?;
         }
         if (terms.remote, terms.remote_rtcp) != (self.terms.remote, self.terms.remote_rtcp) {
-            self.latch = Latch::new(terms.remote, terms.remote_rtcp);
+            self.latch = Latch::new(terms.remote, terms.remote_rtcp, signalling, now_ms);
+        }
+        self.latch.signalled_from(signalling);
+        if terms.direction != self.terms.direction {
+            self.latch.direction_changed(now_ms);
         }
         self.terms = terms;
         self.alive_ms = now_ms;
@@ -211,8 +220,14 @@ impl Stream {
         if !is_echo && kind.is_none() && !self.receiver.follows(header) {
             return false;
         }
-        let proven = self.srtp.is_some() || self.receiver.follows(header);
-        if !self.latch.admits(from, header.sequence, proven) {
+        let proof = if self.srtp.is_some() {
+            Proof::Signed
+        } else if self.receiver.follows(header) {
+            Proof::Follows
+        } else {
+            Proof::None
+        };
+        if !self.latch.admits(from, header.sequence, proof, now_ms) {
             return false;
         }
         self.alive_ms = now_ms;

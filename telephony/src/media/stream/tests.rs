@@ -48,7 +48,8 @@ fn terms(codec: Codec, remote: &str) -> Terms {
 }
 
 fn stream(terms: Terms, byte: u8) -> Stream {
-    Stream::new(terms, Seed::new([byte; 18]), 0).expect("a stream")
+    let signalling = terms.remote.ip();
+    Stream::new(terms, signalling, Seed::new([byte; 18]), 0).expect("a stream")
 }
 
 /// The phone and this side, on these terms.
@@ -359,14 +360,15 @@ fn no_media_for_15_seconds_is_told_once_and_never_on_hold() {
     ] {
         let mut held = terms(Codec::Pcma, THERE);
         held.direction = direction;
-        ours.change(held, 5 * LOST_MS).expect("changed");
+        ours.change(held, address(THERE).ip(), 5 * LOST_MS)
+            .expect("changed");
         assert_eq!(
             lost(&mut ours, 5 * LOST_MS, 8 * LOST_MS),
             0,
             "{direction:?}"
         );
     }
-    ours.change(terms(Codec::Pcma, THERE), 8 * LOST_MS)
+    ours.change(terms(Codec::Pcma, THERE), address(THERE).ip(), 8 * LOST_MS)
         .expect("changed");
     assert_eq!(
         lost(&mut ours, 8 * LOST_MS, 9 * LOST_MS),
@@ -378,9 +380,10 @@ fn no_media_for_15_seconds_is_told_once_and_never_on_hold() {
 
 #[test]
 fn who_sends_back_what_it_gets_lives_is_sent_to_and_not_heard() {
-    let mut stream = stream(terms(Codec::Pcma, THERE), 5);
-    stream.say(&buzz(1_000));
     let behind = address("203.0.113.9:7000");
+    let terms = terms(Codec::Pcma, THERE);
+    let mut stream = Stream::new(terms, behind.ip(), Seed::new([5; 18]), 0).expect("a stream");
+    stream.say(&buzz(1_000));
     let (mut heard, mut goes_to) = (Vec::new(), address(THERE));
     for now_ms in (0..40_000).step_by(20) {
         let mut sent = Vec::new();
@@ -406,7 +409,7 @@ fn speech_waits_while_the_call_is_held() {
     ours.mark(9);
     let mut held = terms(Codec::Pcma, THERE);
     held.direction = Direction::RecvOnly;
-    ours.change(held, 0).expect("changed");
+    ours.change(held, address(THERE).ip(), 0).expect("changed");
     for now in (0..1_000).step_by(20) {
         let (sent, heard) = tick(&mut ours, now);
         assert!(sent.is_empty() && heard.is_empty(), "nothing goes out");
@@ -415,7 +418,7 @@ fn speech_waits_while_the_call_is_held() {
             "music is not for us"
         );
     }
-    ours.change(terms(Codec::Pcma, THERE), 1_000)
+    ours.change(terms(Codec::Pcma, THERE), address(THERE).ip(), 1_000)
         .expect("changed");
     let mut heard = Vec::new();
     let mut first = None;
@@ -442,7 +445,7 @@ fn a_call_changes_its_codec_in_the_middle_of_a_word() {
     for now in (0..200).step_by(20) {
         heard.extend(tick(&mut ours, now).1);
     }
-    ours.change(terms(Codec::Pcma, THERE), 200)
+    ours.change(terms(Codec::Pcma, THERE), address(THERE).ip(), 200)
         .expect("changed");
     for now in (200..400).step_by(20) {
         let (sent, told) = tick(&mut ours, now);

@@ -333,13 +333,16 @@ impl Call {
         let held = terms.held();
         let was_held = self.terms.as_ref().is_some_and(Terms::held);
         self.terms = Some(terms.clone());
+        let signalling = self.flow.remote.ip();
         match (&self.media, self.sockets.take(), self.speech.take()) {
             (Some(media), ..) => {
-                let _ = media.send(Control::Change(Box::new(terms))).await;
+                let _ = media
+                    .send(Control::Change(Box::new(terms), signalling))
+                    .await;
             }
             (None, Some(sockets), Some(speech)) => {
                 let happenings = self.happenings.clone();
-                match audio::start(&self.shared, sockets, terms, speech, happenings) {
+                match audio::start(&self.shared, sockets, terms, signalling, speech, happenings) {
                     Ok(media) => self.media = Some(media),
                     Err(error) => {
                         tracing::warn!(%error, "the media of a call cannot be started");

@@ -9,15 +9,29 @@ use super::PATIENCE;
 #[derive(Debug)]
 pub struct Sound {
     socket: UdpSocket,
+    ssrc: u32,
     sequence: u16,
+    /// Samples of half a wave.
+    half: usize,
 }
 
 impl Sound {
     pub async fn new() -> Self {
+        Self::at("127.0.0.1").await
+    }
+
+    pub async fn at(host: &str) -> Self {
         Self {
-            socket: UdpSocket::bind("127.0.0.1:0").await.unwrap(),
+            socket: UdpSocket::bind((host, 0)).await.unwrap(),
+            ssrc: rand::random(),
             sequence: 1,
+            half: 10,
         }
+    }
+
+    /// The same with a tone of 800 Hz.
+    pub fn higher(self) -> Self {
+        Self { half: 5, ..self }
     }
 
     pub fn port(&self) -> u16 {
@@ -30,9 +44,10 @@ impl Sound {
         let mut packet = vec![0x80, 8];
         packet.extend_from_slice(&self.sequence.to_be_bytes());
         packet.extend_from_slice(&(u32::from(self.sequence) * 160).to_be_bytes());
-        packet.extend_from_slice(&[0, 0, 0, 7]);
+        packet.extend_from_slice(&self.ssrc.to_be_bytes());
         // 400 Hz: ten samples up, ten down.
-        packet.extend((0..160).map(|at| if at / 10 % 2 == 0 { 0xAA } else { 0x2A }));
+        let is_up = |at: usize| (at / self.half).is_multiple_of(2);
+        packet.extend((0..160).map(|at| if is_up(at) { 0xAA } else { 0x2A }));
         self.sequence += 1;
         self.socket.send_to(&packet, to).await.unwrap();
     }
@@ -46,7 +61,7 @@ impl Sound {
             let mut packet = vec![0x80, marker | 101];
             packet.extend_from_slice(&self.sequence.to_be_bytes());
             packet.extend_from_slice(&begun.to_be_bytes());
-            packet.extend_from_slice(&[0, 0, 0, 7]);
+            packet.extend_from_slice(&self.ssrc.to_be_bytes());
             // The last three say that it is over.
             let over = if step > 3 { 0x80 } else { 0 };
             let [high, low] = (step.min(4) * 160).to_be_bytes();
@@ -94,6 +109,24 @@ impl Sound {
             }
         }
         false
+    }
+
+    /// Speaks until what is said comes back.
+    pub async fn echoes(&mut self, sdp: &str) {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            self.send(sdp).await;
+            if self.is_loud().await {
+                return;
+            }
+            assert!(tokio::time::Instant::now() < until, "nothing came back");
+        }
+    }
+
+    /// Forgets the packets that have come, and says how many.
+    pub fn forgets(&self) -> usize {
+        let mut packet = [0; 2_048];
+        std::iter::from_fn(|| self.socket.try_recv(&mut packet).ok()).count()
     }
 
     /// Waits until half a second of silence has come.

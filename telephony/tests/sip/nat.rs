@@ -1,0 +1,86 @@
+//! Media behind NAT: whose packets are the caller's, where the SDP names an address that nobody sends from.
+
+use crate::support::{Bench, Manner, PATIENCE, Phone, Sound, eventually, offer, pitch};
+
+/// An offer of G.711 A to an address that only the caller's own network knows.
+fn behind_nat() -> String {
+    offer(9)
+        .replace("c=IN IP4 127.0.0.1", "c=IN IP4 127.0.0.77")
+        .replace("RTP/AVP 0 8 101", "RTP/AVP 8 101")
+        .replace("a=rtpmap:0 PCMU/8000\r\n", "")
+}
+
+/// A caller whose own words come back, where the edge wants media, and his media.
+async fn call() -> (Bench, Phone, String, Sound) {
+    let bench = Bench::new(Manner::Echo).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let answer = phone.call("", &behind_nat()).await;
+    (bench, phone, answer, Sound::new().await)
+}
+
+/// Both speak for a while, the stranger four times as often; he hears nothing and is not heard.
+async fn keeps_it(bench: &Bench, answer: &str, caller: &mut Sound, stranger: &mut Sound) {
+    stranger.forgets();
+    let heard = bench.call().audio.len();
+    for _ in 0..50 {
+        for _ in 0..4 {
+            stranger.send(answer).await;
+        }
+        caller.echoes(answer).await;
+    }
+    assert_eq!(stranger.forgets(), 0, "nothing goes to the stranger");
+    eventually("the caller's tone is heard", || {
+        let audio = bench.call().audio;
+        audio.len() >= heard + 16_000 && (380..420).contains(&pitch(&audio, 16_000))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_who_sprays_ports_before_the_caller_speaks_does_not_take_the_media() {
+    let (bench, mut phone, answer, mut caller) = call().await;
+    let mut stranger = Sound::at("127.0.0.66").await.higher();
+    for _ in 0..40 {
+        stranger.send(&answer).await;
+    }
+    caller.echoes(&answer).await;
+    keeps_it(&bench, &answer, &mut caller, &mut stranger).await;
+    phone.hang_up().await;
+}
+
+/// A caller who says nothing for the first second, behind a NAT that lets nothing in before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_wins_the_media_back_from_a_stranger_who_was_quicker() {
+    let (bench, mut phone, answer, mut caller) = call().await;
+    let mut stranger = Sound::at("127.0.0.66").await.higher();
+    stranger.echoes(&answer).await;
+    caller.echoes(&answer).await;
+    keeps_it(&bench, &answer, &mut caller, &mut stranger).await;
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_phone_that_comes_back_from_hold_on_another_port_is_heard() {
+    let (bench, mut phone, answer, mut before) = call().await;
+    before.echoes(&answer).await;
+    for direction in ["sendonly", "sendrecv"] {
+        let again = behind_nat().replace("sendrecv", direction);
+        phone.ask("INVITE", "", &again).await;
+        phone.answered("SIP/2.0 200").await;
+        phone.acknowledge("").await;
+    }
+    // The old port goes on for a while, as a server of music on hold may.
+    let mut after = Sound::new().await;
+    let heard = tokio::time::timeout(PATIENCE, async {
+        loop {
+            before.send(&answer).await;
+            after.send(&answer).await;
+            if after.is_loud().await {
+                return;
+            }
+        }
+    });
+    heard.await.expect("the new port is spoken to");
+    assert!(!bench.call().over);
+    phone.hang_up().await;
+}
