@@ -124,6 +124,7 @@ impl Session {
             Effect::Close { connection } => {
                 self.sockets.remove(&connection);
             }
+            Effect::Warn(words) => tracing::warn!(call_id = %self.call_id, "{words}"),
             Effect::Tell(heard) => {
                 if heard == Heard::Interrupted {
                     self.unheard

@@ -140,12 +140,12 @@ async fn read(
 }
 
 fn parse(connection: u32, bytes: &[u8]) -> Input {
-    match serde_json::from_slice::<server::Message>(bytes) {
-        Ok(message) => Input::Message {
+    match server::read(bytes) {
+        Some(message) => Input::Message {
             connection,
             message: Box::new(message),
         },
-        Err(_) => Input::Rubbish { connection },
+        None => Input::Rubbish { connection },
     }
 }
 

@@ -19,7 +19,7 @@ const ATTEMPT: Duration = Duration::from_secs(4);
 const PAUSES: [u64; 4] = [100, 300, 600, 1_000];
 /// A connection that lasted so long is no failure when it ends (Pipecat, October 2025), nor is one on which anything came.
 const STABLE: Duration = Duration::from_secs(10);
-/// After a second connection in a row that was over so soon, the next is not opened at once.
+/// After a second connection in a row that was over so soon, or about to be, the next is not opened at once.
 const BRIEF: Duration = Duration::from_secs(1);
 /// As many connections in a row that brought nothing, or setups that were refused, are the end.
 const FAILURES: u32 = 3;
@@ -89,6 +89,21 @@ pub(super) struct Failures {
     refusals: u32,
     resumptions: u32,
     words: String,
+}
+
+impl Failures {
+    /// Counts a connection that is over, or about to be.
+    fn lasted(&mut self, lasted: Duration) {
+        self.brief = if lasted < BRIEF { self.brief + 1 } else { 0 };
+    }
+
+    /// Before the next one.
+    fn pause(&self) -> Duration {
+        Duration::from_millis(match self.brief {
+            0 | 1 => 0,
+            brief => PAUSES[(brief - 2).min(PAUSES.len() - 1)],
+        })
+    }
 }
 
 impl Link {
@@ -253,10 +268,12 @@ impl Machine {
                 leaving: Some(leaving),
                 ..
             } => leaving.by = leaving.by.min(by),
-            Link::Live { leaving, .. } => {
+            Link::Live { leaving, since, .. } => {
+                self.failures.lasted(self.now - *since);
+                let until = self.now + self.failures.pause();
                 *leaving = Some(Leaving {
                     by,
-                    next: Next::Waiting { until: self.now },
+                    next: Next::Waiting { until },
                 });
             }
             _ => {}
@@ -312,12 +329,11 @@ impl Machine {
                 let lasted = self.now - *since;
                 let counts = !*is_of_use && lasted < STABLE;
                 self.failures.useless = if counts { self.failures.useless + 1 } else { 0 };
-                self.failures.brief = if lasted < BRIEF {
-                    self.failures.brief + 1
-                } else {
-                    0
-                };
                 let leaving = leaving.take();
+                // One that was to be left was counted then.
+                if leaving.is_none() {
+                    self.failures.lasted(lasted);
+                }
                 self.connection_lost(leaving, why);
             }
             Link::Live {
@@ -377,12 +393,8 @@ impl Machine {
                 };
             }
             Some(Next::Waiting { .. }) | None => {
-                let pause = match self.failures.brief {
-                    0 | 1 => 0,
-                    brief => PAUSES[(brief - 2).min(PAUSES.len() - 1)],
-                };
                 self.link = Link::Waiting {
-                    until: self.now + Duration::from_millis(pause),
+                    until: self.now + self.failures.pause(),
                 };
             }
         }

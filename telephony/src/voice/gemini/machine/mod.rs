@@ -1,8 +1,9 @@
 //! A session with Gemini Live, decided: what came and when → what to do. It waits for nothing and knows no socket.
 //!
 //! - [`link`](self) is which connection is used, and when the next one takes its place;
-//! - `content` what the model says, `tools` what it wants done, `held` and `transcript` what has to outlive a connection.
+//! - `content` what the model says, `billing` what it costs, `tools` what it wants done, `held` and `transcript` what has to outlive a connection.
 
+mod billing;
 mod content;
 mod held;
 mod link;
@@ -14,7 +15,9 @@ mod transcript;
 
 use std::{collections::VecDeque, time::Duration};
 
-use self::{held::Held, link::Link, tell::Doubt, tools::Tools, transcript::Transcript};
+use self::{
+    billing::Bill, held::Held, link::Link, tell::Doubt, tools::Tools, transcript::Transcript,
+};
 use super::{
     profile::Functions,
     setup::Persona,
@@ -74,6 +77,8 @@ pub(super) enum Effect {
         connection: u32,
     },
     Tell(Heard),
+    /// Something that operators are to know of this call.
+    Warn(&'static str),
 }
 
 /// A summary that was asked for: nothing else is told any more.
@@ -113,6 +118,7 @@ pub(super) struct Machine {
     /// Messages on this connection that could not be read.
     rubbish: u32,
     summary: Option<Summary>,
+    bill: Bill,
 }
 
 /// What a session can be resumed with.
@@ -146,6 +152,7 @@ impl Machine {
             half_sample: None,
             rubbish: 0,
             summary: None,
+            bill: Bill::default(),
         }
     }
 

@@ -327,6 +327,32 @@ fn a_goaway_is_followed_in_a_quiet_moment_and_the_old_socket_closed_first() {
     assert!(!story.told().contains(&&Heard::Away));
 }
 
+/// A service that says goodbye to each connection at once, and can resume the session on the next.
+#[test]
+fn a_storm_of_goaways_is_followed_slowly() {
+    for left in ["0s", "5s"] {
+        let mut story = Story::live(STABLE);
+        let mut connection = 1;
+        while story.now < Duration::from_secs(60) {
+            story.message(connection, json!({"goAway": {"timeLeft": left}}));
+            let now = u64::try_from(story.now.as_millis()).unwrap();
+            story.until(now + 20);
+            if story.opened().last() != Some(&(connection + 1)) {
+                continue;
+            }
+            let old = connection;
+            connection += 1;
+            story.give(Input::Opened { connection });
+            story.closed(old, false);
+            story.message(connection, json!({"setupComplete": {}}));
+            story.resumable(connection, "h");
+        }
+        // 0, 0.1, 0.3 and 0.6 s, then a second each.
+        assert!((50..=65).contains(&connection), "{left}: {connection}");
+        assert!(!story.told().iter().any(|it| matches!(it, Heard::Lost(_))));
+    }
+}
+
 #[test]
 fn a_goaway_is_followed_in_time_whatever_goes_on() {
     let mut story = Story::live(STABLE);
@@ -782,7 +808,7 @@ proptest! {
                     prop_assert!(set_up.contains(connection) && !closed.contains(connection));
                 }
                 Effect::Close { connection } => { closed.insert(*connection); }
-                Effect::Open { .. } | Effect::Tell(_) => {}
+                Effect::Open { .. } | Effect::Tell(_) | Effect::Warn(_) => {}
             }
         }
         let lost = story.done.iter().position(|it| matches!(it, Effect::Tell(Heard::Lost(_))));

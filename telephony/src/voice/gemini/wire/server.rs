@@ -3,6 +3,21 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+/// Objects, lists and what stands between commas in one message. In memory each takes far more than its few bytes of text; the
+/// longest message that is meant is speech, which is one string.
+const PIECES_MOST: usize = 10_000;
+
+/// Reads a message. None for what is no JSON, or has more pieces than any that is meant.
+pub(in crate::voice::gemini) fn read(bytes: &[u8]) -> Option<Message> {
+    let pieces = bytes
+        .iter()
+        .filter(|byte| matches!(byte, b',' | b'{' | b'['));
+    if pieces.count() > PIECES_MOST {
+        return None;
+    }
+    serde_json::from_slice(bytes).ok()
+}
+
 /// A message of the model.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -187,6 +202,33 @@ mod tests {
             assert_eq!(content.input_transcription.unwrap().text, "halo");
             assert_eq!(content.turn_complete, Some(true));
         }
+    }
+
+    #[test]
+    fn a_message_of_a_million_pieces_is_never_made_into_them() {
+        let many = |piece: &str| vec![piece; 1_000_000].join(",");
+        for (before, piece, behind) in [
+            (r#"{"serverContent":{"modelTurn":{"parts":["#, "{}", "]}}}"),
+            (r#"{"toolCall":{"functionCalls":["#, "{}", "]}}"),
+            (
+                r#"{"toolCall":{"functionCalls":[{"name":"f","args":{"a":["#,
+                "0",
+                "]}}]}}",
+            ),
+            (r#"{"toolCallCancellation":{"ids":["#, r#""""#, "]}}"),
+            (r#"{"usageMetadata":{"promptTokensDetails":["#, "{}", "]}}"),
+            (r#"{"goAway":{"timeLeft":["#, "0", "]}}"),
+            (r#"{"somethingNew":["#, "0", "]}"),
+        ] {
+            let text = format!("{before}{}{behind}", many(piece));
+            assert!(super::read(text.as_bytes()).is_none(), "{before}");
+            let text = format!("{before}{piece},{piece}{behind}");
+            assert!(super::read(text.as_bytes()).is_some(), "{before}");
+        }
+        let minute = "A".repeat(3_840_000);
+        let part = format!(r#"{{"inlineData":{{"data":"{minute}"}}}}"#);
+        let text = format!(r#"{{"serverContent":{{"modelTurn":{{"parts":[{part}]}}}}}}"#);
+        assert!(super::read(text.as_bytes()).is_some(), "a minute of speech");
     }
 
     #[test]

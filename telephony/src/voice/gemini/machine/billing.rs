@@ -1,0 +1,177 @@
+//! What the model bills, by modality, as far as it can be believed.
+
+use std::time::Duration;
+
+use crate::voice::{
+    Usage,
+    gemini::wire::server::{ModalityTokens, UsageMetadata},
+};
+
+/// Each turn bills the whole conversation so far again. Models remember some 130,000 tokens, and a turn takes seconds.
+const IN_AT_ONCE: u64 = 1_000_000;
+const IN_PER_SECOND: u64 = 50_000;
+/// Speech is 25 tokens a second; what a caller interrupts was made faster than it is said, and thoughts count too.
+const OUT_AT_ONCE: u64 = 100_000;
+const OUT_PER_SECOND: u64 = 1_000;
+
+/// The tokens of a session that were believed.
+#[derive(Debug, Default)]
+pub(super) struct Bill {
+    tokens_in: u64,
+    tokens_out: u64,
+    was_absurd: bool,
+}
+
+pub(super) enum Added {
+    Believed(Usage),
+    /// More than a session that has lasted so long can have used.
+    Absurd {
+        is_first: bool,
+    },
+}
+
+impl Bill {
+    /// Adds what a message bills, `lasted` after the beginning of the session.
+    pub(super) fn add(&mut self, usage: Usage, lasted: Duration) -> Added {
+        let seconds = lasted.as_secs();
+        let most = |at_once: u64, per_second: u64| {
+            at_once.saturating_add(per_second.saturating_mul(seconds))
+        };
+        let sum =
+            |so_far: u64, text: u64, audio: u64| so_far.saturating_add(text).saturating_add(audio);
+        let tokens_in = sum(self.tokens_in, usage.text_in, usage.audio_in);
+        let tokens_out = sum(self.tokens_out, usage.text_out, usage.audio_out);
+        if tokens_in > most(IN_AT_ONCE, IN_PER_SECOND)
+            || tokens_out > most(OUT_AT_ONCE, OUT_PER_SECOND)
+        {
+            let is_first = !std::mem::replace(&mut self.was_absurd, true);
+            return Added::Absurd { is_first };
+        }
+        (self.tokens_in, self.tokens_out) = (tokens_in, tokens_out);
+        Added::Believed(usage)
+    }
+}
+
+/// What one message bills. Tokens that no modality is named for, what functions put into the prompt, and thoughts count as text.
+pub(super) fn by_modality(usage: &UsageMetadata) -> Usage {
+    let of_audio = |details: &[ModalityTokens]| -> u64 {
+        let audio = details.iter().filter(|it| it.modality == "AUDIO");
+        audio.map(|it| it.token_count).fold(0, u64::saturating_add)
+    };
+    let named = |details: &[ModalityTokens]| -> u64 {
+        let counts = details.iter().map(|it| it.token_count);
+        counts.fold(0, u64::saturating_add)
+    };
+    let text = |total: u64, details: &[ModalityTokens], more: u64| {
+        total
+            .max(named(details))
+            .saturating_sub(of_audio(details))
+            .saturating_add(more)
+    };
+    let (prompt, response) = (&usage.prompt_tokens_details, &usage.response_tokens_details);
+    Usage {
+        text_in: text(
+            usage.prompt_token_count,
+            prompt,
+            usage.tool_use_prompt_token_count,
+        ),
+        audio_in: of_audio(prompt),
+        text_out: text(
+            usage.response_token_count,
+            response,
+            usage.thoughts_token_count,
+        ),
+        audio_out: of_audio(response),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::{Added, Bill, by_modality};
+    use crate::voice::Usage;
+
+    #[test]
+    fn what_a_call_cannot_have_used_is_not_counted() {
+        let mut bill = Bill::default();
+        let turn = Usage {
+            text_in: 2_000,
+            audio_in: 128_000,
+            text_out: 500,
+            audio_out: 250,
+        };
+        // An hour of turns of three seconds, each with all that the model can remember.
+        for seconds in (0..3_600).step_by(3) {
+            let added = bill.add(turn, Duration::from_secs(seconds));
+            assert!(
+                matches!(added, Added::Believed(it) if it == turn),
+                "{seconds} s"
+            );
+        }
+        let absurd = |of: fn(&mut Usage) -> &mut u64| {
+            let mut usage = Usage::default();
+            *of(&mut usage) = u64::MAX;
+            usage
+        };
+        for (at, usage) in [
+            absurd(|it| &mut it.text_in),
+            absurd(|it| &mut it.audio_in),
+            absurd(|it| &mut it.text_out),
+            absurd(|it| &mut it.audio_out),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let added = bill.add(usage, Duration::from_secs(3_600));
+            assert!(matches!(added, Added::Absurd { is_first } if is_first == (at == 0)));
+        }
+        let added = bill.add(turn, Duration::from_secs(3_600));
+        assert!(matches!(added, Added::Believed(_)), "what follows counts");
+    }
+
+    #[test]
+    fn many_bills_that_each_could_be_are_bounded_by_the_calls_time() {
+        let mut bill = Bill::default();
+        let usage = Usage {
+            audio_in: 100_000,
+            audio_out: 1_000,
+            ..Usage::default()
+        };
+        let mut believed = 0_u64;
+        for _ in 0..100_000 {
+            if let Added::Believed(_) = bill.add(usage, Duration::from_secs(60)) {
+                believed += 1;
+            }
+        }
+        assert_eq!(believed, 40, "1,000,000 and 50,000 for each of 60 seconds");
+    }
+
+    #[rstest]
+    // As it was seen of 3.8 (discuss.ai.google.dev 188765, autumn 2026): 25 tokens of the prompt have no modality, thoughts stand apart.
+    #[case(json!({"promptTokenCount": 522, "responseTokenCount": 42, "totalTokenCount": 564, "thoughtsTokenCount": 136,
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 332}, {"modality": "AUDIO", "tokenCount": 165}],
+        "responseTokensDetails": [{"modality": "AUDIO", "tokenCount": 42}]}), (357, 165, 136, 42))]
+    #[case(json!({"promptTokenCount": 10, "responseTokenCount": 5, "toolUsePromptTokenCount": 3}), (13, 0, 5, 0))]
+    #[case(json!({"promptTokensDetails": [{"modality": "AUDIO", "tokenCount": 7}]}), (0, 7, 0, 0))]
+    #[case(json!({}), (0, 0, 0, 0))]
+    #[case(json!({"promptTokenCount": u64::MAX, "toolUsePromptTokenCount": u64::MAX}), (u64::MAX, 0, 0, 0))]
+    fn usage_is_counted_by_modality(
+        #[case] told: Value,
+        #[case] (text_in, audio_in, text_out, audio_out): (u64, u64, u64, u64),
+    ) {
+        let expected = Usage {
+            text_in,
+            audio_in,
+            text_out,
+            audio_out,
+        };
+        assert_eq!(
+            by_modality(&serde_json::from_value(told).unwrap()),
+            expected
+        );
+    }
+}
