@@ -194,7 +194,11 @@ impl Actors {
             instances: meter.running(),
             mailbox: mailbox.now,
             mailbox_highest: mailbox.highest,
-            handled: messages.iter().map(|of| of.handling.count()).sum(),
+            handled: messages
+                .iter()
+                .filter(|of| !of.is_look)
+                .map(|of| of.handling.count())
+                .sum(),
             errors: messages.iter().map(|of| of.errors).sum(),
             lost: messages.iter().map(|of| of.lost).sum(),
             restarts: meter.restarts(),

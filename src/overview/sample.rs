@@ -145,7 +145,11 @@ fn actors() -> Vec<Actor> {
                 name: meter.name(),
                 waiting: readings.iter().map(|of| of.depth).sum(),
                 capacity: meter.capacity(),
-                handled: readings.iter().map(|of| of.handling.count()).sum(),
+                handled: readings
+                    .iter()
+                    .filter(|of| !of.is_look)
+                    .map(|of| of.handling.count())
+                    .sum(),
                 lost: readings.iter().map(|of| of.lost).sum(),
                 panicked_ms: meter
                     .last_panic()

@@ -280,14 +280,15 @@ where
         if let Some((message, reply)) = self.content.take() {
             let began = Instant::now();
             self.meter.taken(self.sent, began);
-            if let Some(instance) = &ctx.instance {
+            let instance = ctx.instance.clone().filter(|_| !self.meter.is_look());
+            if let Some(instance) = &instance {
                 instance.begins(self.meter.number(), began);
             }
             let response = <A as Handler<M>>::handle(actor, message, ctx);
             response.handle(ctx, watched(self.meter, reply));
             let took = began.elapsed();
             self.meter.handled(took);
-            if let Some(instance) = &ctx.instance {
+            if let Some(instance) = &instance {
                 instance.handled(took);
             }
         }
@@ -439,6 +440,48 @@ mod tests {
             assert!(!touch.panic, "on purpose");
             0
         }
+    }
+
+    /// A third type, for the same reason.
+    struct Watched;
+
+    impl Actor for Watched {
+        type Context = MeteredContext<Self>;
+    }
+
+    impl Supervised for Watched {}
+
+    metered!(Watched, "watched");
+
+    impl Handler<Touch> for Watched {
+        type Result = u32;
+
+        fn handle(&mut self, _: Touch, _: &mut MeteredContext<Self>) -> u32 {
+            0
+        }
+    }
+
+    #[actix::test]
+    async fn who_looks_at_an_actor_is_not_part_of_what_he_sees() {
+        let arbiter = actix_rt::Arbiter::current();
+        let addr = MeteredContext::start(&arbiter, 16, OnPanic::Restart, |_| Watched);
+        addr.send(Touch { panic: false }).await.expect("is there");
+        let meter = Watched::meter();
+        let seen = || {
+            let busiest = meter.busiest(1);
+            let counted = meter.readings().into_iter().filter(|of| !of.is_look);
+            let handled: u64 = counted.map(|of| of.handling.count()).sum();
+            (busiest[0].handled, handled, meter.mailbox().highest)
+        };
+        let before = seen();
+        let looks = (0..5).map(|_| addr.send(Ping));
+        for answer in futures_util::future::join_all(looks).await {
+            answer.expect("is there");
+        }
+        assert_eq!((before, seen()), ((1, 1, 1), (1, 1, 1)));
+        let readings = meter.readings();
+        let pings = readings.iter().find(|of| of.message == "Ping");
+        assert_eq!(pings.map(|of| of.handling.count()), Some(5));
     }
 
     #[actix::test]

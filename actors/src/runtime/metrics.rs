@@ -15,6 +15,9 @@ use super::{
     instances::{Instance, InstanceReading},
 };
 
+/// Messages by which somebody looks at an actor. They are counted by themselves only: who looks does not change what he sees.
+const LOOKS: [&str; 3] = ["Describe", "Look", "Ping"];
+
 /// All meters, in the order in which their first actors started.
 static METERS: Mutex<Vec<&'static ActorMeter>> = Mutex::new(Vec::new());
 
@@ -36,7 +39,7 @@ pub struct ActorMeter {
     last_panic: Mutex<Option<Instant>>,
     /// Messages that may wait for one of them.
     capacity: AtomicI64,
-    /// In the mailboxes of all of them, whatever the kind.
+    /// In the mailboxes of all of them, whatever the kind; without those by which somebody looks.
     mailbox: Depth,
     /// How many were started.
     started: AtomicU64,
@@ -50,6 +53,8 @@ pub struct ActorMeter {
 pub struct MessageMeter {
     /// Which of its actor's kinds of message it is.
     number: u16,
+    /// By it somebody looks at the actor.
+    is_look: bool,
     depth: Depth,
     /// That of its actor, with all kinds of message.
     mailbox: &'static Depth,
@@ -79,6 +84,8 @@ pub struct DepthReading {
 pub struct MessageReading {
     /// The message's type, without its path.
     pub message: &'static str,
+    /// By it somebody looks at the actor: it counts neither for the type of actor nor for the instance.
+    pub is_look: bool,
     /// Messages in mailboxes now.
     pub depth: i64,
     /// The most there ever were.
@@ -228,9 +235,10 @@ impl ActorMeter {
                 .unwrap_or_else(PoisonError::into_inner);
             let number = u16::try_from(messages.len()).unwrap_or(u16::MAX);
             // Leaked on purpose: one per kind of message in the program, for its whole life.
-            messages
-                .entry(name)
-                .or_insert_with(|| Box::leak(Box::new(MessageMeter::new(number, &self.mailbox))))
+            messages.entry(name).or_insert_with(|| {
+                let is_look = LOOKS.contains(&name);
+                Box::leak(Box::new(MessageMeter::new(number, is_look, &self.mailbox)))
+            })
         })
     }
 }
@@ -271,9 +279,10 @@ impl Depth {
 }
 
 impl MessageMeter {
-    fn new(number: u16, mailbox: &'static Depth) -> Self {
+    fn new(number: u16, is_look: bool, mailbox: &'static Depth) -> Self {
         Self {
             number,
+            is_look,
             depth: Depth::new(),
             mailbox,
             errors: AtomicU64::new(0),
@@ -285,19 +294,28 @@ impl MessageMeter {
 
     pub(super) fn sent(&self) {
         self.depth.rises();
-        self.mailbox.rises();
+        if !self.is_look {
+            self.mailbox.rises();
+        }
     }
 
     /// It was sent then and left the mailbox now.
     pub(super) fn taken(&self, sent: Instant, now: Instant) {
         self.depth.falls();
-        self.mailbox.falls();
+        if !self.is_look {
+            self.mailbox.falls();
+        }
         self.wait.observe_time(now.saturating_duration_since(sent));
     }
 
     /// Which of its actor's kinds of message it is.
     pub(super) const fn number(&self) -> u16 {
         self.number
+    }
+
+    /// Whether somebody looks at the actor by it.
+    pub(super) const fn is_look(&self) -> bool {
+        self.is_look
     }
 
     /// A handler took so long with it.
@@ -319,6 +337,7 @@ impl MessageMeter {
         let depth = self.depth.reading();
         MessageReading {
             message,
+            is_look: self.is_look,
             depth: depth.now,
             depth_max: depth.highest,
             errors: self.errors.load(Relaxed),
