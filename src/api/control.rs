@@ -3,7 +3,7 @@
 use dikala_actors::{
     functions::{CircuitState, FunctionSpec, Invoke, Invoked, Request, Traced},
     outbound::{Blocked, Permission},
-    webhooks::TestError,
+    webhooks::{Resent, TestError, lanes::LaneReading},
 };
 use dikala_entities::{
     CallId, DeliveryId, OutboundUrl, SecretPlace, TenantId, WebhookId, function, tenant, webhook,
@@ -26,6 +26,13 @@ pub struct FunctionTrial {
     pub request: Option<Request>,
     /// The outcome is what a bridge would be told.
     pub invoked: Invoked,
+}
+
+fn not_sent(error: TestError) -> ApiError {
+    if !matches!(error, TestError::Busy) {
+        tracing::error!(%error, "a delivery was not made");
+    }
+    ApiError::Unavailable
 }
 
 /// Reaches tenants' servers.
@@ -91,13 +98,25 @@ impl LiveOutbound {
             .webhooks
             .test(webhook, current_trace())
             .await
-            .map_err(|error| match error {
-                TestError::Busy => ApiError::Unavailable,
-                TestError::Vault(_) | TestError::Store(_) => {
-                    tracing::error!(%error, "a test delivery was not made");
-                    ApiError::Unavailable
-                }
-            })
+            .map_err(not_sent)
+    }
+
+    /// Makes one attempt of a delivery that was made due, whatever its endpoint did before, and waits for it to be recorded.
+    pub async fn resend(
+        &self,
+        webhook: WebhookId,
+        delivery: DeliveryId,
+        made: i64,
+    ) -> Result<Resent, ApiError> {
+        let trace = current_trace();
+        let resent = self.0.webhooks.resend(webhook, delivery, made, trace).await;
+        resent.map_err(not_sent)
+    }
+
+    /// Where a webhook's queue stands on this node; none where it has nothing to do, or is another node's.
+    pub async fn lane(&self, webhook: WebhookId) -> Option<LaneReading> {
+        let standings = self.0.webhooks.standings(vec![webhook]).await?;
+        standings.get(&webhook)?.lane
     }
 
     /// Deliveries became due in the table. May be lost without harm.

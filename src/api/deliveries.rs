@@ -1,5 +1,7 @@
 //! Deliveries: what became of each event on its way to a webhook, and sending it again.
 
+use std::collections::HashMap;
+
 use actix_web::web::Data;
 use dikala_actors::webhooks::recovery::count;
 use dikala_entities::{
@@ -8,8 +10,8 @@ use dikala_entities::{
     store::Transaction, webhook,
 };
 use sea_orm::{
-    ActiveModelTrait, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel,
-    PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
+    ActiveModelTrait, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult,
+    IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select, sea_query::Expr,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -101,6 +103,15 @@ pub struct WholeDelivery {
     pub delivery: delivery::Model,
     pub event: Option<event::Model>,
     pub attempts: Vec<attempt::Model>,
+}
+
+/// What came of a delivery's last attempt.
+#[derive(Clone, Debug, FromQueryResult)]
+pub struct LastAttempt {
+    pub delivery_id: DeliveryId,
+    pub status_code: Option<i64>,
+    pub error_kind: Option<String>,
+    pub duration_ms: i64,
 }
 
 /// What is said to who skips too many deliveries.
@@ -227,6 +238,54 @@ pub async fn latest(
         select = select.filter(delivery::Column::Id.lt(before));
     }
     select.limit(limit).all(db).await
+}
+
+/// The last attempt of each of these deliveries of a tenant, by its delivery; without what the endpoint said.
+pub async fn last_attempts(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    rows: &[delivery::Model],
+) -> Result<HashMap<DeliveryId, LastAttempt>, DbErr> {
+    let tried = rows.iter().filter(|row| row.attempts > 0);
+    let ids: Vec<DeliveryId> = tried.map(|row| row.id).collect();
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let found: Vec<LastAttempt> = attempt::Entity::of(tenant)
+        .select_only()
+        .columns([
+            attempt::Column::DeliveryId,
+            attempt::Column::StatusCode,
+            attempt::Column::ErrorKind,
+            attempt::Column::DurationMs,
+        ])
+        .filter(attempt::Column::DeliveryId.is_in(ids))
+        .order_by_asc(attempt::Column::Number)
+        .into_model()
+        .all(db)
+        .await?;
+    // Of each the last one stays.
+    let by_delivery = found.into_iter();
+    Ok(by_delivery.map(|last| (last.delivery_id, last)).collect())
+}
+
+/// How many deliveries to a webhook wait, at most `most`.
+pub async fn waiting(
+    db: &impl ConnectionTrait,
+    webhook: &webhook::Model,
+    most: u64,
+) -> Result<u64, DbErr> {
+    let waiting: Vec<DeliveryId> = delivery::Entity::of_webhook(webhook)
+        .select_only()
+        .column(delivery::Column::Id)
+        // In the statement's text, so that the index that holds only these is used.
+        .filter(Expr::cust("status = 'pending'"))
+        .order_by_asc(delivery::Column::NextAttemptAt)
+        .limit(most)
+        .into_tuple()
+        .all(db)
+        .await?;
+    Ok(u64::try_from(waiting.len()).unwrap_or(most))
 }
 
 /// `GET /webhooks/{id}/deliveries`

@@ -53,7 +53,7 @@ pub(super) struct Courier {
     heard: RefCell<Heard>,
     schedule: Schedule,
     /// For one whole exchange.
-    timeout: Duration,
+    pub(super) timeout: Duration,
     /// To one endpoint.
     connections: usize,
     /// Given up for another courier: what ends now ends unheard.
@@ -239,8 +239,7 @@ impl Courier {
                 self.scheduler.borrow_mut().not_made(item, now);
             }
             Some(record) => {
-                self.count(&item, &record);
-                self.heard.borrow_mut().note(&record);
+                self.note(&record, item.created);
                 let mut scheduler = self.scheduler.borrow_mut();
                 scheduler.attempted(&item, record.verdict, record.ended_at);
                 drop(scheduler);
@@ -251,7 +250,9 @@ impl Courier {
         self.go_on();
     }
 
-    fn count(&self, item: &Item, record: &AttemptRecord) {
+    /// Counts an attempt, and remembers what the endpoint said.
+    pub(super) fn note(&self, record: &AttemptRecord, created: Millis) {
+        self.heard.borrow_mut().note(record);
         let counter = match record.verdict {
             Verdict::Delivered => &self.stats.succeeded,
             Verdict::Retry { .. } => &self.stats.retried,
@@ -261,7 +262,7 @@ impl Courier {
         let us = |ms: i64| u64::try_from(ms).unwrap_or(0).saturating_mul(1_000);
         self.stats.attempts.observe(us(record.duration_ms));
         if record.verdict == Verdict::Delivered {
-            let since = record.ended_at.since(item.created);
+            let since = record.ended_at.since(created);
             self.stats.end_to_end.observe(us(since));
         }
     }
@@ -344,7 +345,7 @@ impl Courier {
     }
 
     /// The webhooks, and those of them that this node delivers to. Those that it could deliver to and nobody has, it takes.
-    async fn read(
+    pub(super) async fn read(
         &self,
         ids: &[WebhookId],
     ) -> Result<(Vec<webhook::Model>, HashSet<WebhookId>), DbErr> {

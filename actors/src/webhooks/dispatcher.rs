@@ -14,6 +14,7 @@ use super::{
     drain::drain,
     lanes::Standing,
     poller, recovery,
+    resend::{self, Resent},
     stats::Stats,
     test_delivery::{self, Tests},
 };
@@ -36,6 +37,17 @@ pub(super) struct Refresh {
 #[rtype(result = "Result<DeliveryId, TestError>")]
 pub(super) struct Test {
     pub(super) webhook: Box<webhook::Model>,
+    pub(super) trace: Option<TraceParent>,
+}
+
+/// Send a delivery again now.
+#[derive(Message)]
+#[rtype(result = "Result<Resent, TestError>")]
+pub(super) struct Again {
+    pub(super) webhook: WebhookId,
+    pub(super) delivery: DeliveryId,
+    /// Attempts that were made when it was asked for.
+    pub(super) made: i64,
     pub(super) trace: Option<TraceParent>,
 }
 
@@ -158,6 +170,16 @@ impl Handler<Test> for WebhookDispatcher {
             *test.webhook,
             test.trace,
         ))
+    }
+}
+
+impl Handler<Again> for WebhookDispatcher {
+    type Result = ResponseFuture<Result<Resent, TestError>>;
+
+    fn handle(&mut self, again: Again, _: &mut Self::Context) -> Self::Result {
+        let (courier, tests) = (Rc::clone(&self.courier), self.tests.clone());
+        let which = (again.webhook, again.delivery, again.made);
+        Box::pin(resend::send(courier, tests, which, again.trace))
     }
 }
 

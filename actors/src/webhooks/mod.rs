@@ -3,7 +3,7 @@
 //!
 //! [`dispatcher`] is the actor. What is done when is decided by the pure [`scheduler`]; the [`courier`] carries that out, with an
 //! [`attempt`] for each delivery and the [`recorder`] for what came of it. Beside it the [`poller`] looks at the table for what is
-//! due, [`recovery`] sends again what failed in a time, and there are [`test_delivery`] and [`drain`]. [`store`] is the SQL.
+//! due, [`recovery`] sends again what failed in a time, `resend` one delivery at once, and there are [`test_delivery`] and [`drain`]. [`store`] is the SQL.
 
 mod attempt;
 mod courier;
@@ -13,6 +13,7 @@ pub mod lanes;
 mod poller;
 mod recorder;
 pub mod recovery;
+mod resend;
 pub mod retry;
 mod scheduler;
 #[cfg(test)]
@@ -37,10 +38,11 @@ use dikala_entities::{DeliveryId, Store, TenantId, TraceParent, Vault, WebhookId
 pub use self::{
     attempt::{Envelope, headers, signature},
     dispatcher::WebhookDispatcher,
+    resend::Resent,
     store::{lanes::give_back, results::lock_deliveries},
 };
 use self::{
-    dispatcher::{BeginAnew, Drain, Look, Refresh, Test, Wake},
+    dispatcher::{Again, BeginAnew, Drain, Look, Refresh, Test, Wake},
     lanes::Standing,
     stats::{Stats, StatsReading},
 };
@@ -162,6 +164,27 @@ impl WebhooksHandle {
         };
         self.dispatcher
             .send(test)
+            .await
+            .unwrap_or(Err(TestError::Busy))
+    }
+
+    /// Makes one attempt of a delivery that was made due, past the circuit, and waits for it to be recorded. None is made where one was
+    /// made since it was asked for, after `made` attempts.
+    pub async fn resend(
+        &self,
+        webhook: WebhookId,
+        delivery: DeliveryId,
+        made: i64,
+        trace: Option<TraceParent>,
+    ) -> Result<Resent, TestError> {
+        let again = Again {
+            webhook,
+            delivery,
+            made,
+            trace,
+        };
+        self.dispatcher
+            .send(again)
             .await
             .unwrap_or(Err(TestError::Busy))
     }

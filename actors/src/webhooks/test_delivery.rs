@@ -17,7 +17,7 @@ const TESTS_PER_TENANT_MAX: usize = 4;
 pub(super) struct Tests(Rc<RefCell<HashMap<TenantId, usize>>>);
 
 /// A test delivery's seat, given back when it is dropped.
-struct Seat {
+pub(super) struct Seat {
     tests: Tests,
     tenant: TenantId,
     courier: Rc<Courier>,
@@ -28,7 +28,7 @@ impl Tests {
         self.0.borrow().is_empty()
     }
 
-    fn seat(&self, tenant: TenantId, courier: &Rc<Courier>) -> Result<Seat, TestError> {
+    pub(super) fn seat(&self, tenant: TenantId, courier: &Rc<Courier>) -> Result<Seat, TestError> {
         let mut tests = self.0.borrow_mut();
         let all: usize = tests.values().sum();
         let own = tests.get(&tenant).copied().unwrap_or(0);

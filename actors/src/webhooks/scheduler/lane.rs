@@ -264,6 +264,15 @@ impl<E> Lane<E> {
         self.known.insert(id);
     }
 
+    /// The same of one that may wait in the queue, which it leaves. False where it is under way already.
+    pub(super) fn pull(&mut self, id: DeliveryId) -> bool {
+        let waits = |item: &Item| item.dispatch.delivery == id;
+        match self.queue.iter().position(waits) {
+            Some(place) => self.queue.remove(place).is_some(),
+            None => self.known.insert(id),
+        }
+    }
+
     /// The next delivery whose attempt may begin now.
     pub(super) fn take(&mut self, limits: LaneLimits, now: Millis) -> Option<(Rc<E>, Item)> {
         let Destination::Ready(endpoint) = &self.target else {

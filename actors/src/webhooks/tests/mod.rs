@@ -49,6 +49,7 @@ mod lasting;
 mod locking;
 mod recording;
 mod recovering;
+mod resending;
 mod thawed;
 
 struct World {

@@ -1,0 +1,181 @@
+//! A delivery that somebody sends again by hand: one attempt now, past the circuit, whose outcome is waited for. It is made only where
+//! this node delivers to the webhook and no attempt is under way, so that it goes out once; otherwise it stays in its queue.
+
+use std::{rc::Rc, sync::Arc, time::Duration};
+
+use dikala_entities::{
+    DeliveryId, DeliveryStatus, Millis, TraceParent, WebhookId, delivery, event, webhook,
+};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
+use tokio::sync::oneshot;
+
+use super::{TestError, attempt::Endpoint, courier::Courier, retry::Verdict, test_delivery::Tests};
+use crate::events::outbox::Dispatch;
+
+/// How much longer than an exchange may take an attempt that is under way is waited for.
+const RECORDED_WITHIN: Duration = Duration::from_secs(5);
+
+/// What came of a delivery that was sent again by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resent {
+    /// An attempt was made since, and stands in the table.
+    Made,
+    /// It waits in its queue: the webhook takes nothing now, or another node delivers to it.
+    Waits,
+}
+
+/// Makes the next attempt of a delivery that was made due, and waits until it stands in the table.
+pub(super) async fn send(
+    courier: Rc<Courier>,
+    tests: Tests,
+    (webhook, delivery, made): (WebhookId, DeliveryId, i64),
+    trace: Option<TraceParent>,
+) -> Result<Resent, TestError> {
+    let (rows, ours) = courier.read(&[webhook]).await?;
+    let is_ours = courier.may_act() && ours.contains(&webhook);
+    let Some(row) = rows.into_iter().next().filter(|_| is_ours) else {
+        courier.wake();
+        courier.tell_others();
+        return Ok(Resent::Waits);
+    };
+    let seat = tests.seat(row.tenant_id, &courier)?;
+    let (tenant, now) = (row.tenant_id, courier.now());
+    let is_free = courier
+        .scheduler
+        .borrow_mut()
+        .pull(webhook, tenant, delivery, now);
+    if !is_free {
+        return Ok(under_way(&courier, webhook, delivery).await);
+    }
+    let prepared = prepare(&courier, row, (delivery, made), trace).await;
+    let (endpoint, what) = match prepared {
+        Ok(Ok(prepared)) => prepared,
+        Ok(Err(instead)) => {
+            courier.scheduler.borrow_mut().release(webhook, delivery);
+            courier.wake();
+            return Ok(instead);
+        }
+        Err(error) => {
+            courier.scheduler.borrow_mut().release(webhook, delivery);
+            courier.wake();
+            return Err(error);
+        }
+    };
+    // A task of its own: the attempt is recorded although the one who asked went away.
+    let task = actix_rt::spawn(async move {
+        let made = attempt(&courier, &endpoint, &what).await;
+        drop(seat);
+        made
+    });
+    task.await.map_err(|_| TestError::Busy)
+}
+
+async fn attempt(
+    courier: &Rc<Courier>,
+    endpoint: &Endpoint,
+    (dispatch, created): &(Dispatch, Millis),
+) -> Resent {
+    let record = courier.make(endpoint, dispatch).await;
+    if record.is_our_fault(courier.timeout) {
+        let mut scheduler = courier.scheduler.borrow_mut();
+        scheduler.release(dispatch.webhook, dispatch.delivery);
+        drop(scheduler);
+        courier.wake();
+        return Resent::Waits;
+    }
+    if record.verdict == Verdict::Delivered {
+        let mut scheduler = courier.scheduler.borrow_mut();
+        scheduler.answers_again(dispatch.webhook);
+    }
+    let (recorded, waiting) = oneshot::channel();
+    courier.note(&record, *created);
+    courier.record(record, Some(recorded));
+    courier.go_on();
+    // An error means that the courier was given up; the row tells.
+    let _ = waiting.await;
+    Resent::Made
+}
+
+/// Waits for the attempt that is under way.
+async fn under_way(courier: &Rc<Courier>, webhook: WebhookId, delivery: DeliveryId) -> Resent {
+    let ended = async {
+        loop {
+            let changed = courier.changed.notified();
+            if !courier.scheduler.borrow().knows(webhook, delivery) || courier.is_dead() {
+                return;
+            }
+            changed.await;
+        }
+    };
+    match tokio::time::timeout(courier.timeout + RECORDED_WITHIN, ended).await {
+        Ok(()) => Resent::Made,
+        Err(_) => Resent::Waits,
+    }
+}
+
+/// What an attempt is made with, or what came of the delivery without it.
+type Prepared = Result<(Endpoint, (Dispatch, Millis)), Resent>;
+
+/// Makes the delivery this node's, and reads what is sent.
+async fn prepare(
+    courier: &Courier,
+    webhook: webhook::Model,
+    asked: (DeliveryId, i64),
+    trace: Option<TraceParent>,
+) -> Result<Prepared, TestError> {
+    let (row, event) = match hold(courier, asked).await? {
+        Ok(held) => held,
+        Err(instead) => return Ok(Err(instead)),
+    };
+    let endpoint = Endpoint::new(
+        webhook,
+        &courier.parts.vault,
+        &courier.parts.outbound,
+        1,
+        None,
+    )?;
+    let dispatch = Dispatch {
+        delivery: row.id,
+        webhook: row.webhook_id,
+        tenant: row.tenant_id,
+        event: event.id,
+        kind: row.kind,
+        call: row.call_id,
+        body: Arc::from(event.body),
+        attempts: row.attempts,
+        is_test: row.is_test,
+        trace,
+        has_moved: false,
+    };
+    Ok(Ok((endpoint, (dispatch, row.created_at))))
+}
+
+/// The delivery with its event, held by this node; unless an attempt was made since it was asked for, after so many.
+async fn hold(
+    courier: &Courier,
+    (delivery, made): (DeliveryId, i64),
+) -> Result<Result<(delivery::Model, event::Model), Resent>, DbErr> {
+    let store = &courier.parts.store;
+    delivery::Entity::update_many()
+        .col_expr(
+            delivery::Column::LeaseOwner,
+            Expr::value(courier.node.as_ref()),
+        )
+        .filter(delivery::Column::Id.eq(delivery))
+        .filter(delivery::Column::Status.eq(DeliveryStatus::Pending))
+        .filter(delivery::Column::Attempts.eq(made))
+        .exec(store.writer())
+        .await?;
+    let row = delivery::Entity::find_by_id(delivery)
+        .one(store.writer())
+        .await?;
+    let row = match row {
+        Some(row) if row.attempts > made => return Ok(Err(Resent::Made)),
+        Some(row) if row.status == DeliveryStatus::Pending => row,
+        _ => return Ok(Err(Resent::Waits)),
+    };
+    let event = event::Entity::find_by_id(row.event_id)
+        .one(store.writer())
+        .await?;
+    Ok(event.map(|event| (row, event)).ok_or(Resent::Waits))
+}
