@@ -24,7 +24,7 @@ use crate::{
         error::ApiError,
         extract::{Body, Caller, word},
         field::{FieldCode, FieldError},
-        middleware::Pass,
+        middleware::{Pass, while_connected},
     },
 };
 
@@ -125,6 +125,7 @@ pub async fn stream(
 ) -> Result<HttpResponse, ApiError> {
     let last = last_event_id(req.headers())?;
     let pass = Pass::of(&req)?;
+    while_connected(&req)?;
     // In this order: what is committed between the two is read, and wakes.
     let follower = services.feed.follow(caller.tenant).map_err(no_seat)?;
     let last = begin_after(&services, caller.tenant, last).await?;
@@ -236,11 +237,13 @@ impl Following {
 
     async fn follow(&mut self, opening: String) -> Result<(), Over> {
         self.send(opening.into()).await?;
+        // One for the whole stream: a wait that began anew with each event would never end where there are many.
+        let mut beat = tokio::time::interval_at(tokio::time::Instant::now() + BEAT, BEAT);
         loop {
             while self.pass_on().await? {}
             tokio::select! {
                 open = self.follower.woken() => if !open { return Err(Over) },
-                () = tokio::time::sleep(BEAT) => self.send(STILL_HERE.into()).await?,
+                _ = beat.tick() => self.send(STILL_HERE.into()).await?,
                 () = self.to.closed() => return Err(Over),
             }
         }

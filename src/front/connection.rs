@@ -37,6 +37,10 @@ pub struct Progress {
     under_way: Cell<usize>,
     begun: Cell<u64>,
     closing: Cell<bool>,
+    /// The answer under way is a stream without an end.
+    streaming: Cell<bool>,
+    /// The client closed its side.
+    left: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -46,10 +50,18 @@ impl Progress {
     pub fn begin(self: &Rc<Self>, with_body: bool) -> UnderWay {
         self.under_way.set(self.under_way.get() + 1);
         self.begun.set(self.begun.get() + 1);
+        self.streaming.set(false);
         UnderWay {
             progress: Rc::clone(self),
             with_body,
         }
+    }
+
+    /// The answer under way is a stream without an end, so a client that closes its side is gone and the connection ends at once.
+    /// Otherwise that shows only when something is written, twice. False where the client is gone already.
+    pub fn stream(&self) -> bool {
+        self.streaming.set(true);
+        !self.left.get()
     }
 
     /// The connection ends soon after the answer that comes now: what is left of the body is not wanted.
@@ -177,7 +189,15 @@ impl AsyncRead for Connection {
             // No bytes: as if the client had ended.
             return Poll::Ready(Ok(()));
         }
-        this.stream().poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let read = this.stream().poll_read(context, buffer);
+        if matches!(read, Poll::Ready(Ok(()))) && buffer.filled().len() == before {
+            this.progress.left.set(true);
+            if this.progress.streaming.get() {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+        }
+        read
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use dashmap::{DashMap, Entry};
+use dashmap::DashMap;
 use dikala_entities::{EventId, Store, TenantId, event};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
@@ -13,18 +13,26 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::nodes::notices::{Notices, Topic};
 
-/// Followers of one tenant at the same time.
+/// Readers of one tenant's events at the same time.
 pub const FOLLOWERS_PER_TENANT_MAX: usize = 10;
-/// Followers of all tenants at the same time.
+/// Readers of all tenants at the same time.
 const FOLLOWERS_MAX: usize = 1_024;
 
 /// Wakes who follows. Cheap to clone; all clones wake the same.
 #[derive(Clone, Debug)]
 pub struct Followers {
-    tenants: Arc<DashMap<TenantId, watch::Sender<()>>>,
+    tenants: Arc<DashMap<TenantId, Followed>>,
     notices: Notices,
     /// Closed when the service stops.
     seats: Arc<Semaphore>,
+}
+
+/// A tenant whose events are followed.
+#[derive(Debug)]
+struct Followed {
+    woken: watch::Sender<()>,
+    /// Followers that hold a seat.
+    readers: usize,
 }
 
 /// Why there is no seat for another follower.
@@ -42,7 +50,8 @@ pub struct Follower {
     followers: Followers,
     tenant: TenantId,
     woken: watch::Receiver<()>,
-    _seat: OwnedSemaphorePermit,
+    /// None for a page, whose seats are counted where pages are.
+    seat: Option<OwnedSemaphorePermit>,
 }
 
 impl Default for Followers {
@@ -68,18 +77,36 @@ impl Followers {
     pub fn follow(&self, tenant: TenantId) -> Result<Follower, NoSeat> {
         let seat = Arc::clone(&self.seats);
         let seat = seat.try_acquire_owned().map_err(|_| NoSeat::Service)?;
-        let woken = match self.tenants.entry(tenant) {
-            Entry::Occupied(there) if there.get().receiver_count() >= FOLLOWERS_PER_TENANT_MAX => {
+        self.subscribe(tenant, Some(seat))
+    }
+
+    /// The same for a page, which takes none of the seats.
+    pub fn look(&self, tenant: TenantId) -> Result<Follower, NoSeat> {
+        self.subscribe(tenant, None)
+    }
+
+    fn subscribe(
+        &self,
+        tenant: TenantId,
+        seat: Option<OwnedSemaphorePermit>,
+    ) -> Result<Follower, NoSeat> {
+        let mut followed = self.tenants.entry(tenant).or_insert_with(|| Followed {
+            woken: watch::channel(()).0,
+            readers: 0,
+        });
+        if seat.is_some() {
+            if followed.readers >= FOLLOWERS_PER_TENANT_MAX {
                 return Err(NoSeat::Tenant);
             }
-            Entry::Occupied(there) => there.get().subscribe(),
-            Entry::Vacant(free) => free.insert(watch::channel(()).0).subscribe(),
-        };
+            followed.readers += 1;
+        }
+        let woken = followed.woken.subscribe();
+        drop(followed);
         let follower = Follower {
             followers: self.clone(),
             tenant,
             woken,
-            _seat: seat,
+            seat,
         };
         // Closed between the seat and the subscription: nobody would end this one.
         if self.seats.is_closed() {
@@ -101,7 +128,7 @@ impl Followers {
         }
         for tenant in tenants {
             if let Some(followers) = self.tenants.get(&tenant) {
-                followers.send_replace(());
+                followers.woken.send_replace(());
             }
         }
     }
@@ -134,7 +161,12 @@ impl Drop for Follower {
     fn drop(&mut self) {
         // Its own end first, so that of two that leave at once one sees that nobody is left.
         self.woken = watch::channel(()).1;
-        let nobody = |_: &TenantId, followers: &watch::Sender<()>| followers.receiver_count() == 0;
+        if self.seat.is_some()
+            && let Some(mut followed) = self.followers.tenants.get_mut(&self.tenant)
+        {
+            followed.readers = followed.readers.saturating_sub(1);
+        }
+        let nobody = |_: &TenantId, followed: &Followed| followed.woken.receiver_count() == 0;
         self.followers.tenants.remove_if(&self.tenant, nobody);
     }
 }
@@ -319,6 +351,10 @@ mod tests {
         let mut other = followers.follow(two).expect("another tenant's seat");
         many.pop();
         let mut again = followers.follow(one).expect("a seat that was given back");
+        // Pages take no seat of theirs, and do without one.
+        let page = followers.look(one).expect("pages come to a full tenant");
+        drop(page);
+        assert_eq!(followers.follow(one).expect_err("is full"), NoSeat::Tenant);
 
         followers.wake([one]);
         assert!(again.woken().await);

@@ -10,4 +10,4 @@ mod request;
 pub use admit::{Pass, admit, admit_operator};
 pub use body::{receive, receive_body};
 pub use panics::catch_panic;
-pub use request::{only_reads, request_scope};
+pub use request::{only_reads, request_scope, while_connected};

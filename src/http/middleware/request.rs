@@ -3,7 +3,7 @@
 use std::{rc::Rc, time::Instant};
 
 use actix_web::{
-    Error, HttpMessage, HttpResponse, ResponseError,
+    Error, HttpMessage, HttpRequest, HttpResponse, ResponseError,
     body::{BodySize, BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
     error::InternalError,
@@ -99,6 +99,14 @@ pub async fn request_scope(
             finish_head(response.headers_mut(), header);
             Err(InternalError::from_response("answered", response).into())
         }
+    }
+}
+
+/// For an answer without an end: has the connection end as soon as the client closes its side. Refused where it did so already.
+pub fn while_connected(request: &HttpRequest) -> Result<(), ApiError> {
+    match request.conn_data::<Rc<Progress>>() {
+        Some(progress) if !progress.stream() => Err(ApiError::Unavailable),
+        _ => Ok(()),
     }
 }
 
