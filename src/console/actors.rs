@@ -11,7 +11,7 @@ use crate::{
         ActorDetail, ActorType, CallState, Instance, Lag, Messages, Times, lags, of_type, types,
     },
     pages::{
-        components::{empty, table},
+        components::{empty, short_id, table},
         form::Typed,
     },
 };
@@ -23,7 +23,7 @@ const RECENT: usize = 4;
 
 /// `GET /actors`
 pub async fn list(visit: Visit) -> Result<HttpResponse, ApiError> {
-    let content = followed("actors", "", &part(&visit).await);
+    let content = followed(&visit, "actors", "", &part(&visit).await);
     Ok(layout::page(&visit, "Actors", content))
 }
 
@@ -135,7 +135,7 @@ fn messages(visit: &Visit, kind: &str, messages: &[Messages]) -> Markup {
     let times = |times: Times| html! { (duration(times.p50)) " / " (duration(times.p99)) };
     let rows = messages.iter().map(|of| {
         vec![
-            html! { code { (of.message) } },
+            html! { code.word { (of.message) } },
             html! { (of.mailbox) },
             html! { (of.mailbox_highest) },
             html! { (of.handled) },
@@ -152,7 +152,7 @@ fn messages(visit: &Visit, kind: &str, messages: &[Messages]) -> Markup {
 /// `GET /actors/{type}`
 pub async fn show(visit: Visit, kind: TypeName) -> Result<HttpResponse, ApiError> {
     let part = instances_of(&visit, &kind.0).await?;
-    let content = followed("actor", &format!("&type={}", kind.0), &part);
+    let content = followed(&visit, "actor", &format!("&type={}", kind.0), &part);
     Ok(layout::page(&visit, &kind.0, content))
 }
 
@@ -200,7 +200,7 @@ fn running(visit: &Visit, busiest: &[Instance]) -> Markup {
     let now = visit.desk().now();
     let rows = busiest.iter().map(|instance| {
         let mut cells = vec![
-            html! { code { (instance.id) } },
+            html! { (short_id(&instance.id)) },
             doing(instance),
             html! { (instance.handled) },
             html! { (duration(Some(instance.busy_us))) },

@@ -44,7 +44,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
         Ok(rows) => {
             let content = html! {
                 (list.filter(&visit, &fields()))
-                @if list.is_whole() { (followed("audit", "", &rows)) } @else { (rows) }
+                @if list.is_whole() { (followed(&visit, "audit", "", &rows)) } @else { (rows) }
             };
             Ok(layout::page(&visit, TITLE, content))
         }
@@ -83,7 +83,7 @@ async fn rows(visit: &Visit, found: &EntryList) -> Result<Markup, ApiError> {
     let row = |entry: &Entry| {
         vec![
             visit.time(entry.at),
-            html! { code { (entry.action.as_str()) } },
+            html! { code.word { (entry.action.as_str()) } },
             html! {
                 code { (entry.target) }
                 @if !entry.detail.is_empty() { br; span.muted { (entry.detail) } }

@@ -20,7 +20,7 @@ use crate::{
     },
     operator_api::calls::{self, Call, CallDetail, CallList},
     pages::{
-        components::{Field, Question, empty, table},
+        components::{Field, Question, empty, short_id, table},
         form::Typed,
     },
 };
@@ -60,7 +60,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
             let rows = rows(&visit, &list, &found).await?;
             let content = html! {
                 (list.filter(&visit, &fields()))
-                (follow::followed("calls", &list.query(), &rows))
+                (follow::followed(&visit, "calls", &list.query(), &rows))
             };
             Ok(layout::page(&visit, TITLE, content))
         }
@@ -88,9 +88,13 @@ pub fn part<'a>(
 async fn rows(visit: &Visit, list: &List<'_>, found: &CallList) -> Result<Markup, ApiError> {
     let db = visit.store().api_reader();
     let names = Names::of(db, found.calls.iter().map(|call| call.tenant_id)).await?;
-    let mut columns = ["Began", "State", "Tenant", "From, to", "Talk", "Node"]
+    let mut columns = ["Began", "State", "Tenant", "From, to", "Talk"]
         .map(str::to_owned)
         .to_vec();
+    let has_others = visit.desk().node.member.has_others();
+    if has_others {
+        columns.push("Node".to_owned());
+    }
     if visit.may_change() {
         columns.push(String::new());
     }
@@ -101,8 +105,10 @@ async fn rows(visit: &Visit, list: &List<'_>, found: &CallList) -> Result<Markup
             names.link(call.tenant_id),
             numbers(call),
             talk(visit, call),
-            html! { (owner(call)) },
         ];
+        if has_others {
+            cells.push(owner(visit, call));
+        }
         if visit.may_change() {
             cells.push(end_link(call));
         }
@@ -135,10 +141,15 @@ fn talk(visit: &Visit, call: &Call) -> Markup {
     }
 }
 
-fn owner(call: &Call) -> &str {
-    match call.owner.as_str() {
-        "" => NONE,
-        owner => owner,
+/// The node that runs it: this one by its name.
+fn owner(visit: &Visit, call: &Call) -> Markup {
+    let is_own = *visit.desk().node.member.id() == *call.owner;
+    html! {
+        @match call.owner.as_str() {
+            "" => (NONE),
+            owner if is_own => span title=(owner) { (visit.node()) },
+            owner => (short_id(owner)),
+        }
     }
 }
 
@@ -162,7 +173,12 @@ pub async fn show(
     let list = List::new(&path, &[], &typed);
     let begin = offset(&list);
     let more = format!("&id={}{}", id.0, list.query());
-    let content = follow::followed("call", &more, &detail(&visit, &found, &list, begin).await?);
+    let content = follow::followed(
+        &visit,
+        "call",
+        &more,
+        &detail(&visit, &found, &list, begin).await?,
+    );
     Ok(layout::page(&visit, "Call", content))
 }
 
@@ -200,7 +216,7 @@ async fn detail(
     let event_columns = ["Event", "When"].map(str::to_owned);
     let event_rows = events.iter().map(|event| {
         vec![
-            html! { code { (event.event.as_str()) } },
+            html! { code.word { (event.event.as_str()) } },
             visit.time(event.timestamp),
         ]
     });
@@ -236,7 +252,7 @@ fn facts(visit: &Visit, call: &Call, names: &Names) -> Markup {
             dt { "Tenant" } dd { (names.link(call.tenant_id)) }
             dt { "From, to" } dd { (numbers(call)) }
             dt { "Bridge" } dd { a href={ "/bridges/" (call.bridge_id) } { code { (call.bridge_id) } } }
-            dt { "Node" } dd { (owner(call)) }
+            dt { "Node" } dd { (owner(visit, call)) }
             dt { "Agent" }
             dd {
                 @if let Some(agent) = call.agent_id { code { (agent) } } @else { (NONE) }

@@ -45,7 +45,7 @@ pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
                 (list.filter(&visit, &ranking()))
                 (below)
             };
-            let content = followed("database", &list.query(), &content);
+            let content = followed(&visit, "database", &list.query(), &content);
             Ok(layout::page(&visit, TITLE, content))
         }
         Err(error) => list.refused(&visit, TITLE, error, &ranking()),
@@ -92,7 +92,7 @@ fn statements(visit: &Visit, slowest: &[Slow]) -> Markup {
     let columns = ["Statement", "Mean", "Longest", "In all", "Times"].map(str::to_owned);
     let row = |slow: &Slow| {
         vec![
-            html! { code { (short(&slow.shape)) } },
+            html! { code.long { (short(&slow.shape)) } },
             html! { (time_us(slow.mean_us)) },
             html! { (time_us(slow.longest_us)) },
             html! { (time_us(slow.total_us)) },

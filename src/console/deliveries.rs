@@ -1,6 +1,7 @@
 //! Deliveries: those of all webhooks, of one, of a call; and sending one again.
 
 use actix_web::{HttpRequest, HttpResponse};
+use dikala_actors::webhooks::Resent;
 use dikala_entities::{DeliveryId, DeliveryStatus, Millis, WebhookId};
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ use crate::{
         webhooks::{self, Delivery, DeliveryList},
     },
     pages::{
-        components::{Field, empty, post, table},
+        components::{Field, empty, post, short_id, table},
         form::Typed,
     },
 };
@@ -54,7 +55,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
             let content = html! {
                 p.lead { "Newest first: of all webhooks the newest 100,000." }
                 (list.filter(&visit, &fields()))
-                (rows(&visit, &found))
+                (rows(&visit, &found, false))
                 (list.paging(found.offset, found.has_more))
             };
             Ok(layout::page(&visit, TITLE, content))
@@ -64,7 +65,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
 }
 
 /// A page of deliveries, with buttons that send them again.
-pub fn rows(visit: &Visit, found: &DeliveryList) -> Markup {
+pub fn rows(visit: &Visit, found: &DeliveryList, of_one: bool) -> Markup {
     if found.deliveries.is_empty() {
         return empty(
             "No deliveries",
@@ -72,9 +73,13 @@ pub fn rows(visit: &Visit, found: &DeliveryList) -> Markup {
             html! {},
         );
     }
-    let mut columns = ["Made", "Event", "State", "Attempts", "Next", "Webhook"]
+    let mut columns = ["Made", "Event", "State", "Attempts", "Next"]
         .map(str::to_owned)
         .to_vec();
+    // The page of a webhook need not say which in each row.
+    if !of_one {
+        columns.push("Webhook".to_owned());
+    }
     if visit.may_change() {
         columns.push(String::new());
     }
@@ -82,16 +87,20 @@ pub fn rows(visit: &Visit, found: &DeliveryList) -> Markup {
         let mut cells = vec![
             visit.time(of.created_at),
             html! {
-                @match of.call_id {
-                    Some(call) => a href={ "/calls/" (call) } { (of.event.as_str()) },
-                    None => { (of.event.as_str()) }
+                span.word {
+                    @match of.call_id {
+                        Some(call) => a href={ "/calls/" (call) } { (of.event.as_str()) },
+                        None => { (of.event.as_str()) }
+                    }
                 }
             },
             delivery_status(of.status),
             html! { (visit.number(of.attempt_count)) @if of.is_test { " (test)" } },
             next(visit, of.next_attempt_at),
-            webhook(of.webhook_id),
         ];
+        if !of_one {
+            cells.push(webhook(of.webhook_id));
+        }
         if visit.may_change() {
             cells.push(send_again(visit, of.id));
         }
@@ -110,7 +119,7 @@ pub fn of_call(visit: &Visit, sent: &[Sent]) -> Markup {
     let columns = ["Event", "Webhook", "State", "Attempts", "Next", "Over"].map(str::to_owned);
     let row = |of: &Sent| {
         vec![
-            html! { (of.event.as_str()) },
+            html! { span.word { (of.event.as_str()) } },
             webhook(of.webhook_id),
             delivery_status(of.status),
             html! { (visit.number(of.attempt_count)) },
@@ -121,12 +130,16 @@ pub fn of_call(visit: &Visit, sent: &[Sent]) -> Markup {
     table(visit, TITLE, &columns, sent.iter().map(row).collect())
 }
 
+/// A time that is over is none: it goes out in a moment, or with the next probe.
 fn next(visit: &Visit, at: Option<Millis>) -> Markup {
-    visit.time_or(at, NONE)
+    match at {
+        Some(at) if at <= visit.kit().now() => html! { "due" },
+        at => visit.time_or(at, NONE),
+    }
 }
 
 fn webhook(id: WebhookId) -> Markup {
-    html! { a href={ "/webhooks/" (id) } { (id) } }
+    html! { a href={ "/webhooks/" (id) } { (short_id(&id.to_string())) } }
 }
 
 fn send_again(visit: &Visit, id: DeliveryId) -> Markup {
@@ -142,10 +155,20 @@ fn send_again(visit: &Visit, id: DeliveryId) -> Markup {
 pub async fn resend(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
     let nothing = Body::of(&json!({}));
     let done = webhooks::resend(visit.desk(), visit.operator(), id, nothing).await;
-    let back = done.as_ref().ok().and_then(|answer| {
+    let asked: Option<(WebhookId, i64)> = done.as_ref().ok().and_then(|answer| {
         let row: Value = serde_json::from_str(&answer.body).ok()?;
-        Some(format!("/webhooks/{}", row["webhookId"].as_str()?))
+        let webhook = row["webhookId"].as_str()?.parse().ok()?;
+        Some((webhook, row["attemptCount"].as_i64()?))
     });
-    let back = back.unwrap_or_else(|| PATH.to_owned());
-    acted(&visit, done, &back, "done-delivery-resent")
+    let (mut back, mut word) = (PATH.to_owned(), "done-delivery-resent-later");
+    if let Some((webhook, made)) = asked {
+        back = format!("/webhooks/{webhook}");
+        // It is due in any case: where its attempt cannot be waited for now, it is made a little later.
+        let webhooks = &visit.desk().node.webhooks;
+        let resent = webhooks.resend(webhook, id.0, made, None).await;
+        if matches!(resent, Ok(Resent::Made)) {
+            word = "done-delivery-resent";
+        }
+    }
+    acted(&visit, done, &back, word)
 }

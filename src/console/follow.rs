@@ -2,18 +2,16 @@
 
 use maud::{Markup, html};
 
-use crate::pages::components::{Tone, badge};
+use crate::pages::{live::sign, view::View};
 
 /// Where the streams are.
 const PATH: &str = "/live";
 
 /// Content with parts that are kept up to date: elements with the ids `part` and `below`, which [`live`](super::live) makes by this
 /// name. `more` stands in the address of the stream, encoded, and begins with `&`.
-pub fn followed(name: &str, more: &str, content: &Markup) -> Markup {
+pub fn followed(view: &View, name: &str, more: &str, content: &Markup) -> Markup {
     html! {
-        div data-live={ (PATH) "?of=" (name) (more) } data-after="0" {
-            p.live-sign { span data-live-sign hidden { (badge(Tone::Good, "live")) } }
-            (content)
-        }
+        (sign(view))
+        div data-live={ (PATH) "?of=" (name) (more) } data-after="0" { (content) }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     http::error::ApiError,
     operator_api::functions::{self, Called, CalledList},
     pages::{
-        components::{Field, Tone, badge, empty, table},
+        components::{Field, Tone, badge, empty, short_id, table},
         form::Typed,
     },
 };
@@ -50,7 +50,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
             let content = html! {
                 p.lead { "What this node called since its start; the last 1,000 functions are kept in mind. First those whose endpoints are left alone." }
                 (list.filter(&visit, &fields()))
-                (follow::followed("functions", &list.query(), &rows))
+                (follow::followed(&visit, "functions", &list.query(), &rows))
             };
             Ok(layout::page(&visit, TITLE, content))
         }
@@ -88,7 +88,7 @@ async fn rows(visit: &Visit, list: &List<'_>, found: &CalledList) -> Result<Mark
     ];
     let row = |of: &Called| {
         vec![
-            html! { strong { (of.name) } br; (of.origin) @if let Some(agent) = of.agent_id { br; code { (agent) } } },
+            html! { strong { (of.name) } br; (of.origin) @if let Some(agent) = of.agent_id { br; (short_id(&agent.to_string())) } },
             names.link(of.tenant_id),
             circuit(visit, of),
             counts(visit, of.last_minute, of.failed_in_last_minute),

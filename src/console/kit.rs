@@ -1,10 +1,5 @@
 //! What every page of the console can reach.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
-};
-
 use actix_web::{HttpRequest, web::Data};
 use dikala_entities::Millis;
 
@@ -13,6 +8,7 @@ use crate::{
     http::{context::HttpContext, error::ApiError},
     operator::access::{Right, Tokens},
     operator_api::Desk,
+    pages::seats::{Seat, Seats},
 };
 
 /// Streams of pages that are open at once; each costs a page's reading and writing every second or two.
@@ -26,7 +22,7 @@ pub struct Kit {
     pub ended: Ended,
     tokens: Data<Tokens>,
     http: Data<HttpContext>,
-    streams: Arc<AtomicUsize>,
+    streams: Seats<()>,
 }
 
 impl Kit {
@@ -37,7 +33,7 @@ impl Kit {
             desk,
             tokens,
             http,
-            streams: Arc::default(),
+            streams: Seats::new(STREAMS_MAX, STREAMS_MAX),
         }
     }
 
@@ -71,24 +67,9 @@ impl Kit {
         self.tokens.prove(&self.http, request, Some(token)).await
     }
 
-    /// A place among the open streams.
-    pub fn stream(&self) -> Result<Seat, ApiError> {
-        let taken = self.streams.fetch_update(Relaxed, Relaxed, |open| {
-            (open < STREAMS_MAX).then_some(open + 1)
-        });
-        match taken {
-            Ok(_) => Ok(Seat(Arc::clone(&self.streams))),
-            Err(_) => Err(ApiError::TooManyStreams(STREAMS_MAX)),
-        }
-    }
-}
-
-/// A place among the open streams; free again when it is dropped.
-#[derive(Debug)]
-pub struct Seat(Arc<AtomicUsize>);
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+    /// A seat for the stream of a browser's page.
+    pub fn seat(&self, known: &Known) -> Result<Seat<()>, ApiError> {
+        let seat = self.streams.take((), known.id.hash());
+        seat.map_err(|_| ApiError::Unavailable)
     }
 }

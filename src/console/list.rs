@@ -103,7 +103,7 @@ impl<'a> List<'a> {
         html! {
             details.filters open[is_narrow || !filled.errors().is_empty()] {
                 summary { "Filter" }
-                (summary(view, filled))
+                (summary(view, filled, fields))
                 form method="get" action=(self.path) novalidate {
                     div.columns { @for field in fields { (field.clone().filter().show(view, filled)) } }
                     div.actions {
@@ -189,7 +189,7 @@ pub fn acted<T>(
     };
     let filled = Filled::again(Typed::default(), error)?;
     let content = html! {
-        (summary(visit, &filled))
+        (summary(visit, &filled, &[]))
         p { a.button.secondary href=(back) { "Back" } }
     };
     Ok(layout::refused(visit, "Nothing was changed", content))

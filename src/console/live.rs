@@ -16,7 +16,7 @@ use crate::{
     http::error::{ApiError, Missing},
     pages::{
         form::Typed,
-        stream::{self, Events, OPENING, Over, STILL_HERE, frame},
+        stream::{self, Events, OPENING, Over, SEAT_TAKEN, STILL_HERE, frame},
     },
 };
 
@@ -94,16 +94,19 @@ pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, 
         Err(error) if error.status_code().is_client_error() => return Err(error),
         first => first.unwrap_or_default(),
     };
-    let seat = visit.kit().stream()?;
-    let (events, response) = stream::open();
+    let (events, response) = stream::open(&request)?;
+    let mut seat = visit.kit().seat(visit.known())?;
     rt::spawn(async move {
         tokio::select! {
             // How it ended makes no difference.
             _ = follow(&visit, &asked, (every, make), first, &events) => {}
             () = signed_out(&visit) => {}
             () = events.closed() => {}
+            () = seat.lost() => {
+                // A page that does not take this is gone.
+                let _ = events.send(SEAT_TAKEN.to_owned()).await;
+            }
         }
-        drop(seat);
     });
     Ok(response)
 }

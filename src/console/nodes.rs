@@ -7,12 +7,12 @@ use super::{follow::followed, layout, view::Visit};
 use crate::{
     http::error::ApiError,
     operator_api::system::{self, Node},
-    pages::components::{Tone, notice, table},
+    pages::components::{Tone, notice, short_id, table},
 };
 
 /// `GET /nodes`
 pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
-    let content = followed("nodes", "", &part(&visit).await);
+    let content = followed(&visit, "nodes", "", &part(&visit).await);
     Ok(layout::page(&visit, "Nodes", content))
 }
 
@@ -26,7 +26,7 @@ pub async fn part(visit: &Visit) -> Markup {
         vec![
             html! {
                 strong { (node.name) } @if node.is_this { " (this one)" }
-                br; code { (node.id) }
+                br; (short_id(&node.id))
             },
             html! { (node.address) },
             html! { (node.version) },

@@ -24,7 +24,7 @@ const STEPS_A_ROW: usize = 6;
 /// `GET /`
 pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
     let part = part(&visit).await;
-    let content = followed("overview", "", &part);
+    let content = followed(&visit, "overview", "", &part);
     Ok(layout::page(&visit, "Overview", content))
 }
 

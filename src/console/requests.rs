@@ -44,7 +44,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
             let content = html! {
                 p.lead { "Requests to both listeners of this node since its start, by route. Times are until the head of the answer." }
                 (list.filter(&visit, &fields()))
-                (follow::followed("http", &list.query(), &rows(&visit, &list, &found)))
+                (follow::followed(&visit, "http", &list.query(), &rows(&visit, &list, &found)))
             };
             Ok(layout::page(&visit, TITLE, content))
         }

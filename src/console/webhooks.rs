@@ -51,7 +51,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
             let content = html! {
                 p.lead { "Lanes are the queues of endpoints in this node's memory. " a href="/deliveries" { "All deliveries" } }
                 (list.filter(&visit, &filters()))
-                (follow::followed("webhooks", &list.query(), &rows))
+                (follow::followed(&visit, "webhooks", &list.query(), &rows))
             };
             Ok(layout::page(&visit, TITLE, content))
         }
@@ -174,11 +174,11 @@ pub async fn show(
         }
     };
     let content = html! {
-        (follow::followed("webhook", &format!("&id={}", id.0), &facts))
+        (follow::followed(&visit, "webhook", &format!("&id={}", id.0), &facts))
         @if visit.may_change() { (actions(&visit, &of)) }
         h2 { "Deliveries" }
         (list.filter(&visit, &[deliveries::status_field()]))
-        (deliveries::rows(&visit, &found))
+        (deliveries::rows(&visit, &found, true))
         (list.paging(found.offset, found.has_more))
     };
     Ok(layout::page(&visit, "Webhook", content))

@@ -224,7 +224,7 @@ fn filter(visit: &Visit, filled: &Filled, offered: &Names) -> Markup {
     html! {
         details.filters open[is_open] {
             summary { (visit.t("audit-filter")) }
-            (summary(visit, filled))
+            (summary(visit, filled, &choices))
             form method="get" action=(PATH) novalidate {
                 div.columns { @for field in &choices { (field.show(visit, filled)) } }
                 div.actions {

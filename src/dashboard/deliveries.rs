@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_actors::webhooks::{
-    Envelope, headers,
+    Envelope, Resent, headers,
     signature::{Signer, SigningKeys},
 };
 use dikala_entities::{
@@ -12,7 +12,7 @@ use dikala_entities::{
     webhook,
 };
 use maud::{Markup, html};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     components::{Tone, badge, empty, notice, paging, post, table},
@@ -45,6 +45,8 @@ const ANSWER_CHARS_MAX: usize = 1_000;
 const BODY_CHARS_MAX: usize = 6_000;
 /// Attempts that are shown, the last ones; the API has more of them.
 const ATTEMPTS_MAX: usize = 20;
+/// Deliveries that wait for one endpoint are counted up to this.
+const WAITING_MAX: u64 = 1_000;
 
 /// Which deliveries of a webhook are asked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,7 +112,7 @@ pub async fn of_webhook(
         @if rows.is_empty() {
             (empty(&visit.t("deliveries-none"), &visit.t("deliveries-none-words"), html! {}))
         } @else {
-            (delivery_table(visit, &rows))
+            (delivery_table(visit, webhook, &rows).await?)
         }
         (paging(visit, newer.as_deref(), older.as_deref()))
     })
@@ -147,10 +149,17 @@ fn status_badge(visit: &Visit, status: DeliveryStatus) -> Markup {
     badge(tone, &status_name(visit, status))
 }
 
-fn delivery_table(visit: &Visit, rows: &[delivery::Model]) -> Markup {
+async fn delivery_table(
+    visit: &Visit,
+    webhook: &webhook::Model,
+    rows: &[delivery::Model],
+) -> Result<Markup, ApiError> {
+    let last = api::last_attempts(visit.store().api_reader(), visit.tenant(), rows).await?;
+    let probe = probe_at(visit, webhook).await;
     let columns = [
         "deliveries-event",
         "deliveries-status",
+        "deliveries-answer",
         "deliveries-attempts",
         "deliveries-made",
         "deliveries-next",
@@ -162,17 +171,67 @@ fn delivery_table(visit: &Visit, rows: &[delivery::Model]) -> Markup {
                 @if row.is_test { " " (badge(Tone::Plain, &visit.t("deliveries-test"))) }
             },
             status_badge(visit, row.status),
+            html! {
+                @match last.get(&row.id) {
+                    Some(last) => {
+                        (outcome(visit, last.status_code, last.error_kind.as_deref()))
+                        " " span.muted { (visit.tn("calls-milliseconds", &[("ms", last.duration_ms.into())])) }
+                    },
+                    None => span.muted { "–" },
+                }
+            },
             html! { (visit.number(row.attempts)) },
             visit.time(row.created_at),
-            visit.time_or(row.next_attempt_at, "–"),
+            next_attempt(visit, webhook, row, probe),
         ]
     };
-    table(
+    Ok(table(
         visit,
         &visit.t("deliveries-title"),
         &columns.map(|id| visit.t(id)),
         rows.iter().map(row).collect(),
-    )
+    ))
+}
+
+/// When an endpoint that keeps failing is probed again; none where everything goes to it.
+async fn probe_at(visit: &Visit, webhook: &webhook::Model) -> Option<Millis> {
+    let lane = visit.services().outbound.lane(webhook.id).await?;
+    lane.probe_at.filter(|at| *at > visit.now())
+}
+
+/// When a delivery is tried next. A time that is over is none: it goes out in a moment, or with the next probe.
+fn next_attempt(
+    visit: &Visit,
+    webhook: &webhook::Model,
+    delivery: &delivery::Model,
+    probe: Option<Millis>,
+) -> Markup {
+    let is_taken = webhook.is_active && webhook.paused_at.is_none();
+    match delivery.next_attempt_at.filter(|_| is_taken) {
+        None => html! { span.muted { "–" } },
+        Some(next) => match Some(next).max(probe).filter(|at| *at > visit.now()) {
+            Some(at) => visit.time(at),
+            None => html! { (visit.t("deliveries-soon")) },
+        },
+    }
+}
+
+/// Why what is meant for a webhook waits, and until when. Nothing where it does not.
+pub async fn waits(visit: &Visit, webhook: &webhook::Model) -> Result<Markup, ApiError> {
+    if !webhook.is_active || webhook.paused_at.is_some() {
+        return Ok(html! {});
+    }
+    let Some(probe) = probe_at(visit, webhook).await else {
+        return Ok(html! {});
+    };
+    let waiting = api::waiting(visit.store().api_reader(), webhook, WAITING_MAX).await?;
+    let waiting = [("count", i64::try_from(waiting).unwrap_or(i64::MAX).into())];
+    Ok(notice(
+        Tone::Warning,
+        html! {
+            p { (visit.t("deliveries-paused")) " " (visit.time(probe)) ". " (visit.tn("deliveries-waiting", &waiting)) }
+        },
+    ))
 }
 
 /// `GET /dashboard/deliveries/{id}`
@@ -185,8 +244,24 @@ pub async fn show(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, ApiE
         Err(ApiError::NotFound(_)) => None,
         Err(error) => return Err(error),
     };
+    let is_waiting = delivery.status == DeliveryStatus::Pending;
+    let waiting = match webhook.as_ref().filter(|_| is_waiting) {
+        Some(webhook) => html! {
+            (super::webhook::trouble(&visit, webhook))
+            (waits(&visit, webhook).await?)
+        },
+        None => html! {},
+    };
+    let next = match webhook.as_ref().filter(|_| is_waiting) {
+        Some(webhook) => {
+            let probe = probe_at(&visit, webhook).await;
+            next_attempt(&visit, webhook, delivery, probe)
+        }
+        None => html! {},
+    };
     let content = html! {
-        (facts(&visit, delivery, webhook.as_ref()))
+        (waiting)
+        (facts(&visit, delivery, webhook.as_ref(), &next))
         @if visit.is_owner() && webhook.is_some() {
             (post(&visit, &format!("{PATH}/{}/resend", delivery.id), html! {
                 div.actions { button.secondary type="submit" { (visit.t("deliveries-resend")) } }
@@ -212,7 +287,12 @@ pub async fn show(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, ApiE
     Ok(layout::page(&visit, &title, content))
 }
 
-fn facts(visit: &Visit, delivery: &delivery::Model, webhook: Option<&webhook::Model>) -> Markup {
+fn facts(
+    visit: &Visit,
+    delivery: &delivery::Model,
+    webhook: Option<&webhook::Model>,
+    next: &Markup,
+) -> Markup {
     html! {
         dl.facts {
             dt { (visit.t("deliveries-status")) }
@@ -230,8 +310,8 @@ fn facts(visit: &Visit, delivery: &delivery::Model, webhook: Option<&webhook::Mo
                 dd { a href={ "/dashboard/calls/" (call) } { code { (call) } } }
             }
             dt { (visit.t("deliveries-made")) } dd { (visit.time(delivery.created_at)) }
-            @if let Some(next) = delivery.next_attempt_at {
-                dt { (visit.t("deliveries-next")) } dd { (visit.time(next)) }
+            @if !next.0.is_empty() {
+                dt { (visit.t("deliveries-next")) } dd { (next) }
             }
             @if let Some(over) = delivery.completed_at {
                 dt { (visit.t("deliveries-over")) } dd { (visit.time(over)) }
@@ -255,7 +335,7 @@ fn attempts(visit: &Visit, attempts: &[attempt::Model]) -> Markup {
     let row = |attempt: &attempt::Model| {
         vec![
             html! { (visit.number(attempt.number)) ": " (visit.time(attempt.started_at)) },
-            outcome(visit, attempt),
+            outcome(visit, attempt.status_code, attempt.error_kind.as_deref()),
             html! { (visit.tn("calls-milliseconds", &[("ms", attempt.duration_ms.into())])) },
             answer(visit, attempt),
         ]
@@ -268,8 +348,8 @@ fn attempts(visit: &Visit, attempts: &[attempt::Model]) -> Markup {
     }
 }
 
-fn outcome(visit: &Visit, attempt: &attempt::Model) -> Markup {
-    match (attempt.status_code, attempt.error_kind.as_deref()) {
+fn outcome(visit: &Visit, status: Option<i64>, error: Option<&str>) -> Markup {
+    match (status, error) {
         (status, Some(kind)) => html! {
             (badge(Tone::Bad, &error_name(visit, kind)))
             @if let Some(status) = status { " " (status) }
@@ -329,7 +409,8 @@ fn request(
     html! {
         h3 { (visit.t("deliveries-headers")) }
         p.muted {
-            @if keys.is_some() { (visit.t("deliveries-signed-now")) }
+            @if found.attempts.is_empty() { (visit.t("deliveries-headers-first")) }
+            @else if keys.is_some() { (visit.t("deliveries-signed-now")) }
             @else { (visit.t("deliveries-not-signed")) }
         }
         (table(visit, &visit.t("deliveries-headers"), &columns, rows.into_iter().map(cell).collect()))
@@ -378,8 +459,14 @@ fn head(
     let Ok(sent) = headers(envelope, keys.unwrap_or(&none), at) else {
         return Vec::new();
     };
+    // Of an attempt that was not made nothing is known that only its moment tells.
+    let is_known = |name: &str| {
+        let of_the_moment = ["x-service-attempt", "webhook-timestamp"].contains(&name);
+        last.is_some() || !(of_the_moment || name.ends_with("-signature"))
+    };
     let mut rows: Vec<(String, String)> = sent
         .iter()
+        .filter(|(name, _)| is_known(name.as_str()))
         .map(|(name, value)| {
             let is_open = keys.is_some() || !name.as_str().ends_with("-signature");
             let value = value.to_str().unwrap_or_default();
@@ -393,12 +480,20 @@ fn head(
     rows
 }
 
-/// `POST /dashboard/deliveries/{id}/resend`
+/// `POST /dashboard/deliveries/{id}/resend`: leads to the delivery, which has its attempt behind it.
 pub async fn resend(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
     let nothing = Body::of(&json!({}));
-    match api::resend(visit.caller(), visit.services(), id, nothing).await {
-        Ok(_) => Ok(visit.see(&path, "done-resent")),
-        Err(error) => Err(error),
-    }
+    let answer = api::resend(visit.caller(), visit.services(), id, nothing).await?;
+    let asked: Value = serde_json::from_str(&answer.body).map_err(|_| ApiError::Internal)?;
+    let webhook = asked["webhookId"].as_str().and_then(|id| id.parse().ok());
+    let made = asked["attemptCount"].as_i64();
+    let (webhook, made) = webhook.zip(made).ok_or(ApiError::Internal)?;
+    // It is due in any case: where its attempt cannot be waited for now, it is made a little later.
+    let resent = visit.services().outbound.resend(webhook, id.0, made).await;
+    let done = match resent {
+        Ok(Resent::Made) => "done-resent",
+        Ok(Resent::Waits) | Err(_) => "done-resent-later",
+    };
+    Ok(visit.see(&path, done))
 }

@@ -10,10 +10,7 @@ use dikala_entities::CallId;
 use maud::{Markup, html};
 use sea_orm::DbErr;
 
-use super::{
-    components::{Tone, badge},
-    view::{View, Visit},
-};
+use super::view::Visit;
 
 /// Where the streams are.
 const PATH: &str = "/dashboard/live";
@@ -62,9 +59,4 @@ pub fn followed(watched: Watched, more: &str, position: i64, content: Markup) ->
     html! {
         div data-live={ (PATH) "?of=" (watched) (more) } data-after=(position) { (content) }
     }
-}
-
-/// A sign that the script shows while the page follows.
-pub fn sign(view: &View) -> Markup {
-    html! { span data-live-sign hidden { (badge(Tone::Good, &view.t("calls-live"))) } }
 }

@@ -4,13 +4,24 @@ use std::net::{IpAddr, SocketAddr};
 
 use actix_web::{HttpRequest, web::Data};
 
-use super::password::Passwords;
+use dikala_entities::TenantId;
+
+use super::{password::Passwords, session::Person};
 use crate::{
     api::context::Services,
     config::Settings,
     front::{client_address, network},
-    pages::headers::header,
+    http::error::ApiError,
+    pages::{
+        headers::header,
+        seats::{Seat, Seats},
+    },
 };
+
+/// Streams of all tenants' pages at the same time.
+const STREAMS_MAX: usize = 1_024;
+/// Those of one tenant's.
+const STREAMS_OF_TENANT_MAX: usize = 60;
 
 /// What every page can reach. Data of the application.
 #[derive(Debug)]
@@ -23,6 +34,7 @@ pub struct Kit {
     /// Whether the operator told where people reach the service.
     has_public_url: bool,
     has_mail: bool,
+    streams: Seats<TenantId>,
 }
 
 impl Kit {
@@ -34,6 +46,7 @@ impl Kit {
             base: settings.http.base(listener),
             has_public_url: settings.http.has_public_url(),
             has_mail: settings.mail().is_some(),
+            streams: Seats::new(STREAMS_MAX, STREAMS_OF_TENANT_MAX),
         }
     }
 
@@ -46,6 +59,12 @@ impl Kit {
     /// to the service.
     pub fn mail_base(&self) -> Option<&str> {
         self.has_mail.then_some(self.base.as_str())
+    }
+
+    /// A seat for the stream of a person's page.
+    pub fn seat(&self, person: &Person) -> Result<Seat<TenantId>, ApiError> {
+        let seat = self.streams.take(person.tenant, person.session.clone());
+        seat.map_err(|_| ApiError::Unavailable)
     }
 
     /// What links begin with that somebody is shown who came with this request. Where the operator told nothing it is where the

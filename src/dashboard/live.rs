@@ -11,9 +11,10 @@ use std::{
 
 use actix_web::{HttpRequest, HttpResponse, http::header::HeaderName, rt};
 use dikala_actors::events::followers::Follower;
-use dikala_entities::{CallId, EventKind, OfTenant, event};
+use dikala_entities::{CallId, EventKind, OfTenant, TenantId, event};
 use maud::Markup;
 use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
+use tokio::time::Instant;
 
 use super::{
     calls::{
@@ -32,7 +33,8 @@ use crate::{
     http::error::{ApiError, Missing},
     pages::{
         headers::header,
-        stream::{self, Events, OPENING, STILL_HERE, frame},
+        seats::Seat,
+        stream::{self, Events, OPENING, OVER, SEAT_TAKEN, STILL_HERE, frame},
     },
 };
 
@@ -41,6 +43,8 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const BEAT: Duration = Duration::from_secs(10);
 /// The time between two looks at what is new, so that a thousand calls an hour are not a thousand pages an hour.
 const PAUSE: Duration = Duration::from_millis(300);
+/// The same for the first page, which changes with every call.
+const HOME_PAUSE: Duration = Duration::from_secs(2);
 /// How often the session is looked at, whether anything happens or not.
 const SESSION_EVERY: Duration = Duration::from_millis(500);
 /// Events in one look.
@@ -63,20 +67,19 @@ enum Part {
 
 /// `GET /dashboard/live`: server-sent events. `row` and `part` are elements that replace those with their ids, `new` is a row that
 /// goes on top where it is not there yet, `stale` says that the page is too old to be mended. Their ids are places of events; the
-/// last one comes back as `after`, or in the header that browsers send by themselves.
+/// last one comes back as `after`, or in the header that browsers send by themselves. `said` is what a screen reader tells, `over`
+/// that nothing will change any more, `closed` that another page of the session has the seat.
 pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let (watch, can_grow) = watch(&visit, request.query_string()).await?;
     // In this order: what is committed between the two is read, and wakes.
-    let follower = visit
-        .services()
-        .feed
-        .follow(visit.tenant())
-        .map_err(no_seat)?;
+    let (to, response) = stream::open(&request)?;
+    let feed = visit.services().feed.clone();
+    let follower = feed.look(visit.tenant()).map_err(no_seat)?;
+    let seat = visit.kit().seat(visit.person())?;
     let newest = follow::position(&visit).await?;
     let after = Typed::parse(request.query_string().as_bytes());
     let sent = header(request.headers(), &LAST_EVENT_ID).or(after.text("after"));
     let seen = sent.and_then(|sent| sent.parse::<i64>().ok());
-    let (to, response) = stream::open();
     let following = Following {
         visit,
         follower,
@@ -86,7 +89,7 @@ pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, 
         to,
     };
     let is_stale = newest - following.position > STALE;
-    rt::spawn(following.run(is_stale));
+    rt::spawn(following.run(is_stale, seat));
     Ok(response)
 }
 
@@ -149,17 +152,24 @@ struct Moved {
     calls: BTreeMap<CallId, bool>,
     /// There was anything at all.
     any: bool,
+    /// What a screen reader tells of it.
+    said: Option<&'static str>,
     more: bool,
 }
 
 impl Following {
     /// Ends when the page goes or reads too slowly, when the session is over, or when the service stops.
-    async fn run(mut self, is_stale: bool) {
-        let visit = self.visit.clone();
+    async fn run(mut self, is_stale: bool, mut seat: Seat<TenantId>) {
+        let (visit, to) = (self.visit.clone(), self.to.clone());
         tokio::select! {
             // How it ended makes no difference.
             _ = self.follow(is_stale) => {}
             () = signed_out(&visit) => {}
+            () = to.closed() => {}
+            () = seat.lost() => {
+                // A page that does not take this is gone.
+                let _ = to.send(SEAT_TAKEN.to_owned()).await;
+            }
         }
     }
 
@@ -169,16 +179,21 @@ impl Following {
         if is_stale {
             return self.send("event: stale\ndata:\n\n".to_owned()).await;
         }
+        let pause = match self.watch {
+            Watch::Part(Part::Home, _) => HOME_PAUSE,
+            _ => PAUSE,
+        };
+        // One for the whole stream: a wait that began anew with each event would never end where there are many.
+        let mut beat = tokio::time::interval_at(Instant::now() + BEAT, BEAT);
         loop {
             while self.pass_on().await? {}
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(pause).await;
             tokio::select! {
                 open = self.follower.woken() => if !open { return Err(Over) },
-                () = tokio::time::sleep(BEAT) => {
+                _ = beat.tick() => {
                     self.part_again().await?;
                     self.send(STILL_HERE.to_owned()).await?;
                 }
-                () = self.to.closed() => return Err(Over),
             }
         }
     }
@@ -186,6 +201,10 @@ impl Following {
     /// Looks at the next events. Whether there may be more.
     async fn pass_on(&mut self) -> Result<bool, Over> {
         let moved = self.moved().await?;
+        if let Some(said) = &moved.said {
+            let words = self.visit.t(said);
+            self.send(frame(self.position, "said", &words)).await?;
+        }
         match &self.watch {
             Watch::Part(Part::Home, _) if moved.any => self.part_again().await?,
             Watch::Part(Part::Call(id), _) if moved.calls.contains_key(id) => {
@@ -214,14 +233,37 @@ impl Following {
                 .await?;
         let more = u64::try_from(rows.len()).is_ok_and(|count| count == BATCH);
         let any = !rows.is_empty();
-        let mut calls = BTreeMap::new();
+        let (mut calls, mut said) = (BTreeMap::new(), None);
         for (position, call, kind) in rows {
             self.position = position.unwrap_or(self.position);
             if let Some(call) = call {
                 *calls.entry(call).or_default() |= self.brings_in(kind);
+                said = self.tells(call, kind).or(said);
             }
         }
-        Ok(Moved { calls, any, more })
+        Ok(Moved {
+            calls,
+            any,
+            said,
+            more,
+        })
+    }
+
+    /// What a screen reader tells of it. Of a list that is narrowed nothing: whether the call is in it is not known here.
+    fn tells(&self, call: CallId, kind: EventKind) -> Option<&'static str> {
+        match (&self.watch, kind) {
+            (Watch::Part(Part::Call(id), _), EventKind::CallAnswered) if *id == call => {
+                Some("calls-was-answered")
+            }
+            (Watch::Part(Part::Call(id), _), EventKind::CallEnded) if *id == call => {
+                Some("calls-over")
+            }
+            (Watch::Part(Part::Home, _), EventKind::CallStarted) => Some("live-new-call"),
+            (Watch::List(asked), EventKind::CallStarted) if self.can_grow && !asked.is_narrow() => {
+                Some("live-new-call")
+            }
+            _ => None,
+        }
     }
 
     /// Whether a call may stand in the list since that happened to it: its ring, and with a state asked for what changes that.
@@ -247,17 +289,28 @@ impl Following {
             .gate
             .read(self.visit.tenant())
             .await?;
-        let html = match part {
-            Part::Home => home::part(&self.visit).await?,
-            Part::Call(id) => show::part(&self.visit, id, 0).await?,
+        let (html, is_over) = match part {
+            Part::Home => (home::part(&self.visit).await?, false),
+            Part::Call(id) => {
+                let part = show::part(&self.visit, id, 0).await?;
+                (part.html, part.is_settled)
+            }
         };
         drop(turn);
         let html = html.into_string();
-        match &mut self.watch {
-            Watch::Part(_, before) if *before != html => before.clone_from(&html),
-            _ => return Ok(()),
+        if let Watch::Part(_, before) = &mut self.watch
+            && *before != html
+        {
+            before.clone_from(&html);
+            self.send(frame(self.position, "part", &html)).await?;
         }
-        self.send(frame(self.position, "part", &html)).await
+        match is_over {
+            true => {
+                self.send(OVER.to_owned()).await?;
+                Err(Over)
+            }
+            false => Ok(()),
+        }
     }
 
     async fn rows_again(&mut self, moved: &BTreeMap<CallId, bool>) -> Result<(), Over> {
@@ -269,7 +322,7 @@ impl Following {
         let found = calls::among(db, tenant, None, moved.keys().copied()).await?;
         let wanted = calls::among(db, tenant, Some(&asked.filter), moved.keys().copied()).await?;
         let wanted: BTreeSet<CallId> = wanted.iter().map(|call| call.id).collect();
-        let names = Names::of(db, tenant, &found).await?;
+        let names = Names::and_hands(&self.visit, &found).await?;
         drop(turn);
         // The oldest first: each new one goes on top of those before it.
         for call in found.iter().rev() {

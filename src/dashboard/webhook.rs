@@ -67,10 +67,12 @@ async fn content(
         false => None,
     };
     let deliveries = deliveries::of_webhook(visit, webhook, shown).await?;
+    let waits = deliveries::waits(visit, webhook).await?;
     let stats = webhook_stats::read(visit.store().api_reader(), webhook, visit.now()).await?;
     Ok(html! {
         @if let Some(new) = &new { (shown_once(visit, new)) }
         (trouble(visit, webhook))
+        (waits)
         (facts(visit, webhook))
         @if visit.is_owner() { (actions(visit, webhook)) }
         section aria-labelledby="day" {
@@ -121,7 +123,7 @@ fn chart(visit: &Visit, hours: &[AttemptHour]) -> Chart<'static> {
 }
 
 /// Why nothing is delivered, or why not everything is, and what to do.
-fn trouble(visit: &Visit, webhook: &webhook::Model) -> Markup {
+pub fn trouble(visit: &Visit, webhook: &webhook::Model) -> Markup {
     if !webhook.is_active {
         let (tone, why) = match &webhook.disabled_reason {
             Some(_) => (Tone::Bad, "webhooks-disabled-words"),

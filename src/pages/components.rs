@@ -2,6 +2,7 @@
 
 use maud::{Markup, Render, html};
 
+pub use super::tables::{short_id, table};
 use super::{cross_site::TOKEN_FIELD, faults, form::Filled, view::View};
 use crate::http::{error::ApiError, field::FieldError};
 
@@ -24,24 +25,17 @@ pub fn belongs_to(kind: &str, path: &str, name: &str) -> Markup {
 /// The fields of a form as they are filled in, below all that is wrong with them.
 pub fn fields(view: &View, filled: &Filled, fields: &[Field]) -> Markup {
     html! {
-        (labelled_summary(view, filled, fields))
+        (summary(view, filled, fields))
         @for field in fields { (field.show(view, filled)) }
     }
 }
 
-/// All that is wrong with a form, each with a link to its field. Nothing where nothing is.
-pub fn summary(view: &View, filled: &Filled) -> Markup {
-    labelled_summary(view, filled, &[])
-}
-
-/// The same, with the label of its field before each sentence that does not name it.
-fn labelled_summary(view: &View, filled: &Filled, fields: &[Field]) -> Markup {
+/// All that is wrong with a form, each with the label of its field and a link to it. Nothing where nothing is.
+pub fn summary(view: &View, filled: &Filled, fields: &[Field]) -> Markup {
     let label = |error: &FieldError| {
         let input = faults::input_of(&error.field);
         let field = fields.iter().find(|field| field.name == input);
-        field
-            .map(|field| field.label.as_str())
-            .filter(|_| !faults::names_the_field(view))
+        field.map(|field| field.label.as_str())
     };
     html! {
         @if let Some(refusal) = filled.refusal() { (refused(view, refusal)) }
@@ -287,7 +281,7 @@ impl Field {
                 div.reveal {
                     input id=(told.id) name=(self.name) type="password" required[self.need == Need::Required] autocomplete=(self.autocomplete)
                         autofocus[told.is_first] aria-invalid=[invalid] aria-describedby=[by];
-                    button.secondary type="button" hidden data-reveal=(told.id) data-hide=(view.t("page-hide"))
+                    button.secondary type="button" data-reveal=(told.id) data-hide=(view.t("page-hide"))
                         aria-controls=(told.id) { (view.t("page-show")) }
                 }
             },
@@ -352,34 +346,6 @@ pub fn submit(label: &str) -> Markup {
     html! { div.actions { button type="submit" { (label) } } }
 }
 
-/// A table. Where there is no room each row becomes a list of its cells with the names of their columns. A column without a name
-/// holds what can be done.
-pub fn table(view: &View, caption: &str, columns: &[String], rows: Vec<Vec<Markup>>) -> Markup {
-    html! {
-        table role="table" {
-            caption.unseen { (caption) }
-            thead role="rowgroup" {
-                tr role="row" {
-                    @for column in columns {
-                        th role="columnheader" scope="col" {
-                            @if column.is_empty() { span.unseen { (view.t("page-actions")) } } @else { (column) }
-                        }
-                    }
-                }
-            }
-            tbody role="rowgroup" {
-                @for row in rows {
-                    tr role="row" {
-                        @for (column, cell) in columns.iter().zip(row) {
-                            td role="cell" data-column=(column) { (cell) }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// What a place with nothing in it says, and what can be done about it.
 pub fn empty(title: &str, words: &str, action: Markup) -> Markup {
     html! { div.empty { p { strong { (title) } } p { (words) } (action) } }
@@ -420,7 +386,7 @@ pub fn copyable(view: &View, id: &str, name: &str, text: &str) -> Markup {
     html! {
         div.copyable {
             code #(id) tabindex="0" aria-label=(name) { (text) }
-            button.secondary type="button" hidden data-copy=(id) data-copied=(view.t("page-copied")) {
+            button.secondary type="button" data-copy=(id) data-copied=(view.t("page-copied")) {
                 (view.t("page-copy"))
             }
         }

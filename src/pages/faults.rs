@@ -1,5 +1,5 @@
-//! What is wrong with a field, in the reader's language: the API's own words in English, and in Indonesian a sentence for each of
-//! its codes.
+//! What is wrong with a field, in the reader's language: a sentence for each of the API's codes. It does not name the field, as the
+//! API's own does: beside it stands the label.
 
 use maud::{Markup, html};
 
@@ -9,29 +9,38 @@ use crate::http::{
     field::{FieldCode, FieldError},
 };
 
+/// Fields that hold phone numbers.
+const PHONE_FIELDS: [&str; 4] = ["escalationNumber", "to", "callerNumber", "did"];
+
 /// The input that a field's path leads to: `parameters` of `parameters.required[1]`.
 pub fn input_of(field: &str) -> &str {
     field.split(['.', '[']).next().unwrap_or(field)
 }
 
-/// Whether the sentence says which field it is about, as the API's do.
-pub fn names_the_field(view: &View) -> bool {
-    view.lang() == Lang::En
-}
-
 /// The sentence.
 pub fn told(view: &View, error: &FieldError) -> Markup {
-    if error.is_translated || view.lang() == Lang::En {
+    if error.is_translated {
         return html! { (error.message) };
     }
     let (text, is_whole) = translated(view, error);
     let within = error.field[input_of(&error.field).len()..].trim_start_matches('.');
+    let is_english = view.lang() == Lang::En;
     html! {
         // Of something inside a field the sentence does not say what it is about.
-        @if is_whole && !within.is_empty() { code { (within) } ": " }
-        (text)
+        @if (is_whole || is_english) && !within.is_empty() { code { (within) } ": " }
+        @if !is_whole && is_english { (without_the_field(error)) }
+        @else { (text) }
         // What the code does not tell is told in the words that the API has for it.
-        @if !is_whole { " " span lang="en" { "(" (error.message) ")" } }
+        @if !is_whole && !is_english { " " span lang="en" { "(" (error.message) ")" } }
+    }
+}
+
+/// The API's sentence without the name that the API has for the field.
+fn without_the_field(error: &FieldError) -> String {
+    let predicate = error.message.strip_prefix(&error.field);
+    match predicate.filter(|rest| rest.starts_with(' ')) {
+        Some(predicate) => format!("This{predicate}"),
+        None => error.message.clone(),
     }
 }
 
@@ -77,6 +86,9 @@ fn translated(view: &View, error: &FieldError) -> (String, bool) {
         FieldCode::TooSmall => bounded("fault-too-small", "fault-is-too-small"),
         FieldCode::TooLarge => bounded("fault-too-large", "fault-is-too-large"),
         FieldCode::NotAllowed => (view.t("fault-not-allowed"), false),
+        FieldCode::InvalidFormat if PHONE_FIELDS.contains(&&*error.field) => {
+            (view.t("fault-phone"), true)
+        }
         FieldCode::InvalidFormat => (view.t("fault-invalid-format"), false),
         FieldCode::InvalidType => (view.t("fault-invalid-type"), false),
         FieldCode::UnknownField => (view.t("fault-unknown-field"), false),

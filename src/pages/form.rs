@@ -5,6 +5,7 @@ use std::future::{Ready, ready};
 use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload};
 use serde_json::{Map, Value};
 
+use super::faults;
 use crate::http::{
     error::ApiError,
     extract::{Body, Form},
@@ -13,6 +14,9 @@ use crate::http::{
 
 /// Fields that are never written back into a page.
 const SECRET: [&str; 2] = ["password", "secret"];
+
+/// What a number begins with that is written without its country.
+const HOME: &str = "+62";
 
 /// What no text may hold: PostgreSQL cannot store it.
 const NUL: char = '\0';
@@ -79,6 +83,8 @@ pub enum Shape {
     Text,
     /// A string, or `null` where nothing was typed.
     Optional,
+    /// A phone number as people write it, or `null` where nothing was typed.
+    Phone,
     /// A number, or `null` where nothing was typed; what is no number goes on as it was typed, and is refused by the handler.
     Number,
     /// A box: `true` where it is ticked.
@@ -97,6 +103,58 @@ pub type Fields = [(&'static str, Shape)];
 /// Errors: JSON that cannot be read, with the line.
 pub fn body(typed: &Typed, fields: &Fields) -> Result<Body, ApiError> {
     object(typed, fields).map(|object| Body::of(&Value::Object(object)))
+}
+
+/// The same for a form of which everything that is wrong is told at once: what cannot be read goes on as it was typed, which the handler
+/// refuses with whatever else is wrong. [`Unread::beside`] then says in its place why it cannot be read.
+pub fn body_and_unread(typed: &Typed, fields: &Fields) -> (Body, Unread) {
+    let (mut object, mut faults) = (Map::new(), Vec::new());
+    for (name, shape) in fields {
+        let value = value(typed, name, *shape).unwrap_or_else(|fault| {
+            faults.push(fault);
+            typed.raw(name).collect::<String>().into()
+        });
+        object.insert((*name).to_owned(), value);
+    }
+    (Body::of(&Value::Object(object)), Unread(faults))
+}
+
+/// What of a form cannot be read.
+#[derive(Debug)]
+pub struct Unread(Vec<FieldError>);
+
+impl Unread {
+    /// An error of the handler, which says of these fields why they cannot be read.
+    pub fn beside(self, error: ApiError) -> ApiError {
+        let Self(unread) = self;
+        match error {
+            ApiError::Validation(mut errors) => {
+                let is_read = |error: &FieldError| {
+                    let of_it = |fault: &FieldError| fault.field == faults::input_of(&error.field);
+                    !unread.iter().any(of_it)
+                };
+                errors.retain(is_read);
+                errors.extend(unread);
+                ApiError::Validation(errors)
+            }
+            other => other,
+        }
+    }
+}
+
+/// A phone number as the API takes it, from one as people write it: with signs that make it easier to read, and without the country
+/// where it is at home. What is none goes on as it was typed, and is refused by the handler.
+pub fn dialled(text: &str) -> String {
+    let text = text.trim();
+    if !text.chars().all(|sign| "+0123456789 -.()".contains(sign)) {
+        return text.to_owned();
+    }
+    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+    match digits.strip_prefix('0') {
+        _ if text.starts_with('+') => format!("+{digits}"),
+        Some(rest) if !rest.starts_with('0') => format!("{HOME}{rest}"),
+        _ => text.to_owned(),
+    }
 }
 
 /// The same, to be read by the page itself.
@@ -135,8 +193,9 @@ fn value(typed: &Typed, name: &str, shape: Shape) -> Result<Value, FieldError> {
     let is_empty = text.trim().is_empty();
     Ok(match shape {
         Shape::Text => text.into(),
-        Shape::Optional | Shape::Number | Shape::Json if is_empty => Value::Null,
+        Shape::Optional | Shape::Phone | Shape::Number | Shape::Json if is_empty => Value::Null,
         Shape::Optional => text.into(),
+        Shape::Phone => dialled(text).into(),
         Shape::Number => text
             .trim()
             .parse::<i64>()
@@ -247,7 +306,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::http::error::Missing;
+    use crate::http::{error::Missing, field::Fault};
 
     const FIELDS: &Fields = &[
         ("name", Shape::Text),
@@ -278,6 +337,44 @@ mod tests {
             nothing
         );
         assert_eq!(object_of("minutes=ten")["minutes"], "ten");
+    }
+
+    #[test]
+    fn numbers_are_taken_as_people_write_them() {
+        for (typed, taken) in [
+            ("0812 3456 7890", "+6281234567890"),
+            ("0812-3456-7890", "+6281234567890"),
+            ("(021) 555.0100", "+62215550100"),
+            (" +62 812-3456-7890 ", "+6281234567890"),
+            ("+1 (415) 555-0100", "+14155550100"),
+            ("6281234567890", "6281234567890"),
+            ("0062812", "0062812"),
+            ("0812 call me", "0812 call me"),
+            ("+", "+"),
+        ] {
+            assert_eq!(dialled(typed), taken, "{typed}");
+        }
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_at_once() {
+        let typed = Typed::parse(b"name=&parameters=%7B");
+        let (body, unread) = body_and_unread(&typed, FIELDS);
+        let form = body.form().expect("an object");
+        let refused = form.read(&[], |form| {
+            let fault = |code| vec![Fault::new(code, "is wrong")];
+            let name: Option<()> = form.required("name", None, |_| Err(fault(FieldCode::Required)));
+            let _: Option<()> =
+                form.optional("parameters", None, |_| Err(fault(FieldCode::InvalidType)));
+            name
+        });
+        let refused = refused.expect_err("is refused");
+        let ApiError::Validation(errors) = unread.beside(refused) else {
+            panic!("another error");
+        };
+        let told: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[1].contains("is not JSON: line 1"), "{told:?}");
     }
 
     #[test]

@@ -1,19 +1,32 @@
 //! Answers in fewer bytes, for who takes gzip.
 
-use std::io::{Read, Write};
+use std::{
+    io::{Read, Write},
+    mem,
+};
 
 use actix_web::{
     body::{BoxBody, MessageBody},
     dev::ServiceResponse,
     http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderValue, VARY},
 };
-use flate2::{Compression, GzBuilder, read::GzDecoder, write::GzEncoder};
+use bytes::Bytes;
+use flate2::{
+    Compression, Crc, GzBuilder,
+    read::GzDecoder,
+    write::{DeflateEncoder, GzEncoder},
+};
+use futures_util::{Stream, StreamExt, stream};
 use rand::RngExt as _;
 
 use super::headers::header;
 
 /// The longest comment in a page that is packed.
 const COMMENT_MAX: usize = 64;
+/// What gzip begins with that says nothing of time, name and system.
+const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+/// An empty last block.
+const DEFLATE_END: [u8; 2] = [3, 0];
 
 /// Whether who asks takes gzip.
 pub fn is_taken(headers: &HeaderMap) -> bool {
@@ -22,6 +35,37 @@ pub fn is_taken(headers: &HeaderMap) -> bool {
         let (coding, weight) = coding.split_once(';').unwrap_or((coding, ""));
         coding.trim().eq_ignore_ascii_case("gzip") && !matches!(weight.trim(), "q=0" | "q=0.0")
     })
+}
+
+/// What is sent piece by piece, each so that it can be read when it comes. Pieces are packed by themselves: a packer that remembered
+/// the ones before would cost each open page some hundred kilobytes. No secrets are among them, so their sizes may be known.
+pub fn stream(pieces: impl Stream<Item = Bytes>) -> impl Stream<Item = Bytes> {
+    let begin = stream::once(async { Bytes::from_static(&GZIP_HEAD) });
+    let state = (Box::pin(pieces), Some(Crc::new()));
+    let rest = stream::unfold(state, async |(mut pieces, crc)| {
+        let mut crc = crc?;
+        Some(match pieces.next().await {
+            Some(piece) => {
+                crc.update(&piece);
+                (piece_packed(&piece), (pieces, Some(crc)))
+            }
+            None => {
+                let mut end = DEFLATE_END.to_vec();
+                end.extend(crc.sum().to_le_bytes());
+                end.extend(crc.amount().to_le_bytes());
+                (end.into(), (pieces, None))
+            }
+        })
+    });
+    begin.chain(rest)
+}
+
+/// Whole blocks of a deflate stream that goes on.
+fn piece_packed(plain: &[u8]) -> Bytes {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
+    let packed = encoder.write_all(plain).and_then(|()| encoder.flush());
+    // A vector takes everything.
+    packed.map_or_else(|_| Bytes::new(), |()| mem::take(encoder.get_mut()).into())
 }
 
 /// What never changes, packed once and for all.
@@ -119,6 +163,23 @@ mod tests {
         let mut decoder = GzDecoder::new(&pages[0][..]);
         decoder.read_to_end(&mut read).expect("gzip");
         assert_eq!(read, plain);
+    }
+
+    #[actix_web::test]
+    async fn a_stream_is_read_piece_by_piece_while_it_goes_on() {
+        let pieces = [b"data: one\n\n".to_vec(), b"<p>Halo</p>".repeat(50)];
+        let bytes = pieces.clone().map(Bytes::from);
+        let packed: Vec<Bytes> = super::stream(stream::iter(bytes)).collect().await;
+        assert!(packed[2].len() * 4 < pieces[1].len(), "{packed:?}");
+        let mut decoder = flate2::write::GzDecoder::new(Vec::new());
+        decoder.write_all(&packed[0]).expect("the head");
+        for (piece, packed) in pieces.iter().zip(&packed[1..]) {
+            decoder.write_all(packed).expect("gzip");
+            decoder.flush().expect("gzip");
+            assert_eq!(mem::take(decoder.get_mut()), *piece);
+        }
+        decoder.write_all(&packed[3]).expect("gzip");
+        decoder.finish().expect("the sum is right");
     }
 
     #[rstest]

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use actix_web::{HttpResponse, http::header::HeaderValue};
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::header::{CONTENT_ENCODING, HeaderValue, VARY},
+};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use tokio::sync::mpsc;
 
-use crate::http::error::ApiError;
+use super::packed;
+use crate::http::{error::ApiError, middleware::while_connected};
 
 /// How long a page may leave what is sent to it unread.
 const UNREAD: Duration = Duration::from_secs(30);
@@ -15,6 +19,10 @@ const UNREAD: Duration = Duration::from_secs(30);
 pub const OPENING: &str = "retry: 2000\n";
 /// A sign that the stream lives.
 pub const STILL_HERE: &str = ": nothing new\n\n";
+/// Nothing will change any more: the page need not come back.
+pub const OVER: &str = "event: over\ndata:\n\n";
+/// Another page of the same session has the seat: the page waits until its reader wants it to come back.
+pub const SEAT_TAKEN: &str = "event: closed\ndata:\n\n";
 
 /// The stream is over: the page is gone, or reads too slowly.
 #[derive(Debug)]
@@ -39,16 +47,24 @@ impl Events {
     }
 }
 
-/// A stream, and the answer that carries it.
-pub fn open() -> (Events, HttpResponse) {
+/// A stream, and the answer that carries it, packed where that is wanted. It ends with the connection.
+pub fn open(request: &HttpRequest) -> Result<(Events, HttpResponse), ApiError> {
+    while_connected(request)?;
     let (to, mut chunks) = mpsc::channel(1);
     let chunks = stream::poll_fn(move |context| chunks.poll_recv(context));
-    let response = HttpResponse::Ok()
+    let mut response = HttpResponse::Ok();
+    response
         .content_type("text/event-stream")
+        .insert_header((VARY, HeaderValue::from_static("Accept-Encoding")))
         // Proxies of the nginx kind would gather the answer before they pass it on.
-        .insert_header(("X-Accel-Buffering", HeaderValue::from_static("no")))
-        .streaming(chunks.map(Ok::<Bytes, ApiError>));
-    (Events(to), response)
+        .insert_header(("X-Accel-Buffering", HeaderValue::from_static("no")));
+    let response = match packed::is_taken(request.headers()) {
+        true => response
+            .insert_header((CONTENT_ENCODING, HeaderValue::from_static("gzip")))
+            .streaming(packed::stream(chunks).map(Ok::<Bytes, ApiError>)),
+        false => response.streaming(chunks.map(Ok::<Bytes, ApiError>)),
+    };
+    Ok((Events(to), response))
 }
 
 /// One message. Every line of the element is a field of its own; what ends a line besides is left out, as it would end a field.

@@ -3,6 +3,7 @@
 
 mod aside;
 mod console;
+mod live;
 mod operators;
 mod pictures;
 mod story;

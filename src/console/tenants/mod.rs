@@ -59,7 +59,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
         Ok(rows) => {
             let content = html! {
                 (list.filter(&visit, &search))
-                @if list.is_whole() { (followed("tenants", "", &rows)) } @else { (rows) }
+                @if list.is_whole() { (followed(&visit, "tenants", "", &rows)) } @else { (rows) }
                 @if visit.may_change() { div.actions { a.button href=(PATH_OF_NEW) { (MAKE) } } }
             };
             Ok(layout::page(&visit, TITLE, content))

@@ -23,14 +23,14 @@ use crate::{
     },
     operator_api::numbers,
     pages::{
-        components::{Field, Question, Tone, badge, fields, post, submit},
+        components::{Field, Question, Tone, badge, fields, post, short_id, submit},
         form::{self, Fields, Filled, Shape, Typed},
     },
 };
 
 const TITLE: &str = "Numbers";
 const CHANGE: &str = "Change a number";
-const DRAFT: &Fields = &[("did", Shape::Text), ("label", Shape::Text)];
+const DRAFT: &Fields = &[("did", Shape::Phone), ("label", Shape::Text)];
 const CHANGES: &Fields = &[
     ("label", Shape::Text),
     ("isActive", Shape::Switch),
@@ -73,7 +73,7 @@ async fn content(
             },
             html! { (format!("{:?}", number.did)) },
             state(number),
-            html! { @match number.agent_id { Some(agent) => code { (agent) }, None => { (NONE) } } },
+            html! { @match number.agent_id { Some(agent) => (short_id(&agent.to_string())), None => { (NONE) } } },
         ]
     };
     let had = Had {

@@ -19,7 +19,7 @@ pub const FIELDS: &Fields = &[
     ("language", Shape::Optional),
     ("maxCallDurationMinutes", Shape::Number),
     ("toolsEnabled", Shape::Words),
-    ("escalationNumber", Shape::Optional),
+    ("escalationNumber", Shape::Phone),
     ("isActive", Shape::Switch),
 ];
 

@@ -184,10 +184,9 @@ fn new_form(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Markup {
 /// `POST /dashboard/agents/{id}/functions/new`
 pub async fn create(visit: Visit, id: Id<AgentId>, typed: Typed) -> Result<HttpResponse, ApiError> {
     let agent = find(&visit, id).await?;
-    let made = match form::body(&typed, FIELDS) {
-        Ok(body) => api::create(visit.caller(), visit.services(), id, body).await,
-        Err(error) => Err(error),
-    };
+    let (body, unread) = form::body_and_unread(&typed, FIELDS);
+    let made = api::create(visit.caller(), visit.services(), id, body).await;
+    let made = made.map_err(|error| unread.beside(error));
     match made {
         Ok(answer) => {
             let path = path_in(&answer, agent.id)?;
@@ -304,10 +303,9 @@ pub async fn save(
     typed: Typed,
 ) -> Result<HttpResponse, ApiError> {
     let found = FunctionPage::at(&visit, id, &name).await?;
-    let saved = match form::body(&typed, FIELDS) {
-        Ok(body) => api::update(visit.caller(), visit.services(), id, found.api_name(), body).await,
-        Err(error) => Err(error),
-    };
+    let (body, unread) = form::body_and_unread(&typed, FIELDS);
+    let saved = api::update(visit.caller(), visit.services(), id, found.api_name(), body).await;
+    let saved = saved.map_err(|error| unread.beside(error));
     match saved {
         Ok(answer) => {
             let path = path_in(&answer, found.agent.id)?;

@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-const FIELDS: &Fields = &[("to", Shape::Optional)];
+const FIELDS: &Fields = &[("to", Shape::Phone)];
 /// What is answered where there is nothing to ask.
 const NOT_ASKED: StatusCode = StatusCode::CONFLICT;
 /// What a post is answered with that cannot be carried out.
@@ -55,7 +55,8 @@ pub async fn hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiEr
     let call = id.0;
     let done = calls::hang_up(visit.caller(), visit.services(), id, Body::of(&json!({}))).await;
     match done {
-        Ok(_) => Ok(visit.see(&path_of(call), "done-call-hung-up")),
+        // What is under way stands on the page until it is done.
+        Ok(_) => Ok(visit.go(&path_of(call))),
         Err(error @ ApiError::CallNotActive) => unfit(&visit, call, REFUSED, &error).await,
         Err(error) => Err(error),
     }
@@ -79,11 +80,12 @@ pub async fn ask_transfer(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, 
 
 fn transfer_form(visit: &Visit, call: &call::Model, filled: &Filled) -> Markup {
     let path = path_of(call.id);
+    let to = Field::text("to", visit.t("calls-transfer-to")).hint(visit.t("calls-transfer-hint"));
     html! {
-        (summary(visit, filled))
+        (summary(visit, filled, std::slice::from_ref(&to)))
         (which(visit, call))
         (post(visit, &format!("{path}/transfer"), html! {
-            (Field::text("to", visit.t("calls-transfer-to")).hint(visit.t("calls-transfer-hint")).show(visit, filled))
+            (to.show(visit, filled))
             div.actions {
                 button type="submit" { (visit.t("calls-transfer")) }
                 a.button.secondary href=(path) { (visit.t("page-cancel")) }
@@ -104,7 +106,7 @@ pub async fn transfer(
         Err(error) => Err(error),
     };
     match done {
-        Ok(_) => Ok(visit.see(&path_of(call.id), "done-call-transferred")),
+        Ok(_) => Ok(visit.go(&path_of(call.id))),
         Err(error) => {
             let content = transfer_form(&visit, &call, &Filled::again(typed, error)?);
             Ok(layout::refused(

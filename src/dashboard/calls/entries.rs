@@ -98,10 +98,9 @@ fn what(view: &View, what: &Happening, nth: usize) -> Markup {
         Happening::Answered => html! { strong { (view.t("calls-was-answered")) } },
         Happening::Said(turn) => said(view, turn),
         Happening::Called(function) => called(view, function, nth),
-        Happening::Over { reason, by } => html! {
+        Happening::Over { reason, by, hand } => html! {
             strong { (view.t("calls-over")) }
-            @if let Some(by) = by { ", " (view.t(words::initiator_id(*by))) }
-            @if let Some(reason) = reason { ": " (view.t(words::reason_id(*reason))) }
+            @if let Some(reason) = reason { ": " (words::outcome(view, *reason, *by, hand.as_ref())) }
         },
         Happening::Summed(summary) => html! {
             strong { (view.t("calls-summary")) }

@@ -37,6 +37,7 @@ const COLUMNS: &[&str] = &[
     "talkTimeSeconds",
     "hangupReason",
     "hangupInitiator",
+    "outcome",
     "aiCostIdr",
     "transcriptSummary",
 ];
@@ -79,15 +80,16 @@ impl Reading {
         }
         let (db, tenant) = (self.visit.store().api_reader(), self.visit.tenant());
         let found = calls::batch(db, tenant, &self.asked.filter, self.after, BATCH).await?;
-        let names = Names::of(db, tenant, &found).await?;
-        let lines: String = found.iter().map(|call| line(call, &names)).collect();
+        let names = Names::and_hands(&self.visit, &found).await?;
+        let line = |call| line(&self.visit, call, &names);
+        let lines: String = found.iter().map(line).collect();
         self.is_over = u64::try_from(found.len()).is_ok_and(|count| count < BATCH);
         self.after = found.last().map(|call| (call.started_at, call.id));
         Ok(Some((lines, self)))
     }
 }
 
-fn line(call: &Call, names: &Names) -> String {
+fn line(visit: &Visit, call: &Call, names: &Names) -> String {
     Line::new()
         .maybe(Some(call.id))
         .maybe(Some(call.started_at))
@@ -104,6 +106,7 @@ fn line(call: &Call, names: &Names) -> String {
         .figure(call.talk_time_seconds)
         .maybe(call.hangup_reason)
         .maybe(call.hangup_initiator)
+        .maybe(names.outcome(visit, call))
         .figure(call.ai_cost_idr)
         .maybe(call.transcript_summary.as_deref())
         .end()

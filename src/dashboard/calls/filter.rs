@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{
     super::{
         components::{Field, summary},
-        form::{Filled, Typed},
+        form::{self, Filled, Typed},
         format::Zone,
         names,
         view::Visit,
@@ -116,7 +116,7 @@ fn filter(typed: &[(&'static str, String)], zone: &Zone) -> Result<Filter, ApiEr
         let text = match *name {
             "from" => day(text, zone, Zone::midnight),
             "to" => day(text, zone, Zone::end_of_day),
-            "callerNumber" => dialled(text),
+            "callerNumber" => form::dialled(text),
             _ => text.clone(),
         };
         fields.insert((*name).to_owned(), Value::from(text));
@@ -127,19 +127,6 @@ fn filter(typed: &[(&'static str, String)], zone: &Zone) -> Result<Filter, ApiEr
 /// A date as the instant that it stands for; anything else goes on as it was typed.
 fn day(text: &str, zone: &Zone, edge: fn(&Zone, &str) -> Option<Millis>) -> String {
     edge(zone, text).map_or_else(|| text.to_owned(), |at| at.to_string())
-}
-
-/// A number without the signs with which people make it easier to read.
-fn dialled(text: &str) -> String {
-    let is_number =
-        text.starts_with('+') && text.chars().all(|sign| "+0123456789 -.()".contains(sign));
-    match is_number {
-        true => text
-            .chars()
-            .filter(|sign| !" -.()".contains(*sign))
-            .collect(),
-        false => text.to_owned(),
-    }
 }
 
 /// The form of the filters.
@@ -156,19 +143,21 @@ pub async fn form(visit: &Visit, filled: &Filled) -> Result<Markup, DbErr> {
         let any = (String::new(), visit.t("calls-any"));
         std::iter::once(any).chain(choices).collect::<Vec<_>>()
     };
+    let fields = [
+        Field::select("status", visit.t("calls-state"), any(statuses.collect())),
+        Field::date("from", visit.t("calls-from")),
+        Field::date("to", visit.t("calls-to")),
+        Field::select("agentId", visit.t("calls-agent"), any(agents)),
+        Field::select("phoneNumberId", visit.t("calls-number"), any(numbers)),
+        Field::text("callerNumber", visit.t("calls-caller")),
+    ];
+    let fields = fields.map(Field::filter);
     Ok(html! {
         details.filters open[is_open] {
             summary { (visit.t("calls-filter")) }
-            (summary(visit, filled))
+            (summary(visit, filled, &fields))
             form method="get" action=(PATH) novalidate {
-                div.columns {
-                    (Field::select("status", visit.t("calls-state"), any(statuses.collect())).filter().show(visit, filled))
-                    (Field::date("from", visit.t("calls-from")).filter().show(visit, filled))
-                    (Field::date("to", visit.t("calls-to")).filter().show(visit, filled))
-                    (Field::select("agentId", visit.t("calls-agent"), any(agents)).filter().show(visit, filled))
-                    (Field::select("phoneNumberId", visit.t("calls-number"), any(numbers)).filter().show(visit, filled))
-                    (Field::text("callerNumber", visit.t("calls-caller")).filter().show(visit, filled))
-                }
+                div.columns { @for field in &fields { (field.show(visit, filled)) } }
                 div.actions {
                     button type="submit" { (visit.t("calls-filter-submit")) }
                     @if is_open { a.button.secondary href=(PATH) { (visit.t("calls-filter-none")) } }

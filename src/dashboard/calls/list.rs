@@ -18,6 +18,7 @@ use super::{
 use crate::{
     api::calls::{self, CallList},
     http::error::ApiError,
+    pages::live,
 };
 
 /// `GET /dashboard/calls`
@@ -45,7 +46,7 @@ async fn content(
     found: &CallList,
     position: i64,
 ) -> Result<Markup, ApiError> {
-    let names = Names::of(visit.store().api_reader(), visit.tenant(), &found.calls).await?;
+    let names = Names::and_hands(visit, &found.calls).await?;
     let filled = if asked.is_narrow() {
         asked.filled()
     } else {
@@ -56,8 +57,9 @@ async fn content(
         div.above {
             (form)
             a.button.secondary href=(export_path(asked)) download { (visit.t("calls-csv")) }
-            (follow::sign(visit))
+            (live::sign(visit))
         }
+        (live::news(visit))
         (follow::followed(Watched::Calls, &followed_query(asked), position, html! {
             // The table is there without a row, so that the first one has where to go.
             (rows::table(visit, &visit.t("calls-title"), &found.calls, &names))

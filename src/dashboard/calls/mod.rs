@@ -9,6 +9,7 @@ pub mod rows;
 pub mod show;
 pub mod words;
 
+mod by_hand;
 mod entries;
 mod timeline;
 

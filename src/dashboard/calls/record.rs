@@ -11,7 +11,10 @@ use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QueryOrder, Quer
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::view::{View, Visit};
+use super::{
+    super::view::Visit,
+    by_hand::{self, Hand},
+};
 use crate::http::error::{ApiError, Missing};
 
 /// Of what a call announced and which functions it called, so many are shown, the first ones.
@@ -20,6 +23,9 @@ pub const EVENTS_MAX: usize = 100;
 const EVENTS_BATCH: u64 = 8;
 /// Deliveries that are shown of a call: those events' to twenty webhooks, which is as many as a tenant may have.
 const DELIVERIES_MAX: usize = 2_000;
+
+/// How long after its end a call's page waits for the transcript, in milliseconds.
+const TRANSCRIPT_WITHIN_MS: i64 = 10 * 60 * 1_000;
 
 /// One utterance.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -64,12 +70,25 @@ pub struct Record {
     /// What the number is for.
     pub number: Option<String>,
     pub hold: Option<credit_hold::Model>,
+    /// Who ended or transferred it by hand.
+    pub hand: Option<Hand>,
     pub events: Vec<CallEvent>,
     pub invocations: Vec<invocation::Model>,
     pub transcript: Option<Said>,
     pub deliveries: HashMap<EventId, Vec<Sent>>,
     /// There is more of it than is shown.
     pub is_cut: bool,
+}
+
+impl Record {
+    /// The call is over, every webhook knows, and what was said has come or will not come any more.
+    pub fn is_settled(&self, now: Millis) -> bool {
+        let waits = |sent: &Sent| sent.status == DeliveryStatus::Pending;
+        let is_delivered = !self.deliveries.values().flatten().any(waits);
+        let is_told = self.transcript.is_some() || self.call.transcript_summary.is_some();
+        let ended = self.call.ended_at;
+        is_delivered && ended.is_some_and(|at| is_told || now.since(at) > TRANSCRIPT_WITHIN_MS)
+    }
 }
 
 /// What was said.
@@ -89,8 +108,8 @@ pub async fn find(visit: &Visit, id: CallId) -> Result<call::Model, ApiError> {
 }
 
 /// Everything about a call that [`find`] gave.
-pub async fn read(view: &View, call: call::Model) -> Result<Record, DbErr> {
-    let db = view.store().api_reader();
+pub async fn read(visit: &Visit, call: call::Model) -> Result<Record, ApiError> {
+    let db = visit.store().api_reader();
     let events = events(db, &call).await?;
     let mut rows = sent(db, &call, events.iter().map(|event| event.id)).await?;
     let is_cut = events.len() >= EVENTS_MAX || rows.len() > DELIVERIES_MAX;
@@ -112,7 +131,10 @@ pub async fn read(view: &View, call: call::Model) -> Result<Record, DbErr> {
         Some(id) => agent_name(db, &call, id).await?,
         None => None,
     };
+    let ended = (call.id, call.ended_at, call.hangup_reason);
+    let hand = by_hand::of(visit, [ended]).await?.remove(&call.id);
     Ok(Record {
+        hand,
         agent,
         number: number_label(db, &call, call.phone_number_id).await?,
         hold,

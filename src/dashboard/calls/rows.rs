@@ -6,14 +6,22 @@ use dikala_entities::{AgentId, OfTenant, PhoneNumberId, TenantId, agent, phone_n
 use maud::{Markup, html};
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QuerySelect};
 
-use super::{super::view::View, path_of, words};
-use crate::api::{calls::Call, erasure::ERASED};
+use super::{
+    super::view::{View, Visit},
+    by_hand::{self, Hands},
+    path_of, words,
+};
+use crate::{
+    api::{calls::Call, erasure::ERASED},
+    http::error::ApiError,
+};
 
 /// What agents and numbers are called.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     agents: HashMap<AgentId, String>,
     numbers: HashMap<PhoneNumberId, String>,
+    hands: Hands,
 }
 
 impl Names {
@@ -43,7 +51,25 @@ impl Names {
         Ok(Self {
             agents: agents.into_iter().collect(),
             numbers: numbers.into_iter().collect(),
+            hands: Hands::new(),
         })
+    }
+
+    /// The same with who ended or transferred them by hand.
+    pub async fn and_hands(visit: &Visit, calls: &[Call]) -> Result<Self, ApiError> {
+        let names = Self::of(visit.store().api_reader(), visit.tenant(), calls).await?;
+        let ended = calls
+            .iter()
+            .map(|call| (call.id, call.ended_at, call.hangup_reason));
+        let hands = by_hand::of(visit, ended).await?;
+        Ok(Self { hands, ..names })
+    }
+
+    /// How a call ended, and by whom; none while it runs.
+    pub fn outcome(&self, view: &View, call: &Call) -> Option<String> {
+        let (by, hand) = (call.hangup_initiator, self.hands.get(&call.id));
+        call.hangup_reason
+            .map(|reason| words::outcome(view, reason, by, hand))
     }
 
     /// The name of a call's agent, if it had one that is still there.
@@ -95,7 +121,7 @@ pub fn row(view: &View, call: &Call, names: &Names) -> Markup {
             call.caller_number.as_str() == ERASED,
         ),
         served_by(view, call, names),
-        state(view, call),
+        state(view, call, names),
         html! {
             @match call.talk_time_seconds {
                 Some(seconds) => (words::duration(view, seconds)),
@@ -124,12 +150,12 @@ fn served_by(view: &View, call: &Call, names: &Names) -> Markup {
     }
 }
 
-fn state(view: &View, call: &Call) -> Markup {
+fn state(view: &View, call: &Call, names: &Names) -> Markup {
     html! {
         (words::status(view, call.status))
-        @if let Some(reason) = call.hangup_reason {
+        @if let Some(outcome) = names.outcome(view, call) {
             br;
-            span.muted { (view.t(words::reason_id(reason))) }
+            span.muted { (outcome) }
         }
     }
 }

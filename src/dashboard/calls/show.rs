@@ -3,10 +3,11 @@
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{CallId, Millis, call};
 use maud::{Markup, html};
+use serde_json::Value;
 
 use super::{
     super::{
-        components::copyable,
+        components::{Tone, copyable, notice},
         follow::{self, Watched},
         form::Typed,
         layout,
@@ -16,7 +17,10 @@ use super::{
     record::{self, Record},
     words,
 };
-use crate::http::{error::ApiError, extract::Id};
+use crate::{
+    http::{error::ApiError, extract::Id},
+    pages::live,
+};
 
 /// `GET /dashboard/calls/{id}`
 pub async fn show(
@@ -28,7 +32,7 @@ pub async fn show(
     let first = asked.text("from").and_then(|from| from.parse().ok());
     let content = match first.unwrap_or_default() {
         0 => content(&visit, id.0).await?,
-        first => part(&visit, id.0, first).await?,
+        first => part(&visit, id.0, first).await?.html,
     };
     Ok(layout::page(&visit, &visit.t("calls-one-title"), content))
 }
@@ -36,20 +40,31 @@ pub async fn show(
 /// All of the page but its title.
 pub async fn content(visit: &Visit, id: CallId) -> Result<Markup, ApiError> {
     let position = follow::position(visit).await?;
-    let part = part(visit, id, 0).await?;
+    let shown = part(visit, id, 0).await?;
     Ok(html! {
-        p.live-sign { (follow::sign(visit)) }
-        (follow::followed(Watched::Call(id), "", position, part))
+        @if shown.is_settled { (shown.html) }
+        @else {
+            p { (live::sign(visit)) }
+            (follow::followed(Watched::Call(id), "", position, shown.html))
+        }
     })
 }
 
+/// What changes of a call's page.
+pub struct Part {
+    pub html: Markup,
+    /// Nothing of it will change by itself any more.
+    pub is_settled: bool,
+}
+
 /// What changes while the call goes on, with the timeline from the entry of that number on.
-pub async fn part(visit: &Visit, id: CallId, first: usize) -> Result<Markup, ApiError> {
+pub async fn part(visit: &Visit, id: CallId, first: usize) -> Result<Part, ApiError> {
     let call = record::find(visit, id).await?;
     let record = record::read(visit, call).await?;
     let now = visit.services().clock.now();
-    Ok(html! {
-        div #part data-over[record.call.status.is_final()] {
+    let html = html! {
+        div #part {
+            (under_way(visit, &record.call))
             (facts(visit, &record, now))
             (actions(visit, &record.call))
             section aria-labelledby="timeline" {
@@ -57,7 +72,9 @@ pub async fn part(visit: &Visit, id: CallId, first: usize) -> Result<Markup, Api
                 (entries::list(visit, &record, &path_of(id), first))
             }
         }
-    })
+    };
+    let is_settled = record.is_settled(now);
+    Ok(Part { html, is_settled })
 }
 
 fn facts(visit: &Visit, record: &Record, now: Millis) -> Markup {
@@ -67,7 +84,9 @@ fn facts(visit: &Visit, record: &Record, now: Millis) -> Markup {
             dt { (visit.t("calls-state")) }
             dd {
                 (words::status(visit, call.status))
-                @if let Some(reason) = call.hangup_reason { " " (visit.t(words::reason_id(reason))) }
+                @if let Some(reason) = call.hangup_reason {
+                    " " (words::outcome(visit, reason, call.hangup_initiator, record.hand.as_ref()))
+                }
             }
             dt { (visit.t("calls-caller")) } dd { (words::caller(visit, &call.caller_number, call.is_erased())) }
             dt { (visit.t("calls-number")) }
@@ -129,6 +148,27 @@ fn minutes(visit: &Visit, record: &Record) -> Markup {
     html! {
         (visit.tn("calls-minutes-used", &[("used", used.into())]))
         @if held > 0 { ", " (visit.tn("calls-minutes-held", &[("held", held.into())])) }
+    }
+}
+
+/// What the telephony was told to do and has not done yet.
+fn under_way(visit: &Visit, call: &call::Model) -> Markup {
+    let pending: Value = call
+        .pending
+        .as_deref()
+        .and_then(|pending| serde_json::from_str(pending).ok())
+        .unwrap_or_default();
+    let told = [
+        ("hangup", "calls-is-ending"),
+        ("transfer", "calls-is-transferring"),
+    ];
+    let told = told
+        .into_iter()
+        .find(|(command, _)| !pending[command].is_null());
+    html! {
+        @if let Some((_, words)) = told.filter(|_| !call.status.is_final()) {
+            div #under-way { (notice(Tone::Good, html! { p role="status" { (visit.t(words)) } })) }
+        }
     }
 }
 

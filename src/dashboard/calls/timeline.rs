@@ -5,7 +5,10 @@ use dikala_entities::{
 };
 use serde_json::Value;
 
-use super::record::{CallEvent, Record, Said, Utterance};
+use super::{
+    by_hand::Hand,
+    record::{CallEvent, Record, Said, Utterance},
+};
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +29,7 @@ pub enum Happening {
     Over {
         reason: Option<HangupReason>,
         by: Option<HangupInitiator>,
+        hand: Option<Hand>,
     },
     Summed(String),
 }
@@ -85,6 +89,7 @@ pub fn of(record: &Record) -> Vec<Moment> {
         what: Happening::Over {
             reason: call.hangup_reason,
             by: call.hangup_initiator,
+            hand: record.hand.clone(),
         },
     }));
     entries.extend(summed(record));
@@ -232,6 +237,7 @@ mod tests {
             agent: None,
             number: None,
             hold: None,
+            hand: None,
             events: Vec::new(),
             invocations: Vec::new(),
             transcript: None,

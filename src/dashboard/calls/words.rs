@@ -5,9 +5,12 @@ use dikala_entities::{
 };
 use maud::{Markup, html};
 
-use super::super::{
-    components::{Tone, badge},
-    view::View,
+use super::{
+    super::{
+        components::{Tone, badge},
+        view::View,
+    },
+    by_hand::Hand,
 };
 
 /// The name of a state, as in the filter.
@@ -57,15 +60,30 @@ pub const fn reason_id(reason: HangupReason) -> &'static str {
     }
 }
 
-/// Who ended a call.
-pub const fn initiator_id(initiator: HangupInitiator) -> &'static str {
-    match initiator {
-        HangupInitiator::Caller => "calls-by-caller",
-        HangupInitiator::Agent => "calls-by-agent",
-        HangupInitiator::Bridge => "calls-by-bridge",
-        HangupInitiator::Tenant => "calls-by-tenant",
-        HangupInitiator::Operator => "calls-by-operator",
-        HangupInitiator::System => "calls-by-system",
+/// How a call ended, and by whom: `Caller hung up`, `Ended by Dewi`.
+pub fn outcome(
+    view: &View,
+    reason: HangupReason,
+    by: Option<HangupInitiator>,
+    hand: Option<&Hand>,
+) -> String {
+    let name = hand.and_then(|hand| hand.name.as_deref());
+    let to = hand.and_then(|hand| hand.to.as_deref());
+    match (reason, by) {
+        (HangupReason::Normal, Some(HangupInitiator::Caller)) => view.t("calls-caller-hung-up"),
+        (HangupReason::Normal, Some(HangupInitiator::Agent)) => view.t("calls-agent-hung-up"),
+        (HangupReason::Requested, _) => match name {
+            Some(name) => view.tn("calls-ended-by", &[("name", name.into())]),
+            None => view.t(reason_id(reason)),
+        },
+        (HangupReason::Transferred, _) => match (name, to) {
+            (Some(name), Some(to)) => {
+                let parts = [("name", name.into()), ("to", to.into())];
+                view.tn("calls-transferred-by", &parts)
+            }
+            _ => view.t(reason_id(reason)),
+        },
+        _ => view.t(reason_id(reason)),
     }
 }
 

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     api::calls::{self, Call},
     http::error::ApiError,
+    pages::live,
 };
 
 /// The latest calls that are shown.
@@ -38,6 +39,7 @@ pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
                 p.way { a href="/dashboard/password" { (visit.t("home-set-password")) } }
             }))
         }
+        (live::sign(&visit))
         (follow::followed(Watched::Home, "", position, part))
     };
     Ok(layout::page(&visit, &title, content))
@@ -48,7 +50,7 @@ pub async fn part(visit: &Visit) -> Result<Markup, ApiError> {
     let (db, tenant) = (visit.store().api_reader(), visit.tenant());
     let today = Today::read(visit).await?;
     let latest = calls::latest(db, tenant, LATEST).await?;
-    let names = Names::of(db, tenant, &latest).await?;
+    let names = Names::and_hands(visit, &latest).await?;
     let attention = attention::read(visit, &today.credit).await?;
     let step = next_step::read(visit, &today.credit, !latest.is_empty()).await?;
     Ok(html! {

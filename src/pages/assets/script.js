@@ -1,48 +1,76 @@
-// What cannot be done without a script: copying, and looking at a password that is typed. Every page works without it; the buttons
-// for both are hidden until it runs.
+// What cannot be done without a script: copying, looking at a password that is typed, and keeping a page up to date. Every page works
+// without it; the buttons for these are hidden until it runs.
 "use strict";
 
-for (const button of document.querySelectorAll("[data-copy]")) {
-  const name = button.textContent;
-  button.hidden = false;
-  button.addEventListener("click", async () => {
-    const source = document.getElementById(button.dataset.copy);
-    try {
-      await navigator.clipboard.writeText(source.textContent);
-    } catch {
-      // Without https browsers give no clipboard; what is selected can be copied by hand.
-      const range = document.createRange();
-      range.selectNodeContents(source);
-      getSelection().removeAllRanges();
-      getSelection().addRange(range);
-      if (!document.execCommand("copy")) return;
-    }
-    button.textContent = button.dataset.copied;
-    setTimeout(() => { button.textContent = name; }, 2000);
-  });
-}
+document.documentElement.classList.add("scripted");
 
-for (const button of document.querySelectorAll("[data-reveal]")) {
-  const name = button.textContent;
+const copy = async (button) => {
+  const source = document.getElementById(button.dataset.copy);
+  try {
+    await navigator.clipboard.writeText(source.textContent);
+  } catch {
+    // Without https browsers give no clipboard; what is selected can be copied by hand.
+    const range = document.createRange();
+    range.selectNodeContents(source);
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+    if (!document.execCommand("copy")) return;
+  }
+  button.dataset.name ??= button.textContent;
+  button.textContent = button.dataset.copied;
+  setTimeout(() => { button.textContent = button.dataset.name; }, 2000);
+};
+
+const reveal = (button) => {
   const input = document.getElementById(button.dataset.reveal);
-  button.hidden = false;
-  button.addEventListener("click", () => {
-    const shown = input.type === "password";
-    input.type = shown ? "text" : "password";
-    button.textContent = shown ? button.dataset.hide : name;
-  });
-  input.form.addEventListener("submit", () => { input.type = "password"; });
-}
+  const shown = input.type === "password";
+  input.type = shown ? "text" : "password";
+  button.dataset.name ??= button.textContent;
+  button.textContent = shown ? button.dataset.hide : button.dataset.name;
+};
 
-// A page with live parts follows one stream while it is looked at. What comes are elements as the server writes them, each put in
-// the place of the one with its id; new rows go on top.
+// On the document, so that buttons that come later work too.
+document.addEventListener("click", (event) => {
+  const button = event.target.closest?.("[data-copy], [data-reveal]");
+  if (button?.dataset.copy) copy(button);
+  else if (button) reveal(button);
+});
+document.addEventListener("submit", (event) => {
+  for (const button of event.target.querySelectorAll("[data-reveal]")) {
+    document.getElementById(button.dataset.reveal).type = "password";
+  }
+});
+
+// A page with live parts follows one stream while it is looked at. What comes are elements as the server writes them; of the one with
+// the same id only what is different is changed, and nothing that the reader has selected. New rows go on top.
 const live = document.querySelector("[data-live]");
 
 if (live && "EventSource" in window) {
   const rowsMax = 100;
   const sign = document.querySelector("[data-live-sign]");
+  const said = document.querySelector("[data-live-said]");
+  const news = document.querySelector("[data-live-news]");
+  const held = new Map();
   let stream = null;
+  let retry = 0;
+  let paused = false;
+  let over = false;
+  let fresh = 0;
   let after = live.dataset.after;
+
+  const show = (state) => {
+    if (!sign) return;
+    sign.hidden = !state;
+    sign.dataset.state = state;
+    if (!state || sign.textContent === sign.dataset[state]) return;
+    sign.textContent = sign.dataset[state];
+    if (state === "lost") said.textContent = sign.textContent;
+  };
+
+  const isSelected = (node) => {
+    const selection = getSelection();
+    return !selection.isCollapsed && selection.containsNode(node, true);
+  };
 
   const parsed = (html) => {
     const template = document.createElement("template");
@@ -50,56 +78,145 @@ if (live && "EventSource" in window) {
     return template.content.firstElementChild;
   };
 
-  // What was unfolded stays unfolded, and the keyboard stays where it was.
-  const exchange = (old, fresh) => {
-    for (const open of old.querySelectorAll("details[id][open]")) {
-      const same = fresh.querySelector(`#${CSS.escape(open.id)}`);
-      if (same) same.open = true;
+  const isSame = (old, fresh) =>
+    old.nodeType === fresh.nodeType && old.nodeName === fresh.nodeName && (old.id || "") === (fresh.id || "");
+
+  const patch = (old, fresh) => {
+    if (old.isEqualNode(fresh)) return true;
+    // A row, a line or a fact is changed whole or not at all.
+    const isWhole = old.nodeType === Node.TEXT_NODE || ["TR", "LI", "DD", "PRE", "P"].includes(old.nodeName);
+    if (isWhole && isSelected(old)) return false;
+    if (old.nodeType !== Node.ELEMENT_NODE) {
+      old.nodeValue = fresh.nodeValue;
+      return true;
     }
-    const focused = old.contains(document.activeElement) ? document.activeElement : null;
-    const id = focused?.closest("details[id]")?.id;
-    const href = focused?.getAttribute("href");
-    old.replaceWith(fresh);
-    if (href) fresh.querySelector(`[href="${CSS.escape(href)}"]`)?.focus();
-    else if (id) fresh.querySelector(`#${CSS.escape(id)} summary`)?.focus();
+    for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    for (const { name } of [...old.attributes]) {
+      // What was unfolded stays unfolded.
+      if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
+    }
+    return patchChildren(old, fresh);
+  };
+
+  const patchChildren = (old, fresh) => {
+    let whole = true;
+    let at = old.firstChild;
+    const wanted = new Set([...fresh.children].map((child) => child.id).filter(Boolean));
+    for (const child of [...fresh.childNodes]) {
+      // What the new one does not have goes first, so that the others need not move.
+      while (at?.id && !wanted.has(at.id) && !isSelected(at)) at = remove(at);
+      const same = child.id ? [...old.children].find((one) => one.id === child.id) : at && isSame(at, child) ? at : null;
+      if (!same) {
+        old.insertBefore(child, at);
+      } else {
+        if (same === at) at = at.nextSibling;
+        else old.insertBefore(same, at);
+        whole = patch(same, child) && whole;
+      }
+    }
+    while (at) {
+      if (isSelected(at)) {
+        whole = false;
+        at = at.nextSibling;
+      } else {
+        at = remove(at);
+      }
+    }
+    return whole;
+  };
+
+  const remove = (node) => {
+    const next = node.nextSibling;
+    node.remove();
+    return next;
+  };
+
+  // Changes the page without moving what is read: neither the keyboard nor what stands at the top of the window.
+  const still = (change) => {
+    const focused = document.activeElement;
+    const isRead = (one) => one.getBoundingClientRect().top >= 0;
+    const read = scrollY > 0 ? [...live.querySelectorAll("tr, li, section, dl")].find(isRead) : null;
+    const top = read?.getBoundingClientRect().top;
+    change();
+    if (read?.isConnected) scrollBy({ top: read.getBoundingClientRect().top - top, behavior: "instant" });
+    if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
+  };
+
+  const put = (html) => {
+    const element = parsed(html);
+    const old = element && document.getElementById(element.id);
+    if (!old) return element;
+    // What is selected is changed once it is not any more.
+    held.delete(element.id);
+    still(() => { if (!patch(old, element)) held.set(old.id, html); });
+    return null;
+  };
+
+  const add = (element) => {
+    const rows = live.querySelector("[data-rows]");
+    still(() => {
+      rows.prepend(element);
+      if (rows.children.length > rowsMax && !isSelected(rows.lastElementChild)) rows.lastElementChild.remove();
+      live.querySelector("[data-none]")?.remove();
+    });
+    if (!news || rows.getBoundingClientRect().top >= 0) return;
+    fresh += 1;
+    news.textContent = fresh === 1 ? news.dataset.one : news.dataset.many.replace("#", fresh);
+    news.hidden = false;
   };
 
   const take = (event) => {
     after = event.lastEventId || after;
-    const fresh = parsed(event.data);
-    if (!fresh) return;
-    const old = document.getElementById(fresh.id);
-    if (old) {
-      exchange(old, fresh);
-    } else if (event.type === "new") {
-      const rows = live.querySelector("[data-rows]");
-      rows.prepend(fresh);
-      if (rows.children.length > rowsMax) rows.lastElementChild.remove();
-      live.querySelector("[data-none]")?.remove();
-    }
+    const left = put(event.data);
+    if (left && event.type === "new") add(left);
   };
 
   const close = () => {
+    clearTimeout(retry);
     stream?.close();
     stream = null;
-    if (sign) sign.hidden = true;
+  };
+
+  const pause = () => {
+    close();
+    paused = true;
+    show("paused");
   };
 
   const open = () => {
-    if (stream || document.hidden) return;
+    clearTimeout(retry);
+    if (stream || document.hidden || paused || over) return;
     stream = new EventSource(`${live.dataset.live}&after=${after}`);
     for (const kind of ["row", "new", "part"]) stream.addEventListener(kind, take);
+    stream.addEventListener("said", (event) => { said.textContent = event.data; });
     stream.addEventListener("stale", () => { close(); location.reload(); });
-    stream.addEventListener("open", () => { if (sign) sign.hidden = false; });
+    stream.addEventListener("over", () => { over = true; close(); show(""); });
+    stream.addEventListener("closed", pause);
+    stream.addEventListener("open", () => show("on"));
     stream.addEventListener("error", () => {
-      if (sign) sign.hidden = true;
+      show("lost");
       // It was refused, by a proxy, or because there are too many: a browser does not ask again by itself.
       if (stream?.readyState !== EventSource.CLOSED) return;
       close();
-      setTimeout(open, 5000);
+      retry = setTimeout(open, 5000);
     });
   };
 
+  sign?.addEventListener("click", () => {
+    if (sign.dataset.state === "on") return pause();
+    paused = false;
+    close();
+    open();
+  });
+  news?.addEventListener("click", () => scrollTo({ top: 0 }));
+  addEventListener("scroll", () => {
+    if (!fresh || live.getBoundingClientRect().top < 0) return;
+    fresh = 0;
+    news.hidden = true;
+  }, { passive: true });
+  document.addEventListener("selectionchange", () => {
+    if (getSelection().isCollapsed) for (const html of [...held.values()]) put(html);
+  });
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   addEventListener("pagehide", close);
   addEventListener("pageshow", open);

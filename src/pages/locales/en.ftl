@@ -18,6 +18,15 @@ page-paging = Pages
 page-newer = Newest
 page-older = Older
 
+## Live parts of a page
+
+live-on = Live – Pause
+live-paused = Paused – Resume
+live-lost = Not live – reconnecting
+live-new-one = 1 new call ↑
+live-new-many = # new calls ↑
+live-new-call = A call came in.
+
 ## The navigation
 
 nav-work = Overview
@@ -40,8 +49,6 @@ done-link-made = A new link is made. Pass it on.
 done-link-mailed = A new link is made and mailed. You can pass it on as well.
 done-role-changed = The role is changed.
 done-member-removed = The member is removed and signed out everywhere.
-done-call-hung-up = The telephony was told to end the call.
-done-call-transferred = The telephony was told to transfer the call.
 done-call-erased = What the call told of a person is erased.
 done-key-made = The key is made.
 done-key-revoked = The key is revoked. Requests with it are refused from now on.
@@ -97,6 +104,7 @@ fault-duplicate = This is there already.
 fault-not-found = This does not exist.
 fault-insecure-url = The address has to begin with https.
 fault-blocked-address = This address may not be reached.
+fault-phone = This is not a phone number. Type it as 0812 3456 7890, or with + and country code.
 
 ## Signing in
 
@@ -408,7 +416,8 @@ done-webhook-rotated = There is a new secret. Copy it below.
 done-webhook-deleted = The webhook is deleted.
 done-recovered = What failed in that time is being sent again.
 done-nothing-recovered = Nothing failed in that time, so nothing is sent again.
-done-resent = It is being sent again. Reload the page to see what comes of it.
+done-resent = It was sent again. Below is what came of it.
+done-resent-later = It is sent again as soon as its webhook takes it. Below is what it waits for.
 
 webhooks-title = Webhooks
 webhooks-words = A webhook tells a program of yours at once when something happens, such as a call that ended.
@@ -509,6 +518,13 @@ deliveries-webhook = Webhook
 deliveries-webhook-gone = deleted
 deliveries-call = Call
 deliveries-resend = Send again
+deliveries-soon = in a moment
+deliveries-paused = Paused: the endpoint fails. It is tried again at
+deliveries-waiting = { $count ->
+    [one] One delivery waits.
+   *[other] { $count } deliveries wait.
+}
+deliveries-headers-first = Nothing was sent yet. These headers are sent with the first attempt, besides those of its number, time and signature.
 deliveries-no-attempt = Nothing was sent yet.
 deliveries-last-attempts = The last { $count } attempts:
 deliveries-attempt = Attempt
@@ -714,32 +730,31 @@ calls-seconds = { $seconds } s
 calls-minutes-seconds = { $minutes } min { $seconds } s
 calls-milliseconds = { $ms } ms
 
-calls-reason-normal = somebody hung up
-calls-reason-transferred = the caller was connected to a person
-calls-reason-max-duration = the agent's longest call was reached
-calls-reason-credits-exhausted = the minutes were used up
-calls-reason-requested = you ended it
-calls-reason-operator = the operator of the service ended it
-calls-reason-abandoned = the caller gave up while it rang
-calls-reason-media-lost = the audio was lost
-calls-reason-ai-error = the AI broke
-calls-reason-bridge-lost = the telephony gave no sign of life
-calls-reason-answer-timeout = nobody answered in time
-calls-reason-bridge-error = the telephony broke
-calls-reason-rejected = the telephony declined the call
-calls-reason-no-agent = the number has no agent
-calls-reason-agent-inactive = the agent is switched off
-calls-reason-number-inactive = the number is switched off
-calls-reason-insufficient-credits = no minute was left
-calls-reason-concurrency-limit = too many calls at the same time
-calls-reason-tenant-suspended = the account is suspended
-
-calls-by-caller = by the caller
-calls-by-agent = by the agent
-calls-by-bridge = by the telephony
-calls-by-tenant = by you
-calls-by-operator = by the operator of the service
-calls-by-system = by the service
+calls-reason-normal = Call hung up
+calls-reason-transferred = Transferred to a person
+calls-reason-max-duration = Maximum call length reached
+calls-reason-credits-exhausted = Minutes used up
+calls-reason-requested = Ended by your team
+calls-reason-operator = Ended by the operator of the service
+calls-reason-abandoned = Caller hung up while it rang
+calls-reason-media-lost = Audio lost
+calls-reason-ai-error = AI error
+calls-reason-bridge-lost = Connection to the phone line was lost
+calls-reason-answer-timeout = Not answered in time
+calls-reason-bridge-error = Telephony error
+calls-reason-rejected = Declined by the telephony
+calls-reason-no-agent = The number has no agent
+calls-reason-agent-inactive = The agent is switched off
+calls-reason-number-inactive = The number is switched off
+calls-reason-insufficient-credits = No minutes left
+calls-reason-concurrency-limit = Too many calls at the same time
+calls-reason-tenant-suspended = The account is suspended
+calls-caller-hung-up = Caller hung up
+calls-agent-hung-up = Agent hung up
+calls-ended-by = Ended by { $name }
+calls-transferred-by = Transferred by { $name } to { $to }
+calls-is-ending = The telephony was told to end the call.
+calls-is-transferring = The telephony was told to transfer the call.
 
 calls-said-caller = Caller
 calls-said-agent = Agent
@@ -781,7 +796,6 @@ calls-attempts = { $count ->
    *[other] { $count } attempts
 }
 calls-next-attempt = next
-calls-live = live
 
 calls-hangup = End call
 calls-hangup-title = End this call?

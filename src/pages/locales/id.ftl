@@ -18,6 +18,15 @@ page-paging = Halaman
 page-newer = Terbaru
 page-older = Lebih lama
 
+## Live parts of a page
+
+live-on = Langsung – Jeda
+live-paused = Dijeda – Lanjutkan
+live-lost = Tidak langsung – menyambung kembali
+live-new-one = 1 panggilan baru ↑
+live-new-many = # panggilan baru ↑
+live-new-call = Ada panggilan masuk.
+
 ## Navigasi
 
 nav-work = Ikhtisar
@@ -40,8 +49,6 @@ done-link-made = Tautan baru sudah dibuat. Teruskan kepada orangnya.
 done-link-mailed = Tautan baru sudah dibuat dan dikirim lewat surel. Tautan itu juga bisa diteruskan.
 done-role-changed = Peran sudah diubah.
 done-member-removed = Anggota sudah dihapus dan dikeluarkan dari semua perangkat.
-done-call-hung-up = Sistem telepon sudah diminta mengakhiri panggilan.
-done-call-transferred = Sistem telepon sudah diminta mengalihkan panggilan.
 done-call-erased = Data pribadi dalam panggilan ini sudah dihapus.
 done-key-made = Kunci sudah dibuat.
 done-key-revoked = Kunci sudah dicabut. Mulai sekarang permintaan dengan kunci itu ditolak.
@@ -96,6 +103,7 @@ fault-duplicate = Ini sudah ada.
 fault-not-found = Ini tidak ada.
 fault-insecure-url = Alamat harus diawali https.
 fault-blocked-address = Alamat ini tidak boleh dihubungi.
+fault-phone = Ini bukan nomor telepon. Tulis seperti 0812 3456 7890, atau dengan + dan kode negara.
 
 ## Masuk
 
@@ -406,7 +414,8 @@ done-webhook-rotated = Rahasia sudah diganti. Salin yang baru di bawah ini.
 done-webhook-deleted = Webhook sudah dihapus.
 done-recovered = Yang gagal dalam rentang waktu itu sedang dikirim ulang.
 done-nothing-recovered = Tidak ada yang gagal dalam rentang waktu itu, jadi tidak ada yang dikirim ulang.
-done-resent = Sedang dikirim ulang. Muat ulang halaman untuk melihat hasilnya.
+done-resent = Sudah dikirim ulang. Hasilnya ada di bawah ini.
+done-resent-later = Akan dikirim ulang begitu webhook-nya dapat menerimanya. Di bawah ini tercantum apa yang ditunggu.
 
 webhooks-title = Webhook
 webhooks-words = Webhook langsung memberi tahu program Anda bila sesuatu terjadi, misalnya panggilan selesai.
@@ -505,6 +514,10 @@ deliveries-webhook = Webhook
 deliveries-webhook-gone = sudah dihapus
 deliveries-call = Panggilan
 deliveries-resend = Kirim ulang
+deliveries-soon = sebentar lagi
+deliveries-paused = Dijeda: alamat tujuan gagal. Dicoba lagi pukul
+deliveries-waiting = { $count } pengiriman menunggu.
+deliveries-headers-first = Belum ada yang dikirim. Header ini dikirim pada percobaan pertama, selain nomor, waktu, dan tanda tangannya.
 deliveries-no-attempt = Belum ada yang dikirim.
 deliveries-last-attempts = { $count } percobaan terakhir:
 deliveries-attempt = Percobaan
@@ -707,32 +720,31 @@ calls-seconds = { $seconds } dtk
 calls-minutes-seconds = { $minutes } mnt { $seconds } dtk
 calls-milliseconds = { $ms } md
 
-calls-reason-normal = telepon ditutup
-calls-reason-transferred = penelepon disambungkan ke petugas
-calls-reason-max-duration = batas lama panggilan agen tercapai
-calls-reason-credits-exhausted = menit habis terpakai
-calls-reason-requested = Anda mengakhirinya
-calls-reason-operator = pengelola layanan mengakhirinya
-calls-reason-abandoned = penelepon menutup saat masih berdering
-calls-reason-media-lost = suara terputus
+calls-reason-normal = Telepon ditutup
+calls-reason-transferred = Penelepon disambungkan ke petugas
+calls-reason-max-duration = Batas lama panggilan agen tercapai
+calls-reason-credits-exhausted = Menit habis terpakai
+calls-reason-requested = Diakhiri oleh tim Anda
+calls-reason-operator = Pengelola layanan mengakhirinya
+calls-reason-abandoned = Penelepon menutup saat masih berdering
+calls-reason-media-lost = Suara terputus
 calls-reason-ai-error = AI mengalami gangguan
-calls-reason-bridge-lost = sistem telepon tidak memberi tanda apa pun
-calls-reason-answer-timeout = tidak ada yang menjawab pada waktunya
-calls-reason-bridge-error = sistem telepon mengalami gangguan
-calls-reason-rejected = sistem telepon menolak panggilan
-calls-reason-no-agent = nomor itu tidak punya agen
-calls-reason-agent-inactive = agen dinonaktifkan
-calls-reason-number-inactive = nomor dinonaktifkan
-calls-reason-insufficient-credits = tidak ada menit tersisa
-calls-reason-concurrency-limit = terlalu banyak panggilan sekaligus
-calls-reason-tenant-suspended = akun ditangguhkan
-
-calls-by-caller = oleh penelepon
-calls-by-agent = oleh agen
-calls-by-bridge = oleh sistem telepon
-calls-by-tenant = oleh Anda
-calls-by-operator = oleh pengelola layanan
-calls-by-system = oleh layanan
+calls-reason-bridge-lost = Sistem telepon tidak memberi tanda apa pun
+calls-reason-answer-timeout = Tidak ada yang menjawab pada waktunya
+calls-reason-bridge-error = Sistem telepon mengalami gangguan
+calls-reason-rejected = Sistem telepon menolak panggilan
+calls-reason-no-agent = Nomor itu tidak punya agen
+calls-reason-agent-inactive = Agen dinonaktifkan
+calls-reason-number-inactive = Nomor dinonaktifkan
+calls-reason-insufficient-credits = Tidak ada menit tersisa
+calls-reason-concurrency-limit = Terlalu banyak panggilan sekaligus
+calls-reason-tenant-suspended = Akun ditangguhkan
+calls-caller-hung-up = Ditutup penelepon
+calls-agent-hung-up = Ditutup agen
+calls-ended-by = Diakhiri oleh { $name }
+calls-transferred-by = Dialihkan oleh { $name } ke { $to }
+calls-is-ending = Sistem telepon sudah diminta mengakhiri panggilan.
+calls-is-transferring = Sistem telepon sudah diminta mengalihkan panggilan.
 
 calls-said-caller = Penelepon
 calls-said-agent = Agen
@@ -772,7 +784,6 @@ calls-attempts = { $count ->
    *[other] { $count } percobaan
 }
 calls-next-attempt = berikutnya
-calls-live = langsung
 
 calls-hangup = Akhiri panggilan
 calls-hangup-title = Akhiri panggilan ini?

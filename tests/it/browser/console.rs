@@ -101,7 +101,7 @@ async fn figures_move_and_agree_with_everybody_else() {
         all_move.then_some(())
     })
     .await;
-    browser.see("live").await;
+    browser.see("Live – Pause").await;
     simulation.done().await;
     let bridge = world.tenant.bridge(Socket).await;
     for _ in 0..3 {

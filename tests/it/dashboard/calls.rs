@@ -184,7 +184,7 @@ async fn a_call_tells_everything_from_ring_to_hang_up(
     let mut rest = text.as_str();
     for words in [
         "ended",
-        "somebody hung up",
+        "Caller hung up",
         "2 used",
         "The call came in",
         "The agent answered",
@@ -199,7 +199,7 @@ async fn a_call_tells_everything_from_ring_to_hang_up(
         let at = at.unwrap_or_else(|| panic!("{words} is not next in {text}"));
         rest = &rest[at + words.len()..];
     }
-    page.assert_shows("The call ended , by the caller");
+    page.assert_shows("The call ended : Caller hung up");
     page.assert_hides("End call");
     assert!(
         page.links()
@@ -221,14 +221,14 @@ async fn a_running_call_is_transferred_and_ended_and_then_erased(
     let (page, transfer) = (page_of(&call), format!("{}/transfer", page_of(&call)));
 
     let form = browser.open(&transfer).await.form(&transfer);
-    let wrong = browser.submit(&form.clone().set("to", "0812 3456")).await;
+    let wrong = browser.submit(&form.clone().set("to", "0812 x")).await;
     assert_eq!(wrong.status, 422);
     assert_eq!(
         (
             &*wrong.input("to")["value"],
             &*wrong.input("to")["aria-invalid"]
         ),
-        ("0812 3456", "true")
+        ("0812 x", "true")
     );
     let refused = browser
         .submit(&form.clone().set("to", "+19005550100"))
@@ -244,7 +244,7 @@ async fn a_running_call_is_transferred_and_ended_and_then_erased(
     let early = browser.submit(&bare).await;
     assert_eq!(early.status, 422);
     early.assert_shows("still going on");
-    let form = form.set("to", "+6281298765432");
+    let form = form.set("to", "0812 9876-5432");
     let told = browser.submit(&form).await;
     assert_eq!(told.status, 200);
     told.assert_shows("told to transfer the call");
@@ -261,14 +261,20 @@ async fn a_running_call_is_transferred_and_ended_and_then_erased(
         .await
         .assert_shows("told to end the call");
     bridge.command("hangup", &call).await;
-    bridge.hang_up(&call).await;
+    let ended = json!({"callId": call, "reason": "requested", "initiator": "bridge"});
+    bridge.ok("call.hangup", ended).await;
+    for path in [&*page, CALLS] {
+        let told = browser.open(path).await;
+        told.assert_shows("Ended by ");
+        told.assert_hides("told to end the call");
+    }
     let over = browser.submit(&question.form(&hangup)).await;
     assert_eq!(over.status, 422);
     over.assert_shows("The call is over already.");
     let over = browser.submit(&form).await;
     assert_eq!(over.status, 422);
     over.assert_shows("The call is over already.");
-    assert_eq!(over.form(&transfer).value("to"), Some("+6281298765432"));
+    assert_eq!(over.form(&transfer).value("to"), Some("0812 9876-5432"));
 
     let erase = format!("{page}/erase");
     let question = browser.open(&erase).await;

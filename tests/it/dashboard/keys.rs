@@ -11,12 +11,12 @@ async fn a_key_is_made_shown_once_used_and_revoked(#[values(Sqlite, Postgres)] s
     let browser = &owner.browser;
     let form = browser.open(KEYS).await.form(KEYS);
     for (wrong, words) in [
-        ("", "name is required."),
-        (" \u{200b} ", "name is required."),
-        (&"x".repeat(121), "name must have at most 120 characters."),
+        ("", "This is required."),
+        (" \u{200b} ", "This is required."),
+        (&"x".repeat(121), "At most 120 characters."),
         (
             "Till \u{202e}lliT",
-            "name must not contain control characters.",
+            "This must not contain control characters.",
         ),
     ] {
         let page = browser.submit(&form.clone().set("name", wrong)).await;

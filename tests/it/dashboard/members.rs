@@ -24,18 +24,18 @@ async fn somebody_is_invited_comes_gets_a_role_and_is_removed(
             .set("role", role)
     };
     for (form, words) in [
-        (invite("", "", "viewer"), "email is required."),
+        (invite("", "", "viewer"), "E-mail: This is required."),
         (
             invite("sari", "Sari", "viewer"),
-            "email must be an e-mail address",
+            "E-mail: This must be an e-mail address",
         ),
         (
             invite("sari@example.com", " ", "viewer"),
-            "name is required.",
+            "Name: This is required.",
         ),
         (
             invite("sari@example.com", "Sa\u{7}ri", "viewer"),
-            "name must not contain control characters.",
+            "This must not contain control characters.",
         ),
         (
             invite("sari@example.com", "Sari", "king"),

@@ -7,6 +7,7 @@ mod foreign;
 mod full_disk;
 mod guessing;
 mod keys;
+mod live;
 mod mails;
 mod members;
 mod pages;

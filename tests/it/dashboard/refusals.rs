@@ -225,7 +225,7 @@ async fn a_password_is_not_replaced_without_the_old_one(#[values(Sqlite)] store:
     let page = browser
         .submit(&without.tick("password", "eight green kettles"))
         .await;
-    assert_refused(&page, "current_password is required.");
+    assert_refused(&page, "This is required.");
     assert_eq!(page.input("current_password")["aria-invalid"], "true");
     page.form(&change);
     let still = owner.browser.another();

@@ -66,20 +66,20 @@ async fn an_agent_is_made_with_errors_on_the_way_and_set(
         .clone()
         .set("systemPrompt", PROMPT)
         .set("maxCallDurationMinutes", "241")
-        .set("escalationNumber", "0812 3456 7890");
+        .set("escalationNumber", "0812 call me");
     let page = browser.submit(&wrong).await;
     assert_eq!(page.status, 422);
     for words in [
-        "name is required.",
-        "maxCallDurationMinutes must be at most 240.",
-        "escalationNumber must be a phone number in international format",
+        "Name: This is required.",
+        "Longest call, in minutes: At most 240.",
+        "Number of a person: This is not a phone number. Type it as 0812 3456 7890",
     ] {
         page.assert_shows(words);
     }
     for (field, typed) in [
         ("name", ""),
         ("maxCallDurationMinutes", "241"),
-        ("escalationNumber", "0812 3456 7890"),
+        ("escalationNumber", "0812 call me"),
     ] {
         let input = page.input(field);
         assert_eq!((&*input["value"], &*input["aria-invalid"]), (typed, "true"));
@@ -93,7 +93,8 @@ async fn an_agent_is_made_with_errors_on_the_way_and_set(
         .set("name", "Kasir <Bandung>")
         .set("systemPrompt", PROMPT)
         .set("maxCallDurationMinutes", "25")
-        .set("escalationNumber", "+6281234567890")
+        // As people write it.
+        .set("escalationNumber", "0812 3456-7890")
         .set("voiceId", "Kore")
         .set("greetingText", "Halo!");
     let made = browser.submit(&right).await;
@@ -145,7 +146,7 @@ async fn an_agent_is_made_with_errors_on_the_way_and_set(
     let wrong = saved.form(&page).set("name", " ");
     let refused = browser.submit(&wrong).await;
     assert_eq!((refused.status, path(&refused)), (422, page.clone()));
-    refused.assert_shows("name is required.");
+    refused.assert_shows("Name: This is required.");
     assert_eq!(world.tenant.api.get(&api).await.expect(200), seen);
     browser.open(AGENTS).await.assert_shows("Kasir <Bandung>");
 }
@@ -233,12 +234,12 @@ async fn what_is_wrong_with_parameters_stands_beside_its_line(#[values(Sqlite)] 
         ),
         (
             "{\n \"type\": \"object\",\n \"properties\": {\n  \"a\": {\"type\": \"strin\"}\n }\n}",
-            "Line 4, column 9: parameters.properties.a.type must be one of",
+            "Line 4, column 9: properties.a.type : This must be one of",
             "   4 │   \"a\": {\"type\": \"strin\"}",
         ),
         (
             "{\"type\": \"object\",\n \"required\": [\"b\"]}",
-            "Line 2, column 15: \"b\" is not one of the properties",
+            "Line 2, column 15: required[0] : \"b\" is not one of the properties",
             "   2 │  \"required\": [\"b\"]}",
         ),
     ] {
@@ -251,6 +252,11 @@ async fn what_is_wrong_with_parameters_stands_beside_its_line(#[values(Sqlite)] 
         assert_eq!(page.form(&new).value("name"), Some("check_stock"));
         assert_eq!(page.input("parameters")["aria-invalid"], "true");
     }
+    let both = form.clone().set("name", "").set("parameters", "{");
+    let page = browser.submit(&both).await;
+    assert_eq!(page.status, 422);
+    page.assert_shows("Name: This is required.");
+    page.assert_shows("Line 1, column 1: From here on this is not JSON.");
     let deep = format!("{}1{}", "{\"a\":".repeat(70), "}".repeat(70));
     let page = browser.submit(&form.clone().set("parameters", &deep)).await;
     assert_eq!(page.status, 422);
@@ -362,7 +368,7 @@ async fn a_function_is_made_tested_renamed_and_deleted(
     assert_eq!(world.receiver.received("/stock").len(), 2);
     for (typed, words) in [
         ("{\"sku\":", "Line 1, column"),
-        ("[1]", "must be an object"),
+        ("[1]", "This must be an object"),
     ] {
         let page = browser.submit(&form.clone().set("parameters", typed)).await;
         assert_eq!(page.status, 422);
@@ -466,7 +472,7 @@ async fn numbers_are_given_to_agents_and_what_nobody_answers_is_marked(
     ] {
         let page = browser.submit(&form.clone().set("agentId", stranger)).await;
         assert_eq!(page.status, 422, "{stranger}");
-        page.assert_shows("agentId must be the id of one of your agents.");
+        page.assert_shows("This must be the id of one of your agents.");
         assert_eq!(page.input("agentId")["aria-invalid"], "true");
     }
     assert_eq!(agent_of().await, json!(second));

@@ -128,12 +128,68 @@ async fn a_test_is_sent_and_what_came_of_it_shown(#[values(Sqlite, Postgres)] st
     failed.assert_shows("x-service-test");
     let resend = format!("{}/resend", place(&failed));
     let resent = browser.submit(&failed.form(&resend)).await;
-    resent.assert_shows("It is being sent again.");
-    eventually("the second attempt", async || {
-        let page = browser.open(&place(&failed)).await;
-        page.text().contains("204").then_some(())
+    resent.assert_shows("It was sent again.");
+    resent.assert_shows("204");
+}
+
+/// However often its endpoint failed before, and whatever waits for it.
+#[rstest]
+#[actix_web::test]
+async fn what_is_sent_again_has_its_answer_on_the_page_although_the_endpoint_fails(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(
+        store,
+        Setup::new().set("webhooks.retry_schedule_seconds", "3600, 3600, 3600")
+    );
+    let owner = owner(&world).await;
+    let browser = &owner.browser;
+    let path = page_of_usual(&world).await;
+    world.receiver.answer(HOOK, [Answer::Status(500)]);
+    let bridge = world.tenant.bridge(Http).await;
+    for _ in 0..10 {
+        let call = bridge.ring(&world.tenant.did).await;
+        bridge.hang_up(&call).await;
+    }
+    let api = path.replace("/dashboard", "");
+    let all = eventually("every first attempt", async || {
+        let list = format!("{api}/deliveries?limit=100");
+        let page = world.tenant.api.get(&list).await.expect(200);
+        let rows = page["deliveries"].as_array().unwrap().clone();
+        let tried = rows.iter().filter(|row| row["attemptCount"] != 0).count();
+        // The circuit opens after five, so some are not tried at all.
+        (rows.len() == 20 && (5..20).contains(&tried)).then_some(rows)
     })
     .await;
+    let untried = all.iter().rfind(|row| row["attemptCount"] == 0).unwrap();
+    let list = browser.open(&path).await;
+    list.assert_shows("Paused: the endpoint fails.");
+    // The oldest were tried.
+    let older = list
+        .links()
+        .into_iter()
+        .find(|link| link.contains("before="));
+    browser.open(&older.unwrap()).await.assert_shows("500");
+    let page = format!("/dashboard/deliveries/{}", text(untried, "id"));
+    let before = browser.open(&page).await;
+    before.assert_hides("x-service-attempt");
+    before.assert_hides("As in the last attempt");
+    before.assert_shows("Nothing was sent yet.");
+    let again = format!("{page}/resend");
+    let failed = browser.submit(&before.form(&again)).await;
+    failed.assert_shows("It was sent again.");
+    failed.assert_shows("500");
+    failed.assert_shows("x-service-attempt");
+    world.receiver.answer(HOOK, [Answer::Status(202)]);
+    let arrived = browser.submit(&failed.form(&again)).await;
+    arrived.assert_shows("It was sent again.");
+    arrived.assert_shows("202");
+    let sent = world.receiver.received(HOOK);
+    let id = text(untried, "id");
+    let of_it = sent
+        .iter()
+        .filter(|sent| sent.header("x-service-delivery") == id);
+    assert_eq!(of_it.count(), 2, "one attempt for each press");
 }
 
 #[rstest]

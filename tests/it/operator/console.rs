@@ -94,7 +94,7 @@ async fn a_token_signs_in_once_and_each_sees_what_it_may(
         .assert_shows("You may look and change nothing.");
 
     for (typed, words) in [
-        ("", "token is required."),
+        ("", "Token: This is required."),
         ("not-one-of-the-tokens", "This is not one of"),
     ] {
         let page = try_token(&guest.another(), typed).await;

@@ -1,0 +1,85 @@
+//! Who ended or transferred a call by hand, as the audit has it.
+
+use std::collections::{HashMap, HashSet};
+
+use dikala_entities::{Actor, AuditAction, CallId, HangupReason, Millis, audit};
+use sea_orm::{ColumnTrait, QueryFilter};
+
+use super::super::{names, view::Visit};
+use crate::{audit as log, http::error::ApiError};
+
+/// What somebody asks for is carried out within so long before the end of the call, in milliseconds.
+const BEFORE_THE_END_MS: i64 = 2 * 60 * 1_000;
+
+/// The end is dated by the telephony, whose clock may be so far from ours.
+const CLOCKS_APART_MS: i64 = 10_000;
+
+/// Somebody who ended or transferred a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hand {
+    /// The name of the person or of the key; none where it is not known any more.
+    pub name: Option<String>,
+    /// The masked number that the caller was connected to.
+    pub to: Option<String>,
+}
+
+/// Those of some calls.
+pub type Hands = HashMap<CallId, Hand>;
+
+/// Of a call: its id, when it ended and why.
+pub type Ended = (CallId, Option<Millis>, Option<HangupReason>);
+
+/// Who ended or transferred these calls. Calls that ended by themselves are not looked for.
+pub async fn of(visit: &Visit, calls: impl IntoIterator<Item = Ended>) -> Result<Hands, ApiError> {
+    let mut found = Vec::new();
+    for (call, ended, reason) in calls {
+        let action = match reason {
+            Some(HangupReason::Requested) => AuditAction::CallHangup,
+            Some(HangupReason::Transferred) => AuditAction::CallTransfer,
+            _ => continue,
+        };
+        let Some(ended) = ended else { continue };
+        let mut entries = log::of(visit.tenant());
+        entries.action = Some(action);
+        entries.from = Some(ended.plus_ms(-BEFORE_THE_END_MS));
+        entries.to = Some(ended.plus_ms(CLOCKS_APART_MS));
+        let entry = entries
+            .select()
+            .filter(audit::Column::Target.eq(call.to_string()))
+            .one(visit.store().api_reader())
+            .await?;
+        found.extend(entry.map(|entry| (call, entry)));
+    }
+    named(visit, found).await
+}
+
+async fn named(visit: &Visit, found: Vec<(CallId, audit::Model)>) -> Result<Hands, ApiError> {
+    let actors: HashSet<Actor> = found.iter().map(|(_, entry)| entry.actor).collect();
+    let people = actors.iter().filter_map(|actor| match actor {
+        Actor::User(id) => Some(*id),
+        _ => None,
+    });
+    let keys = actors.iter().filter_map(|actor| match actor {
+        Actor::Key(id) => Some(*id),
+        _ => None,
+    });
+    let people = names::of_people(visit, people.collect::<Vec<_>>()).await?;
+    let keys = names::of_keys(visit, keys.collect::<Vec<_>>()).await?;
+    let name = |actor| match actor {
+        Actor::User(id) => people.get(&id).cloned(),
+        Actor::Key(id) => {
+            let key = keys.get(&id)?;
+            Some(visit.tn("audit-key", &[("name", key.as_str().into())]))
+        }
+        _ => None,
+    };
+    let hand = |(call, entry): (CallId, audit::Model)| {
+        let to = (entry.action == AuditAction::CallTransfer).then_some(entry.detail);
+        let hand = Hand {
+            name: name(entry.actor),
+            to: to.filter(|to| !to.is_empty()),
+        };
+        (call, hand)
+    };
+    Ok(found.into_iter().map(hand).collect())
+}

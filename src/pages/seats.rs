@@ -1,0 +1,161 @@
+//! Seats of the streams that open pages follow. A session has a few: one more closes its oldest, which is most likely a page that
+//! nobody looks at. The others of the same owner, and those of all, are bounded too.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use dikala_entities::CredentialHash;
+use tokio::sync::oneshot;
+
+/// Seats of one session.
+const EACH_MAX: usize = 6;
+
+/// The seats of one room, whose pages belong to owners.
+#[derive(Clone, Debug)]
+pub struct Seats<O> {
+    taken: Arc<Mutex<Vec<Taken<O>>>>,
+    /// Of one owner; one more closes the oldest of them.
+    of_owner: usize,
+    total: usize,
+}
+
+#[derive(Debug)]
+struct Taken<O> {
+    nth: u64,
+    owner: O,
+    session: CredentialHash,
+    /// Dropped when another takes the seat.
+    _keep: oneshot::Sender<()>,
+}
+
+/// There is no seat left for anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// A seat; free again when it is dropped.
+pub struct Seat<O> {
+    seats: Seats<O>,
+    nth: u64,
+    kept: oneshot::Receiver<()>,
+}
+
+impl<O> fmt::Debug for Seat<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat").field("nth", &self.nth).finish()
+    }
+}
+
+impl<O: Copy + PartialEq> Seats<O> {
+    /// So many in all, and so many of one owner.
+    pub fn new(total: usize, of_owner: usize) -> Self {
+        Self {
+            taken: Arc::default(),
+            of_owner,
+            total,
+        }
+    }
+
+    /// Takes a seat.
+    pub fn take(&self, owner: O, session: CredentialHash) -> Result<Seat<O>, Full> {
+        let mut taken = self.lock();
+        let of_owner = |seat: &&Taken<O>| seat.owner == owner;
+        let own = taken.iter().filter(of_owner).count();
+        let same = |seat: &Taken<O>| seat.owner == owner && seat.session == session;
+        // They stand in the order in which they were taken.
+        let oldest = match taken.iter().filter(|seat| same(seat)).count() {
+            each if each >= EACH_MAX => taken.iter().position(same),
+            _ if own >= self.of_owner => taken.iter().position(|seat| seat.owner == owner),
+            _ if taken.len() >= self.total => return Err(Full),
+            _ => None,
+        };
+        if let Some(oldest) = oldest {
+            taken.remove(oldest);
+        }
+        let nth = taken.last().map_or(0, |last| last.nth.wrapping_add(1));
+        let (keep, kept) = oneshot::channel();
+        taken.push(Taken {
+            nth,
+            owner,
+            session,
+            _keep: keep,
+        });
+        drop(taken);
+        Ok(Seat {
+            seats: self.clone(),
+            nth,
+            kept,
+        })
+    }
+}
+
+impl<O> Seats<O> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Taken<O>>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<O> Seat<O> {
+    /// Waits until another took the seat.
+    pub async fn lost(&mut self) {
+        // Nothing is ever sent: it ends when the sender is gone.
+        let _ = (&mut self.kept).await;
+    }
+}
+
+impl<O> Drop for Seat<O> {
+    fn drop(&mut self) {
+        // Closed by who took it away: its number may be another's by now.
+        if self.kept.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
+            self.seats.lock().retain(|taken| taken.nth != self.nth);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn session(name: &str) -> CredentialHash {
+        CredentialHash::of(name)
+    }
+
+    #[test]
+    fn one_more_page_of_a_session_closes_its_oldest_and_no_other() {
+        let seats = Seats::new(20, 10);
+        let mut other = seats.take(1, session("b")).expect("a seat");
+        let mut own: Vec<_> = (0..=EACH_MAX)
+            .map(|_| seats.take(1, session("a")).expect("a seat"))
+            .collect();
+        assert!(own[0].lost().now_or_never().is_some());
+        assert!(own[1].lost().now_or_never().is_none());
+        assert!(other.lost().now_or_never().is_none());
+        // One that was closed frees nothing when it goes.
+        own.remove(0);
+        let mut next = seats.take(1, session("a")).expect("a seat");
+        assert!(own[0].lost().now_or_never().is_some());
+        assert!(next.lost().now_or_never().is_none());
+        // One that goes by itself does.
+        drop(next);
+        let _again = seats.take(1, session("a")).expect("a seat");
+        assert!(own[1].lost().now_or_never().is_none());
+    }
+
+    #[test]
+    fn an_owner_with_many_sessions_takes_nobody_elses_seats() {
+        let seats = Seats::new(5, 3);
+        let take = |owner, name: &str| seats.take(owner, session(name));
+        let mut many: Vec<_> = ["a", "b", "c", "d"]
+            .map(|name| take(1, name).expect("a seat"))
+            .into();
+        assert!(many[0].lost().now_or_never().is_some());
+        assert!(many[1].lost().now_or_never().is_none());
+        let _others = ["a", "b"].map(|name| take(2, name).expect("a seat"));
+        assert_eq!(take(3, "a").expect_err("is full"), Full);
+        drop(many);
+        take(3, "a").expect("seats that were given back");
+    }
+}

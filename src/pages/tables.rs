@@ -1,0 +1,122 @@
+//! Tables, and ids in them.
+
+use maud::{Markup, html};
+
+use super::view::View;
+
+/// A table. Where there is no room each row becomes a list of its cells with the names of their columns. A column without a name
+/// holds what can be done.
+pub fn table(view: &View, caption: &str, columns: &[String], rows: Vec<Vec<Markup>>) -> Markup {
+    let figures = figure_columns(columns.len(), &rows);
+    html! {
+        table role="table" {
+            caption.unseen { (caption) }
+            thead role="rowgroup" {
+                tr role="row" {
+                    @for (column, is_figure) in columns.iter().zip(&figures) {
+                        th.figure[*is_figure] role="columnheader" scope="col" {
+                            @if column.is_empty() { span.unseen { (view.t("page-actions")) } } @else { (column) }
+                        }
+                    }
+                }
+            }
+            tbody role="rowgroup" {
+                @for row in rows {
+                    tr role="row" {
+                        @for ((column, is_figure), cell) in columns.iter().zip(&figures).zip(row) {
+                            td.figure[*is_figure] role="cell" data-column=(column) { (cell) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Which columns hold figures alone: these stand at the right and are never broken.
+fn figure_columns(columns: usize, rows: &[Vec<Markup>]) -> Vec<bool> {
+    let figures = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        let texts: Vec<String> = cells.map(text_of).collect();
+        texts.iter().all(|text| is_figure(text))
+            && texts
+                .iter()
+                .any(|text| text.contains(|sign: char| sign.is_ascii_digit()))
+    };
+    (0..columns).map(figures).collect()
+}
+
+/// What is read of a cell.
+fn text_of(cell: &Markup) -> String {
+    let pieces = cell.0.split('<').enumerate();
+    let text = |(nth, piece): (usize, &str)| match (nth, piece.split_once('>')) {
+        (0, _) => piece.to_owned(),
+        (_, Some((_, text))) => text.to_owned(),
+        (_, None) => String::new(),
+    };
+    pieces.map(text).collect()
+}
+
+/// Whether a text is numbers with their units, or the sign for none.
+fn is_figure(text: &str) -> bool {
+    const UNITS: [&str; 11] = [
+        "≤", "/", "–", "µs", "ms", "s", "min", "h", "B", "KiB", "MiB",
+    ];
+    let is_number = |word: &str| {
+        let digits = word
+            .trim_start_matches(['+', '-', '−'])
+            .trim_end_matches('%');
+        digits.starts_with(|sign: char| sign.is_ascii_digit())
+            && digits
+                .chars()
+                .all(|sign| sign.is_ascii_digit() || ".,".contains(sign))
+    };
+    !text.is_empty()
+        && text
+            .split_whitespace()
+            .all(|word| UNITS.contains(&word) || is_number(word))
+}
+
+/// The end of an id, by which people tell it from others, with the whole of it where the mouse rests.
+pub fn short_id(id: &str) -> Markup {
+    const SHOWN: usize = 6;
+    let end = id
+        .char_indices()
+        .rev()
+        .nth(SHOWN - 1)
+        .map_or(0, |(at, _)| at);
+    html! {
+        @if end == 0 { code.id { (id) } }
+        @else { code.id title=(id) { "…" (&id[end..]) } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_of_figures_are_known_by_what_stands_in_them() {
+        for figure in ["7", "≤ 24 ms / ≤ 1.5 s", "1,234", "50%", "–", "-3 min"] {
+            assert!(is_figure(figure), "{figure}");
+        }
+        for text in ["", "call.ended", "3 failed", "23 Nov 2026", "v2", "+62811…"] {
+            assert!(!is_figure(text), "{text}");
+        }
+        let cell = |text: &str| html! { span { (text) } };
+        let rows = [["1", "a", "–"], ["–", "2", "–"]];
+        let rows: Vec<Vec<Markup>> = rows.map(|row| row.map(cell).into()).into();
+        assert_eq!(figure_columns(3, &rows), [true, false, false]);
+    }
+
+    #[test]
+    fn an_id_is_told_by_its_end_and_whole_where_the_mouse_rests() {
+        let shown = short_id("call_01k9zv3m8rj2q4w6y8a0c2e4g6").into_string();
+        assert!(shown.contains(">…c2e4g6<"), "{shown}");
+        assert!(
+            shown.contains("title=\"call_01k9zv3m8rj2q4w6y8a0c2e4g6\""),
+            "{shown}"
+        );
+        assert!(!short_id("core-0").into_string().contains('…'));
+    }
+}
