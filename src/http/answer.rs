@@ -97,7 +97,7 @@ impl Answer {
         if let Some(location) = self.location {
             response.insert_header((LOCATION, location));
         }
-        let response = if self.status == StatusCode::NO_CONTENT {
+        let mut response = if self.status == StatusCode::NO_CONTENT {
             response.finish()
         } else {
             response

@@ -306,6 +306,7 @@ async fn the_sweep_takes_the_old_and_leaves_the_rest(#[values(Sqlite, Postgres)]
         size: 0,
         is_brief: false,
         node: String::new(),
+        call_id: None,
     };
     let rows = (0..700)
         .map(|i| row(i, now.plus_ms(-86_400_000)))
