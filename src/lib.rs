@@ -11,6 +11,7 @@ mod app;
 mod audit;
 mod bridge;
 pub mod cli;
+mod common_passwords;
 mod config;
 mod console;
 mod dashboard;

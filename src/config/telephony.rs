@@ -19,6 +19,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::{mask::MASK, nets::parse_net, price::Price};
+use crate::common_passwords::is_common;
 
 /// The one list that may stand in the file as one text with commas.
 pub(super) const LISTEN: &str = "telephony.sip.listen";
@@ -26,6 +27,8 @@ pub(super) const LISTEN: &str = "telephony.sip.listen";
 pub(super) const TRUNKS: &str = "telephony.sip.trunks";
 const TRUNKS_MAX: usize = 1_000;
 const NAME_CHARS_MAX: usize = 64;
+/// The shortest password that callers may be asked for, in characters: nothing but it keeps them out.
+const PASSWORD_CHARS_MIN: usize = 12;
 /// How long a registration may be good for, in seconds, and how long it is where nothing is said.
 const EXPIRES_SECONDS: RangeInclusive<u32> = 1..=86_400;
 const EXPIRES_SECONDS_USUAL: u32 = 600;
@@ -341,6 +344,7 @@ impl TrunkTable {
         let credentials = match (&self.username, &self.password) {
             (None, None) => None,
             (Some(username), Some(password)) if !username.is_empty() && !password.is_empty() => {
+                check_password(password)?;
                 Some(Credentials {
                     username: username.clone(),
                     password: password.clone(),
@@ -372,6 +376,21 @@ impl TrunkTable {
             prefix: self.prefix.clone(),
         })
     }
+}
+
+/// Errors: what is wrong with a password that callers are asked for. One of a registrar's is not ours to choose.
+fn check_password(password: &str) -> Result<(), String> {
+    if password.chars().count() < PASSWORD_CHARS_MIN {
+        return Err(format!(
+            "password must have at least {PASSWORD_CHARS_MIN} characters; whoever guesses it calls at your cost"
+        ));
+    }
+    if is_common(password) {
+        let fault =
+            "password is one of the most common ones, which are tried first; take a random one";
+        return Err(fault.to_owned());
+    }
+    Ok(())
 }
 
 fn is_prefix(text: &str) -> bool {

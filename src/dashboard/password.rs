@@ -1,16 +1,19 @@
 //! Passwords: which are taken, and what is kept of them. argon2id with the parameters that its authors' crate recommends (19 MiB,
 //! two passes), on threads of its own and only a few at a time: each takes tens of milliseconds of a processor.
 
-use std::{sync::LazyLock, time::Duration};
+use std::time::Duration;
 
 use actix_web::web;
 use argon2::{Argon2, PasswordHasher, PasswordVerifier, password_hash::phc::PasswordHash};
 use dikala_entities::Secret;
 use tokio::sync::Semaphore;
 
-use crate::http::{
-    error::ApiError,
-    field::{Fault, FieldCode},
+use crate::{
+    common_passwords::is_common,
+    http::{
+        error::ApiError,
+        field::{Fault, FieldCode},
+    },
 };
 
 /// The shortest password, in characters.
@@ -21,11 +24,6 @@ pub const CHARS_MAX: usize = 256;
 const AT_ONCE: usize = 2;
 /// How long one waits for others.
 const WAIT: Duration = Duration::from_secs(5);
-/// Those that are tried first of all, in small letters and in the order of their bytes; of the most common ones only those that are
-/// long enough to be taken otherwise. Made of the lists that come with Django (BSD-3-Clause, from haveibeenpwned.com) and zxcvbn
-/// (MIT, from ten million leaked passwords), together the 40,000 most common.
-const COMMON: &str = include_str!("common_passwords.txt");
-
 /// Checks and makes hashes of passwords.
 #[derive(Debug)]
 pub struct Passwords {
@@ -114,12 +112,6 @@ pub fn check(password: &str) -> Result<(), Fault> {
     }
 }
 
-fn is_common(password: &str) -> bool {
-    static LINES: LazyLock<Vec<&'static str>> = LazyLock::new(|| COMMON.lines().collect());
-    let folded = password.to_lowercase();
-    LINES.binary_search(&folded.as_str()).is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -151,16 +143,6 @@ mod tests {
             .expect_err("refused")
             .in_field("password");
         assert_eq!((fault.code.as_str(), fault.bound), ("too_long", Some(256)));
-    }
-
-    #[test]
-    fn the_list_is_sorted_and_holds_only_what_would_be_taken_otherwise() {
-        let lines: Vec<&str> = COMMON.lines().collect();
-        assert!(lines.len() > 2_000 && lines.is_sorted());
-        for line in lines {
-            assert_eq!(line, line.to_lowercase());
-            assert!(line.chars().count() >= CHARS_MIN, "{line}");
-        }
     }
 
     #[actix_web::test]

@@ -29,7 +29,7 @@ rtp_ports = "40000-40099"
 name = "jkt"
 addresses = ["203.0.113.0/24", "2001:db8::7"]
 username = "kopi"
-password = "hush-hush"
+password = "hush-hush-hush"
 prefix = "+62"
 register = { registrar = "sip:sip.example.com", username = "u", password = "quiet" }
 "#;
@@ -75,7 +75,7 @@ fn a_bridge_is_told_what_is_configured() {
         shown.contains("name=jkt") && shown.contains(MASK),
         "{shown}"
     );
-    for secret in ["hush-hush", "quiet", "g-secret"] {
+    for secret in ["hush-hush-hush", "quiet", "g-secret"] {
         assert!(!shown.contains(secret), "{secret} is shown");
         assert!(
             !format!("{settings:?}").contains(secret),
@@ -325,8 +325,8 @@ fn what_is_wrong_is_said() {
         (
             format!(
                 "{}{}",
-                trunk("name = \"a\"\nusername = \"u\"\npassword = \"p\""),
-                trunk("name = \"b\"\nusername = \"u\"\npassword = \"q\"")
+                trunk("name = \"a\"\nusername = \"u\"\npassword = \"hush-hush-hush\""),
+                trunk("name = \"b\"\nusername = \"u\"\npassword = \"hush-hush-hush\"")
             ),
             "two trunks have the username \"u\"",
         ),
@@ -335,4 +335,24 @@ fn what_is_wrong_is_said() {
         assert!(error.0.contains(expected), "{toml}\n{error}");
         assert!(error.0.contains("telephony."), "{error}");
     }
+}
+
+/// Guessing digests is the commonest fraud against SIP.
+#[test]
+fn passwords_that_keep_nobody_out_are_refused() {
+    let of = |password: &str| {
+        let trunk = "[[telephony.sip.trunks]]\nname = \"a\"\nusername = \"u\"\n";
+        read(&format!("{trunk}password = \"{password}\"\n"), &[])
+    };
+    for (password, expected) in [
+        ("1", "at least 12 characters"),
+        ("elevenchars", "at least 12 characters"),
+        ("000000000000", "most common"),
+        ("1Q2W3E4R5T6Y", "most common"),
+    ] {
+        let error = of(password).expect_err(password);
+        assert!(error.0.contains(expected), "{error}");
+        assert!(!error.0.contains(password), "it is shown: {error}");
+    }
+    assert!(of("rahasia-sekali").is_ok());
 }

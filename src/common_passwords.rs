@@ -1,0 +1,30 @@
+//! Passwords that are tried first of all, by people and programs.
+
+use std::sync::LazyLock;
+
+/// In small letters and in the order of their bytes; of the most common ones only those of ten characters and more, as shorter ones
+/// are taken nowhere. Made of the lists that come with Django (BSD-3-Clause, from haveibeenpwned.com) and zxcvbn (MIT, from ten million
+/// leaked passwords), together the 40,000 most common.
+const COMMON: &str = include_str!("common_passwords.txt");
+
+/// Whether this is one of them, in small or capital letters.
+pub fn is_common(password: &str) -> bool {
+    static LINES: LazyLock<Vec<&'static str>> = LazyLock::new(|| COMMON.lines().collect());
+    let folded = password.to_lowercase();
+    LINES.binary_search(&folded.as_str()).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_sorted_and_holds_only_what_would_be_taken_otherwise() {
+        let lines: Vec<&str> = COMMON.lines().collect();
+        assert!(lines.len() > 2_000 && lines.is_sorted());
+        for line in lines {
+            assert_eq!(line, line.to_lowercase());
+            assert!(line.chars().count() >= 10, "{line}");
+        }
+    }
+}
