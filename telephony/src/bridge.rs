@@ -33,7 +33,7 @@ const LAST_STEPS: Duration = Duration::from_millis(500);
 const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// What was counted since the start.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Statistics {
     pub sip: sip::Statistics,
     pub calls: call::Reading,

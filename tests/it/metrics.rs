@@ -35,6 +35,7 @@ const UNITS: &[&str] = &[
     "endpoints",
     "up",
     "trunks",
+    "refused",
     "packets",
     "ticks",
     "interruptions",

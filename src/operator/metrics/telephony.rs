@@ -14,6 +14,7 @@ pub(super) fn metrics(counted: &Statistics) -> Vec<Metric> {
     let mut all = over_sip(sip);
     all.push(media(sip));
     all.push(interruptions(calls));
+    all.push(refused(sip));
     for (name, help, count) in [
         (
             "dikala_telephony_ticks_total",
@@ -125,6 +126,19 @@ fn interruptions(calls: &call::Reading) -> Metric {
     interruptions.number(&["caller"], whole(calls.pauses));
     interruptions.number(&["model"], whole(calls.interruptions));
     interruptions
+}
+
+fn refused(sip: &sip::Statistics) -> Metric {
+    let mut refused = Metric::new(
+        COUNTER,
+        "dikala_telephony_refused_total",
+        &["trunk", "reason"],
+        "Calls, passwords, registrations and second legs that were refused, by trunk (empty where none let the caller in) and reason",
+    );
+    for of in &sip.refused {
+        refused.number(&[&of.trunk, of.reason], whole(of.count));
+    }
+    refused
 }
 
 fn times(name: &'static str, help: &'static str, reading: times::Reading) -> Metric {

@@ -11,8 +11,11 @@ use std::{
 
 use futures_util::FutureExt;
 use tokio::{
-    sync::mpsc::{self, error::TrySendError},
-    time::{Duration, MissedTickBehavior},
+    sync::{
+        mpsc::{self, error::TrySendError},
+        oneshot,
+    },
+    time::{Duration, Interval, MissedTickBehavior},
 };
 
 use super::{
@@ -54,6 +57,8 @@ pub enum Control {
     Pause,
     Continue,
     Flush,
+    /// The answer was acknowledged: media goes out from now on.
+    Begin,
     /// A key that was told by the signalling.
     Key(char),
     /// Speaks for and listens to somebody else from now on.
@@ -103,7 +108,10 @@ pub struct Audio {
     stream: Stream,
     way: Way,
     doubled: Doubled,
-    begun: Instant,
+    /// None until the answer is acknowledged or the peer's media has come: nothing goes out before.
+    begun: Option<Instant>,
+    /// Who wants to know that the peer's media came first.
+    first: Option<oneshot::Sender<()>>,
     speech: mpsc::Receiver<Speech>,
     happenings: mpsc::Sender<Happening>,
     shared: Arc<Shared>,
@@ -132,7 +140,15 @@ impl Way {
     }
 }
 
-/// Starts sending and listening for a call whose signalling comes from that address. It ends when the control is dropped.
+/// A call's media, which ends when this is dropped.
+#[derive(Debug)]
+pub struct Media {
+    pub control: mpsc::Sender<Control>,
+    /// Comes if media of the peer begins it.
+    pub first: Option<oneshot::Receiver<()>>,
+}
+
+/// Starts what sends and listens once it is to begin, or media comes from that address, where the signalling does.
 pub fn start(
     shared: &Arc<Shared>,
     sockets: Sockets,
@@ -140,8 +156,9 @@ pub fn start(
     signalling: IpAddr,
     speech: mpsc::Receiver<Speech>,
     happenings: mpsc::Sender<Happening>,
-) -> Result<mpsc::Sender<Control>, crate::media::Error> {
+) -> Result<Media, crate::media::Error> {
     let (control, controls) = mpsc::channel(64);
+    let (first, came_first) = oneshot::channel();
     let audio = Audio {
         stream: Stream::new(terms, signalling, Seed::new(rand::random()), 0)?,
         way: Way {
@@ -150,14 +167,18 @@ pub fn start(
             shared: shared.clone(),
         },
         doubled: Doubled::default(),
-        begun: Instant::now(),
+        begun: None,
+        first: Some(first),
         speech,
         happenings,
         shared: shared.clone(),
     };
     let told = audio.happenings.clone();
     shared.media.spawn(guarded(audio.run(controls), told));
-    Ok(control)
+    Ok(Media {
+        control,
+        first: Some(came_first),
+    })
 }
 
 /// Runs a call's media. Where it breaks, a panic in a codec included, the call ends, and no other.
@@ -183,6 +204,9 @@ impl Audio {
             tokio::select! {
                 biased;
                 control = controls.recv() => match control {
+                    Some(Control::Begin) => {
+                        self.begin(&mut tick);
+                    }
                     Some(control) => {
                         if !self.control(control, &mut heard) {
                             break;
@@ -191,21 +215,24 @@ impl Audio {
                     }
                     None => break,
                 },
-                due = tick.tick() => {
+                due = tick.tick(), if self.begun.is_some() => {
                     self.count_ticks(due.elapsed());
                     self.tick(&mut heard);
                 }
                 Ok((length, from)) = rtp.recv_from(&mut packet) => {
-                    if length <= PACKET_BYTES_MAX {
+                    if length <= PACKET_BYTES_MAX && self.may_count(from) {
                         self.stream.on_packet(&packet[..length], from, Channel::Rtp, self.now(), &mut heard);
+                        if self.stream.statistics().received > 0 && self.begin(&mut tick) {
+                            let _ = self.first.take().map(|first| first.send(()));
+                        }
                     }
                 }
                 Ok((length, from)) = rtcp.recv_from(&mut report) => {
-                    if length <= PACKET_BYTES_MAX {
+                    if length <= PACKET_BYTES_MAX && self.begun.is_some() {
                         self.stream.on_packet(&report[..length], from, Channel::Rtcp, self.now(), &mut heard);
                     }
                 }
-                speech = self.speech.recv(), if speaking && self.stream.wants_speech() => match speech {
+                speech = self.speech.recv(), if speaking && self.begun.is_some() && self.stream.wants_speech() => match speech {
                     Some(speech) => self.say(speech),
                     None => speaking = false,
                 },
@@ -232,8 +259,24 @@ impl Audio {
         });
     }
 
+    /// Begins to send. False where it has begun.
+    fn begin(&mut self, tick: &mut Interval) -> bool {
+        let begins = self.begun.is_none();
+        if begins {
+            self.begun = Some(Instant::now());
+            tick.reset_immediately();
+        }
+        begins
+    }
+
+    /// Whether a packet is looked at: before it has begun only those from where the peer signals.
+    fn may_count(&self, from: SocketAddr) -> bool {
+        self.begun.is_some() || from.ip().to_canonical() == self.way.signalling.to_canonical()
+    }
+
     fn now(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+        let elapsed = self.begun.map(|begun| begun.elapsed().as_millis());
+        u64::try_from(elapsed.unwrap_or_default()).unwrap_or(u64::MAX)
     }
 
     fn count_ticks(&self, late: Duration) {
@@ -254,6 +297,7 @@ impl Audio {
     /// Does as told; false when nobody listens any more.
     fn control(&mut self, control: Control, heard: &mut Vec<Heard>) -> bool {
         match control {
+            Control::Begin => {}
             Control::Key(key) => return self.pressed(key, doubled::Way::Signalling),
             Control::Join(speech, happenings) => {
                 (self.speech, self.happenings) = (speech, happenings);
@@ -329,164 +373,4 @@ fn due_meanwhile(late: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        media::sdp::Direction,
-        settings::{Codec, Sip, Srtp},
-    };
-
-    const PATIENCE: Duration = Duration::from_secs(20);
-
-    /// An edge without trunks.
-    fn shared() -> Arc<Shared> {
-        let settings = Sip {
-            listen: Vec::new(),
-            public_address: None,
-            tls: None,
-            rtp_ports: 22_000..=22_999,
-            codecs: vec![Codec::Pcma],
-            srtp: Srtp::Off,
-            trunks: Vec::new(),
-        };
-        let media = tokio::runtime::Handle::current();
-        let trust = crate::trust::Trust::new(None).expect("the web's authorities");
-        Arc::new(Shared::new(settings, trust, media, None))
-    }
-
-    fn terms(remote: SocketAddr) -> Terms {
-        Terms {
-            codec: Codec::Pcma,
-            send_payload: 8,
-            receive_payload: 8,
-            events: None,
-            send_events: None,
-            remote,
-            remote_rtcp: remote,
-            rtcp_mux: false,
-            direction: Direction::SendRecv,
-            crypto: None,
-        }
-    }
-
-    /// The task of a call that is joined may end before its media hears of the joining.
-    #[tokio::test(flavor = "multi_thread")]
-    async fn who_listens_may_come_later() {
-        let phone = UdpSocket::bind("127.0.0.1:0").expect("a port");
-        let here = phone.local_addr().expect("bound");
-        phone.set_read_timeout(Some(PATIENCE)).expect("set");
-        let shared = shared();
-        let sockets = bind(&shared.settings.rtp_ports, here.ip()).expect("a pair");
-        let to = SocketAddr::new(here.ip(), sockets.port);
-        let (_speech, spoken) = mpsc::channel(1);
-        let (happenings, gone) = mpsc::channel(512);
-        drop(gone);
-        let control =
-            start(&shared, sockets, terms(here), here.ip(), spoken, happenings).expect("media");
-        control.send(Control::Key('1')).await.expect("is pressed");
-        let mut sequence = 0_u16;
-        let mut speak = || {
-            let mut packet = vec![0x80, 8];
-            packet.extend_from_slice(&sequence.to_be_bytes());
-            packet.extend_from_slice(&(u32::from(sequence) * 160).to_be_bytes());
-            packet.extend_from_slice(&[0, 0, 0, 7]);
-            packet.extend_from_slice(&[0x2a; 160]);
-            sequence += 1;
-            phone.send_to(&packet, to).expect("sent");
-        };
-        // Packets come back all the while, so those that were sent have been taken.
-        for _ in 0..25 {
-            speak();
-            phone.recv(&mut [0; 2_048]).expect("silence is sent");
-        }
-        let (_speech, spoken) = mpsc::channel(1);
-        let (happenings, mut happened) = mpsc::channel(512);
-        let join = Control::Join(spoken, happenings);
-        control.send(join).await.expect("the media goes on");
-        let heard = async {
-            loop {
-                speak();
-                if let Ok(Some(Happening::Audio(_))) =
-                    tokio::time::timeout(TICK, happened.recv()).await
-                {
-                    return;
-                }
-            }
-        };
-        tokio::time::timeout(PATIENCE, heard)
-            .await
-            .expect("the caller is heard");
-    }
-
-    #[tokio::test]
-    async fn a_codec_that_panics_ends_its_call() {
-        let broken = async { Err(io::Error::other("no socket")) };
-        let panicking = async { panic!("a codec choked") };
-        let (told, mut happened) = mpsc::channel(1);
-        guarded(broken, told.clone()).await;
-        assert_eq!(happened.recv().await, Some(Happening::MediaLost));
-        guarded(panicking, told.clone()).await;
-        assert_eq!(happened.recv().await, Some(Happening::MediaLost));
-        guarded(async { Ok(()) }, told).await;
-        assert_eq!(happened.recv().await, None, "nothing is wrong");
-    }
-
-    /// Caller's media that names this machine, by a call from elsewhere, does not get to hear what is said.
-    #[tokio::test(flavor = "multi_thread")]
-    async fn nothing_is_sent_to_this_machine_for_a_call_from_elsewhere() {
-        let phone = tokio::net::UdpSocket::bind("127.0.0.1:0")
-            .await
-            .expect("a port");
-        let here = phone.local_addr().expect("bound");
-        let shared = shared();
-        for (signalling, hears) in [("203.0.113.5", false), ("127.0.0.1", true)] {
-            let sockets = bind(&shared.settings.rtp_ports, here.ip()).expect("a pair");
-            let (_speech, spoken) = mpsc::channel(1);
-            let (happenings, _happened) = mpsc::channel(512);
-            let signalling = signalling.parse().expect("an address");
-            let control = start(
-                &shared,
-                sockets,
-                terms(here),
-                signalling,
-                spoken,
-                happenings,
-            )
-            .expect("media");
-            // A packet is due every 20 ms.
-            let wait = if hears { PATIENCE } else { 10 * TICK };
-            let heard = tokio::time::timeout(wait, phone.recv(&mut [0; 2_048])).await;
-            assert_eq!(heard.is_ok(), hears, "signalling from {signalling}");
-            drop(control);
-        }
-    }
-
-    #[test]
-    fn a_tick_that_is_late_stands_for_those_that_were_due_meanwhile() {
-        for (late, more) in [(0, 0), (19, 0), (20, 1), (65, 3)] {
-            assert_eq!(due_meanwhile(Duration::from_millis(late)), more, "{late}");
-        }
-    }
-
-    #[test]
-    fn pairs_are_given_until_the_range_is_taken() {
-        let here = IpAddr::from([127, 0, 0, 1]);
-        // Others may hold one of the first that are tried.
-        let (range, held) = (0..100)
-            .find_map(|_| {
-                let first = 18_001 + 2 * (rand::random::<u16>() % 400);
-                let range = first..=first + 3;
-                Some((range.clone(), bind(&range, here).ok()?))
-            })
-            .expect("a free pair");
-        assert_eq!(
-            held.port,
-            range.start() + 1,
-            "the even one, and the odd one above it"
-        );
-        assert!(bind(&range, here).is_err(), "there is no other");
-        for none in [65_535..=65_535, 7_001..=7_001, 0..=0] {
-            assert!(bind(&none, here).is_err(), "{none:?}");
-        }
-    }
-}
+mod tests;

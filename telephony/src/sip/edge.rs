@@ -3,47 +3,56 @@
 use std::{
     net::IpAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::mpsc;
 
 use super::{
+    access::Access,
     call::{self, Caller},
-    digest::{self, Algorithm, Authorization, Challenge},
-    flood::Flood,
-    known::Known,
-    message::{Message, Method, NameAddr, Request, Via, check, parse, take_sdp},
-    nonces::{Nonces, Use},
+    flood::{Flood, Pace},
+    message::{Broken, Message, Method, NameAddr, Request, Response, Via, check, parse, take_sdp},
     numbers::{self, Number},
     refusal::{Answer, answer, answer_broken, no_transaction, refused},
     shared::{ACCEPT, ALLOW, SUPPORTED, Shared, ToCall, count, token},
     transactions::{self, Arrival, Reply},
     transport::{Flow, Receive},
-    trunks,
     understood::understood,
 };
 use crate::{leg::Incoming, settings::Trunk};
 
-const REALM: &str = "dikala";
-const CHALLENGE: &str = "Proxy-Authenticate";
 const STOPPING: &str = "the bridge is being stopped";
+/// Requests of strangers: of one address and of all.
+const REQUESTS: (Pace, Pace) = (Pace::a_second(400), Pace::a_second(2_000));
+/// TLS that is agreed on, which costs a signature: of one address and of all.
+const HANDSHAKES: (Pace, Pace) = (Pace::a_second(20), Pace::a_second(500));
 
 #[derive(Debug)]
 pub struct Desk {
     shared: Arc<Shared>,
     incoming: mpsc::Sender<Incoming>,
-    max_calls: usize,
     draining: AtomicBool,
-    nonces: Nonces,
-    flood: Mutex<Flood>,
-    known: Mutex<Known>,
-    /// Messages of strangers that were thrown away unread.
+    access: Access,
+    floods: Floods,
+    /// Messages of strangers that were thrown away.
     dropped: AtomicU64,
     begun: Instant,
+}
+
+/// What strangers have used of what they may ask. Datagrams can be forged, so they take nothing from connections.
+#[derive(Debug)]
+struct Floods {
+    datagrams: Mutex<Flood>,
+    connections: Mutex<Flood>,
+    handshakes: Mutex<Flood>,
+}
+
+fn flood((of_one, of_all): (Pace, Pace)) -> Mutex<Flood> {
+    Mutex::new(Flood::new(of_one, of_all))
 }
 
 impl Receive for Desk {
@@ -54,49 +63,61 @@ impl Receive for Desk {
         {
             return;
         }
-        if !self.may_speak(flow) {
-            let parsed = self.may_belong(bytes, flow).then(|| parse(bytes));
-            match parsed {
-                Some(Ok(message)) if self.belongs(&message) => self.take(message, flow),
-                _ => count(&self.dropped, 1),
-            }
+        let is_bounded = !flow.is_reliable() && !self.access.is_proven(flow);
+        if is_bounded && !self.is_worth_reading(bytes, flow) {
+            count(&self.dropped, 1);
             return;
         }
-        match parse(bytes) {
+        let parsed = parse(bytes);
+        if is_bounded && !self.is_worth_taking(&parsed, flow) {
+            return;
+        }
+        match parsed {
             Ok(message) => self.take(message, flow),
             Err(broken) => answer_broken(&broken, flow),
         }
     }
 
-    fn pinged(&self, flow: &Flow) -> bool {
-        let may_speak = self.may_speak(flow);
-        if !may_speak {
-            count(&self.dropped, 1);
+    fn pause(&self, flow: &Flow) -> Duration {
+        if self.access.is_proven(flow) {
+            return Duration::ZERO;
         }
-        may_speak
+        let now = self.now();
+        locked(&self.floods.connections).queue(flow.remote.ip(), now)
+    }
+
+    fn may_shake_hands(&self, ip: IpAddr) -> bool {
+        let now = self.now();
+        self.access.is_trunk(ip) || locked(&self.floods.handshakes).admits(ip, now)
+    }
+
+    fn is_proven(&self, flow: &Flow) -> bool {
+        self.access.is_proven(flow)
     }
 
     fn knows(&self, ip: IpAddr) -> bool {
-        self.is_trunk(ip)
-            || self.known().has_host(ip, self.second())
-            || self.shared.talks_to(ip)
-            || self.shared.is_registered_with(ip)
+        self.access.knows_host(ip) || self.shared.talks_to(ip) || self.shared.is_registered_with(ip)
     }
 }
 
+fn locked(flood: &Mutex<Flood>) -> std::sync::MutexGuard<'_, Flood> {
+    flood.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Desk {
-    pub fn new(shared: Arc<Shared>, incoming: mpsc::Sender<Incoming>, max_calls: usize) -> Self {
-        let now = Instant::now();
+    pub fn new(shared: Arc<Shared>, incoming: mpsc::Sender<Incoming>) -> Self {
         Self {
+            access: Access::new(shared.clone()),
             shared,
             incoming,
-            max_calls,
             draining: AtomicBool::new(false),
-            nonces: Nonces::new(rand::random(), now),
-            flood: Mutex::default(),
-            known: Mutex::default(),
+            floods: Floods {
+                datagrams: flood(REQUESTS),
+                connections: flood(REQUESTS),
+                handshakes: flood(HANDSHAKES),
+            },
             dropped: AtomicU64::new(0),
-            begun: now,
+            begun: Instant::now(),
         }
     }
 
@@ -108,53 +129,52 @@ impl Desk {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    fn second(&self) -> u64 {
-        self.begun.elapsed().as_secs()
+    /// In microseconds.
+    fn now(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn remember(&self, flow: &Flow) {
-        self.known().remember(flow.remote, self.second());
-    }
-
-    fn is_trunk(&self, ip: IpAddr) -> bool {
-        trunks::by_address(&self.shared.settings.trunks, ip).is_some()
-    }
-
-    /// Whether it is read whatever it says: somebody let in, or a stranger who does not say too much.
-    fn may_speak(&self, flow: &Flow) -> bool {
-        let ip = flow.remote.ip();
-        self.is_trunk(ip)
-            || self.known().has(flow.remote, self.second())
-            || self.admits(ip)
-            || self.shared.is_from_registrar(flow)
-    }
-
-    /// Whether it is worth reading what comes beyond that: those in a call share addresses with others.
-    fn may_belong(&self, bytes: &[u8], flow: &Flow) -> bool {
+    /// Whether a stranger's datagram is looked at: one who has used up his share may be in a call, or answer what we asked.
+    fn is_worth_reading(&self, bytes: &[u8], flow: &Flow) -> bool {
+        let (ip, now) = (flow.remote.ip(), self.now());
+        if locked(&self.floods.datagrams).has_room(ip, now) {
+            return true;
+        }
         if bytes.starts_with(b"SIP/") {
             return self.shared.transactions.asks();
         }
-        self.shared.talks_to(flow.remote.ip())
+        self.shared.talks_to(ip)
     }
 
-    /// Whether it is for a call that is there, or answers what we asked.
-    fn belongs(&self, message: &Message) -> bool {
-        match message {
-            Message::Request(request) => request.headers.tag("To").is_some_and(|tag| {
-                let call = self.shared.find(request.headers.call_id(), &tag);
-                call.is_some()
-            }),
-            Message::Response(response) => self.shared.transactions.awaits(response),
+    /// Whether a stranger's datagram is taken. Only what would be answered uses up his share: rubbish, an ACK, and what belongs to a
+    /// call or answers us do not.
+    fn is_worth_taking(&self, parsed: &Result<Message, Broken>, flow: &Flow) -> bool {
+        match parsed {
+            Ok(Message::Response(response)) => return self.awaits(response),
+            Ok(Message::Request(request)) if self.belongs(request) => return true,
+            Ok(Message::Request(request)) if request.method == Method::Ack => return true,
+            Err(broken) if broken.request.is_none() => return false,
+            Ok(Message::Request(_)) | Err(_) => {}
         }
+        let now = self.now();
+        let admits = locked(&self.floods.datagrams).admits(flow.remote.ip(), now);
+        if !admits {
+            count(&self.dropped, 1);
+        }
+        admits
     }
 
-    fn admits(&self, ip: IpAddr) -> bool {
-        let mut flood = self.flood.lock().unwrap_or_else(PoisonError::into_inner);
-        flood.admits(ip.to_canonical(), self.second())
+    /// Whether it is for a call that is there.
+    fn belongs(&self, request: &Request) -> bool {
+        request.headers.tag("To").is_some_and(|tag| {
+            let call = self.shared.find(request.headers.call_id(), &tag);
+            call.is_some()
+        })
+    }
+
+    /// Whether it answers what we asked.
+    fn awaits(&self, response: &Response) -> bool {
+        self.shared.transactions.awaits(response)
     }
 
     fn take(&self, message: Message, flow: &Flow) {
@@ -225,6 +245,10 @@ impl Desk {
     ) -> Result<(), Answer> {
         let inbox = self.shared.find(request.headers.call_id(), &tag);
         let inbox = inbox.ok_or_else(no_transaction)?;
+        // Our tag is known to the other side of the call alone, which may have connected anew.
+        if back.is_reliable() {
+            self.access.remember(back);
+        }
         understood(request)?;
         match self.arrived(request, key, back, tag)? {
             Some(reply) => {
@@ -259,19 +283,28 @@ impl Desk {
                 return Err(refused(status, phrase, words).with("Allow", ALLOW.to_owned()));
             }
         }
-        let (trunk, trusted) = self.caller(request, flow)?;
-        understood(request)?;
-        self.has_not_looped(request, back)?;
+        let (trunk, trusted) = self.access.caller(request, flow)?;
+        let refuse = |why| {
+            let ip = flow.remote.ip();
+            self.shared
+                .refusals
+                .note(&trunk.name, why, ip, &request.headers, None);
+        };
+        understood(request).inspect_err(|why| refuse((why.status(), "extension")))?;
+        self.has_not_looped(request, back)
+            .inspect_err(|_| refuse((482, "loop")))?;
         let Some(reply) = self.arrived(request, key, back, token())? else {
             return Ok(());
         };
         reply.send(&reply.response(100, "Trying"));
         if self.draining.load(Ordering::Acquire) {
+            refuse((503, "stopping"));
             call::refuse_for_now(&reply, STOPPING);
             return Ok(());
         }
-        let Some(place) = self.shared.place(self.max_calls) else {
+        let Some(place) = self.shared.lines.take(&trunk.name) else {
             count(&self.shared.counters.callers.refused, 1);
+            refuse((503, "lines"));
             call::refuse_for_now(&reply, "all lines are taken");
             return Ok(());
         };
@@ -283,6 +316,7 @@ impl Desk {
                     _ => (404, "Not Found"),
                 };
                 count(&self.shared.counters.callers.refused, 1);
+                refuse((status, "number"));
                 let words = call::reason(status, "the called number is no whole number");
                 reply.send(&reply.response(status, phrase).with("Reason", &words));
                 return Ok(());
@@ -351,75 +385,6 @@ impl Desk {
         able.with("Allow", ALLOW.to_owned())
             .with("Accept", ACCEPT.to_owned())
             .with("Supported", SUPPORTED.to_owned())
-    }
-
-    /// The trunk that may call, and whether it is trusted to say who calls.
-    fn caller(&self, request: &Request, flow: &Flow) -> Result<(&Trunk, bool), Answer> {
-        let all = &self.shared.settings.trunks;
-        if let Some(trunk) = trunks::by_address(all, flow.remote.ip()) {
-            return Ok((trunk, true));
-        }
-        if let Some(trunk) = self.shared.registered_trunk(flow, &request.uri.user) {
-            return Ok((trunk, true));
-        }
-        if !trunks::any_digest(all) {
-            return Err(refused(403, "Forbidden", "no trunk allows this address"));
-        }
-        let proof = ["Proxy-Authorization", "Authorization"]
-            .iter()
-            .flat_map(|name| request.headers.all(name))
-            .find_map(|value| {
-                value
-                    .parse::<Authorization>()
-                    .ok()
-                    .filter(|proof| proof.realm == REALM)
-            });
-        let Some(proof) = proof else {
-            return Err(self.challenge(request, false));
-        };
-        let now = Instant::now();
-        let age = self.nonces.look(&proof.nonce, now);
-        if age == Use::NotOurs {
-            return Err(self.challenge(request, false));
-        }
-        let known = trunks::by_username(all, &proof.username);
-        let right = known.filter(|(_, password)| proof.proves(password, request.method.name()));
-        let Some((trunk, _)) = right else {
-            return Err(refused(403, "Forbidden", "the credentials are wrong"));
-        };
-        if !proof.is_for(&request.uri) {
-            let words = "the credentials are for another Request-URI";
-            return Err(refused(400, "Bad Request", words));
-        }
-        // Who does not count (RFC 2069) has used up the nonce.
-        let count = proof.count.as_ref().map_or(u32::MAX, |(count, _)| *count);
-        if age == Use::Stale || self.nonces.count(&proof.nonce, count, now) == Use::Stale {
-            return Err(self.challenge(request, true));
-        }
-        self.remember(flow);
-        Ok((trunk, false))
-    }
-
-    fn challenge(&self, request: &Request, stale: bool) -> Answer {
-        let nonce = self.nonces.make(Instant::now());
-        let demand = |algorithm| {
-            let challenge = Challenge {
-                realm: REALM.to_owned(),
-                nonce: nonce.clone(),
-                opaque: None,
-                algorithm,
-                counted: true,
-                stale,
-            };
-            challenge.to_string()
-        };
-        let agent = request.headers.get("User-Agent").unwrap_or_default();
-        let demanded =
-            answer(407, "Proxy Authentication Required").with(CHALLENGE, demand(Algorithm::Md5));
-        if digest::takes_a_choice(agent) {
-            return demanded.with(CHALLENGE, demand(Algorithm::Sha256));
-        }
-        demanded
     }
 }
 

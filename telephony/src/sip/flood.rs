@@ -1,42 +1,102 @@
-//! How much strangers may ask in a second: each address a little, all together a bounded amount. Pure.
+//! How much strangers may ask: each address a little, all together a bounded amount, refilled without a pause. Pure.
 
-use std::{collections::HashMap, net::IpAddr};
+use std::{collections::HashMap, net::IpAddr, time::Duration};
 
-/// What is read of one address and of all strangers together.
-const OF_ONE: u32 = 400;
-const OF_ALL: u32 = 2_000;
-/// Addresses that are told apart.
+use super::source::holder;
+
+/// Addresses beyond which those are forgotten that have all of their share again.
 const ADDRESSES_MAX: usize = 10_000;
 
-/// Counts what strangers send, by the second.
-#[derive(Debug, Default)]
+/// A share: so often, and so much of it at once. In microseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    every: u64,
+    burst: u64,
+}
+
+impl Pace {
+    /// So many a second, and as many at once.
+    pub const fn a_second(count: u64) -> Self {
+        Self {
+            every: 1_000_000 / count,
+            burst: 1_000_000,
+        }
+    }
+
+    /// One in so many milliseconds, and so many at once.
+    pub const fn one_in(ms: u64, at_once: u64) -> Self {
+        Self {
+            every: ms * 1_000,
+            burst: ms * 1_000 * at_once,
+        }
+    }
+
+    /// How long one more has to wait, where the share is used up until then.
+    fn wait(self, used_until: u64, now: u64) -> u64 {
+        let full = (used_until.max(now) + self.every).saturating_sub(self.burst);
+        full.saturating_sub(now)
+    }
+
+    fn use_up(self, used_until: &mut u64, now: u64) {
+        *used_until = (*used_until).max(now) + self.every;
+    }
+}
+
+/// What strangers have used of their shares. Times are microseconds from any beginning.
+#[derive(Debug)]
 pub struct Flood {
-    second: u64,
-    all: u32,
-    each: HashMap<IpAddr, u32>,
+    of_one: Pace,
+    of_all: Pace,
+    all: u64,
+    each: HashMap<IpAddr, u64>,
 }
 
 impl Flood {
-    /// Whether one more message of this address is read. `second` counts up from any beginning.
-    pub fn admits(&mut self, ip: IpAddr, second: u64) -> bool {
-        if second != self.second {
-            self.second = second;
-            self.all = 0;
-            self.each.clear();
+    pub fn new(of_one: Pace, of_all: Pace) -> Self {
+        Self {
+            of_one,
+            of_all,
+            all: 0,
+            each: HashMap::new(),
         }
-        let known = self.each.len();
-        let room = known < ADDRESSES_MAX;
-        let of_one = match self.each.get_mut(&ip) {
-            Some(count) => count,
-            None if room => self.each.entry(ip).or_default(),
-            None => return false,
-        };
-        if *of_one >= OF_ONE || self.all >= OF_ALL {
-            return false;
+    }
+
+    /// How long one more of this address would have to wait.
+    fn due(&self, ip: IpAddr, now: u64) -> u64 {
+        let used = self.each.get(&ip).copied().unwrap_or_default();
+        let of_one = self.of_one.wait(used, now);
+        of_one.max(self.of_all.wait(self.all, now))
+    }
+
+    fn use_up(&mut self, ip: IpAddr, now: u64) {
+        if self.each.len() >= ADDRESSES_MAX {
+            self.each.retain(|_, used_until| *used_until > now);
         }
-        *of_one += 1;
-        self.all += 1;
-        true
+        self.of_all.use_up(&mut self.all, now);
+        self.of_one.use_up(self.each.entry(ip).or_default(), now);
+    }
+
+    /// Whether one more of this address would be admitted.
+    pub fn has_room(&self, ip: IpAddr, now: u64) -> bool {
+        self.due(holder(ip), now) == 0
+    }
+
+    /// Whether one more of this address is admitted.
+    pub fn admits(&mut self, ip: IpAddr, now: u64) -> bool {
+        let ip = holder(ip);
+        let admits = self.due(ip, now) == 0;
+        if admits {
+            self.use_up(ip, now);
+        }
+        admits
+    }
+
+    /// Admits one more of this address, and gives how long it has to wait. Who waits asks for no other meanwhile.
+    pub fn queue(&mut self, ip: IpAddr, now: u64) -> Duration {
+        let ip = holder(ip);
+        let wait = self.due(ip, now);
+        self.use_up(ip, now);
+        Duration::from_micros(wait)
     }
 }
 
@@ -44,16 +104,62 @@ impl Flood {
 mod tests {
     use super::*;
 
+    fn flood() -> Flood {
+        Flood::new(Pace::a_second(400), Pace::a_second(2_000))
+    }
+
+    fn ip(number: u32) -> IpAddr {
+        IpAddr::from((0x0a00_0000 + number).to_be_bytes())
+    }
+
     #[test]
     fn one_stranger_does_not_silence_the_others() {
-        let mut flood = Flood::default();
-        let ip = |last: u8| IpAddr::from([192, 0, 2, last]);
+        let mut flood = flood();
         let read = (0..100_000).filter(|_| flood.admits(ip(1), 7)).count();
-        assert_eq!(read, OF_ONE as usize);
+        assert_eq!(read, 400);
+        assert!(!flood.has_room(ip(1), 7) && flood.has_room(ip(2), 7));
         assert!(flood.admits(ip(2), 7));
-        assert!(flood.admits(ip(1), 8), "the next second begins anew");
-        let many = (0..=255).flat_map(|last| std::iter::repeat_n(last, 300));
-        let read = many.filter(|last| flood.admits(ip(*last), 9)).count();
-        assert_eq!(read, OF_ALL as usize);
+        let many = (0..256).flat_map(|number| std::iter::repeat_n(number, 300));
+        let read = many.filter(|number| flood.admits(ip(100 + number), 7));
+        assert_eq!(read.count(), 2_000 - 401);
+    }
+
+    /// Whoever has just used up all of it gets no second share at the turn of a second.
+    #[test]
+    fn what_was_used_comes_back_little_by_little() {
+        let mut flood = flood();
+        let mut read = |from: u64, to: u64| {
+            let times = (from..to).step_by(100);
+            times.filter(|at| flood.admits(ip(1), *at)).count()
+        };
+        assert_eq!(read(900_000, 1_000_000), 439);
+        assert_eq!(read(1_000_000, 1_100_000), 40);
+        assert_eq!(read(1_100_000, 2_100_000), 400);
+    }
+
+    #[test]
+    fn who_queues_waits_for_his_share_and_is_admitted() {
+        let mut flood = flood();
+        let waits: Vec<u128> = (0..404)
+            .map(|_| flood.queue(ip(1), 0).as_micros())
+            .collect();
+        assert_eq!(waits[399..], [0, 2_500, 5_000, 7_500, 10_000]);
+        assert_eq!(flood.queue(ip(2), 0), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_crowd_is_not_remembered_without_end() {
+        let mut flood = flood();
+        for number in 0..100_000 {
+            flood.admits(ip(number), u64::from(number) * 500);
+        }
+        assert!(flood.each.len() <= ADDRESSES_MAX);
+    }
+
+    #[test]
+    fn a_slow_pace_has_its_burst() {
+        let mut lines = Flood::new(Pace::one_in(10_000, 3), Pace::one_in(100, 50));
+        let admitted = (0..60).filter(|second| lines.admits(ip(1), second * 1_000_000));
+        assert_eq!(admitted.count(), 3 + 5);
     }
 }

@@ -1,4 +1,5 @@
-//! Who has lately proven that he may call: he is read when strangers beside him ask too much. Pure.
+//! Who has lately proven that he may call: he is read when strangers beside him ask too much, and compared when strangers beside him
+//! guess. Pure.
 
 use std::{
     collections::HashMap,
@@ -6,8 +7,12 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
+use super::source::holder;
+
 /// For how long somebody is known, in seconds.
 const LIFE: u64 = 600;
+/// The same of a user at an address: phones do not call all day.
+const USER_LIFE: u64 = 86_400;
 /// What is remembered at once; beyond it nobody is added.
 const MAX: usize = 10_000;
 
@@ -15,13 +20,26 @@ const MAX: usize = 10_000;
 pub struct Known {
     sources: HashMap<SocketAddr, u64>,
     hosts: HashMap<IpAddr, u64>,
+    users: HashMap<(IpAddr, String), u64>,
 }
 
 impl Known {
     /// Notes somebody who has proven himself. Seconds count up from any beginning.
     pub fn remember(&mut self, source: SocketAddr, second: u64) {
-        put(&mut self.sources, source, second);
-        put(&mut self.hosts, source.ip().to_canonical(), second);
+        put(&mut self.sources, source, second, LIFE);
+        put(&mut self.hosts, source.ip().to_canonical(), second, LIFE);
+    }
+
+    /// Notes who it was.
+    pub fn remember_user(&mut self, ip: IpAddr, user: &str, second: u64) {
+        let user = (holder(ip), user.to_owned());
+        put(&mut self.users, user, second, USER_LIFE);
+    }
+
+    /// Whether this user has proven himself from this address.
+    pub fn has_user(&self, ip: IpAddr, user: &str, second: u64) -> bool {
+        let until = self.users.get(&(holder(ip), user.to_owned()));
+        until.is_some_and(|until| *until > second)
     }
 
     /// Whether it was somebody at this very port: others may share his address.
@@ -38,14 +56,14 @@ impl Known {
     }
 }
 
-fn put<K: Eq + Hash>(table: &mut HashMap<K, u64>, key: K, second: u64) {
+fn put<K: Eq + Hash>(table: &mut HashMap<K, u64>, key: K, second: u64, life: u64) {
     if table.len() >= MAX && !table.contains_key(&key) {
         table.retain(|_, until| *until > second);
         if table.len() >= MAX {
             return;
         }
     }
-    table.insert(key, second + LIFE);
+    table.insert(key, second + life);
 }
 
 #[cfg(test)]
@@ -67,6 +85,15 @@ mod tests {
         assert!(known.has_host(other.ip(), 5) && !known.has_host(other.ip(), 5 + LIFE));
         let mapped = "::ffff:10.0.0.1".parse().expect("an address");
         assert!(known.has_host(mapped, 5));
+    }
+
+    #[test]
+    fn a_user_is_known_at_his_address_for_a_day() {
+        let mut known = Known::default();
+        let ip = source(1).ip();
+        known.remember_user(ip, "ayu", 5);
+        assert!(known.has_user(ip, "ayu", 86_404) && !known.has_user(ip, "ayu", 86_405));
+        assert!(!known.has_user(ip, "budi", 5) && !known.has_user(source(2).ip(), "ayu", 5));
     }
 
     #[test]

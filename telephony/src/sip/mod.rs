@@ -4,6 +4,7 @@
 //! into the log, queue without bound, and say nothing to what they cannot parse; and session timers, reliable ringing and delayed
 //! offers would have been ours in any case.
 
+mod access;
 mod attempts;
 mod audio;
 mod call;
@@ -11,15 +12,20 @@ mod dialog;
 mod digest;
 mod edge;
 mod flood;
+mod guesses;
 mod known;
+mod lines;
 mod message;
 mod nonces;
 mod numbers;
+mod places;
 mod reach;
 mod refusal;
+mod refusals;
 mod registration;
 mod session_timer;
 mod shared;
+mod source;
 #[cfg(test)]
 mod torture;
 mod transactions;
@@ -46,7 +52,7 @@ use self::{
     edge::Desk,
     registration::Registration,
     shared::{Shared, Sockets},
-    transport::{Acceptor, Connections, Flow, Receive, accept, bind_udp, listen_tcp, listen_udp},
+    transport::{Acceptor, Flow, Receive, Seats, accept, bind_udp, listen_tcp, listen_udp},
 };
 use crate::{
     leg::Incoming,
@@ -55,7 +61,10 @@ use crate::{
     trust::{Trust, TrustError},
 };
 
-pub use self::registration::{RegistrationError, registrar};
+pub use self::{
+    refusals::Refused,
+    registration::{RegistrationError, registrar},
+};
 
 /// How long registrars may take to let us go.
 const UNREGISTER: Duration = Duration::from_secs(1);
@@ -99,7 +108,7 @@ pub struct Outcomes {
 }
 
 /// What was counted since the start, and calls that are there now.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Statistics {
     pub calls: usize,
     /// Calls whose caller is joined to a person.
@@ -122,6 +131,7 @@ pub struct Statistics {
     pub ticks_late: u64,
     /// Messages of strangers that were too many to be read.
     pub strangers_dropped: u64,
+    pub refused: Vec<Refused>,
 }
 
 /// The edge, which lives until it is closed or dropped.
@@ -157,8 +167,9 @@ pub async fn listen(
         trust,
         media.handle().clone(),
         public_ip,
+        max_calls,
     ));
-    let desk = Arc::new(Desk::new(shared.clone(), incoming, max_calls));
+    let desk = Arc::new(Desk::new(shared.clone(), incoming));
     let mut edge = Edge {
         shared,
         desk,
@@ -267,7 +278,7 @@ impl Edge {
             self.acceptor = Some(Arc::new(Acceptor::open(files)?));
         }
         let receiver: Arc<dyn Receive> = self.desk.clone();
-        let connections = Arc::new(Connections::default());
+        let seats = Arc::<Seats>::default();
         let (mut addresses, mut udp): (Vec<Listen>, Vec<Flow>) = Default::default();
         let mut listeners = Vec::new();
         for listen in &settings.listen {
@@ -305,7 +316,7 @@ impl Edge {
             receiver: desk,
         });
         for (listener, tls) in listeners {
-            let serving = accept(listener, tls, connections.clone(), receiver.clone());
+            let serving = accept(listener, tls, seats.clone(), receiver.clone());
             self.tasks.push(tokio::spawn(serving));
         }
         Ok(())
@@ -368,7 +379,7 @@ impl Edge {
             failed: of(&counted.failed),
         };
         Statistics {
-            calls: self.shared.calls(),
+            calls: self.shared.lines.taken(),
             joined: self.shared.parting.receiver_count(),
             invites: of(&counters.invites),
             callers: outcomes(&counters.callers),
@@ -382,6 +393,7 @@ impl Edge {
             ticks: of(&counters.ticks),
             ticks_late: of(&counters.ticks_late),
             strangers_dropped: self.desk.dropped(),
+            refused: self.shared.refusals.read(),
         }
     }
 

@@ -1,9 +1,10 @@
-//! The nonces that callers must answer: each says itself when it was made and by whom, so that a stranger costs no memory; only
+//! The nonces that callers must answer: each says itself when and for whom it was made, so that a stranger costs no memory; only
 //! those that were answered rightly are kept, with how often.
 
 use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, PoisonError},
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -11,11 +12,11 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
+use super::source::holder;
+
 /// How long a nonce is taken.
 const LIFE: Duration = Duration::from_secs(300);
-/// Ages are counted in whole seconds.
-const KEPT: Duration = LIFE.saturating_add(Duration::from_secs(2));
-/// Calls that one after the other may prove themselves within [`LIFE`]: 333 a second, each with a nonce of its own.
+/// Nonces that are kept. One more drops the oldest of the user who has most.
 const KEPT_MAX: usize = 100_000;
 
 #[derive(Debug)]
@@ -25,19 +26,26 @@ pub struct Nonces {
     used: Mutex<Used>,
 }
 
-/// Those that were answered rightly, each with its last count.
+/// Those that were answered rightly, by user.
 #[derive(Debug, Default)]
 struct Used {
-    counts: HashMap<Arc<str>, u32>,
-    /// In the order in which they are too old to be taken any more.
-    until: VecDeque<(Instant, Arc<str>)>,
+    users: HashMap<String, OfUser>,
+    all: usize,
+}
+
+#[derive(Debug, Default)]
+struct OfUser {
+    /// The last count of each, by the second in which it was made.
+    counts: BTreeMap<(u64, String), u32>,
+    /// The second of the youngest that was dropped: what is as old and not kept may have been used.
+    dropped: Option<u64>,
 }
 
 /// What becomes of the use of a nonce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     Fresh,
-    /// Ours, but too old or counted before: the peer may try again with a new one.
+    /// Ours, but too old, counted before or made for another address: the peer may try again with a new one.
     Stale,
     NotOurs,
 }
@@ -51,111 +59,211 @@ impl Nonces {
         }
     }
 
-    pub fn make(&self, now: Instant) -> String {
-        let made = now.duration_since(self.begun).as_secs();
-        let random: [u8; 8] = rand::random();
-        let body = format!("{made:x}-{}", hex::encode(random));
-        format!("{body}-{}", self.sign(&body))
+    fn second(&self, now: Instant) -> u64 {
+        now.duration_since(self.begun).as_secs()
     }
 
-    /// Whether the nonce is ours and young. The count is looked at by [`Self::count`], after the password.
-    pub fn look(&self, nonce: &str, now: Instant) -> Use {
-        let Some((body, sign)) = nonce.rsplit_once('-') else {
+    /// One for somebody at this address.
+    pub fn make(&self, ip: IpAddr, now: Instant) -> String {
+        let random: [u8; 8] = rand::random();
+        let body = format!("{:x}-{}", self.second(now), hex::encode(random));
+        format!("{body}-{}-{}", self.sign(&body), self.seal(&body, ip))
+    }
+
+    /// Whether the nonce is ours, young, and was sent to this address: who forges his address has none. The count is looked at by
+    /// [`Self::count`], after the password.
+    pub fn look(&self, nonce: &str, ip: IpAddr, now: Instant) -> Use {
+        let mut parts = nonce.rsplitn(3, '-');
+        let (Some(seal), Some(sign), Some(body)) = (parts.next(), parts.next(), parts.next())
+        else {
             return Use::NotOurs;
         };
-        let ours: bool = self.sign(body).as_bytes().ct_eq(sign.as_bytes()).into();
-        let made = body
-            .split_once('-')
-            .and_then(|(made, _)| u64::from_str_radix(made, 16).ok());
-        match made {
-            Some(made) if ours => {
-                let age = now
-                    .duration_since(self.begun)
-                    .as_secs()
-                    .saturating_sub(made);
-                if age <= LIFE.as_secs() {
-                    Use::Fresh
-                } else {
-                    Use::Stale
+        let is = |ours: String, given: &str| bool::from(ours.as_bytes().ct_eq(given.as_bytes()));
+        match made(body) {
+            Some(made) if is(self.sign(body), sign) => {
+                let is_young = self.second(now).saturating_sub(made) <= LIFE.as_secs();
+                match is_young && is(self.seal(body, ip), seal) {
+                    true => Use::Fresh,
+                    false => Use::Stale,
                 }
             }
             _ => Use::NotOurs,
         }
     }
 
-    /// Notes the use with this count; one that is not higher than the last is a repetition by somebody who listened.
-    pub fn count(&self, nonce: &str, count: u32, now: Instant) -> Use {
+    /// Notes this user's use with this count; one that is not higher than the last is a repetition by somebody who listened.
+    pub fn count(&self, user: &str, nonce: &str, count: u32, now: Instant) -> Use {
+        let Some(made) = made(nonce) else {
+            return Use::NotOurs;
+        };
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some((_, old)) = used.until.pop_front_if(|(until, _)| *until < now) {
-            used.counts.remove(&old);
-        }
-        if let Some(last) = used.counts.get_mut(nonce) {
+        let used = &mut *used;
+        let of_user = used.users.entry(user.to_owned()).or_default();
+        used.all -= of_user.forget_old(self.second(now));
+        let key = (made, nonce.to_owned());
+        if let Some(last) = of_user.counts.get_mut(&key) {
             if count <= *last {
                 return Use::Stale;
             }
             *last = count;
             return Use::Fresh;
         }
-        if used.counts.len() >= KEPT_MAX {
+        if used.all >= KEPT_MAX {
+            used.drop_one();
+        }
+        let of_user = used.users.entry(user.to_owned()).or_default();
+        if of_user.dropped.is_some_and(|dropped| made <= dropped) {
             return Use::Stale;
         }
-        let nonce: Arc<str> = nonce.into();
-        used.until.push_back((now + KEPT, nonce.clone()));
-        used.counts.insert(nonce, count);
+        of_user.counts.insert(key, count);
+        used.all += 1;
         Use::Fresh
     }
 
-    fn sign(&self, body: &str) -> String {
+    fn hmac(&self, words: &[&[u8]]) -> String {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret).expect("any length is a key");
-        mac.update(body.as_bytes());
+        for word in words {
+            mac.update(word);
+        }
         hex::encode(&mac.finalize().into_bytes()[..12])
     }
+
+    fn sign(&self, body: &str) -> String {
+        self.hmac(&[body.as_bytes()])
+    }
+
+    fn seal(&self, body: &str, ip: IpAddr) -> String {
+        let holder = holder(ip).to_string();
+        self.hmac(&[body.as_bytes(), b" for ", holder.as_bytes()])
+    }
+}
+
+impl Used {
+    fn drop_one(&mut self) {
+        let most = self.users.values_mut().max_by_key(|of| of.counts.len());
+        if let Some(of_user) = most
+            && let Some(((made, _), _)) = of_user.counts.pop_first()
+        {
+            of_user.dropped = Some(made);
+            self.all -= 1;
+        }
+    }
+}
+
+impl OfUser {
+    /// Forgets those that are not taken any more, and gives how many they were.
+    fn forget_old(&mut self, second: u64) -> usize {
+        let before = self.counts.len();
+        while let Some(oldest) = self.counts.first_entry()
+            && oldest.key().0 + LIFE.as_secs() < second
+        {
+            oldest.remove();
+        }
+        before - self.counts.len()
+    }
+}
+
+/// The second in which a nonce was made, by its own word.
+fn made(nonce: &str) -> Option<u64> {
+    let (made, _) = nonce.split_once('-')?;
+    u64::from_str_radix(made, 16).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
     #[test]
     fn a_nonce_is_ours_young_and_counted_upwards() {
         let now = Instant::now();
+        let here = ip("192.0.2.1");
         let nonces = Nonces::new([7; 32], now);
-        let nonce = nonces.make(now);
-        assert_eq!(nonces.look(&nonce, now), Use::Fresh);
+        let nonce = nonces.make(here, now);
+        assert_eq!(nonces.look(&nonce, here, now), Use::Fresh);
         assert_eq!(
-            nonces.look(&nonce, now + LIFE + Duration::from_secs(2)),
+            nonces.look(&nonce, here, now + LIFE + Duration::from_secs(2)),
             Use::Stale
         );
         assert_eq!(
-            nonces.look(&Nonces::new([8; 32], now).make(now), now),
+            nonces.look(&Nonces::new([8; 32], now).make(here, now), here, now),
             Use::NotOurs
         );
-        for strange in ["", "-", "0-00-", "zz", "é-é-é"] {
-            assert_eq!(nonces.look(strange, now), Use::NotOurs, "{strange}");
+        for strange in ["", "-", "0-00-", "zz", "é-é-é", "0-0-0-0", "--", "---"] {
+            assert_eq!(nonces.look(strange, here, now), Use::NotOurs, "{strange}");
         }
-        assert_eq!(nonces.count(&nonce, 1, now), Use::Fresh);
-        assert_eq!(nonces.count(&nonce, 1, now), Use::Stale);
-        assert_eq!(nonces.count(&nonce, 10, now), Use::Fresh);
-        assert_eq!(nonces.count(&nonce, 9, now), Use::Stale);
+        let mut count = |count| nonces.count("ayu", &nonce, count, now);
+        assert_eq!([1, 1, 10, 9].map(&mut count), {
+            use Use::{Fresh, Stale};
+            [Fresh, Stale, Fresh, Stale]
+        });
+    }
+
+    #[test]
+    fn a_nonce_is_good_where_it_was_sent() {
+        let now = Instant::now();
+        let nonces = Nonces::new([7; 32], now);
+        let nonce = nonces.make(ip("192.0.2.1"), now);
+        assert_eq!(nonces.look(&nonce, ip("192.0.2.2"), now), Use::Stale);
+        let mapped = ip("::ffff:192.0.2.1");
+        assert_eq!(nonces.look(&nonce, mapped, now), Use::Fresh);
+        // Phones change their address of IPv6 within their network.
+        let nonce = nonces.make(ip("2001:db8::1"), now);
+        assert_eq!(nonces.look(&nonce, ip("2001:db8::2"), now), Use::Fresh);
+    }
+
+    fn numbered(second: u64, number: usize) -> String {
+        format!("{second:x}-{number:x}-0-0")
     }
 
     #[test]
     fn nonces_are_kept_for_as_long_as_they_are_taken() {
         let now = Instant::now();
         let nonces = Nonces::new([7; 32], now);
-        // 200 calls a second for two minutes, and the same once more when those are too old.
-        let later = now + KEPT + Duration::from_secs(1);
-        for at in [now, later] {
+        let later = LIFE.as_secs() + 1;
+        for second in [0, later] {
+            let at = now + Duration::from_secs(second);
             for n in 0..24_000 {
-                assert_eq!(nonces.count(&format!("{at:?} {n}"), 1, at), Use::Fresh);
+                let nonce = numbered(second, n);
+                assert_eq!(nonces.count("ayu", &nonce, 1, at), Use::Fresh);
             }
         }
-        assert_eq!(nonces.used.lock().unwrap().counts.len(), 24_000);
-        let last = later + LIFE;
-        assert_eq!(
-            nonces.count(&format!("{later:?} 0"), 1, last),
-            Use::Stale,
-            "as long as it is young"
-        );
+        assert_eq!(nonces.used.lock().expect("held").all, 24_000);
+        let last = now + Duration::from_secs(later) + LIFE;
+        let again = nonces.count("ayu", &numbered(later, 0), 1, last);
+        assert_eq!(again, Use::Stale, "as long as it is young");
+    }
+
+    #[test]
+    fn one_users_nonces_make_nobody_elses_stale() {
+        let now = Instant::now();
+        let nonces = Nonces::new([7; 32], now);
+        let second = |number: usize| u64::try_from(number / 2_000).expect("a second");
+        for user in ["dewi", "budi"] {
+            assert_eq!(nonces.count(user, &numbered(0, 1), 1, now), Use::Fresh);
+        }
+        for number in 0..3 * KEPT_MAX / 2 {
+            let nonce = numbered(second(number), number);
+            assert_eq!(nonces.count("eko", &nonce, 1, now), Use::Fresh, "{number}");
+        }
+        assert_eq!(nonces.used.lock().expect("held").all, KEPT_MAX);
+        for (user, number, use_of) in [
+            ("dewi", 2, Use::Fresh),
+            ("dewi", 1, Use::Stale),
+            ("budi", 1, Use::Stale),
+            // What was dropped cannot be used once more.
+            ("eko", 0, Use::Stale),
+            ("eko", 3 * KEPT_MAX / 2, Use::Fresh),
+        ] {
+            let nonce = numbered(second(number), number);
+            assert_eq!(
+                nonces.count(user, &nonce, 1, now),
+                use_of,
+                "{user} {number}"
+            );
+        }
     }
 }

@@ -47,6 +47,10 @@ impl Answer {
         self
     }
 
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
     /// Sends it. The tag is made of what the request says, so that a repetition is answered the same.
     pub fn send(&self, request: &Headers, flow: &Flow) {
         let tag = format!("s{:x}", fnv(request.call_id()));

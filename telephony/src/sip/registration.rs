@@ -15,6 +15,8 @@ use crate::settings::Register;
 /// The first pause after a failure, and the longest.
 const PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(300);
+/// A day: whatever a registrar says, it is asked again by then.
+const EXPIRES_MAX: u32 = 86_400;
 /// Address translators and connections are kept open by two line ends so often.
 const PING: Duration = Duration::from_secs(25);
 
@@ -111,7 +113,8 @@ impl Registration {
                         .headers
                         .get("Min-Expires")
                         .and_then(|least| least.parse().ok());
-                    self.expires = least.ok_or(RegistrationError::Refused(423))?;
+                    let least: u32 = least.ok_or(RegistrationError::Refused(423))?;
+                    self.expires = least.min(EXPIRES_MAX);
                     expires = expires.map(|_| self.expires);
                 }
                 status => return Err(RegistrationError::Refused(status)),
@@ -207,7 +210,7 @@ impl Registration {
             .headers
             .get("Expires")
             .and_then(|all| all.parse().ok());
-        ours.or(all).unwrap_or(asked)
+        ours.or(all).unwrap_or(asked).min(EXPIRES_MAX)
     }
 
     /// Until the next renewal, with line ends in between; false when the connection is gone before.
@@ -254,6 +257,7 @@ impl Registration {
                 Err(error) => {
                     self.flow = None;
                     self.shared.unregistered(trunk);
+                    self.shared.refusals.count(trunk, "registration");
                     tracing::warn!(trunk, %error, again_in_seconds = pause.as_secs(), "not registered");
                     let jitter = Duration::from_millis(u64::from(rand::random::<u16>() % 1_000));
                     tokio::time::sleep(pause + jitter).await;

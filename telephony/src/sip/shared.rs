@@ -7,7 +7,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
@@ -19,7 +19,9 @@ use tokio::{
 use super::{
     attempts::{Attempt, Attempts},
     dialog::{self, Dialog},
+    lines::Lines,
     message::{Host, Request, Response, Uri},
+    refusals::Refusals,
     transactions::{Reply, Transactions},
     transport::{Flow, Receive},
 };
@@ -86,12 +88,13 @@ pub struct Shared {
     /// Where packets are sent on time.
     pub media: tokio::runtime::Handle,
     pub counters: Counters,
+    pub refusals: Refusals,
     /// What stands in SDP where `public_address` is set.
     pub public_ip: Option<IpAddr>,
     /// By when joined legs have to be parted, once whoever is on them is to be told that the bridge stops.
     pub parting: watch::Sender<Option<Instant>>,
     dialogs: Mutex<Dialogs>,
-    calls: AtomicUsize,
+    pub lines: Arc<Lines>,
     sockets: OnceLock<Sockets>,
     /// Where we are registered, by the trunk's name: two may be at one registrar.
     registrars: Mutex<HashMap<String, SocketAddr>>,
@@ -164,33 +167,25 @@ impl Drop for Listed {
     }
 }
 
-/// A call that counts for as long as this lives.
-#[derive(Debug)]
-pub struct Place(Arc<Shared>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.calls.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 impl Shared {
     pub fn new(
         settings: Sip,
         trust: Trust,
         media: tokio::runtime::Handle,
         public_ip: Option<IpAddr>,
+        max_calls: usize,
     ) -> Self {
         Self {
+            lines: Arc::new(Lines::new(max_calls, settings.trunks.len())),
             settings,
             trust,
             transactions: Arc::default(),
             media,
             counters: Counters::default(),
+            refusals: Refusals::default(),
             public_ip,
             parting: watch::Sender::new(None),
             dialogs: Mutex::default(),
-            calls: AtomicUsize::new(0),
             sockets: OnceLock::new(),
             registrars: Mutex::default(),
         }
@@ -266,20 +261,6 @@ impl Shared {
 
     pub fn has_dialogs(&self) -> bool {
         !self.dialogs().inboxes.is_empty()
-    }
-
-    pub fn calls(&self) -> usize {
-        self.calls.load(Ordering::Acquire)
-    }
-
-    /// Takes a place for a call, if one is free.
-    pub fn place(self: &Arc<Self>, max: usize) -> Option<Place> {
-        self.calls
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |calls| {
-                (calls < max).then_some(calls + 1)
-            })
-            .ok()
-            .map(|_| Place(self.clone()))
     }
 
     fn registrars(&self) -> MutexGuard<'_, HashMap<String, SocketAddr>> {

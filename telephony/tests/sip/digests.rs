@@ -10,15 +10,15 @@ use crate::support::{Bench, Manner, Phone, eventually, flood, header, offer};
 
 /// A digest by hand.
 pub struct Proof {
-    username: &'static str,
-    password: &'static str,
-    realm: &'static str,
-    uri: String,
-    algorithm: &'static str,
+    pub username: &'static str,
+    pub password: &'static str,
+    pub realm: &'static str,
+    pub uri: String,
+    pub algorithm: &'static str,
     /// Empty: as before RFC 2617.
-    qop: &'static str,
-    count: u32,
-    nonce: String,
+    pub qop: &'static str,
+    pub count: u32,
+    pub nonce: String,
 }
 
 impl Proof {
@@ -137,7 +137,7 @@ async fn demanding() -> (Bench, String, String) {
     (bench, challenges, uri)
 }
 
-fn is_stale(answer: &str) -> bool {
+pub fn is_stale(answer: &str) -> bool {
     header(answer, "Proxy-Authenticate")
         .unwrap()
         .contains("stale=true")
@@ -213,7 +213,7 @@ async fn what_is_no_proof_is_none() {
                 ..right()
             }
             .header(own),
-            403,
+            407,
         ),
         (
             "nobody's name",
@@ -222,7 +222,7 @@ async fn what_is_no_proof_is_none() {
                 ..right()
             }
             .header(own),
-            403,
+            407,
         ),
         (
             "another realm",
@@ -241,7 +241,7 @@ async fn what_is_no_proof_is_none() {
                 ..right()
             }
             .header(own),
-            403,
+            407,
         ),
         (
             "a quality that was not offered",
@@ -304,6 +304,8 @@ async fn what_is_no_proof_is_none() {
     ] {
         let (is, answer) = asked(&bench, &proof).await;
         assert_eq!(is, status, "{what}: {answer}");
+        // It may be tried again, with another nonce.
+        assert!(is != 407 || nonce(&answer) != nonce(&challenges));
     }
     assert_eq!(bench.calls().len(), 0, "nothing is kept of them");
     // One for somebody else beside the right one, and one for a server in place of a proxy.
@@ -408,9 +410,6 @@ async fn who_proved_himself_is_heard_beside_a_flood() {
     moved.to = phone.to.clone();
     moved.cseq = phone.cseq;
     assert!(is_heard(&mut moved).await, "from another port");
-    let mut stranger = Phone::udp(edge).await;
-    let patience = Duration::from_millis(500);
-    assert!(answered(&mut stranger, patience).await < 8, "in no call");
     flood.abort();
     assert_eq!(bench.calls().len(), calls);
 }

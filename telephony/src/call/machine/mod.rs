@@ -60,9 +60,10 @@ enum Phase {
     Asking {
         until: u64,
     },
-    /// The phone is to acknowledge.
+    /// The phone is to acknowledge, which opens the voice: a forged call costs none.
     Answering {
         until: u64,
+        setup: Box<Setup>,
     },
     Talking,
     Leaving(Leaving),
@@ -173,7 +174,7 @@ impl Machine {
                 let away = self.engine_away_since.map(|since| since + DECISION_AWAY_MS);
                 Some(away.map_or(*until, |away| away.min(*until)))
             }
-            Phase::Answering { until } => Some(*until),
+            Phase::Answering { until, .. } => Some(*until),
             Phase::Closing(closing) => Some(closing.until),
             Phase::Talking => {
                 let lost = self
@@ -329,17 +330,20 @@ impl Machine {
             call_id,
             agent: (*agent).clone(),
         };
-        out.push(Effect::OpenVoice(Box::new(setup)));
         out.push(Effect::Leg(Order::Answer));
         self.agent = Some(agent);
         self.phase = Phase::Answering {
             until: now.ms + ACKNOWLEDGE_MS,
+            setup: Box::new(setup),
         };
     }
 
     fn answered(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let answering = std::mem::replace(&mut self.phase, Phase::Talking);
+        if let Phase::Answering { setup, .. } = answering {
+            out.push(Effect::OpenVoice(setup));
+        }
         out.push(Effect::Engine(Message::Answered, now.at));
-        self.phase = Phase::Talking;
         self.voice = VoiceState::Away {
             since: now.ms,
             is_filled: false,

@@ -87,6 +87,7 @@ impl Plan {
     pub fn dial(self, alive: oneshot::Receiver<()>) -> BoxFuture<'static, Result<Leg, String>> {
         Box::pin(async move {
             let shared = self.shared.clone();
+            let trunk = self.caller.trunk.name.clone();
             let persons = &shared.counters.persons;
             match self.run(alive).await {
                 Ok(leg) => {
@@ -95,6 +96,8 @@ impl Plan {
                 }
                 Err(NoLeg { why, counted }) => {
                     count(counted(persons), 1);
+                    shared.refusals.count(&trunk, "second_leg");
+                    tracing::info!(trunk, why, "a call to a person failed");
                     Err(why)
                 }
             }
@@ -146,10 +149,12 @@ impl Plan {
             begun: Instant::now(),
             listed,
             place: None,
+            is_callers: false,
         };
         if !call.agreed(terms).await {
             return Err("the media cannot be started".into());
         }
+        call.direct(audio::Control::Begin).await;
         tokio::spawn(call.stand(None));
         Ok(Leg {
             orders,

@@ -36,8 +36,6 @@ impl Call {
             return;
         };
         reply.send(&self.dressed(reply.response(200, "OK")));
-        if let Some(media) = &self.media {
-            let _ = media.send(Control::Key(key)).await;
-        }
+        self.direct(Control::Key(key)).await;
     }
 }

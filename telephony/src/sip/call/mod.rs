@@ -4,6 +4,7 @@ mod asking;
 mod dial;
 mod info;
 mod join;
+mod over;
 mod ring;
 mod session;
 mod stand;
@@ -20,14 +21,13 @@ use tokio::{
 
 use self::{session::Session, transfer::Transfer};
 use super::{
-    audio::{self, Control},
+    audio::{self, Control, Media},
     dialog::Dialog,
+    lines::Place,
     message::{Headers, Request, Response},
     numbers,
     session_timer::{self, Timer},
-    shared::{
-        ALLOW, Listed, Place, RETRY_AFTER_SECONDS, SUPPORTED, Shared, ToCall, USER_AGENT, count,
-    },
+    shared::{ALLOW, Listed, RETRY_AFTER_SECONDS, SUPPORTED, Shared, ToCall, USER_AGENT, count},
     transactions::Reply,
     transport::Flow,
 };
@@ -74,7 +74,7 @@ struct Call {
     sockets: Option<audio::Sockets>,
     terms: Option<Terms>,
     taking: Taking,
-    media: Option<mpsc::Sender<Control>>,
+    media: Option<Media>,
     timer: Option<Timer>,
     /// What the peer's last request said that it understands.
     peer: Peer,
@@ -85,7 +85,9 @@ struct Call {
     transfer: Option<Transfer>,
     begun: Instant,
     listed: Listed,
+    /// None of one that we made ourselves, and while nobody acknowledges the answer.
     place: Option<Place>,
+    is_callers: bool,
 }
 
 /// What the 200 to the INVITE says of the media.
@@ -128,6 +130,7 @@ pub fn begin(
     incoming: &mpsc::Sender<Incoming>,
 ) {
     let Ok(room) = incoming.try_reserve() else {
+        note(shared, &caller, (503, "busy"), &reply);
         return refuse_for_now(&reply, "the bridge does not keep up");
     };
     let Some((mut call, leg, codec)) = prepare(shared, place, caller, request, &reply) else {
@@ -169,19 +172,18 @@ fn prepare(
         return None;
     };
     let address = shared.media_ip(&flow);
-    let sockets = match audio::bind(&shared.settings.rtp_ports, flow.local().ip()) {
-        Ok(sockets) => sockets,
-        Err(error) => {
-            tracing::warn!(%error, "a call has no port for its media");
-            refuse_for_now(reply, "no port for media is free");
-            return None;
-        }
+    let bound = audio::bind(&shared.settings.rtp_ports, flow.local().ip());
+    let told = |error: &std::io::Error| tracing::warn!(%error, "a call has no port for its media");
+    let Ok(sockets) = bound.inspect_err(told) else {
+        note(shared, &caller, (503, "ports"), reply);
+        refuse_for_now(reply, "no port for media is free");
+        return None;
     };
     let mut session = Session::new(&shared.settings, address, sockets.port);
     let answered = match session.offered(&request.body) {
         Ok(answered) => answered,
         Err(refused) => {
-            count(&shared.counters.callers.refused, 1);
+            note(shared, &caller, (refused.status, "media"), reply);
             refuse_offer(reply, refused.status, &refused.words);
             return None;
         }
@@ -211,6 +213,7 @@ fn prepare(
         transfer: None,
         begun: Instant::now(),
         place: Some(place),
+        is_callers: true,
     };
     let leg = Leg {
         orders,
@@ -218,6 +221,14 @@ fn prepare(
         happenings: happened,
     };
     Some((call, leg, codec))
+}
+
+/// Counts and tells that a call is refused.
+fn note(shared: &Shared, caller: &Caller, why: (u16, &'static str), reply: &Reply) {
+    count(&shared.counters.callers.refused, 1);
+    let ip = reply.flow.remote.ip();
+    let refusals = &shared.refusals;
+    refusals.note(&caller.trunk.name, why, ip, &reply.request, None);
 }
 
 /// Our Contact. Who asks for security on the whole way gets it for the way back, too.
@@ -335,10 +346,9 @@ impl Call {
         self.terms = Some(terms.clone());
         let signalling = self.flow.remote.ip();
         match (&self.media, self.sockets.take(), self.speech.take()) {
-            (Some(media), ..) => {
-                let _ = media
-                    .send(Control::Change(Box::new(terms), signalling))
-                    .await;
+            (Some(_), ..) => {
+                let change = Control::Change(Box::new(terms), signalling);
+                self.direct(change).await;
             }
             (None, Some(sockets), Some(speech)) => {
                 let happenings = self.happenings.clone();
@@ -356,6 +366,13 @@ impl Call {
             self.happened(Happening::Held(held));
         }
         true
+    }
+
+    /// Tells the call's media, if there is any.
+    async fn direct(&self, control: Control) {
+        if let Some(media) = &self.media {
+            let _ = media.control.send(control).await;
+        }
     }
 
     /// Tells the call's task. It never waits: a task that left room for nothing is gone.

@@ -13,7 +13,8 @@ use crate::{
     sip::{
         message::{Method, Request, Response},
         shared::{RETRY_AFTER_SECONDS, count},
-        transactions::{GIVEN_UP, Reply, T1},
+        transactions::{GIVEN_UP, Reply, T1, T2},
+        transport::Flow,
     },
 };
 
@@ -154,6 +155,10 @@ impl Call {
     fn reject(&mut self, reply: &Reply, refusal: &Refusal) {
         self.listed.free_caller();
         let status = refusal.status.clamp(400, 699);
+        let (trunk, ip) = (&self.caller.trunk.name, self.flow.remote.ip());
+        let why = (status, "service");
+        let refusals = &self.shared.refusals;
+        refusals.note(trunk, why, ip, &reply.request, None);
         let response = reply.response(status, phrase(status));
         let response = self
             .dressed(response)
@@ -304,6 +309,18 @@ impl Repeat {
             wait: T1,
             until: now + GIVEN_UP,
         }
+    }
+
+    /// Sends it again; false where that was done for long enough.
+    pub(super) fn again(&mut self, flow: &Flow) -> bool {
+        let now = Instant::now();
+        if now >= self.until {
+            return false;
+        }
+        flow.send(&self.response.to_bytes());
+        self.wait = (self.wait * 2).min(T2);
+        self.next = now + self.wait;
+        true
     }
 }
 

@@ -1,22 +1,25 @@
 //! A call that was answered: what both sides do to it until it ends.
 
-use tokio::time::{Duration, Instant, sleep_until, timeout_at};
+use tokio::time::{Duration, Instant, sleep_until};
 
 use super::{
-    Call, Control, Peer, Repeat, Taking, ToCall,
+    Call, Control, Media, Peer, Repeat, Taking, ToCall,
     asking::{Asked, SUPPORTED_IN_REQUESTS},
-    reason, refuse_offer, transfer,
+    over::Over,
+    refuse_offer, transfer,
 };
 use crate::{
     leg::{Happening, Order},
     sip::{
+        lines::Waiting,
         message::{Method, Request, Response},
         session_timer::{self, Refresher},
-        shared::count,
-        transactions::{GIVEN_UP, Reply, T2},
+        transactions::Reply,
     },
 };
 
+/// How long a call keeps its line while nobody acknowledges the answer: whoever forges an INVITE never does.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// When nothing else is due.
 const FAR: Duration = Duration::from_secs(86_400);
 
@@ -28,6 +31,10 @@ struct Standing {
     offered: bool,
     /// Whether the task knows that the call stands.
     told: bool,
+    /// When the line is given back, if the call does not stand by then.
+    patience: Instant,
+    /// There instead of the line from then on.
+    waiting: Option<Waiting>,
     /// A sign of life that we gave.
     refresh: Option<Asked>,
     /// When the session timer comes.
@@ -41,16 +48,12 @@ enum Event {
     Due,
     Refreshed(Option<Response>),
     Transfer(transfer::Step),
-}
-
-/// How a call ended.
-enum Over {
-    /// The peer hung up.
-    Theirs,
-    /// We do, with cause and words.
-    Ours(u16, String),
-    /// We do because something broke, which the task must hear.
-    Broken(u16, &'static str),
+    /// Media of the peer came before its acknowledgement.
+    Media,
+    /// The peer was given its time to acknowledge.
+    Impatient,
+    /// Too many of the trunk's calls are not acknowledged.
+    Forgotten,
 }
 
 impl Call {
@@ -61,6 +64,8 @@ impl Call {
             offered: matches!(self.taking, Taking::Offer),
             unacknowledged: answered.map(|answered| (answered, self.dialog.remote_seq)),
             told,
+            patience: Instant::now() + PATIENCE,
+            waiting: None,
             refresh: None,
             due: self.due(),
         };
@@ -70,7 +75,14 @@ impl Call {
                 break over;
             }
         };
-        self.end(over, standing).await;
+        let Standing {
+            unacknowledged,
+            waiting,
+            ..
+        } = standing;
+        drop(waiting);
+        self.end(over, unacknowledged.map(|(repeat, _)| repeat))
+            .await;
     }
 
     async fn next(&mut self, standing: &mut Standing) -> Event {
@@ -80,6 +92,7 @@ impl Call {
             .as_ref()
             .map_or(far, |(repeat, _)| repeat.next);
         let due = standing.due.unwrap_or(far);
+        let is_patient = !standing.told && standing.waiting.is_none();
         // Once the caller is joined to somebody else, nobody orders anything.
         let ordered = !self
             .transfer
@@ -92,6 +105,9 @@ impl Call {
             () = sleep_until(due) => Event::Due,
             answer = refreshed(&mut standing.refresh) => Event::Refreshed(answer),
             step = transfer::next(&mut self.transfer) => Event::Transfer(step),
+            () = first(&mut self.media), if !standing.told => Event::Media,
+            () = sleep_until(standing.patience), if is_patient => Event::Impatient,
+            () = over(&standing.waiting) => Event::Forgotten,
         }
     }
 
@@ -109,7 +125,31 @@ impl Call {
                 .transferred(step)
                 .await
                 .map(|words| Over::Ours(200, words)),
+            Event::Media => self.begins(standing).await,
+            Event::Impatient => {
+                self.place = None;
+                let waiting = self.shared.lines.wait_without(&self.caller.trunk.name);
+                standing.waiting = Some(waiting);
+                None
+            }
+            Event::Forgotten => Some(Over::Forgotten),
         }
+    }
+
+    /// The peer shows that it is there: media goes out, and the task is told. One that comes late needs a line again.
+    async fn begins(&mut self, standing: &mut Standing) -> Option<Over> {
+        if std::mem::replace(&mut standing.told, true) {
+            return None;
+        }
+        if standing.waiting.take().is_some() {
+            self.place = self.shared.lines.take(&self.caller.trunk.name);
+            if self.place.is_none() {
+                return Some(Over::Broken(503, "all lines are taken"));
+            }
+        }
+        self.direct(Control::Begin).await;
+        self.happened(Happening::Answered);
+        None
     }
 
     async fn order(&mut self, order: Option<Order>) -> Option<Over> {
@@ -129,16 +169,11 @@ impl Call {
             Some(Order::Flush) => Control::Flush,
             Some(Order::Ring | Order::Answer | Order::Reject(_)) => return None,
         };
-        match &self.media {
-            Some(media) => {
-                let _ = media.send(control).await;
-            }
-            // A delayed offer is not answered yet, so nothing was played.
-            None if matches!(control, Control::Flush) => {
-                self.happened(Happening::Flushed { played_ms: 0 });
-            }
-            None => {}
+        // A delayed offer is not answered yet, so nothing was played.
+        if self.media.is_none() && matches!(control, Control::Flush) {
+            self.happened(Happening::Flushed { played_ms: 0 });
         }
+        self.direct(control).await;
         None
     }
 
@@ -163,10 +198,7 @@ impl Call {
                 }
             }
         }
-        if !std::mem::replace(&mut standing.told, true) {
-            self.happened(Happening::Answered);
-        }
-        None
+        self.begins(standing).await
     }
 
     async fn request(
@@ -286,14 +318,10 @@ impl Call {
 
     fn again(&mut self, standing: &mut Standing) -> Option<Over> {
         let (repeat, _) = standing.unacknowledged.as_mut()?;
-        let now = Instant::now();
-        if now >= repeat.until {
+        if !repeat.again(&self.flow) {
             standing.unacknowledged = None;
             return Some(Over::Broken(408, "the answer was never acknowledged"));
         }
-        self.flow.send(&repeat.response.to_bytes());
-        repeat.wait = (repeat.wait * 2).min(T2);
-        repeat.next = now + repeat.wait;
         None
     }
 
@@ -381,69 +409,24 @@ impl Call {
         }
         None
     }
+}
 
-    /// Ends the call: silence first, then words to both sides.
-    async fn end(mut self, over: Over, mut standing: Standing) {
-        self.media = None;
-        let counters = &self.shared.counters;
-        let counted = match self.place.take() {
-            Some(_) => &counters.callers,
-            None => &counters.persons,
-        };
-        // Whoever the caller was joined to is hung up with it.
-        self.transfer = None;
-        let (cause, words) = match over {
-            Over::Theirs => {
-                self.happened(Happening::HungUp);
-                return;
-            }
-            Over::Ours(cause, words) => (cause, words),
-            Over::Broken(cause, words) => {
-                count(&counted.failed, 1);
-                self.happened(Happening::Failed(words.to_owned()));
-                (cause, words.to_owned())
-            }
-        };
-        // A BYE must not overtake the ACK (RFC 3261, 15).
-        while let Some((repeat, _)) = &mut standing.unacknowledged {
-            let next = repeat.next;
-            match timeout_at(next, self.inbox.recv()).await {
-                Ok(Some(ToCall::Ack(_)) | None) => break,
-                Ok(Some(ToCall::Request(request, reply))) => {
-                    reply.send(&reply.response(200, "OK"));
-                    if request.method == Method::Bye {
-                        return;
-                    }
-                }
-                Err(_) => {
-                    self.again(&mut standing);
-                }
-            }
-        }
-        let mut bye = self.dialog.request(Method::Bye);
-        bye.headers.push("Reason", &reason(cause, &words));
-        let Some(mut asked) = self.ask(bye).await else {
-            return;
-        };
-        let until = Instant::now() + GIVEN_UP;
-        loop {
-            tokio::select! {
-                answer = asked.answers.recv() => match answer {
-                    Some(answer) if answer.status < 200 => {}
-                    Some(answer) => match self.prove(&asked, &answer).await {
-                        Some(again) => asked = again,
-                        None => return,
-                    },
-                    None => return,
-                },
-                received = self.inbox.recv() => if let Some(ToCall::Request(request, reply)) = received {
-                    // Both hung up at once.
-                    let status = if request.method == Method::Bye { (200, "OK") } else { (481, "Call Is Over") };
-                    reply.refuse(status.0, status.1);
-                },
-                () = sleep_until(until) => return,
-            }
-        }
+/// Waits until media of the peer begins the call's.
+async fn first(media: &mut Option<Media>) {
+    if let Some(media) = media
+        && let Some(first) = &mut media.first
+        && first.await.is_ok()
+    {
+        media.first = None;
+        return;
+    }
+    std::future::pending().await
+}
+
+async fn over(waiting: &Option<Waiting>) {
+    match waiting {
+        Some(waiting) => waiting.over().await,
+        None => std::future::pending().await,
     }
 }
 

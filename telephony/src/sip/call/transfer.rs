@@ -211,13 +211,12 @@ impl Call {
             Some(Transfer::Dialling { language, .. }) => language,
             _ => String::new(),
         };
-        let Some(media) = &self.media else {
+        if self.media.is_none() {
             return self.not_transferred("the call has no media");
-        };
+        }
         let (theirs, ours) = ends();
-        let _ = media
-            .send(Control::Join(theirs.speech, theirs.happenings))
-            .await;
+        let join_ends = Control::Join(theirs.speech, theirs.happenings);
+        self.direct(join_ends).await;
         let parting = self.shared.parting.subscribe();
         let joined = tokio::spawn(join(ours, second, parting, language));
         self.transfer = Some(Transfer::Joined(Joined(joined)));

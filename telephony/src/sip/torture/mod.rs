@@ -81,9 +81,9 @@ fn desk() -> Arc<Desk> {
     };
     let trust = Trust::new(None).expect("public authorities");
     let media = tokio::runtime::Handle::current();
-    let shared = Arc::new(Shared::new(settings, trust, media, None));
+    let shared = Arc::new(Shared::new(settings, trust, media, None, 10));
     let (incoming, mut calls) = mpsc::channel::<Incoming>(1);
-    let desk = Arc::new(Desk::new(Arc::clone(&shared), incoming, 10));
+    let desk = Arc::new(Desk::new(Arc::clone(&shared), incoming));
     let receiver: std::sync::Weak<Desk> = Arc::downgrade(&desk);
     shared.bound(Sockets {
         addresses: vec![here],

@@ -1,6 +1,7 @@
 //! The sockets of SIP. What comes in is handed over as bytes with the [`Flow`] that leads back; what goes out never waits: a
 //! datagram is sent or lost, a connection has a short queue and is closed when its peer does not read.
 
+mod seats;
 mod stream;
 mod tls;
 mod udp;
@@ -9,6 +10,7 @@ use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     sync::Arc,
+    time::Duration,
 };
 
 use tokio::sync::mpsc;
@@ -16,7 +18,8 @@ use tokio::sync::mpsc;
 use crate::settings::Transport;
 
 pub use self::{
-    stream::{Connections, accept, connect, listen_tcp},
+    seats::Seats,
+    stream::{accept, connect, listen_tcp},
     tls::{Acceptor, TlsError},
     udp::{bind_udp, listen_udp},
 };
@@ -24,8 +27,12 @@ pub use self::{
 /// Takes what comes in. Called from the readers of sockets, so it must not wait.
 pub trait Receive: Send + Sync + 'static {
     fn received(&self, bytes: &[u8], flow: &Flow);
-    /// Whether a ping is answered, which counts as a message does.
-    fn pinged(&self, flow: &Flow) -> bool;
+    /// How long a connection is left unread before its next message is taken: strangers who ask too much wait.
+    fn pause(&self, flow: &Flow) -> Duration;
+    /// Whether TLS is agreed on with one more connection from there.
+    fn may_shake_hands(&self, ip: IpAddr) -> bool;
+    /// Whether this peer may call, or has proven himself lately.
+    fn is_proven(&self, flow: &Flow) -> bool;
     /// Whether the address is a trunk's, or of somebody who was let in: such may hold more connections.
     fn knows(&self, ip: IpAddr) -> bool;
 }
@@ -85,6 +92,13 @@ impl Flow {
                 true
             }
             Way::Connection(queue) => queue.try_send(bytes.to_vec()).is_ok(),
+        }
+    }
+
+    /// Waits until something can be sent.
+    async fn is_ready(&self) {
+        if let Way::Connection(queue) = &self.way {
+            let _ = queue.reserve().await;
         }
     }
 

@@ -1,12 +1,6 @@
 //! SIP over TCP and TLS: a bounded number of connections, each with a bounded buffer, and none that says nothing for long.
 
-use std::{
-    collections::HashMap,
-    io,
-    net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::{Buf, Bytes, BytesMut};
 use rustls::pki_types::ServerName;
@@ -18,7 +12,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Acceptor, Flow, Receive, Way};
+use super::{
+    Acceptor, Flow, Receive, Way,
+    seats::{Seat, Seats},
+};
 use crate::{
     settings::Transport,
     sip::message::{HEAD_BYTES_MAX, Host, MESSAGE_BYTES_MAX, body_length, head_end, lacks_length},
@@ -27,74 +24,12 @@ use crate::{
 
 /// Messages that wait to be written to one peer.
 const QUEUE: usize = 64;
-/// How long a peer may take to say its first message, and to end one that it began.
-const FIRST: Duration = Duration::from_secs(10);
-const WHOLE: Duration = Duration::from_secs(20);
-/// How long it may be silent after that. Calls outlive their connection.
+/// How long a peer may be silent: one who has not proven himself, and one who has. Calls outlive their connection.
+const STRANGER_IDLE: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(900);
+/// How long it may take to end a message that it began.
+const WHOLE: Duration = Duration::from_secs(20);
 const CONNECT: Duration = Duration::from_secs(5);
-
-const ALL_MAX: usize = 4_096;
-const STRANGERS_MAX: usize = 512;
-const OF_ONE_STRANGER_MAX: usize = 32;
-
-/// How many connections are open, and whose.
-#[derive(Debug, Default)]
-pub struct Connections {
-    count: Mutex<Count>,
-}
-
-#[derive(Debug, Default)]
-struct Count {
-    all: usize,
-    strangers: usize,
-    each: HashMap<IpAddr, usize>,
-}
-
-/// One that counts for as long as it lives.
-struct Open {
-    connections: Arc<Connections>,
-    stranger: Option<IpAddr>,
-}
-
-impl Connections {
-    fn open(self: &Arc<Self>, ip: IpAddr, known: bool) -> Option<Open> {
-        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        if count.all >= ALL_MAX {
-            return None;
-        }
-        if !known {
-            let of_one = count.each.get(&ip).copied().unwrap_or_default();
-            if count.strangers >= STRANGERS_MAX || of_one >= OF_ONE_STRANGER_MAX {
-                return None;
-            }
-            count.strangers += 1;
-            *count.each.entry(ip).or_default() += 1;
-        }
-        count.all += 1;
-        Some(Open {
-            connections: self.clone(),
-            stranger: (!known).then_some(ip),
-        })
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let count = &self.connections.count;
-        let mut count = count.lock().unwrap_or_else(PoisonError::into_inner);
-        count.all -= 1;
-        if let Some(ip) = self.stranger {
-            count.strangers -= 1;
-            if let Some(of_one) = count.each.get_mut(&ip) {
-                *of_one -= 1;
-                if *of_one == 0 {
-                    count.each.remove(&ip);
-                }
-            }
-        }
-    }
-}
 
 /// Binds a listener; one of IPv6 leaves IPv4 to another.
 pub fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
@@ -117,7 +52,7 @@ pub fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
 pub async fn accept(
     listener: TcpListener,
     tls: Option<Arc<Acceptor>>,
-    connections: Arc<Connections>,
+    seats: Arc<Seats>,
     receiver: Arc<dyn Receive>,
 ) {
     loop {
@@ -130,47 +65,53 @@ pub async fn accept(
                 continue;
             }
         };
-        let known = receiver.knows(remote.ip());
-        let Some(open) = connections.open(remote.ip(), known) else {
+        if tls.is_some() && !receiver.may_shake_hands(remote.ip()) {
+            tracing::debug!(%remote, "too many want TLS from there; a connection was closed");
+            continue;
+        }
+        let Some(seat) = seats.take(remote.ip(), receiver.knows(remote.ip())) else {
             tracing::debug!(%remote, "a connection too many was closed");
             continue;
         };
         let Ok(bound) = stream.local_addr() else {
             continue;
         };
-        let (tls, receiver) = (tls.clone(), receiver.clone());
+        let tls = tls.clone();
+        let receiver = receiver.clone();
         tokio::spawn(async move {
-            let _open = open;
             let _ = stream.set_nodelay(true);
-            match tls {
-                None => serve(stream, Transport::Tcp, bound, remote, receiver).await,
-                Some(tls) => match timeout(FIRST, tls.get().accept(stream)).await {
-                    Ok(Ok(stream)) => serve(stream, Transport::Tls, bound, remote, receiver).await,
-                    Ok(Err(error)) => tracing::debug!(%remote, %error, "no TLS was agreed on"),
-                    Err(_) => tracing::debug!(%remote, "no TLS was agreed on in time"),
-                },
+            tokio::select! {
+                () = seat.lost() => tracing::debug!(%remote, "a stranger's connection made room for another's"),
+                () = serve(stream, tls, bound, remote, &seat, receiver) => {}
             }
         });
     }
 }
 
-async fn serve<S>(
-    stream: S,
-    transport: Transport,
+/// Serves a connection that was taken.
+async fn serve(
+    stream: TcpStream,
+    tls: Option<Arc<Acceptor>>,
     bound: SocketAddr,
     remote: SocketAddr,
+    seat: &Seat,
     receiver: Arc<dyn Receive>,
-) where
-    S: AsyncRead + AsyncWrite + Send + 'static,
-{
+) {
     let (queue, waiting) = mpsc::channel(QUEUE);
-    let flow = Flow {
+    let flow = |transport| Flow {
         transport,
         bound,
         remote,
         way: Way::Connection(queue),
     };
-    run(stream, flow, waiting, receiver).await;
+    let Some(tls) = tls else {
+        return run(stream, flow(Transport::Tcp), waiting, Some(seat), receiver).await;
+    };
+    match timeout(STRANGER_IDLE, tls.get().accept(stream)).await {
+        Ok(Ok(stream)) => run(stream, flow(Transport::Tls), waiting, Some(seat), receiver).await,
+        Ok(Err(error)) => tracing::debug!(%remote, %error, "no TLS was agreed on"),
+        Err(_) => tracing::debug!(%remote, "no TLS was agreed on in time"),
+    }
 }
 
 /// Opens a connection and serves it; secured with a peer whose certificate is for this host and comes from somebody trusted.
@@ -202,21 +143,27 @@ pub async fn connect(
         let stream = timeout(CONNECT, trust.connector().connect(name, stream))
             .await
             .map_err(late)??;
-        tokio::spawn(run(stream, served, waiting, receiver));
+        tokio::spawn(run(stream, served, waiting, None, receiver));
     } else {
-        tokio::spawn(run(stream, served, waiting, receiver));
+        tokio::spawn(run(stream, served, waiting, None, receiver));
     }
     Ok(flow)
 }
 
-async fn run<S>(stream: S, flow: Flow, waiting: mpsc::Receiver<Vec<u8>>, receiver: Arc<dyn Receive>)
-where
+/// Serves a connection; without a seat it is one that we opened.
+async fn run<S>(
+    stream: S,
+    flow: Flow,
+    waiting: mpsc::Receiver<Vec<u8>>,
+    seat: Option<&Seat>,
+    receiver: Arc<dyn Receive>,
+) where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     let (reader, writer) = tokio::io::split(stream);
     let remote = flow.remote;
     tokio::select! {
-        why = read(reader, flow, receiver) => tracing::debug!(%remote, why, "a connection was closed"),
+        why = read(reader, flow, seat, receiver) => tracing::debug!(%remote, why, "a connection was closed"),
         () = write(writer, waiting) => tracing::debug!(%remote, "a connection does not take what is sent"),
     }
 }
@@ -237,12 +184,19 @@ async fn write(mut writer: impl AsyncWrite + Unpin, mut waiting: mpsc::Receiver<
 async fn read(
     mut reader: impl AsyncRead + Unpin,
     flow: Flow,
+    seat: Option<&Seat>,
     receiver: Arc<dyn Receive>,
 ) -> &'static str {
     let mut buffer = Buffer::default();
     let mut chunk = vec![0; 8_192];
-    let mut until = Instant::now() + FIRST;
-    let mut spoken = false;
+    let mut peer = Peer {
+        flow,
+        seat,
+        receiver,
+        is_proven: seat.is_none(),
+        has_spoken: false,
+    };
+    let mut until = Instant::now() + peer.idle();
     loop {
         let read = match tokio::time::timeout_at(until, reader.read(&mut chunk)).await {
             Ok(Ok(0)) => return "its peer closed it",
@@ -256,33 +210,81 @@ async fn read(
         loop {
             match buffer.take() {
                 Taken::Message(message) => {
-                    receiver.received(&message, &flow);
+                    peer.said(&message).await;
                     heard = true;
                 }
                 Taken::Pings(count) => {
-                    let answered = (0..count).take_while(|_| receiver.pinged(&flow)).count();
-                    if answered > 0 {
-                        flow.send(&b"\r\n".repeat(answered));
-                    }
-                    heard |= spoken;
+                    peer.pinged(count).await;
+                    heard |= peer.has_spoken;
                 }
                 Taken::Nothing => break,
                 Taken::Broken(head) => {
-                    receiver.received(&head, &flow);
+                    peer.said(&head).await;
                     // The answer is on its way before the connection is closed.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     return "its peer sent what cannot be framed";
                 }
             }
         }
-        spoken |= heard;
         if !buffer.is_begun() {
             // The room of what was taken is not kept for a peer that may be silent for long.
             buffer.bytes = buffer.bytes[..].into();
-            until = if spoken { Instant::now() + IDLE } else { until };
+            until = match peer.has_spoken {
+                true => Instant::now() + peer.idle(),
+                false => until,
+            };
         } else if began || heard {
             until = Instant::now() + WHOLE;
         }
+    }
+}
+
+/// Whoever is at the other end of a connection.
+struct Peer<'a> {
+    flow: Flow,
+    seat: Option<&'a Seat>,
+    receiver: Arc<dyn Receive>,
+    is_proven: bool,
+    has_spoken: bool,
+}
+
+impl Peer<'_> {
+    fn idle(&self) -> Duration {
+        match self.is_proven || self.receiver.is_proven(&self.flow) {
+            true => IDLE,
+            false => STRANGER_IDLE,
+        }
+    }
+
+    /// Waits until it is this peer's turn, and until what is answered can be sent.
+    async fn wait(&self) {
+        if !self.is_proven {
+            let pause = self.receiver.pause(&self.flow);
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+        }
+        self.flow.is_ready().await;
+    }
+
+    async fn said(&mut self, message: &[u8]) {
+        self.wait().await;
+        self.receiver.received(message, &self.flow);
+        self.has_spoken = true;
+        let Some(seat) = self.seat.filter(|_| !self.is_proven) else {
+            return;
+        };
+        self.is_proven = self.receiver.is_proven(&self.flow);
+        match self.is_proven {
+            true => seat.proven(),
+            false => seat.heard(),
+        }
+    }
+
+    /// Answers line ends, which count as one message however many came at once.
+    async fn pinged(&self, count: usize) {
+        self.wait().await;
+        self.flow.send(&b"\r\n".repeat(count));
     }
 }
 
@@ -365,6 +367,55 @@ impl Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Lets in whoever says `proof`.
+    #[derive(Default)]
+    struct Door {
+        proven: std::sync::atomic::AtomicBool,
+    }
+
+    impl Receive for Door {
+        fn received(&self, bytes: &[u8], _: &Flow) {
+            let is_proof = bytes.ends_with(b"proof");
+            self.proven
+                .fetch_or(is_proof, std::sync::atomic::Ordering::Relaxed);
+        }
+
+        fn pause(&self, _: &Flow) -> Duration {
+            Duration::ZERO
+        }
+
+        fn may_shake_hands(&self, _: std::net::IpAddr) -> bool {
+            true
+        }
+
+        fn is_proven(&self, _: &Flow) -> bool {
+            self.proven.load(std::sync::atomic::Ordering::Relaxed)
+        }
+
+        fn knows(&self, _: std::net::IpAddr) -> bool {
+            false
+        }
+    }
+
+    #[tokio::test]
+    async fn who_has_not_proven_himself_may_be_silent_for_seconds_only() {
+        let (flow, _sent) = Flow::kept(Transport::Tcp, "127.0.0.1:5060", "127.0.0.2:5060");
+        let seats = Arc::<Seats>::default();
+        let seat = seats.take(flow.remote.ip(), false).expect("a seat");
+        let mut peer = Peer {
+            flow,
+            seat: Some(&seat),
+            receiver: Arc::new(Door::default()),
+            is_proven: false,
+            has_spoken: false,
+        };
+        assert_eq!(peer.idle(), STRANGER_IDLE);
+        peer.said(b"nothing").await;
+        assert_eq!(peer.idle(), STRANGER_IDLE);
+        peer.said(b"proof").await;
+        assert_eq!(peer.idle(), IDLE);
+    }
 
     #[test]
     fn messages_are_taken_apart_however_they_come() {

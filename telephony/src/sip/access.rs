@@ -1,0 +1,213 @@
+//! Who may call: trunks by their addresses, registrars that have us, and whoever proves himself by digest.
+
+use std::{
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use super::{
+    digest::{self, Algorithm, Authorization, Challenge},
+    guesses::{Claim, Guesses, Verdict},
+    known::Known,
+    message::Request,
+    nonces::{Nonces, Use},
+    refusal::{Answer, answer, refused},
+    shared::Shared,
+    transport::Flow,
+    trunks,
+};
+use crate::settings::Trunk;
+
+const REALM: &str = "dikala";
+const CHALLENGE: &str = "Proxy-Authenticate";
+/// When somebody may try again after too many wrong passwords.
+const BLOCKED_SECONDS: &str = "60";
+
+#[derive(Debug)]
+pub struct Access {
+    shared: Arc<Shared>,
+    nonces: Nonces,
+    guesses: Mutex<Guesses>,
+    known: Mutex<Known>,
+    begun: Instant,
+}
+
+impl Access {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        let now = Instant::now();
+        Self {
+            shared,
+            nonces: Nonces::new(rand::random(), now),
+            guesses: Mutex::default(),
+            known: Mutex::default(),
+            begun: now,
+        }
+    }
+
+    fn second(&self) -> u64 {
+        self.begun.elapsed().as_secs()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn guesses(&self) -> MutexGuard<'_, Guesses> {
+        self.guesses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has this peer be known for a while.
+    pub fn remember(&self, flow: &Flow) {
+        self.known().remember(flow.remote, self.second());
+    }
+
+    pub fn is_trunk(&self, ip: IpAddr) -> bool {
+        trunks::by_address(&self.shared.settings.trunks, ip).is_some()
+    }
+
+    /// Whether somebody at this address was let in lately.
+    pub fn knows_host(&self, ip: IpAddr) -> bool {
+        self.is_trunk(ip) || self.known().has_host(ip, self.second())
+    }
+
+    /// Whether this very peer may call, or has proven himself lately.
+    pub fn is_proven(&self, flow: &Flow) -> bool {
+        self.is_trunk(flow.remote.ip())
+            || self.known().has(flow.remote, self.second())
+            || self.shared.is_from_registrar(flow)
+    }
+
+    /// The trunk that may call, and whether it is trusted to say who calls.
+    pub fn caller(&self, request: &Request, flow: &Flow) -> Result<(&Trunk, bool), Answer> {
+        let all = &self.shared.settings.trunks;
+        if let Some(trunk) = trunks::by_address(all, flow.remote.ip()) {
+            return Ok((trunk, true));
+        }
+        if let Some(trunk) = self.shared.registered_trunk(flow, &request.uri.user) {
+            return Ok((trunk, true));
+        }
+        if !trunks::any_digest(all) {
+            self.note("", (403, "address"), request, flow, None);
+            return Err(refused(403, "Forbidden", "no trunk allows this address"));
+        }
+        let proof = ["Proxy-Authorization", "Authorization"]
+            .iter()
+            .flat_map(|name| request.headers.all(name))
+            .find_map(|value| {
+                value
+                    .parse::<Authorization>()
+                    .ok()
+                    .filter(|proof| proof.realm == REALM)
+            });
+        match proof {
+            Some(proof) => Ok((self.proven(request, flow, &proof)?, false)),
+            None => Err(self.challenge(request, flow, false)),
+        }
+    }
+
+    /// The trunk whose password this is the proof of.
+    fn proven(
+        &self,
+        request: &Request,
+        flow: &Flow,
+        proof: &Authorization,
+    ) -> Result<&Trunk, Answer> {
+        let (ip, now) = (flow.remote.ip(), Instant::now());
+        let age = self.nonces.look(&proof.nonce, ip, now);
+        // Only a nonce of ours shows that somebody is where he says, so nobody has another's address blocked.
+        if age != Use::Fresh {
+            return Err(self.challenge(request, flow, age == Use::Stale));
+        }
+        let all = &self.shared.settings.trunks;
+        let trunk = self.compared(all, request, flow, proof)?;
+        if !proof.is_for(&request.uri) {
+            let words = "the credentials are for another Request-URI";
+            self.note(&trunk.name, (400, "uri"), request, flow, None);
+            return Err(refused(400, "Bad Request", words));
+        }
+        // Who does not count (RFC 2069) has used up the nonce.
+        let count = proof.count.as_ref().map_or(u32::MAX, |(count, _)| *count);
+        if self.nonces.count(&proof.username, &proof.nonce, count, now) == Use::Stale {
+            return Err(self.challenge(request, flow, true));
+        }
+        let mut known = self.known();
+        known.remember(flow.remote, self.second());
+        known.remember_user(ip, &proof.username, self.second());
+        Ok(trunk)
+    }
+
+    /// The trunk of this user, if the password is right, which is not looked at where too many were wrong.
+    fn compared<'a>(
+        &self,
+        all: &'a [Trunk],
+        request: &Request,
+        flow: &Flow,
+        proof: &Authorization,
+    ) -> Result<&'a Trunk, Answer> {
+        let (ip, second) = (flow.remote.ip(), self.second());
+        let found = trunks::by_username(all, &proof.username);
+        let name = found.map_or("", |(trunk, _)| trunk.name.as_str());
+        let claim = Claim {
+            ip,
+            // All names that are nobody's are one.
+            user: found.map_or("", |_| proof.username.as_str()),
+            is_known_here: self.known().has_user(ip, &proof.username, second),
+        };
+        let user = Some(proof.username.as_str());
+        let verdict = self.guesses().verdict(claim, second);
+        if verdict == Verdict::Blocked {
+            self.note(name, (403, "blocked"), request, flow, user);
+            let words = "too many wrong passwords came from this address; try again in a minute";
+            let answer = refused(403, "Forbidden", words);
+            return Err(answer.with("Retry-After", BLOCKED_SECONDS.to_owned()));
+        }
+        let (trunk, password) = found.unzip();
+        // A name that is nobody's takes as long as any.
+        let proves = proof.proves(password.unwrap_or_default(), request.method.name());
+        match trunk.filter(|_| proves && verdict == Verdict::Compare) {
+            Some(trunk) => Ok(trunk),
+            None => {
+                self.guesses().wrong(claim, second);
+                self.note(name, (407, "password"), request, flow, user);
+                Err(self.challenge(request, flow, false))
+            }
+        }
+    }
+
+    fn note(
+        &self,
+        trunk: &str,
+        why: (u16, &'static str),
+        request: &Request,
+        flow: &Flow,
+        user: Option<&str>,
+    ) {
+        let ip = flow.remote.ip();
+        self.shared
+            .refusals
+            .note(trunk, why, ip, &request.headers, user);
+    }
+
+    fn challenge(&self, request: &Request, flow: &Flow, stale: bool) -> Answer {
+        let nonce = self.nonces.make(flow.remote.ip(), Instant::now());
+        let demand = |algorithm| {
+            let challenge = Challenge {
+                realm: REALM.to_owned(),
+                nonce: nonce.clone(),
+                opaque: None,
+                algorithm,
+                counted: true,
+                stale,
+            };
+            challenge.to_string()
+        };
+        let agent = request.headers.get("User-Agent").unwrap_or_default();
+        let demanded =
+            answer(407, "Proxy Authentication Required").with(CHALLENGE, demand(Algorithm::Md5));
+        if digest::takes_a_choice(agent) {
+            return demanded.with(CHALLENGE, demand(Algorithm::Sha256));
+        }
+        demanded
+    }
+}

@@ -1,0 +1,100 @@
+//! How a call ends: silence first, then words to both sides.
+
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::{Call, Repeat, ToCall, reason};
+use crate::{
+    leg::Happening,
+    sip::{message::Method, shared::count, transactions::GIVEN_UP},
+};
+
+/// How a call ended.
+pub(super) enum Over {
+    /// The peer hung up.
+    Theirs,
+    /// We do, with cause and words.
+    Ours(u16, String),
+    /// We do because something broke, which the task must hear.
+    Broken(u16, &'static str),
+    /// We do, for a peer that most likely was never there.
+    Forgotten,
+}
+
+impl Call {
+    /// Ends the call.
+    pub(super) async fn end(mut self, over: Over, mut unacknowledged: Option<Repeat>) {
+        self.media = None;
+        let counters = &self.shared.counters;
+        let counted = match self.is_callers {
+            true => &counters.callers,
+            false => &counters.persons,
+        };
+        self.place = None;
+        // Whoever the caller was joined to is hung up with it.
+        self.transfer = None;
+        let (cause, words) = match over {
+            Over::Theirs => {
+                self.happened(Happening::HungUp);
+                return;
+            }
+            Over::Ours(cause, words) => (cause, words),
+            Over::Broken(cause, words) => {
+                count(&counted.failed, 1);
+                self.happened(Happening::Failed(words.to_owned()));
+                (cause, words.to_owned())
+            }
+            Over::Forgotten => {
+                count(&counted.failed, 1);
+                let words = "the answer was not acknowledged, as many others of the trunk";
+                self.happened(Happening::Failed(words.to_owned()));
+                self.forget();
+                return;
+            }
+        };
+        // A BYE must not overtake the ACK (RFC 3261, 15).
+        while let Some(repeat) = &mut unacknowledged {
+            match timeout_at(repeat.next, self.inbox.recv()).await {
+                Ok(Some(ToCall::Ack(_)) | None) => break,
+                Ok(Some(ToCall::Request(request, reply))) => {
+                    reply.send(&reply.response(200, "OK"));
+                    if request.method == Method::Bye {
+                        return;
+                    }
+                }
+                Err(_) if repeat.again(&self.flow) => {}
+                Err(_) => break,
+            }
+        }
+        let mut bye = self.dialog.request(Method::Bye);
+        bye.headers.push("Reason", &reason(cause, &words));
+        let Some(mut asked) = self.ask(bye).await else {
+            return;
+        };
+        let until = Instant::now() + GIVEN_UP;
+        loop {
+            tokio::select! {
+                answer = asked.answers.recv() => match answer {
+                    Some(answer) if answer.status < 200 => {}
+                    Some(answer) => match self.prove(&asked, &answer).await {
+                        Some(again) => asked = again,
+                        None => return,
+                    },
+                    None => return,
+                },
+                received = self.inbox.recv() => if let Some(ToCall::Request(request, reply)) = received {
+                    // Both hung up at once.
+                    let status = if request.method == Method::Bye { (200, "OK") } else { (481, "Call Is Over") };
+                    reply.refuse(status.0, status.1);
+                },
+                () = sleep_until(until) => return,
+            }
+        }
+    }
+
+    /// Hangs up once, and does not wait for an answer: whoever forged the INVITE may have named somebody else.
+    fn forget(&mut self) {
+        let bye = self.dialog.request(Method::Bye);
+        let bye = self.shared.with_via(bye, &self.flow);
+        self.flow.send(&bye.to_bytes());
+    }
+}

@@ -1,0 +1,236 @@
+//! Wrong passwords: from where, for whom, and when none is looked at any more. Pure.
+//!
+//! Others share an address, so whoever has proven himself there lately is not held up by what they guess, only by what is guessed in
+//! his own name.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::Hash,
+    net::IpAddr,
+};
+
+use super::source::holder;
+
+/// Wrong ones that are looked at in a minute: of one address, or of a user who has proven himself there.
+const OF_ADDRESS: u32 = 10;
+/// The same of one user over all addresses where he has not.
+const OF_USER: u32 = 100;
+const MINUTE: u64 = 60;
+/// Addresses and users that are remembered; one more forgets the oldest.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// Somebody who says who he is.
+#[derive(Debug, Clone, Copy)]
+pub struct Claim<'a> {
+    pub ip: IpAddr,
+    pub user: &'a str,
+    /// The user has proven himself from this address lately.
+    pub is_known_here: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Compare,
+    /// Too many were wrong for this user, which only he shall know: it counts as wrong, whatever it is.
+    Wrong,
+    /// Too many were wrong from this address: nothing is said of the password.
+    Blocked,
+}
+
+#[derive(Debug, Default)]
+pub struct Guesses {
+    addresses: Table<IpAddr>,
+    users: Table<String>,
+    known: Table<(IpAddr, String)>,
+}
+
+impl Guesses {
+    /// What becomes of a claim. Seconds count up from any beginning.
+    pub fn verdict(&self, claim: Claim<'_>, second: u64) -> Verdict {
+        let ip = holder(claim.ip);
+        if claim.is_known_here {
+            return match self.known.is_blocked(&(ip, claim.user.to_owned()), second) {
+                true => Verdict::Blocked,
+                false => Verdict::Compare,
+            };
+        }
+        if self.addresses.is_blocked(&ip, second) {
+            Verdict::Blocked
+        } else if self.users.is_blocked(&claim.user.to_owned(), second) {
+            Verdict::Wrong
+        } else {
+            Verdict::Compare
+        }
+    }
+
+    /// Notes a wrong password.
+    pub fn wrong(&mut self, claim: Claim<'_>, second: u64) {
+        let ip = holder(claim.ip);
+        let user = claim.user.to_owned();
+        if claim.is_known_here {
+            self.known.wrong((ip, user), OF_ADDRESS, second);
+        } else {
+            self.addresses.wrong(ip, OF_ADDRESS, second);
+            self.users.wrong(user, OF_USER, second);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Table<K> {
+    tries: HashMap<K, Tries>,
+    /// The oldest first.
+    order: VecDeque<K>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Tries {
+    /// When the first of them came.
+    since: u64,
+    wrong: u32,
+    blocked_until: u64,
+}
+
+impl<K> Default for Table<K> {
+    fn default() -> Self {
+        Self {
+            tries: HashMap::new(),
+            order: VecDeque::new(),
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash> Table<K> {
+    fn is_blocked(&self, key: &K, second: u64) -> bool {
+        let tries = self.tries.get(key);
+        tries.is_some_and(|tries| tries.blocked_until > second)
+    }
+
+    fn wrong(&mut self, key: K, most: u32, second: u64) {
+        if !self.tries.contains_key(&key) {
+            if self.order.len() >= REMEMBERED_MAX
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.tries.remove(&oldest);
+            }
+            self.order.push_back(key.clone());
+        }
+        let none = Tries {
+            since: second,
+            wrong: 0,
+            blocked_until: 0,
+        };
+        let tries = self.tries.entry(key).or_insert(none);
+        if second >= tries.since + MINUTE {
+            *tries = none;
+        }
+        tries.wrong += 1;
+        if tries.wrong >= most {
+            *tries = Tries {
+                blocked_until: second + MINUTE,
+                ..none
+            };
+            tries.since = second + MINUTE;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(last: u8, user: &str, is_known_here: bool) -> Claim<'_> {
+        Claim {
+            ip: IpAddr::from([192, 0, 2, last]),
+            user,
+            is_known_here,
+        }
+    }
+
+    #[test]
+    fn ten_wrong_ones_block_an_address_for_a_minute_and_no_longer() {
+        let mut guesses = Guesses::default();
+        for second in 0..10 {
+            let anybody = claim(1, "anybody", false);
+            assert_eq!(guesses.verdict(anybody, second), Verdict::Compare);
+            guesses.wrong(claim(1, "ayu", false), second);
+        }
+        let ayu = claim(1, "ayu", false);
+        assert_eq!(guesses.verdict(ayu, 9), Verdict::Blocked);
+        assert_eq!(
+            guesses.verdict(claim(1, "budi", false), 68),
+            Verdict::Blocked
+        );
+        assert_eq!(guesses.verdict(claim(2, "ayu", false), 9), Verdict::Compare);
+        assert_eq!(guesses.verdict(ayu, 69), Verdict::Compare);
+    }
+
+    #[test]
+    fn a_few_wrong_ones_a_minute_block_nobody() {
+        let mut guesses = Guesses::default();
+        for second in 0..600 {
+            let ayu = claim(1, "ayu", false);
+            assert_eq!(guesses.verdict(ayu, second), Verdict::Compare);
+            if second % 7 == 0 {
+                guesses.wrong(ayu, second);
+            }
+        }
+    }
+
+    /// A phone with a wrong password, and a guesser, may stand behind the address of others.
+    #[test]
+    fn who_has_proven_himself_at_an_address_is_blocked_by_what_is_guessed_in_his_name_alone() {
+        let mut guesses = Guesses::default();
+        for _ in 0..1_000 {
+            guesses.wrong(claim(1, "eko", false), 1);
+            guesses.wrong(claim(1, "dewi", true), 1);
+        }
+        assert_eq!(guesses.verdict(claim(1, "ayu", true), 1), Verdict::Compare);
+        assert_eq!(guesses.verdict(claim(1, "dewi", true), 1), Verdict::Blocked);
+        assert_eq!(
+            guesses.verdict(claim(1, "dewi", true), 61),
+            Verdict::Compare
+        );
+    }
+
+    #[test]
+    fn a_user_is_guessed_at_a_hundred_times_a_minute_from_all_addresses_together() {
+        let mut guesses = Guesses::default();
+        for last in 0..100 {
+            guesses.wrong(claim(last, "ayu", false), 1);
+        }
+        assert_eq!(guesses.verdict(claim(200, "ayu", false), 1), Verdict::Wrong);
+        assert_eq!(
+            guesses.verdict(claim(200, "ayu", true), 1),
+            Verdict::Compare
+        );
+        assert_eq!(
+            guesses.verdict(claim(200, "budi", false), 1),
+            Verdict::Compare
+        );
+        assert_eq!(
+            guesses.verdict(claim(200, "ayu", false), 61),
+            Verdict::Compare
+        );
+    }
+
+    #[test]
+    fn a_crowd_is_not_remembered_without_end() {
+        let mut guesses = Guesses::default();
+        for number in 0..3 * u32::try_from(REMEMBERED_MAX).expect("few") {
+            let user = number.to_string();
+            for is_known_here in [true, false] {
+                let claim = Claim {
+                    ip: IpAddr::from(number.to_be_bytes()),
+                    user: &user,
+                    is_known_here,
+                };
+                guesses.wrong(claim, 1);
+            }
+        }
+        let of = (guesses.addresses.tries.len(), guesses.addresses.order.len());
+        assert_eq!(of, (REMEMBERED_MAX, REMEMBERED_MAX));
+        assert_eq!(guesses.users.tries.len(), REMEMBERED_MAX);
+        assert_eq!(guesses.known.tries.len(), REMEMBERED_MAX);
+    }
+}

@@ -1,0 +1,164 @@
+//! Lines: how many calls are here, how many of them are a trunk's, and which of those that nobody acknowledged are kept. Pure.
+
+use std::collections::{HashMap, VecDeque};
+
+/// Calls of a trunk that are not acknowledged, have no line any more and are kept all the same. One more ends the oldest.
+pub const LATE_MAX: usize = 10;
+
+/// A quarter of the lines is kept for trunks that have few: in equal shares, of one line at least.
+const KEPT_PART: usize = 4;
+
+#[derive(Debug)]
+pub struct Places {
+    max: usize,
+    trunks: usize,
+    all: usize,
+    held: HashMap<String, usize>,
+}
+
+impl Places {
+    pub fn new(max: usize, trunks: usize) -> Self {
+        Self {
+            max,
+            trunks,
+            all: 0,
+            held: HashMap::new(),
+        }
+    }
+
+    pub fn all(&self) -> usize {
+        self.all
+    }
+
+    /// Takes a line for a call of this trunk, if there is one that is not kept for others.
+    pub fn take(&mut self, trunk: &str) -> bool {
+        if self.all + self.kept_from(trunk) >= self.max {
+            return false;
+        }
+        self.all += 1;
+        *self.held.entry(trunk.to_owned()).or_default() += 1;
+        true
+    }
+
+    /// Lines that are free for other trunks only.
+    fn kept_from(&self, trunk: &str) -> usize {
+        let kept = self.max / KEPT_PART;
+        if kept == 0 || self.trunks < 2 {
+            return 0;
+        }
+        let share = (kept / self.trunks).max(1);
+        let of = |held: usize| held.min(share);
+        let used: usize = self.held.values().copied().map(of).sum();
+        let own = of(self.held.get(trunk).copied().unwrap_or_default());
+        let owed = share * self.trunks - used;
+        if own < share {
+            return 0;
+        }
+        owed.min(kept)
+    }
+
+    pub fn give_back(&mut self, trunk: &str) {
+        self.all -= 1;
+        if let Some(held) = self.held.get_mut(trunk) {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(trunk);
+            }
+        }
+    }
+}
+
+/// Calls without a line that wait for their acknowledgement, by trunk, the oldest first. `T` ends one.
+#[derive(Debug)]
+pub struct Late<T> {
+    next: u64,
+    by_trunk: HashMap<String, VecDeque<(u64, T)>>,
+}
+
+impl<T> Default for Late<T> {
+    fn default() -> Self {
+        Self {
+            next: 0,
+            by_trunk: HashMap::new(),
+        }
+    }
+}
+
+impl<T> Late<T> {
+    /// Adds one. Gives its number, and the one that has to end for it.
+    pub fn add(&mut self, trunk: &str, end: T) -> (u64, Option<T>) {
+        self.next += 1;
+        let of_trunk = self.by_trunk.entry(trunk.to_owned()).or_default();
+        of_trunk.push_back((self.next, end));
+        let oldest = (of_trunk.len() > LATE_MAX).then(|| of_trunk.pop_front());
+        (self.next, oldest.flatten().map(|(_, end)| end))
+    }
+
+    pub fn remove(&mut self, trunk: &str, number: u64) {
+        if let Some(of_trunk) = self.by_trunk.get_mut(trunk) {
+            of_trunk.retain(|(other, _)| *other != number);
+            if of_trunk.is_empty() {
+                self.by_trunk.remove(trunk);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    /// How many lines one trunk gets that takes all it can, and each other after it.
+    #[rstest]
+    #[case(200, 1, 200, 0)]
+    #[case(200, 2, 175, 25)]
+    #[case(200, 5, 160, 10)]
+    #[case(10, 2, 9, 1)]
+    #[case(8, 3, 6, 1)]
+    #[case(200, 1_000, 150, 1)]
+    // Too few to keep any.
+    #[case(3, 2, 3, 0)]
+    fn a_trunk_leaves_others_their_share(
+        #[case] max: usize,
+        #[case] trunks: usize,
+        #[case] greedy: usize,
+        #[case] other: usize,
+    ) {
+        let mut places = Places::new(max, trunks);
+        let mut take = |name: &str| (0..max + 1).filter(|_| places.take(name)).count();
+        assert_eq!(take("greedy"), greedy);
+        for number in 1..trunks {
+            let got = take(&number.to_string());
+            let left = (max - greedy).saturating_sub((number - 1) * other);
+            assert_eq!(got, other.min(left), "{number}");
+        }
+        assert_eq!(take("greedy"), 0);
+        assert!(places.all() <= max);
+    }
+
+    #[test]
+    fn lines_come_back() {
+        let mut places = Places::new(4, 1);
+        for _ in 0..3 {
+            assert!((0..4).all(|_| places.take("a")));
+            assert!(!places.take("a"));
+            (0..4).for_each(|_| places.give_back("a"));
+        }
+        assert_eq!((places.all(), places.held.len()), (0, 0));
+    }
+
+    #[test]
+    fn of_those_that_nobody_acknowledges_the_oldest_of_the_trunk_ends() {
+        let mut late = Late::default();
+        let (other, _) = late.add("other", 100);
+        for number in 0..30_usize {
+            let ended = late.add("forged", number).1;
+            assert_eq!(ended, number.checked_sub(10));
+        }
+        late.remove("other", other);
+        assert_eq!(late.by_trunk.len(), 1);
+        assert_eq!(late.by_trunk["forged"].len(), LATE_MAX);
+    }
+}

@@ -1,0 +1,140 @@
+//! Calls that were refused: counted by trunk and reason, and told in the log, a few lines for an address.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{Mutex, PoisonError},
+    time::Instant,
+};
+
+use dikala_entities::with_numbers_masked;
+
+use super::{
+    flood::{Flood, Pace},
+    message::{Headers, NameAddr},
+};
+
+/// Lines of one address: three, then one in ten seconds. Of all: fifty, then ten a second.
+const LINES_OF_ONE: Pace = Pace::one_in(10_000, 3);
+const LINES_OF_ALL: Pace = Pace::one_in(100, 50);
+
+/// Refused calls of one trunk for one reason; no trunk where none let the caller in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    pub trunk: String,
+    pub reason: &'static str,
+    pub count: u64,
+}
+
+#[derive(Debug)]
+pub struct Refusals {
+    begun: Instant,
+    counts: Mutex<BTreeMap<(String, &'static str), u64>>,
+    lines: Mutex<Flood>,
+}
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self {
+            begun: Instant::now(),
+            // Those of strangers are there before the first, so that a first one is seen to come.
+            counts: Mutex::new(
+                ["address", "blocked", "password"]
+                    .map(|reason| ((String::new(), reason), 0))
+                    .into(),
+            ),
+            lines: Mutex::new(Flood::new(LINES_OF_ONE, LINES_OF_ALL)),
+        }
+    }
+}
+
+impl Refusals {
+    /// Counts one, and tells of it where the address has not filled the log yet.
+    pub fn note(
+        &self,
+        trunk: &str,
+        (status, reason): (u16, &'static str),
+        ip: IpAddr,
+        request: &Headers,
+        user: Option<&str>,
+    ) {
+        self.count(trunk, reason);
+        let now = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if !lines.admits(ip, now) {
+            return;
+        }
+        drop(lines);
+        let (caller, called) = (number(request, "From"), number(request, "To"));
+        let user = user.map(shown);
+        tracing::info!(
+            trunk,
+            address = %ip.to_canonical(),
+            caller,
+            called,
+            user,
+            status,
+            reason,
+            "a call was refused"
+        );
+    }
+
+    /// Counts one that is told in the log elsewhere.
+    pub fn count(&self, trunk: &str, reason: &'static str) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry((trunk.to_owned(), reason)).or_default() += 1;
+    }
+
+    pub fn read(&self) -> Vec<Refused> {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |((trunk, reason), count): (&(String, &'static str), &u64)| Refused {
+            trunk: trunk.clone(),
+            reason,
+            count: *count,
+        };
+        counts.iter().map(of).collect()
+    }
+}
+
+/// What may be shown of somebody else's text.
+fn shown(text: &str) -> String {
+    let text: String = text.chars().filter(|letter| !letter.is_control()).collect();
+    let masked = with_numbers_masked(&text);
+    masked.chars().take(64).collect()
+}
+
+fn number(request: &Headers, name: &str) -> Option<String> {
+    let address: NameAddr = request.get(name)?.parse().ok()?;
+    Some(shown(&address.uri.user))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_counted_by_trunk_and_reason() {
+        let refusals = Refusals::default();
+        let ip = IpAddr::from([192, 0, 2, 1]);
+        for _ in 0..1_000 {
+            refusals.note("jkt", (503, "lines"), ip, &Headers::default(), None);
+        }
+        refusals.count("", "address");
+        let read = refusals.read();
+        let read: Vec<_> = read
+            .iter()
+            .filter(|one| one.count > 0)
+            .map(|one| (one.trunk.as_str(), one.reason, one.count))
+            .collect();
+        assert_eq!(read, [("", "address", 1), ("jkt", "lines", 1_000)]);
+    }
+
+    #[test]
+    fn numbers_in_the_log_are_masked() {
+        let shown = shown("+6281234567890\r\n");
+        assert!(
+            !shown.contains("81234567890") && !shown.contains('\n'),
+            "{shown}"
+        );
+    }
+}

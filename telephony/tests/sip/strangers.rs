@@ -1,0 +1,239 @@
+//! Strangers and single trunks that ask for more than their share: others are heard all the same.
+
+use std::{net::SocketAddr, time::Duration};
+
+use dikala_telephony::settings::{Transport, Trunk};
+use tokio::{
+    net::{TcpSocket, UdpSocket},
+    task::JoinHandle,
+};
+
+use crate::support::{Bench, Manner, PATIENCE, Phone, eventually, offer, trunk};
+
+async fn of_users() -> Bench {
+    Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await
+}
+
+/// Sends this from these addresses, some ten thousand times a second in all, until aborted.
+async fn spray(
+    edge: SocketAddr,
+    hosts: std::ops::Range<u8>,
+    datagram: impl Fn(SocketAddr, u32) -> Vec<u8> + Send + 'static,
+) -> JoinHandle<()> {
+    let mut sockets = Vec::new();
+    for last in hosts {
+        let socket = UdpSocket::bind((format!("127.0.0.{last}"), 0))
+            .await
+            .unwrap();
+        sockets.push(socket);
+    }
+    tokio::spawn(async move {
+        for number in 0.. {
+            for (at, socket) in (0..).zip(sockets.iter().cycle().take(40)) {
+                let bytes = datagram(socket.local_addr().unwrap(), number * 40 + at);
+                let _ = socket.send_to(&bytes, edge).await;
+            }
+            tokio::time::sleep(Duration::from_micros(2_500)).await;
+        }
+    })
+}
+
+fn options(local: SocketAddr, number: u32) -> Vec<u8> {
+    format!(
+        "OPTIONS sip:a@b SIP/2.0\r\nVia: SIP/2.0/UDP {local};branch=z9hG4bK{number};rport\r\nMax-Forwards: 70\r\n\
+         From: <sip:x@y>;tag=1\r\nTo: <sip:a@b>\r\nCall-ID: {number}@{local}\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+async fn tcp_from(host: &str, edge: SocketAddr) -> Phone {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket
+        .bind(SocketAddr::new(host.parse().unwrap(), 0))
+        .unwrap();
+    let stream = socket.connect(edge).await.unwrap();
+    let local = stream.local_addr().unwrap();
+    Phone::over("TCP", Box::new(stream), local, edge)
+}
+
+/// Whether an INVITE of somebody unknown is answered, which he repeats as RFC 3261 has it.
+async fn is_challenged(bench: &Bench) -> bool {
+    let mut phone = Phone::udp_from("127.0.0.99", bench.udp()).await;
+    let invite = phone.request("INVITE", "", &offer(40_000));
+    for wait in [500, 1_000, 2_000] {
+        phone.send(&invite).await;
+        if let Some(heard) = phone.hears(Duration::from_millis(wait)).await {
+            return heard.starts_with("SIP/2.0 407");
+        }
+    }
+    false
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn datagrams_of_one_byte_do_not_make_the_edge_deaf() {
+    let bench = of_users().await;
+    let spray = spray(bench.udp(), 2..10, |_, _| b"x".to_vec()).await;
+    for _ in 0..10 {
+        assert!(is_challenged(&bench).await);
+    }
+    spray.abort();
+    assert_eq!(
+        bench.edge.statistics().strangers_dropped,
+        0,
+        "rubbish counts for nothing"
+    );
+}
+
+/// Datagrams can be forged in anybody's name, connections cannot.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_datagrams_takes_nothing_from_connections() {
+    let bench = of_users().await;
+    let spray = spray(bench.udp(), 99..100, options).await;
+    eventually("it is too much", || {
+        bench.edge.statistics().strangers_dropped > 500
+    })
+    .await;
+    for _ in 0..5 {
+        let mut phone = tcp_from("127.0.0.99", bench.address(Transport::Tcp)).await;
+        let invite = phone.request("INVITE", "", &offer(40_000));
+        phone.send(&invite).await;
+        phone.expect("SIP/2.0 407").await;
+    }
+    spray.abort();
+}
+
+/// Nobody repeats what he said over a connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_too_fast_over_a_connection_is_answered_later() {
+    let bench = of_users().await;
+    let mut phone = tcp_from("127.0.0.98", bench.address(Transport::Tcp)).await;
+    let mut all = String::new();
+    for _ in 0..600 {
+        all += &phone.request("OPTIONS", "", "");
+    }
+    phone.send(&all).await;
+    for answered in 0..600 {
+        let heard = phone.hears(PATIENCE).await;
+        assert!(
+            heard.is_some_and(|heard| heard.starts_with("SIP/2.0 200")),
+            "{answered} were answered"
+        );
+    }
+    assert_eq!(bench.edge.statistics().strangers_dropped, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sixteen_addresses_do_not_keep_others_from_connecting() {
+    let bench = of_users().await;
+    let edge = bench.address(Transport::Tcp);
+    let mut idle = Vec::new();
+    for last in 100..116 {
+        for _ in 0..32 {
+            let mut phone = tcp_from(&format!("127.0.0.{last}"), edge).await;
+            let options = phone.request("OPTIONS", "", "");
+            phone.send(&options).await;
+            phone.expect("SIP/2.0 200").await;
+            idle.push(phone);
+        }
+    }
+    let mut newcomers = Vec::new();
+    for last in 2..6 {
+        let mut phone = tcp_from(&format!("127.0.0.{last}"), edge).await;
+        let invite = phone.request("INVITE", "", &offer(40_000));
+        phone.try_send(invite.as_bytes()).await;
+        let heard = phone.hears(PATIENCE).await;
+        assert!(heard.is_some_and(|heard| heard.starts_with("SIP/2.0 407")));
+        newcomers.push(phone);
+    }
+    // Each took the seat of one who had been silent for longest among those who hold the most.
+    let mut closed = 0;
+    for phone in &mut idle {
+        let options = phone.request("OPTIONS", "", "");
+        phone.try_send(options.as_bytes()).await;
+        closed += usize::from(phone.hears(PATIENCE).await.is_none());
+    }
+    assert!(closed >= newcomers.len(), "{closed} were closed");
+}
+
+fn at(name: &str, address: &str) -> Trunk {
+    Trunk {
+        name: name.to_owned(),
+        addresses: vec![address.parse().unwrap()],
+        ..trunk()
+    }
+}
+
+/// The status of the final answer to an INVITE that is not acknowledged, with the phone that sent it.
+async fn invited(host: &str, bench: &Bench) -> (u16, Phone) {
+    let mut phone = Phone::udp_from(host, bench.udp()).await;
+    let invite = phone.request("INVITE", "", &offer(40_000));
+    phone.send(&invite).await;
+    loop {
+        let status = phone.expect("SIP/2.0 ").await[8..11].parse().unwrap();
+        if status >= 200 {
+            return (status, phone);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_trunk_leaves_lines_to_the_others() {
+    let bench = Bench::with(Manner::Echo, 8, |sip| {
+        sip.trunks = vec![at("greedy", "127.0.0.2/32"), at("other", "127.0.0.3/32")];
+    })
+    .await;
+    let mut held = Vec::new();
+    let mut refused = 0;
+    for _ in 0..12 {
+        let (status, mut phone) = invited("127.0.0.2", &bench).await;
+        match status {
+            200 => phone.acknowledge("").await,
+            _ => refused += 1,
+        }
+        held.push(phone);
+    }
+    assert!(refused > 4, "it took {} lines", 12 - refused);
+    assert_eq!(invited("127.0.0.3", &bench).await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_nobody_acknowledges_gives_its_line_back() {
+    let bench = Bench::with(Manner::Echo, 3, |_| ()).await;
+    let mut forged = Vec::new();
+    for _ in 0..3 {
+        let (status, phone) = invited("127.0.0.2", &bench).await;
+        assert_eq!(status, 200);
+        forged.push(phone);
+    }
+    assert_eq!(invited("127.0.0.3", &bench).await.0, 503);
+    eventually("the lines are free", || bench.edge.statistics().calls == 0).await;
+    let (status, mut phone) = invited("127.0.0.3", &bench).await;
+    assert_eq!(status, 200);
+    phone.acknowledge("").await;
+    // It goes on being answered, and one that is acknowledged late has a line again.
+    let late = &mut forged[0];
+    late.expect("SIP/2.0 200").await;
+    late.acknowledge("").await;
+    eventually("both have lines", || bench.edge.statistics().calls == 2).await;
+    late.hang_up().await;
+    phone.hang_up().await;
+}
+
+/// Whoever forges an INVITE names any address in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_gets_media_before_the_answer_is_acknowledged() {
+    let bench = Bench::new(Manner::Tone).await;
+    let media = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let mut phone = Phone::udp(bench.udp()).await;
+    let invite = phone.request("INVITE", "", &offer(media.local_addr().unwrap().port()));
+    phone.send(&invite).await;
+    phone.answered("SIP/2.0 200").await;
+    // The answer is repeated, so what goes out has had its time.
+    phone.expect("SIP/2.0 200").await;
+    let mut packet = [0; 2_048];
+    assert!(media.try_recv(&mut packet).is_err(), "there is media");
+    phone.acknowledge("").await;
+    let heard = tokio::time::timeout(PATIENCE, media.recv(&mut packet)).await;
+    assert!(heard.is_ok());
+    phone.hang_up().await;
+}
