@@ -3,6 +3,7 @@
 //!
 //! Each webhook has a [`Lane`]. Lanes take turns, one attempt each; a tenant has a share of all attempts ([`slots`]).
 
+mod by_hand;
 mod effects;
 mod idle;
 mod lane;
@@ -225,32 +226,6 @@ impl<E> Scheduler<E> {
     pub(super) fn release(&mut self, webhook: WebhookId, delivery: DeliveryId) {
         if let Some(lane) = self.lanes.get_mut(&webhook) {
             lane.recorded(delivery);
-        }
-    }
-
-    /// Takes a delivery for an attempt beside the queues, wherever it waits. False where an attempt of it is under way.
-    pub(super) fn pull(
-        &mut self,
-        webhook: WebhookId,
-        tenant: TenantId,
-        delivery: DeliveryId,
-        now: Millis,
-    ) -> bool {
-        self.lane(webhook, tenant, now).pull(delivery)
-    }
-
-    /// Whether a delivery waits in memory, is under way, or is not recorded yet.
-    pub(super) fn knows(&self, webhook: WebhookId, delivery: DeliveryId) -> bool {
-        let lane = self.lanes.get(&webhook);
-        lane.is_some_and(|lane| lane.known().any(|known| known == delivery))
-    }
-
-    /// An attempt beside the queues was delivered: what waits for the endpoint need not wait for a probe.
-    pub(super) fn answers_again(&mut self, webhook: WebhookId) {
-        if let Some(lane) = self.lanes.get_mut(&webhook) {
-            lane.circuit.succeeded();
-            self.look = true;
-            self.take_turn(webhook);
         }
     }
 
