@@ -2,7 +2,7 @@
 //! reads, not by the plan that it names.
 
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::*;
 use crate::webhooks::{
@@ -16,7 +16,7 @@ const CLAIMED: usize = 64;
 /// Of other webhooks, so that a webhook is told from others by statistics.
 const WEBHOOKS: usize = 20;
 /// What a statement may read of the deliveries. It does not depend on [`BACKLOG`].
-const READ_MAX: f64 = 2_000.0;
+const READ_MAX: i64 = 2_000;
 
 /// A database in which one webhook has [`BACKLOG`] pending deliveries that node `b` committed, and others have a few.
 struct Backlog {
@@ -86,8 +86,8 @@ impl Backlog {
     }
 
     /// How many rows a statement reads of the deliveries, with a plan for what is bound and with one that is kept.
-    async fn reads(&self, sent: &Statement) -> [f64; 2] {
-        let mut reads = [0.0; 2];
+    async fn reads(&self, sent: &Statement) -> [i64; 2] {
+        let mut reads = [0; 2];
         for (reads, mode) in reads
             .iter_mut()
             .zip(["force_custom_plan", "force_generic_plan"])
@@ -134,27 +134,31 @@ fn fill(first: usize, rows: usize, values: &str, now: Millis) -> String {
 }
 
 /// What the scans of a plan read, in rows.
-fn rows_read(plan: &Value) -> f64 {
+fn rows_read(plan: &Value) -> i64 {
     match plan {
         Value::Array(nodes) => nodes.iter().map(rows_read).sum(),
         Value::Object(node) => {
-            let number = |name: &str| node.get(name).and_then(Value::as_f64).unwrap_or_default();
-            let is_scan = node
-                .get("Node Type")
-                .and_then(Value::as_str)
-                .is_some_and(|kind| kind.contains("Scan"));
-            let own = number("Actual Rows")
-                + number("Rows Removed by Filter")
-                + number("Rows Removed by Index Recheck");
-            let own = if is_scan {
-                own * number("Actual Loops")
-            } else {
-                0.0
+            let kind = node.get("Node Type").and_then(Value::as_str);
+            let own = match kind.is_some_and(|kind| kind.contains("Scan")) {
+                true => {
+                    let rows = number(node, "Actual Rows")
+                        + number(node, "Rows Removed by Filter")
+                        + number(node, "Rows Removed by Index Recheck");
+                    rows * number(node, "Actual Loops")
+                }
+                false => 0,
             };
-            own + node.values().map(rows_read).sum::<f64>()
+            own + node.values().map(rows_read).sum::<i64>()
         }
-        _ => 0.0,
+        _ => 0,
     }
+}
+
+/// A number of a plan, without what newer versions of PostgreSQL have behind the point.
+fn number(node: &Map<String, Value>, name: &str) -> i64 {
+    let number = node.get(name).map(Value::to_string).unwrap_or_default();
+    let whole = number.split('.').next().unwrap_or_default();
+    whole.parse().unwrap_or_default()
 }
 
 #[actix::test]
