@@ -44,7 +44,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
 async fn content(visit: &Visit, asked: &Typed, filled: &Filled) -> Result<Markup, ApiError> {
     let more = List::new(PATH, &[], asked).query();
     Ok(html! {
-        (followed(&visit, "bridges", &more, &part(visit, asked).await?))
+        (followed(visit, "bridges", &more, &part(visit, asked).await?))
         @if visit.may_change() {
             section aria-labelledby="make" {
                 h2 #make { "Make a bridge" }

@@ -45,7 +45,7 @@ async fn content(visit: &Visit, filled: &Filled) -> Result<Markup, ApiError> {
     };
     Ok(html! {
         @if let Some(outcome) = &of_one { (notice(Tone::Plain, html! { p { (outcome.expose()) } })) }
-        (followed(&visit, "ledger", "", &books))
+        (followed(visit, "ledger", "", &books))
     })
 }
 

@@ -28,6 +28,8 @@ const KINDS: [&str; 5] = [
     "call.transcript",
     "call.ended",
 ];
+/// A node that is no more.
+const NODE: &str = "node_01k00000000000000000000000";
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 /// The oldest row is so old: no sweep removes it yet.
 const OLDEST_DAYS: i64 = 20;
@@ -229,54 +231,80 @@ impl Sql {
     /// Calls that talked for half a minute each, what they cost, their events, and the deliveries of the newest of these.
     fn rows(self, now: i64) -> Vec<String> {
         let begins = now - OLDEST_DAYS * DAY_MS;
-        // The number of the tenant of a call of a number, and the place of the call among that tenant's.
-        let of = |c: &str| {
-            let small = TENANTS - BIG_TENANTS;
-            let tenant = format!(
-                "(CASE WHEN {c} < {CALLS_OF_SMALL} THEN {BIG_TENANTS} + {c} % {small} ELSE {c} % {BIG_TENANTS} END)"
-            );
-            let place = format!(
-                "(CASE WHEN {c} < {CALLS_OF_SMALL} THEN {c} / {small} ELSE ({c} - {CALLS_OF_SMALL}) / {BIG_TENANTS} END)"
-            );
-            (tenant, place)
-        };
-        let at = |c: &str| format!("({begins} + {c} * {})", OLDEST_DAYS * DAY_MS / CALLS);
-        let (tenant, place) = of("n");
-        let (call, ten, started) = (self.id("call", "n"), self.id("ten", &tenant), at("n"));
-        let [agent, number] = ["agent", "pn"].map(|prefix| self.id(prefix, &tenant));
+        let mut rows = self.calls(begins).to_vec();
+        rows.extend(self.credit(begins));
+        rows.extend(self.events(begins));
+        rows.push(self.deliveries(begins, now));
+        rows
+    }
+
+    /// The number of the tenant of a call of a number.
+    fn tenant_of(call: &str) -> String {
+        let small = TENANTS - BIG_TENANTS;
+        format!(
+            "(CASE WHEN {call} < {CALLS_OF_SMALL} THEN {BIG_TENANTS} + {call} % {small} ELSE {call} % {BIG_TENANTS} END)"
+        )
+    }
+
+    /// The place of a call of a number among those of its tenant.
+    fn place_of(call: &str) -> String {
+        let small = TENANTS - BIG_TENANTS;
+        format!(
+            "(CASE WHEN {call} < {CALLS_OF_SMALL} THEN {call} / {small} ELSE ({call} - {CALLS_OF_SMALL}) / {BIG_TENANTS} END)"
+        )
+    }
+
+    /// When a call of a number came in.
+    fn at(begins: i64, call: &str) -> String {
+        format!("({begins} + {call} * {})", OLDEST_DAYS * DAY_MS / CALLS)
+    }
+
+    /// The kind of an event of a number.
+    fn kind(event: &str) -> String {
+        let kinds = KINDS.iter().enumerate();
+        let cases: String = kinds
+            .map(|(number, kind)| format!(" WHEN {number} THEN '{kind}'"))
+            .collect();
+        format!("CASE {event} % {} {cases} END", KINDS.len())
+    }
+
+    fn calls(self, begins: i64) -> [String; 2] {
+        let (tenant, at) = (Self::tenant_of("n"), Self::at(begins, "n"));
+        let [call, ten, agent, number] = [
+            ("call", "n"),
+            ("ten", &tenant),
+            ("agent", &tenant),
+            ("pn", &tenant),
+        ]
+        .map(|(prefix, number)| self.id(prefix, number));
+        let caller = self.padded("n % 7919", 8);
+        let did = self.padded(&tenant, 9);
         let calls = self.numbers(CALLS);
-        let granted = 2 * CALLS;
-        let call_of = format!("(n / {})", KINDS.len());
-        let (tenant_of_event, place_of_call) = of(&call_of);
-        let kind = KINDS
-            .iter()
-            .enumerate()
-            .fold(String::new(), |cases, (number, kind)| {
-                format!("{cases} WHEN {number} THEN '{kind}'")
-            });
-        let kind = |n: &str| format!("CASE {n} % {} {kind} END", KINDS.len());
-        let events = self.numbers(EVENTS);
-        let event = format!("({} + n)", EVENTS - PENDING);
-        let call_of_delivery = format!("({event} / {})", KINDS.len());
-        let (tenant_of_delivery, _) = of(&call_of_delivery);
-        let retry = format!(
-            "CASE WHEN {tenant_of_delivery} < {BIG_TENANTS} THEN {now} - 1000 ELSE {now} + {DAY_MS} + n END"
-        );
-        vec![
+        [
             format!(
                 "INSERT INTO calls (id, tenant_id, bridge_id, bridge_call_id, phone_number_id, agent_id, caller_number, callee_number, \
                  status, started_at, answered_at, ended_at, duration_seconds, talk_time_seconds, hangup_reason, hangup_initiator, \
                  ai_cost_idr, metadata, last_sign_at, owner, epoch) \
                  SELECT {call}, {ten}, 'br_01k00000000000000000000000', 'old-' || n, {number}, {agent}, \
-                 '+62812' || {caller}, '+629' || {did}, 'ended', {started}, {started} + 2000, {started} + 32000, 32, 30, 'normal', \
-                 'bridge', 0, '{{}}', {started} + 32000, 'node_01k00000000000000000000000', 1 {calls}",
-                caller = self.padded("n % 7919", 8),
-                did = self.padded(&tenant, 9),
+                 '+62812' || {caller}, '+629' || {did}, 'ended', {at}, {at} + 2000, {at} + 32000, 32, 30, 'normal', \
+                 'bridge', 0, '{{}}', {at} + 32000, '{NODE}', 1 {calls}"
             ),
             format!(
                 "INSERT INTO credit_holds (call_id, tenant_id, owner, epoch, request, held, used, last, created_at, settled_at) \
-                 SELECT {call}, {ten}, 'node_01k00000000000000000000000', 1, 0, 0, 1, FALSE, {started}, {started} + 32000 {calls}"
+                 SELECT {call}, {ten}, '{NODE}', 1, 0, 0, 1, FALSE, {at}, {at} + 32000 {calls}"
             ),
+        ]
+    }
+
+    /// Each tenant was granted more than its calls cost, a minute each.
+    fn credit(self, begins: i64) -> [String; 3] {
+        let granted = 2 * CALLS;
+        let (tenant, place, at) = (
+            Self::tenant_of("n"),
+            Self::place_of("n"),
+            Self::at(begins, "n"),
+        );
+        [
             format!(
                 "INSERT INTO credit_transactions (tenant_id, seq, id, idempotency_key, kind, minutes, balance_after, created_at) \
                  SELECT {}, 1, {}, 'purchase:large', 'purchase', {granted}, {granted}, {begins} {}",
@@ -286,43 +314,57 @@ impl Sql {
             ),
             format!(
                 "INSERT INTO credit_transactions (tenant_id, seq, id, idempotency_key, kind, minutes, balance_after, call_id, created_at) \
-                 SELECT {ten}, {place} + 2, {txn}, 'call:' || {call}, 'usage', -1, {granted} - {place} - 1, {call}, {started} + 32000 {calls}",
-                txn = self.id("txn", &format!("{TENANTS} + n")),
+                 SELECT {}, {place} + 2, {}, 'call:' || {call}, 'usage', -1, {granted} - {place} - 1, {call}, {at} + 32000 {}",
+                self.id("ten", &tenant),
+                self.id("txn", &format!("{TENANTS} + n")),
+                self.numbers(CALLS),
+                call = self.id("call", "n"),
             ),
             format!(
                 "INSERT INTO credit_accounts (tenant_id, available, held, used, purchased, adjusted, posted, seq, open_holds, \
                  low_threshold, low_armed, version) SELECT tenant_id, SUM(minutes), 0, {granted} - SUM(minutes), {granted}, 0, \
                  SUM(minutes), COUNT(*), 0, 30, TRUE, COUNT(*) FROM credit_transactions GROUP BY tenant_id"
             ),
+        ]
+    }
+
+    fn events(self, begins: i64) -> [String; 2] {
+        let of_call = KINDS.len();
+        let number = format!("(n / {of_call})");
+        let (kind, call) = (Self::kind("n"), self.id("call", &number));
+        [
             format!(
                 "INSERT INTO events (id, tenant_id, call_id, kind, occurred_at, body, position, is_test) \
-                 SELECT {}, {}, {}, {kind}, {at} + n % 5, \
+                 SELECT {}, {}, {call}, {kind}, {} + n % {of_call}, \
                  '{{\"event\":\"' || {kind} || '\",\"timestamp\":\"2026-01-01T00:00:00.000Z\",\"data\":{{\"callId\":\"' || {call} || '\"}}}}', \
-                 {place_of_call} * {of_call} + n % {of_call} + 1, FALSE {events}",
+                 {} * {of_call} + n % {of_call} + 1, FALSE {}",
                 self.id("evt", "n"),
-                self.id("ten", &tenant_of_event),
-                self.id("call", &call_of),
-                kind = kind("n"),
-                at = at(&call_of),
-                call = self.id("call", &call_of),
-                of_call = KINDS.len(),
+                self.id("ten", &Self::tenant_of(&number)),
+                Self::at(begins, &number),
+                Self::place_of(&number),
+                self.numbers(EVENTS),
             ),
-            format!(
-                "INSERT INTO event_positions (tenant_id, last) SELECT tenant_id, MAX(position) FROM events GROUP BY tenant_id"
-            ),
-            format!(
-                "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, next_attempt_at, \
-                 lease_owner, is_test, created_at) SELECT {}, {}, {}, {}, {}, {}, 'pending', 1, {retry}, \
-                 'node_01k00000000000000000000000', FALSE, {} {}",
-                self.id("dlv", "n"),
-                self.id("ten", &tenant_of_delivery),
-                self.id("wh", &tenant_of_delivery),
-                self.id("evt", &event),
-                self.id("call", &call_of_delivery),
-                kind(&event),
-                at(&call_of_delivery),
-                self.numbers(PENDING)
-            ),
+            "INSERT INTO event_positions (tenant_id, last) SELECT tenant_id, MAX(position) FROM events GROUP BY tenant_id".to_owned(),
         ]
+    }
+
+    /// Those of the newest events, each after one attempt that failed.
+    fn deliveries(self, begins: i64, now: i64) -> String {
+        let event = format!("({} + n)", EVENTS - PENDING);
+        let call = format!("({event} / {})", KINDS.len());
+        let tenant = Self::tenant_of(&call);
+        format!(
+            "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, next_attempt_at, \
+             lease_owner, is_test, created_at) SELECT {}, {}, {}, {}, {}, {}, 'pending', 1, \
+             CASE WHEN {tenant} < {BIG_TENANTS} THEN {now} - 1000 ELSE {now} + {DAY_MS} + n END, '{NODE}', FALSE, {} {}",
+            self.id("dlv", "n"),
+            self.id("ten", &tenant),
+            self.id("wh", &tenant),
+            self.id("evt", &event),
+            self.id("call", &call),
+            Self::kind(&event),
+            Self::at(begins, &call),
+            self.numbers(PENDING)
+        )
     }
 }

@@ -42,37 +42,35 @@ impl Cost {
     }
 }
 
+/// A figure of a plan's node. Newer servers give rows with decimals, which are left out.
+fn figure(plan: &Map<String, Value>, name: &str) -> u64 {
+    let text = plan.get(name).map(Value::to_string).unwrap_or_default();
+    let whole = text.split('.').next().unwrap_or_default();
+    whole.parse().unwrap_or_default()
+}
+
 /// Adds what a node of a plan and all below it read, returned and changed.
 fn add(plan: &Map<String, Value>, cost: &mut Cost) {
-    let figure = |name: &str| plan.get(name).and_then(Value::as_f64).unwrap_or_default();
     let text = |name: &str| plan.get(name).and_then(Value::as_str).unwrap_or_default();
-    let loops = figure("Actual Loops");
-    let rows = |name: &str| (figure(name) * loops) as u64;
+    let rows = |name: &str| figure(plan, name) * figure(plan, "Actual Loops");
     if text("Node Type").ends_with("Scan") && GROWING.contains(&text("Relation Name")) {
-        cost.read += [
-            "Actual Rows",
-            "Rows Removed by Filter",
-            "Rows Removed by Index Recheck",
-        ]
-        .map(rows)
-        .iter()
-        .sum::<u64>();
+        cost.read += rows("Actual Rows")
+            + rows("Rows Removed by Filter")
+            + rows("Rows Removed by Index Recheck");
     }
     let children = plan.get("Plans").and_then(Value::as_array);
     for child in children.into_iter().flatten().filter_map(Value::as_object) {
         if text("Node Type") == "ModifyTable" {
-            let changed = child["Actual Rows"].as_f64().unwrap_or_default();
-            cost.given += (changed * child["Actual Loops"].as_f64().unwrap_or_default()) as u64;
+            cost.given += figure(child, "Actual Rows") * figure(child, "Actual Loops");
         }
         add(child, cost);
     }
 }
 
 fn cost(plan: &Map<String, Value>) -> Cost {
-    let figure = |name: &str| plan.get(name).and_then(Value::as_u64).unwrap_or_default();
     let mut cost = Cost {
-        pages: figure("Shared Hit Blocks") + figure("Shared Read Blocks"),
-        given: plan["Actual Rows"].as_f64().unwrap_or_default() as u64,
+        pages: figure(plan, "Shared Hit Blocks") + figure(plan, "Shared Read Blocks"),
+        given: figure(plan, "Actual Rows"),
         read: 0,
     };
     add(plan, &mut cost);

@@ -292,7 +292,10 @@ mod tests {
 
     #[test]
     fn a_caller_without_a_number_is_taken_as_he_is() {
-        assert_eq!(form::dialled("anonymous - (hidden)"), "anonymous - (hidden)");
+        assert_eq!(
+            form::dialled("anonymous - (hidden)"),
+            "anonymous - (hidden)"
+        );
         assert_eq!(form::dialled("+62 (21) 555-01.00"), "+62215550100");
     }
 }

@@ -18,6 +18,7 @@ mod power_cuts;
 mod proxy;
 mod restarts;
 mod sizes;
+mod soak;
 mod standby;
 mod throughput;
 
