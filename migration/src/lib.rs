@@ -48,9 +48,9 @@ mod m20261122_000024_claims_of_nodes;
 mod m20261122_000025_newest_sockets;
 mod m20261122_000026_given_commands;
 mod m20261123_000027_clocks_of_nodes;
-mod m20261123_000030_serves_from;
-mod m20261123_000034_answers_about_calls;
-mod m20261123_000035_index_of_answers;
+mod m20261123_000028_serves_from;
+mod m20261123_000029_answers_about_calls;
+mod m20261123_000030_index_of_answers;
 
 /// What a step does to nodes of an earlier release, which do not know it.
 enum Step {
@@ -71,7 +71,7 @@ impl Step {
         }
     }
 
-    /// Its place among all steps of all releases, which its name tells: 30 of `m20261123_000030_serves_from`.
+    /// Its place among all steps of all releases, which its name tells: 28 of `m20261123_000028_serves_from`.
     fn number(&self) -> i64 {
         number(self.migration().name())
     }
@@ -117,9 +117,9 @@ fn steps() -> Vec<Step> {
         Step::Breaking(Box::new(m20261122_000025_newest_sockets::STEP)),
         Step::Breaking(Box::new(m20261122_000026_given_commands::STEP)),
         Step::Breaking(Box::new(m20261123_000027_clocks_of_nodes::STEP)),
-        Step::Additive(Box::new(m20261123_000030_serves_from::STEP)),
-        Step::Additive(Box::new(m20261123_000034_answers_about_calls::STEP)),
-        Step::Additive(Box::new(m20261123_000035_index_of_answers::STEP)),
+        Step::Additive(Box::new(m20261123_000028_serves_from::STEP)),
+        Step::Additive(Box::new(m20261123_000029_answers_about_calls::STEP)),
+        Step::Additive(Box::new(m20261123_000030_index_of_answers::STEP)),
     ];
     #[cfg(feature = "fail-points")]
     fail_points::change(&mut steps);

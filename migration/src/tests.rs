@@ -186,3 +186,17 @@ async fn a_killed_build_of_an_index_is_begun_anew() {
     STEP.up(&SchemaManager::new(&other)).await.unwrap();
     assert_eq!(states().await, [true]);
 }
+
+/// A node knows how far it may serve by the number of the last step that it knows, so no step is added below that later.
+#[test]
+fn steps_are_numbered_without_gaps() {
+    let numbers: Vec<i64> = steps().iter().map(Step::number).collect();
+    let released: Vec<i64> = numbers
+        .into_iter()
+        .filter(|number| *number < 900_000)
+        .collect();
+    assert!(
+        released.iter().copied().eq((1..).take(released.len())),
+        "{released:?}"
+    );
+}

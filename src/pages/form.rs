@@ -361,7 +361,8 @@ mod tests {
         let typed = Typed::parse(b"name=&parameters=%7B");
         let (body, unread) = body_and_unread(&typed, FIELDS);
         let form = body.form().expect("an object");
-        let refused = form.read(&[], |form| {
+        let others = ["greetingText", "minutes", "isActive", "events"];
+        let refused = form.read(&others, |form| {
             let fault = |code| vec![Fault::new(code, "is wrong")];
             let name: Option<()> = form.required("name", None, |_| Err(fault(FieldCode::Required)));
             let _: Option<()> =

@@ -396,11 +396,14 @@ fn fail_points_are_in_builds_for_tests_only() {
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
     let (shipped, for_tests) = manifest.split_once("[dev-dependencies]").unwrap();
     assert!(!shipped.contains(FEATURE));
-    assert_eq!(for_tests.matches(FEATURE).count(), 1);
-    let actors = fs::read_to_string(root.join("actors/Cargo.toml")).unwrap();
-    assert_eq!(actors.matches(FEATURE).count(), 1);
-    assert!(
-        !actors.contains("default ="),
-        "it is not among the defaults"
-    );
+    let crates = ["actors", "migration"];
+    assert_eq!(for_tests.matches(FEATURE).count(), crates.len());
+    for name in crates {
+        let manifest = fs::read_to_string(root.join(name).join("Cargo.toml")).unwrap();
+        assert_eq!(manifest.matches(FEATURE).count(), 1, "{name}");
+        assert!(
+            !manifest.contains("default ="),
+            "{name}: it is not among the defaults"
+        );
+    }
 }

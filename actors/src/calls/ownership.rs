@@ -1,9 +1,12 @@
 //! Who owns which call. Calls change their owner here and nowhere else: by compare-and-set, the row together with its hold. A
 //! node takes what nobody has, and what somebody speaks to there.
 
+use std::collections::BTreeSet;
+
 use dikala_entities::{
     CallId, TenantId, call,
     rows::{ColumnType, json_rows},
+    store::is_locked_out,
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder,
@@ -57,10 +60,17 @@ pub(super) async fn lost_owners(parts: &CallParts) -> Result<Vec<String>, DbErr>
     rows.iter().map(|row| row.try_get("", "owner")).collect()
 }
 
-/// Some running calls of an owner.
-pub(super) async fn of_owner(parts: &CallParts, owner: &str) -> Result<Vec<Owned>, DbErr> {
-    call::Entity::find()
-        .filter(call::unfinished())
+/// Some running calls of an owner, but for those of these tenants.
+pub(super) async fn of_owner(
+    parts: &CallParts,
+    owner: &str,
+    but_for: &BTreeSet<TenantId>,
+) -> Result<Vec<Owned>, DbErr> {
+    let mut find = call::Entity::find();
+    if !but_for.is_empty() {
+        find = find.filter(call::Column::TenantId.is_not_in(but_for.iter().copied()));
+    }
+    find.filter(call::unfinished())
         .filter(call::Column::Owner.eq(owner))
         // The order is the partial index's own: without it SQLite takes a larger one that holds every column it needs.
         .order_by_asc(call::Column::Owner)
@@ -78,12 +88,35 @@ pub(super) async fn of_owner(parts: &CallParts, owner: &str) -> Result<Vec<Owned
         .await
 }
 
-/// Takes calls whose owner is no node any more. Returns those that nobody else took before.
-pub(super) async fn take_lost(parts: &CallParts, lost: &[Owned]) -> Result<Vec<CallId>, DbErr> {
+/// What came of taking calls.
+pub(super) enum Taken {
+    /// These, which nobody else took before.
+    Calls(Vec<CallId>),
+    /// None, because somebody has locked the rows of these tenants.
+    Locked(BTreeSet<TenantId>),
+}
+
+/// Takes calls whose owner is no node any more.
+pub(super) async fn take_lost(parts: &CallParts, lost: &[Owned]) -> Result<Taken, DbErr> {
     if !may_take(Owner::Nobody, Reason::Looking, parts.node.acts()) {
-        return Ok(Vec::new());
+        return Ok(Taken::Calls(Vec::new()));
     }
-    hand_to(parts, lost, &parts.node.id()).await
+    hand_unlocked(parts, lost, &parts.node.id()).await
+}
+
+async fn hand_unlocked(parts: &CallParts, some: &[Owned], owner: &str) -> Result<Taken, DbErr> {
+    let error = match hand_to(parts, some, owner).await {
+        Err(error) if is_locked_out(&error) => error,
+        taken => return taken.map(Taken::Calls),
+    };
+    let tenants = some.iter().map(|call| call.tenant_id).collect();
+    let calls: Vec<CallId> = some.iter().map(|call| call.id).collect();
+    let locked = ledger::locked(&parts.store, &tenants, &calls).await?;
+    if locked.is_empty() {
+        return Err(error);
+    }
+    tracing::warn!(tenants = ?locked, "rows of tenants are locked by somebody else; their calls wait for a new owner");
+    Ok(Taken::Locked(locked))
 }
 
 /// Takes a call that somebody speaks to here, whoever has it. Where it changed since it was read nothing happens.
@@ -100,18 +133,25 @@ pub(super) async fn take_spoken_to(parts: &CallParts, row: &call::Model) -> Resu
 }
 
 /// Makes this node's calls nobody's, so that others find them while it still ends. Returns some of them, none when all are.
+///
+/// Calls of tenants whose rows somebody has locked stay with this node until its lease is over.
 pub(super) async fn give_back(parts: &CallParts) -> Result<Vec<CallId>, DbErr> {
-    let mine = of_owner(parts, &parts.node.id()).await?;
-    if mine.is_empty() {
-        return Ok(Vec::new());
+    let mut locked = BTreeSet::new();
+    loop {
+        let mine = of_owner(parts, &parts.node.id(), &locked).await?;
+        if mine.is_empty() {
+            return Ok(Vec::new());
+        }
+        match hand_unlocked(parts, &mine, call::GIVEN_BACK).await? {
+            Taken::Calls(_) => return Ok(mine.iter().map(|call| call.id).collect()),
+            Taken::Locked(theirs) => locked.extend(theirs),
+        }
     }
-    hand_to(parts, &mine, call::GIVEN_BACK).await?;
-    Ok(mine.iter().map(|call| call.id).collect())
 }
 
 /// Gives calls which are as they were read to an owner. Accounts are locked before holds and calls, as everywhere.
 async fn hand_to(parts: &CallParts, some: &[Owned], owner: &str) -> Result<Vec<CallId>, DbErr> {
-    let txn = parts.store.begin_critical().await?;
+    let txn = parts.store.begin_shared().await?;
     ledger::lock(&txn, some.iter().map(|call| call.tenant_id)).await?;
     let backend = txn.get_database_backend();
     let source = json_rows(

@@ -1,7 +1,7 @@
 //! Calls that run and have no actor here: what nobody has is taken up, and what fell through; and actors here whose calls others
 //! have.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use dikala_entities::{
     CallId, Millis, call, credit_hold,
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{
     open::FIRST_EPOCH,
-    ownership::{self, lost_owners, of_owner, take_lost},
+    ownership::{self, Taken, lost_owners, of_owner, take_lost},
     parts::CallParts,
     router::Calls,
     versions,
@@ -127,15 +127,24 @@ async fn take_up_lost_calls(calls: &Calls) -> Result<usize, DbErr> {
 
 async fn take_up_calls_of(calls: &Calls, owner: &str, count: &mut usize) -> Result<(), DbErr> {
     let parts = calls.parts();
+    let mut locked = BTreeSet::new();
     loop {
-        let lost = of_owner(parts, owner).await?;
+        let lost = of_owner(parts, owner, &locked).await?;
         if lost.is_empty() || !parts.node.acts() {
             return Ok(());
         }
         let had_unread = calls.has_unread();
         // Until they are read: where that fails, and where the answer of the commit is lost, nobody would find them again.
         calls.set_unread(true);
-        let taken = take_lost(parts, &lost).await?;
+        let taken = match take_lost(parts, &lost).await? {
+            Taken::Calls(taken) => taken,
+            Taken::Locked(theirs) => {
+                // Nothing was taken. The next look tries theirs again.
+                calls.set_unread(had_unread);
+                locked.extend(theirs);
+                continue;
+            }
+        };
         load(calls, &taken).await?;
         calls.set_unread(had_unread);
         *count += taken.len();

@@ -9,14 +9,14 @@ use std::{
 
 use actix::{Actor, Addr, Handler, Message, ResponseFuture, Supervised};
 use actix_rt::ArbiterHandle;
-use dikala_entities::TenantId;
+use dikala_entities::{CallId, Store, TenantId};
 use sea_orm::DbErr;
 use tokio::sync::oneshot;
 
 use super::{
     Booking, LedgerError, LedgerParts,
     batch::Posting,
-    locked::{locked, write_unlocked},
+    locked::{gets_free, locked, write_unlocked},
 };
 use crate::{
     metered,
@@ -78,6 +78,8 @@ pub struct CreditLedger {
     /// What they wait for.
     aside: Vec<Waiting>,
     is_looking: bool,
+    /// How often it looked.
+    looks: usize,
 }
 
 metered!(CreditLedger, "credit_ledger");
@@ -103,6 +105,7 @@ impl CreditLedger {
             locked: BTreeSet::new(),
             aside: Vec::new(),
             is_looking: false,
+            looks: 0,
         })
     }
 
@@ -128,10 +131,15 @@ impl CreditLedger {
             return;
         }
         self.is_looking = true;
-        let (store, asked) = (self.parts.store.clone(), self.locked.clone());
+        self.looks += 1;
+        let (store, asked, turn) = (self.parts.store.clone(), self.locked.clone(), self.looks);
+        let waits = self.aside.iter().map(|waiting| &waiting.posting);
+        let calls: Vec<(TenantId, CallId)> = waits
+            .filter_map(|posting| Some((posting.tenant(), posting.call()?)))
+            .collect();
         let look = async move {
             tokio::time::sleep(LOOK_EVERY).await;
-            let still = locked(&store, &asked).await;
+            let still = still_locked(&store, &asked, &calls, turn).await;
             (asked, still)
         };
         ctx.task(look, |(asked, still), this, ctx| {
@@ -152,7 +160,7 @@ impl CreditLedger {
         for waiting in std::mem::take(&mut self.aside) {
             if !self.locked.contains(&waiting.posting.tenant()) {
                 if let Err(waiting) = self.queue.push(waiting) {
-                    waiting.refuse(LedgerError::Busy);
+                    waiting.refuse(LedgerError::Unavailable);
                 }
             } else if waiting.since.elapsed() > TRY_FOR {
                 waiting.refuse(LedgerError::Unavailable);
@@ -199,6 +207,26 @@ impl Handler<Post> for CreditLedger {
         self.pump(ctx);
         Box::pin(async move { outcome.await.unwrap_or(Err(LedgerError::Unavailable)) })
     }
+}
+
+/// Those of the tenants whose rows are locked still. One of these is waited for, another at each turn.
+async fn still_locked(
+    store: &Store,
+    asked: &BTreeSet<TenantId>,
+    calls: &[(TenantId, CallId)],
+    turn: usize,
+) -> Result<BTreeSet<TenantId>, DbErr> {
+    let ids: Vec<CallId> = calls.iter().map(|(_, call)| *call).collect();
+    let mut still = locked(store, asked, &ids).await?;
+    let next = turn.checked_rem(still.len());
+    if let Some(one) = next.and_then(|at| still.iter().nth(at).copied()) {
+        let theirs = calls.iter().filter(|(tenant, _)| *tenant == one);
+        let theirs: Vec<CallId> = theirs.map(|(_, call)| *call).collect();
+        if gets_free(store, one, &theirs).await? {
+            still.remove(&one);
+        }
+    }
+    Ok(still)
 }
 
 /// Returns what could not be written because the rows of its tenant are locked.

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dikala_entities::{MailKind, Millis, TenantId, mail, store::Transaction};
+use dikala_entities::{CallId, MailKind, Millis, TenantId, mail, store::Transaction};
 use sea_orm::DbErr;
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     events::outbox::{self, Announced, NewEvent},
-    journal::{self, Entry, Obstacle},
+    journal::{self, CallWrite, Entry, Obstacle},
     mails,
 };
 
@@ -50,6 +50,22 @@ impl Posting {
     /// What it asks of the books; a thing that moves no minutes is only written.
     pub(super) fn name(&self) -> &'static str {
         self.item().map_or("write", Item::name)
+    }
+
+    /// The call whose row it changes. What follows from an item is known once that was booked.
+    pub(super) fn call(&self) -> Option<CallId> {
+        let changed = |entry: &Entry| match &entry.call {
+            Some(CallWrite::Update(update)) => Some(update.id),
+            _ => None,
+        };
+        match self {
+            Self::Write(entry) => changed(entry),
+            Self::BookAndWrite(.., made) => {
+                let made = made.0.lock().unwrap_or_else(PoisonError::into_inner);
+                made.as_ref().and_then(|(_, entry)| changed(entry))
+            }
+            Self::Book(_) => None,
+        }
     }
 
     fn item(&self) -> Option<&Item> {

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use dikala_entities::{Store, TenantId, rows::is_one_of, store::is_locked_out};
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
+use dikala_entities::{CallId, Store, TenantId, rows::is_one_of, store::is_locked_out};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, Value};
 use serde_json::json;
 
 use super::{
@@ -35,7 +35,8 @@ pub(super) async fn write_unlocked(
         }
     };
     let tenants = batch.iter().map(|posting| posting.tenant()).collect();
-    let locked = locked(&parts.store, &tenants).await?;
+    let calls: Vec<CallId> = batch.iter().filter_map(|posting| posting.call()).collect();
+    let locked = locked(&parts.store, &tenants, &calls).await?;
     if locked.is_empty() {
         return Err(error);
     }
@@ -54,36 +55,64 @@ pub(super) async fn write_unlocked(
     })
 }
 
-/// Those of the tenants whose account or whose position of events somebody has locked now. Waits for nobody.
-pub(super) async fn locked(
+/// Those of the tenants of whom somebody has locked the account, the position of events or one of these calls now. Waits for nobody.
+pub async fn locked(
     store: &Store,
     tenants: &BTreeSet<TenantId>,
+    calls: &[CallId],
 ) -> Result<BTreeSet<TenantId>, DbErr> {
     let backend = store.backend();
     if backend != DbBackend::Postgres {
         return Ok(BTreeSet::new());
     }
-    let theirs = is_one_of(backend, "tenant_id", 1);
-    let got = |table: &str| {
-        format!("SELECT tenant_id FROM {table} WHERE {theirs} FOR UPDATE SKIP LOCKED")
-    };
-    let left = |table: &str, got: &str| {
-        format!(
-            "SELECT tenant_id FROM {table} WHERE {theirs} AND tenant_id NOT IN (SELECT tenant_id FROM {got})"
-        )
-    };
-    let sql = format!(
-        "WITH accounts AS ({}), positions AS ({}) {} UNION {}",
-        got("credit_accounts"),
-        got("event_positions"),
-        left("credit_accounts", "accounts"),
-        left("event_positions", "positions"),
-    );
-    let ask = Statement::from_sql_and_values(backend, sql, [json!(tenants).to_string().into()]);
+    let tables = [
+        ("credit_accounts", "tenant_id", 1),
+        ("event_positions", "tenant_id", 1),
+        ("calls", "id", 2),
+    ];
+    let asked = |key, parameter| is_one_of(backend, key, parameter);
+    let got = tables.map(|(table, key, parameter)| {
+        let asked = asked(key, parameter);
+        format!("got_{table} AS (SELECT {key} FROM {table} WHERE {asked} FOR UPDATE SKIP LOCKED)")
+    });
+    let left = tables.map(|(table, key, parameter)| {
+        let asked = asked(key, parameter);
+        format!("SELECT tenant_id FROM {table} WHERE {asked} AND {key} NOT IN (SELECT {key} FROM got_{table})")
+    });
+    let sql = format!("WITH {} {}", got.join(", "), left.join(" UNION "));
+    let values = [json!(tenants).to_string(), json!(calls).to_string()];
+    let ask = Statement::from_sql_and_values(backend, sql, values.map(Value::from));
     let txn = store.begin_shared().await?;
     let rows = txn.query_all_raw(ask).await?;
     txn.rollback().await?;
     rows.iter()
         .map(|row| row.try_get("", "tenant_id"))
         .collect()
+}
+
+/// Stands in line for the rows of a tenant, and says whether they were got. Where other nodes write them all the time, they are
+/// never free to one that only looks.
+pub(super) async fn gets_free(
+    store: &Store,
+    tenant: TenantId,
+    calls: &[CallId],
+) -> Result<bool, DbErr> {
+    let backend = store.backend();
+    let txn = store.begin_shared().await?;
+    let values = [json!([tenant]).to_string(), json!(calls).to_string()].map(Value::from);
+    for (table, key, value) in [
+        ("credit_accounts", "tenant_id", &values[0]),
+        ("event_positions", "tenant_id", &values[0]),
+        ("calls", "id", &values[1]),
+    ] {
+        let asked = is_one_of(backend, key, 1);
+        let sql = format!("SELECT {key} FROM {table} WHERE {asked} FOR UPDATE");
+        let ask = Statement::from_sql_and_values(backend, sql, [value.clone()]);
+        match txn.query_all_raw(ask).await {
+            Err(error) if is_locked_out(&error) => return Ok(false),
+            got => got.map(drop)?,
+        }
+    }
+    txn.rollback().await?;
+    Ok(true)
 }

@@ -40,6 +40,7 @@ use self::{
 pub use self::{
     actor::{BATCH_MAX, CreditLedger},
     credit::{CreditError, credit},
+    locked::locked,
     statements::{lock, take_over},
     verify::{Report, verify, verify_open},
 };

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dikala_entities::store::is_transient;
+use dikala_entities::store::{is_locked_out, is_transient};
 use sea_orm::DbErr;
 
 use super::histogram::{ANSWER_US, Distribution, Histogram, ITEMS};
@@ -118,7 +118,7 @@ impl BatchStats {
 }
 
 /// Writes a batch with `write`, one transaction a call, and hands each part with its outcome to `done`. A batch that fails by
-/// its data is halved until what is wrong stands alone; one whose outcome is unknown is written again, which the keys of its
+/// its data or by a locked row is halved until what is wrong stands alone; one whose outcome is unknown is written again, which the keys of its
 /// items make harmless.
 pub async fn commit<T, W>(
     mut batch: Vec<T>,
@@ -131,7 +131,7 @@ pub async fn commit<T, W>(
     let mut rest = Vec::new();
     loop {
         match with_retries(&batch, &write).await {
-            Err(error) if batch.len() > 1 && !is_transient(&error) => {
+            Err(error) if batch.len() > 1 && (!is_transient(&error) || is_locked_out(&error)) => {
                 rest.push(batch.split_off(batch.len() / 2));
             }
             outcome => {
@@ -154,6 +154,8 @@ async fn with_retries<T, W>(
     let began = Instant::now();
     loop {
         match write(batch).await {
+            // Somebody keeps a row of one of them: it is found by halving.
+            Err(error) if batch.len() > 1 && is_locked_out(&error) => return Err(error),
             Err(error) if is_transient(&error) && tries < TRIES && began.elapsed() < TRY_FOR => {
                 tracing::warn!(%error, tries, "the database is away; trying again");
                 tries += 1;

@@ -62,12 +62,18 @@ pub(super) async fn send(
         }
     };
     // A task of its own: the attempt is recorded although the one who asked went away.
+    let attempting = courier.clone();
     let task = actix_rt::spawn(async move {
-        let made = attempt(&courier, &endpoint, &what).await;
+        let made = attempt(&attempting, &endpoint, &what).await;
         drop(seat);
         made
     });
-    task.await.map_err(|_| TestError::Busy)
+    task.await.map_err(|_| {
+        // It panicked: the delivery is the lane's again.
+        courier.scheduler.borrow_mut().release(webhook, delivery);
+        courier.wake();
+        TestError::Busy
+    })
 }
 
 async fn attempt(

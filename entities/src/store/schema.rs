@@ -18,6 +18,9 @@ impl Store {
         let mut options = ConnectOptions::new(self.url.as_ref());
         options
             .max_connections(1)
+            // The lock of those who change the schema goes with the connection, and an index may take hours.
+            .max_lifetime(None)
+            .idle_timeout(None)
             .acquire_timeout(POSTGRES_LIMITS.acquire)
             .sqlx_logging(false);
         if let Some(path) = sqlite_file(&self.url) {

@@ -345,7 +345,7 @@ fn passwords_that_keep_nobody_out_are_refused() {
         read(&format!("{trunk}password = \"{password}\"\n"), &[])
     };
     for (password, expected) in [
-        ("1", "at least 12 characters"),
+        ("geheim", "at least 12 characters"),
         ("elevenchars", "at least 12 characters"),
         ("000000000000", "most common"),
         ("1Q2W3E4R5T6Y", "most common"),

@@ -157,10 +157,7 @@ impl<'a> Reader<'a> {
         self.see("password-title").await;
         self.fill("password-new", "pendek").await;
         self.press("password-submit").await;
-        let too_short = match self.way.language {
-            "en" => "at least 10 characters".to_owned(),
-            _ => self.words_with("fault-too-short", &[("bound", "10")]),
-        };
+        let too_short = self.words_with("fault-too-short", &[("bound", "10")]);
         self.browser.see(&too_short).await;
         self.fill("password-new", PASSWORD).await;
         self.press("password-submit").await;

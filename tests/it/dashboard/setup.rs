@@ -272,7 +272,7 @@ async fn what_is_wrong_with_parameters_stands_beside_its_line(#[values(Sqlite)] 
         )
         .await;
     assert_eq!(page.status, 422);
-    page.assert_shows("name must not be the name of a built-in tool.");
+    page.assert_shows("Name: This must not be the name of a built-in tool.");
     assert_eq!(page.input("endpoint")["aria-invalid"], "true");
 }
 

@@ -31,7 +31,7 @@ async fn a_link_lets_in_once_and_asks_for_a_password(#[values(Sqlite, Postgres)]
     assert_eq!(page.path, "/dashboard/password");
     let form = page.form("/dashboard/password");
     for (wrong, words) in [
-        ("", "Password: This is required."),
+        ("", "New password: This is required."),
         ("ninechars", "At least 10 characters."),
         ("qwertyuiop", "most common passwords"),
         (&"x".repeat(257), "At most 256 characters."),

@@ -47,7 +47,7 @@ async fn a_webhook_is_made_its_secret_shown_once_and_what_it_signs_is_right(
     let none = form.clone().set("url", &world.receiver.url("/mine"));
     let none = browser.submit(&none.clone().without("events")).await;
     assert_eq!(none.status, 422);
-    none.assert_shows("events");
+    none.assert_shows("Events: Choose at least one.");
     let box_of_it = none.input("events");
     assert_eq!(box_of_it["aria-invalid"], "true");
     assert_eq!(box_of_it["aria-describedby"], "f-events-error");
