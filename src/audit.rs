@@ -58,7 +58,7 @@ impl Origin {
         }
     }
 
-    /// Writes the entry of a change of the tenant's in the transaction of that change. Returns its id.
+    /// Writes the audit entry of a tenant's change in the transaction of that change. Returns its id.
     pub async fn write(
         &self,
         txn: &impl ConnectionTrait,
@@ -73,8 +73,8 @@ impl Origin {
     }
 }
 
-/// Commits the transaction in which an entry is written. Where the answer to the commit is lost, the entry tells whether it was
-/// carried out; an error that is passing after that means that it could not be found.
+/// Commits the transaction of an entry. If the answer to the commit is lost, looks for the entry to learn the outcome. A
+/// transient error then means that it was not found.
 pub async fn commit(store: &Store, txn: Transaction, entry: Option<AuditId>) -> Result<(), DbErr> {
     let Err(error) = txn.commit().await else {
         return Ok(());

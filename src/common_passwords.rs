@@ -1,13 +1,13 @@
-//! Passwords that are tried first of all, by people and programs.
+//! The most common passwords, which attackers try first.
 
 use std::sync::LazyLock;
 
-/// In small letters and in the order of their bytes; of the most common ones only those of ten characters and more, as shorter ones
-/// are taken nowhere. Made of the lists that come with Django (BSD-3-Clause, from haveibeenpwned.com) and zxcvbn (MIT, from ten million
-/// leaked passwords), together the 40,000 most common.
+/// In lower case, sorted by bytes, and only those of ten characters or more: shorter ones are accepted nowhere. Sources: the
+/// lists of Django (BSD-3-Clause, from haveibeenpwned.com) and zxcvbn (MIT, from ten million leaked passwords), together the
+/// 40,000 most common.
 const COMMON: &str = include_str!("common_passwords.txt");
 
-/// Whether this is one of them, in small or capital letters.
+/// True if this is one of them, in upper or lower case.
 pub fn is_common(password: &str) -> bool {
     static LINES: LazyLock<Vec<&'static str>> = LazyLock::new(|| COMMON.lines().collect());
     let folded = password.to_lowercase();

@@ -311,7 +311,7 @@ impl Known {
                 } else if *status == update.status && entry.events.is_empty() {
                     Some(Obstacle::Done)
                 } else {
-                    // A change that is announced is known by its events. Without them it is another one to the same status.
+                    // An announced change is identified by its events. Without them, this is another change to the same status.
                     Some(Obstacle::Conflict)
                 }
             }

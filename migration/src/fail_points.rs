@@ -1,5 +1,5 @@
-//! Other releases on demand, for tests of the real program. Only in builds for tests, by the feature `fail-points`; and there only
-//! where the environment variable `FAIL_POINT_STEPS` is set: `additive` and `breaking` are next releases, which have steps of that kind.
+//! Pretends to be another release, for tests of the real program. It needs the feature `fail-points` of test builds and the
+//! environment variable `FAIL_POINT_STEPS`. `additive` and `breaking` are next releases with steps of that kind.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Steps that build indexes of tables that are large by now.
+//! Steps that build indexes of large tables.
 
 use sea_orm_migration::{
     prelude::*,
@@ -8,11 +8,10 @@ use sea_orm_migration::{
 
 use super::state::rows;
 
-/// A step that builds indexes. On PostgreSQL they are built concurrently, outside of a transaction: others read and write the table
-/// meanwhile, however long that takes. A build that was broken off is begun anew by the next try. Such a step is
-/// [`Additive`](super::Step::Additive).
+/// A step that builds indexes. On PostgreSQL they are built concurrently, outside of a transaction, so the table can be read and
+/// written meanwhile. The next try starts an interrupted build again. Such a step is [`Additive`](super::Step::Additive).
 pub(crate) struct Indexes {
-    /// Whose name the step has.
+    /// The migration that gives the step its name.
     pub(crate) file: &'static str,
     pub(crate) indexes: &'static [ConcurrentIndex],
 }
@@ -42,7 +41,7 @@ impl MigrationTrait for Indexes {
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         let db = manager.get_connection();
-        // Inside of a transaction nobody else sees the table yet, or the database is SQLite, which has one writer.
+        // In a transaction nobody else sees the table yet, or the database is SQLite, which has one writer.
         let is_alone = !matches!(db, SchemaManagerConnection::Connection(_));
         let concurrently = db.get_database_backend() == DbBackend::Postgres && !is_alone;
         for index in self.indexes {
@@ -68,7 +67,7 @@ impl ConcurrentIndex {
             let build = format!("CREATE INDEX IF NOT EXISTS {name} ON {on}");
             return db.execute_unprepared(&build).await.map(drop);
         }
-        // What it waits for are others' transactions, which go on beside it, a dump of hours too.
+        // It waits for other transactions, which continue meanwhile, even a dump of hours.
         db.execute_unprepared("SET lock_timeout = 0").await?;
         if self.is_half_built(db).await? {
             let drop = format!("DROP INDEX CONCURRENTLY IF EXISTS {name}");
@@ -79,7 +78,7 @@ impl ConcurrentIndex {
         db.execute_unprepared("RESET lock_timeout").await.map(drop)
     }
 
-    /// A build that was broken off leaves an index that costs writes and serves no reads.
+    /// An interrupted build leaves an index that costs writes and serves no reads.
     async fn is_half_built(&self, db: &impl ConnectionTrait) -> Result<bool, DbErr> {
         let look = format!(
             "SELECT 1 AS one FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid \

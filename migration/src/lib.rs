@@ -52,11 +52,12 @@ mod m20261123_000028_serves_from;
 mod m20261123_000029_answers_about_calls;
 mod m20261123_000030_index_of_answers;
 
-/// What a step does to nodes of an earlier release, which do not know it.
+/// The effect of a step on nodes of an earlier release, which do not know it.
 enum Step {
-    /// They go on beside it: it adds tables, indexes, or columns that may be left out of an `INSERT`, and changes nothing that is there.
+    /// They keep serving: it adds tables, indexes, or columns that an `INSERT` may omit, and changes nothing that exists.
     Additive(Box<dyn MigrationTrait>),
-    /// Their statements would fail, or write what later releases do not understand. It is refused while one of them lives.
+    /// Their statements would fail, or write data that later releases do not understand. The step is refused while one of them
+    /// lives.
     Breaking(Box<dyn MigrationTrait>),
 }
 
@@ -71,7 +72,7 @@ impl Step {
         }
     }
 
-    /// Its place among all steps of all releases, which its name tells: 28 of `m20261123_000028_serves_from`.
+    /// Its number among all steps of all releases, taken from its name: 28 of `m20261123_000028_serves_from`.
     fn number(&self) -> i64 {
         number(self.migration().name())
     }
@@ -82,8 +83,8 @@ fn number(name: &str) -> i64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// All steps, in their order. Additive is a step of [`Statements`] that a release before this one does not notice, and any of
-/// [`Indexes`](indexes::Indexes).
+/// All steps, in order. A step of [`Statements`] is additive if the previous release does not notice it; a step of
+/// [`Indexes`](indexes::Indexes) always is.
 fn steps() -> Vec<Step> {
     #[cfg_attr(
         not(feature = "fail-points"),

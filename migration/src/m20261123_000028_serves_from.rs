@@ -1,5 +1,4 @@
-//! The number of the oldest step that a program has to know to serve from this schema. Each node reads it with every renewal of its
-//! lease.
+//! The oldest step that a program must know to serve from this schema. Each node reads it with every renewal of its lease.
 
 use super::Statements;
 

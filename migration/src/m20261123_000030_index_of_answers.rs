@@ -1,4 +1,4 @@
-//! Finds stored answers by the call that they tell of.
+//! Finds stored answers by the call that they are about.
 
 use super::indexes::{ConcurrentIndex, Indexes};
 

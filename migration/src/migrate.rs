@@ -1,4 +1,4 @@
-//! Bringing the schema up to date, beside nodes that serve the database where the steps let them.
+//! Brings the schema up to date. Nodes may keep serving if the steps are additive.
 
 use std::time::{Duration, Instant};
 
@@ -14,29 +14,29 @@ use super::{
     steps,
 };
 
-/// Keeps a second process from changing the same schema at the same time: one number for all of Dikala's. It is tried, not waited
-/// for: an index that is built concurrently waits for every statement that runs, also for one that waits for this.
+/// Keeps a second process from changing the same schema at the same time: one number for all of Dikala's. It is polled, not
+/// awaited: a concurrent index build waits for every running statement, including one that waits for this lock.
 const POSTGRES_TRY_LOCK: &str = "SELECT pg_try_advisory_lock(4920182613) AS locked";
 const POSTGRES_UNLOCK: &str = "SELECT pg_advisory_unlock(4920182613)";
-/// Between two tries. The server sleeps, and not this process, which has no runtime of its own choosing here.
+/// The pause between two tries. The server sleeps, because this process has no known async runtime here.
 const POSTGRES_PAUSE: &str = "SELECT pg_sleep(0.1)";
 
-/// How long a step waits for a table. Who comes later waits behind it, so this is less than the 4 s after which those give up. The
-/// steps themselves may take longer.
+/// How long a step waits for a table lock. Later statements queue behind it, so this is less than the 4 s after which they give
+/// up. The steps themselves may take longer.
 const POSTGRES_PATIENCE: &str = "SET LOCAL lock_timeout = '2s'";
 
 const TABLE_IN_USE: &str = "a step of the schema waited for 2 s for a table that others use, as pg_dump does; the step changed nothing: \
                             try again when that is over";
 const OTHER_CHANGES: &str = "another process is changing the schema, and did not end in time; nothing was changed: see what became of \
                              that process, and try again";
-/// As many nodes are named at most.
+/// The number of nodes that an error names at most.
 const NAMED_MAX: usize = 10;
 
-/// Brings the schema up to date; does nothing where it is. An empty database gets all steps in one transaction. Otherwise neighbouring
-/// steps of one kind are a transaction, and indexes are built outside of any: whatever ends it in the middle leaves a schema from
-/// which the next try goes on.
+/// Brings the schema up to date; does nothing if it is. An empty database gets all steps in one transaction. Otherwise
+/// consecutive steps of one kind are a transaction, and indexes are built outside of any. After an interruption, the next try
+/// continues.
 ///
-/// A breaking step is refused while nodes live: all of them are of an earlier release, or they would not serve without it.
+/// A breaking step is refused while nodes live. They are all of an earlier release: newer ones would not serve without the step.
 pub async fn migrate(db: &DatabaseConnection) -> Result<(), DbErr> {
     if db.get_database_backend() != DbBackend::Postgres {
         return go_on(db).await;
@@ -71,12 +71,12 @@ async fn lock(db: &DatabaseConnection) -> Result<(), DbErr> {
     }
 }
 
-/// What is done next.
+/// The next action.
 #[derive(Clone, Copy)]
 enum Next {
-    /// So many steps in one transaction.
+    /// This many steps in one transaction.
     Together { steps: u32, is_breaking: bool },
-    /// One outside of any.
+    /// One step outside of any transaction.
     Alone,
 }
 
@@ -127,11 +127,11 @@ async fn go_on(db: &DatabaseConnection) -> Result<(), DbErr> {
     }
 }
 
-/// Makes so many steps after `made` of them. Where another process made one meanwhile, nothing.
+/// Applies this many steps after the first `made`. Does nothing if another process applied one meanwhile.
 async fn together(db: &DatabaseConnection, steps: u32, made: usize) -> Result<(), DbErr> {
     let is_sqlite = db.get_database_backend() == DbBackend::Sqlite;
     let options = TransactionOptions {
-        // From the first statement on: a second process waits instead of failing.
+        // Locks from the first statement on, so a second process waits instead of failing.
         sqlite_transaction_mode: is_sqlite.then_some(SqliteTransactionMode::Immediate),
         ..TransactionOptions::default()
     };
@@ -150,7 +150,7 @@ async fn together(db: &DatabaseConnection, steps: u32, made: usize) -> Result<()
     txn.commit().await
 }
 
-/// The last breaking step is the oldest one that a program has to know.
+/// The last breaking step is the oldest step that a program must know.
 async fn record_compatibility(txn: &DatabaseTransaction) -> Result<(), DbErr> {
     if !has_table(txn, COMPATIBILITY).await? {
         return Ok(());
@@ -165,7 +165,7 @@ async fn record_compatibility(txn: &DatabaseTransaction) -> Result<(), DbErr> {
     txn.execute_unprepared(&record).await.map(drop)
 }
 
-/// Refuses where nodes live, and names them.
+/// Fails if nodes live, and names them.
 async fn nobody_serves(db: &DatabaseConnection, pending: &[Step]) -> Result<(), DbErr> {
     if !has_table(db, "nodes").await? {
         return Ok(());
@@ -197,7 +197,7 @@ async fn nobody_serves(db: &DatabaseConnection, pending: &[Step]) -> Result<(), 
     )))
 }
 
-/// A step that waits for a table keeps everybody else from it who comes later: that must not last as long as a dump does.
+/// A step that waits for a table blocks all later statements on it. That must not last as long as a dump.
 fn in_words(error: DbErr) -> DbErr {
     let is_in_use = match &error {
         DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
@@ -212,7 +212,7 @@ fn in_words(error: DbErr) -> DbErr {
     error
 }
 
-/// Whether [`migrate`] would touch the database: an SQLite file that holds what is not ours it leaves alone.
+/// Checks that [`migrate`] may touch the database: it leaves an SQLite file with another program's tables alone.
 ///
 /// Errors: a sentence that names the table.
 pub async fn may_migrate(db: &impl ConnectionTrait) -> Result<(), DbErr> {
@@ -244,8 +244,8 @@ async fn has_first_step(db: &impl ConnectionTrait) -> Result<bool, DbErr> {
     Ok(applied_steps(db).await?.contains(first.name()))
 }
 
-/// Earlier versions made the first step's tables one by one on SQLite. Where that was cut short there are tables without a
-/// record of the step; nothing can have been written to them, and they are made anew. A file that holds anything else is not
+/// Earlier versions created the first step's tables one by one on SQLite. If that was interrupted, there are tables without a
+/// record of the step. Nothing can have been written to them, so they are created again. A file that holds anything else is not
 /// touched.
 async fn clear_half_made(txn: &DatabaseTransaction) -> Result<(), DbErr> {
     may_migrate(txn).await?;

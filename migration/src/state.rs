@@ -1,4 +1,4 @@
-//! Where the schema of a database stands.
+//! The state of a database's schema.
 
 use std::collections::BTreeSet;
 
@@ -6,21 +6,21 @@ use sea_orm_migration::sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult,
 
 use super::{number, steps};
 
-/// Where the steps that were made are recorded.
+/// The table of applied steps.
 pub(crate) const RECORD: &str = "seaql_migrations";
-/// Where the oldest step stands that a program has to know.
+/// The table of the oldest step that a program must know.
 pub(crate) const COMPATIBILITY: &str = "schema_compatibility";
 
-/// Where a database's schema stands, compared with what this program needs.
+/// The state of a database's schema, compared with what this program needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SchemaState {
-    /// As needed.
+    /// Up to date.
     Current,
-    /// A later version of the program has changed it, and this one serves from it all the same; the last step's name.
+    /// A later version of the program has changed it, but this one can serve from it; the last step's name.
     Ahead(String),
     /// This many steps are missing.
     Behind(usize),
-    /// A later version of the program has changed it so that this one cannot serve from it; the last step's name.
+    /// A later version of the program has changed it, and this one cannot serve from it; the last step's name.
     Newer(String),
 }
 
@@ -29,7 +29,7 @@ pub fn knows_step() -> i64 {
     steps().last().map_or(0, super::Step::number)
 }
 
-/// Looks, and changes nothing.
+/// Reads the state, and changes nothing.
 pub async fn schema_state(db: &impl ConnectionTrait) -> Result<SchemaState, DbErr> {
     let known: BTreeSet<String> = steps()
         .iter()
@@ -50,7 +50,7 @@ pub async fn schema_state(db: &impl ConnectionTrait) -> Result<SchemaState, DbEr
     })
 }
 
-/// The number of the oldest step that a program has to know. Before that was recorded it was the last one.
+/// The number of the oldest step that a program must know. If none is recorded, it is the last one.
 async fn serves_from(db: &impl ConnectionTrait, applied: &BTreeSet<String>) -> Result<i64, DbErr> {
     let last = applied.iter().map(|name| number(name)).max();
     let last = last.unwrap_or(0);

@@ -11,7 +11,7 @@ use super::{
     *,
 };
 
-/// A connection to a file that may have so many pages.
+/// A connection to a file with at most this many pages.
 async fn open(path: &Path, pages: Option<u32>) -> DatabaseConnection {
     let mut options = ConnectOptions::new(format!("sqlite://{}?mode=rwc", path.display()));
     options.max_connections(1);
@@ -27,7 +27,7 @@ async fn tables(db: &DatabaseConnection) -> usize {
     rows(db, all).await.unwrap().len()
 }
 
-/// Each page that is missing makes another statement of the steps the first that fails.
+/// Each page less makes an earlier statement of the steps fail.
 #[tokio::test]
 async fn a_failure_at_any_statement_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
@@ -81,7 +81,7 @@ async fn a_file_with_anything_else_in_it_is_left_alone() {
     }
 }
 
-/// What a later release leaves: its step, and from which step on its schema can be served.
+/// The traces of a later release: its step, and the oldest step that a program must know.
 async fn later_release(db: &DatabaseConnection, serves_from: i64) {
     for left in [
         "INSERT INTO seaql_migrations (version, applied_at) VALUES ('m20991231_999999_later', 0)",
@@ -100,7 +100,7 @@ async fn a_later_schema_is_served_from_as_long_as_it_says_so() {
     later_release(&db, knows_step()).await;
     let state = schema_state(&db).await.unwrap();
     assert_eq!(state, SchemaState::Ahead(later.clone()));
-    // There is nothing to do for an earlier release.
+    // An earlier release has nothing to do.
     migrate(&db).await.unwrap();
     db.execute_unprepared("UPDATE schema_compatibility SET serves_from = 999999")
         .await
@@ -137,7 +137,7 @@ fn steps_are_numbered_in_their_order() {
     assert_eq!(numbers[0], 1);
 }
 
-/// Where an index is built beside others it must never be waited for by them.
+/// Other statements must never wait for a concurrent index build.
 #[tokio::test]
 async fn a_killed_build_of_an_index_is_begun_anew() {
     const STEP: Indexes = Indexes {
@@ -159,7 +159,7 @@ async fn a_killed_build_of_an_index_is_begun_anew() {
         let valid = found.iter().map(|row| row.try_get("", "valid").unwrap());
         valid.collect::<Vec<bool>>()
     };
-    // Who writes to the table keeps the build waiting, after it has made the index.
+    // A writer to the table keeps the build waiting, after it has created the index.
     let writes = other.begin().await.unwrap();
     writes
         .execute_unprepared("LOCK TABLE calls IN ROW EXCLUSIVE MODE")
@@ -182,7 +182,7 @@ async fn a_killed_build_of_an_index_is_begun_anew() {
     assert_eq!(states().await, [false]);
     STEP.up(&SchemaManager::new(&other)).await.unwrap();
     assert_eq!(states().await, [true]);
-    // Recording it may have failed: done again, it is left as it is.
+    // Recording the step may have failed. A second try leaves the index as it is.
     STEP.up(&SchemaManager::new(&other)).await.unwrap();
     assert_eq!(states().await, [true]);
 }

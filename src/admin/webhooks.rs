@@ -26,7 +26,7 @@ use crate::audit::{Change, Origin};
 pub struct WebhookView {
     pub id: WebhookId,
     pub tenant_id: TenantId,
-    /// Without what stands after its path, where tokens do.
+    /// Without the part after its path, which may hold tokens.
     #[schema(value_type = OutboundUrl)]
     pub url: String,
     pub events: Vec<EventKind>,

@@ -101,7 +101,7 @@ impl LiveOutbound {
             .map_err(not_sent)
     }
 
-    /// Makes one attempt of a delivery that was made due, whatever its endpoint did before, and waits for it to be recorded.
+    /// Makes one attempt of a due delivery, however its endpoint failed before, and waits until it is recorded.
     pub async fn resend(
         &self,
         webhook: WebhookId,
@@ -113,7 +113,7 @@ impl LiveOutbound {
         resent.map_err(not_sent)
     }
 
-    /// Where a webhook's queue stands on this node; none where it has nothing to do, or is another node's.
+    /// The state of a webhook's queue on this node; none if it is idle, or if another node has it.
     pub async fn lane(&self, webhook: WebhookId) -> Option<LaneReading> {
         let standings = self.0.webhooks.standings(vec![webhook]).await?;
         standings.get(&webhook)?.lane

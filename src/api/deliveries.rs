@@ -105,7 +105,7 @@ pub struct WholeDelivery {
     pub attempts: Vec<attempt::Model>,
 }
 
-/// What came of a delivery's last attempt.
+/// The outcome of a delivery's last attempt.
 #[derive(Clone, Debug, FromQueryResult)]
 pub struct LastAttempt {
     pub delivery_id: DeliveryId,
@@ -240,7 +240,7 @@ pub async fn latest(
     select.limit(limit).all(db).await
 }
 
-/// The last attempt of each of these deliveries of a tenant, by its delivery; without what the endpoint said.
+/// The last attempt of each of these deliveries of a tenant, by delivery; without the endpoint's answer.
 pub async fn last_attempts(
     db: &impl ConnectionTrait,
     tenant: TenantId,
@@ -264,7 +264,7 @@ pub async fn last_attempts(
         .into_model()
         .all(db)
         .await?;
-    // Of each the last one stays.
+    // The last one of each remains.
     let by_delivery = found.into_iter();
     Ok(by_delivery.map(|last| (last.delivery_id, last)).collect())
 }
@@ -278,7 +278,7 @@ pub async fn waiting(
     let waiting: Vec<DeliveryId> = delivery::Entity::of_webhook(webhook)
         .select_only()
         .column(delivery::Column::Id)
-        // In the statement's text, so that the index that holds only these is used.
+        // In the statement's text, so that the partial index is used.
         .filter(Expr::cust("status = 'pending'"))
         .order_by_asc(delivery::Column::NextAttemptAt)
         .limit(most)

@@ -193,7 +193,7 @@ async fn give_up_deliveries(
     Ok(waiting.map(|(webhook, _)| webhook).collect())
 }
 
-/// A repeat of the requests whose answers tell of the call is answered with the code of the first answer and an empty object.
+/// Clears the stored answers about the call. A repeat of their requests gets the first answer's code and an empty object.
 fn answers_of(call: CallId) -> UpdateMany<idempotency::Entity> {
     idempotency::Entity::update_many()
         .col_expr(idempotency::Column::Body, Expr::value("{}"))
@@ -208,12 +208,12 @@ mod tests {
     use super::*;
 
     const NOW: Millis = Millis::from_i64(1_800_000_000_000);
-    /// Stored answers that tell of no call, or of others.
+    /// Stored answers about no call, or about other calls.
     const ANSWERS: usize = 50_000;
     /// Pages of 8 KiB that PostgreSQL may read to erase the answers about one call; all answers are on some 800.
     const PAGES_MAX: i64 = 100;
 
-    /// With millions of answers a request would otherwise read for longer than it may.
+    /// Without the index, a request would exceed its time limit with millions of answers.
     #[actix_web::test]
     async fn erasing_a_call_reads_the_answers_about_that_call_alone() {
         for (_keep, store) in both().await {

@@ -237,7 +237,7 @@ impl Following {
 
     async fn follow(&mut self, opening: String) -> Result<(), Over> {
         self.send(opening.into()).await?;
-        // One for the whole stream: a wait that began anew with each event would never end where there are many.
+        // One for the whole stream: a wait that restarts with each event would never end if there are many.
         let mut beat = tokio::time::interval_at(tokio::time::Instant::now() + BEAT, BEAT);
         loop {
             while self.pass_on().await? {}

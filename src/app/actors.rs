@@ -69,7 +69,7 @@ impl Actors {
         );
         let bridges = Arc::new(Bridges::new(Arc::clone(&common.clock)));
         let calls = common.calls(&threads.calls, &ledger, &functions, &bridges);
-        // First: the lease is renewed however long it takes to take up what others left.
+        // First, so that the lease is renewed however long the take-over takes.
         common.live_among_others(&threads, &calls, &bridges, &webhooks, &feed);
         let (registry, recovered) =
             CallRegistry::start(&threads.core.handle(), calls.clone()).await?;

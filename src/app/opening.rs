@@ -1,5 +1,5 @@
-//! Opening the store: whether it keeps what it acknowledges, its schema, and the proof that `secrets.key` is the key of what is stored. Whoever wrote a secret with
-//! another key would lose it for good.
+//! Opens the store: checks its durability, its schema, and that `secrets.key` is the key of the stored secrets. Whoever wrote a
+//! secret with another key would lose it for good.
 
 use dikala_entities::{SecretPlace, Store, Vault, tenant, webhook};
 use dikala_migration::{SchemaState, migrate, schema_state};

@@ -6,8 +6,8 @@
 //! stands behind it on the socket is read. A message about a call that runs is never refused, only read later: it is part of
 //! what was taken on, and what its bridge sent after it may make no sense without it.
 //!
-//! All bridges: what they have under way weighs so much in all, in the order of asking, and so many messages are carried out at
-//! once, one of each tenant on each bridge after the other.
+//! All bridges: the messages under way share a byte budget, first come, first served. The number of concurrent messages is
+//! limited, round-robin over the tenants of each bridge.
 //!
 //! A function that waits for its endpoint stands aside: it takes nothing of that, so that endpoints that hang hold up no other
 //! message. What it weighs meanwhile has a bound of its own, and its result takes room when it is there.
@@ -34,9 +34,9 @@ pub const IN_FLIGHT_MAX: usize = 16_384;
 pub const ROOM_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes that a bridge's messages under way may weigh.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Bytes that the messages of all bridges under way may weigh, and those of all functions that wait for their endpoints.
+/// Byte limit of the messages under way of all bridges; functions that wait for their endpoints have as much again.
 const BYTES_OF_ALL_MAX: usize = 4 * BYTES_MAX;
-/// Of a bridge's, what calls that come in may weigh, and those of one tenant.
+/// The part of a bridge's bytes for incoming calls, and that for one tenant's.
 const RING_BYTES_MAX: usize = BYTES_MAX / 2;
 const RING_BYTES_EACH: usize = RING_BYTES_MAX / 2;
 /// Bytes that a bridge's functions that wait for their endpoints may weigh.
@@ -72,7 +72,7 @@ pub struct Room {
     answer: Option<Box<Turn<Payer>>>,
 }
 
-/// Bytes of a bridge's budget, and as many of what all bridges share.
+/// Bytes of a bridge's budget, and as many of the shared budget.
 #[derive(Debug)]
 struct Bytes {
     own: OwnedSemaphorePermit,
@@ -97,7 +97,7 @@ impl Bytes {
 #[derive(Debug)]
 pub struct Aside(#[expect(dead_code, reason = "it is held, and counts when it is dropped")] Bytes);
 
-/// Of what all bridges share.
+/// Bytes of the shared budget.
 #[derive(Clone, Debug)]
 struct Shared {
     bytes: Arc<Semaphore>,
@@ -298,7 +298,7 @@ impl ConnectionBudget {
             let bytes = Arc::clone(budget).acquire_many_owned(bytes);
             bytes.await.expect("nobody closes the semaphore")
         };
-        // Its own first: a bridge that waits for itself stands in nobody's way.
+        // Its own budget first: a bridge that waits for its own does not block others.
         let own = of(&self.budget.bytes).await;
         let shared = of(&self.shared.bytes).await;
         Bytes { own, shared }

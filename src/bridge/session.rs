@@ -319,7 +319,7 @@ impl Reader {
 
     /// The service stops: what is under way is answered, nothing new is read.
     async fn finish(&mut self) -> Over {
-        // It would stand in line for room that other connections of the bridge wait for, and nobody would poll it.
+        // Otherwise it would queue for room that the bridge's other connections need, and nobody would poll it.
         self.admission = None;
         let answer_all = async {
             while let Some(finished) = self.lanes.next().await {

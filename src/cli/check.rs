@@ -172,7 +172,7 @@ async fn look_at(store: &Result<Store, StoreError>, settings: &Settings) -> Vec<
     }
 }
 
-/// Whether the database keeps what it acknowledges.
+/// Checks that the database keeps acknowledged commits.
 async fn durability(store: &Store, allow_unsafe: bool) -> Result<String, String> {
     let settings = store.unsafe_settings().await;
     let settings = settings.map_err(|error| in_words(&error))?;

@@ -118,8 +118,8 @@ async fn add(booking: Booking, desk: Desk, json: bool) -> Result<(), CliError> {
     }
 }
 
-/// A reference for who gave none. It is told before anything is booked, so that whoever does not learn the outcome can say the
-/// same again.
+/// Generates a reference if none is given. It is printed before anything is booked, so that a command of unknown outcome can be
+/// repeated.
 fn chosen_reference() -> String {
     let reference = format!("cli-{:032x}", rand::random::<u128>());
     eprintln!("--reference {reference}");

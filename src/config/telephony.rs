@@ -27,7 +27,7 @@ pub(super) const LISTEN: &str = "telephony.sip.listen";
 pub(super) const TRUNKS: &str = "telephony.sip.trunks";
 const TRUNKS_MAX: usize = 1_000;
 const NAME_CHARS_MAX: usize = 64;
-/// The shortest password that callers may be asked for, in characters: nothing but it keeps them out.
+/// The shortest password for callers, in characters. Nothing else keeps strangers out.
 const PASSWORD_CHARS_MIN: usize = 12;
 /// How long a registration may be good for, in seconds, and how long it is where nothing is said.
 const EXPIRES_SECONDS: RangeInclusive<u32> = 1..=86_400;
@@ -378,7 +378,7 @@ impl TrunkTable {
     }
 }
 
-/// Errors: what is wrong with a password that callers are asked for. One of a registrar's is not ours to choose.
+/// Errors: what is wrong with a password for callers. A registrar's password is not checked, because the registrar chooses it.
 fn check_password(password: &str) -> Result<(), String> {
     if password.chars().count() < PASSWORD_CHARS_MIN {
         return Err(format!(

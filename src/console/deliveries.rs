@@ -76,7 +76,7 @@ pub fn rows(visit: &Visit, found: &DeliveryList, of_one: bool) -> Markup {
     let mut columns = ["Made", "Event", "State", "Attempts", "Next"]
         .map(str::to_owned)
         .to_vec();
-    // The page of a webhook need not say which in each row.
+    // A webhook's page need not name the webhook in each row.
     if !of_one {
         columns.push("Webhook".to_owned());
     }
@@ -130,7 +130,7 @@ pub fn of_call(visit: &Visit, sent: &[Sent]) -> Markup {
     table(visit, TITLE, &columns, sent.iter().map(row).collect())
 }
 
-/// A time that is over is none: it goes out in a moment, or with the next probe.
+/// A time in the past is none: the delivery goes out in a moment, or with the next probe.
 fn next(visit: &Visit, at: Option<Millis>) -> Markup {
     match at {
         Some(at) if at <= visit.kit().now() => html! { "due" },
@@ -163,7 +163,7 @@ pub async fn resend(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, Ap
     let (mut back, mut word) = (PATH.to_owned(), "done-delivery-resent-later");
     if let Some((webhook, made)) = asked {
         back = format!("/webhooks/{webhook}");
-        // It is due in any case: where its attempt cannot be waited for now, it is made a little later.
+        // The delivery is due in any case: if its attempt cannot be awaited now, it is made a little later.
         let webhooks = &visit.desk().node.webhooks;
         let resent = webhooks.resend(webhook, id.0, made, None).await;
         if matches!(resent, Ok(Resent::Made)) {

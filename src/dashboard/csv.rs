@@ -19,7 +19,7 @@ use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use super::view::Visit;
 use crate::{api::listing, http::error::ApiError};
 
-/// What a formula begins with. A spreadsheet of East Asia takes the full-width signs as well.
+/// The first characters of a formula. A spreadsheet of East Asia takes the full-width signs as well.
 const FORMULA: [char; 10] = [
     '=', '+', '-', '@', '\t', '\r', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
 ];
@@ -99,7 +99,7 @@ fn defused(text: &str) -> String {
             defused.push('\'');
         }
         defused.push(sign);
-        // Quotes and blanks at the beginning of a cell are taken away before it is looked at.
+        // Quotes and blanks at the beginning of a cell are skipped before the check.
         begins = ENDS.contains(&sign) || (begins && (sign == '"' || sign.is_whitespace()));
     }
     defused
@@ -138,7 +138,7 @@ pub fn answer(
         .streaming(body))
 }
 
-/// The same pieces, and after each a rest as long as it took: a file takes half a processor at most, whoever asks for it.
+/// The same pieces, with a pause after each for as long as it took, so an export uses half a CPU core at most.
 fn paced<T>(pieces: impl Stream<Item = T> + 'static) -> impl Stream<Item = T> {
     stream::unfold(Box::pin(pieces), |mut pieces| async move {
         let began = Instant::now();

@@ -193,13 +193,13 @@ async fn delivery_table(
     ))
 }
 
-/// When an endpoint that keeps failing is probed again; none where everything goes to it.
+/// When a failing endpoint is probed again; none if its circuit is closed.
 async fn probe_at(visit: &Visit, webhook: &webhook::Model) -> Option<Millis> {
     let lane = visit.services().outbound.lane(webhook.id).await?;
     lane.probe_at.filter(|at| *at > visit.now())
 }
 
-/// When a delivery is tried next. A time that is over is none: it goes out in a moment, or with the next probe.
+/// When a delivery is tried next. A time in the past is none: it goes out in a moment, or with the next probe.
 fn next_attempt(
     visit: &Visit,
     webhook: &webhook::Model,
@@ -216,7 +216,7 @@ fn next_attempt(
     }
 }
 
-/// Why what is meant for a webhook waits, and until when. Nothing where it does not.
+/// Says why deliveries to a webhook wait, and until when. Empty if they do not.
 pub async fn waits(visit: &Visit, webhook: &webhook::Model) -> Result<Markup, ApiError> {
     if !webhook.is_active || webhook.paused_at.is_some() {
         return Ok(html! {});
@@ -459,7 +459,7 @@ fn head(
     let Ok(sent) = headers(envelope, keys.unwrap_or(&none), at) else {
         return Vec::new();
     };
-    // Of an attempt that was not made nothing is known that only its moment tells.
+    // Without an attempt, the headers of its number, time and signature are not known.
     let is_known = |name: &str| {
         let of_the_moment = ["x-service-attempt", "webhook-timestamp"].contains(&name);
         last.is_some() || !(of_the_moment || name.ends_with("-signature"))
@@ -480,7 +480,7 @@ fn head(
     rows
 }
 
-/// `POST /dashboard/deliveries/{id}/resend`: leads to the delivery, which has its attempt behind it.
+/// `POST /dashboard/deliveries/{id}/resend`: redirects to the delivery, which shows the attempt.
 pub async fn resend(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
     let nothing = Body::of(&json!({}));
@@ -489,7 +489,7 @@ pub async fn resend(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, Ap
     let webhook = asked["webhookId"].as_str().and_then(|id| id.parse().ok());
     let made = asked["attemptCount"].as_i64();
     let (webhook, made) = webhook.zip(made).ok_or(ApiError::Internal)?;
-    // It is due in any case: where its attempt cannot be waited for now, it is made a little later.
+    // The delivery is due in any case: if its attempt cannot be awaited now, it is made a little later.
     let resent = visit.services().outbound.resend(webhook, id.0, made).await;
     let done = match resent {
         Ok(Resent::Made) => "done-resent",

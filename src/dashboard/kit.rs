@@ -20,7 +20,7 @@ use crate::{
 
 /// Streams of all tenants' pages at the same time.
 const STREAMS_MAX: usize = 1_024;
-/// Those of one tenant's.
+/// Streams of one tenant's pages at the same time.
 const STREAMS_OF_TENANT_MAX: usize = 60;
 
 /// What every page can reach. Data of the application.

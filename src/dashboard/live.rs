@@ -65,10 +65,10 @@ enum Part {
     Call(CallId),
 }
 
-/// `GET /dashboard/live`: server-sent events. `row` and `part` are elements that replace those with their ids, `new` is a row that
-/// goes on top where it is not there yet, `stale` says that the page is too old to be mended. Their ids are places of events; the
-/// last one comes back as `after`, or in the header that browsers send by themselves. `said` is what a screen reader tells, `over`
-/// that nothing will change any more, `closed` that another page of the session has the seat.
+/// `GET /dashboard/live`: server-sent events. `row` and `part` are elements that replace those with their ids, `new` is a row
+/// that goes on top where it is not there yet, `stale` says that the page is too old to be mended. Their ids are places of
+/// events; the last one comes back as `after`, or in the header that browsers send by themselves. `said` is the text for screen
+/// readers, `over` says that nothing will change any more, `closed` that another page of the session has the seat.
 pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let (watch, can_grow) = watch(&visit, request.query_string()).await?;
     // In this order: what is committed between the two is read, and wakes.
@@ -152,7 +152,7 @@ struct Moved {
     calls: BTreeMap<CallId, bool>,
     /// There was anything at all.
     any: bool,
-    /// What a screen reader tells of it.
+    /// The text for screen readers.
     said: Option<&'static str>,
     more: bool,
 }
@@ -183,7 +183,7 @@ impl Following {
             Watch::Part(Part::Home, _) => HOME_PAUSE,
             _ => PAUSE,
         };
-        // One for the whole stream: a wait that began anew with each event would never end where there are many.
+        // One for the whole stream: a wait that restarts with each event would never end if there are many.
         let mut beat = tokio::time::interval_at(Instant::now() + BEAT, BEAT);
         loop {
             while self.pass_on().await? {}
@@ -249,7 +249,7 @@ impl Following {
         })
     }
 
-    /// What a screen reader tells of it. Of a list that is narrowed nothing: whether the call is in it is not known here.
+    /// The text for screen readers. Empty for a filtered list, because it is not known here whether the call is in it.
     fn tells(&self, call: CallId, kind: EventKind) -> Option<&'static str> {
         match (&self.watch, kind) {
             (Watch::Part(Part::Call(id), _), EventKind::CallAnswered) if *id == call => {

@@ -57,8 +57,8 @@ impl Progress {
         }
     }
 
-    /// The answer under way is a stream without an end, so a client that closes its side is gone and the connection ends at once.
-    /// Otherwise that shows only when something is written, twice. False where the client is gone already.
+    /// Marks the current answer as an endless stream: when the client closes its side, the connection ends at once. Otherwise
+    /// this shows only at the second write. False if the client is gone already.
     pub fn stream(&self) -> bool {
         self.streaming.set(true);
         !self.left.get()

@@ -21,11 +21,11 @@ pub struct Answer {
     pub location: Option<String>,
     /// Shows a secret this once: for a repeat of the request it is stored sealed.
     pub is_secret: bool,
-    /// The call of which it tells: what is stored of the answer is forgotten with the call.
+    /// The call that it is about: the stored answer is erased with the call.
     pub about: Option<CallId>,
 }
 
-/// The call of which a response tells; among its extensions.
+/// The call that a response is about; one of its extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct About(pub CallId);
 
@@ -41,7 +41,7 @@ impl Answer {
         }
     }
 
-    /// The same answer, which tells of that call.
+    /// The same answer, marked as being about that call.
     pub fn about(self, call: CallId) -> Self {
         Self {
             about: Some(call),

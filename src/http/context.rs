@@ -23,11 +23,11 @@ pub struct HttpContext {
     pub gate: Arc<Gate>,
     /// Large answers that clients have not read yet.
     pub unread: Arc<Unread>,
-    /// Files of a tenant that are being written: one of each, so that nobody's takes the processor from others.
+    /// Exports being written, by tenant: one each, so that no tenant takes the CPU from others.
     pub exports: Shares<TenantId>,
 }
 
-/// Files of all tenants that are being written.
+/// Limit of concurrent exports of all tenants.
 const EXPORTS_MAX: usize = 8;
 
 impl HttpContext {

@@ -422,7 +422,7 @@ fn summary(fields: &[FieldError]) -> String {
 }
 
 impl ApiError {
-    /// The error of a commit: where the database is away, nobody knows what became of it.
+    /// The error of a commit: if the database is away, its outcome is unknown.
     pub fn of_commit(error: DbErr) -> Self {
         match Self::from(error) {
             Self::Unavailable => Self::OutcomeUnknown,

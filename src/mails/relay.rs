@@ -207,7 +207,7 @@ impl Relay {
     }
 }
 
-/// A text that no reader takes for encoded words (RFC 2047): names in it are whatever a tenant wrote, and show as they are.
+/// A text that no mail program decodes as encoded words (RFC 2047). Tenants choose the names in it, which must show as they are.
 fn undecoded(text: &str) -> String {
     text.replace("=?", "= ?")
 }

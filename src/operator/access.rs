@@ -180,9 +180,8 @@ async fn right_of(req: &ServiceRequest) -> Result<Right, ApiError> {
     tokens.prove(http, req.request(), token).await
 }
 
-/// Whether `Host`, and the target where it names a host, name this machine, and `Origin`, which browsers send, is the same. A
-/// browser may say by `Sec-Fetch-Site` alone that another site's page wants to change something. Only HTTP/1.0, which no browser
-/// speaks, can do without a host.
+/// Checks that `Host`, and a host in the target, name this machine, and that `Origin`, if any, is the same. A browser may report
+/// a change by another site's page in `Sec-Fetch-Site` alone. Only HTTP/1.0, which no browser speaks, may omit the host.
 fn is_meant_for_us(target: &Uri, headers: &HeaderMap, is_read: bool) -> bool {
     let site = HeaderName::from_static("sec-fetch-site");
     let mut sites = headers.get_all(site);

@@ -35,7 +35,7 @@ const WATCHED_FOR: Duration = Duration::from_secs(150);
 pub struct HealthParts {
     node: Node,
     stopping: watch::Receiver<bool>,
-    /// Whether a database is served that may lose what it acknowledged.
+    /// True if the operator allows a database that may lose acknowledged commits.
     allow_unsafe: bool,
     /// Which parts answered the last time, and when that was.
     last: Arc<Mutex<Option<(Instant, Answering)>>>,

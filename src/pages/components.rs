@@ -30,7 +30,7 @@ pub fn fields(view: &View, filled: &Filled, fields: &[Field]) -> Markup {
     }
 }
 
-/// All that is wrong with a form, each with the label of its field and a link to it. Nothing where nothing is.
+/// All errors of a form, each with the label of its field and a link to it. Empty if there are none.
 pub fn summary(view: &View, filled: &Filled, fields: &[Field]) -> Markup {
     let label = |error: &FieldError| {
         let input = faults::input_of(&error.field);

@@ -1,5 +1,5 @@
-//! What is wrong with a field, in the reader's language: a sentence for each of the API's codes. It does not name the field, as the
-//! API's own does: beside it stands the label.
+//! Errors of fields in the reader's language: a sentence for each of the API's codes. Unlike the API's own, it does not name the
+//! field, because the label stands beside it.
 
 use maud::{Markup, html};
 
@@ -35,7 +35,7 @@ pub fn told(view: &View, error: &FieldError) -> Markup {
     }
 }
 
-/// The API's sentence without the name that the API has for the field.
+/// The API's sentence without the API's name of the field.
 fn without_the_field(error: &FieldError) -> String {
     let predicate = error.message.strip_prefix(&error.field);
     match predicate.filter(|rest| rest.starts_with(' ')) {

@@ -15,7 +15,7 @@ use crate::http::{
 /// Fields that are never written back into a page.
 const SECRET: [&str; 2] = ["password", "secret"];
 
-/// What a number begins with that is written without its country.
+/// The prefix of a number that is written without its country code.
 const HOME: &str = "+62";
 
 /// What no text may hold: PostgreSQL cannot store it.
@@ -105,8 +105,8 @@ pub fn body(typed: &Typed, fields: &Fields) -> Result<Body, ApiError> {
     object(typed, fields).map(|object| Body::of(&Value::Object(object)))
 }
 
-/// The same for a form of which everything that is wrong is told at once: what cannot be read goes on as it was typed, which the handler
-/// refuses with whatever else is wrong. [`Unread::beside`] then says in its place why it cannot be read.
+/// The same for a form that shows all errors at once. Text that cannot be parsed is passed on as typed, and the handler refuses
+/// it together with the other errors. [`Unread::beside`] then replaces that error by the reason why the text cannot be parsed.
 pub fn body_and_unread(typed: &Typed, fields: &Fields) -> (Body, Unread) {
     let (mut object, mut faults) = (Map::new(), Vec::new());
     for (name, shape) in fields {
@@ -119,12 +119,12 @@ pub fn body_and_unread(typed: &Typed, fields: &Fields) -> (Body, Unread) {
     (Body::of(&Value::Object(object)), Unread(faults))
 }
 
-/// What of a form cannot be read.
+/// The fields of a form that cannot be parsed.
 #[derive(Debug)]
 pub struct Unread(Vec<FieldError>);
 
 impl Unread {
-    /// An error of the handler, which says of these fields why they cannot be read.
+    /// The handler's error, with the reason why each of these fields cannot be parsed.
     pub fn beside(self, error: ApiError) -> ApiError {
         let Self(unread) = self;
         match error {
@@ -142,8 +142,8 @@ impl Unread {
     }
 }
 
-/// A phone number as the API takes it, from one as people write it: with signs that make it easier to read, and without the country
-/// where it is at home. What is none goes on as it was typed, and is refused by the handler.
+/// Converts a phone number as people write it to the API's form. People use separators, and omit the country code at home. Other
+/// text is passed on as typed, and the handler refuses it.
 pub fn dialled(text: &str) -> String {
     let text = text.trim();
     if !text.chars().all(|sign| "+0123456789 -.()".contains(sign)) {

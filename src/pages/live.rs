@@ -1,11 +1,11 @@
-//! What a page with live parts shows of that: whether it is live, which is also the button that pauses it, a line that tells a
-//! screen reader what changed, and the way up to what came in above.
+//! Elements of a page with live parts: the status, which is also the button that pauses it, a line that tells screen readers what
+//! changed, and a link up to new entries.
 
 use maud::{Markup, html};
 
 use super::view::View;
 
-/// The button and the line; the script shows the button and says which of its texts holds.
+/// The button and the line. The script shows the button and picks one of its texts.
 pub fn sign(view: &View) -> Markup {
     html! {
         span.live-sign {
@@ -16,7 +16,7 @@ pub fn sign(view: &View) -> Markup {
     }
 }
 
-/// The way to what came in above the part of a list that is read.
+/// The link to entries that came in above the visible part of a list.
 pub fn news(view: &View) -> Markup {
     html! {
         button.live-news type="button" hidden data-live-news data-one=(view.t("live-new-one")) data-many=(view.t("live-new-many")) {}

@@ -23,7 +23,7 @@ use super::headers::header;
 
 /// The longest comment in a page that is packed.
 const COMMENT_MAX: usize = 64;
-/// What gzip begins with that says nothing of time, name and system.
+/// A gzip header without time, name and system.
 const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 /// An empty last block.
 const DEFLATE_END: [u8; 2] = [3, 0];
@@ -37,8 +37,8 @@ pub fn is_taken(headers: &HeaderMap) -> bool {
     })
 }
 
-/// What is sent piece by piece, each so that it can be read when it comes. Pieces are packed by themselves: a packer that remembered
-/// the ones before would cost each open page some hundred kilobytes. No secrets are among them, so their sizes may be known.
+/// Compresses a stream piece by piece, so that each can be read when it arrives. Pieces are compressed separately: a shared
+/// window would cost some hundred kilobytes for each open page. They contain no secrets, so their sizes may be known.
 pub fn stream(pieces: impl Stream<Item = Bytes>) -> impl Stream<Item = Bytes> {
     let begin = stream::once(async { Bytes::from_static(&GZIP_HEAD) });
     let state = (Box::pin(pieces), Some(Crc::new()));

@@ -1,5 +1,5 @@
-//! Seats of the streams that open pages follow. A session has a few: one more closes its oldest, which is most likely a page that
-//! nobody looks at. The others of the same owner, and those of all, are bounded too.
+//! Limits the streams of open pages. A session has a few seats: one more closes its oldest, most likely a page that nobody looks
+//! at. The seats of one owner, and of all, are bounded too.
 
 use std::{
     fmt,
@@ -12,11 +12,11 @@ use tokio::sync::oneshot;
 /// Seats of one session.
 const EACH_MAX: usize = 6;
 
-/// The seats of one room, whose pages belong to owners.
+/// The seats of the dashboard or the console, whose pages belong to owners.
 #[derive(Clone, Debug)]
 pub struct Seats<O> {
     taken: Arc<Mutex<Vec<Taken<O>>>>,
-    /// Of one owner; one more closes the oldest of them.
+    /// Seats of one owner; one more closes the owner's oldest.
     of_owner: usize,
     total: usize,
 }
@@ -30,7 +30,7 @@ struct Taken<O> {
     _keep: oneshot::Sender<()>,
 }
 
-/// There is no seat left for anybody.
+/// No seat is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -63,7 +63,7 @@ impl<O: Copy + PartialEq> Seats<O> {
         let of_owner = |seat: &&Taken<O>| seat.owner == owner;
         let own = taken.iter().filter(of_owner).count();
         let same = |seat: &Taken<O>| seat.owner == owner && seat.session == session;
-        // They stand in the order in which they were taken.
+        // They are in the order in which they were taken.
         let oldest = match taken.iter().filter(|seat| same(seat)).count() {
             each if each >= EACH_MAX => taken.iter().position(same),
             _ if own >= self.of_owner => taken.iter().position(|seat| seat.owner == owner),
@@ -97,7 +97,7 @@ impl<O> Seats<O> {
 }
 
 impl<O> Seat<O> {
-    /// Waits until another took the seat.
+    /// Waits until another page takes the seat.
     pub async fn lost(&mut self) {
         // Nothing is ever sent: it ends when the sender is gone.
         let _ = (&mut self.kept).await;
@@ -106,7 +106,7 @@ impl<O> Seat<O> {
 
 impl<O> Drop for Seat<O> {
     fn drop(&mut self) {
-        // Closed by who took it away: its number may be another's by now.
+        // If another page took this seat, its number may be another's by now, so nothing is removed.
         if self.kept.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
             self.seats.lock().retain(|taken| taken.nth != self.nth);
         }
@@ -133,12 +133,12 @@ mod tests {
         assert!(own[0].lost().now_or_never().is_some());
         assert!(own[1].lost().now_or_never().is_none());
         assert!(other.lost().now_or_never().is_none());
-        // One that was closed frees nothing when it goes.
+        // A closed seat frees nothing when it is dropped.
         own.remove(0);
         let mut next = seats.take(1, session("a")).expect("a seat");
         assert!(own[0].lost().now_or_never().is_some());
         assert!(next.lost().now_or_never().is_none());
-        // One that goes by itself does.
+        // An open seat does.
         drop(next);
         let _again = seats.take(1, session("a")).expect("a seat");
         assert!(own[1].lost().now_or_never().is_none());

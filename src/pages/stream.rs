@@ -21,7 +21,7 @@ pub const OPENING: &str = "retry: 2000\n";
 pub const STILL_HERE: &str = ": nothing new\n\n";
 /// Nothing will change any more: the page need not come back.
 pub const OVER: &str = "event: over\ndata:\n\n";
-/// Another page of the same session has the seat: the page waits until its reader wants it to come back.
+/// Another page of the same session has the seat: the page stays paused until its reader resumes it.
 pub const SEAT_TAKEN: &str = "event: closed\ndata:\n\n";
 
 /// The stream is over: the page is gone, or reads too slowly.
@@ -47,7 +47,7 @@ impl Events {
     }
 }
 
-/// A stream, and the answer that carries it, packed where that is wanted. It ends with the connection.
+/// A stream and the answer that carries it, compressed if the client accepts that. It ends with the connection.
 pub fn open(request: &HttpRequest) -> Result<(Events, HttpResponse), ApiError> {
     while_connected(request)?;
     let (to, mut chunks) = mpsc::channel(1);

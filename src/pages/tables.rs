@@ -4,8 +4,8 @@ use maud::{Markup, html};
 
 use super::view::View;
 
-/// A table. Where there is no room each row becomes a list of its cells with the names of their columns. A column without a name
-/// holds what can be done.
+/// A table. On narrow screens each row becomes a list of its cells with the names of their columns. A column without a name holds
+/// the actions.
 pub fn table(view: &View, caption: &str, columns: &[String], rows: Vec<Vec<Markup>>) -> Markup {
     let figures = figure_columns(columns.len(), &rows);
     html! {
@@ -33,7 +33,7 @@ pub fn table(view: &View, caption: &str, columns: &[String], rows: Vec<Vec<Marku
     }
 }
 
-/// Which columns hold figures alone: these stand at the right and are never broken.
+/// Finds the columns with figures only, which are right-aligned and never wrapped.
 fn figure_columns(columns: usize, rows: &[Vec<Markup>]) -> Vec<bool> {
     let figures = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -46,7 +46,7 @@ fn figure_columns(columns: usize, rows: &[Vec<Markup>]) -> Vec<bool> {
     (0..columns).map(figures).collect()
 }
 
-/// What is read of a cell.
+/// The visible text of a cell.
 fn text_of(cell: &Markup) -> String {
     let pieces = cell.0.split('<').enumerate();
     let text = |(nth, piece): (usize, &str)| match (nth, piece.split_once('>')) {
@@ -57,7 +57,7 @@ fn text_of(cell: &Markup) -> String {
     pieces.map(text).collect()
 }
 
-/// Whether a text is numbers with their units, or the sign for none.
+/// True if a text is numbers with their units, or the sign for none.
 fn is_figure(text: &str) -> bool {
     const UNITS: [&str; 11] = [
         "≤", "/", "–", "µs", "ms", "s", "min", "h", "B", "KiB", "MiB",
@@ -77,7 +77,7 @@ fn is_figure(text: &str) -> bool {
             .all(|word| UNITS.contains(&word) || is_number(word))
 }
 
-/// The end of an id, by which people tell it from others, with the whole of it where the mouse rests.
+/// The end of an id, which distinguishes it, with the whole id as a tooltip.
 pub fn short_id(id: &str) -> Markup {
     const SHOWN: usize = 6;
     let end = id

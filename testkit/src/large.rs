@@ -1,4 +1,4 @@
-//! Tables as they are after years of use: what is harmless on empty tables is tried on these too.
+//! Tables as they are after years of use: statements that are fast on empty tables are tried on these too.
 //!
 //! With `DIKALA_TEST_TABLES=large` every migrated store of the tests is a copy of one that was filled once in this process. The rows
 //! belong to tenants of their own and balance, so `ledger verify` finds nothing in them. Half of the pending deliveries are of two
@@ -10,7 +10,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use dikala_entities::{Secret, SecretPlace, Vault};
 use sea_orm::{ConnectionTrait, Database, DatabaseConnection, DbBackend, Statement};
 
-/// What makes all stores large.
+/// The environment variable that makes all stores large.
 const VARIABLE: &str = "DIKALA_TEST_TABLES";
 
 const TENANTS: i64 = 10_000;
@@ -18,7 +18,7 @@ const CALLS: i64 = 1_000_000;
 /// Each call has five.
 const EVENTS: i64 = 5 * CALLS;
 const PENDING: i64 = 1_000_000;
-/// Tenants that have a tenth of all calls between them, the newest.
+/// Tenants that share the newest tenth of all calls.
 const BIG_TENANTS: i64 = 2;
 const CALLS_OF_SMALL: i64 = CALLS / 10 * 9;
 const KINDS: [&str; 5] = [
@@ -28,17 +28,17 @@ const KINDS: [&str; 5] = [
     "call.transcript",
     "call.ended",
 ];
-/// A node that is no more.
+/// A dead node.
 const NODE: &str = "node_01k00000000000000000000000";
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
-/// The oldest row is so old: no sweep removes it yet.
+/// The age of the oldest row; no sweep removes it yet.
 const OLDEST_DAYS: i64 = 20;
-/// One statement inserts so many tenants.
+/// The number of tenants that one statement inserts.
 const TENANTS_AT_ONCE: i64 = 500;
-/// They hold what is filled here, and their indexes are built after it.
+/// Tables that are filled here, and whose indexes are built afterwards.
 const FILLED: &str = "'calls', 'events', 'deliveries', 'credit_holds', 'credit_transactions'";
 
-/// Whether stores are to be large.
+/// True if stores should be large.
 pub fn wanted() -> bool {
     match env::var(VARIABLE).as_deref() {
         Ok("large") => true,
@@ -109,7 +109,7 @@ async fn now(db: &DatabaseConnection) -> i64 {
     row.unwrap().try_get_by_index(0).unwrap()
 }
 
-/// Drops the indexes that can be built faster over all rows at once. What builds them again.
+/// Drops the indexes that are built faster over all rows at once. Returns the statements that build them.
 async fn take_indexes(db: &DatabaseConnection) -> Vec<String> {
     let backend = db.get_database_backend();
     let sql = match backend {
@@ -181,7 +181,7 @@ fn tenants(first: i64, now: i64) -> [String; 4] {
     [tenants, webhooks, agents, numbers]
 }
 
-/// The texts in which the two databases differ.
+/// The SQL in which the two databases differ.
 #[derive(Clone, Copy)]
 struct Sql {
     backend: DbBackend,
@@ -206,7 +206,7 @@ impl Sql {
         }
     }
 
-    /// The numbers below a count, each once, as `n`.
+    /// SQL for the numbers below a count, as `n`.
     fn numbers(self, count: i64) -> String {
         match self.backend {
             DbBackend::Postgres => format!("FROM generate_series(0, {}) AS s(n)", count - 1),
@@ -348,7 +348,7 @@ impl Sql {
         ]
     }
 
-    /// Those of the newest events, each after one attempt that failed.
+    /// The deliveries of the newest events, each after one failed attempt.
     fn deliveries(self, begins: i64, now: i64) -> String {
         let event = format!("({} + n)", EVENTS - PENDING);
         let call = format!("({event} / {})", KINDS.len());

@@ -9,7 +9,7 @@
 //! - [`gemini`] is a model that listens and speaks, as strict as the real one is documented to be and as faulty as it is told to.
 //! - [`phone`] is a SIP phone without its audio.
 //! - [`tls`] is what servers and clients of TLS are made of, with the certificates of [`certificate`].
-//! - [`rows`] are rows to begin with, [`large`] those of years.
+//! - [`rows`] are initial rows, [`large`] those of years.
 //! - [`free_port`] is for who has to be told his port, or is to find nobody at one.
 //! - [`eventually`] waits for a condition. No test sleeps and hopes.
 //!

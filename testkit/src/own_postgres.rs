@@ -134,7 +134,7 @@ impl OwnPostgres {
         Some(server)
     }
 
-    /// Makes the folder of this server, as a copy of all that another has.
+    /// Creates this server's folder as a copy of another's.
     fn copy(&self, port: u16) -> String {
         self.run(&format!(
             "\"$BIN/pg_basebackup\" -D {} -X stream -c fast --no-sync -h 127.0.0.1 -U dikala -p {port}",
@@ -159,7 +159,7 @@ impl OwnPostgres {
         Place::at(url(port))
     }
 
-    /// As [`Self::place`]; each statement that is sent there leaves its plan with what it read in [`Self::log`].
+    /// As [`Self::place`]; the plan of each statement, with what it read, is in [`Self::log`].
     pub fn explained_place(&self, port: u16) -> Place {
         let place = self.place(port);
         let settings = [
@@ -174,7 +174,7 @@ impl OwnPostgres {
         Place::at(format!("{}?{}", place.url, options.join("&")))
     }
 
-    /// What the server wrote into its log.
+    /// The server's log.
     pub fn log(&self) -> String {
         self.run(&format!("cat {}.log", self.name))
     }

@@ -198,7 +198,7 @@ impl Cluster {
     }
 
     fn create(&self, database: &str, template: &str) {
-        // What is large is copied as files: written into the log, it would be copied twice.
+        // A large database is copied as files: through the WAL it would be written twice.
         let strategy = match large::wanted() {
             true => "STRATEGY file_copy",
             false => "",

@@ -15,11 +15,11 @@ use sea_orm::{ConnectionTrait, Database};
 
 use crate::{folder::folder, large, wait::PATIENCE};
 
-/// A SQLite file with the current schema, and nothing in it unless it is to be [`large`]. Its name is gone: it goes away with this
-/// process.
+/// A SQLite file with the current schema, and nothing in it unless it is to be [`large`]. The file is unlinked, so it disappears
+/// with this process.
 static MIGRATED: LazyLock<Mutex<File>> = LazyLock::new(|| {
     let folder = match large::wanted() {
-        // Gigabytes may be more than the memory that tests' folders are in.
+        // Gigabytes may exceed the memory that holds the tests' folders.
         true => tempfile::tempdir().unwrap(),
         false => folder(),
     };
@@ -73,7 +73,7 @@ pub(crate) fn on_a_thread(work: impl Future<Output = ()> + Send) {
     });
 }
 
-/// Writes a store of the current schema.
+/// Writes a store with the current schema.
 pub(crate) fn write_migrated(file: &Path) {
     let mut template = MIGRATED.lock().unwrap();
     template.rewind().unwrap();

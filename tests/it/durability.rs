@@ -1,4 +1,4 @@
-//! A PostgreSQL that may lose what it says that it has committed.
+//! A PostgreSQL that may lose acknowledged commits.
 
 use dikala_testkit::OwnPostgres;
 

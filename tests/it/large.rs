@@ -1,5 +1,5 @@
-//! What statements read on large tables: 5,000,000 events, 1,000,000 calls, 1,000,000 pending deliveries. `.ci/slow` runs this with
-//! `DIKALA_TEST_TABLES=large`, and the short forms of the fault suite beside it.
+//! Measures what statements read on large tables: 5,000,000 events, 1,000,000 calls, 1,000,000 pending deliveries. `.ci/slow`
+//! runs this with `DIKALA_TEST_TABLES=large`, and the short forms of the fault suite beside it.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,11 @@ use crate::{
 const ROWS_MAX: u64 = 5_000;
 /// Pages of 8 KiB that it may touch.
 const PAGES_MAX: u64 = 10_000;
-/// For each row that it returns or changes, so many rows and pages more.
+/// For each row that it returns or changes, this many rows and pages more.
 const PER_ROW: u64 = 50;
 
-/// An operator's list without an index for its filter looks at the newest 100,000 rows of all tenants. What those statements hold.
+/// An operator's list without an index for its filter scans the newest 100,000 rows of all tenants. These texts identify its
+/// statements.
 const SEARCHING: [&str; 2] = [r#""id" >= $"#, r#""id" < $1 ORDER BY"#];
 const SEARCHED_MAX: u64 = 100_100;
 
@@ -49,7 +50,7 @@ fn figure(plan: &Map<String, Value>, name: &str) -> u64 {
     whole.parse().unwrap_or_default()
 }
 
-/// Adds what a node of a plan and all below it read, returned and changed.
+/// Adds the rows and pages that a plan's node and its children read, returned and changed.
 fn add(plan: &Map<String, Value>, cost: &mut Cost) {
     let text = |name: &str| plan.get(name).and_then(Value::as_str).unwrap_or_default();
     let rows = |name: &str| figure(plan, name) * figure(plan, "Actual Loops");
@@ -77,7 +78,7 @@ fn cost(plan: &Map<String, Value>) -> Cost {
     cost
 }
 
-/// The dearest execution of each statement in the server's log.
+/// The most expensive execution of each statement in the server's log.
 fn dearest(log: &str) -> BTreeMap<String, Cost> {
     let mut found: BTreeMap<String, Cost> = BTreeMap::new();
     // A plan stands below the line that announces it, indented.
@@ -169,8 +170,8 @@ fn fill_in(path: &str, number: &str) -> String {
         .join("/")
 }
 
-/// Calls, functions, writes, reads, a node that is killed with its calls, and every sweep: whatever is sent to PostgreSQL meanwhile
-/// reads rows in proportion to what it returns or changes.
+/// Calls, functions, writes, reads, a node that is killed with its calls, and every sweep: every statement meanwhile reads rows
+/// in proportion to what it returns or changes.
 #[actix_web::test]
 #[ignore = "large tables"]
 async fn statements_read_what_they_return_however_large_tables_are() {

@@ -39,7 +39,7 @@ pub(super) async fn recover(calls: &Calls) -> Result<usize, DbErr> {
     take_up_lost_calls(calls).await
 }
 
-/// Once a second: ends nodes whose lease is over, and takes up what nobody has, whatever became of the first.
+/// Runs once a second: ends nodes whose lease has expired, and takes up calls without an owner, even if ending a node failed.
 pub(super) async fn look_for_lost(calls: &Calls) -> Result<(), DbErr> {
     let ended = end_lost_nodes(calls, false).await;
     if calls.is_closed() {
@@ -69,8 +69,8 @@ impl Calls {
     }
 }
 
-/// Ends each node that is lost, whatever became of those before. That alone makes what it owned anybody's: however much it left
-/// behind, nothing of that is written here.
+/// Ends each lost node, even if an earlier one failed. Ending a node alone frees what it owned: none of those rows is written
+/// here, however many there are.
 async fn end_lost_nodes(calls: &Calls, at_start: bool) -> Result<(), DbErr> {
     let parts = calls.parts();
     let all = nodes::all(parts.store.reader()).await?;
@@ -100,21 +100,21 @@ async fn end_lost_nodes(calls: &Calls, at_start: bool) -> Result<(), DbErr> {
     outcome
 }
 
-/// False where the node lives, or somebody else ended it.
+/// False if the node lives, or if another node ended it.
 async fn end(parts: &CallParts, node: &Entered) -> Result<bool, DbErr> {
     let txn = parts.store.begin().await?;
     if !nodes::end(&txn, node).await? {
         return Ok(false);
     }
     txn.commit().await?;
-    // Whoever wants one of its lanes takes it anyway.
+    // Other nodes take its lanes over anyway.
     if let Err(error) = webhooks::give_back(parts.store.writer(), &node.id).await {
         tracing::debug!(%error, "lanes of a node that is no more stay in the table until somebody takes them");
     }
     Ok(true)
 }
 
-/// Takes up what an earlier try could not read, and what each owner left, whatever became of those before.
+/// Takes up calls that an earlier try could not read, and those that each owner left, even if an earlier owner failed.
 async fn take_up_lost_calls(calls: &Calls) -> Result<usize, DbErr> {
     let mut count = 0;
     let mut outcome = take_up_unread(calls).await.map(|read| count += read);
@@ -134,7 +134,7 @@ async fn take_up_calls_of(calls: &Calls, owner: &str, count: &mut usize) -> Resu
             return Ok(());
         }
         let had_unread = calls.has_unread();
-        // Until they are read: where that fails, and where the answer of the commit is lost, nobody would find them again.
+        // Kept until they are read. If reading fails, or the answer to the commit is lost, nobody would find them again.
         calls.set_unread(true);
         let taken = match take_lost(parts, &lost).await? {
             Taken::Calls(taken) => taken,
@@ -203,7 +203,7 @@ async fn load(calls: &Calls, ids: &[CallId]) -> Result<(), DbErr> {
     let holds: HashMap<CallId, credit_hold::Model> =
         holds.into_iter().map(|hold| (hold.call_id, hold)).collect();
     let minutes = versions::durations(db, &rows).await?;
-    // Bridges are answered from what was read: a failover must not take it back.
+    // Bridges are answered from these rows, so a failover must not take them back.
     parts.store.confirm().await?;
     for row in rows {
         let (hold, minutes) = (holds.get(&row.id), minutes.get(&row.id).copied());
@@ -212,8 +212,8 @@ async fn load(calls: &Calls, ids: &[CallId]) -> Result<(), DbErr> {
     Ok(())
 }
 
-/// Rows of calls. One that this version cannot read does not keep the others from being taken up: its call is told of, and left
-/// out. The sweep tries it again.
+/// Rows of calls. A row that this version cannot read is logged and skipped, so the others are still taken up. The sweep tries it
+/// again.
 async fn read<E: EntityTrait>(
     db: &impl ConnectionTrait,
     find: Select<E>,

@@ -177,7 +177,7 @@ async fn wait_for_commands(parts: &CallParts) {
     }
 }
 
-/// Each part is tried whatever became of those before.
+/// Tries each part even if an earlier one failed.
 async fn exchange_commands(parts: &CallParts) -> Result<(), DbErr> {
     let (store, me) = (&parts.store, parts.node.id());
     let published = publish(parts).await;
@@ -210,7 +210,7 @@ fn quietly(done: Result<(), DbErr>) -> Result<(), DbErr> {
     })
 }
 
-/// Each part is tried whatever became of those before.
+/// Tries each part even if an earlier one failed.
 pub(super) async fn look_at_others(calls: &Calls) -> Result<(), DbErr> {
     let parts = calls.parts();
     let (bridges, store) = (&parts.bridges, &parts.store);

@@ -50,7 +50,7 @@ pub struct Follower {
     followers: Followers,
     tenant: TenantId,
     woken: watch::Receiver<()>,
-    /// None for a page, whose seats are counted where pages are.
+    /// None for a page, whose seat is counted with the pages.
     seat: Option<OwnedSemaphorePermit>,
 }
 
@@ -80,7 +80,7 @@ impl Followers {
         self.subscribe(tenant, Some(seat))
     }
 
-    /// The same for a page, which takes none of the seats.
+    /// The same for a page, which takes no seat here.
     pub fn look(&self, tenant: TenantId) -> Result<Follower, NoSeat> {
         self.subscribe(tenant, None)
     }
@@ -351,7 +351,7 @@ mod tests {
         let mut other = followers.follow(two).expect("another tenant's seat");
         many.pop();
         let mut again = followers.follow(one).expect("a seat that was given back");
-        // Pages take no seat of theirs, and do without one.
+        // Pages need no seat, and take none of theirs.
         let page = followers.look(one).expect("pages come to a full tenant");
         drop(page);
         assert_eq!(followers.follow(one).expect_err("is full"), NoSeat::Tenant);

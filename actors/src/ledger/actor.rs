@@ -1,5 +1,5 @@
-//! The ledger's actor: gathers items while a batch is written, replies after the commit. Items of tenants whose rows somebody keeps
-//! locked wait aside and do not hold up the others.
+//! The ledger's actor: gathers items while a batch is written, replies after the commit. Items of tenants with locked rows wait
+//! aside and do not delay the others.
 
 use std::{
     collections::BTreeSet,
@@ -75,7 +75,7 @@ pub struct CreditLedger {
     queue: GroupCommit<Waiting>,
     /// Tenants whose rows somebody else had locked at the last look.
     locked: BTreeSet<TenantId>,
-    /// What they wait for.
+    /// Their items, which wait for the locks.
     aside: Vec<Waiting>,
     is_looking: bool,
     /// How often it looked.
@@ -109,7 +109,7 @@ impl CreditLedger {
         })
     }
 
-    /// The batch runs as a task that outlasts this actor: if it panics, who waits for a reply still gets it.
+    /// The batch runs as a task that outlives this actor: if the actor panics, callers still get their replies.
     fn pump(&mut self, ctx: &mut MeteredContext<Self>) {
         if let Some(batch) = self.queue.take() {
             let task = actix_rt::spawn(book(self.parts.clone(), Arc::clone(&self.stats), batch));
@@ -125,7 +125,7 @@ impl CreditLedger {
         }
     }
 
-    /// Looks again and again whether the rows of locked tenants are free, for as long as there are any.
+    /// Polls whether the rows of locked tenants are free, while there are such tenants.
     fn look(&mut self, ctx: &mut MeteredContext<Self>) {
         if self.is_looking || self.locked.is_empty() {
             return;

@@ -107,7 +107,7 @@ struct Round {
     entries: Vec<Option<Arc<Entry>>>,
     /// None: something is not as it was read, and nothing may be committed.
     announced: Option<Announced>,
-    /// Nothing is to be written: all of it was before.
+    /// Nothing to write: an earlier try wrote all of it.
     is_empty: bool,
 }
 

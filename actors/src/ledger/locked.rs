@@ -1,5 +1,5 @@
-//! Rows that somebody outside of the ledger keeps locked: an operator's open transaction, a command that hangs. They hold up the
-//! tenant whose rows they are, and not those whose minutes are booked in the same batch.
+//! Rows that are locked outside of the ledger, as by an operator's open transaction or a hanging command. They delay only the
+//! tenant whose rows they are, not the other tenants in the batch.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use super::{
 };
 use crate::events::outbox::Announced;
 
-/// A batch of which all is on disk that could be locked.
+/// A batch after everything that was not locked is committed.
 pub(super) struct WrittenUnlocked {
-    /// None: not written, because somebody else has locked the tenant's rows.
+    /// None for an item that was not written because its tenant's rows are locked.
     pub outcomes: Vec<Option<Booking>>,
     pub announced: Announced,
 }
 
-/// Writes a batch, and where rows are locked the part of it whose tenants' rows are free.
+/// Writes a batch. If rows are locked, it writes the part whose tenants' rows are free.
 pub(super) async fn write_unlocked(
     parts: &LedgerParts,
     batch: &[&Posting],
@@ -55,7 +55,7 @@ pub(super) async fn write_unlocked(
     })
 }
 
-/// Those of the tenants of whom somebody has locked the account, the position of events or one of these calls now. Waits for nobody.
+/// The tenants whose account, event position or one of these calls is locked now. Does not wait.
 pub async fn locked(
     store: &Store,
     tenants: &BTreeSet<TenantId>,

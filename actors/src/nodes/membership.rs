@@ -39,7 +39,7 @@ pub struct Identity {
     /// Where the public listener answers.
     pub address: String,
     pub version: &'static str,
-    /// The number of the last step of the schema that the program knows.
+    /// The last schema step that this program knows.
     pub knows_step: i64,
 }
 
@@ -355,7 +355,7 @@ impl Membership {
             .heed(self.0.identity.knows_step, &renewed.terms);
     }
 
-    /// On which terms the database is served.
+    /// The terms of serving the database.
     pub fn terms(&self) -> &Terms {
         &self.0.terms
     }

@@ -3,8 +3,8 @@
 //! between nodes.
 //!
 //! [`lease`] is the arithmetic, `table` the SQL, [`Membership`] which node this process is at present, `keeper` renews its lease,
-//! [`Terms`] what it reads of the database with that, [`notices`], which `exchange` carries, save them looking at the tables all the
-//! time, `process` tells processes of one machine apart.
+//! [`Terms`] are what it reads with each renewal, [`notices`], which `exchange` carries, save polling of the tables, `process`
+//! tells processes of one machine apart.
 
 mod exchange;
 mod keeper;

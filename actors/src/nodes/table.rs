@@ -55,7 +55,7 @@ pub(super) struct Renewed {
     pub(super) terms: FoundTerms,
 }
 
-/// What a node found that entered.
+/// The result of entering a node.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// The database's time.
@@ -65,9 +65,8 @@ pub(super) struct Entry {
     pub(super) terms: FoundTerms,
 }
 
-/// Enters a node that goes by a clock, with a lease. Nobody may end
-/// what waits for a synchronous standby: PostgreSQL would have it alone. So where an entry waits, each further try would leave the
-/// server one more connection, and is not made.
+/// Enters a node that goes by a clock, with a lease. Nobody may end what waits for a synchronous standby: PostgreSQL would have
+/// it alone. So where an entry waits, each further try would leave the server one more connection, and is not made.
 pub(super) async fn enter(
     db: &impl ConnectionTrait,
     node: Entering,

@@ -1,5 +1,5 @@
-//! On which terms a node serves its database: from which step of the schema on, and whether a crash of the server loses what was
-//! acknowledged. A node reads them when it enters, and with every renewal of its lease, in the same statement.
+//! The terms on which a node serves its database: the oldest schema step that it must know, and the server's unsafe durability
+//! settings. A node reads them when it enters, and in the statement of each lease renewal.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,12 +7,12 @@ use dikala_entities::store::unsafe_settings_sql;
 use sea_orm::{DbBackend, FromQueryResult};
 use tokio::sync::watch;
 
-/// The terms as the database has them.
+/// The terms in the database.
 #[derive(Clone, Debug, Default, FromQueryResult)]
 pub(super) struct FoundTerms {
-    /// The oldest step of the schema that a program has to know.
+    /// The oldest schema step that a program must know.
     pub(super) serves_from: i64,
-    /// The settings of the server with which a crash loses what was acknowledged; empty where there are none.
+    /// Server settings with which a crash loses acknowledged commits; empty if there are none.
     pub(super) unsafe_settings: String,
 }
 
@@ -24,7 +24,7 @@ pub(super) fn terms_sql(backend: DbBackend) -> String {
     )
 }
 
-/// What this node read of the terms last.
+/// The terms that this node read last.
 #[derive(Debug)]
 pub struct Terms {
     is_outdated: watch::Sender<bool>,
@@ -41,7 +41,7 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// Notes what was found by a program that knows the schema up to a step, and logs what is new.
+    /// Records the terms found, for a program that knows the schema up to a step, and logs changes.
     pub(super) fn heed(&self, knows_step: i64, found: &FoundTerms) {
         let serves_from = found.serves_from;
         if serves_from > knows_step && !self.is_outdated.send_replace(true) {
@@ -66,7 +66,8 @@ impl Terms {
         }
     }
 
-    /// Whether this program is too old to serve from the schema. It stays that: a schema does not go back under a node that lives.
+    /// True if this program is too old for the schema. This never becomes false again: a schema does not go back under a living
+    /// node.
     pub fn is_outdated(&self) -> bool {
         *self.is_outdated.borrow()
     }
@@ -78,7 +79,7 @@ impl Terms {
         let _ = is_outdated.wait_for(|is_outdated| *is_outdated).await;
     }
 
-    /// The settings of the server with which a crash loses what was acknowledged, as `fsync = off, …`; empty where there are none.
+    /// Server settings with which a crash loses acknowledged commits, as `fsync = off, …`; empty if there are none.
     pub fn unsafe_settings(&self) -> String {
         self.settings().clone()
     }

@@ -166,9 +166,9 @@ impl<A: Metered> MeteredContext<A> {
 
     /// Runs `work` as a task of its own, then `then` in the actor. The task ends with the actor, or when its handle is cancelled.
     ///
-    /// It is no future of this context, because those are not polled while the actor waits for another: one that stands in line
-    /// for a connection would be handed it then and keep it from everybody, the actor included. So `AsyncContext::spawn` is not
-    /// used (`clippy.toml`).
+    /// It is not a future of this context, because those are not polled while the actor waits for another. One that queues for a
+    /// connection would be given it and block everybody, the actor included. So `AsyncContext::spawn` is forbidden
+    /// (`clippy.toml`).
     pub fn task<F>(
         &mut self,
         work: F,
@@ -306,7 +306,7 @@ impl<M: Message> Drop for Counted<M> {
     }
 }
 
-/// A task that ends when nobody waits for it any more. Its panic is that of who waits.
+/// A task that is aborted when it is dropped. Its panic is passed on to the waiting future.
 struct OwnTask<T>(JoinHandle<T>);
 
 impl<T> Future for OwnTask<T> {

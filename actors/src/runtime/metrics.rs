@@ -15,7 +15,7 @@ use super::{
     instances::{Instance, InstanceReading},
 };
 
-/// Messages by which somebody looks at an actor. They are counted by themselves only: who looks does not change what he sees.
+/// Messages that inspect an actor. They count in their own rows only, so that inspecting does not change the figures.
 const LOOKS: [&str; 3] = ["Describe", "Look", "Ping"];
 
 /// All meters, in the order in which their first actors started.
@@ -39,7 +39,7 @@ pub struct ActorMeter {
     last_panic: Mutex<Option<Instant>>,
     /// Messages that may wait for one of them.
     capacity: AtomicI64,
-    /// In the mailboxes of all of them, whatever the kind; without those by which somebody looks.
+    /// Messages in the mailboxes of all instances, of every kind but those that inspect.
     mailbox: Depth,
     /// How many were started.
     started: AtomicU64,
@@ -84,7 +84,7 @@ pub struct DepthReading {
 pub struct MessageReading {
     /// The message's type, without its path.
     pub message: &'static str,
-    /// By it somebody looks at the actor: it counts neither for the type of actor nor for the instance.
+    /// It inspects the actor, and counts neither for the type of actor nor for the instance.
     pub is_look: bool,
     /// Messages in mailboxes now.
     pub depth: i64,
@@ -313,7 +313,7 @@ impl MessageMeter {
         self.number
     }
 
-    /// Whether somebody looks at the actor by it.
+    /// True if the message inspects the actor.
     pub(super) const fn is_look(&self) -> bool {
         self.is_look
     }

@@ -250,7 +250,7 @@ impl Courier {
         self.go_on();
     }
 
-    /// Counts an attempt, and remembers what the endpoint said.
+    /// Counts an attempt, and remembers the endpoint's answer.
     pub(super) fn note(&self, record: &AttemptRecord, created: Millis) {
         self.heard.borrow_mut().note(record);
         let counter = match record.verdict {

@@ -40,13 +40,13 @@ pub(super) struct Test {
     pub(super) trace: Option<TraceParent>,
 }
 
-/// Send a delivery again now.
+/// Sends a delivery again now.
 #[derive(Message)]
 #[rtype(result = "Result<Resent, TestError>")]
 pub(super) struct Again {
     pub(super) webhook: WebhookId,
     pub(super) delivery: DeliveryId,
-    /// Attempts that were made when it was asked for.
+    /// The number of attempts at the time of the request.
     pub(super) made: i64,
     pub(super) trace: Option<TraceParent>,
 }

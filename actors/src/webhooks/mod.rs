@@ -2,8 +2,9 @@
 //! endpoint slows anybody else's.
 //!
 //! [`dispatcher`] is the actor. What is done when is decided by the pure [`scheduler`]; the [`courier`] carries that out, with an
-//! [`attempt`] for each delivery and the [`recorder`] for what came of it. Beside it the [`poller`] looks at the table for what is
-//! due, [`recovery`] sends again what failed in a time, `resend` one delivery at once, and there are [`test_delivery`] and [`drain`]. [`store`] is the SQL.
+//! [`attempt`] for each delivery and the [`recorder`] for what came of it. Beside it the [`poller`] looks at the table for what
+//! is due, [`recovery`] sends again what failed in a given time, and `resend` one delivery at once; [`test_delivery`] and
+//! [`drain`] complete it. [`store`] is the SQL.
 
 mod attempt;
 mod courier;
@@ -168,8 +169,8 @@ impl WebhooksHandle {
             .unwrap_or(Err(TestError::Busy))
     }
 
-    /// Makes one attempt of a delivery that was made due, past the circuit, and waits for it to be recorded. None is made where one was
-    /// made since it was asked for, after `made` attempts.
+    /// Makes one attempt of a due delivery, past the circuit, and waits until it is recorded. Makes none if there are more than
+    /// `made` attempts already.
     pub async fn resend(
         &self,
         webhook: WebhookId,

@@ -17,14 +17,14 @@ pub(super) const LOOK_MS: i64 = 1_000;
 pub(super) const LOOK_UNHEARD_MS: i64 = 250;
 /// Between two looks because other nodes tell of something.
 const LOOKS_APART: Duration = Duration::from_millis(50);
-/// After a look the table is left alone for so many times as long as that took, so that looking costs a fifth of the time at most
-/// however many webhooks have something pending; but for no longer than [`REST_MAX_MS`].
+/// After a poll, the poller rests this many times as long as the poll took, up to [`REST_MAX_MS`]. So polling costs a fifth of
+/// the time at most, however many webhooks have pending deliveries.
 const REST: i64 = 4;
 const REST_MAX_MS: i64 = 2_000;
 /// What lanes know of their webhooks is read again after this, where the table is looked at more often.
 pub(super) const REREAD_MS: i64 = 500;
 
-/// Looks at the table for as long as the courier works.
+/// Polls the table while the courier works.
 pub(super) async fn run(courier: Rc<Courier>) {
     let notices = courier.parts.node.notices();
     // Whether webhooks may have been changed since they were read.

@@ -1,6 +1,6 @@
-//! Group commit of what came of attempts: while one batch is being written the next one gathers. A batch is written however
-//! long that takes; an attempt that was made is not made again because the database was away. A batch that fails by its data is
-//! halved until what cannot be written stands alone, and is set aside.
+//! Group commit of what came of attempts: while one batch is being written the next one gathers. A batch is written however long
+//! that takes; an attempt that was made is not made again because the database was away. If its data makes a batch fail, it is
+//! halved until the bad record is alone, which is then set aside.
 
 use std::{cell::RefCell, time::Duration};
 

@@ -1,5 +1,5 @@
-//! A delivery that somebody sends again by hand: one attempt now, past the circuit, whose outcome is waited for. It is made only where
-//! this node delivers to the webhook and no attempt is under way, so that it goes out once; otherwise it stays in its queue.
+//! Resending a delivery by hand: one attempt now, past the circuit, whose outcome is awaited. It is made only if this node
+//! delivers to the webhook and no attempt is under way, so it goes out once. Otherwise it stays in its queue.
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
@@ -12,19 +12,19 @@ use tokio::sync::oneshot;
 use super::{TestError, attempt::Endpoint, courier::Courier, retry::Verdict, test_delivery::Tests};
 use crate::events::outbox::Dispatch;
 
-/// How much longer than an exchange may take an attempt that is under way is waited for.
+/// How long an attempt under way is awaited, beyond the limit of an exchange.
 const RECORDED_WITHIN: Duration = Duration::from_secs(5);
 
-/// What came of a delivery that was sent again by hand.
+/// The outcome of resending a delivery by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resent {
-    /// An attempt was made since, and stands in the table.
+    /// An attempt was made since the request, and is recorded.
     Made,
-    /// It waits in its queue: the webhook takes nothing now, or another node delivers to it.
+    /// It waits in its queue: the webhook is off or paused, or another node delivers to it.
     Waits,
 }
 
-/// Makes the next attempt of a delivery that was made due, and waits until it stands in the table.
+/// Makes the next attempt of a due delivery, and waits until it is recorded.
 pub(super) async fn send(
     courier: Rc<Courier>,
     tests: Tests,
@@ -61,8 +61,8 @@ pub(super) async fn send(
             return Err(error);
         }
     };
-    // A task of its own: the attempt is recorded although the one who asked went away.
     let attempting = courier.clone();
+    // Spawned, so the attempt is recorded even if the caller goes away.
     let task = actix_rt::spawn(async move {
         let made = attempt(&attempting, &endpoint, &what).await;
         drop(seat);
@@ -97,7 +97,7 @@ async fn attempt(
     courier.note(&record, *created);
     courier.record(record, Some(recorded));
     courier.go_on();
-    // An error means that the courier was given up; the row tells.
+    // An error means that the courier is gone; the row has the outcome.
     let _ = waiting.await;
     Resent::Made
 }
@@ -119,10 +119,10 @@ async fn under_way(courier: &Rc<Courier>, webhook: WebhookId, delivery: Delivery
     }
 }
 
-/// What an attempt is made with, or what came of the delivery without it.
+/// The input of an attempt, or the outcome if none is made.
 type Prepared = Result<(Endpoint, (Dispatch, Millis)), Resent>;
 
-/// Makes the delivery this node's, and reads what is sent.
+/// Claims the delivery for this node, and reads its contents.
 async fn prepare(
     courier: &Courier,
     webhook: webhook::Model,
@@ -156,7 +156,7 @@ async fn prepare(
     Ok(Ok((endpoint, (dispatch, row.created_at))))
 }
 
-/// The delivery with its event, held by this node; unless an attempt was made since it was asked for, after so many.
+/// The delivery with its event, claimed by this node. None if an attempt was made since the request.
 async fn hold(
     courier: &Courier,
     (delivery, made): (DeliveryId, i64),

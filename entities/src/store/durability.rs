@@ -1,7 +1,7 @@
-//! Whether the database keeps what it says that it has committed.
+//! Durability: checks that the database keeps what it acknowledges as committed.
 //!
-//! PostgreSQL is asked for the settings of this program's sessions, in which those of the server, the database, the role and
-//! `database.url` meet. On SQLite the program sets them itself, and refuses a connection on which they are not in force.
+//! On PostgreSQL it reads the settings of this program's sessions, which combine those of the server, the database, the role and
+//! `database.url`. On SQLite the program sets them itself, and refuses a connection on which they have no effect.
 
 use sea_orm::{
     ConnectionTrait, DbBackend, DbErr, SqlxError, Statement,
@@ -10,8 +10,8 @@ use sea_orm::{
 
 use super::Store;
 
-/// The settings with which a crash loses what was acknowledged; empty where there are none. `local` waits for this server alone,
-/// which is too little where a standby is to have everything.
+/// Settings with which a crash loses acknowledged commits; empty if there are none. `local` waits for this server only, which is
+/// too little beside a synchronous standby.
 const POSTGRES_UNSAFE: &str = "concat_ws(', ', \
     CASE WHEN current_setting('fsync') = 'off' THEN 'fsync = off' END, \
     CASE WHEN current_setting('full_page_writes') = 'off' THEN 'full_page_writes = off' END, \
@@ -19,15 +19,14 @@ const POSTGRES_UNSAFE: &str = "concat_ws(', ', \
       AND current_setting('synchronous_standby_names') <> '' \
       THEN 'synchronous_commit = ' || current_setting('synchronous_commit') END)";
 
-/// What has to be in force on an SQLite connection, with the value that SQLite shows.
+/// Pragmas that every SQLite connection must have, each with the value that SQLite shows.
 const SQLITE_NEEDED: [(&str, &str, &str); 3] = [
     ("PRAGMA journal_mode", "journal_mode", "wal"),
     ("PRAGMA synchronous", "synchronous = FULL", "2"),
     ("PRAGMA foreign_keys", "foreign_keys", "1"),
 ];
 
-/// An expression in SQL for the settings of this session that lose what was acknowledged, as `fsync = off, …`; the empty text
-/// where nothing is lost.
+/// An SQL expression for the unsafe settings of this session, as `fsync = off, …`; the empty text if there are none.
 pub fn unsafe_settings_sql(backend: DbBackend) -> &'static str {
     match backend {
         DbBackend::Postgres => POSTGRES_UNSAFE,
@@ -36,7 +35,7 @@ pub fn unsafe_settings_sql(backend: DbBackend) -> &'static str {
 }
 
 impl Store {
-    /// The settings of the server with which a crash loses what was acknowledged, as `fsync = off, …`; empty where there are none.
+    /// Server settings with which a crash loses acknowledged commits, as `fsync = off, …`; empty if there are none.
     pub async fn unsafe_settings(&self) -> Result<String, DbErr> {
         let sql = format!("SELECT {} AS settings", unsafe_settings_sql(self.backend()));
         let asked = Statement::from_string(self.backend(), sql);
@@ -46,7 +45,7 @@ impl Store {
     }
 }
 
-/// Refuses a connection that is not as durable as it was asked to be: SQLite says nothing where it cannot do what a pragma wants.
+/// Refuses a connection on which a durability pragma has no effect. SQLite reports no error if it cannot apply a pragma.
 pub(super) async fn assert_durable(connection: &mut SqliteConnection) -> Result<(), SqlxError> {
     for (ask, name, needed) in SQLITE_NEEDED {
         let row = sqlx::raw_sql(ask).fetch_one(&mut *connection).await?;

@@ -226,7 +226,7 @@ pub fn lost_a_race(error: &DbErr) -> bool {
     says(error, &["40P01", "40001"])
 }
 
-/// Whether a statement waited for too long for a row that another transaction has locked.
+/// True if a statement waited too long for a row that another transaction has locked.
 pub fn is_locked_out(error: &DbErr) -> bool {
     says(error, &["55P03"])
 }

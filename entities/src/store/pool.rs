@@ -90,7 +90,7 @@ pub(super) struct Lease {
     state: State,
     /// What begins the transaction, where it is not sent yet.
     opening: Option<&'static str>,
-    /// The server's process that may commit what is written over this connection; none where nothing is.
+    /// The server's process that may commit writes of this connection; none if there are none.
     pub writer: Option<Process>,
 }
 
@@ -163,7 +163,7 @@ impl Connections {
         self.shared.target.backend()
     }
 
-    /// Whether each statement by itself is a transaction, whose process is ended if the answer does not come.
+    /// If true, each statement is a transaction of its own, whose process is ended if the answer does not come.
     pub(super) fn is_careful(&self) -> bool {
         self.shared.careful
     }

@@ -29,7 +29,7 @@ pub(super) enum Raw {
     Postgres(PgConnection, Process),
 }
 
-/// The process that serves a connection to PostgreSQL. The system gives its number again, so its start tells it from others.
+/// The process that serves a connection to PostgreSQL. The system reuses process numbers, so the start time identifies it.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     pub id: i32,
@@ -72,7 +72,7 @@ impl Driver {
 }
 
 impl Process {
-    /// Asked once for each connection, so that no transaction has to ask.
+    /// Read once for each connection, so that no transaction has to.
     async fn of(connection: &mut PgConnection) -> Result<Self, SqlxError> {
         let ask =
             "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()";
@@ -146,7 +146,8 @@ impl Raw {
         }
     }
 
-    /// Begins a transaction with `sql`. On SQLite that goes with what is asked first: each text that is sent changes threads twice.
+    /// Begins a transaction with `sql`. On SQLite it is sent with the first statement, because each statement switches threads
+    /// twice.
     pub(super) async fn begin(&mut self, sql: &'static str) -> Result<Begun, SqlxError> {
         match self {
             Self::Sqlite(..) => Ok(Begun::WithTheFirst(sql)),

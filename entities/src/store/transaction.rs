@@ -26,7 +26,7 @@ const SNAPSHOT_STATEMENT: Duration = Duration::from_secs(600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransactionKind {
     Write,
-    /// A write of many tenants, in which a row that is locked is not waited for for long.
+    /// A write of many tenants, which waits only briefly for a locked row.
     Shared,
     /// Reads that see one moment, and may take long.
     Snapshot,
@@ -59,7 +59,7 @@ impl Store {
         self.critical.begin(TransactionKind::Write).await
     }
 
-    /// Begins a write transaction for what many tenants share: it waits for a locked row for a second only, see
+    /// Begins a write transaction that many tenants share: it waits one second only for a locked row, see
     /// [`is_locked_out`](super::is_locked_out).
     pub async fn begin_shared(&self) -> Result<Transaction, DbErr> {
         self.critical.begin(TransactionKind::Shared).await
@@ -112,10 +112,10 @@ impl Transaction {
         }
     }
 
-    /// Makes everything durable, or nothing. Where the answer does not come, the server's process is ended, so that nothing is
-    /// committed later, and the error is a [passing](super::is_transient) one. It says nothing of the outcome: the caller looks
-    /// for what it wrote by its keys, in a transaction that it [confirms](Self::confirm). No number of a transaction tells the
-    /// outcome: after a crash PostgreSQL gives those again that it had not flushed.
+    /// Makes everything durable, or nothing. If the answer does not come, the server's process is ended, so that nothing is
+    /// committed later, and the error is a [transient](super::is_transient) one. It leaves the outcome open: the caller looks for
+    /// its rows by their keys, in a transaction that it [confirms](Self::confirm). A transaction number would not tell the
+    /// outcome, because PostgreSQL reuses unflushed numbers after a crash.
     pub async fn commit(self) -> Result<(), DbErr> {
         let mut lease = self.lease.into_inner();
         if self.failed.load(Relaxed) {
@@ -137,9 +137,9 @@ impl Transaction {
         Err(away("a commit was not answered; its outcome is not known"))
     }
 
-    /// Commits, so that what was read in this transaction lasts. What PostgreSQL shows may be committed on this server alone, where
-    /// the waiting for a synchronous standby was broken off, and a failover takes it back; but not once a later commit of the same
-    /// server was answered.
+    /// Commits, so that rows read in this transaction are known to last. If the wait for a synchronous standby was interrupted,
+    /// PostgreSQL shows rows that are committed on this server only, and a failover takes them back. Once a later commit of the
+    /// same server is answered, it cannot.
     pub async fn confirm(self) -> Result<(), DbErr> {
         if self.backend == DbBackend::Postgres {
             let after = "UPDATE commit_probe SET commits = commits + 1";

@@ -25,7 +25,7 @@ pub struct Model {
     pub is_brief: bool,
     /// Which node carries the request out, or did.
     pub node: String,
-    /// The call of which the answer tells.
+    /// The call that the answer is about.
     pub call_id: Option<CallId>,
 }
 

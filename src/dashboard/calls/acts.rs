@@ -55,7 +55,7 @@ pub async fn hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiEr
     let call = id.0;
     let done = calls::hang_up(visit.caller(), visit.services(), id, Body::of(&json!({}))).await;
     match done {
-        // What is under way stands on the page until it is done.
+        // The page shows a pending act until it is done.
         Ok(_) => Ok(visit.go(&path_of(call))),
         Err(error @ ApiError::CallNotActive) => unfit(&visit, call, REFUSED, &error).await,
         Err(error) => Err(error),

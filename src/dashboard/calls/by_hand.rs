@@ -1,4 +1,4 @@
-//! Who ended or transferred a call by hand, as the audit has it.
+//! People and keys that ended or transferred a call by hand, according to the audit.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,16 +8,16 @@ use sea_orm::{ColumnTrait, QueryFilter};
 use super::super::{names, view::Visit};
 use crate::{audit as log, http::error::ApiError};
 
-/// What somebody asks for is carried out within so long before the end of the call, in milliseconds.
+/// A requested act counts for a call's end within this time, in milliseconds.
 const BEFORE_THE_END_MS: i64 = 2 * 60 * 1_000;
 
-/// The end is dated by the telephony, whose clock may be so far from ours.
+/// Tolerated clock difference: the telephony dates the end of a call.
 const CLOCKS_APART_MS: i64 = 10_000;
 
 /// Somebody who ended or transferred a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hand {
-    /// The name of the person or of the key; none where it is not known any more.
+    /// The name of the person or of the key; none if it is no longer known.
     pub name: Option<String>,
     /// The masked number that the caller was connected to.
     pub to: Option<String>,
@@ -26,10 +26,10 @@ pub struct Hand {
 /// Those of some calls.
 pub type Hands = HashMap<CallId, Hand>;
 
-/// Of a call: its id, when it ended and why.
+/// A call: its id, when it ended and why.
 pub type Ended = (CallId, Option<Millis>, Option<HangupReason>);
 
-/// Who ended or transferred these calls. Calls that ended by themselves are not looked for.
+/// Finds the people who ended or transferred these calls. Skips calls that ended otherwise.
 pub async fn of(visit: &Visit, calls: impl IntoIterator<Item = Ended>) -> Result<Hands, ApiError> {
     let mut found = Vec::new();
     for (call, ended, reason) in calls {

@@ -70,7 +70,7 @@ pub struct Record {
     /// What the number is for.
     pub number: Option<String>,
     pub hold: Option<credit_hold::Model>,
-    /// Who ended or transferred it by hand.
+    /// The person or key that ended or transferred it by hand.
     pub hand: Option<Hand>,
     pub events: Vec<CallEvent>,
     pub invocations: Vec<invocation::Model>,
@@ -81,7 +81,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The call is over, every webhook knows, and what was said has come or will not come any more.
+    /// The call is over, every webhook was told, and the transcript has come or is no longer expected.
     pub fn is_settled(&self, now: Millis) -> bool {
         let waits = |sent: &Sent| sent.status == DeliveryStatus::Pending;
         let is_delivered = !self.deliveries.values().flatten().any(waits);

@@ -50,10 +50,10 @@ pub async fn content(visit: &Visit, id: CallId) -> Result<Markup, ApiError> {
     })
 }
 
-/// What changes of a call's page.
+/// The parts of a call's page that change.
 pub struct Part {
     pub html: Markup,
-    /// Nothing of it will change by itself any more.
+    /// The page will not change any more.
     pub is_settled: bool,
 }
 
@@ -151,7 +151,7 @@ fn minutes(visit: &Visit, record: &Record) -> Markup {
     }
 }
 
-/// What the telephony was told to do and has not done yet.
+/// The acts that the telephony was told to do and has not done yet.
 fn under_way(visit: &Visit, call: &call::Model) -> Markup {
     let pending: Value = call
         .pending

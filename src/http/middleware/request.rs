@@ -102,7 +102,7 @@ pub async fn request_scope(
     }
 }
 
-/// For an answer without an end: has the connection end as soon as the client closes its side. Refused where it did so already.
+/// For an endless answer: ends the connection as soon as the client closes its side. Fails if it already did.
 pub fn while_connected(request: &HttpRequest) -> Result<(), ApiError> {
     match request.conn_data::<Rc<Progress>>() {
         Some(progress) if !progress.stream() => Err(ApiError::Unavailable),

@@ -1,4 +1,5 @@
-//! Who may call: trunks by their addresses, registrars that have us, and whoever proves himself by digest.
+//! Access control: admits trunks by their addresses, registrars that we are registered with, and users who authenticate by
+//! digest.
 
 use std::{
     net::IpAddr,
@@ -57,7 +58,7 @@ impl Access {
         self.guesses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has this peer be known for a while.
+    /// Remembers this peer as authenticated for a while.
     pub fn remember(&self, flow: &Flow) {
         self.known().remember(flow.remote, self.second());
     }
@@ -66,19 +67,19 @@ impl Access {
         trunks::by_address(&self.shared.settings.trunks, ip).is_some()
     }
 
-    /// Whether somebody at this address was let in lately.
+    /// True if a peer at this address was admitted lately.
     pub fn knows_host(&self, ip: IpAddr) -> bool {
         self.is_trunk(ip) || self.known().has_host(ip, self.second())
     }
 
-    /// Whether this very peer may call, or has proven himself lately.
+    /// True if this very peer may call, or has authenticated lately.
     pub fn is_proven(&self, flow: &Flow) -> bool {
         self.is_trunk(flow.remote.ip())
             || self.known().has(flow.remote, self.second())
             || self.shared.is_from_registrar(flow)
     }
 
-    /// The trunk that may call, and whether it is trusted to say who calls.
+    /// The trunk that may call, and whether its caller identity is trusted.
     pub fn caller(&self, request: &Request, flow: &Flow) -> Result<(&Trunk, bool), Answer> {
         let all = &self.shared.settings.trunks;
         if let Some(trunk) = trunks::by_address(all, flow.remote.ip()) {
@@ -106,7 +107,7 @@ impl Access {
         }
     }
 
-    /// The trunk whose password this is the proof of.
+    /// The trunk whose password these credentials prove.
     fn proven(
         &self,
         request: &Request,
@@ -115,7 +116,7 @@ impl Access {
     ) -> Result<&Trunk, Answer> {
         let (ip, now) = (flow.remote.ip(), Instant::now());
         let age = self.nonces.look(&proof.nonce, ip, now);
-        // Only a nonce of ours shows that somebody is where he says, so nobody has another's address blocked.
+        // Only a nonce of ours proves the source address, so nobody can have another's address blocked.
         if age != Use::Fresh {
             return Err(self.challenge(request, flow, age == Use::Stale));
         }
@@ -126,7 +127,7 @@ impl Access {
             self.note(&trunk.name, (400, "uri"), request, flow, None);
             return Err(refused(400, "Bad Request", words));
         }
-        // Who does not count (RFC 2069) has used up the nonce.
+        // A client without a nonce count (RFC 2069) has used up the nonce.
         let count = proof.count.as_ref().map_or(u32::MAX, |(count, _)| *count);
         if self.nonces.count(&proof.username, &proof.nonce, count, now) == Use::Stale {
             return Err(self.challenge(request, flow, true));
@@ -137,7 +138,7 @@ impl Access {
         Ok(trunk)
     }
 
-    /// The trunk of this user, if the password is right, which is not looked at where too many were wrong.
+    /// The trunk of this user, if the password is right. After too many wrong ones it is not checked.
     fn compared<'a>(
         &self,
         all: &'a [Trunk],
@@ -150,7 +151,7 @@ impl Access {
         let name = found.map_or("", |(trunk, _)| trunk.name.as_str());
         let claim = Claim {
             ip,
-            // All names that are nobody's are one.
+            // All unknown usernames count as one.
             user: found.map_or("", |_| proof.username.as_str()),
             is_known_here: self.known().has_user(ip, &proof.username, second),
         };
@@ -163,7 +164,7 @@ impl Access {
             return Err(answer.with("Retry-After", BLOCKED_SECONDS.to_owned()));
         }
         let (trunk, password) = found.unzip();
-        // A name that is nobody's takes as long as any.
+        // An unknown username takes as long as a known one.
         let proves = proof.proves(password.unwrap_or_default(), request.method.name());
         match trunk.filter(|_| proves && verdict == Verdict::Compare) {
             Some(trunk) => Ok(trunk),

@@ -52,7 +52,7 @@ pub struct Sockets {
 /// To a call's media.
 #[derive(Debug)]
 pub enum Control {
-    /// Other terms, and where the signalling comes from now.
+    /// Other terms, and the current address of the signalling.
     Change(Box<Terms>, IpAddr),
     Pause,
     Continue,
@@ -108,20 +108,20 @@ pub struct Audio {
     stream: Stream,
     way: Way,
     doubled: Doubled,
-    /// None until the answer is acknowledged or the peer's media has come: nothing goes out before.
+    /// None until the answer is acknowledged or the peer's media has come. Nothing is sent before.
     begun: Option<Instant>,
-    /// Who wants to know that the peer's media came first.
+    /// Notified when the peer's media comes first.
     first: Option<oneshot::Sender<()>>,
     speech: mpsc::Receiver<Speech>,
     happenings: mpsc::Sender<Happening>,
     shared: Arc<Shared>,
 }
 
-/// Where packets go out.
+/// The sending side.
 #[derive(Debug)]
 struct Way {
     sockets: Sockets,
-    /// Where the call's signalling comes from.
+    /// The address that the call's signalling comes from.
     signalling: IpAddr,
     shared: Arc<Shared>,
 }
@@ -144,11 +144,11 @@ impl Way {
 #[derive(Debug)]
 pub struct Media {
     pub control: mpsc::Sender<Control>,
-    /// Comes if media of the peer begins it.
+    /// Completes if media of the peer begins it.
     pub first: Option<oneshot::Receiver<()>>,
 }
 
-/// Starts what sends and listens once it is to begin, or media comes from that address, where the signalling does.
+/// Starts to send and listen once it is told to, or once media comes from the signalling's address.
 pub fn start(
     shared: &Arc<Shared>,
     sockets: Sockets,
@@ -181,7 +181,7 @@ pub fn start(
     })
 }
 
-/// Runs a call's media. Where it breaks, a panic in a codec included, the call ends, and no other.
+/// Runs a call's media. An error or a panic in a codec ends this call only.
 async fn guarded(media: impl Future<Output = io::Result<()>>, told: mpsc::Sender<Happening>) {
     match AssertUnwindSafe(media).catch_unwind().await {
         Ok(Ok(())) => return,
@@ -259,7 +259,7 @@ impl Audio {
         });
     }
 
-    /// Begins to send. False where it has begun.
+    /// Begins to send. False if it has begun already.
     fn begin(&mut self, tick: &mut Interval) -> bool {
         let begins = self.begun.is_none();
         if begins {
@@ -269,7 +269,7 @@ impl Audio {
         begins
     }
 
-    /// Whether a packet is looked at: before it has begun only those from where the peer signals.
+    /// True if a packet is processed. Before sending has begun, only packets from the signalling's address are.
     fn may_count(&self, from: SocketAddr) -> bool {
         self.begun.is_some() || from.ip().to_canonical() == self.way.signalling.to_canonical()
     }

@@ -26,9 +26,9 @@ use super::{
 use crate::{leg::Incoming, settings::Trunk};
 
 const STOPPING: &str = "the bridge is being stopped";
-/// Requests of strangers: of one address and of all.
+/// Rate limits for requests of strangers: of one address and of all.
 const REQUESTS: (Pace, Pace) = (Pace::a_second(400), Pace::a_second(2_000));
-/// TLS that is agreed on, which costs a signature: of one address and of all.
+/// Rate limits for TLS handshakes, which cost a signature each: of one address and of all.
 const HANDSHAKES: (Pace, Pace) = (Pace::a_second(20), Pace::a_second(500));
 
 #[derive(Debug)]
@@ -38,12 +38,12 @@ pub struct Desk {
     draining: AtomicBool,
     access: Access,
     floods: Floods,
-    /// Messages of strangers that were thrown away.
+    /// Dropped messages of strangers.
     dropped: AtomicU64,
     begun: Instant,
 }
 
-/// What strangers have used of what they may ask. Datagrams can be forged, so they take nothing from connections.
+/// The strangers' rate limits. Datagrams can be forged, so connections have a limit apart.
 #[derive(Debug)]
 struct Floods {
     datagrams: Mutex<Flood>,
@@ -134,7 +134,7 @@ impl Desk {
         u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Whether a stranger's datagram is looked at: one who has used up his share may be in a call, or answer what we asked.
+    /// True if a stranger's datagram is parsed. Over the limit, it still may belong to a call or answer our request.
     fn is_worth_reading(&self, bytes: &[u8], flow: &Flow) -> bool {
         let (ip, now) = (flow.remote.ip(), self.now());
         if locked(&self.floods.datagrams).has_room(ip, now) {
@@ -146,8 +146,8 @@ impl Desk {
         self.shared.talks_to(ip)
     }
 
-    /// Whether a stranger's datagram is taken. Only what would be answered uses up his share: rubbish, an ACK, and what belongs to a
-    /// call or answers us do not.
+    /// True if a stranger's datagram is accepted. Only requests that would be answered count. Malformed datagrams, ACKs, answers
+    /// to us and messages of open calls do not.
     fn is_worth_taking(&self, parsed: &Result<Message, Broken>, flow: &Flow) -> bool {
         match parsed {
             Ok(Message::Response(response)) => return self.awaits(response),
@@ -164,7 +164,7 @@ impl Desk {
         admits
     }
 
-    /// Whether it is for a call that is there.
+    /// True if it belongs to an existing call.
     fn belongs(&self, request: &Request) -> bool {
         request.headers.tag("To").is_some_and(|tag| {
             let call = self.shared.find(request.headers.call_id(), &tag);
@@ -172,7 +172,7 @@ impl Desk {
         })
     }
 
-    /// Whether it answers what we asked.
+    /// True if it answers our request.
     fn awaits(&self, response: &Response) -> bool {
         self.shared.transactions.awaits(response)
     }
@@ -245,7 +245,7 @@ impl Desk {
     ) -> Result<(), Answer> {
         let inbox = self.shared.find(request.headers.call_id(), &tag);
         let inbox = inbox.ok_or_else(no_transaction)?;
-        // Our tag is known to the other side of the call alone, which may have connected anew.
+        // Only the call's other side knows our tag, and it may have reconnected.
         if back.is_reliable() {
             self.access.remember(back);
         }

@@ -1,13 +1,13 @@
-//! How much strangers may ask: each address a little, all together a bounded amount, refilled without a pause. Pure.
+//! Rate limits for strangers: for each address and for all together, refilled continuously. Pure.
 
 use std::{collections::HashMap, net::IpAddr, time::Duration};
 
 use super::source::holder;
 
-/// Addresses beyond which those are forgotten that have all of their share again.
+/// Beyond this many addresses, those with a full limit are forgotten.
 const ADDRESSES_MAX: usize = 10_000;
 
-/// A share: so often, and so much of it at once. In microseconds.
+/// A rate limit: interval and burst, in microseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     every: u64,
@@ -15,7 +15,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// So many a second, and as many at once.
+    /// This many a second, and as many at once.
     pub const fn a_second(count: u64) -> Self {
         Self {
             every: 1_000_000 / count,
@@ -23,7 +23,7 @@ impl Pace {
         }
     }
 
-    /// One in so many milliseconds, and so many at once.
+    /// One in this many milliseconds, and this many at once.
     pub const fn one_in(ms: u64, at_once: u64) -> Self {
         Self {
             every: ms * 1_000,
@@ -31,7 +31,7 @@ impl Pace {
         }
     }
 
-    /// How long one more has to wait, where the share is used up until then.
+    /// How long one more request has to wait, if the limit is used up until then.
     fn wait(self, used_until: u64, now: u64) -> u64 {
         let full = (used_until.max(now) + self.every).saturating_sub(self.burst);
         full.saturating_sub(now)
@@ -42,7 +42,7 @@ impl Pace {
     }
 }
 
-/// What strangers have used of their shares. Times are microseconds from any beginning.
+/// The strangers' use of their rate limits. Times are microseconds from any epoch.
 #[derive(Debug)]
 pub struct Flood {
     of_one: Pace,
@@ -61,7 +61,7 @@ impl Flood {
         }
     }
 
-    /// How long one more of this address would have to wait.
+    /// How long one more request of this address would have to wait.
     fn due(&self, ip: IpAddr, now: u64) -> u64 {
         let used = self.each.get(&ip).copied().unwrap_or_default();
         let of_one = self.of_one.wait(used, now);
@@ -76,12 +76,12 @@ impl Flood {
         self.of_one.use_up(self.each.entry(ip).or_default(), now);
     }
 
-    /// Whether one more of this address would be admitted.
+    /// True if one more request of this address would be admitted.
     pub fn has_room(&self, ip: IpAddr, now: u64) -> bool {
         self.due(holder(ip), now) == 0
     }
 
-    /// Whether one more of this address is admitted.
+    /// Admits one more request of this address; false if the limit is used up.
     pub fn admits(&mut self, ip: IpAddr, now: u64) -> bool {
         let ip = holder(ip);
         let admits = self.due(ip, now) == 0;
@@ -91,7 +91,7 @@ impl Flood {
         admits
     }
 
-    /// Admits one more of this address, and gives how long it has to wait. Who waits asks for no other meanwhile.
+    /// Admits one more request of this address, and returns how long it has to wait. The caller must not admit another meanwhile.
     pub fn queue(&mut self, ip: IpAddr, now: u64) -> Duration {
         let ip = holder(ip);
         let wait = self.due(ip, now);
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(read.count(), 2_000 - 401);
     }
 
-    /// Whoever has just used up all of it gets no second share at the turn of a second.
+    /// A used-up limit is not refilled at once at the turn of a second.
     #[test]
     fn what_was_used_comes_back_little_by_little() {
         let mut flood = flood();

@@ -1,7 +1,7 @@
-//! Wrong passwords: from where, for whom, and when none is looked at any more. Pure.
+//! Password guessing: counts wrong passwords by address and user, and blocks further checks. Pure.
 //!
-//! Others share an address, so whoever has proven himself there lately is not held up by what they guess, only by what is guessed in
-//! his own name.
+//! Users may share an address. A user who authenticated there lately is blocked only by wrong passwords under the same username,
+//! not by those of others.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,29 +11,29 @@ use std::{
 
 use super::source::holder;
 
-/// Wrong ones that are looked at in a minute: of one address, or of a user who has proven himself there.
+/// Wrong passwords that are checked in a minute: of one address, or of a user who authenticated there.
 const OF_ADDRESS: u32 = 10;
-/// The same of one user over all addresses where he has not.
+/// The same for one user over all addresses where the user has not authenticated.
 const OF_USER: u32 = 100;
 const MINUTE: u64 = 60;
-/// Addresses and users that are remembered; one more forgets the oldest.
+/// The number of remembered addresses and users; one more drops the oldest.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// Somebody who says who he is.
+/// A claimed identity.
 #[derive(Debug, Clone, Copy)]
 pub struct Claim<'a> {
     pub ip: IpAddr,
     pub user: &'a str,
-    /// The user has proven himself from this address lately.
+    /// The user has authenticated from this address lately.
     pub is_known_here: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Compare,
-    /// Too many were wrong for this user, which only he shall know: it counts as wrong, whatever it is.
+    /// Too many were wrong for this user. Only the user may learn that, so any password counts as wrong.
     Wrong,
-    /// Too many were wrong from this address: nothing is said of the password.
+    /// Too many were wrong from this address: the password is not checked.
     Blocked,
 }
 
@@ -45,7 +45,7 @@ pub struct Guesses {
 }
 
 impl Guesses {
-    /// What becomes of a claim. Seconds count up from any beginning.
+    /// The verdict on a claim. Seconds count from any epoch.
     pub fn verdict(&self, claim: Claim<'_>, second: u64) -> Verdict {
         let ip = holder(claim.ip);
         if claim.is_known_here {
@@ -63,7 +63,7 @@ impl Guesses {
         }
     }
 
-    /// Notes a wrong password.
+    /// Records a wrong password.
     pub fn wrong(&mut self, claim: Claim<'_>, second: u64) {
         let ip = holder(claim.ip);
         let user = claim.user.to_owned();
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    /// A phone with a wrong password, and a guesser, may stand behind the address of others.
+    /// A phone with a wrong password, or a guesser, may share its address with others.
     #[test]
     fn who_has_proven_himself_at_an_address_is_blocked_by_what_is_guessed_in_his_name_alone() {
         let mut guesses = Guesses::default();

@@ -1,5 +1,5 @@
-//! Who has lately proven that he may call: he is read when strangers beside him ask too much, and compared when strangers beside him
-//! guess. Pure.
+//! Peers that authenticated lately. They are still read when strangers at their address exceed the limit, and still checked when
+//! strangers guess passwords there. Pure.
 
 use std::{
     collections::HashMap,
@@ -30,13 +30,13 @@ impl Known {
         put(&mut self.hosts, source.ip().to_canonical(), second, LIFE);
     }
 
-    /// Notes who it was.
+    /// Records the user.
     pub fn remember_user(&mut self, ip: IpAddr, user: &str, second: u64) {
         let user = (holder(ip), user.to_owned());
         put(&mut self.users, user, second, USER_LIFE);
     }
 
-    /// Whether this user has proven himself from this address.
+    /// True if this user has authenticated from this address.
     pub fn has_user(&self, ip: IpAddr, user: &str, second: u64) -> bool {
         let until = self.users.get(&(holder(ip), user.to_owned()));
         until.is_some_and(|until| *until > second)

@@ -1,4 +1,4 @@
-//! The lines that calls have, and calls that wait for their acknowledgement without one.
+//! The lines of calls, and unacknowledged calls without one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,14 +12,14 @@ pub struct Lines {
     late: Mutex<Late<Arc<Notify>>>,
 }
 
-/// A line that a call of this trunk has for as long as this lives.
+/// A line of a call of this trunk; released when it is dropped.
 #[derive(Debug)]
 pub struct Place {
     lines: Arc<Lines>,
     trunk: String,
 }
 
-/// A call without a line that waits for its acknowledgement.
+/// An unacknowledged call without a line.
 #[derive(Debug)]
 pub struct Waiting {
     lines: Arc<Lines>,
@@ -48,7 +48,7 @@ impl Lines {
         self.places().all()
     }
 
-    /// Takes a line for a call of this trunk, if there is one for it.
+    /// Takes a line for a call of this trunk, if one is free for it.
     pub fn take(self: &Arc<Self>, trunk: &str) -> Option<Place> {
         self.places().take(trunk).then(|| Place {
             lines: self.clone(),
@@ -56,7 +56,7 @@ impl Lines {
         })
     }
 
-    /// Keeps a call of this trunk that has no line any more until it is acknowledged, or others wait in its place.
+    /// Keeps a call of this trunk without a line until it is acknowledged, or newer ones displace it.
     pub fn wait_without(self: &Arc<Self>, trunk: &str) -> Waiting {
         let over = Arc::<Notify>::default();
         let (number, oldest) = self.late().add(trunk, over.clone());
@@ -79,7 +79,7 @@ impl Drop for Place {
 }
 
 impl Waiting {
-    /// Comes when others of its trunk have waited for less long, and are too many.
+    /// Completes when too many newer ones of its trunk wait.
     pub async fn over(&self) {
         self.over.notified().await;
     }

@@ -1,5 +1,5 @@
-//! The nonces that callers must answer: each says itself when and for whom it was made, so that a stranger costs no memory; only
-//! those that were answered rightly are kept, with how often.
+//! The nonces that callers must answer: each contains the time and the address that it was made for, so a stranger costs no
+//! memory; only those that were answered rightly are kept, with how often.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,7 +16,7 @@ use super::source::holder;
 
 /// How long a nonce is taken.
 const LIFE: Duration = Duration::from_secs(300);
-/// Nonces that are kept. One more drops the oldest of the user who has most.
+/// The number of nonces that are kept. One more drops the oldest of the user with the most.
 const KEPT_MAX: usize = 100_000;
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Nonces {
     used: Mutex<Used>,
 }
 
-/// Those that were answered rightly, by user.
+/// Nonces with a right answer, by user.
 #[derive(Debug, Default)]
 struct Used {
     users: HashMap<String, OfUser>,
@@ -37,7 +37,7 @@ struct Used {
 struct OfUser {
     /// The last count of each, by the second in which it was made.
     counts: BTreeMap<(u64, String), u32>,
-    /// The second of the youngest that was dropped: what is as old and not kept may have been used.
+    /// The second of the youngest dropped nonce. One that is as old and not kept may have been used.
     dropped: Option<u64>,
 }
 
@@ -63,15 +63,15 @@ impl Nonces {
         now.duration_since(self.begun).as_secs()
     }
 
-    /// One for somebody at this address.
+    /// A nonce for a peer at this address.
     pub fn make(&self, ip: IpAddr, now: Instant) -> String {
         let random: [u8; 8] = rand::random();
         let body = format!("{:x}-{}", self.second(now), hex::encode(random));
         format!("{body}-{}-{}", self.sign(&body), self.seal(&body, ip))
     }
 
-    /// Whether the nonce is ours, young, and was sent to this address: who forges his address has none. The count is looked at by
-    /// [`Self::count`], after the password.
+    /// Checks that the nonce is ours, young, and was sent to this address, which a forged address cannot have. [`Self::count`]
+    /// checks the count, after the password.
     pub fn look(&self, nonce: &str, ip: IpAddr, now: Instant) -> Use {
         let mut parts = nonce.rsplitn(3, '-');
         let (Some(seal), Some(sign), Some(body)) = (parts.next(), parts.next(), parts.next())
@@ -91,7 +91,7 @@ impl Nonces {
         }
     }
 
-    /// Notes this user's use with this count; one that is not higher than the last is a repetition by somebody who listened.
+    /// Records this user's use with this count. A count that is not higher than the last is a replay.
     pub fn count(&self, user: &str, nonce: &str, count: u32, now: Instant) -> Use {
         let Some(made) = made(nonce) else {
             return Use::NotOurs;
@@ -151,7 +151,7 @@ impl Used {
 }
 
 impl OfUser {
-    /// Forgets those that are not taken any more, and gives how many they were.
+    /// Drops expired nonces, and returns how many.
     fn forget_old(&mut self, second: u64) -> usize {
         let before = self.counts.len();
         while let Some(oldest) = self.counts.first_entry()
@@ -163,7 +163,7 @@ impl OfUser {
     }
 }
 
-/// The second in which a nonce was made, by its own word.
+/// The second in which a nonce claims to be made.
 fn made(nonce: &str) -> Option<u64> {
     let (made, _) = nonce.split_once('-')?;
     u64::from_str_radix(made, 16).ok()
@@ -254,7 +254,7 @@ mod tests {
             ("dewi", 2, Use::Fresh),
             ("dewi", 1, Use::Stale),
             ("budi", 1, Use::Stale),
-            // What was dropped cannot be used once more.
+            // A dropped nonce cannot be used again.
             ("eko", 0, Use::Stale),
             ("eko", 3 * KEPT_MAX / 2, Use::Fresh),
         ] {

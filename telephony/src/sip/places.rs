@@ -1,11 +1,11 @@
-//! Lines: how many calls are here, how many of them are a trunk's, and which of those that nobody acknowledged are kept. Pure.
+//! Lines: counts calls in all and by trunk, and decides which unacknowledged calls are kept. Pure.
 
 use std::collections::{HashMap, VecDeque};
 
-/// Calls of a trunk that are not acknowledged, have no line any more and are kept all the same. One more ends the oldest.
+/// The number of unacknowledged calls of a trunk that are kept without a line. One more ends the oldest.
 pub const LATE_MAX: usize = 10;
 
-/// A quarter of the lines is kept for trunks that have few: in equal shares, of one line at least.
+/// A quarter of the lines is reserved for trunks with few calls, in equal shares of at least one line.
 const KEPT_PART: usize = 4;
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Places {
         self.all
     }
 
-    /// Takes a line for a call of this trunk, if there is one that is not kept for others.
+    /// Takes a line for a call of this trunk, if one is free and not reserved for others.
     pub fn take(&mut self, trunk: &str) -> bool {
         if self.all + self.kept_from(trunk) >= self.max {
             return false;
@@ -68,7 +68,7 @@ impl Places {
     }
 }
 
-/// Calls without a line that wait for their acknowledgement, by trunk, the oldest first. `T` ends one.
+/// Unacknowledged calls without a line, by trunk, the oldest first. `T` ends one.
 #[derive(Debug)]
 pub struct Late<T> {
     next: u64,
@@ -85,7 +85,7 @@ impl<T> Default for Late<T> {
 }
 
 impl<T> Late<T> {
-    /// Adds one. Gives its number, and the one that has to end for it.
+    /// Adds one. Returns its number, and the one that has to end for it.
     pub fn add(&mut self, trunk: &str, end: T) -> (u64, Option<T>) {
         self.next += 1;
         let of_trunk = self.by_trunk.entry(trunk.to_owned()).or_default();
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// How many lines one trunk gets that takes all it can, and each other after it.
+    /// How many lines a greedy trunk gets, and each other trunk after it.
     #[rstest]
     #[case(200, 1, 200, 0)]
     #[case(200, 2, 175, 25)]
@@ -118,7 +118,7 @@ mod tests {
     #[case(10, 2, 9, 1)]
     #[case(8, 3, 6, 1)]
     #[case(200, 1_000, 150, 1)]
-    // Too few to keep any.
+    // Too few lines to reserve any.
     #[case(3, 2, 3, 0)]
     fn a_trunk_leaves_others_their_share(
         #[case] max: usize,

@@ -1,14 +1,15 @@
-//! Which addresses a peer may name as the way to it. Pure.
+//! Rules for the addresses that a peer may name as its own. Pure.
 //!
-//! A peer chooses what stands in its Contact, Record-Route and SDP. Without these rules it could have this machine connect to
-//! services of its own network, and send media there.
+//! A peer controls its Contact, Record-Route and SDP. Without these rules it could make this machine connect, and send media, to
+//! services of its own network.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::trunks;
 use crate::settings::Trunk;
 
-/// Whether an address means something on its own network only: a peer behind NAT, or somebody who probes ours, names it.
+/// True for an address that is meaningful on its own network only. Peers behind NAT name such addresses, and attackers who probe
+/// our network.
 pub fn is_hidden(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(v4) => {
@@ -22,7 +23,7 @@ pub fn is_hidden(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether an address is this machine's own, of the wire that it is on, or of a group.
+/// True for addresses of this machine (loopback), link-local and multicast addresses.
 fn is_of_this_link(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(v4) => {
@@ -32,7 +33,8 @@ fn is_of_this_link(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether media may go there. `source` is where the call's signalling comes from: a phone on this machine is spoken to on it.
+/// True if media may be sent there. `source` is the address of the call's signalling; a phone on this machine may get media on
+/// it.
 pub fn may_hear(ip: IpAddr, source: IpAddr, trunks: &[Trunk]) -> bool {
     let (ip, source) = (ip.to_canonical(), source.to_canonical());
     !is_of_this_link(ip)

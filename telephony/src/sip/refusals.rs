@@ -1,4 +1,4 @@
-//! Calls that were refused: counted by trunk and reason, and told in the log, a few lines for an address.
+//! Refused calls: counted by trunk and reason, and logged, a few lines per address.
 
 use std::{
     collections::BTreeMap,
@@ -14,11 +14,11 @@ use super::{
     message::{Headers, NameAddr},
 };
 
-/// Lines of one address: three, then one in ten seconds. Of all: fifty, then ten a second.
+/// Log lines of one address: three, then one in ten seconds. Of all: fifty, then ten a second.
 const LINES_OF_ONE: Pace = Pace::one_in(10_000, 3);
 const LINES_OF_ALL: Pace = Pace::one_in(100, 50);
 
-/// Refused calls of one trunk for one reason; no trunk where none let the caller in.
+/// Refused calls of one trunk for one reason; no trunk if none admitted the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     pub trunk: String,
@@ -37,7 +37,7 @@ impl Default for Refusals {
     fn default() -> Self {
         Self {
             begun: Instant::now(),
-            // Those of strangers are there before the first, so that a first one is seen to come.
+            // Counters of strangers exist from the start, so that the first increase is visible.
             counts: Mutex::new(
                 ["address", "blocked", "password"]
                     .map(|reason| ((String::new(), reason), 0))
@@ -49,7 +49,7 @@ impl Default for Refusals {
 }
 
 impl Refusals {
-    /// Counts one, and tells of it where the address has not filled the log yet.
+    /// Counts one, and logs it unless the address has used up its lines.
     pub fn note(
         &self,
         trunk: &str,
@@ -79,7 +79,7 @@ impl Refusals {
         );
     }
 
-    /// Counts one that is told in the log elsewhere.
+    /// Counts one that is logged elsewhere.
     pub fn count(&self, trunk: &str, reason: &'static str) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry((trunk.to_owned(), reason)).or_default() += 1;
@@ -96,7 +96,7 @@ impl Refusals {
     }
 }
 
-/// What may be shown of somebody else's text.
+/// The part of a peer's text that may be shown.
 fn shown(text: &str) -> String {
     let text: String = text.chars().filter(|letter| !letter.is_control()).collect();
     let masked = with_numbers_masked(&text);

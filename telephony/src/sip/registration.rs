@@ -15,7 +15,7 @@ use crate::settings::Register;
 /// The first pause after a failure, and the longest.
 const PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(300);
-/// A day: whatever a registrar says, it is asked again by then.
+/// A day: a registration is renewed by then, whatever the registrar grants.
 const EXPIRES_MAX: u32 = 86_400;
 /// Address translators and connections are kept open by two line ends so often.
 const PING: Duration = Duration::from_secs(25);

@@ -1,8 +1,8 @@
-//! Whom an address belongs to, as far as bounds go. Pure.
+//! The holder of an address, for limits per address. Pure.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// An address of IPv4, or the /64 of one of IPv6: whoever has one address of it has them all.
+/// An IPv4 address, or the /64 of an IPv6 address: a host with one of its addresses has them all.
 pub fn holder(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => {

@@ -79,7 +79,8 @@ fn nonce(challenges: &str) -> String {
     after.split('"').next().unwrap().to_owned()
 }
 
-/// Calls as a phone with the right password does, with each INVITE changed so. Gives the 200, which it has acknowledged.
+/// Calls as a phone with the right password does, with each INVITE changed by the argument. Returns the 200, which it has
+/// acknowledged.
 pub async fn call_by_digest(
     phone: &mut Phone,
     change: impl Fn(String) -> String,
@@ -304,7 +305,7 @@ async fn what_is_no_proof_is_none() {
     ] {
         let (is, answer) = asked(&bench, &proof).await;
         assert_eq!(is, status, "{what}: {answer}");
-        // It may be tried again, with another nonce.
+        // The phone may try again, with another nonce.
         assert!(is != 407 || nonce(&answer) != nonce(&challenges));
     }
     assert_eq!(bench.calls().len(), 0, "nothing is kept of them");

@@ -303,7 +303,7 @@ async fn connections_of_strangers_are_bounded_and_end_when_they_say_nothing_sens
     assert_eq!(closed, 32);
 }
 
-/// Line ends keep a connection open, each pair of pairs for one answer.
+/// Line ends keep a connection open; each double CRLF gets one answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn pings_of_strangers_are_answered() {
     let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await;

@@ -1,11 +1,11 @@
-//! Passwords that are guessed: from where, for whom, and who is not held up by it.
+//! Password guessing: what is blocked, by address and user, and what is not.
 
 use crate::{
     digests::{Proof, is_stale},
     support::{Bench, Manner, Phone, header, offer},
 };
 
-/// What comes of this proof from there.
+/// The answer to these credentials from that address.
 async fn asked_from(host: &str, bench: &Bench, password: Option<&'static str>) -> (u16, String) {
     let uri = format!("sip:+622150001000@{}", bench.udp());
     let mut phone = Phone::udp_from(host, bench.udp()).await;
@@ -59,12 +59,12 @@ async fn guessing_passwords_is_slowed_and_counted() {
     assert_eq!(header(&answer, "Retry-After"), Some("60"));
     assert_eq!(refusals(&bench, "password"), [("users".to_owned(), 10)]);
     assert_eq!(refusals(&bench, "blocked"), [("users".to_owned(), 1)]);
-    // Nobody else is.
+    // Other addresses are not blocked.
     assert_eq!(asked_from("127.0.0.4", &bench, right).await.0, 200);
     assert_eq!(bench.calls().len(), 1);
 }
 
-/// Phones behind one address share it with whoever else is there.
+/// Phones behind one address share it with other peers there.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_has_called_from_an_address_goes_on_while_it_is_blocked_for_others() {
     let bench = Bench::with(Manner::Echo, 10, |sip| {
@@ -95,7 +95,7 @@ async fn who_has_called_from_an_address_goes_on_while_it_is_blocked_for_others()
     );
 }
 
-/// Who forges his address never sees a nonce that is good there, so he has nobody's address blocked.
+/// The sender of a forged address never sees a valid nonce for it, so nobody can have another's address blocked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nonce_is_good_only_where_it_was_sent() {
     let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await;

@@ -1,4 +1,4 @@
-//! Where requests of ours go: a caller's Contact and Record-Route must not lead this machine to services of its own network.
+//! Routes of our requests: a caller's Contact and Record-Route must not lead this machine to services of its own network.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
 
 const SOON: Duration = Duration::from_millis(200);
 
-/// Services that nobody but this machine reaches.
+/// Services that only this machine reaches.
 pub struct Inner {
     tcp: TcpListener,
     udp: UdpSocket,
@@ -54,7 +54,7 @@ impl Inner {
     }
 }
 
-/// An INVITE whose Contact, or the first recorded route, leads there.
+/// An INVITE whose Contact, or first recorded route, leads there.
 fn leading(invite: &str, to: &str, by_route: bool) -> String {
     let at = invite.find("Contact: ").unwrap();
     let rest = &invite[at..];
@@ -87,7 +87,7 @@ async fn a_phone_is_hung_up_where_it_calls_from_whatever_way_it_names() {
     }
 }
 
-/// Its connection is the only way to a phone that calls over one.
+/// A phone that calls over a connection is reached only over it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_phone_whose_connection_is_gone_is_looked_for_nowhere() {
     let bench = Bench::with(Manner::HangUp, 50, |sip| sip.trunks = Bench::of_users()).await;
@@ -100,7 +100,7 @@ async fn a_phone_whose_connection_is_gone_is_looked_for_nowhere() {
     other.call_id.clone_from(&phone.call_id);
     (other.to, other.cseq) = (phone.to.clone(), phone.cseq);
     phone.closes().await;
-    // The call stands now, and is hung up.
+    // The call is established now, and is hung up.
     other.acknowledge("").await;
     eventually("the call is over", || bench.edge.statistics().calls == 0).await;
     inner.hears_nothing(named).await;
@@ -147,7 +147,7 @@ async fn requests_of_ours_follow_the_callers_last_request() {
     moved.call_id.clone_from(&phone.call_id);
     (moved.to, moved.cseq) = (phone.to.clone(), phone.cseq);
     moved.cseq += 1;
-    // What it calls itself is still where nobody finds it.
+    // Its Contact still names an address that nobody can reach.
     let update = moved.request("UPDATE", "", "");
     let contact = |at| format!("Contact: <sip:budi@{at}>");
     let update = update.replace(&contact(moved.local), &contact(phone.local));

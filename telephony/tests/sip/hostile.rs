@@ -1,4 +1,5 @@
-//! Peers that mean ill: connections that only begin TLS, registrars that ask without end, and whoever would join a call that is not his.
+//! Hostile peers: connections that only begin TLS, registrars that challenge without end, and strangers who send requests into a
+//! call.
 
 use dikala_telephony::settings::{Credentials, Listen, Register, Transport};
 use tokio::{
@@ -50,7 +51,7 @@ async fn who_only_begins_tls_keeps_nobody_else_from_it() {
     phone.expect("SIP/2.0 407").await;
 }
 
-/// The next REGISTER, and a way to answer it.
+/// The next REGISTER, and a function to answer it.
 async fn asked(socket: &UdpSocket) -> (String, std::net::SocketAddr) {
     let mut buffer = vec![0; 65_536];
     let received = timeout(PATIENCE, socket.recv_from(&mut buffer)).await;
@@ -113,7 +114,7 @@ async fn a_registrar_makes_no_registration_last_for_years() {
     assert_eq!(header(&request, "Expires"), Some("86400"));
 }
 
-/// What is not the caller's changes nothing of his call, wherever it comes from.
+/// Requests of others change nothing in a call, wherever they come from.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_changed_by_its_own_caller_alone() {
     let bench = Bench::new(Manner::Echo).await;

@@ -1,8 +1,8 @@
-//! Media behind NAT: whose packets are the caller's, where the SDP names an address that nobody sends from.
+//! Media behind NAT: which packets count as the caller's if the SDP names an address that nobody sends from.
 
 use crate::support::{Bench, Manner, PATIENCE, Phone, Sound, eventually, offer, pitch};
 
-/// An offer of G.711 A to an address that only the caller's own network knows.
+/// An offer of G.711 A with an address that only the caller's own network knows.
 fn behind_nat() -> String {
     offer(9)
         .replace("c=IN IP4 127.0.0.1", "c=IN IP4 127.0.0.77")
@@ -10,7 +10,7 @@ fn behind_nat() -> String {
         .replace("a=rtpmap:0 PCMU/8000\r\n", "")
 }
 
-/// A caller whose own words come back, where the edge wants media, and his media.
+/// A caller whose speech is echoed, the edge's media address, and the caller's media.
 async fn call() -> (Bench, Phone, String, Sound) {
     let bench = Bench::new(Manner::Echo).await;
     let mut phone = Phone::udp(bench.udp()).await;

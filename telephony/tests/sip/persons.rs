@@ -1,4 +1,4 @@
-//! Second legs and transfers whose other side lies.
+//! Second legs and transfers with a lying other side.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -10,14 +10,14 @@ use crate::{
     support::{Bench, Manner, Phone, eventually, header, offer},
 };
 
-/// Longer than anything is repeated after.
+/// Longer than any retransmission interval.
 const QUIET: Duration = Duration::from_secs(1);
 
 fn is_transfer(happening: &Happening) -> bool {
     matches!(happening, Happening::Transfer(_))
 }
 
-/// A phone of a user, whose second leg comes back to itself, and the INVITE of that.
+/// A phone whose second leg comes back to itself, and the INVITE of that leg.
 async fn handing_over() -> (Bench, Phone, String) {
     let manner = Manner::Transfer("+62811111".to_owned());
     let bench = Bench::with(manner, 10, |sip| sip.trunks = Bench::of_users()).await;
@@ -35,7 +35,7 @@ async fn a_person_who_answers_as_a_hundred_is_hung_up_a_few_times() {
             let tag = format!("person-{person}");
             let accepted = phone.response(&invite, "200 OK", &tag, &offer(40_002));
             phone.send(&accepted).await;
-            // As fast as they are read: what is too much is thrown away.
+            // As fast as they are read, because excess ones are dropped.
             tokio::task::yield_now().await;
         }
     }
@@ -82,7 +82,7 @@ async fn a_person_who_names_another_way_is_not_followed() {
             .await;
             phone.ask("BYE", "", "").await;
             if taken {
-                // The person's leg ends where its answer came from.
+                // The BYE of the person's leg goes to where its answer came from.
                 let bye = phone.expect("BYE ").await;
                 phone.answer(&bye, "200 OK").await;
             }
@@ -91,7 +91,7 @@ async fn a_person_who_names_another_way_is_not_followed() {
     }
 }
 
-/// It would end the call as handed over, though nobody was called.
+/// Otherwise the call would end as transferred, although nobody was called.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_notify_that_nobody_asked_for_hands_nobody_over() {
     let (bench, mut phone, invite) = handing_over().await;
@@ -117,7 +117,7 @@ async fn a_notify_that_nobody_asked_for_hands_nobody_over() {
     phone.hang_up().await;
 }
 
-/// A phone that was asked to call the person says how far it is, as it likes.
+/// A phone that was asked to call the person reports any progress it likes.
 #[tokio::test(flavor = "multi_thread")]
 async fn rubbish_in_a_notify_neither_ends_a_transfer_nor_the_call() {
     let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;

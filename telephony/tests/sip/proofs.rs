@@ -101,7 +101,7 @@ async fn a_trunk_that_wants_our_bye_proven_gets_it_so_once() {
     }
 }
 
-/// A phone that proved itself to us could try our answers for the password of the trunk's registration.
+/// An authenticated phone could otherwise use our answers to guess the password of the trunk's registration.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_but_the_trunk_is_given_a_proof() {
     let mut trunk = silent_registrar().await;

@@ -1,4 +1,4 @@
-//! Strangers and single trunks that ask for more than their share: others are heard all the same.
+//! Strangers and single trunks that exceed their limits: others are served all the same.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -14,7 +14,7 @@ async fn of_users() -> Bench {
     Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await
 }
 
-/// Sends this from these addresses, some ten thousand times a second in all, until aborted.
+/// Sends this from these addresses, about ten thousand times a second in all, until aborted.
 async fn spray(
     edge: SocketAddr,
     hosts: std::ops::Range<u8>,
@@ -56,7 +56,7 @@ async fn tcp_from(host: &str, edge: SocketAddr) -> Phone {
     Phone::over("TCP", Box::new(stream), local, edge)
 }
 
-/// Whether an INVITE of somebody unknown is answered, which he repeats as RFC 3261 has it.
+/// True if a stranger's INVITE is answered. The stranger repeats it as RFC 3261 says.
 async fn is_challenged(bench: &Bench) -> bool {
     let mut phone = Phone::udp_from("127.0.0.99", bench.udp()).await;
     let invite = phone.request("INVITE", "", &offer(40_000));
@@ -84,7 +84,7 @@ async fn datagrams_of_one_byte_do_not_make_the_edge_deaf() {
     );
 }
 
-/// Datagrams can be forged in anybody's name, connections cannot.
+/// Datagrams can carry a forged address, connections cannot.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_datagrams_takes_nothing_from_connections() {
     let bench = of_users().await;
@@ -102,7 +102,7 @@ async fn a_flood_of_datagrams_takes_nothing_from_connections() {
     spray.abort();
 }
 
-/// Nobody repeats what he said over a connection.
+/// Nothing is retransmitted over a connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_comes_too_fast_over_a_connection_is_answered_later() {
     let bench = of_users().await;
@@ -145,7 +145,7 @@ async fn sixteen_addresses_do_not_keep_others_from_connecting() {
         assert!(heard.is_some_and(|heard| heard.starts_with("SIP/2.0 407")));
         newcomers.push(phone);
     }
-    // Each took the seat of one who had been silent for longest among those who hold the most.
+    // Each replaced the longest silent connection of an address with the most.
     let mut closed = 0;
     for phone in &mut idle {
         let options = phone.request("OPTIONS", "", "");
@@ -210,7 +210,7 @@ async fn a_call_that_nobody_acknowledges_gives_its_line_back() {
     let (status, mut phone) = invited("127.0.0.3", &bench).await;
     assert_eq!(status, 200);
     phone.acknowledge("").await;
-    // It goes on being answered, and one that is acknowledged late has a line again.
+    // The answer is still repeated, and a call that is acknowledged late has a line again.
     let late = &mut forged[0];
     late.expect("SIP/2.0 200").await;
     late.acknowledge("").await;
@@ -219,7 +219,7 @@ async fn a_call_that_nobody_acknowledges_gives_its_line_back() {
     phone.hang_up().await;
 }
 
-/// Whoever forges an INVITE names any address in it.
+/// A forged INVITE may name any address.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_gets_media_before_the_answer_is_acknowledged() {
     let bench = Bench::new(Manner::Tone).await;
@@ -228,7 +228,7 @@ async fn nobody_gets_media_before_the_answer_is_acknowledged() {
     let invite = phone.request("INVITE", "", &offer(media.local_addr().unwrap().port()));
     phone.send(&invite).await;
     phone.answered("SIP/2.0 200").await;
-    // The answer is repeated, so what goes out has had its time.
+    // The answer was repeated, so media would have been sent by now.
     phone.expect("SIP/2.0 200").await;
     let mut packet = [0; 2_048];
     assert!(media.try_recv(&mut packet).is_err(), "there is media");

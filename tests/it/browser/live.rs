@@ -1,4 +1,4 @@
-//! Live pages under a reader's hands: what he selects, copies and scrolls to stays, and he can have them wait.
+//! Live pages in use: selection and scroll position stay, and the reader can pause updates.
 
 use super::*;
 
@@ -27,7 +27,7 @@ async fn what_is_selected_stays_and_is_brought_up_to_date_afterwards() {
     assert_eq!(number, "+6281234567890");
     bridge.hang_up(&call).await;
     bridge.hang_up(&other).await;
-    // The other row shows that the page is up to date, and came after the first.
+    // The other row shows that the page is up to date; it was sent after the first.
     let text = "return document.getElementById(arguments[0]).textContent";
     eventually("the other row to change", async || {
         let row = browser.run_with(text, json!([other])).await;

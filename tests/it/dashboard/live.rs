@@ -1,4 +1,4 @@
-//! Live pages and streams of events: how many may be open, and that one which was left is none any more.
+//! Live pages and event streams: how many may be open, and that a closed one no longer counts.
 
 use dikala_testkit::within;
 use tokio::{
@@ -9,7 +9,7 @@ use tokio::{
 use super::*;
 use crate::support::raw_socket::address;
 
-/// Within so long the seat of a stream whose client closed its socket is free.
+/// The time within which a closed stream's seat is free.
 const FREE_WITHIN: Duration = Duration::from_secs(5);
 /// Streams of events that a tenant may have.
 const STREAMS: usize = 10;
@@ -23,7 +23,7 @@ struct Followed {
 }
 
 impl Followed {
-    /// Asks for it and reads the head of the answer.
+    /// Requests it and reads the head of the answer.
     async fn open(base: &str, path: &str, header: (&str, &str)) -> Self {
         let mut socket = TcpStream::connect(address(base)).await.unwrap();
         let (name, value) = header;
@@ -41,7 +41,7 @@ impl Followed {
         self.seen.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
-    /// Whether these words come before the stream ends.
+    /// True if this text comes before the stream ends.
     async fn hears(&mut self, words: &str) -> bool {
         let mut buffer = [0; 4096];
         while !self.seen.contains(words) {
@@ -106,7 +106,7 @@ async fn pages_and_streams_that_were_left_keep_no_seat_while_events_flow(
         () = visits => {}
         () = events => {}
     }
-    // All seats are there again, and neither takes one of the other's.
+    // All seats are free again, and pages and streams take none of each other's.
     let seats = async || {
         let mut taken = Vec::new();
         for _ in 0..STREAMS {

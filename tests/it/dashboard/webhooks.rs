@@ -132,7 +132,7 @@ async fn a_test_is_sent_and_what_came_of_it_shown(#[values(Sqlite, Postgres)] st
     resent.assert_shows("204");
 }
 
-/// However often its endpoint failed before, and whatever waits for it.
+/// A resend goes out however often its endpoint failed before, and whatever waits for it.
 #[rstest]
 #[actix_web::test]
 async fn what_is_sent_again_has_its_answer_on_the_page_although_the_endpoint_fails(

@@ -1,5 +1,5 @@
-//! A node that dies leaves any number of deliveries behind. Neither its end nor a start writes them, so neither takes longer for
-//! them; and a start that takes long for other reasons keeps its lease.
+//! A dead node may leave any number of deliveries. Neither the take-over nor a start writes them, so their number slows down
+//! neither. A start that takes long for other reasons keeps its lease.
 
 use std::{thread, time::Instant};
 
@@ -8,7 +8,7 @@ use sea_orm::{ConnectionTrait, Database, TransactionTrait};
 use super::{Nodes, id_of, ready};
 use crate::support::{prelude::*, scrape::Scrape, world::HOOK};
 
-/// A start is ready within this: five seconds, and what a busy machine adds.
+/// A start is ready within this time: five seconds, and some more on a busy machine.
 const STARTS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Deliveries that a node committed an hour ago, for the endpoint of the first that there is.
@@ -22,7 +22,7 @@ async fn left_behind(world: &World, node: &str, deliveries: u32) {
     world.server.installation.store.execute(&fill).await;
 }
 
-/// What is due, and for how long, or that its endpoint is down; and that calls can be taken.
+/// Checks what is due and for how long, or that the endpoint is down, and that calls are accepted.
 async fn tells_the_truth(server: &Server) {
     assert_eq!(ready(server).await["status"], "ready");
     eventually("the backlog to be told", async || {
@@ -47,7 +47,7 @@ async fn owner(world: &World, call: &str) -> String {
     rows[0][0].clone()
 }
 
-/// Somebody has one of them: who wrote it would wait, and the start would fail.
+/// A row lock on one of them: a write to it would wait, and the start would fail.
 #[actix_web::test]
 async fn a_start_writes_nothing_of_what_was_left_behind() {
     let Some(mut world) = World::start(Postgres, Setup::new()).await else {
@@ -91,7 +91,7 @@ async fn a_million_deliveries_left_behind_slow_no_start_and_no_take_over() {
     tells_the_truth(&nodes.b).await;
     starts(&mut nodes.a.server);
     tells_the_truth(&nodes.b).await;
-    // Nobody is left, and what there is was committed by all of them.
+    // No node is left, and the deliveries were committed by all of them.
     let half = format!(
         "UPDATE deliveries SET lease_owner = '{}' WHERE id LIKE 'dlv_0%' AND right(id, 1) < '5'",
         id_of(&nodes.b).await
@@ -102,14 +102,14 @@ async fn a_million_deliveries_left_behind_slow_no_start_and_no_take_over() {
     starts(&mut nodes.a.server);
     assert_eq!(owner(&nodes.a, &call).await, id_of(&nodes.a.server).await);
     tells_the_truth(&nodes.a.server).await;
-    // It is back, and gets what waited.
+    // The endpoint is back, and gets what waited.
     nodes.a.receiver.answer(HOOK, [Answer::Status(200)]);
     let before = nodes.a.receiver.received(HOOK).len();
     nodes.a.receiver.wait_for(HOOK, before + 200).await;
     nodes.a.assert_ledger_is_exact();
 }
 
-/// Others would end it while it starts, and what it took up it would have to give up again.
+/// Otherwise others would end it while it starts, and it would have to give up what it took up.
 #[actix_web::test]
 async fn a_start_that_takes_long_renews_its_lease_meanwhile() {
     let Some(mut world) = World::start(Postgres, Setup::new()).await else {

@@ -1,4 +1,4 @@
-//! `secrets.key` is changed node by node, while functions are called and webhooks delivered by both.
+//! Rotates `secrets.key` node by node, while both nodes call functions and deliver webhooks.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
@@ -10,7 +10,7 @@ fn make_key() -> String {
 }
 
 impl Nodes {
-    /// Starts A, then B again, each with these keys. After each, `sealed` has a secret sealed anew by it.
+    /// Restarts A, then B, each with these keys. After each restart, `sealed` has that node seal a secret again.
     async fn start_again_with(&mut self, key: &str, old_keys: Option<&str>) {
         for is_a in [true, false] {
             let node = if is_a {
@@ -30,7 +30,7 @@ impl Nodes {
         }
     }
 
-    /// This node seals the secret of functions and of a webhook.
+    /// Has this node seal the secrets of functions and of a webhook.
     async fn seal_at(&self, is_a: bool) {
         let (node, tenant) = (if is_a { &self.a.server } else { &self.b }, &self.a.tenant);
         node.cli(&["function-secret", "rotate", "--tenant", &tenant.id]);
@@ -41,7 +41,7 @@ impl Nodes {
         api.post(&path, json!({"secret": SECRET})).await.expect(200);
     }
 
-    /// A call at each node asks a function, and what it announces is delivered.
+    /// A call at each node invokes a function, and its events are delivered.
     async fn both_work(&self) {
         let (tenant, receiver) = (&self.a.tenant, &self.a.receiver);
         for node in [&self.a.server, &self.b] {

@@ -1,4 +1,4 @@
-//! Two releases over one database: the program of this build, and the same one that was told to have the steps of a next release.
+//! Two releases over one database: the program of this build, and the same one configured with the steps of a next release.
 
 use actix_web::rt::task::spawn_blocking;
 use futures_util::future::join_all;
@@ -14,7 +14,7 @@ fn next_release(of: &Installation, steps: &str) -> Installation {
     next
 }
 
-/// As many calls at once, from ring to hang-up; a bridge panics where one of its messages is refused.
+/// This many calls at once, from ring to hang-up. A bridge panics if one of its messages is refused.
 async fn calls(bridge: &Bridge, did: &str) {
     let whole = async || {
         let call = bridge.talk(did).await;
@@ -49,7 +49,7 @@ async fn additive_steps_are_made_under_load_beside_an_older_node_and_it_may_come
     assert_eq!(store.rows::<1>(index).await, [["true".to_owned()]]);
     calls(&bridge, &a.tenant.did).await;
 
-    // Both serve, and the older one does so too when it is started again: nothing has to be undone to go back.
+    // Both serve, and so does the older one after a restart: a downgrade needs no undo.
     let mut nodes = Nodes {
         b: Server::start(next),
         a,
@@ -85,7 +85,7 @@ async fn a_breaking_step_waits_for_older_nodes_to_stop_and_names_them(
     for named in ["the-older", version, &a.server.http, "breaking"] {
         assert!(refused.stderr.contains(named), "{named}: {refused:?}");
     }
-    // Nothing changed for who serves.
+    // Nothing changed for the serving nodes.
     let bridge = a.tenant.bridge(Socket).await;
     calls(&bridge, &a.tenant.did).await;
     assert_eq!(a.server.terminate().await, 0);
@@ -110,7 +110,7 @@ async fn a_node_that_is_too_old_for_the_schema_gives_its_calls_to_a_newer_one() 
     nodes.know_each_other().await;
     let bridge = nodes.a.tenant.bridge(Socket).await;
     let call = bridge.talk(&nodes.a.tenant.did).await;
-    // As a breaking step of that release leaves it, which a node slept through.
+    // The schema after a breaking step of that release, which a node slept through.
     let store = nodes.a.server.installation.store.shared();
     let newer = "UPDATE schema_compatibility SET serves_from = (SELECT MAX(CAST(split_part(version, '_', 2) AS BIGINT)) \
                  FROM seaql_migrations)";

@@ -267,7 +267,8 @@ async fn a_call_that_the_database_has_lost_is_active_nowhere() {
     );
 }
 
-/// A server that took over gives numbers of transactions again: none of them tells what became of a commit that it never heard of.
+/// After a failover the new primary reuses transaction numbers, so they do not tell the outcome of a commit that it never
+/// received.
 #[actix_web::test]
 async fn a_commit_that_the_standby_never_heard_of_is_not_taken_for_another() {
     let Some(pair) = Pair::start(false).await else {

@@ -1,5 +1,5 @@
-//! PostgreSQL crashes while commits wait for a slow disk, and comes back on the same log: it gives the numbers of transactions that
-//! were not flushed again. What was acknowledged is there nevertheless, and nothing that was repeated is there twice.
+//! PostgreSQL crashes while commits wait for a slow disk, and restarts on the same log. It reuses the numbers of unflushed
+//! transactions. Everything acknowledged is there nevertheless, and nothing that was repeated is there twice.
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,20 +23,20 @@ use super::{
 };
 use crate::support::{prelude::*, rest::Response, tenant::text};
 
-/// How long the disk takes for a flush, in microseconds, as PostgreSQL is made to wait for it.
+/// The simulated time of a flush to disk, in microseconds.
 const FLUSH_US: u32 = 20_000;
 const TENANTS: usize = 6;
-/// Bridges that ring over HTTP, and programs that write by REST and that book minutes.
+/// The numbers of bridges that ring over HTTP, of programs that write by REST, and of programs that book minutes.
 const RINGING: usize = 24;
 const WRITING: usize = 6;
 const BOOKING: usize = 6;
-/// Whoever has no answer by then asks again.
+/// A client without an answer by then tries again.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// After the last crash whatever is repeated is acknowledged within this.
+/// After the last crash, every repeat is acknowledged within this time.
 const TAKEN_WITHIN: Duration = Duration::from_secs(60);
 
-/// What was acknowledged: the ids that were given, or what was booked.
+/// Everything acknowledged: the ids that were returned, or the booked minutes.
 #[derive(Default)]
 struct Acknowledged {
     rung: RefCell<BTreeSet<String>>,
@@ -44,12 +44,12 @@ struct Acknowledged {
     agents: RefCell<BTreeMap<String, String>>,
     samples: RefCell<BTreeSet<String>>,
     booked: RefCell<BTreeMap<String, String>>,
-    /// Bookings that were answered 503: nobody knows whether they are there.
+    /// Bookings that were answered 503, so their outcome is unknown.
     unknown: RefCell<BTreeSet<String>>,
     is_over: Cell<bool>,
 }
 
-/// One who drives the service.
+/// A client of the service.
 struct Client {
     rest: Rest,
     journal: Rc<Acknowledged>,
@@ -65,7 +65,7 @@ impl Client {
         timeout(ANSWERED_WITHIN, asked).await.ok()?.ok()
     }
 
-    /// Under the same key until it is taken.
+    /// Repeats under the same key until it is accepted.
     async fn until(&self, path: &str, body: &Value, key: &str) -> Value {
         loop {
             match self.try_once(path, body, Some(key)).await {
@@ -132,7 +132,7 @@ impl Client {
         }
     }
 
-    /// Every other purchase has a key and is repeated under it; of the others one try is made.
+    /// Every other purchase has a key and is repeated under it. The others are tried once.
     async fn books(&self, tenant: &str) {
         let path = format!("/operator/v1/tenants/{tenant}/credits/transactions");
         while !self.journal.is_over.get() {
@@ -223,7 +223,7 @@ async fn crashes(form: Form) {
     all_is_there(&fleet, &journal).await;
 }
 
-/// Ids of a table by what tells them apart.
+/// Ids of a table by a distinguishing column.
 async fn stored(fleet: &Fleet, columns: &str) -> BTreeMap<String, Vec<String>> {
     let mut stored: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let sql = format!("SELECT {columns} AND {}", fleet.own_rows());

@@ -1,5 +1,5 @@
-//! A soak: calls for as long as one likes, over two nodes and a slow disk, while PostgreSQL crashes every half minute and one of the
-//! nodes is killed every minute.
+//! A soak: calls for any length of time, over two nodes and a slow disk. PostgreSQL crashes every half minute, and one node is
+//! killed every minute.
 
 use dikala_testkit::Stop;
 use rand::RngExt;

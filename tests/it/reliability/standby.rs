@@ -160,7 +160,7 @@ async fn without_its_standby_a_primary_acknowledges_nothing() {
     assert_eq!(says(&standby, calls).await, 2);
 }
 
-/// A bridge asks again at another node, which has the call from the store alone.
+/// A bridge repeats its message at another node, which knows the call from the store only.
 #[actix_web::test]
 async fn what_the_primary_alone_has_is_not_acknowledged_to_who_asks_again() {
     let Some((fleet, primary, standby)) = pair(2).await else {
@@ -179,7 +179,7 @@ async fn what_the_primary_alone_has_is_not_acknowledged_to_who_asks_again() {
         .await
         .unwrap();
     let _unanswered = one.begin(&hangup);
-    // Somebody breaks the waiting off, until the primary shows the end.
+    // Interrupts the wait, until the primary shows the end.
     let over = format!("SELECT count(*) FROM calls WHERE id = '{call}' AND ended_at IS NOT NULL");
     eventually("the end on the primary", async || {
         let killed = primary.clone();
@@ -189,7 +189,7 @@ async fn what_the_primary_alone_has_is_not_acknowledged_to_who_asks_again() {
         (says(&primary, &over).await == 1).then_some(())
     })
     .await;
-    // Where its lease ends meanwhile, the node closes the socket.
+    // If its lease expires meanwhile, the node closes the socket.
     let again = other.begin(&hangup).reply_if_any().await;
     assert!(
         again.as_ref().is_none_or(|reply| reply["ok"] != true),

@@ -52,7 +52,7 @@ impl Calls {
             .await
             .map_err(unavailable)?;
         let minutes = minutes.get(&row.id).copied();
-        // A bridge is told what was read: a failover must not take it back.
+        // A bridge is answered from this row, so a failover must not take it back.
         let confirmed = self.0.parts.store.confirm().await;
         confirmed.map_err(unavailable)?;
         Ok(self.start_loaded(row, hold.as_ref(), minutes))

@@ -1,4 +1,4 @@
-//! Callers hang up while functions of their calls begin: no write of anybody waits for that.
+//! Callers hang up while functions of their calls start: this delays no other write.
 
 use std::time::{Duration, Instant};
 
@@ -35,14 +35,14 @@ async fn talking(world: &World, bridge_call: &str) -> CallId {
     call
 }
 
-/// Waits for what other tasks of this thread bring about.
+/// Lets other tasks of this thread run.
 async fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         tokio::task::yield_now().await;
     }
 }
 
-/// Whether the call's actor is carrying out a message, and takes no other meanwhile.
+/// True while the call's actor handles a message; it accepts no other meanwhile.
 fn is_busy(call: CallId) -> bool {
     let actors = <CallActor as Metered>::meter().busiest(usize::MAX);
     let mut actors = actors.into_iter();
@@ -55,7 +55,7 @@ async fn all_writers(store: &Store) -> Vec<Transaction> {
     for (name, pool) in store.pools() {
         for _ in 0..pool.in_use + pool.idle + pool.unopened {
             let txn = match (store.backend(), name) {
-                // The one connection, without the place in the line before it: a claim takes that.
+                // The one connection, without a place in its queue: a claim takes that.
                 (DbBackend::Sqlite, "writer") | (_, "critical") => store.begin_critical().await,
                 (_, "writer") => store.begin().await,
                 _ => continue,
@@ -84,7 +84,7 @@ async fn a_function_in_line_for_the_store_holds_up_no_hang_up_and_no_write() {
         let functions = (0..FUNCTIONS).map(|number| invocation(&world, number));
         let functions = functions.map(|function| world.calls.invoke(call, function));
         let hang_up = async {
-            // Each of them stands in line from the moment on in which it is noted here.
+            // Each of them queues from the moment at which it is noted here.
             until(|| world.calls.parts().invoking.now.len() == FUNCTIONS).await;
             world.tell(call, hang_up()).await
         };

@@ -1,4 +1,4 @@
-//! What a node that is no more left behind is taken up, however much that is, and whatever is wrong with some of it.
+//! Take-over from a dead node: all of its calls are taken up, however many there are, and even if some cannot be read.
 
 use dikala_entities::WebhookId;
 use sea_orm::Statement;
@@ -12,7 +12,7 @@ impl World {
         db.execute_unprepared(sql).await.expect("is done");
     }
 
-    /// A node whose lease is over, and that nobody ended yet.
+    /// A node whose lease has expired, and that nobody has ended yet.
     async fn died(&self, node: &str) {
         let died = format!(
             "INSERT INTO nodes (id, name, address, process, version, started_at, lease_until, calls, bridges) \
@@ -21,7 +21,7 @@ impl World {
         self.does(&died).await;
     }
 
-    /// A call that a node has, and nobody in memory.
+    /// A call that a node owns, and that no actor has in memory.
     async fn left_by(&self, node: &str, bridge_call: &str) -> CallId {
         let call = self.incoming(bridge_call).await;
         self.calls.let_go(call, i64::MAX);
@@ -50,7 +50,7 @@ impl World {
     }
 }
 
-/// Somebody has one of its deliveries: who wrote any of them would wait for that, and who wrote all of a million would be broken off.
+/// A row lock on one of its deliveries: a write to any of them would wait for it, and a write to a million would be cancelled.
 #[actix::test]
 async fn a_node_is_ended_without_writing_its_deliveries() {
     let Some(place) = dikala_testkit::postgres().await else {
@@ -92,7 +92,7 @@ async fn a_node_that_cannot_be_ended_keeps_nothing_else_from_being_done() {
     let sticks = "CREATE TRIGGER sticks BEFORE DELETE ON nodes WHEN OLD.id = 'stuck' \
                   BEGIN SELECT RAISE(ABORT, 'it sticks'); END";
     world.does(sticks).await;
-    // Others live, so what they took is let go of.
+    // Other nodes live, so calls that they took are dropped here.
     let lives = "INSERT INTO nodes (id, name, address, process, version, started_at, lease_until, calls, bridges) \
                  VALUES ('other', '', '', '', '', 0, 9000000000000, 0, 0)";
     world.does(lives).await;
@@ -126,7 +126,7 @@ async fn a_call_that_cannot_be_read_keeps_no_other_from_being_taken_up() {
         .await;
     look_for_lost(&world.calls).await.expect("goes on");
     assert!(world.is_here(good));
-    // What cannot be read whole is billed by nobody, rather than wrongly.
+    // A row that cannot be read completely is not billed, rather than billed wrongly.
     assert!(!world.is_here(strange) && !world.is_here(unheld));
     let repair = format!("UPDATE calls SET hangup_reason = NULL WHERE id = '{strange}'");
     world.does(&repair).await;
@@ -134,7 +134,7 @@ async fn a_call_that_cannot_be_read_keeps_no_other_from_being_taken_up() {
     assert!(world.is_here(strange));
 }
 
-/// Taken over, and the database was away when it was to be read: it is nobody's in memory, and its bridge may have lost it.
+/// The call was taken over, but the database was away for the read: no actor has it, and its bridge may have lost it.
 #[actix::test]
 async fn a_call_that_was_taken_and_not_read_is_told_what_its_bridge_lists() {
     let world = World::new().await;

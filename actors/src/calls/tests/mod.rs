@@ -144,7 +144,7 @@ impl World {
         self.calls.tell(Some(self.bridge), call, input).await
     }
 
-    /// Minutes for the one tenant that there is.
+    /// Minutes for the only tenant.
     async fn buy(&self, minutes: i64) {
         let tenant = tenant::Entity::find().one(self.store.reader()).await;
         let tenant = tenant.expect("is read").expect("is there").id;

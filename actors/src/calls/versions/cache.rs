@@ -48,16 +48,15 @@ impl Version {
 /// The present version of an agent, as it is read for every call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PresentVersion {
-    /// The agent.
     pub agent: AgentId,
     /// The number of the version.
     pub number: i64,
-    /// Names its settings by their content; none where the version is not written yet.
+    /// Hash of its settings; none if the version is not written yet.
     pub hash: Option<String>,
 }
 
-/// Versions that calls began with lately, by their content. The number alone is not enough: a version that was lost with a
-/// primary may be made again with other settings.
+/// Versions that recent calls began with, by their content. The number is not enough: after a failover, a lost version's number
+/// may return with other settings.
 #[derive(Clone, Debug)]
 pub struct Versions(Cache<PresentVersion, Arc<Version>>);
 

@@ -1,4 +1,4 @@
-//! Rows that somebody outside of the ledger keeps locked, on PostgreSQL.
+//! Rows that are locked outside of the ledger, on PostgreSQL.
 
 use dikala_entities::{EventKind, Store};
 use futures_util::future::join_all;
@@ -12,7 +12,7 @@ use crate::{
     runtime::clock::SystemClock,
 };
 
-/// Tenants whose minutes the same shard books.
+/// Tenants of the same shard.
 const TENANTS: usize = 6;
 
 async fn tenants(store: &Store) -> Vec<TenantId> {
@@ -74,12 +74,12 @@ async fn one_is_locked(table: &str) {
     }
     let (handle, locked) = (ledger.clone(), tenants[0]);
     let waiting = actix_rt::spawn(async move { ring(&handle, locked).await });
-    // The first is a batch by itself, and all that come meanwhile are the next, with what is locked.
+    // The first is a batch by itself. All that come meanwhile are the next batch, with the locked tenant's item.
     let first = ring(&ledger, tenants[1]);
     let others = || join_all(tenants[1..].iter().map(|tenant| ring(&ledger, *tenant)));
     let (first, mut rung) = tokio::join!(first, others());
     rung.push(first);
-    // It is known by now, and delays no batch any more.
+    // The lock is known by now, and delays no further batch.
     rung.extend(others().await);
     assert!(
         rung.iter().all(|rung| *rung == Ok(Admission::Granted)),

@@ -41,7 +41,7 @@ pub(in crate::webhooks) struct Refill {
     pub(in crate::webhooks) left_behind: Option<DeliveryId>,
 }
 
-/// A webhook that has pending deliveries and is neither disabled nor paused, as the table says.
+/// A webhook that has pending deliveries and is neither disabled nor paused, according to the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::webhooks) struct DueWebhook {
     pub(in crate::webhooks) webhook: WebhookId,

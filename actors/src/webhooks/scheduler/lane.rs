@@ -77,7 +77,7 @@ pub(in crate::webhooks) struct Lane<E> {
     known: HashSet<DeliveryId>,
     first_attempts: HashSet<CallId>,
     in_flight: usize,
-    /// Deliveries whose attempts cannot be written down. They stay known.
+    /// Deliveries whose attempts cannot be recorded. They stay in `known`.
     aside: usize,
     /// The newest delivery that was left to the table.
     left_behind: Option<DeliveryId>,
@@ -264,7 +264,7 @@ impl<E> Lane<E> {
         self.known.insert(id);
     }
 
-    /// The same of one that may wait in the queue, which it leaves. False where it is under way already.
+    /// The same for a delivery that may wait in the queue, and is removed from it. False if it is under way already.
     pub(super) fn pull(&mut self, id: DeliveryId) -> bool {
         let waits = |item: &Item| item.dispatch.delivery == id;
         match self.queue.iter().position(waits) {
@@ -349,7 +349,7 @@ impl<E> Lane<E> {
         self.known.remove(&id);
     }
 
-    /// An attempt cannot be written down: the delivery stays known, and takes room.
+    /// An attempt cannot be recorded: its delivery stays in `known`, and takes room.
     pub(super) fn set_aside(&mut self) {
         self.aside += 1;
     }

@@ -195,8 +195,8 @@ impl<E> Scheduler<E> {
         }
     }
 
-    /// An attempt cannot be written down. Its delivery stays known, so that this process does not send it again, and takes room
-    /// of its lane alone: where too many are like this, that lane rests and nobody else's does.
+    /// An attempt cannot be recorded. Its delivery stays known, so this process does not send it again. It takes room of its lane
+    /// only: with too many such deliveries that lane rests, and no other.
     pub(super) fn set_aside(&mut self, webhook: WebhookId) {
         self.unrecorded = self.unrecorded.saturating_sub(1);
         if let Some(lane) = self.lanes.get_mut(&webhook) {

@@ -124,8 +124,8 @@ pub(in crate::webhooks) async fn give_up(
         .map(drop)
 }
 
-/// The lanes of a node that leaves are nobody's, nor are any that are left of nodes which are no more. Deliveries that it had need
-/// not be written: `claim` takes them for whichever node delivers to their webhook.
+/// Frees the lanes of a node that leaves, and those that dead nodes left. Its deliveries need not be written: `claim` takes them
+/// for the node that delivers to their webhook.
 pub async fn give_back(db: &impl ConnectionTrait, node: &str) -> Result<(), DbErr> {
     let sql = "DELETE FROM webhook_lanes WHERE node = $1 OR node NOT IN (SELECT id FROM nodes)";
     let values = [Value::from(node)];

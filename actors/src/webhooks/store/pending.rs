@@ -23,8 +23,8 @@ use crate::{
 pub(in crate::webhooks) const CLOSE_BATCH: i64 = 500;
 /// A delivery of this node's that is older than this is not on its way from a commit any more, in milliseconds.
 pub(in crate::webhooks) const ON_ITS_WAY_MS: i64 = 1_000;
-/// Delivery `d`, which another node committed or took, is for whoever delivers to its webhook. A test is so once that node is gone:
-/// nothing is written for it when a node is ended, which would cost what the node left behind.
+/// Delivery `d`, which another node committed or claimed, belongs to the node that has its webhook's lane. A test does so once
+/// its node is gone. Ending a node writes nothing for its deliveries, because that would cost as much as it left behind.
 const NOT_OURS: &str =
     "(d.lease_owner <> $1 AND (NOT d.is_test OR d.lease_owner NOT IN (SELECT id FROM nodes)))";
 
@@ -45,9 +45,9 @@ fn lock(backend: DbBackend) -> &'static str {
     }
 }
 
-/// Every webhook with pending deliveries, but for those that are disabled or paused: what they have pending stays so, for when
-/// they are delivered to again. Walks the index from webhook to webhook, so that one with a million pending
-/// deliveries costs as much as one with one.
+/// Every webhook with pending deliveries, except disabled and paused ones: their deliveries stay pending until they are delivered
+/// to again. Walks the index from webhook to webhook, so that one with a million pending deliveries costs as much as one with
+/// one.
 pub(in crate::webhooks) async fn due(
     store: &Store,
     node: &str,
@@ -116,11 +116,11 @@ pub(in crate::webhooks) async fn claim(
     with_bodies(store, taken, now).await
 }
 
-/// Deliveries that other nodes committed are this node's as well, but for tests, which are made where they are asked for as long as
-/// that node is there.
+/// Deliveries that other nodes committed are claimed too, except tests: those are made on the node that was asked, while it
+/// lives.
 ///
-/// Where a call moved, its event from elsewhere waits for the one before it that is `coming`: on its way here, straight from its
-/// commit. What is committed first is due first, so those are among what became due lately, and nothing else is read for them.
+/// After a call moved, an event from another node waits for an earlier one in `coming`: on its way here, straight from its
+/// commit. What is committed first is due first, so only deliveries that became due lately are read for this.
 pub(in crate::webhooks) fn claim_statement(
     backend: DbBackend,
     claim: &Refill,

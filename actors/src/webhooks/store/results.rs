@@ -36,7 +36,7 @@ pub(in crate::webhooks) struct Recorded {
     pub(in crate::webhooks) disabled: Vec<DisabledNow>,
     /// Deliveries of which nothing is written, because they are another node's by now.
     pub(in crate::webhooks) refused: HashSet<DeliveryId>,
-    /// Deliveries of which nothing is written, because what came of their attempts cannot be.
+    /// Deliveries about which nothing is written, because their outcomes cannot be recorded.
     pub(in crate::webhooks) set_aside: HashSet<DeliveryId>,
 }
 

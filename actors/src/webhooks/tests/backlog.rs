@@ -1,5 +1,5 @@
-//! A backlog costs nobody anything: statements read what they return, however much is pending. Judged by the rows that PostgreSQL
-//! reads, not by the plan that it names.
+//! A backlog slows nothing down: statements read only what they return, however much is pending. The tests count the rows that
+//! PostgreSQL reads and ignore the name of the plan.
 
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use serde_json::{Map, Value};
@@ -10,12 +10,12 @@ use crate::webhooks::{
     store::pending::{claim_statement, due_statement},
 };
 
-/// Enough that reading them once for each delivery that is claimed takes seconds.
+/// So many that reading them once for each claimed delivery takes seconds.
 const BACKLOG: usize = 30_000;
 const CLAIMED: usize = 64;
-/// Of other webhooks, so that a webhook is told from others by statistics.
+/// Deliveries of other webhooks, so that the statistics distinguish webhooks.
 const WEBHOOKS: usize = 20;
-/// What a statement may read of the deliveries. It does not depend on [`BACKLOG`].
+/// Rows of deliveries that a statement may read. Independent of [`BACKLOG`].
 const READ_MAX: i64 = 2_000;
 
 /// A database in which one webhook has [`BACKLOG`] pending deliveries that node `b` committed, and others have a few.
@@ -26,7 +26,7 @@ struct Backlog {
     webhook: WebhookId,
 }
 
-/// When a backlog is due, and how often it was tried.
+/// Due time and number of attempts of a backlog.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
     /// It failed, and is tried again in an hour.
@@ -85,7 +85,7 @@ impl Backlog {
         claim_statement(DbBackend::Postgres, &claim, "a", self.now).expect("a statement")
     }
 
-    /// How many rows a statement reads of the deliveries, with a plan for what is bound and with one that is kept.
+    /// How many rows of deliveries a statement reads, with a custom plan and with a generic one.
     async fn reads(&self, sent: &Statement) -> [i64; 2] {
         let mut reads = [0; 2];
         for (reads, mode) in reads
@@ -133,7 +133,7 @@ fn fill(first: usize, rows: usize, values: &str, now: Millis) -> String {
     )
 }
 
-/// What the scans of a plan read, in rows.
+/// The rows that the scans of a plan read.
 fn rows_read(plan: &Value) -> i64 {
     match plan {
         Value::Array(nodes) => nodes.iter().map(rows_read).sum(),
@@ -154,7 +154,7 @@ fn rows_read(plan: &Value) -> i64 {
     }
 }
 
-/// A number of a plan, without what newer versions of PostgreSQL have behind the point.
+/// A number of a plan, without the decimals of newer versions of PostgreSQL.
 fn number(node: &Map<String, Value>, name: &str) -> i64 {
     let number = node.get(name).map(Value::to_string).unwrap_or_default();
     let whole = number.split('.').next().unwrap_or_default();

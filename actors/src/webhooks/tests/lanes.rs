@@ -46,7 +46,7 @@ async fn a_lane_is_one_nodes() {
     }
 }
 
-/// Of one call, which moved: what the other node announced waits for what is on its way here from its commit.
+/// Events of one call that moved: the other node's event waits for one that is on its way here from its commit.
 #[actix::test]
 async fn an_event_from_elsewhere_waits_for_the_one_before_it() {
     for (keep, store) in dikala_testkit::both().await {
@@ -87,7 +87,7 @@ async fn an_event_from_elsewhere_waits_for_the_one_before_it() {
     }
 }
 
-/// Tests are made by who was asked for them, and by whoever delivers to the webhook once that node is gone.
+/// Tests are made by the node that was asked. Once it is gone, the node that has the webhook's lane makes them.
 #[actix::test]
 async fn a_test_of_a_node_that_is_gone_is_made_by_another() {
     for (keep, store) in dikala_testkit::both().await {
@@ -122,7 +122,7 @@ async fn a_test_of_a_node_that_is_gone_is_made_by_another() {
     }
 }
 
-/// What they have pending waits until they are delivered to again, and is not looked at before.
+/// Pending deliveries of disabled and paused webhooks are not read until they are delivered to again.
 #[actix::test]
 async fn webhooks_that_are_disabled_or_paused_are_not_due() {
     for (keep, store) in dikala_testkit::both().await {

@@ -168,7 +168,7 @@ impl World {
         (0..count).map(|_| CallId::new(self.clock.now())).collect()
     }
 
-    /// What `node` takes of what is due.
+    /// The due deliveries that `node` claims.
     async fn claims(&self, node: &str, webhook: WebhookId) -> Vec<DeliveryId> {
         let all = Refill {
             webhook,
@@ -176,7 +176,7 @@ impl World {
             known: Vec::new(),
             left_behind: None,
         };
-        // What is on its way from a commit is not given out yet.
+        // A delivery on its way from a commit is not claimed yet.
         let now = self.clock.now().plus_ms(pending::ON_ITS_WAY_MS);
         let (items, _) = pending::claim(&self.store, &all, node, now)
             .await

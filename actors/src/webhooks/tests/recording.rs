@@ -1,4 +1,4 @@
-//! An attempt that cannot be written down holds up nobody but its own endpoint.
+//! An attempt that cannot be recorded delays only its own endpoint.
 
 use sea_orm::ConnectionTrait;
 
@@ -33,7 +33,7 @@ async fn an_attempt_that_cannot_be_recorded_stops_no_other() {
     for id in &ids {
         world.succeeded(*id).await;
     }
-    // They count no more among what is on its way to the table, and this process does not send them again.
+    // They no longer count as waiting to be recorded, and this process does not send them again.
     condition("end of it", || handle.stats().unrecorded == 0).await;
     handle.wake();
     for id in world.announce(&handle, world.tenant, &calls[..1]).await {

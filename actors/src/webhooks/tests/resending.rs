@@ -1,4 +1,4 @@
-//! A delivery that somebody sends again by hand.
+//! Resending a delivery by hand.
 
 use tokio::sync::Semaphore;
 
@@ -26,7 +26,7 @@ async fn what_is_sent_again_by_hand_goes_out_once_at_once_although_the_circuit_i
     let hook = world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;
-    // An hour between attempts: nothing but the hand makes another.
+    // An hour between attempts, so only a resend by hand makes another.
     let handle = world.start(retrying(&[3_600; 6]));
     let ids = world
         .announce(&handle, world.tenant, &world.calls(10))
@@ -60,7 +60,7 @@ async fn what_is_sent_again_by_hand_goes_out_once_at_once_although_the_circuit_i
         assert_eq!(row.status == DeliveryStatus::Succeeded, !is_broken);
         assert_eq!(sent(), usize::try_from(attempts).expect("few"));
     }
-    // The endpoint answers again, so the others go out without waiting for a probe.
+    // The endpoint answers again, so the other deliveries go out without a probe.
     for other in &ids[1..] {
         make_due(&world, *other).await;
     }

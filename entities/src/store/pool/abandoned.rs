@@ -1,8 +1,8 @@
 //! The end of a write transaction whose connection is lost. The server may still receive its `COMMIT`, or be carrying it out. Its
 //! process is ended before anybody looks for what the transaction wrote: what is not there then is not committed later.
 //!
-//! A process that is committing is left alone. It may wait for a synchronous standby, and PostgreSQL answers whoever breaks that off
-//! with a commit on this server alone, which everybody sees and a failover takes back.
+//! A process that is committing is left alone. It may wait for a synchronous standby. If that wait is cancelled, PostgreSQL
+//! commits on this server only, which everybody sees and a failover takes back.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::store::{raw::Process, runtime::spawn};
 /// How long a commit that was not answered waits for the end of its process.
 const END_WITHIN: Duration = Duration::from_secs(6);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// How often it is checked whether a transaction that nobody waits for any more is still committing.
+/// How often an abandoned transaction is checked for being committed still.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What a process of the server does.
+/// The state of a process of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// Nothing: what it committed is there, and it commits nothing more.
+    /// It is gone: what it committed is there, and it commits nothing more.
     Gone,
     Committing,
     /// It was told to end.
@@ -55,8 +55,8 @@ impl Lease {
         }
     }
 
-    /// Ends a transaction that nobody holds any more, so that it keeps no locks, or keeps its seat while it commits. If the server
-    /// cannot be asked, it ends the transaction by its own timeouts.
+    /// Ends an abandoned transaction, so that it keeps no locks; while it commits, its seat is kept instead. If the server cannot
+    /// be reached, its own timeouts end the transaction.
     pub(super) async fn stay_while_committing(mut self, process: &Process) {
         loop {
             match self.standing(process).await {
@@ -70,7 +70,7 @@ impl Lease {
         }
     }
 
-    /// What the process does; unless it commits, it is ended. Another server has no process that started at the same moment.
+    /// Ends the process unless it commits, and returns its state. Another server has no process that started at the same moment.
     async fn standing(&mut self, process: &Process) -> Result<Standing, DbErr> {
         const SQL: &str = "SELECT CASE WHEN wait_event = 'SyncRep' OR state = 'active' AND query = 'COMMIT' THEN true \
             ELSE NOT pg_terminate_backend(pid) END AS commits \

@@ -38,7 +38,7 @@ impl Lease {
         }
     }
 
-    /// What is sent from now on is to be committed.
+    /// Statements from now on belong to a transaction that may commit.
     pub(in crate::store) fn writes(&mut self) {
         self.writer = self.raw().process().cloned();
     }

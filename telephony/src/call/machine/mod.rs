@@ -60,7 +60,7 @@ enum Phase {
     Asking {
         until: u64,
     },
-    /// The phone is to acknowledge, which opens the voice: a forged call costs none.
+    /// Waits for the phone's acknowledgement, which opens the voice session, so a forged call costs none.
     Answering {
         until: u64,
         setup: Box<Setup>,

@@ -1,10 +1,9 @@
 //! Whose packets count, and where ours go: first the address of the SDP, then whoever really sends (symmetric RTP).
 //!
-//! Behind NAT, the SDP's address is not the sender's, and strangers who spray all ports must not be taken for the caller:
+//! Behind NAT, the SDP's address is not the sender's. Strangers who spray all ports must not be mistaken for the caller:
 //!
-//! - the SDP's own address, and packets that are signed (SRTP), are always believed;
-//! - for a second, only the address that the signalling comes from is believed besides, and it wins the stream back from a stranger
-//!   who was quicker afterwards;
+//! - the SDP's own address, and packets that are signed (SRTP), always count;
+//! - in the first second, only the signalling's address counts besides; later it still wins the stream back from a stranger;
 //! - a sender moves to another port of its address where its numbers go on, when the call's direction has changed, or after 2 s
 //!   without a packet; to another address only if the SDP names it.
 
@@ -12,16 +11,16 @@ use std::net::{IpAddr, SocketAddr};
 
 /// A step of the numbers that still is the same stream.
 const NEAR: u16 = 8;
-/// So long only the signalling's address may become the sender.
+/// How long only the signalling's address may become the sender.
 const FIRST_MS: u64 = 1_000;
-/// A sender that was silent for so long may have lost its port, to a NAT or by a restart.
+/// A sender that was silent for this long may have lost its port, to a NAT or by a restart.
 const QUIET_MS: u64 = 2_000;
 
-/// What tells that a packet is the other side's, beside its source.
+/// Evidence, beside the source, that a packet is the other side's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
     None,
-    /// It goes on where the stream was, in numbers that only its sender and we have seen.
+    /// It continues the stream's sequence numbers, which only its sender and we have seen.
     Follows,
     /// It is signed with the key of the SDP.
     Signed,
@@ -31,11 +30,11 @@ pub enum Proof {
 pub struct Latch {
     told: SocketAddr,
     told_reports: SocketAddr,
-    /// Where the call's signalling comes from.
+    /// The address that the call's signalling comes from.
     signalling: IpAddr,
     media: Option<SocketAddr>,
     reports: Option<SocketAddr>,
-    /// The sender that one packet more makes the peer, and the number of its last one.
+    /// The sender that becomes the peer with its next packet, and the number of its last one.
     candidate: Option<(SocketAddr, u16)>,
     /// When strangers may become the sender.
     open_ms: u64,
@@ -75,17 +74,17 @@ impl Latch {
         self.reports.unwrap_or(self.told_reports)
     }
 
-    /// The signalling comes from there now.
+    /// Sets the address that the signalling comes from.
     pub fn signalled_from(&mut self, signalling: IpAddr) {
         self.signalling = signalling.to_canonical();
     }
 
-    /// The call was held or resumed: many phones go on from another port.
+    /// The call was held or resumed, after which many phones continue from another port.
     pub fn direction_changed(&mut self, now_ms: u64) {
         self.moves_until_ms = now_ms + QUIET_MS;
     }
 
-    /// Whether a packet of media is the other side's.
+    /// True if a packet of media is the other side's.
     pub fn admits(&mut self, from: SocketAddr, sequence: u16, proof: Proof, now_ms: u64) -> bool {
         if self.media == Some(from) {
             self.last_ms = now_ms;

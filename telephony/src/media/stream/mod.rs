@@ -129,7 +129,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// `signalling` is where the call's signalling comes from.
+    /// `signalling` is the address that the call's signalling comes from.
     pub fn new(terms: Terms, signalling: IpAddr, seed: Seed, now_ms: u64) -> Result<Self, Error> {
         Ok(Self {
             srtp: terms.crypto.clone().map(Session::new).transpose()?,

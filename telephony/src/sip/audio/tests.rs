@@ -101,7 +101,7 @@ async fn a_codec_that_panics_ends_its_call() {
     assert_eq!(happened.recv().await, None, "nothing is wrong");
 }
 
-/// Caller's media that names this machine, by a call from elsewhere, does not get to hear what is said.
+/// A call from elsewhere whose SDP names this machine does not get to hear what is said.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_sent_to_this_machine_for_a_call_from_elsewhere() {
     let phone = tokio::net::UdpSocket::bind("127.0.0.1:0")
@@ -142,7 +142,7 @@ fn a_tick_that_is_late_stands_for_those_that_were_due_meanwhile() {
 #[test]
 fn pairs_are_given_until_the_range_is_taken() {
     let here = IpAddr::from([127, 0, 0, 1]);
-    // Others may hold one of the first that are tried.
+    // Other programs may hold some of the first ports.
     let (range, held) = (0..100)
         .find_map(|_| {
             let first = 18_001 + 2 * (rand::random::<u16>() % 400);

@@ -29,7 +29,7 @@ pub struct Asked {
 }
 
 impl Call {
-    /// The way of our requests inside the dialog.
+    /// The route of our requests inside the dialog.
     async fn way(&self) -> io::Result<Flow> {
         let trunk = self.caller.named_by_trunk();
         self.shared

@@ -29,7 +29,7 @@ use crate::{
 
 /// How long it may ring.
 const RINGS: Duration = Duration::from_secs(60);
-/// Others who take the same call are hung up, so many of them: no proxy that is meant calls more phones at once.
+/// The number of further phones that answer the same call and are hung up. No legitimate proxy forks to more phones.
 const FORKS_MAX: usize = 16;
 const SESSION_EXPIRES: &str = "1800;refresher=uac";
 

@@ -51,12 +51,12 @@ pub struct Caller {
     pub trunk: Trunk,
     pub did: String,
     pub number: String,
-    /// The other side is the trunk, known by its address or as our registrar; else it is a phone that knows a password.
+    /// The other side is the trunk, known by its address or as our registrar; otherwise it is a phone with a password.
     pub is_trunk: bool,
 }
 
 impl Caller {
-    /// The trunk, where it may name the way to it.
+    /// The trunk, if it may name the route to itself.
     fn named_by_trunk(&self) -> Option<&Trunk> {
         self.is_trunk.then_some(&self.trunk)
     }
@@ -85,7 +85,7 @@ struct Call {
     transfer: Option<Transfer>,
     begun: Instant,
     listed: Listed,
-    /// None of one that we made ourselves, and while nobody acknowledges the answer.
+    /// None for a call that we made, and while the answer is unacknowledged.
     place: Option<Place>,
     is_callers: bool,
 }
@@ -223,7 +223,7 @@ fn prepare(
     Some((call, leg, codec))
 }
 
-/// Counts and tells that a call is refused.
+/// Counts and logs that a call is refused.
 fn note(shared: &Shared, caller: &Caller, why: (u16, &'static str), reply: &Reply) {
     count(&shared.counters.callers.refused, 1);
     let ip = reply.flow.remote.ip();

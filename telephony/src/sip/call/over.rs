@@ -1,4 +1,4 @@
-//! How a call ends: silence first, then words to both sides.
+//! How a call ends: media stops first, then both sides are told.
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -12,11 +12,11 @@ use crate::{
 pub(super) enum Over {
     /// The peer hung up.
     Theirs,
-    /// We do, with cause and words.
+    /// We hang up, with cause and text.
     Ours(u16, String),
-    /// We do because something broke, which the task must hear.
+    /// We hang up because of a fault, which the task must learn.
     Broken(u16, &'static str),
-    /// We do, for a peer that most likely was never there.
+    /// We hang up on a peer that most likely never existed.
     Forgotten,
 }
 
@@ -30,7 +30,7 @@ impl Call {
             false => &counters.persons,
         };
         self.place = None;
-        // Whoever the caller was joined to is hung up with it.
+        // A joined second leg is hung up too.
         self.transfer = None;
         let (cause, words) = match over {
             Over::Theirs => {
@@ -91,7 +91,7 @@ impl Call {
         }
     }
 
-    /// Hangs up once, and does not wait for an answer: whoever forged the INVITE may have named somebody else.
+    /// Sends BYE once, and does not wait for an answer: a forged INVITE may have named somebody else.
     fn forget(&mut self) {
         let bye = self.dialog.request(Method::Bye);
         let bye = self.shared.with_via(bye, &self.flow);

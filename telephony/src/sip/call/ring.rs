@@ -311,7 +311,7 @@ impl Repeat {
         }
     }
 
-    /// Sends it again; false where that was done for long enough.
+    /// Sends it again; false after the last repetition.
     pub(super) fn again(&mut self, flow: &Flow) -> bool {
         let now = Instant::now();
         if now >= self.until {

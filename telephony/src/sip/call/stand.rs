@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// How long a call keeps its line while nobody acknowledges the answer: whoever forges an INVITE never does.
+/// How long an unacknowledged call keeps its line. The sender of a forged INVITE never acknowledges.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// When nothing else is due.
 const FAR: Duration = Duration::from_secs(86_400);
@@ -31,9 +31,9 @@ struct Standing {
     offered: bool,
     /// Whether the task knows that the call stands.
     told: bool,
-    /// When the line is given back, if the call does not stand by then.
+    /// When the line is released, unless the call is established by then.
     patience: Instant,
-    /// There instead of the line from then on.
+    /// Held instead of the line from then on.
     waiting: Option<Waiting>,
     /// A sign of life that we gave.
     refresh: Option<Asked>,
@@ -48,9 +48,9 @@ enum Event {
     Due,
     Refreshed(Option<Response>),
     Transfer(transfer::Step),
-    /// Media of the peer came before its acknowledgement.
+    /// Media of the peer came before its ACK.
     Media,
-    /// The peer was given its time to acknowledge.
+    /// The time for the acknowledgement is over.
     Impatient,
     /// Too many of the trunk's calls are not acknowledged.
     Forgotten,
@@ -136,7 +136,7 @@ impl Call {
         }
     }
 
-    /// The peer shows that it is there: media goes out, and the task is told. One that comes late needs a line again.
+    /// The peer has proven that it exists: media starts, and the task is told. After a late ACK the call needs a line again.
     async fn begins(&mut self, standing: &mut Standing) -> Option<Over> {
         if std::mem::replace(&mut standing.told, true) {
             return None;
@@ -217,7 +217,7 @@ impl Call {
             return None;
         }
         self.dialog.remote_seq = number;
-        // A peer behind NAT, or on another network since: requests of ours follow it.
+        // The peer may be behind NAT, or on another network by now, so our requests follow it.
         self.flow = reply.flow.clone();
         match request.method {
             Method::Bye => {
@@ -411,7 +411,7 @@ impl Call {
     }
 }
 
-/// Waits until media of the peer begins the call's.
+/// Waits until the peer's media starts the call's media.
 async fn first(media: &mut Option<Media>) {
     if let Some(media) = media
         && let Some(first) = &mut media.first

@@ -1,4 +1,4 @@
-//! The way to a peer: the flow that is there, a datagram, or a new connection.
+//! The route to a peer: an existing flow, a datagram, or a new connection.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Shared {
-    /// The way to an address that the operator configured: the connection that is open, else a datagram or a new connection.
+    /// The route to an address that the operator configured: an open connection, else a datagram or a new connection.
     pub async fn flow_to(&self, uri: &Uri, known: Option<&Flow>) -> io::Result<Flow> {
         if let Some(known) = known.filter(|known| known.is_reliable() && known.is_open()) {
             return Ok(known.clone());
@@ -36,8 +36,8 @@ impl Shared {
         self.begun(transport, address, &uri.host, known).await
     }
 
-    /// The way of a request inside a dialog. `known` leads to where the peer's last request came from, and a phone, which has no
-    /// `trunk`, is found nowhere else. A trunk may record a route through public addresses and its own.
+    /// The route of a request inside a dialog. `known` is where the peer's last request came from. A phone, which has no `trunk`,
+    /// is reached nowhere else. A trunk may record a route through public addresses and its own.
     pub async fn flow_within(
         &self,
         trunk: Option<&Trunk>,
@@ -71,7 +71,7 @@ impl Shared {
         self.begun(transport, address, &uri.host, Some(known)).await
     }
 
-    /// Whether a trunk may have us send requests there.
+    /// True if a trunk may have us send requests there.
     fn may_be_named(&self, trunk: &Trunk, ip: IpAddr, known: &Flow) -> bool {
         let ip = ip.to_canonical();
         let registrars = self.registrars();
@@ -108,7 +108,7 @@ impl Shared {
         connect(transport, address, secured, receiver).await
     }
 
-    /// Whether we listen on a UDP address of this family.
+    /// True if we listen on a UDP address of this family.
     fn serves(&self, address: SocketAddr) -> bool {
         let sockets = self.sockets.get().map_or(&[][..], |sockets| &sockets.udp);
         sockets

@@ -27,11 +27,11 @@ pub use self::{
 /// Takes what comes in. Called from the readers of sockets, so it must not wait.
 pub trait Receive: Send + Sync + 'static {
     fn received(&self, bytes: &[u8], flow: &Flow);
-    /// How long a connection is left unread before its next message is taken: strangers who ask too much wait.
+    /// How long a connection stays unread before its next message is read. Strangers over their limit wait.
     fn pause(&self, flow: &Flow) -> Duration;
-    /// Whether TLS is agreed on with one more connection from there.
+    /// True if one more TLS handshake from there is admitted.
     fn may_shake_hands(&self, ip: IpAddr) -> bool;
-    /// Whether this peer may call, or has proven himself lately.
+    /// True if this peer may call, or has authenticated lately.
     fn is_proven(&self, flow: &Flow) -> bool;
     /// Whether the address is a trunk's, or of somebody who was let in: such may hold more connections.
     fn knows(&self, ip: IpAddr) -> bool;

@@ -1,4 +1,4 @@
-//! How many connections are open, and whose: strangers have few, and make room for each other.
+//! Limits open connections. Strangers have few, and one more replaces an old one.
 
 use std::{
     collections::HashMap,
@@ -28,11 +28,11 @@ struct TakenSeats {
     strangers: HashMap<u64, Stranger>,
 }
 
-/// Somebody who has not proven himself.
+/// A peer that has not authenticated.
 #[derive(Debug)]
 struct Stranger {
     source: IpAddr,
-    /// The higher the later.
+    /// The higher, the later it was heard.
     heard: u64,
     lost: Arc<Notify>,
 }
@@ -51,8 +51,8 @@ impl Seats {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one for somebody at this address. A stranger takes it from another where all that strangers have are taken: from the
-    /// address that holds the most, there from the one that was silent for longest.
+    /// Takes a seat for a peer at this address. If all seats for strangers are taken, a stranger replaces another: of the address
+    /// that holds the most, the one that was silent for longest.
     pub fn take(self: &Arc<Self>, ip: IpAddr, is_known: bool) -> Option<Seat> {
         let source = holder(ip);
         let mut taken = self.taken();
@@ -109,12 +109,12 @@ impl TakenSeats {
 }
 
 impl Seat {
-    /// Comes when a stranger has to make room.
+    /// Completes when this stranger has to make room.
     pub async fn lost(&self) {
         self.lost.notified().await;
     }
 
-    /// A stranger said something.
+    /// Records that a stranger sent something.
     pub fn heard(&self) {
         let mut taken = self.seats.taken();
         taken.next += 1;
@@ -124,7 +124,7 @@ impl Seat {
         }
     }
 
-    /// He is none any more.
+    /// The peer has authenticated, and is no stranger any more.
     pub fn proven(&self) {
         self.seats.taken().strangers.remove(&self.number);
     }
@@ -172,7 +172,7 @@ mod tests {
         for seat in &held[..15 * 32] {
             seat.heard();
         }
-        // Nothing of those who hold few, however long they are silent.
+        // Addresses with few seats keep them, however long they are silent.
         let newcomer = seats.take(ip(200), false).expect("a seat");
         let lost: Vec<usize> = (0..held.len()).filter(|at| is_lost(&held[*at])).collect();
         assert_eq!(lost.len(), 1);
@@ -197,7 +197,7 @@ mod tests {
         assert!(!held.iter().any(is_lost), "one of them is no stranger");
         held.push(seats.take(ip(1), false).expect("a seat"));
         assert_eq!(held.iter().filter(|seat| is_lost(seat)).count(), 1);
-        // Those who are known have more, and not all.
+        // Known peers have more seats, but not all.
         let known: Vec<Seat> = (0..4_096).filter_map(|_| seats.take(ip(2), true)).collect();
         assert_eq!(known.len(), OF_ONE_MAX);
     }

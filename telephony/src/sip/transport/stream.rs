@@ -24,10 +24,10 @@ use crate::{
 
 /// Messages that wait to be written to one peer.
 const QUEUE: usize = 64;
-/// How long a peer may be silent: one who has not proven himself, and one who has. Calls outlive their connection.
+/// How long a peer may be silent: a stranger, and an authenticated peer. Calls outlive their connection.
 const STRANGER_IDLE: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(900);
-/// How long it may take to end a message that it began.
+/// How long a peer may take to complete a message.
 const WHOLE: Duration = Duration::from_secs(20);
 const CONNECT: Duration = Duration::from_secs(5);
 
@@ -88,7 +88,7 @@ pub async fn accept(
     }
 }
 
-/// Serves a connection that was taken.
+/// Serves an accepted connection.
 async fn serve(
     stream: TcpStream,
     tls: Option<Arc<Acceptor>>,
@@ -150,7 +150,7 @@ pub async fn connect(
     Ok(flow)
 }
 
-/// Serves a connection; without a seat it is one that we opened.
+/// Serves a connection; one without a seat was opened by us.
 async fn run<S>(
     stream: S,
     flow: Flow,
@@ -239,7 +239,7 @@ async fn read(
     }
 }
 
-/// Whoever is at the other end of a connection.
+/// The peer at the other end of a connection.
 struct Peer<'a> {
     flow: Flow,
     seat: Option<&'a Seat>,
@@ -256,7 +256,7 @@ impl Peer<'_> {
         }
     }
 
-    /// Waits until it is this peer's turn, and until what is answered can be sent.
+    /// Waits for the peer's rate limit, and until an answer can be sent.
     async fn wait(&self) {
         if !self.is_proven {
             let pause = self.receiver.pause(&self.flow);
@@ -368,7 +368,7 @@ impl Buffer {
 mod tests {
     use super::*;
 
-    /// Lets in whoever says `proof`.
+    /// Admits peers that send `proof`.
     #[derive(Default)]
     struct Door {
         proven: std::sync::atomic::AtomicBool,

@@ -11,7 +11,7 @@ pub struct Sound {
     socket: UdpSocket,
     ssrc: u32,
     sequence: u16,
-    /// Samples of half a wave.
+    /// Samples of half a period.
     half: usize,
 }
 
@@ -111,7 +111,7 @@ impl Sound {
         false
     }
 
-    /// Speaks until what is said comes back.
+    /// Speaks until the speech comes back.
     pub async fn echoes(&mut self, sdp: &str) {
         let until = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -123,7 +123,7 @@ impl Sound {
         }
     }
 
-    /// Forgets the packets that have come, and says how many.
+    /// Drops the received packets, and returns how many.
     pub fn forgets(&self) -> usize {
         let mut packet = [0; 2_048];
         std::iter::from_fn(|| self.socket.try_recv(&mut packet).ok()).count()

@@ -1,4 +1,4 @@
-//! What the model bills, by modality, as far as it can be believed.
+//! The tokens that the model bills, by modality, up to a plausible bound.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const IN_PER_SECOND: u64 = 50_000;
 const OUT_AT_ONCE: u64 = 100_000;
 const OUT_PER_SECOND: u64 = 1_000;
 
-/// The tokens of a session that were believed.
+/// The accepted tokens of a session.
 #[derive(Debug, Default)]
 pub(super) struct Bill {
     tokens_in: u64,
@@ -24,7 +24,7 @@ pub(super) struct Bill {
 
 pub(super) enum Added {
     Believed(Usage),
-    /// More than a session that has lasted so long can have used.
+    /// A sum beyond what a session of this length can use.
     Absurd {
         is_first: bool,
     },
@@ -52,7 +52,7 @@ impl Bill {
     }
 }
 
-/// What one message bills. Tokens that no modality is named for, what functions put into the prompt, and thoughts count as text.
+/// The tokens that one message bills. Tokens without a modality, those of functions in the prompt, and thoughts count as text.
 pub(super) fn by_modality(usage: &UsageMetadata) -> Usage {
     let of_audio = |details: &[ModalityTokens]| -> u64 {
         let audio = details.iter().filter(|it| it.modality == "AUDIO");
@@ -151,7 +151,8 @@ mod tests {
     }
 
     #[rstest]
-    // As it was seen of 3.8 (discuss.ai.google.dev 188765, autumn 2026): 25 tokens of the prompt have no modality, thoughts stand apart.
+    // As observed with 3.8 (discuss.ai.google.dev 188765, autumn 2026): 25 tokens of the prompt have no modality, thoughts are
+    // listed apart.
     #[case(json!({"promptTokenCount": 522, "responseTokenCount": 42, "totalTokenCount": 564, "thoughtsTokenCount": 136,
         "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 332}, {"modality": "AUDIO", "tokenCount": 165}],
         "responseTokensDetails": [{"modality": "AUDIO", "tokenCount": 42}]}), (357, 165, 136, 42))]

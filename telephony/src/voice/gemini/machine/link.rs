@@ -19,7 +19,7 @@ const ATTEMPT: Duration = Duration::from_secs(4);
 const PAUSES: [u64; 4] = [100, 300, 600, 1_000];
 /// A connection that lasted so long is no failure when it ends (Pipecat, October 2025), nor is one on which anything came.
 const STABLE: Duration = Duration::from_secs(10);
-/// After a second connection in a row that was over so soon, or about to be, the next is not opened at once.
+/// If two connections in a row ended this soon, or got `goAway`, the next is opened after a delay.
 const BRIEF: Duration = Duration::from_secs(1);
 /// As many connections in a row that brought nothing, or setups that were refused, are the end.
 const FAILURES: u32 = 3;
@@ -92,12 +92,12 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Counts a connection that is over, or about to be.
+    /// Counts a connection that has ended or got `goAway`.
     fn lasted(&mut self, lasted: Duration) {
         self.brief = if lasted < BRIEF { self.brief + 1 } else { 0 };
     }
 
-    /// Before the next one.
+    /// The delay before the next one.
     fn pause(&self) -> Duration {
         Duration::from_millis(match self.brief {
             0 | 1 => 0,
@@ -330,7 +330,7 @@ impl Machine {
                 let counts = !*is_of_use && lasted < STABLE;
                 self.failures.useless = if counts { self.failures.useless + 1 } else { 0 };
                 let leaving = leaving.take();
-                // One that was to be left was counted then.
+                // A connection with `goAway` was counted then.
                 if leaving.is_none() {
                     self.failures.lasted(lasted);
                 }

@@ -1,7 +1,8 @@
 //! A session with Gemini Live, decided: what came and when → what to do. It waits for nothing and knows no socket.
 //!
 //! - [`link`](self) is which connection is used, and when the next one takes its place;
-//! - `content` what the model says, `billing` what it costs, `tools` what it wants done, `held` and `transcript` what has to outlive a connection.
+//! - `content` is the model's output, `billing` its cost, `tools` its function calls; `held` and `transcript` outlive a
+//!   connection.
 
 mod billing;
 mod content;
@@ -77,7 +78,7 @@ pub(super) enum Effect {
         connection: u32,
     },
     Tell(Heard),
-    /// Something that operators are to know of this call.
+    /// Something that operators should know about this call.
     Warn(&'static str),
 }
 

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// Objects, lists and what stands between commas in one message. In memory each takes far more than its few bytes of text; the
-/// longest message that is meant is speech, which is one string.
+/// The number of objects, lists and elements in one message. In memory each takes far more than its few bytes of text. The
+/// longest legitimate message is speech, which is one string.
 const PIECES_MOST: usize = 10_000;
 
-/// Reads a message. None for what is no JSON, or has more pieces than any that is meant.
+/// Parses a message. None if it is no JSON, or has more elements than any legitimate message.
 pub(in crate::voice::gemini) fn read(bytes: &[u8]) -> Option<Message> {
     let pieces = bytes
         .iter()
