@@ -1,5 +1,5 @@
-//! Opens the store: checks its durability, its schema, and that `secrets.key` is the key of the stored secrets. Whoever wrote a
-//! secret with another key would lose it for good.
+//! Opens the store: checks its durability, its schema, and that `secrets.key` is the key of the stored secrets. A secret that is
+//! written with another key would be lost for good.
 
 use dikala_entities::{SecretPlace, Store, Vault, tenant, webhook};
 use dikala_migration::{SchemaState, migrate, schema_state};
@@ -36,7 +36,7 @@ pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store,
         SchemaState::Ahead(step) => {
             tracing::info!(
                 step,
-                "the schema is of a later version, which lets this one serve"
+                "the schema is of a later version; this version can serve from it"
             );
         }
         SchemaState::Newer(step) => return Err(StartError::NewerSchema(step)),

@@ -52,7 +52,7 @@ pub struct Booking {
     /// What it is booked as.
     #[arg(long = "type", default_value = "purchase", value_name = "TYPE", value_parser = booked_as())]
     kind: TransactionType,
-    /// Names the booking, which is booked once; one is chosen and printed where none is given.
+    /// Identifies the booking, so that a repeat books nothing; generated and printed if omitted.
     #[arg(long)]
     reference: Option<String>,
     #[arg(long)]

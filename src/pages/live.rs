@@ -1,5 +1,5 @@
-//! Elements of a page with live parts: the status, which is also the button that pauses it, a line that tells screen readers what
-//! changed, and a link up to new entries.
+//! Elements of a page with live parts: a status that is also the pause button, a line that tells screen readers what changed, and
+//! a link up to new entries.
 
 use maud::{Markup, html};
 

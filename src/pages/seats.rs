@@ -48,7 +48,7 @@ impl<O> fmt::Debug for Seat<O> {
 }
 
 impl<O: Copy + PartialEq> Seats<O> {
-    /// So many in all, and so many of one owner.
+    /// Limits the seats of all owners, and of one.
     pub fn new(total: usize, of_owner: usize) -> Self {
         Self {
             taken: Arc::default(),

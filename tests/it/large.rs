@@ -170,8 +170,8 @@ fn fill_in(path: &str, number: &str) -> String {
         .join("/")
 }
 
-/// Calls, functions, writes, reads, a node that is killed with its calls, and every sweep: every statement meanwhile reads rows
-/// in proportion to what it returns or changes.
+/// Runs calls, functions, writes, reads, every sweep, and kills a node with its calls. Each statement meanwhile reads rows in
+/// proportion to what it returns or changes.
 #[actix_web::test]
 #[ignore = "large tables"]
 async fn statements_read_what_they_return_however_large_tables_are() {

@@ -88,10 +88,10 @@ async fn end_lost_nodes(calls: &Calls, at_start: bool) -> Result<(), DbErr> {
             Ok(false) => {}
             Ok(true) => {
                 left -= 1;
-                tracing::warn!(node = %node.id, name = node.name, address = node.address, "a node is no more; what it had is taken up");
+                tracing::warn!(node = %node.id, name = node.name, address = node.address, "a node is lost; its calls are taken over");
             }
             Err(error) => {
-                tracing::warn!(node = %node.id, name = node.name, %error, "a node that is no more could not be ended; trying again");
+                tracing::warn!(node = %node.id, name = node.name, %error, "a lost node could not be ended; trying again");
                 outcome = Err(error);
             }
         }
@@ -109,7 +109,7 @@ async fn end(parts: &CallParts, node: &Entered) -> Result<bool, DbErr> {
     txn.commit().await?;
     // Other nodes take its lanes over anyway.
     if let Err(error) = webhooks::give_back(parts.store.writer(), &node.id).await {
-        tracing::debug!(%error, "lanes of a node that is no more stay in the table until somebody takes them");
+        tracing::debug!(%error, "lanes of a lost node stay in the table until another node takes them");
     }
     Ok(true)
 }
@@ -229,7 +229,7 @@ async fn read<E: EntityTrait>(
             Ok(model) => read.push(model),
             Err(error) => {
                 let call: String = row.try_get("", id)?;
-                tracing::error!(call, %error, "a call was taken up, but this version cannot read it; nobody bills or ends it until it can be read");
+                tracing::error!(call, %error, "a call was taken over, but this version cannot read it; it is neither billed nor ended until it can be read");
                 unreadable.insert(call);
             }
         }

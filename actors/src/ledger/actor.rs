@@ -73,7 +73,7 @@ pub struct CreditLedger {
     parts: LedgerParts,
     stats: Arc<BatchStats>,
     queue: GroupCommit<Waiting>,
-    /// Tenants whose rows somebody else had locked at the last look.
+    /// Tenants whose rows another session had locked at the last check.
     locked: BTreeSet<TenantId>,
     /// Their items, which wait for the locks.
     aside: Vec<Waiting>,
@@ -155,7 +155,7 @@ impl CreditLedger {
             Ok(still) => self
                 .locked
                 .retain(|tenant| still.contains(tenant) || !asked.contains(tenant)),
-            Err(error) => tracing::debug!(%error, "it is not known whether rows are still locked"),
+            Err(error) => tracing::debug!(%error, "could not check whether rows are still locked"),
         }
         for waiting in std::mem::take(&mut self.aside) {
             if !self.locked.contains(&waiting.posting.tenant()) {

@@ -40,7 +40,7 @@ pub(super) async fn write_unlocked(
     if locked.is_empty() {
         return Err(error);
     }
-    tracing::warn!(tenants = ?locked, "rows of tenants are locked by somebody else; what they write waits");
+    tracing::warn!(tenants = ?locked, "rows of tenants are locked by another session; their writes wait");
     let is_free = |posting: &&&Posting| !locked.contains(&posting.tenant());
     let free: Vec<&Posting> = batch.iter().filter(is_free).copied().collect();
     let written = write(parts, &free).await?;

@@ -57,7 +57,7 @@ impl Terms {
         }
         before.clone_from(&found.unsafe_settings);
         if before.is_empty() {
-            tracing::info!("a crash of the database loses nothing any more that was acknowledged");
+            tracing::info!("a crash of the database no longer loses acknowledged commits");
         } else {
             tracing::warn!(
                 settings = *before,

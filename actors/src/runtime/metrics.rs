@@ -53,7 +53,7 @@ pub struct ActorMeter {
 pub struct MessageMeter {
     /// Which of its actor's kinds of message it is.
     number: u16,
-    /// By it somebody looks at the actor.
+    /// It inspects the actor.
     is_look: bool,
     depth: Depth,
     /// That of its actor, with all kinds of message.

@@ -21,7 +21,7 @@ pub(super) async fn drain(courier: Rc<Courier>, tests: Tests, limit: Duration) {
     courier.abandon();
     let (store, node) = (&courier.parts.store, &courier.node);
     if let Err(error) = lanes::give_back(store.writer(), node).await {
-        tracing::warn!(%error, "endpoints could not be given back; others deliver to them when this node is gone");
+        tracing::warn!(%error, "could not release endpoints; other nodes deliver to them when this node is gone");
     }
     courier.tell_others();
 }

@@ -121,7 +121,7 @@ impl Batch {
                     written.set_aside.insert(record.delivery);
                 }
                 (Err(error), _) => {
-                    tracing::warn!(%error, attempts = records.len(), "attempts could not be recorded together; trying halves of them");
+                    tracing::warn!(%error, attempts = records.len(), "a batch of attempts could not be recorded; trying its halves");
                     let (first, second) = records.split_at(records.len() / 2);
                     rest.extend([second, first]);
                 }

@@ -23,13 +23,13 @@ pub struct Hand {
     pub to: Option<String>,
 }
 
-/// Those of some calls.
+/// The people and keys of several calls.
 pub type Hands = HashMap<CallId, Hand>;
 
 /// A call: its id, when it ended and why.
 pub type Ended = (CallId, Option<Millis>, Option<HangupReason>);
 
-/// Finds the people who ended or transferred these calls. Skips calls that ended otherwise.
+/// Finds the people and keys that ended or transferred these calls. Skips calls that ended otherwise.
 pub async fn of(visit: &Visit, calls: impl IntoIterator<Item = Ended>) -> Result<Hands, ApiError> {
     let mut found = Vec::new();
     for (call, ended, reason) in calls {

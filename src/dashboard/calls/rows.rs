@@ -55,7 +55,7 @@ impl Names {
         })
     }
 
-    /// The same with who ended or transferred them by hand.
+    /// The same, with the person or key that ended or transferred each by hand.
     pub async fn and_hands(visit: &Visit, calls: &[Call]) -> Result<Self, ApiError> {
         let names = Self::of(visit.store().api_reader(), visit.tenant(), calls).await?;
         let ended = calls

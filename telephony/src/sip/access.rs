@@ -22,7 +22,7 @@ use crate::settings::Trunk;
 
 const REALM: &str = "dikala";
 const CHALLENGE: &str = "Proxy-Authenticate";
-/// When somebody may try again after too many wrong passwords.
+/// When a peer may try again after too many wrong passwords.
 const BLOCKED_SECONDS: &str = "60";
 
 #[derive(Debug)]

@@ -185,7 +185,7 @@ pub fn start(
 async fn guarded(media: impl Future<Output = io::Result<()>>, told: mpsc::Sender<Happening>) {
     match AssertUnwindSafe(media).catch_unwind().await {
         Ok(Ok(())) => return,
-        Ok(Err(error)) => tracing::warn!(%error, "the media of a call broke"),
+        Ok(Err(error)) => tracing::warn!(%error, "the media of a call failed"),
         Err(_) => tracing::error!("the media of a call panicked"),
     }
     let _ = told.send(Happening::MediaLost).await;

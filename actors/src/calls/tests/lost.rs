@@ -50,7 +50,7 @@ impl World {
     }
 }
 
-/// A row lock on one of its deliveries: a write to any of them would wait for it, and a write to a million would be cancelled.
+/// A row lock on one of its deliveries. A write to it would wait, and a write to a million rows would be cancelled.
 #[actix::test]
 async fn a_node_is_ended_without_writing_its_deliveries() {
     let Some(place) = dikala_testkit::postgres().await else {

@@ -63,7 +63,7 @@ impl Lease {
                 Ok(Standing::Committing) => tokio::time::sleep(LOOK_EVERY).await,
                 Ok(Standing::Gone | Standing::Ending) => return,
                 Err(error) => {
-                    tracing::debug!(%error, "an abandoned transaction is left to the server");
+                    tracing::debug!(%error, "an abandoned transaction is left to the server's timeouts");
                     return;
                 }
             }

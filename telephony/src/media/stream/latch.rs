@@ -4,8 +4,8 @@
 //!
 //! - the SDP's own address, and packets that are signed (SRTP), always count;
 //! - in the first second, only the signalling's address counts besides; later it still wins the stream back from a stranger;
-//! - a sender moves to another port of its address where its numbers go on, when the call's direction has changed, or after 2 s
-//!   without a packet; to another address only if the SDP names it.
+//! - a sender moves to another port of its address if its sequence numbers continue, when the call's direction has changed, or
+//!   after 2 s without a packet; to another address only if the SDP names it.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -121,7 +121,7 @@ impl Shared {
         let fits = |flow: &&Flow| flow.bound.is_ipv4() == address.is_ipv4();
         let flow = sockets.iter().find(fits);
         flow.map(|flow| flow.towards(address))
-            .ok_or_else(|| io::Error::other("no UDP address of this family is listened on"))
+            .ok_or_else(|| io::Error::other("not listening on a UDP address of this family"))
     }
 }
 

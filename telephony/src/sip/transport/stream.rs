@@ -66,7 +66,7 @@ pub async fn accept(
             }
         };
         if tls.is_some() && !receiver.may_shake_hands(remote.ip()) {
-            tracing::debug!(%remote, "too many want TLS from there; a connection was closed");
+            tracing::debug!(%remote, "too many TLS handshakes from this address; a connection was closed");
             continue;
         }
         let Some(seat) = seats.take(remote.ip(), receiver.knows(remote.ip())) else {
@@ -81,7 +81,7 @@ pub async fn accept(
         tokio::spawn(async move {
             let _ = stream.set_nodelay(true);
             tokio::select! {
-                () = seat.lost() => tracing::debug!(%remote, "a stranger's connection made room for another's"),
+                () = seat.lost() => tracing::debug!(%remote, "a stranger's connection was closed to admit another"),
                 () = serve(stream, tls, bound, remote, &seat, receiver) => {}
             }
         });
@@ -110,7 +110,7 @@ async fn serve(
     match timeout(STRANGER_IDLE, tls.get().accept(stream)).await {
         Ok(Ok(stream)) => run(stream, flow(Transport::Tls), waiting, Some(seat), receiver).await,
         Ok(Err(error)) => tracing::debug!(%remote, %error, "no TLS was agreed on"),
-        Err(_) => tracing::debug!(%remote, "no TLS was agreed on in time"),
+        Err(_) => tracing::debug!(%remote, "a TLS handshake timed out"),
     }
 }
 
