@@ -35,6 +35,8 @@ async fn what_it_writes_is_what_the_service_starts_with(
         return;
     };
     installation.settings.clear();
+    // The tests' own PostgreSQL does not flush.
+    installation.set("database.allow_unsafe", "true");
     let url = installation.store.url.clone();
     let ports = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
     let file = installation.folder.path().join("etc/my dikala.toml");

@@ -71,6 +71,8 @@ async fn a_key_that_changes_node_by_node_fails_no_function_and_no_webhook() {
         return;
     };
     let endpoint = nodes.a.receiver.url("/find");
+    let found = Answer::Json(json!({"found": true}));
+    nodes.a.receiver.answer("/find", [found]);
     nodes
         .a
         .tenant

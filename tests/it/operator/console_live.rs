@@ -78,7 +78,7 @@ async fn pages_tell_what_happens_while_they_are_open(#[values(Sqlite, Postgres)]
     let paused = async {
         let path = format!("/webhooks/{hook}/pause");
         api.post(&path, json!({})).await.expect(200);
-        "paused".to_owned()
+        ">paused<".to_owned()
     };
     tells(&browser, url, &format!("/webhooks/{hook}"), paused).await;
     let made =

@@ -86,7 +86,7 @@ async fn a_tenant_is_made_and_changed(#[values(Sqlite, Postgres)] store: StoreKi
     // What no text may hold is told, and the rest of the text is still there.
     let page = browser.fill(&path, &path, &[("name", "Kopi\0 Pagi")]).await;
     assert_refused(&page, &["name"]);
-    page.assert_shows("name must not contain the character U+0000");
+    page.assert_shows("Name: This must not contain the character U+0000");
     assert_eq!(page.form(&path).value("name"), Some("Kopi Pagi"));
 }
 
