@@ -1,4 +1,4 @@
-//! Measures what statements read on large tables: 5,000,000 events, 1,000,000 calls, 1,000,000 pending deliveries. `.ci/slow`
+//! Measures what statements read on large tables: 5,000,000 events, 1,000,000 calls, 1,000,000 pending deliveries. `.ci/faults`
 //! runs this with `DIKALA_TEST_TABLES=large`, and the short forms of the fault suite beside it.
 
 use std::collections::BTreeMap;
