@@ -111,8 +111,21 @@ struct Round {
     is_empty: bool,
 }
 
+/// How long a batch waits for a locked row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Then the tenant whose row it is can be told from the others.
+    Short,
+    /// As long as any other write.
+    Usual,
+}
+
 /// Writes a batch. All that it answers with is committed.
-pub(super) async fn write(parts: &LedgerParts, batch: &[&Posting]) -> Result<Written, DbErr> {
+pub(super) async fn write(
+    parts: &LedgerParts,
+    batch: &[&Posting],
+    patience: Patience,
+) -> Result<Written, DbErr> {
     let mut answers: Vec<Option<Booking>> = batch.iter().map(|_| None).collect();
     let mut announced = Announced::default();
     for _ in 0..ROUNDS_MAX {
@@ -123,7 +136,10 @@ pub(super) async fn write(parts: &LedgerParts, batch: &[&Posting]) -> Result<Wri
             break;
         }
         let postings: Vec<&Posting> = open.iter().map(|index| batch[*index]).collect();
-        let txn = parts.store.begin_shared().await?;
+        let txn = match patience {
+            Patience::Short => parts.store.begin_shared().await?,
+            Patience::Usual => parts.store.begin_critical().await?,
+        };
         let round = attempt(&txn, parts, &postings).await?;
         if let Some(told) = round.announced {
             if round.is_empty {

@@ -8,7 +8,7 @@ use sea_orm::DbErr;
 
 use super::{
     Booked, Credit, Credited, Item, LedgerError, LedgerParts, and_write,
-    batch::{Posting, write},
+    batch::{Patience, Posting, write},
 };
 use crate::{
     events::outbox::Audience,
@@ -49,7 +49,9 @@ pub async fn credit(
         node: Membership::outside(""),
         audience: Audience::default(),
     };
-    let book = async |batch: &[Posting]| write(&parts, &batch.iter().collect::<Vec<_>>()).await;
+    let book = async |batch: &[Posting]| {
+        write(&parts, &batch.iter().collect::<Vec<_>>(), Patience::Usual).await
+    };
     let mut written = Err(DbErr::Custom("nothing was booked".to_owned()));
     commit(vec![posting], &BatchStats::default(), book, |_, outcome| {
         written = outcome;

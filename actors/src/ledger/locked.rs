@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{
     Booking, LedgerParts,
-    batch::{Posting, write},
+    batch::{Patience, Posting, Written, write},
 };
 use crate::events::outbox::Announced;
 
@@ -25,25 +25,25 @@ pub(super) async fn write_unlocked(
     parts: &LedgerParts,
     batch: &[&Posting],
 ) -> Result<WrittenUnlocked, DbErr> {
-    let error = match write(parts, batch).await {
-        Err(error) if is_locked_out(&error) => error,
-        written => {
-            return written.map(|written| WrittenUnlocked {
-                outcomes: written.outcomes.into_iter().map(Some).collect(),
-                announced: written.announced,
-            });
-        }
+    let whole = |written: Written| WrittenUnlocked {
+        outcomes: written.outcomes.into_iter().map(Some).collect(),
+        announced: written.announced,
     };
+    match write(parts, batch, Patience::Short).await {
+        Err(error) if is_locked_out(&error) => {}
+        written => return written.map(whole),
+    }
     let tenants = batch.iter().map(|posting| posting.tenant()).collect();
     let calls: Vec<CallId> = batch.iter().filter_map(|posting| posting.call()).collect();
     let locked = locked(&parts.store, &tenants, &calls).await?;
     if locked.is_empty() {
-        return Err(error);
+        // A whole table, or a row that no tenant is told by.
+        return write(parts, batch, Patience::Usual).await.map(whole);
     }
     tracing::warn!(tenants = ?locked, "rows of tenants are locked by another session; their writes wait");
     let is_free = |posting: &&&Posting| !locked.contains(&posting.tenant());
     let free: Vec<&Posting> = batch.iter().filter(is_free).copied().collect();
-    let written = write(parts, &free).await?;
+    let written = write(parts, &free, Patience::Usual).await?;
     let mut outcomes = written.outcomes.into_iter();
     let outcomes = batch.iter().map(|posting| {
         let is_written = is_free(&posting);
@@ -83,7 +83,11 @@ pub async fn locked(
     let values = [json!(tenants).to_string(), json!(calls).to_string()];
     let ask = Statement::from_sql_and_values(backend, sql, values.map(Value::from));
     let txn = store.begin_shared().await?;
-    let rows = txn.query_all_raw(ask).await?;
+    let rows = match txn.query_all_raw(ask).await {
+        // Somebody has locked one of the tables: that is nobody's row.
+        Err(error) if is_locked_out(&error) => return Ok(BTreeSet::new()),
+        rows => rows?,
+    };
     txn.rollback().await?;
     rows.iter()
         .map(|row| row.try_get("", "tenant_id"))

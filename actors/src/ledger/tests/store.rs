@@ -92,7 +92,12 @@ impl Minutes {
 /// One batch.
 async fn write(store: &Store, items: &[Item]) -> Result<Written, sea_orm::DbErr> {
     let postings: Vec<Posting> = items.iter().cloned().map(Posting::Book).collect();
-    batch::write(&parts(store), &postings.iter().collect::<Vec<_>>()).await
+    batch::write(
+        &parts(store),
+        &postings.iter().collect::<Vec<_>>(),
+        batch::Patience::Usual,
+    )
+    .await
 }
 
 fn admission(tenant: TenantId, call: CallId) -> Admit {
@@ -381,7 +386,7 @@ async fn two_nodes_announce_for_the_same_tenants() {
             let postings: Vec<Posting> =
                 tenants.iter().map(|tenant| announcement(*tenant)).collect();
             let postings: Vec<&Posting> = postings.iter().collect();
-            let written = batch::write(&parts(&store), &postings).await;
+            let written = batch::write(&parts(&store), &postings, batch::Patience::Usual).await;
             assert!(written.is_ok(), "{:?}", written.err());
         }
     };
