@@ -247,7 +247,7 @@ pub async fn show(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, ApiE
     let is_waiting = delivery.status == DeliveryStatus::Pending;
     let waiting = match webhook.as_ref().filter(|_| is_waiting) {
         Some(webhook) => html! {
-            (super::webhook::trouble(&visit, webhook))
+            (super::trouble::trouble(&visit, webhook))
             (waits(&visit, webhook).await?)
         },
         None => html! {},

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use actix_web::{HttpRequest, web::Data};
 
-use dikala_entities::TenantId;
+use dikala_entities::{CredentialHash, TenantId};
 
-use super::{password::Passwords, session::Person};
+use super::password::Passwords;
 use crate::{
     api::context::Services,
     config::Settings,
@@ -62,8 +62,12 @@ impl Kit {
     }
 
     /// A seat for the stream of a person's page.
-    pub fn seat(&self, person: &Person) -> Result<Seat<TenantId>, ApiError> {
-        let seat = self.streams.take(person.tenant, person.session.clone());
+    pub fn seat(
+        &self,
+        tenant: TenantId,
+        session: CredentialHash,
+    ) -> Result<Seat<TenantId>, ApiError> {
+        let seat = self.streams.take(tenant, session);
         seat.map_err(|_| ApiError::Unavailable)
     }
 

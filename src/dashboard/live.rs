@@ -75,7 +75,8 @@ pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, 
     let (to, response) = stream::open(&request)?;
     let feed = visit.services().feed.clone();
     let follower = feed.look(visit.tenant()).map_err(no_seat)?;
-    let seat = visit.kit().seat(visit.person())?;
+    let person = visit.person();
+    let seat = visit.kit().seat(person.tenant, person.session.clone())?;
     let newest = follow::position(&visit).await?;
     let after = Typed::parse(request.query_string().as_bytes());
     let sent = header(request.headers(), &LAST_EVENT_ID).or(after.text("after"));

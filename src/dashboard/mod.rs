@@ -67,6 +67,7 @@ mod prove;
 pub mod session;
 mod sign_in;
 mod throttle;
+mod trouble;
 pub mod view;
 mod webhook;
 mod webhooks;

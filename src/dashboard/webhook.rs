@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use super::{
     charts::{Bar, Chart, Ink, Series},
-    components::{Field, Question, Tone, fields, notice, post, submit},
+    components::{Field, Question, fields, post, submit},
     deliveries::{self, Shown},
     errors,
     form::{Filled, Typed},
     layout,
+    trouble::trouble,
     view::Visit,
     webhooks::{PATH, form_fields, new_secret, path_of, shown_once, state, typed_fields},
 };
@@ -119,54 +120,6 @@ fn chart(visit: &Visit, hours: &[AttemptHour]) -> Chart<'static> {
             Series::new(visit.t("webhooks-given-up"), Ink::Bad),
         ],
         bars: hours.iter().map(bar).collect(),
-    }
-}
-
-/// Why nothing is delivered, or why not everything is, and what to do.
-pub fn trouble(visit: &Visit, webhook: &webhook::Model) -> Markup {
-    if !webhook.is_active {
-        let (tone, why) = match &webhook.disabled_reason {
-            Some(_) => (Tone::Bad, "webhooks-disabled-words"),
-            None => (Tone::Plain, "webhooks-off-words"),
-        };
-        return notice(
-            tone,
-            html! {
-                p { strong { (visit.t(why)) } }
-                @if let Some(reason) = &webhook.disabled_reason { p { (told_reason(visit, reason)) } }
-                p { (visit.t("webhooks-enable-words")) }
-                @if visit.is_owner() {
-                    (post(visit, &format!("{}/enable", path_of(webhook.id)), html! {
-                        button type="submit" { (visit.t("webhooks-enable")) }
-                    }))
-                }
-            },
-        );
-    }
-    if webhook.paused_at.is_some() {
-        let words = html! { p { strong { (visit.t("webhooks-paused-words")) } } };
-        return notice(Tone::Warning, words);
-    }
-    let Some(since) = webhook.failing_since else {
-        return html! {};
-    };
-    let failed = [("count", webhook.failed_in_row.into())];
-    notice(
-        Tone::Warning,
-        html! {
-            p { strong { (visit.t("webhooks-failing-words")) " " (visit.time(since)) "." } }
-            p { (visit.tn("webhooks-failing-count", &failed)) }
-        },
-    )
-}
-
-/// The reasons that the service has, in the reader's language.
-fn told_reason(visit: &Visit, reason: &str) -> Markup {
-    use dikala_actors::webhooks::retry::{REASON_FAILING, REASON_GONE};
-    match reason {
-        REASON_GONE => html! { (visit.t("webhooks-reason-gone")) },
-        REASON_FAILING => html! { (visit.t("webhooks-reason-failing")) },
-        other => html! { span lang="en" { (other) } },
     }
 }
 
