@@ -284,12 +284,8 @@ impl Desk {
             }
         }
         let (trunk, trusted) = self.access.caller(request, flow)?;
-        let refuse = |why| {
-            let ip = flow.remote.ip();
-            self.shared
-                .refusals
-                .note(&trunk.name, why, ip, &request.headers, None);
-        };
+        let (refusals, ip) = (&self.shared.refusals, flow.remote.ip());
+        let refuse = |why| refusals.note(&trunk.name, why, ip, &request.headers, None);
         understood(request).inspect_err(|why| refuse((why.status(), "extension")))?;
         self.has_not_looped(request, back)
             .inspect_err(|_| refuse((482, "loop")))?;
