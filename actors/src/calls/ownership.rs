@@ -88,7 +88,7 @@ pub(super) async fn of_owner(
         .await
 }
 
-/// What came of taking calls.
+/// The result of taking over calls.
 pub(super) enum Taken {
     /// These, which nobody else took before.
     Calls(Vec<CallId>),

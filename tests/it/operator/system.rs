@@ -28,7 +28,7 @@ async fn what_runs_is_shown_and_no_secret_with_it(#[values(Sqlite, Postgres)] st
     let ledger = api.get("/actors/credit_ledger").await.expect(200);
     assert!(ledger["handled"].as_i64().unwrap() > 0, "{ledger}");
     let messages = ledger["messages"].as_array().unwrap();
-    // What asks how an actor does is counted in its own row only.
+    // Messages that ask how an actor does are counted in their own rows only.
     let looks = ["Describe", "Look", "Ping"];
     let handled: i64 = messages
         .iter()
