@@ -1,5 +1,5 @@
-//! What calls write: rows, transcripts, invocations, and the events that announce them. The ledger writes it in the transaction
-//! in which it moves the call's minutes; here is what is written, and whose it is to write.
+//! The calls' writes: rows, transcripts, invocations, and the events that announce them. The ledger commits them with the
+//! call's minutes. This module defines the writes and their fences.
 
 mod answers;
 mod stats;
@@ -24,25 +24,25 @@ use self::answers::Claims;
 pub use self::{answers::KeptAnswer, stats::Counted};
 use crate::events::outbox::NewEvent;
 
-/// Everything that one step of one call writes; all of it or nothing.
+/// Everything that one step of one call writes, all or nothing.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub tenant: TenantId,
     pub call: Option<CallWrite>,
-    /// Comes with a write to its call's row.
+    /// Only with a write to its call's row.
     pub transcript: Option<transcript::Model>,
     pub invocation: Option<(invocation::Model, Fence)>,
-    /// Who asked for it, where somebody did.
+    /// Set if a user or an operator asked for the change.
     pub audit: Option<audit::Model>,
-    /// What a request is answered whose effect this is, where it has an `Idempotency-Key`.
+    /// Stored response, if this is the effect of a request with an `Idempotency-Key`.
     pub answer: Option<KeptAnswer>,
-    /// Comes with the end of a call and the event that announces it.
+    /// Only with the end of a call and its event.
     pub counted: Option<Counted>,
     pub events: Vec<NewEvent>,
 }
 
 impl Entry {
-    /// Nothing yet.
+    /// An empty entry.
     pub fn of(tenant: TenantId) -> Self {
         Self {
             tenant,
@@ -57,24 +57,21 @@ impl Entry {
     }
 }
 
-/// A write to a call's row.
 #[derive(Clone, Debug)]
 pub enum CallWrite {
-    /// A new call.
     Insert(Box<call::Model>),
-    /// The columns that change while a call runs.
     Update(Box<CallUpdate>),
 }
 
-/// Who may write about a call: whoever its row names.
+/// The owner and epoch under which a call may be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
     pub owner: Arc<str>,
     pub epoch: i64,
 }
 
-/// The columns that change while a call runs. Written only where owner and epoch still stand, and the status is what it was. What
-/// is over has no owner who alone writes of it, so there the last sign has to be what it was, too, which every write moves on.
+/// The columns that change while a call runs. Written only if owner, epoch and status are unchanged. Several nodes may write
+/// about a call that is over, so then the last sign must be unchanged too; every write advances it.
 #[derive(Clone, Debug)]
 pub struct CallUpdate {
     pub id: CallId,
@@ -113,7 +110,7 @@ const UPDATED: [(&str, ColumnType); 13] = [
 ];
 
 impl CallUpdate {
-    /// The values of its columns, in the order of the statement that takes them.
+    /// In the order of [`update_calls`]' columns.
     fn values(&self) -> Vec<Value> {
         let it = self.clone();
         vec![
@@ -175,7 +172,7 @@ pub(crate) fn writes(entries: &[&Entry]) -> Result<Vec<BatchWrite>, DbErr> {
     ])
 }
 
-/// In the order of the calls' ids, as a start takes them over: who locks rows in another order deadlocks with it.
+/// Ordered by call id, the same order as in a take-over at start; another order would deadlock with it.
 fn update_calls(mut updates: Vec<&CallUpdate>) -> BatchWrite {
     updates.sort_by_key(|update| update.id);
     let rows = updates.into_iter().map(CallUpdate::values).collect();
@@ -197,8 +194,8 @@ fn update_calls(mut updates: Vec<&CallUpdate>) -> BatchWrite {
     BatchWrite::new(sql, &columns, rows)
 }
 
-/// Calls that others write about without a change of their own: their rows are kept as they are until the commit, so that
-/// nothing is added to a call that is another's by then, or erased.
+/// Locks the rows of calls that only get an invocation, until the commit. So nothing is added to a call that was taken over or
+/// erased meanwhile.
 fn keep_calls(entries: &[&Entry]) -> BatchWrite {
     let updated: HashSet<CallId> = entries.iter().filter_map(|entry| updated(entry)).collect();
     let invoked = entries.iter().filter_map(|entry| entry.invocation.as_ref());
@@ -230,23 +227,22 @@ fn updated(entry: &Entry) -> Option<CallId> {
     }
 }
 
-/// Why an entry cannot be written as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// It was written before: the commit went through, and its answer was lost.
+    /// It was written before: the commit succeeded, and its answer was lost.
     Done,
-    /// The call belongs to another owner, is erased, or was opened elsewhere; or the claim of the request's key is lost.
+    /// The call has another owner, is erased, or was opened elsewhere; or the idempotency claim is lost.
     Conflict,
 }
 
-/// What the store knows of a call: owner, epoch, status and last sign.
+/// A stored call's owner, epoch, status and last sign.
 pub(crate) type Stored = (String, i64, CallStatus, Millis);
 
-/// What the store knows of the calls of some entries.
+/// The stored state that some entries concern.
 #[derive(Default)]
 pub(crate) struct Known {
     pub(crate) calls: HashMap<CallId, Stored>,
-    /// Which call has a bridge's name for it.
+    /// Calls by their bridge's id for them.
     pub(crate) named: HashMap<(BridgeId, String), CallId>,
     pub(crate) events: HashSet<EventId>,
     audits: HashSet<AuditId>,
@@ -254,8 +250,7 @@ pub(crate) struct Known {
     invocations: HashSet<(CallId, String)>,
 }
 
-/// After a batch that changed less than it should have: which of its entries cannot be written, and why. None for an entry
-/// that nothing speaks against.
+/// Finds the entries that cannot be written, after a batch changed too few rows. `None` for entries without an obstacle.
 pub(crate) async fn obstacles(
     db: &impl ConnectionTrait,
     entries: &[Option<&Entry>],
@@ -304,7 +299,7 @@ impl Known {
                 }
                 let (.., status, last_sign_at) = self.calls.get(&update.id)?;
                 if *status == update.was {
-                    // Another node has written of the call since it was read here.
+                    // Another node wrote about the call since it was read here.
                     let is_other =
                         status.is_final() && last_sign_at.as_i64() != update.last_sign_was;
                     is_other.then_some(Obstacle::Conflict)
@@ -325,7 +320,7 @@ impl Known {
     }
 }
 
-/// Nothing is asked about what the entries have nothing of.
+/// Skips queries that no entry needs.
 async fn read(db: &impl ConnectionTrait, entries: &[Option<&Entry>]) -> Result<Known, DbErr> {
     let entries = || entries.iter().copied().flatten();
     let inserted = |entry: &Entry| match &entry.call {

@@ -1,5 +1,5 @@
-//! The answer to an `Idempotency-Key`, in the commit of what it tells of. It is written into the row with which the request
-//! claimed its key, and only while that claim stands: who lost it has no effect either.
+//! The stored response of an `Idempotency-Key`, written in the commit of its effect. It goes into the row with which the
+//! request claimed its key. If that claim is lost, the effect is not committed either.
 
 use std::collections::HashMap;
 
@@ -8,17 +8,16 @@ use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, Que
 
 use super::Obstacle;
 
-/// An answer as it is stored for repeats of its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptAnswer {
     pub scope: IdempotencyScope,
     pub key: String,
-    /// Tells the claim from a later one of the same key.
+    /// Distinguishes the claim from a later one of the same key.
     pub claimed_at: Millis,
     pub status: i64,
     pub body: String,
     pub location: Option<String>,
-    /// Of the body, in bytes, where it counts as large; else 0.
+    /// Of the body, in bytes, if it counts as large; else 0.
     pub size: i64,
 }
 
@@ -51,7 +50,7 @@ pub(super) fn write<'a>(answers: impl Iterator<Item = &'a KeptAnswer>) -> BatchW
     BatchWrite::new(sql, &COLUMNS, rows.collect())
 }
 
-/// The claims of some keys: when each was made, and whether it has its answer.
+/// The claims of some keys: when each was made, and whether it is answered.
 #[derive(Default)]
 pub(super) struct Claims(HashMap<(IdempotencyScope, String), (Millis, bool)>);
 

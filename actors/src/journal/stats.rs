@@ -1,6 +1,6 @@
-//! Counting calls as they end, in the commit of the end. A call counts in the quarter of an hour in which it began: once for all
-//! calls of its tenant, once for its agent and once for its number. The rows are the tenant's own, and whoever writes them keeps
-//! the tenant's position of events already, so nobody waits for them who would not wait anyway.
+//! Call statistics, written in the commit that ends the call. A call counts in the quarter of an hour in which it began: for
+//! its tenant, its agent and its number. The rows belong to one tenant. Their writer already locks the tenant's event position,
+//! so they cause no further waiting.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use dikala_entities::{
     rows::ColumnType,
 };
 
-/// A call that is over, as it is counted.
+/// The figures of a call that is over.
 #[derive(Clone, Debug)]
 pub struct Counted {
     tenant: TenantId,
@@ -22,7 +22,6 @@ pub struct Counted {
     figures: [i64; FIGURES.len()],
 }
 
-/// What is counted, by column.
 const FIGURES: [&str; 8] = [
     "calls",
     "answered",
@@ -35,7 +34,7 @@ const FIGURES: [&str; 8] = [
 ];
 
 impl Counted {
-    /// Of the row as it is at the end, and the minutes that the call used.
+    /// `row` is the call at its end, `minutes` is what the call used.
     pub fn new(row: &call::Model, minutes: i64) -> Self {
         let with = |status| i64::from(row.status == status);
         Self {
@@ -57,7 +56,7 @@ impl Counted {
     }
 }
 
-/// One row for each subject and quarter of an hour, however many calls of a batch end in it.
+/// One row per subject and slot, however many calls of the batch count in it.
 pub(super) fn write<'a>(calls: impl Iterator<Item = &'a Counted>) -> BatchWrite {
     let mut rows: BTreeMap<(TenantId, String, Millis), [i64; FIGURES.len()]> = BTreeMap::new();
     for call in calls {

@@ -1,4 +1,4 @@
-//! What calls write, on both stores.
+//! Tests of the calls' writes, on both stores.
 
 use dikala_entities::{
     EventKind, IdempotencyScope, Millis, Store, TransactionType, credit_account,
@@ -104,8 +104,8 @@ async fn events(store: &Store, call: &call::Model) -> u64 {
         .expect("is counted")
 }
 
-/// A commit that went through and whose answer was lost is written again, by the same entry or by a later try of the actor,
-/// whose event has another id. A change of status that another event announced is not that of the later try.
+/// A commit succeeded and its answer was lost. It is written again by the same entry, or by a later try of the actor whose
+/// event has another id. A status change announced by another event is not that of the later try.
 #[actix::test]
 async fn what_is_written_twice_is_written_once() {
     for (_keep, store) in dikala_testkit::both().await {
@@ -125,7 +125,7 @@ async fn what_is_written_twice_is_written_once() {
     }
 }
 
-/// Nothing of an entry is written where its call is another's, and what is beside it in the batch is written all the same.
+/// An entry whose call has another owner is not written; the rest of the batch is.
 #[actix::test]
 async fn who_lost_a_call_writes_nothing_and_hinders_nobody() {
     for (_keep, store) in dikala_testkit::both().await {
@@ -163,7 +163,7 @@ async fn who_lost_a_call_writes_nothing_and_hinders_nobody() {
     }
 }
 
-/// Two nodes have a call that is over in memory, and each is told what was said in it.
+/// Two nodes have an ended call in memory, and each receives its transcript.
 #[actix::test]
 async fn what_was_said_is_announced_by_one_of_two_nodes() {
     for (_keep, store) in dikala_testkit::both().await {
@@ -174,7 +174,7 @@ async fn what_was_said_is_announced_by_one_of_two_nodes() {
                 panic!("an update");
             };
             (update.was, update.status) = (was, CallStatus::Ended);
-            // The summary stays; what changes is in the turns.
+            // Unlike the turns, the summary stays the same.
             update.last_sign_at += i64::from(was == CallStatus::Ended);
             entry
         };
@@ -215,7 +215,7 @@ fn kept(key: &str, claimed_at: Millis, body: &str) -> KeptAnswer {
     }
 }
 
-/// Also where the outcome of the commit was unknown, and the very same is written again.
+/// Includes an unknown commit outcome, after which the same is written again.
 #[actix::test]
 async fn an_answer_is_stored_with_its_effect() {
     for (_keep, store) in dikala_testkit::both().await {
@@ -247,7 +247,7 @@ async fn an_answer_is_stored_with_its_effect() {
     }
 }
 
-/// A later request has taken the key over, or the claim was given back; what is beside it in the batch is written all the same.
+/// The claim was taken over by a later request, or released. The rest of the batch is written.
 #[actix::test]
 async fn who_lost_the_claim_of_a_key_has_no_effect_and_hinders_nobody() {
     for (_keep, store) in dikala_testkit::both().await {
@@ -294,7 +294,7 @@ async fn who_lost_the_claim_of_a_key_has_no_effect_and_hinders_nobody() {
     }
 }
 
-/// The erasure has changed the row and not committed yet when the outcome of a function comes.
+/// A function's outcome arrives while an erasure has changed the row and has not committed yet.
 #[actix::test]
 async fn an_outcome_that_comes_while_its_call_is_being_erased_is_not_kept() {
     let Some((_keep, store)) = dikala_testkit::postgres().await else {
@@ -311,7 +311,7 @@ async fn an_outcome_that_comes_while_its_call_is_being_erased_is_not_kept() {
         .expect("is erased");
     let outcome = invoked(&call, "one");
     let written = actix_rt::spawn(async move { ledger.write(outcome).await });
-    // Of this test's own database: others wait in theirs.
+    // Only this test's own database: others wait in theirs.
     let waits = "SELECT COUNT(*) AS waiting FROM pg_stat_activity \
         WHERE wait_event_type = 'Lock' AND datname = current_database()";
     while !written.is_finished() {
@@ -331,7 +331,7 @@ async fn an_outcome_that_comes_while_its_call_is_being_erased_is_not_kept() {
     assert_eq!(kept.expect("is counted"), 0);
 }
 
-/// Positions are given without a gap and never twice, in the order of the commits, to each tenant by itself.
+/// Each tenant's positions have no gaps or duplicates and follow the order of the commits.
 #[actix::test]
 async fn each_tenants_events_are_in_the_order_of_their_commits() {
     for (_keep, store) in dikala_testkit::both().await {

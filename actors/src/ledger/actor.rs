@@ -1,5 +1,5 @@
-//! The ledger's actor: gathers items while a batch is written, replies after the commit. Items of tenants with locked rows wait
-//! aside and do not delay the others.
+//! The ledger's actor. It gathers items while a batch is written, and replies after the commit. Items of tenants with locked
+//! rows wait aside and do not delay the others.
 
 use std::{
     collections::BTreeSet,
@@ -29,20 +29,20 @@ use crate::{
 
 /// Items in one transaction.
 pub const BATCH_MAX: usize = 256;
-/// Items that wait; past that callers are told to try again.
+/// Waiting items. Beyond that, callers get [`LedgerError::Busy`].
 const QUEUE_MAX: usize = 16_384;
 const MAILBOX: usize = 4_096;
-/// How often it is checked whether rows that were locked are free.
+/// Interval between checks of locked rows.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Book and write this, and answer when it is durable.
+/// Books and writes the posting. The reply is sent when it is durable.
 #[derive(Message)]
 #[rtype(result = "Booking")]
 pub(super) struct Post(pub(super) Posting, pub(super) Option<Span>);
 
 struct Waiting {
     posting: Posting,
-    /// Of what it is part, where that is recorded.
+    /// Set if the request is traced.
     span: Option<Span>,
     reply: oneshot::Sender<Booking>,
     since: Instant,
@@ -54,7 +54,7 @@ impl Waiting {
         let _ = self.reply.send(Err(error));
     }
 
-    /// It was committed or refused, with so many in one transaction.
+    /// Ends the span. `together` is the number of items in the transaction.
     fn is_done(&mut self, together: usize, error: Option<&LedgerError>) {
         let Some(mut span) = self.span.take() else {
             return;
@@ -75,10 +75,10 @@ pub struct CreditLedger {
     queue: GroupCommit<Waiting>,
     /// Tenants whose rows another session had locked at the last check.
     locked: BTreeSet<TenantId>,
-    /// Their items, which wait for the locks.
+    /// Postings of those tenants, waiting for the locks.
     aside: Vec<Waiting>,
     is_looking: bool,
-    /// How often it looked.
+    /// Number of checks so far; selects the tenant to queue for.
     looks: usize,
 }
 
@@ -109,7 +109,7 @@ impl CreditLedger {
         })
     }
 
-    /// The batch runs as a task that outlives this actor: if the actor panics, callers still get their replies.
+    /// Runs the batch as a task that outlives this actor: if the actor panics, callers still get their replies.
     fn pump(&mut self, ctx: &mut MeteredContext<Self>) {
         if let Some(batch) = self.queue.take() {
             let task = actix_rt::spawn(book(self.parts.clone(), Arc::clone(&self.stats), batch));
@@ -125,7 +125,7 @@ impl CreditLedger {
         }
     }
 
-    /// Polls whether the rows of locked tenants are free, while there are such tenants.
+    /// Checks locked tenants repeatedly, as long as there are any.
     fn look(&mut self, ctx: &mut MeteredContext<Self>) {
         if self.is_looking || self.locked.is_empty() {
             return;
@@ -209,7 +209,7 @@ impl Handler<Post> for CreditLedger {
     }
 }
 
-/// Those of the tenants whose rows are locked still. One of these is waited for, another at each turn.
+/// Returns the tenants whose rows are still locked. Queues for the rows of one of them, a different one in each turn.
 async fn still_locked(
     store: &Store,
     asked: &BTreeSet<TenantId>,
@@ -229,7 +229,7 @@ async fn still_locked(
     Ok(still)
 }
 
-/// Returns what could not be written because the rows of its tenant are locked.
+/// Writes a batch. Returns the postings that could not be written because their tenant's rows are locked.
 async fn book(parts: LedgerParts, stats: Arc<BatchStats>, batch: Vec<Waiting>) -> Vec<Waiting> {
     let mut aside = Vec::new();
     let write_items = async |batch: &[Waiting]| {

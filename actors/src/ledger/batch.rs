@@ -1,9 +1,9 @@
-//! One batch, one transaction: the minutes that move, what the calls write because of it, and what is announced of both.
+//! Writes one batch in one transaction: minutes, the calls' writes, and the events that announce both.
 //!
-//! Who shares rows with others takes them in one order everywhere: accounts by their ids, then the positions of events by
-//! tenant, then all the rest in one go: holds, transactions, accounts, calls, events, deliveries. Each of these writes says how
-//! many rows it has to change. Where one changes fewer, somebody else was faster or the very same was written before; then
-//! nothing of the batch is committed, those whom it concerns are told, and the rest is tried again.
+//! Shared rows are locked in the same order everywhere: accounts by id, then event positions by tenant, then everything else in
+//! one statement. Each of these writes knows how many rows it must change. If one changes fewer, another writer was faster or
+//! an earlier try was committed. Then nothing of the batch is committed, the postings concerned are answered, and the rest is
+//! tried again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,25 +21,24 @@ use crate::{
     mails,
 };
 
-/// How often a batch is made again because others were faster.
+/// Tries per batch while other writers keep changing its rows.
 pub(super) const ROUNDS_MAX: usize = 4;
 
-/// What is written because of what became of an item; made again where that changes.
+/// Makes the entry that follows from an item's result. It is called again if a later try has another result.
 type Consequence = Box<dyn Fn(&Booked) -> Entry + Send + Sync>;
 
-/// Something to book, something to write, or both.
 pub(super) enum Posting {
     Book(Item),
     BookAndWrite(Item, Consequence, Made),
     Write(Arc<Entry>),
 }
 
-/// The last entry of a posting, with what it came from: a try whose outcome is unknown is repeated with the same ids.
+/// The entry of a posting's last try, with the result it was made from. A repeated try writes the same ids.
 #[derive(Default)]
 pub(super) struct Made(Mutex<Option<(Booked, Arc<Entry>)>>);
 
 impl Posting {
-    /// Whose shard writes it.
+    /// The tenant selects the shard.
     pub(super) fn tenant(&self) -> TenantId {
         match self {
             Self::Book(item) | Self::BookAndWrite(item, ..) => item.tenant(),
@@ -47,12 +46,12 @@ impl Posting {
         }
     }
 
-    /// What it asks of the books; a thing that moves no minutes is only written.
+    /// For traces.
     pub(super) fn name(&self) -> &'static str {
         self.item().map_or("write", Item::name)
     }
 
-    /// The call whose row it changes. What follows from an item is known once that was booked.
+    /// The call whose row is updated. For [`Self::BookAndWrite`] it is unknown until a first try made the entry.
     pub(super) fn call(&self) -> Option<CallId> {
         let changed = |entry: &Entry| match &entry.call {
             Some(CallWrite::Update(update)) => Some(update.id),
@@ -75,7 +74,7 @@ impl Posting {
         }
     }
 
-    /// What is to be written; nothing where the item was not booked.
+    /// The entry to write; `None` if the item was refused.
     fn entry(&self, outcome: &Booking) -> Option<Arc<Entry>> {
         match (self, outcome) {
             (Self::Write(entry), _) => Some(Arc::clone(entry)),
@@ -95,32 +94,32 @@ impl Posting {
     }
 }
 
-/// A batch that is on disk.
+/// A committed batch.
 pub(super) struct Written {
     pub outcomes: Vec<Booking>,
     pub announced: Announced,
 }
 
-/// One try to write what is left of a batch.
+/// One try to write the rest of a batch.
 struct Round {
     outcomes: Vec<Booking>,
     entries: Vec<Option<Arc<Entry>>>,
-    /// None: something is not as it was read, and nothing may be committed.
+    /// `None`: a row changed since it was read, so nothing may be committed.
     announced: Option<Announced>,
-    /// Nothing to write: an earlier try wrote all of it.
+    /// Nothing to write: an earlier try was committed.
     is_empty: bool,
 }
 
-/// How long a batch waits for a locked row.
+/// Time that a batch waits for a locked row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// Then the tenant whose row it is can be told from the others.
+    /// Short enough to find the tenant that holds up the others.
     Short,
-    /// As long as any other write.
+    /// The same time as any other write.
     Usual,
 }
 
-/// Writes a batch. All that it answers with is committed.
+/// Writes a batch. Everything that it returns is committed.
 pub(super) async fn write(
     parts: &LedgerParts,
     batch: &[&Posting],
@@ -183,19 +182,18 @@ fn told_to_owners(low: &NewEvent, now: Millis) -> mail::Model {
     mails::to_owners(MailKind::CreditsLow, low.tenant, low.id.to_string(), now)
 }
 
-/// What postings move, in their order.
 pub(super) fn items(postings: &[&Posting]) -> Vec<Item> {
     let items = postings.iter().filter_map(|posting| posting.item());
     items.cloned().collect()
 }
 
-/// What becomes of postings, and what is to be written because of it.
+/// The results of postings, and the entries that follow from them.
 pub(super) struct Decided {
     pub outcomes: Vec<Booking>,
     pub entries: Vec<Option<Arc<Entry>>>,
 }
 
-/// Books postings into a book that has what they are about.
+/// Books postings into a book that contains the rows they concern.
 pub(super) fn decide(book: &mut Book, postings: &[&Posting], now: Millis) -> Decided {
     let mut booked = plan(book, &items(postings), now).into_iter();
     let outcomes: Vec<Booking> = postings

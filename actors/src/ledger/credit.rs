@@ -1,4 +1,4 @@
-//! One booking, by itself: for commands that run beside a server, or without one.
+//! A single booking, for commands that run beside a server or without one.
 
 use dikala_entities::{
     MINUTES_MAX, Store, TransactionId, TransactionType, audit, credit_transaction,
@@ -22,7 +22,6 @@ use crate::{
 
 const TEXT_CHARS_MAX: usize = 255;
 
-/// Why an operator's booking was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum CreditError {
     #[error("there is no such tenant")]
@@ -33,8 +32,8 @@ pub enum CreditError {
     Database(#[from] DbErr),
 }
 
-/// Books credit through the same plan and the same statements as the ledger's actors, with what the audit says of it. What is
-/// announced because of it is delivered by whichever node finds it.
+/// Books credit and its audit entry through the same plan and statements as the ledger's actors. Any node that finds the
+/// deliveries of its events sends them.
 pub async fn credit(
     store: &Store,
     clock: SharedClock,
@@ -71,8 +70,8 @@ pub async fn credit(
     }
 }
 
-/// A booking with the audit's entry of it, which says which it is and is not written where the same was booked before, and with
-/// the answer that is kept of it.
+/// A booking with its audit entry and the stored response. The entry names the transaction; it is not written if the reference
+/// was booked before.
 pub(super) fn posting(
     credit: Credit,
     id: TransactionId,
@@ -102,7 +101,7 @@ pub(super) fn posting(
     and_write(item, consequence)
 }
 
-/// What no booking may be, whatever the balance is; says what is wrong.
+/// The rules of a booking that do not depend on the balance.
 pub(super) fn check(credit: &Credit) -> Result<(), String> {
     if credit.minutes == 0 || credit.minutes.unsigned_abs() > MINUTES_MAX.unsigned_abs() {
         return Err(format!(

@@ -1,5 +1,5 @@
-//! Rows that are locked outside of the ledger, as by an operator's open transaction or a hanging command. They delay only the
-//! tenant whose rows they are, not the other tenants in the batch.
+//! Rows locked by other sessions, such as an operator's open transaction or a hanging command. They delay only their own
+//! tenant, not the other tenants in the batch.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use super::{
 };
 use crate::events::outbox::Announced;
 
-/// A batch after everything that was not locked is committed.
+/// The result after everything that was not locked is committed.
 pub(super) struct WrittenUnlocked {
-    /// None for an item that was not written because its tenant's rows are locked.
+    /// `None` for a posting that was not written because its tenant's rows are locked.
     pub outcomes: Vec<Option<Booking>>,
     pub announced: Announced,
 }
 
-/// Writes a batch. If rows are locked, it writes the part whose tenants' rows are free.
+/// Writes a batch. If rows are locked, it writes the postings of the tenants whose rows are free.
 pub(super) async fn write_unlocked(
     parts: &LedgerParts,
     batch: &[&Posting],
@@ -37,7 +37,7 @@ pub(super) async fn write_unlocked(
     let calls: Vec<CallId> = batch.iter().filter_map(|posting| posting.call()).collect();
     let locked = locked(&parts.store, &tenants, &calls).await?;
     if locked.is_empty() {
-        // A whole table, or a row that no tenant is told by.
+        // A locked table, or a row that belongs to no tenant.
         return write(parts, batch, Patience::Usual).await.map(whole);
     }
     tracing::warn!(tenants = ?locked, "rows of tenants are locked by another session; their writes wait");
@@ -84,7 +84,7 @@ pub async fn locked(
     let ask = Statement::from_sql_and_values(backend, sql, values.map(Value::from));
     let txn = store.begin_shared().await?;
     let rows = match txn.query_all_raw(ask).await {
-        // Somebody has locked one of the tables: that is nobody's row.
+        // One of the tables is locked, which is no tenant's row.
         Err(error) if is_locked_out(&error) => return Ok(BTreeSet::new()),
         rows => rows?,
     };
@@ -94,8 +94,8 @@ pub async fn locked(
         .collect()
 }
 
-/// Stands in line for the rows of a tenant, and says whether they were got. Where other nodes write them all the time, they are
-/// never free to one that only looks.
+/// Queues for a tenant's rows and returns whether it got them. If other nodes write them all the time, a check that does not
+/// queue never finds them free.
 pub(super) async fn gets_free(
     store: &Store,
     tenant: TenantId,

@@ -1,8 +1,10 @@
-//! The credit ledger: whole minutes that are held before they are talked, used when they begin, and given back if they were not.
+//! The credit ledger. Whole minutes are held before they are talked, used when they begin, and released if they never begin.
 //!
-//! The model is the quota of RFC 8506 (credit control): a call never talks on credit that was not granted first, a grant is
-//! small, the last one says that it is the last, and what was not used comes back. `plan` decides, `statements` reads and writes,
-//! `batch` makes one transaction of it and of what the calls write, `actor` commits in groups, `verify` proves the books.
+//! It follows the quota model of RFC 8506 (credit control). A call never talks on credit that was not granted first. Grants are
+//! small, the last one is marked as the last, and unused minutes are returned.
+//!
+//! `plan` decides. `statements` reads and writes. `batch` commits the minutes and the calls' writes in one transaction. `actor`
+//! does the group commit, and `verify` checks the balances.
 
 mod actor;
 mod batch;
@@ -56,21 +58,21 @@ use crate::{
     traces::{self, Kind},
 };
 
-/// Ledger actors on PostgreSQL, where row locks of different tenants do not meet. SQLite has one writer anyway.
+/// Ledger actors on PostgreSQL, where different tenants lock different rows. SQLite has one writer anyway.
 const POSTGRES_SHARDS: usize = 3;
 
-/// One minute for a new call, or a refusal.
+/// Asks for the first minute of a new call.
 #[derive(Clone, Debug)]
 pub struct Admit {
     pub call: CallId,
     pub tenant: TenantId,
     pub owner: Arc<str>,
     pub epoch: i64,
-    /// Calls of the tenant at the same time; none: any number.
+    /// The tenant's limit of concurrent calls; `None`: unlimited.
     pub max_concurrent: Option<i64>,
 }
 
-/// More minutes for a running call. `request` is one more than the last; the same again is answered the same.
+/// Asks for more minutes for a running call. `request` is the last one plus 1; a repeated request gets the same answer.
 #[derive(Clone, Debug)]
 pub struct Extend {
     pub call: CallId,
@@ -78,13 +80,13 @@ pub struct Extend {
     pub owner: Arc<str>,
     pub epoch: i64,
     pub request: i64,
-    /// Minutes that have begun so far: they count as used.
+    /// Minutes that have begun so far. They count as used.
     pub started: i64,
-    /// Minutes wanted besides those granted.
+    /// Minutes wanted in addition to those granted.
     pub want: i64,
 }
 
-/// The end: exactly `minutes` are used, but never more than were granted; the rest goes back.
+/// Ends the hold. Exactly `minutes` are used, but never more than were granted; the rest is released.
 #[derive(Clone, Debug)]
 pub struct Settle {
     pub call: CallId,
@@ -94,7 +96,7 @@ pub struct Settle {
     pub minutes: i64,
 }
 
-/// An operator's booking. The same reference twice is one transaction.
+/// An operator's booking. Repeating its reference books nothing new.
 #[derive(Clone, Debug)]
 pub struct Credit {
     pub tenant: TenantId,
@@ -105,37 +107,34 @@ pub struct Credit {
     pub description: Option<String>,
 }
 
-/// Whether a call may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     Granted,
     Refused(HangupReason),
 }
 
-/// What a request for more minutes brought.
+/// The answer to [`Extend`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Less was granted than wanted: there is no more.
+    /// Fewer minutes were granted than wanted: the balance is used up.
     pub last: bool,
-    /// Granted to the call in all.
+    /// Minutes granted to the call in total.
     pub total: i64,
 }
 
-/// What a call cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settlement {
     pub minutes: i64,
 }
 
-/// A booking that stands.
+/// A booking that is committed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Credited {
     pub transaction: credit_transaction::Model,
-    /// It was booked now; else its reference was booked before, as the same.
+    /// False if its reference was booked before, with the same content.
     pub is_new: bool,
 }
 
-/// Why the ledger did not do it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerError {
     #[error("too much waits to be booked; try again")]
@@ -173,24 +172,23 @@ pub struct TenantCredited {
     pub tenant: TenantId,
 }
 
-/// Something to book.
 #[derive(Clone, Debug)]
 enum Item {
     Admit(Admit),
     Extend(Extend),
     Settle(Settle),
-    /// With the id that its transaction will have.
+    /// The id is chosen before the first try.
     Credit(Credit, TransactionId),
 }
 
-/// What became of it.
+/// The result of an [`Item`].
 #[derive(Clone, Debug, PartialEq)]
 enum Booked {
     Admission(Admission),
     Grant(Grant),
     Settlement(Settlement),
     Transaction(Box<credit_transaction::Model>),
-    /// There was nothing to book.
+    /// The posting had no item.
     Nothing,
 }
 
@@ -225,17 +223,15 @@ impl Item {
     }
 }
 
-/// What a shard works with.
 #[derive(Clone, Debug)]
 pub struct LedgerParts {
     pub store: Store,
     pub clock: SharedClock,
     pub node: Membership,
-    /// Who hears of what was announced.
+    /// Dispatcher and followers, woken after a commit.
     pub audience: Audience,
 }
 
-/// Who keeps the books.
 #[derive(Clone, Debug)]
 enum Keeper {
     Shards(Arc<[Addr<CreditLedger>]>, Store),
@@ -243,7 +239,7 @@ enum Keeper {
     Simulated(simulated::Books),
 }
 
-/// What the rest of the program knows of the ledger.
+/// The ledger as the rest of the program sees it.
 #[derive(Clone, Debug)]
 pub struct LedgerHandle {
     keeper: Keeper,
@@ -253,7 +249,6 @@ pub struct LedgerHandle {
     clock: SharedClock,
 }
 
-/// Starts the ledger's actors.
 pub fn start(arbiter: &ArbiterHandle, parts: &LedgerParts) -> LedgerHandle {
     let shards = match parts.store.backend() {
         DbBackend::Postgres => POSTGRES_SHARDS,
@@ -273,12 +268,12 @@ pub fn start(arbiter: &ArbiterHandle, parts: &LedgerParts) -> LedgerHandle {
 }
 
 impl LedgerHandle {
-    /// Who hears of credit that was added. Set once.
+    /// Registers the recipient that is told of added credit. Set once.
     pub fn announce_credits_to(&self, recipient: Recipient<TenantCredited>) {
         let _ = self.credited.set(recipient);
     }
 
-    /// Asks for the first minute of a call, and writes what `then` makes of the answer in the same transaction.
+    /// Asks for a call's first minute. Writes the entry that `then` makes of the answer in the same transaction.
     pub async fn admit(
         &self,
         admit: Admit,
@@ -296,12 +291,11 @@ impl LedgerHandle {
         }
     }
 
-    /// Writes what moves no minutes.
+    /// Writes an entry that moves no minutes.
     pub async fn write(&self, entry: Entry) -> Result<(), LedgerError> {
         self.post(Posting::Write(Arc::new(entry))).await.map(drop)
     }
 
-    /// Asks for more minutes.
     pub async fn extend(&self, extend: Extend) -> Result<Grant, LedgerError> {
         match self.post(Posting::Book(Item::Extend(extend))).await? {
             Booked::Grant(grant) => Ok(grant),
@@ -309,7 +303,7 @@ impl LedgerHandle {
         }
     }
 
-    /// Books the end of a call, and writes what `then` makes of it in the same transaction.
+    /// Settles a call. Writes the entry that `then` makes of the settlement in the same transaction.
     pub async fn settle(
         &self,
         settle: Settle,
@@ -327,8 +321,8 @@ impl LedgerHandle {
         }
     }
 
-    /// Books a purchase, a bonus, a refund or an adjustment, with what the audit says of it and with the answer that `answer`
-    /// makes of it for repeats of the request. [`LedgerError::Conflict`]: the claim of the request's key is lost.
+    /// Books a purchase, a bonus, a refund or an adjustment. The same transaction stores its audit entry and the response that
+    /// `answer` makes for repeats of the request. [`LedgerError::Conflict`]: the request lost its idempotency claim.
     pub async fn credit(
         &self,
         credit: Credit,
@@ -342,7 +336,7 @@ impl LedgerHandle {
         match self.post(posting).await? {
             Booked::Transaction(transaction) => {
                 if let Some(recipient) = self.credited.get() {
-                    // Lost where the mailbox is full: the calls ask again by themselves.
+                    // Lost if the mailbox is full: the calls ask again by themselves.
                     let _ = recipient.try_send(TenantCredited { tenant });
                 }
                 Ok(Credited {
@@ -354,7 +348,6 @@ impl LedgerHandle {
         }
     }
 
-    /// The credit of a call, as it is booked now.
     pub async fn hold(&self, call: CallId) -> Result<Option<credit_hold::Model>, LedgerError> {
         match &self.keeper {
             Keeper::Shards(_, store) => credit_hold::Entity::find_by_id(call)
@@ -366,7 +359,7 @@ impl LedgerHandle {
         }
     }
 
-    /// Whether every shard answers.
+    /// Sends a ping to every shard.
     pub async fn is_alive(&self, within: Duration) -> bool {
         match &self.keeper {
             Keeper::Shards(shards, _) => {
@@ -382,17 +375,16 @@ impl LedgerHandle {
         }
     }
 
-    /// What the last look at the open books found wrong; 0 before the first one.
+    /// Differences that the last check of the open holds found; 0 before the first check.
     pub fn differences(&self) -> usize {
         self.differences.load(Relaxed)
     }
 
-    /// The open books were looked at.
+    /// Records the result of such a check.
     pub fn looked_at(&self, differences: usize) {
         self.differences.store(differences, Relaxed);
     }
 
-    /// Sizes and times of the batches.
     pub fn stats(&self) -> BatchReading {
         self.stats.reading()
     }

@@ -1,4 +1,4 @@
-//! The ledger's decisions: accounts, holds and items in, the same accounts and holds with the items booked out. Pure.
+//! The ledger's decisions. Pure: accounts, holds and items go in; the same accounts and holds come out, with the items booked.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,17 +11,16 @@ use super::{
     Admission, Admit, Booked, Booking, Credit, Extend, Grant, Item, LedgerError, Settle, Settlement,
 };
 
-/// What the items of a batch are about, as it stands in the store; and, after [`plan`], as it is to stand there.
+/// The rows that a batch's items concern: as read from the store, and after [`plan`] as they are to be written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Book {
     pub accounts: BTreeMap<TenantId, credit_account::Model>,
     pub holds: BTreeMap<CallId, credit_hold::Model>,
-    /// Transactions of the keys that the batch's credits name.
+    /// Existing transactions with the keys of the batch's credits.
     pub booked: HashMap<(TenantId, String), credit_transaction::Model>,
     pub changed_accounts: BTreeSet<TenantId>,
     pub changed_holds: BTreeSet<CallId>,
     pub transactions: Vec<credit_transaction::Model>,
-    /// Balances that fell below their threshold.
     pub lows: Vec<Low>,
 }
 
@@ -33,7 +32,8 @@ pub(super) struct Low {
     pub threshold: i64,
 }
 
-/// Books the items, one after the other. A refused item changes nothing but what remembers the refusal.
+/// Books the items in order. A refused admission leaves a hold that records the refusal; any other refused item changes
+/// nothing.
 pub(super) fn plan(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking> {
     items
         .iter()
@@ -48,8 +48,8 @@ pub(super) fn plan(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking>
         .collect()
 }
 
-/// The transaction key of a credit. Without a reference it is the transaction's id, which was chosen before the first try: a
-/// try whose outcome is unknown can be repeated.
+/// The idempotency key of a credit: its reference, else the transaction's id. That id is chosen before the first try, so a try
+/// with an unknown outcome can be repeated.
 pub(super) fn credit_key(credit: &Credit, id: TransactionId) -> String {
     match &credit.reference {
         Some(reference) => format!("ref:{reference}"),
@@ -239,7 +239,7 @@ impl Book {
         Ok(transaction)
     }
 
-    /// Writes the next transaction of a tenant.
+    /// Appends the tenant's next transaction.
     fn post(
         &mut self,
         tenant: TenantId,
@@ -266,7 +266,7 @@ impl Book {
         Some(transaction)
     }
 
-    /// Once per crossing: announced on the way down, armed again at or above the threshold.
+    /// Announces a low balance once per crossing. It is armed again when the balance is back at the threshold or above.
     fn account_changed(&mut self, tenant: TenantId) {
         let Some(account) = self.accounts.get_mut(&tenant) else {
             return;
@@ -286,7 +286,7 @@ impl Book {
     }
 }
 
-/// The answer to a call that has a hold already. A settled hold keeps nothing for it, so it is not admitted again.
+/// Answers an admission whose call already has a hold. A settled hold reserves nothing, so the call is not admitted again.
 fn admitted_before(hold: &credit_hold::Model, admit: &Admit) -> Result<Admission, LedgerError> {
     if let Some(reason) = hold.refusal.as_deref().and_then(|word| word.parse().ok()) {
         return Ok(Admission::Refused(reason));

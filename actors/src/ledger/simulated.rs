@@ -1,6 +1,6 @@
-//! The ledger of a simulation: what [`batch`](super::batch) and [`statements`](super::statements) do in SQL, on tables in memory.
-//! What is decided is decided by the real plan; here are the guards of the writes. Nothing is locked between what is read and
-//! what is written, so that the guards stand alone.
+//! The ledger of a simulation: the work of [`batch`](super::batch) and [`statements`](super::statements) on tables in memory.
+//! It uses the real plan and copies the guards of the writes. Nothing is locked between read and write, so the guards alone
+//! must suffice.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// How often a batch is written whose outcome is not known, as often as the real one is.
+/// Tries of a batch with an unknown outcome, as many as the real one has.
 const TRIES: usize = 8;
 const RETRY_PAUSE_MS: i64 = 200;
 
@@ -43,7 +43,7 @@ struct Waiting {
     reply: oneshot::Sender<Booking>,
 }
 
-/// What asks the ledger of one node.
+/// A node's handle of its ledger.
 #[derive(Clone, Debug)]
 pub(crate) struct Books {
     waiting: UnboundedSender<Waiting>,
@@ -51,7 +51,6 @@ pub(crate) struct Books {
     flaw: Option<Flaw>,
 }
 
-/// The ledger of one node.
 pub(crate) struct Ledger {
     waiting: UnboundedReceiver<Waiting>,
     pub(crate) wire: Wire<Tables>,
@@ -116,7 +115,7 @@ impl Ledger {
         (ledger, handle)
     }
 
-    /// Writes what gathers, one batch after the other.
+    /// Writes gathered postings, one batch after the other.
     pub(crate) async fn run(mut self, announced: impl Fn(Vec<Dispatch>)) {
         while let Some(first) = self.waiting.recv().await {
             let mut batch = vec![first];
@@ -150,7 +149,7 @@ impl Ledger {
         }
     }
 
-    /// Writes a batch, with what remains of it where others were faster.
+    /// Writes a batch, retrying what other writers interfered with.
     pub(super) async fn write(
         &self,
         batch: &[&Posting],
@@ -228,7 +227,7 @@ impl Ledger {
     }
 }
 
-/// What the items are about, as it stands.
+/// The rows that the items concern.
 fn read(tables: &Tables, items: &[Item]) -> Book {
     let mut book = Book::default();
     for item in items {
@@ -238,7 +237,7 @@ fn read(tables: &Tables, items: &[Item]) -> Book {
         let hold = item
             .call()
             .and_then(|call| Some((call, tables.holds.get(&call)?)));
-        // A hold is found by its account's tenant.
+        // The real query joins a hold by its account's tenant.
         let hold = hold.filter(|(_, hold)| hold.tenant_id == item.tenant());
         book.holds
             .extend(hold.map(|(call, hold)| (call, hold.clone())));
@@ -270,7 +269,7 @@ fn known(tables: &Tables) -> Known {
     known
 }
 
-/// One transaction's writes.
+/// The writes of one transaction.
 struct Write {
     book: Book,
     before: Book,
@@ -286,7 +285,7 @@ impl Write {
         events.cloned().collect()
     }
 
-    /// All of it, or nothing where something is not as it was read.
+    /// Writes all of it, or nothing if a row changed since it was read.
     fn apply(self, tables: &mut Tables) -> Option<Vec<Dispatch>> {
         if !(self.books_are_as_read(tables) && self.entries_fit(tables)) {
             return None;
@@ -484,7 +483,7 @@ fn tell(
     dispatches
 }
 
-/// When what a node announces now is due: never before what was committed earlier.
+/// The due time of what a node announces now, never earlier than one committed before.
 fn stamp(tables: &mut Tables, tenant: TenantId, node: &str, now: Millis) -> Millis {
     let row = tables.positions.entry(tenant).or_default();
     let next = row.stamped_at.plus_ms(i64::from(row.node != node));

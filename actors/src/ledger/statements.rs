@@ -1,6 +1,6 @@
-//! The ledger's SQL. Accounts are locked in the order of their keys, since without an order batches of several nodes deadlock.
-//! Holds are read in the same statement, so they may be older than the lock: each is written only where it still is as it was
-//! read, and a batch that finds another is made again.
+//! The ledger's SQL. Accounts are locked in the order of their keys; otherwise batches of several nodes would deadlock. Holds
+//! are read in the same statement and may be older than the lock. So each is written only if it still is as it was read;
+//! otherwise the batch is tried again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -30,7 +30,7 @@ const CHUNK: usize = 500;
 /// The holds of a batch as they were read.
 pub(super) type Before = BTreeMap<CallId, credit_hold::Model>;
 
-/// What the items are about, and the accounts kept until the transaction ends. SQLite has one writer anyway.
+/// Reads the rows that the items concern, and locks the accounts until the transaction ends. SQLite has one writer anyway.
 pub(super) async fn read(txn: &Transaction, items: &[Item]) -> Result<Book, DbErr> {
     let mut book = Book::default();
     let tenants: BTreeSet<TenantId> = items.iter().map(Item::tenant).collect();
@@ -56,7 +56,7 @@ pub(super) async fn read(txn: &Transaction, items: &[Item]) -> Result<Book, DbEr
     Ok(book)
 }
 
-/// Takes the tenants and the calls as JSON arrays.
+/// Parameters: the tenants and the calls, as JSON arrays.
 fn accounts_and_holds(backend: DbBackend) -> String {
     let named = |alias: &str, columns: Vec<&'static str>| {
         let named = columns
@@ -66,7 +66,7 @@ fn accounts_and_holds(backend: DbBackend) -> String {
     };
     let accounts = credit_account::Column::iter().map(|column| column.as_str());
     let holds = credit_hold::Column::iter().map(|column| column.as_str());
-    // Each hold by its key, once: joined to the account first, all holds of the tenant would be looked through for each batch.
+    // Finds each hold by its key. Joined to the account first, every batch would scan all holds of the tenant.
     let (found, lock) = match backend {
         DbBackend::Postgres => (
             "json_array_elements_text($2::json) AS asked (id) \
@@ -87,7 +87,7 @@ fn accounts_and_holds(backend: DbBackend) -> String {
     )
 }
 
-/// Reads accounts and keeps them until the transaction ends.
+/// Reads accounts and locks them until the transaction ends.
 async fn lock_accounts(
     txn: &Transaction,
     tenants: Vec<TenantId>,
@@ -101,7 +101,7 @@ async fn lock_accounts(
     select.all(txn).await
 }
 
-/// The transactions that the batch's credits may have written before; some others of the same tenants do no harm.
+/// Reads transactions that an earlier try may have written. It may return others of the same tenants, which does no harm.
 async fn read_booked(
     txn: &Transaction,
     items: &[Item],
@@ -127,7 +127,7 @@ async fn read_booked(
     Ok(booked.into_iter().map(keyed).collect())
 }
 
-/// What the plan changed.
+/// The writes of what the plan changed.
 pub(super) fn writes(book: &Book, before: &Before) -> Result<Vec<BatchWrite>, DbErr> {
     let transactions = book.transactions.iter().cloned();
     let transactions = transactions.map(IntoActiveModel::into_active_model);
@@ -240,8 +240,8 @@ pub(super) fn announce(low: &Low, now: Millis) -> NewEvent {
     NewEvent::new(low.tenant, None, now, now, &data)
 }
 
-/// Keeps the accounts of these tenants until the transaction ends. Everybody locks accounts before holds and calls, and accounts
-/// in the order of their keys: a batch that runs on another node at this moment is waited for, and cannot deadlock with this.
+/// Locks the accounts of these tenants until the transaction ends. All code locks accounts before holds and calls, in the order
+/// of their keys. So this waits for a batch that another node runs now, and cannot deadlock with it.
 pub async fn lock(txn: &Transaction, tenants: impl Iterator<Item = TenantId>) -> Result<(), DbErr> {
     let tenants: BTreeSet<TenantId> = tenants.collect();
     let tenants: Vec<TenantId> = tenants.into_iter().collect();
@@ -251,8 +251,8 @@ pub async fn lock(txn: &Transaction, tenants: impl Iterator<Item = TenantId>) ->
     Ok(())
 }
 
-/// Gives the open holds of these calls to a new owner, with a new epoch. The calls' own rows change in the same transaction, and
-/// their tenants' accounts are locked.
+/// Gives the open holds of these calls to a new owner, with a new epoch. The caller changes the calls' own rows in the same
+/// transaction and has locked their tenants' accounts.
 pub async fn take_over(txn: &Transaction, calls: &[CallId], owner: &str) -> Result<(), DbErr> {
     use sea_orm::{ExprTrait, sea_query::Expr};
     for chunk in calls.chunks(CHUNK) {

@@ -1,28 +1,27 @@
-//! Proves the books: every balance is computed again from transactions and holds, and compared.
+//! Verifies the ledger: computes every balance again from transactions and holds, and compares.
 
 use dikala_entities::{Store, TenantId, store::Transaction};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, Value};
 use serde::Serialize;
 
-/// Differences that are listed for one rule.
+/// Maximum of listed differences per rule.
 const LISTED_MAX: usize = 100;
 
-/// What was looked at and what was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     pub tenants: i64,
     pub transactions: i64,
     pub holds: i64,
-    /// One sentence each; none if the books are right.
+    /// One sentence each; empty if the ledger is consistent.
     pub differences: Vec<String>,
 }
 
-/// A rule: the sentence for what breaks it, and the rows that do. `{t}` is replaced by the condition on the tenant of the table
-/// with that alias; each row has `tenant_id` and a `detail`. Each reads every table once or by a key: a tenant's transactions are joined by their
-/// idempotency key, which is indexed, since by tenant and call SQLite would read all of them again for every call.
+/// A rule: the sentence for a violation, and the query that finds violations. Each row has `tenant_id` and a `detail`. `{t}`
+/// stands for the tenant condition on the table with alias `t`. Each query reads a table once or by key. A tenant's
+/// transactions are joined by their indexed idempotency key: by tenant and call, SQLite would read all of them for every call.
 type Rule = (&'static str, &'static str);
 
-/// Rules that look at accounts, and at holds that are open.
+/// Rules over accounts and open holds.
 const OPEN: &[Rule] = &[
     (
         "an account is negative or does not add up",
@@ -50,7 +49,7 @@ const OPEN: &[Rule] = &[
     ),
 ];
 
-/// Rules that look at everything that was ever booked.
+/// Rules over everything that was ever booked.
 const SETTLED: &[Rule] = &[
     (
         "used minutes differ from usage transactions and running calls",
@@ -120,7 +119,7 @@ const SETTLED: &[Rule] = &[
     ),
 ];
 
-/// Looks at everything, or at one tenant, in one snapshot: it can run beside a server.
+/// Checks all rules in one snapshot, for all tenants or one. It can run beside a server.
 pub async fn verify(store: &Store, tenant: Option<TenantId>) -> Result<Report, DbErr> {
     let snapshot = store.begin_snapshot().await?;
     let mut report = Report {
@@ -139,7 +138,7 @@ pub async fn verify(store: &Store, tenant: Option<TenantId>) -> Result<Report, D
     Ok(report)
 }
 
-/// Looks at accounts and at what is open, which costs the same however much was ever booked. The differences.
+/// Checks accounts and open holds. The cost does not grow with the history. Returns the differences.
 pub async fn verify_open(store: &Store) -> Result<Vec<String>, DbErr> {
     let snapshot = store.begin_snapshot().await?;
     let mut differences = Vec::new();
@@ -150,7 +149,7 @@ pub async fn verify_open(store: &Store) -> Result<Vec<String>, DbErr> {
     Ok(differences)
 }
 
-/// A sentence for each row that breaks a rule.
+/// Returns a sentence for each row that breaks the rule.
 async fn broken(
     snapshot: &Transaction,
     (sentence, sql): (&str, &str),
@@ -171,7 +170,7 @@ async fn broken(
     differences.collect()
 }
 
-/// Holds that were settled before this may have been removed with their calls; those of later transactions are all there.
+/// Holds settled before this time may have been swept with their calls. Later transactions must have theirs.
 async fn swept_before(snapshot: &Transaction) -> Result<i64, DbErr> {
     let sql = "SELECT before FROM swept_holds";
     let row = snapshot

@@ -1,4 +1,4 @@
-//! Talk is covered before it is settled, whichever answers of the ledger were lost on their way to the call.
+//! Talk is covered by grants before it is settled, even if the ledger's answers to the call were lost.
 
 use dikala_entities::{HangupInitiator, HangupReason};
 use proptest::prelude::*;
@@ -16,13 +16,13 @@ const RULES: Rules = Rules {
     lost_after_ms: 30_000,
 };
 
-/// A call that talks, and the ledger that it asks.
+/// A talking call, and its ledger.
 struct Talk {
     play: Play,
     call: CallState,
 }
 
-/// Asks for minutes; `lost` where the answer does not arrive. Whether there were no more, if it is known.
+/// Asks for minutes. Returns `None` if the answer is lost, else whether no more minutes are left.
 type Ask<'a> = &'a mut dyn FnMut(&mut Talk, i64) -> Option<bool>;
 
 impl Talk {
@@ -60,7 +60,7 @@ impl Talk {
     }
 }
 
-/// Whether everything is asked that has to be; false where an answer was lost, so that the end is tried again.
+/// Asks for all grants that an end needs. Returns false if an answer was lost; the end is then tried again.
 type Cover = fn(&mut Talk, &Ending, Ask<'_>) -> bool;
 
 fn cover(talk: &mut Talk, ending: &Ending, ask: Ask<'_>) -> bool {
@@ -78,7 +78,7 @@ fn cover(talk: &mut Talk, ending: &Ending, ask: Ask<'_>) -> bool {
     panic!("the questions have no end");
 }
 
-/// As it was once: one question, and none after a refusal.
+/// The former rule: one request, and none after a refusal.
 fn asks_once(talk: &mut Talk, ending: &Ending, ask: Ask<'_>) -> bool {
     let want = talk.call.minutes(ending) - talk.call.credit.granted;
     want <= 0 || talk.call.credit.last || ask(talk, want).is_some()
@@ -90,7 +90,7 @@ enum Happening {
     TopUp(i64),
 }
 
-/// What went wrong, if anything did: talk that was not paid for although there was credit.
+/// Fails if talk was not paid for although credit was left.
 fn settles(
     minutes: i64,
     story: &[Happening],

@@ -1,4 +1,4 @@
-//! Rows that are locked outside of the ledger, on PostgreSQL.
+//! Rows locked by other sessions, on PostgreSQL.
 
 use dikala_entities::{EventKind, Store};
 use futures_util::future::join_all;
@@ -12,7 +12,7 @@ use crate::{
     runtime::clock::SystemClock,
 };
 
-/// Tenants of the same shard.
+/// All on the same shard.
 const TENANTS: usize = 6;
 
 async fn tenants(store: &Store) -> Vec<TenantId> {
@@ -30,7 +30,7 @@ async fn tenants(store: &Store) -> Vec<TenantId> {
     tenants
 }
 
-/// A call that rings: it takes a minute and a position among the events.
+/// A ringing call needs a minute and an event position.
 async fn ring(ledger: &LedgerHandle, tenant: TenantId) -> Result<Admission, LedgerError> {
     let admit = Admit {
         call: CallId::new(NOW),
@@ -47,7 +47,7 @@ async fn ring(ledger: &LedgerHandle, tenant: TenantId) -> Result<Admission, Ledg
     ledger.admit(admit, move |_| entry.clone()).await
 }
 
-/// The first tenant's row is locked from outside, as by an operator who left a transaction open.
+/// Another session locks the first tenant's row, as an operator's open transaction would.
 async fn one_is_locked(table: &str) {
     let Some((_keep, store)) = dikala_testkit::postgres().await else {
         return;
@@ -74,12 +74,12 @@ async fn one_is_locked(table: &str) {
     }
     let (handle, locked) = (ledger.clone(), tenants[0]);
     let waiting = actix_rt::spawn(async move { ring(&handle, locked).await });
-    // The first is a batch by itself. All that come meanwhile are the next batch, with the locked tenant's item.
+    // The first posting is a batch of its own. Those that arrive meanwhile form the next one, including the locked tenant's.
     let first = ring(&ledger, tenants[1]);
     let others = || join_all(tenants[1..].iter().map(|tenant| ring(&ledger, *tenant)));
     let (first, mut rung) = tokio::join!(first, others());
     rung.push(first);
-    // The lock is known by now, and delays no further batch.
+    // The lock is known now, and delays no further batch.
     rung.extend(others().await);
     assert!(
         rung.iter().all(|rung| *rung == Ok(Admission::Granted)),

@@ -1,4 +1,4 @@
-//! The planner against tables and a model, and the whole ledger against a real database.
+//! Tests: the planner against tables and a model, and the whole ledger against real databases.
 
 mod coverage;
 mod locked;
@@ -14,7 +14,7 @@ use super::{
 };
 
 const NOW: Millis = Millis::from_i64(1_800_000_000_000);
-/// Of every account here, in minutes.
+/// Of every test account, in minutes.
 const LOW_THRESHOLD: i64 = 3;
 
 fn account(tenant: TenantId, minutes: i64) -> credit_account::Model {

@@ -1,4 +1,4 @@
-//! The planner against what must hold in any order of items, and planners that are wrong on purpose.
+//! Property tests: invariants that hold in any order of items, and planners with planted bugs that break them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,7 +77,7 @@ enum Step {
 }
 
 impl Step {
-    /// `request` is the number that the call's last request had.
+    /// `request` is the number of the call's last request.
     fn item(&self, tenant: TenantId, calls: &[CallId], request: i64) -> Item {
         match self {
             Self::Admit(call, most) => admit(tenant, calls[*call], *most),
@@ -89,7 +89,7 @@ impl Step {
             } => extend(tenant, calls[*call], request + ahead, *started, *want),
             Self::Settle(call, minutes) => settle(tenant, calls[*call], *minutes),
             Self::Adjust(minutes, key) => {
-                // The same reference comes with other minutes as well.
+                // The same reference is repeated with other minutes too.
                 adjust(tenant, *minutes, key.map(|key| key.to_string()))
             }
         }
@@ -130,7 +130,7 @@ fn free(outcome: &Booking) -> bool {
     *outcome == Ok(Booked::Settlement(Settlement { minutes: 0 }))
 }
 
-/// What an item is measured against.
+/// The state before an item, to compare with.
 struct Before {
     rows: Rows,
     balance: i64,
@@ -160,7 +160,7 @@ impl Before {
 
 type Planner = fn(&mut Book, &[Item], Millis) -> Vec<Booking>;
 
-/// Plays the steps, some of them twice, and says which rule broke.
+/// Plays the steps, repeating some of them. An error names the rule that broke.
 fn play(minutes: i64, steps: &[(Step, bool)], planner: Planner) -> Result<(), String> {
     let Play {
         tenant,
@@ -233,7 +233,7 @@ proptest! {
     }
 }
 
-/// Planners that are wrong on purpose, as other systems are.
+/// Planted bugs, taken from other systems.
 #[test]
 fn wrong_planners_are_caught() {
     fn charges_twice(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking> {

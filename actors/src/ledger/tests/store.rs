@@ -65,7 +65,7 @@ fn ledger(store: &Store) -> Minutes {
     Minutes(start(&actix_rt::Arbiter::current(), &parts(store)))
 }
 
-/// The ledger of calls that write nothing.
+/// A ledger for calls without writes of their own.
 #[derive(Clone)]
 struct Minutes(LedgerHandle);
 
@@ -89,7 +89,7 @@ impl Minutes {
     }
 }
 
-/// One batch.
+/// Writes one batch.
 async fn write(store: &Store, items: &[Item]) -> Result<Written, sea_orm::DbErr> {
     let postings: Vec<Posting> = items.iter().cloned().map(Posting::Book).collect();
     batch::write(
@@ -134,7 +134,7 @@ fn ending(tenant: TenantId, call: CallId, minutes: i64) -> Settle {
 
 async fn assert_exact(store: &Store) {
     let report = verify(store, None).await.expect("is verified");
-    // These holds are booked without their calls.
+    // These tests book holds without calls.
     let wrong = |difference: &&String| !difference.contains("a hold has no call");
     let wrong: Vec<&String> = report.differences.iter().filter(wrong).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
@@ -203,7 +203,7 @@ async fn many_tenants_in_a_batch_keep_to_themselves() {
     }
 }
 
-/// The commit went through and the connection was lost before its answer: the batch is written again.
+/// The commit succeeded but its answer was lost, so the batch is written again.
 #[actix::test]
 async fn a_batch_written_twice_has_the_effect_of_one() {
     for (_keep, store) in dikala_testkit::both().await {
@@ -231,7 +231,7 @@ async fn a_batch_written_twice_has_the_effect_of_one() {
     }
 }
 
-/// Elsewhere the interval whose write failed is lost (nibblebill).
+/// nibblebill loses an interval whose write failed.
 #[actix::test]
 async fn a_minute_whose_write_failed_is_billed_in_the_end() {
     let (_keep, store) = dikala_testkit::sqlite().await;
@@ -265,7 +265,7 @@ async fn a_poisoned_item_fails_alone() {
         for _ in 0..8 {
             tenants.push(tenant_with(&store, 5).await);
         }
-        // The number of this tenant's next transaction is taken, which no invariant allows.
+        // Occupies the sequence number of this tenant's next transaction; no invariant allows that.
         let stray = "INSERT INTO credit_transactions (tenant_id, seq, id, idempotency_key, kind, minutes, balance_after, created_at) \
              SELECT tenant_id, 2, 'txn_stray', 'stray', 'bonus', 1, 6, 0 FROM credit_transactions WHERE tenant_id = '";
         let stray = format!("{stray}{}'", tenants[3]);
@@ -293,7 +293,7 @@ async fn a_poisoned_item_fails_alone() {
     }
 }
 
-/// Elsewhere a call is charged twice when another node takes over.
+/// Other systems charge a call twice when another node takes over.
 #[actix::test]
 async fn who_lost_a_call_books_nothing_for_it() {
     for (_keep, store) in dikala_testkit::both().await {
@@ -323,7 +323,7 @@ async fn who_lost_a_call_books_nothing_for_it() {
     }
 }
 
-/// Without an order in which accounts are locked, batches of two nodes deadlock.
+/// Without a lock order for accounts, batches of two nodes deadlock.
 #[actix::test]
 async fn two_nodes_share_accounts() {
     let Some((_keep, store)) = dikala_testkit::postgres().await else {
@@ -373,7 +373,7 @@ async fn two_nodes_share_accounts() {
     assert_exact(&store).await;
 }
 
-/// Positions of events are kept until the commit: batches that took them in the order of their messages would deadlock.
+/// Event positions are locked until the commit. Batches that lock them in the order of their messages would deadlock.
 #[actix::test]
 async fn two_nodes_announce_for_the_same_tenants() {
     let Some((_keep, store)) = dikala_testkit::postgres().await else {
@@ -390,7 +390,7 @@ async fn two_nodes_announce_for_the_same_tenants() {
             assert!(written.is_ok(), "{:?}", written.err());
         }
     };
-    // Who waits has taken some already: with two there is little to wait for.
+    // A waiting batch holds locks already. With two tenants there would be little contention.
     tokio::join!(
         announce(&tenants),
         announce(&backwards),
@@ -514,7 +514,7 @@ async fn low_credit_is_an_event_in_the_same_commit() {
     }
 }
 
-/// After a restart of PostgreSQL every connection of the pools is dead.
+/// After a restart of PostgreSQL every pooled connection is dead.
 #[actix::test]
 async fn dead_connections_cost_time_only() {
     let Some((_keep, store)) = dikala_testkit::postgres().await else {
@@ -541,7 +541,7 @@ async fn dead_connections_cost_time_only() {
     let calls = (0..32).map(|_| ledger.admit(admission(tenant, CallId::new(NOW))));
     let admitted = join_all(calls).await;
     assert!(admitted.iter().all(Result::is_ok), "{admitted:?}");
-    // The readers' connections are replaced as they are found dead.
+    // Readers' connections are replaced when they are found dead.
     while store.ping().await.is_err() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -556,7 +556,7 @@ async fn verify_names_what_is_wrong() {
     }
 }
 
-/// What is broken, one after the other, and the rule that has to notice. `$TEN` is the tenant.
+/// Planted damage, each with the rule that must find it. `$TEN` is the tenant.
 const BREAKS: &[(&str, &str)] = &[
     (
         "UPDATE credit_accounts SET available = 9, held = 1",
@@ -639,7 +639,7 @@ async fn breaks_are_named(store: &Store) {
             "{break_it}: {report:?}"
         );
     }
-    // The table itself refuses what does not add up.
+    // The table's own constraint refuses totals that do not add up.
     assert!(
         sql("UPDATE credit_accounts SET available = 1000")
             .await

@@ -28,7 +28,7 @@ fn a_call_holds_uses_and_gives_back() {
         Ok(Booked::Settlement(Settlement { minutes: 1 }))
     );
     assert_eq!(play.minutes(), (4, 0, 1));
-    // Again, and with another figure: what was settled stays.
+    // Repeated with another figure: the first settlement stays.
     assert_eq!(
         play.book(settle(tenant, call, 3)),
         Ok(Booked::Settlement(Settlement { minutes: 1 }))
@@ -72,7 +72,7 @@ fn requests_are_answered_once_and_in_order() {
         play.book(extend(tenant, call, 3, 1, 1)),
         Err(LedgerError::OutOfOrder)
     );
-    // A top-up saves it, under the next number.
+    // A top-up saves the call, under the next request number.
     assert!(play.book(adjust(tenant, 1, None)).is_ok());
     assert_eq!(
         play.book(extend(tenant, call, 2, 3, 1)),
@@ -196,7 +196,7 @@ fn a_call_of_another_tenant_is_not_touched() {
     assert_eq!(play.book.accounts[&stranger], account(stranger, 5));
 }
 
-/// Elsewhere credit is checked at the start of a call only (MagnusBilling).
+/// MagnusBilling checks credit only at the start of a call.
 #[test]
 fn no_minute_begins_that_was_not_granted_first() {
     let mut play = Play::new(2);
@@ -211,7 +211,7 @@ fn no_minute_begins_that_was_not_granted_first() {
     }
 }
 
-/// Elsewhere one empty balance ends all calls of a customer (cnxcc, Kazoo).
+/// In cnxcc and Kazoo one empty balance ends all calls of a customer.
 #[test]
 fn the_last_minute_of_one_call_leaves_the_others_their_own() {
     let mut play = Play::new(3);
@@ -224,7 +224,7 @@ fn the_last_minute_of_one_call_leaves_the_others_their_own() {
         grant(false, 2)
     );
     assert_eq!(play.book(extend(tenant, calls[1], 1, 1, 1)), grant(true, 1));
-    // What the first gives back saves the second.
+    // The minute that the first call releases saves the second.
     assert!(play.book(settle(tenant, calls[0], 1)).is_ok());
     assert_eq!(
         play.book(extend(tenant, calls[1], 2, 1, 1)),
@@ -233,7 +233,7 @@ fn the_last_minute_of_one_call_leaves_the_others_their_own() {
     assert_eq!(play.minutes(), (0, 1, 2));
 }
 
-/// Elsewhere a restart charges an interval again.
+/// Other systems charge an interval again after a restart.
 #[test]
 fn minutes_that_began_are_counted_once() {
     let mut play = Play::new(9);
@@ -248,7 +248,7 @@ fn minutes_that_began_are_counted_once() {
     }
 }
 
-/// Elsewhere the final debit goes below zero (CGRateS), or is refused for lack of credit, so that usage is free.
+/// CGRateS debits below zero at the end; others refuse that debit, so the usage is free.
 #[test]
 fn the_end_bills_what_was_granted_however_empty_the_account_is() {
     let mut play = Play::new(2);
@@ -265,7 +265,7 @@ fn the_end_bills_what_was_granted_however_empty_the_account_is() {
     assert_eq!((usage.minutes, usage.balance_after), (-1, 0));
 }
 
-/// Elsewhere a threshold is not noticed when the balance falls to zero at once (OpenMeter).
+/// OpenMeter misses a threshold when the balance falls to zero at once.
 #[test]
 fn a_fall_to_exactly_zero_is_announced() {
     for threshold in [1, 3, 30] {
