@@ -1,4 +1,4 @@
-//! The audit: who changed what, when and from where. Whoever changes something writes its entry in the same transaction, so that
+//! The audit: who changed what, when and from where. Each change writes its entry in its own transaction, so that
 //! there is no change without its entry and no entry without its change.
 
 use std::{fmt::Display, net::IpAddr, sync::Arc};
@@ -17,20 +17,20 @@ use sea_orm::{
 /// The longest detail, in characters.
 const DETAIL_CHARS_MAX: usize = 500;
 
-/// Who asks for a change, and from where.
+/// The actor of a change and the origin of its request.
 #[derive(Clone, Debug)]
 pub struct Origin {
     pub actor: Actor,
-    /// The network address of whoever asks; none on the command line.
+    /// The network address of the client; none on the command line.
     pub address: Option<IpAddr>,
-    /// The request that it comes with; none on the command line.
+    /// The request that asked for the change; none on the command line.
     pub request_id: Option<String>,
-    /// The node that carries it out.
+    /// The node that carries out the change.
     pub node: Arc<str>,
 }
 
 impl Origin {
-    /// A command on the machine of the node with that name.
+    /// A command that runs on the machine of the node with that name.
     pub fn cli(node: &str) -> Self {
         Self {
             actor: Actor::Cli,
@@ -40,7 +40,7 @@ impl Origin {
         }
     }
 
-    /// The entry of a change, to be written in its transaction.
+    /// The entry of a change, to be written in the transaction of that change.
     pub fn entry(&self, tenant: Option<TenantId>, change: Change, now: Millis) -> Model {
         Model {
             id: AuditId::new(now),
@@ -90,7 +90,7 @@ pub async fn commit(store: &Store, txn: Transaction, entry: Option<AuditId>) -> 
     looking.confirm().await
 }
 
-/// What somebody changed.
+/// A change: the action, its target and a detail.
 #[derive(Clone, Debug)]
 pub struct Change {
     action: AuditAction,
@@ -99,7 +99,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// What was done to the thing with that id.
+    /// An action on the target with that id.
     pub fn new(action: AuditAction, target: impl Display) -> Self {
         Self {
             action,
@@ -108,7 +108,7 @@ impl Change {
         }
     }
 
-    /// Minutes that are booked. The ledger adds which transaction it is.
+    /// A booking of minutes. The ledger adds the id of its transaction.
     pub fn booking(credit: &Credit) -> Self {
         let Credit { minutes, kind, .. } = credit;
         let change = Self::new(AuditAction::CreditAdd, credit.tenant);
@@ -118,13 +118,13 @@ impl Change {
         }
     }
 
-    /// What is worth knowing besides. Nothing that is secret or tells of a caller may be in it.
+    /// Sets the detail. It must hold no secret and nothing about a caller.
     pub fn with(mut self, detail: impl Display) -> Self {
         self.detail = detail.to_string().chars().take(DETAIL_CHARS_MAX).collect();
         self
     }
 
-    /// The fields that changed, each with whether it did.
+    /// Names in the detail the fields that changed. Each field comes with whether it changed.
     pub fn fields(self, fields: &[(&str, bool)]) -> Self {
         let changed = fields.iter().filter(|(_, changed)| *changed);
         let names: Vec<&str> = changed.map(|(name, _)| *name).collect();
@@ -132,7 +132,7 @@ impl Change {
     }
 }
 
-/// The field that switches something on or off, as [`Change::fields`] takes it, with what it is now.
+/// The field `isActive` with its present value, as [`Change::fields`] takes it.
 pub const fn switched(now: bool, before: bool) -> (&'static str, bool) {
     (
         if now {
@@ -144,10 +144,10 @@ pub const fn switched(now: bool, before: bool) -> (&'static str, bool) {
     )
 }
 
-/// Which entries are asked for.
+/// A query for audit entries.
 #[derive(Clone, Debug)]
 pub struct Entries {
-    /// None: whosever they are.
+    /// None: entries of all tenants and entries without a tenant.
     tenant: Option<TenantId>,
     pub actor: Option<Actor>,
     pub action: Option<AuditAction>,
@@ -177,8 +177,8 @@ pub const fn all() -> Entries {
 }
 
 impl Entries {
-    /// At most so many of them, newest first; older than the entry `before`, where one is given. None are older than an entry that
-    /// the tenant does not have.
+    /// At most `limit` entries, newest first, older than the entry `before` if it is given. If the tenant has no such
+    /// entry, the page is empty.
     pub async fn page(
         &self,
         db: &impl ConnectionTrait,
@@ -197,7 +197,7 @@ impl Entries {
         select.limit(limit).all(db).await
     }
 
-    /// All that are asked for, newest first.
+    /// All matching entries, newest first.
     pub fn select(&self) -> Select<Entity> {
         Entity::find()
             .filter(self.condition())
@@ -219,7 +219,7 @@ fn older(last: &Model) -> Condition {
     let same_moment = Condition::all()
         .add(Column::At.eq(last.at))
         .add(Column::Id.lt(last.id));
-    // Said twice, so that the index begins where the page does.
+    // Redundant, but lets the database start its index scan at the page.
     Condition::all().add(Column::At.lte(last.at)).add(
         Condition::any()
             .add(Column::At.lt(last.at))

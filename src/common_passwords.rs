@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 /// 40,000 most common.
 const COMMON: &str = include_str!("common_passwords.txt");
 
-/// True if this is one of them, in upper or lower case.
+/// True if the password is in the list, regardless of case.
 pub fn is_common(password: &str) -> bool {
     static LINES: LazyLock<Vec<&'static str>> = LazyLock::new(|| COMMON.lines().collect());
     let folded = password.to_lowercase();

@@ -1,8 +1,9 @@
-//! The service: the tenant's REST API and what carries it, the bridges' transports, the operators' listener and commands.
+//! The service: the tenants' REST API and dashboard, the bridges' transports, the operators' listener and commands.
 
-// `cli` is the only door, so that the compiler finds what nobody uses. Inside, `pub` is what a module hands on to those who see it.
+// Only `cli` is public, so that the compiler reports unused code. Inside, `pub` marks what a module exports to the
+// others.
 
-// Tests tell long stories.
+// Tests may be long.
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod admin;

@@ -1,4 +1,4 @@
-//! What runs in this process, as those see it who serve requests: the store, the clock and the handles of the actors.
+//! The handles of this process that request handlers need: the store, the clock and the actors.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use dikala_actors::{
 };
 use dikala_entities::{Store, Vault};
 
-/// One for the process; cheap to clone.
+/// One per process; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub store: Store,
-    /// Which of the processes on the same store it is.
+    /// The identity of this process among the nodes on the same store.
     pub member: Membership,
     pub vault: Vault,
     pub clock: SharedClock,
@@ -31,7 +31,7 @@ pub struct Node {
     pub ledger: LedgerHandle,
     pub webhooks: WebhooksHandle,
     pub functions: FunctionsHandle,
-    /// For addresses that are registered, and for tests.
+    /// Used to check addresses at registration, and by tests.
     pub outbound: Outbound,
     pub feed: Followers,
     pub traces: Traces,

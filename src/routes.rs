@@ -1,5 +1,5 @@
-//! The whole surface of the tenant's API on one screen: every route with its name, its handler, what it takes and what it gives.
-//! The router, the description and the tests are made from this table.
+//! The tenants' whole API on one screen: every route with its name, handler, parameters and answers. The router, the
+//! OpenAPI description and the tests are made from this table.
 
 use std::sync::OnceLock;
 
@@ -47,7 +47,6 @@ const CHANGED_FUNCTION: &[Code] = &[
 const DELIVERY: &[Code] = &[Code::DeliveryNotFound];
 const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
 
-/// Every route.
 #[rustfmt::skip]
 pub const ROUTES: &[Route] = &[
     get("/agents", "agents.list", |r| r.to(agents::list_all), "All agents, oldest first; with limit or offset a page of them.").query(PAGED).ok::<agents::AgentList>(),
@@ -100,7 +99,6 @@ pub const ROUTES: &[Route] = &[
     post("/events/sample", "events.sample", |r| r.to(again(events::make_sample)), "Make a sample of an event, for those who follow the stream; no webhook gets it.").takes::<events::Sample>().accepted::<events::Event>(),
 ];
 
-/// The tenant's API.
 pub const API: Api = Api {
     base: BASE,
     routes: ROUTES,
@@ -132,7 +130,7 @@ fn security() -> Value {
     })
 }
 
-/// The description as text: the same for the same build.
+/// The OpenAPI description as text, made once per process.
 pub fn description() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
@@ -140,9 +138,10 @@ pub fn description() -> &'static str {
     })
 }
 
-/// Mounts the API, its description at `/openapi.json` and `/docs`, and the answer for every other path.
+/// Mounts the API, its description at `/openapi.json` and `/docs`, and the 404 for every other path.
 ///
-/// The application has to hold `Data<Services>` and its `Data<HttpContext>`, and to be wrapped in [`request_scope`](crate::http::middleware::request_scope).
+/// The application must hold `Data<Services>` and its `Data<HttpContext>`, and must be wrapped in
+/// [`request_scope`](crate::http::middleware::request_scope).
 pub fn configure_api(cfg: &mut ServiceConfig) {
     cfg.app_data(Lookup(|pattern, method| API.at(pattern, method)));
     cfg.service(
@@ -155,11 +154,11 @@ pub fn configure_api(cfg: &mut ServiceConfig) {
     cfg.default_service(web::to(nothing));
 }
 
-/// The pages of the description bring their own scripts, and have styles and pictures inside.
+/// The documentation pages load their own scripts and use inline styles and `data:` pictures.
 const DOCS_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
                            font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Its files lie packed in the program.
+/// Serves the pages' files, which are stored compressed in the program.
 async fn unpacked(
     request: ServiceRequest,
     next: Next<BoxBody>,

@@ -14,8 +14,8 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use super::BridgeParts;
 use crate::http::{context::HttpContext, denied::Denied, error::ApiError, gate::Stranger};
 
-/// Lets in who shows a token that is in force, before anything of the body is read; handlers find the [`BridgeId`] among the
-/// request's data. Missing, malformed, unknown or revoked: 401.
+/// Lets in a request that shows a valid token, before its body is read. Handlers find the [`BridgeId`] in the
+/// request's data. A missing, malformed, unknown or revoked token is answered 401.
 pub async fn require_token(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -53,7 +53,7 @@ async fn authenticate(req: &ServiceRequest) -> Result<BridgeId, Refused> {
     found
 }
 
-/// Why a bridge is not let in.
+/// The reason why a bridge's request is refused.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error(transparent)]

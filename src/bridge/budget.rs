@@ -1,16 +1,20 @@
-//! What bridges may have under way, and whose message is the next.
+//! Limits on the bridges' messages under way, and fairness between bridges and tenants.
 //!
-//! One bridge, over all its connections: bytes of messages, answers that are made or wait to be written, and one list of calls
-//! at a time. A bridge that asks for more waits for itself, not others for it. A call that comes in does not wait for room: it is
-//! refused with `busy` where its tenant has his part of it waiting already, or where the first of those waits too long. So what
-//! stands behind it on the socket is read. A message about a call that runs is never refused, only read later: it is part of
-//! what was taken on, and what its bridge sent after it may make no sense without it.
+//! Limits of one bridge, over all its connections:
+//! - the bytes of its messages,
+//! - replies that are being made or written,
+//! - one `activeCalls` list at a time.
 //!
-//! All bridges: the messages under way share a byte budget, first come, first served. The number of concurrent messages is
-//! limited, round-robin over the tenants of each bridge.
+//! A bridge that exceeds a limit delays only itself. A `call.incoming` never waits for room. It is refused with
+//! `busy` if its tenant's share is used up, or if the tenant's first call has waited too long. So the messages behind
+//! it on the socket are still read. A message about a running call is never refused, only read later, because later
+//! messages of its bridge depend on it.
 //!
-//! A function that waits for its endpoint stands aside: it takes nothing of that, so that endpoints that hang hold up no other
-//! message. What it weighs meanwhile has a bound of its own, and its result takes room when it is there.
+//! Limits of all bridges: messages under way share a byte budget, first come, first served. The number of concurrent
+//! messages is limited, round-robin over the tenants of each bridge.
+//!
+//! A function that waits for its endpoint releases its room, so that slow endpoints delay no other message. Waiting
+//! functions have a byte budget of their own, and the result takes new room when it arrives.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,40 +31,42 @@ use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use super::protocol::{Content, Refusal, Request};
 
-/// Messages of one connection that may be under way, those included whose reply waits to be written, and functions that wait
-/// for their endpoint not.
+/// Messages of one connection that may be under way. A message whose reply waits to be written counts; a function
+/// that waits for its endpoint does not.
 pub const IN_FLIGHT_MAX: usize = 16_384;
-/// How long a request, or the result of a function, may wait for what the same bridge has under way.
+/// Longest wait of a request, or of a function's result, for room in its bridge's budget.
 pub const ROOM_WITHIN: Duration = Duration::from_secs(10);
-/// Bytes that a bridge's messages under way may weigh.
+/// Byte budget of one bridge's messages under way.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Byte limit of the messages under way of all bridges; functions that wait for their endpoints have as much again.
+/// Byte budget of the messages under way of all bridges. Functions that wait for their endpoints have another of this
+/// size.
 const BYTES_OF_ALL_MAX: usize = 4 * BYTES_MAX;
-/// The part of a bridge's bytes for incoming calls, and that for one tenant's.
+/// The part of a bridge's bytes that incoming calls may use, and the part of one tenant.
 const RING_BYTES_MAX: usize = BYTES_MAX / 2;
 const RING_BYTES_EACH: usize = RING_BYTES_MAX / 2;
-/// Bytes that a bridge's functions that wait for their endpoints may weigh.
+/// Byte budget of one bridge's functions that wait for their endpoints.
 const ASIDE_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Read, a message takes about this many times its length.
+/// A parsed message takes about this many times its length.
 const READ_FACTOR: usize = 4;
-/// What a message that waits takes besides.
+/// Fixed overhead of a waiting message, in bytes.
 const MESSAGE_BYTES: usize = 2 * 1024;
-/// What a function's result takes in the reply, at most.
+/// Largest size of a function's result in the reply.
 const RESULT_BYTES: usize = 64 * 1024;
-/// What a function that waits takes besides its message.
+/// Overhead of a waiting function besides its message, in bytes.
 const FUNCTION_BYTES: usize = 4 * 1024;
-/// Calls of one bridge that are being opened, or whose agent, of up to 256 KiB, waits to be written; and those of one tenant.
+/// Concurrent call openings of one bridge, and of one tenant on it. An opening counts until its reply is written,
+/// which holds an agent of up to 256 KiB.
 const ANSWERS_MAX: usize = 1_024;
 const ANSWERS_EACH: usize = ANSWERS_MAX / 2;
-/// Messages of all bridges that are carried out at once; and those of one tenant on one bridge.
+/// Concurrent messages of all bridges, and of one tenant on one bridge.
 const TURNS_MAX: usize = 1_024;
 const TURNS_EACH: usize = TURNS_MAX / 2;
-/// Where the first of a tenant's calls that come in has waited for this long, no more are taken in.
+/// A tenant's incoming calls are refused once the first of them has waited for this long.
 const LATE: Duration = Duration::from_secs(2);
-/// How long a call that comes in may wait.
+/// Longest wait of an incoming call.
 pub const RING_WITHIN: Duration = Duration::from_secs(5);
 
-/// The right to have a message under way; given back when its reply is written, or will not be.
+/// A message's reservation in the budget. It is held until the reply is written, or cannot be written any more.
 #[derive(Debug)]
 pub struct Room {
     bytes: Bytes,
@@ -68,11 +74,11 @@ pub struct Room {
     place: OwnedSemaphorePermit,
     #[expect(dead_code, reason = "it is held, and counts when it is dropped")]
     ring: Option<Box<shares::Share<Payer>>>,
-    /// Of a call that is being opened, until its agent is written.
+    /// Held while a call is being opened, until the reply with its agent is written.
     answer: Option<Box<Turn<Payer>>>,
 }
 
-/// Bytes of a bridge's budget, and as many of the shared budget.
+/// Bytes of a bridge's budget, and the same number of the shared budget.
 #[derive(Debug)]
 struct Bytes {
     own: OwnedSemaphorePermit,
@@ -93,11 +99,11 @@ impl Bytes {
     }
 }
 
-/// The right of a function to wait for its endpoint.
+/// The reservation of a function that waits for its endpoint.
 #[derive(Debug)]
 pub struct Aside(#[expect(dead_code, reason = "it is held, and counts when it is dropped")] Bytes);
 
-/// Bytes of the shared budget.
+/// The budgets that all bridges share.
 #[derive(Clone, Debug)]
 struct Shared {
     bytes: Arc<Semaphore>,
@@ -105,7 +111,7 @@ struct Shared {
     turns: Turns<(BridgeId, Payer)>,
 }
 
-/// What every bridge has left.
+/// The budgets of all bridges.
 #[derive(Debug)]
 pub struct Budgets {
     bridges: DashMap<BridgeId, Arc<Budget>>,
@@ -126,7 +132,7 @@ impl Default for Budgets {
 }
 
 impl Budgets {
-    /// What a new connection of a bridge has: the budget is the same for all its connections.
+    /// The budget of a new connection. All connections of a bridge share the bridge's budget.
     pub fn of(&self, bridge: BridgeId) -> ConnectionBudget {
         ConnectionBudget {
             bridge,
@@ -137,7 +143,7 @@ impl Budgets {
     }
 }
 
-/// What one bridge has left.
+/// The budget of one bridge.
 #[derive(Debug)]
 struct Budget {
     bytes: Arc<Semaphore>,
@@ -159,7 +165,7 @@ impl Default for Budget {
     }
 }
 
-/// What one connection has left: its places, and its bridge's budget.
+/// The budget of one connection: its own message limit, and its bridge's budget.
 #[derive(Clone, Debug)]
 pub struct ConnectionBudget {
     bridge: BridgeId,
@@ -168,7 +174,7 @@ pub struct ConnectionBudget {
     places: Arc<Semaphore>,
 }
 
-/// What a message asks of its bridge's budget.
+/// The size of a message in its bridge's budget.
 #[derive(Debug)]
 pub struct Weight {
     bytes: usize,
@@ -176,8 +182,8 @@ pub struct Weight {
 }
 
 impl ConnectionBudget {
-    /// What a message of that length weighs. One that would begin a call and wait for too long is refused instead, and a
-    /// refusal weighs nothing.
+    /// Weighs a message of that length. An incoming call that may not wait becomes a refusal, and that refusal weighs
+    /// nothing.
     pub fn weigh(
         &self,
         length: usize,
@@ -209,7 +215,7 @@ impl ConnectionBudget {
         self.budget.rings.take_some(payer, bytes)
     }
 
-    /// Room for a message, if there is some at once.
+    /// Reserves room for a message without waiting.
     pub fn room_now(&self, weight: Weight) -> Result<Room, Weight> {
         let bytes = as_permits(weight.bytes, BYTES_MAX);
         let Some(bytes) = at_once(&self.budget.bytes, &self.shared.bytes, bytes) else {
@@ -226,13 +232,13 @@ impl ConnectionBudget {
         })
     }
 
-    /// Waits until there is room for a message, in the order of asking.
+    /// Waits for room for a message, first come, first served.
     pub async fn room(&self, weight: Weight) -> Room {
         let bytes = self.bytes(weight.bytes).await;
         self.place(bytes, weight.ring).await
     }
 
-    /// As [`Self::room`] for several messages: none has room before all have.
+    /// Like [`Self::room`] for several messages at once: all get room together.
     pub async fn rooms(&self, weights: Vec<Weight>) -> Vec<Room> {
         let mut all = self
             .bytes(weights.iter().map(|weight| weight.bytes).sum())
@@ -245,7 +251,7 @@ impl ConnectionBudget {
         rooms
     }
 
-    /// Waits until a call that comes in may be opened, and keeps what its answer will take in its room.
+    /// Waits for a permit to open an incoming call, and reserves the place of its reply in `room`.
     pub async fn ring_turn(
         &self,
         payer: Payer,
@@ -253,7 +259,8 @@ impl ConnectionBudget {
         within: Duration,
     ) -> Result<Turn<(BridgeId, Payer)>, CallError> {
         let both = async {
-            // In this order: who waits for answers to be written, which its own bridge may not read, keeps nobody from going.
+            // The reply permit comes first: replies that the bridge does not read must hold no permit of the shared
+            // limit.
             room.answer = Some(Box::new(self.budget.answers.take(payer).await));
             self.turn(payer).await
         };
@@ -261,12 +268,12 @@ impl ConnectionBudget {
         turn.map_err(|_| CallError::Busy)
     }
 
-    /// Waits until a message about a call may be carried out.
+    /// Waits for a permit to carry out a message about a call.
     pub async fn turn(&self, payer: Payer) -> Turn<(BridgeId, Payer)> {
         self.shared.turns.take((self.bridge, payer)).await
     }
 
-    /// Room for a function's result; else, after that time, for no more than the refusal of one.
+    /// Room for a function's result. After `within`, the error holds room of no bytes, enough for a refusal.
     pub async fn room_for_result(&self, within: Duration) -> Result<Room, Room> {
         match tokio::time::timeout(within, self.bytes(RESULT_BYTES)).await {
             Ok(bytes) => Ok(self.place(bytes, None).await),
@@ -279,7 +286,8 @@ impl ConnectionBudget {
         }
     }
 
-    /// Gives a function's room back for the time in which it waits for its endpoint, or none of it where too many wait.
+    /// Exchanges a function's room for a reservation while it waits for its endpoint. Gives the room back if too many
+    /// wait.
     pub fn step_aside(&self, room: Room) -> Result<Aside, Room> {
         let bytes = room.bytes.own.num_permits().saturating_add(FUNCTION_BYTES);
         let bytes = as_permits(bytes, ASIDE_BYTES_MAX);
@@ -287,7 +295,7 @@ impl ConnectionBudget {
         aside.map(Aside).ok_or(room)
     }
 
-    /// Waits for the turn to compare a list of calls: such a list reads the store at length.
+    /// Waits for the permit to compare a list of calls, which takes long reads of the store. One per bridge.
     pub async fn list_turn(&self) -> MutexGuard<'_, ()> {
         self.budget.lists.lock().await
     }
@@ -298,7 +306,7 @@ impl ConnectionBudget {
             let bytes = Arc::clone(budget).acquire_many_owned(bytes);
             bytes.await.expect("nobody closes the semaphore")
         };
-        // Its own budget first: a bridge that waits for its own does not block others.
+        // The bridge's own budget first: while it waits for that, it must hold none of the shared budget.
         let own = of(&self.budget.bytes).await;
         let shared = of(&self.shared.bytes).await;
         Bytes { own, shared }
@@ -348,7 +356,7 @@ mod tests {
         share.room(plain(bytes)).now_or_never()
     }
 
-    /// A call that comes in, if it is taken in.
+    /// Reserves room for an incoming call, if it is admitted.
     fn ring(share: &ConnectionBudget, payer: Payer) -> Option<Room> {
         let incoming = json!({"id": "1", "type": "call.incoming", "bridgeCallId": "b",
             "did": "+622150001000", "callerNumber": "x"});
@@ -427,7 +435,7 @@ mod tests {
             let own = room(&share, 4_096).expect("there is room");
             aside.push(share.step_aside(own).expect("it may wait"));
         }
-        // One more keeps the room in which it is refused.
+        // One function too many keeps its room for the refusal.
         let own = room(&share, 4_096).expect("there is room");
         let kept = share.step_aside(own).expect_err("too many wait");
         assert!(room(&share, BYTES_MAX).is_none());

@@ -1,9 +1,9 @@
-//! WebSocket frames to whole messages: fragments are put together within a bound, text is UTF-8.
+//! Assembles WebSocket frames into whole messages: bounded fragments, checked UTF-8.
 
 use actix_web::web::{Bytes, BytesMut};
 use actix_ws::{CloseCode, Item, Message, MessageStream, ProtocolError};
 
-/// A whole message, or a sign of life.
+/// A whole message, or a control frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame {
     Text(Bytes),
@@ -13,26 +13,26 @@ pub enum Frame {
     Close,
 }
 
-/// Why nothing can be read any more.
+/// The reason why no more can be read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReadFault {
     /// The connection broke.
     Broken,
-    /// The peer is told why.
+    /// The peer violated the protocol. The socket is closed with this code and reason.
     Close(CloseCode, &'static str),
 }
 
 const TOO_LARGE: ReadFault = ReadFault::Close(CloseCode::Size, "a message has at most 256 KiB");
 const NOT_UTF8: ReadFault = ReadFault::Close(CloseCode::Invalid, "text is UTF-8");
 
-/// The messages of a socket.
+/// Reads the messages of a socket.
 pub struct Frames {
     stream: MessageStream,
     fragments: Fragments,
 }
 
 impl Frames {
-    /// Reads messages of up to `bytes_max` bytes, in one frame or in several.
+    /// Reads messages of up to `bytes_max` bytes, in one frame or several.
     pub fn new(stream: MessageStream, bytes_max: usize) -> Self {
         Self {
             stream: stream.max_frame_size(bytes_max),
@@ -44,7 +44,7 @@ impl Frames {
         }
     }
 
-    /// The next message; none where the peer is gone. What was read so far is kept if this is cancelled.
+    /// The next message; none if the peer is gone. Cancelling this loses no bytes.
     pub async fn next(&mut self) -> Option<Result<Frame, ReadFault>> {
         loop {
             let frame = match self.stream.recv().await? {
@@ -74,7 +74,7 @@ fn fault(error: &ProtocolError) -> ReadFault {
     }
 }
 
-/// A message that is not whole yet.
+/// A message that is not complete yet.
 struct Fragments {
     bytes_max: usize,
     is_text: bool,
@@ -82,7 +82,7 @@ struct Fragments {
 }
 
 impl Fragments {
-    /// Adds a fragment; the message, where that was the last one.
+    /// Adds a fragment. Returns the message if that was its last fragment.
     fn add(&mut self, item: Item) -> Result<Option<Frame>, ReadFault> {
         let (bytes, is_last) = match item {
             Item::FirstText(bytes) => {

@@ -1,4 +1,5 @@
-//! The HTTP transport: up to a hundred messages in, their replies in the same order out, and the commands that wait.
+//! The HTTP transport: a request holds up to a hundred messages; the answer holds their replies in the same order,
+//! and waiting commands.
 
 use actix_web::{Error, HttpResponse, web};
 use dikala_actors::bridges::{Command, Poll};
@@ -22,7 +23,7 @@ use crate::{
     node::Node,
 };
 
-/// Commands in one answer; the rest waits for the next one.
+/// Commands in one answer; the others wait for the next request.
 const COMMANDS_MAX: usize = 100;
 
 /// `POST /bridge/v1/messages`
@@ -43,7 +44,8 @@ pub async fn messages(
         .map(|message| Ok(protocol::parse(message)?.within(trace.as_ref())))
         .collect();
     drop(messages);
-    // What the body weighs is shared out evenly: whose part it is matters to nobody but the functions, which step aside with it.
+    // Splits the body's length evenly: the share matters only for functions, which take it along when they step
+    // aside.
     let length = body.0.len().div_ceil(requests.len());
     let tickets: Vec<Ticket> = requests
         .iter()
@@ -61,7 +63,7 @@ pub async fn messages(
     for (ticket, (request, room)) in tickets.into_iter().zip(requests.into_iter().zip(rooms)) {
         lanes.accept(ticket, request, room);
     }
-    // Kept until the replies are written.
+    // The rooms are held until the replies are written.
     let mut kept = Vec::with_capacity(replies.len());
     while let Some(finished) = lanes.next().await {
         replies[finished.ticket.place] = finished.reply;
@@ -77,7 +79,8 @@ pub async fn messages(
     Ok(response)
 }
 
-/// What waits for the bridge, here and at other nodes. What the database does not give now waits for the next request.
+/// Commands that wait for the bridge, here and at other nodes. Those that cannot be read now wait for the next
+/// request.
 async fn commands_for(node: &Node, bridge: BridgeId, poll: &Poll) -> Vec<Command> {
     let given = node.bridges.give(&node.store, bridge, poll, COMMANDS_MAX);
     given.await.unwrap_or_else(|error| {

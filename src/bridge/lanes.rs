@@ -1,5 +1,5 @@
-//! The order of a bridge's messages: those of one call one after the other, calls beside each other. A function is started in
-//! its turn and then holds up nothing, neither in its call nor in its bridge's budget.
+//! The order of a bridge's messages: those of one call run one after the other, different calls run concurrently. A
+//! function is started in its turn and then delays nothing, neither its call nor its bridge's other messages.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,19 +20,19 @@ use super::{
     ticket::Ticket,
 };
 
-/// A message as it was read: one that is refused is answered in its turn too.
+/// A message as it was read. A refusal is answered in its turn too.
 pub type Message = Result<Request, Refusal>;
 
-/// A message with its ticket, and the room that it takes.
+/// A message with its ticket and its room.
 type Numbered = (Ticket, Message, Room);
 
-/// A message and what was answered.
+/// An answered message.
 #[derive(Debug)]
 pub struct Finished {
-    /// What the message was given.
+    /// The ticket of the message.
     pub ticket: Ticket,
     pub reply: Value,
-    /// Kept until the reply is written.
+    /// Held until the reply is written.
     pub room: Room,
 }
 
@@ -46,7 +46,6 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Nothing is running.
     pub fn new(calls: Calls, share: ConnectionBudget, bridge: BridgeId) -> Self {
         Self {
             calls,
@@ -57,25 +56,25 @@ impl Lanes {
         }
     }
 
-    /// Whether every message is answered.
+    /// True if every message is answered.
     pub fn is_idle(&self) -> bool {
-        // What waits in a lane waits for one that runs.
+        // A waiting message always has a running one ahead of it in its lane.
         self.running.is_empty()
     }
 
-    /// Takes a message in, with its room.
+    /// Accepts a message with its room.
     pub fn accept(&mut self, ticket: Ticket, message: Message, room: Room) {
         let Some(lane) = lane(&message) else {
             return self.run(None, (ticket, message, room));
         };
         match self.waiting.get_mut(&lane) {
-            // An entry stands for a message of that call under way.
+            // An entry means that a message of that call is running.
             Some(queue) => queue.push_back((ticket, message, room)),
             None => self.start(lane, (ticket, message, room)),
         }
     }
 
-    /// The next answer, in the order of their coming.
+    /// The next answer, in the order of completion.
     pub async fn next(&mut self) -> Option<Finished> {
         let (lane, finished) = self.running.next().await?;
         if let Some(lane) = lane {
@@ -93,7 +92,7 @@ impl Lanes {
         }
     }
 
-    /// A message of the lane is done: functions next in line are started, and one other message.
+    /// A message of the lane is answered: starts the functions next in line, and one other message.
     fn go_on(&mut self, lane: Lane) {
         while let Some(numbered) = self.waiting.get_mut(&lane).and_then(VecDeque::pop_front) {
             if is_function(&numbered.1) {
@@ -117,7 +116,7 @@ impl Lanes {
     }
 }
 
-/// Carries a message out, whatever became of it when it was read.
+/// Carries out a message, or answers its refusal.
 async fn answer(
     calls: Calls,
     share: ConnectionBudget,
@@ -143,7 +142,7 @@ async fn answer(
     }
 }
 
-/// For whom a call that comes in is opened.
+/// The tenant that an incoming call is charged to, for fair sharing.
 pub fn payer(calls: &Calls, request: &Request) -> Payer {
     match &request.body {
         Content::Incoming(incoming) => calls.payer_of_number(&incoming.did),
@@ -168,10 +167,10 @@ fn lane(message: &Message) -> Option<Lane> {
     }
 }
 
-/// The answer, with the room for its reply.
+/// Carries out a message. Returns the answer and the room for its reply.
 ///
-/// What is done in a message's turn is in boxes of its own: thousands of messages wait for their turn at the same time, and each
-/// of them would have the room for it.
+/// The inner futures are boxed: thousands of messages wait for a permit at once, and unboxed each would reserve their
+/// size.
 async fn carry_out(
     calls: &Calls,
     share: &ConnectionBudget,
@@ -214,7 +213,8 @@ async fn carry_out(
     (answer, room)
 }
 
-/// Steps aside while the endpoint is asked. A result for which there is no room is stored: the bridge gets it when it asks again.
+/// Calls the function's endpoint; meanwhile the message holds no room. A result without room is stored, and the
+/// bridge gets it when it repeats the message.
 async fn invoke(
     calls: &Calls,
     share: &ConnectionBudget,
@@ -249,7 +249,7 @@ async fn invoke(
 mod tests {
     use super::*;
 
-    /// What a message takes while it waits for its turn, besides its own texts.
+    /// Size of a waiting message's future, besides its own texts.
     const WAITING_BYTES_MAX: usize = 2_048;
 
     fn size_of_answer<F>(_: impl Fn(Calls, ConnectionBudget, BridgeId, Numbered) -> F) -> usize {

@@ -1,7 +1,7 @@
-//! Telephony bridges: how their messages come in and how commands reach them.
+//! Telephony bridges: the transports of their messages and commands.
 //!
-//! [`protocol`] is the wire format, [`lanes`] the order, [`budget`] how much a bridge may have under way, [`session`] the WebSocket
-//! transport and [`http`] the other one. Both transports carry the same messages and give the same replies.
+//! [`protocol`] is the wire format, [`lanes`] the order, [`budget`] the limits, [`session`] the WebSocket transport
+//! and [`http`] the HTTP transport. Both transports carry the same messages and give the same replies.
 
 mod auth;
 mod budget;
@@ -21,12 +21,12 @@ use tokio::sync::watch;
 pub use self::budget::Budgets;
 use crate::{http::middleware::receive_body, node::Node};
 
-/// What the transports work with.
+/// The state that both transports share.
 #[derive(Clone, Debug)]
 pub struct BridgeParts {
     pub node: Node,
     pub budgets: Arc<Budgets>,
-    /// Turns true when the service stops: sockets are closed with 1001.
+    /// Becomes true when the service stops; then sockets are closed with 1001.
     pub stopping: watch::Receiver<bool>,
 }
 
@@ -42,7 +42,7 @@ pub fn configure(cfg: &mut web::ServiceConfig) {
             .service(
                 web::resource("/messages")
                     .wrap(from_fn(receive_body))
-                    // The last one is the first to be asked: nobody's body is read before his token.
+                    // The wrapper added last runs first: the token is checked before the body is read.
                     .wrap(from_fn(auth::require_token))
                     .route(web::post().to(http::messages)),
             ),

@@ -1,5 +1,5 @@
-//! Which of a bridge's sockets is the newest, where there are several nodes: they tell each other, and ask before a command is
-//! written.
+//! Finds a bridge's newest socket among several nodes. Nodes announce new sockets, and check for a newer one before
+//! they write a command.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use dikala_actors::{bridges::Socket, nodes::notices::Topic};
 
 use crate::node::Node;
 
-/// How long a socket, or a command, waits for the database to say whether another node has a newer one.
+/// Longest wait for the database, for an announcement and for a check.
 const ANNOUNCE_WITHIN: Duration = Duration::from_secs(1);
 
-/// Tells other nodes of a socket. What the database does not take now, it is told of later.
+/// Announces a socket to other nodes. If the database is not available now, the announcement is made later.
 pub(super) async fn announce(node: &Node, socket: &Socket) {
     if !node.member.has_others() {
         return;
@@ -26,14 +26,14 @@ pub(super) async fn announce(node: &Node, socket: &Socket) {
     }
 }
 
-/// Whether the bridge has opened no newer socket at another node.
+/// True if the bridge has opened no newer socket at another node.
 pub(super) async fn is_newest(node: &Node, socket: &Socket) -> bool {
     if !node.member.has_others() {
         return true;
     }
     let (store, me) = (&node.store, node.member.id());
     let asking = node.bridges.is_newest(store, &me, socket);
-    // An older socket is better than none.
+    // If the database does not answer, the command goes out: an older socket is better than none.
     let newest = tokio::time::timeout(ANNOUNCE_WITHIN, asking).await;
     newest.unwrap_or(true)
 }

@@ -1,6 +1,6 @@
-//! The WebSocket transport. A socket has two tasks: one reads and handles, one writes. Neither waits for the other while it
-//! holds anything: messages under way go on while nothing is read or written. What comes in is bounded by not reading on while
-//! there is no room in the connection's [`ConnectionBudget`].
+//! The WebSocket transport. Each socket has two tasks: one reads and handles messages, one writes. Neither blocks the
+//! other, and messages under way continue while neither can proceed. While the connection's [`ConnectionBudget`] has
+//! no room, the socket is not read.
 
 use std::{future::pending, pin::pin, sync::Arc, time::Duration};
 
@@ -33,15 +33,16 @@ use super::{
 };
 use crate::{http::denied::Denied, node::Node};
 
-/// Messages up to here are read so that their id can be answered; larger ones close the socket.
+/// Larger frames close the socket. Frames between the message limit and this one are read, so that their id can be
+/// answered.
 const FRAME_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
-/// Pings and pongs that wait to be written; what there is no room for is not sent, as the peer reads nothing anyway.
+/// Pings and pongs that wait to be written. Any more are dropped: the peer is not reading anyway.
 const BEATS_MAX: usize = 4;
 const PING_EVERY_MS: i64 = 15_000;
 const SILENCE_MAX_MS: i64 = 45_000;
-/// How long messages under way may take when the service stops.
+/// Longest time for messages under way when the service stops.
 const FINISH_WITHIN: Duration = Duration::from_secs(10);
-/// How long a peer may take to read what is left to tell it, and that the socket is closed.
+/// Longest time for a peer to read the remaining replies and the close frame.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 
 /// `GET /bridge/v1/connect`
@@ -71,7 +72,7 @@ pub async fn connect(
     let parts = parts.get_ref().clone();
     let work = run(parts, bridge, session, frames, announced);
     actix_web::rt::spawn(for_request(request_id(), work));
-    // Who reads that this socket is open can open the next one, at another node: by then it is known that this one was before.
+    // Wait for the announcement: a bridge that sees this socket open may open the next one at another node.
     let _ = is_announced.await;
     Ok(response)
 }
@@ -81,14 +82,14 @@ fn no_upgrade() -> Denied {
     Denied::bad_request("invalid_upgrade", message)
 }
 
-/// Why a socket is over.
+/// The reason why a socket ended.
 #[derive(Debug)]
 enum Over {
     /// The peer closed it, or the connection broke.
     Gone,
-    /// Nothing came, or nothing was taken, for too long.
+    /// Nothing was received, or nothing could be written, for too long.
     Silent,
-    /// We close it.
+    /// The service closes it.
     Close(CloseCode, &'static str),
 }
 
@@ -108,7 +109,7 @@ impl From<Dismissal> for Over {
     }
 }
 
-/// What keeps a socket alive.
+/// A ping or a pong.
 enum Beat {
     Ping,
     Pong(Bytes),
@@ -123,7 +124,7 @@ async fn run(
 ) {
     let socket = parts.node.bridges.connected(bridge);
     newest::announce(&parts.node, &socket).await;
-    // Who asked may be gone already.
+    // The receiver may be gone already.
     let _ = announced.send(());
     tracing::info!(%bridge, request_id = request_id().as_deref(), "a bridge connected");
     let (replies, waiting_replies) = mpsc::channel(IN_FLIGHT_MAX);
@@ -156,7 +157,7 @@ async fn run(
         if matches!(over, Over::Close(..)) {
             let _ = tokio::time::timeout(CLOSE_WITHIN, &mut writer).await;
         }
-        // What is not written is lost with the socket, but for commands: those are for the next one.
+        // Unwritten messages are lost with the socket, except commands: those go to the next socket.
         writer.abort();
     }
     let is_silent = matches!(over, Over::Silent);
@@ -171,11 +172,11 @@ async fn run(
         code,
         description: Some(reason.to_owned()),
     };
-    // A peer that is gone, or does not read, cannot be told.
+    // A peer that is gone or does not read cannot receive the close frame.
     let _ = tokio::time::timeout(CLOSE_WITHIN, session.close(Some(close))).await;
 }
 
-/// A message for which there is room.
+/// A message with its room.
 type Admitted = (Ticket, Message, Room);
 
 /// Reads a socket and handles its messages.
@@ -199,7 +200,7 @@ impl Reader {
             Arc::clone(&self.parts.node.clock),
             self.parts.stopping.clone(),
         );
-        // Made once, and not anew for each message.
+        // Created once, not for each message.
         let mut stopped = pin!(stopping.wait_for(|stopping| *stopping));
         let mut dismissed = pin!(socket.dismissed());
         let mut wake = clock.sleep_until(self.ping_at);
@@ -269,7 +270,8 @@ impl Reader {
         self.admit(text.len(), protocol::parse_text(text), CloseCode::Policy)
     }
 
-    /// Takes a message in as soon as there is room for it. One without an id that could be answered closes the socket.
+    /// Admits a message once there is room for it. A message without a readable id closes the socket, because it
+    /// cannot be answered.
     fn admit(&mut self, length: usize, message: Message, code: CloseCode) -> Result<(), Over> {
         if matches!(&message, Err(Refusal { id: None, .. })) {
             let reason = "frames are JSON objects with an id, of at most 256 KiB";
@@ -291,7 +293,8 @@ impl Reader {
 
     fn on_finished(&mut self, finished: Option<Finished>) -> Result<(), Over> {
         match finished {
-            // There is room: each has its place. Where the writer is gone, so is the socket.
+            // The channel cannot be full, because each reply has its place. An error means that the writer and the
+            // socket are gone.
             Some(finished) => self.replies.try_send(finished).map_err(|_| Over::Gone),
             None => Ok(()),
         }
@@ -300,7 +303,7 @@ impl Reader {
     fn on_tick(&mut self) -> Result<(), Over> {
         let now = self.parts.node.clock.now();
         if self.admission.is_some() {
-            // Nobody listened.
+            // The socket was not being read, so silence proves nothing.
             self.last_frame_at = now;
         }
         let unheard_ms = self.parts.node.bridges.unheard_ms_since(self.last_frame_at);
@@ -313,13 +316,14 @@ impl Reader {
     }
 
     fn beat(&self, beat: Beat) {
-        // A peer that leaves so many of them unread misses nothing by one more.
+        // A peer that leaves this many unread needs no more of them.
         let _ = self.beats.try_send(beat);
     }
 
-    /// The service stops: what is under way is answered, nothing new is read.
+    /// Stops: answers the messages under way and reads nothing new.
     async fn finish(&mut self) -> Over {
-        // Otherwise it would queue for room that the bridge's other connections need, and nobody would poll it.
+        // A pending admission would queue for room that the bridge's other connections need, and nobody would poll
+        // it.
         self.admission = None;
         let answer_all = async {
             while let Some(finished) = self.lanes.next().await {
@@ -327,7 +331,7 @@ impl Reader {
                     return;
                 }
             }
-            // Written when every reply is taken.
+            // All places are free once every reply has been taken for writing.
             let _ = self.replies.reserve_many(IN_FLIGHT_MAX).await;
         };
         if tokio::time::timeout(FINISH_WITHIN, answer_all)
@@ -347,7 +351,7 @@ async fn admitted(admission: &mut Option<LocalBoxFuture<'static, Admitted>>) -> 
     }
 }
 
-/// The refusal of a frame, to be answered if the frame has an id.
+/// Adds the frame's message id to a refusal, if it has one.
 fn refusal_of(refusal: Refusal, frame: &[u8]) -> Refusal {
     match serde_json::from_slice(frame) {
         Ok(message) => refusal.of(&message),
@@ -355,7 +359,7 @@ fn refusal_of(refusal: Refusal, frame: &[u8]) -> Refusal {
     }
 }
 
-/// Writes what there is to write, until the socket takes no more.
+/// Writes replies, commands and control frames until the socket fails.
 async fn write(
     mut session: Session,
     node: Node,
@@ -382,14 +386,14 @@ async fn write(
                     ticket.answered(bridges);
                     sent
                 }
-                // The reader is over, and everything is written.
+                // The reader has ended, and everything is written.
                 None => return Over::Gone,
             },
             command = bridges.next_command(&socket) => {
                 let taken = Taken::new(bridges, &socket, command);
                 match newest::is_newest(&node, &socket).await {
                     true => hand_over(&mut session, taken).await,
-                    // It is put back, and goes to where that is.
+                    // The command is put back and goes to the newer socket.
                     false => Ok(()),
                 }
             }
@@ -400,7 +404,7 @@ async fn write(
     }
 }
 
-/// A command that was taken and is not written yet.
+/// A command that was taken from the queue and is not written yet. It goes back when this is dropped.
 struct Taken<'a> {
     bridges: &'a Bridges,
     socket: &'a Socket,
@@ -425,13 +429,13 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// The command that a ping was sent after, as the answer to that repeats it.
+/// The command id in a pong, which repeats the payload of the ping sent after that command.
 fn command_in(payload: &[u8]) -> Option<CommandId> {
     std::str::from_utf8(payload).ok()?.parse().ok()
 }
 
-/// Writes a command, and after it a ping whose answer says that the bridge has it. One that could not be written, or is not
-/// confirmed, is for the bridge's next socket.
+/// Writes a command, then a ping whose pong confirms it. An unwritten or unconfirmed command goes to the bridge's
+/// next socket.
 async fn hand_over(session: &mut Session, mut taken: Taken<'_>) -> Result<(), Over> {
     let Some(command) = &taken.command else {
         return Ok(());
@@ -448,7 +452,7 @@ async fn send(session: &mut Session, message: &Value) -> Result<(), Over> {
     in_time(session.text(message.to_string())).await
 }
 
-/// A peer that does not read is as silent as one that does not write.
+/// Fails if the peer does not read in time; it then counts as silent.
 async fn in_time<E>(writing: impl Future<Output = Result<(), E>>) -> Result<(), Over> {
     let limit = Duration::from_millis(SILENCE_MAX_MS.unsigned_abs());
     match tokio::time::timeout(limit, writing).await {

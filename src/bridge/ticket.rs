@@ -1,4 +1,4 @@
-//! What is kept of a message until it is answered.
+//! The bookkeeping of a message until it is answered.
 
 use std::time::Instant;
 
@@ -6,20 +6,20 @@ use dikala_actors::bridges::Bridges;
 
 use super::protocol::{Refusal, Request};
 
-/// What is not understood has no type of its own.
+/// The metrics' type of a message that cannot be parsed.
 const INVALID: &str = "invalid";
 
-/// One for each message, from reading it until its answer is written.
+/// One per message, from reading it until its reply is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
-    /// Where its answer stands among those of one request.
+    /// The position of its reply in the answer to an HTTP request.
     pub place: usize,
     kind: &'static str,
     read_at: Instant,
 }
 
 impl Ticket {
-    /// For a message that was just read.
+    /// A ticket for a message that was just read.
     pub fn new(place: usize, message: &Result<Request, Refusal>) -> Self {
         let kind = message
             .as_ref()
@@ -31,12 +31,11 @@ impl Ticket {
         }
     }
 
-    /// When it was read.
     pub fn read_at(&self) -> Instant {
         self.read_at
     }
 
-    /// Its answer is written.
+    /// Records that the reply was written.
     pub fn answered(self, bridges: &Bridges) {
         bridges.acknowledged(self.kind, self.read_at);
     }

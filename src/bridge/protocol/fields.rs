@@ -1,4 +1,4 @@
-//! The fields of a message, one by one.
+//! Reads the fields of a message.
 
 use dikala_actors::calls::{CallError, Input};
 use dikala_entities::{CallId, HangupReason, Millis, TraceParent};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{refusal::Refusal, request::Content};
 
-/// Reads fields; the first that is wrong is named. `null` counts as absent.
+/// Reads fields and reports the first invalid one. `null` counts as absent.
 pub(super) struct MessageFields<'a>(pub(super) &'a Map<String, Value>);
 
 impl<'a> MessageFields<'a> {
@@ -63,7 +63,7 @@ impl<'a> MessageFields<'a> {
             .map_err(|error| Refusal::invalid(format!("{name} is {error}.")))
     }
 
-    /// One that is not valid is as if it were not there: a call is worth more than its trace.
+    /// An invalid trace is ignored: a call is worth more than its trace.
     pub(super) fn trace(&self) -> Option<TraceParent> {
         let text = self.optional("traceparent")?.as_str()?;
         TraceParent::parse(text)

@@ -26,7 +26,7 @@ const TURNS_MAX: usize = 2_000;
 pub(super) const ACTIVE_CALLS_MAX: usize = 20_000;
 const DETAIL_CHARS_MAX: usize = 500;
 const FUNCTION_NAME_CHARS_MAX: usize = 64;
-/// A thousand million rupiah: nobody talks for that much, but a typing error can.
+/// A billion rupiah. No real call costs that much; the limit catches typing errors.
 const AI_COST_IDR_MAX: i64 = 1_000_000_000;
 
 pub(super) const TYPES: &[&str] = &[
@@ -39,7 +39,7 @@ pub(super) const TYPES: &[&str] = &[
     "heartbeat",
 ];
 
-/// Reads the text of one message.
+/// Parses the text of one message.
 pub fn parse_text(text: &[u8]) -> Result<Request, Refusal> {
     match serde_json::from_slice::<Value>(text) {
         Ok(value) => parse(&value),
@@ -47,7 +47,7 @@ pub fn parse_text(text: &[u8]) -> Result<Request, Refusal> {
     }
 }
 
-/// Reads one message.
+/// Parses one message.
 pub fn parse(message: &Value) -> Result<Request, Refusal> {
     parse_message(message).map_err(|refusal| refusal.of(message))
 }
@@ -244,7 +244,7 @@ fn heartbeat(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<Content, 
             let mut ids = Vec::with_capacity(calls.len());
             for call in calls {
                 let id = call.as_str().and_then(|text| text.parse().ok());
-                // A list of anything else would say that the bridge holds none of its calls.
+                // If invalid entries were skipped, the list would claim that the bridge holds none of its calls.
                 ids.push(id.ok_or_else(|| {
                     Refusal::invalid("activeCalls must be an array of callIds: call_….")
                 })?);
@@ -263,7 +263,7 @@ fn encoded_len(object: &Map<String, Value>) -> usize {
     serde_json::to_vec(object).map_or(usize::MAX, |bytes| bytes.len())
 }
 
-/// Whether any text in it contains U+0000, which PostgreSQL does not store.
+/// True if any text in it contains U+0000, which PostgreSQL cannot store.
 fn has_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),

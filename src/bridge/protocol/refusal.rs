@@ -1,4 +1,4 @@
-//! What a message is answered that was not carried out.
+//! Refusals: the error replies to messages that were not carried out.
 
 use dikala_actors::calls::CallError;
 use serde_json::{Value, json};
@@ -8,12 +8,12 @@ use super::{
     request::{Lane, Request, id_of, lane_of},
 };
 
-/// A message that was not understood, or not carried out.
+/// An error reply to a message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     /// The message's id, if one could be read.
     pub id: Option<String>,
-    /// What the message is about, if that could be read.
+    /// The message's lane, if it could be read. The refusal is answered in that order.
     pub lane: Option<Lane>,
     pub code: &'static str,
     pub message: String,
@@ -21,7 +21,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A message that cannot be understood, and why.
+    /// The message is invalid.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self {
             id: None,
@@ -40,7 +40,7 @@ impl Refusal {
         }
     }
 
-    /// A message for which there is no room now.
+    /// There is no room for the message now.
     pub fn busy(request: &Request) -> Self {
         Self {
             lane: request.lane(),
@@ -48,12 +48,12 @@ impl Refusal {
         }
     }
 
-    /// A binary frame.
+    /// The message is a binary frame.
     pub fn binary() -> Self {
         Self::invalid("Messages are text frames.")
     }
 
-    /// The refusal of this message.
+    /// Adds the id and the lane of the refused message.
     pub fn of(self, message: &Value) -> Self {
         Self {
             id: id_of(message),
@@ -62,7 +62,7 @@ impl Refusal {
         }
     }
 
-    /// The reply as it is sent.
+    /// The reply in the wire format.
     pub fn to_json(&self) -> Value {
         let mut error = json!({"code": self.code, "message": self.message});
         if let Some(status) = self.status {

@@ -4,7 +4,7 @@ use dikala_actors::{bridges::Command, calls::Reply};
 use dikala_entities::CallId;
 use serde_json::{Value, json};
 
-/// What a message that was carried out is answered.
+/// The result of a message that was carried out.
 #[derive(Clone, Debug)]
 pub enum Success {
     Call(Reply),
@@ -12,7 +12,7 @@ pub enum Success {
     Heartbeat { ended: Vec<CallId> },
 }
 
-/// The reply as it is sent.
+/// A reply in the wire format.
 pub fn reply(id: &str, answer: &Success) -> Value {
     match answer {
         Success::Call(Reply::Taken { call, agent }) => json!({
@@ -27,7 +27,7 @@ pub fn reply(id: &str, answer: &Success) -> Value {
     }
 }
 
-/// A command as it is sent.
+/// A command in the wire format.
 pub fn command(command: &Command) -> Value {
     serde_json::to_value(command).unwrap_or_default()
 }

@@ -1,19 +1,19 @@
-//! What a bridge asks for.
+//! Parsed messages of a bridge.
 
 use dikala_actors::calls::{Incoming, Input};
 use dikala_entities::{CallId, Millis, TraceParent};
 use serde_json::{Map, Value};
 
-/// A message that was understood.
+/// A parsed message.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The bridge's id for it.
+    /// The message id, which the bridge chose.
     pub id: String,
     pub body: Content,
 }
 
 impl Request {
-    /// The same as part of a trace, where it names none itself.
+    /// Adds the transport's trace, if the message names none itself.
     pub fn within(mut self, trace: Option<&TraceParent>) -> Self {
         let own = match &mut self.body {
             Content::Incoming(incoming) => &mut incoming.trace,
@@ -24,7 +24,7 @@ impl Request {
         self
     }
 
-    /// The messages in whose order it is carried out, if in any.
+    /// The lane whose order the message keeps; none for a heartbeat.
     pub fn lane(&self) -> Option<Lane> {
         match &self.body {
             Content::Incoming(incoming) => Some(Lane::Opening(incoming.bridge_call_id.clone())),
@@ -35,7 +35,7 @@ impl Request {
     }
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug)]
 pub enum Content {
     Incoming(Incoming),
@@ -51,7 +51,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// The type of the message, as the protocol names it.
+    /// The type of the message in the protocol.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Incoming(_) => "call.incoming",
@@ -78,15 +78,15 @@ pub struct FunctionCall {
     pub trace: Option<TraceParent>,
 }
 
-/// The messages that are carried out, and answered, one after the other.
+/// The messages of a lane are carried out and answered one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Lane {
-    /// Of a call that has no id yet: the bridge's own.
+    /// A call without an id yet; holds the bridge's own id.
     Opening(String),
     Call(CallId),
 }
 
-/// The id of a message of any kind, as far as it has one.
+/// The message id, if the message has one.
 pub(super) fn id_of(message: &Value) -> Option<String> {
     message
         .get("id")

@@ -1,4 +1,4 @@
-//! Each message as it may come, and what is wrong with it.
+//! Tests of each message type, valid and invalid.
 
 use dikala_actors::calls::{CallError, Input};
 use dikala_entities::{HangupInitiator, HangupReason};
