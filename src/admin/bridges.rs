@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::{AdminError, Work, name};
 use crate::audit::{Change, Origin};
 
-/// A bridge as it is listed.
+/// A bridge in the operators' lists.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BridgeView {
@@ -22,7 +22,7 @@ pub struct BridgeView {
     pub revoked_at: Option<Millis>,
 }
 
-/// A bridge that was just made: the only time that its token is shown.
+/// A new bridge with its token, which is shown only here.
 // Not `Debug`: it holds a credential in the clear.
 #[derive(Clone, Serialize)]
 pub struct NewBridge {
@@ -43,7 +43,7 @@ impl From<bridge::Model> for BridgeView {
     }
 }
 
-/// Makes a bridge.
+/// Creates a bridge.
 pub async fn create(
     work: impl Into<Work<'_>>,
     bridge_name: &str,
@@ -75,12 +75,12 @@ pub async fn create(
     })
 }
 
-/// Every bridge in the order of their making.
+/// All bridges, oldest first.
 pub fn every() -> Select<bridge::Entity> {
     bridge::Entity::find().order_by_asc(bridge::Column::Id)
 }
 
-/// Revokes a bridge's token; twice is once. Its open sockets are closed within seconds.
+/// Revokes a bridge's token; idempotent. Its open sockets are closed within seconds.
 pub async fn revoke(
     work: impl Into<Work<'_>>,
     id: BridgeId,

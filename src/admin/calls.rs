@@ -1,4 +1,4 @@
-//! Ending a call without being a node: what is asked for is a row, which the node that runs the call finds within half a second.
+//! Ends a call from any process: writes a request row, which the node that runs the call finds within half a second.
 
 use dikala_entities::{CallId, Millis, call, hangup_request};
 use sea_orm::{DbErr, EntityTrait, IntoActiveModel, sea_query::OnConflict};
@@ -6,8 +6,8 @@ use sea_orm::{DbErr, EntityTrait, IntoActiveModel, sea_query::OnConflict};
 use super::{AdminError, Work};
 use crate::audit::Origin;
 
-/// Has a call ended; twice is once. Without a node that runs it, the next start sees to it. Who asked is written with the change,
-/// by whoever carries it out.
+/// Requests a hang-up; idempotent. If no node runs the call, the next start carries it out. The audit entry names the
+/// operator and is written by the node that carries it out.
 pub async fn ask_hang_up(
     work: impl Into<Work<'_>>,
     id: CallId,

@@ -1,13 +1,14 @@
-//! Functions that were registered when more of JSON Schema was taken than now.
+//! Finds functions whose JSON Schema an earlier release accepted and this one does not.
 
 use dikala_actors::functions::schema::Schema;
 use dikala_entities::{FunctionId, Store, function};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
-/// Functions that are read at once.
+/// Rows per query.
 const BATCH: u64 = 100;
 
-/// The functions whose `parameters` cannot be used: they answer `invalid_arguments` until somebody writes them again.
+/// The functions whose `parameters` schema is not supported. They answer `invalid_arguments` until the tenant changes
+/// it.
 pub async fn unusable(store: &Store) -> Result<Vec<FunctionId>, DbErr> {
     let mut unusable = Vec::new();
     let mut after: Option<FunctionId> = None;

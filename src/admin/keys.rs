@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::{AdminError, Work, find_tenant, name, require_tenant};
 use crate::audit::{Change, Origin};
 
-/// A key as it is listed.
+/// A key in the operators' lists.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Key, example = json!({
@@ -28,11 +28,11 @@ pub struct KeyView {
     pub created_at: Millis,
     pub last_used_at: Option<Millis>,
     pub revoked_at: Option<Millis>,
-    /// Who made it in the dashboard; none: an operator did.
+    /// The dashboard user that created it; none if an operator did.
     pub made_by: Option<UserId>,
 }
 
-/// A key that was just made: the only time that it is shown.
+/// A new key with its secret, which is shown only here.
 // Not `Debug`: it holds a credential in the clear.
 #[derive(Clone, Serialize, ToSchema)]
 #[schema(example = json!({
@@ -62,7 +62,7 @@ impl From<api_key::Model> for KeyView {
     }
 }
 
-/// Makes a key.
+/// Creates a key.
 pub async fn create(
     work: impl Into<Work<'_>>,
     tenant: TenantId,
@@ -99,21 +99,21 @@ pub async fn create(
     })
 }
 
-/// A tenant's keys in the order of their making.
+/// A tenant's keys, oldest first.
 pub fn of(tenant: TenantId) -> Select<api_key::Entity> {
     api_key::Entity::find()
         .filter(api_key::Column::TenantId.eq(tenant))
         .order_by_asc(api_key::Column::Id)
 }
 
-/// The keys of a tenant, in the order of their making.
+/// Lists a tenant's keys, oldest first.
 pub async fn list(store: &Store, tenant: TenantId) -> Result<Vec<KeyView>, AdminError> {
     require_tenant(store, tenant).await?;
     let keys = of(tenant).all(store.reader()).await?;
     Ok(keys.into_iter().map(KeyView::from).collect())
 }
 
-/// Revokes a key; twice is once.
+/// Revokes a key; idempotent.
 pub async fn revoke(
     work: impl Into<Work<'_>>,
     id: ApiKeyId,

@@ -1,6 +1,6 @@
-//! The operators' work on the store: tenants, people, keys, numbers, bridges, calls, webhooks, secrets; the command line and the
-//! operators' API are two ways to ask for it. Each function is one transaction, or a part of one ([`Work`]); what it returns is
-//! what the operator is shown.
+//! Operators' changes to the store: tenants, users, keys, numbers, bridges, calls, webhooks, secrets. The command
+//! line and the operators' API both use it. Each function runs in a transaction of its own or in the caller's
+//! ([`Work`]), and returns what the operator is shown.
 
 pub mod bridges;
 pub mod calls;
@@ -25,14 +25,14 @@ pub use self::work::Work;
 /// The longest name or label, in characters.
 pub const NAME_CHARS_MAX: usize = 120;
 
-/// Why an operator's request was not carried out; each is a sentence that says what to do.
+/// The reason why an operator's request failed; the message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
     #[error("there is no {what} {id}; `dikala {what} list` shows those that are there")]
     NotFound { what: &'static str, id: String },
     #[error("{0}")]
     Refused(String),
-    /// What has to be unique is somebody's already.
+    /// A unique value is in use already.
     #[error("{0}")]
     Taken(String),
     #[error("the database does not answer: {words}", words = dikala_entities::store::in_words(.0))]
@@ -48,7 +48,7 @@ impl AdminError {
     }
 }
 
-/// A name or a label: trimmed, of one line, and not too long. `http::extract::line` is the same rule.
+/// Checks a name or label: trimmed, one line, not too long. `http::extract::line` is the same rule.
 fn name(field: &str, text: &str) -> Result<String, AdminError> {
     let text = text.trim();
     let length = text.chars().count();
@@ -79,12 +79,12 @@ fn in_range(field: &str, value: i64, least: i64) -> Result<i64, AdminError> {
     }
 }
 
-/// An id as it was typed; what is no id cannot be found.
+/// Parses an id. Malformed ids are reported as not found.
 pub fn parse_id<T: std::str::FromStr>(what: &'static str, text: &str) -> Result<T, AdminError> {
     text.parse().map_err(|_| AdminError::not_found(what, text))
 }
 
-/// The tenant, or that there is none.
+/// Finds a tenant.
 pub async fn find_tenant(
     db: &impl ConnectionTrait,
     id: TenantId,
@@ -93,7 +93,7 @@ pub async fn find_tenant(
     found.ok_or_else(|| AdminError::not_found("tenant", id))
 }
 
-/// The tenant, kept as it is until the transaction ends, or that there is none.
+/// Finds a tenant and locks its row until the transaction ends.
 pub async fn lock_tenant(
     txn: &impl ConnectionTrait,
     id: TenantId,
@@ -103,7 +103,7 @@ pub async fn lock_tenant(
     found.ok_or_else(|| AdminError::not_found("tenant", id))
 }
 
-/// Says of a broken uniqueness what is taken.
+/// Turns a violated unique constraint into [`AdminError::Taken`].
 fn unless_taken(error: DbErr, sentence: impl FnOnce() -> String) -> AdminError {
     match error.sql_err() {
         Some(SqlErr::UniqueConstraintViolation(_)) => AdminError::Taken(sentence()),
@@ -111,7 +111,7 @@ fn unless_taken(error: DbErr, sentence: impl FnOnce() -> String) -> AdminError {
     }
 }
 
-/// Checks that a tenant is there before something is listed for it.
+/// Fails if there is no such tenant.
 async fn require_tenant(store: &Store, id: TenantId) -> Result<(), AdminError> {
     find_tenant(store.reader(), id).await.map(drop)
 }

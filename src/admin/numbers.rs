@@ -1,4 +1,4 @@
-//! Phone numbers. A `did` belongs to one tenant; numbers are made by operators only.
+//! Phone numbers. A `did` belongs to one tenant; only operators create numbers.
 
 use dikala_entities::{
     AgentId, AuditAction, Millis, PhoneNumber, PhoneNumberId, Store, TenantId, phone_number,
@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::{AdminError, Work, find_tenant, name, require_tenant, unless_taken};
 use crate::audit::{Change, Origin, switched};
 
-/// A number as it is listed.
+/// A number in the operators' lists.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = PhoneNumber, example = json!({
@@ -28,7 +28,7 @@ pub struct NumberView {
     pub label: String,
     pub is_active: bool,
     pub agent_id: Option<AgentId>,
-    /// The same as `displayNumber`, by the name under which it is given.
+    /// The same value as `displayNumber`, under its name in requests.
     pub did: PhoneNumber,
     pub created_at: Millis,
     pub updated_at: Millis,
@@ -50,7 +50,7 @@ impl From<phone_number::Model> for NumberView {
     }
 }
 
-/// Adds a number.
+/// Creates a number.
 pub async fn add(
     work: impl Into<Work<'_>>,
     tenant: TenantId,
@@ -91,7 +91,7 @@ pub async fn add(
     Ok(row.into())
 }
 
-/// Numbers in the order of their making: all, or those of one tenant.
+/// Numbers, oldest first: all, or those of one tenant.
 pub fn of(tenant: Option<TenantId>) -> Select<phone_number::Entity> {
     let select = phone_number::Entity::find().order_by_asc(phone_number::Column::Id);
     match tenant {
@@ -100,7 +100,7 @@ pub fn of(tenant: Option<TenantId>) -> Select<phone_number::Entity> {
     }
 }
 
-/// All numbers, or those of one tenant.
+/// Lists numbers: all, or those of one tenant.
 pub async fn list(store: &Store, tenant: Option<TenantId>) -> Result<Vec<NumberView>, AdminError> {
     if let Some(tenant) = tenant {
         require_tenant(store, tenant).await?;
@@ -109,16 +109,16 @@ pub async fn list(store: &Store, tenant: Option<TenantId>) -> Result<Vec<NumberV
     Ok(numbers.into_iter().map(NumberView::from).collect())
 }
 
-/// What an operator may change of a number. Absent keeps.
+/// An operator's changes to a number. Absent fields stay as they are.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// To whom it moves; the agent that answered it stays behind.
+    /// The tenant that it moves to. The assigned agent is removed, because it belongs to the previous tenant.
     pub tenant: Option<TenantId>,
     pub label: Option<String>,
     pub is_active: Option<bool>,
 }
 
-/// Changes a number: whose it is, its label, whether it is on.
+/// Changes a number.
 pub async fn update(
     work: impl Into<Work<'_>>,
     id: PhoneNumberId,
@@ -154,7 +154,7 @@ pub async fn update(
         .update(&*txn)
         .await?;
     if row.tenant_id != before.tenant_id {
-        // Who had it sees where it went.
+        // The previous tenant's audit gets the entry too.
         by.write(&*txn, before.tenant_id, change.clone(), now)
             .await?;
     }
@@ -163,7 +163,7 @@ pub async fn update(
     Ok(row.into())
 }
 
-/// Removes a number; its calls stay.
+/// Deletes a number; its calls stay.
 pub async fn remove(
     work: impl Into<Work<'_>>,
     id: PhoneNumberId,
@@ -179,7 +179,7 @@ pub async fn remove(
     Ok(row.into())
 }
 
-/// Kept as it is until the transaction ends.
+/// Finds a number and locks its row until the transaction ends.
 async fn find(
     db: &impl sea_orm::ConnectionTrait,
     id: PhoneNumberId,

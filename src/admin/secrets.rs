@@ -1,4 +1,4 @@
-//! Sealing every stored secret again after `secrets.key` was changed.
+//! Re-encrypts every stored secret after `secrets.key` was changed.
 
 use std::fmt::Display;
 
@@ -12,28 +12,28 @@ use serde::Serialize;
 use super::AdminError;
 use crate::audit::{Change, Origin};
 
-/// Rows that are read at once.
+/// Rows per query.
 const BATCH: u64 = 200;
-/// Secrets that are named where they do not open.
+/// Unreadable secrets that are listed by id.
 const NAMED_MAX: usize = 10;
 
-/// What became of the stored secrets.
+/// Result of a rotation: counts of secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Rotation {
-    /// Sealed again, with the present key.
+    /// Re-encrypted with the present key.
     pub sealed: u64,
-    /// Were sealed with the present key already.
+    /// Encrypted with the present key already.
     pub current: u64,
-    /// Open with none of the keys, and are left as they are.
+    /// Not readable with any key; left as they are.
     pub unreadable: u64,
-    /// The rows of the first few of those.
+    /// The ids of the first unreadable rows.
     #[serde(skip)]
     pub named: Vec<String>,
 }
 
-/// Seals everything again that is not sealed with the key that writes. Each secret is a write of its own, made only where the
-/// secret is still the one that was read, so this may run beside a server, be killed, and be started again. The entry of the
-/// audit comes with the first of them: who has nothing to change leaves none.
+/// Re-encrypts every secret that is not encrypted with the present key. Each secret is written on its own, and only
+/// if it did not change since it was read. So this may run beside a server, be killed and be restarted. The audit
+/// entry is written with the first secret; a run that changes nothing leaves none.
 pub async fn rotate(
     store: &Store,
     vault: &Vault,
@@ -109,7 +109,7 @@ impl Work<'_> {
         }
     }
 
-    /// Links of mails that wait.
+    /// Links in mails that wait to be sent.
     async fn mails(&mut self) -> Result<(), AdminError> {
         let mut after = None;
         loop {
@@ -141,7 +141,7 @@ impl Work<'_> {
             return Ok(());
         };
         let id = id.to_string();
-        // What only names the present key is not sealed with it.
+        // The key id in the text can match although another key sealed it, so the secret is really opened.
         let Ok(secret) = self.vault.open(place, &id, &sealed) else {
             self.done.unreadable += 1;
             if self.done.named.len() < NAMED_MAX {
@@ -159,7 +159,7 @@ impl Work<'_> {
         let values = [again.into(), id.into(), sealed.into()];
         let update = Statement::from_sql_and_values(self.store.backend(), sql, values);
         let txn = self.store.begin().await?;
-        // Changed meanwhile, or gone: by a process that has the new key, so it is sealed with that.
+        // If no row changes, another process wrote or deleted the secret, and that process has the new key.
         let changed = txn.execute_raw(update).await?.rows_affected();
         if changed > 0 && self.done.sealed == 0 {
             let change = Change::new(AuditAction::SecretsRotate, "secrets.key");
@@ -203,7 +203,7 @@ mod tests {
             secret.expect("opens").expose().to_owned()
         };
         let before = secret(&old, made[1]).await;
-        // A mail that waits has a link that is a secret.
+        // The link in a waiting mail is a secret.
         let mut mail = mails::to_owners(MailKind::Invitation, made[1], String::new(), NOW);
         let link = Secret::new("https://voice.example/a-link");
         mail.link = Some(old.seal(SecretPlace::MailLink, mail.id, &link));

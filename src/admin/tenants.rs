@@ -1,4 +1,4 @@
-//! Tenants: making, changing, suspending them, and the secret that signs their function requests.
+//! Tenants: create, change, suspend, and the secret that signs their function requests.
 
 use std::collections::HashMap;
 
@@ -22,10 +22,10 @@ use crate::audit::{Change, Origin};
 
 pub const LOW_CREDIT_THRESHOLD_DEFAULT: i64 = 30;
 const FUNCTION_SECRET_CHARS: usize = 40;
-/// Accounts that are read by one statement.
+/// Accounts per query.
 const VIEWED_AT_ONCE: usize = 500;
 
-/// What an operator may set of a tenant. Absent keeps; for the two limits 0 takes the tenant's own figure away.
+/// An operator's changes to a tenant. Absent fields stay as they are; 0 removes a limit of the tenant's own.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     pub name: Option<String>,
@@ -35,7 +35,7 @@ pub struct Changes {
     pub max_concurrent_calls: Option<i64>,
 }
 
-/// A tenant as operators see it.
+/// A tenant in the operators' views.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Tenant, example = json!({
@@ -47,10 +47,10 @@ pub struct TenantView {
     pub id: TenantId,
     pub name: String,
     pub plan: Plan,
-    /// Requests a minute; null: the plan's.
+    /// Requests a minute; null: the plan's limit.
     pub rate_limit: Option<i64>,
     pub low_credit_threshold: i64,
-    /// Null: the plan's.
+    /// Null: the plan's limit.
     pub max_concurrent_calls: Option<i64>,
     pub balance_minutes: i64,
     pub suspended_at: Option<Millis>,
@@ -75,7 +75,7 @@ impl TenantView {
     }
 }
 
-/// Makes a tenant with an empty account and a function secret.
+/// Creates a tenant with an empty account and a function secret.
 pub async fn create(
     work: impl Into<Work<'_>>,
     vault: &Vault,
@@ -112,14 +112,14 @@ pub async fn create(
     Ok(TenantView::new(tenant, Some(&account)))
 }
 
-/// Tenants in the order of their making: all, or those whose id is this text or whose name has it somewhere, in whatever letters.
+/// Tenants, oldest first: all, or those whose id is the text or whose name contains it, regardless of case.
 pub fn matching(text: Option<&str>) -> Select<tenant::Entity> {
     let select = tenant::Entity::find().order_by_asc(tenant::Column::Id);
     let Some(text) = text else {
         return select;
     };
     let name = || Expr::col(tenant::Column::Name);
-    // SQLite makes only ASCII letters small.
+    // SQLite lower-cases ASCII letters only, so the exact text is tried too.
     let named = name().like(holding(text));
     let named_small = Expr::expr(Func::lower(name())).like(holding(&text.to_lowercase()));
     let is = text
@@ -129,7 +129,7 @@ pub fn matching(text: Option<&str>) -> Select<tenant::Entity> {
     select.filter(Condition::any().add(named).add(named_small).add_option(is))
 }
 
-/// What has this text somewhere.
+/// A pattern for texts that contain this one.
 fn holding(text: &str) -> LikeExpr {
     let special = |c: char| ['\\', '%', '_'].contains(&c);
     let literal = text
@@ -138,7 +138,7 @@ fn holding(text: &str) -> LikeExpr {
     LikeExpr::new(format!("%{}%", literal.collect::<String>())).escape('\\')
 }
 
-/// Tenants as operators see them, in the same order.
+/// Adds the accounts to tenants; keeps their order.
 pub async fn views(
     db: &impl ConnectionTrait,
     tenants: Vec<tenant::Model>,
@@ -159,7 +159,7 @@ pub async fn views(
     Ok(tenants.into_iter().map(view).collect())
 }
 
-/// Every tenant that is searched for, in the order of their making.
+/// Lists the matching tenants, oldest first.
 pub async fn list(store: &Store, search: Option<&str>) -> Result<Vec<TenantView>, AdminError> {
     let mut all = Vec::new();
     let tenants = matching(search).all(store.reader()).await?;
@@ -169,14 +169,13 @@ pub async fn list(store: &Store, search: Option<&str>) -> Result<Vec<TenantView>
     Ok(all)
 }
 
-/// One tenant.
 pub async fn show(db: &impl ConnectionTrait, id: TenantId) -> Result<TenantView, AdminError> {
     let tenant = find_tenant(db, id).await?;
     let account = credit_account::Entity::find_by_id(id).one(db).await?;
     Ok(TenantView::new(tenant, account.as_ref()))
 }
 
-/// Changes a tenant. A new threshold is armed if the balance is at or above it.
+/// Changes a tenant. A new low-credit threshold is armed if the balance is at or above it.
 pub async fn update(
     work: impl Into<Work<'_>>,
     id: TenantId,
@@ -232,7 +231,7 @@ fn wanted(before: &tenant::Model, changes: &Changes) -> Result<tenant::Model, Ad
     Ok(tenant)
 }
 
-/// Whether the threshold was another one.
+/// Returns true if the threshold changed.
 async fn set_threshold(
     txn: &Transaction,
     tenant: TenantId,
@@ -255,7 +254,7 @@ async fn set_threshold(
     Ok(changed.rows_affected > 0)
 }
 
-/// Suspends a tenant, which ends the sessions of its people, or lifts the suspension. Either twice is once.
+/// Suspends a tenant and ends its users' sessions, or lifts the suspension. Idempotent.
 pub async fn set_suspended(
     work: impl Into<Work<'_>>,
     id: TenantId,
@@ -285,7 +284,7 @@ pub async fn set_suspended(
     Ok(shown)
 }
 
-/// The secret that signs the tenant's function requests. Who was shown it is kept.
+/// The secret that signs the tenant's function requests. The audit records each reading.
 pub async fn function_secret(
     work: impl Into<Work<'_>>,
     vault: &Vault,
@@ -304,7 +303,7 @@ pub async fn function_secret(
     Ok(secret)
 }
 
-/// A new function secret; the old one signs nothing more.
+/// Replaces the function secret; the old one is invalid at once.
 pub async fn rotate_function_secret(
     work: impl Into<Work<'_>>,
     vault: &Vault,
@@ -331,7 +330,7 @@ fn new_function_secret() -> Secret {
     Secret::new(characters.map(char::from).collect::<String>())
 }
 
-/// 0 takes the tenant's own figure away.
+/// 0 removes the tenant's own limit.
 fn limit(field: &str, value: Option<i64>) -> Result<Option<i64>, AdminError> {
     value
         .map(|value| in_range(field, value, 0))

@@ -1,4 +1,4 @@
-//! The operators' work on a real store.
+//! Tests of the operators' work on a real store.
 
 use dikala_entities::{
     API_KEY_SCHEME, Actor, BRIDGE_TOKEN_SCHEME, Millis, Plan, Role, Store, TenantId, Vault, audit,
@@ -22,7 +22,7 @@ pub(super) const NOW: Millis = Millis::from_i64(1_768_447_800_000);
 pub(super) struct Bench {
     pub(super) store: Store,
     pub(super) vault: Vault,
-    // Last: the file goes after the connections to it.
+    // Last, so that the folder is deleted after the connections are closed.
     _folder: tempfile::TempDir,
 }
 
@@ -360,7 +360,7 @@ async fn what_is_not_there_is_not_found() {
     ));
 }
 
-/// What every change by an operator leaves, newest last.
+/// All audit entries, oldest first.
 pub(super) async fn entries(bench: &Bench) -> Vec<audit::Model> {
     let found = audit::Entity::find().order_by_asc(audit::Column::Id);
     found.all(bench.store.reader()).await.expect("reads")
@@ -441,7 +441,7 @@ async fn every_change_leaves_one_entry_and_what_changes_nothing_none() {
         low_credit_threshold: Some(7),
         ..Changes::default()
     };
-    // All of it twice: the second time there is nothing left to change.
+    // Everything twice: the second time changes nothing.
     for _ in 0..2 {
         tenants::update(store, tenant, changes(), &by(), NOW)
             .await

@@ -1,4 +1,4 @@
-//! People who use the dashboard of a tenant: making them, the one-time links that let them in, their roles, removing them.
+//! Dashboard users of a tenant: creating and deleting them, their one-time links and their roles.
 
 use dikala_actors::mails;
 use dikala_entities::{
@@ -16,14 +16,14 @@ use utoipa::ToSchema;
 use super::{AdminError, Work, find_tenant, name, require_tenant, unless_taken};
 use crate::audit::{Change, Origin};
 
-/// How long a one-time link is good, in milliseconds.
+/// Lifetime of a one-time link, in milliseconds.
 pub const LINK_MS: i64 = 30 * 60 * 1_000;
-/// How long the one-time link of an invitation is good, in milliseconds.
+/// Lifetime of an invitation's one-time link, in milliseconds.
 pub const INVITATION_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
-/// Where one-time links lead, below the address of the service.
+/// The path of one-time links.
 pub const LINK_PATH: &str = "/dashboard/link/";
 
-/// Somebody who is to be made.
+/// A user to be created.
 #[derive(Clone, Debug)]
 pub struct Draft {
     pub email: Email,
@@ -31,7 +31,7 @@ pub struct Draft {
     pub role: Role,
 }
 
-/// A person as operators see it.
+/// A user in the operators' views.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = User, example = json!({
@@ -45,33 +45,33 @@ pub struct UserView {
     pub email: Email,
     pub name: String,
     pub role: Role,
-    /// Whether the person can sign in without a link.
+    /// True if the user can sign in without a link.
     pub has_password: bool,
     pub created_at: Millis,
     pub updated_at: Millis,
 }
 
-/// How a one-time link is made, and who has it made.
+/// The parameters of a new one-time link.
 #[derive(Clone, Copy, Debug)]
 pub struct Linking<'a> {
     pub good_for_ms: i64,
-    /// Where it is mailed to the person.
+    /// Mails the link to the user, if given.
     pub mail: Option<Mailing<'a>>,
     pub by: &'a Origin,
     pub now: Millis,
 }
 
-/// How a one-time link is mailed.
+/// The parameters of mailing a one-time link.
 #[derive(Clone, Copy, Debug)]
 pub struct Mailing<'a> {
     pub vault: &'a Vault,
-    /// What the link begins with, without a slash at the end.
+    /// The service's base URL, without a trailing slash.
     pub base: &'a str,
-    /// The language of who has chosen none.
+    /// The language for users that have chosen none.
     pub language: &'a str,
 }
 
-/// A person with a new one-time link, not yet at an address.
+/// A user with a new one-time link that has no base URL yet.
 #[derive(Clone, Debug)]
 pub struct Linked {
     user: user::Model,
@@ -80,7 +80,7 @@ pub struct Linked {
     is_mailed: bool,
 }
 
-/// A person with the one-time link that lets her in, which is shown this once.
+/// A user with a one-time link, which is shown only here.
 #[expect(
     missing_debug_implementations,
     reason = "holds a credential in the clear"
@@ -103,7 +103,7 @@ pub struct Link {
 }
 
 impl Draft {
-    /// What an operator typed; without a name it is what stands before the `@`.
+    /// Parses an operator's input. The default name is the part before the `@`.
     pub fn parse(email: &str, given: Option<&str>, role: Role) -> Result<Self, AdminError> {
         let email: Email = email
             .parse()
@@ -115,12 +115,12 @@ impl Draft {
 }
 
 impl Linked {
-    /// Whether it is mailed as well.
+    /// True if the link is mailed too.
     pub fn is_mailed(&self) -> bool {
         self.is_mailed
     }
 
-    /// The link at the service's address, which ends without a slash.
+    /// Adds the service's base URL, which has no trailing slash.
     pub fn at(self, base: &str) -> Link {
         Link {
             url: url(base, &self.token),
@@ -149,7 +149,7 @@ impl From<user::Model> for UserView {
     }
 }
 
-/// Makes somebody, with a one-time link. Refused where the address is somebody's already, of whatever tenant.
+/// Creates a user with a one-time link. Refused if any tenant has a user with this address.
 pub async fn create(
     work: impl Into<Work<'_>>,
     tenant: TenantId,
@@ -192,14 +192,14 @@ pub async fn create(
     Ok(linked)
 }
 
-/// The people of a tenant, in the order of their making.
+/// Lists a tenant's users, oldest first.
 pub async fn list(store: &Store, tenant: TenantId) -> Result<Vec<UserView>, AdminError> {
     require_tenant(store, tenant).await?;
     let people = of(tenant).all(store.reader()).await?;
     Ok(people.into_iter().map(UserView::from).collect())
 }
 
-/// Another one-time link for somebody. Earlier ones stay good for their time.
+/// Creates another one-time link for a user. Earlier links stay valid.
 pub async fn link(
     work: impl Into<Work<'_>>,
     id: UserId,
@@ -246,7 +246,7 @@ async fn insert_link(
     })
 }
 
-/// Has the link mailed, unless the tenant had too many mails lately.
+/// Queues a mail with the link, unless the tenant has had too many mails lately.
 async fn mail_link(
     txn: &Transaction,
     user: &user::Model,
@@ -272,7 +272,7 @@ async fn mail_link(
     Ok(true)
 }
 
-/// Removes somebody with all sessions and links, also the last owner of a tenant: an operator can make another one.
+/// Deletes a user with all sessions and links, even the last owner of a tenant: an operator can create another.
 pub async fn remove(
     work: impl Into<Work<'_>>,
     id: UserId,
@@ -286,7 +286,7 @@ pub async fn remove(
     Ok(person.into())
 }
 
-/// Removes a member of a tenant with all sessions and links. The last owner stays.
+/// Deletes a user of a tenant with all sessions and links. The last owner cannot be deleted.
 pub async fn remove_member(
     work: impl Into<Work<'_>>,
     tenant: TenantId,
@@ -302,7 +302,7 @@ pub async fn remove_member(
     Ok(person.into())
 }
 
-/// Of two who remove somebody at the same moment one did it.
+/// Of two concurrent deletions, one succeeds and the other finds nothing.
 async fn delete(
     txn: &Transaction,
     person: &user::Model,
@@ -318,7 +318,7 @@ async fn delete(
     Ok(())
 }
 
-/// Gives a member of a tenant another role. The last owner stays one.
+/// Changes a user's role. The last owner keeps the role.
 pub async fn change_role(
     work: impl Into<Work<'_>>,
     tenant: TenantId,
@@ -344,7 +344,7 @@ pub async fn change_role(
     Ok(person.into())
 }
 
-/// The tenant's row is kept until the transaction ends: of two owners who leave at the same moment one stays.
+/// Locks the tenant's row until the transaction ends, so that two owners who leave at once cannot both leave.
 async fn lock_member(
     txn: &Transaction,
     tenant: TenantId,
@@ -357,7 +357,7 @@ async fn lock_member(
     find(txn, Some(tenant), id).await
 }
 
-/// Refused where the person is the tenant's only owner.
+/// Refuses if this is the tenant's only owner.
 async fn keep_an_owner(txn: &Transaction, person: &user::Model) -> Result<(), AdminError> {
     if person.role != Role::Owner {
         return Ok(());
@@ -371,14 +371,14 @@ async fn keep_an_owner(txn: &Transaction, person: &user::Model) -> Result<(), Ad
     }
 }
 
-/// A tenant's people in the order of their making.
+/// A tenant's users, oldest first.
 pub fn of(tenant: TenantId) -> Select<user::Entity> {
     user::Entity::find()
         .filter(user::Column::TenantId.eq(tenant))
         .order_by_asc(user::Column::Id)
 }
 
-/// Somebody, where a tenant is named one of its people, or that there is nobody.
+/// Finds a user, within a tenant if one is given.
 pub async fn find(
     db: &impl ConnectionTrait,
     of: Option<TenantId>,
@@ -390,13 +390,13 @@ pub async fn find(
         .ok_or_else(|| AdminError::not_found("user", id))
 }
 
-/// Somebody, whose sessions are to end or whose password is to change: who signs in meanwhile waits for that.
+/// Locks a user's row before sessions end or the password changes; concurrent sign-ins wait.
 pub async fn lock(txn: &Transaction, id: UserId) -> Result<Option<user::Model>, DbErr> {
     let locked = user::Entity::find_by_id(id).lock_exclusive();
     locked.one(txn).await
 }
 
-/// Ends the sessions of somebody who is [locked](lock), but for one, and takes the links away that were not used.
+/// Ends the sessions of a [locked](lock) user, except `but`, and deletes unused links.
 pub async fn end_sessions(
     txn: &Transaction,
     id: UserId,

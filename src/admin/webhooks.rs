@@ -1,4 +1,4 @@
-//! Webhooks as operators see them: how they fare, and having their deliveries wait.
+//! Webhooks as operators see them: their health, and pausing their deliveries.
 
 use dikala_entities::{
     AuditAction, EventKind, Millis, OutboundUrl, TenantId, WebhookId, WebhookState,
@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::{AdminError, Work};
 use crate::audit::{Change, Origin};
 
-/// A webhook as operators see it.
+/// A webhook in the operators' views.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Webhook, example = json!({
@@ -26,18 +26,18 @@ use crate::audit::{Change, Origin};
 pub struct WebhookView {
     pub id: WebhookId,
     pub tenant_id: TenantId,
-    /// Without the part after its path, which may hold tokens.
+    /// Without the query, which may hold tokens.
     #[schema(value_type = OutboundUrl)]
     pub url: String,
     pub events: Vec<EventKind>,
     pub is_active: bool,
-    /// Why the service switched it off.
+    /// The reason why the service switched it off.
     pub disabled_reason: Option<String>,
-    /// Since when its deliveries wait.
+    /// The time since which its deliveries are paused.
     pub paused_at: Option<Millis>,
-    /// The first failed attempt since the last success.
+    /// The time of the first failed attempt since the last success.
     pub failing_since: Option<Millis>,
-    /// Deliveries that failed for good since the last success.
+    /// Deliveries that were given up since the last success.
     pub failed_in_row: i64,
     pub created_at: Millis,
     pub updated_at: Millis,
@@ -65,7 +65,7 @@ fn address(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or(url)
 }
 
-/// Webhooks in the order of their making: all, those that fare so, those of one tenant.
+/// Webhooks, oldest first, filtered by state and tenant.
 pub fn matching(state: Option<WebhookState>, tenant: Option<TenantId>) -> Select<Entity> {
     let mut select = Entity::find().order_by_asc(Column::Id);
     if let Some(tenant) = tenant {
@@ -81,8 +81,8 @@ pub fn matching(state: Option<WebhookState>, tenant: Option<TenantId>) -> Select
     }
 }
 
-/// Has the deliveries of a webhook wait, or go on. Either twice is once. Events go on being made into deliveries meanwhile, and
-/// none of them is lost.
+/// Pauses or resumes the deliveries of a webhook; idempotent. Meanwhile events still become deliveries, and none is
+/// lost.
 pub async fn set_paused(
     work: impl Into<Work<'_>>,
     id: WebhookId,

@@ -1,11 +1,11 @@
-//! In which transaction something is done.
+//! The choice between a transaction of its own and the caller's.
 
 use std::ops::Deref;
 
 use dikala_entities::{Store, store::Transaction};
 use sea_orm::DbErr;
 
-/// In which transaction something is done: in one of its own, or as a part of the caller's, who commits it.
+/// The transaction that a function runs in: its own, or the caller's, which the caller commits.
 #[derive(Clone, Copy, Debug)]
 pub enum Work<'a> {
     Alone(&'a Store),
@@ -25,7 +25,6 @@ impl<'a> From<&'a Transaction> for Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// The transaction.
     pub(super) async fn begin(self) -> Result<Begun<'a>, DbErr> {
         match self {
             Self::Alone(store) => Ok(Begun::Own(Box::new(store.begin().await?))),
@@ -34,7 +33,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// A transaction that is under way. Dropped, it is rolled back, unless it is the caller's.
+/// An open transaction. Dropping it rolls it back, unless it is the caller's.
 pub(super) enum Begun<'a> {
     Own(Box<Transaction>),
     Callers(&'a Transaction),
@@ -52,7 +51,7 @@ impl Deref for Begun<'_> {
 }
 
 impl Begun<'_> {
-    /// Done, unless the caller has more to do.
+    /// Commits, unless the transaction is the caller's.
     pub(super) async fn commit(self) -> Result<(), DbErr> {
         match self {
             Self::Own(txn) => txn.commit().await,
