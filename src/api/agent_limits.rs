@@ -1,4 +1,4 @@
-//! What an agent's longest call and its tools can be.
+//! Limits of an agent: its longest call and its tools.
 
 use dikala_entities::described;
 use serde::Serialize;
@@ -45,7 +45,7 @@ impl Default for CallMinutes {
     }
 }
 
-/// The tools that an agent enables: names, none twice.
+/// The names of an agent's enabled tools, without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Tools(pub(super) Vec<String>);

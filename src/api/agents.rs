@@ -32,11 +32,11 @@ use crate::{
     },
 };
 
-/// Fields that an object is read with and that are ignored when it is sent back.
+/// Read-only fields: accepted and ignored in requests, so that a client can send back what it read.
 pub const READ_ONLY: &[&str] = &["id", "agentVersion", "createdAt", "updatedAt"];
 /// Agents that a tenant can have.
 pub const AGENTS_MAX: u64 = 1_000;
-/// Agents that are read at once for a list.
+/// Agents per query of a list.
 const BATCH: u64 = 8;
 
 /// An agent as its tenant sets it up.
@@ -84,7 +84,7 @@ impl AgentDraft {
         }
     }
 
-    /// Reads a draft; what is left out stays as in `now`. `functions` are the agent's own.
+    /// Reads a draft; absent fields stay as in `now`. `functions` are the names of the agent's own.
     fn read(
         form: &Form,
         now: Option<&Self>,
@@ -191,7 +191,7 @@ impl AgentDraft {
         ])
     }
 
-    /// What can make the agent heavy, in bytes.
+    /// The sizes of the fields that make an agent heavy, in bytes.
     fn parts(&self) -> Parts {
         let greeting = self
             .greeting_text
@@ -212,7 +212,7 @@ pub fn tools(agent: &agent::Model) -> Vec<String> {
     serde_json::from_str(&agent.tools_enabled).unwrap_or_default()
 }
 
-/// Tools as the row holds them.
+/// The tools as stored in the row.
 pub fn tools_json(tools: &[String]) -> String {
     Value::from(tools.to_vec()).to_string()
 }
@@ -284,7 +284,7 @@ impl From<agent::Model> for ListedAgent {
             language: agent.language,
             max_call_duration_minutes: agent.max_call_duration_minutes,
             is_active: agent.is_active,
-            // What was not needed yet is written as the first version when it is.
+            // The first version is written only when it is needed; until then the row has 0.
             agent_version: agent.version.max(1),
             created_at: agent.created_at,
             updated_at: agent.updated_at,
@@ -301,7 +301,6 @@ impl From<agent::Model> for Agent {
     }
 }
 
-/// The tenant's agent, or 404.
 pub async fn find(
     db: &impl ConnectionTrait,
     tenant: TenantId,
@@ -313,8 +312,8 @@ pub async fn find(
         .ok_or(ApiError::NotFound(Missing::Agent))
 }
 
-/// The tenant's agent, which nobody else changes until the transaction is over; or 404. What it is before the change is one of
-/// its versions.
+/// The tenant's agent, locked until the transaction ends, or 404. Records its state before the change as a version,
+/// if it has none.
 pub async fn lock(
     db: &impl ConnectionTrait,
     tenant: TenantId,
@@ -440,7 +439,7 @@ pub async fn update(
         .await
 }
 
-/// `DELETE /agents/{id}`: its functions go with it, its numbers stay without an agent.
+/// `DELETE /agents/{id}`: deletes its functions too; its numbers stay without an agent.
 pub async fn delete(
     caller: Caller,
     services: Data<Services>,

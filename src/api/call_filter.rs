@@ -1,10 +1,10 @@
-//! Which of a tenant's calls are asked for: the filters of the list, where a page of it begins, and by which index it is read.
+//! Filters of the list of calls: the conditions, the start of the page, and the choice of index.
 //!
-//! What is asked for by several things at once is read by one index, and what the index does not know is looked up in each row.
-//! An index that leaves many calls of which nearly none is wanted would have all of them read. So before such a page is read, the
-//! calls that each index leaves are counted, up to [`COUNTED_MAX`]: the page is read by one that leaves fewer, or by the one whose
-//! calls reach back furthest. Databases do not do this by themselves: SQLite takes any of the indexes and has to be told, PostgreSQL
-//! plans a statement before it knows what is bound to it.
+//! A query with several filters is read by one index; the other filters are checked on each row. With a bad choice,
+//! the database reads many calls to find few. So the calls behind each candidate index are counted first, up to
+//! [`COUNTED_MAX`]. The first index with fewer calls is used, otherwise the one whose counted calls reach back
+//! furthest. The databases cannot choose: SQLite has no statistics and must be told, PostgreSQL plans a statement
+//! before it knows the bound values.
 
 use dikala_entities::{
     AgentId, CallId, CallStatus, CallerNumber, Millis, OfTenant, PhoneNumberId, TenantId, call,
@@ -23,24 +23,24 @@ use crate::http::{
     field::{Fault, FieldCode},
 };
 
-/// Calls that an index leaves are counted up to this.
+/// Calls counted per index, at most.
 const COUNTED_MAX: u64 = 1_000;
 
-/// What calls can be found by.
+/// Call attributes that indexes are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Caller,
-    /// The caller, where it is one of [`call::nameless`].
+    /// The caller, if it is one of [`call::nameless`].
     Nameless,
     Agent,
     Number,
     Status,
-    /// The status, where it is one of [`call::over`].
+    /// The status, if it is one of [`call::over`].
     Over,
 }
 
 impl By {
-    /// What an index may know that holds also the calls which are not like this.
+    /// The attribute of an index that also holds the calls outside this partial index.
     const fn wider(self) -> Option<Self> {
         match self {
             Self::Nameless => Some(Self::Caller),
@@ -49,7 +49,7 @@ impl By {
         }
     }
 
-    /// The words that the indexes are found by which hold only calls like this.
+    /// The condition of the partial indexes that hold only such calls.
     fn own_words(self) -> Option<SimpleExpr> {
         match self {
             Self::Nameless => Some(call::nameless()),
@@ -59,14 +59,14 @@ impl By {
     }
 }
 
-/// What the calls of a tenant are found by, which goes on with when they began.
+/// An index over a tenant's calls: these attributes, then the start time.
 #[derive(Debug, PartialEq, Eq)]
 struct Index {
     name: &'static str,
     by: &'static [By],
 }
 
-/// Those first that leave the fewest calls.
+/// The most selective first.
 const INDEXES: [Index; 10] = [
     Index::new("calls_nameless_agent", &[By::Nameless, By::Agent]),
     Index::new("calls_nameless_number", &[By::Nameless, By::Number]),
@@ -85,8 +85,8 @@ impl Index {
         Self { name, by }
     }
 
-    /// The statement with this index named where the database is SQLite: without figures about its tables it takes any, also one
-    /// that leaves all calls of the time that is asked for. PostgreSQL has figures, and no way to be told.
+    /// Names this index in the statement on SQLite, which has no statistics and could choose a bad index. PostgreSQL
+    /// has statistics, and no way to name an index.
     fn told(&self, mut statement: Statement) -> Statement {
         const FROM: &str = "FROM \"calls\"";
         if statement.db_backend == DbBackend::Sqlite {
@@ -96,7 +96,7 @@ impl Index {
         statement
     }
 
-    /// Whether it knows this of a call.
+    /// True if the index contains this attribute.
     fn covers(&self, by: By) -> bool {
         self.by
             .iter()
@@ -104,7 +104,7 @@ impl Index {
     }
 }
 
-/// Calls that a filter lets through, and the index that they are read by, where there is a choice.
+/// A condition on calls, and the index to read them by, if there is a choice.
 #[derive(Debug)]
 pub struct Narrowed {
     pub calls: Condition,
@@ -112,7 +112,7 @@ pub struct Narrowed {
 }
 
 impl Narrowed {
-    /// Reads what is selected of these calls.
+    /// Runs a query over these calls.
     pub async fn read<T: PartialModelTrait>(
         &self,
         db: &impl ConnectionTrait,
@@ -123,7 +123,7 @@ impl Narrowed {
         T::find_by_statement(statement).all(db).await
     }
 
-    /// The statement with the index named, where there is one.
+    /// The statement with the index named, if there is one.
     pub fn told(&self, statement: Statement) -> Statement {
         match self.index {
             Some(index) => index.told(statement),
@@ -132,7 +132,7 @@ impl Narrowed {
     }
 }
 
-/// What is asked for. Without anything, all calls.
+/// The filters of a list of calls. The default matches all calls.
 #[derive(Clone, Debug)]
 pub struct Filter {
     pub page: Page,
@@ -148,7 +148,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Reads the parameters of `GET /calls`.
+    /// Parses the parameters of `GET /calls`.
     pub fn read(form: &Form) -> Result<Self, ApiError> {
         form.read(&[], |form| {
             Some(Self {
@@ -164,12 +164,12 @@ impl Filter {
         })
     }
 
-    /// The calls that it lets through, wherever the page is.
+    /// The condition of all filters, without the position of the page.
     pub fn condition(&self) -> Condition {
         self.by(&self.asked()).add(self.time())
     }
 
-    /// The calls that it lets through and that are older than `start`, read by the index that leaves the fewest.
+    /// The matching calls older than `start`, read by the index that leaves the fewest.
     pub async fn by_index(
         &self,
         db: &impl ConnectionTrait,
@@ -194,7 +194,7 @@ impl Filter {
         Ok(Narrowed { calls, index })
     }
 
-    /// What is asked for beside times.
+    /// The attributes that are filtered, besides the time.
     fn asked(&self) -> Vec<By> {
         let status = self.status.map(|status| match status {
             CallStatus::Ended | CallStatus::Dropped | CallStatus::Failed => By::Over,
@@ -224,7 +224,8 @@ impl Filter {
             .add_option(self.to.map(|to| call::Column::StartedAt.lt(to)))
     }
 
-    /// The index of these that leaves the fewest calls, or, where each leaves many, the one whose calls reach back furthest.
+    /// The first of these indexes that leaves fewer than [`COUNTED_MAX`] calls, otherwise the one whose counted calls
+    /// reach back furthest.
     async fn narrowest(
         &self,
         db: &impl ConnectionTrait,
@@ -255,7 +256,7 @@ impl Filter {
         Ok(furthest.map(|(_, index)| index))
     }
 
-    /// The calls that are what is asked for by these, as an index finds them.
+    /// The condition on these attributes, in a form that indexes are used for.
     fn by(&self, known: &[By]) -> Condition {
         known.iter().fold(Condition::all(), |all, by| {
             let is = self.value(*by).map(|(column, value)| column.eq(value));
@@ -264,7 +265,7 @@ impl Filter {
         })
     }
 
-    /// The same by one, in words that no index is found by.
+    /// The condition on one attribute, in a form that no index is used for.
     fn looked_up(&self, by: By) -> Condition {
         let is = self.value(by).map(|(column, value)| {
             let same = Expr::col((call::Entity, column));
@@ -274,7 +275,7 @@ impl Filter {
         Condition::all().add_option(is)
     }
 
-    /// The column, and what it has to be.
+    /// The column of an attribute, and the wanted value.
     fn value(&self, by: By) -> Option<(call::Column, Value)> {
         Some(match by {
             By::Caller | By::Nameless => (call::Column::CallerNumber, self.caller.clone()?.into()),
@@ -285,7 +286,7 @@ impl Filter {
     }
 }
 
-/// The indexes that know nothing but what is asked, without those that know less of it than another.
+/// The indexes that contain filtered attributes only, without those that another one extends.
 fn fitting(asked: &[By]) -> Vec<&'static Index> {
     let known = |index: &Index| asked.iter().filter(|by| index.covers(**by)).count();
     let all: Vec<&Index> = INDEXES
@@ -303,7 +304,7 @@ fn fitting(asked: &[By]) -> Vec<&'static Index> {
     most.copied().collect()
 }
 
-/// Where the page before ended. Calls that come in meanwhile do not move what is older than that, as they do with `offset`.
+/// The cursor: the id of the last call of the previous page. Unlike with `offset`, new calls do not shift the page.
 fn cursor(form: &mut Reader<'_>) -> Option<CallId> {
     form.optional("before", None, id("a call"))
 }
@@ -320,7 +321,7 @@ pub fn caller_number(value: &Json) -> Parsed<CallerNumber> {
         .map_err(|error| Fault::new(FieldCode::InvalidFormat, format!("{error}")).into())
 }
 
-/// Where the call that a page begins after stands in the order of the list.
+/// The sort key of the last call of the previous page.
 pub async fn end_of_page(
     db: &impl ConnectionTrait,
     tenant: TenantId,
@@ -339,12 +340,12 @@ pub async fn end_of_page(
     Ok((at, before))
 }
 
-/// What comes after that place in the list.
+/// The calls after that position in the list.
 pub fn older_than((at, id): (Millis, CallId)) -> Condition {
     let same_moment = Condition::all()
         .add(call::Column::StartedAt.eq(at))
         .add(call::Column::Id.lt(id));
-    // Said twice, so that the index begins where the page does.
+    // Redundant, but lets the database start its index scan at the page.
     Condition::all().add(call::Column::StartedAt.lte(at)).add(
         Condition::any()
             .add(call::Column::StartedAt.lt(at))

@@ -1,5 +1,5 @@
-//! How many calls there were, how they ended and how long was talked, by hour or day. Read from what was counted as the calls
-//! ended, so that it costs the same however many there were.
+//! Call statistics by hour or day: counts, outcomes and talk time. They are read from counters that are written when
+//! calls end, so the cost does not grow with the number of calls.
 
 use actix_web::web::Data;
 use dikala_entities::{
@@ -24,7 +24,7 @@ use crate::{
 const HOUR_MS: i64 = 60 * 60 * 1_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// The longest time that is asked for at once, in days.
+/// The longest time range of a request, in days.
 const fn days_max(interval: Interval) -> i64 {
     match interval {
         Interval::Hour => 31,
@@ -32,7 +32,7 @@ const fn days_max(interval: Interval) -> i64 {
     }
 }
 
-/// What is counted without a `from`, in milliseconds: 24 hours or 30 days with the one that runs.
+/// The default time range, in milliseconds: 24 hours or 30 days, including the current one.
 const fn usual_ms(interval: Interval) -> i64 {
     match interval {
         Interval::Hour => 23 * HOUR_MS,
@@ -40,13 +40,13 @@ const fn usual_ms(interval: Interval) -> i64 {
     }
 }
 
-/// What is asked.
+/// A parsed request.
 struct Asked {
     interval: Interval,
     zone: DayZone,
     agent: Option<AgentId>,
     number: Option<PhoneNumberId>,
-    /// When each interval begins, and at last when the last one ends.
+    /// The start of each interval, and last the end of the last one.
     begins: Vec<Millis>,
 }
 
@@ -222,7 +222,7 @@ pub async fn show(
     Ok(Answer::ok(&stats))
 }
 
-/// The figures that a query string asks for.
+/// Reads the statistics for a query string.
 pub async fn read(
     services: &Services,
     tenant: TenantId,
@@ -234,7 +234,7 @@ pub async fn read(
     Ok(CallStats::new(asked, &pieces))
 }
 
-/// What was counted in one piece of the time that is asked for.
+/// Counters of one piece of the time range.
 #[derive(FromQueryResult)]
 struct Piece {
     number: i64,
@@ -254,8 +254,8 @@ const PIECES: &str = "SELECT (slot - $3) / $5 AS number, CAST(SUM(calls) AS BIGI
     CAST(SUM(talk_seconds) AS BIGINT) AS talk_seconds, CAST(SUM(duration_seconds) AS BIGINT) AS duration_seconds \
     FROM call_stats WHERE tenant_id = $1 AND subject = $2 AND slot >= $3 AND slot < $4 GROUP BY 1";
 
-/// When each piece began, with its figures. Reads a row for each quarter of an hour at most, and gives a piece for each interval;
-/// for each hour where not all intervals have the same length.
+/// Counters with the start of each piece. A piece is an interval, or an hour if the intervals differ in length. Reads
+/// at most one row for each quarter of an hour.
 async fn counted(
     db: &impl ConnectionTrait,
     tenant: TenantId,

@@ -1,4 +1,4 @@
-//! Calls: their history, what they announced, what was said, and the two things a tenant can do to a running one.
+//! Calls: history, events, transcripts, and the two commands for a running call: hang up and transfer.
 
 use actix_web::{HttpResponse, web::Data};
 use dikala_actors::calls::{CallError, Input, TRANSFERS_MAX, versions};
@@ -31,10 +31,10 @@ use crate::{
     },
 };
 
-/// Events of a call that are read at once.
+/// Events of a call per query.
 const EVENTS_BATCH: u64 = 8;
 
-/// What is said to who skips too many calls.
+/// The hint in the error for a too large `offset`.
 const GO_BACK: &str =
     "to go further back give the id of the last call that you have as before, or to";
 
@@ -239,7 +239,7 @@ pub async fn page(
     })
 }
 
-/// Calls that a filter lets through, newest first, at most `limit`: those older than the call that `after` tells of.
+/// Matching calls, newest first, at most `limit`; only those older than `after`, if it is given.
 pub async fn batch(
     db: &impl ConnectionTrait,
     tenant: TenantId,
@@ -264,7 +264,7 @@ pub async fn latest(
     Ok(rows.into_iter().map(Into::into).collect())
 }
 
-/// Those of some calls that are the tenant's and that a filter lets through, if there is one; newest first.
+/// Those of the given calls that belong to the tenant and match the filter, newest first.
 pub async fn among(
     db: &impl ConnectionTrait,
     tenant: TenantId,
@@ -326,7 +326,7 @@ pub async fn events(
     let list = Listing {
         key: "events",
         rows: event::Entity::of(caller.tenant).filter(event::Column::CallId.eq(call.id)),
-        // As they were committed: ids begin with the time by whichever node wrote them.
+        // In commit order: ids begin with the clock of the node that wrote them.
         by: event::Column::Position,
         batch: EVENTS_BATCH,
         show: listing::json::<Event, _>,
@@ -375,7 +375,7 @@ pub async fn transfer(
     Ok(Answer::accepted(&Call::from(call)).about(id.0))
 }
 
-/// The tenant's call as it is now; 404, or an error where it is over.
+/// The tenant's running call; 404, or an error if it is over.
 async fn running(services: &Services, tenant: TenantId, id: CallId) -> Result<CallRow, ApiError> {
     let call = find(services.store.api_reader(), tenant, id).await?;
     if call.status.is_final() {
@@ -385,14 +385,14 @@ async fn running(services: &Services, tenant: TenantId, id: CallId) -> Result<Ca
     }
 }
 
-/// Asks for something of a call that is known to be the tenant's. Done means: the command is stored and on its way to the
-/// bridge; the call itself changes when the bridge says so.
+/// Sends a command to a call that is known to be the tenant's. On success the command is stored and on its way to the
+/// bridge; the call changes once the bridge reports it.
 async fn ask(services: &Services, call: &CallRow, input: Input) -> Result<(), ApiError> {
     services.calls.tell(None, call.id, input).await?;
     Ok(())
 }
 
-/// Why a call did not do what a tenant asked of it.
+/// The error of a call as an API error.
 impl From<CallError> for ApiError {
     fn from(error: CallError) -> Self {
         match error {
@@ -428,7 +428,7 @@ async fn escalation_number(
     })
 }
 
-/// Where a call is transferred that names no number: the agent's, as it was when the call began.
+/// The transfer target of a request without a number: the agent's number from the version that the call began with.
 pub async fn agents_number(
     db: &impl ConnectionTrait,
     call: &call::Model,

@@ -1,4 +1,4 @@
-//! What the handlers work with.
+//! The state that handlers use.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,14 +21,14 @@ pub struct Services {
     pub settings: Arc<ApiSettings>,
     pub calls: Calls,
     pub outbound: LiveOutbound,
-    /// Where events can be followed.
+    /// The live feed of events.
     pub feed: Followers,
-    /// What requests are taken with; the application has to hold it as well.
+    /// The state of request processing. The application must hold it as well.
     pub http: Data<HttpContext>,
 }
 
 impl Services {
-    /// On what runs in this process, with nothing known of keys and limits yet.
+    /// Made from the node's handles, with empty key cache and limits.
     pub fn new(node: &Node, settings: ApiSettings) -> Self {
         let http = HttpContext::new(
             node.store.clone(),
@@ -50,26 +50,26 @@ impl Services {
     }
 }
 
-/// What operators can set of the API.
+/// The API's configuration.
 #[derive(Clone, Debug)]
 pub struct ApiSettings {
-    /// How requests are taken.
+    /// Request processing: keys, limits, sizes.
     pub http: HttpSettings,
-    /// Which addresses tenants may register.
+    /// The URLs that tenants may register.
     pub urls: UrlPolicy,
-    /// Where calls may be transferred to.
+    /// The numbers that calls may be transferred to.
     pub transfers: TransferPrefixes,
-    /// How long a client may leave a piece of a long list unread.
+    /// Longest time that a client may leave a piece of a long list unread.
     pub unread: Duration,
-    /// What the agents of one tenant may weigh in all, in bytes, by plan.
+    /// Limits on the total weight of a tenant's agents, in bytes, by plan.
     pub starter_configuration_bytes: i64,
     pub business_configuration_bytes: i64,
     pub enterprise_configuration_bytes: i64,
 }
 
-/// How long a client may leave a piece of a long list unread.
+/// Default of [`ApiSettings::unread`].
 pub const UNREAD: Duration = Duration::from_secs(30);
-/// What the agents of one tenant may weigh in all, unless the operator decided otherwise.
+/// Default limit on the total weight of a tenant's agents.
 const CONFIGURATION_BYTES: i64 = 16 * 1024 * 1024;
 
 impl Default for ApiSettings {
@@ -87,7 +87,7 @@ impl Default for ApiSettings {
 }
 
 impl ApiSettings {
-    /// What the agents of a tenant may weigh in all, in bytes.
+    /// The limit on the total weight of a tenant's agents, in bytes.
     pub const fn configuration_bytes(&self, plan: Plan) -> i64 {
         match plan {
             Plan::Starter => self.starter_configuration_bytes,

@@ -1,4 +1,4 @@
-//! What the API asks for that reaches tenants' servers.
+//! The handlers' access to the actors that call tenants' servers.
 
 use dikala_actors::{
     functions::{CircuitState, FunctionSpec, Invoke, Invoked, Request, Traced},
@@ -19,12 +19,12 @@ use crate::{
     node::Node,
 };
 
-/// What came of calling a function's endpoint for a test.
+/// The result of a test call of a function's endpoint.
 #[derive(Clone, Debug)]
 pub struct FunctionTrial {
-    /// What was sent, or would have been where nothing was; none where the address cannot be put into a request.
+    /// The request that was sent, or would have been. None if the URL cannot be put into a request.
     pub request: Option<Request>,
-    /// The outcome is what a bridge would be told.
+    /// The outcome is the one that a bridge would receive.
     pub invoked: Invoked,
 }
 
@@ -35,17 +35,17 @@ fn not_sent(error: TestError) -> ApiError {
     ApiError::Unavailable
 }
 
-/// Reaches tenants' servers.
+/// Calls tenants' servers.
 #[derive(Clone, Debug)]
 pub struct LiveOutbound(pub Node);
 
 impl LiveOutbound {
-    /// Whether the address may be dialled, as far as can be known now: a name that does not resolve may.
+    /// Checks that the URL's address may be dialled. A name that does not resolve now is allowed.
     pub async fn check_url(&self, tenant: TenantId, url: &OutboundUrl) -> Result<(), Blocked> {
         self.0.outbound.check_url(tenant, url).await
     }
 
-    /// Whether a function's endpoint is called at the moment.
+    /// The state of the circuit breaker of a function's endpoint.
     pub fn circuit(&self, function: &function::Model) -> CircuitState {
         self.0
             .functions
@@ -101,7 +101,7 @@ impl LiveOutbound {
             .map_err(not_sent)
     }
 
-    /// Makes one attempt of a due delivery, however its endpoint failed before, and waits until it is recorded.
+    /// Makes one attempt of a due delivery, regardless of earlier failures, and waits until it is recorded.
     pub async fn resend(
         &self,
         webhook: WebhookId,
@@ -113,18 +113,18 @@ impl LiveOutbound {
         resent.map_err(not_sent)
     }
 
-    /// The state of a webhook's queue on this node; none if it is idle, or if another node has it.
+    /// The state of a webhook's lane on this node; none if it is idle, or if another node has it.
     pub async fn lane(&self, webhook: WebhookId) -> Option<LaneReading> {
         let standings = self.0.webhooks.standings(vec![webhook]).await?;
         standings.get(&webhook)?.lane
     }
 
-    /// Deliveries became due in the table. May be lost without harm.
+    /// Wakes the dispatcher for deliveries that became due in the table. May be lost without harm.
     pub fn wake(&self) {
         self.0.webhooks.wake();
     }
 
-    /// A webhook was changed or deleted. May be lost without harm.
+    /// Tells the dispatcher that a webhook was changed or deleted. May be lost without harm.
     pub fn refresh(&self, webhook: WebhookId) {
         self.0.webhooks.refresh(webhook);
     }

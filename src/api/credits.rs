@@ -1,4 +1,4 @@
-//! Credit: the balance and its movements. Only reads; minutes move in the ledger.
+//! Credit: the balance and its transactions. Read-only; only the ledger moves minutes.
 
 use actix_web::web::Data;
 use dikala_entities::{
@@ -103,7 +103,7 @@ pub async fn account(
 /// `GET /credits`
 pub async fn balance(caller: Caller, services: Data<Services>) -> Result<Answer, ApiError> {
     let account = account(services.store.api_reader(), caller.tenant).await?;
-    // No account yet: nothing was bought and nothing used.
+    // A tenant without an account has neither bought nor used minutes.
     let balance = account.map_or(
         Balance {
             balance_minutes: 0,
@@ -119,13 +119,13 @@ pub async fn balance(caller: Caller, services: Data<Services>) -> Result<Answer,
     Ok(Answer::ok(&balance))
 }
 
-/// Movements of a tenant's balance, newest first.
+/// A tenant's transactions, newest first.
 fn newest(tenant: TenantId) -> Select<credit_transaction::Entity> {
     credit_transaction::Entity::of(tenant).order_by_desc(credit_transaction::Column::Seq)
 }
 
-/// At most so many movements, newest first; older than `before`, where it is given. None are older than one that the tenant does
-/// not have.
+/// At most `limit` transactions, newest first, older than `before` if it is given. If the tenant has no such
+/// transaction, the result is empty.
 pub async fn latest(
     db: &impl ConnectionTrait,
     tenant: TenantId,
@@ -155,7 +155,7 @@ pub async fn transactions(
     Ok(Answer::ok(&listed))
 }
 
-/// A page of a tenant's movements, newest first.
+/// A page of a tenant's transactions, newest first.
 pub async fn page_of(
     db: &impl ConnectionTrait,
     tenant: TenantId,
@@ -169,7 +169,7 @@ pub async fn page_of(
         .into_tuple()
         .one(db)
         .await?;
-    // They are numbered from 1 without a gap, so that nothing needs to be read to skip them.
+    // Numbers begin at 1 and have no gaps, so the offset is subtracted and no row is read to skip it.
     let first = last.unwrap_or(0).saturating_sub(page.offset);
     let select = ours.filter(credit_transaction::Column::Seq.lte(first));
     let mut rows = page.limit(select).all(db).await?;

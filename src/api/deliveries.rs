@@ -1,4 +1,4 @@
-//! Deliveries: what became of each event on its way to a webhook, and sending it again.
+//! Deliveries: the state of each event on its way to a webhook, and resending.
 
 use std::collections::HashMap;
 
@@ -28,9 +28,9 @@ use crate::{
     },
 };
 
-/// Attempts shown of one delivery, newest first.
+/// Attempts shown per delivery, the newest ones.
 const ATTEMPTS_MAX: u64 = 100;
-/// Recoveries of one webhook that may be under way at the same time.
+/// Concurrent recoveries of one webhook.
 const RECOVERIES_MAX: u64 = 10;
 
 /// An event on its way to a webhook.
@@ -97,7 +97,7 @@ pub struct Attempt {
     response: String,
 }
 
-/// A delivery, the event that it carries (none once that is no longer kept), and its last attempts, oldest first.
+/// A delivery, its event (none once it is no longer kept), and its last attempts, oldest first.
 #[derive(Clone, Debug)]
 pub struct WholeDelivery {
     pub delivery: delivery::Model,
@@ -114,7 +114,7 @@ pub struct LastAttempt {
     pub duration_ms: i64,
 }
 
-/// What is said to who skips too many deliveries.
+/// The hint in the error for a too large `offset`.
 const NARROW: &str = "narrow it with status; a call's own are found with its events";
 
 /// A page of deliveries, newest first.
@@ -176,7 +176,7 @@ impl From<attempt::Model> for Attempt {
     }
 }
 
-/// The tenant's delivery with its event and its attempts, or 404.
+/// The tenant's delivery with its event and attempts, or 404.
 pub async fn find(
     db: &impl ConnectionTrait,
     tenant: TenantId,
@@ -225,7 +225,7 @@ fn newest(webhook: &webhook::Model, status: Option<DeliveryStatus>) -> Select<de
     }
 }
 
-/// At most so many deliveries to a webhook, newest first; older than `before`, where it is given.
+/// At most `limit` deliveries to a webhook, newest first; only those older than `before`, if it is given.
 pub async fn latest(
     db: &impl ConnectionTrait,
     webhook: &webhook::Model,
@@ -240,7 +240,7 @@ pub async fn latest(
     select.limit(limit).all(db).await
 }
 
-/// The last attempt of each of these deliveries of a tenant, by delivery; without the endpoint's answer.
+/// The last attempt of each of these deliveries of a tenant, without the endpoint's answer.
 pub async fn last_attempts(
     db: &impl ConnectionTrait,
     tenant: TenantId,
@@ -264,12 +264,12 @@ pub async fn last_attempts(
         .into_model()
         .all(db)
         .await?;
-    // The last one of each remains.
+    // Rows are ordered by attempt, so the map keeps the last one.
     let by_delivery = found.into_iter();
     Ok(by_delivery.map(|last| (last.delivery_id, last)).collect())
 }
 
-/// How many deliveries to a webhook wait, at most `most`.
+/// The number of pending deliveries to a webhook, counted up to `most`.
 pub async fn waiting(
     db: &impl ConnectionTrait,
     webhook: &webhook::Model,
@@ -278,7 +278,7 @@ pub async fn waiting(
     let waiting: Vec<DeliveryId> = delivery::Entity::of_webhook(webhook)
         .select_only()
         .column(delivery::Column::Id)
-        // In the statement's text, so that the partial index is used.
+        // A literal, not a bound value, so that the partial index is used.
         .filter(Expr::cust("status = 'pending'"))
         .order_by_asc(delivery::Column::NextAttemptAt)
         .limit(most)
@@ -325,7 +325,7 @@ pub async fn show(
     Ok(Answer::ok(&shown))
 }
 
-/// `POST /deliveries/{id}/resend`: due now, whatever became of it before. The webhook must still be there.
+/// `POST /deliveries/{id}/resend`: makes a delivery due now, whatever its state. The webhook must still exist.
 pub async fn resend(
     caller: Caller,
     services: Data<Services>,
@@ -354,13 +354,13 @@ pub async fn resend(
     Ok(answer)
 }
 
-/// Makes a delivery due now, whatever became of it before.
+/// Makes a delivery due now, whatever its state.
 pub async fn make_due(
     txn: &Transaction,
     row: &mut delivery::Model,
     now: Millis,
 ) -> Result<(), DbErr> {
-    // One that is about to be tried is known to who tries it: it goes out once, not twice.
+    // A pending delivery keeps its lease: its holder may be about to attempt it, and it must not go out twice.
     if row.status != DeliveryStatus::Pending {
         row.lease_owner = None;
     }
@@ -401,7 +401,7 @@ impl Recovery {
 }
 
 impl Recovery {
-    /// The same as a row, of that webhook.
+    /// A row for this recovery of the webhook.
     pub fn of(self, webhook: &webhook::Model, now: Millis) -> recovery::Model {
         recovery::Model {
             id: RecoveryId::new(now),
@@ -415,7 +415,7 @@ impl Recovery {
     }
 }
 
-/// `POST /webhooks/{id}/recover`: answered once it is certain to be done; the dispatcher does it, in batches.
+/// `POST /webhooks/{id}/recover`: answered once the recovery is stored; the dispatcher then resends in batches.
 pub async fn recover(
     caller: Caller,
     services: Data<Services>,
@@ -424,7 +424,7 @@ pub async fn recover(
 ) -> Result<Answer, ApiError> {
     let webhook = webhooks::find(services.store.api_reader(), caller.tenant, id.0).await?;
     let asked = Recovery::read(&body.form()?)?.of(&webhook, services.clock.now());
-    // Counted before the transaction, which on SQLite would hold up every other write for as long as that takes.
+    // Counted before the transaction: on SQLite a long transaction would delay every other write.
     let deliveries = count(services.store.api_reader(), &asked).await?;
     let unit = Unit::begin(&services, &caller).await?;
     let change = begin_recovery(unit.txn(), asked, deliveries).await?;
@@ -435,7 +435,7 @@ pub async fn recover(
     Ok(answer)
 }
 
-/// Writes down that so many deliveries are to be sent again, if any; what the audit says of it.
+/// Stores a recovery, unless there is nothing to recover. Returns its change for the audit.
 pub async fn begin_recovery(
     txn: &Transaction,
     asked: recovery::Model,
@@ -454,7 +454,7 @@ pub async fn begin_recovery(
     Ok(Some(change))
 }
 
-/// Counts under the lock of the webhook's row: two at once cannot both be the last.
+/// Counts under the webhook's row lock, so that two concurrent requests cannot both take the last place.
 async fn refuse_too_many(txn: &Transaction, webhook: &webhook::Model) -> Result<(), ApiError> {
     let open = recovery::Entity::of_webhook(webhook).count(txn).await?;
     if open < RECOVERIES_MAX {

@@ -1,4 +1,4 @@
-//! A second agent like the first, with functions like the first's.
+//! Duplicates an agent with its functions.
 
 use dikala_entities::{AgentId, AuditAction, FunctionId, Millis, agent, function};
 use sea_orm::{EntityTrait, IntoActiveModel, QueryOrder};
@@ -10,7 +10,7 @@ use crate::{
     http::{answer::Answer, error::ApiError, extract::Caller},
 };
 
-/// Makes it, with no number of its own. Its name is that of the first, with `suffix`.
+/// Creates the copy, without a phone number. Its name is the original's with `suffix`.
 pub async fn create(
     caller: &Caller,
     services: &Services,
@@ -74,7 +74,7 @@ async fn add(
     Ok(())
 }
 
-/// The name with what tells it from the first, within what a name may have.
+/// The original's name with the suffix, shortened to the length limit of names.
 fn named(first: &str, suffix: &str) -> String {
     let room = AgentName::CHARS_MAX.saturating_sub(suffix.chars().count() + 1);
     let kept: String = first.chars().take(room).collect();

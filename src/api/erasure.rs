@@ -1,4 +1,4 @@
-//! Erasing a call on request: what was said, numbers and metadata go; what it cost and when stays.
+//! Erases a call on request: transcript, numbers and metadata are removed; times and costs stay.
 
 use std::collections::BTreeSet;
 
@@ -30,10 +30,10 @@ use crate::{
     },
 };
 
-/// What stands in the place of the caller's number.
+/// Replaces the caller's number.
 pub const ERASED: &str = "erased";
 
-/// `DELETE /calls/{id}`: once the call is over. Deliveries of its events that were not made yet are not made any more.
+/// `DELETE /calls/{id}`: only once the call is over. Pending deliveries of its events are given up.
 pub async fn erase(
     caller: Caller,
     services: Data<Services>,
@@ -77,7 +77,8 @@ pub async fn erase(
     Ok(answer)
 }
 
-/// The row without all that is personal, and with an owner that no node is: who still has it in memory writes no more.
+/// Removes all personal data from the row. The row gets an owner that is no node, so an actor that still has the call
+/// in memory can write no more.
 async fn erase_row(txn: &Transaction, call: &call::Model) -> Result<(), ApiError> {
     let nobody: CallerNumber = ERASED.parse().map_err(|_| ApiError::Internal)?;
     let change = call::ActiveModel {
@@ -98,7 +99,8 @@ async fn erase_row(txn: &Transaction, call: &call::Model) -> Result<(), ApiError
     Ok(())
 }
 
-/// Blanks what the call announced and what receivers answered, and gives up deliveries that wait. Returns whose those were.
+/// Blanks the call's events and the receivers' answers, and gives up pending deliveries. Returns the webhooks of
+/// those.
 async fn erase_events(
     txn: &Transaction,
     call: &call::Model,
@@ -119,7 +121,7 @@ async fn erase_events(
     Ok(waiting)
 }
 
-/// The ids of what the call announced.
+/// The ids of the call's events.
 fn events_of(call: &call::Model) -> SelectStatement {
     event::Entity::of(call.tenant_id)
         .select_only()
@@ -158,13 +160,13 @@ async fn blank_bodies(txn: &Transaction, call: &call::Model) -> Result<(), DbErr
     txn.execute_raw(statement).await.map(drop)
 }
 
-/// Returns whose deliveries waited.
+/// Returns the webhooks that had pending deliveries.
 async fn give_up_deliveries(
     txn: &Transaction,
     call: &call::Model,
     now: Millis,
 ) -> Result<BTreeSet<WebhookId>, DbErr> {
-    // All, with their attempts, in the order of their ids, as by everybody who changes some, so that no two can wait for each other.
+    // Locks all deliveries in the order of their ids, like every other writer, so that no two can deadlock.
     let locked: Vec<(WebhookId, DeliveryStatus)> = delivery::Entity::of(call.tenant_id)
         .select_only()
         .column(delivery::Column::WebhookId)
@@ -193,7 +195,8 @@ async fn give_up_deliveries(
     Ok(waiting.map(|(webhook, _)| webhook).collect())
 }
 
-/// Clears the stored answers about the call. A repeat of their requests gets the first answer's code and an empty object.
+/// Clears the stored answers about the call. A repeat of their requests gets the first answer's code and an empty
+/// object.
 fn answers_of(call: CallId) -> UpdateMany<idempotency::Entity> {
     idempotency::Entity::update_many()
         .col_expr(idempotency::Column::Body, Expr::value("{}"))
@@ -210,7 +213,7 @@ mod tests {
     const NOW: Millis = Millis::from_i64(1_800_000_000_000);
     /// Stored answers about no call, or about other calls.
     const ANSWERS: usize = 50_000;
-    /// Pages of 8 KiB that PostgreSQL may read to erase the answers about one call; all answers are on some 800.
+    /// Pages of 8 KiB that PostgreSQL may read to erase the answers about one call; all answers take about 800.
     const PAGES_MAX: i64 = 100;
 
     /// Without the index, a request would exceed its time limit with millions of answers.

@@ -1,4 +1,4 @@
-//! Events: following them live, and making a sample of one.
+//! Events: the live stream, and sample events.
 
 use std::time::Duration;
 
@@ -30,15 +30,15 @@ use crate::{
 
 pub const LAST_EVENT_ID: &str = "Last-Event-ID";
 
-/// How often a stream shows that it lives, and how late a follower learns of what no wake-up told.
+/// Interval of the stream's heartbeat. A follower that missed a wake-up learns of new events within this time.
 const BEAT: Duration = Duration::from_secs(10);
-/// How often a follower's key is looked at: he loses the stream at once when it is revoked, whether anything happens or not.
+/// Interval of checks of the follower's key, so that a revoked key ends the stream at once, even without events.
 const KEY_EVERY: Duration = Duration::from_millis(500);
-/// How long a follower may leave what is sent to him unread.
+/// Longest time that a follower may leave a chunk unread.
 const UNREAD: Duration = Duration::from_secs(30);
-/// Events in one read of the table.
+/// Events per query.
 const BATCH: u64 = 50;
-/// When a follower that lost the connection comes back, in milliseconds.
+/// Sets the client's reconnect delay, in milliseconds.
 const OPENING: &str = "retry: 2000\n";
 const STILL_HERE: &str = ": nothing new\n\n";
 
@@ -97,7 +97,7 @@ fn data_of(body: &str) -> Json {
     )
 }
 
-/// `POST /events/sample`: seen by who follows the stream, and by no webhook.
+/// `POST /events/sample`: goes to followers of the stream, and to no webhook.
 pub async fn make_sample(
     caller: Caller,
     services: Data<Services>,
@@ -116,8 +116,8 @@ pub async fn make_sample(
 }
 
 /// `GET /events/stream`: server-sent events as the HTML standard describes them
-/// (<https://html.spec.whatwg.org/multipage/server-sent-events.html>). `id` is the event's id, `event` its kind, `data` the
-/// exact body of its deliveries; samples have a field `test` besides, which other readers ignore.
+/// (<https://html.spec.whatwg.org/multipage/server-sent-events.html>). `id` is the event's id, `event` its kind,
+/// `data` the exact body of its deliveries. Samples have an extra field `test`, which clients ignore by the standard.
 pub async fn stream(
     caller: Caller,
     services: Data<Services>,
@@ -126,7 +126,7 @@ pub async fn stream(
     let last = last_event_id(req.headers())?;
     let pass = Pass::of(&req)?;
     while_connected(&req)?;
-    // In this order: what is committed between the two is read, and wakes.
+    // Subscribes before it reads the position: an event committed between the two is read and also wakes the stream.
     let follower = services.feed.follow(caller.tenant).map_err(no_seat)?;
     let last = begin_after(&services, caller.tenant, last).await?;
     let (to, mut chunks) = mpsc::channel(1);
@@ -142,12 +142,12 @@ pub async fn stream(
     let chunks = stream::poll_fn(move |context| chunks.poll_recv(context));
     Ok(HttpResponse::Ok()
         .content_type("text/event-stream")
-        // Proxies of the nginx kind would gather the answer before they pass it on.
+        // Without it, proxies such as nginx buffer the answer.
         .insert_header(("X-Accel-Buffering", "no"))
         .streaming(chunks.map(Ok::<Bytes, ApiError>)))
 }
 
-/// Why nobody else can follow.
+/// The API error for a follower that finds no free place.
 pub fn no_seat(reason: NoSeat) -> ApiError {
     match reason {
         NoSeat::Tenant => ApiError::TooManyStreams(FOLLOWERS_PER_TENANT_MAX),
@@ -165,7 +165,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, ApiError> {
         return Err(wrong(FieldCode::Duplicate, "must be sent once"));
     }
     match value.to_str().map(str::trim) {
-        // So begins who has not seen any event yet.
+        // Clients that have received no event yet send an empty id.
         Ok("") => Ok(None),
         Ok(id) => id.parse().map(Some).map_err(drop),
         Err(_) => Err(()),
@@ -173,7 +173,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, ApiError> {
     .map_err(|()| wrong(FieldCode::InvalidFormat, "must be the id of an event"))
 }
 
-/// The event after which the stream begins, and its place.
+/// The event after which the stream begins, and its position.
 async fn begin_after(
     services: &Services,
     tenant: TenantId,
@@ -196,24 +196,23 @@ async fn begin_after(
     Ok((last, position))
 }
 
-/// Tells the follower where he is before anything happened: what is committed while he has lost the connection reaches him too.
-/// Where there is no event yet, by the id before all.
+/// Sends the start position before any event, so that a client that reconnects misses nothing. If there is no event
+/// yet, the id precedes all ids.
 fn opening(last: EventId) -> String {
     format!("{OPENING}id: {last}\n\n")
 }
 
-/// One open stream.
 struct Following {
     services: Data<Services>,
     pass: Pass,
     follower: Follower,
     tenant: TenantId,
-    /// The last event that was sent, and its place.
+    /// The last event that was sent, and its position.
     last: (EventId, i64),
     to: mpsc::Sender<Bytes>,
 }
 
-/// The stream is over.
+/// The stream has ended.
 struct Over;
 
 impl From<DbErr> for Over {
@@ -224,12 +223,12 @@ impl From<DbErr> for Over {
 }
 
 impl Following {
-    /// Ends when the follower goes, reads too slowly, loses the right to follow, or the service stops. He comes back with the
-    /// last id that he saw, so nothing is lost.
+    /// Ends if the follower disconnects, reads too slowly or loses its key, or if the service stops. A client
+    /// reconnects with the last id that it received, so nothing is lost.
     async fn run(mut self, opening: String) {
         let (services, pass) = (self.services.clone(), self.pass.clone());
         tokio::select! {
-            // How it ended makes no difference.
+            // The reason makes no difference.
             _ = self.follow(opening) => {}
             () = pass.lost(&services.http, KEY_EVERY) => {}
         }
@@ -237,7 +236,8 @@ impl Following {
 
     async fn follow(&mut self, opening: String) -> Result<(), Over> {
         self.send(opening.into()).await?;
-        // One for the whole stream: a wait that restarts with each event would never end if there are many.
+        // One timer for the whole stream: a timer that restarts with each event would never fire among frequent
+        // events.
         let mut beat = tokio::time::interval_at(tokio::time::Instant::now() + BEAT, BEAT);
         loop {
             while self.pass_on().await? {}
@@ -249,7 +249,7 @@ impl Following {
         }
     }
 
-    /// Sends the next events. Whether there may be more.
+    /// Sends the next events. Returns true if there may be more.
     async fn pass_on(&mut self) -> Result<bool, Over> {
         self.pass
             .holds(&self.services.http)
@@ -278,7 +278,7 @@ impl Following {
 
 fn frame(event: &event::Model) -> String {
     let test = if event.is_test { "test: true\n" } else { "" };
-    // A line break ends a field; the format has one field per line for such data.
+    // A line break ends a field; the format repeats the field for each further line.
     let data = event.body.replace('\n', "\ndata: ");
     format!(
         "id: {}\nevent: {}\n{test}data: {data}\n\n",

@@ -1,4 +1,4 @@
-//! How a function did lately: how often it was called, how often in vain, how long its endpoint took.
+//! Statistics of a function: number of calls, failures and latency of its endpoint.
 
 use actix_web::web::Data;
 use dikala_actors::functions::CircuitState;
@@ -17,9 +17,9 @@ use crate::{
     },
 };
 
-/// How far back is looked, in milliseconds.
+/// The time range, in milliseconds.
 const WINDOW_MS: i64 = 24 * 60 * 60 * 1_000;
-/// Calls that are looked at, the latest.
+/// At most this many calls are counted, the latest ones.
 const CALLS_MAX: u64 = 1_000;
 
 /// What became of a function's calls in the last 24 hours; of the latest 1000 of them if there were more.
@@ -76,7 +76,7 @@ impl From<CircuitState> for Circuit {
     }
 }
 
-/// What is known of one call of a function.
+/// One call of a function.
 struct Called {
     at: Millis,
     duration_ms: i64,
@@ -84,7 +84,7 @@ struct Called {
 }
 
 impl FunctionStats {
-    /// `calls` are the latest first.
+    /// `calls` are ordered latest first.
     fn new(
         name: String,
         from: Millis,
@@ -124,7 +124,7 @@ pub async fn show(
     Ok(Answer::ok(&of(&services, &function).await?))
 }
 
-/// Of a function of the tenant.
+/// The statistics of one of the tenant's functions.
 pub async fn of(services: &Services, function: &function::Model) -> Result<FunctionStats, DbErr> {
     let to = services.clock.now();
     let from = to.plus_ms(-WINDOW_MS);
@@ -134,7 +134,7 @@ pub async fn of(services: &Services, function: &function::Model) -> Result<Funct
     Ok(FunctionStats::new(name, from, to, &calls, circuit))
 }
 
-/// Read from an index alone, whatever the outcomes hold.
+/// Index-only, so the size of the outcomes does not matter.
 async fn latest(
     db: &impl ConnectionTrait,
     function: &function::Model,

@@ -37,11 +37,11 @@ use crate::{
     openapi::schema::words,
 };
 
-/// Fields that an object is read with and that are ignored when it is sent back.
+/// Read-only fields: accepted and ignored in requests, so that a client can send back what it read.
 pub const READ_ONLY: &[&str] = &["id", "agentId", "createdAt", "updatedAt"];
-/// A call's answer to its bridge names them all: this bounds it.
+/// Functions of an agent. Bounds the reply to `call.incoming`, which lists them all.
 const FUNCTIONS_MAX: u64 = 100;
-/// Functions that are read at once for a list.
+/// Functions per query of a list.
 const BATCH: u64 = 16;
 
 /// A function as its tenant sets it up.
@@ -121,13 +121,13 @@ impl FunctionDraft {
     }
 }
 
-/// What the audit says of a function that comes or goes.
+/// The audit's entry of a function that is created or deleted.
 fn change(action: AuditAction, function: &function::Model) -> Change {
     let of = format!("{} of {}", function.name, function.agent_id);
     Change::new(action, function.id).with(of)
 }
 
-/// What can make a function heavy, in bytes.
+/// The sizes of the fields that make a function heavy, in bytes.
 fn parts(function: &function::Model) -> Parts {
     Parts::from([
         ("parameters", function.parameters.len()),
@@ -147,7 +147,7 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(rest)
 }
 
-/// The name of a function, which the AI calls it by.
+/// The name by which the AI calls a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(String);
 
@@ -248,7 +248,7 @@ pub enum OutcomeStatus {
     Error,
 }
 
-/// Why the AI gets none, as [`FaultCode`] is written. Nothing is of this type, it is for the description.
+/// The error codes of a function call, as [`FaultCode`] is written. Has no values; only for the OpenAPI description.
 #[derive(Clone, Copy, Debug)]
 pub enum OutcomeCode {}
 
@@ -272,14 +272,14 @@ fn by_name(agent: &agent::Model, name: &str) -> Select<function::Entity> {
     function::Entity::of_agent(agent).filter(function::Column::Name.eq(name))
 }
 
-/// The agent's function of that name, or 404.
+/// The agent's function with that name, or 404.
 pub async fn find(
     db: &impl ConnectionTrait,
     agent: &agent::Model,
     name: &str,
 ) -> Result<function::Model, ApiError> {
     let missing = ApiError::NotFound(Missing::Function);
-    // A path can hold anything, and some of it no database takes.
+    // A path can hold any text, and the databases refuse some of it.
     if !is_name(name) {
         return Err(missing);
     }
@@ -297,7 +297,7 @@ async fn refuse_taken(
     }
 }
 
-/// Writes which tools the agent has. The agent's row is locked.
+/// Stores the agent's tools. The agent's row is locked.
 async fn set_tools(
     db: &impl ConnectionTrait,
     agent: agent::Model,
@@ -328,7 +328,7 @@ pub async fn list_all(
     listing::answer(services, &caller, &query, list).await
 }
 
-/// `POST /agents/{id}/functions`: the function is enabled at once.
+/// `POST /agents/{id}/functions`: creates a function and enables it.
 pub async fn create(
     caller: Caller,
     services: Data<Services>,
@@ -476,7 +476,7 @@ pub async fn test(
     Ok(Answer::ok(&trial.invoked.outcome))
 }
 
-/// Calls a function of the tenant with what a [`FunctionTest`] says.
+/// Calls a function of the tenant as [`FunctionTest`] describes.
 pub async fn try_out(
     services: &Services,
     function: &function::Model,

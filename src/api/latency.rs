@@ -17,14 +17,14 @@ pub struct LatencyMs {
 }
 
 impl LatencyMs {
-    /// Of times and how often each was taken.
+    /// Percentiles of durations, each given with its count.
     pub fn of(times: impl IntoIterator<Item = (i64, i64)>) -> Self {
         let mut counts: BTreeMap<i64, i64> = BTreeMap::new();
         for (ms, count) in times {
             *counts.entry(ms).or_default() += count;
         }
         let all: i64 = counts.values().sum();
-        // The nearest rank: the smallest of which so many percent are no larger.
+        // The nearest-rank method: the smallest value that is at least as large as that percentage of all.
         let percentile = |percent: i64| {
             let rank = (all * percent + 99) / 100;
             let mut seen = 0;

@@ -1,7 +1,8 @@
-//! Lists that are given whole: read in batches and written as the client reads, so that no answer is ever in memory as a whole.
+//! Lists without a limit: read in batches and written as fast as the client reads, so that no answer is in memory as
+//! a whole.
 //!
-//! A list that breaks off never looks whole: its connection is cut before the last chunk. A client of HTTP/1.0 knows no chunks,
-//! and its answer ends with the connection; what broke off is then no JSON, as its closing brackets are missing.
+//! An incomplete list is always recognizable: the connection is cut before the last chunk. For HTTP/1.0, which has no
+//! chunks, the closing brackets are missing and the body is no valid JSON.
 
 use std::{
     fmt::Display,
@@ -35,23 +36,23 @@ use crate::{
     },
 };
 
-/// What is handed on in one piece, in bytes, or a single row that has more.
+/// Size of a piece of the answer, in bytes; a single row may be larger.
 const PIECE: usize = 16 * 1024;
-/// How long an answer may take in all.
+/// Longest time for the whole answer.
 const WHOLE: Duration = Duration::from_secs(300);
 
 /// A list, oldest first.
 #[derive(Debug)]
 pub struct Listing<E: EntityTrait> {
-    /// What the rows are called in the answer.
+    /// The name of the array in the answer.
     pub key: &'static str,
-    /// The rows, in any order.
+    /// The rows, unordered.
     pub rows: Select<E>,
-    /// Orders them; no two have the same.
+    /// The sort column; its values are unique.
     pub by: E::Column,
-    /// Rows that are read at once: together they should not have much more than a megabyte.
+    /// Rows per query; together not much more than a megabyte.
     pub batch: u64,
-    /// One row as JSON.
+    /// Writes a row as JSON.
     pub show: fn(E::Model) -> String,
 }
 
@@ -61,7 +62,7 @@ pub fn json<V: From<M> + Serialize, M>(row: M) -> String {
         .expect("views have string keys and nothing that fails to serialize")
 }
 
-/// `limit` and `offset` of a list that is given whole without them.
+/// Reads `limit` and `offset`. None if neither is given; then the whole list is sent.
 fn page(query: &Query) -> Result<Option<Page>, ApiError> {
     query.0.read(&[], |form| {
         let limit = form.optional("limit", None, digits(1, LIMIT_MAX));
@@ -74,7 +75,7 @@ fn page(query: &Query) -> Result<Option<Page>, ApiError> {
     })
 }
 
-/// The answer: at once where it is small, else in pieces.
+/// The answer: at once if it is small, otherwise in pieces.
 pub async fn answer<E>(
     services: Data<Services>,
     caller: &Caller,
@@ -105,8 +106,8 @@ where
     Ok(response.streaming(body))
 }
 
-/// A body of which one piece at a time is in memory. It ends where the pieces do; where one fails, where the client leaves one
-/// unread for too long, or where `whole` is over, the connection is cut, so that what broke off does not look whole.
+/// A streamed body with one piece in memory at a time. The connection is cut if a piece fails, if the client leaves
+/// one unread for too long, or when `whole` has passed.
 pub fn in_pieces<S, E>(
     services: &Services,
     tenant: TenantId,
@@ -137,7 +138,7 @@ where
     }))
 }
 
-/// An answer broke off.
+/// The answer was cut off.
 struct Broken;
 
 async fn write<E: Display>(
@@ -152,7 +153,7 @@ async fn write<E: Display>(
             Broken
         })?;
         if piece.is_empty() {
-            // A chunk without anything in it would end the body.
+            // An empty chunk would end the body.
             continue;
         }
         let sent = tokio::time::timeout(unread, to.send(piece.into())).await;
@@ -169,10 +170,10 @@ struct Writer<E: EntityTrait> {
     page: Option<Page>,
     /// Rows that were read and not written yet.
     read: std::vec::IntoIter<E::Model>,
-    /// Of the last row that was read.
+    /// The sort key of the last row that was read.
     after: Option<Value>,
     written: u64,
-    /// There are no more rows to read.
+    /// True if there are no more rows to read.
     end: bool,
     begun: bool,
 }
@@ -195,7 +196,7 @@ where
         }
     }
 
-    /// The next piece of the answer, and whether it is the last one.
+    /// The next piece of the answer, and true if it is the last one.
     async fn piece(&mut self, bytes: usize) -> Result<(String, bool), DbErr> {
         let mut text = String::new();
         if !self.begun {
@@ -247,7 +248,7 @@ where
             select = select.offset(page.offset.unsigned_abs());
         }
         let batch = match self.page {
-            // One more tells whether there is a next page.
+            // One row more shows if there is a next page.
             Some(page) => (page.limit.unsigned_abs() + 1 - self.written).min(self.list.batch),
             None => self.list.batch,
         };

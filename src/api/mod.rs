@@ -1,5 +1,5 @@
-//! The tenant's API, one file per resource. A handler parses, makes one call and converts; nothing here decides what happens in
-//! a call or to a delivery.
+//! The tenants' API, one file per resource. A handler parses, makes one call and converts; it decides nothing about
+//! calls or deliveries.
 
 pub mod agents;
 pub mod call_filter;
@@ -48,8 +48,8 @@ use crate::{
     },
 };
 
-/// How the address in a form is judged: by its text, and by where it leads, which was asked before the form is read, so
-/// that all that is wrong is told at once.
+/// The checks of a URL in a form: the policy for its text, and the address check of its host. The address is resolved
+/// before the form is read, so that all errors are reported at once.
 #[derive(Clone, Copy, Debug)]
 struct Addresses {
     policy: UrlPolicy,
@@ -57,8 +57,8 @@ struct Addresses {
 }
 
 impl Addresses {
-    /// Asks where the address in `field` leads; one that is as `before` was asked then. May ask a name server: never inside
-    /// a transaction.
+    /// Resolves and checks the address in `field`. An unchanged address is not checked again. May query a name
+    /// server, so never call it in a transaction.
     async fn ask(
         services: &Services,
         tenant: TenantId,

@@ -8,21 +8,21 @@ use crate::http::{
     field::{Fault, FieldCode},
 };
 
-/// Rows that are skipped at most: they are read, so that a page far into a list would cost more and more.
+/// The largest `offset`. Skipped rows are read, so far pages would cost more and more.
 pub const SKIPPED_MAX: u64 = 100_000;
 
-/// A page of a list, for whoever shows what is on it.
+/// A page of a list, for code that shows any list.
 pub trait Paged {
     type Row;
-    /// What the rows are called.
+    /// The name of the rows.
     const NAME: &'static str;
 
     fn rows(&self) -> &[Self::Row];
-    /// Where the next page begins; none after the last.
+    /// The offset of the next page; none after the last.
     fn next(&self) -> Option<i64>;
 }
 
-/// Which piece of a list is asked for.
+/// The requested part of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     pub limit: i64,
@@ -38,18 +38,18 @@ impl Page {
         }
     }
 
-    /// Limits a query to this page and one row more, which tells whether there is a next page.
+    /// Limits a query to this page and one row more, which shows if there is a next page.
     pub fn of<E: EntityTrait>(self, select: Select<E>) -> Select<E> {
         self.limit(select.offset(self.offset.unsigned_abs()))
     }
 
-    /// The same, of a query that begins where the page does.
+    /// The same for a query that starts at the page.
     pub fn limit<E: EntityTrait>(self, select: Select<E>) -> Select<E> {
         select.limit(self.limit.unsigned_abs() + 1)
     }
 
-    /// Whether there may be anything on this page. One that lies further into its list than is skipped is refused with what
-    /// to do instead; where the list is not that long, there is nothing.
+    /// True if the page can have rows. A page beyond [`SKIPPED_MAX`] is refused with the hint `instead` if the list
+    /// is that long; otherwise it is empty.
     pub async fn is_in_reach<E: EntityTrait>(
         self,
         db: &impl ConnectionTrait,
@@ -70,7 +70,7 @@ impl Page {
         }
     }
 
-    /// This page of a list that is in memory, and whether there is a next one.
+    /// This page of a list in memory, and true if there is a next page.
     pub fn cut<T>(self, rows: Vec<T>) -> (Vec<T>, bool) {
         let count = |figure: i64| usize::try_from(figure).unwrap_or(usize::MAX);
         let wanted = count(self.limit).saturating_add(1);
@@ -80,7 +80,7 @@ impl Page {
         (rows, has_more)
     }
 
-    /// Takes the one row more away again; true if it was there.
+    /// Removes the extra row; true if there was one.
     pub fn has_more<T>(self, rows: &mut Vec<T>) -> bool {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let more = rows.len() > limit;

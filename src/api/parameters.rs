@@ -13,10 +13,10 @@ use crate::{
     openapi::schema::{any_object, words},
 };
 
-/// The largest schema, in bytes of JSON without blanks.
+/// The largest schema, in bytes of compact JSON.
 const BYTES_MAX: usize = 16_384;
 
-/// A schema of parameters. Nothing is of this type, it is for the description.
+/// A schema of parameters. Has no values; only for the OpenAPI description.
 #[derive(Clone, Copy, Debug)]
 pub enum Parameters {}
 
@@ -49,7 +49,7 @@ pub fn parse(value: &Value) -> Parsed<Value> {
     }
     let mut faults = Vec::from_iter(kind(&sent));
     if let Err(wrong) = Schema::new(value) {
-        // What is said of the type here is more to the point.
+        // `kind` reports faults of the type in better words.
         let others = wrong.into_iter().filter(|fault| fault.at != ".type");
         faults.extend(others.map(told));
     } else {
@@ -87,7 +87,7 @@ fn kind(schema: &Map<String, Value>) -> Option<Fault> {
     Some(fault.inside(".type"))
 }
 
-/// What is required has to be one of the properties: a name that is mistyped could never be given.
+/// Every required name must be a property: the AI could never give a mistyped one.
 fn required(schema: &Map<String, Value>) -> Vec<Fault> {
     let properties = schema.get("properties").and_then(Value::as_object);
     let known = || {

@@ -1,4 +1,4 @@
-//! Phone numbers: made by operators, pointed at agents by tenants.
+//! Phone numbers: created by operators, assigned to agents by tenants.
 
 use actix_web::{HttpResponse, web::Data};
 use dikala_entities::{
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// Numbers that are read at once for a list.
+/// Numbers per query of a list.
 const BATCH: u64 = 100;
 
 /// A number that customers call.
@@ -159,7 +159,7 @@ pub async fn assign_agent(
         .await
 }
 
-/// An id that cannot be one stands for no agent, like one that is unknown.
+/// A malformed id is treated like an unknown agent.
 fn agent_id(value: &Value) -> Parsed<Option<AgentId>> {
     let text = value
         .as_str()
@@ -167,7 +167,7 @@ fn agent_id(value: &Value) -> Parsed<Option<AgentId>> {
     Ok(text.parse().ok())
 }
 
-/// Locks the agent too, so that it is not deleted in this moment.
+/// Locks the agent, so that it cannot be deleted before the commit.
 async fn existing_agent(
     unit: &Unit,
     tenant: TenantId,

@@ -1,4 +1,4 @@
-//! What is stored as JSON and shown as it is.
+//! JSON that is stored as text and shown unchanged.
 
 use dikala_entities::described;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::openapi::schema::any_object;
 
-/// An object that is shown as it stands.
+/// A stored object that is shown unchanged.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub struct Json(Box<RawValue>);
@@ -20,13 +20,13 @@ impl From<Box<RawValue>> for Json {
 }
 
 impl Json {
-    /// An object from the store, or an empty one where it holds none.
+    /// A stored object, or an empty one if the text is not JSON.
     pub fn object(stored: String) -> Self {
         Self(raw(stored, "{}"))
     }
 }
 
-/// JSON from the store as it stands, or `otherwise` where it is none.
+/// Stored JSON unchanged, or `otherwise` if the text is not JSON.
 pub fn raw(json: String, otherwise: &'static str) -> Box<RawValue> {
     RawValue::from_string(json).unwrap_or_else(|_| {
         RawValue::from_string(otherwise.to_owned()).expect("the fallback is JSON")

@@ -1,4 +1,4 @@
-//! Texts of bounded length: what reads one and what the description tells of it take the same limits.
+//! Texts of bounded length. The parser and the OpenAPI description share their limits.
 
 use dikala_entities::described;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::{
 /// The longest name of a function or another tool, in characters.
 pub const TOOL_NAME_CHARS_MAX: usize = 64;
 
-/// What the name of a tool looks like.
+/// The schema of a tool's name.
 pub fn tool_name() -> ObjectBuilder {
     let more = TOOL_NAME_CHARS_MAX - 1;
     schema::text(1, TOOL_NAME_CHARS_MAX, false)
@@ -31,18 +31,17 @@ macro_rules! texts {
             /// The most characters.
             pub const CHARS_MAX: usize = $max;
 
-            /// Reads one that a tenant gives.
+            /// Parses a tenant's input.
             pub fn parse(value: &Value) -> Parsed<Self> {
                 texts!(@read $min, Self::CHARS_MAX, $blanks $(, $line)?)(value).map(Self)
             }
 
-            /// The text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
         }
 
-        /// Takes one from the store, which holds only what was read.
+        /// From the store, which holds parsed values only.
         impl From<String> for $name {
             fn from(stored: String) -> Self {
                 Self(stored)
@@ -66,9 +65,9 @@ texts! {
     AgentName: 1 to 120 characters, Trim, line;
     /// Instructions and persona of the AI.
     SystemPrompt: 1 to 32_000 characters, Keep;
-    /// What the AI says first.
+    /// The AI's first sentence.
     Greeting: 1 to 1_000 characters, Opaque;
-    /// What a function does.
+    /// Describes the function to the AI.
     FunctionDescription: 1 to 1_000 characters, Trim;
 }
 

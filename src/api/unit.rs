@@ -1,5 +1,5 @@
-//! A write on behalf of a tenant: its effect, its entry in the audit and, where the request has an `Idempotency-Key`, its answer,
-//! in one transaction.
+//! A tenant's write: its effect, its audit entry and, for a request with an `Idempotency-Key`, its stored answer, in
+//! one transaction.
 
 use dikala_actors::runtime::clock::SharedClock;
 use dikala_entities::{Store, store::Transaction};
@@ -10,7 +10,7 @@ use crate::{
     http::{answer::Answer, error::ApiError, extract::Caller},
 };
 
-/// A write transaction that knows for whom and under which key its request runs. Dropped, it is rolled back.
+/// A write transaction for a request, with its caller and idempotency key. Dropping it rolls it back.
 #[derive(Debug)]
 pub struct Unit {
     store: Store,
@@ -20,7 +20,7 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Begins.
+    /// Begins a transaction.
     pub async fn begin(services: &Services, caller: &Caller) -> Result<Self, ApiError> {
         Ok(Self {
             store: services.store.clone(),
@@ -30,12 +30,11 @@ impl Unit {
         })
     }
 
-    /// The transaction.
     pub fn txn(&self) -> &Transaction {
         &self.txn
     }
 
-    /// Commits the effect together with its answer and with what the audit says of it: none where nothing of the tenant's was
+    /// Commits the effect with its stored answer and its audit entry. `change` is none if nothing of the tenant's
     /// changed.
     pub async fn commit(self, answer: Answer, change: Option<Change>) -> Result<Answer, ApiError> {
         let Caller {

@@ -1,4 +1,4 @@
-//! Versions of an agent: what calls began with.
+//! Versions of an agent: the settings that calls began with.
 
 use actix_web::{HttpResponse, web::Data};
 use dikala_actors::calls::settings::CallSettings;
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// Versions that are read at once.
+/// Versions per query of a list.
 const BATCH: u64 = 4;
 const NAMED: &str = "EXISTS (SELECT 1 FROM calls c WHERE c.agent_id = kept_versions.agent_id \
     AND c.agent_version = kept_versions.version)";
@@ -124,7 +124,7 @@ impl From<kept_version::Model> for AgentVersion {
     }
 }
 
-/// Those that are shown: of a deleted agent those that calls name, though the others are not removed yet.
+/// The visible versions. Of a deleted agent, only versions that calls name, even before the others are removed.
 fn of_agent(tenant: TenantId, agent: AgentId) -> Select<kept_version::Entity> {
     kept_version::Entity::of(tenant)
         .filter(kept_version::Column::AgentId.eq(agent))
@@ -135,7 +135,7 @@ fn of_agent(tenant: TenantId, agent: AgentId) -> Select<kept_version::Entity> {
         )
 }
 
-/// 404 unless the agent is there, or was and calls name versions of it. An agent without a version gets its first.
+/// 404 unless the agent exists, or existed and calls name versions of it. An agent without a version gets its first.
 async fn expect(services: &Services, tenant: TenantId, agent: AgentId) -> Result<(), ApiError> {
     let db = services.store.api_reader();
     if of_agent(tenant, agent).count(db).await? > 0 {

@@ -1,5 +1,5 @@
-//! How a webhook did in the last day: attempts by outcome and hour, and how long its receiver took. Read from what was counted
-//! as the attempts were recorded.
+//! Statistics of a webhook in the last day: attempts by outcome and hour, and latency. They are read from counters
+//! that are written with the attempts.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Hours that are shown, the one that runs included.
+/// Hours shown, including the current one.
 const HOURS: i64 = 24;
 
 /// Attempts to deliver; tests do not count.
@@ -127,7 +127,7 @@ pub async fn show(
     Ok(Answer::ok(&stats))
 }
 
-/// What became of the attempts to deliver to a webhook in the 24 hours of the clock that end now.
+/// Reads the statistics of the 24 clock hours that end now.
 pub async fn read(
     db: &impl ConnectionTrait,
     webhook: &webhook::Model,

@@ -1,4 +1,4 @@
-//! Webhooks: where a tenant's events go.
+//! Webhooks: the endpoints that receive a tenant's events.
 
 use actix_web::{HttpResponse, web::Data};
 use dikala_entities::{
@@ -29,9 +29,9 @@ use crate::{
     openapi::schema,
 };
 
-/// Fields that an object is read with and that are ignored when it is sent back.
+/// Read-only fields: accepted and ignored in requests, so that a client can send back what it read.
 pub const READ_ONLY: &[&str] = &["id", "createdAt", "updatedAt"];
-/// The same of a change, to which a webhook may be sent back whole.
+/// Read-only fields of an update.
 pub const READ_ONLY_OF_UPDATES: &[&str] = &[
     "id",
     "createdAt",
@@ -39,13 +39,13 @@ pub const READ_ONLY_OF_UPDATES: &[&str] = &[
     "secretHint",
     "disabledReason",
 ];
-/// The most webhooks of one tenant.
+/// Webhooks per tenant.
 pub const WEBHOOKS_MAX: usize = 20;
-/// How long the secret before the present one still signs as well, in milliseconds.
+/// Time for which the previous secret still signs, in milliseconds.
 pub const PREVIOUS_SECRET_MS: i64 = 24 * 60 * 60 * 1_000;
-/// Webhooks that are read at once for a list.
+/// Webhooks per query of a list.
 const BATCH: u64 = 20;
-/// What is said of a webhook that an operator paused.
+/// The reason shown for a webhook that an operator paused.
 const PAUSED: &str = "paused by the operator; deliveries wait, and none is lost";
 const EVENTS_MIN: usize = 1;
 const SECRET_CHARS_MIN: usize = 8;
@@ -132,7 +132,7 @@ impl From<webhook::Model> for Webhook {
     }
 }
 
-/// What a webhook subscribes to: at least one kind, and none twice.
+/// The subscribed kinds of events: at least one, without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct EventKinds(Vec<EventKind>);
@@ -147,7 +147,7 @@ impl EventKinds {
     }
 }
 
-/// What signs deliveries.
+/// The secret that signs deliveries.
 #[derive(Clone, Debug)]
 pub struct WebhookSecret(Secret);
 
@@ -223,7 +223,7 @@ impl WebhookUpdate {
         ])
     }
 
-    /// A new address, and switching on again, are a fresh start: what failed before does not count any more.
+    /// A new URL, and switching on again, reset the count of failures.
     fn apply(self, webhook: &mut webhook::Model, now: Millis) {
         let moved = webhook.url != self.url;
         webhook.events = events_json(&self.events.0);
@@ -240,7 +240,6 @@ impl WebhookUpdate {
     }
 }
 
-/// The tenant's webhook, or 404.
 pub async fn find(
     db: &impl ConnectionTrait,
     tenant: TenantId,
@@ -250,7 +249,7 @@ pub async fn find(
     webhook.ok_or(ApiError::NotFound(Missing::Webhook))
 }
 
-/// The tenant's webhook, kept as it is until the transaction ends, or 404.
+/// The tenant's webhook, locked until the transaction ends, or 404.
 pub async fn lock(
     db: &impl ConnectionTrait,
     tenant: TenantId,
@@ -263,7 +262,7 @@ pub async fn lock(
     webhook.ok_or(ApiError::NotFound(Missing::Webhook))
 }
 
-/// All webhooks of the tenant, in the order of their making.
+/// The tenant's webhooks, oldest first.
 pub async fn all(
     db: &impl ConnectionTrait,
     tenant: TenantId,
@@ -311,7 +310,7 @@ pub async fn create(
     unit.commit(answer, Some(change)).await
 }
 
-/// Counts under the lock of the tenant's row: two at once cannot both be the last.
+/// Counts under the tenant's row lock, so that two concurrent requests cannot both take the last place.
 async fn make_room(unit: &Unit, tenant: TenantId) -> Result<(), ApiError> {
     tenant::Entity::find_by_id(tenant)
         .lock_exclusive()
@@ -349,7 +348,7 @@ pub async fn update(
     WebhookUpdate::read(&form, &seen, addresses)?;
     let unit = Unit::begin(&services, &caller).await?;
     let mut webhook = lock(unit.txn(), caller.tenant, id.0).await?;
-    // Somebody else may have changed what this request leaves out.
+    // The fields that this request leaves out may have changed since.
     let before = WebhookUpdate::of(&webhook);
     let wanted = WebhookUpdate::read(&form, &before, addresses)?;
     let change = (wanted != before).then(|| wanted.change_of(id.0, &before));
@@ -365,7 +364,7 @@ pub async fn update(
     Ok(answer)
 }
 
-/// `DELETE /webhooks/{id}`: the dispatcher gives up what was still to be delivered.
+/// `DELETE /webhooks/{id}`: the dispatcher gives up pending deliveries.
 pub async fn delete(
     caller: Caller,
     services: Data<Services>,
@@ -397,7 +396,8 @@ pub async fn rotate_secret(
     let unit = Unit::begin(&services, &caller).await?;
     let mut webhook = lock(unit.txn(), caller.tenant, id.0).await?;
     let vault = &services.vault;
-    // Bound to its column: it is sealed again for the one that it goes to. One that does not open signs nothing anyway.
+    // A sealed secret is bound to its column, so it is sealed again for the other one. One that cannot be opened is
+    // dropped.
     let previous = vault.open(SecretPlace::WebhookSecret, webhook.id, &webhook.secret);
     let previous =
         previous.map(|secret| vault.seal(SecretPlace::PreviousWebhookSecret, webhook.id, &secret));

@@ -1,4 +1,4 @@
-//! How heavy a tenant's configuration may be: every call, every list and every version is paid for by it.
+//! Limits on the size of a tenant's agents, because every call, list and version carries it.
 
 use dikala_actors::calls::versions::{self, KEPT_MAX};
 use dikala_entities::{Millis, agent, tenant};
@@ -13,17 +13,17 @@ use crate::{
     },
 };
 
-/// What an agent may weigh with its functions, in bytes of JSON.
+/// The largest agent with its functions, in bytes of JSON.
 pub const AGENT_BYTES_MAX: i64 = 256 * 1024;
 
-/// What is kept of a tenant's agents as they were and are, beside what calls began with: so many times what his configuration may
-/// weigh. The newest versions of all of it find room, and changes of a few minutes.
+/// A tenant's present and earlier versions may weigh this many times its configuration limit. Versions that calls
+/// name do not count. This is enough for the newest versions of every agent, and the changes of a few minutes.
 const KEPT_TIMES: i64 = KEPT_MAX + 2;
 
 /// Fields with sizes in bytes.
 pub type Parts = Vec<(&'static str, usize)>;
 
-/// By how much each field has grown.
+/// The growth of each field.
 pub fn growth(before: &Parts, after: Parts) -> Parts {
     let grown = after.into_iter().zip(before);
     grown
@@ -31,8 +31,9 @@ pub fn growth(before: &Parts, after: Parts) -> Parts {
         .collect()
 }
 
-/// After a change of an agent or its functions: stores the version, unless it has become too heavy, or there is no room for more
-/// versions. The field that has grown most is to blame. What became no heavier is not refused for its weight.
+/// Records the version after a change of an agent or its functions. Refuses it if the agent or the account became too
+/// heavy, or if there is no room for more versions. The error names the field that grew most. A change that adds no
+/// weight is never refused for weight.
 pub async fn renew(
     unit: &Unit,
     services: &Services,
@@ -42,7 +43,7 @@ pub async fn renew(
 ) -> Result<agent::Model, ApiError> {
     let recorded = versions::record(unit.txn(), &agent, now).await?;
     if recorded.version != agent.version {
-        // Under the lock of the tenant's row: two at once cannot both be the last.
+        // Under the tenant's row lock, so that two concurrent requests cannot both take the last room.
         let tenant = tenant::Entity::find_by_id(agent.tenant_id)
             .lock_exclusive()
             .one(unit.txn())
@@ -90,7 +91,7 @@ async fn expect_light(
     Ok(())
 }
 
-/// Where there is none, earlier versions of this agent go first.
+/// Removes earlier versions of this agent if there is no room.
 async fn expect_room(
     unit: &Unit,
     agent: &agent::Model,

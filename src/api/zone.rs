@@ -1,4 +1,4 @@
-//! Time zones: where a day begins for who asks.
+//! Time zones of requests, which decide when a day begins.
 
 use dikala_entities::{Interval, Millis};
 use jiff::{
@@ -17,10 +17,10 @@ use crate::http::{
 const HOUR_MS: i64 = 60 * 60 * 1_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// Where the days of who asks begin.
+/// The time zone of a request.
 #[derive(Clone, Debug)]
 pub struct DayZone {
-    /// As it was given.
+    /// The name in the request.
     name: String,
     zone: TimeZone,
 }
@@ -32,7 +32,6 @@ impl Serialize for DayZone {
 }
 
 impl DayZone {
-    /// UTC.
     pub fn utc() -> Self {
         Self {
             name: "UTC".to_owned(),
@@ -57,7 +56,8 @@ impl DayZone {
         })
     }
 
-    /// Whole intervals, the first of which `from` is in, and the last of which ends at `to` or later; and when that is.
+    /// The starts of whole intervals, from the one that contains `from`, and the end of the last one, which is `to`
+    /// or later.
     pub fn begins(&self, interval: Interval, from: Millis, to: Millis) -> Vec<Millis> {
         let mut begins = vec![self.begin(interval, from)];
         while let Some(last) = begins.last().copied().filter(|last| *last < to) {
@@ -79,7 +79,7 @@ impl DayZone {
         date.to_zoned(self.zone.clone()).ok().map(|at| millis(&at))
     }
 
-    /// A date, which means its midnight here, or an instant.
+    /// A date, which means midnight in this zone, or an instant.
     pub fn instant(&self, value: &Value) -> Parsed<Millis> {
         let date = value
             .as_str()
@@ -91,7 +91,7 @@ impl DayZone {
         }
     }
 
-    /// When the interval began that an instant is in.
+    /// The start of the interval that contains an instant.
     fn begin(&self, interval: Interval, at: Millis) -> Millis {
         let Some(here) = self.at(at) else {
             return at;
@@ -105,7 +105,7 @@ impl DayZone {
         }
     }
 
-    /// When the one after the interval begins that begins then.
+    /// The start of the next interval.
     fn next(&self, interval: Interval, begin: Millis) -> Millis {
         let tomorrow = || self.at(begin)?.tomorrow().ok()?.start_of_day().ok();
         match interval {
@@ -140,7 +140,7 @@ fn millis(at: &Zoned) -> Millis {
     Millis::from_i64(at.timestamp().as_millisecond())
 }
 
-/// The largest length of which both are multiples.
+/// The greatest common divisor.
 pub const fn divisor(one: i64, other: i64) -> i64 {
     let (mut one, mut other) = (one, other);
     while other != 0 {

@@ -1,4 +1,4 @@
-//! Requests whose transaction PostgreSQL rolls back for another's sake.
+//! Transactions that PostgreSQL rolls back because of a deadlock or a conflict.
 
 use actix_web::http::Method;
 use dikala_entities::store::Transaction;
@@ -19,10 +19,10 @@ async fn count(db: &impl ConnectionTrait, what: &str) -> i64 {
     row.expect("a row").try_get("", "n").expect("a number")
 }
 
-/// Another session has the number's row.
+/// Another session locks the row of the number.
 async fn with_the_number(world: &World) -> Transaction {
     let session = world.store().begin().await.expect("begins");
-    // The request is to find the deadlock, and so to lose it; and nobody ends this session while the test asks who waits.
+    // The long timeouts make the request detect the deadlock and lose it, and keep this session alive meanwhile.
     for timeout in ["deadlock_timeout", "idle_in_transaction_session_timeout"] {
         let patient = format!("SET LOCAL {timeout} = '60s'");
         session.execute_unprepared(&patient).await.expect("is set");
@@ -38,7 +38,7 @@ async fn lock(session: &Transaction, table: &str, id: &impl ToString) {
     assert!(locked.await.expect("is locked").is_some());
 }
 
-/// Points our number at an agent, under a key.
+/// Assigns our number to an agent, with an idempotency key.
 async fn assign(world: &World, agent: &str) -> Reply {
     let path = format!("/api/v1/phone-numbers/{}/assign-agent", world.ours.number);
     let headers = [
@@ -85,7 +85,7 @@ async fn who_loses_a_deadlock_is_carried_out_again() {
     assert_eq!(count(world.store().reader(), entries).await, 1);
 }
 
-/// Who waited for too long may well wait as long again: that is for the client to decide.
+/// A lock timeout is not retried: the next wait may be as long, so the client decides.
 #[actix_web::test]
 async fn who_waits_for_too_long_is_told_so() {
     let world = world!(Postgres);

@@ -54,7 +54,7 @@ async fn an_agent_is_made_with_defaults_read_changed_and_deleted(
         ),
         (&Value::Null, &json!(10), &json!("+6281234567890"))
     );
-    // What was read can be sent back.
+    // A client may send back what it read.
     assert_eq!(
         world
             .done("agents.update", &path, Some(back.clone()))

@@ -1,4 +1,4 @@
-//! The audit: every change leaves one entry, nothing else leaves one, and there is no change without.
+//! The audit: every change leaves exactly one entry, and nothing else leaves one.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::{
     routes::ROUTES,
 };
 
-/// What must be in no entry.
+/// Texts that must be in no entry.
 const HIDDEN: [&str; 4] = [
     "a prompt of ours",
     "a-secret-of-ours",
@@ -43,7 +43,7 @@ fn step(id: &str, path: String, body: impl Into<Option<Value>>) -> Step {
     }
 }
 
-/// One for every route that changes something of the tenant's, in an order in which all of them can be.
+/// One step for every route that changes something of the tenant's, in an order in which all succeed.
 fn steps(world: &World, live: CallId) -> Vec<Step> {
     let (agent, number) = (world.ours.agent, world.ours.number);
     let (hook, call) = (world.ours.webhook, world.ours.ended);
@@ -131,7 +131,7 @@ fn every_route_that_writes_says_what_it_leaves() {
         .filter(|route| *route.method != Method::GET && route.audit.is_none())
         .map(|route| route.id)
         .collect();
-    // They try something out and change nothing of the tenant's.
+    // These try something out and change nothing.
     let tries = BTreeSet::from(["events.sample", "functions.test", "webhooks.test"]);
     assert_eq!(silent, tries);
     assert!(
@@ -175,7 +175,7 @@ async fn every_change_leaves_one_entry_and_a_failed_or_repeated_one_none(
         let entry = &now[before];
         assert_eq!(Some(entry.action), step.route.audit, "{}", step.route.id);
         assert_is_ours(&world, entry);
-        // What is made, and a function, has an id that the path does not tell.
+        // Ids of created objects and of functions are not in the path.
         let untold = step.route.status == 201 || step.route.path.contains("{name}");
         assert!(untold || step.path.contains(&entry.target), "{entry:?}");
         done.insert(step.route.id);
@@ -199,7 +199,7 @@ async fn every_change_leaves_one_entry_and_a_failed_or_repeated_one_none(
     }
 }
 
-/// What is there for nobody, and what no body can be.
+/// Sends the step to an unknown id and with an invalid body.
 async fn fails(world: &World, step: &Step) {
     let id = step.path.split('/').nth(2).unwrap_or_default();
     if !id.is_empty() {
@@ -308,7 +308,7 @@ async fn without_its_entry_nothing_is_changed(#[values(Sqlite, Postgres)] store:
     }
 }
 
-/// All that a tenant can change.
+/// All rows that a tenant can change.
 async fn everything(world: &World) -> Vec<String> {
     let db = world.store().reader();
     let mut rows = Vec::new();
@@ -346,7 +346,7 @@ async fn entries_are_found_by_actor_action_and_time_newest_first(
             _ => AuditAction::AgentDelete,
         };
         let change = Change::new(action, format!("target {minute}"));
-        // Two in the same moment are told apart by their ids.
+        // Ids order entries of the same moment.
         let at = at(minute / 2 * 2);
         let written_to = world.store().writer();
         origin

@@ -1,4 +1,4 @@
-//! Calls found by several things at once: all that are wanted and no other, read by the index that leaves the fewest.
+//! Combined filters of the list of calls: exact results, read by the index that leaves the fewest calls.
 
 use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{AgentId, CallId, CallStatus, OfTenant, PhoneNumberId, call};
@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 use super::prelude::*;
 use crate::{api::call_filter::Filter, http::extract::Form};
 
-/// Calls of each of two sorts, more than are counted before an index is chosen.
+/// Calls of each of two sorts; more than are counted before an index is chosen.
 const EACH: i64 = 1_100;
 
-/// What a question by several things is read by, and what is found.
+/// A query with several filters, its expected index and result.
 struct Asked {
     query: Vec<(&'static str, String)>,
     index: &'static str,
@@ -31,8 +31,8 @@ impl Asked {
     }
 }
 
-/// Calls that take turns: of one agent on one number, which end well, and of another agent on another number, which fail. The last
-/// one of the first sort is the other agent's.
+/// Two sorts of calls in turn: one agent's and number's calls end well, the other agent's and number's fail. The last
+/// call of the first sort belongs to the other agent.
 async fn two_sorts(world: &World) -> [(AgentId, PhoneNumberId); 2] {
     let now = world.clock.now();
     let sorts = [(); 2].map(|()| (AgentId::new(now), PhoneNumberId::new(now)));
@@ -154,7 +154,7 @@ async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest
             "calls_tenant_caller",
             1,
         ),
-        // Whichever index is taken leaves many.
+        // Every candidate index leaves many.
         asked(
             &[
                 ("agentId", &ill),
@@ -184,7 +184,7 @@ async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest
             assert!(calls.iter().all(is_so), "{query}: {list}");
         }
         assert_eq!(list["hasMore"], case.found == 50, "{query}");
-        // What PostgreSQL does depends on how many rows it thinks there are.
+        // PostgreSQL's plan depends on its row estimates.
         if store == Sqlite {
             let plan = plan(&world, &case.filter()).await;
             assert!(plan.contains(case.index), "{query}: {plan}");
@@ -193,7 +193,7 @@ async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest
     }
 }
 
-/// How SQLite finds the newest of the calls that a filter lets through.
+/// SQLite's plan for the newest calls that match a filter.
 async fn plan(world: &World, filter: &Filter) -> String {
     let (store, tenant) = (world.store(), world.ours.tenant);
     let wanted = filter.by_index(store.reader(), tenant, None).await;

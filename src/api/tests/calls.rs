@@ -50,7 +50,7 @@ async fn pages_come_newest_first_and_complete(#[values(Sqlite, Postgres)] store:
     let world = world!(store);
     let now = world.clock.now();
     for i in 0..5 {
-        // Two of the same moment: the id decides.
+        // Two at the same moment: the id decides.
         let row = world.ours.call(
             CallId::new(now),
             CallStatus::Failed,
@@ -94,7 +94,7 @@ async fn filters_by_state_and_time(#[values(Sqlite, Postgres)] store: StoreKind)
     };
     assert_eq!(count("status=answered").await, Some(1));
     assert_eq!(count("status=dropped").await, Some(0));
-    // From is inclusive, to is not.
+    // `from` is inclusive, `to` is exclusive.
     assert_eq!(count("from=2026-01-15T03:30:00Z").await, Some(1));
     assert_eq!(count("to=2026-01-15T03:30:00Z").await, Some(1));
     assert_eq!(count("from=2026-01-15T10:30:00%2B07:00").await, Some(1));
@@ -208,7 +208,7 @@ async fn running_calls_can_be_transferred_and_ended(#[values(Sqlite, Postgres)] 
         )
         .await;
     assert_eq!(world.commands(bridge), [told("+6281234567890")]);
-    // Without a number, the one of the agent as the call began.
+    // Without a number: the agent's, as it was when the call began.
     escalation(json!("+628222222222")).await;
     world
         .done("calls.transfer", &format!("{path}/transfer"), None)
@@ -284,7 +284,7 @@ async fn a_call_is_erased_once_and_only_when_it_is_over(
     assert_eq!(after, expected);
 }
 
-/// With `offset`, a call that comes in between two pages moves all others, and the last of a page comes twice.
+/// With `offset`, a new call between two pages shifts all others, and the last of a page is shown twice.
 #[rstest]
 #[actix_web::test]
 async fn a_cursor_shows_nothing_twice_while_calls_come_in(
@@ -297,7 +297,7 @@ async fn a_cursor_shows_nothing_twice_while_calls_come_in(
         write_call(world.store(), row).await;
     };
     for i in 0..7 {
-        // Several of the same moment: the id decides.
+        // Several at the same moment: the id decides.
         call(now.plus_ms(1_000 * (i / 3))).await;
     }
     let ids = |list: &Value| -> Vec<String> {
@@ -365,7 +365,7 @@ async fn calls_are_found_by_agent_number_and_caller(#[values(Sqlite, Postgres)] 
         found("callerNumber=anonymous%20%26%20co".to_owned()).await,
         (1, true)
     );
-    // A plus that was not encoded is meant all the same.
+    // An unencoded plus is accepted too.
     for number in ["%2B6281298765432", "+6281298765432"] {
         assert_eq!(found(format!("callerNumber={number}")).await, (2, false));
     }

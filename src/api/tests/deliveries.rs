@@ -94,7 +94,7 @@ async fn a_delivery_is_sent_again(#[values(Sqlite, Postgres)] store: StoreKind) 
     );
     assert_eq!(resent["nextAttemptAt"], "2026-01-15T03:30:05.000Z");
     world.customer.wait_for("/hook", 1).await;
-    // Again: it is under way already.
+    // A second resend, while the first is under way.
     world.clock.advance_ms(5_000);
     let again = world
         .done("deliveries.resend", &path, Some(json!({})))
@@ -170,7 +170,7 @@ async fn a_time_is_recovered(#[values(Sqlite, Postgres)] store: StoreKind) {
         )
         .await
         .json();
-    // Nobody has begun with the first two.
+    // The first two have not begun.
     assert_eq!(rest, json!({"deliveries": 4}));
     let asked: Vec<(Millis, Millis)> = recoveries(&world)
         .await
@@ -188,7 +188,7 @@ async fn a_time_is_recovered(#[values(Sqlite, Postgres)] store: StoreKind) {
     );
 }
 
-/// What was asked for, the oldest first.
+/// The stored recoveries, oldest first.
 async fn recoveries(world: &World) -> Vec<recovery::Model> {
     recovery::Entity::find()
         .order_by_asc(recovery::Column::Id)
@@ -231,7 +231,7 @@ async fn recoveries_do_not_pile_up(#[values(Sqlite, Postgres)] store: StoreKind)
     for _ in 0..10 {
         let asked = world.post(&path, all.clone()).await;
         assert_eq!(asked.json(), json!({"deliveries": 1}));
-        // Where nothing failed nothing is left to do.
+        // Without failures there is nothing to do.
         let none = world.post(&path, nothing.clone()).await;
         assert_eq!(none.json(), json!({"deliveries": 0}));
     }

@@ -1,4 +1,4 @@
-//! The description, and that the API is what it describes.
+//! The OpenAPI descriptions are valid and match the APIs.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::{
     routes::{self, API, ROUTES},
 };
 
-/// The tenants' and the operators'.
+/// The tenants' API and the operators' API.
 const APIS: [&Api; 2] = [&API, &operator_api::API];
 
 fn document() -> Value {
@@ -36,7 +36,7 @@ fn operations(document: &Value) -> Vec<(String, String, Value)> {
 #[test]
 fn the_document_is_openapi_31_and_the_same_every_time() {
     let mut readable = document();
-    // The library writes schemas without a type, and does not read them.
+    // The library writes schemas without a type and cannot read them.
     let schemas = readable["components"]["schemas"].as_object_mut();
     for schema in schemas.expect("schemas").values_mut() {
         for property in schema["properties"]
@@ -137,7 +137,7 @@ fn every_example_fits_its_schema() {
     assert!(examples_that_fit(&operator_api::API) > 200);
 }
 
-/// How many examples there are; each fits its schema.
+/// Checks each example against its schema. Returns the number of examples.
 fn examples_that_fit(api: &Api) -> usize {
     let document = openapi::document(api);
     let mut checked = 0;
@@ -198,7 +198,7 @@ fn every_code_is_described_somewhere() {
             .flat_map(move |route| errors::codes(api, route))
     };
     let described: BTreeSet<Code> = of(&API).chain(of(&operator_api::API)).collect();
-    // The path decides, before there is an operation.
+    // This error comes from the path alone, before an operation is known.
     let missing: Vec<&Code> = Code::ALL
         .iter()
         .filter(|code| !described.contains(code))

@@ -1,4 +1,4 @@
-//! Following events over HTTP, as a client of server-sent events does.
+//! The live stream of events, read by a client of server-sent events.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use super::prelude::*;
 use super::world::assert_described;
 use crate::{http::route::BASE, routes::ROUTES};
 
-/// How long something may take that should be there at once.
+/// Longest time for something that should happen at once.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An open stream.
@@ -31,7 +31,7 @@ struct Stream {
     read: String,
 }
 
-/// One event as it came: the lines of its fields.
+/// An event as received: the lines of its fields.
 type Frame = Vec<String>;
 
 impl Stream {
@@ -163,7 +163,7 @@ async fn a_follower_goes_on_where_he_was_in_the_order_of_commits(
 ) {
     let world = world!(store);
     let [one, two, three] = [1, 2, 3].map(|n| world.event(world.ours.tenant, n));
-    // Made before the second, committed after it.
+    // Created before the second, committed after it.
     for event in [&two, &one, &three] {
         world.commit(event).await;
     }
@@ -175,7 +175,7 @@ async fn a_follower_goes_on_where_he_was_in_the_order_of_commits(
         ids.push(stream.next_id().await);
     }
     assert_eq!(ids, [one.id.to_string(), three.id.to_string()]);
-    // More than one read takes.
+    // More than one query reads.
     let last = ids.pop().expect("an id");
     let many: Vec<NewEvent> = (0..120)
         .map(|n| world.event(world.ours.tenant, n))
@@ -187,7 +187,7 @@ async fn a_follower_goes_on_where_he_was_in_the_order_of_commits(
     for event in &many {
         assert_eq!(stream.next_id().await, event.id.to_string());
     }
-    // Whose tenant had no event yet got the id before all.
+    // A client whose tenant had no event yet got the id before all ids.
     let theirs = world.event(world.theirs.tenant, 1);
     let mut stream = world.follow(&world.theirs.key, None).await;
     while !stream.read.contains("\n\n") {
@@ -205,7 +205,7 @@ async fn a_follower_goes_on_where_he_was_in_the_order_of_commits(
     world.commit(&theirs).await;
     let mut stream = world.follow(&world.theirs.key, Some(&id)).await;
     assert_eq!(stream.next_id().await, theirs.id.to_string());
-    // So begins a client that has seen nothing: now.
+    // A client that has seen nothing begins now.
     let mut stream = world.follow(&world.ours.key, Some("")).await;
     let now = world.event(world.ours.tenant, 4);
     world.commit(&now).await;
@@ -261,7 +261,7 @@ async fn a_stream_ends_with_the_key_it_was_opened_with(
     row.revoked_at = Set(Some(world.clock.now()));
     row.update(world.store().writer()).await.expect("writes");
     world.clock.advance_ms(1_000);
-    // A look at the table that had begun before may still find this one; after it the key counts.
+    // A read that began before may still find this event; the next one checks the key.
     world.commit(&world.event(world.ours.tenant, 2)).await;
     if stream.next().await.is_some() {
         world.commit(&world.event(world.ours.tenant, 3)).await;
@@ -286,7 +286,7 @@ async fn places_are_bounded_and_given_back_and_stopping_ends_all(
     let mut theirs = world.follow(&world.theirs.key, None).await;
 
     streams.pop();
-    // A client that leaves quietly is noticed when the second beat cannot be written to it.
+    // A silent disconnect is noticed when the second heartbeat cannot be written.
     let deadline = std::time::Instant::now() + 4 * PATIENCE;
     // Not `get`, which would read the stream to its end.
     while world.services.feed.follow(world.ours.tenant).is_err() {

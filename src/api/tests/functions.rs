@@ -180,7 +180,7 @@ async fn all_that_is_wrong_with_a_function(#[values(Sqlite, Postgres)] store: St
     );
 }
 
-/// Writes a call of a function, so many milliseconds ago.
+/// Writes a call of a function, `ms_ago` milliseconds ago.
 async fn write_call(world: &World, function: FunctionId, ms_ago: i64, duration_ms: i64) {
     let row = invocation::Model {
         call_id: world.ours.running,
@@ -234,7 +234,7 @@ async fn figures_are_of_the_last_day_and_of_a_thousand_calls(
     );
 }
 
-/// Each of these took gigabytes, or a thread for ever, when a general validator ran it.
+/// A general validator needed gigabytes, or ran forever, on each of these.
 #[rstest]
 #[actix_web::test]
 async fn schemas_that_could_hurt_are_refused_by_name(#[values(Sqlite, Postgres)] store: StoreKind) {

@@ -1,4 +1,4 @@
-//! Keys, limits, tenancy: what holds for every route.
+//! Keys, limits and tenant isolation on every route.
 
 use actix_web::http::Method;
 use dikala_actors::runtime::clock::Clock;
@@ -14,7 +14,7 @@ use crate::{
     routes::ROUTES,
 };
 
-/// The route's path with our agent's function and this id.
+/// The route's path with this id and the name of our agent's function.
 fn path(route: &Route, id: &str) -> String {
     format!(
         "{BASE}{}",
@@ -192,7 +192,7 @@ async fn a_revoked_key_and_a_suspended_tenant_are_out(
         ..Default::default()
     };
     row.update(world.store().writer()).await.expect("changes");
-    // Another process revoked it: nobody told this one.
+    // Revoked by another process, without a notice to this one.
     world.clock.advance_ms(20);
     let reply = world.get("/credits").await;
     assert_eq!(

@@ -109,7 +109,7 @@ async fn twenty_four_at_once_have_the_effect_of_one(#[values(Sqlite, Postgres)] 
 #[actix_web::test]
 async fn what_is_kept_and_what_is_not(#[values(Sqlite, Postgres)] store: StoreKind) {
     let world = world!(store);
-    // Wrong fields are not kept: the corrected request may use the key.
+    // Validation errors are not stored: the corrected request may use the key.
     assert_eq!(
         ours(&world, "/agents", "a", &json!({"name": "A"}))
             .await
@@ -117,7 +117,7 @@ async fn what_is_kept_and_what_is_not(#[values(Sqlite, Postgres)] store: StoreKi
         422
     );
     assert_eq!(ours(&world, "/agents", "a", &sample()).await.status, 201);
-    // What depends on the state is kept.
+    // Errors that depend on the state are stored.
     let missing = format!("/agents/{}/functions", super::world::nobody());
     let first = ours(&world, &missing, "b", &json!({})).await;
     let again = ours(&world, &missing, "b", &json!({})).await;
@@ -130,7 +130,7 @@ async fn what_is_kept_and_what_is_not(#[values(Sqlite, Postgres)] store: StoreKi
         (404, 404, "true")
     );
     assert_eq!(first.text, again.text);
-    // An action out of the store is kept too.
+    // Actions outside the store are stored too.
     let (bridge, call) = world.talk().await;
     let hangup = format!("/calls/{call}/hangup");
     let first = ours(&world, &hangup, "c", &json!({})).await;
@@ -146,7 +146,7 @@ async fn what_is_kept_and_what_is_not(#[values(Sqlite, Postgres)] store: StoreKi
         ours(&world, &hangup, "d", &json!({})).await.code(),
         "call_not_active"
     );
-    // Refusals before the handler are not.
+    // Refusals before the handler are not stored.
     let headers = [
         ("x-api-key", world.ours.key.as_str()),
         ("content-type", "text/plain"),
@@ -226,7 +226,7 @@ async fn keys_expire_after_a_day_and_claims_of_the_dead_after_a_minute(
     assert_eq!(agents(&world).await, 3);
 }
 
-/// A claim names its node. That of one that is in the table is waited for; that of one that is not is the next same request's.
+/// A claim names its node. While that node is in the table, repeats wait; otherwise the next repeat takes the claim.
 #[rstest]
 #[actix_web::test]
 async fn a_claim_of_a_node_that_is_no_more_is_taken_at_once(
@@ -326,7 +326,7 @@ async fn the_sweep_takes_the_old_and_leaves_the_rest(#[values(Sqlite, Postgres)]
     );
 }
 
-/// What is kept of one tenant's answers, in bytes.
+/// Bytes of one tenant's stored answers.
 async fn kept_bytes(world: &World) -> i64 {
     let rows = idempotency::Entity::find()
         .all(world.store().reader())
@@ -347,7 +347,7 @@ async fn large_answers_are_bounded_in_all_and_nothing_is_carried_out_twice(
     let world = world!(store);
     let path = format!("/agents/{}/functions/check_stock/test", world.ours.agent);
     world.at_the_customers().await;
-    // As much as a function may answer.
+    // The size of a function's largest result.
     let large = json!({"parameters": {"a": "x".repeat(60_000)}});
     let made = ours(
         &world,
@@ -371,7 +371,7 @@ async fn large_answers_are_bounded_in_all_and_nothing_is_carried_out_twice(
         "{}",
         kept_bytes(&world).await
     );
-    // The newest are there, the oldest only by their keys.
+    // The newest answers are kept whole, the oldest only as keys.
     let again = ours(&world, &path, "t299", &large).await;
     assert_eq!(
         (again.status, again.header("idempotent-replayed")),

@@ -1,4 +1,4 @@
-//! Lists that are given whole.
+//! Lists without a limit.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ use crate::{
     },
 };
 
-/// How long something may take that should be there at once.
+/// Longest time for something that should happen at once.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// So many agents that no buffer of a connection holds them.
+/// Enough agents to exceed every buffer of a connection.
 const MANY: usize = 130;
 
 async fn many_agents(world: &World) {
@@ -41,7 +41,7 @@ async fn many_agents(world: &World) {
     }
 }
 
-/// A client that asks for the agents and reads only what it is told to.
+/// A client that asks for the agents and reads only on demand.
 async fn asked(world: &World) -> TcpStream {
     asked_for(world, "/agents").await
 }
@@ -66,10 +66,10 @@ fn ids(list: &Value) -> Vec<String> {
     rows.iter().map(id).collect()
 }
 
-/// Written by one statement, which the store gives a few seconds.
+/// Rows per statement; the store limits a statement to a few seconds.
 const ROWS_AT_ONCE: u64 = 10_000;
 
-/// So many calls of ours, beside those that are there.
+/// Adds `count` calls of ours.
 async fn many_rows(world: &World, count: u64) {
     let backend = world.store().backend();
     let text = match backend {
@@ -100,7 +100,7 @@ async fn many_rows(world: &World, count: u64) {
     }
 }
 
-/// What is skipped is read. Where there are so many rows, it is said what to do instead; where there are not, there is nothing.
+/// Skipped rows are read, so a far page of a long list is refused with a hint; in a short list it is empty.
 #[rstest]
 #[actix_web::test]
 async fn a_page_far_into_a_list_costs_no_more_than_one_that_is_near(
@@ -137,7 +137,7 @@ async fn a_page_far_into_a_list_costs_no_more_than_one_that_is_near(
     assert_eq!(world.get(&deliveries).await.json()["deliveries"], json!([]));
 }
 
-/// On both databases: who asks for too much is broken off by the database itself, and told what to do.
+/// The database itself cancels a statement that takes too long, and the error says what to do.
 #[rstest]
 #[actix_web::test]
 async fn what_takes_too_long_to_read_is_broken_off_and_said(
@@ -285,7 +285,7 @@ async fn a_long_list_comes_whole_and_in_order(#[values(Sqlite, Postgres)] store:
     assert_eq!(page["hasMore"], true);
 }
 
-/// Who reads slowly holds his own places only, and gets them back when he is gone.
+/// A slow reader uses places of its own tenant only, and frees them when it disconnects.
 #[rstest]
 #[actix_web::test]
 async fn slow_readers_of_long_lists_are_few_per_tenant(
@@ -303,7 +303,7 @@ async fn slow_readers_of_long_lists_are_few_per_tenant(
         (429, "rate_limited".into())
     );
     assert!(refused.header("retry-after").parse::<u32>().is_ok());
-    // Short ones, and other tenants', are not counted.
+    // Short answers and other tenants are not affected.
     assert_eq!(world.get("/agents?limit=1").await.status, 200);
     assert_eq!(world.get("/webhooks").await.status, 200);
     let theirs = [("x-api-key", world.theirs.key.as_str())];
@@ -326,7 +326,7 @@ async fn slow_readers_of_long_lists_are_few_per_tenant(
         .expect("a place is free again");
 }
 
-/// A place that nobody reads from is free again after a time, and what was cut off does not look whole.
+/// A place without a reader is freed after a time, and the cut answer is recognizable.
 #[rstest]
 #[actix_web::test]
 async fn who_does_not_read_a_long_list_is_cut_off(#[values(Sqlite, Postgres)] store: StoreKind) {
@@ -359,7 +359,7 @@ async fn who_does_not_read_a_long_list_is_cut_off(#[values(Sqlite, Postgres)] st
     }
 }
 
-/// Pages are made as a whole: what a tenant leaves unread of them is bounded in bytes.
+/// Pages are built whole, so a tenant's unread pages are bounded in bytes.
 #[rstest]
 #[actix_web::test]
 async fn large_pages_that_nobody_reads_are_bounded_in_bytes(
@@ -397,7 +397,7 @@ async fn large_pages_that_nobody_reads_are_bounded_in_bytes(
         .expect("there is room again");
 }
 
-/// A client of HTTP/1.0 knows no chunks: the answer ends with the connection.
+/// HTTP/1.0 has no chunks: the answer ends with the connection.
 #[rstest]
 #[actix_web::test]
 async fn a_long_list_for_a_client_of_http_1_0_comes_without_chunks(
@@ -440,7 +440,7 @@ async fn a_list_that_breaks_off_does_not_look_whole(#[values(Sqlite, Postgres)] 
         .await
         .expect("renames");
     let mut rest = Vec::new();
-    // Whether the end is an error or just there depends on the moment.
+    // Timing decides if the end is an error or a plain close.
     let read = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut rest)).await;
     drop(read.expect("the connection is cut"));
     assert!(!rest.is_empty());
@@ -450,7 +450,7 @@ async fn a_list_that_breaks_off_does_not_look_whole(#[values(Sqlite, Postgres)] 
     );
 }
 
-/// Nodes write ids by their clocks, which differ by little.
+/// Nodes take ids from their clocks, which differ slightly.
 #[rstest]
 #[actix_web::test]
 async fn events_of_a_call_are_in_the_order_of_their_commits(

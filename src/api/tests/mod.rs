@@ -1,5 +1,5 @@
-//! The API over real HTTP, with the actors behind it, on both stores. A test takes the store as a value of rstest and begins
-//! with `world!(store)`; the clock stands still until it is moved.
+//! The API over real HTTP, with the actors behind it, on both stores. A test takes the store as a value of rstest and
+//! begins with `world!(store)`; the clock stands still until a test moves it.
 
 mod again;
 mod agents;
@@ -22,7 +22,7 @@ mod versions;
 mod webhooks;
 mod world;
 
-/// What every test needs.
+/// Common imports of the tests.
 mod prelude {
     pub use dikala_testkit::StoreKind::{self, *};
     pub use rstest::rstest;

@@ -29,7 +29,7 @@ pub fn url(text: &str) -> OutboundUrl {
     OutboundUrl::parse(text, UrlPolicy::default()).expect("a URL")
 }
 
-/// What a call from before there were versions carries.
+/// The settings of a call from before agents had versions.
 pub fn settings(agent: AgentId, escalation_number: Option<&str>) -> String {
     json!({
         "id": agent, "name": "Front desk", "systemPrompt": "Be kind.", "voiceId": null, "greetingText": null,
@@ -205,7 +205,6 @@ impl Seed {
     }
 }
 
-/// Writes one more call.
 pub async fn write_call(store: &Store, row: call::Model) {
     rows::insert(store.writer(), row).await;
 }

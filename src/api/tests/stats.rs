@@ -1,4 +1,4 @@
-//! Statistics over HTTP: what is counted as calls end and attempts are recorded.
+//! Statistics over HTTP: counters of ended calls and of recorded attempts.
 
 use dikala_actors::{
     calls::messages::{self, Incoming},
@@ -35,7 +35,7 @@ fn figures(
     })
 }
 
-/// A call to our number, whatever becomes of it.
+/// A call to our number.
 async fn ring(world: &World, name: &str) -> messages::Reply {
     let incoming = Incoming {
         trace: None,
@@ -62,7 +62,7 @@ async fn counted(world: &World) -> Vec<String> {
     rows
 }
 
-/// Makes the tables anew, out of the calls and attempts that are there.
+/// Rebuilds the tables from the existing calls and attempts, with their migration.
 async fn count_again(world: &World) {
     let db = world.store().for_schema().await.expect("a connection");
     let (all, last) = (Migrator::migrations(), "m20261122_000012_statistics");
@@ -81,7 +81,7 @@ async fn count_again(world: &World) {
 #[actix_web::test]
 async fn a_call_counts_once_when_it_is_over(#[values(Sqlite, Postgres)] store: StoreKind) {
     let world = world!(store);
-    // The two that were there before anything was counted.
+    // The two calls from before the counters.
     count_again(&world).await;
     let before = figures(1, 1, [1, 0, 0], 1, 30, 34);
     assert_eq!(stats(&world, "").await["total"], before);
@@ -167,7 +167,7 @@ async fn figures_are_told_for_each_hour_or_day(#[values(Sqlite, Postgres)] store
         (&intervals[23]["start"], &intervals[23]["calls"]),
         (&json!("2026-01-15T03:00:00.000Z"), &json!(1))
     );
-    // Widened to whole hours; the second ends where it is asked to.
+    // Widened to whole hours; the second ends at the requested time.
     let exact = stats(
         &world,
         "interval=hour&from=2026-01-15T03:29:59Z&to=2026-01-15T04:00:00Z",
@@ -307,7 +307,7 @@ async fn attempts_are_counted_by_hour_and_outcome(#[values(Sqlite, Postgres)] st
     count_again(&world).await;
     assert_eq!(counted(&world).await, rows);
     world.clock.advance_ms(24 * 60 * 60 * 1_000);
-    // What failed is tried again at once, and fails today.
+    // Failed deliveries are retried at once, and fail today.
     assert_eq!(shown().await["total"]["succeeded"], 0, "yesterday");
     let theirs = world
         .get(&format!("/webhooks/{}/stats", world.theirs.webhook))

@@ -1,4 +1,4 @@
-//! What goes wrong before a handler is asked, and what goes wrong inside one.
+//! Faults before and inside a handler.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::{
 
 use super::{prelude::*, world::strict};
 
-/// Sends bytes as they are and reads until the server closes.
+/// Sends raw bytes and reads until the server closes.
 async fn raw(world: &World, request: &str) -> String {
     let mut stream = TcpStream::connect(world.address).await.expect("connects");
     stream.write_all(request.as_bytes()).await.expect("sends");

@@ -12,7 +12,7 @@ use super::prelude::*;
 use super::seed::write_call;
 use crate::api::context::ApiSettings;
 
-/// The numbers of the versions that are kept.
+/// The numbers of the stored versions.
 async fn kept(world: &World, agent: &str) -> Vec<i64> {
     let list = world
         .done(
@@ -27,7 +27,7 @@ async fn kept(world: &World, agent: &str) -> Vec<i64> {
     versions.iter().map(number).collect()
 }
 
-/// A call that began with that version.
+/// Writes a call that began with that version.
 async fn call_with(world: &World, agent: AgentId, version: i64) -> CallId {
     let now = world.clock.now();
     let mut row = world.ours.call(CallId::new(now), CallStatus::Ended, now);
@@ -45,13 +45,13 @@ async fn a_change_of_an_agent_or_its_functions_is_the_next_version(
 ) {
     let world = world!(store);
     let path = format!("/agents/{}", world.ours.agent);
-    // Made before there were versions.
+    // Created before agents had versions.
     assert_eq!(world.get(&path).await.json()["agentVersion"], 1);
     let changed = world
         .patch(&path, json!({"systemPrompt": "Be short."}))
         .await;
     assert_eq!(changed.json()["agentVersion"], 2);
-    // The same again, and what a call does not begin with, are no change.
+    // An unchanged value, and fields that calls do not use, make no version.
     for same in [
         json!({"systemPrompt": "Be short."}),
         json!({"isActive": false}),
@@ -126,7 +126,7 @@ async fn a_call_names_its_version_which_stays_as_long_as_the_call(
     let call = call_with(&world, agent, 2).await;
     let shown = world.get(&format!("/calls/{call}")).await.json();
     assert_eq!(shown["agentVersion"], 2);
-    // Of before there were versions.
+    // From before agents had versions.
     let old = world
         .get(&format!("/calls/{}", world.ours.ended))
         .await
@@ -139,7 +139,7 @@ async fn a_call_names_its_version_which_stays_as_long_as_the_call(
             .await;
         assert_eq!(changed.json()["agentVersion"], n);
     }
-    // The newest, and the one that a call names: what a tenant can make us keep does not grow with his changes.
+    // The newest versions, and the one that a call names: the number does not grow with the changes.
     let mut expected = vec![2];
     expected.extend(40 - KEPT_MAX..40);
     assert_eq!(kept(&world, &agent.to_string()).await, expected);
@@ -149,7 +149,7 @@ async fn a_call_names_its_version_which_stays_as_long_as_the_call(
     );
 }
 
-/// How many settings are stored.
+/// The number of stored settings.
 async fn stored(world: &World) -> u64 {
     let count = agent_setting::Entity::find().count(world.store().reader());
     count.await.expect("counts")
@@ -170,7 +170,7 @@ async fn what_an_agent_was_and_is_again_is_stored_once(
         assert_eq!(change("A").await, 2 * n);
         assert_eq!(change("B").await, 2 * n + 1);
     }
-    // With the first: neither A nor B.
+    // The first settings, A and B.
     assert_eq!(stored(&world).await, 3);
     let list = world.get(&format!("{path}/versions")).await.json();
     let prompts: Vec<&str> = list["versions"]
@@ -180,7 +180,7 @@ async fn what_an_agent_was_and_is_again_is_stored_once(
         .map(|version| version["systemPrompt"].as_str().expect("a text"))
         .collect();
     assert_eq!(prompts, [vec!["Be kind."], ["A", "B"].repeat(6)].concat());
-    // Settings stay as long as a version names them.
+    // Settings are kept as long as a version names them.
     world.clock.advance_ms(6 * 60_000);
     let swept = versions::sweep(world.store(), world.clock.now()).await;
     assert_eq!(swept, Ok(4));
@@ -189,7 +189,7 @@ async fn what_an_agent_was_and_is_again_is_stored_once(
     assert_eq!(fourth["systemPrompt"], "A");
 }
 
-/// Settings with which a tenant's configuration may weigh 100,000 bytes, and an agent's 30,000 are easily changed.
+/// Limits of 100,000 bytes per tenant and 30,000 bytes per agent, which few changes reach.
 fn narrow() -> ApiSettings {
     ApiSettings {
         enterprise_configuration_bytes: 100_000,
@@ -201,7 +201,7 @@ fn heavy(n: i64) -> Value {
     json!({"systemPrompt": format!("{n:05}").repeat(6_000)})
 }
 
-/// At the pace at which a tenant may ask, with an agent as heavy as it may be.
+/// A tenant changes its largest agent as fast as it may.
 #[rstest]
 #[actix_web::test]
 async fn what_is_kept_of_a_tenants_versions_is_bounded(
@@ -217,15 +217,15 @@ async fn what_is_kept_of_a_tenants_versions_is_bounded(
         }
         taken += 1;
     };
-    // Twelve times what the configuration may weigh.
+    // Twelve times the limit of the configuration.
     assert_eq!(taken, 39);
     assert_eq!((refused.status, &*refused.code()), (429, "rate_limited"));
     assert!(refused.text.contains("1200000"), "{}", refused.text);
     assert_eq!(refused.header("retry-after"), "300");
-    // Nothing of it is left; and what changes nothing is taken.
+    // The refused change left nothing, and an unchanged value is accepted.
     assert_eq!(world.get(&path).await.json()["agentVersion"], taken + 1);
     assert_eq!(world.patch(&path, heavy(taken - 1)).await.status, 200);
-    // What calls began with is theirs and counts for nobody.
+    // Versions that calls name count for nobody.
     for version in 2..=20 {
         call_with(&world, world.ours.agent, version).await;
     }
@@ -233,12 +233,12 @@ async fn what_is_kept_of_a_tenants_versions_is_bounded(
         assert_eq!(world.patch(&path, heavy(n)).await.status, 200, "{n}");
     }
     assert_eq!(world.patch(&path, heavy(taken + 19)).await.status, 429);
-    // Who comes back when he was told to is heard.
+    // After the time in `retry-after`, a change is accepted.
     world.clock.advance_ms(300_001);
     assert_eq!(world.patch(&path, heavy(taken + 19)).await.status, 200);
 }
 
-/// The newest ten of every agent are kept as far as there is room.
+/// The ten newest versions of every agent are kept while there is room.
 #[rstest]
 #[actix_web::test]
 async fn earlier_versions_of_an_agent_make_room_for_its_next(
@@ -270,7 +270,8 @@ async fn earlier_versions_of_an_agent_make_room_for_its_next(
     }
 }
 
-/// A call that is being opened has read its version and is not written yet, however many changes come meanwhile.
+/// An opening call has read its version but is not written yet, so versions stay for a time, however many changes
+/// follow.
 #[rstest]
 #[actix_web::test]
 async fn a_version_that_a_call_may_be_taking_stays(#[values(Sqlite, Postgres)] store: StoreKind) {
@@ -288,7 +289,7 @@ async fn a_version_that_a_call_may_be_taking_stays(#[values(Sqlite, Postgres)] s
     let sweep = async || versions::sweep(world.store(), world.clock.now()).await;
     assert_eq!(sweep().await, Ok(0));
     assert_eq!(kept(&world, &agent).await, all);
-    // Their time is over: those that a call names stay, the others go with the next change, or with the sweep.
+    // After that time, versions that a call names stay; the next change or the sweep removes the others.
     call_with(&world, world.ours.agent, 7).await;
     world.clock.advance_ms(6 * 60_000);
     change(41).await;
@@ -298,7 +299,7 @@ async fn a_version_that_a_call_may_be_taking_stays(#[values(Sqlite, Postgres)] s
         change(n).await;
     }
     world.clock.advance_ms(6 * 60_000);
-    // With what only they said.
+    // With the settings that only they named.
     assert_eq!(sweep().await, Ok(22));
     let newest: Vec<i64> = (61 - KEPT_MAX..=60).collect();
     assert_eq!(kept(&world, &agent).await, [vec![7], newest].concat());
@@ -321,7 +322,7 @@ async fn versions_of_a_deleted_agent_stay_for_its_calls_only(
     assert_eq!(world.delete(&path).await.status, 204);
     assert_eq!(world.get(&path).await.code(), "agent_not_found");
     assert_eq!(kept(&world, &agent.to_string()).await, [1]);
-    // It may be taken by a call in this very moment: its versions go a little later.
+    // A call may be taking the agent at this moment, so its versions stay a little longer.
     let ours = format!("/agents/{}", world.ours.agent);
     world.patch(&ours, json!({"systemPrompt": "v2"})).await;
     assert_eq!(world.delete(&ours).await.status, 204);
@@ -371,7 +372,7 @@ async fn an_agent_with_its_functions_is_not_heavier_than_256_kib(
         (10, vec!["parameters too_large".to_owned()])
     );
     assert!(refused[0].text.contains("262144"), "{}", refused[0].text);
-    // Nothing of a refused one is left, and what gets lighter is never refused.
+    // A refused change leaves nothing, and a change that makes an agent lighter is never refused.
     let path = format!("/agents/{}", made.id());
     assert_eq!(world.get(&path).await.json()["agentVersion"], 11);
     assert_eq!(
@@ -436,7 +437,7 @@ async fn all_agents_of_a_tenant_have_their_bound(#[values(Sqlite, Postgres)] sto
         204
     );
     assert_eq!(world.post("/agents", draft(30_000)).await.status, 201);
-    // A tenant's weight is his own.
+    // Each tenant's weight counts on its own.
     let key = world.theirs.key.as_str();
     let headers = [("x-api-key", key), ("content-type", "application/json")];
     let body = draft(30_000).to_string().into_bytes();

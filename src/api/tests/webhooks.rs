@@ -146,7 +146,7 @@ async fn a_patch_changes_and_enables_again(#[values(Sqlite, Postgres)] store: St
         (&seen["isActive"], &seen["disabledReason"]),
         (&json!(false), &json!("410"))
     );
-    // What was read can be sent back, and changes nothing.
+    // A client may send back what it read; that changes nothing.
     assert_eq!(
         world
             .done("webhooks.update", &path, Some(seen.clone()))

@@ -1,4 +1,4 @@
-//! A running API with two tenants, and a client that checks every answer against the description.
+//! A running API with two tenants, and a client that checks every answer against the OpenAPI description.
 
 use std::{
     cell::RefCell,
@@ -46,23 +46,23 @@ use crate::{
 
 const NODE: &str = "api";
 
-/// What tenants' secrets are.
+/// The tenants' secrets.
 pub const FUNCTION_SECRET: &str = "a-secret-of-functions";
 pub const WEBHOOK_SECRET: &str = "a-secret-of-webhooks";
-/// The customer's server is the only one that can be reached: no name is known.
+/// The tenants' server, the only reachable one: no host name resolves.
 const CUSTOMER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 /// A running API with the actors behind it.
 pub struct World {
     pub services: Services,
     pub actors: Actors,
-    /// The server of every tenant: echoes what a function is given, and takes any event.
+    /// The server of every tenant: echoes a function's parameters, and accepts any event.
     pub customer: Receiver,
     pub clock: ManualClock,
     pub address: std::net::SocketAddr,
     pub ours: Seed,
     pub theirs: Seed,
-    /// The operations that were carried out with success.
+    /// Ids of the operations that succeeded.
     pub seen: RefCell<BTreeSet<&'static str>>,
     client: awc::Client,
     server: ServerHandle,
@@ -78,7 +78,7 @@ impl Drop for World {
     }
 }
 
-/// Starts a world on a store, or leaves the test where the machine does not have that store.
+/// Starts a world on a store, or returns from the test if the machine does not have that store.
 macro_rules! world {
     ($store:expr) => {
         world!($store, $crate::api::tests::world::strict())
@@ -110,7 +110,7 @@ fn operators_settings() -> Settings {
     Settings::new(&layers).expect("the defaults")
 }
 
-/// A customer's server may be reached without TLS.
+/// Allows the tenants' server without TLS.
 fn guard() -> Guard {
     Guard {
         allow_cidrs: vec![IpNet::from(CUSTOMER)],
@@ -119,7 +119,7 @@ fn guard() -> Guard {
     }
 }
 
-/// What the customer's server says.
+/// The answers of the tenants' server.
 fn answer(request: &Received) -> Answer {
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     match body.get("parameters") {
@@ -152,7 +152,6 @@ fn serve(services: &Services) -> (SocketAddr, ServerHandle) {
     (address, handle)
 }
 
-/// An answer.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -172,7 +171,7 @@ impl Reply {
             .to_owned()
     }
 
-    /// The wrong fields as `field code`.
+    /// The invalid fields, each as `field code`.
     pub fn fields(&self) -> Vec<String> {
         let json = self.json();
         let fields = json["error"]["fields"]
@@ -198,10 +197,10 @@ impl Reply {
 }
 
 impl World {
-    /// `None` where the machine does not have that store; tests use [`world!`].
+    /// `None` if the machine does not have that store; tests use [`world!`].
     pub async fn with(kind: StoreKind, settings: ApiSettings) -> Option<Self> {
         let (keep, store) = kind.open().await?;
-        // The TLS settings of the outbound clients ask for it; another test may have set it.
+        // The TLS settings of outbound clients need a default provider; another test may have set it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let customer = Receiver::listen(CUSTOMER, 0, answer);
         let clock =
@@ -242,7 +241,7 @@ impl World {
         &self.services.store
     }
 
-    /// A call of ours that a bridge reports and answers, on credit that is bought for it.
+    /// Starts a call of ours that a bridge reports and answers, with credit bought for it.
     pub async fn talk(&self) -> (BridgeId, CallId) {
         let (now, tenant) = (self.clock.now(), self.ours.tenant);
         let account = credit_account::Model::empty(tenant, 0);
@@ -287,13 +286,13 @@ impl World {
         (bridge, call)
     }
 
-    /// What a bridge is told to do, in this order; each is told once.
+    /// Takes the commands that wait for a bridge, in their order.
     pub fn commands(&self, bridge: BridgeId) -> Vec<CommandKind> {
         let commands = self.actors.node.bridges.take_commands(bridge, usize::MAX);
         commands.into_iter().map(|command| command.kind).collect()
     }
 
-    /// The bridge confirms what the tenant asked for.
+    /// The bridge confirms the requested hang-up.
     pub async fn obey(&self, bridge: BridgeId, call: CallId) {
         let hang_up = Input::HangUp {
             at: None,
@@ -310,12 +309,12 @@ impl World {
         assert_eq!(told, Ok(messages::Reply::Done));
     }
 
-    /// Deliveries and recoveries stay as they are asked for, as in a node that is about to stop.
+    /// Stops the dispatcher as at shutdown, so that deliveries and recoveries stay as requested.
     pub async fn nothing_is_sent(&self) {
         self.actors.node.webhooks.drain(Duration::ZERO).await;
     }
 
-    /// Lets our function and our webhook be at the customer's server.
+    /// Points our function and our webhook at the tenants' server.
     pub async fn at_the_customers(&self) {
         let moved = webhook::ActiveModel {
             id: Set(self.ours.webhook),
@@ -335,7 +334,7 @@ impl World {
             .expect("moves");
     }
 
-    /// Sends a request as it is.
+    /// Sends a request unchanged.
     pub async fn send(
         &self,
         method: &Method,
@@ -391,7 +390,7 @@ impl World {
         self.ask(&Method::DELETE, path, None).await
     }
 
-    /// Carries out the operation of that id at that path; its status and its answer have to be as described.
+    /// Calls the operation of that id at that path, and checks status and answer against the description.
     pub async fn done(&self, id: &'static str, path: &str, body: Option<Value>) -> Reply {
         let route = ROUTES
             .iter()
@@ -407,7 +406,7 @@ impl World {
     }
 }
 
-/// What the description says of an answer of that status.
+/// The described answer of that status.
 pub fn described<'a>(document: &'a Value, base: &str, route: &Route, status: &str) -> &'a Value {
     let path = format!("{base}{}", route.path);
     let method = route.method.as_str().to_ascii_lowercase();
@@ -418,7 +417,7 @@ pub fn described<'a>(document: &'a Value, base: &str, route: &Route, status: &st
     }
 }
 
-/// The answer fits the schema that the description gives for its status.
+/// Checks the answer against the described schema of its status.
 pub fn assert_described(route: &Route, reply: &Reply) {
     let document: Value = serde_json::from_str(routes::description()).expect("JSON");
     let response = described(&document, BASE, route, &reply.status.to_string());
@@ -439,7 +438,7 @@ pub fn assert_described(route: &Route, reply: &Reply) {
     assert!(errors.is_empty(), "{}: {errors:?} in {json}", route.id);
 }
 
-/// A delivery of a sample event with one attempt.
+/// Writes a delivery of a sample event with one attempt.
 pub async fn write_delivery(
     store: &Store,
     webhook: &webhook::Model,
@@ -470,12 +469,12 @@ pub async fn write_delivery(
     id
 }
 
-/// What a status is called in tables of tests.
+/// True for a 2xx status, for use in tables of tests.
 pub fn is_success(status: u16) -> bool {
     StatusCode::from_u16(status).is_ok_and(|status| status.is_success())
 }
 
-/// An agent's id that nobody has.
+/// An id that no agent has.
 pub fn nobody() -> AgentId {
     AgentId::new(Millis::from_i64(1))
 }
