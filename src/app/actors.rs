@@ -1,4 +1,4 @@
-//! The actors, started in the order in which they need each other, and stopped again.
+//! Starts the actors in the order of their dependencies, and stops them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,11 +25,12 @@ const CALL_THREADS: usize = 2;
 /// Threads that wait for tenants' functions.
 const FUNCTION_THREADS: usize = 2;
 
-/// How often it is looked whether all bridges are gone, before their calls are given back in any case, and the pause between.
+/// Checks that all bridges are gone before their calls are released, and the pause between checks. After the last
+/// check the calls are released anyway.
 const GONE_LOOKS: usize = 20;
 const GONE_LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The actors, and the threads that they run on.
+/// The actors and their threads.
 pub struct Actors {
     pub node: Node,
     pub arbiters: Vec<Arbiter>,
@@ -37,7 +38,7 @@ pub struct Actors {
 }
 
 impl Actors {
-    /// Starts them on a store. Each that makes requests asks `outbound` for what it makes them with.
+    /// Starts the actors on a store. Each actor that sends requests gets a client of its own from `outbound`.
     pub async fn start(
         settings: &Settings,
         store: Store,
@@ -57,8 +58,8 @@ impl Actors {
             traces,
         };
         let threads = Threads::start();
-        // Names are looked up on threads; webhooks, functions and registration have their own, so that names that take long
-        // in one of them hold up none of the others.
+        // Names are resolved on threads. Webhooks, functions and registration have separate ones, so that slow names
+        // in one delay none of the others.
         let webhooks = common.webhooks(&threads.webhooks, outbound()?);
         let ledger = common.ledger(&threads.core, &webhooks, &feed);
         let functions = functions::start(
@@ -107,7 +108,8 @@ impl Actors {
         })
     }
 
-    /// Once bridges are sent away: their calls are others' to take, while requests and deliveries under way still end.
+    /// Releases the calls after the bridges were sent away, so that other nodes can take them, while requests and
+    /// deliveries under way still end.
     pub(super) async fn give_back(&self) {
         let Node { bridges, calls, .. } = &self.node;
         for _ in 0..GONE_LOOKS {
@@ -121,7 +123,7 @@ impl Actors {
         }
     }
 
-    /// After the listeners and the deliveries under way: the rest is in the store.
+    /// Stops after the listeners and the deliveries: gives up the lease, stops the threads and closes the store.
     pub(super) async fn stop(self) {
         if let Err(error) = self.node.calls.store_signs().await {
             tracing::warn!(%error, "the bridges' signs of life were not written");
@@ -136,10 +138,9 @@ impl Actors {
     }
 }
 
-/// The threads that actors run on.
 struct Threads {
     core: Arbiter,
-    /// Nothing else is here: whatever keeps the others busy, the lease is renewed.
+    /// Runs nothing else, so that the lease is renewed however busy the others are.
     lease: Arbiter,
     webhooks: Arbiter,
     calls: Vec<Arbiter>,
@@ -181,7 +182,7 @@ impl Threads {
     }
 }
 
-/// What every actor is given.
+/// The dependencies of every actor.
 struct Common<'a> {
     settings: &'a Settings,
     store: Store,
@@ -192,8 +193,11 @@ struct Common<'a> {
 }
 
 impl Common<'_> {
-    /// From now on renews the lease of this node, tells other nodes where to look and hears of them, wakes who follows here when other
-    /// nodes announce something, and sees to it that a process that became another node sends nothing of what the one before held.
+    /// Starts the tasks that connect this node with others:
+    /// - renew its lease,
+    /// - send and receive notices,
+    /// - wake followers when other nodes announce events,
+    /// - reset the deliveries when this process rejoins as a new node.
     fn live_among_others(
         &self,
         threads: &Threads,
@@ -287,7 +291,7 @@ fn handles(arbiters: &[Arbiter]) -> Vec<ArbiterHandle> {
     arbiters.iter().map(Arbiter::handle).collect()
 }
 
-/// Where tenants' servers may be, as the operator says.
+/// The guard of outbound requests, from the configuration.
 pub(super) fn guard(settings: &Settings, own_ports: [u16; 2]) -> Guard {
     Guard {
         allow_cidrs: settings.allowed_cidrs(),

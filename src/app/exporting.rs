@@ -1,4 +1,4 @@
-//! Spans on their way to the operator's collector, where one is configured.
+//! Exports spans to the operator's collector, if one is configured.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,17 +13,17 @@ use tokio::sync::watch;
 use super::StartError;
 use crate::config::Settings;
 
-/// How long the last spans may take at a stop.
+/// Longest time for the last spans when the service stops.
 const FINISH_WITHIN: Duration = Duration::from_secs(3);
 
-/// What sends spans away, until it is finished.
+/// The running exporter.
 pub(super) struct Exporting {
     task: rt::task::JoinHandle<()>,
     finish: watch::Sender<bool>,
 }
 
 impl Exporting {
-    /// Begins, on this thread, where an endpoint is configured.
+    /// Starts the exporter on this thread, if an endpoint is configured.
     pub(super) fn start(
         settings: &Settings,
         clock: &SharedClock,
@@ -31,7 +31,7 @@ impl Exporting {
         let Some(uri) = settings.traces().and_then(|url| url.as_str().parse().ok()) else {
             return Ok((Traces::default(), None));
         };
-        // The operator says where it is, and need not be protected from himself.
+        // The operator configures this address, so it is not guarded.
         let anywhere = Guard {
             allow_hosts: AllowedHosts::All,
             allow_http: true,
@@ -49,7 +49,7 @@ impl Exporting {
         Ok((traces, Some(Self { task, finish })))
     }
 
-    /// Sends what is left, if somebody takes it in time.
+    /// Sends the remaining spans, within a time limit.
     pub(super) async fn finish(self) {
         let _ = self.finish.send(true);
         let _ = tokio::time::timeout(FINISH_WITHIN, self.task).await;

@@ -1,4 +1,4 @@
-//! What the two listeners serve, and with what.
+//! The applications of the two listeners, and their state.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -40,15 +40,15 @@ use crate::{
 
 /// Threads that serve HTTP; bridges and requests share them.
 const HTTP_THREADS: usize = 2;
-/// How long a browser remembers what it was allowed, in seconds.
+/// Time for which a browser may cache a CORS preflight, in seconds.
 const CORS_MAX_AGE_SECONDS: usize = 3_600;
-/// Connections of the operators' listener, in all and from one address.
+/// Connections of the operators' listener: in all, and from one address.
 const OPERATOR_CONNECTIONS_MAX: usize = 256;
 const OPERATOR_CONNECTIONS_PER_ADDRESS_MAX: usize = 128;
-/// How long the operators' listener waits for its own requests, in seconds.
+/// Longest time for the operators' requests at shutdown, in seconds.
 const OPERATOR_SHUTDOWN_SECONDS: u64 = 1;
 
-/// Browsers of these origins may use the API.
+/// Allows browsers of these origins to use the API.
 fn cors(origins: &[String]) -> Cors {
     let cors = Cors::default()
         .allow_any_method()
@@ -60,7 +60,7 @@ fn cors(origins: &[String]) -> Cors {
         .fold(cors, |cors, origin| cors.allowed_origin(origin))
 }
 
-/// Where the database is, if it is a file.
+/// The folder of the database, if it is a file.
 fn folder(settings: &Settings) -> Option<PathBuf> {
     let file = Store::sqlite_file(&settings.database.url)?;
     let folder = file
@@ -69,32 +69,32 @@ fn folder(settings: &Settings) -> Option<PathBuf> {
     Some(folder.unwrap_or(Path::new(".")).to_owned())
 }
 
-/// How far the service is with stopping.
+/// The progress of the shutdown.
 #[derive(Clone, Debug)]
 pub(super) struct Stops {
-    /// It takes no new calls.
+    /// True once the service accepts no new calls.
     pub(super) draining: watch::Receiver<bool>,
-    /// It sends bridges away.
+    /// True once bridges are sent away.
     pub(super) stopping: watch::Receiver<bool>,
 }
 
-/// Where what is not always there counts.
+/// Counters of parts that may not run.
 pub(super) struct Counted {
-    /// None where no mails are sent.
+    /// None if no mails are sent.
     pub(super) mails: Option<Arc<MailStats>>,
-    /// None where no bridge runs inside.
+    /// None if no bridge runs in this process.
     pub(super) telephony: Option<dikala_telephony::bridge::Counted>,
 }
 
-/// What the two listeners serve with.
+/// The state of both listeners.
 #[derive(Clone)]
 pub(super) struct Listeners {
     services: Data<Services>,
     bridge: Data<BridgeParts>,
     health: Data<HealthParts>,
-    /// Who may come to the operators' listener.
+    /// The tokens of the operators' listener.
     tokens: Data<Tokens>,
-    /// What the operators' listener takes requests with.
+    /// The state of the operators' requests.
     http: Data<HttpContext>,
     desk: Data<Desk>,
     console: Data<console::Kit>,
@@ -104,7 +104,7 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// `public` is where the public listener answers.
+    /// `public` is the address of the public listener.
     pub(super) fn new(
         settings: &Settings,
         actors: &Actors,
@@ -187,7 +187,7 @@ impl Listeners {
             name: "public",
             workers: HTTP_THREADS,
             places: Places::new(settings.http.bounds().within(open_files_max())),
-            // A little less than everything may take, so that what comes after the listeners has its turn.
+            // A little less than the whole time, so that the steps after the listeners have their turn.
             shutdown_seconds: settings.http.shutdown_seconds.saturating_sub(2).max(1),
         };
         front::serve(door, socket, move || {
@@ -242,7 +242,7 @@ impl Listeners {
     }
 }
 
-/// Has the event loop of this thread, which serves requests, measured.
+/// Measures the lag of this thread's event loop.
 fn watch(kind: &str, metrics: &MetricsParts) {
     if let Some(arbiter) = Arbiter::try_current() {
         metrics.loops.add(kind, arbiter);

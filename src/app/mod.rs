@@ -50,16 +50,16 @@ use crate::{
     telephony::{Telephony, TelephonyError, warn_of_stand_in},
 };
 
-/// Files that the process needs: those of the database, listeners and threads, and some connections. With fewer it would start
+/// Least number of open files: database, listeners, threads and some connections. With fewer the service would start
 /// and then answer nobody.
 const OPEN_FILES_MIN: u64 = 256;
 
-/// So much of the time for the stop is kept for giving back what this node has.
+/// Part of the shutdown time that is reserved for giving up the lease.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
-/// Deliveries under way are given up so long before that, and are then free for others.
+/// Deliveries under way are given up this long before that, so that other nodes can take them.
 const ENDS_AHEAD: Duration = Duration::from_millis(200);
 
-/// Why the service did not start.
+/// The reason why the service did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
@@ -123,23 +123,23 @@ pub enum StartError {
 pub struct App {
     public: SocketAddr,
     operator: SocketAddr,
-    /// The public listener's, once more.
+    /// A second handle of the public listener's socket.
     socket: TcpListener,
     public_server: ServerHandle,
     operator_server: ServerHandle,
     serving: LocalBoxFuture<'static, ()>,
-    /// No new calls are taken.
+    /// True once no new calls are accepted.
     draining: watch::Sender<bool>,
-    /// Bridges are to go.
+    /// True once bridges are sent away.
     stopping: watch::Sender<bool>,
     shutdown: Duration,
     actors: Actors,
     sweeping: rt::task::JoinHandle<()>,
-    /// None where no mails are sent.
+    /// None if no mails are sent.
     mailing: Option<rt::task::JoinHandle<()>>,
-    /// None where no spans are sent.
+    /// None if no spans are exported.
     exporting: Option<Exporting>,
-    /// None where no bridge runs inside.
+    /// None if no bridge runs in this process.
     telephony: Option<Telephony>,
     _reserved: Reservation,
 }
@@ -153,7 +153,7 @@ impl std::fmt::Debug for App {
     }
 }
 
-/// The sockets of both listeners, and where they are.
+/// The sockets of both listeners, with their addresses.
 struct Sockets {
     public: TcpListener,
     operator: TcpListener,
@@ -174,7 +174,7 @@ impl Sockets {
     }
 }
 
-/// Opens the store, becomes a node of it and starts the actors, which take up what an earlier run left.
+/// Opens the store, registers as a node and starts the actors, which take over what an earlier run left.
 async fn begin(
     settings: &Settings,
     vault: Vault,
@@ -182,7 +182,7 @@ async fn begin(
     sockets: &Sockets,
 ) -> Result<(Actors, Option<Exporting>), StartError> {
     let store = open_store(settings, settings.database.migrate).await?;
-    // Nodes go by one clock, whatever those of their machines show and however the database's was set.
+    // Nodes use the database's clock, whatever their machines' clocks show.
     if store.lease().is_some() {
         clock.begin_at(nodes::time_of(&store).await?);
     }
@@ -202,7 +202,7 @@ async fn begin(
 }
 
 impl App {
-    /// Connects, brings the schema up to date if that is allowed, takes up what an earlier run left, and binds.
+    /// Connects, migrates the schema if that is allowed, takes over what an earlier run left, and binds.
     pub async fn build(
         settings: &Settings,
         vault: Vault,
@@ -264,32 +264,32 @@ impl App {
         })
     }
 
-    /// The store that it serves.
     pub fn store(&self) -> &Store {
         &self.actors.node.store
     }
 
-    /// Which node it is.
+    /// The identity of this node.
     pub fn member(&self) -> &Membership {
         &self.actors.node.member
     }
 
-    /// Where the public listener answers.
+    /// The address of the public listener.
     pub fn public_addr(&self) -> SocketAddr {
         self.public
     }
 
-    /// Where the operators' listener answers.
+    /// The address of the operators' listener.
     pub fn operator_addr(&self) -> SocketAddr {
         self.operator
     }
 
-    /// The bridge that runs inside, where one does.
+    /// The bridge in this process, if one runs.
     pub fn telephony(&self) -> Option<&Telephony> {
         self.telephony.as_ref()
     }
 
-    /// Serves until `stop` completes, then drains: no new calls, requests and deliveries under way finish, calls stay in the store.
+    /// Serves until `stop` completes, then drains: accepts no new calls, and lets requests and deliveries under way
+    /// finish. Calls stay in the store.
     pub async fn run_until(self, stop: impl Future<Output = ()>) {
         let serving = rt::spawn(self.serving);
         stop.await;
@@ -305,14 +305,15 @@ impl App {
             self.actors.node.calls.close();
             self.actors.node.feed.close();
             let _ = self.draining.send(true);
-            // Those who talk over our own bridge finish, and the bridge tells of it, before bridges are sent away.
+            // Callers on the bridge of this process may finish, and the bridge reports that, before bridges are sent
+            // away.
             if let Some(telephony) = self.telephony {
                 telephony.stop().await;
             }
             front::take_the_last(self.socket).await;
             let _ = self.stopping.send(true);
-            // Side by side: a client that does not let go of its connection keeps no delivery from ending. The operators'
-            // listener goes last, and tells until then how far it is.
+            // Concurrently, so that a client that keeps its connection open delays no delivery. The operators'
+            // listener stops last and shows the progress until then.
             let mailing = async {
                 if let Some(mailing) = self.mailing {
                     let _ = mailing.await;
@@ -334,7 +335,8 @@ impl App {
         if tokio::time::timeout_at(ends, drain).await.is_err() {
             tracing::warn!("not everything finished in time; the rest goes on at the next start");
         }
-        // Whatever did not end: what this node has is others' at once, and not when its lease is over.
+        // Even if something did not finish: releases this node's work at once, so that others need not wait for its
+        // lease to expire.
         let over = began + self.shutdown;
         if tokio::time::timeout_at(over, self.actors.stop())
             .await
@@ -347,7 +349,7 @@ impl App {
     }
 }
 
-/// Who sends mails, where there is a server for them.
+/// Runs both listeners and logs their failures.
 async fn serve(servers: [Server; 2]) {
     for served in join_all(servers).await {
         if let Err(error) = served {
@@ -356,7 +358,7 @@ async fn serve(servers: [Server; 2]) {
     }
 }
 
-/// The bridge that runs inside, where one does.
+/// Starts the bridge of this process, if it is enabled.
 async fn telephony(
     settings: &Settings,
     node: &Node,
@@ -396,7 +398,7 @@ fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, StartEr
     })
 }
 
-/// What there is to say where an address is taken.
+/// The hint for an address that is in use.
 pub fn if_in_use<'a>(reason: &std::io::Error, words: &'a str) -> &'a str {
     match reason.kind() {
         std::io::ErrorKind::AddrInUse => words,
@@ -404,7 +406,7 @@ pub fn if_in_use<'a>(reason: &std::io::Error, words: &'a str) -> &'a str {
     }
 }
 
-/// Whether as many files may be open as it takes to serve at all.
+/// Fails if too few files may be open to serve at all.
 pub fn enough_files(most: Option<u64>) -> Result<(), StartError> {
     match most {
         Some(most) if most < OPEN_FILES_MIN => Err(StartError::OpenFiles(most)),
@@ -412,7 +414,8 @@ pub fn enough_files(most: Option<u64>) -> Result<(), StartError> {
     }
 }
 
-/// SIGTERM or Ctrl-C, from the call of this on, not only from when it is awaited. A second one ends the process at once.
+/// Waits for SIGTERM or Ctrl-C. Signals count from this call on, not only once it is awaited. A second one ends the
+/// process at once.
 pub fn wait_for_signal() -> impl Future<Output = ()> {
     let mut terminate = signal(SignalKind::terminate()).expect("the runtime takes signals");
     let mut interrupt = signal(SignalKind::interrupt()).expect("the runtime takes signals");

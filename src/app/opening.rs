@@ -1,5 +1,5 @@
-//! Opens the store: checks its durability, its schema, and that `secrets.key` is the key of the stored secrets. A secret that is
-//! written with another key would be lost for good.
+//! Opens the store: checks its durability and schema, and that `secrets.key` opens the stored secrets. A secret that
+//! is written with a wrong key would be lost for good.
 
 use dikala_entities::{SecretPlace, Store, Vault, tenant, webhook};
 use dikala_migration::{SchemaState, migrate, schema_state};
@@ -8,19 +8,19 @@ use sea_orm::{DbErr, EntityTrait, QueryOrder, QuerySelect};
 use super::StartError;
 use crate::config::Settings;
 
-/// The oldest and the newest tenants and webhooks whose secrets are tried, of each so many.
+/// The key is tried on this many of the oldest, and of the newest, tenants and webhooks.
 const TRIED: u64 = 25;
 
-/// What came of trying the key on stored secrets.
+/// Result of trying the key on stored secrets.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct KeyTrial {
-    /// Whose secrets do not open, such as `tenant ten_…`.
+    /// The owners of secrets that do not open, such as `tenant ten_…`.
     pub sealed: Vec<String>,
-    /// Whether this can be the key that the rest was made with.
+    /// True if this can be the key that sealed the others.
     pub is_the_key: bool,
 }
 
-/// Connects, sees to the schema, and tries the key on what is stored, where one is set.
+/// Connects, migrates or checks the schema, and tries the configured key on stored secrets.
 pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store, StartError> {
     if let Some(path) = Store::missing_file(&settings.database.url).filter(|_| !may_migrate) {
         return Err(StartError::NoDatabase(path));
@@ -61,14 +61,14 @@ pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store,
     Ok(store)
 }
 
-/// The vault of the configuration. Where its key is missing, the answer depends on whether something was sealed with one.
+/// The vault of the configuration. Fails if its key is missing although the store holds secrets.
 pub async fn vault(settings: &Settings) -> Result<Vault, StartError> {
     let there = Store::missing_file(&settings.database.url).is_none();
     if !settings.has_key() && there {
         let store = Store::connect(&settings.database.url).await?;
         let any = holds_secrets(&store).await;
         store.close().await;
-        // An error: the tables are not there yet.
+        // An error means that there are no tables yet.
         if matches!(any, Ok(true)) {
             return Err(StartError::MissingKey);
         }
@@ -76,7 +76,7 @@ pub async fn vault(settings: &Settings) -> Result<Vault, StartError> {
     Ok(settings.vault()?)
 }
 
-/// Whether something is sealed in it: every tenant has a secret.
+/// True if the store holds a secret: every tenant has one.
 pub async fn holds_secrets(store: &Store) -> Result<bool, DbErr> {
     let any = tenant::Entity::find()
         .select_only()
@@ -124,8 +124,8 @@ pub async fn prove(store: &Store, vault: &Vault) -> Result<KeyTrial, DbErr> {
     Ok(judge(tried))
 }
 
-/// A key that was set by mistake may have sealed a few secrets before somebody noticed: the one that opens most is the key,
-/// and between two that open as many, the one that opens the oldest.
+/// A key that was set by mistake may have sealed a few secrets before anybody noticed. So the key must open more than
+/// half of them, or half with the oldest among them.
 fn judge(tried: Vec<(String, bool)>) -> KeyTrial {
     let opened = tried.iter().filter(|(_, opens)| *opens).count();
     let is_the_key = match tried.first() {
@@ -167,7 +167,8 @@ mod tests {
         }
     }
 
-    /// Who is frozen in the middle, or cut off, is ended by the database; and who waits for another says after a while for what.
+    /// The database ends a session that hangs during a migration, and a session that waits for one fails with a clear
+    /// error.
     #[actix_web::test]
     async fn who_changes_the_schema_keeps_nobody_out_for_ever() {
         let Some((_keep, store)) = dikala_testkit::postgres().await else {
