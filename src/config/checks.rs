@@ -1,5 +1,5 @@
-//! Looks at every value on its own: is it of its key's type, is it in its range, can it be what it has to be? All that is wrong is
-//! said at once, with the key, where its value came from, and the value.
+//! Checks each value on its own: type, range and form. All faults are reported at once, each with key, origin and
+//! value.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ use super::{
     price, telemetry, telephony,
 };
 
-/// Numbers with the least and the most that they can be; of a list, each of its numbers.
+/// Numbers with their least and largest values. For a list, the limits hold for each entry.
 #[rustfmt::skip]
 const RANGES: &[(&str, i64, i64)] = &[
     ("http.shutdown_seconds", 1, 600),
@@ -53,17 +53,17 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("retention.sweep_seconds", 1, 86_400),
     ("telephony.max_calls", 1, 20_000),
 ];
-/// Lists with the least and the most entries that they can have.
+/// Lists with their least and largest number of entries.
 const LENGTHS: &[(&str, usize, usize)] = &[
     ("webhooks.retry_schedule_seconds", 1, 100),
-    // More have no use: a key is taken out once everything is sealed with the next.
+    // More are not needed: an old key is removed once everything is sealed with the next.
     ("secrets.old_keys", 0, 8),
     ("telephony.sip.listen", 1, 16),
     ("telephony.sip.codecs", 1, 3),
 ];
-/// Addresses to listen on.
+/// Listening addresses.
 const ADDRESSES: &[&str] = &["http.listen", "operator.listen"];
-/// Other keys that must have a value.
+/// Other keys that require a value.
 const NEEDED: &[&str] = &[
     "database.url",
     "node.name",
@@ -78,26 +78,25 @@ const NEEDED: &[&str] = &[
 const NODE_NAME_BYTES_MAX: usize = 64;
 const OPERATOR_TOKEN_CHARS_MIN: usize = 16;
 
-/// Why a value cannot be used, after its key, value and origin: "it must be …".
+/// The fault of a value, to follow key, value and origin: "it must be …".
 type Fault = Option<String>;
 
-/// Looks at all values.
 pub(super) fn check(layers: &Layers) -> Result<(), ConfigError> {
     ConfigError::all(faults(layers))
 }
 
 impl Layers {
-    /// Looks at the value of one key, and at no other.
+    /// Checks the value of one key only.
     pub fn check(&self, key: &str) -> Result<(), ConfigError> {
         ConfigError::all(self.0.get(key).and_then(fault_of).into_iter().collect())
     }
 
-    /// Whether nobody has said who answers, and the model that does by default would need a key that is not there.
+    /// True if nobody chose a voice and the default model lacks its API key.
     pub fn wants_stand_in(&self) -> bool {
         *self.origin("telephony.voice.model") == Origin::Default && self.lacks_key()
     }
 
-    /// Whether the model would need a key that is not there.
+    /// True if the model needs an API key and none is set.
     fn lacks_key(&self) -> bool {
         let key = "telephony.gemini.api_key";
         self.text(key).is_empty()
@@ -111,7 +110,7 @@ fn fault_of(entry: &Entry) -> Option<ConfigError> {
     Some(ConfigError(format!("{}; {fault}", entry.told())))
 }
 
-/// All that is wrong with the values.
+/// All faults of the values.
 pub(super) fn faults(layers: &Layers) -> Vec<ConfigError> {
     let read = layers
         .entries()
@@ -164,7 +163,7 @@ fn of_type(entry: &Entry) -> Fault {
     }
 }
 
-/// A number, also where it is written as a text, as it is in a variable.
+/// A whole number, or a text that holds one, as environment variables do.
 fn whole(value: &ValueKind) -> Option<i64> {
     match value {
         ValueKind::I64(value) => Some(*value),
@@ -231,7 +230,7 @@ fn origin(text: &str) -> Fault {
                 .to_owned(),
         );
     }
-    // What browsers send is the one spelling of an origin; no other is ever equal to it.
+    // The exact text that browsers send; any other spelling would never match.
     let url = Url::parse(text).ok();
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && !text.contains('*'));
     let Some(sent) = url.map(|url| url.origin().ascii_serialization()) else {
@@ -283,7 +282,7 @@ fn database(text: &str) -> Fault {
     })
 }
 
-/// A mail needs a server and a sender.
+/// A mail needs both a server and a sender.
 fn half_of_mail(layers: &Layers) -> Option<String> {
     let is_set = |key: &str| layers.is_unread(key) || !layers.text(key).is_empty();
     let (set, other) = match (is_set("mail.url"), is_set("mail.from")) {
@@ -297,7 +296,7 @@ fn half_of_mail(layers: &Layers) -> Option<String> {
     ))
 }
 
-/// Google's model answers nobody without a key; where nobody has asked for it by name, another voice stands in.
+/// Google's model requires an API key. Without one, a stand-in voice is used unless the model was chosen by name.
 fn voice_without_key(layers: &Layers) -> Option<String> {
     let is_wanted = layers
         .text("telephony.enabled")
@@ -312,7 +311,7 @@ fn voice_without_key(layers: &Layers) -> Option<String> {
     })
 }
 
-/// TLS needs a certificate and its key.
+/// TLS needs both a certificate and its key.
 fn half_of_tls(layers: &Layers) -> Option<String> {
     let keys = [
         "telephony.sip.tls_certificate_file",
@@ -332,7 +331,7 @@ fn half_of_tls(layers: &Layers) -> Option<String> {
     ))
 }
 
-/// What others can reach needs a token.
+/// A listener that others can reach needs a token.
 fn listener_without_token(layers: &Layers) -> Option<String> {
     let value = |key: &str| layers.text(key);
     let is_set = |key: &str| layers.is_unread(key) || !value(key).is_empty();
@@ -346,7 +345,7 @@ fn listener_without_token(layers: &Layers) -> Option<String> {
         ));
     }
     if has_read_token && !has_token {
-        // Everything would be open to who shows no token, and nothing but reading to who shows this one.
+        // Requests without a token could do everything, and requests with this token could only read.
         return Some(format!(
             "{}, and operator.token is not; set that too (DIKALA_OPERATOR__TOKEN_FILE)",
             layers.told("operator.read_token")

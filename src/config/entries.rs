@@ -1,4 +1,4 @@
-//! The keys of the configuration with their effective values, each with where it came from.
+//! The keys of the configuration with their effective values and origins.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -11,7 +11,7 @@ use super::{
     telephony,
 };
 
-/// Keys whose values are never shown.
+/// Keys whose values are masked.
 const SECRET_KEYS: &[&str] = &[
     "secrets.key",
     "secrets.old_keys",
@@ -20,13 +20,13 @@ const SECRET_KEYS: &[&str] = &[
     "telephony.gemini.api_key",
 ];
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     Default,
     File(String),
     Variable(String),
-    /// Set by the command itself, as `dikala dev` does.
+    /// Set by the command itself, for example `dikala dev`.
     Command,
 }
 
@@ -46,12 +46,12 @@ impl fmt::Display for Origin {
 pub struct Entry {
     pub key: String,
     pub(super) value: ValueKind,
-    /// The default has the type that the value needs.
+    /// Gives the type that the value must have.
     pub(super) default: ValueKind,
     pub origin: Origin,
 }
 
-/// A key as a person may see it.
+/// A key in displayable form.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = ConfigurationKey)]
 pub struct Shown {
@@ -73,7 +73,7 @@ impl From<&Entry> for Shown {
 }
 
 impl Entry {
-    /// The value as a person may see it: secrets are masked.
+    /// The value in displayable form: secrets are masked.
     pub fn shown(&self) -> String {
         let text = written(&self.value);
         if text.is_empty() {
@@ -81,14 +81,14 @@ impl Entry {
         } else if SECRET_KEYS.contains(&self.key.as_str()) {
             MASK.to_owned()
         } else if self.key == "mail.url" {
-            // Where a password is a token, providers take it for the user as well.
+            // The user is masked too: some providers repeat a password token there.
             without_passwords(&without_user(&text))
         } else {
             without_passwords(&text)
         }
     }
 
-    /// `log.level is "loud" (DIKALA_LOG__LEVEL)`, for a sentence that goes on.
+    /// The beginning of a sentence: `log.level is "loud" (DIKALA_LOG__LEVEL)`.
     pub fn told(&self) -> String {
         let value = match &self.value {
             ValueKind::String(_) => format!("{:?}", self.shown()),
@@ -115,32 +115,32 @@ fn written(value: &ValueKind) -> String {
 pub struct Layers(pub(super) BTreeMap<String, Entry>);
 
 impl Layers {
-    /// `log.level is "loud" (DIKALA_LOG__LEVEL)`, for a sentence that goes on.
+    /// The beginning of a sentence: `log.level is "loud" (DIKALA_LOG__LEVEL)`.
     pub fn told(&self, key: &str) -> String {
         self.0.get(key).map_or_else(|| key.to_owned(), Entry::told)
     }
 
-    /// The value of a key as a text; empty where it is not set.
+    /// The value of a key as text; empty if it is not set.
     pub fn text(&self, key: &str) -> String {
         self.0
             .get(key)
             .map_or_else(String::new, |entry| written(&entry.value))
     }
 
-    /// Whether a key is set to what could not be read.
+    /// True if the key is set, but its value could not be read.
     pub(super) fn is_unread(&self, key: &str) -> bool {
         let entry = self.0.get(key);
         entry.is_some_and(|entry| matches!(entry.value, ValueKind::Nil))
     }
 
-    /// Where the value of a key came from.
+    /// The origin of a key's value.
     pub fn origin(&self, key: &str) -> &Origin {
         self.0
             .get(key)
             .map_or(&Origin::Default, |entry| &entry.origin)
     }
 
-    /// The effective values, ready to be deserialised.
+    /// The effective values, for deserialisation.
     pub fn to_config(&self) -> Result<Config, config::ConfigError> {
         let mut builder = Config::builder();
         for entry in self.0.values() {

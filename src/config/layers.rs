@@ -1,8 +1,9 @@
-//! Layers of configuration: the defaults that are compiled in, a file, the environment. Pure but for the files it is told to read.
+//! Layers of configuration: the compiled-in defaults, a file, the environment. Pure except for reading the named
+//! files.
 //!
-//! `config` reads the files; how the layers meet is ours: it stops at the first fault, takes keys that nobody knows, and an environment
-//! variable only by a rule from name to key. Here all faults are told at once, each with where its value is from, a wrong key with the
-//! closest right one, and `…_FILE` names a file that holds a secret.
+//! The crate `config` parses the files; merging is our own, because the crate stops at the first fault, accepts
+//! unknown keys and maps variables to keys by a rule only. This module reports all faults at once, each with its
+//! origin, and suggests the closest key for an unknown one. A variable `…_FILE` names a file that holds a secret.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -16,8 +17,8 @@ use super::{
 
 const DEFAULTS: &str = include_str!("../../config/default.toml");
 const PREFIX: &str = "DIKALA_";
-/// Variables with the prefix that are no keys: the file of the configuration, what commands that ask a running service take in
-/// place of options. Those of [`TESTS`] are none either.
+/// Variables with the prefix that are no configuration keys: the path of the file, and options of client commands.
+/// Those of [`TESTS`] are none either.
 const NO_KEYS: &[&str] = &[
     "DIKALA_CONFIG",
     "DIKALA_URL",
@@ -27,7 +28,7 @@ const NO_KEYS: &[&str] = &[
     "DIKALA_OPERATORS_TOKEN",
     "DIKALA_COMMIT",
 ];
-/// What the tests read, and hand on to the services that they start.
+/// Variables that tests read, and pass on to the services that they start.
 const TESTS: &[&str] = &[
     "DIKALA_ENDURANCE_CALLS",
     "DIKALA_ENDURANCE_MINUTES",
@@ -57,13 +58,13 @@ const TESTS: &[&str] = &[
     "DIKALA_SIMULATION_SEED",
     "DIKALA_SIMULATION_SEEDS",
 ];
-/// The one variable without the prefix: what everybody who has a key of Gemini's calls it, and the key that it is for.
+/// The only variable without the prefix: the usual name of a Gemini API key, and its configuration key.
 const GEMINI: (&str, &str) = ("GEMINI_API_KEY", "telephony.gemini.api_key");
 
 impl Layers {
-    /// Puts the layers together. `environment` is looked through for `DIKALA_…`.
+    /// Merges the layers. Only variables `DIKALA_…` of `environment` are used.
     ///
-    /// Errors: keys that are none and files that cannot be read, with all else that is wrong.
+    /// Errors: unknown keys and unreadable files, together with all other faults.
     pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -133,7 +134,7 @@ impl Layers {
             let place = || format!("the configuration file {path}");
             let origin = Origin::File(path.to_owned());
             let set = match value.kind {
-                // As the environment takes it.
+                // The same form as in the environment.
                 ValueKind::String(text) if key == LISTEN => {
                     self.set_text(&key, &text, origin, place)
                 }
@@ -160,7 +161,7 @@ impl Layers {
             let text = match std::fs::read_to_string(value) {
                 Ok(text) => text,
                 Err(error) => {
-                    // It is set, nobody knows to what.
+                    // The key is set, but its value is unknown.
                     self.set(key, ValueKind::Nil, origin, place)?;
                     return Err(ConfigError(format!(
                         "{} names the file {value:?}, which cannot be read: {error}",
@@ -180,7 +181,7 @@ impl Layers {
         })
     }
 
-    /// Has a command's trunk be the only one: whoever calls from these addresses.
+    /// Replaces the trunks by one that accepts calls from these addresses.
     pub fn set_trunk_from_command(
         &mut self,
         name: &str,
@@ -206,7 +207,7 @@ impl Layers {
         origin: Origin,
         place: impl Fn() -> String,
     ) -> Result<(), ConfigError> {
-        // A list in a text is comma-separated; everything else is converted when it is read.
+        // A list in a text is comma-separated; everything else is converted when it is deserialised.
         let is_list = matches!(
             self.0.get(key).map(|entry| &entry.value),
             Some(ValueKind::Array(_))
@@ -260,7 +261,6 @@ impl Layers {
     }
 }
 
-/// The keys in the order in which the defaults document them.
 fn documented() -> Vec<String> {
     let mut section = "";
     let mut keys = Vec::new();
@@ -274,7 +274,7 @@ fn documented() -> Vec<String> {
     keys
 }
 
-/// TOML to dotted keys.
+/// Parses TOML into dotted keys.
 fn parse(text: &str) -> Result<Vec<(String, Value)>, config::ConfigError> {
     let parsed = Config::builder()
         .add_source(File::from_str(text, FileFormat::Toml))
@@ -396,7 +396,7 @@ mod tests {
             assert!(error.contains(words), "{words}: {error}");
         }
         assert_eq!(error.lines().count(), 5, "{error}");
-        // A token that could not be read is not missing.
+        // A token that could not be read does not count as missing.
         let error = layers(&[
             ("DIKALA_OPERATOR__LISTEN", "0.0.0.0:9090"),
             ("DIKALA_OPERATOR__TOKEN_FILE", "/nowhere/token"),

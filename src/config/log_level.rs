@@ -1,13 +1,13 @@
-//! What is logged: a level for everything, and levels for parts of the program.
+//! The log level: one for everything, and others for modules.
 
 use std::str::FromStr;
 
 use tracing::{Level, Metadata, level_filters::LevelFilter};
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
-/// What the targets of all parts of the program begin with.
+/// The prefix of the program's own log targets.
 const OWN: &str = "dikala";
-/// The parts of the program with the modules in them.
+/// The crates of the program with their modules.
 #[rustfmt::skip]
 const PARTS: [(&str, &[&str]); 4] = [
     ("dikala", &[
@@ -20,28 +20,28 @@ const PARTS: [(&str, &[&str]); 4] = [
     ("dikala_entities", &["batch", "rows", "store", "tables", "values", "vault"]),
     ("dikala_telephony", &["bridge", "call", "engine", "leg", "media", "settings", "sip", "socket", "threads", "times", "trust", "voice"]),
 ];
-/// For everything, where only parts are named.
+/// The default level when only modules are named.
 const LEVEL: LevelFilter = LevelFilter::INFO;
-/// Libraries are logged up to here: below it they show what passes through them, keys and passwords included.
+/// Libraries log at most this level: below it they log the data that they process, keys and passwords included.
 const LIBRARIES: Level = Level::WARN;
-/// The one part of a library that can be asked for: the text of statements, without what is bound to them.
+/// The only library target that can be configured: the text of SQL statements, without bound values.
 const STATEMENTS: &str = "sqlx::query";
-/// Reports what clients and tenants' servers sent wrong as errors, several lines for one; what became of a request or of an
-/// attempt is told elsewhere.
+/// This library logs invalid input of clients and tenants' servers as errors, in several lines each. Requests and
+/// attempts have log lines of their own.
 const UNHEARD: &str = "actix_http";
 
 /// A log level as it is configured: `info`, or `info,dikala_actors=debug`, or `info,sqlx::query=debug`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLevel {
     default: LevelFilter,
-    /// Longest targets first.
+    /// Longest target first.
     targets: Vec<(String, LevelFilter)>,
 }
 
 impl FromStr for LogLevel {
     type Err = String;
 
-    /// Errors: half a sentence that names what cannot be read.
+    /// Errors: half a sentence that names the unreadable part.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut default = None;
         let mut targets = Vec::new();
@@ -75,7 +75,7 @@ impl FromStr for LogLevel {
     }
 }
 
-/// Whether a part of the program has this name: a crate, a module of it, or something in that.
+/// True if this names a crate of the program, one of its modules, or something in that.
 fn is_part(target: &str) -> bool {
     let mut names = target.split("::");
     let named = names.next().unwrap_or_default();
@@ -115,7 +115,7 @@ fn parse_level(text: &str) -> Result<LevelFilter, String> {
 }
 
 impl LogLevel {
-    /// Whether something is logged.
+    /// True if an event with this metadata is logged.
     pub fn allows(&self, metadata: &Metadata<'_>) -> bool {
         self.allows_of(metadata.target(), *metadata.level())
     }
@@ -135,14 +135,14 @@ impl LogLevel {
         }
     }
 
-    /// The most talkative level there is anywhere.
+    /// The most verbose level of all targets.
     pub fn most(&self) -> LevelFilter {
         let targets = self.targets.iter().map(|(_, level)| *level);
         targets.fold(self.default, LevelFilter::max)
     }
 }
 
-/// Whether the target is a module or inside of it.
+/// True if the target is the module or inside it.
 fn is_below(target: &str, module: &str) -> bool {
     target
         .strip_prefix(module)
@@ -202,7 +202,7 @@ mod tests {
                 .expect("the sources")
                 .map(|file| file.expect("a file").path())
                 .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
-                // The simulation is in tests only.
+                // The simulation is compiled for tests only.
                 .filter(|name| !["lib", "main", "simulation"].contains(&name.as_str()))
                 .collect();
             there.sort_unstable();

@@ -1,10 +1,10 @@
-//! The server that takes mails, and whom they are from.
+//! The operator's mail server, and the sender of mails.
 
 use lettre::message::Mailbox;
 use serde::Deserialize;
 use url::Url;
 
-/// The keys of the section.
+/// The keys of the section `mail`.
 #[derive(Clone, Default, Deserialize)]
 pub(super) struct Mail {
     #[serde(default)]
@@ -20,7 +20,7 @@ impl std::fmt::Debug for Mail {
 }
 
 impl Mail {
-    /// The server, where there is one; the keys were checked when they were read.
+    /// The mail server, if one is configured. The keys were checked before.
     pub(super) fn server(&self) -> Option<MailServer> {
         let url = url(self.url.as_deref()?).ok()?;
         let from = sender(self.from.as_deref()?).ok()?;
@@ -28,7 +28,7 @@ impl Mail {
     }
 }
 
-/// The server that takes mails, and whom they are from.
+/// The operator's mail server, and the sender of mails.
 #[derive(Clone)]
 pub struct MailServer {
     /// Scheme, user and password, host and port.
@@ -42,7 +42,7 @@ impl std::fmt::Debug for MailServer {
     }
 }
 
-/// Reads `mail.url`. Errors: what it must be.
+/// Parses `mail.url`. Errors: the required form.
 pub(super) fn url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).ok();
     let url = url.filter(|url| {
@@ -63,7 +63,7 @@ pub(super) fn url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Reads `mail.from`. Errors: what it must be.
+/// Parses `mail.from`. Errors: the required form.
 pub(super) fn sender(text: &str) -> Result<Mailbox, String> {
     text.parse().map_err(|_| {
         "it must be an e-mail address, with or without a name, such as Dikala <no-reply@example.com>".to_owned()

@@ -1,8 +1,8 @@
-//! Passwords in addresses, as they may be shown.
+//! Masks passwords in URLs.
 
 use url::form_urlencoded;
 
-/// What stands in the place of a secret.
+/// Replaces a secret.
 pub(super) const MASK: &str = "********";
 
 /// Masks user and password of a URL.
@@ -13,8 +13,8 @@ pub(super) fn without_user(text: &str) -> String {
     }
 }
 
-/// Masks what a URL may hold of passwords, before its host and in its query. Works on the text: a URL that no parser takes, for
-/// a character in the password that should have been escaped, is shown as well.
+/// Masks passwords of a URL, in its user part and its query. Works on the text, because a URL that no parser accepts,
+/// such as one with an unescaped character in the password, is shown too.
 pub(super) fn without_passwords(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else {
         return text.to_owned();
@@ -50,7 +50,7 @@ fn without_password(parameter: &str) -> String {
     const NAMES: [&str; 5] = ["pass", "pwd", "secret", "token", "key"];
     match parameter.split_once('=') {
         Some((name, value)) if !value.is_empty() => {
-            // Escaped letters are no reason to show a value, nor is a password within another parameter's value.
+            // Masks values with percent-encoded names too, and values that contain another parameter with a password.
             let plain = form_urlencoded::parse(parameter.as_bytes())
                 .map(|(name, value)| format!("{name}={value}"))
                 .collect::<String>()

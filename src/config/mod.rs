@@ -1,7 +1,7 @@
-//! The configuration: layers, keys, where each value came from, and the typed [`Settings`] made of them.
+//! The configuration: layers, keys with origins, and the typed [`Settings`].
 //!
-//! [`entries`] are the keys with their values, [`layers`] puts them together; [`checks`] looks at the values, and [`settings`] has
-//! them typed.
+//! [`entries`] holds the keys with their values, [`layers`] merges them, [`checks`] validates the values and
+//! [`settings`] gives them types.
 
 mod checks;
 mod entries;
@@ -21,13 +21,13 @@ pub use log_level::LogLevel;
 pub use mail::MailServer;
 pub use settings::{Log, Retention, Settings};
 
-/// The configuration cannot be used; a sentence that says what to do.
+/// The configuration is invalid; the message says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);
 
 impl ConfigError {
-    /// All that is wrong, a line each.
+    /// All faults, one per line.
     fn all(faults: Vec<Self>) -> Result<(), Self> {
         if faults.is_empty() {
             return Ok(());

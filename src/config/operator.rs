@@ -15,12 +15,12 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// What lets its holder do everything.
+    /// The token that allows everything.
     pub fn token(&self) -> Option<Secret> {
         self.token.clone().map(Secret::new)
     }
 
-    /// What lets its holder look.
+    /// The token that allows reading only.
     pub fn read_token(&self) -> Option<Secret> {
         self.read_token.clone().map(Secret::new)
     }

@@ -1,21 +1,21 @@
-//! Prices of tokens: rupiah with up to three decimals, held as whole thousandths.
+//! Prices of tokens: rupiah with up to three decimals, stored as whole thousandths.
 
 use std::fmt;
 
 use config::ValueKind;
 use serde::{Deserialize, Deserializer, de};
 
-/// The keys that are prices.
+/// The prefix of the keys that hold prices.
 pub(super) const PRICES: &str = "telephony.gemini.idr_per_million_tokens.";
 const THOUSANDTHS: u64 = 1_000;
 const MOST: u64 = 1_000_000_000 * THOUSANDTHS;
 
-/// Thousandths of a rupiah.
+/// A price in thousandths of a rupiah.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Price(pub(super) u64);
 
 impl Price {
-    /// Of `49200`, `49200.5` or `0.125`.
+    /// Parses `49200`, `49200.5` or `0.125`.
     fn parse(text: &str) -> Option<Self> {
         let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
         let is_number =
@@ -37,7 +37,7 @@ impl Price {
     }
 }
 
-/// What is wrong with a price: "it must be …".
+/// The fault of a price, if it has one: "it must be …".
 pub(super) fn fault(value: &ValueKind) -> Option<String> {
     Price::of(value).is_none().then(|| {
         format!(
@@ -62,7 +62,7 @@ impl<'de> Deserialize<'de> for Price {
                 self.visit_str(&value.to_string())
             }
             fn visit_f64<E: de::Error>(self, value: f64) -> Result<Price, E> {
-                // The shortest digits that mean this number: those that stand in the file.
+                // The shortest digits that give this number are the ones in the file.
                 self.visit_str(&value.to_string())
             }
         }

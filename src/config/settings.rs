@@ -1,4 +1,4 @@
-//! The typed settings; every value is checked once, here.
+//! The typed settings; every value is checked here, once.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -28,7 +28,6 @@ use crate::{
     http::settings::HttpSettings,
 };
 
-/// Everything that is configured.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Settings {
     pub http: Http,
@@ -51,7 +50,7 @@ pub struct Settings {
     telemetry: Telemetry,
     telephony: Telephony,
     pub log: Log,
-    /// All keys, as a person may see them.
+    /// All keys in displayable form.
     #[serde(skip)]
     pub shown: Arc<[Shown]>,
 }
@@ -73,7 +72,7 @@ pub struct Http {
 }
 
 impl Http {
-    /// How many connections are taken.
+    /// The limits on connections.
     pub fn bounds(&self) -> Bounds {
         let figure = |figure: i64| usize::try_from(figure).unwrap_or(usize::MAX);
         Bounds {
@@ -83,7 +82,7 @@ impl Http {
         }
     }
 
-    /// What links to this service begin with, without a slash at the end: the public address, or else that of the listener.
+    /// The base URL of links, without a trailing slash: the public URL, or the address of the listener.
     pub fn base(&self, listener: SocketAddr) -> String {
         let public = self
             .public_url
@@ -91,7 +90,7 @@ impl Http {
             .and_then(|url| Url::parse(url).ok());
         match public {
             Some(url) => url.origin().ascii_serialization(),
-            // Nobody reaches "any address"; whoever asks here is on this machine.
+            // The unspecified address cannot be dialled; without a public URL the client is on this machine.
             None if listener.ip().is_unspecified() => {
                 format!("http://127.0.0.1:{}", listener.port())
             }
@@ -99,12 +98,12 @@ impl Http {
         }
     }
 
-    /// Whether people are known to reach it at an address of its own.
+    /// True if the operator has configured a public URL.
     pub fn has_public_url(&self) -> bool {
         self.public_url.is_some()
     }
 
-    /// Proxies of the operator's; checked when the settings were read.
+    /// The operator's proxies; checked before.
     fn trusted(&self) -> Vec<IpNet> {
         let nets = self.trusted_proxies.iter();
         nets.filter_map(|text| parse_net(text)).collect()
@@ -187,11 +186,11 @@ struct Plans {
     enterprise: PlanLimits,
 }
 
-/// What a plan allows.
+/// The limits of a plan.
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct PlanLimits {
     requests_per_minute: i64,
-    /// 0: any number.
+    /// 0: no limit.
     max_concurrent_calls: i64,
     max_configuration_bytes: i64,
 }
@@ -200,11 +199,11 @@ struct PlanLimits {
 pub struct Retention {
     pub attempts_days: i64,
     pub events_days: i64,
-    /// 0: for ever.
+    /// 0: forever.
     pub calls_days: i64,
     /// 0: as long as the calls.
     pub transcripts_days: i64,
-    /// 0: for ever.
+    /// 0: forever.
     pub audit_days: i64,
     pub sweep_seconds: u64,
 }
@@ -222,7 +221,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// What is logged; checked when the settings were read.
+    /// The log level; checked before.
     pub fn level(&self) -> LogLevel {
         let level = self.level.parse();
         level.expect("the settings were checked when they were read")
@@ -230,7 +229,7 @@ impl Log {
 }
 
 impl Settings {
-    /// Reads and checks the settings.
+    /// Checks and deserialises the settings.
     pub fn new(layers: &Layers) -> Result<Self, ConfigError> {
         check(layers)?;
         let mut settings: Self = layers
@@ -244,17 +243,17 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Whether the scripted voice answers for want of a key.
+    /// True if the scripted voice answers because the API key is missing.
     pub fn has_stand_in(&self) -> bool {
         self.telephony.has_stand_in()
     }
 
-    /// Whether `secrets.key` is set.
+    /// True if `secrets.key` is set.
     pub fn has_key(&self) -> bool {
         self.secrets.key.is_some()
     }
 
-    /// The vault under `secrets.key`, which also opens what `secrets.old_keys` sealed.
+    /// The vault: seals with `secrets.key`, and opens with `secrets.old_keys` too.
     pub fn vault(&self) -> Result<Vault, ConfigError> {
         let key = self.secrets.key.as_deref().ok_or_else(|| {
             ConfigError(
@@ -271,22 +270,22 @@ impl Settings {
         })
     }
 
-    /// Whether keys are configured that only open.
+    /// True if `secrets.old_keys` is not empty.
     pub fn has_old_keys(&self) -> bool {
         !self.secrets.old_keys.is_empty()
     }
 
-    /// The server that takes mails, where there is one; checked when the settings were read.
+    /// The mail server, if one is configured; checked before.
     pub fn mail(&self) -> Option<MailServer> {
         self.mail.server()
     }
 
-    /// Where spans are sent, where they are; checked when the settings were read.
+    /// The collector of spans, if one is configured; checked before.
     pub fn traces(&self) -> Option<Url> {
         telemetry::traces(self.telemetry.otlp_endpoint.as_deref()?).ok()
     }
 
-    /// The bridge that runs inside, where one does.
+    /// The settings of the bridge in this process, if it is enabled.
     pub fn telephony(&self) -> Option<dikala_telephony::settings::Settings> {
         self.telephony.enabled.then(|| {
             let alone = self.bridge_keys();
@@ -297,7 +296,7 @@ impl Settings {
         })
     }
 
-    /// The same of one that runs alone.
+    /// The settings of a bridge that runs on its own.
     pub fn bridge_keys(&self) -> dikala_telephony::settings::Settings {
         let lost_after = u64::try_from(self.bridge.lost_after_seconds).unwrap_or_default();
         let extra_ca = self.outbound.extra_ca_file.clone();
@@ -305,36 +304,36 @@ impl Settings {
             .settings(self.http.shutdown_seconds, lost_after, extra_ca)
     }
 
-    /// What tenants' addresses may look like.
+    /// The policy for tenants' URLs.
     pub fn url_policy(&self) -> UrlPolicy {
         UrlPolicy {
             allow_http: self.outbound.allow_http,
         }
     }
 
-    /// The address ranges that operators allowed; checked when the settings were read.
+    /// The allowed address ranges; checked before.
     pub fn allowed_cidrs(&self) -> Vec<IpNet> {
         let ranges = self.outbound.allow_cidrs.iter();
         ranges.filter_map(|text| text.parse().ok()).collect()
     }
 
-    /// The hosts that operators allowed by name; checked when the settings were read.
+    /// The allowed host names; checked before.
     pub fn allowed_hosts(&self) -> AllowedHosts {
         let hosts = self.outbound.allow_hosts.iter();
         AllowedHosts::Only(hosts.filter_map(|text| text.parse().ok()).collect())
     }
 
-    /// Certificates of authorities that are trusted besides the usual ones.
+    /// A file of additional certificate authorities.
     pub fn extra_ca_file(&self) -> Option<&std::path::Path> {
         self.outbound.extra_ca_file.as_deref()
     }
 
-    /// Where calls may be transferred to; checked when the settings were read.
+    /// The allowed transfer targets; checked before.
     pub fn transfers(&self) -> TransferPrefixes {
         TransferPrefixes::parse(&self.calls.transfer_prefixes).unwrap_or_default()
     }
 
-    /// For the tenants' API.
+    /// The settings of the tenants' API.
     pub fn api(&self) -> ApiSettings {
         let per_minute = |figure: i64| u32::try_from(figure).unwrap_or(u32::MAX);
         ApiSettings {
@@ -357,7 +356,7 @@ impl Settings {
         }
     }
 
-    /// How the operators' listener takes requests; no proxy is known in front of it.
+    /// Request settings of the operators' listener, which trusts no proxy.
     pub fn operators_http(&self) -> HttpSettings {
         HttpSettings {
             trusted_proxies: Vec::new(),
@@ -365,7 +364,7 @@ impl Settings {
         }
     }
 
-    /// For the dispatcher.
+    /// The settings of the webhook dispatcher.
     pub fn webhooks(&self) -> WebhooksConfig {
         WebhooksConfig {
             retry_schedule_seconds: self.webhooks.retry_schedule_seconds.clone(),
@@ -375,7 +374,7 @@ impl Settings {
         }
     }
 
-    /// For the function invokers.
+    /// The settings of the function invokers.
     pub fn functions(&self) -> FunctionsConfig {
         FunctionsConfig {
             timeout: Duration::from_secs(self.functions.timeout_seconds),
@@ -383,7 +382,7 @@ impl Settings {
         }
     }
 
-    /// For the call machine.
+    /// The rules of the call machine.
     pub fn rules(&self) -> Rules {
         Rules {
             ring_timeout_ms: self.calls.ring_timeout_seconds * 1_000,
@@ -393,7 +392,7 @@ impl Settings {
         }
     }
 
-    /// Calls at the same time, by plan.
+    /// Concurrent calls by plan.
     pub fn concurrency(&self) -> PlanConcurrency {
         PlanConcurrency {
             starter: self.plans.starter.max_concurrent_calls(),
@@ -404,7 +403,7 @@ impl Settings {
 }
 
 impl PlanLimits {
-    /// Calls at the same time; none: any number.
+    /// Concurrent calls; none: no limit.
     fn max_concurrent_calls(&self) -> Option<i64> {
         Some(self.max_concurrent_calls).filter(|most| *most > 0)
     }

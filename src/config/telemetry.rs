@@ -1,11 +1,11 @@
-//! Where spans are sent.
+//! The collector of spans.
 
 use url::Url;
 
-/// What OTLP over HTTP has traces at, below the address that is configured.
+/// The path for traces of OTLP over HTTP, below the configured URL.
 const TRACES: &str = "v1/traces";
 
-/// Reads `telemetry.otlp_endpoint`: the collector's address, or that of its traces. Errors: what it must be.
+/// Parses `telemetry.otlp_endpoint`: the collector's URL, or its URL for traces. Errors: the required form.
 pub(super) fn traces(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).ok().filter(|url| {
         matches!(url.scheme(), "http" | "https")

@@ -1,4 +1,4 @@
-//! The bridge that comes with Dikala: its keys, looked at one by one, and made into what the bridge is told.
+//! The built-in bridge: its keys, their checks, and its settings.
 
 use std::{
     collections::HashSet,
@@ -21,22 +21,22 @@ use url::Url;
 use super::{mask::MASK, nets::parse_net, price::Price};
 use crate::common_passwords::is_common;
 
-/// The one list that may stand in the file as one text with commas.
+/// The only list that may be a comma-separated text in the file.
 pub(super) const LISTEN: &str = "telephony.sip.listen";
-/// The one list of tables.
+/// The only list of tables.
 pub(super) const TRUNKS: &str = "telephony.sip.trunks";
 const TRUNKS_MAX: usize = 1_000;
 const NAME_CHARS_MAX: usize = 64;
-/// The shortest password for callers, in characters. Nothing else keeps strangers out.
+/// The shortest password for callers, in characters. Nothing else keeps attackers out.
 const PASSWORD_CHARS_MIN: usize = 12;
-/// How long a registration may be good for, in seconds, and how long it is where nothing is said.
+/// The allowed lifetime of a registration in seconds, and the default.
 const EXPIRES_SECONDS: RangeInclusive<u32> = 1..=86_400;
 const EXPIRES_SECONDS_USUAL: u32 = 600;
-/// What a bridge inside the service leaves of the time to stop, in seconds, for what comes after: webhooks of the calls that ended,
-/// connections. A quarter, where that is less.
+/// Seconds of the shutdown time that remain for webhooks of the ended calls and for connections. At most a quarter of
+/// the time.
 const SHUTDOWN_SECONDS_LEFT: u64 = 5;
 
-/// The keys below `telephony`.
+/// The keys of the section `telephony`.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Telephony {
     pub(super) enabled: bool,
@@ -121,23 +121,23 @@ struct RegisterTable {
 }
 
 impl Telephony {
-    /// Has the scripted voice answer, where nobody has said who is to and the model would need a key that is not there.
+    /// Selects the scripted voice, because nobody chose a model and the default model lacks its API key.
     pub(super) fn stand_in(&mut self) {
         self.voice.model = "scripted".to_owned();
         self.voice.stands_in = true;
     }
 
-    /// Whether the scripted voice answers though nobody asked for it.
+    /// True if the scripted voice was selected as a stand-in.
     pub(super) fn has_stand_in(&self) -> bool {
         self.voice.stands_in
     }
 
-    /// What of the time to stop is the bridge's that runs inside.
+    /// The part of the shutdown time for the bridge in this process.
     pub(super) fn shutdown_seconds(all: u64) -> u64 {
         all - SHUTDOWN_SECONDS_LEFT.min(all / 4)
     }
 
-    /// What the bridge is told; checked when the settings were read.
+    /// The bridge's settings; checked before.
     pub(super) fn settings(
         &self,
         shutdown_seconds: u64,
@@ -203,7 +203,7 @@ impl Telephony {
     }
 }
 
-/// What is wrong with a text among the keys below `telephony`, if it is one: "it must be …".
+/// The fault of a text below `telephony`, if it has one: "it must be …".
 pub(super) fn of_text(key: &str, text: &str) -> Option<String> {
     let fault = match key {
         LISTEN => listen(text).is_none().then_some(
@@ -246,7 +246,7 @@ fn listen(text: &str) -> Option<Listen> {
     Some(Listen { transport, address })
 }
 
-/// An address or a name; one of IPv6 may stand in brackets, and is given without.
+/// An address or a name. An IPv6 address may have brackets, which are removed.
 fn host(text: &str) -> Option<&str> {
     let bracketed = text
         .strip_prefix('[')
@@ -267,7 +267,7 @@ fn host(text: &str) -> Option<&str> {
 fn ports(text: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = text.split_once('-')?;
     let (first, last): (u16, u16) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-    // A call takes an even port for media, and the one above it for its reports.
+    // A call takes an even port for RTP, and the next one for RTCP.
     let has_pair = first.checked_next_multiple_of(2)? < last;
     (first >= 1_024 && has_pair).then_some(first..=last)
 }
@@ -295,7 +295,7 @@ fn is_websocket(text: &str) -> bool {
     url.is_some_and(|url| matches!(url.scheme(), "ws" | "wss") && url.has_host())
 }
 
-/// What is wrong with the list of trunks.
+/// The fault of the list of trunks, if it has one.
 pub(super) fn trunks(items: &[Value]) -> Option<String> {
     if items.len() > TRUNKS_MAX {
         return Some(format!("it must have at most {TRUNKS_MAX} entries"));
@@ -378,7 +378,7 @@ impl TrunkTable {
     }
 }
 
-/// Errors: what is wrong with a password for callers. A registrar's password is not checked, because the registrar chooses it.
+/// Checks a password for callers. A registrar's password is not checked, because the registrar chooses it.
 fn check_password(password: &str) -> Result<(), String> {
     if password.chars().count() < PASSWORD_CHARS_MIN {
         return Err(format!(
@@ -427,7 +427,7 @@ impl RegisterTable {
     }
 }
 
-/// A table as a person may see it: `{name=jkt-1 password=********}`.
+/// A table in displayable form: `{name=jkt-1 password=********}`.
 pub(super) fn shown(table: &config::Map<String, Value>) -> String {
     let mut fields: Vec<(&String, &Value)> = table.iter().collect();
     fields.sort_by_key(|(name, _)| *name);

@@ -1,4 +1,4 @@
-//! What the settings are made of, and what is refused.
+//! Tests of the settings, valid and invalid.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The keys of the bridge.
+//! Tests of the keys of the bridge.
 
 use super::*;
 use crate::config::{ConfigError, Layers, Settings as All};
@@ -64,7 +64,7 @@ fn a_bridge_is_told_what_is_configured() {
         (bridge.max_calls, bridge.engine_lost_after_seconds),
         (200, 30)
     );
-    // Nothing that is secret is shown.
+    // No secret is shown.
     let shown: Vec<String> = layers
         .entries()
         .map(crate::config::Shown::from)
@@ -107,7 +107,7 @@ fn what_is_listened_on_may_be_one_text() {
     assert!(error.0.contains("udp://0.0.0.0:5060"), "{error}");
 }
 
-/// The registrar of a trunk and its seconds as the bridge is told them.
+/// The registrar of a trunk and its lifetime, as the bridge gets them.
 fn registered(register: &str) -> (String, u32) {
     let toml = format!(
         "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"scripted\"\n[[telephony.sip.trunks]]\nname = \"a\"\n\
@@ -179,7 +179,7 @@ fn without_a_key_a_test_voice_stands_in_for_who_asked_for_none() {
     assert_eq!(model(enabled, &[("GEMINI_API_KEY", "k")]), (false, false));
     let asked = "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"scripted\"\n";
     assert_eq!(model(asked, &[]), (true, false));
-    // A model of one's own may need none, also where it is asked for by name.
+    // Another server for the model may need no key, even if the model is chosen by name.
     let own = ("DIKALA_TELEPHONY__GEMINI__URL", "ws://127.0.0.1:9/x");
     assert_eq!(model(enabled, &[own]), (false, false));
     let named = ("DIKALA_TELEPHONY__VOICE__MODEL", "gemini");
@@ -337,7 +337,7 @@ fn what_is_wrong_is_said() {
     }
 }
 
-/// Guessing digests is the commonest fraud against SIP.
+/// Guessing passwords is the most common fraud against SIP.
 #[test]
 fn passwords_that_keep_nobody_out_are_refused() {
     let of = |password: &str| {
