@@ -1,4 +1,4 @@
-//! Whose address a request has: its peer's, or what a trusted proxy says of it.
+//! The client's address: the peer's, or the one that a trusted proxy reports.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// An IPv4 address, or the /64 of an IPv6 address, of which one client has all.
+/// An IPv4 address, or the /64 of an IPv6 address: one client usually has a whole /64.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
@@ -15,8 +15,8 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The address that counts for limits. Each proxy adds the address that it was asked from at the end of `X-Forwarded-For`, so
-/// the last one that is no trusted proxy is the client's; what stands before it anybody may have written.
+/// The address that limits count for. Each proxy appends its peer's address to `X-Forwarded-For`. So the last address
+/// that is no trusted proxy is the client's; anything before it may be forged.
 pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     if !is_trusted(peer, trusted) {
         return peer;
@@ -38,13 +38,13 @@ pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> I
     nearest
 }
 
-/// Whether the address is one of the operator's own proxies.
+/// True if the address is one of the operator's proxies.
 pub(super) fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
     let address = address.to_canonical();
     trusted.iter().any(|net| net.contains(&address))
 }
 
-/// Some proxies add the port.
+/// Parses an address; some proxies add the port.
 fn parse(text: &str) -> Option<IpAddr> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     let with_port = || text.parse::<SocketAddr>().ok().map(|it| it.ip());

@@ -1,5 +1,5 @@
-//! One connection of a client, as the HTTP library sees it: a stream of bytes. Watches over what the library does not: how
-//! long the head of each request takes, not only of the first, and what is answered to bytes that are no request.
+//! A client's connection, as the HTTP library sees it: a stream of bytes. Adds what the library lacks: a time limit
+//! for the head of every request, not only the first, and a proper answer to bytes that are no request.
 
 use std::{
     cell::{Cell, RefCell},
@@ -24,29 +24,30 @@ use super::{
     refused::{OwnAnswer, new_id},
 };
 
-/// How long the head of a request may take, from the end of the answer before; also the longest that a connection is idle.
+/// Longest time for the head of a request, from the end of the answer before. It is also the longest idle time.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
-/// How long what a client goes on sending after a refusal is thrown away: who is cut off while he sends does not see the answer.
+/// After a refusal, what the client still sends is discarded for this time. A client that is cut off while it sends
+/// does not see the answer.
 const LINGER: Duration = Duration::from_secs(1);
-/// How much of it.
+/// Bytes discarded after a refusal, at most.
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
-/// What the requests of a connection tell it.
+/// The connection's state as reported by its requests.
 #[derive(Debug, Default)]
 pub struct Progress {
     under_way: Cell<usize>,
     begun: Cell<u64>,
     closing: Cell<bool>,
-    /// The answer under way is a stream without an end.
+    /// True if the current answer is an endless stream.
     streaming: Cell<bool>,
-    /// The client closed its side.
+    /// True if the client closed its side.
     left: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Progress {
-    /// A request came in, and is under way until what is returned is dropped. One `with_body` leaves bytes to come where its
-    /// body is not read to the end.
+    /// Begins a request, which lasts until the returned guard is dropped. A request `with_body` may leave unread
+    /// bytes.
     pub fn begin(self: &Rc<Self>, with_body: bool) -> UnderWay {
         self.under_way.set(self.under_way.get() + 1);
         self.begun.set(self.begun.get() + 1);
@@ -57,20 +58,20 @@ impl Progress {
         }
     }
 
-    /// Marks the current answer as an endless stream: when the client closes its side, the connection ends at once. Otherwise
-    /// this shows only at the second write. False if the client is gone already.
+    /// Marks the current answer as an endless stream: when the client closes its side, the connection ends at once.
+    /// Otherwise this shows only at the second write. False if the client is gone already.
     pub fn stream(&self) -> bool {
         self.streaming.set(true);
         !self.left.get()
     }
 
-    /// The connection ends soon after the answer that comes now: what is left of the body is not wanted.
+    /// The connection ends soon after the current answer: the rest of the body is not wanted.
     pub fn close(&self) {
         self.closing.set(true);
     }
 }
 
-/// A request, until its answer was sent.
+/// A request, until its answer is sent.
 #[derive(Debug)]
 pub struct UnderWay {
     progress: Rc<Progress>,
@@ -81,7 +82,7 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         let under_way = self.progress.under_way.get() - 1;
         self.progress.under_way.set(under_way);
-        // The library waits without a limit for the rest of a body that nobody reads: the connection has to look at its clock.
+        // The library waits forever for the rest of an unread body, so the connection must check its deadline.
         if self.with_body
             && under_way == 0
             && let Some(waker) = self.progress.waker.borrow_mut().take()
@@ -91,15 +92,15 @@ impl Drop for UnderWay {
     }
 }
 
-/// A connection that has its place.
+/// A connection with its place among the open ones.
 pub struct Connection {
-    /// There until the connection is dropped.
+    /// Present until the connection is dropped.
     held: Option<Held>,
     peer: SocketAddr,
     progress: Rc<Progress>,
-    /// Until when a request has to begin, and after how many others.
+    /// The deadline of the next request's head, with the number of requests before it.
     deadline: Option<(u64, Pin<Box<Sleep>>)>,
-    /// What is still to be written of an answer that took the place of the library's.
+    /// The unwritten rest of an answer that replaced the library's.
     refusal: Bytes,
     refused: bool,
 }
@@ -132,7 +133,7 @@ impl Connection {
         }
     }
 
-    /// What its requests tell it.
+    /// The state that its requests report to.
     pub(super) fn progress(&self) -> Rc<Progress> {
         Rc::clone(&self.progress)
     }
@@ -142,7 +143,7 @@ impl Connection {
         Pin::new(&mut held.expect("it is there until the drop").stream)
     }
 
-    /// Whether it took too long for the next request to begin.
+    /// True if the next request did not begin in time.
     fn is_late(&mut self, context: &mut Context<'_>) -> bool {
         *self.progress.waker.borrow_mut() = Some(context.waker().clone());
         if self.progress.under_way.get() > 0 {
@@ -186,7 +187,7 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.is_late(context) {
-            // No bytes: as if the client had ended.
+            // No bytes read: looks as if the client had closed.
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
@@ -222,7 +223,7 @@ impl AsyncWrite for Connection {
                 );
                 this.refusal = answer.with_body(id).into();
                 this.refused = true;
-                // It is small: where it does not fit now, nobody has read for long.
+                // It is small: if it does not fit now, the client has not read for long.
                 let _ = this.poll_refusal(context)?;
                 Poll::Ready(Ok(bytes.len()))
             }
@@ -252,8 +253,8 @@ impl Drop for Connection {
     }
 }
 
-/// Reads on for a moment after a refusal. Where something that was sent is unread, a connection that is closed is reset, and
-/// the client loses the answer.
+/// Reads on for a moment after a refusal. If unread bytes remain when a connection is closed, the system resets it
+/// and the client loses the answer.
 async fn linger(mut held: Held) {
     let rest = async {
         let mut buffer = vec![0; 8 * 1024];
@@ -267,6 +268,6 @@ async fn linger(mut held: Held) {
         }
         io::Result::Ok(())
     };
-    // However it ends, the connection does.
+    // The connection ends, whatever the result.
     let _ = rt::time::timeout(LINGER, rest).await;
 }

@@ -1,9 +1,8 @@
-//! How many files, sockets among them, the process may have open.
+//! The limit on open files of this process, which includes sockets.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit to what the system lets us have: the usual 1,024 are for programs of one user, and `select`, which needs
-/// them to be few, is used nowhere here.
+/// Raises the limit to the system's maximum. The usual 1,024 exist for `select`, which is not used here.
 pub fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
@@ -18,7 +17,7 @@ pub fn raise_open_files() {
     }
 }
 
-/// The limit in force; none: any number.
+/// The current limit; none: no limit.
 pub fn open_files_max() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }

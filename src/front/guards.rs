@@ -1,11 +1,11 @@
-//! What every answer tells browsers.
+//! Security headers of every answer.
 
 use actix_web::http::header::{
     CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
     X_FRAME_OPTIONS,
 };
 
-/// What browsers may do with an answer that does not say so itself: nothing.
+/// The default for answers that set none themselves: browsers may do nothing with them.
 pub const GUARDS: [(HeaderName, HeaderValue); 4] = [
     (
         CONTENT_SECURITY_POLICY,

@@ -1,12 +1,12 @@
-//! Which hosts a request may name. A listener that asks nobody for a token trusts in being reachable from this machine only;
-//! a web page somewhere else can have its own name resolve to 127.0.0.1 and reach it with a browser on this machine, but it
-//! cannot have the browser name another host than its own.
+//! Checks the host of a request. A listener without tokens relies on being reachable from this machine only. A
+//! foreign web page can make its own name resolve to 127.0.0.1 and reach the listener from a browser here, but it
+//! cannot make the browser send another `Host` than its own.
 
 use std::net::IpAddr;
 
 use actix_web::http::Uri;
 
-/// Whether the value of a `Host` header names this machine: `localhost`, a name below it, or a loopback address.
+/// True if the `Host` header names this machine: `localhost`, a name below it, or a loopback address.
 pub fn is_loopback_host(host: &str) -> bool {
     let name = without_port(host);
     let lower = name.trim_end_matches('.').to_ascii_lowercase();
@@ -18,7 +18,7 @@ pub fn is_loopback_host(host: &str) -> bool {
         .is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// Whether the value of an `Origin` header is the origin that this `Host` has.
+/// True if the `Origin` header is the origin of this `Host`.
 pub fn is_same_origin(origin: &str, host: &str) -> bool {
     origin.parse::<Uri>().is_ok_and(|origin| {
         origin.scheme_str() == Some("http")
@@ -28,7 +28,7 @@ pub fn is_same_origin(origin: &str, host: &str) -> bool {
     })
 }
 
-/// The port is what follows the last colon that is not inside of brackets.
+/// Removes the port: everything after the last colon outside brackets.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,

@@ -1,5 +1,5 @@
-//! The front door: which connections are taken, how long a request's head may take, whose address a client has, and what a
-//! request that is none is told. What comes after that is the matter of [`middleware`](crate::http::middleware).
+//! The connections of the listeners: limits, time for heads, the client's address, and answers to invalid requests.
+//! The next layer is [`middleware`](crate::http::middleware).
 
 mod address;
 mod connection;

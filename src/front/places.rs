@@ -1,4 +1,4 @@
-//! How many connections are open at once, in all and from one address.
+//! Limits on open connections, in all and per address.
 
 use std::{
     collections::HashMap,
@@ -10,25 +10,24 @@ use ipnet::IpNet;
 
 use super::address::{is_trusted, network};
 
-/// Of the files that the process may have open, connections of clients get this part; the rest is for the database, for
-/// tenants' servers and for what is opened for a moment.
+/// Clients' connections get this part of the process's open files. The rest is for the database, tenants' servers and
+/// short uses.
 const FILES_PER_CONNECTION: u64 = 2;
-/// One address never has more than this part of all connections.
+/// One address has at most this part of all connections.
 const ADDRESSES_MIN: usize = 2;
 
 /// The limits of one listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Connections in all.
     pub total: usize,
-    /// Connections of one address.
+    /// Connections per address.
     pub per_address: usize,
-    /// Proxies, whose connections are counted in all only.
+    /// Proxies, which the limit per address does not apply to.
     pub trusted: Vec<IpNet>,
 }
 
 impl Bounds {
-    /// What was configured, as far as the files that may be open allow it.
+    /// Lowers the configured limits to what the limit on open files allows.
     pub fn within(self, files: Option<u64>) -> Self {
         let most = files.map_or(self.total, |files| {
             usize::try_from(files / FILES_PER_CONNECTION).unwrap_or(usize::MAX)
@@ -42,12 +41,12 @@ impl Bounds {
     }
 }
 
-/// Why a connection is not taken.
+/// The reason why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// This address has as many as it can have.
+    /// The address has reached its limit.
     Address,
-    /// There is no room for anybody.
+    /// The listener has reached its limit.
     Listener,
 }
 
@@ -61,12 +60,11 @@ pub struct Places {
 #[derive(Debug, Default)]
 struct Taken {
     total: usize,
-    /// Of addresses that have any.
+    /// Only addresses with open connections.
     by_address: HashMap<IpAddr, usize>,
 }
 
 impl Places {
-    /// Nobody is there yet.
     pub fn new(bounds: Bounds) -> Arc<Self> {
         Arc::new(Self {
             bounds,
@@ -74,12 +72,11 @@ impl Places {
         })
     }
 
-    /// Connections in all.
     pub(super) fn total(&self) -> usize {
         self.bounds.total
     }
 
-    /// A place for a connection from this address.
+    /// Takes a place for a connection from this address.
     pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Result<Seat, Full> {
         let address = Some(peer)
             .filter(|peer| !is_trusted(*peer, &self.bounds.trusted))
@@ -116,7 +113,7 @@ impl Places {
     }
 }
 
-/// The place of one connection, until it is dropped.
+/// The place of a connection; freed when it is dropped.
 #[derive(Debug)]
 pub struct Seat {
     places: Arc<Places>,

@@ -1,5 +1,5 @@
-//! What is answered where no request came about: the HTTP library answers heads that it cannot read by itself, with a status and
-//! nothing else, and connections that are too many never get to it.
+//! Answers without a request. The HTTP library answers unreadable heads itself, with a status only, and surplus
+//! connections never reach it.
 
 use actix_web::http::StatusCode;
 use dikala_actors::runtime::clock::{Clock, SystemClock};
@@ -13,17 +13,17 @@ const OWN_ANSWER_BYTES_MAX: usize = 256;
 const HEAD_END: &[u8] = b"\r\n\r\n";
 const EMPTY: &str = "\r\ncontent-length: 0";
 
-/// An answer without a body that the library gave by itself, at the end of what is written.
+/// An answer without a body that the library made, at the end of the written bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OwnAnswer<'a> {
-    /// Where it begins.
+    /// The position where it begins.
     pub at: usize,
     pub status: StatusCode,
     head: &'a str,
 }
 
 impl<'a> OwnAnswer<'a> {
-    /// Finds it. Every answer that a request of ours got has a request id.
+    /// Finds it: every answer to a real request has a request id.
     pub(super) fn find(written: &'a [u8]) -> Option<Self> {
         let head = written.strip_suffix(HEAD_END)?;
         let from = head.len().saturating_sub(OWN_ANSWER_BYTES_MAX);
@@ -45,7 +45,7 @@ impl<'a> OwnAnswer<'a> {
         })
     }
 
-    /// The same answer with the body that every error has.
+    /// The same answer with our error body.
     pub(super) fn with_body(&self, id: RequestId) -> Vec<u8> {
         let (code, message) = match self.status {
             StatusCode::REQUEST_TIMEOUT => (
@@ -67,7 +67,7 @@ impl<'a> OwnAnswer<'a> {
     }
 }
 
-/// The answer to a connection that is not taken.
+/// The answer to a surplus connection.
 pub(super) fn too_many(full: Full) -> Vec<u8> {
     let id = new_id();
     match full {
@@ -88,7 +88,7 @@ pub(super) fn too_many(full: Full) -> Vec<u8> {
     }
 }
 
-/// The id of an answer to what is no request.
+/// An id for an answer without a request.
 pub(super) fn new_id() -> RequestId {
     RequestId::new(SystemClock.now())
 }

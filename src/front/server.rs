@@ -1,4 +1,4 @@
-//! A listener: takes connections within its bounds and serves HTTP/1.1 on them.
+//! A listener: admits connections within its limits and serves HTTP/1.1 on them.
 
 use std::{fmt, net::TcpListener, sync::Arc, time::Duration};
 
@@ -18,30 +18,29 @@ use super::{
     refused::too_many,
 };
 
-/// How long the head of a connection's first request may take.
+/// Longest time for the head of a connection's first request.
 const FIRST_HEAD_WITHIN: Duration = Duration::from_secs(5);
-/// How long a connection waits for its next request.
+/// Longest wait of a connection for its next request.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// How long a client may go on sending after an answer that ends the connection.
+/// Longest time that a client may go on sending after an answer that ends the connection.
 const DISCONNECT_WITHIN: Duration = Duration::from_secs(1);
-/// How long those who have connected have to be taken, and their requests to come, before a listener closes.
+/// Time before a listener closes, to accept open connections and receive their requests.
 const LAST_TAKEN_WITHIN: Duration = Duration::from_millis(200);
-/// How long a peer may leave what was sent to it unacknowledged.
+/// Longest time that sent bytes may stay unacknowledged by the peer.
 #[cfg(target_os = "linux")]
 const UNREAD: Duration = Duration::from_secs(30);
 
-/// How a listener serves.
+/// The parameters of a listener.
 #[derive(Clone, Debug)]
 pub struct Door {
     pub name: &'static str,
-    /// Threads.
     pub workers: usize,
     pub places: Arc<Places>,
-    /// How long requests may take to finish when the service stops.
+    /// Longest time for requests to finish when the service stops, in seconds.
     pub shutdown_seconds: u64,
 }
 
-/// Serves an application until it is told to stop.
+/// Serves an application until it is stopped.
 pub fn serve<F, I, S, B>(door: Door, socket: TcpListener, app: F) -> std::io::Result<Server>
 where
     F: Fn() -> I + Send + Clone + 'static,
@@ -56,7 +55,7 @@ where
 {
     let builder = Server::build()
         .workers(door.workers)
-        // Above this the server would stop to take connections, without a word to those who wait.
+        // Above this number the server would stop accepting, without any answer to waiting clients.
         .max_concurrent_connections(door.places.total().saturating_mul(2))
         .shutdown_timeout(door.shutdown_seconds)
         .disable_signals();
@@ -84,9 +83,9 @@ where
     Ok(listening.run())
 }
 
-/// From here on nobody connects any more, and who has connected is taken: the system resets what still waits in the queue of a
-/// listener that closes, and so do the library's threads with what waits for them when they are told to stop. `socket` is a
-/// second handle of the listener.
+/// Stops new connections and lets the existing ones be accepted. Otherwise the system resets connections in the queue
+/// of a closing listener, and the library's threads do the same to theirs. `socket` is a second handle of the
+/// listener.
 pub async fn take_the_last(socket: TcpListener) {
     #[cfg(target_os = "linux")]
     if let Err(error) = socket2::SockRef::from(&socket).attach_filter(&no_beginnings()) {
@@ -95,14 +94,14 @@ pub async fn take_the_last(socket: TcpListener) {
     sleep(LAST_TAKEN_WITHIN).await;
 }
 
-/// A filter of packets that lets everything pass but the first of a connection. Its sender says it again a second later, and
-/// finds nobody.
+/// A packet filter that drops the first packet of new connections. The client repeats it a second later and is
+/// refused.
 #[cfg(target_os = "linux")]
 fn no_beginnings() -> [socket2::SockFilter; 4] {
     const LOAD_BYTE: u16 = 0x30;
     const JUMP_IF_SET: u16 = 0x45;
     const RETURN: u16 = 0x06;
-    /// Where TCP has its flags, and the one of a first packet.
+    /// The offset of the TCP flags, and the flag of a connection's first packet.
     const FLAGS_AT: u32 = 13;
     const SYN: u32 = 0x02;
     [
@@ -113,7 +112,7 @@ fn no_beginnings() -> [socket2::SockFilter; 4] {
     ]
 }
 
-/// Gives a connection its place, or sends it away.
+/// Admits a connection or refuses it.
 fn enter(
     stream: TcpStream,
     places: &Arc<Places>,
@@ -132,25 +131,25 @@ fn enter(
     }
 }
 
-/// Without this, an acknowledgement waits until the peer has confirmed the one before it, which a peer that has nothing to
-/// send does tens of milliseconds later, and a busy bridge with its next message.
+/// Disables Nagle's algorithm. With it, a reply waits until the peer has acknowledged the previous one: tens of
+/// milliseconds for an idle peer, or until a busy bridge's next message.
 fn answer_at_once(stream: &TcpStream) {
-    // A connection that is gone already says so at its first read.
+    // A broken connection fails at its first read.
     let _ = stream.set_nodelay(true);
 }
 
 fn turn_away(stream: &TcpStream, full: Full, address: std::net::IpAddr) {
     tracing::debug!(%address, ?full, "a connection was not taken");
-    // A new connection has room for so little; and who is one too many is not waited for.
+    // The send buffer of a new connection has room for it, and a surplus client is not waited for.
     let _ = socket2::SockRef::from(stream).send(&too_many(full));
 }
 
-/// A peer that takes nothing of what is sent to it is cut off: what waits for it, a stream of events for example, is not
-/// polled meanwhile and cannot end itself.
+/// Cuts off a peer that acknowledges nothing. An endless answer to it, such as a stream of events, is not polled
+/// meanwhile and cannot end itself.
 fn limit_unread(stream: &TcpStream) {
     #[cfg(target_os = "linux")]
     {
-        // Where the system refuses, its own patience of some minutes holds.
+        // If the system refuses, its own limit of some minutes applies.
         let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(UNREAD));
     }
     #[cfg(not(target_os = "linux"))]
