@@ -1,4 +1,4 @@
-//! Everything in Dikala that happens on its own time.
+//! The actors: everything in Dikala that runs on its own time.
 //!
 //! Architecture invariant: nothing here imports actix-web, and nothing here knows the REST API or the bridge's wire format.
 

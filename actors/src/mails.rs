@@ -1,18 +1,19 @@
-//! Mails to people. A mail is a row that is written in the transaction of what it tells, so that neither can be without the
-//! other. It costs that transaction one row, whoever is to get it: whom it is for, and what it says, is found when it is sent.
+//! Mails to people. A mail is a row in the transaction of its cause, so neither exists without the other. The
+//! transaction writes one row; recipients and text are determined when it is sent.
 
 use dikala_entities::{
     MailId, MailKind, Millis, TenantId, batch::BatchWrite, mail, store::Transaction,
 };
 use sea_orm::{DbErr, EntityTrait, IntoActiveModel};
 
-/// How long a mail is tried, and how long it is known that there was one, in milliseconds.
+/// How long a mail is tried and its row kept, in milliseconds.
 pub const KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// Mails to people of one tenant in that time. What would be more is not sent: who has a tenant is no reason to be flooded by it.
+/// Limit of mails to one tenant's people within `KEPT_MS`. Mails beyond it are not sent, so that no tenant floods its
+/// people.
 pub const OF_TENANT_MAX: u64 = 100;
 
-/// Something that all owners of a tenant are told who want to know. `subject` is the id of what it tells of.
+/// A mail to all owners of a tenant who want to know. `subject` is the id of the mail's subject.
 pub fn to_owners(kind: MailKind, tenant: TenantId, subject: String, now: Millis) -> mail::Model {
     mail::Model {
         id: MailId::new(now),
@@ -29,13 +30,12 @@ pub fn to_owners(kind: MailKind, tenant: TenantId, subject: String, now: Millis)
     }
 }
 
-/// Writes mails in a batch.
 pub(crate) fn batch(mails: Vec<mail::Model>) -> Result<BatchWrite, DbErr> {
     let rows = mails.into_iter().map(IntoActiveModel::into_active_model);
     BatchWrite::insert(rows.collect(), "")
 }
 
-/// Writes mails in a transaction.
+/// Writes mails in a transaction of the caller.
 pub async fn write(
     txn: &Transaction,
     mails: impl IntoIterator<Item = mail::Model>,

@@ -1,12 +1,12 @@
-//! How deep JSON from outside may be nested: what is taken in here stands a few levels deeper in what is stored and sent,
-//! and has to be readable there too.
+//! The limit of nesting in JSON from outside. Stored and sent documents hold it a few levels deeper and must stay
+//! readable there.
 
 use serde_json::{Map, Value};
 
-/// Objects and arrays inside one another; `{}` is one.
+/// Maximum depth of objects and arrays; `{}` has depth 1.
 pub const DEPTH_MAX: usize = 64;
 
-/// Whether an object is nested at most [`DEPTH_MAX`] deep.
+/// True if an object's depth is at most [`DEPTH_MAX`].
 pub fn fits(object: &Map<String, Value>) -> bool {
     object.values().all(|value| fits_in(value, DEPTH_MAX - 1))
 }

@@ -1,4 +1,4 @@
-//! Events that other nodes commit: who follows here is woken as if they were this node's.
+//! Events that other nodes commit: wakes the followers at this node for them.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -10,14 +10,14 @@ use tokio::time::{Instant, sleep_until};
 use super::followers::Followers;
 use crate::nodes::{Membership, notices::Topic};
 
-/// How often it is looked whether other nodes announced something to those who follow here, where they tell of that.
+/// Poll interval for other nodes' events while notices arrive.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The same where they cannot be heard.
+/// Poll interval while no notices can be received.
 const LOOK_UNHEARD_EVERY: Duration = Duration::from_millis(100);
-/// Between two looks, however often they tell.
+/// Minimum pause between two polls, however many notices arrive.
 const LOOKS_APART: Duration = Duration::from_millis(100);
 
-/// Looks for as long as it is polled.
+/// Polls until the future is dropped.
 pub async fn watch(followers: Followers, store: Store, member: Membership) {
     let notices = member.notices();
     let mut known = HashMap::new();
@@ -31,12 +31,12 @@ pub async fn watch(followers: Followers, store: Store, member: Membership) {
                 Ok(now) => {
                     let news = now
                         .iter()
-                        // One that was not followed a moment ago may have missed something.
+                        // A tenant that was not followed at the last poll may have missed an event.
                         .filter(|(tenant, last)| known.get(*tenant) != Some(*last));
                     followers.wake(news.map(|(tenant, _)| *tenant));
                     known = now;
                 }
-                // That the database is away is said by others.
+                // Other tasks already warn that the database is unavailable.
                 Err(error) => {
                     tracing::debug!(%error, "events of other nodes were not looked for");
                 }
@@ -79,14 +79,14 @@ mod tests {
     use super::*;
     use crate::nodes;
 
-    /// So often the table was looked at.
+    /// The number of polls of the table so far.
     fn looks(store: &Store) -> u64 {
         let statements = store.statements().into_iter();
         let looks = statements.filter(|one| one.shape.contains("FROM event_positions"));
         looks.map(|one| one.count).sum()
     }
 
-    /// Who hears others looks rarely, and is woken all the same; who cannot looks often.
+    /// A node that receives notices polls rarely and is woken anyway; a node that receives none polls often.
     #[actix::test]
     async fn who_hears_others_need_not_look_all_the_time() {
         let Some((_keep, heard)) = dikala_testkit::postgres().await else {

@@ -1,5 +1,5 @@
-//! Who follows: a tenant's events in the order of their commits, for those who read them live. A wake-up carries no data: followers
-//! read the table, so losing one costs time, not events.
+//! Live followers read a tenant's events in the order of their commits. A wake-up carries no data: followers read the
+//! table, so losing a wake-up costs time, not events.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::nodes::notices::{Notices, Topic};
 
-/// Readers of one tenant's events at the same time.
+/// Limit of followers per tenant.
 pub const FOLLOWERS_PER_TENANT_MAX: usize = 10;
-/// Readers of all tenants at the same time.
+/// Limit of followers of all tenants together.
 const FOLLOWERS_MAX: usize = 1_024;
 
-/// Wakes who follows. Cheap to clone; all clones wake the same.
+/// Wakes followers. Clones share the same state.
 #[derive(Clone, Debug)]
 pub struct Followers {
     tenants: Arc<DashMap<TenantId, Followed>>,
@@ -35,7 +35,6 @@ struct Followed {
     readers: usize,
 }
 
-/// Why there is no seat for another follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSeat {
     #[error("the tenant has {FOLLOWERS_PER_TENANT_MAX} followers already")]
@@ -44,13 +43,13 @@ pub enum NoSeat {
     Service,
 }
 
-/// Someone who follows a tenant's events.
+/// A subscription to a tenant's events.
 #[derive(Debug)]
 pub struct Follower {
     followers: Followers,
     tenant: TenantId,
     woken: watch::Receiver<()>,
-    /// None for a page, whose seat is counted with the pages.
+    /// None for a page: pages have a limit of their own.
     seat: Option<OwnedSemaphorePermit>,
 }
 
@@ -65,7 +64,7 @@ impl Default for Followers {
 }
 
 impl Followers {
-    /// Those at this node, among others that it tells of what it announces.
+    /// Followers at this node; `notices` tells other nodes of its commits.
     pub fn among(notices: Notices) -> Self {
         Self {
             notices,
@@ -73,14 +72,14 @@ impl Followers {
         }
     }
 
-    /// Takes a seat. What is committed from now on wakes the follower.
+    /// Takes a seat. Events committed from now on wake the follower.
     pub fn follow(&self, tenant: TenantId) -> Result<Follower, NoSeat> {
         let seat = Arc::clone(&self.seats);
         let seat = seat.try_acquire_owned().map_err(|_| NoSeat::Service)?;
         self.subscribe(tenant, Some(seat))
     }
 
-    /// The same for a page, which takes no seat here.
+    /// Subscribes a page, which takes no seat here.
     pub fn look(&self, tenant: TenantId) -> Result<Follower, NoSeat> {
         self.subscribe(tenant, None)
     }
@@ -108,14 +107,14 @@ impl Followers {
             woken,
             seat,
         };
-        // Closed between the seat and the subscription: nobody would end this one.
+        // The service closed after the seat was taken: nothing would end this follower.
         if self.seats.is_closed() {
             return Err(NoSeat::Service);
         }
         Ok(follower)
     }
 
-    /// This node committed new events of tenants.
+    /// Call this after this node committed events of these tenants.
     pub fn announce(&self, tenants: impl IntoIterator<Item = TenantId>) {
         self.notices.tell(Topic::Events);
         self.wake(tenants);
@@ -133,17 +132,17 @@ impl Followers {
         }
     }
 
-    /// Whose events are followed.
+    /// The tenants whose events are followed.
     pub(super) fn followed(&self) -> Vec<TenantId> {
         self.tenants.iter().map(|tenant| *tenant.key()).collect()
     }
 
-    /// How many follow now.
+    /// The number of followers that hold a seat.
     pub fn followers(&self) -> usize {
         FOLLOWERS_MAX - self.seats.available_permits()
     }
 
-    /// Ends all followers and takes no more.
+    /// Ends all followers and refuses new ones.
     pub fn close(&self) {
         self.seats.close();
         self.tenants.clear();
@@ -151,7 +150,7 @@ impl Followers {
 }
 
 impl Follower {
-    /// Waits for something new; false when no more followers are taken.
+    /// Waits for a wake-up. False: the service stops.
     pub async fn woken(&mut self) -> bool {
         self.woken.changed().await.is_ok()
     }
@@ -159,7 +158,7 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        // Its own end first, so that of two that leave at once one sees that nobody is left.
+        // Drops its own receiver first: of two followers that leave at once, one must see that none is left.
         self.woken = watch::channel(()).1;
         if self.seat.is_some()
             && let Some(mut followed) = self.followers.tenants.get_mut(&self.tenant)
@@ -171,7 +170,7 @@ impl Drop for Follower {
     }
 }
 
-/// The newest of a tenant's events and its position; none if none is kept.
+/// A tenant's newest event and its position. None if no event is kept.
 pub async fn newest(store: &Store, tenant: TenantId) -> Result<Option<(EventId, i64)>, DbErr> {
     event::Entity::find()
         .filter(event::Column::TenantId.eq(tenant))
@@ -184,7 +183,7 @@ pub async fn newest(store: &Store, tenant: TenantId) -> Result<Option<(EventId, 
         .await
 }
 
-/// The position of one of the tenant's events; none if it is not his, or no longer kept.
+/// The position of a tenant's event. None if the event is another tenant's or no longer kept.
 pub async fn position(store: &Store, tenant: TenantId, id: EventId) -> Result<Option<i64>, DbErr> {
     let position: Option<Option<i64>> = event::Entity::find_by_id(id)
         .filter(event::Column::TenantId.eq(tenant))
@@ -196,8 +195,8 @@ pub async fn position(store: &Store, tenant: TenantId, id: EventId) -> Result<Op
     Ok(position.flatten())
 }
 
-/// A tenant's next events after the one at a position, at most `limit`. None where that event is no more and its place is free or
-/// another's: the database was put back, or failed over to a copy that was behind.
+/// A tenant's next events after a position, at most `limit`. None if the event at that position is gone and its place
+/// is free or taken by another event. That happens after a restore or a failover to a replica that lagged.
 pub async fn after(
     store: &Store,
     tenant: TenantId,
@@ -217,14 +216,14 @@ pub async fn after(
             events.remove(0);
             is_same
         }
-        // It is not kept any more, or it never was.
+        // The event was removed, or it never existed.
         _ => position == 0 || places_given(store, tenant).await? >= position,
     };
     events.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     Ok(is_there.then_some(events))
 }
 
-/// How many places in the order of a tenant's events were given.
+/// The number of positions given to a tenant's events.
 async fn places_given(store: &Store, tenant: TenantId) -> Result<i64, DbErr> {
     let statement = Statement::from_sql_and_values(
         store.backend(),
@@ -259,7 +258,7 @@ mod tests {
         txn.commit().await.expect("commits");
     }
 
-    /// Otherwise a follower who has seen the later one would never see the earlier one, which is committed after it.
+    /// Otherwise a follower that has read the later event would never see the earlier one, which commits after it.
     #[actix::test]
     async fn no_event_gets_a_position_after_one_that_is_not_committed() {
         for (_keep, store) in dikala_testkit::both().await {
@@ -296,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Otherwise who follows a database that failed over to a copy which was behind misses what takes the lost places.
+    /// Otherwise a follower would miss events that reuse positions lost in a failover to a replica that lagged.
     #[actix::test]
     async fn who_has_seen_what_is_no_more_is_told() {
         for (_keep, store) in dikala_testkit::both().await {
@@ -351,7 +350,7 @@ mod tests {
         let mut other = followers.follow(two).expect("another tenant's seat");
         many.pop();
         let mut again = followers.follow(one).expect("a seat that was given back");
-        // Pages need no seat, and take none of theirs.
+        // Pages neither need nor take a seat.
         let page = followers.look(one).expect("pages come to a full tenant");
         drop(page);
         assert_eq!(followers.follow(one).expect_err("is full"), NoSeat::Tenant);
@@ -375,7 +374,7 @@ mod tests {
         );
     }
 
-    /// A store of the first version, with events of a call and a sample for one webhook.
+    /// A store with the schema of the first version, with events of a call and a sample for one webhook.
     #[actix::test]
     async fn events_from_before_positions_get_theirs_in_the_order_of_their_ids() {
         for (_keep, store) in dikala_testkit::both().await {

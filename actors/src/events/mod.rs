@@ -1,5 +1,5 @@
-//! Events: the [`payload`] is what they tell, the [`outbox`] writes them and their deliveries in the transaction of what they tell of, the [`followers`] wakes who follows
-//! them live.
+//! Events. [`payload`] defines their data, [`outbox`] writes them and their deliveries in the transaction of their
+//! cause, [`followers`] wakes the readers of live events.
 
 pub mod elsewhere;
 pub mod followers;

@@ -1,9 +1,9 @@
-//! Announcing: an event and its delivery rows are written in the transaction of what they announce, so neither can be
-//! without the other. Delivering comes after the commit and may be lost without losing an event.
+//! The outbox: an event and its delivery rows are written in the transaction of their cause, so neither exists
+//! without the other. Deliveries start after the commit; losing that wake-up loses no event.
 //!
-//! Each event gets its position in the order of its tenant's commits here. The positions come from a row of the tenant that is
-//! kept until the transaction ends, so they are taken right before the last write: others of the tenant wait no longer than
-//! for that and the commit. Rows of several tenants are taken in the order of their ids, so that nobody waits in a circle.
+//! Each event gets a position in the order of its tenant's commits. Positions come from a row of the tenant, locked
+//! until the transaction ends. So they are taken right before the last write, which keeps the lock short. Rows of
+//! several tenants are locked in the order of their ids, which prevents deadlocks.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -25,11 +25,11 @@ use super::{
     payload::{Payload, SampleCall},
 };
 
-/// How far ahead of a node's clock the last stamp of a tenant may be for that node to go on from there, in milliseconds. More than
-/// that is no difference between clocks that were set by the same database: somebody had set his clock wrong.
+/// Maximum lead of a tenant's last stamp over a node's clock, in milliseconds, with which that node goes on from the
+/// stamp. A larger lead is no clock skew between nodes of one database, but a clock that was set wrong.
 pub(crate) const AHEAD_MS_MAX: i64 = 10_000;
 
-/// An event that is about to be committed.
+/// An event before its commit.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
     pub id: EventId,
@@ -37,18 +37,18 @@ pub struct NewEvent {
     pub call: Option<CallId>,
     pub kind: EventKind,
     pub at: Millis,
-    /// The exact bytes that every delivery carries.
+    /// The exact body of every delivery.
     pub body: Arc<str>,
-    /// A sample: it tells of nothing that happened.
+    /// A sample reports nothing that happened.
     pub is_test: bool,
-    /// That of the call, where it has one.
+    /// The trace of the call, if there is one.
     pub trace: Option<TraceParent>,
-    /// The call has been at another node, which may have announced something of it that is not delivered yet.
+    /// The call has been at another node, whose earlier deliveries for it may still be pending.
     pub has_moved: bool,
 }
 
 impl NewEvent {
-    /// An event that happened at `at`. `now` stamps its id.
+    /// An event that happened at `at`. `now` is the time in its id.
     pub fn new(
         tenant: TenantId,
         call: Option<CallId>,
@@ -81,7 +81,7 @@ impl NewEvent {
         }
     }
 
-    /// An event of a kind that tells of nothing that happened.
+    /// A sample event of this kind.
     pub fn sample(kind: EventKind, tenant: TenantId, now: Millis) -> Self {
         let data = SampleCall::new(now).payload(kind);
         Self {
@@ -91,7 +91,7 @@ impl NewEvent {
     }
 }
 
-/// A committed event on its way to one webhook; needs no read to be delivered.
+/// A committed event on its way to one webhook. Delivering it needs no further read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatch {
     pub delivery: DeliveryId,
@@ -101,28 +101,29 @@ pub struct Dispatch {
     pub kind: EventKind,
     pub call: Option<CallId>,
     pub body: Arc<str>,
-    /// Attempts already made: 0 for a fresh delivery.
+    /// Attempts made so far: 0 for a new delivery.
     pub attempts: i64,
     pub is_test: bool,
-    /// The trace that its attempts are part of.
+    /// The trace of its attempts.
     pub trace: Option<TraceParent>,
-    /// Another node may have announced something of the call before: it is read from the table, in the order of the commits.
+    /// Another node may have announced an event of this call before. The delivery is then read from the table, in the
+    /// order of the commits.
     pub has_moved: bool,
 }
 
-/// Deliveries that were just committed. A fact: who cannot take it finds them in the table later.
+/// Deliveries that were just committed. A dispatcher without room for them finds them in the table later.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Deliver(pub Vec<Dispatch>);
 
-/// What was announced, once it is committed.
+/// The result of an announcement, for use after the commit.
 #[derive(Debug, Default)]
 pub struct Announced {
     pub dispatches: Vec<Dispatch>,
     pub tenants: BTreeSet<TenantId>,
 }
 
-/// Who hears of what was committed: the dispatcher, and who follows the tenant's events.
+/// The receivers of committed events: the dispatcher and the tenant's followers.
 #[derive(Clone, Debug, Default)]
 pub struct Audience {
     pub deliver: Option<Recipient<Deliver>>,
@@ -130,7 +131,7 @@ pub struct Audience {
 }
 
 impl Audience {
-    /// Tells them. Call it after the commit.
+    /// Notifies both. Call it after the commit.
     pub fn tell(&self, announced: Announced) {
         if !announced.tenants.is_empty() {
             self.followers.announce(announced.tenants);
@@ -138,32 +139,34 @@ impl Audience {
         if let Some(deliver) = &self.deliver
             && !announced.dispatches.is_empty()
         {
-            // A full mailbox costs time only: the dispatcher reads the table too.
+            // A full mailbox costs time only: the dispatcher also reads the table.
             let _ = deliver.try_send(Deliver(announced.dispatches));
         }
     }
 }
 
-/// What is to be written of events, and who is told once that is committed.
+/// The writes for events, and the notifications to send after their commit.
 #[derive(Debug, Default)]
 pub struct Announcement {
-    /// The rows of the events, and one delivery for each active webhook that subscribed to their kind. The deliveries are this
-    /// node's, whose dispatcher is told of them after the commit; where another delivers to the webhook, that finds them.
+    /// The rows of the events, and one delivery for each active webhook that subscribed to their kind. This node owns
+    /// the deliveries, and its dispatcher hears of them after the commit. If another node delivers to the webhook,
+    /// that node finds them in the table.
     pub writes: Vec<BatchWrite>,
     pub announced: Announced,
 }
 
-/// What a tenant's events need to know.
+/// The state of a tenant that its events need.
 struct Tenant {
     /// The position of the next event.
     next: i64,
-    /// When deliveries of what is announced now are due. Whichever nodes announce something of this tenant: what is committed
-    /// later is not due earlier.
+    /// The due time of deliveries announced now. It never decreases within a tenant, whichever nodes announce: a
+    /// later commit is not due earlier.
     due_at: Millis,
     webhooks: Vec<(WebhookId, Vec<String>)>,
 }
 
-/// Gives events their positions and finds who wants them. From here on others of these tenants wait for the commit.
+/// Gives events their positions and finds the webhooks that subscribed to them. From here on, other transactions for
+/// these tenants wait for this commit.
 pub async fn announce(
     txn: &Transaction,
     events: &[NewEvent],
@@ -198,7 +201,7 @@ pub async fn announce(
     })
 }
 
-/// Writes events with their deliveries, and nothing else.
+/// Writes events with their deliveries in a batch of its own.
 pub async fn write(
     txn: &Transaction,
     events: &[NewEvent],
@@ -210,7 +213,7 @@ pub async fn write(
     Ok(announcement.announced)
 }
 
-/// Writes events that followers see, without deliveries.
+/// Writes events for followers only, without deliveries.
 pub async fn write_events(txn: &Transaction, events: &[NewEvent]) -> Result<(), DbErr> {
     let mut tenants = take_positions(txn, events, "", Millis::MIN).await?;
     let write = write_of_events(events, &mut tenants)?;
@@ -241,8 +244,8 @@ fn dispatch(event: &NewEvent, webhook: WebhookId, due_at: Millis) -> Dispatch {
     }
 }
 
-/// The next positions of the tenants of these events, and who of theirs subscribed to what. The row remembers when what a node
-/// announced last was due; what is announced by no node leaves that as it is.
+/// Takes the next positions for the tenants of these events, and reads their webhooks' subscriptions. The row keeps
+/// the stamp of the node that announced last; events announced by no node leave the stamp alone.
 async fn take_positions(
     txn: &Transaction,
     events: &[NewEvent],
@@ -281,7 +284,7 @@ async fn take_positions(
         ("stamped_at", ColumnType::BigInt),
     ];
     let source = json_rows(backend, &columns);
-    // One node's ids are in the order of their making also within a millisecond; those of two are not.
+    // Ids made by one node within a millisecond are in order; ids made by two nodes are not.
     let next = "event_positions.stamped_at + CASE WHEN event_positions.node = excluded.node THEN 0 ELSE 1 END";
     let sql = format!(
         "INSERT INTO event_positions (tenant_id, last, node, stamped_at) \
@@ -313,7 +316,7 @@ async fn take_positions(
     Ok(tenants)
 }
 
-/// An event that is there already was committed before, with its deliveries, and the answer was lost.
+/// An event whose row exists was committed before, with its deliveries; only the answer was lost.
 fn write_of_events(
     events: &[NewEvent],
     tenants: &mut HashMap<TenantId, Tenant>,
@@ -357,7 +360,7 @@ fn write_of_deliveries(
     node: &str,
     now: Millis,
 ) -> BatchWrite {
-    // What is announced by no node is on its way to none.
+    // Events announced by no node have no owner.
     let lease_owner = (!node.is_empty()).then(|| node.to_owned());
     let row = |dispatch: &Dispatch| {
         let tenant = tenants.get(&dispatch.tenant);

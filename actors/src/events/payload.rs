@@ -1,5 +1,5 @@
-//! What events tell: one shape for each kind, those of the API's event table, and a sample of each. The calls, the ledger, test
-//! deliveries and the API's description take them from here.
+//! The data of events: one shape for each kind, as in the API's table of events, and a sample of each. Calls, ledger,
+//! test deliveries and the API's description use them.
 
 use std::sync::LazyLock;
 
@@ -53,7 +53,6 @@ pub enum Payload<'a> {
 }
 
 impl Payload<'_> {
-    /// What kind of event tells this.
     pub const fn kind(&self) -> EventKind {
         match self {
             Self::CallStarted { .. } => EventKind::CallStarted,
@@ -75,7 +74,7 @@ static ARGUMENTS: LazyLock<Map<String, Value>> =
 static RESULT: LazyLock<Value> =
     LazyLock::new(|| json!({"status": "shipped", "arrives": "2026-01-17"}));
 
-/// A call of two minutes that never was.
+/// An invented call of two minutes.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleCall {
     pub id: CallId,
@@ -85,7 +84,7 @@ pub struct SampleCall {
 }
 
 impl SampleCall {
-    /// One that came in now.
+    /// A sample call that came in now.
     pub fn new(now: Millis) -> Self {
         Self {
             id: CallId::new(now),
@@ -95,7 +94,7 @@ impl SampleCall {
         }
     }
 
-    /// What it would have announced.
+    /// The data of this call's event of the given kind.
     pub fn payload(&self, kind: EventKind) -> Payload<'static> {
         match kind {
             EventKind::CallStarted => Payload::CallStarted {

@@ -1,4 +1,4 @@
-//! Carries [`Notices`] between nodes, on a connection of its own.
+//! Carries [`Notices`] between nodes over a dedicated connection.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Membership, notices::Notices};
 
-/// Nodes of one database share it with no other program's.
+/// PostgreSQL scopes channels to a database, so no other program shares this one.
 const CHANNEL: &str = "dikala";
-/// How often it is looked whether there are other nodes.
+/// Pause between checks for other nodes.
 const ALONE_FOR: Duration = Duration::from_secs(1);
-/// Between two notices of this node: what comes meanwhile goes with the next.
+/// Minimum pause between two notices of this node; topics that come in between go with the next notice.
 const APART: Duration = Duration::from_millis(10);
-/// A connection on which this node said nothing for so long proves that it is there.
+/// After this time without a notice, a query proves that the connection works.
 const PROVEN_FOR: Duration = Duration::from_secs(1);
-/// Before another connection is tried, and at most where one after the other is of no use.
+/// Backoff before the next connection, and its maximum.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(4);
 
-/// Listens, and tells, for as long as it is polled, while there are other nodes.
+/// Listens and sends notices while there are other nodes, until the future is dropped.
 pub async fn exchange(member: Membership, store: Store) {
     let notices = member.notices();
-    // None while others are heard.
+    // None while notices are received.
     let mut deaf_for: Option<Duration> = None;
     loop {
         if !member.has_others() {
@@ -37,7 +37,7 @@ pub async fn exchange(member: Membership, store: Store) {
         let Err(error) = ended else {
             continue;
         };
-        // One that cannot be reached for long is told of once.
+        // A long outage is logged once.
         let pause = if let Some(before) = deaf_for {
             tracing::debug!(%error, "other nodes are still not heard");
             AGAIN_AFTER_MAX.min(before * 2)
@@ -50,13 +50,13 @@ pub async fn exchange(member: Membership, store: Store) {
     }
 }
 
-/// Listens until there are no other nodes, or the connection is of no more use.
+/// Listens until there are no other nodes or the connection fails.
 async fn attend(member: &Membership, store: &Store, notices: &Notices) -> Result<(), DbErr> {
     let Some(mut connection) = store.listen(CHANNEL).await? else {
         sleep(ALONE_FOR).await;
         return Ok(());
     };
-    // Where nothing can be said nothing is heard either. Whatever was said before is found by looking.
+    // A connection that cannot send does not receive either. Notices sent before this are made up for by polling.
     say(&mut connection, notices, &member.id()).await?;
     notices.listening(true);
     let mut said_at = Instant::now();
@@ -84,7 +84,7 @@ async fn say(connection: &mut store::Notices, notices: &Notices, me: &str) -> Re
     };
     let told = connection.tell(&notice).await;
     if told.is_err() {
-        // Told again on the next connection.
+        // Sent again over the next connection.
         notices.put_back(&notice);
     }
     told
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::nodes::notices::{TOPICS, Topic};
 
-    /// What listens, as the server has it.
+    /// The sessions that listen, as the server lists them.
     const LISTENERS: &str = "FROM pg_stat_activity WHERE datname = current_database() \
                              AND application_name = 'dikala notices'";
 
@@ -108,7 +108,7 @@ mod tests {
         told.await.expect("is told");
     }
 
-    /// One that hears of others, until it is dropped.
+    /// A node that exchanges notices until it is dropped.
     struct One {
         member: Membership,
         exchange: actix_rt::task::JoinHandle<()>,
@@ -132,7 +132,7 @@ mod tests {
 
         async fn listens(&self) {
             eventually("to listen", async || self.notices().listens().then_some(())).await;
-            // Who has only begun looks once for what was said before.
+            // A node that has just connected polls once, for notices sent before.
             for topic in TOPICS {
                 self.notices().told(topic).await;
             }
@@ -171,7 +171,7 @@ mod tests {
                 assert!(!a.has_been_told(other), "{other:?} with {topic:?}");
             }
         }
-        // What it is told now came after what it said itself.
+        // Its own notice came before the one that it waits for now.
         a.notices().tell(Topic::Events);
         is_told(&b, Topic::Events).await;
         b.notices().tell(Topic::Bridges);
@@ -179,7 +179,8 @@ mod tests {
         assert!(!a.has_been_told(Topic::Events), "its own");
     }
 
-    /// Nobody relies on it then: it is looked for as if there were nothing to be heard. What could not be said is said later.
+    /// Without a connection the node polls as often as if no notices existed. Notices that could not be sent are sent
+    /// later.
     #[actix::test]
     async fn who_is_cut_off_knows_and_comes_back() {
         let Some((_keep, store)) = dikala_testkit::postgres().await else {
@@ -189,13 +190,13 @@ mod tests {
         let b = One::listening("b", &store).await;
         let end = format!("SELECT pg_terminate_backend(pid) {LISTENERS}");
         for round in 0..3 {
-            // What is left of when each began to hear says nothing of this round.
+            // Wake-ups left over from connecting must not count in this round.
             for one in [&a, &b] {
                 one.has_been_told(Topic::Deliveries);
             }
             let ended = store.writer().execute_unprepared(&end).await;
             assert_eq!(ended.expect("is sent").rows_affected(), 2, "{round}");
-            // Each looks when it knows, or when it hears again.
+            // Each node polls when it is cut off, and when it is connected again.
             for one in [&a, &b] {
                 is_told(one, Topic::Deliveries).await;
             }

@@ -1,5 +1,5 @@
-//! Renews this node's lease, on a connection of its own. A node that cannot renew it stops by itself; one that others ended
-//! comes back as a new one.
+//! Renews this node's lease, over a dedicated connection. A node that cannot renew stops acting by itself. A node
+//! that others ended rejoins with a new id.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::{
     table::{self, Load},
 };
 
-/// Between two tries, however much it is waited for.
+/// Minimum pause between two renewals, however many callers wait for one.
 const AT_LEAST: Duration = Duration::from_millis(50);
 
-/// Renews the lease for as long as it is polled.
+/// Renews the lease until the future is dropped.
 pub async fn keep(member: Membership, store: Store, load: impl Fn() -> Load) {
     let Some(lease) = store.lease() else {
         return tell(&member, &store, load).await;
@@ -50,7 +50,7 @@ pub async fn keep(member: Membership, store: Store, load: impl Fn() -> Load) {
     }
 }
 
-/// Keeps the row of a node that nobody can end true, for who asks beside it.
+/// On SQLite no node can be ended; this updates the row for commands that read it.
 async fn tell(member: &Membership, store: &Store, load: impl Fn() -> Load) {
     while !member.has_left() {
         match table::renew(store.writer(), &member.id(), load(), member.ahead_ms()).await {

@@ -1,26 +1,26 @@
-//! The arithmetic of leases, and who may take what. Two clocks are in it, and no instant of one is compared with one of the
-//! other: the database's, in which leases end, and the node's own monotonic one, by which it stops in time.
+//! The arithmetic of leases, and which node may take a call. Two clocks are used and never compared: leases end by
+//! the database's clock, and a node stops by its own monotonic clock.
 
-/// How long a lease lasts after it was renewed, by the database's clock, in milliseconds.
+/// Duration of a lease after a renewal, by the database's clock, in milliseconds.
 pub const LEASE_MS: i64 = 15_000;
-/// How much of its lease a node leaves unused: what it began before must be over when others may begin.
+/// A node stops this long before its lease ends, so that work it began is over before another node begins.
 const UNUSED_MS: i64 = 3_000;
-/// A lease that was renewed is renewed again after this.
+/// Time from a renewal to the next.
 pub(super) const RENEW_EVERY_MS: u64 = 5_000;
-/// One that could not be renewed is tried again after this.
+/// Time from a failed renewal to the next try.
 pub(super) const AGAIN_AFTER_MS: u64 = 250;
-/// Bridges that are sent away have this long to connect to another node and speak there.
+/// Time for bridges that were sent away to connect to another node and report there.
 const RECONNECT_MS: i64 = 10_000;
-/// After the database was away every node has this long to renew its lease before others end it.
+/// After an outage of the database, every node has this long to renew its lease before others may end it.
 const RETURN_MS: i64 = 10_000;
 
-/// Until when a node may act whose renewal was granted, by its own clock. It counts from when it asked: the database's lease
-/// began after that.
+/// The end of the time in which a node may act, by its own clock. It counts from the renewal's request, because the
+/// database's lease began after that.
 pub(super) fn acts_until(asked_at: i64) -> i64 {
     asked_at.saturating_add(LEASE_MS - UNUSED_MS)
 }
 
-/// How much is left of the lease, by the same clock as [`acts_until`], in milliseconds.
+/// The rest of the lease, by the same clock as [`acts_until`], in milliseconds.
 pub(super) fn left(acts_until: i64, now: i64) -> i64 {
     acts_until
         .saturating_add(UNUSED_MS)
@@ -28,9 +28,11 @@ pub(super) fn left(acts_until: i64, now: i64) -> i64 {
         .clamp(0, LEASE_MS)
 }
 
-/// Whether a node that may not act keeps the sockets of its bridges, by the same clock. Where it knows of others they are to go
-/// there at once. One that never did may be alone with a database that is away, and bridges gain nothing from leaving; but others
-/// may have come since, and count the silence of its bridges, which have to speak there before `lost_after_ms` is over.
+/// True if a node that may not act keeps its bridges' sockets, by the same clock.
+/// - A node that knows of others drops the sockets, so that bridges go there at once.
+/// - A node that never met another may be alone while the database is down; bridges gain nothing by leaving.
+/// - Other nodes may have joined since. They count the silence of its bridges, which must report there within
+///   `lost_after_ms`.
 pub(super) fn keeps_bridges(
     acts_until: i64,
     now: i64,
@@ -41,33 +43,32 @@ pub(super) fn keeps_bridges(
     !has_met_others && now.saturating_sub(asked_at) < lost_after_ms.saturating_sub(RECONNECT_MS)
 }
 
-/// Whether a node may end another, all by the database's clock: its lease is over, and it was not the database that kept it from
-/// renewing it. `answering_since` is since when the database has answered who asks.
+/// True if a node may end another, all by the database's clock: the lease is over, and an outage of the database was
+/// not the cause. `answering_since` is when the database began to answer the node that asks.
 pub fn may_end(lease_until: i64, now: i64, answering_since: i64) -> bool {
     now > lease_until && now.saturating_sub(answering_since) > RETURN_MS
 }
 
-/// Whose a running call is.
+/// The owner of a running call, as a node sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// This node's.
     This,
-    /// Another node's, which has not been ended.
+    /// Another node, which has not been ended.
     Another,
-    /// That of a node that left or was ended.
+    /// A node that left or was ended.
     Nobody,
 }
 
-/// Why a node wants a call.
+/// The reason for which a node wants a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It looks for what nobody has.
+    /// The regular search for calls without an owner.
     Looking,
-    /// Somebody speaks to the call here: its bridge, or who wants it to end.
+    /// A message for the call arrived here, from its bridge or from a request to end it.
     SpokenTo,
 }
 
-/// Whether a node takes a call that it has not, given that its own lease lasts.
+/// True if a node may take a call that it does not own.
 pub fn may_take(owner: Owner, reason: Reason, acts: bool) -> bool {
     acts && match owner {
         Owner::This => false,
@@ -83,8 +84,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever a renewal takes, and wherever the clocks stand: a node has stopped when another may end it. Clocks run at
-        /// the same speed within two percent.
+        /// However long a renewal takes and whatever the clocks show, a node has stopped before another may end it.
+        /// The clocks' speeds differ by two percent at most.
         #[test]
         fn nobody_acts_when_others_may_end_him(
             asked_at in 0..10_000_000_i64,
@@ -96,14 +97,14 @@ mod tests {
         ) {
             let lease_until = asked_at + took + offset + LEASE_MS;
             let true_now = asked_at + after;
-            // The node's own clock, which read `asked_at` when it asked.
+            // The node's own clock, which showed `asked_at` at the request.
             let own_now = asked_at + after * percent / 100;
             let now = true_now + offset;
             let acts = own_now < acts_until(asked_at);
             prop_assert!(!(acts && may_end(lease_until, now, now - answering_for)));
         }
 
-        /// A node that dies is ended as soon as its lease is over, and one that could not reach the database is given time.
+        /// A node that died is ended right after its lease. A node that could not reach the database is given time.
         #[test]
         fn the_dead_are_ended_and_the_cut_off_are_waited_for(
             lease_until in 0..10_000_000_i64,
@@ -122,7 +123,7 @@ mod tests {
         }
     }
 
-    /// Another node that came in the moment of the last renewal may count from then on.
+    /// A node that joined at the moment of the last renewal may count the silence from then on.
     #[test]
     fn bridges_are_kept_only_as_long_as_others_cannot_have_given_them_up() {
         let asked_at = 5_000;

@@ -1,4 +1,4 @@
-//! Which node this process is at present, and until when it may act as that.
+//! Membership: the node that this process is at present, and until when it may act as that node.
 
 use std::{
     fmt,
@@ -22,21 +22,21 @@ use super::{
 };
 use crate::runtime::clock::{SharedClock, monotonic};
 
-/// How often it is looked whether a lease that ran out is renewed, for who waits.
+/// The number of checks for a renewal of a lease that ran out.
 const LOOKS_MAX: usize = 60;
-/// The pause between two looks.
+/// The pause between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// An answer of the database within this tells what time it is there.
+/// The database's time is used only from an answer that took at most this long.
 const TELLS_TIME_WITHIN_MS: i64 = 200;
-/// Nothing before this is known of the database.
+/// The start of an answering time without a beginning.
 const ALWAYS: i64 = i64::MIN;
 
-/// What a process says of itself.
+/// A node's description of itself.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// `node.name`
+    /// Configuration key `node.name`.
     pub name: Arc<str>,
-    /// Where the public listener answers.
+    /// The address of the public listener.
     pub address: String,
     pub version: &'static str,
     /// The last schema step that this program knows.
@@ -46,7 +46,7 @@ pub struct Identity {
 /// This process's monotonic clock, in milliseconds.
 type OwnTime = Box<dyn Fn() -> i64 + Send + Sync>;
 
-/// Which node this process is; cheap to clone, all clones share it.
+/// The node that this process is. Clones share the same state.
 #[derive(Clone)]
 pub struct Membership(Arc<Shared>);
 
@@ -55,16 +55,16 @@ struct Shared {
     clock: Option<SharedClock>,
     own_time: OwnTime,
     present: Mutex<Present>,
-    /// How many nodes there are, this one included.
+    /// The number of nodes, including this one.
     nodes: AtomicUsize,
-    /// How far the clock is ahead of the database's, in milliseconds.
+    /// The clock's lead over the database's, in milliseconds.
     ahead_ms: AtomicI64,
-    /// Whether there ever were others.
+    /// True once another node was seen.
     has_met_others: AtomicBool,
-    /// How often it became another node.
+    /// The number of times this process became another node.
     turns: watch::Sender<usize>,
     terms: Terms,
-    /// Somebody waits for the lease to be renewed.
+    /// Notified when a caller waits for a renewal.
     wanted: Notify,
     notices: Notices,
 }
@@ -72,15 +72,15 @@ struct Shared {
 #[derive(Debug)]
 struct Present {
     id: Arc<str>,
-    /// By this process's monotonic clock, in milliseconds since `began`; none: for ever.
+    /// By this process's monotonic clock, in milliseconds since its start. None: without limit.
     acts_until: Option<i64>,
-    /// Since when the database has answered, by its clock.
+    /// The start of the database's current answering time, by its own clock.
     answering_since: i64,
-    /// The last question to it failed.
+    /// The last renewal failed.
     is_cut_off: bool,
-    /// It left by itself, and does not come back.
+    /// The node left on its own and does not come back.
     has_left: bool,
-    /// When it began to act again after a time in which it did not.
+    /// When the node resumed after a time in which it could not act.
     resumed_at: Option<Millis>,
 }
 
@@ -97,7 +97,7 @@ fn since_now() -> OwnTime {
 }
 
 impl Membership {
-    /// Enters the table. On SQLite, where the lock on the file is the lease, the node then acts until it ends.
+    /// Enters the table. On SQLite the lock on the file is the lease, so the node acts until it ends.
     pub async fn join(
         store: &Store,
         identity: Identity,
@@ -108,8 +108,8 @@ impl Membership {
         Ok(member)
     }
 
-    /// One that is in no table and acts for ever; for tests, and for commands beside a server. What an empty `id` announces is
-    /// delivered by whichever node finds it.
+    /// A member that is in no table and may always act, for tests and for commands beside a server. Any node may
+    /// deliver what a member with an empty `id` announces.
     pub fn outside(id: &str) -> Self {
         let identity = Identity {
             name: Arc::from(id),
@@ -148,45 +148,45 @@ impl Membership {
         }))
     }
 
-    /// What this node is called in rows that it owns.
+    /// The node's id in the rows that it owns.
     pub fn id(&self) -> Arc<str> {
         Arc::clone(&self.present().id)
     }
 
-    /// What it says of itself.
     pub fn identity(&self) -> &Identity {
         &self.0.identity
     }
 
-    /// `node.name`
+    /// Configuration key `node.name`.
     pub fn name(&self) -> &Arc<str> {
         &self.0.identity.name
     }
 
-    /// What it tells other nodes and hears of them.
+    /// The notices between this node and others.
     pub fn notices(&self) -> &Notices {
         &self.0.notices
     }
 
-    /// Whether this is the node that owns a row.
+    /// True if this node is the owner named in a row.
     pub fn is(&self, owner: &str) -> bool {
         *self.present().id == *owner
     }
 
-    /// Whether it may act now: its lease lasts, and a little more than that.
+    /// True if it may act now: its lease has more than the unused rest left.
     pub fn acts(&self) -> bool {
         let now = self.own_now();
         self.present().acts_until.is_none_or(|until| now < until)
     }
 
-    /// Whether it may act as that node still, which it was when something began.
+    /// True if it may act now and is still the node that began the work.
     pub fn acts_as(&self, id: &str) -> bool {
         let now = self.own_now();
         let present = self.present();
         *present.id == *id && present.acts_until.is_none_or(|until| now < until)
     }
 
-    /// The same as [`acts`](Self::acts); where its lease ran out a moment ago, that is waited for: it may only be late.
+    /// As [`acts`](Self::acts), but waits a moment for the renewal of a lease that just ran out, which may only be
+    /// late.
     pub async fn acts_soon(&self) -> bool {
         for _ in 0..LOOKS_MAX {
             if self.acts() {
@@ -198,30 +198,30 @@ impl Membership {
         self.acts()
     }
 
-    /// Completes when somebody waits for the lease to be renewed.
+    /// Completes when a caller waits for a renewal.
     pub(super) async fn wanted(&self) {
         self.0.wanted.notified().await;
     }
 
-    /// Whether there may be other nodes: it acts for as long as its lease lasts.
+    /// True if the node has a lease that can end, that is, if there can be other nodes.
     pub fn has_lease(&self) -> bool {
         self.present().acts_until.is_some()
     }
 
-    /// What is left of its lease, in milliseconds.
+    /// The rest of its lease, in milliseconds.
     pub fn lease_left_ms(&self) -> i64 {
         let now = self.own_now();
         let until = self.present().acts_until;
         until.map_or(LEASE_MS, |until| left(until, now))
     }
 
-    /// Whether there are other nodes, as far as is known.
+    /// True if other nodes are known.
     pub fn has_others(&self) -> bool {
         self.nodes() > 1
     }
 
-    /// Whether sockets of bridges are kept while it may not act. One that cannot reach the database does not hear of others that
-    /// come.
+    /// True if bridges' sockets are kept while the node may not act. A node that cannot reach the database does not
+    /// learn of new nodes.
     pub fn keeps_bridges(&self, lost_after_ms: i64) -> bool {
         let now = self.own_now();
         let has_met_others = self.0.has_met_others.load(Relaxed);
@@ -229,25 +229,25 @@ impl Membership {
         until.is_none_or(|until| keeps_bridges(until, now, has_met_others, lost_after_ms))
     }
 
-    /// Whether what is read now was said now, as far as others are concerned. Who lost his lease may have stood still meanwhile;
-    /// one that is alone tells nobody anything wrong.
+    /// True if messages read now are current. A node that lost its lease may have been paused meanwhile. A node that
+    /// never met another misleads none.
     pub fn hears(&self) -> bool {
         self.acts() || !self.0.has_met_others.load(Relaxed)
     }
 
-    /// Whether it heard everything that was said since then.
+    /// True if it received everything that was sent since then.
     pub fn has_heard_since(&self, at: Millis) -> bool {
         let has_met_others = self.0.has_met_others.load(Relaxed);
         let resumed_later = self.resumed_at().is_some_and(|resumed| resumed > at);
         self.hears() && !(has_met_others && resumed_later)
     }
 
-    /// How many nodes there are, this one included, as far as is known.
+    /// The known number of nodes, including this one.
     pub fn nodes(&self) -> usize {
         self.0.nodes.load(Relaxed)
     }
 
-    /// So many nodes were found, without those that are no more.
+    /// Records the number of nodes found, without those that were ended.
     pub fn found(&self, nodes: usize) {
         self.count(nodes);
         if self.has_others() {
@@ -259,22 +259,22 @@ impl Membership {
         self.0.nodes.store(nodes.max(1), Relaxed);
     }
 
-    /// Since when the database has answered this node, by its clock.
+    /// When the database began to answer this node, by the database's clock.
     pub fn answering_since(&self) -> i64 {
         self.present().answering_since
     }
 
-    /// When it began to act again after a time in which it could not: until then nobody could be heard.
+    /// When the node resumed after a time in which it could not act. Before that it received nothing.
     pub fn resumed_at(&self) -> Option<Millis> {
         self.present().resumed_at
     }
 
-    /// Changes when this process has become another node.
+    /// Changes when this process becomes another node.
     pub fn turns(&self) -> watch::Receiver<usize> {
         self.0.turns.subscribe()
     }
 
-    /// Gives up everything that it owns.
+    /// Leaves the table and gives up everything that it owns.
     pub async fn leave(&self, store: &Store) -> Result<(), DbErr> {
         let id = {
             let mut present = self.present();
@@ -285,7 +285,7 @@ impl Membership {
         table::leave(store, &id).await
     }
 
-    /// Becomes a new node.
+    /// Enters the table as a new node.
     pub(super) async fn enter(&self, store: &Store) -> Result<(), DbErr> {
         let Some(clock) = &self.0.clock else {
             return Ok(());
@@ -316,8 +316,9 @@ impl Membership {
         Ok(())
     }
 
-    /// It is in the table since `entered_at` by the database's clock, with a lease that it asked for at `asked_at` by this process's;
-    /// none: for ever. What the database did before that it does not know: others may be late because that was away.
+    /// The node is in the table since `entered_at` by the database's clock. It requested its lease at `asked_at` by
+    /// this process's clock; none: its lease never ends. It knows nothing of the database before that: others' leases
+    /// may be late because of an outage.
     pub(super) fn entered(&self, id: &str, asked_at: Option<i64>, now: Millis, entered_at: i64) {
         let mut present = self.present();
         if !present.id.is_empty() {
@@ -328,7 +329,7 @@ impl Membership {
         present.answering_since = entered_at;
     }
 
-    /// The lease was renewed, which was asked for at `asked_at` by this process's clock.
+    /// Records a renewal that was requested at `asked_at` by this process's clock.
     pub(super) fn renewed(&self, asked_at: i64, renewed: &Renewed) {
         self.compare(asked_at, renewed.now);
         self.heed(renewed);
@@ -348,20 +349,19 @@ impl Membership {
         self.count(usize::try_from(renewed.nodes).unwrap_or(1));
     }
 
-    /// Looks at the terms on which the database is served now.
+    /// Records the database's current terms.
     pub(super) fn heed(&self, renewed: &Renewed) {
         self.0
             .terms
             .heed(self.0.identity.knows_step, &renewed.terms);
     }
 
-    /// The terms of serving the database.
     pub fn terms(&self) -> &Terms {
         &self.0.terms
     }
 
-    /// Lets the clock follow the database's, which showed `theirs` after it was asked at `asked_at` and before now. An answer that
-    /// was long on its way says too little.
+    /// Adjusts the clock to the database's, which showed `theirs` between `asked_at` and now. A slow answer is
+    /// ignored as too inexact.
     fn compare(&self, asked_at: i64, theirs: i64) {
         let took = self.own_now().saturating_sub(asked_at);
         if let Some(clock) = &self.0.clock
@@ -374,30 +374,29 @@ impl Membership {
         }
     }
 
-    /// How far the clock that this node goes by was ahead of the database's when the lease was renewed last, in milliseconds; 0 where
-    /// nobody else can serve the database.
+    /// The clock's lead over the database's at the last renewal, in milliseconds; 0 on SQLite.
     pub fn ahead_ms(&self) -> i64 {
         self.0.ahead_ms.load(Relaxed)
     }
 
-    /// Whether it left by itself.
+    /// True if it left on its own.
     pub(super) fn has_left(&self) -> bool {
         self.present().has_left
     }
 
-    /// The database did not answer.
+    /// Records that the database did not answer a renewal.
     pub(super) fn not_renewed(&self) {
         self.present().is_cut_off = true;
     }
 
-    /// Others ended this node: it may do nothing more until it has become another. Whether that is news.
+    /// Records that another node ended this one. It may not act until it rejoins. Returns false if that was known.
     pub(super) fn ended(&self) -> bool {
         self.0.has_met_others.store(true, Relaxed);
         let before = self.present().acts_until.replace(i64::MIN);
         before != Some(i64::MIN)
     }
 
-    /// Tells who waits for it that this process is another node now.
+    /// Notifies waiting callers that this process is another node now.
     pub(super) fn turned(&self) {
         self.0.turns.send_modify(|turns| *turns += 1);
     }
@@ -424,7 +423,7 @@ mod tests {
 
     const BEGAN: Millis = Millis::from_i64(1_768_447_800_000);
 
-    /// Both clocks go together.
+    /// A member whose clocks run together.
     struct One {
         member: Membership,
         clock: Arc<ManualClock>,
@@ -486,7 +485,7 @@ mod tests {
         let one = One::new();
         let before = one.passes(1_000);
         one.passes(LEASE_MS);
-        // Nobody but the database was away, as far as it knows.
+        // As far as the node knows, only the database was unavailable.
         assert!(one.member.has_heard_since(before));
         one.member.ended();
         assert!(!one.member.has_heard_since(before));

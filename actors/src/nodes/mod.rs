@@ -1,10 +1,10 @@
-//! The processes that serve one database. Each start is a node of its own, with a lease in the database's time; what a node owns
-//! is its own as long as its row is in the table, and who ends it takes the row away first. The database is the only medium
-//! between nodes.
+//! The processes that serve one database. Each start is a node of its own, with a lease in the database's time. A
+//! node owns its work as long as its row is in the table; ending a node removes the row first. The database is the
+//! only medium between nodes.
 //!
-//! [`lease`] is the arithmetic, `table` the SQL, [`Membership`] which node this process is at present, `keeper` renews its lease,
-//! [`Terms`] are what it reads with each renewal, [`notices`], which `exchange` carries, save polling of the tables, `process`
-//! tells processes of one machine apart.
+//! [`lease`] is the arithmetic, `table` the SQL, [`Membership`] the node that this process is. `keeper` renews its
+//! lease, and [`Terms`] are read with each renewal. [`notices`], carried by `exchange`, reduce polling of the tables.
+//! `process` tells processes of one machine apart.
 
 mod exchange;
 mod keeper;
@@ -26,7 +26,7 @@ pub use self::{
 };
 
 impl Entered {
-    /// Whether it is known to be gone, whatever its lease says: a process of this machine that does not run any more.
+    /// True if the node is known to be gone, whatever its lease says: its process ran on this machine and has ended.
     pub fn is_gone(&self) -> bool {
         process::is_gone(&self.process)
     }

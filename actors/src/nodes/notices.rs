@@ -1,6 +1,6 @@
-//! Nodes tell each other where something is to be looked for, so that nobody has to look all the time. A notice carries no data, and
-//! losing one costs time only: the tables are the truth, and are looked at every second anyway; more often while others cannot be
-//! heard.
+//! Notices tell other nodes which tables to read, so that none polls all the time. A notice carries no data, and
+//! losing one costs time only: the tables are the truth. They are polled every second, and more often while notices
+//! cannot be received.
 
 use std::sync::{
     Arc,
@@ -9,14 +9,14 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-/// What another node may have written that this one is to look at.
+/// A subject that another node may have written and this one should read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
-    /// Where bridges are, and commands for them.
+    /// The places of bridges, and commands for them.
     Bridges,
-    /// Events that somebody may follow here.
+    /// Events that may be followed here.
     Events,
-    /// Webhooks that this node may deliver to, and deliveries.
+    /// Deliveries, and webhooks that this node may deliver to.
     Deliveries,
 }
 
@@ -36,33 +36,33 @@ impl Topic {
     }
 }
 
-/// What this node tells others and hears of them. Cheap to clone; all clones are the same.
+/// This node's notices to and from others. Clones share the same state.
 #[derive(Clone, Debug, Default)]
 pub struct Notices(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Of each topic: another node told of it.
+    /// One per topic: notified by another node's notice.
     told: [Notify; TOPICS.len()],
-    /// The topics that others are to be told of.
+    /// The topics of which others were not told yet, as bits.
     untold: AtomicU8,
     wanted: Notify,
     listens: AtomicBool,
 }
 
 impl Notices {
-    /// Tells other nodes, soon, that there is something to look for. Call it after the commit.
+    /// Sends a notice soon. Call it after the commit.
     pub fn tell(&self, topic: Topic) {
         self.0.untold.fetch_or(topic.bit(), Relaxed);
         self.0.wanted.notify_one();
     }
 
-    /// Completes when another node told of something, or may have; for one who waits for a topic.
+    /// Completes after another node's notice about a topic, or when one may have been missed. One caller per topic.
     pub async fn told(&self, topic: Topic) {
         self.0.told[topic as usize].notified().await;
     }
 
-    /// Whether others are heard now: then who waits for them need not look himself more than every second.
+    /// True while notices are received: polling every second is enough then.
     pub fn listens(&self) -> bool {
         self.0.listens.load(Relaxed)
     }
@@ -77,18 +77,18 @@ impl Notices {
         if self.0.listens.swap(listens, Relaxed) == listens {
             return;
         }
-        // Who waits as long as is right for the one looks again as often as is right for the other.
+        // Callers wait for one of two intervals; the wake-up makes them choose again.
         self.wake(TOPICS);
     }
 
-    /// What others are to be told of now, as they are told; none where there is nothing.
+    /// Takes the topics to send, as a notice's text. None if there are none.
     pub(super) fn take_untold(&self, me: &str) -> Option<String> {
         let topics = self.0.untold.swap(0, Relaxed);
         let named = TOPICS.into_iter().filter(|topic| topics & topic.bit() != 0);
         (topics != 0).then(|| format!("{me} {}", named.map(Topic::letter).collect::<String>()))
     }
 
-    /// That could not be told.
+    /// Puts back the topics of a notice that could not be sent.
     pub(super) fn put_back(&self, notice: &str) {
         for topic in named(notice).1 {
             self.tell(topic);
@@ -99,12 +99,12 @@ impl Notices {
         self.0.untold.load(Relaxed) != 0
     }
 
-    /// Completes when others may have to be told of something.
+    /// Completes when there may be topics to send.
     pub(super) async fn wanted(&self) {
         self.0.wanted.notified().await;
     }
 
-    /// Another node's notice, or this one's own.
+    /// Handles another node's notice, or this one's own.
     pub(super) fn heard(&self, notice: &str, me: &str) {
         let (node, topics) = named(notice);
         if node != me {
@@ -113,7 +113,7 @@ impl Notices {
     }
 }
 
-/// Who says something, and of which topics.
+/// The sender of a notice, and its topics.
 fn named(notice: &str) -> (&str, impl Iterator<Item = Topic>) {
     let (node, letters) = notice.split_once(' ').unwrap_or_default();
     let is_named = |topic: &Topic| letters.contains(topic.letter());
@@ -133,7 +133,7 @@ mod tests {
         for (heard, topics) in [
             ("node_1 e", &[Topic::Events][..]),
             ("node_1 bd", &[Topic::Bridges, Topic::Deliveries]),
-            // A newer version may know more.
+            // A later version may have more topics.
             ("node_1 ez later", &[Topic::Events]),
             ("me bed", &[]),
             ("node_1 ", &[]),

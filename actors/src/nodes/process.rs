@@ -1,18 +1,18 @@
-//! Which process of which machine a node is. Who starts on a machine can tell that a process of it is gone, and need not wait
-//! until its lease is over.
+//! Identifies the process behind a node. A node that starts on the same machine can tell that a process is gone, and
+//! need not wait for its lease to end.
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
 const PROC: &str = "/proc";
 
-/// This process, in words that no other process has: the boot of the machine, the processes that can be seen from here, the user,
-/// the number and when that was given. Empty where the system does not say.
+/// This process as a text that no other process has: the machine's boot, the PID namespace, the user, the PID and its
+/// start time. Empty if the system does not provide them.
 pub(super) fn this() -> String {
     of(Path::new(PROC)).unwrap_or_default()
 }
 
-/// Whether that process is known to be gone. One that cannot be seen from here is not: of another machine, another container,
-/// another user.
+/// True if the process is known to be gone. A process of another machine, container or user cannot be seen from here
+/// and is not known to be gone.
 pub(super) fn is_gone(process: &str) -> bool {
     let Some((place, number, started)) = split(process) else {
         return false;
@@ -37,17 +37,17 @@ fn of(proc: &Path) -> Option<String> {
     ))
 }
 
-/// Where a process is, its number, and when it was started.
+/// The place of a process, its PID and its start time.
 fn split(process: &str) -> Option<(&str, &str, &str)> {
     let (rest, started) = process.rsplit_once(' ')?;
     let (place, number) = rest.rsplit_once(' ')?;
     Some((place, number, started))
 }
 
-/// When the process of that number was started, in the kernel's words; none where there is none, or it is dead already.
+/// The start time of the process with that PID, as the kernel writes it. None if there is none or it is a zombie.
 fn started_at(proc: &Path, number: &str) -> Option<String> {
     let stat = fs::read_to_string(proc.join(number).join("stat")).ok()?;
-    // The name comes second, in brackets, and may hold anything.
+    // The name comes second, in brackets, and may hold any character.
     let (_, after_name) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = after_name.split_whitespace().collect();
     let is_dead = matches!(fields.first(), Some(&("Z" | "X")));
@@ -77,7 +77,7 @@ mod tests {
         assert!(!is_gone(&there));
         assert!(is_gone(&format!("{place} {number} 1")), "another's number");
         other.kill().expect("it runs");
-        // Not waited for yet: dead, with its number.
+        // A zombie until it is waited for; it keeps its PID.
         while !is_gone(&there) {
             std::thread::yield_now();
         }

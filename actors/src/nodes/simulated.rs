@@ -1,5 +1,5 @@
-//! The keeper of a lease in a simulation, and the table of nodes in memory. When a node may act is decided by the real
-//! [`Membership`] and [`lease`](super::lease).
+//! A simulated lease keeper, with the table of nodes in memory. The real [`Membership`] and [`lease`](super::lease)
+//! decide when a node may act.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) fn member(clock: &Arc<NodeClock>) -> Membership {
     Membership::new("", identity, Some(clock.clone()), own_time)
 }
 
-/// Enters the table as `id`.
+/// Enters the table with this id.
 pub(crate) async fn enter(
     member: &Membership,
     wire: &Wire<Tables>,
@@ -48,7 +48,7 @@ pub(crate) async fn enter(
     Ok(())
 }
 
-/// Renews the lease for as long as it is polled. Others may end the node meanwhile; then it becomes one of the ids of `names`.
+/// Renews the lease until the future is dropped. If others end the node, it rejoins with the next of `names`.
 pub(crate) async fn keep(
     member: Membership,
     wire: Wire<Tables>,
@@ -93,7 +93,7 @@ pub(crate) async fn keep(
     }
 }
 
-/// Nodes that may be ended: those whose lease is over, and those of `gone`; with what was read of them.
+/// Nodes that may be ended: those whose lease is over and those in `gone`, as they were read.
 pub(crate) async fn lost(
     member: &Membership,
     wire: &Wire<Tables>,
@@ -112,7 +112,7 @@ pub(crate) async fn lost(
     Ok(lost.collect())
 }
 
-/// Ends a node, unless it renewed its lease meanwhile.
+/// Ends a node unless it renewed its lease meanwhile.
 pub(crate) fn end(tables: &mut Tables, id: &str, lease_until: i64) -> bool {
     let ends = tables
         .nodes

@@ -1,4 +1,4 @@
-//! The table of nodes, in SQL. Times in it are the database's, so that nodes need not agree on one.
+//! The table of nodes, in SQL. Its times are the database's, so nodes need not agree on one.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use super::{
 };
 use crate::runtime::clock::SharedClock;
 
-/// How often the database is asked for its time before the quickest answer is believed.
+/// The number of readings of the database's time; the quickest is used.
 const ASKED_FOR_TIME: usize = 3;
-/// Who entered before and waits for a synchronous standby for longer than this waits for one that is away, in milliseconds.
+/// An entry that has waited longer than this for a synchronous standby counts as stuck, in milliseconds.
 const STANDBY_AWAY_MS: i64 = 1_000;
 
-/// The database's time in milliseconds, not that of the transaction's beginning.
+/// The database's current time in milliseconds, not the start of the transaction.
 pub(crate) fn now_sql(backend: DbBackend) -> &'static str {
     match backend {
         DbBackend::Postgres => "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
@@ -27,7 +27,7 @@ pub(crate) fn now_sql(backend: DbBackend) -> &'static str {
     }
 }
 
-/// A node that is about to be.
+/// A node before its entry.
 #[derive(Clone, Debug)]
 pub(super) struct Entering {
     pub(super) id: NodeId,
@@ -37,19 +37,18 @@ pub(super) struct Entering {
     pub(super) version: String,
 }
 
-/// What a node has in memory.
+/// The number of calls and bridges that a node has in memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load {
     pub calls: usize,
     pub bridges: usize,
 }
 
-/// What a renewal found.
+/// The answer to a renewal.
 #[derive(Debug, FromQueryResult)]
 pub(super) struct Renewed {
-    /// The database's time.
     pub(super) now: i64,
-    /// How many nodes there are.
+    /// The number of nodes.
     pub(super) nodes: i64,
     #[sea_orm(nested)]
     pub(super) terms: FoundTerms,
@@ -58,15 +57,15 @@ pub(super) struct Renewed {
 /// The result of entering a node.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The database's time.
     pub(super) now: i64,
-    /// How far the node's clock is ahead of that.
+    /// The node's clock's lead over the database's.
     pub(super) ahead_ms: i64,
     pub(super) terms: FoundTerms,
 }
 
-/// Enters a node that goes by a clock, with a lease. Nobody may end what waits for a synchronous standby: PostgreSQL would have
-/// it alone. So where an entry waits, each further try would leave the server one more connection, and is not made.
+/// Enters a node with a lease. An entry that waits for a synchronous standby cannot be cancelled, because PostgreSQL
+/// would then commit it on the primary only. While an entry waits, no other is tried: each would hold one more
+/// connection of the server.
 pub(super) async fn enter(
     db: &impl ConnectionTrait,
     node: Entering,
@@ -104,7 +103,7 @@ pub(super) async fn enter(
     Ok(entry)
 }
 
-/// Whether somebody who enters, this process or another, waits for a synchronous standby.
+/// True if an entry, of this process or another, waits for a synchronous standby.
 async fn an_entry_waits(db: &impl ConnectionTrait) -> Result<bool, DbErr> {
     let backend = db.get_database_backend();
     if backend != DbBackend::Postgres {
@@ -118,9 +117,9 @@ async fn an_entry_waits(db: &impl ConnectionTrait) -> Result<bool, DbErr> {
     Ok(waits.await?.is_some())
 }
 
-/// What the clock shows that the nodes of a database go by when this returns, as exactly as the way there lets it be known. Where
-/// none lives that is the database's. Those that live are where that was when they began, however it was set since; who comes to
-/// them does as the one does that renewed its lease last.
+/// The time of the nodes' clock at the return, as exactly as the round trip allows. Without a living node it is the
+/// database's time. Living nodes keep the time with which the first of them began, however the database's clock was
+/// set since. A node that joins takes the lead of the node that renewed last.
 pub async fn time_of(store: &Store) -> Result<Millis, DbErr> {
     let db = store.lease().unwrap_or(store.writer());
     let ahead_ms = ahead_of_the_database(db).await?;
@@ -141,7 +140,7 @@ pub async fn time_of(store: &Store) -> Result<Millis, DbErr> {
 
 async fn ahead_of_the_database(db: &impl ConnectionTrait) -> Result<i64, DbErr> {
     let backend = db.get_database_backend();
-    // A lease that lasts for longer is from before the database's clock was set back, and so is what its node said.
+    // A longer lease was made before the database's clock was set back, and its node's lead is just as old.
     let sql = format!(
         "SELECT ahead_ms FROM nodes WHERE lease_until > {now} AND lease_until <= {now} + {LEASE_MS} \
          ORDER BY lease_until DESC, id DESC LIMIT 1",
@@ -163,8 +162,8 @@ async fn now(db: &impl ConnectionTrait) -> Result<i64, DbErr> {
     row.try_get("", "now")
 }
 
-/// Renews a lease, also one that is over, as long as nobody ended it. None: somebody did. With it goes how far the node's clock was
-/// ahead of the database's when that was measured last.
+/// Renews a lease, even one that is over. None: the node was ended. `ahead_ms` is the clock's lead over the
+/// database's when it was last measured.
 pub(super) async fn renew(
     db: &impl ConnectionTrait,
     id: &str,
@@ -192,7 +191,7 @@ pub(super) async fn renew(
         .transpose()
 }
 
-/// A node as the table has it, with the database's time.
+/// A row of the table, with the database's time.
 #[derive(Clone, Debug, PartialEq, FromQueryResult)]
 pub struct Entered {
     pub id: String,
@@ -207,7 +206,7 @@ pub struct Entered {
     pub now: Millis,
 }
 
-/// All nodes that were not ended, the oldest first.
+/// All nodes that were not ended, oldest first.
 pub async fn all(db: &impl ConnectionTrait) -> Result<Vec<Entered>, DbErr> {
     let backend = db.get_database_backend();
     let sql = format!(
@@ -219,8 +218,8 @@ pub async fn all(db: &impl ConnectionTrait) -> Result<Vec<Entered>, DbErr> {
         .await
 }
 
-/// Ends a node: from then on what it owned is nobody's. False where it renewed its lease after `lease_until`, or somebody else
-/// ended it.
+/// Ends a node, so that nothing has it as its owner. False if it renewed its lease after `lease_until` or was ended
+/// already.
 pub async fn end(txn: &Transaction, node: &Entered) -> Result<bool, DbErr> {
     let ended = node::Entity::delete_many()
         .filter(node::Column::Id.eq(node.id.as_str()))
@@ -230,13 +229,13 @@ pub async fn end(txn: &Transaction, node: &Entered) -> Result<bool, DbErr> {
     Ok(ended.rows_affected == 1)
 }
 
-/// Whether there is no such node any more: it left, or was ended. It does not come back under that id.
+/// True if the node left or was ended. It does not come back with that id.
 pub async fn is_gone(db: &impl ConnectionTrait, id: &str) -> Result<bool, DbErr> {
     let there = node::Entity::find().filter(node::Column::Id.eq(id)).one(db);
     Ok(there.await?.is_none())
 }
 
-/// The node leaves by itself.
+/// Removes this node's own row.
 pub(super) async fn leave(store: &Store, id: &str) -> Result<(), DbErr> {
     node::Entity::delete_many()
         .filter(node::Column::Id.eq(id))

@@ -41,7 +41,7 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// Records the terms found, for a program that knows the schema up to a step, and logs changes.
+    /// Records the terms found and logs changes. `knows_step` is the last schema step that this program knows.
     pub(super) fn heed(&self, knows_step: i64, found: &FoundTerms) {
         let serves_from = found.serves_from;
         if serves_from > knows_step && !self.is_outdated.send_replace(true) {
@@ -66,8 +66,7 @@ impl Terms {
         }
     }
 
-    /// True if this program is too old for the schema. This never becomes false again: a schema does not go back under a living
-    /// node.
+    /// True if this program is too old for the schema. It stays true: a schema does not go back under a living node.
     pub fn is_outdated(&self) -> bool {
         *self.is_outdated.borrow()
     }
@@ -75,7 +74,7 @@ impl Terms {
     /// Completes when this program is too old to serve from the schema.
     pub async fn outdated(&self) {
         let mut is_outdated = self.is_outdated.subscribe();
-        // The sender is here as long as this is awaited.
+        // The sender lives as long as `self`, so this cannot fail.
         let _ = is_outdated.wait_for(|is_outdated| *is_outdated).await;
     }
 

@@ -1,5 +1,5 @@
-//! What a message is answered with. The context looks at each answer on its way to who asked, and counts those that are errors: no
-//! handler has to, and none can forget.
+//! Replies to messages. The context inspects each reply on its way to the sender and counts errors, so no handler has
+//! to and none can forget.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use tokio::sync::oneshot;
 
 use super::metrics::MessageMeter;
 
-/// What a message is answered with.
+/// The reply to a message.
 pub trait Answer: Send + 'static {
-    /// Whether it can be an error at all. Where it cannot, it goes straight to who asked.
+    /// False if a reply is never an error; it then goes to the sender without inspection.
     const MAY_FAIL: bool = false;
 
-    /// Whether it tells that what was asked was not done, for whatever reason.
+    /// True if the reply says that the request was not carried out, for whatever reason.
     fn is_error(&self) -> bool {
         false
     }
@@ -32,8 +32,8 @@ impl<T: Send + 'static, E: Send + 'static> Answer for Result<T, E> {
     }
 }
 
-/// Where a handler puts its answer, so that it is looked at before it reaches who asked. A handler that drops it answers nothing:
-/// its future panicked, or its actor was given up.
+/// A channel for the handler's reply, which is inspected before it reaches the sender. A handler that drops the
+/// channel sends no reply: its future panicked or its actor was given up.
 pub(super) fn watched<T: Answer>(
     meter: &'static MessageMeter,
     asker: Option<oneshot::Sender<T>>,
@@ -48,7 +48,7 @@ pub(super) fn watched<T: Answer>(
             meter.failed();
         }
         if let (Some(asker), Ok(answer)) = (asker, answered) {
-            // Who asked may have stopped waiting.
+            // The sender may have stopped waiting.
             let _ = asker.send(answer);
         }
     });
@@ -64,7 +64,7 @@ mod tests {
         runtime::context::{Metered, MeteredContext, OnPanic},
     };
 
-    /// Fails in each of the ways there are; in the mailboxes of its own kind.
+    /// Fails in every possible way. Each test uses a message type of its own.
     struct Failing;
 
     impl Actor for Failing {
@@ -137,7 +137,7 @@ mod tests {
             let mut of_kind = readings.filter(|reading| reading.message == kind);
             of_kind.next().map(|reading| reading.errors)
         };
-        // An error, a panic, and a future that panicked.
+        // An error, a panic in the handler, and a panic in its future.
         assert_eq!((errors("Do"), errors("Note")), (Some(3), Some(1)));
         assert_eq!(meter.restarts(), 3);
         let highest = meter.readings().iter().map(|of| of.depth_max).max();

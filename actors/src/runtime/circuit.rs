@@ -1,16 +1,16 @@
-//! A circuit breaker: an endpoint that keeps failing is probed with one attempt at a time instead of being shown everything
-//! that is meant for it. Deliveries that wait keep their attempts; functions are answered at once. Pure.
+//! A circuit breaker: while open, it lets one probe at a time through to an endpoint that keeps failing. Waiting
+//! deliveries keep their attempts; function calls are answered at once. Pure.
 
 use dikala_entities::Millis;
 
-/// Failed attempts in a row that open the circuit.
+/// Consecutive failures that open the circuit.
 const OPENS_AFTER: u32 = 5;
 const PAUSE_MS_MAX: i64 = 60_000;
 
 /// The state of one endpoint's circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Circuit {
-    /// The first pause, doubled after each probe that fails, in milliseconds.
+    /// The first pause, in milliseconds; it doubles after each failed probe.
     pause_ms: i64,
     failed_in_row: u32,
     open: Option<Open>,
@@ -19,12 +19,12 @@ pub(crate) struct Circuit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Open {
     probe_at: Millis,
-    /// Probes that failed since it opened.
+    /// Failed probes since the circuit opened.
     probes: u32,
     probing: bool,
 }
 
-/// How many attempts may begin now.
+/// The number of attempts that may begin now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admits {
     All,
@@ -33,7 +33,7 @@ pub(crate) enum Admits {
 }
 
 impl Circuit {
-    /// A closed one, whose first pause will be so long.
+    /// A closed circuit with this first pause.
     pub(crate) const fn new(pause_ms: i64) -> Self {
         Self {
             pause_ms,
@@ -54,21 +54,21 @@ impl Circuit {
         self.open.is_some()
     }
 
-    /// When the next probe may begin; none while the circuit is closed or a probe is under way.
+    /// The time of the next probe. None while the circuit is closed or a probe is under way.
     pub(crate) fn probe_at(&self) -> Option<Millis> {
         self.open
             .filter(|open| !open.probing)
             .map(|open| open.probe_at)
     }
 
-    /// An attempt begins.
+    /// Records the start of an attempt.
     pub(crate) fn begun(&mut self) {
         if let Some(open) = &mut self.open {
             open.probing = true;
         }
     }
 
-    /// An attempt could not be made, for a reason that says nothing about the endpoint.
+    /// Records that an attempt could not be made, for a reason that says nothing about the endpoint.
     pub(crate) fn not_made(&mut self) {
         if let Some(open) = &mut self.open {
             open.probing = false;
@@ -79,15 +79,15 @@ impl Circuit {
         *self = Self::new(self.pause_ms);
     }
 
-    /// An attempt failed; its delivery is tried again after `wait_ms`, or never. The pause is never longer than that wait:
-    /// a lone delivery keeps its schedule to the second.
+    /// Records a failure, whose delivery is tried again after `wait_ms`, or never. The pause is never longer than
+    /// that wait, so a lone delivery keeps its schedule to the second.
     pub(crate) fn failed(&mut self, now: Millis, wait_ms: Option<i64>) {
         self.failed_in_row = self.failed_in_row.saturating_add(1);
         let probes = match self.open {
             None if self.failed_in_row < OPENS_AFTER => return,
             None => 0,
             Some(open) if open.probing => open.probes.saturating_add(1),
-            // Begun before it opened: nothing new.
+            // The attempt began before the circuit opened, so it tells nothing new.
             Some(_) => return,
         };
         let pause_ms = (self.pause_ms << probes.min(6)).min(PAUSE_MS_MAX);

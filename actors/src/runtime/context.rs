@@ -1,8 +1,9 @@
-//! The context that every actor runs in: it has messages counted and timed, and brings an actor back after a panic.
+//! The context of every actor: it counts and times messages and restarts the actor after a panic.
 //!
-//! actix's own supervisor restarts an actor that stopped, not one that panicked, and its context shows no queue. [`MeteredContext`]
-//! stands in for `actix::Context`: handlers do not notice. It wraps each message's envelope, which tells the actor's
-//! [meter](ActorMeter) what becomes of it, and polls the actor under `catch_unwind`. Measured cost: about half a microsecond a
+//! actix's supervisor restarts an actor that stopped, not one that panicked, and its context does not show the queue.
+//! [`MeteredContext`] replaces `actix::Context` without a change to handlers. It wraps each message's envelope, which
+//! reports to the actor's [meter](ActorMeter), and polls the actor under `catch_unwind`. Measured cost: about half a
+//! microsecond a message.
 //! message.
 
 use std::{
@@ -33,23 +34,23 @@ use super::{
     metrics::{ActorMeter, MessageMeter},
 };
 
-/// An actor that runs in a [`MeteredContext`]; implement it with [`metered!`](crate::metered).
+/// An actor that runs in a [`MeteredContext`]. Implement it with [`metered!`](crate::metered).
 pub trait Metered: Actor<Context = MeteredContext<Self>> + Supervised {
-    /// The meter of this kind of actor.
+    /// The meter of this type of actor.
     fn meter() -> &'static ActorMeter;
 
-    /// Makes an actor known to who injects faults.
+    /// Makes the actor available to fault injection.
     #[cfg(feature = "fail-points")]
     fn register_fail_points(actor: &Addr<Self>);
 
-    /// What it is called among those of its type; otherwise it has a number.
+    /// The instance's name; without one it has a number.
     fn label(&self) -> Option<String> {
         None
     }
 }
 
-/// Gives a type of actor its meter, and an answer to [`Ping`]: `metered!(CreditLedger, "credit_ledger");` Where people know the
-/// instances by names of their own, these come third: `metered!(CallActor, "call", |call| call.id.to_string());`
+/// Gives a type of actor its meter and an answer to [`Ping`]: `metered!(CreditLedger, "credit_ledger");` An
+/// expression for the instance's name may come third: `metered!(CallActor, "call", |call| call.id.to_string());`
 #[macro_export]
 macro_rules! metered {
     ($actor:ty, $name:literal $(, |$it:ident| $label:expr)?) => {
@@ -99,16 +100,16 @@ macro_rules! metered {
     };
 }
 
-/// Does an actor still take messages? Every one that has a meter answers.
+/// Checks that an actor still handles messages. Every metered actor answers.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Ping;
 
-/// What becomes of an actor that panicked.
+/// The treatment of an actor that panicked.
 pub enum OnPanic {
-    /// It starts again in place: `Supervised::restarting`, then `started`; address and queue stay.
+    /// It restarts in place: `Supervised::restarting`, then `started`; address and queue stay.
     Restart,
-    /// It is gone, and this is called.
+    /// It is dropped, and this function is called.
     GiveUp(Box<dyn FnOnce() + Send>),
 }
 
@@ -137,14 +138,15 @@ impl<A: Metered> fmt::Debug for MeteredContext<A> {
 }
 
 impl<A: Metered> MeteredContext<A> {
-    /// Starts an actor on an arbiter. The address works at once; `mailbox` messages wait at most, and senders beyond that wait outside.
+    /// Starts an actor on an arbiter. The address works at once; the mailbox holds `mailbox` messages, and further
+    /// senders wait.
     pub fn start<F>(arbiter: &ArbiterHandle, mailbox: usize, on_panic: OnPanic, make: F) -> Addr<A>
     where
         F: FnOnce(&mut Self) -> A + Send + 'static,
     {
         A::meter().register(mailbox);
         let (sender, receiver) = channel(mailbox);
-        // If the arbiter is gone the receiver is dropped, and who sends is told that the mailbox is closed.
+        // If the arbiter is gone, the receiver is dropped and senders see a closed mailbox.
         let _ = arbiter.spawn_fn(move || {
             let mut ctx = Self::with_receiver(receiver);
             let actor = make(&mut ctx);
@@ -164,11 +166,12 @@ impl<A: Metered> MeteredContext<A> {
         addr
     }
 
-    /// Runs `work` as a task of its own, then `then` in the actor. The task ends with the actor, or when its handle is cancelled.
+    /// Runs `work` as its own task, then `then` in the actor. The task ends with the actor or when its handle is
+    /// cancelled.
     ///
-    /// It is not a future of this context, because those are not polled while the actor waits for another. One that queues for a
-    /// connection would be given it and block everybody, the actor included. So `AsyncContext::spawn` is forbidden
-    /// (`clippy.toml`).
+    /// It is no future of this context, because those are not polled while the actor waits for another. A future that
+    /// queues for a connection would receive it and block everything, including its own actor. So
+    /// `AsyncContext::spawn` is forbidden (`clippy.toml`).
     pub fn task<F>(
         &mut self,
         work: F,
@@ -258,7 +261,8 @@ where
     }
 }
 
-/// A message on its way, which knows when it was sent and notices when it is dropped: unhandled, or by a handler that panics.
+/// A message in transit. It knows when it was sent and notices when it is dropped, unhandled or by a handler that
+/// panics.
 struct Counted<M: Message> {
     content: Option<(M, Option<oneshot::Sender<M::Result>>)>,
     sent: Instant,
@@ -272,7 +276,7 @@ where
     M::Result: Answer,
 {
     fn handle(&mut self, actor: &mut A, ctx: &mut MeteredContext<A>) {
-        // Where nobody waits any more, the message is dropped unhandled: `Drop` counts it as lost.
+        // If the sender no longer waits, the message is dropped unhandled: `Drop` counts it as lost.
         let abandoned = matches!(&self.content, Some((_, Some(reply))) if reply.is_closed());
         if abandoned {
             return;
@@ -306,7 +310,7 @@ impl<M: Message> Drop for Counted<M> {
     }
 }
 
-/// A task that is aborted when it is dropped. Its panic is passed on to the waiting future.
+/// A task that is aborted when dropped. Its panic reaches the future that waits for it.
 struct OwnTask<T>(JoinHandle<T>);
 
 impl<T> Future for OwnTask<T> {
@@ -331,7 +335,7 @@ impl<T> Drop for OwnTask<T> {
     }
 }
 
-/// Runs an actor and survives its panics.
+/// Polls an actor and survives its panics.
 struct Guarded<A: Metered> {
     future: Option<ContextFut<A, MeteredContext<A>>>,
     on_panic: OnPanic,
@@ -353,7 +357,7 @@ impl<A: Metered> Guarded<A> {
                 Poll::Ready(())
             }
             OnPanic::GiveUp(call) => {
-                // The context polls itself once more when it is dropped, and may panic again.
+                // The context polls itself once more when dropped and may panic again.
                 let future = self.future.take();
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(future)));
                 call();

@@ -1,9 +1,9 @@
-//! Faults on demand, for tests of the real program: an actor that panics, is stuck, holds up its thread, or has a full mailbox, and
-//! a wall clock that was set.
+//! Fault injection for tests of the real binary: an actor that panics, sticks, blocks its thread or has a full
+//! mailbox, and a wall clock that was set.
 //!
-//! Only in builds for tests, by the feature `fail-points`; and there only where the environment variable `FAIL_POINTS` names a
-//! pipe. A line of that pipe is a fault, an actor's name as metrics have it, and for how many milliseconds:
-//! `stick webhook_dispatcher 6000`. `FAIL_POINT_CLOCK` names a file that says by how many milliseconds the wall clock was set.
+//! Only in test builds with the feature `fail-points`, if the environment variable `FAIL_POINTS` names a pipe. Each
+//! line of the pipe is a fault, an actor's metric name and milliseconds: `stick webhook_dispatcher 6000`.
+//! `FAIL_POINT_CLOCK` names a file with the wall clock's offset in milliseconds.
 
 use std::{
     ffi::OsString,
@@ -28,7 +28,7 @@ static PIPE: LazyLock<Option<OsString>> = LazyLock::new(|| {
 });
 static ACTORS: Mutex<Vec<(&'static str, Recipient<Fail>)>> = Mutex::new(Vec::new());
 
-/// By how much the wall clock was set, in microseconds, as the file says at this moment.
+/// The wall clock's current offset according to the file, in microseconds.
 pub fn wall_set_by_us() -> i64 {
     static FILE: LazyLock<Option<OsString>> =
         LazyLock::new(|| std::env::var_os("FAIL_POINT_CLOCK"));
@@ -41,20 +41,20 @@ pub fn wall_set_by_us() -> i64 {
         .map_or(0, |ms| ms.saturating_mul(1_000))
 }
 
-/// What an actor does when it takes this message.
+/// The fault that an actor shows when it handles this message.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub enum Fail {
     Panic,
-    /// Takes no other message for so long, and leaves its thread to others.
+    /// Handles no other message for this long, but does not block its thread.
     Stick(Duration),
-    /// Holds up everything on its thread for so long.
+    /// Blocks its thread for this long.
     Block(Duration),
-    /// Only fills the mailbox.
+    /// Does nothing but fill the mailbox.
     Nothing,
 }
 
-/// An actor was started that can be told.
+/// Registers a new actor for fault injection.
 pub fn register(name: &'static str, actor: Recipient<Fail>) {
     if PIPE.is_none() {
         return;
@@ -64,7 +64,7 @@ pub fn register(name: &'static str, actor: Recipient<Fail>) {
     actors.push((name, actor));
 }
 
-/// Does it.
+/// Carries out the fault.
 pub fn act<A>(fail: Fail, ctx: &mut A::Context)
 where
     A: Actor,
@@ -94,7 +94,7 @@ fn inject(line: &str) {
             other => panic!("{other:?} is no fault"),
         };
         let taken = actor.try_send(first);
-        // Until there is no room.
+        // Until the mailbox is full.
         while fault == "fill" && taken.is_ok() && actor.try_send(Fail::Nothing).is_ok() {}
     }
 }

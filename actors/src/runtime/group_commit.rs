@@ -1,8 +1,8 @@
-//! Group commit: while one batch is in flight the next one gathers. Nothing waits for a batch to fill up, so under light load a
-//! batch is one item and under heavy load batches grow by themselves.
+//! Group commit: while one batch is in flight, the next gathers. No batch waits to fill up: under light load it has
+//! one item, under heavy load batches grow.
 //!
-//! [`GroupCommit`] is the queue, [`commit`] writes a batch: tried again while the database is away, halved while something in it
-//! is wrong. [`BatchStats`] tells how large and how slow batches are.
+//! [`GroupCommit`] is the queue. [`commit`] writes a batch, with retries while the database is unavailable; a batch
+//! with a faulty item is halved. [`BatchStats`] counts sizes and times.
 
 use std::{
     collections::VecDeque,
@@ -14,11 +14,11 @@ use sea_orm::DbErr;
 
 use super::histogram::{ANSWER_US, Distribution, Histogram, ITEMS};
 
-/// How often a batch is tried when the database is away: after a restart of PostgreSQL every connection of the pool may be
-/// dead, and each try finds out about one.
+/// Tries per batch while the database is unavailable. After a restart of PostgreSQL every connection of the pool may
+/// be dead, and each try discovers one.
 const TRIES: u32 = 8;
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
-/// No try begins later than this after the first: callers wait for the answer.
+/// No try begins later than this after the first, because callers wait for the answer.
 pub(crate) const TRY_FOR: Duration = Duration::from_secs(10);
 
 /// The queue of a group commit: bounded, with at most one batch in flight.
@@ -31,7 +31,7 @@ pub struct GroupCommit<T> {
 }
 
 impl<T> GroupCommit<T> {
-    /// An empty queue. `batch_max` items go at once; more than `queue_max` are refused.
+    /// An empty queue for batches of at most `batch_max`. It refuses items beyond `queue_max`.
     pub fn new(batch_max: usize, queue_max: usize) -> Self {
         Self {
             queue: VecDeque::new(),
@@ -41,7 +41,7 @@ impl<T> GroupCommit<T> {
         }
     }
 
-    /// Queues an item, or gives it back if the queue is full.
+    /// Queues an item, or returns it if the queue is full.
     pub fn push(&mut self, item: T) -> Result<(), T> {
         if self.queue.len() >= self.queue_max {
             return Err(item);
@@ -50,7 +50,7 @@ impl<T> GroupCommit<T> {
         Ok(())
     }
 
-    /// The next batch, if none is in flight and something waits. [`finished`](Self::finished) must follow.
+    /// The next batch, if none is in flight and items wait. Call [`finished`](Self::finished) afterwards.
     pub fn take(&mut self) -> Option<Vec<T>> {
         if self.in_flight || self.queue.is_empty() {
             return None;
@@ -60,17 +60,17 @@ impl<T> GroupCommit<T> {
         Some(self.queue.drain(..size).collect())
     }
 
-    /// The batch that [`take`](Self::take) gave is done.
+    /// Reports that the batch from [`take`](Self::take) is done.
     pub fn finished(&mut self) {
         self.in_flight = false;
     }
 
-    /// Items that wait.
+    /// The number of waiting items.
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether nothing waits and nothing is in flight.
+    /// True if nothing waits and nothing is in flight.
     pub fn is_idle(&self) -> bool {
         self.queue.is_empty() && !self.in_flight
     }
@@ -83,12 +83,12 @@ pub struct BatchStats {
     commit: Histogram,
 }
 
-/// What [`BatchStats`] shows at one moment.
+/// A reading of [`BatchStats`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchReading {
-    /// Items in a batch.
+    /// Items per batch.
     pub items: Distribution,
-    /// From taking a batch up until all of it is committed or refused, in microseconds.
+    /// Time from taking a batch until all of it is committed or refused, in microseconds.
     pub commit: Distribution,
 }
 
@@ -102,13 +102,12 @@ impl Default for BatchStats {
 }
 
 impl BatchStats {
-    /// A batch of so many items is done, which began then.
+    /// Records a batch that is done.
     pub(crate) fn record(&self, items: usize, began: Instant) {
         self.items.observe(u64::try_from(items).unwrap_or(u64::MAX));
         self.commit.observe_since(began);
     }
 
-    /// The counts now.
     pub fn reading(&self) -> BatchReading {
         BatchReading {
             items: self.items.reading(),
@@ -117,9 +116,9 @@ impl BatchStats {
     }
 }
 
-/// Writes a batch with `write`, one transaction a call, and hands each part with its outcome to `done`. A batch that fails by
-/// its data or by a locked row is halved until what is wrong stands alone; one whose outcome is unknown is written again, which the keys of its
-/// items make harmless.
+/// Writes a batch with `write`, one transaction a call, and passes each part with its outcome to `done`. A batch that
+/// fails because of its data or a locked row is halved until the cause stands alone. A batch whose outcome is unknown
+/// is written again, which its items' keys make harmless.
 pub async fn commit<T, W>(
     mut batch: Vec<T>,
     stats: &BatchStats,
@@ -154,7 +153,7 @@ async fn with_retries<T, W>(
     let began = Instant::now();
     loop {
         match write(batch).await {
-            // Somebody keeps a row of one of them: it is found by halving.
+            // A row of one item is locked by another transaction; halving finds it.
             Err(error) if batch.len() > 1 && is_locked_out(&error) => return Err(error),
             Err(error) if is_transient(&error) && tries < TRIES && began.elapsed() < TRY_FOR => {
                 tracing::warn!(%error, tries, "the database is away; trying again");
@@ -220,7 +219,7 @@ mod tests {
         row.expect("a row").try_get("", "pid").expect("a number")
     }
 
-    /// A socket belongs to the runtime in which it was opened; the threads that serve HTTP end before others are done.
+    /// A socket belongs to the runtime that opened it, and the HTTP threads end before others.
     #[test]
     fn a_connection_outlives_the_runtime_in_which_it_was_opened() {
         let runtime = || {

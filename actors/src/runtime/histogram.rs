@@ -1,21 +1,21 @@
-//! Distributions: counted by size where things happen, in a few fixed classes, without a lock and without asking anybody.
+//! Histograms with a few fixed buckets, counted where things happen and without locks.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-/// Upper bounds for messages of actors, in microseconds: from a handler that does next to nothing to a mailbox that is stuck.
+/// Buckets for actors' messages, in microseconds: from a trivial handler to a stuck mailbox.
 pub const MESSAGE_US: &[u64] = &[
     10, 50, 100, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000,
     30_000_000,
 ];
-/// For what somebody waits for: requests, acknowledgements, commits and exchanges with other servers, in microseconds.
+/// Buckets for requests, acknowledgements, commits and exchanges with other servers, in microseconds.
 pub const ANSWER_US: &[u64] = &[
     1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     5_000_000, 10_000_000, 15_000_000, 30_000_000,
 ];
-/// For what is tried again for days, in microseconds.
+/// Buckets for deliveries, which may be retried for days, in microseconds.
 pub const DELIVERY_US: &[u64] = &[
     10_000,
     50_000,
@@ -31,10 +31,10 @@ pub const DELIVERY_US: &[u64] = &[
     43_200_000_000,
     172_800_000_000,
 ];
-/// For things in one go.
+/// Buckets for numbers of items.
 pub const ITEMS: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// Counts by size. A bound belongs to its own class; one more class takes what is above all of them.
+/// A histogram. A value equal to a bound counts in that bound's bucket; one more bucket has everything above.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [u64],
@@ -42,17 +42,16 @@ pub struct Histogram {
     sum: AtomicU64,
 }
 
-/// What a [`Histogram`] shows at one moment.
+/// A reading of a [`Histogram`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Distribution {
     pub bounds: &'static [u64],
-    /// Not cumulative: one for each bound, and last what is above them.
+    /// Not cumulative: one count for each bound, then the count above all of them.
     pub counts: Vec<u64>,
     pub sum: u64,
 }
 
 impl Histogram {
-    /// Nothing is counted yet.
     pub fn new(bounds: &'static [u64]) -> Self {
         Self {
             bounds,
@@ -61,24 +60,21 @@ impl Histogram {
         }
     }
 
-    /// Counts one.
     pub fn observe(&self, value: u64) {
         let class = self.bounds.partition_point(|bound| *bound < value);
         self.counts[class].fetch_add(1, Relaxed);
         self.sum.fetch_add(value, Relaxed);
     }
 
-    /// Counts a time, in microseconds.
     pub fn observe_time(&self, time: Duration) {
         self.observe(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     }
 
-    /// Counts the time since then, in microseconds.
+    /// Counts the time since `then`, in microseconds.
     pub fn observe_since(&self, then: Instant) {
         self.observe_time(then.elapsed());
     }
 
-    /// The counts now.
     pub fn reading(&self) -> Distribution {
         Distribution {
             bounds: self.bounds,
@@ -93,17 +89,17 @@ impl Histogram {
 }
 
 impl Distribution {
-    /// What somebody waits for, of which there was none.
+    /// An empty distribution of response times.
     pub fn of_answers() -> Self {
         Histogram::new(ANSWER_US).reading()
     }
 
-    /// Both together; they have the same bounds.
+    /// The sum of two distributions with the same bounds.
     pub fn plus(&self, other: &Self) -> Self {
         self.with(other, u64::saturating_add)
     }
 
-    /// What was counted since an earlier moment; they have the same bounds.
+    /// The counts since an earlier reading with the same bounds.
     pub fn minus(&self, earlier: &Self) -> Self {
         self.with(earlier, u64::saturating_sub)
     }
@@ -118,13 +114,13 @@ impl Distribution {
         }
     }
 
-    /// How many were counted.
+    /// The number of values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The lowest bound that so many of a hundred are within; the highest for what is above all of them, and none where nothing
-    /// was counted.
+    /// The lowest bound that this percentage of values is within. The highest bound for values above all of them;
+    /// none without values.
     pub fn percentile(&self, percent: u64) -> Option<u64> {
         let count = self.count();
         let rank = count.saturating_mul(percent).div_ceil(100).max(1);

@@ -1,5 +1,5 @@
-//! What each instance of an actor does: written where it happens, into plain integers and without a lock, and read when somebody asks.
-//! It costs each message a few stores, whether somebody looks or not.
+//! The current work of each actor instance, for diagnosis. It is written without locks as plain integers, at the cost
+//! of a few stores a message.
 
 use std::{
     sync::{
@@ -9,15 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Messages that are remembered.
+/// Number of recent messages kept.
 const RECENT: usize = 8;
-/// A mark has the number of a kind of message above these bits, and in them microseconds since the start: nine years of them.
+/// A mark holds the number of a message type above these bits. The bits hold microseconds since the start, enough for
+/// nine years.
 const TIME_BITS: u32 = 48;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
-/// Nothing.
+/// The empty mark.
 const NONE: u64 = 0;
 
-/// One actor that runs.
+/// A running actor.
 #[derive(Debug)]
 pub struct Instance {
     label: Option<String>,
@@ -25,26 +26,26 @@ pub struct Instance {
     started: Instant,
     handled: AtomicU64,
     busy_us: AtomicU64,
-    /// The mark of the message that is handled, or waited for.
+    /// The mark of the message that is being handled or awaited.
     doing: AtomicU64,
-    /// Futures that keep it from its mailbox.
+    /// The number of futures that keep the actor from its mailbox.
     waits: AtomicUsize,
-    /// The marks of the last messages.
+    /// The marks of recent messages.
     recent: [AtomicU64; RECENT],
 }
 
-/// What an [`Instance`] shows at one moment.
+/// A reading of an [`Instance`].
 #[derive(Clone, Debug)]
 pub struct InstanceReading {
-    /// What it calls itself, or which of its type it is.
+    /// The actor's name, or its number within its type.
     pub name: String,
     pub running: Duration,
     pub handled: u64,
-    /// In handlers, in all.
+    /// Total time in handlers.
     pub busy: Duration,
-    /// The message that is handled, or waited for, and for how long it has been.
+    /// The message being handled or awaited, and for how long so far.
     pub doing: Option<(&'static str, Duration)>,
-    /// The last messages, and how long ago each came; the newest first.
+    /// Recent messages and their age, newest first.
     pub recent: Vec<(&'static str, Duration)>,
 }
 
@@ -66,7 +67,7 @@ impl Instance {
         self.number
     }
 
-    /// A message of the kind with that number leaves the mailbox.
+    /// Records that a message of this type leaves the mailbox.
     pub(super) fn begins(&self, message: u16, now: Instant) {
         let mark = self.mark(message, now);
         let place = self.handled.fetch_add(1, Relaxed) % RECENT as u64;
@@ -74,7 +75,7 @@ impl Instance {
         self.doing.store(mark, Relaxed);
     }
 
-    /// Its handler is done; a future that the actor waits for may not be.
+    /// Records that the handler returned; the actor may still wait for its future.
     pub(super) fn handled(&self, took: Duration) {
         self.busy_us.fetch_add(micros(took), Relaxed);
         if self.waits.load(Relaxed) == 0 {
@@ -82,12 +83,12 @@ impl Instance {
         }
     }
 
-    /// Its handler panicked.
+    /// Records that the handler panicked.
     pub(super) fn idle(&self) {
         self.doing.store(NONE, Relaxed);
     }
 
-    /// A future keeps the actor from its mailbox for as long as what is given back lives.
+    /// Records a future that keeps the actor from its mailbox until the returned guard is dropped.
     pub(super) fn waits(self: &Arc<Self>) -> Waiting {
         self.waits.fetch_add(1, Relaxed);
         Waiting(Arc::clone(self))
@@ -98,7 +99,7 @@ impl Instance {
         (u64::from(message) + 1) << TIME_BITS | at
     }
 
-    /// What it shows now; kinds of message have these numbers.
+    /// A reading, with `kinds` as the names of message types by number.
     pub(super) fn reading(&self, kinds: &[&'static str]) -> InstanceReading {
         let running = self.started.elapsed();
         let read = |mark: &AtomicU64| {
@@ -127,7 +128,7 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A future is waited for.
+/// The guard of a future that the actor waits for.
 #[derive(Debug)]
 pub(super) struct Waiting(Arc<Instance>);
 

@@ -1,7 +1,7 @@
-//! How late event loops are. A thread that runs actors or requests does one thing after the other; what takes long there holds up
-//! everything else on it, and no mailbox shows why.
+//! Lag of event loops. A thread that runs actors or requests does one thing at a time; a slow step delays everything
+//! else on it, and no mailbox shows why.
 //!
-//! While somebody asks, a timer on each loop says how much later than it should it came. Nothing runs while nobody asks.
+//! While lags are read, a timer on each loop measures how late it fires. Otherwise no timer runs.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -10,11 +10,11 @@ use std::{
 
 use actix_rt::ArbiterHandle;
 
-/// How often the timer of a loop that is watched comes.
+/// Interval of a watched loop's timer.
 const EVERY: Duration = Duration::from_millis(100);
-/// How long a loop is watched after it was asked about: longer than between two scrapes.
+/// A loop is watched for this long after a reading: longer than the pause between two scrapes.
 const WATCHED_FOR: Duration = Duration::from_secs(150);
-/// The longest lag is shown for this long at least, and for twice as long at most.
+/// The longest lag is shown for at least this long and at most twice as long.
 const SHOWN_FOR: Duration = Duration::from_secs(15);
 
 /// The event loops of the process; cheap to clone.
@@ -28,20 +28,20 @@ struct EventLoop {
     watch: Arc<Mutex<Watch>>,
 }
 
-/// What is known of one loop.
+/// The measurements of one loop.
 #[derive(Debug, Default)]
 struct Watch {
-    /// When somebody asked last. None: nobody watches.
+    /// The time of the last reading. None: the loop is not watched.
     asked: Option<Instant>,
-    /// When the timer should come, or should have come.
+    /// When the timer should fire, or should have fired.
     due: Option<Instant>,
-    /// The longest lag since then, and in the time before.
+    /// The longest lag since then, and in the period before.
     worst: Option<(Instant, Duration)>,
     worst_before: Duration,
 }
 
 impl EventLoops {
-    /// Adds a loop. Of several of one `kind` each gets a number, the first that no living one has.
+    /// Adds a loop. Loops of one `kind` are numbered with the first number that no living loop has.
     pub fn add(&self, kind: &str, arbiter: ArbiterHandle) {
         let mut loops = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         loops.retain(|known| known.arbiter.alive());
@@ -55,8 +55,8 @@ impl EventLoops {
         });
     }
 
-    /// How late each loop is: the longest lag of the last seconds, or the one that it has now if that is longer. Whoever asks for
-    /// the first time after a while is told of that moment only.
+    /// The lag of each loop: the longest of the last seconds, or its present lag if that is longer. The first reading
+    /// after a pause shows the present lag only.
     pub fn lags(&self) -> Vec<(String, Duration)> {
         let loops = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let living = loops.iter().filter(|known| known.arbiter.alive());
@@ -70,7 +70,7 @@ impl EventLoop {
     fn ask(&self, now: Instant) -> Duration {
         let mut watch = lock(&self.watch);
         if watch.asked.replace(now).is_none() {
-            // It counts from here, also where the loop does not get to it.
+            // Lag counts from here, even if the loop never starts the timer.
             watch.due = Some(now);
             self.arbiter.spawn(watching(Arc::clone(&self.watch)));
         }
@@ -94,7 +94,7 @@ fn lock(watch: &Mutex<Watch>) -> std::sync::MutexGuard<'_, Watch> {
 }
 
 impl Watch {
-    /// The timer came, and is to come again. False: nobody has asked for so long that nobody watches any more.
+    /// Records that the timer fired, and when it will fire next. False: the readings stopped, and so does the timer.
     fn came(&mut self, now: Instant, next: Instant) -> bool {
         let is_asked = |asked: Instant| now.saturating_duration_since(asked) < WATCHED_FOR;
         if !self.asked.is_some_and(is_asked) {

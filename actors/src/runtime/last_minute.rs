@@ -1,22 +1,22 @@
-//! How often something happened in the last minute, counted where it happens: nothing has to look at it from time to time.
+//! Counts of the last minute, kept without a periodic task.
 
 use std::{
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-/// A minute is so many slots; the last one is not full yet, so that the time shown is up to one slot less than a minute.
+/// A minute has this many slots. The last is partial, so a reading covers up to one slot less than a minute.
 const SLOTS: usize = 12;
 const SLOT: Duration = Duration::from_secs(5);
 
-/// How often something happened, and how often in vain.
+/// Counts of all events and of the failed ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Happened {
     pub all: u64,
     pub failed: u64,
 }
 
-/// Counts of the last minute, without those of before.
+/// A sliding count over the last minute.
 #[derive(Debug)]
 pub struct LastMinute {
     began: Instant,
@@ -25,13 +25,12 @@ pub struct LastMinute {
 
 #[derive(Debug, Default)]
 struct Slots {
-    /// The number of the slot that is counted in, since it began.
+    /// The number of the current slot since the start.
     last: u64,
     counts: [Happened; SLOTS],
 }
 
 impl LastMinute {
-    /// Nothing happened before `now`.
     pub fn new(now: Instant) -> Self {
         Self {
             began: now,
@@ -39,7 +38,7 @@ impl LastMinute {
         }
     }
 
-    /// It happened.
+    /// Counts one event.
     pub fn count(&self, failed: bool, now: Instant) {
         self.with(now, |slots| {
             let counted = &mut slots.counts[slot_in(slots.last)];
@@ -48,7 +47,7 @@ impl LastMinute {
         });
     }
 
-    /// How often it happened in the minute before `now`.
+    /// The counts of the minute before `now`.
     pub fn reading(&self, now: Instant) -> Happened {
         self.with(now, |slots| Happened {
             all: slots.counts.iter().map(|slot| slot.all).sum(),
@@ -59,7 +58,7 @@ impl LastMinute {
     fn with<T>(&self, now: Instant, look: impl FnOnce(&mut Slots) -> T) -> T {
         let number = now.saturating_duration_since(self.began).as_secs() / SLOT.as_secs();
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        // What was counted a minute ago is forgotten; another thread may be a slot ahead.
+        // Slots older than a minute are cleared; another thread may be one slot ahead.
         let passed = number.saturating_sub(slots.last).min(SLOTS as u64);
         for ahead in 1..=passed {
             let slot = slot_in(slots.last + ahead);
@@ -96,7 +95,7 @@ mod tests {
         assert_eq!(shown(90), (1, 1));
         assert_eq!(shown(3_000), (0, 0));
         minute.count(false, at(3_600));
-        // A thread that looked at its clock earlier loses nothing.
+        // A thread with an older time still has its event counted.
         minute.count(false, at(3_000));
         assert_eq!(shown(3_600), (2, 0));
         assert_eq!(shown(3_659), (2, 0));

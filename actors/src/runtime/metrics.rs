@@ -1,4 +1,4 @@
-//! What actors show of their messages: plain integers, counted where it happens and read without asking them.
+//! Meters of actors' messages: plain integers, counted where messages are handled and read without asking an actor.
 
 use std::{
     any::type_name,
@@ -15,13 +15,13 @@ use super::{
     instances::{Instance, InstanceReading},
 };
 
-/// Messages that inspect an actor. They count in their own rows only, so that inspecting does not change the figures.
+/// Messages that inspect an actor. They count only in their own rows, so that inspection does not change the figures.
 const LOOKS: [&str; 3] = ["Describe", "Look", "Ping"];
 
 /// All meters, in the order in which their first actors started.
 static METERS: Mutex<Vec<&'static ActorMeter>> = Mutex::new(Vec::new());
 
-/// Every kind of actor that has run in this process.
+/// Meters of every type of actor that has run in this process.
 pub fn meters() -> Vec<&'static ActorMeter> {
     METERS
         .lock()
@@ -29,7 +29,7 @@ pub fn meters() -> Vec<&'static ActorMeter> {
         .clone()
 }
 
-/// Counts and times over all actors of one kind.
+/// Counts and times of all actors of one type.
 #[derive(Debug)]
 pub struct ActorMeter {
     name: &'static str,
@@ -37,26 +37,26 @@ pub struct ActorMeter {
     running: AtomicI64,
     restarts: AtomicU64,
     last_panic: Mutex<Option<Instant>>,
-    /// Messages that may wait for one of them.
+    /// Capacity of one actor's mailbox.
     capacity: AtomicI64,
-    /// Messages in the mailboxes of all instances, of every kind but those that inspect.
+    /// Messages in the mailboxes of all instances, without those that inspect.
     mailbox: Depth,
-    /// How many were started.
+    /// Number of actors started.
     started: AtomicU64,
-    /// Those that run, by their numbers.
+    /// Running actors by number.
     instances: Mutex<BTreeMap<u64, Arc<Instance>>>,
     messages: RwLock<BTreeMap<&'static str, &'static MessageMeter>>,
 }
 
-/// Counts and times of one kind of message to one kind of actor.
+/// Counts and times of one type of message to one type of actor.
 #[derive(Debug)]
 pub struct MessageMeter {
-    /// Which of its actor's kinds of message it is.
+    /// The message type's number within its actor type.
     number: u16,
-    /// It inspects the actor.
+    /// The message inspects the actor.
     is_look: bool,
     depth: Depth,
-    /// That of its actor, with all kinds of message.
+    /// The actor type's depth, over all types of message.
     mailbox: &'static Depth,
     errors: AtomicU64,
     lost: AtomicU64,
@@ -64,44 +64,43 @@ pub struct MessageMeter {
     handling: Histogram,
 }
 
-/// How many messages wait, and the most that ever did.
+/// The number of waiting messages, and its maximum so far.
 #[derive(Debug)]
 struct Depth {
     now: AtomicI64,
     highest: AtomicI64,
 }
 
-/// What a [`Depth`] shows at one moment.
+/// A reading of a [`Depth`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DepthReading {
     pub now: i64,
-    /// Never below what is there now.
+    /// Never below `now`.
     pub highest: i64,
 }
 
-/// What a [`MessageMeter`] shows at one moment. Times are in microseconds.
+/// A reading of a [`MessageMeter`]. Times are in microseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageReading {
     /// The message's type, without its path.
     pub message: &'static str,
-    /// It inspects the actor, and counts neither for the type of actor nor for the instance.
+    /// The message inspects the actor and counts neither for the type of actor nor for the instance.
     pub is_look: bool,
     /// Messages in mailboxes now.
     pub depth: i64,
-    /// The most there ever were.
+    /// The maximum of `depth` so far.
     pub depth_max: i64,
-    /// Handlers that answered with an error, panicked, or left who asked without an answer.
+    /// Handlers that answered with an error, panicked, or sent no answer.
     pub errors: u64,
-    /// Messages that nobody will handle: the actor was gone, or the sender had given up.
+    /// Messages that were never handled: the actor was gone, or the sender had given up.
     pub lost: u64,
-    /// From sending to handling, of those that a handler took and of those that were lost.
+    /// Time from sending until handling or loss.
     pub wait: Distribution,
-    /// In the handler itself; what a handler awaits is not in it.
+    /// Time in the handler itself, without the futures that it awaits.
     pub handling: Distribution,
 }
 
 impl ActorMeter {
-    /// A meter that shows nothing yet.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -117,22 +116,22 @@ impl ActorMeter {
         }
     }
 
-    /// The kind of actor, as metrics name it.
+    /// The type of actor, as in metrics.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Actors of this kind running now.
+    /// Number of running actors.
     pub fn running(&self) -> i64 {
         self.running.load(Relaxed)
     }
 
-    /// How often one was brought back, or given up, after a panic.
+    /// Number of restarts, or of actors given up, after a panic.
     pub fn restarts(&self) -> u64 {
         self.restarts.load(Relaxed)
     }
 
-    /// When one panicked last.
+    /// Time of the last panic.
     pub fn last_panic(&self) -> Option<Instant> {
         *self
             .last_panic
@@ -140,17 +139,17 @@ impl ActorMeter {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Messages that may wait for one of them; past that senders wait.
+    /// Capacity of one actor's mailbox; further senders wait.
     pub fn capacity(&self) -> i64 {
         self.capacity.load(Relaxed)
     }
 
-    /// Messages in the mailboxes of all of them.
+    /// Depth of all instances' mailboxes together.
     pub fn mailbox(&self) -> DepthReading {
         self.mailbox.reading()
     }
 
-    /// The busiest of those that run, with what each does now.
+    /// The busiest running instances, at most `most`.
     pub fn busiest(&self, most: usize) -> Vec<InstanceReading> {
         let kinds = self.kinds();
         let running: Vec<Arc<Instance>> = self.instances().values().cloned().collect();
@@ -161,7 +160,7 @@ impl ActorMeter {
         readings
     }
 
-    /// The names of the kinds of message, by their numbers.
+    /// The names of the message types, by number.
     fn kinds(&self) -> Vec<&'static str> {
         let messages = self.messages.read().unwrap_or_else(PoisonError::into_inner);
         let mut kinds: Vec<(u16, &'static str)> = messages
@@ -202,7 +201,7 @@ impl ActorMeter {
         *last = Some(Instant::now());
     }
 
-    /// One reading per kind of message, by name.
+    /// One reading per type of message, by name.
     pub fn readings(&self) -> Vec<MessageReading> {
         let messages = self.messages.read().unwrap_or_else(PoisonError::into_inner);
         messages
@@ -234,7 +233,7 @@ impl ActorMeter {
                 .write()
                 .unwrap_or_else(PoisonError::into_inner);
             let number = u16::try_from(messages.len()).unwrap_or(u16::MAX);
-            // Leaked on purpose: one per kind of message in the program, for its whole life.
+            // Leaked on purpose: one per type of message, for the program's whole life.
             messages.entry(name).or_insert_with(|| {
                 let is_look = LOOKS.contains(&name);
                 Box::leak(Box::new(MessageMeter::new(number, is_look, &self.mailbox)))
@@ -272,7 +271,7 @@ impl Depth {
         let now = self.now.load(Relaxed);
         DepthReading {
             now,
-            // Whoever made it that high may be about to write so.
+            // Another thread may have raised `now` and not yet `highest`.
             highest: self.highest.load(Relaxed).max(now),
         }
     }
@@ -299,7 +298,7 @@ impl MessageMeter {
         }
     }
 
-    /// It was sent then and left the mailbox now.
+    /// Records that a message sent at `sent` left the mailbox at `now`.
     pub(super) fn taken(&self, sent: Instant, now: Instant) {
         self.depth.falls();
         if !self.is_look {
@@ -308,27 +307,25 @@ impl MessageMeter {
         self.wait.observe_time(now.saturating_duration_since(sent));
     }
 
-    /// Which of its actor's kinds of message it is.
     pub(super) const fn number(&self) -> u16 {
         self.number
     }
 
-    /// True if the message inspects the actor.
     pub(super) const fn is_look(&self) -> bool {
         self.is_look
     }
 
-    /// A handler took so long with it.
+    /// Records the time in the handler.
     pub(super) fn handled(&self, took: Duration) {
         self.handling.observe_time(took);
     }
 
-    /// Its handler answered with an error, or with nothing.
+    /// Records that the handler answered with an error or not at all.
     pub(super) fn failed(&self) {
         self.errors.fetch_add(1, Relaxed);
     }
 
-    /// Nobody will handle it.
+    /// Records that the message will never be handled.
     pub(super) fn lost(&self) {
         self.lost.fetch_add(1, Relaxed);
     }

@@ -1,5 +1,5 @@
-//! What every actor stands on: time, the context that counts messages and survives panics, what that counted, group commit, and
-//! fair turns and shares of what there is little of. Knows nothing of calls, money or webhooks.
+//! The base of every actor: time, the context that meters messages and survives panics, group commit, and fair
+//! limits. Knows nothing of calls, money or webhooks.
 
 pub mod answer;
 pub mod circuit;

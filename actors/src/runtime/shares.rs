@@ -1,4 +1,4 @@
-//! Something of which there is a limited number, shared so that no number of greedy holders takes it all.
+//! A limit shared by holders, of which a few greedy holders cannot take everything.
 
 use std::{
     collections::HashMap,
@@ -7,8 +7,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// How many one holder may have before he gets no more: `each` while at most half of `max` are held; beyond, a part of the
-/// other half that leaves as much for one who has none yet.
+/// The limit of one holder: `each` while at most half of `max` is held. Beyond that it is a part of the other half
+/// which leaves as much for a new holder.
 pub fn fair(max: usize, each: usize, held: usize, holders: usize) -> usize {
     if held <= max / 2 {
         return each;
@@ -16,7 +16,7 @@ pub fn fair(max: usize, each: usize, held: usize, holders: usize) -> usize {
     (max / 2 / (holders + 1)).clamp(1, each.max(1))
 }
 
-/// Hands shares out, counted by holder.
+/// A semaphore that counts permits per holder.
 pub struct Shares<K: Hash + Eq>(Arc<Shared<K>>);
 
 struct Shared<K: Hash + Eq> {
@@ -30,7 +30,7 @@ struct Held<K> {
     by_holder: HashMap<K, usize>,
 }
 
-/// One or some of them, given back when it is dropped.
+/// One or more permits, returned when dropped.
 pub struct Share<K: Hash + Eq> {
     holder: Option<K>,
     amount: usize,
@@ -38,7 +38,7 @@ pub struct Share<K: Hash + Eq> {
 }
 
 impl<K: Hash + Eq + Clone> Shares<K> {
-    /// `max` in all, and `each` for one holder at most.
+    /// At most `max` permits in all and `each` per holder.
     pub fn new(max: usize, each: usize) -> Self {
         let held = Held {
             all: 0,
@@ -51,12 +51,12 @@ impl<K: Hash + Eq + Clone> Shares<K> {
         }))
     }
 
-    /// One for `holder`, if there is one for him.
+    /// One permit for `holder`, if there is one.
     pub fn take(&self, holder: K) -> Option<Share<K>> {
         self.take_some(holder, 1)
     }
 
-    /// So many for `holder`, if there are so many for him.
+    /// `amount` permits for `holder`, if there are as many.
     pub fn take_some(&self, holder: K, amount: usize) -> Option<Share<K>> {
         let shared = &self.0;
         let mut held = shared.held();
@@ -75,7 +75,7 @@ impl<K: Hash + Eq + Clone> Shares<K> {
         })
     }
 
-    /// How many are held.
+    /// The number of permits held.
     pub(crate) fn held(&self) -> usize {
         self.0.held().all
     }
@@ -157,7 +157,7 @@ mod tests {
         assert!(shares.take_some("c", usize::MAX).is_none());
     }
 
-    /// However many greedy holders take all they can get, one who has nothing yet finds something.
+    /// However many greedy holders take all they can get, a new holder still gets a permit.
     #[test]
     fn no_number_of_greedy_holders_takes_everything() {
         for (max, each) in [(256, 64), (128, 32), (4_096, 512)] {

@@ -1,5 +1,5 @@
-//! Who goes next where only so many can go at once: those who wait are taken in turn, one of each holder after the other, and
-//! no holder has so many turns that one who has none yet waits for them to end.
+//! Fair semaphore: waiters are served round-robin per holder. No holder may have so many permits that another with
+//! none must wait for one of them to end.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::runtime::shares::fair;
 
-/// Hands turns out. Cheap to clone; all clones share them.
+/// Grants permits. Clones share them.
 pub struct Turns<K: Hash + Eq + Clone>(Arc<Shared<K>>);
 
 struct Shared<K: Hash + Eq + Clone> {
@@ -26,7 +26,7 @@ struct State<K: Hash + Eq + Clone> {
     held: usize,
     by_holder: HashMap<K, usize>,
     waiting: HashMap<K, VecDeque<Waiting<K>>>,
-    /// Those for whom somebody waits, each once; the first is the next.
+    /// Holders with waiters, each once; the first is next.
     round: VecDeque<K>,
 }
 
@@ -35,16 +35,16 @@ struct Waiting<K: Hash + Eq + Clone> {
     turn: oneshot::Sender<Turn<K>>,
 }
 
-/// The right to go, until it is dropped.
+/// A permit, returned when dropped.
 pub struct Turn<K: Hash + Eq + Clone> {
-    /// None once it is given back.
+    /// None once returned.
     holder: Option<K>,
     shared: Arc<Shared<K>>,
 }
 
 impl<K: Hash + Eq + Clone> Turns<K> {
-    /// `max` at once, and `each` for one holder at most; once half are taken, he gets a part of the other half that leaves as
-    /// much for one who has none.
+    /// At most `max` permits in all and `each` per holder. Once half are taken, a holder gets a part of the other
+    /// half that leaves as much for a new holder.
     pub fn new(max: usize, each: usize) -> Self {
         let state = State {
             held: 0,
@@ -59,16 +59,16 @@ impl<K: Hash + Eq + Clone> Turns<K> {
         }))
     }
 
-    /// Waits for a turn. Of one holder, they come in the order of asking.
+    /// Waits for a permit. A holder's waiters are served in their order.
     pub async fn take(&self, holder: K) -> Turn<K> {
         match self.ask(holder) {
             Ok(turn) => turn,
-            // Whoever waits is in the queue, and the queue holds the sender until he has his turn.
+            // A waiter is in the queue, and the queue keeps its sender until it is served.
             Err(turn) => turn.await.expect("nobody forgets who waits"),
         }
     }
 
-    /// How long the first of a holder's has waited already; none where none waits.
+    /// The waiting time of a holder's first waiter so far; none without a waiter.
     pub fn waited(&self, holder: &K) -> Option<Duration> {
         let state = self.0.state();
         let mut waiting = state.waiting.get(holder)?.iter();
@@ -105,7 +105,7 @@ impl<K: Hash + Eq + Clone> Turns<K> {
 
 impl<K: Hash + Eq + Clone> Shared<K> {
     fn state(&self) -> MutexGuard<'_, State<K>> {
-        // Each change is one step: it is whole also after a panic.
+        // Each change is a single step, so the state is consistent even after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,7 +116,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         }
     }
 
-    /// Gives what is free to those who wait. Who left meanwhile gives his turn back, and this goes on.
+    /// Gives free permits to waiters. If a waiter left meanwhile, its permit goes to the next.
     fn hand_out(self: &Arc<Self>) {
         loop {
             let next = self.state().next(self);
@@ -124,7 +124,7 @@ impl<K: Hash + Eq + Clone> Shared<K> {
                 return;
             };
             if let Err(mut turn) = waiting.turn.send(self.turn(holder)) {
-                // Given back here and not by its drop, which would come here again for each who left.
+                // Returned here and not in `drop`, which would recurse for each waiter that left.
                 if let Some(holder) = turn.holder.take() {
                     self.state().uncount(&holder);
                 }
@@ -140,7 +140,7 @@ impl<K: Hash + Eq + Clone> State<K> {
         self.held < shared.max && own < most
     }
 
-    /// The next who may go, already counted.
+    /// The next waiter, already counted as a holder.
     fn next(&mut self, shared: &Shared<K>) -> Option<(K, Waiting<K>)> {
         for _ in 0..self.round.len() {
             let holder = self.round.pop_front()?;
@@ -150,7 +150,7 @@ impl<K: Hash + Eq + Clone> State<K> {
             }
             let queue = self.waiting.get_mut(&holder);
             let first = queue.and_then(|queue| {
-                // Who left takes nobody's turn.
+                // Skips waiters that left.
                 while queue.front().is_some_and(|first| first.turn.is_closed()) {
                     queue.pop_front();
                 }
@@ -230,7 +230,7 @@ mod tests {
 
     type Asked = Pin<Box<dyn Future<Output = Turn<u8>>>>;
 
-    /// Asks, and stands in the queue where there is no turn at once.
+    /// Asks for a permit, and queues if there is none.
     fn ask(turns: &Turns<u8>, holder: u8) -> Result<Turn<u8>, Asked> {
         let turns = turns.clone();
         let mut asked: Asked = Box::pin(async move { turns.take(holder).await });
@@ -269,7 +269,7 @@ mod tests {
         let first = turns.take(0).await;
         let (_, mut many) = flood(&turns, 1, 3);
         let (_, mut few) = flood(&turns, 2, 1);
-        // The first of each waits in vain.
+        // The first waiter of each holder leaves.
         drop(many.remove(0));
         drop(first);
         let (second, third) = (many.remove(0).await, poll_immediate(&mut few[0]).await);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever asks, leaves and goes: never more than may, nobody forgotten, and everything comes back.
+        /// Whatever holders do, permits never exceed the limit, no waiter is forgotten, and every permit comes back.
         #[test]
         fn every_turn_is_given_once_and_comes_back(steps in prop::collection::vec((0_u8..4, 0_u8..4), 1..200), max in 1_usize..6) {
             let turns = Turns::new(max, max);

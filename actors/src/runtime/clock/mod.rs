@@ -1,6 +1,6 @@
-//! Time as an argument. Instants come from one clock a process, which begins with the wall clock and then runs on the monotonic
-//! one ([`timeline`]): nothing in this program asks the operating system for the date except [`SystemClock`]. Limits of one wait
-//! that nobody stores (`tokio::time`, `Instant`) are monotonic by themselves.
+//! Time as an argument. A process has one clock: it starts with the wall clock and then runs on the monotonic clock
+//! ([`timeline`]). Only [`SystemClock`] asks the operating system for the date. Timeouts that are not stored
+//! (`tokio::time`, `Instant`) are monotonic anyway.
 
 mod timeline;
 
@@ -16,52 +16,53 @@ use tokio::sync::watch;
 
 use self::timeline::{Timeline, plausible};
 
-/// Looks at both clocks until they are read close together, at most.
+/// Maximum number of tries to read both clocks close together.
 const LOOKS_MAX: usize = 4;
-/// Readings of both clocks that are further apart than this say nothing, in microseconds.
+/// Readings of both clocks that are further apart than this are discarded, in microseconds.
 const APART_US_MAX: i64 = 10_000;
 
-/// The time since some moment. It goes on while the machine sleeps: leases do, and who talks elsewhere.
+/// Time since some moment. It includes the machine's sleep, because leases and bridges do not wait for this machine.
 #[cfg(target_os = "linux")]
 pub(crate) fn monotonic() -> Duration {
     let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::try_from(since_boot).unwrap_or_default()
 }
 
-/// The time since some moment. Whether it goes on while the machine sleeps is the system's to say.
+/// Time since some moment. The system decides if it includes the machine's sleep.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn monotonic() -> Duration {
     static BEGAN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
     BEGAN.elapsed()
 }
 
-/// Where the time comes from.
+/// A source of time.
 pub trait Clock: fmt::Debug + Send + Sync {
-    /// The time now. Never goes back, and never jumps.
+    /// The time now. It never goes back or jumps.
     fn now(&self) -> Millis;
 
-    /// Completes when this clock shows `at`, or soon after. A hint to look again, never the truth.
+    /// Completes when this clock shows `at`, or soon after. Check again then: it is only a hint.
     fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()>;
 
-    /// Begins anew with the time that a clock shows which others go by as well, and follows that one from now on. Before anything is
-    /// measured.
+    /// Starts again with the time of a clock shared with other nodes, and follows that clock from then on. Call it
+    /// before anything is measured.
     fn begin_at(&self, _theirs: Millis) {}
 
-    /// What that other clock shows now.
+    /// Compares with the shared clock, which shows `_theirs` now.
     fn compare(&self, _theirs: Millis) {}
 
-    /// How far the wall clock is ahead of this one, in milliseconds; negative: behind. Where this one began with it, that is by how
-    /// much it was set since.
+    /// The wall clock's lead over this one, in milliseconds; negative: it lags. If this clock started with the wall
+    /// clock, that is the sum of steps since.
     fn stepped_ms(&self) -> i64 {
         0
     }
 
-    /// What the wall clock shows when this clock shows `at`: for what others compare with their own clocks. Never measured with.
+    /// The wall clock's time when this clock shows `at`, for others to compare with their own clocks. Never measure
+    /// with it.
     fn on_the_wall(&self, at: Millis) -> Millis {
         at.plus_ms(self.stepped_ms())
     }
 
-    /// When something happened that somebody else dates `at`; without a date it is now. Never in the future.
+    /// The time of something that another program dates `at`; without a date it is now. Never in the future.
     fn dated(&self, at: Option<Millis>) -> Millis {
         let now = self.now();
         at.map_or(now, |at| {
@@ -70,15 +71,15 @@ pub trait Clock: fmt::Debug + Send + Sync {
     }
 }
 
-/// The clock that everything shares.
+/// A shared clock.
 pub type SharedClock = Arc<dyn Clock>;
 
-/// Where the date comes from: microseconds since the Unix epoch.
+/// A wall clock: microseconds since the Unix epoch.
 type Wall = Box<dyn Fn() -> i64 + Send + Sync>;
 
-/// A clock that is set once, when it is made, and compared with the wall clock from then on. Steps are logged.
+/// A clock that is set once, at its creation, and compared with the wall clock from then on. Steps are logged.
 pub struct SteadyClock {
-    /// By the monotonic clock.
+    /// The monotonic time of the start.
     began: Duration,
     wall: Wall,
     timeline: Mutex<Timeline>,
@@ -91,7 +92,7 @@ impl fmt::Debug for SteadyClock {
 }
 
 impl SteadyClock {
-    /// A clock that shows now what `wall` shows, in microseconds since the Unix epoch.
+    /// A clock that starts with `wall`, in microseconds since the Unix epoch.
     pub fn new(wall: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
         Self {
             began: monotonic(),
@@ -105,14 +106,14 @@ impl SteadyClock {
         i64::try_from(passed.as_micros()).unwrap_or(i64::MAX)
     }
 
-    /// Changes the timeline with readings of the monotonic clock and of the wall clock.
+    /// Changes the timeline, given readings of the monotonic clock and the wall clock.
     fn change<T>(&self, change: impl FnOnce(&mut Timeline, i64, i64) -> T) -> T {
         let mut timeline = self.timeline.lock().unwrap_or_else(PoisonError::into_inner);
         let wall = (self.wall)();
         change(&mut timeline, self.mono(), wall)
     }
 
-    /// The timeline, compared with the wall clock when it is time for that, and a reading of the monotonic clock.
+    /// The timeline and a reading of the monotonic clock. Compares with the wall clock if that is due.
     fn looked(&self) -> (Timeline, i64) {
         let mut timeline = self.timeline.lock().unwrap_or_else(PoisonError::into_inner);
         let mut mono = self.mono();
@@ -120,7 +121,7 @@ impl SteadyClock {
             for _ in 0..LOOKS_MAX {
                 let wall = (self.wall)();
                 let before = std::mem::replace(&mut mono, self.mono());
-                // Another thread had the processor in between.
+                // The thread was interrupted between the readings.
                 if mono - before > APART_US_MAX {
                     continue;
                 }
@@ -173,7 +174,7 @@ impl Clock for SteadyClock {
     }
 }
 
-/// The process's clock, on the operating system's.
+/// The operating system's clock, for the whole process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -220,17 +221,16 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved; for tests.
+/// A clock for tests that stands still until it is advanced.
 #[derive(Clone, Debug)]
 pub struct ManualClock(watch::Sender<Millis>);
 
 impl ManualClock {
-    /// A clock that shows `now`.
     pub fn new(now: Millis) -> Self {
         Self(watch::Sender::new(now))
     }
 
-    /// Moves the clock on and wakes who waited for it.
+    /// Advances the clock and wakes the sleepers whose time has come.
     pub fn advance_ms(&self, ms: i64) {
         self.0.send_modify(|now| *now = now.plus_ms(ms));
     }
@@ -244,7 +244,7 @@ impl Clock for ManualClock {
     fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()> {
         let mut shown = self.0.subscribe();
         async move {
-            // The sender lives in the clock; if the clock is gone, nobody waits for anything any more.
+            // The sender lives in the clock; without the clock there is nothing to wait for.
             if shown.wait_for(|now| *now >= at).await.is_err() {
                 std::future::pending::<()>().await;
             }

@@ -1,42 +1,42 @@
-//! How the process's clock follows the wall clock: not at all when it jumps, and gently when it drifts. Pure.
+//! The process's clock follows the wall clock: not when that jumps, slowly when it drifts. Pure.
 //!
-//! Instants of one process are read off a timeline that begins with the wall clock and runs on the monotonic one. A step of
-//! the wall clock (somebody set it) is noted and not followed: no length of time that is measured between
-//! two instants is touched by it. What the two clocks drift apart is followed at [`SLEW_PPM_MAX`] at most, so that a length of
-//! time is wrong by half a millisecond a second, until the difference is gone.
+//! A timeline starts with the wall clock and runs on the monotonic clock. A step of the wall clock (it was set) is
+//! noted but not followed, so no interval between two instants changes. Drift is followed at [`SLEW_PPM_MAX`] at
+//! most, until it is gone; an interval is then wrong by half a millisecond a second.
 //!
-//! Where several processes share a database, its clock takes the wall clock's place: the timeline begins with it, and a drift from
-//! it is followed. Whatever their machines' clocks show, the processes tell the same time.
+//! If several processes share a database, the database's clock takes the wall clock's place: the timeline starts with
+//! it and follows its drift. So the processes agree on the time, whatever their machines' clocks show.
 
-/// The fastest that a drift is followed, in parts per million of the time that passes: 1.8 s an hour.
+/// Maximum rate of following a drift, in parts per million of the elapsed time: 1.8 s an hour.
 pub(super) const SLEW_PPM_MAX: i64 = 500;
-/// A difference that comes up between two looks at the wall clock and is larger than this is a step, in microseconds.
+/// A larger difference that appears between two readings of the wall clock is a step, in microseconds.
 pub(super) const STEP_US_MIN: i64 = 500_000;
-/// How often the wall clock is looked at, in microseconds of monotonic time.
+/// Pause between two readings of the wall clock, in microseconds of monotonic time.
 pub(super) const LOOK_EVERY_US: i64 = 1_000_000;
-/// A drift is followed so that it would be gone after this time, if the rate allows, in seconds.
+/// The rate is chosen so that a drift would be gone after this time, if the maximum allows, in seconds.
 const FOLLOW_WITHIN_S: i64 = 64;
-/// How fast a clock may be that was set like ours, in milliseconds.
+/// Maximum lead of another machine's clock that counts as set correctly, in milliseconds.
 const AHEAD_MS_MAX: i64 = 60_000;
 const MILLION: i64 = 1_000_000;
 
-/// The timeline of a process. Everything in microseconds: `mono` of a monotonic clock, `wall` since the Unix epoch.
+/// The timeline of a process. All values are in microseconds: `mono` of a monotonic clock, `wall` since the Unix
+/// epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timeline {
-    /// The last look at the wall clock: both clocks, and what this one showed.
+    /// The last reading of the wall clock: both clocks, and this clock's time.
     looked_mono: i64,
     looked_wall: i64,
     shown: i64,
-    /// How much faster than the monotonic clock this one runs.
+    /// This clock's speed relative to the monotonic clock.
     rate_ppm: i64,
-    /// All steps of the wall clock so far, or, where another clock is followed, how far it is ahead of this one.
+    /// The sum of the wall clock's steps; if another clock is followed, the wall clock's lead over this one.
     stepped: i64,
-    /// How far the clock that is followed was ahead of the wall clock; none: the wall clock is.
+    /// The followed clock's lead over the wall clock. None: the wall clock itself is followed.
     ahead: Option<i64>,
 }
 
 impl Timeline {
-    /// A timeline that begins with the wall clock.
+    /// A timeline that starts with the wall clock and follows it.
     pub(super) fn new(mono: i64, wall: i64) -> Self {
         Self {
             looked_mono: mono,
@@ -48,7 +48,7 @@ impl Timeline {
         }
     }
 
-    /// A timeline that begins with another clock than the wall's, and follows that one.
+    /// A timeline that starts with another clock and follows that one.
     pub(super) fn beginning_at(mono: i64, wall: i64, theirs: i64) -> Self {
         Self {
             shown: theirs,
@@ -58,7 +58,7 @@ impl Timeline {
         }
     }
 
-    /// What the clock that is followed shows now. Nothing jumps.
+    /// Compares with the followed clock, which shows `theirs` now. The timeline does not jump.
     pub(super) fn compare(&mut self, mono: i64, wall: i64, theirs: i64) -> Option<i64> {
         let step = self.look(mono, wall);
         if self.ahead.is_some() {
@@ -71,17 +71,17 @@ impl Timeline {
     /// The time at a reading of the monotonic clock.
     pub(super) fn at(&self, mono: i64) -> i64 {
         let passed = mono.saturating_sub(self.looked_mono).max(0);
-        // Whole seconds and the rest apart, so that years of either fit.
+        // Whole seconds and the rest apart, so that years do not overflow.
         let slewed = passed / MILLION * self.rate_ppm + passed % MILLION * self.rate_ppm / MILLION;
         self.shown.saturating_add(passed).saturating_add(slewed)
     }
 
-    /// Whether it is time to look at the wall clock.
+    /// True if a reading of the wall clock is due.
     pub(super) fn wants_a_look(&self, mono: i64) -> bool {
         mono.saturating_sub(self.looked_mono) >= LOOK_EVERY_US
     }
 
-    /// Compares with the wall clock. Returns the step that it made since the last look, if it made one.
+    /// Compares with the wall clock. Returns its step since the last reading, if there was one.
     pub(super) fn look(&mut self, mono: i64, wall: i64) -> Option<i64> {
         let now = self.at(mono);
         let passed = mono.saturating_sub(self.looked_mono).max(0);
@@ -101,7 +101,7 @@ impl Timeline {
         step
     }
 
-    /// Sets how fast it runs, so that it comes to show what the clock shows that it follows.
+    /// Sets the speed so that the difference from the followed clock vanishes.
     fn aim(&mut self) {
         let followed = match self.ahead {
             Some(ahead) => self.looked_wall.saturating_add(ahead),
@@ -111,17 +111,20 @@ impl Timeline {
         self.rate_ppm = (drift / FOLLOW_WITHIN_S).clamp(-SLEW_PPM_MAX, SLEW_PPM_MAX);
     }
 
-    /// What the wall clock shows more than this one since it was set, or from the beginning, in microseconds; negative where it shows
-    /// less.
+    /// The wall clock's lead over this one since it was set, or since the start, in microseconds; negative if it
+    /// lags.
     pub(super) fn stepped(&self) -> i64 {
         self.stepped
     }
 }
 
-/// When something happened that somebody else dates `at`, in milliseconds. After a step the clocks of others may be with the
-/// wall clock or where it was before: of the two readings the younger one that does not lie in the future is the plausible one;
-/// a clock that is [`AHEAD_MS_MAX`] fast says now. What lies in the future either way happened now. Where two clocks differ by less
-/// than a step, dates are taken as they are: the difference changes all the time, and two dates of one call with it.
+/// The time of something that another clock dates `at`, in milliseconds. The other clock may or may not have followed
+/// the wall clock's step, so there are two readings:
+/// - The later reading that is not in the future is the plausible one.
+/// - A date up to [`AHEAD_MS_MAX`] in the future means now: that clock is fast.
+/// - A date in the future by both readings means now.
+/// - For a difference smaller than a step, the date is taken as it is: the difference changes constantly, and with it
+///   the dates within one call.
 pub(super) fn plausible(at: i64, now: i64, stepped: i64) -> i64 {
     let is_step = stepped.saturating_abs().saturating_mul(1_000) > STEP_US_MIN;
     [at, at.saturating_sub(if is_step { stepped } else { 0 })]
@@ -165,7 +168,7 @@ mod tests {
                 assert_eq!(timeline.look(passed, WALL + passed + step), None);
                 assert_eq!(timeline.at(passed), WALL + passed);
             }
-            // Somebody notices and sets it back.
+            // An operator notices and sets it back.
             assert_eq!(timeline.look(HOUR * 3, WALL + HOUR * 3), Some(-step));
             assert_eq!(timeline.stepped(), 0);
         }
@@ -174,7 +177,7 @@ mod tests {
     #[test]
     fn a_drift_is_followed_until_it_is_gone() {
         let mut timeline = Timeline::new(0, WALL);
-        // 400 ms ahead at once is no step yet; at 500 ppm it takes about 800 s and then some.
+        // 400 ms at once is no step yet; at 500 ppm, following it takes over 800 s.
         let ahead = 400_000;
         for second in 1..2_000 {
             let passed = second * MILLION;
@@ -182,7 +185,7 @@ mod tests {
         }
         let behind = WALL + 2_000 * MILLION + ahead - timeline.at(2_000 * MILLION);
         assert!((0..1_000).contains(&behind), "{behind} µs behind");
-        // A crystal that is 40 ppm slow is followed for good.
+        // A crystal that is 40 ppm slow is followed permanently.
         let mut timeline = Timeline::new(0, WALL);
         for second in 1..100_000 {
             let passed = second * MILLION;
@@ -193,14 +196,14 @@ mod tests {
         assert!((0..10_000).contains(&behind), "{behind} µs behind");
     }
 
-    /// Two processes of one database, on machines whose clocks are an hour apart, and one of which is set in between.
+    /// Two processes of one database, on machines whose clocks are an hour apart; one clock is set meanwhile.
     #[test]
     fn who_follows_another_clock_shows_what_that_shows() {
         for off in [HOUR, -HOUR, 3] {
             let theirs = WALL;
             let mut timeline = Timeline::beginning_at(0, WALL + off, theirs);
             assert_eq!((timeline.at(0), timeline.stepped()), (theirs, off));
-            // Their clock runs 40 ppm faster than this machine's.
+            // The followed clock runs 40 ppm faster than this machine's.
             let mut wall = WALL + off;
             for second in 1..4_000_i64 {
                 let passed = second * MILLION;
@@ -219,7 +222,7 @@ mod tests {
         }
     }
 
-    /// A database that goes on at another machine may show another time: lengths of time stay as they are.
+    /// After a failover the database may run on a machine with another time: intervals stay as they are.
     #[test]
     fn a_jump_of_the_followed_clock_is_no_jump_of_this_one() {
         let mut timeline = Timeline::beginning_at(0, WALL, WALL);
@@ -241,18 +244,18 @@ mod tests {
             (now - 5, 0, now - 5),
             (now + 5, 0, now),
             (now - 300_000, 0, now - 300_000),
-            // The wall clock was set forward: a bridge beside us, and one that never noticed.
+            // The wall clock was set forward: a bridge on this machine, and one elsewhere that is unaffected.
             (now + hour - 300_000, hour, now - 300_000),
             (now - 300_000, hour, now - 300_000),
-            // And back.
+            // The wall clock was set back.
             (now - hour - 300_000, -hour, now - 300_000),
             (now - 300_000, -hour, now - 300_000),
             (now + 2 * hour, hour, now),
             (now + hour, -hour, now),
-            // Two clocks are never set to the same millisecond.
+            // Two clocks never agree to the millisecond.
             (now - hour + 1, -hour, now),
             (now + hour + 1, hour, now),
-            // Nor do two that follow each other differ by the same each time.
+            // The difference between two clocks varies from one comparison to the next.
             (now - 8_000, -3, now - 8_000),
             (now - 8_000, 3, now - 8_000),
         ] {
@@ -282,7 +285,7 @@ mod tests {
         timeline.look(mono, wall);
     }
 
-    /// Whatever the wall clock does, a measured time is right within the rate at which drift is followed.
+    /// Whatever the wall clock does, a measured interval is right within the slew rate.
     fn measures(happenings: &[Happening], look: Look) -> Result<(), String> {
         let (mut mono, mut wall) = (0, WALL);
         let mut timeline = Timeline::new(mono, wall);
@@ -304,7 +307,7 @@ mod tests {
         for (from, began) in &seen {
             for (to, ended) in &seen {
                 let (passed, measured) = (to - from, ended - began);
-                // A microsecond a look for what is rounded.
+                // One microsecond a reading for rounding.
                 let allowed = passed / MILLION * SLEW_PPM_MAX + SLEW_PPM_MAX + seen.len() as i64;
                 if passed >= 0 && (measured < 0 || (measured - passed).abs() > allowed) {
                     return Err(format!("{passed} µs were measured as {measured}"));

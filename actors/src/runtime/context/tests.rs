@@ -36,7 +36,7 @@ impl Handler<Touch> for Fragile {
     }
 }
 
-/// Another type: the actors of one share a meter.
+/// A type of its own, because actors of one type share a meter.
 struct GivenUp;
 
 impl Actor for GivenUp {

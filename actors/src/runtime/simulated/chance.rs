@@ -1,5 +1,5 @@
-//! Chance that can be had again: the same seed gives the same numbers, on every machine and with every version of every library
-//! (SplitMix64, of which nothing will ever change).
+//! A reproducible random generator: a seed gives the same numbers on every machine and with every library version
+//! (SplitMix64, which is fixed).
 
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
@@ -17,18 +17,18 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// From 0 to `end`, without that.
+    /// A number from 0 up to but excluding `end`.
     pub(crate) fn below(&mut self, end: i64) -> i64 {
         let end = u64::try_from(end.max(1)).unwrap_or(1);
         i64::try_from(self.next() % end).unwrap_or(0)
     }
 
-    /// From `first` to `last`.
+    /// A number from `first` to `last`, inclusive.
     pub(crate) fn between(&mut self, first: i64, last: i64) -> i64 {
         first + self.below(last - first + 1)
     }
 
-    /// True so often of a thousand times.
+    /// True with this probability in thousandths.
     pub(crate) fn happens(&mut self, permille: i64) -> bool {
         self.below(1_000) < permille
     }
@@ -38,7 +38,7 @@ impl Chance {
         some[usize::try_from(self.below(last)).unwrap_or(0)]
     }
 
-    /// Another of them, which depends on this one and on nothing that is asked of it later.
+    /// A new generator that depends on this one's present state only.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }

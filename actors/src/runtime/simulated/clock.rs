@@ -1,4 +1,4 @@
-//! The time of a simulation, and the clocks of its nodes, which show it wrongly.
+//! The true time of a simulation, and its nodes' inaccurate clocks.
 
 use std::{
     collections::BTreeMap,
@@ -16,10 +16,10 @@ use futures_util::future::{BoxFuture, FutureExt};
 
 use crate::runtime::clock::Clock;
 
-/// When every simulation begins, by the clocks of the world.
+/// The start of every simulation, by an accurate clock.
 pub(crate) const BEGAN: Millis = Millis::from_i64(1_800_000_000_000);
 
-/// The true time, in milliseconds since the simulation began; all clones show the same.
+/// The true time, in milliseconds since the simulation's start. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TrueTime(Arc<AtomicI64>);
 
@@ -32,13 +32,13 @@ impl TrueTime {
         self.0.store(now, Relaxed);
     }
 
-    /// What a clock shows that is right.
+    /// The time of an accurate clock.
     pub(crate) fn shown(&self) -> Millis {
         BEGAN.plus_ms(self.now())
     }
 }
 
-/// Who wants to be woken when, by the true time; in the order in which they said so.
+/// Pending timers by due true time, then in the order in which they were set.
 #[derive(Default)]
 struct Timers {
     next: u64,
@@ -48,9 +48,9 @@ struct Timers {
 /// The clock of one process.
 pub(crate) struct NodeClock {
     time: TrueTime,
-    /// By how much it is fast, in milliseconds.
+    /// The clock's lead, in milliseconds.
     ahead_ms: i64,
-    /// By how much its monotonic clock is too quick, in thousandths.
+    /// The excess speed of its monotonic clock, in thousandths.
     quick_permille: i64,
     began: i64,
     timers: Arc<Mutex<Timers>>,
@@ -74,7 +74,7 @@ impl NodeClock {
         })
     }
 
-    /// The monotonic clock of the process, in milliseconds.
+    /// The process's monotonic clock, in milliseconds.
     pub(crate) fn own_time(&self) -> i64 {
         (self.time.now() - self.began) * (1_000 + self.quick_permille) / 1_000
     }
@@ -83,7 +83,7 @@ impl NodeClock {
         self.sleep_until(self.now().plus_ms(ms)).await;
     }
 
-    /// Wakes whose time has come. Returns when somebody is to be woken next, by the true time.
+    /// Fires timers that are due. Returns when the next is due, by the true time.
     pub(crate) fn wake(&self) -> Option<i64> {
         let mut timers = self.timers.lock().unwrap_or_else(PoisonError::into_inner);
         let later = timers.waiting.split_off(&(self.time.now() + 1, 0));

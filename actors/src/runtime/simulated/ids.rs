@@ -1,5 +1,5 @@
-//! Ids that a simulation gives out itself, so that the same seed gives the same: those by which something is ordered. Other ids
-//! name things and nothing more.
+//! Ids of a simulation, for rows that are ordered by id; a seed gives the same ids. Ids that only name things stay
+//! random.
 
 use std::{
     str::FromStr,
@@ -8,7 +8,7 @@ use std::{
 
 use dikala_entities::Millis;
 
-/// The signs of ULIDs, in lower case.
+/// The digits of ULIDs, in lower case.
 const SIGNS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// The ids of one process: like real ones, each later than the one before.
@@ -16,7 +16,7 @@ const SIGNS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 pub(crate) struct Ids(Arc<Mutex<u128>>, u128);
 
 impl Ids {
-    /// Of the process with that number.
+    /// The ids of the process with that number.
     pub(crate) fn of(process: u64) -> Self {
         Self(Arc::default(), u128::from(process) << 40)
     }

@@ -1,7 +1,7 @@
-//! What a simulation stands on: a time that is moved by hand ([`clock`]), chance that can be had again ([`chance`]), the tables of
-//! the store ([`tables`]) and the way to them ([`wire`]), on which everything can be late or lost. For tests only.
+//! The base of simulations: a time that is moved by hand ([`clock`]), reproducible randomness ([`chance`]), the
+//! tables of the store ([`tables`]) and a network to them ([`wire`]) that delays and loses messages. For tests only.
 //!
-//! The rooms beside this one have a `simulated` of their own, with what is done there by SQL or by actors.
+//! Each sibling module has a `simulated` of its own, for its SQL and actors.
 
 pub(crate) mod chance;
 pub(crate) mod clock;

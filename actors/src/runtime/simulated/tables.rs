@@ -1,5 +1,6 @@
-//! The tables of the store, in memory: the columns that decisions depend on. What changes them is in the rooms, with the guards of
-//! the real statements; here is also what the checks read, and which guard is left out on purpose.
+//! The store's tables in memory, with the columns that decisions depend on. Siblings' `simulated` modules change
+//! them, with the guards of the real statements. The checks read the rest from here; a [`Flaw`] omits a guard on
+//! purpose.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +9,18 @@ use dikala_entities::{
     call, credit_account, credit_hold, credit_transaction,
 };
 
-/// A bug that is planted, to see whether it is found.
+/// A planted bug, to test that the checks find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// A call's row is written by whoever once had the call.
+    /// A former owner writes a call's row.
     UnfencedCalls,
-    /// An account is written over what another node wrote in between.
+    /// A write of an account overwrites another node's concurrent write.
     UnversionedAccounts,
-    /// What was written before is written again where its answer was lost.
+    /// A write whose answer was lost is written twice.
     WrittenAgain,
-    /// A call is taken over without its hold.
+    /// A take-over of a call leaves its hold with the former owner.
     TakenWithoutHold,
-    /// Calls are taken from nodes that live.
+    /// Calls of living nodes are taken over.
     TakenFromTheLiving,
     /// Nodes are ended a few seconds before their leases are over.
     LeasesCutShort,
@@ -27,15 +28,15 @@ pub(crate) enum Flaw {
     OpenedTwice,
     /// Every node delivers to every webhook.
     LanesIgnored,
-    /// What came of an attempt is written over what is known by then, and whoever has the delivery.
+    /// An attempt's record overwrites newer state, whoever owns the delivery.
     RecordedBlindly,
     /// A begun minute is not billed.
     RoundedDown,
-    /// What a call did not use is kept.
+    /// Unused minutes of a call are not returned.
     KeptUnused,
-    /// A bridge is told that its message is written before it is.
+    /// A bridge receives an acknowledgement before the commit.
     AnsweredEarly,
-    /// Events are written after what they tell of.
+    /// Events are written after the commit of their cause.
     ToldAfterwards,
 }
 
@@ -65,7 +66,7 @@ pub(crate) struct EventRow {
     pub(crate) position: i64,
 }
 
-/// The last position of a tenant's events, which node gave it, and when what that announced was due.
+/// The last position of a tenant's events, the node that gave it, and the due time of what that node announced.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PositionRow {
     pub(crate) last: i64,
@@ -98,14 +99,14 @@ pub(crate) struct DeliveryRow {
 pub(crate) struct BridgeRow {
     pub(crate) last_seen: Millis,
     pub(crate) last_frame: Millis,
-    /// The node with its newest socket.
+    /// The node with the bridge's newest socket.
     pub(crate) node: Option<String>,
     pub(crate) connected_at: Millis,
-    /// Commands that wait for it, as JSON.
+    /// Commands that wait for the bridge, as JSON.
     pub(crate) commands: Vec<String>,
 }
 
-/// A write to a call's row, for the checks.
+/// A write of a call's row, for the checks.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     /// By the true time.
@@ -124,18 +125,18 @@ pub(crate) struct Tables {
     pub(crate) holds: BTreeMap<CallId, credit_hold::Model>,
     pub(crate) transactions: Vec<credit_transaction::Model>,
     pub(crate) calls: BTreeMap<CallId, call::Model>,
-    /// Of each tenant, who is told of everything.
+    /// Each tenant's webhooks; all of them subscribe to everything.
     pub(crate) webhooks: BTreeMap<TenantId, Vec<WebhookId>>,
     pub(crate) positions: BTreeMap<TenantId, PositionRow>,
     pub(crate) events: Vec<EventRow>,
     pub(crate) deliveries: BTreeMap<DeliveryId, DeliveryRow>,
-    /// Which node delivers to which webhook.
+    /// The node that delivers to each webhook.
     pub(crate) lanes: BTreeMap<WebhookId, String>,
-    /// Until when the lease of each lasts, by the store's clock.
+    /// The end of each node's lease, by the store's clock.
     pub(crate) nodes: BTreeMap<String, i64>,
     pub(crate) bridges: BTreeMap<BridgeId, BridgeRow>,
     pub(crate) changes: Vec<Change>,
-    /// What statements found themselves that must not be.
+    /// Violations that statements found themselves.
     pub(crate) breaches: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What one process does at the same time. Whoever runs it polls what can go on, in the order in which it began.
+//! The concurrent tasks of one process. The simulation polls the ready ones in the order in which they began.
 
 use std::{
     cell::RefCell,
@@ -13,10 +13,10 @@ use std::{
 
 use futures_util::future::{FutureExt, LocalBoxFuture};
 
-/// Looks at a process until it waits for something outside; more would be a task that wakes itself for ever.
+/// Maximum rounds until a process waits for something outside; more would be a task that wakes itself for ever.
 const ROUNDS_MAX: usize = 10_000;
 
-/// The task can go on.
+/// Set when the task is ready.
 struct Woken(AtomicBool);
 
 impl Wake for Woken {
@@ -42,7 +42,7 @@ impl fmt::Debug for Tasks {
 
 impl Tasks {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        // All of them are one poll of a test; none is to yield to the test's runtime.
+        // All tasks share one poll of a test, so none may yield to the test's runtime.
         let future = tokio::task::unconstrained(task).boxed_local();
         self.0.borrow_mut().push(Task {
             future,
@@ -56,7 +56,7 @@ impl Tasks {
         drop(tasks);
     }
 
-    /// Goes on until all of it waits.
+    /// Polls until every task waits.
     pub(crate) fn run(&self) {
         for _ in 0..ROUNDS_MAX {
             let running = std::mem::take(&mut *self.0.borrow_mut());

@@ -1,5 +1,5 @@
-//! The way to what is shared, and back. A question is carried out whole or not at all, when the simulation says so; its answer comes
-//! later, or never. Who gets none does not know whether it was carried out.
+//! The network to shared state and back. The simulation decides when a request is carried out, whole or not at all;
+//! its answer comes later or never. Without an answer, the sender does not know if it was carried out.
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ use tokio::sync::{mpsc, oneshot};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Away;
 
-/// Hands the answer over.
+/// Sends the answer.
 pub(crate) type Answer = Box<dyn FnOnce() + Send>;
 
-/// What a question does to what is asked, by the clock of that.
+/// The effect of a request on the shared state, by that state's clock.
 pub(crate) type CarryOut<S> = Box<dyn FnOnce(&mut S, i64) -> Answer + Send>;
 
-/// A question on its way. Dropped, it is one that got lost.
+/// A request in transit. Dropping it loses it.
 pub(crate) struct Asked<S> {
     pub(crate) what: &'static str,
     pub(crate) carry_out: CarryOut<S>,
 }
 
-/// To one thing that is shared by all nodes.
+/// The network to one state shared by all nodes.
 pub(crate) struct Wire<S>(mpsc::UnboundedSender<Asked<S>>);
 
 impl<S> Clone for Wire<S> {
@@ -42,7 +42,7 @@ impl<S> Wire<S> {
         (Self(asked), asks)
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         what: &'static str,
