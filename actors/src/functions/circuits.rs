@@ -1,4 +1,4 @@
-//! Which endpoints keep hanging: they are left alone for a while, and the AI is told at once.
+//! Circuit breakers of functions' endpoints. While a circuit is open, the AI receives an answer at once.
 
 use std::{
     collections::HashMap,
@@ -12,14 +12,14 @@ use crate::{
     runtime::circuit::{Admits, Circuit},
 };
 
-/// The first pause of a circuit, in milliseconds: as long as one call of a hanging endpoint takes.
+/// The first pause of a circuit, in milliseconds: the time of one call that hangs.
 const FIRST_PAUSE_MS: i64 = 5_000;
-/// Endpoints of one tenant that failed lately; more are asked each time.
+/// Limit of circuits per tenant; calls to further endpoints are not protected.
 const ENDPOINTS_MAX: usize = 1_000;
-/// A circuit of which nothing was heard for this long is forgotten, in milliseconds.
+/// A circuit that was idle for this long is removed, in milliseconds.
 const KEPT_MS: i64 = 10 * 60 * 1_000;
 
-/// The circuits of all endpoints, each of one tenant.
+/// The circuits of all tenants' endpoints.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Circuits(Arc<Mutex<HashMap<TenantId, Endpoints>>>);
 
@@ -28,32 +28,31 @@ type Endpoints = HashMap<OutboundUrl, Kept>;
 #[derive(Debug)]
 struct Kept {
     circuit: Circuit,
-    /// When something was last heard of it.
+    /// The time of the last change.
     at: Millis,
 }
 
-/// How an endpoint stands.
+/// The state of an endpoint's circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CircuitState {
-    /// It is called.
+    /// The endpoint is called.
     Closed,
-    /// It kept failing and is left alone.
+    /// The endpoint kept failing and is not called.
     Open {
-        /// Until then.
         until: Millis,
     },
-    /// One call decides whether it is called again.
+    /// One probe decides if the endpoint is called again.
     HalfOpen,
 }
 
-/// What a call of an endpoint taught about it.
+/// The effect of a call on the circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// It answers, whatever it says.
+    /// The endpoint answered, with whatever status.
     Answered,
-    /// It did not answer in its time, or could not be reached.
+    /// The endpoint did not answer in time or could not be reached.
     Silent,
-    /// It was not asked.
+    /// The endpoint was not called.
     Nothing,
 }
 
@@ -71,7 +70,7 @@ impl Finding {
     }
 }
 
-/// The right to call an endpoint, and the duty to say how that went; given up silently it taught nothing.
+/// Permission to call an endpoint. Report the result with `heard`; dropping it counts as [`Finding::Nothing`].
 #[derive(Debug)]
 pub(super) struct CallRight {
     circuits: Circuits,
@@ -82,16 +81,16 @@ pub(super) struct CallRight {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallKind {
-    /// One of many.
+    /// A call with a closed circuit.
     Usual,
-    /// The one that decides about an open circuit.
+    /// The probe of an open circuit.
     Probe,
-    /// A test: only good news counts.
+    /// A test: only a success counts.
     Test,
 }
 
 impl Circuits {
-    /// A turn of a conversation; none while the endpoint is left alone.
+    /// Permission for a call in a conversation. None while the circuit is open.
     pub(super) fn turn(
         &self,
         tenant: TenantId,
@@ -114,12 +113,11 @@ impl Circuits {
         Some(self.make(tenant, endpoint, kind))
     }
 
-    /// A turn of a test: always granted, and only good news counts.
+    /// Permission for a test: always granted, and only a success counts.
     pub(super) fn turn_of_test(&self, tenant: TenantId, endpoint: &OutboundUrl) -> CallRight {
         self.make(tenant, endpoint, CallKind::Test)
     }
 
-    /// How an endpoint stands.
     pub(super) fn state(
         &self,
         tenant: TenantId,
@@ -160,7 +158,7 @@ fn kept_of<'a>(
 }
 
 impl CallRight {
-    /// Says how the call went.
+    /// Reports the result of the call.
     pub(super) fn heard(mut self, heard: Finding, now: Millis) {
         let mut all = self.circuits.all();
         match heard {
@@ -170,7 +168,7 @@ impl CallRight {
             Finding::Silent => self.failed(&mut all, now),
         }
         drop(all);
-        // The probe is decided: nothing is left to give back.
+        // The probe has its result, so `drop` must not return its turn.
         self.kind = CallKind::Usual;
     }
 
@@ -190,7 +188,7 @@ impl CallRight {
                 circuit: Circuit::new(FIRST_PAUSE_MS),
                 at: now,
             });
-        // What began before the circuit opened says nothing new.
+        // A call that began before the circuit opened tells nothing new.
         if self.kind == CallKind::Probe || !kept.circuit.is_open() {
             kept.circuit.failed(now, None);
             kept.at = now;
@@ -198,7 +196,7 @@ impl CallRight {
     }
 }
 
-/// A probe that taught nothing leaves its turn to the next.
+/// A probe without a result leaves its turn to the next call.
 impl Drop for CallRight {
     fn drop(&mut self) {
         if self.kind != CallKind::Probe {

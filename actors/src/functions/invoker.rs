@@ -1,4 +1,4 @@
-//! The actor that calls endpoints: keeps compiled schemas, and lets every invocation run on its own.
+//! The actor that calls endpoints. It keeps compiled schemas; each invocation runs as its own task.
 
 use std::{
     rc::Rc,
@@ -20,10 +20,10 @@ use crate::{
     runtime::{clock::SharedClock, context::MeteredContext},
 };
 
-/// The largest answer, in bytes.
+/// Maximum size of an answer, in bytes.
 const RESULT_BYTES_MAX: usize = 64 * 1024;
 
-/// Calls functions on its own thread.
+/// Calls functions on a thread of its own.
 #[derive(Debug)]
 pub struct FunctionInvoker {
     kept: Rc<Kept>,
@@ -76,7 +76,7 @@ impl Handler<Permitted> for FunctionInvoker {
 
     fn handle(&mut self, permitted: Permitted, _: &mut Self::Context) -> Self::Result {
         let kept = Rc::clone(&self.kept);
-        // A task of its own: who asked may stop waiting, and the endpoint is called all the same.
+        // A task of its own: the caller may stop waiting, and the endpoint is called all the same.
         let task = actix_rt::spawn(async move {
             let Permitted {
                 invoke,
@@ -138,7 +138,7 @@ impl Kept {
     }
 }
 
-/// What came, also of an answer that broke off.
+/// The part of the answer that arrived, even if it broke off.
 fn answered(answer: Result<Exchange, Failure>) -> Option<Answered> {
     let (status, body) = match answer {
         Ok(Exchange { status, body, .. }) => (status, body),

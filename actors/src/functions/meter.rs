@@ -1,4 +1,4 @@
-//! How long invocations take: by what came of them, and by function, as far as functions were called lately.
+//! Durations of invocations: by outcome, and by function for functions called recently.
 
 use std::{
     collections::HashMap,
@@ -14,10 +14,10 @@ use crate::runtime::{
     last_minute::{Happened, LastMinute},
 };
 
-/// Functions that are counted by themselves: those that were called last.
+/// Limit of functions counted individually: those called last.
 const FUNCTIONS_MAX: usize = 1_000;
 
-/// Times of all invocations since the start; all clones share them.
+/// Durations of all invocations since the start. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct FunctionMeter(Arc<Times>);
 
@@ -28,7 +28,7 @@ struct Times {
     each: Mutex<HashMap<Which, Counts>>,
 }
 
-/// Whose function it is, and which.
+/// A tenant's function.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Which {
     tenant: TenantId,
@@ -36,7 +36,7 @@ struct Which {
     name: String,
 }
 
-/// What of an invocation is counted. A test counts for no function.
+/// The facts of an invocation that are counted. A test counts for no function.
 #[derive(Clone, Debug)]
 pub(super) struct Invocation {
     which: Option<Which>,
@@ -45,7 +45,7 @@ pub(super) struct Invocation {
 
 #[derive(Debug)]
 struct Counts {
-    /// Where it was called last.
+    /// The endpoint of the last call.
     endpoint: OutboundUrl,
     calls: u64,
     failed: u64,
@@ -55,22 +55,22 @@ struct Counts {
     times: Histogram,
 }
 
-/// What is known of a function that was called in a conversation since the start of this process.
+/// Statistics of a function that was called in a conversation since this process started.
 #[derive(Clone, Debug)]
 pub struct FunctionReading {
     pub tenant: TenantId,
-    /// None where the agent was deleted while it spoke.
+    /// None if the agent was deleted during the call.
     pub agent: Option<AgentId>,
     pub name: String,
-    /// Where it was called last.
+    /// The endpoint of the last call.
     pub endpoint: OutboundUrl,
     pub calls: u64,
     pub failed: u64,
     pub last_minute: Happened,
-    /// When it was called last.
+    /// The time of the last call.
     pub last_at: Millis,
     pub last_fault: Option<(FaultCode, Millis)>,
-    /// In microseconds; without those that were not sent.
+    /// Durations in microseconds, without invocations that were not sent.
     pub times: Distribution,
     pub circuit: CircuitState,
 }
@@ -115,7 +115,7 @@ impl Counts {
 }
 
 impl FunctionMeter {
-    /// An invocation is over, after so long; not at all where nothing was sent.
+    /// Counts a finished invocation; `took` is zero if nothing was sent.
     pub(super) fn observe(
         &self,
         invocation: Invocation,
@@ -160,7 +160,7 @@ impl FunctionMeter {
             .collect()
     }
 
-    /// The functions that were called lately, in no order; `circuit` says how an endpoint stands.
+    /// Recently called functions, in no order. `circuit` returns an endpoint's state.
     pub(super) fn functions(
         &self,
         circuit: impl Fn(TenantId, &OutboundUrl) -> CircuitState,

@@ -1,7 +1,7 @@
-//! Calling tenants' functions: one request, five seconds, an answer for the AI whatever happens.
+//! Calls of tenants' functions: one request, five seconds, and always an answer for the AI.
 //!
-//! Functions have their own threads, connections and permits, so that webhooks can never slow a live call. Each invocation
-//! has a connection of its own: whatever a server sends too late or unasked, no other invocation can take it for its answer.
+//! Functions have threads, connections and permits of their own, so that webhooks never slow a live call. Each
+//! invocation has its own connection: an answer that comes late or unsolicited cannot reach another invocation.
 
 mod circuits;
 mod invoker;
@@ -45,19 +45,19 @@ use crate::{
     },
 };
 
-/// Invocations that may wait for one invoker's attention; permits end sooner.
+/// Mailbox of one invoker; permits run out before it is full.
 const MAILBOX: usize = 1_024;
 
-/// How functions are called.
+/// Limits of function calls.
 #[derive(Clone, Debug)]
 pub struct FunctionsConfig {
-    /// For one whole exchange, body included.
+    /// Timeout of one whole exchange, including the body.
     pub timeout: Duration,
-    /// Invocations at the same time of all tenants.
+    /// Concurrent invocations of all tenants.
     pub max_in_flight: usize,
-    /// Invocations at the same time of one tenant, as long as no more than half of all are taken.
+    /// Concurrent invocations of one tenant while at most half of all permits are taken.
     pub tenant_max_in_flight: usize,
-    /// Invocations at the same time to one endpoint of a tenant.
+    /// Concurrent invocations of one endpoint of a tenant.
     pub endpoint_max_in_flight: usize,
 }
 
@@ -72,13 +72,13 @@ impl Default for FunctionsConfig {
     }
 }
 
-/// A function as an invocation needs it.
+/// A function's data that an invocation needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSpec {
     pub name: String,
     pub endpoint: OutboundUrl,
     pub method: FunctionMethod,
-    /// The JSON Schema of the parameters, as JSON.
+    /// The JSON Schema of the parameters, as text.
     pub parameters: Arc<str>,
 }
 
@@ -93,37 +93,36 @@ impl From<&function::Model> for FunctionSpec {
     }
 }
 
-/// One invocation of a function.
 #[derive(Clone, Debug)]
 pub struct Invoke {
-    /// The call in which the AI invoked it; for a test, an id made up for it.
+    /// The call in which the AI invoked it; a made-up id for a test.
     pub call: CallId,
     pub tenant: TenantId,
     /// The agent that has the function.
     pub agent: Option<AgentId>,
     pub function: FunctionSpec,
     pub parameters: Map<String, Value>,
-    /// The tenant's function secret.
+    /// The tenant's secret for signing function requests.
     pub secret: Secret,
-    /// Marks the request with `X-Service-Test: true`.
+    /// Adds `X-Service-Test: true` to the request.
     pub is_test: bool,
-    /// The invocation's own `traceparent`, where it is part of a trace.
+    /// The invocation's own `traceparent`, if it is part of a trace.
     pub traceparent: Option<String>,
-    /// It goes out only while this lasts.
+    /// The request is written only while this is granted.
     pub permission: Permission,
 }
 
-/// An invocation that has its permit.
+/// An invocation with its permit.
 #[derive(Message)]
 #[rtype(result = "Invoked")]
 pub(crate) struct Permitted {
     invoke: Invoke,
-    /// Held until the invocation is over, whoever is still waiting for it.
+    /// Held until the invocation is over, even if the caller stops waiting.
     permit: Permit,
     turn: CallRight,
 }
 
-/// What the rest of the program knows of the invokers.
+/// The handle of the invokers for the rest of the program.
 #[derive(Clone, Debug)]
 pub struct FunctionsHandle {
     invokers: Arc<[Addr<FunctionInvoker>]>,
@@ -133,7 +132,7 @@ pub struct FunctionsHandle {
     clock: SharedClock,
 }
 
-/// Starts one invoker on each arbiter; they should be their own.
+/// Starts one invoker on each arbiter; give each an arbiter of its own.
 pub fn start(
     arbiters: &[ArbiterHandle],
     outbound: &Outbound,
@@ -158,7 +157,7 @@ pub fn start(
 }
 
 impl FunctionsHandle {
-    /// Calls the endpoint once. A function that fails is an outcome, never an error.
+    /// Calls the endpoint once. A failure of the function is an outcome, never an error.
     pub async fn invoke(&self, invoke: Invoke) -> Invoked {
         let invocation = Invocation::of(&invoke);
         let Some(turn) = self.turn(&invoke) else {
@@ -195,23 +194,23 @@ impl FunctionsHandle {
         self.circuits.turn(tenant, endpoint, self.clock.now())
     }
 
-    /// Whether an endpoint of a tenant is called at the moment.
+    /// The state of an endpoint's circuit.
     pub fn circuit(&self, tenant: TenantId, endpoint: &OutboundUrl) -> CircuitState {
         self.circuits.state(tenant, endpoint, self.clock.now())
     }
 
-    /// Invocations under way in calls.
+    /// Invocations in progress, without tests.
     pub fn in_flight(&self) -> usize {
         self.permits.in_flight()
     }
 
-    /// The functions that were called in conversations lately, in no order.
+    /// Functions that were called in conversations recently, in no order.
     pub fn functions(&self) -> Vec<FunctionReading> {
         self.meter
             .functions(|tenant, endpoint| self.circuit(tenant, endpoint))
     }
 
-    /// Times of all invocations since the start, in microseconds, by what came of them.
+    /// Durations of all invocations since the start, in microseconds, by outcome.
     pub fn times(&self) -> Vec<(&'static str, Distribution)> {
         self.meter.reading()
     }

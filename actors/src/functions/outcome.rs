@@ -1,27 +1,27 @@
-//! What the AI is told of an invocation.
+//! The outcome of an invocation, as reported to the AI.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{outbound::ErrorKind, runtime::answer::Answer};
 
-/// The outcome of an invocation, in the form in which the bridge is told:
-/// `{"status":"ok","result":{…}}` or `{"status":"error","code":…,"message":…}`.
+/// The outcome in the form sent to the bridge: `{"status":"ok","result":{…}}` or
+/// `{"status":"error","code":…,"message":…}`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Outcome {
     Ok {
-        /// The endpoint's object.
+        /// The JSON object of the endpoint's answer.
         result: Map<String, Value>,
     },
     Error {
         code: FaultCode,
-        /// One sentence for the AI and for a person.
+        /// One sentence for the AI and for people.
         message: String,
     },
 }
 
-/// Why an invocation gave no result. A closed set.
+/// The reason for an invocation without a result. A closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultCode {
@@ -37,21 +37,21 @@ pub enum FaultCode {
     CircuitOpen,
 }
 
-/// An outcome and how long it took.
+/// An outcome and its duration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Invoked {
     pub outcome: Outcome,
-    /// 0 where nothing was sent.
+    /// 0 if nothing was sent.
     pub duration_ms: i64,
-    /// What the endpoint said; of tests only, for the person who looks at them.
+    /// The endpoint's answer, for tests only, to be shown to the developer.
     pub answered: Option<Answered>,
 }
 
-/// What an endpoint said, whatever the AI is told of it.
+/// An endpoint's raw answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
     pub status: u16,
-    /// As much as came of the body, at most what is taken of one.
+    /// The part of the body that arrived, up to the size limit.
     pub body: Vec<u8>,
 }
 
@@ -74,7 +74,6 @@ impl Invoked {
 }
 
 impl FaultCode {
-    /// Every code.
     pub const ALL: [Self; 10] = [
         Self::Timeout,
         Self::Connection,
@@ -106,7 +105,6 @@ impl FaultCode {
 }
 
 impl Outcome {
-    /// A fault with its sentence.
     pub fn error(code: FaultCode, message: impl Into<String>) -> Self {
         Self::Error {
             code,
@@ -123,7 +121,7 @@ impl Outcome {
         )
     }
 
-    /// The agent has the function, but it is not among its enabled tools.
+    /// The agent has the function but has not enabled it as a tool.
     pub fn disabled(name: &str) -> Self {
         let name: String = name.chars().take(64).collect();
         Self::error(
@@ -189,7 +187,6 @@ impl Outcome {
         Self::error(code, message)
     }
 
-    /// The code of a fault.
     pub const fn fault(&self) -> Option<FaultCode> {
         match self {
             Self::Ok { .. } => None,

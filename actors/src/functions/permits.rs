@@ -1,15 +1,15 @@
-//! How many invocations run at the same time: in all, per tenant and per endpoint. Tests have a bound of their own; a call
-//! counts its invocations itself.
+//! Limits of concurrent invocations: in all, per tenant and per endpoint. Tests have limits of their own; each call
+//! limits its invocations itself.
 
 use dikala_entities::{OutboundUrl, TenantId};
 
 use super::{FunctionsConfig, Invoke};
 use crate::runtime::shares::{Share, Shares};
 
-/// Tests at the same time, in all and of one tenant.
+/// Concurrent tests in all and of one tenant.
 const TESTS_MAX: usize = 64;
 const TESTS_PER_TENANT_MAX: usize = 4;
-/// For what is bounded by the tenants' shares already.
+/// No global limit: the tenants' shares bound it already.
 const NO_TOTAL: usize = usize::MAX;
 
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Permits {
     tests: Shares<TenantId>,
 }
 
-/// The right to one invocation, given back when it is dropped.
+/// A permit for one invocation, returned when dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
     _shares: Held,
@@ -44,7 +44,7 @@ impl Permits {
         }
     }
 
-    /// A permit, or none where one of the limits is reached.
+    /// A permit. None if a limit is reached.
     pub(super) fn take(&self, invoke: &Invoke) -> Option<Permit> {
         let tenant = invoke.tenant;
         let shares = if invoke.is_test {
@@ -59,7 +59,7 @@ impl Permits {
         Some(Permit { _shares: shares })
     }
 
-    /// Invocations under way, without tests.
+    /// Invocations in progress, without tests.
     pub(super) fn in_flight(&self) -> usize {
         self.tenants.held()
     }

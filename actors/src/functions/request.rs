@@ -1,4 +1,4 @@
-//! The request to a function's endpoint, and what its answer means. Pure.
+//! The request to a function's endpoint, and the meaning of its answer. Pure.
 
 use awc::http::{
     Method, Uri,
@@ -16,22 +16,22 @@ use crate::{
     webhooks::signature::Signer,
 };
 
-/// The address cannot be put into a request.
+/// The address cannot be used in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unusable;
 
-/// A request to an endpoint, to be shown. The connection adds `Host`, `User-Agent` and `Content-Length`.
+/// A request for display. The connection adds `Host`, `User-Agent` and `Content-Length`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub method: FunctionMethod,
     pub url: String,
-    /// Names in small letters.
+    /// Names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: String,
 }
 
 impl Request {
-    /// The request that an invocation sends; none where the address cannot be put into one.
+    /// The request of an invocation. None if the address cannot be used.
     pub fn of(invoke: &Invoke) -> Option<Self> {
         let (head, body) = build(invoke).ok()?;
         let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
@@ -57,7 +57,8 @@ struct Body<'a> {
     parameters: &'a Map<String, Value>,
 }
 
-/// The request of an invocation: the same body and signature for every method; with GET the parameters are in the query too.
+/// Builds an invocation's request. Body and signature are the same for every method; GET also has the parameters in
+/// the query.
 pub(super) fn build(invoke: &Invoke) -> Result<(Head, Bytes), Unusable> {
     let body = serde_json::to_vec(&Body {
         call_id: invoke.call,
@@ -119,7 +120,7 @@ fn uri(invoke: &Invoke) -> Result<Uri, Unusable> {
     url.as_str().parse().map_err(|_| Unusable)
 }
 
-/// A 2xx with a JSON object is a result; everything else is a fault.
+/// A 2xx answer with a JSON object is a result; anything else is a fault.
 pub(super) fn outcome_of(answer: &Exchange) -> Outcome {
     if !(200..300).contains(&answer.status) {
         return Outcome::error(

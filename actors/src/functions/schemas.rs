@@ -1,5 +1,5 @@
-//! Compiled parameter schemas of one invoker, and the checks of arguments against them. What takes long is done beside the
-//! invoker's thread, on which other tenants' functions run, and one check of a tenant after the other.
+//! An invoker's compiled schemas and the validation of arguments. Slow work runs off the invoker's thread, which
+//! serves other tenants, and one at a time per tenant.
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
@@ -9,15 +9,15 @@ use tokio::sync::Semaphore;
 
 use super::{FaultCode, Outcome, schema::Schema};
 
-/// Nodes of all schemas that are kept. A pattern counts as 80 of them, and so all stay within some tens of megabytes.
+/// Maximum number of nodes of all kept schemas. A pattern counts as 80, so they use some tens of megabytes at most.
 const KEPT_NODES_MAX: u32 = 20_000;
-/// Steps of a check on the invoker's own thread: below a few milliseconds, and more than ordinary arguments need.
+/// Steps of a validation on the invoker's own thread: below a few milliseconds, and enough for ordinary arguments.
 const STEPS_AT_ONCE_MAX: u32 = 4_000;
 
-/// A compiled schema, or why it cannot be used.
+/// A compiled schema, or the reason why it cannot be used.
 type Compiled = Arc<Result<Schema, String>>;
 
-/// Compiled schemas by their text, and the turns of tenants whose checks take long.
+/// Compiled schemas by their text, and a semaphore per tenant for slow validations.
 #[derive(Debug, Default)]
 pub(super) struct Schemas {
     kept: RefCell<Kept>,
@@ -31,7 +31,7 @@ struct Kept {
 }
 
 impl Schemas {
-    /// Whether the arguments fit the schema, or what the AI is told.
+    /// Validates arguments. The error is the outcome for the AI.
     pub(super) async fn check(
         &self,
         tenant: TenantId,
@@ -63,15 +63,15 @@ impl Schemas {
         if let Some(compiled) = known {
             return Ok(compiled);
         }
-        // Patterns can take milliseconds to compile.
+        // Compiling a pattern can take milliseconds.
         let wanted = Arc::clone(text);
         let compiled = Arc::new(self.beside(tenant, move || compile(&wanted)).await?);
         self.keep(text, &compiled);
         Ok(compiled)
     }
 
-    /// Does what may take long on a thread of its own, when the tenant's turn has come. The turn lasts until the work is over,
-    /// also where nobody waits for it any more.
+    /// Runs slow work on another thread, one at a time per tenant. The permit lasts until the work is over, even if
+    /// the caller stops waiting.
     async fn beside<T: Send + 'static>(
         &self,
         tenant: TenantId,
@@ -79,7 +79,7 @@ impl Schemas {
     ) -> Result<T, Outcome> {
         let turns = {
             let mut all = self.turns.borrow_mut();
-            // Only those that somebody has or waits for are worth keeping.
+            // Keeps only semaphores in use.
             all.retain(|_, turns| Arc::strong_count(turns) > 1);
             Arc::clone(
                 all.entry(tenant)

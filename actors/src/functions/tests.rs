@@ -28,7 +28,7 @@ use crate::{
 };
 
 const NOW: Millis = Millis::from_i64(1_768_447_800_000);
-/// What no invocation takes, where its end is not what is looked at.
+/// A timeout for tests that do not expect one.
 const AMPLE: Duration = Duration::from_secs(60);
 
 fn functions(outbound: &Outbound) -> FunctionsHandle {
@@ -261,7 +261,7 @@ async fn a_test_is_marked() {
     assert_eq!(receiver.all()[0].headers["x-service-test"], "true");
 }
 
-/// A handle with the bounds that are in force.
+/// A handle with the limits of production.
 fn real(clock: SharedClock) -> FunctionsHandle {
     let config = FunctionsConfig {
         timeout: AMPLE,
@@ -309,8 +309,8 @@ async fn tenants_that_hang_take_nothing_from_a_healthy_one() {
     assert_eq!(handle.in_flight(), 0);
 }
 
-/// Other tenants' functions run on the invoker's thread. While all threads beside it are busy, what is ready at once was done on
-/// it, and what is not waits for one of them.
+/// Other tenants' functions run on the invoker's thread. While all other threads are busy, work that is ready at once
+/// was done on it; the rest waits for another thread.
 #[test]
 fn arguments_that_take_long_to_check_are_checked_beside_the_invokers_thread() {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -335,7 +335,7 @@ async fn long_checks_wait_for_a_thread() {
     let at_once = |tenant, arguments| schemas.check(tenant, &schema, arguments).now_or_never();
     assert_eq!(at_once(tenant, &short), Some(Ok(())));
     assert_eq!(at_once(tenant, &long), None);
-    // Whoever has that running delays no other tenant, nor what is short of its own.
+    // A slow validation delays neither other tenants nor this tenant's short ones.
     assert_eq!(at_once(other, &short), Some(Ok(())));
     assert_eq!(at_once(tenant, &short), Some(Ok(())));
     drop(free);
@@ -372,7 +372,7 @@ async fn an_endpoint_that_keeps_hanging_is_left_alone_until_it_answers() {
     let until = NOW.plus_ms(5_000);
     assert_eq!(state(), CircuitState::Open { until });
 
-    // One call decides; arguments that do not fit ask nobody and decide nothing.
+    // One call decides. Arguments that do not fit are not sent and decide nothing.
     clock.advance_ms(5_000);
     assert_eq!(state(), CircuitState::HalfOpen);
     let mut wrong = call.clone();
@@ -383,7 +383,7 @@ async fn an_endpoint_that_keeps_hanging_is_left_alone_until_it_answers() {
     assert_eq!(code().await, Some(FaultCode::CircuitOpen));
     assert_eq!(receiver.all().len(), 6);
 
-    // A test asks all the same, and its answer ends the pause.
+    // A test is sent anyway, and its answer ends the pause.
     answers.store(true, SeqCst);
     let mut test = call.clone();
     test.is_test = true;
@@ -418,7 +418,7 @@ async fn tests_have_a_bound_of_their_own() {
     }
 }
 
-/// An endpoint that says everything twice, before and after: no invocation gets what was said to another.
+/// An endpoint that sends everything twice, early and late: no invocation receives another's answer.
 #[actix::test]
 async fn an_answer_belongs_to_its_invocation() {
     let receiver = Receiver::scripted(|seen| {
@@ -483,7 +483,7 @@ async fn silent_name_servers_of_one_tenant_hold_up_no_other() {
     assert_eq!(names.hanging.load(SeqCst), 32);
 }
 
-/// Its connection was being made when it was withdrawn: the endpoint hears nothing, and is not blamed.
+/// The permission was withdrawn while connecting: the endpoint receives nothing and is not blamed.
 #[actix::test]
 async fn an_invocation_that_may_not_go_out_any_more_does_not() {
     let names = SlowNames::start();

@@ -1,20 +1,20 @@
-//! An invocation in the trace that it is part of.
+//! An invocation as part of a trace.
 
 use dikala_entities::{CallId, FunctionId, TenantId, TraceParent};
 
 use super::Invoked;
 use crate::traces::{self, Kind, Span};
 
-/// One invocation: its span, where that is recorded.
+/// An invocation's span, if it is recorded.
 #[derive(Debug)]
 pub struct Traced {
     span: Option<Span>,
-    /// What its request says.
+    /// The header for its request.
     pub traceparent: Option<String>,
 }
 
 impl Traced {
-    /// Below what this task works for, or else as a part of that trace.
+    /// Begins a span below the current one, or else as a part of `trace`.
     pub fn begin(trace: Option<&TraceParent>) -> Self {
         let span = traces::current().map(|below| below.span(Kind::Client, "function"));
         let traceparent = match &span {
@@ -24,7 +24,7 @@ impl Traced {
         Self { span, traceparent }
     }
 
-    /// This came of it; a trial is of no call.
+    /// Ends the span with the outcome. A trial belongs to no call.
     pub fn end(
         self,
         tenant: TenantId,

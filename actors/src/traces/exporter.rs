@@ -1,5 +1,5 @@
-//! Sends spans to the operator's collector, as OTLP over HTTP. What waits is bounded, each exchange has its time, and a batch that
-//! nobody takes is given up after a minute, so that what happens later is told again once somebody listens.
+//! Sends spans to the operator's collector, as OTLP over HTTP. The queue is bounded and each exchange has a timeout.
+//! A batch is dropped after a minute, so that later spans can be sent when the collector is back.
 
 use std::{
     sync::{
@@ -29,18 +29,18 @@ use crate::{
     runtime::clock::SharedClock,
 };
 
-/// How long things may take and how often they are tried.
+/// Limits of sizes, times and retries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Spans in one request.
     pub(super) batch: usize,
-    /// How long a span waits for others.
+    /// Maximum time that a span waits for more.
     pub(super) gather: Duration,
-    /// For one exchange.
+    /// Timeout of one exchange.
     pub(super) exchange: Duration,
-    /// The same for what is left at a stop, which is tried once.
+    /// Timeout of one exchange during the stop, which is tried once.
     pub(super) last: Duration,
-    /// The pause after the first failure; doubled up to `again_max`, and never shorter than the server asks.
+    /// Backoff after the first failure. It doubles up to `again_max`, and is never shorter than the server asks.
     pub(super) again: Duration,
     pub(super) again_max: Duration,
     /// No try of a batch begins later than this after its first.
@@ -61,22 +61,21 @@ impl Default for Limits {
     }
 }
 
-/// The most that is read of an answer, in bytes.
+/// Maximum number of bytes read of an answer.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
 
-/// Where spans go.
 #[derive(Debug)]
 pub struct ExporterConfig {
-    /// The address that takes `ExportTraceServiceRequest`.
+    /// The address that accepts `ExportTraceServiceRequest`.
     pub uri: Uri,
-    /// What this process is called.
+    /// The node's name.
     pub node: Arc<str>,
-    /// Dials what the operator says, wherever that is.
+    /// Dials the operator's address without the guard for tenants' addresses.
     pub outbound: Outbound,
     pub clock: SharedClock,
 }
 
-/// Sends what is queued. Belongs to one thread.
+/// Sends queued spans, on one thread.
 #[derive(Debug)]
 pub struct Exporter {
     waiting: mpsc::Receiver<Finished>,
@@ -86,18 +85,18 @@ pub struct Exporter {
     resource: Resource,
     clock: SharedClock,
     pub(super) limits: Limits,
-    /// Whether the last batch was taken; so that an outage is told once, and its end.
+    /// True if the last batch was accepted, so that an outage and its end are logged once.
     well: bool,
 }
 
-/// What came of one try.
+/// The result of one try.
 #[derive(Debug, PartialEq, Eq)]
 enum Tried {
-    /// Taken, but for so many.
+    /// Accepted, except for this number of spans.
     Taken(u64),
-    /// It will never be taken.
+    /// Refused with this status for good.
     Refused(u16),
-    /// Perhaps later, not before this; and why.
+    /// Failed for now: the earliest next try, and the reason.
     Later(Duration, String),
 }
 
@@ -121,7 +120,7 @@ impl Exporter {
         }
     }
 
-    /// Sends until it is told to finish; then what waits once more, and no more.
+    /// Sends until it is told to finish, then sends the rest once.
     pub async fn run(mut self, mut finish: watch::Receiver<bool>) {
         let mut batch = Vec::new();
         loop {
@@ -135,7 +134,7 @@ impl Exporter {
         }
     }
 
-    /// Whether no more is to come than what is in the queue.
+    /// Gathers a batch. True if nothing more will come than the queue holds.
     async fn gather(
         &mut self,
         batch: &mut Vec<Finished>,
@@ -173,7 +172,7 @@ impl Exporter {
         let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
         let (first, mut again) = (Instant::now(), self.limits.again);
         loop {
-            // Whoever would ask for the end is gone as well: nothing is waited for.
+            // If the sender is gone, the program is ending too: do not wait.
             let last = *finish.borrow() || finish.has_changed().is_err();
             let limit = match last {
                 true => self.limits.last,
@@ -210,7 +209,7 @@ impl Exporter {
         self.judge(answer)
     }
 
-    /// What OTLP says of answers: which are final, and which ask for patience.
+    /// OTLP's rules for answers: which are final, and which call for a retry.
     fn judge(&self, answer: Result<Exchange, Failure>) -> Tried {
         match answer {
             Ok(Exchange {
@@ -258,7 +257,7 @@ impl Exporter {
 }
 
 async fn asked(finish: &mut watch::Receiver<bool>) {
-    // Whoever asks is gone: nobody will.
+    // If the sender is gone, the request to finish will never come.
     let _ = finish.wait_for(|finish| *finish).await;
 }
 

@@ -1,11 +1,11 @@
-//! What a trace tells: spans of calls, of bridges' messages, of the ledger's commits, of functions, of deliveries and of requests.
+//! Traces: spans of calls, bridges' messages, ledger commits, functions, deliveries and requests.
 //!
-//! Ours, and not OpenTelemetry's: a call's span begins in one process and may end in another, and what hangs below it is known
-//! by the call's row alone. So the span of a call is named after the call, and nothing has to be kept of it but the row's
-//! `traceparent`. A span that is over goes into a bounded queue; what does not fit is counted and forgotten, and nobody waits.
-//! The [`Exporter`] sends what is queued, as OTLP over HTTP.
+//! They are not OpenTelemetry's, because a call's span may begin in one process and end in another, which knows only
+//! the call's row. So a call's span id is derived from the call's id, and the row keeps only a `traceparent`. A
+//! finished span goes into a bounded queue; if that is full, the span is counted and dropped. The [`Exporter`] sends
+//! queued spans as OTLP over HTTP.
 //!
-//! Where no endpoint is configured, [`Traces`] is empty: no span is made, and a `traceparent` that came in is handed on.
+//! Without a configured endpoint [`Traces`] is empty: it makes no spans and passes incoming `traceparent`s on.
 
 mod exporter;
 mod otlp;
@@ -31,7 +31,7 @@ pub use self::{
 };
 use crate::runtime::clock::Clock;
 
-/// Spans that wait to be sent: a few megabytes.
+/// Limit of queued spans: a few megabytes.
 const QUEUE_MAX: usize = 8_192;
 
 tokio::task_local! {
@@ -39,20 +39,20 @@ tokio::task_local! {
     static ARRIVED: Instant;
 }
 
-/// Where spans go; nowhere unless it was started. Cheap to clone.
+/// The recorder of spans, if tracing was started. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Traces(Option<Arc<Recorder>>);
 
-/// How a message came here.
+/// The arrival of a message.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// When it was read.
+    /// The time at which it was read.
     pub at: Instant,
-    /// The request that it came with.
+    /// The id of the request that carried it.
     pub request: Option<Arc<str>>,
 }
 
-/// A span that others hang below.
+/// A span as a parent of others.
 #[derive(Clone, Debug)]
 pub struct Context {
     recorder: Arc<Recorder>,
@@ -64,25 +64,26 @@ pub struct Context {
 struct Recorder {
     queue: mpsc::Sender<Finished>,
     stats: Arc<SpanStats>,
-    /// One moment on the monotonic clock and on the wall, in nanoseconds since the Unix epoch: what lies between is as it was.
+    /// One moment on the monotonic clock and on the wall clock, in nanoseconds since the Unix epoch. Durations come
+    /// from the former.
     began: Instant,
     began_ns: u64,
 }
 
-/// Spans by what became of them.
+/// Number of spans by outcome.
 #[derive(Debug, Default)]
 pub struct SpanStats {
     exported: AtomicU64,
     /// The queue was full.
     dropped: AtomicU64,
-    /// The endpoint did not want them.
+    /// The endpoint refused them.
     refused: AtomicU64,
-    /// The endpoint could not be reached for too long.
+    /// The endpoint was unreachable for too long.
     given_up: AtomicU64,
 }
 
 impl SpanStats {
-    /// How often each came about.
+    /// The counts by name.
     pub fn outcomes(&self) -> [(&'static str, u64); 4] {
         [
             ("exported", self.exported.load(Relaxed)),
@@ -110,7 +111,7 @@ impl Recorder {
 }
 
 impl Traces {
-    /// Begins to record, and what sends it away.
+    /// Starts recording. The exporter must be run.
     pub fn start(config: ExporterConfig, clock: &dyn Clock) -> (Self, Exporter) {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let stats = Arc::<SpanStats>::default();
@@ -124,18 +125,18 @@ impl Traces {
         (Self(Some(Arc::new(recorder))), exporter)
     }
 
-    /// What became of spans, where there are any.
+    /// The counts, if spans are recorded.
     pub fn stats(&self) -> Option<&SpanStats> {
         self.0.as_deref().map(|recorder| &*recorder.stats)
     }
 
-    /// The trace of a call whose bridge named none; none where nothing is recorded.
+    /// A new trace for a call whose bridge sent none. None if spans are not recorded.
     pub fn begin_call(&self, call: CallId) -> Option<TraceParent> {
         self.0.as_ref()?;
         Some(TraceParent::of(call.as_u128(), span_of(call)))
     }
 
-    /// The span of a call that is part of that trace.
+    /// The context of a call's span in this trace.
     pub fn call(&self, call: CallId, trace: Option<&TraceParent>) -> Option<Context> {
         let recorder = self.recorder(trace?)?;
         Some(Context {
@@ -145,7 +146,7 @@ impl Traces {
         })
     }
 
-    /// Begins a span below what somebody else does, or the first one of a trace that begins here.
+    /// Begins a span below another program's, or the root of a new trace.
     pub fn span(
         &self,
         kind: Kind,
@@ -162,7 +163,7 @@ impl Traces {
         }
     }
 
-    /// Begins the first span of a trace with that number.
+    /// Begins the root of the trace with this id.
     pub fn first(&self, kind: Kind, name: &'static str, trace: u128) -> Option<Span> {
         let recorder = Arc::clone(self.0.as_ref()?);
         Some(Span::new(recorder, trace.max(1), None, kind, name))
@@ -181,45 +182,45 @@ impl Context {
         Span::new(recorder, self.trace, Some(self.span), kind, name)
     }
 
-    /// The span of this context itself, below what the trace was begun by. For spans that have no beginning in this process.
+    /// The span of this context itself, below the trace's origin, for a span that may have begun in another process.
     pub fn itself(&self, kind: Kind, name: &'static str, trace: &TraceParent) -> Span {
         let recorder = Arc::clone(&self.recorder);
-        // A trace that began with this span names it.
+        // If the trace began with this span, it has no parent.
         let parent = Some(trace.parent()).filter(|parent| *parent != self.span);
         let mut span = Span::new(recorder, self.trace, parent, kind, name);
         span.be(self.span);
         span
     }
 
-    /// What a request says that is made because of it.
+    /// The header for requests made on behalf of this span.
     pub fn traceparent(&self) -> TraceParent {
         TraceParent::of(self.trace, self.span)
     }
 }
 
-/// The half of a call's number that is random.
+/// The random half of a call's id.
 fn span_of(call: CallId) -> u64 {
     u64::try_from(call.as_u128() & u128::from(u64::MAX))
         .unwrap_or(u64::MAX)
         .max(1)
 }
 
-/// The span that this task works for.
+/// The span of the current task.
 pub fn current() -> Option<Context> {
     CURRENT.try_with(Clone::clone).unwrap_or_default()
 }
 
-/// Works for that span.
+/// Runs work within this span.
 pub fn within<F: Future>(context: Option<Context>, work: F) -> impl Future<Output = F::Output> {
     CURRENT.scope(context, work)
 }
 
-/// Does what a message that was read then asks for.
+/// Runs the work for a message that was read at `at`.
 pub fn arrived<F: Future>(at: Instant, work: F) -> impl Future<Output = F::Output> {
     ARRIVED.scope(at, work)
 }
 
-/// How the message came that this task works for; now, where it works for none.
+/// The arrival of the current task's message, or now if there is none.
 pub(crate) fn arrival() -> Arrival {
     Arrival {
         at: ARRIVED

@@ -1,21 +1,21 @@
-//! Spans as OTLP has them (<https://opentelemetry.io/docs/specs/otlp/>): the messages of `trace_service.proto` and `trace.proto`
-//! in protobuf's wire format, as far as we say anything. Pure.
+//! Spans in OTLP (<https://opentelemetry.io/docs/specs/otlp/>): the fields that we use of `trace_service.proto` and
+//! `trace.proto`, in protobuf's wire format. Pure.
 //!
-//! Written out, because it is three kinds of field: the libraries that do it bring another HTTP client and code for everything
-//! that we do not say. What this writes was compared with what the library of the OpenTelemetry project writes.
+//! Written by hand, because it needs only three kinds of field; the libraries bring another HTTP client and much
+//! unused code. The output was compared with that of OpenTelemetry's own library.
 
 use super::span::{Attribute, Finished};
 
-/// A number in as many bytes as it takes.
+/// Wire type of a number of variable length.
 const VARINT: u64 = 0;
-/// Eight bytes.
+/// Wire type of eight bytes.
 const FIXED: u64 = 1;
-/// A length and so many bytes: texts and messages.
+/// Wire type of texts and messages: a length and that many bytes.
 const BYTES: u64 = 2;
-/// `Status.code` of a span that failed.
+/// `Status.code` of a failed span.
 const STATUS_ERROR: u64 = 2;
 
-/// Bytes of a message, field by field.
+/// Writes a message field by field.
 #[derive(Default)]
 struct Writer(Vec<u8>);
 
@@ -82,13 +82,13 @@ impl Writer {
     }
 }
 
-/// Who tells.
+/// The sender of the spans.
 #[derive(Clone, Debug)]
 pub(super) struct Resource {
     pub(super) node: String,
 }
 
-/// `ExportTraceServiceRequest`
+/// An encoded `ExportTraceServiceRequest`.
 pub(super) fn request(resource: &Resource, spans: &[Finished]) -> Vec<u8> {
     let about = [
         ("service.name", "dikala"),
@@ -112,14 +112,14 @@ pub(super) fn request(resource: &Resource, spans: &[Finished]) -> Vec<u8> {
     request.0
 }
 
-/// How many spans an `ExportTraceServiceResponse` says were not taken. What cannot be read says nothing.
+/// The number of rejected spans in an `ExportTraceServiceResponse`; 0 if it cannot be read.
 pub(super) fn rejected(response: &[u8]) -> u64 {
     let partial = field(response, 1).and_then(Field::bytes);
     let rejected = partial.and_then(|partial| field(partial, 1));
     rejected.and_then(Field::number).unwrap_or(0)
 }
 
-/// What stands in a field.
+/// The value of a field.
 #[derive(Clone, Copy)]
 enum Field<'a> {
     Number(u64),
@@ -142,7 +142,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The first field of a message that has this number.
+/// The first field with this number.
 fn field(mut message: &[u8], wanted: u64) -> Option<Field<'_>> {
     loop {
         let key = varint(&mut message)?;
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// What the Python library of the OpenTelemetry project writes for the same spans (`opentelemetry-proto`, deterministic).
+    /// The output of OpenTelemetry's Python library for the same spans (`opentelemetry-proto`, deterministic).
     #[test]
     fn it_is_what_the_library_of_the_project_writes() {
         const EXPECTED: &str = "0ac1020a550a180a0c736572766963652e6e616d6512080a0664696b616c610a1a0a0f736572766963652e76657273696f6e12070a05\
@@ -238,7 +238,7 @@ mod tests {
             ("", 0),
             ("0a0708ac0212026e6f", 300),
             ("0a0412026e6f", 0),
-            // A field that we do not know stands before it.
+            // An unknown field comes first.
             ("10050a0308ac02", 300),
             ("0aff", 0),
             ("0a0908ffffffffffffffffff", 0),

@@ -1,4 +1,4 @@
-//! One span: what was done, when, for whom, and what came of it.
+//! One span: an operation, its time, its subject and its result.
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Instant};
 
@@ -6,7 +6,7 @@ use dikala_entities::{Millis, TraceParent};
 
 use super::{Context, Recorder};
 
-/// On which side of an exchange it is.
+/// The role of a span in an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Internal = 1,
@@ -14,14 +14,14 @@ pub enum Kind {
     Client = 3,
 }
 
-/// What an attribute says.
+/// An attribute's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Attribute {
     Text(String),
     Number(i64),
 }
 
-/// A span that is over.
+/// An ended span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finished {
     pub(super) trace: u128,
@@ -33,11 +33,11 @@ pub(super) struct Finished {
     pub(super) began_ns: u64,
     pub(super) ended_ns: u64,
     pub(super) attributes: Vec<(&'static str, Attribute)>,
-    /// It came to nothing, and why.
+    /// The reason of a failure.
     pub(super) error: Option<Cow<'static, str>>,
 }
 
-/// A span under way. One that is dropped without an end was not: nobody is told of it.
+/// A span in progress. A span that is dropped without an end is not recorded.
 pub struct Span {
     recorder: Arc<Recorder>,
     trace: u128,
@@ -79,24 +79,23 @@ impl Span {
         }
     }
 
-    /// Takes a number that is known elsewhere too.
+    /// Takes an id that other programs know as well.
     pub(super) fn be(&mut self, span: u64) {
         self.span = span;
     }
 
-    /// It began earlier than now.
+    /// Sets an earlier beginning.
     #[must_use]
     pub fn since(mut self, then: Instant) -> Self {
         self.began = then;
         self
     }
 
-    /// Another name.
     pub fn rename(&mut self, name: impl Into<Cow<'static, str>>) {
         self.name = name.into();
     }
 
-    /// Adds what is known: an id, or a word of ours. Never what a person said or wrote, a number that is not masked, or a secret.
+    /// Adds an attribute: an id or a word of ours. Never add a person's words, an unmasked number or a secret.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl fmt::Display) -> Self {
         self.set(name, value);
@@ -109,17 +108,16 @@ impl Span {
         self.attributes.push((name, value));
     }
 
-    /// Adds a number.
     pub fn count(&mut self, name: &'static str, value: i64) {
         self.attributes.push((name, Attribute::Number(value)));
     }
 
-    /// It came to nothing, for this reason.
+    /// Marks the span as failed, with the reason.
     pub fn failed(&mut self, why: impl Into<Cow<'static, str>>) {
         self.error = Some(why.into());
     }
 
-    /// What hangs below it.
+    /// This span as a parent.
     pub fn context(&self) -> Context {
         Context {
             recorder: Arc::clone(&self.recorder),
@@ -128,19 +126,18 @@ impl Span {
         }
     }
 
-    /// What a request says that is made because of it.
+    /// The header for requests made on behalf of this span.
     pub fn traceparent(&self) -> TraceParent {
         TraceParent::of(self.trace, self.span)
     }
 
-    /// It is over.
     pub fn end(self) {
         let ended = Instant::now();
         let (began_ns, ended_ns) = (self.recorder.at(self.began), self.recorder.at(ended));
         self.record(began_ns, ended_ns);
     }
 
-    /// It began and ended when its row says, on the wall.
+    /// Ends the span with the times of its row, by the wall clock.
     pub fn end_as(self, began: Millis, ended: Millis) {
         self.record(ns(began), ns(ended));
     }

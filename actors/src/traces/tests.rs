@@ -1,4 +1,4 @@
-//! Spans on their way to real receivers: well ones, and ones that hang, refuse, ask for patience or are not there.
+//! Export to real receivers: healthy ones, and ones that hang, refuse, ask for patience or do not exist.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 const PATH: &str = "/v1/traces";
-/// Short pauses, and more time than anything takes that comes to its end.
+/// Short pauses, and timeouts longer than any successful exchange takes.
 const PATIENT: Limits = Limits {
     batch: 4,
     gather: Duration::from_millis(20),
@@ -23,7 +23,7 @@ const PATIENT: Limits = Limits {
     again_max: Duration::from_millis(100),
     try_for: Duration::from_secs(60),
 };
-/// Short enough for tests that wait until something is given up.
+/// Short timeouts for tests that wait until a batch is dropped.
 const HASTY: Limits = Limits {
     exchange: Duration::from_millis(300),
     last: Duration::from_millis(300),
@@ -151,7 +151,7 @@ async fn what_nobody_takes_is_given_up_and_later_spans_are_sent() {
         world.spans(3);
         world.until("given_up", 3).await;
         receiver.answer(PATH, [Answer::Status(200)]);
-        // On a busy machine even a good exchange may be given up in so short a time.
+        // On a busy machine even a good exchange may time out so soon.
         eventually("a later span to be sent", async || {
             world.spans(1);
             (world.outcome("exported") > 0).then_some(())
@@ -166,7 +166,7 @@ async fn what_nobody_takes_is_given_up_and_later_spans_are_sent() {
     world.finished().await;
 }
 
-/// Nobody waits for a queue that is full: what finds no room is counted.
+/// A full queue never blocks: spans without room are counted.
 #[actix::test]
 async fn a_full_queue_drops_and_holds_nobody_up() {
     let receiver = Receiver::start();

@@ -1,4 +1,4 @@
-//! Whether a value fits a compiled schema. Stops at the first thing that does not, and after a stated number of steps.
+//! Validates a value against a compiled schema. Stops at the first mismatch or after a given number of steps.
 
 use std::{collections::HashSet, fmt};
 
@@ -9,16 +9,16 @@ use super::{
     number::Decimal,
 };
 
-/// Characters of text that are looked at in one step.
+/// Characters of text examined in one step.
 const CHARS_A_STEP: usize = 16;
-/// Values that a sentence names.
+/// Maximum number of values listed in a message.
 const NAMED_MAX: usize = 10;
 
-/// Why a value does not fit. Words are made of it only where somebody is told: most misfits are those of alternatives that
-/// are not taken.
+/// The reason why a value does not fit. It is turned into words only when reported: most mismatches are of
+/// alternatives that are not chosen.
 #[derive(Debug)]
 pub(super) enum Misfit<'a> {
-    /// There is too much to check.
+    /// The steps are used up.
     Steps,
     At {
         /// From the inside to the outside.
@@ -27,14 +27,14 @@ pub(super) enum Misfit<'a> {
     },
 }
 
-/// A step into a value.
+/// One step of a path into a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PathStep<'a> {
     Member(&'a str),
     Item(usize),
 }
 
-/// What does not fit; shown, it comes after "…: ".
+/// The mismatch; displayed after "…: ".
 #[derive(Debug)]
 pub(super) enum What<'a> {
     Kind(Kinds),
@@ -46,7 +46,7 @@ pub(super) enum What<'a> {
     Pattern(&'a str),
     /// Words and a bound, such as "at least" and 5.
     Number(&'static str, Decimal),
-    /// Words, a bound and what is counted.
+    /// Words, a bound and the unit counted.
     Count(&'static str, u64, &'static str),
     NoAlternative(usize),
     SeveralAlternatives,
@@ -115,14 +115,14 @@ impl fmt::Display for What<'_> {
     }
 }
 
-/// One checking of one value.
+/// The validation of one value.
 #[derive(Debug)]
 pub(super) struct Checker {
     left: u32,
 }
 
 impl Checker {
-    /// A checking of so many steps at most.
+    /// A validation with at most this many steps.
     pub(super) fn new(steps_max: u32) -> Self {
         Self { left: steps_max }
     }
@@ -133,7 +133,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Checks the value against the node.
+    /// Validates a value against a node.
     pub(super) fn check<'a>(
         &mut self,
         node: &'a SchemaNode,
@@ -273,7 +273,7 @@ impl Checker {
         }
     }
 
-    /// Equal as JSON: `1` is `1.0`.
+    /// JSON equality: `1` equals `1.0`.
     fn equal<'a>(&mut self, a: &Value, b: &Value) -> Result<bool, Misfit<'a>> {
         self.spend(1)?;
         Ok(match (a, b) {
@@ -306,7 +306,7 @@ impl Checker {
     }
 }
 
-/// The one branch whose type was right, if there is just one: its misfit says most.
+/// The mismatch of the only branch with the right type, if there is exactly one: it is the most helpful.
 #[derive(Default)]
 struct Closest<'a> {
     misfit: Option<Misfit<'a>>,
@@ -369,7 +369,7 @@ fn within_count<'a>(
     }
 }
 
-/// The same text for equal values.
+/// A text that is the same for equal values.
 fn canonical(value: &Value, out: &mut String) {
     match value {
         Value::Number(number) => out.push_str(&Decimal::of(number).to_string()),

@@ -1,4 +1,4 @@
-//! From the JSON of a schema to the tree that is checked: every keyword is known or refused by name.
+//! Compiles a schema's JSON to the tree used for validation. Every keyword is either known or refused by name.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +11,18 @@ use super::{
     pattern,
 };
 
-/// Faults that are told at once.
+/// Maximum number of faults reported at once.
 const FAULTS_MAX: usize = 16;
 /// Bytes of JSON in `enum`, `const` and `required` that count as one node.
 const VALUE_BYTES: u32 = 64;
-/// Where definitions stand.
+/// Keywords that hold definitions.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
-/// The dialects that the subset belongs to, without what may stand around them.
+/// The dialects of this subset, without scheme and trailing `#`.
 const DIALECTS: [&str; 2] = [
     "json-schema.org/draft/2020-12/schema",
     "json-schema.org/draft-07/schema",
 ];
-/// Keywords that say something to the AI and nothing to the check.
+/// Keywords for the AI that validation ignores.
 const ANNOTATIONS: [&str; 10] = [
     "description",
     "title",
@@ -39,7 +39,6 @@ const KEYWORDS: &str = "type, properties, required, additionalProperties, items,
     examples, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength, maxLength, pattern, \
     minItems, maxItems, uniqueItems, nullable, anyOf, oneOf, allOf, $ref, $defs, definitions and $schema";
 
-/// Compiles the schema.
 pub(super) fn compile(schema: &Value) -> Result<(SchemaNode, u32), Vec<SchemaFault>> {
     let mut compiler = Compiler {
         root: schema,
@@ -61,26 +60,26 @@ pub(super) fn compile(schema: &Value) -> Result<(SchemaNode, u32), Vec<SchemaFau
 
 struct Compiler<'a> {
     root: &'a Value,
-    /// Nodes that may still come.
+    /// The remaining number of nodes.
     left: u32,
-    /// There were too many.
+    /// The number of nodes exceeded the limit.
     full: bool,
-    /// The definitions that are being followed, from the outside to the inside.
+    /// The definitions being followed, from the outside to the inside.
     following: Vec<(&'static str, &'a str)>,
     followed: BTreeSet<(&'static str, &'a str)>,
     faults: Vec<SchemaFault>,
 }
 
-/// How deep a schema stands.
+/// A schema's depth.
 #[derive(Clone, Copy, Default)]
 struct Spot {
     depth: usize,
-    /// Alternatives around it that are about the same value.
+    /// Enclosing alternatives about the same value.
     branches: usize,
 }
 
 impl Spot {
-    /// Of a schema about another value.
+    /// The spot of a schema about another value.
     fn below(self) -> Self {
         Self {
             depth: self.depth + 1,
@@ -88,7 +87,7 @@ impl Spot {
         }
     }
 
-    /// Of a schema about the same value.
+    /// The spot of a schema about the same value.
     fn beside(self, branches: usize) -> Self {
         Self {
             depth: self.depth + 1,
@@ -104,7 +103,7 @@ impl<'a> Compiler<'a> {
             kind,
             predicate: predicate.into(),
         };
-        // A definition that is used twice is wrong once.
+        // A faulty definition that is used twice is reported once.
         if self.faults.len() < FAULTS_MAX && !self.faults.contains(&fault) {
             self.faults.push(fault);
         }
@@ -114,7 +113,7 @@ impl<'a> Compiler<'a> {
         self.fault(at, FaultKind::WrongType, predicate);
     }
 
-    /// Counts; false once there are too many.
+    /// Counts nodes. False once there are too many.
     fn spend(&mut self, nodes: u32) -> bool {
         match self.left.checked_sub(nodes) {
             Some(left) if !self.full => self.left = left,
@@ -227,7 +226,7 @@ impl<'a> Compiler<'a> {
         value.as_bool().unwrap_or_default()
     }
 
-    /// Zod writes `{}` for an object that takes other properties as well.
+    /// Zod writes `{}` for an object that allows other properties.
     fn closed(&mut self, value: &Value, at: &str) -> bool {
         let open = value
             .as_bool()
@@ -265,7 +264,7 @@ impl<'a> Compiler<'a> {
         Some(kinds)
     }
 
-    /// A value that is kept, and once more wherever its definition is referred to.
+    /// A kept value counts once more at each reference to its definition.
     fn may_keep(&mut self, value: &Value) -> bool {
         let bytes = u32::try_from(value.to_string().len()).unwrap_or(u32::MAX);
         self.spend(bytes / VALUE_BYTES)
@@ -285,7 +284,7 @@ impl<'a> Compiler<'a> {
 
     fn names(&mut self, value: &Value, at: &str) -> Vec<String> {
         let Value::Array(values) = value else {
-            // In draft-04, and beside a property, it was true or false.
+            // In draft-04, beside a property, it was a boolean.
             self.wrong_type(
                 at,
                 "must be an array of the names of properties, beside properties",
@@ -419,7 +418,7 @@ impl<'a> Compiler<'a> {
         Some(Box::new(node))
     }
 
-    /// What nobody refers to has to be right as well.
+    /// Definitions without a reference must be valid too.
     fn unused_definitions(&mut self) {
         for kind in DEFINITIONS {
             let defined = self.root.get(kind).and_then(Value::as_object);
@@ -458,7 +457,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// The definition that a reference names: a plain name, nothing escaped.
+/// The definition that a reference names. Only plain names, without escapes.
 fn definition_of(reference: &str) -> Option<(&'static str, &str)> {
     let rest = reference.strip_prefix("#/")?;
     let (kind, name) = rest.split_once('/')?;
@@ -467,7 +466,7 @@ fn definition_of(reference: &str) -> Option<(&'static str, &str)> {
     (!name.is_empty() && name.chars().all(plain)).then_some((kind, name))
 }
 
-/// What to write instead of a keyword that is not taken.
+/// A hint for what to write instead of an unsupported keyword.
 fn instead_of(keyword: &str) -> String {
     let hint = match keyword {
         "patternProperties"

@@ -1,8 +1,9 @@
-//! Parameter schemas: the subset of JSON Schema that generators write and language models read, checked with a bound.
+//! Parameter schemas: the subset of JSON Schema that generators write and language models read, validated within
+//! bounds.
 //!
-//! A schema comes from a tenant and runs on a thread that all tenants share. So it is taken only as far as its keywords are
-//! listed here, it is unfolded once into a tree of a bounded size, patterns run in linear time, and checking ends at the
-//! first thing that does not fit or after [`STEPS_MAX`] steps.
+//! A tenant's schema runs on a thread that all tenants share. So only listed keywords are accepted, the schema is
+//! expanded once into a tree of bounded size, and patterns run in linear time. Validation ends at the first mismatch
+//! or after [`STEPS_MAX`] steps.
 
 mod check;
 mod compile;
@@ -20,52 +21,50 @@ use self::{
     node::SchemaNode,
 };
 
-/// The most nodes that a schema may have once its references are followed.
+/// Maximum number of nodes of a schema after following references.
 pub const NODES_MAX: u32 = 2_000;
 /// The nodes that a pattern counts as: it is compiled, kept, and run over every character.
 pub const PATTERN_WEIGHT: u32 = 80;
-/// The most alternatives in one `anyOf`, `oneOf` or `allOf`.
+/// Maximum number of alternatives in one `anyOf`, `oneOf` or `allOf`.
 pub const BRANCHES_MAX: usize = 8;
-/// How often such alternatives may stand directly in one another.
+/// Maximum number of such keywords directly inside one another.
 pub const BRANCH_LEVELS_MAX: usize = 2;
-/// How deep schemas may stand in one another once their references are followed.
+/// Maximum depth of a schema after following references.
 pub const DEPTH_MAX: usize = 32;
-/// The most steps of one checking: about one for each node and value that meet and for 16 characters of text, and for a
-/// character and a KiB of the compiled pattern that it is held against. All of them take some tenths of a second.
+/// Maximum number of steps of one validation, which takes some tenths of a second. A step is about a node with a
+/// value, 16 characters of text, or a character with a KiB of a compiled pattern.
 pub const STEPS_MAX: u32 = 200_000;
-/// The largest arguments that are checked, in bytes of JSON.
+/// Maximum size of validated arguments, in bytes of JSON.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
-/// The most characters of an explanation that come from the schema or from the arguments.
+/// Maximum number of characters in a message taken from the schema or the arguments.
 const DETAIL_CHARS_MAX: usize = 200;
 
-/// What kind of fault a schema has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The keyword is not one that is taken.
+    /// The keyword is not supported.
     UnknownKeyword,
-    /// A value of the wrong type.
+    /// A value has the wrong type.
     WrongType,
-    /// A value of the right type that cannot be used.
+    /// A value has the right type but cannot be used.
     Invalid,
-    /// None of the words that are taken.
+    /// A word is not among the allowed ones.
     NotAllowed,
-    /// Something is there twice.
+    /// An entry occurs twice.
     Duplicate,
-    /// More than a limit.
+    /// A limit is exceeded.
     TooLarge,
 }
 
-/// What is wrong with a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaFault {
-    /// Where: `.properties.size.pattern`; empty for the whole.
+    /// The place, such as `.properties.size.pattern`; empty for the whole schema.
     pub at: String,
     pub kind: FaultKind,
-    /// What must be there instead; comes after the name of the place.
+    /// The requirement; it follows the place in a sentence.
     pub predicate: String,
 }
 
-/// A schema that can be used.
+/// A compiled schema.
 #[derive(Clone, Debug)]
 pub struct Schema {
     root: SchemaNode,
@@ -73,17 +72,17 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Compiles a schema, or says what is wrong with it, at most a few faults at once.
+    /// Compiles a schema, or returns its first few faults.
     pub fn new(schema: &Value) -> Result<Self, Vec<SchemaFault>> {
         compile::compile(schema).map(|(root, nodes)| Self { root, nodes })
     }
 
-    /// How many nodes it has, patterns counted with their weight.
+    /// The number of nodes, with patterns weighted.
     pub fn nodes(&self) -> u32 {
         self.nodes
     }
 
-    /// Whether the arguments fit, in at most [`STEPS_MAX`] steps; else one sentence that says where they do not.
+    /// Validates arguments in at most [`STEPS_MAX`] steps. The error is one sentence that names the first mismatch.
     pub fn check(&self, arguments: &Map<String, Value>) -> Result<(), String> {
         self.check_within(STEPS_MAX, arguments).unwrap_or_else(|| {
             Err(format!(
@@ -92,7 +91,7 @@ impl Schema {
         })
     }
 
-    /// The same in fewer steps; none where those are not enough.
+    /// Validates with fewer steps. None if they are not enough.
     pub fn check_within(
         &self,
         steps_max: u32,

@@ -1,4 +1,4 @@
-//! A schema as it is kept for checking: a tree with references followed and patterns compiled.
+//! The compiled schema: a tree with references followed and patterns compiled.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::{number::Decimal, pattern::Pattern};
 
-/// One schema. What it does not say, it allows.
+/// One schema. An absent keyword allows everything.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SchemaNode {
     pub kinds: Option<Kinds>,
-    /// Null fits, whatever else is said.
+    /// Null fits, whatever the other keywords require.
     pub nullable: bool,
     pub constant: Option<Value>,
     pub values: Option<Vec<Value>>,
@@ -28,7 +28,7 @@ pub(super) struct SchemaNode {
 pub(super) struct ObjectRules {
     pub properties: BTreeMap<String, SchemaNode>,
     pub required: Vec<String>,
-    /// No other properties than those.
+    /// Only the listed properties are allowed.
     pub closed: bool,
 }
 
@@ -62,12 +62,12 @@ pub(super) struct NumberRules {
 pub(super) struct Kinds(u8);
 
 impl Kinds {
-    /// The types by name, in the order of their bits.
+    /// The types' names, in the order of their bits.
     pub(super) const WORDS: [&'static str; 7] = [
         "string", "number", "integer", "boolean", "object", "array", "null",
     ];
 
-    /// The set with one type more; none where there is no such type.
+    /// The set with one more type. None if there is no such type.
     pub(super) fn with(self, word: &str) -> Option<Self> {
         let bit = Self::WORDS.iter().position(|known| *known == word)?;
         Some(Self(self.0 | 1 << bit))
@@ -79,7 +79,7 @@ impl Kinds {
             .is_some_and(|only| self.0 & only.0 != 0)
     }
 
-    /// Whether the value is of one of the types. `1.0` is an integer.
+    /// True if the value has one of the types. `1.0` is an integer.
     pub(super) fn take(self, value: &Value) -> bool {
         match value {
             Value::String(_) => self.has("string"),

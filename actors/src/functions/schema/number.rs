@@ -1,4 +1,4 @@
-//! Numbers of JSON compared as they are written, without the rounding of floating point.
+//! JSON numbers, compared as decimals without the rounding of floating point.
 
 use std::cmp::Ordering;
 
@@ -51,29 +51,27 @@ impl Decimal {
         }
     }
 
-    /// Whether there is nothing behind the point.
     pub(super) fn is_whole(self) -> bool {
         self.exponent >= 0
     }
 
-    /// Whether it is more than nothing.
     pub(super) fn is_positive(self) -> bool {
         self.digits > 0 && !self.negative
     }
 
-    /// The number as a count.
+    /// The number as a non-negative integer, if it is one.
     pub(super) fn as_count(self) -> Option<u64> {
         let shift = u32::try_from(self.exponent).ok()?;
         let value = self.digits.checked_mul(10_u128.checked_pow(shift)?)?;
         u64::try_from(value).ok().filter(|_| !self.negative)
     }
 
-    /// Whether it is a whole number of times the (positive) other.
+    /// True if it is an integer multiple of the (positive) unit.
     pub(super) fn is_multiple_of(self, unit: Self) -> bool {
         if self.digits == 0 {
             return true;
         }
-        // Neither has trailing zeros: what is finer than the unit is no multiple of it.
+        // Neither has trailing zeros: a finer number than the unit is no multiple of it.
         let Ok(shift) = u32::try_from(self.exponent.saturating_sub(unit.exponent)) else {
             return false;
         };
@@ -161,7 +159,7 @@ mod tests {
 
     #[test]
     fn whole_numbers_and_fractions_are_compared_exactly() {
-        // Both are the same as a float.
+        // Both are equal as floats.
         assert!(
             decimal(json!(9_007_199_254_740_993_u64)) > decimal(json!(9_007_199_254_740_992_u64))
         );

@@ -1,18 +1,18 @@
-//! `pattern`: a regular expression as JavaScript and Python write it, run in linear time.
+//! `pattern`: a regular expression in JavaScript's or Python's syntax, run in linear time.
 
 use regex::{Regex, RegexBuilder};
 
-/// The largest compiled pattern, and what its search may remember, in bytes: three characters of a pattern can otherwise ask
-/// for megabytes.
+/// Maximum size of a compiled pattern, and of its search cache, in bytes. Otherwise a pattern of three characters
+/// could use megabytes.
 const BYTES_MAX: usize = 128 * 1024;
-/// The sizes that are told apart begin here and double.
+/// The smallest size class; each next class is twice as large.
 const BYTES_LEAST: usize = 1024;
-/// Groups inside one another.
+/// Maximum nesting of groups.
 const NESTING_MAX: u32 = 50;
 
-/// Patterns that generators of schemas write with look-ahead, which cannot be run in linear time, and the same without it.
+/// Patterns of schema generators with look-ahead, which linear time excludes, and equivalents without it.
 const WITHOUT_LOOK_AHEAD: &[(&str, &str)] = &[
-    // pydantic's Decimal.
+    // pydantic's `Decimal`.
     (
         r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$",
         r"^[+-]?(?:\d+\.?\d*|\.\d+)$",
@@ -29,11 +29,10 @@ const WITHOUT_LOOK_AHEAD: &[(&str, &str)] = &[
     ),
 ];
 
-/// A compiled pattern.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     regex: Regex,
-    /// Its size once compiled, rounded up to a power of two.
+    /// Its compiled size, rounded up to a power of two.
     kib: usize,
 }
 
@@ -46,7 +45,7 @@ impl Pattern {
         self.regex.as_str()
     }
 
-    /// The steps that a search in the text counts as. At worst each character is held against each state of the pattern.
+    /// The steps of a search in this text. At worst each character is tried in each state of the pattern.
     pub(super) fn steps(&self, text: &str) -> usize {
         text.len().saturating_mul(self.kib)
     }
@@ -58,7 +57,7 @@ pub(super) fn compile(pattern: &str) -> Result<Pattern, String> {
         .iter()
         .find(|(written, _)| *written == pattern);
     let pattern = translated(known.map_or(pattern, |(_, same)| same));
-    // The engine does not tell how large a pattern became, only whether it is larger than a limit.
+    // The regex crate does not report a pattern's size, only if it exceeds a limit.
     let mut bytes_max = BYTES_LEAST;
     loop {
         let built = RegexBuilder::new(&pattern)
@@ -88,8 +87,8 @@ pub(super) fn compile(pattern: &str) -> Result<Pattern, String> {
     }
 }
 
-/// What means something else in JavaScript than in our engine, in our engine's words: `\d`, `\w` and `\b` are ASCII, and
-/// inside a class `[`, `&` and `~` stand for themselves.
+/// Translates syntax with another meaning in JavaScript: `\d`, `\w` and `\b` are ASCII, and `[`, `&` and `~` inside a
+/// class are literal.
 fn translated(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len() + 16);
     let mut in_class = false;
@@ -101,7 +100,7 @@ fn translated(pattern: &str) -> String {
                 (Some('d'), true) => out.push_str("0-9"),
                 (Some('D'), _) => out.push_str("[^0-9]"),
                 (Some('w'), false) => out.push_str("[0-9A-Za-z_]"),
-                // Ends with a range, so that a hyphen after it stands for itself, as it does there.
+                // Ends with a range, so that a following hyphen is literal, as in JavaScript.
                 (Some('w'), true) => out.push_str("_0-9A-Za-z"),
                 (Some('W'), _) => out.push_str("[^0-9A-Za-z_]"),
                 (Some('b'), false) => out.push_str(r"(?-u:\b)"),

@@ -1,4 +1,5 @@
-//! What generators write is taken, what could hurt is refused or bounded, and the check says what a validator says.
+//! Schemas of generators are accepted, harmful ones are refused or bounded, and validation agrees with a full
+//! validator.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -22,7 +23,7 @@ fn check(schema: &Schema, arguments: &Value) -> Result<(), String> {
     schema.check(arguments.as_object().expect("an object"))
 }
 
-/// Models, with arguments that fit and arguments that do not.
+/// Generated schemas, with arguments that fit and arguments that do not.
 fn generated(fixture: &str) -> Map<String, Value> {
     serde_json::from_str(fixture).expect("a fixture")
 }
@@ -320,7 +321,7 @@ fn everything_else_is_refused_by_name() {
         faults(&json!({"$schema": "http://json-schema.org/draft-04/schema#"})),
         [(".$schema".to_owned(), NotAllowed)]
     );
-    // What nobody refers to counts too.
+    // Definitions without a reference count too.
     assert_eq!(
         faults(&json!({"$defs": {"a": {"not": {}}}})),
         [(".$defs.a.not".to_owned(), UnknownKeyword)]
@@ -355,7 +356,7 @@ fn what_would_run_without_end_is_refused() {
         faults(&attack),
         [(".properties.a.items.allOf".to_owned(), FaultKind::TooLarge)]
     );
-    // What is kept of a value is kept wherever its definition is referred to.
+    // A value in a definition counts at each reference.
     let numbers: Vec<u32> = (0..2_000).collect();
     let referred = (0..200)
         .map(|n| (format!("p{n}"), json!({"$ref": "#/$defs/e"})))
@@ -369,7 +370,7 @@ fn what_would_run_without_end_is_refused() {
     assert_eq!(faults(&patterns), [(String::new(), FaultKind::TooLarge)]);
 }
 
-/// What one check does is bounded by its steps, however the schema and the arguments multiply.
+/// The steps bound a validation, however schema and arguments multiply.
 #[test]
 fn a_check_ends_after_its_steps() {
     let too_much = |schema: Value, arguments: Value| {
@@ -389,7 +390,7 @@ fn a_check_ends_after_its_steps() {
     let text = "x".repeat(8_000) + "c";
     let told = check(&compiled(&in_items(long)), &json!({"a": [text]})).expect_err("does not fit");
     assert!(told.contains("must be one of"), "{told}");
-    // Each character may be held against each state of a pattern.
+    // Each character may be tried in each state of a pattern.
     let states =
         |count: u32| json!({"type": "string", "pattern": format!("^[ab]*a[ab]{{{count}}}c$")});
     for count in [300, 1_500] {
@@ -402,7 +403,7 @@ fn a_check_ends_after_its_steps() {
         in_items(alternatives),
         json!({"a": vec!["ab".repeat(100); 300]}),
     );
-    // As much as one may send is checked whole where the schema is an ordinary one.
+    // With an ordinary schema, arguments of the maximum size are validated completely.
     let ordinary = in_items(json!({"type": "integer", "minimum": 0, "maximum": 9}));
     assert_eq!(
         check(&compiled(&ordinary), &json!({"a": vec![7; 32_000]})),
@@ -442,7 +443,7 @@ fn the_sentence_says_where_and_is_short() {
     assert_eq!(check(&schema, &json!({"b": 1, "n": null})), Ok(()));
 }
 
-/// Schemas of the subset, with bounds and words that the values below often hit.
+/// Schemas of the subset, with bounds and words that the values below often match.
 fn schemas() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!({})),
@@ -491,7 +492,7 @@ fn values() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_024))]
 
-    /// A full validator of the standard says the same of every schema of the subset.
+    /// A full validator agrees on every schema of the subset.
     #[test]
     fn the_check_says_what_a_full_validator_says(root in schemas(), value in values()) {
         let schema = json!({
