@@ -1,6 +1,5 @@
-//! Why an address may not be dialled.
+//! The reason why an address may not be dialled.
 
-/// The address may not be dialled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Blocked {
     #[error("must be the name of a public host, not an internal or special one")]

@@ -1,4 +1,4 @@
-//! Who makes requests to tenants' servers: what all of them share, and the connections to one endpoint.
+//! Clients for tenants' servers: the state that all requests share, and the connections to one endpoint.
 
 use std::{fmt, io, net::IpAddr, path::Path, sync::Arc, time::Duration};
 
@@ -15,18 +15,18 @@ use super::{
     tls::{self, OutboundError},
 };
 
-/// How the service introduces itself.
+/// The `User-Agent` of the service.
 const USER_AGENT: &str = concat!("Dikala/", env!("CARGO_PKG_VERSION"));
-/// An unused connection older than this is not used again; common servers close theirs after 5 s.
+/// An idle connection older than this is not reused; common servers close theirs after 5 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(4);
-/// A connection is made anew after this, so that a changed DNS answer is followed.
+/// A connection is replaced after this time, so that DNS changes take effect.
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(75);
-/// How long a registration waits for a name server.
+/// Timeout of name resolution when an address is stored.
 const REGISTRATION_LOOKUP: Duration = Duration::from_secs(2);
-/// The HTTP client's own limits are put out of the way: [`exchange`](super::exchange()) holds the time.
+/// Disables the HTTP client's own timeouts: [`exchange`](super::exchange()) has the timeout.
 const NEVER: Duration = Duration::from_secs(3_600);
 
-/// What outbound requests share: the guard, the trusted authorities, the resolver.
+/// The state that outbound requests share: the guard, trusted authorities and the resolver.
 #[derive(Clone)]
 pub struct Outbound {
     guard: Arc<Guard>,
@@ -43,12 +43,13 @@ impl fmt::Debug for Outbound {
     }
 }
 
-/// Connections to one endpoint of one tenant. Cheap to make; belongs to one thread. Idle sockets close when it is dropped.
+/// Connections to one endpoint of one tenant. Cheap to create; belongs to one thread. Idle sockets close when it is
+/// dropped.
 #[derive(Clone)]
 pub struct Client {
     pub(super) plain: awc::Client,
     pub(super) secure: awc::Client,
-    /// Whether a connection may carry another request when its answer is over.
+    /// True if a connection may carry another request after its answer.
     pub(super) keeps: bool,
 }
 
@@ -59,12 +60,12 @@ impl fmt::Debug for Client {
 }
 
 impl Outbound {
-    /// Takes the operator's settings.
+    /// Creates it from the operator's settings.
     pub fn new(guard: Guard, extra_ca: Option<&Path>) -> Result<Self, OutboundError> {
         Self::with_resolver(guard, extra_ca, Resolver::of_system())
     }
 
-    /// With names that are looked up by `ask` instead of the system; it may block.
+    /// Resolves names with `ask` instead of the system's resolver. `ask` may block.
     pub fn with_names(
         guard: Guard,
         ask: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static,
@@ -85,7 +86,7 @@ impl Outbound {
         })
     }
 
-    /// The same for requests that go out only while they are permitted.
+    /// As `self`, for requests that are written only while permitted.
     pub fn permitted(&self, permission: Permission) -> Self {
         Self {
             permission,
@@ -93,12 +94,12 @@ impl Outbound {
         }
     }
 
-    /// The rule that connections are held to.
+    /// The guard of all connections.
     pub fn guard(&self) -> &Guard {
         &self.guard
     }
 
-    /// The verdict on an address of a tenant's before it is stored. A name that does not resolve now, or not soon, is
+    /// Judges a tenant's address before it is stored. A name that does not resolve now, or not soon enough, is
     /// accepted: every connection is checked again.
     pub async fn check_url(&self, tenant: TenantId, url: &OutboundUrl) -> Result<(), Blocked> {
         let url = url.to_url();
@@ -116,8 +117,8 @@ impl Outbound {
         }
     }
 
-    /// A client of its own for one endpoint, with at most `connections` at the same time, which are used again. Names are
-    /// looked up for `asker`; none is this program itself.
+    /// A client for one endpoint, with at most `connections` at the same time, which are reused. Names are resolved
+    /// on behalf of `asker`; none: this program itself.
     pub fn client(&self, asker: Option<TenantId>, connections: usize) -> Client {
         Client {
             plain: self.http(asker, connections, None),
@@ -126,7 +127,7 @@ impl Outbound {
         }
     }
 
-    /// A client for one exchange, on a connection of its own.
+    /// A client for a single exchange, on a connection of its own.
     pub fn client_for_one(&self, asker: Option<TenantId>) -> Client {
         Client {
             keeps: false,

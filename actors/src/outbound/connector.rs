@@ -1,5 +1,5 @@
-//! Makes outbound connections: resolve, check every address, dial only what was checked, check who answered, and speak TLS
-//! where that is asked for.
+//! Makes outbound connections: resolve, check every address, dial only checked ones, verify the peer, and add TLS if
+//! required.
 
 use std::{
     io,
@@ -25,16 +25,16 @@ use super::{
     wire::{Carrier, Wire},
 };
 
-/// The addresses of one name that are tried; a name with hundreds is somebody's game.
+/// Limit of addresses tried per name; more hint at abuse.
 const ADDRESSES_TRIED_MAX: usize = 4;
 
-/// How long one address may take while there is another to try: the first of a name may lead nowhere.
+/// Timeout of an address while another is left to try: the first of a name may be unreachable.
 const ADDRESS_LIMIT: Duration = Duration::from_secs(2);
-/// Whoever makes the request holds its time.
+/// The request has its own timeout.
 const NO_LIMIT: Duration = Duration::from_secs(3_600);
 
-/// Whether this machine could not even try: it has no socket, port or memory left. Linux's numbers; elsewhere other
-/// numbers are nobody's fault.
+/// True if this machine could not even try, for want of a socket, port or memory. These are Linux's error numbers;
+/// other systems' errors are not recognised.
 fn is_ours(error: &io::Error) -> bool {
     const ENOMEM: i32 = 12;
     const ENFILE: i32 = 23;
@@ -48,14 +48,14 @@ fn is_ours(error: &io::Error) -> bool {
     )
 }
 
-/// The connection maker that every client uses.
+/// The connector of every client.
 #[derive(Clone, Debug)]
 pub(super) struct GuardedConnector {
     pub(super) guard: Arc<Guard>,
     pub(super) resolver: Resolver,
-    /// For whom names are looked up.
+    /// The tenant on whose behalf names are resolved.
     pub(super) asker: Option<TenantId>,
-    /// With TLS, where that is wanted. The HTTP client is always asked for plain http: its own TLS would stand between it
+    /// TLS settings, if required. The HTTP client is always asked for plain http: its own TLS would come between it
     /// and the [`Wire`].
     pub(super) tls: Option<Arc<ClientConfig>>,
     pub(super) permission: Permission,
@@ -126,7 +126,7 @@ impl GuardedConnector {
         let tried = addresses.len().min(ADDRESSES_TRIED_MAX);
         for (number, address) in (1..).zip(&addresses[..tried]) {
             let connect = TcpStream::connect(SocketAddr::new(*address, port));
-            // The last one has all the time that is left.
+            // The last address has all the remaining time.
             let limit = if number < tried {
                 ADDRESS_LIMIT
             } else {
@@ -141,7 +141,7 @@ impl GuardedConnector {
             self.guard
                 .check(peer.ip(), peer.port(), reach)
                 .map_err(|_| ErrorKind::BlockedTarget)?;
-            // Small requests in one piece: waiting for more to send only adds delay.
+            // Requests are small and sent at once: waiting for more data only adds delay.
             let _ = stream.set_nodelay(true);
             return Ok(stream);
         }

@@ -1,4 +1,4 @@
-//! One HTTP exchange with a tenant's server, held to a time and a size whatever the server does.
+//! One HTTP exchange with a tenant's server, within a timeout and a size limit whatever the server does.
 
 use std::{fmt, time::Duration};
 
@@ -17,7 +17,7 @@ use super::{
     failure::{ErrorKind, Failure, broken_off, kind_of},
 };
 
-/// What is asked, without the body.
+/// A request without its body.
 #[derive(Clone, Debug)]
 pub struct Head {
     pub method: Method,
@@ -25,27 +25,27 @@ pub struct Head {
     pub headers: HeaderMap,
 }
 
-/// The answer of a server.
+/// A server's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     pub status: u16,
-    /// The `Retry-After` header as it came.
+    /// The `Retry-After` header as received.
     pub retry_after: Option<String>,
     /// The beginning of the body.
     pub body: Vec<u8>,
-    /// Whether the body went on beyond the limit.
+    /// True if the body exceeded the limit.
     pub truncated: bool,
 }
 
-/// As much of an answer as has come.
+/// The part of an answer received so far.
 #[derive(Debug, Default)]
 struct Come {
     status: Option<StatusCode>,
     body: Vec<u8>,
 }
 
-/// One exchange: connect, send, read the answer up to `body_max` bytes, all within `limit`. An answer whose body does not
-/// end is cut at `body_max` and counts by its status.
+/// One exchange: connect, send, read up to `body_max` bytes of the answer, all within `limit`. A longer body is cut,
+/// and the answer counts by its status.
 pub async fn exchange(
     client: &Client,
     head: Head,
@@ -71,7 +71,7 @@ pub async fn exchange(
     }
 }
 
-/// An answer that is read as it comes.
+/// An answer read piece by piece.
 pub struct Open {
     pub status: u16,
     response: ClientResponse,
@@ -85,7 +85,7 @@ impl fmt::Debug for Open {
     }
 }
 
-/// Asks, and waits at most `limit` for the beginning of an answer that may last.
+/// Sends the request and waits at most `limit` for the head of an answer that may go on for long.
 pub async fn open(client: &Client, head: Head, limit: Duration) -> Result<Open, ErrorKind> {
     let asked = tokio::time::timeout(limit, send(client, head, Bytes::new())).await;
     let response = asked.unwrap_or(Err(ErrorKind::Timeout))?;
@@ -96,7 +96,7 @@ pub async fn open(client: &Client, head: Head, limit: Duration) -> Result<Open, 
 }
 
 impl Open {
-    /// The next piece, waited for at most `limit`; none at the end.
+    /// The next piece, within `limit`; none at the end.
     pub async fn chunk(&mut self, limit: Duration) -> Result<Option<Bytes>, ErrorKind> {
         let chunk = tokio::time::timeout(limit, self.response.next()).await;
         let chunk = chunk.map_err(|_| ErrorKind::Timeout)?;
@@ -110,7 +110,7 @@ async fn send(client: &Client, head: Head, body: Bytes) -> Result<ClientResponse
         Some("https") => &client.secure,
         _ => &client.plain,
     };
-    // Some servers take the body of these for the next request: nothing may come after it.
+    // Some servers take such a body for the next request, so the connection must close.
     let misread = !body.is_empty() && matches!(head.method, Method::GET | Method::DELETE);
     let mut request = http.request(head.method, uri).no_decompress();
     if misread || !client.keeps {
@@ -124,7 +124,7 @@ async fn send(client: &Client, head: Head, body: Bytes) -> Result<ClientResponse
     sent.map_err(|error| kind_of(&error))
 }
 
-/// The address without TLS, which the connector adds, and what the server is told it was asked as.
+/// The address without TLS, which the connector adds, and the `Host` header for it.
 fn as_plain(uri: &Uri) -> Option<(Uri, HeaderValue)> {
     let authority = uri.authority()?;
     let plain = Uri::builder()
@@ -136,7 +136,7 @@ fn as_plain(uri: &Uri) -> Option<(Uri, HeaderValue)> {
     Some((plain, HeaderValue::from_str(authority.as_str()).ok()?))
 }
 
-/// What an answer says besides its body.
+/// The head of an answer.
 struct Told {
     status: u16,
     retry_after: Option<String>,

@@ -1,4 +1,4 @@
-//! What goes wrong in an exchange, and how it is named to those who see it.
+//! The failures of an exchange, and their names for users.
 
 use std::{error::Error as _, fmt, io};
 
@@ -6,18 +6,18 @@ use awc::error::{ConnectError, PayloadError, SendRequestError};
 
 use super::permission::Withdrawn;
 
-/// No answer, or one that broke off.
+/// No answer, or an incomplete one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub kind: ErrorKind,
-    /// The status, where the head of an answer had come.
+    /// The status, if a head had arrived.
     pub status: Option<u16>,
-    /// What had come of the body.
+    /// The part of the body that had arrived.
     pub body: Vec<u8>,
 }
 
 impl Failure {
-    /// Nothing had come of an answer.
+    /// A failure before anything of an answer arrived.
     pub const fn without_answer(kind: ErrorKind) -> Self {
         Self {
             kind,
@@ -29,15 +29,15 @@ impl Failure {
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $word:literal,)*) => {
-        /// What went wrong in an exchange without a complete answer.
+        /// The reasons why an exchange has no complete answer.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum ErrorKind { $($(#[$doc])* $kind,)* }
 
-        /// Every kind as it is stored and shown.
+        /// Every reason's name, as stored and shown.
         pub const ERROR_KINDS: &[&str] = &[$($word,)*];
 
         impl ErrorKind {
-            /// The kind as it is stored and shown.
+            /// The name, as stored and shown.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$kind => $word,)* }
             }
@@ -48,30 +48,29 @@ macro_rules! kinds {
 kinds! {
     /// The name has no address.
     Dns = "dns",
-    /// The address may not be dialled.
     BlockedTarget = "blocked_target",
-    /// Nobody answered at the address.
+    /// Nothing accepted a connection at the address.
     Connect = "connect",
     /// The TLS handshake failed.
     Tls = "tls",
-    /// The exchange was not over in its time.
+    /// The exchange exceeded its timeout.
     Timeout = "timeout",
-    /// The server closed the connection in the middle.
+    /// The server closed the connection before the answer was complete.
     Reset = "reset",
     /// The answer was not HTTP.
     InvalidResponse = "invalid_response",
-    /// We could not try: nobody's fault but ours.
+    /// This machine could not try.
     Busy = "busy",
 }
 
 impl ErrorKind {
-    /// Whether the fault is the service's own, so that no attempt is used up.
+    /// True if the service itself is at fault, so that no attempt is used up.
     pub const fn is_ours(self) -> bool {
         matches!(self, Self::Busy)
     }
 }
 
-/// A connection was not made. Travels through the HTTP client inside its own error.
+/// A failed connection. It passes through the HTTP client inside that client's error.
 #[derive(Debug)]
 pub(super) struct DialError(pub(super) ErrorKind);
 
@@ -83,7 +82,7 @@ impl fmt::Display for DialError {
 
 impl std::error::Error for DialError {}
 
-/// What became of a request, from the words of the HTTP client.
+/// The reason for a failed request, from the HTTP client's error.
 pub(super) fn kind_of(error: &SendRequestError) -> ErrorKind {
     match error {
         SendRequestError::Connect(ConnectError::Resolver(inner)) => inner
@@ -101,7 +100,7 @@ pub(super) fn kind_of(error: &SendRequestError) -> ErrorKind {
         | SendRequestError::Send(_)
         | SendRequestError::Body(_) => ErrorKind::Reset,
         SendRequestError::Connect(_) | SendRequestError::Url(_) => ErrorKind::Connect,
-        // The parser's error type has no public name here; a socket's fault is its source.
+        // The parser's error type has no public name; a socket's error is its source.
         SendRequestError::Response(parse) => parse
             .source()
             .and_then(|source| source.downcast_ref())
@@ -110,7 +109,7 @@ pub(super) fn kind_of(error: &SendRequestError) -> ErrorKind {
     }
 }
 
-/// What became of an answer whose body broke off.
+/// The reason for a body that broke off.
 pub(super) fn broken_off(error: &PayloadError) -> ErrorKind {
     match error {
         PayloadError::Io(error) | PayloadError::Incomplete(Some(error)) => kind_of_io(error),
@@ -118,7 +117,7 @@ pub(super) fn broken_off(error: &PayloadError) -> ErrorKind {
     }
 }
 
-/// What the [`Wire`](super::wire::Wire) says of an answer, and the system of a socket.
+/// Errors of the [`Wire`](super::wire::Wire) about an answer, and of the system about a socket.
 fn kind_of_io(error: &io::Error) -> ErrorKind {
     match error.kind() {
         io::ErrorKind::InvalidData => ErrorKind::InvalidResponse,

@@ -1,13 +1,13 @@
-//! Which addresses may be dialled on behalf of a tenant: public ones, and what the operator allows beyond.
+//! The addresses that may be dialled on behalf of a tenant: public ones, and those that the operator allows.
 //!
-//! Our own, because the standard library does not tell yet which addresses are global (`IpAddr::is_global` is unstable), and what
-//! is refused must not change with a library's version.
+//! This is our own list, because `IpAddr::is_global` is unstable and because refusals must not change with a
+//! library's version.
 //!
 //! The ranges are those of the IANA special-purpose address registries
-//! (<https://www.iana.org/assignments/iana-ipv4-special-registry>, `…/iana-ipv6-special-registry`), multicast, and in IPv6
-//! everything outside the global unicast block 2000::/3. The few ranges in the registries that are globally reachable
-//! (anycast services of the network itself: AS112, AMT, PCP, TURN, ORCHID, DRIP) are refused like the others: no tenant's
-//! server has its address there.
+//! (<https://www.iana.org/assignments/iana-ipv4-special-registry>, `…/iana-ipv6-special-registry`), multicast, and in
+//! IPv6 everything outside the global unicast block 2000::/3. A few registered ranges are globally reachable (anycast
+//! services of the network itself: AS112, AMT, PCP, TURN, ORCHID, DRIP). They are refused too: no tenant's server has
+//! its address there.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,18 +23,18 @@ use super::{
 pub struct Guard {
     /// Ranges that may be dialled although they are not public.
     pub allow_cidrs: Vec<IpNet>,
-    /// Hosts that may be reached although they are internal, wherever they lead.
+    /// Hosts that may be reached although they are internal, whatever their addresses.
     pub allow_hosts: AllowedHosts,
-    /// Plain http may be used.
+    /// Plain http is allowed.
     pub allow_http: bool,
-    /// Ports that this service listens on: never dialled on an address of this machine, whatever is allowed.
+    /// Ports of this service: never dialled on an address of this machine, whatever is allowed.
     pub own_ports: Vec<u16>,
 }
 
-/// Which hosts the operator trusts by name.
+/// The hosts that the operator trusts by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedHosts {
-    /// Whoever runs the program says himself where it goes.
+    /// The operator chose the destination.
     All,
     Only(Vec<AllowedHost>),
 }
@@ -45,17 +45,17 @@ impl Default for AllowedHosts {
     }
 }
 
-/// Where a host may lead.
+/// The addresses that a host may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// To public addresses, and to ranges that the operator allows.
+    /// Public addresses, and ranges that the operator allows.
     Public,
-    /// The operator trusts the name.
+    /// Any address: the operator trusts the name.
     Anywhere,
 }
 
 impl Guard {
-    /// Where a host may lead, if it may be asked at all.
+    /// The addresses that a host may have, if it may be used at all.
     pub(super) fn check_host(&self, host: &str, port: u16) -> Result<Reach, Blocked> {
         let trusted = match &self.allow_hosts {
             AllowedHosts::All => true,
@@ -68,7 +68,7 @@ impl Guard {
         Ok(Reach::Public)
     }
 
-    /// Whether every one of the addresses may be dialled at `port`: one bad address refuses the name.
+    /// Checks every address for `port`: one refused address refuses the name.
     pub(super) fn check_all(
         &self,
         addresses: &[IpAddr],
@@ -80,7 +80,7 @@ impl Guard {
             .try_for_each(|address| self.check(*address, port, reach))
     }
 
-    /// Whether an address may be dialled at `port`.
+    /// Checks one address for `port`.
     pub(super) fn check(&self, address: IpAddr, port: u16, reach: Reach) -> Result<(), Blocked> {
         let address = effective(address);
         let allowed = reach == Reach::Anywhere
@@ -96,8 +96,8 @@ impl Guard {
     }
 }
 
-/// What the kernel or a translator on the way will really dial: the IPv4 address inside a mapped (`::ffff:0:0/96`) or a
-/// NAT64 (`64:ff9b::/96`, RFC 6052) address, else the address itself.
+/// The address that the kernel or a translator really dials. That is the IPv4 address inside a mapped
+/// (`::ffff:0:0/96`) or NAT64 (`64:ff9b::/96`, RFC 6052) address, else the address itself.
 fn effective(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else {
         return address;
@@ -124,7 +124,7 @@ fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Loopback and unspecified addresses by rule; any other by asking the kernel whether it could be bound here.
+/// Loopback and unspecified addresses by rule; for others, asks the kernel if the address can be bound.
 fn is_this_machine(address: IpAddr) -> bool {
     address.is_loopback()
         || address.is_unspecified()
@@ -143,7 +143,7 @@ impl V4 {
 struct V6(u16, u16, u16, u32);
 
 impl V6 {
-    /// The networks of the list have their one-bits in the first three segments.
+    /// All listed prefixes lie in the first three segments.
     const fn contains(&self, address: Ipv6Addr) -> bool {
         let network = Ipv6Addr::new(self.0, self.1, self.2, 0, 0, 0, 0, 0).to_bits();
         (network ^ address.to_bits()) >> (128 - self.3) == 0
@@ -172,7 +172,8 @@ const SPECIAL_V4: &[V4] = &[
     V4(240, 0, 0, 0, 4),      // reserved, with broadcast
 ];
 
-/// What lies outside is loopback, unspecified, IPv4-compatible, discard, local NAT64, SRv6, unique local, link local, multicast or unassigned.
+/// Outside are loopback, unspecified, IPv4-compatible, discard, local NAT64, SRv6, unique local, link local,
+/// multicast and unassigned addresses.
 const GLOBAL_UNICAST: V6 = V6(0x2000, 0, 0, 3);
 
 const SPECIAL_V6: &[V6] = &[
@@ -191,8 +192,8 @@ mod tests {
         guard.check(address.parse().expect("an address"), 443, Reach::Public)
     }
 
-    /// Both registries, multicast, and what was once site local. Without the ranges that carry an IPv4 address which
-    /// decides: `::ffff:0:0/96` and `64:ff9b::/96`.
+    /// Both registries, multicast, and former site-local addresses. Without `::ffff:0:0/96` and `64:ff9b::/96`, which
+    /// carry an IPv4 address that decides.
     const SPECIAL: &[&str] = &[
         "0.0.0.0/8",
         "10.0.0.0/8",
@@ -311,7 +312,7 @@ mod tests {
                 );
             }
         }
-        // 6to4 and Teredo are refused whatever they carry; the others decide by it, or are not unicast.
+        // 6to4 and Teredo are always refused; others go by the address that they carry, or are not unicast.
         for address in [
             "2002:7f00:1::1",
             "2002:808:808::1",

@@ -1,4 +1,4 @@
-//! Requests to tenants' servers: which addresses may be dialled, how a connection is made, how one exchange is held to its limits.
+//! Requests to tenants' servers: allowed addresses, connections, and exchanges within limits.
 //!
 //! Architecture invariant: no request leaves this program for an address that a tenant gave, except through [`Outbound`].
 

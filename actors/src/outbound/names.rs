@@ -1,11 +1,13 @@
-//! Which names and ports may stand in a tenant's address, whatever a name server says of them. Pure.
+//! Names and ports allowed in a tenant's address, independent of name servers. Pure.
 
 use super::blocked::Blocked;
 
-/// Domains of which every name is local, internal, or no host at all: special-use names of the IANA registry
-/// (<https://www.iana.org/assignments/special-use-domain-names>) that nobody's public server has, those that RFC 6762
-/// appendix G found in use in private networks, `mail` (which is never delegated, for it is in such use as well), and those of
-/// Kubernetes' and Consul's own name servers.
+/// Domains whose names are all local, internal or no host:
+/// - special-use names of the IANA registry (<https://www.iana.org/assignments/special-use-domain-names>) that no
+///   public server has
+/// - names that RFC 6762 appendix G found in use in private networks
+/// - `mail`, which is in such use as well and never delegated
+/// - names of Kubernetes' and Consul's name servers
 const INTERNAL_DOMAINS: &[&str] = &[
     "alt",
     "arpa",
@@ -37,16 +39,16 @@ const OTHER_PROTOCOLS: &[u16] = &[
     6668, 6669, 6679, 6697, 10080,
 ];
 
-/// A host that the operator lets tenants use although it is internal: `hooks.internal`, `.internal` for all names in a
-/// domain, each perhaps with the only port that is meant, `hooks.internal:6000`.
+/// An internal host that the operator allows tenants to use: `hooks.internal`, or `.internal` for all names in a
+/// domain. With a port, such as `hooks.internal:6000`, only that port is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedHost {
-    /// In small letters; with a dot in front, all names that end so.
+    /// In lower case; with a leading dot, all names with this ending.
     name: String,
     port: Option<u16>,
 }
 
-/// The text names no host.
+/// The text is no host name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is no host; write it like hooks.internal, .internal or hooks.internal:8443")]
 pub struct AllowedHostError;
@@ -71,7 +73,7 @@ impl std::str::FromStr for AllowedHost {
 }
 
 impl AllowedHost {
-    /// Whether it covers a host, and the port that is asked for.
+    /// True if it allows this host and port.
     pub(super) fn covers(&self, host: &str, port: u16) -> bool {
         let host = normal(host);
         let named = if self.name.starts_with('.') {
@@ -92,19 +94,18 @@ fn normal(host: &str) -> String {
     host.to_ascii_lowercase()
 }
 
-/// Names that are the loopback's by RFC 6761 section 6.3.
+/// Names of the loopback by RFC 6761 section 6.3.
 pub(super) fn is_localhost(host: &str) -> bool {
     let host = normal(host);
     host == "localhost" || host.ends_with(".localhost")
 }
 
-/// Refuses names that lead nowhere but into somebody's own network, and ports on which no web server is. Address literals
-/// are judged as addresses.
+/// Refuses names of private networks, and ports of other protocols. Address literals are judged as addresses.
 pub(super) fn check(host: &str, port: u16) -> Result<(), Blocked> {
     if OTHER_PROTOCOLS.contains(&port) {
         return Err(Blocked::Port);
     }
-    // `localhost` goes by the addresses that it stands for: an operator who allows those means the name too.
+    // `localhost` is judged by its addresses: an operator who allows those means the name too.
     if host.starts_with('[') || host.parse::<std::net::IpAddr>().is_ok() || is_localhost(host) {
         return Ok(());
     }

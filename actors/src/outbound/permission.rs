@@ -1,13 +1,13 @@
-//! Whether a request may go out still, however long its connection was being made. A process that stood still meanwhile may find
-//! that another has sent it since.
+//! Permission to send a request, however long connecting took. While this process was paused, another node may have
+//! sent it.
 
 use std::{fmt, io, sync::Arc};
 
-/// Asked whenever something of a request is about to be written.
+/// Checked before every write of a request.
 #[derive(Clone)]
 pub struct Permission(Arc<dyn Fn() -> bool + Send + Sync>);
 
-/// Nothing more of a request may be written. Travels through the HTTP client inside its own error.
+/// The request may not be written any further. It passes through the HTTP client inside that client's error.
 #[derive(Debug)]
 pub(super) struct Withdrawn;
 
@@ -26,12 +26,12 @@ impl fmt::Debug for Permission {
 }
 
 impl Permission {
-    /// One that nobody withdraws.
+    /// A permission that is never withdrawn.
     pub fn given() -> Self {
         Self::only_while(|| true)
     }
 
-    /// One that lasts as long as that is so.
+    /// A permission that lasts as long as `is_so` returns true.
     pub fn only_while(is_so: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(is_so))
     }

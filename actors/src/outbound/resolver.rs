@@ -1,4 +1,4 @@
-//! Names to addresses, with a bound on how many lookups run, for one tenant and in all, and how long one may take.
+//! Resolves names, with limits on concurrent lookups, per tenant and in all, and on their duration.
 
 use std::{
     collections::HashMap,
@@ -14,34 +14,34 @@ use futures_util::future::{BoxFuture, FutureExt, Shared};
 use super::names::is_localhost;
 use crate::runtime::shares::Shares;
 
-/// A lookup that takes longer counts as failed. The system's own patience is often 10 s and more.
+/// A longer lookup counts as failed. The system's own timeout is often 10 s and more.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Lookups at the same time. Each holds a thread for as long as the system's resolver keeps it.
+/// Concurrent lookups. Each holds a thread for as long as the system's resolver blocks.
 const LOOKUPS_MAX: usize = 128;
-/// Lookups at the same time for one tenant.
+/// Concurrent lookups of one tenant.
 const TENANT_LOOKUPS_MAX: usize = 32;
-/// How long a name that gave no address is not asked for again.
+/// A name without an address is not looked up again for this time.
 const FAILURE_KEPT: Duration = Duration::from_secs(5);
-/// Who gives a lookup up after so long leaves behind that it failed; who is gone sooner tells nothing of the name.
+/// A caller that gave up after at least this long marks the name as failed; one that left sooner says nothing of it.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(1);
-/// Names of which that is remembered.
+/// Limit of remembered failures.
 const FAILURES_MAX: usize = 4_096;
 
-/// Why a name gave no addresses.
+/// The reason why a name has no addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResolveError {
-    /// There are none, or nobody who knows answered in time.
+    /// There are none, or no name server answered in time.
     NotFound,
-    /// Too many lookups at the same time: not the name's fault.
+    /// Too many concurrent lookups: not the name's fault.
     Busy,
 }
 
 type Addresses = Result<Arc<[IpAddr]>, ResolveError>;
 type Lookup = Shared<BoxFuture<'static, Addresses>>;
-/// Asks whoever knows; may block for as long as it likes.
+/// The lookup itself. It may block.
 type Ask = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
-/// Looks names up. Who asks for a name that is being looked up already waits for that answer.
+/// Resolves names. Callers with the same name share one lookup.
 #[derive(Clone)]
 pub(super) struct Resolver {
     ask: Arc<Ask>,
@@ -52,7 +52,7 @@ pub(super) struct Resolver {
 #[derive(Default)]
 struct Names {
     running: HashMap<String, Lookup>,
-    /// Names that gave no address, and until when that is believed.
+    /// Names without an address, and until when that is remembered.
     failed: HashMap<String, Instant>,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Debug for Resolver {
 }
 
 impl Resolver {
-    /// Asks the system.
+    /// Uses the system's resolver.
     pub(super) fn of_system() -> Self {
         Self::new(|name| {
             let found = (name, 0).to_socket_addrs()?;
@@ -81,7 +81,7 @@ impl Resolver {
         }
     }
 
-    /// The addresses of a host, looked up for `asker`; of an address literal, itself.
+    /// The addresses of a host, looked up on behalf of `asker`. An address literal is its own answer.
     pub(super) async fn resolve(&self, asker: Option<TenantId>, host: &str) -> Addresses {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         if let Ok(literal) = bare.parse::<IpAddr>() {
@@ -95,7 +95,7 @@ impl Resolver {
             ]));
         }
         let lookup = self.lookup(asker, host)?;
-        // Most who ask have less patience than the lookup, and drop this future.
+        // Most callers have a shorter timeout than the lookup and drop this future.
         let waiting = Waiting {
             resolver: self,
             host,
@@ -126,7 +126,7 @@ impl Resolver {
                 Err(_) => names.remember_failure(&name, Instant::now()),
             }
             drop(names);
-            // The thread is free again only now, however long ago everybody stopped waiting.
+            // Only now is the thread free, even if all callers stopped waiting long ago.
             drop(share);
             found
         });
@@ -143,7 +143,7 @@ impl Resolver {
     }
 }
 
-/// Somebody who waits for a lookup.
+/// A caller that waits for a lookup.
 struct Waiting<'a> {
     resolver: &'a Resolver,
     host: &'a str,
@@ -164,7 +164,7 @@ impl Drop for Waiting<'_> {
             return;
         }
         let mut names = self.resolver.names();
-        // It may have come to its end at this very moment.
+        // The lookup may have ended at this very moment.
         if names.running.contains_key(self.host) {
             names.remember_failure(self.host, now);
         }
@@ -176,7 +176,7 @@ impl Names {
         self.failed.get(name).is_some_and(|until| now < *until)
     }
 
-    /// What there is no room for is not remembered: it is asked for again.
+    /// Without room the failure is not remembered, and the next caller looks the name up again.
     fn remember_failure(&mut self, name: &str, now: Instant) {
         if self.failed.len() >= FAILURES_MAX {
             self.failed.retain(|_, until| now < *until);
@@ -210,7 +210,7 @@ mod tests {
         Some(TenantId::new(Millis::from_i64(1)))
     }
 
-    /// Blocks on names that begin with `hang` until it is released, and counts what it is asked.
+    /// Blocks on names that begin with `hang` until released, and counts lookups.
     #[derive(Clone, Default)]
     struct Slow {
         asked: Arc<AtomicUsize>,
@@ -261,7 +261,7 @@ mod tests {
             let found = resolver.resolve(other, &format!("n{n}.example.com")).await;
             assert_eq!(found.map(|a| a.to_vec()), Ok(vec![PUBLIC.into()]));
         }
-        // Nobody waits any more: the threads are still held, and count.
+        // No caller waits any more, but the threads are still held and count.
         for task in &waiting {
             task.abort();
         }
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(slow.asked.load(SeqCst), 3, "addresses are not kept");
     }
 
-    /// The threads go on, and what they find counts: the name is not at fault for ever.
+    /// The lookups go on, and their results count: the failure is not permanent.
     #[actix_rt::test]
     async fn a_name_on_which_somebody_gave_up_is_not_waited_for_again_until_it_answers() {
         let slow = Slow::default();

@@ -1,4 +1,4 @@
-//! How long a server asks to be left alone.
+//! Parses the pause that a server asks for.
 
 use dikala_entities::Millis;
 

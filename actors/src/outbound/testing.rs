@@ -1,4 +1,4 @@
-//! Outbound requests that may go to this machine, for tests.
+//! Outbound requests to this machine, for tests.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -23,12 +23,12 @@ fn local_guard() -> Guard {
     }
 }
 
-/// Outbound requests that may go to the loopback.
+/// Outbound requests that may reach the loopback.
 pub(crate) fn local_outbound() -> Outbound {
     Outbound::new(local_guard(), None).expect("outbound")
 }
 
-/// A port of this machine where nobody listens, and which nobody else gets as long as this is kept.
+/// A port of this machine without a listener, reserved until this is dropped.
 pub(crate) struct Deaf {
     pub(crate) address: SocketAddr,
     _bound: TcpSocket,
@@ -45,11 +45,11 @@ impl Deaf {
     }
 }
 
-/// A name server of which every name is this machine, and which never answers for those that begin with `hang`, as long as
-/// this is kept.
+/// A resolver that maps every name to this machine. Until this is dropped, it never answers for names that begin with
+/// `hang`.
 pub(crate) struct SlowNames {
     pub(crate) outbound: Outbound,
-    /// Names that were asked for and have no answer.
+    /// The number of lookups without an answer.
     pub(crate) hanging: Arc<AtomicUsize>,
     _release: std::sync::mpsc::Sender<()>,
 }
@@ -63,7 +63,7 @@ impl SlowNames {
         let outbound = Outbound::with_names(local_guard(), move |name| {
             if name.starts_with("hang") {
                 asked.fetch_add(1, Ordering::SeqCst);
-                // One waits for the channel's end, the others for his lock.
+                // One waits for the channel to close, the others for the lock.
                 let _ = released.lock().map(|released| released.recv());
             }
             Ok(vec![std::net::IpAddr::from([127, 0, 0, 1])])
@@ -75,13 +75,13 @@ impl SlowNames {
         }
     }
 
-    /// The address of a receiver under a name.
+    /// The address of a receiver under this name.
     pub(crate) fn url(receiver: &Receiver, name: &str) -> OutboundUrl {
         let url = format!("http://{name}.example.com:{}/", receiver.address.port());
         OutboundUrl::parse(&url, UrlPolicy { allow_http: true }).expect("an address")
     }
 
-    /// Waits until so many look-ups hang.
+    /// Waits until this many lookups hang.
     pub(crate) async fn wait_for(&self, count: usize) {
         let reached = async {
             while self.hanging.load(Ordering::SeqCst) < count {

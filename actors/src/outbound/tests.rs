@@ -1,4 +1,4 @@
-//! Exchanges with servers that misbehave: each ends in its time, with bounded memory, under the right name.
+//! Exchanges with servers that misbehave: each ends within its timeout and bounded memory, with the right reason.
 
 use std::{
     sync::{
@@ -19,9 +19,9 @@ use super::{
 };
 
 const BODY_MAX: usize = 16 * 1024;
-/// More than any exchange takes that comes to an end.
+/// A timeout longer than any exchange that ends.
 const AMPLE: Duration = Duration::from_secs(20);
-/// For those that do not.
+/// A timeout for exchanges that do not end.
 const SHORT: Duration = Duration::from_millis(400);
 
 fn post(url: &str) -> Head {
@@ -92,7 +92,7 @@ async fn a_body_is_kept_as_it_came() {
         .await
         .expect("an answer");
     assert_eq!((more.body.len(), more.truncated), (BODY_MAX, true));
-    // The beginning of a gzip stream: kept, never unpacked.
+    // The beginning of a gzip stream: kept, never decompressed.
     let gzip = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
     let packed = play(Answer::with(200, "content-encoding: gzip\r\n", &gzip))
         .await
@@ -157,7 +157,7 @@ async fn nobody_there_and_no_tls_have_their_names() {
     let client = local_outbound().client(None, 8);
     assert_eq!(kind(ask(&client, &url).await), ErrorKind::Connect);
     let plain = Receiver::scripted(|_| Answer::Reset);
-    // The receiver waits for the end of a head that never comes: the handshake stalls.
+    // The receiver waits for the end of a head that never comes, so the handshake stalls.
     let url = format!("https://{}/", plain.address);
     let stalled = ask_within(SHORT, &client, &url).await;
     assert_eq!(kind(stalled), ErrorKind::Timeout);
@@ -283,7 +283,7 @@ async fn registration_and_delivery_give_the_same_verdict_in_every_spelling() {
             assert_eq!(delivered, ErrorKind::BlockedTarget, "{url}");
         }
     }
-    // What has no meaning as an address is no address: these never reach a resolver that has its own ideas.
+    // Not valid addresses: they never reach a resolver that might interpret them.
     for host in [
         "256.0.0.1",
         "127.0.0.0.1",
@@ -336,13 +336,13 @@ fn an_authority_file_that_holds_none_is_refused() {
     assert!(Outbound::new(Guard::default(), Some(&path)).is_err());
 }
 
-/// One TLS exchange on a thread of its own, with the test kit's certificate (for `localhost` and its addresses, good for
-/// a century).
+/// One TLS exchange on a thread of its own, with the test kit's certificate (for `localhost` and its addresses, valid
+/// for a century).
 fn tls_server(host: &str) -> std::net::SocketAddr {
     tls_server_saying(host, b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecure")
 }
 
-/// The same with another answer. The connection ends without a word of that in TLS.
+/// As above with another answer. The connection ends without a TLS close.
 fn tls_server_saying(host: &str, answer: &'static [u8]) -> std::net::SocketAddr {
     use std::io::{Read, Write};
 
@@ -370,7 +370,8 @@ fn tls_server_saying(host: &str, answer: &'static [u8]) -> std::net::SocketAddr 
             let _ = stream.write_all(b"HTTP/1.1 103 Early Hints\r\n\r\n");
             let _ = stream.write_all(answer);
             let _ = stream.flush();
-            // What the client still sends is read, or the system would cut the connection and lose what was said.
+            // Reads what the client still sends; otherwise the system would reset the connection and lose the
+            // answer.
             let _ = stream.sock.shutdown(std::net::Shutdown::Write);
             let _ = std::io::copy(&mut stream.sock, &mut std::io::sink());
         }
@@ -413,8 +414,8 @@ async fn tls_trusts_the_operators_authority_and_nobody_unknown() {
     );
 }
 
-/// As over plain TCP: the end of the connection is the end of an answer that names no other, and a body that breaks off does not undo
-/// what the head has said.
+/// As over plain TCP, the connection's end completes an answer without another end. A body that breaks off does not
+/// invalidate the head.
 #[actix::test]
 async fn over_tls_an_answer_may_end_with_the_connection_alone() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -438,13 +439,13 @@ async fn over_tls_an_answer_may_end_with_the_connection_alone() {
     );
     let no_head = ask(&client, &url(b"HTTP/1.1 200 OK\r\nserver: x\r\n")).await;
     assert_eq!(kind(no_head), ErrorKind::Reset);
-    // The head has said how it went, as it does over plain TCP.
+    // The head has the status, as over plain TCP.
     let sized = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nall";
     let broken = ask(&client, &url(sized)).await.expect("an answer");
     assert_eq!((broken.status, broken.body.as_slice()), (200, &b"all"[..]));
 }
 
-/// Whoever may send it when he begins, and not when he is connected: the last moment counts.
+/// The permission is granted at first and withdrawn while connecting: the last moment counts.
 #[actix::test]
 async fn a_request_that_may_not_go_out_any_more_is_not_sent_when_it_is_connected() {
     let receiver = Receiver::scripted(|_| Answer::with(200, "", b""));

@@ -1,4 +1,4 @@
-//! Whom outbound TLS trusts: the public certificate authorities, and the operator's own if he names any.
+//! Trust of outbound TLS: the public certificate authorities, and the operator's own if configured.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,16 +18,15 @@ pub enum OutboundError {
         "outbound.extra_ca_file {path:?} cannot be used: {reason}; give a PEM file of certificates"
     )]
     ExtraCa {
-        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
         reason: String,
     },
     #[error("TLS cannot be set up: {0}")]
     Tls(rustls::Error),
 }
 
-/// The settings that every outbound connection shares. Offers HTTP/1.1 only: one exchange per connection at a time is what lanes count.
+/// The settings of every outbound connection. They offer HTTP/1.1 only, because lanes count on one exchange per
+/// connection at a time.
 pub fn client_config(extra_ca: Option<&Path>) -> Result<Arc<ClientConfig>, OutboundError> {
     let mut roots = RootCertStore {
         roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),

@@ -1,4 +1,4 @@
-//! Servers that say more, earlier or later than they were asked: no answer is taken for that of another request.
+//! Servers that send more, earlier or later than requested: no request receives another's answer.
 
 use std::{
     io::{Read, Write},
@@ -24,14 +24,14 @@ const INTERIM: [&[u8]; 3] = [
     b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n",
 ];
 
-/// A server of bare sockets; counts its connections.
+/// A server on bare sockets that counts its connections.
 struct Raw {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
 }
 
 impl Raw {
-    /// Answers each request; `answer` is given the socket and the request's body.
+    /// Answers each request; `answer` gets the socket and the request's body.
     fn start(answer: impl Fn(&mut TcpStream, &str) + Clone + Send + 'static) -> Self {
         Self::serve(move |socket| {
             let mut buffer = Vec::new();
@@ -117,7 +117,7 @@ fn send(socket: &mut TcpStream, bytes: &[u8]) {
     let _ = socket.write_all(bytes);
 }
 
-/// Sixty requests, eight at the same time, each with a body of its own, which the server says again.
+/// Sixty requests from six concurrent workers, each with a unique body that the server echoes.
 async fn sixty(raw: &Raw, client: &Client) {
     let workers: Vec<_> = (0..6)
         .map(|worker| {
@@ -157,7 +157,7 @@ async fn interim_answers_are_no_answers_whenever_they_come() {
             "a connection with interim answers is kept"
         );
     }
-    // Late: the real answer comes when the client has long seen the interim one.
+    // Late: the real answer comes long after the client received the interim one.
     let late = Raw::start(|socket, body| {
         send(socket, INTERIM[body.len() % 3]);
         std::thread::sleep(Duration::from_millis(3));
@@ -180,7 +180,7 @@ async fn what_goes_on_with_interim_answers_or_another_protocol_is_no_answer() {
         b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
             .to_vec(),
     ] {
-        // Silent afterwards: the fault shows at once, not when the time is over.
+        // Then silence: the fault shows at once, not at the timeout.
         let raw = Raw::start(move |socket, _| {
             send(socket, &bytes);
             std::thread::park();
@@ -200,7 +200,7 @@ async fn a_second_answer_belongs_to_nobody() {
     sixty(&twice, &local_outbound().client(None, 6)).await;
     assert_eq!(twice.connections(), 60);
 
-    // After the first was taken, and before the next request.
+    // After the first was received and before the next request.
     let (tell, told) = std::sync::mpsc::channel();
     let (go, wait) = std::sync::mpsc::channel();
     let wait = Arc::new(std::sync::Mutex::new(wait));
@@ -228,7 +228,7 @@ async fn a_second_answer_belongs_to_nobody() {
 #[actix::test]
 async fn a_body_of_get_or_delete_is_never_anybodys_request() {
     for method in [Method::GET, Method::DELETE] {
-        // Does not know of bodies here: what follows the head is the next request, and has an answer of its own.
+        // Ignores bodies here, so it takes what follows the head for the next request and answers that too.
         let raw = Raw::serve(bodiless);
         let client = local_outbound().client(None, 4);
         for n in 0..10 {
@@ -242,7 +242,7 @@ async fn a_body_of_get_or_delete_is_never_anybodys_request() {
     }
 }
 
-/// Answers each head with what it asks of the connection, and anything else with 400.
+/// Answers each head with the connection header that it asks for, and anything else with 400.
 fn bodiless(socket: &mut TcpStream) {
     let mut buffer = Vec::new();
     loop {

@@ -1,9 +1,9 @@
-//! A connection as the HTTP client gets it: beneath TLS or not, it lets through one whole answer for each request, and
+//! The connection that the HTTP client sees, with or without TLS. It passes one whole answer for each request and
 //! nothing else that a server sends.
 //!
-//! The client takes the first head for the answer, and keeps a connection without looking at what it read beyond the end.
-//! Here interim answers are skipped, and a connection on which anything came unasked is not written to again. It is the last place
-//! before the kernel's, so that whether a request may go out still is asked here.
+//! The client itself takes the first head for the answer, and keeps a connection without examining bytes beyond the
+//! end. So interim answers are skipped here, and a connection with unsolicited bytes is not written to again. The
+//! permission to send is checked here too, because this is the last step before the kernel.
 
 use std::{
     fmt, io,
@@ -23,10 +23,10 @@ use super::{
     permission::Permission,
 };
 
-/// What is read from a socket at once, in bytes.
+/// Size of one read from a socket, in bytes.
 const READ_BYTES: usize = 8 * 1024;
 
-/// What carries the bytes.
+/// The stream beneath.
 pub(super) enum Carrier {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
@@ -37,20 +37,20 @@ pub(super) struct Wire {
     socket: Carrier,
     permission: Permission,
     phase: Phase,
-    /// Read from the socket and not understood yet.
+    /// Bytes from the socket that are not parsed yet.
     came: BytesMut,
-    /// Understood and not read by the client yet.
+    /// Parsed bytes that the client has not read yet.
     plain: BytesMut,
-    /// Whether an answer was read from it before.
+    /// True once an answer was read.
     used: bool,
 }
 
 enum Phase {
-    /// Between an answer and the next request: nothing may come.
+    /// Between an answer and the next request: nothing may arrive.
     Idle,
     Asking,
     Answering(AnswerReader),
-    /// Of no use any more; at the end the client is told why.
+    /// Unusable from now on; the client reads the reason at the end.
     Over(Option<io::Error>),
 }
 
@@ -70,8 +70,8 @@ impl Carrier {
         }
     }
 
-    /// Whether bytes or the end of the stream have arrived at this machine. Asks the kernel: the runtime may not have
-    /// noticed yet.
+    /// True if bytes or the end of the stream have arrived at this machine. Asks the kernel, because the runtime may
+    /// not have noticed yet.
     fn has_more(&self) -> bool {
         let mut byte = [MaybeUninit::uninit(); 1];
         let peeked = SockRef::from(self.tcp()).peek(&mut byte);
@@ -91,16 +91,16 @@ impl Wire {
         }
     }
 
-    /// Whether something may be written still. Where it may not, nothing is done with the connection any more.
+    /// Checks the permission to write. Once it is withdrawn, the connection is not used any more.
     fn ask(&mut self) -> io::Result<()> {
         self.permission
             .ask()
             .inspect_err(|_| self.phase = Phase::Over(None))
     }
 
-    /// Whether the server said anything, or hung up, while nothing was asked.
+    /// True if the server sent anything or closed while no request was open.
     fn spoke_unasked(&mut self, cx: &mut Context<'_>) -> bool {
-        // On a new TLS connection there may be session tickets, which only TLS itself can tell from an answer.
+        // A new TLS connection may hold session tickets, which only TLS itself can tell from an answer.
         let expected = matches!(self.socket, Carrier::Tls(_)) && !self.used;
         if !expected && self.socket.has_more() {
             return true;
@@ -112,7 +112,7 @@ impl Wire {
             .is_ready()
     }
 
-    /// Reads on until there is something for the client, or the answer is over.
+    /// Reads until there are bytes for the client or the answer is over.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Phase::Answering(answer) = &mut self.phase else {
             return Poll::Ready(());
@@ -125,12 +125,12 @@ impl Wire {
             self.came.extend_from_slice(came);
             let ended = match &read {
                 Ok(()) => came.is_empty(),
-                // Many servers close a TLS connection without saying so in TLS. Over TCP nothing would be said either.
+                // Many servers close a TLS connection without a TLS close. Over TCP that is a normal end.
                 Err(error) => error.kind() == io::ErrorKind::UnexpectedEof,
             };
             let outcome = match read {
                 _ if ended && answer.closed(&mut self.plain) => Ok(()),
-                // The head has said how it went; a body that breaks off does not undo that.
+                // The head has the status; a body that breaks off does not undo that.
                 _ if ended && answer.has_head() => {
                     self.phase = Phase::Over(None);
                     return Poll::Ready(());
@@ -168,7 +168,7 @@ impl AsyncRead for Wire {
         if wire.plain.is_empty() {
             match wire.phase {
                 Phase::Asking => wire.phase = Phase::Answering(AnswerReader::new()),
-                // The pool wants to know whether it can be used again.
+                // The pool asks if the connection can be reused.
                 Phase::Idle => {
                     if !wire.spoke_unasked(cx) {
                         return Poll::Pending;
@@ -214,7 +214,8 @@ impl AsyncWrite for Wire {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let wire = self.get_mut();
-        // TLS may have kept some of what it was given; over TCP it is gone, and whoever asked now would call it unsent.
+        // TLS may still buffer some bytes. Over TCP they are sent, so a check now would wrongly report them as
+        // unsent.
         if matches!(wire.socket, Carrier::Tls(_)) {
             wire.ask()?;
         }
@@ -305,7 +306,7 @@ mod tests {
         (Wire::new(Carrier::Plain(ours), permission), theirs)
     }
 
-    /// Asks, and reads the answer that the client would see.
+    /// Sends a request and reads the answer that the client would see.
     async fn talk(wire: &mut Wire, server: &mut TcpStream, answer: &[u8]) -> io::Result<String> {
         wire.write_all(b"request").await?;
         let mut request = [0; 7];
@@ -367,7 +368,7 @@ mod tests {
         assert!(wire.write_all(b"request").await.is_err());
     }
 
-    /// Whether the connection was just made, has carried a request, or is carrying one.
+    /// On a new connection, after one request, and in the middle of one.
     #[actix_rt::test]
     async fn nothing_is_written_that_may_not_go_out_any_more() {
         for (before, under_way) in [
@@ -389,7 +390,7 @@ mod tests {
             let refused = wire.write_all(b"request").await;
             let error = refused.expect_err("is refused");
             assert!(error.get_ref().is_some_and(|inner| inner.is::<Withdrawn>()));
-            // For good: the beginning of one request is not followed by the next.
+            // For good: the beginning of one request must not be followed by the next.
             may.store(true, Relaxed);
             assert!(wire.write_all(b"request").await.is_err());
             drop(wire);

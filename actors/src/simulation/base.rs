@@ -1,5 +1,5 @@
-//! What all simulations of a test share, since it is slow to make and never changes: the parts of calls that no simulation uses,
-//! and the version of the agent that all calls begin with.
+//! The state shared by all simulations of a test, since it is slow to create and never changes: the parts of calls
+//! that no simulation uses, and the agent version of all calls.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use crate::{
     traces::Traces,
 };
 
-/// The longest talk, in minutes.
+/// The longest call, in minutes.
 pub(crate) const LONGEST_MINUTES: i64 = 4;
 pub(crate) const RULES: Rules = Rules {
     ring_timeout_ms: 45_000,
@@ -52,7 +52,7 @@ pub(crate) struct Base {
 
 impl Base {
     pub(crate) async fn new() -> Self {
-        // The TLS settings of the outbound client ask for it; another test may have set it.
+        // The outbound client's TLS needs it; another test may have set it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (keep, store) = dikala_testkit::sqlite().await;
         let clock: SharedClock = NodeClock::new(TrueTime::default(), 0, 0);

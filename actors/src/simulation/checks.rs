@@ -1,4 +1,4 @@
-//! What must hold: of the money and the states after every write, of the rest in the end.
+//! The invariants: money and states after every write, the rest at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,14 +19,14 @@ use crate::runtime::simulated::{
 
 type Checked = Result<(), String>;
 
-/// How late a node learns what happened, and how wrong clocks are.
+/// Maximum delay until a node learns of an event, including clock errors.
 const LATE_MS: i64 = 30_000;
 
 fn must(holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-/// After a question to the store was carried out; `before` are the changes from before it.
+/// Checks after a request to the store was carried out; `before` is the number of earlier changes.
 pub(super) fn after(what: &str, world: &World<'_>, before: usize) -> Checked {
     let tables = &world.tables;
     if let Some(breach) = tables.breaches.first() {
@@ -43,7 +43,7 @@ pub(super) fn after(what: &str, world: &World<'_>, before: usize) -> Checked {
     }
 }
 
-/// The books, as the ledger's own table checks them, and what is held against what calls hold.
+/// Checks the accounts with the ledger's own invariants, and the holds against the calls.
 fn money(tables: &Tables) -> Checked {
     for account in tables.accounts.values() {
         let tenant = account.tenant_id;
@@ -91,7 +91,7 @@ fn money(tables: &Tables) -> Checked {
     Ok(())
 }
 
-/// What a bridge calls by one name is one call.
+/// A bridge's name for a call belongs to one call only.
 fn nobody_is_opened_twice(tables: &Tables) -> Checked {
     let mut names = BTreeSet::new();
     tables.calls.values().try_for_each(|call| {
@@ -101,7 +101,7 @@ fn nobody_is_opened_twice(tables: &Tables) -> Checked {
     })
 }
 
-/// Whether a call may go from one state to the other, and whose word it is.
+/// Checks the transition between two states, and that the writer owned the call.
 fn is_legal(tables: &Tables, change: usize) -> Checked {
     use CallStatus::{Answered, Dropped, Ended, Failed, Ringing};
     let earlier = &tables.changes[..change];
@@ -139,7 +139,7 @@ fn nobody_acts_who_was_ended(world: &World<'_>) -> Checked {
     Ok(())
 }
 
-/// Whether every call is over and every event delivered.
+/// True once every call is over and every event delivered.
 pub(super) fn all_is_done(tables: &Tables) -> bool {
     let over = tables.calls.values().all(|row| row.status.is_final());
     let settled = tables.holds.values().all(|hold| hold.settled_at.is_some());
@@ -147,7 +147,7 @@ pub(super) fn all_is_done(tables: &Tables) -> bool {
     over && settled && deliveries.all(|row| row.state != DeliveryState::Pending)
 }
 
-/// What must hold when all is over.
+/// The invariants at the end.
 pub(super) fn in_the_end(world: &World<'_>) -> Checked {
     let tables = &world.tables;
     for row in tables.calls.values() {
@@ -170,7 +170,7 @@ pub(super) fn in_the_end(world: &World<'_>) -> Checked {
         .try_for_each(|phone| true_to(world, phone))
 }
 
-/// Each call is billed once, by its talk.
+/// Each call is billed once, for its talk time.
 fn billed(tables: &Tables, row: &call::Model) -> Checked {
     let billed: Vec<i64> = tables
         .transactions
@@ -188,7 +188,7 @@ fn billed(tables: &Tables, row: &call::Model) -> Checked {
     })
 }
 
-/// One event for each transition, and none besides.
+/// One event for each transition, and no others.
 fn told(tables: &Tables, call: CallId, answered: bool) -> Checked {
     let mut kinds: BTreeMap<EventKind, usize> = BTreeMap::new();
     for event in tables
@@ -223,7 +223,7 @@ fn bought_once(world: &World<'_>) -> Checked {
     Ok(())
 }
 
-/// Every event came to every webhook; only where a node may not have known what it had done, more than once.
+/// Every event reached every webhook, and more than once only if a node may have lost track of its attempts.
 fn delivered(world: &World<'_>) -> Checked {
     let tables = &world.tables;
     let positions = tables.events.iter().map(|event| event.position);
@@ -262,7 +262,7 @@ fn delivered(world: &World<'_>) -> Checked {
     Ok(())
 }
 
-/// Where nodes always know what they have done, first attempts came in the order of their call's events.
+/// If nodes never lose track, first attempts came in the order of their call's events.
 fn in_order(world: &World<'_>) -> Checked {
     let tables = &world.tables;
     let place = |event| {
@@ -289,7 +289,7 @@ fn in_order(world: &World<'_>) -> Checked {
     Ok(())
 }
 
-/// What a bridge and a tenant were told is so, and what is billed is what was talked.
+/// Statements to a bridge or tenant were true, and the billed time is the talk time.
 fn true_to(world: &World<'_>, phone: &Phone) -> Checked {
     let Some(call) = phone.call else {
         return Ok(());
@@ -324,7 +324,7 @@ fn true_to(world: &World<'_>, phone: &Phone) -> Checked {
         } else {
             0
         };
-    // Whatever the engine ended itself, because nobody told it anything, ended when that was due.
+    // If the engine ended a call without a report, it did so when that was due.
     let is_reported = phone.is_in_order && phone.end_is_written;
     let is_reported = is_reported && row.hangup_reason == Some(HangupReason::Normal);
     must(
@@ -345,8 +345,8 @@ fn true_to(world: &World<'_>, phone: &Phone) -> Checked {
     })
 }
 
-/// How long it may take until a node knows, and can carry out, what is so from then on: with whatever befell any node meanwhile, the
-/// time that it takes others to notice that, and lists of bridges that could not be carried out.
+/// The maximum time until a node notices a state and can act on it. It includes faults of nodes meanwhile, the time
+/// for others to notice those, and lost lists of bridges.
 fn noticed_within(world: &World<'_>, from: i64, until: i64) -> i64 {
     let troubles = world.troubles.iter();
     let troubles = troubles.filter(|(began, over)| *over + LATE_MS >= from && *began <= until);
@@ -358,7 +358,7 @@ fn noticed_within(world: &World<'_>, from: i64, until: i64) -> i64 {
     LATE_MS + away + if is_patchy { LATE_MS } else { 0 }
 }
 
-/// A call that a tenant was promised to end ends when its bridge has had its time, and a node to carry that out.
+/// A call that a tenant asked to end does end, after its bridge's grace time and the time for a node to act.
 fn kept_promise(world: &World<'_>, phone: &Phone, row: &call::Model) -> Checked {
     let Some(wished) = phone.wished_at else {
         return Ok(());

@@ -1,16 +1,17 @@
-//! Nodes, their store, bridges and tenants' servers in one thread, in a time of its own: what took hours or luck happens in
-//! milliseconds, and the same seed makes the same happen again.
+//! Simulations of nodes, their store, bridges and tenants' servers in one thread with a time of its own. Rare faults
+//! occur in milliseconds, and a seed reproduces them.
 //!
-//! What decides is the real thing: a call's driver with its machine and steps, the ledger's plan, what a batch makes of it and what
-//! stands in its way, leases and membership, a bridge's presence, the scheduler of deliveries with its lanes, circuit and schedule.
-//! Around it is a model: the store is tables in memory (`runtime/simulated/tables`) with the guards of the real statements
-//! (`*/simulated`), which a test compares with SQLite; actors are tasks, SQL is a question that travels, is carried out whole at
-//! some moment, and is answered or not.
+//! The decisions are made by the real code: a call's driver with its machine and steps, the ledger's plan and
+//! batches, leases and membership, a bridge's presence, and the scheduler of deliveries with its lanes, circuit and
+//! retries. Around it is a model. The store is tables in memory (`runtime/simulated/tables`) with the guards of the
+//! real statements (`*/simulated`), which a test compares with SQLite. Actors are tasks. A statement is a request
+//! that travels, is carried out whole at some moment, and is answered or not.
 //!
-//! Left out: function invocations, transcripts, erasing, the event stream, what PostgreSQL does inside of a transaction.
+//! Left out: function invocations, transcripts, erasing, the event stream, and the inside of PostgreSQL's
+//! transactions.
 //!
-//! [`setting`] is what a seed means, [`world`] the machines and the time, [`process`] one node, [`phones`] the bridges and those who
-//! call, [`checks`] what must hold.
+//! [`setting`] is the meaning of a seed, [`world`] the machines and the time, [`process`] one node, [`phones`] the
+//! bridges and callers, [`checks`] the invariants.
 
 mod base;
 mod checks;
@@ -29,32 +30,32 @@ use futures_util::FutureExt;
 
 use crate::runtime::simulated::tables::Flaw;
 
-/// What a simulation came to.
+/// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Came {
-    /// What must not be; none where all is well.
+    /// The violated invariant; none if all held.
     pub(crate) breach: Option<String>,
-    /// When it was over or broken, in milliseconds of its own time.
+    /// The end or the violation, in milliseconds of simulated time.
     pub(crate) at: i64,
     pub(crate) calls: usize,
     pub(crate) answered: usize,
     pub(crate) moved: usize,
     pub(crate) minutes: i64,
     pub(crate) attempts: usize,
-    /// Questions to the store.
+    /// The number of requests to the store.
     pub(crate) questions: u64,
     pub(crate) log: Vec<String>,
 }
 
-/// Plays what a setting says.
+/// Runs a simulation.
 pub(crate) fn play(base: &Base, setting: &Setting, flaw: Option<Flaw>, tells: bool) -> Came {
-    // All of it is one poll of a test; what waits in it must not be made to yield to others of the test's runtime.
+    // A simulation is one poll of a test, so nothing in it may yield to the test's runtime.
     let played = async { world::World::new(base, setting, flaw, tells).play() };
     let played = tokio::task::unconstrained(played).now_or_never();
     played.expect("nothing in it waits for the test's runtime")
 }
 
-/// The same with less in it, as long as that still breaks: fewer kinds of faults, fewer calls.
+/// Shrinks a failing setting while it still fails: fewer kinds of faults, fewer calls.
 pub(crate) fn smallest(base: &Base, setting: &Setting, flaw: Option<Flaw>) -> Setting {
     let breaks = |setting: &Setting| play(base, setting, flaw, false).breach.is_some();
     let mut least = setting.clone();

@@ -1,5 +1,5 @@
-//! Those outside: bridges with their connections, and the calls that they hold. A message is said again until it is answered; what
-//! really happened, and when, is kept for the checks.
+//! The outside: bridges with their connections, and their calls. Messages are repeated until answered. True events
+//! and their times are kept for the checks.
 
 use std::collections::BTreeMap;
 
@@ -16,23 +16,23 @@ use crate::{
     runtime::simulated::clock::BEGAN,
 };
 
-/// How long a bridge waits for an answer before it says it again.
+/// Time after which a bridge repeats a message without an answer.
 const SAID_AGAIN_MS: i64 = 3_000;
 const HEARTBEAT_MS: i64 = 10_000;
 
-/// A bridge, as it is itself.
+/// A bridge's true state.
 #[derive(Debug, Default)]
 pub(super) struct Bridge {
-    /// The machine and the process that it is connected to.
+    /// The machine and process to which it is connected.
     at: Option<(usize, u64)>,
-    /// It has no way to any node until then.
+    /// It can reach no node before this time.
     away_until: i64,
     next: u64,
     /// Messages without an answer.
     waiting: BTreeMap<u64, Message>,
 }
 
-/// A call, as it is in truth.
+/// A call's true state.
 #[derive(Debug, Default)]
 pub(super) struct Phone {
     pub(super) bridge: usize,
@@ -40,15 +40,15 @@ pub(super) struct Phone {
     pub(super) call: Option<CallId>,
     pub(super) answered_at: Option<i64>,
     pub(super) ended_at: Option<i64>,
-    /// The bridge died with it, or was told that it is over: nobody says how it ended.
+    /// The bridge died with the call, or was told that it is over: no report of its end will come.
     pub(super) is_silent: bool,
     pub(super) is_refused: bool,
-    /// The answer to `call.answered` was that it is done; the same of the hang-up.
+    /// The `call.answered` message was acknowledged; `end_is_written` is the same for the hang-up.
     pub(super) answer_is_written: bool,
     pub(super) end_is_written: bool,
-    /// The answer was written before the hang-up was said.
+    /// The answer was acknowledged before the hang-up was sent.
     pub(super) is_in_order: bool,
-    /// When the wish to end it was acknowledged.
+    /// The time at which the request to end it was acknowledged.
     pub(super) wished_at: Option<i64>,
     talk_ms: i64,
     ring_ms: i64,
@@ -57,14 +57,14 @@ pub(super) struct Phone {
 }
 
 impl Phone {
-    /// Whether it has nothing to say any more.
+    /// True if the bridge has nothing more to report.
     pub(super) fn is_done(&self) -> bool {
         self.is_refused || (self.ended_at.is_some() && (self.end_is_written || self.is_silent))
     }
 }
 
 impl World<'_> {
-    /// Plans which calls come in, when their tenant ends them, and when minutes are bought.
+    /// Schedules the calls, the tenants' requests to end them, and top-ups.
     pub(super) fn begin_to_call(&mut self) {
         for bridge in 0..self.setting.bridges {
             self.bridges.push(Bridge::default());
@@ -119,7 +119,7 @@ impl World<'_> {
         }
     }
 
-    /// Finds a node, as a load balancer does.
+    /// Chooses a node, as a load balancer does.
     fn any_machine(&mut self) -> Option<usize> {
         let takes = |machine: &usize| {
             let machine = &self.machines[*machine];
@@ -154,7 +154,7 @@ impl World<'_> {
         }
     }
 
-    /// The bridge notices that its socket at that process is closed.
+    /// The bridge notices that its socket to that process is closed.
     pub(super) fn disconnected(&mut self, bridge: usize, number: u64) {
         if self.bridges[bridge].at.is_some_and(|(_, at)| at == number) {
             self.bridges[bridge].at = None;
@@ -163,7 +163,7 @@ impl World<'_> {
         }
     }
 
-    /// The bridge loses its connection, and dies or not. The node may notice that much later.
+    /// The bridge loses its connection, and possibly dies. The node may notice much later.
     fn lose(&mut self, bridge: usize, dies: bool) {
         let away_ms = match self.chance.below(3) {
             0 => self.chance.between(50, 5_000),
@@ -215,14 +215,14 @@ impl World<'_> {
     fn beat(&mut self, bridge: usize) {
         self.after(HEARTBEAT_MS, move |world| world.beat(bridge));
         let held = self.phones.iter().filter(|phone| phone.bridge == bridge);
-        // What it has hung up is listed until that is acknowledged.
+        // A call is listed until its hang-up is acknowledged.
         let held = held.filter(|phone| !(phone.is_silent || phone.end_is_written));
         let held = held.filter_map(|phone| phone.call).collect();
         let message = Message::Heartbeat(held, self.time.shown());
         self.send(bridge, usize::MAX, message);
     }
 
-    /// Says something about a call until it is answered.
+    /// Sends a message about a call until it is answered.
     pub(super) fn say(&mut self, phone: usize, message: Message) {
         let bridge = self.phones[phone].bridge;
         let is_moot = match &message {
@@ -239,7 +239,7 @@ impl World<'_> {
         self.after(again, move |world| world.say(phone, message));
     }
 
-    /// Sends a message to where the bridge is connected; what is doubled may come to another node.
+    /// Sends a message to the bridge's node; a duplicate may reach another node.
     fn send(&mut self, bridge: usize, phone: usize, message: Message) {
         let there = self.bridges[bridge].at;
         let is_up = |world: &Self, (machine, number)| world.runs(machine, number);
@@ -264,7 +264,7 @@ impl World<'_> {
         };
         if rough && self.chance.happens(200) {
             let other = self.any_machine().unwrap_or(there.0);
-            // Two nodes that are told at once do not yet know of each other's work.
+            // Two nodes that receive it at once do not know of each other's work yet.
             let most = self.chance.pick(&[20, 8_000]);
             let after = self.chance.between(0, most);
             self.arrive(other, None, from, message.clone(), late + after);
@@ -302,7 +302,7 @@ impl World<'_> {
         });
     }
 
-    /// A node answered; the answer travels back.
+    /// Sends a node's answer back.
     pub(super) fn answered(&mut self, from: From, answer: Answer) {
         let rough = self.has(Fault::Messages);
         if rough && self.chance.happens(50) {
@@ -320,7 +320,7 @@ impl World<'_> {
         let Some(bridge) = from.bridge else {
             return self.hear_api(from, &answer);
         };
-        // A bridge that died knows of nothing from before.
+        // A bridge that died has forgotten its earlier messages.
         let Some(said) = self.bridges[bridge].waiting.remove(&from.number) else {
             return;
         };
@@ -397,7 +397,7 @@ impl World<'_> {
         self.say(number, Message::HangUp(call, at, reason, initiator));
     }
 
-    /// What was said is written.
+    /// Records that a message was acknowledged.
     fn done(&mut self, number: usize, said: &Message) {
         let phone = &mut self.phones[number];
         match said {
@@ -407,7 +407,7 @@ impl World<'_> {
         }
     }
 
-    /// A command has come to the bridge.
+    /// A command reached the bridge.
     pub(super) fn command(&mut self, bridge: usize, process: u64, command: Command) {
         let late = self.chance.between(1, 60);
         self.after(late, move |world| {
@@ -425,7 +425,7 @@ impl World<'_> {
         });
     }
 
-    /// The tenant wants a call to end, and says so until somebody promises it.
+    /// The tenant asks for the end of a call until that is acknowledged.
     fn wish(&mut self, number: usize) {
         let phone = &self.phones[number];
         let (Some(call), None, None) = (phone.call, phone.ended_at, phone.wished_at) else {

@@ -1,4 +1,4 @@
-//! One process of the service: everything that runs in it, from its start until it is killed.
+//! One process of the service, from its start until it is killed.
 
 use std::{
     cell::{Cell, RefCell},
@@ -33,7 +33,7 @@ use crate::{
     webhooks::simulated::{Courier, Office, Receiver},
 };
 
-/// What somebody outside says to a node.
+/// A message from outside to a node.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     Incoming,
@@ -41,26 +41,26 @@ pub(crate) enum Message {
     HangUp(CallId, Millis, HangupReason, HangupInitiator),
     /// The calls that the bridge holds.
     Heartbeat(Vec<CallId>, Millis),
-    /// A tenant wants the call to end.
+    /// A tenant's request to end the call.
     End(CallId),
-    /// An operator books minutes, under a reference.
+    /// An operator's top-up of minutes, with a reference.
     TopUp(i64, String),
 }
 
-/// Who said it, and which of his messages it is.
+/// The sender of a message, and the message's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct From {
-    /// None: by the API.
+    /// None: the API.
     pub(crate) bridge: Option<usize>,
     pub(crate) phone: usize,
     pub(crate) number: u64,
 }
 
-/// What a node answers.
+/// A node's answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Said(Reply),
-    /// Those calls of a heartbeat are over.
+    /// The calls of a heartbeat that are over.
     Over(Vec<CallId>),
     Booked,
     Not(CallError),
@@ -76,23 +76,23 @@ pub(crate) struct Process {
     pub(crate) posts: UnboundedReceiver<Asked<Receiver>>,
     pub(crate) is_ready: Rc<Cell<bool>>,
     pub(crate) answers: Rc<RefCell<Vec<(From, Answer)>>>,
-    /// By the bridge's place among all.
+    /// By the bridge's index.
     pub(crate) sockets: Vec<(usize, Socket)>,
-    /// The nodes that it has been, the present one last.
+    /// The process's node ids, the present one last.
     pub(crate) names: Rc<RefCell<Vec<String>>>,
     calls: Rc<NodeCalls>,
     ledger: LedgerHandle,
     flaw: Option<Flaw>,
 }
 
-/// How a process begins.
+/// The settings of a new process.
 pub(crate) struct Start<'a> {
     pub(crate) base: &'a Base,
     pub(crate) number: u64,
     pub(crate) time: TrueTime,
     pub(crate) ahead_ms: i64,
     pub(crate) quick_permille: i64,
-    /// Nodes of the same machine that are known to be no more.
+    /// Nodes of the same machine that are known to be gone.
     pub(crate) gone: Vec<String>,
     pub(crate) flaw: Option<Flaw>,
 }
@@ -166,15 +166,15 @@ impl Process {
         }
     }
 
-    /// Whether a load balancer would send somebody here.
+    /// True if a load balancer would choose this process.
     pub(crate) fn takes(&self) -> bool {
         self.is_ready.get() && self.member.acts()
     }
 
-    /// A message has come.
+    /// Handles a message.
     pub(crate) fn receive(&self, base: &Base, from: From, name: String, message: Message) {
         let bridge = from.bridge.map(|bridge| base.bridges[bridge]);
-        // A message over a socket is a sign of life; one over HTTP, as a doubled one is, only where it is a heartbeat.
+        // A message over a socket is a sign of life. Over HTTP, as for a duplicate, only a heartbeat is.
         let has_socket = self.sockets.iter().any(|(of, _)| Some(*of) == from.bridge);
         let is_sign = has_socket || matches!(message, Message::Heartbeat(..));
         if let Some(bridge) = bridge.filter(|_| is_sign && self.member.hears()) {
@@ -205,11 +205,11 @@ impl Process {
     }
 }
 
-/// Where one message is carried out.
+/// The context of one message.
 struct Desk {
     calls: Rc<NodeCalls>,
     ledger: LedgerHandle,
-    /// Whose message it is.
+    /// The sender of the message.
     bridge: Option<BridgeId>,
     tenant: TenantId,
     /// The bridge's name for the call.
@@ -285,7 +285,7 @@ fn incoming(name: String, at: Millis) -> Incoming {
     }
 }
 
-/// What runs in a process besides what it is asked.
+/// The background tasks of a process.
 #[derive(Clone)]
 struct Life {
     calls: Rc<NodeCalls>,
@@ -345,7 +345,7 @@ impl Life {
         name
     }
 
-    /// What failed is done again the next time.
+    /// A failure is made up for at the next interval.
     fn every(&self, ms: i64, done: impl AsyncFn(&Rc<NodeCalls>) -> Result<(), Away> + 'static) {
         let (calls, clock) = (Rc::clone(&self.calls), Arc::clone(&self.office.clock));
         self.office.tasks.spawn(async move {

@@ -1,4 +1,4 @@
-//! What a seed means: how many nodes and calls there are, and which kinds of faults befall them.
+//! The setting of a simulation, derived from a seed: the number of nodes and calls, and the kinds of faults.
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
@@ -7,27 +7,27 @@ use crate::runtime::simulated::chance::Chance;
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
-    /// Processes are killed, and started again or not at once.
+    /// Processes are killed, and restarted sooner or later.
     Crashes,
-    /// Processes stand still for up to a minute and a half.
+    /// Processes pause for up to a minute and a half.
     Pauses,
-    /// A node cannot reach the store.
+    /// One node cannot reach the store.
     Cuts,
-    /// Nobody can.
+    /// No node can reach the store.
     Outages,
-    /// The store carries something out, and its answer is lost.
+    /// The store carries out a request, and the answer is lost.
     LostAnswers,
-    /// Single questions to the store take seconds.
+    /// Single requests to the store take seconds.
     SlowStore,
-    /// Messages of bridges are lost, doubled, delayed and overtake each other.
+    /// Messages of bridges are lost, duplicated, delayed and reordered.
     Messages,
-    /// Bridges lose their connection, and come back at any node.
+    /// Bridges lose their connection and reconnect at any node.
     Moves,
     /// Bridges die with all their calls.
     BridgeDeaths,
-    /// Clocks of nodes differ by up to two seconds, and run by up to a hundredth too fast or too slow.
+    /// Nodes' clocks differ by up to two seconds, and run up to one percent fast or slow.
     Clocks,
-    /// Tenants' servers answer with faults.
+    /// Tenants' servers answer with errors.
     Receivers,
 }
 
@@ -45,7 +45,7 @@ impl Fault {
         Self::Clocks,
         Self::Receivers,
     ];
-    /// Those after which a node may not know what it has done.
+    /// Faults after which a node may not know what it has done.
     pub(crate) const OF_NODES: [Self; 5] = [
         Self::Crashes,
         Self::Pauses,
@@ -72,20 +72,20 @@ impl FromStr for Fault {
     }
 }
 
-/// One simulation.
+/// The setting of one simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) seed: u64,
     pub(crate) nodes: usize,
     pub(crate) bridges: usize,
     pub(crate) calls: usize,
-    /// Of the tenant, to begin with.
+    /// The tenant's minutes at the start.
     pub(crate) minutes: i64,
     pub(crate) faults: BTreeSet<Fault>,
 }
 
 impl Setting {
-    /// In one of eight nothing goes wrong: there everything has to be exact.
+    /// The setting for a seed. One in eight has no faults and must be exact.
     pub(crate) fn of(seed: u64) -> Self {
         let mut chance = Chance::new(seed);
         let is_calm = seed.is_multiple_of(8);
@@ -107,12 +107,12 @@ impl Setting {
         self.faults.contains(&fault)
     }
 
-    /// Whether nodes always know what they have done.
+    /// True if nodes always know what they have done.
     pub(crate) fn spares_nodes(&self) -> bool {
         Fault::OF_NODES.iter().all(|fault| !self.has(*fault))
     }
 
-    /// How to have the same again.
+    /// The command that reproduces this simulation.
     pub(crate) fn again(&self) -> String {
         let faults: Vec<String> = self.faults.iter().map(Fault::to_string).collect();
         format!(

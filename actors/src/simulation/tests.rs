@@ -1,15 +1,15 @@
-//! Seeds that must hold, bugs that must be found, and as much more as somebody asks for.
+//! Seeds that must hold, planted bugs that must be found, and longer runs on request.
 
 use std::time::{Duration, Instant};
 
 use super::{Base, Came, Fault, Flaw, Setting, play, smallest};
 
-/// Seeds of the plain tests.
+/// Number of seeds in the plain tests.
 const SEEDS: u64 = 48;
-/// A planted bug is found within so many.
+/// A planted bug is found within this many seeds.
 const FOUND_WITHIN: u64 = 100;
 
-/// Fails with all that is needed to have it again.
+/// Fails with all that is needed to reproduce the failure.
 fn expect_whole(base: &Base, setting: &Setting) -> Came {
     let came = play(base, setting, None, false);
     if let Some(breach) = &came.breach {
@@ -35,7 +35,7 @@ async fn whatever_befalls_nodes_nothing_is_lost_or_done_twice() {
         all.answered += came.answered;
         all.moved += came.moved;
     }
-    // Or nothing was tried.
+    // Otherwise the simulations tried nothing.
     assert!(all.answered * 2 > all.calls, "{all:?}");
     assert!(all.moved * 10 > all.calls, "{all:?}");
 }
@@ -50,7 +50,7 @@ async fn the_same_seed_is_the_same_again() {
     }
 }
 
-/// What it takes for some bugs to show; others show by themselves.
+/// Faults that some bugs need to show; other bugs need none.
 fn shown_by(flaw: Flaw) -> &'static [Fault] {
     match flaw {
         Flaw::UnfencedCalls => &[Fault::Pauses, Fault::Moves, Fault::SlowStore],
@@ -73,7 +73,7 @@ async fn every_planted_bug_is_found() {
             let mut setting = Setting::of(seed);
             setting.faults.extend(shown_by(flaw));
             let breach = play(&base, &setting, Some(flaw), false).breach?;
-            // It is the bug that is found.
+            // Without the bug the setting holds.
             expect_whole(&base, &setting);
             Some((seed, breach))
         });
@@ -90,8 +90,8 @@ fn asked<T: std::str::FromStr>(name: &str) -> Option<T> {
     )
 }
 
-/// `DIKALA_SIMULATION_SEED` plays one and tells its story; `DIKALA_SIMULATION_SEEDS` or `DIKALA_SIMULATION_MINUTES` play that
-/// much, from `DIKALA_SIMULATION_FROM` on; without any of them it is one minute.
+/// `DIKALA_SIMULATION_SEED` runs one seed and prints its log. `DIKALA_SIMULATION_SEEDS` or
+/// `DIKALA_SIMULATION_MINUTES` run that many, from `DIKALA_SIMULATION_FROM` on. Without them it runs for one minute.
 #[actix::test]
 #[ignore = "for as long as somebody wants: .ci/slow, and by hand"]
 async fn for_as_long_as_asked() {

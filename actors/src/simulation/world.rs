@@ -1,4 +1,5 @@
-//! The world: the time, what happens in it and when, the machines with their processes, and the ways between them and the store.
+//! The world: its time and scheduled events, the machines with their processes, and the network between them and the
+//! store.
 
 use std::collections::BTreeMap;
 
@@ -24,32 +25,31 @@ use crate::{
     webhooks::simulated::Receiver,
 };
 
-/// Faults begin and end, and calls come in.
+/// Duration of the phase with faults and new calls.
 pub(super) const ROUGH_MS: i64 = 240_000;
-/// By then all is over.
+/// The latest end of a simulation.
 const LAST_MS: i64 = ROUGH_MS + 20 * 60_000;
 
 type Happening = Box<dyn FnOnce(&mut World<'_>)>;
 
-/// One machine.
 #[derive(Default)]
 pub(super) struct Machine {
     pub(super) process: Option<Process>,
     pub(super) paused_until: i64,
     pub(super) cut_until: i64,
-    /// When its process wants to be looked at again.
+    /// The next time at which its process must run.
     wakes_at: i64,
-    /// Names of nodes that are no more.
+    /// Ids of nodes that are gone.
     gone: Vec<String>,
 }
 
-/// What becomes of a question.
+/// The fate of a request.
 enum Fate {
-    /// Carried out after that, answered after that.
+    /// Carried out after the first delay, answered after the second.
     Answered(i64, i64),
-    /// Carried out after that; who asked hears after that that nothing is known.
+    /// Carried out after the first delay; the sender learns after the second that the outcome is unknown.
     Unanswered(i64, i64),
-    /// Not carried out; who asked hears that after that.
+    /// Not carried out; the sender learns after this delay that the outcome is unknown.
     Lost(i64),
 }
 
@@ -67,7 +67,7 @@ pub(super) struct World<'a> {
     pub(super) bridges: Vec<Bridge>,
     pub(super) phones: Vec<Phone>,
     pub(super) top_ups: BTreeMap<String, i64>,
-    /// When something was away, from and until.
+    /// Beginning and end of each fault.
     pub(super) troubles: Vec<(i64, i64)>,
     outage_until: i64,
     processes: u64,
@@ -134,7 +134,7 @@ impl<'a> World<'a> {
         self.time.now()
     }
 
-    /// Whether faults happen still.
+    /// True during the phase with faults.
     pub(super) fn is_rough(&self) -> bool {
         self.now() < ROUGH_MS
     }
@@ -154,14 +154,14 @@ impl<'a> World<'a> {
         self.breach.get_or_insert(what);
     }
 
-    /// Has something happen after a while.
+    /// Schedules an event after a delay.
     pub(super) fn after(&mut self, ms: i64, happening: impl FnOnce(&mut World<'_>) + 'static) {
         self.next += 1;
         let at = self.now() + ms.max(0);
         self.due.insert((at, self.next), Box::new(happening));
     }
 
-    /// Plays until all is over, or something breaks.
+    /// Runs until all is over or an invariant fails.
     pub(super) fn play(mut self) -> Came {
         for machine in 0..self.machines.len() {
             self.start(machine);
@@ -238,13 +238,13 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whether that process still runs there.
+    /// True if that process still runs on that machine.
     pub(super) fn runs(&self, machine: usize, number: u64) -> bool {
         let process = self.machines[machine].process.as_ref();
         process.is_some_and(|process| process.number == number)
     }
 
-    /// Lets a process go on until it waits for something.
+    /// Runs a process until it waits for something.
     pub(super) fn run(&mut self, machine: usize) {
         let now = self.now();
         let place = &mut self.machines[machine];
@@ -307,7 +307,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Carries a question out. What was under way when its process was killed may have come or not.
+    /// Carries out a request. If its process was killed meanwhile, it may have arrived or not.
     fn carry_out(
         &mut self,
         machine: usize,
@@ -361,7 +361,7 @@ impl<'a> World<'a> {
             return match self.chance.below(3) {
                 0 => Fate::Lost(there),
                 1 => Fate::Unanswered(there, back),
-                // It is carried out when who asked has given it up.
+                // It is carried out after the sender gave up.
                 _ => Fate::Unanswered(there + self.chance.between(0, 2_500), 0),
             };
         }
@@ -428,7 +428,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// From here on nothing goes wrong any more, and all has to come to its end.
+    /// Ends all faults; from here on everything must complete.
     fn calm_down(&mut self) {
         self.tell(|| "nothing goes wrong any more".to_owned());
         self.receiver.fails_permille = 0;
@@ -443,7 +443,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Has commands written to the sockets that they are for, and closes those that the node does not want any more.
+    /// Delivers commands to their sockets, and closes sockets that the node no longer wants.
     fn hand_over_commands(&mut self, machine: usize) {
         let Some(process) = &mut self.machines[machine].process else {
             return;

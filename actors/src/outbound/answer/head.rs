@@ -1,13 +1,13 @@
-//! The head of an answer that counts: what it says of the body and of the connection, and the same in the plainest form.
+//! The final head of an answer: what it says of body and connection, and the same in its plainest form.
 
 use bytes::{BufMut, BytesMut};
 
 use super::{Invalid, State};
 
-/// Header lines of one head.
+/// Maximum number of header lines in one head.
 pub(super) const HEADERS_MAX: usize = 128;
 
-/// What a final head says.
+/// The fields of a final head.
 pub(super) struct FinalHead<'a> {
     status: u16,
     retry_after: Option<&'a [u8]>,
@@ -15,7 +15,7 @@ pub(super) struct FinalHead<'a> {
     pub(super) keeps: bool,
 }
 
-/// What the head of a final answer means.
+/// Interprets the head of a final answer.
 pub(super) fn understood<'a>(
     status: u16,
     parsed: &httparse::Response<'_, 'a>,
@@ -48,7 +48,7 @@ pub(super) fn understood<'a>(
         (None, Some(length)) => State::Sized(length),
         (None, None) => State::UntilClosed,
     };
-    // Two lengths, or a length where there can be no body: what follows may be anything.
+    // Two lengths, or a length without a body, are ambiguous: what follows may be anything.
     let clear = match framing {
         State::Done => coding.is_none() && length.unwrap_or(0) == 0,
         State::ChunkSize => length.is_none(),

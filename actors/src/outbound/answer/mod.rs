@@ -1,7 +1,7 @@
-//! The one answer to one request, read off a connection byte by byte and written anew in the plainest form of HTTP/1.1, so
-//! that whoever reads it afterwards can neither see an interim answer nor read past the end. Pure.
+//! Reads the answer to one request from a connection and rewrites it as the plainest HTTP/1.1. So later readers can
+//! neither see an interim answer nor read past the end. Pure.
 //!
-//! What a server may say is RFC 9112: interim answers first, then a head whose body has a length, comes in chunks, or ends
+//! It accepts what RFC 9112 allows: interim answers, then a head whose body has a length, comes in chunks or ends
 //! with the connection.
 
 mod head;
@@ -10,43 +10,43 @@ use bytes::{Buf, BufMut, BytesMut};
 
 use self::head::{HEADERS_MAX, understood};
 
-/// Interim answers (100, 102, 103 and their like) that are skipped before the one that counts.
+/// Limit of interim answers (100, 102, 103 and others) before the final one.
 const INTERIM_MAX: u32 = 32;
-/// The heads of an answer, interim ones included, in bytes.
+/// Limit of all heads of an answer, including interim ones, in bytes.
 const HEADS_BYTES_MAX: usize = 64 * 1024;
-/// What the chunks of an answer may carry besides its body, in bytes: extensions and trailers.
+/// Limit of chunk extensions and trailers, in bytes.
 const EXTRAS_BYTES_MAX: usize = 16 * 1024;
-/// A chunk's size in hexadecimal digits: a number of 64 bits.
+/// Limit of a chunk size's hexadecimal digits: 64 bits.
 const SIZE_DIGITS_MAX: usize = 16;
-/// How every answer begins.
+/// The beginning of every answer.
 const BEGINNING: &[u8] = b"HTTP/1.";
-/// The end of a body in chunks.
+/// The end of a chunked body.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// What came is no answer that HTTP/1.1 knows, or one beyond the bounds.
+/// The bytes are no HTTP/1.1 answer, or exceed a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Invalid;
 
-/// How far an answer has come.
+/// The progress of reading an answer.
 #[derive(Debug)]
 pub(super) struct AnswerReader {
     state: State,
     interim: u32,
     heads_bytes: usize,
-    /// Bytes of the present head that were searched for its end.
+    /// Bytes of the present head already searched for its end.
     searched: usize,
     extras_bytes: usize,
-    /// Whether the server promised to take another request on this connection.
+    /// True if the server promised to accept another request on this connection.
     keeps: bool,
 }
 
-/// What comes next.
+/// The part that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     FinalHead,
-    /// So many bytes are still to come.
+    /// A body with this many bytes left.
     Sized(u64),
-    /// All that comes until the server closes.
+    /// A body that ends when the server closes the connection.
     UntilClosed,
     ChunkSize,
     ChunkData(u64),
@@ -67,23 +67,22 @@ impl AnswerReader {
         }
     }
 
-    /// Whether the head that counts was read.
+    /// True once the final head was read.
     pub(super) fn has_head(&self) -> bool {
         self.state != State::FinalHead
     }
 
-    /// Whether all of the answer was read.
+    /// True once the whole answer was read.
     pub(super) fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Whether the connection may carry another request, once this answer is done and nothing follows it.
+    /// True if the connection may carry another request, once this answer is done and nothing follows it.
     pub(super) const fn keeps(&self) -> bool {
         self.keeps
     }
 
-    /// Takes from `came` what belongs to the answer, as far as it can be understood, and adds it to `plain`. What follows
-    /// the end of the answer is left in `came`.
+    /// Moves complete parts of the answer from `came` to `plain`. Bytes after the end of the answer stay in `came`.
     pub(super) fn read(
         &mut self,
         came: &mut BytesMut,
@@ -126,7 +125,7 @@ impl AnswerReader {
         Ok(())
     }
 
-    /// The server closed the connection. Says whether the answer is complete by that.
+    /// Handles the end of the connection. Returns true if the answer is complete by that.
     pub(super) fn closed(&mut self, plain: &mut BytesMut) -> bool {
         if self.state == State::UntilClosed {
             plain.put_slice(LAST_CHUNK);
@@ -135,7 +134,7 @@ impl AnswerReader {
         self.is_done()
     }
 
-    /// Each of these returns whether there was enough to go on.
+    /// As its siblings below, returns false if more bytes are needed.
     fn head(&mut self, came: &mut BytesMut, plain: &mut BytesMut) -> Result<bool, Invalid> {
         let begun = came.len().min(BEGINNING.len());
         if came[..begun] != BEGINNING[..begun] {
@@ -152,7 +151,7 @@ impl AnswerReader {
             .is_ok_and(|status| status.is_complete());
         let status = parsed.code.filter(|_| complete).ok_or(Invalid)?;
         match status {
-            // A connection that speaks something else from now on is of no use.
+            // A connection that switches protocols is of no use.
             101 | 0..=99 => return Err(Invalid),
             100..=199 => {
                 self.interim += 1;
@@ -172,9 +171,9 @@ impl AnswerReader {
         Ok(true)
     }
 
-    /// The length of the head that `came` begins with, once its end is there.
+    /// The length of the head at the start of `came`, once its end has arrived.
     fn head_length(&mut self, came: &[u8]) -> Result<Option<usize>, Invalid> {
-        // The end may begin in what was searched already: `\n`, perhaps `\r`, `\n`.
+        // The end may begin in bytes searched before: `\n`, perhaps `\r`, `\n`.
         let from = self.searched.saturating_sub(2);
         let end = came[from..].iter().enumerate().find_map(|(at, byte)| {
             let rest = &came[from + at + 1..];
@@ -206,7 +205,7 @@ impl AnswerReader {
         if digits == 0 || digits > SIZE_DIGITS_MAX {
             return Err(Invalid);
         }
-        // Blanks before an extension are bad style, and seen.
+        // Some servers put blanks before an extension.
         let extension = line[digits..].trim_ascii();
         if !extension.is_empty() && extension[0] != b';' {
             return Err(Invalid);
@@ -235,7 +234,7 @@ impl AnswerReader {
         Ok(true)
     }
 
-    /// Trailers are read and forgotten.
+    /// Trailers are discarded.
     fn trailer(&mut self, came: &mut BytesMut, plain: &mut BytesMut) -> Result<bool, Invalid> {
         let Some(line) = self.line(came, 0)? else {
             return Ok(false);
@@ -249,10 +248,10 @@ impl AnswerReader {
         Ok(true)
     }
 
-    /// The next line without its end, once all of it is there. So much of it counts as no extra.
+    /// The next line without its line end, once complete. The first `free` bytes do not count as extras.
     fn line(&self, came: &mut BytesMut, free: usize) -> Result<Option<BytesMut>, Invalid> {
         let room = free + EXTRAS_BYTES_MAX - self.extras_bytes;
-        // With the end of the line, which counts for nothing.
+        // Including the line end, which does not count.
         let seen = &came[..came.len().min(room + 2)];
         let Some(end) = seen.iter().position(|byte| *byte == b'\n') else {
             return if came.len() > room + 1 {
@@ -281,14 +280,14 @@ impl AnswerReader {
     }
 }
 
-/// Moves up to `most` bytes; says how many.
+/// Moves up to `most` bytes and returns their number.
 fn take(most: u64, came: &mut BytesMut, plain: &mut BytesMut) -> u64 {
     let count = came.len().min(usize::try_from(most).unwrap_or(usize::MAX));
     plain.put_slice(&came.split_to(count));
     count as u64
 }
 
-/// Moves up to `most` bytes as a chunk; says how many.
+/// Moves up to `most` bytes as a chunk and returns their number.
 fn chunk(most: u64, came: &mut BytesMut, plain: &mut BytesMut) -> u64 {
     let count = most.min(came.len() as u64);
     plain.put_slice(format!("{count:x}\r\n").as_bytes());

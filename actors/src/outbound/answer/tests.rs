@@ -1,10 +1,10 @@
-//! Answers of every kind, in whatever pieces they come, and what is no answer.
+//! Answers of every kind, in arbitrary pieces, and bytes that are no answer.
 
 use proptest::prelude::*;
 
 use super::{head::HEADERS_MAX, *};
 
-/// What became of an answer that came in these pieces.
+/// The result of an answer that came in these pieces.
 #[derive(Debug, PartialEq, Eq)]
 struct Read {
     plain: Vec<u8>,
@@ -37,7 +37,7 @@ fn read(bytes: &[u8]) -> Result<Read, Invalid> {
     in_pieces([bytes], true)
 }
 
-/// The rewritten answer with the pieces of a chunked body joined: where they are cut is chance.
+/// The rewritten answer with chunks joined: their boundaries are arbitrary.
 fn body(plain: &[u8]) -> Vec<u8> {
     let Some(end) = plain.windows(4).position(|w| w == b"\r\n\r\n") else {
         return plain.to_vec();
@@ -194,7 +194,7 @@ fn heads_extensions_and_trailers_are_bounded() {
     }
     let dripped = [&chunked[..], &b"1;eeeeeeee\r\nx\r\n".repeat(2_000)].concat();
     assert_eq!(in_pieces([dripped.as_slice()], false), Err(Invalid));
-    // Without an end: refused before more than the bound is kept.
+    // Without a line end: refused before more than the limit is buffered.
     let line = [
         &chunked[..],
         b"1;",
