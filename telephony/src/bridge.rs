@@ -1,4 +1,4 @@
-//! A whole bridge: the SIP edge, the calls that come in over it, the voice, and the engine that they are told to.
+//! A whole bridge: the SIP edge, its calls, the voice provider, and the client of the call service.
 
 use std::{
     sync::{Arc, Weak},
@@ -24,22 +24,21 @@ use crate::{
 
 /// Calls that have come in and have no task yet.
 const INCOMING_MAX: usize = 64;
-/// What is left for a sentence and for what is told of the call, of the time that running calls have; a third of it, where that is
-/// less.
+/// The end of the shutdown time, reserved for a farewell sentence and the last messages to the service. At most a third of it.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// What of that is left for the way to phone and engine.
+/// The end of [`FAREWELL`], reserved for the way to phone and service.
 const LAST_STEPS: Duration = Duration::from_millis(500);
-/// How long the engine may take to hear the last of it.
+/// Time that the service gets to acknowledge the last messages.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-/// What was counted since the start.
+/// Counts since the start.
 #[derive(Debug, Clone, Default)]
 pub struct Statistics {
     pub sip: sip::Statistics,
     pub calls: call::Reading,
 }
 
-/// Where to ask for that, for as long as the bridge runs; what was counted at the edge is zero after that.
+/// Reads the [`Statistics`]. It does not keep the edge alive; the edge's counts are zero once the bridge has stopped.
 #[derive(Debug, Clone, Default)]
 pub struct Counted {
     edge: Weak<Edge>,
@@ -56,7 +55,6 @@ impl Counted {
     }
 }
 
-/// A bridge that takes calls.
 #[derive(Debug)]
 pub struct Bridge {
     edge: Arc<Edge>,
@@ -65,9 +63,9 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Listens for calls and connects to the engine. Needs a tokio runtime.
+    /// Listens for calls and connects to the service. Needs a tokio runtime.
     ///
-    /// Errors: what cannot be listened on or read.
+    /// Errors: an address cannot be listened on, or a file cannot be read.
     pub async fn start(
         settings: &Settings,
         engine: Address,
@@ -85,12 +83,12 @@ impl Bridge {
         })
     }
 
-    /// What is listened on, with the ports that were picked.
+    /// The addresses listened on; a port of 0 is replaced by the one that was picked.
     pub fn addresses(&self) -> Vec<Listen> {
         self.edge.addresses()
     }
 
-    /// What reads the certificate again; where it cannot be used, the one before stays.
+    /// A function that reads the TLS certificate again. If the new one is unusable, the old one stays.
     pub fn reloader(&self) -> impl Fn() + Send + 'static {
         let edge = Arc::downgrade(&self.edge);
         move || match edge.upgrade().map(|edge| edge.reload_tls()) {
@@ -100,7 +98,6 @@ impl Bridge {
         }
     }
 
-    /// Where to ask for what is counted.
     pub fn counted(&self) -> Counted {
         Counted {
             edge: Arc::downgrade(&self.edge),
@@ -108,7 +105,7 @@ impl Bridge {
         }
     }
 
-    /// Takes no new calls, lets running ones finish, and hangs up those that have not after `shutdown_seconds`.
+    /// Drains the bridge: takes no new calls, lets running ones finish, and hangs up the rest after `shutdown_seconds`.
     pub async fn stop(self) {
         let Self {
             edge,
@@ -117,7 +114,7 @@ impl Bridge {
         } = self;
         edge.drain();
         let until = Instant::now() + within;
-        // As long as calls run, one may still be joined to a person.
+        // Transferred callers are joined to a person through the edge, and calls that still run may be transferred.
         let ended = async {
             calls.finish(within).await;
             let _ = timeout_at(until, edge.parted()).await;
@@ -131,7 +128,7 @@ impl Bridge {
             () = ended => {}
             () = told => {}
         }
-        // Whoever reads what is counted at this moment holds it too, and drops it.
+        // A reader of the statistics may hold the edge at this moment. It drops it, which closes the sockets.
         if let Some(edge) = Arc::into_inner(edge) {
             edge.close().await;
         }
@@ -149,7 +146,7 @@ fn provider(voice: &Voice, trust: &Trust) -> Arc<dyn Provider> {
     }
 }
 
-/// The calls of a bridge: a task for each that comes in, and how they end when the bridge stops.
+/// The calls of a bridge, one task each, and how they end when the bridge stops.
 #[derive(Debug)]
 pub struct Calls {
     counters: Arc<Counters>,
@@ -161,7 +158,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Connects to the engine, and takes calls. Needs a tokio runtime.
+    /// Connects to the service and takes calls. Needs a tokio runtime.
     pub fn start(
         settings: &Settings,
         provider: Arc<dyn Provider>,
@@ -191,12 +188,12 @@ impl Calls {
         }
     }
 
-    /// Where calls come in.
+    /// The channel for new calls.
     pub fn incoming(&self) -> mpsc::Sender<Incoming> {
         self.incoming.clone()
     }
 
-    /// Takes no new calls, lets running ones finish for a while, then tells the callers and hangs up.
+    /// Drains the calls: takes no new ones, waits, says the farewell in those still running, and hangs up at `within`.
     pub async fn finish(self, within: Duration) {
         let Self {
             closing,
@@ -223,7 +220,7 @@ impl Calls {
     }
 }
 
-/// How long running calls may go on before they are told.
+/// The part of the shutdown time in which running calls are left alone.
 fn in_peace(within: Duration) -> Duration {
     within - FAREWELL.min(within / 3)
 }
@@ -240,7 +237,7 @@ fn rules(settings: &Settings) -> Rules {
     }
 }
 
-/// Gives every call a task, until no more are taken and all have ended.
+/// Gives every call a task. Ends once no more calls are taken and all have ended.
 async fn accept(
     client: Client,
     parts: Parts,

@@ -1,30 +1,29 @@
-//! What the bridge is told: the `telephony.*` keys, typed and checked by whoever starts it.
+//! Settings of the bridge: the `telephony.*` keys, typed and checked by the program that starts it.
 
 use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 
 use ipnet::IpNet;
 use url::Url;
 
-/// Everything the bridge needs to know, apart from the engine it serves.
+/// All settings, except the address of the service.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Calls at once; one more is answered 503.
+    /// Concurrent calls; one more is answered 503.
     pub max_calls: usize,
     pub sip: Sip,
     pub voice: Voice,
-    /// Authorities that are trusted besides the public ones, in TLS that we begin.
+    /// CA certificates trusted besides the public ones, in outgoing TLS.
     pub extra_ca_file: Option<PathBuf>,
     /// How long running calls may go on once the bridge is told to stop.
     pub shutdown_seconds: u64,
-    /// How long the engine may be away before a call is ended.
+    /// How long the service may be away before a call is ended.
     pub engine_lost_after_seconds: u64,
 }
 
-/// The SIP edge.
 #[derive(Debug, Clone)]
 pub struct Sip {
     pub listen: Vec<Listen>,
-    /// What stands in Contact and SDP behind NAT: an address or a name.
+    /// Address or name for Contact and SDP behind NAT.
     pub public_address: Option<String>,
     pub tls: Option<TlsFiles>,
     pub rtp_ports: RangeInclusive<u16>,
@@ -62,7 +61,7 @@ pub enum Codec {
     Pcmu,
 }
 
-/// Encrypted media by keys in the SDP (RFC 4568).
+/// Encrypted media with keys in the SDP (RFC 4568).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Srtp {
     Off,
@@ -70,17 +69,17 @@ pub enum Srtp {
     Required,
 }
 
-/// Who may call.
+/// A carrier, PBX or phone that may call.
 #[derive(Debug, Clone)]
 pub struct Trunk {
     pub name: String,
-    /// Allowed without digest.
+    /// Source addresses that need no digest.
     pub addresses: Vec<IpNet>,
-    /// The digest that is demanded of others.
+    /// The digest demanded of other addresses.
     pub credentials: Option<Credentials>,
     /// Where this bridge registers itself.
     pub register: Option<Register>,
-    /// Put before national numbers: `+62` makes `+62812…` of `0812…`.
+    /// Replaces the leading zero of national numbers: `+62` turns `0812…` into `+62812…`.
     pub prefix: Option<String>,
 }
 
@@ -106,11 +105,10 @@ pub struct Register {
     pub expires_seconds: u32,
 }
 
-/// Who speaks for agents.
 #[derive(Debug, Clone)]
 pub struct Voice {
     pub model: Model,
-    /// Whether a caller may interrupt the agent.
+    /// Callers may interrupt the agent.
     pub barge_in: bool,
 }
 
@@ -120,7 +118,6 @@ pub enum Model {
     Gemini(Gemini),
 }
 
-/// Gemini Live.
 #[derive(Clone)]
 pub struct Gemini {
     /// `ws://` or `wss://`, without the key.
@@ -131,13 +128,13 @@ pub struct Gemini {
 }
 
 impl Gemini {
-    /// Nobody answers here without a key, and there is none.
+    /// The URL needs a key, and none is set.
     pub fn lacks_key(&self) -> bool {
         self.api_key.is_empty() && wants_key(&self.url)
     }
 }
 
-/// Whether a key is needed here: Google's own service asks for one, others need not.
+/// Google's own service needs a key; others need none.
 pub fn wants_key(url: &str) -> bool {
     let host = Url::parse(url).ok();
     let host = host.as_ref().and_then(Url::host_str).unwrap_or_default();
@@ -154,7 +151,7 @@ impl std::fmt::Debug for Gemini {
     }
 }
 
-/// Thousandths of a rupiah for a million tokens, by modality.
+/// Thousandths of a rupiah per million tokens, by modality.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prices {
     pub text_in: u64,
@@ -164,7 +161,7 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// Nobody has said what tokens cost.
+    /// No prices are configured.
     pub fn are_none(&self) -> bool {
         [self.text_in, self.audio_in, self.text_out, self.audio_out] == [0; 4]
     }

@@ -1,4 +1,4 @@
-//! WebSockets that this side opens, plain or over TLS.
+//! Outgoing WebSockets, plain or over TLS.
 
 pub mod silence;
 
@@ -24,22 +24,20 @@ use url::{Host, Url};
 use self::silence::Listened;
 use crate::trust::Trust;
 
-/// How long a server may take to open a socket.
+/// Time limit for opening a socket.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
-/// What waits to be written before a writer has to wait.
+/// Unwritten bytes after which a writer has to wait.
 const WRITE_BUFFER_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// What each direction of a socket has in memory: every call has one, and the usual 128 KiB would be most of what a call takes.
+/// Buffer of each direction. Every call has a socket, and the default of 128 KiB would be most of a call's memory.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// What a WebSocket runs over.
+/// The transport of a WebSocket.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// An open WebSocket.
 pub type Socket = WebSocketStream<Listened>;
 
-/// Why no socket was opened.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     #[error("this is no address of a WebSocket; it begins with ws:// or wss://")]
@@ -57,7 +55,7 @@ pub enum DialError {
     Protocol(String),
 }
 
-/// Opens a socket at a `ws://` or `wss://` address. `headers` go with the request, messages of up to `message_bytes_max` are read.
+/// Opens a socket at a `ws://` or `wss://` address. `headers` go with the request; `message_bytes_max` limits received messages.
 pub async fn dial(
     url: &str,
     trust: &Trust,

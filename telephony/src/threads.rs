@@ -1,4 +1,4 @@
-//! A bridge on threads of its own, for a program that does other work besides: nothing there delays a call.
+//! A bridge on its own threads, so that other work of the program does not delay calls.
 
 use std::{io, num::NonZero, thread::available_parallelism};
 
@@ -12,10 +12,9 @@ use crate::{
     sip::SipError,
 };
 
-/// Calls wait more than they work.
+/// Calls wait more than they compute.
 const THREADS_MAX: usize = 2;
 
-/// Why no bridge runs.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("the threads of the bridge cannot be started: {0}")]
@@ -24,7 +23,6 @@ pub enum StartError {
     Sip(#[from] SipError),
 }
 
-/// A bridge, and the threads that it runs on.
 #[derive(Debug)]
 pub struct Running {
     bridge: Option<Bridge>,
@@ -32,9 +30,9 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a bridge. Blocks until it listens; not to be called by a thread that serves others.
+    /// Starts a bridge. Blocks until it listens, so async threads must not call it.
     ///
-    /// Errors: what cannot be listened on or read.
+    /// Errors: an address cannot be listened on, or a file cannot be read.
     pub fn start(settings: &Settings, engine: Address, clock: Clock) -> Result<Self, StartError> {
         let cores = available_parallelism().map_or(1, NonZero::get);
         let runtime = Builder::new_multi_thread()
@@ -53,14 +51,14 @@ impl Running {
         Ok(running)
     }
 
-    /// What is listened on, with the ports that were picked.
+    /// The addresses listened on; a port of 0 is replaced by the one that was picked.
     pub fn addresses(&self) -> Vec<Listen> {
         self.bridge
             .as_ref()
             .map_or_else(Vec::new, Bridge::addresses)
     }
 
-    /// What reads the certificate again, as long as the bridge runs.
+    /// A function that reads the TLS certificate again, as long as the bridge runs.
     pub fn reloader(&self) -> impl Fn() + Send + 'static {
         let reload = self.bridge.as_ref().map(Bridge::reloader);
         move || {
@@ -70,13 +68,12 @@ impl Running {
         }
     }
 
-    /// Where to ask for what is counted.
     pub fn counted(&self) -> Counted {
         let bridge = self.bridge.as_ref().map(Bridge::counted);
         bridge.unwrap_or_default()
     }
 
-    /// Stops the bridge as [`Bridge::stop`] does. Blocks as long as that takes.
+    /// Stops the bridge as [`Bridge::stop`] does. Blocks until it has stopped.
     pub fn stop(mut self) {
         if let (Some(bridge), Some(runtime)) = (self.bridge.take(), &self.runtime) {
             runtime.block_on(bridge.stop());

@@ -1,28 +1,28 @@
-//! How long something took, counted by size.
+//! A histogram of durations.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 
-/// Upper bounds in microseconds. Among them are what is promised: silence within 100 ms of the caller's voice, an answer in 150 ms.
+/// Upper bounds in microseconds. They include the promised limits: silence within 100 ms of the caller's voice, an answer in 150
+/// ms.
 pub const BOUNDS_US: &[u64; 13] = &[
     10_000, 20_000, 40_000, 60_000, 80_000, 100_000, 150_000, 250_000, 500_000, 1_000_000,
     2_500_000, 5_000_000, 10_000_000,
 ];
 const CLASSES: usize = BOUNDS_US.len() + 1;
 
-/// Times since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
     counts: [AtomicU64; CLASSES],
     sum_us: AtomicU64,
 }
 
-/// What [`Times`] shows at one moment.
+/// The values of [`Times`] at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// One for each of [`BOUNDS_US`], which belongs to its own, and last what is above them; not cumulative.
+    /// One count per bound in [`BOUNDS_US`] (inclusive), then one for everything above; not cumulative.
     pub counts: [u64; CLASSES],
     pub sum_us: u64,
 }

@@ -1,4 +1,4 @@
-//! Whom TLS that we begin trusts: the public certificate authorities, and the operator's own if he names any.
+//! Certificate authorities trusted in outgoing TLS: the public ones, and the operator's own if configured.
 
 use std::{
     fmt,
@@ -13,7 +13,6 @@ use rustls::{
 };
 use tokio_rustls::TlsConnector;
 
-/// The authorities cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     #[error(
@@ -24,7 +23,7 @@ pub enum TrustError {
     Tls(#[from] rustls::Error),
 }
 
-/// Read once, and shared by everything that opens connections.
+/// Loaded once and shared by all outgoing connections.
 #[derive(Clone)]
 pub struct Trust(Arc<ClientConfig>);
 

@@ -1,22 +1,22 @@
-//! What is counted over all calls.
+//! Counters over all calls.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::machine::{Effect, Input};
 use crate::{engine::Message, leg::Order, voice::Heard};
 
-/// What was counted since the start.
+/// Counts since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// The agent fell silent because the caller spoke.
+    /// Times that the agent fell silent because the caller spoke.
     pub pauses: u64,
-    /// The model took that for an interruption.
+    /// Pauses that the model confirmed as an interruption (barge-in).
     pub interruptions: u64,
     /// Connections to the model that were lost and made again.
     pub reconnections: u64,
-    /// Voices that were lost in a call.
+    /// Voice sessions that were lost during a call.
     pub voices_lost: u64,
-    /// What calls cost, in rupiah, as the engine was told.
+    /// Model cost in rupiah, as reported to the service.
     pub cost_idr: u64,
 }
 

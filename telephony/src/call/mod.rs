@@ -1,4 +1,4 @@
-//! A call: what follows from what happened (pure), and the task that carries it out.
+//! A call: its pure state machine, and the task that runs it.
 
 mod counters;
 mod machine;

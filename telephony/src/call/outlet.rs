@@ -1,13 +1,13 @@
-//! What a call has to send, where the receiver may be slow.
+//! A bounded channel to a receiver that may be slow.
 
 use std::collections::VecDeque;
 
 use tokio::sync::mpsc;
 
-/// A receiver that is so far behind is not there any more.
+/// A receiver that is this far behind counts as gone; further values are dropped.
 const WAITING_MAX: usize = 1_024;
 
-/// A bounded channel, and what waits for room in it.
+/// A bounded channel and the values that wait for room in it.
 #[derive(Debug)]
 pub(super) struct Outlet<T> {
     channel: mpsc::Sender<T>,
@@ -34,7 +34,7 @@ impl<T> Outlet<T> {
         }
     }
 
-    /// Sends what has no worth later: where there is no room, it is lost.
+    /// Sends a value that is useless later: without room it is dropped.
     pub(super) fn send_now(&mut self, value: T) {
         if self.is_idle() {
             let _ = self.channel.try_send(value);
@@ -45,7 +45,6 @@ impl<T> Outlet<T> {
         self.waiting.len()
     }
 
-    /// Nothing waits.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -54,7 +53,7 @@ impl<T> Outlet<T> {
         self.waiting.retain(keep);
     }
 
-    /// Sends the first that waits, once there is room. May be given up at any time.
+    /// Sends the first waiting value once there is room. Cancel-safe.
     pub(super) async fn pass(&mut self) {
         match self.channel.reserve().await {
             Ok(permit) => {

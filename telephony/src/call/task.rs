@@ -1,4 +1,4 @@
-//! One call's task: brings its machine what happens at the phone, at the voice and at the engine, and carries out what follows.
+//! The task of a call: feeds the state machine with inputs from phone, voice and service, and carries out its effects.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,23 +18,22 @@ use crate::{
     voice::{Heard, Provider, Session, Spoken},
 };
 
-/// How long the phone's side may take to read the last order.
+/// Time limit for the leg to read the last orders.
 const LAST_ORDER: Duration = Duration::from_secs(2);
-/// Pieces of speech, a minute of them at most, that are taken while the caller may be interrupting: whether the voice has stopped for
-/// it stands behind all that it said before.
+/// Pieces of speech, at most a minute, that are read ahead while the caller may be interrupting. The voice's confirmation of the
+/// interruption is queued behind them.
 const AHEAD_MOST: usize = 600;
 
-/// What every call needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Parts {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) rules: Rules,
     pub(crate) counters: Arc<Counters>,
-    /// By when calls have to be over, once callers are to be told that the bridge stops.
+    /// Set once the bridge stops: the time by which calls have to be over.
     pub(crate) stop: watch::Receiver<Option<Instant>>,
 }
 
-/// Carries a call from its coming in until all of it is told to the engine.
+/// Runs a call until its end is handed to the service's client.
 pub(crate) async fn run(parts: Parts, line: Line, incoming: Incoming) {
     let call = Call::new(parts, line, incoming);
     call.run().await;
@@ -43,15 +42,15 @@ pub(crate) async fn run(parts: Parts, line: Line, incoming: Incoming) {
 struct Call {
     parts: Parts,
     line: Line,
-    /// The engine's, once it is known.
+    /// The service's id, empty until it is known.
     call_id: String,
     machine: Machine,
     epoch: Instant,
     orders: Outlet<Order>,
     speech: Outlet<Speech>,
-    /// None once nothing more comes.
+    /// `None` once the leg's channel is closed.
     happenings: Option<mpsc::Receiver<Happening>>,
-    /// False once the engine's client has ended.
+    /// False once the service's client has ended.
     hears_engine: bool,
     voice: Option<Voice>,
     effects: Vec<Effect>,
@@ -103,7 +102,7 @@ impl Call {
                 self.take(input).await;
             }
         }
-        // The phone's side hangs up when the orders end; what was ordered comes first.
+        // Dropping `orders` hangs up, so pending orders are sent first.
         let _ = timeout(LAST_ORDER, async {
             while !self.orders.is_idle() {
                 self.orders.pass().await;
@@ -124,7 +123,7 @@ impl Call {
         }
     }
 
-    /// Waits for something to happen. None where all that happened is that something could be sent.
+    /// Waits for an input. `None`: something waiting was sent, and nothing else happened.
     async fn next(&mut self) -> Option<Input> {
         let due = self
             .machine
@@ -132,7 +131,7 @@ impl Call {
             .unwrap_or(u64::MAX)
             .min(u64::from(u32::MAX));
         let due = self.epoch + Duration::from_millis(due);
-        // What the voice says waits in its channel while the phone's side takes no more.
+        // The voice's speech waits in its channel while the leg accepts no more.
         let ahead_most = match self.machine.may_be_interrupted() {
             true => AHEAD_MOST,
             false => 0,
@@ -169,7 +168,7 @@ impl Call {
         }
     }
 
-    /// What follows for the call from the bridge's stopping, if it does.
+    /// The input for a bridge that stops, if it does.
     fn stopping(&mut self) -> Option<Input> {
         let by = (*self.parts.stop.borrow_and_update())?;
         let left = by.saturating_duration_since(Instant::now());
@@ -236,7 +235,7 @@ enum WithVoice {
     Gone,
 }
 
-/// Hears the voice, if it is to be listened to, and passes on what waits for it.
+/// Reads from the voice if `listens`, and sends what waits for it.
 async fn with_voice(voice: &mut Option<Voice>, listens: bool) -> WithVoice {
     let Some(Voice { spoken, heard }) = voice else {
         return std::future::pending().await;

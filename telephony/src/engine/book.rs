@@ -1,8 +1,8 @@
-//! What is under way between bridge and engine: which message is sent next, whom a reply is for, which calls are held. Pure.
+//! State of the exchange with the service: which message is sent next, which call a reply is for, which calls are held. Pure.
 //!
-//! A message is kept until it is replied to, and sent again by the same id after every loss of the socket. Of one call, each
-//! message but a function waits for the reply to the one before: were an answer refused for a moment (`unavailable`) and the
-//! hang-up behind it taken, the call would end as one that nobody answered.
+//! A message is kept until its reply, and sent again under the same id after every loss of the socket. Messages of one call are
+//! sent one at a time, except functions. Otherwise, if `call.answered` were refused as `unavailable` and the hang-up behind it
+//! accepted, the call would end as unanswered.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -13,29 +13,29 @@ use super::messages::{
     understood,
 };
 
-/// Messages of one call that may be under way: functions that are waited for, and its few own.
+/// Messages of one call that may be under way: its functions, and a few of its own.
 const MESSAGES_OF_A_CALL_MAX: usize = 64;
-/// The waits before a message that was `busy` is sent again.
+/// Backoff of a message that was `busy`.
 const RETRY_MS_FIRST: u64 = 250;
 const RETRY_MS_MAX: u64 = 5_000;
-/// Commands of a call that are remembered, to know a repeat.
+/// Commands of a call that are remembered, to recognise repeats.
 const COMMANDS_REMEMBERED: usize = 32;
-/// Calls that are remembered once nothing is to be said of them any more, to know one that comes again.
+/// Finished calls that are remembered, to recognise one that comes again.
 const CALLS_REMEMBERED: usize = 1_000;
 
-/// A call, for as long as anything is to be said of it.
+/// A call, until its last message is acknowledged.
 pub(super) type Key = u64;
 
 #[derive(Debug, Default)]
 pub(super) struct Book {
-    /// What every id of a message begins with: no other start of a bridge has it.
+    /// Prefix of all message ids, unique to this start of the bridge.
     prefix: String,
     last: u64,
     calls: HashMap<Key, Held>,
     by_id: HashMap<String, Key>,
-    /// The ids of those of which nothing is to be said any more.
+    /// The service's ids of finished calls.
     over: VecDeque<String>,
-    /// By their numbers, and so in the order in which they were posted.
+    /// Messages by number, hence in the order in which they were posted.
     pending: BTreeMap<u64, Pending>,
     is_connected: bool,
 }
@@ -43,9 +43,9 @@ pub(super) struct Book {
 #[derive(Debug, Default)]
 struct Held {
     id: Option<String>,
-    /// Its messages without a reply.
+    /// Numbers of its unacknowledged messages.
     queue: VecDeque<u64>,
-    /// Whether somebody still listens.
+    /// The call's task is gone.
     is_detached: bool,
     end: End,
     commands: VecDeque<String>,
@@ -56,7 +56,7 @@ enum End {
     #[default]
     None,
     Posted,
-    /// The engine knows that the call is over.
+    /// The service knows that the call is over.
     Acknowledged,
 }
 
@@ -71,11 +71,11 @@ struct Pending {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// To be sent, not before this time.
+    /// To be sent, but not before this time.
     From(u64),
-    /// Perhaps it has arrived.
+    /// Sent over the current socket.
     Sent,
-    /// It was sent over a socket that is gone.
+    /// Sent over a socket that is gone; to be sent again.
     Again,
 }
 
@@ -91,7 +91,7 @@ impl Book {
         self.calls.insert(call, Held::default());
     }
 
-    /// Takes a message of a call. What cannot be sent at all is answered at once.
+    /// Queues a message of a call. A message that cannot be sent at all is declined at once.
     pub(super) fn post(&mut self, call: Key, message: Message, at: Millis) -> Option<Reply> {
         let held = self.calls.get_mut(&call)?;
         if held.end != End::None && !matches!(message, Message::Transcript { .. }) {
@@ -104,7 +104,7 @@ impl Book {
             };
             understood(&message, body).0
         };
-        // The call's own messages are few; it is functions that can be too many.
+        // A call's own messages are few; only functions can be too many.
         if !message.is_in_order() && held.queue.len() >= MESSAGES_OF_A_CALL_MAX {
             return declined("busy", "Too many functions of this call are under way.");
         }
@@ -132,7 +132,7 @@ impl Book {
         None
     }
 
-    /// Whether the engine cannot know of this call.
+    /// No message of this call was ever sent, so the service cannot know it.
     fn is_unheard_of(&self, call: Key) -> bool {
         let Some(held) = self.calls.get(&call) else {
             return true;
@@ -144,7 +144,7 @@ impl Book {
         held.id.is_none() && held.queue.iter().all(untold)
     }
 
-    /// Nobody listens for this call any more. One that is not over is reported as broken.
+    /// The call's task is gone. A call that is not over is reported as failed.
     pub(super) fn close(&mut self, call: Key, at: Millis) {
         let failed = Message::Failed {
             reason: HangupReason::BridgeError,
@@ -170,7 +170,7 @@ impl Book {
         }
     }
 
-    /// The next message to write, if there is one.
+    /// The next message to write.
     pub(super) fn next(&mut self, now_ms: u64) -> Option<String> {
         if !self.is_connected {
             return None;
@@ -199,7 +199,7 @@ impl Book {
         !before.any(|earlier| of(earlier).is_some_and(|earlier| earlier.message.is_in_order()))
     }
 
-    /// When [`Self::next`] will have something that it has not now, if nothing else happens.
+    /// When [`Self::next`] will have a message that is not due yet.
     pub(super) fn wakes_at(&self, now_ms: u64) -> Option<u64> {
         let times = self.pending.values().filter_map(|pending| {
             let State::From(at) = pending.state else {
@@ -210,7 +210,7 @@ impl Book {
         times.min().filter(|_| self.is_connected)
     }
 
-    /// All calls that are held, as the engine wants to hear of them.
+    /// The heartbeat, which lists all held calls.
     pub(super) fn heartbeat(&mut self, at: Millis) -> String {
         self.last += 1;
         let held = self.calls.values();
@@ -226,7 +226,7 @@ impl Book {
         format!("{}-{no}", self.prefix)
     }
 
-    /// Takes a frame of the engine: who is to hear what of it.
+    /// Handles a frame of the service. Returns what each call is to be told.
     pub(super) fn on_frame(&mut self, text: &str, now_ms: u64) -> Vec<(Key, Told)> {
         match read(text) {
             Some(Frame::Reply { to, body }) => {
@@ -245,13 +245,13 @@ impl Book {
 
     fn on_reply(&mut self, no: u64, body: Body, now_ms: u64) -> Vec<(Key, Told)> {
         let Some(pending) = self.pending.get_mut(&no) else {
-            // Not a message of a call: a heartbeat, or a second reply.
+            // The reply to a heartbeat, or a second reply.
             return self.ended(&body);
         };
         if body.is_for_now() {
             let wait = RETRY_MS_FIRST << pending.refusals.min(8);
             pending.refusals += 1;
-            // Not all at the same moment.
+            // Jitter, so that messages are not all repeated at the same moment.
             let spread = no.wrapping_mul(7_919) % RETRY_MS_FIRST;
             pending.state = State::From(now_ms + wait.min(RETRY_MS_MAX) + spread);
             return Vec::new();
@@ -262,7 +262,7 @@ impl Book {
         let key = pending.call;
         let (mut reply, mut id) = understood(&pending.message, body);
         if id.as_ref().is_some_and(|id| self.has_seen(id)) {
-            // A repeat is the same call to the engine, and what was said of this one would be said of the other.
+            // To the service a repeat is the same call, so messages of this one would be attributed to the other.
             (reply, id) = (Some(repeated()), None);
         }
         let Some(held) = self.calls.get_mut(&key) else {
@@ -278,7 +278,7 @@ impl Book {
         }
         let is_listening = !held.is_detached;
         if held.id.is_none() {
-            // It was not taken: there is nothing more to say of it.
+            // The service did not accept the call: nothing more is sent about it.
             self.forget(key);
         } else {
             self.tidy(key);
@@ -287,12 +287,12 @@ impl Book {
         told.map(|told| (key, told)).into_iter().collect()
     }
 
-    /// Whether the engine's call is another one of ours, or was.
+    /// The service's id belongs to another call of this bridge, present or past.
     fn has_seen(&self, id: &String) -> bool {
         self.by_id.contains_key(id) || self.over.contains(id)
     }
 
-    /// The calls of a heartbeat's reply that are over at the engine.
+    /// The calls that a heartbeat's reply reports as over.
     fn ended(&self, body: &Body) -> Vec<(Key, Told)> {
         let Body::Ok(fields) = body else {
             return Vec::new();
@@ -320,7 +320,6 @@ impl Book {
         Some((key, Told::Command(command)))
     }
 
-    /// Nothing is under way.
     pub(super) fn is_quiet(&self) -> bool {
         self.pending.is_empty()
     }

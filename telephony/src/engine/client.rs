@@ -1,4 +1,4 @@
-//! The socket to the engine: dialled again whenever it is lost, and what the [`Book`] decides, carried out.
+//! The socket to the service: redials it whenever it is lost, and carries out the decisions of the [`Book`].
 
 use std::{
     collections::HashMap,
@@ -41,25 +41,24 @@ const SUBPROTOCOL: &str = "dikala.bridge.v1";
 const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Messages of all calls on their way to the book.
 const REQUESTS_MAX: usize = 1_024;
-/// What a call has not yet read of what it was told: more than can be under way for one.
+/// Unread messages to one call; more than can be under way for it.
 const TOLD_MAX: usize = 256;
 /// Frames that wait for the socket.
 const FRAMES_MAX: usize = 64;
-/// How often the engine is told which calls are held, with which it answers which of them are over.
+/// Interval of the heartbeat, which lists the held calls. The reply says which of them are over.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// The engine pings every 15 s: a socket that is silent for so long is dead, also where pings were never answered.
+/// The service pings every 15 s, so a socket that is silent for this long is dead even if pings were never answered.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
-/// Where they are, a third of the time that a call goes on without the engine, within these, is enough: of that a third until there is a
-/// ping, and the rest for its answer.
+/// Bounds for the silence after which a service that answers pings counts as away. The silence is a third of the time that a call
+/// goes on without the service; a third of it passes before a ping, the rest is for the answer.
 const UNNOTICED_MIN: Duration = Duration::from_secs(1);
 const UNNOTICED_MAX: Duration = Duration::from_secs(5);
-/// The waits before the socket is dialled again.
+/// Backoff before the socket is dialled again.
 const REDIAL_MS_FIRST: u64 = 100;
 const REDIAL_MS_MAX: u64 = 5_000;
-/// A token that is refused does not become right soon.
+/// A refused token does not become valid soon.
 const REDIAL_MS_REFUSED: u64 = 15_000;
 
-/// Where the engine is.
 #[derive(Debug, Clone)]
 pub struct Address {
     /// `ws://` or `wss://`, with the path.
@@ -68,7 +67,7 @@ pub struct Address {
     pub token: Secret,
 }
 
-/// The engine, for everybody who needs it.
+/// Handle to the service, shared by all calls.
 #[derive(Clone)]
 pub struct Client {
     requests: mpsc::Sender<Request>,
@@ -85,14 +84,13 @@ impl fmt::Debug for Client {
     }
 }
 
-/// What one call and the engine tell each other. When it is dropped, nobody listens for the call; one that is not over by then is
-/// reported as failed.
+/// The exchange between one call and the service. Dropping it detaches the call; a call that is not over is reported as failed.
 pub struct Line {
     key: Key,
     requests: mpsc::Sender<Request>,
     clock: Clock,
     pub told: mpsc::Receiver<Told>,
-    /// Since when there is no socket to the engine, or nothing came over it; none where it stands.
+    /// Since when the service is away; `None` while its socket is open.
     pub away_since: watch::Receiver<Option<Instant>>,
 }
 
@@ -109,8 +107,8 @@ enum Request {
 }
 
 impl Client {
-    /// Dials the engine, and again whenever it is lost, until every client and line is dropped.
-    /// `lost_after` is how long a call goes on without it.
+    /// Dials the service, and redials it whenever it is lost, until every client and line is dropped. `lost_after`: how long a
+    /// call goes on without the service.
     pub fn start(
         address: Address,
         trust: Trust,
@@ -140,7 +138,7 @@ impl Client {
         (client, tokio::spawn(shell.run()))
     }
 
-    /// A line for a new call; none when the client has stopped.
+    /// A line for a new call; `None` once the client has stopped.
     pub async fn line(&self) -> Option<Line> {
         let key = self.last.fetch_add(1, Relaxed);
         let (telling, told) = mpsc::channel(TOLD_MAX);
@@ -156,10 +154,10 @@ impl Client {
 }
 
 impl Line {
-    /// Has this told, however often the socket is lost meanwhile. It happened now.
+    /// Delivers a message, however often the socket is lost meanwhile. `at`: when its cause happened.
     pub async fn post(&self, message: Message, at: Millis) {
         let request = Request::Post(self.key, message, at);
-        // The client outlives its lines; without it, nobody is left to be told.
+        // The client outlives its lines, so this fails only while the runtime shuts down.
         let _ = self.requests.send(request).await;
     }
 
@@ -170,7 +168,7 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        // Where the queue is full, the next heartbeat finds the line closed.
+        // If the queue is full, the next heartbeat finds the line closed.
         let _ = self
             .requests
             .try_send(Request::Close(self.key, (self.clock)()));
@@ -183,21 +181,21 @@ struct Shell {
     clock: Clock,
     waiting: mpsc::Receiver<Request>,
     away: watch::Sender<Option<Instant>>,
-    /// How long the engine may be silent without being held for lost.
+    /// How long the service may be silent before it counts as away.
     unnoticed: Duration,
     book: Book,
     lines: HashMap<Key, mpsc::Sender<Told>>,
     epoch: Instant,
 }
 
-/// Nobody is left who could ask for anything, and everything is told.
+/// All clients and lines are dropped, and every message is delivered.
 struct Finished;
 
 /// How a socket was lost.
 enum Lost {
-    /// It ended.
+    /// It was closed, or broke.
     Told,
-    /// It stands, and nothing comes over it.
+    /// It is open, but nothing comes over it.
     Silent,
 }
 
@@ -231,7 +229,7 @@ impl Shell {
         }
     }
 
-    /// Takes what calls have to say while something else is done.
+    /// Handles requests of calls while `other` runs.
     async fn meanwhile<T>(&mut self, other: impl Future<Output = T>) -> Result<T, Finished> {
         tokio::pin!(other);
         loop {
@@ -296,7 +294,7 @@ impl Shell {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Speaks over a socket until it is lost, or nothing is left to say.
+    /// Serves a socket until it is lost, or nothing is left to send.
     async fn serve(&mut self, socket: Socket) -> Result<(), Finished> {
         let heard = socket.get_ref().heard();
         let (sink, mut stream) = socket.split();
@@ -328,7 +326,7 @@ impl Shell {
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         let quiet = self.unnoticed / 3;
         let mut silence = Watch::new(heard.clone(), quiet, self.unnoticed - quiet);
-        // Which calls there are comes first: the engine may hold others for lost.
+        // The held calls come first: the service may consider others lost.
         let mut next = Some(self.book.heartbeat((self.clock)()));
         let mut is_abandoned = false;
         loop {
@@ -341,7 +339,7 @@ impl Shell {
             let wake = self.book.wakes_at(now_ms).unwrap_or(u64::MAX);
             let wake = self.epoch + Duration::from_millis(wake.min(now_ms + 60_000));
             tokio::select! {
-                // First, so that who was kept from reading for a while does not take that for silence.
+                // Reading comes first, so a task that was delayed does not mistake its own delay for silence.
                 biased;
                 frame = stream.next() => {
                     if matches!(frame, Some(Ok(Frame::Pong(_)))) {
@@ -362,7 +360,7 @@ impl Shell {
                 _ = heartbeat.tick() => {
                     self.let_go_of_closed_lines();
                     let text = self.book.heartbeat((self.clock)());
-                    // Where so much waits that there is no room, the engine hears that this side lives.
+                    // A full queue already shows the service that this side lives.
                     let _ = frames.try_send(Frame::text(text));
                 }
                 () = sleep_until(silence.due()) => {
@@ -384,7 +382,7 @@ impl Shell {
         }
     }
 
-    /// Whether the socket goes on.
+    /// Returns whether the socket is still usable.
     fn read(&mut self, frame: Option<Result<Frame, tungstenite::Error>>, now_ms: u64) -> bool {
         match frame {
             Some(Ok(Frame::Text(text))) => {

@@ -1,4 +1,4 @@
-//! What bridge and engine tell each other, as values and as JSON.
+//! Messages between bridge and service, as values and as JSON.
 
 use dikala_entities::{HangupInitiator, HangupReason, Millis, Speaker};
 use serde::Deserialize;
@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 
 use crate::voice::Agent;
 
-/// The largest message that the engine takes.
+/// The largest message that the service accepts.
 pub(super) const MESSAGE_BYTES_MAX: usize = 256 * 1024;
-/// The longest detail of a failure that the engine takes.
+/// The longest detail of a failure that the service accepts.
 const DETAIL_CHARS_MAX: usize = 500;
 
-/// What is told of a call.
+/// A message about a call to the service.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
     Incoming {
@@ -41,7 +41,6 @@ pub enum Message {
     },
 }
 
-/// What one side said in one go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
     pub role: Speaker,
@@ -50,17 +49,17 @@ pub struct Turn {
 }
 
 impl Message {
-    /// Whether the call is over with it.
+    /// The message ends the call.
     pub(super) fn is_final(&self) -> bool {
         matches!(self, Self::Hangup { .. } | Self::Failed { .. })
     }
 
-    /// Whether later messages of the call wait for its reply.
+    /// Later messages of the call wait for its reply.
     pub(super) fn is_in_order(&self) -> bool {
         !matches!(self, Self::Function { .. })
     }
 
-    /// The message as it is sent, with the number's id.
+    /// The message as JSON.
     pub(crate) fn encode(&self, id: &str, call: Option<&str>, at: Millis) -> String {
         let (kind, mut fields) = match self {
             Self::Incoming {
@@ -121,16 +120,15 @@ pub(super) fn heartbeat(id: &str, calls: &[&str], at: Millis) -> String {
     json!({"id": id, "type": "heartbeat", "activeCalls": calls, "at": at.to_string()}).to_string()
 }
 
-/// What a call hears of the engine.
+/// A message from the service to a call.
 #[derive(Debug, Clone)]
 pub enum Told {
     Reply(Reply),
     Command(Command),
-    /// The engine holds the call to be over.
+    /// The service considers the call over.
     Over,
 }
 
-/// The engine's answer to a message.
 #[derive(Debug, Clone)]
 pub enum Reply {
     /// To [`Message::Incoming`].
@@ -142,7 +140,7 @@ pub enum Reply {
         invocation_id: String,
         outcome: Outcome,
     },
-    /// A message is not taken, and never will be.
+    /// A message is not accepted and never will be.
     Declined {
         wanted: Wanted,
         code: String,
@@ -150,7 +148,7 @@ pub enum Reply {
     },
 }
 
-/// What a message that was declined was about.
+/// The kind of message that was declined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
     Incoming,
@@ -159,14 +157,14 @@ pub enum Wanted {
     Closing,
 }
 
-/// What came of a function.
+/// The outcome of a function.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     Ok(Map<String, Value>),
     Error { code: String, message: String },
 }
 
-/// What the engine wants of a call.
+/// A command of the service to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     Hangup {
@@ -181,7 +179,7 @@ pub enum Command {
     },
 }
 
-/// A frame from the engine, read.
+/// A parsed frame from the service.
 #[derive(Debug)]
 pub(super) enum Frame {
     Reply {
@@ -195,7 +193,7 @@ pub(super) enum Frame {
     },
 }
 
-/// A reply as it is written.
+/// The body of a reply, before it is matched with its message.
 #[derive(Debug)]
 pub(super) enum Body {
     Ok(Map<String, Value>),
@@ -203,13 +201,13 @@ pub(super) enum Body {
 }
 
 impl Body {
-    /// Nothing happened: the message is to be sent again in a moment.
+    /// A temporary refusal without effect: the message is to be sent again.
     pub(super) fn is_for_now(&self) -> bool {
         matches!(self, Self::Error { code, .. } if code == "busy" || code == "unavailable")
     }
 }
 
-/// Reads a frame; none where it is neither reply nor command, or of a kind that is not known.
+/// Parses a frame. `None` if it is neither reply nor command, or of an unknown kind.
 pub(super) fn read(text: &str) -> Option<Frame> {
     let Value::Object(mut fields) = serde_json::from_str(text).ok()? else {
         return None;
@@ -251,7 +249,7 @@ pub(super) fn read(text: &str) -> Option<Frame> {
     })
 }
 
-/// What a call learns of a reply to its message, and its id where the engine has just taken it.
+/// Interprets the reply to a message: what the call is told, and the service's id of a call that it has just accepted.
 pub(super) fn understood(message: &Message, body: Body) -> (Option<Reply>, Option<String>) {
     let wanted = match message {
         Message::Incoming { .. } => Wanted::Incoming,
@@ -302,7 +300,7 @@ pub(super) fn understood(message: &Message, body: Body) -> (Option<Reply>, Optio
     }
 }
 
-/// What a call hears that the engine takes for another one.
+/// The reply for a call that the service takes for another one.
 pub(super) fn repeated() -> Reply {
     Reply::Declined {
         wanted: Wanted::Incoming,

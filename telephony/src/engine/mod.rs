@@ -1,6 +1,7 @@
-//! The client of `dikala.bridge.v1`: a WebSocket to the engine that outlives the engine's restarts.
+//! The client of `dikala.bridge.v1`: a WebSocket to the service that outlives the service's restarts.
 //!
-//! [`messages`] is what is said, [`book`] decides what is sent when and whom an answer is for (pure), [`client`] carries that out.
+//! [`messages`] is the protocol, [`book`] decides which message is sent when and which call a reply is for (pure), [`client`]
+//! carries that out.
 
 mod book;
 mod client;

@@ -1,8 +1,8 @@
-//! Whether the other side of a socket is still there.
+//! Detects a dead socket.
 //!
-//! A line that swallows everything ends no connection. So where nothing comes the other side is pinged, and has to answer (RFC 6455, 5.5.3).
-//! Bytes count, not messages: on a slow line the answer stands behind a long one. Of a side that has not answered any ping yet nothing
-//! is concluded: it may be one that never does.
+//! A network path that swallows everything ends no connection. So a silent peer is pinged and has to answer (RFC 6455, 5.5.3).
+//! Received bytes count, not messages: on a slow line a pong may be queued behind a long message. A peer that never answered a
+//! ping is not considered lost, because it may never do so.
 
 use std::{
     fmt, io,
@@ -22,7 +22,7 @@ use tokio::{
 
 use super::Stream;
 
-/// When bytes last came over a socket.
+/// The time of the last received byte of a socket.
 #[derive(Debug, Clone)]
 pub struct Heard {
     epoch: Instant,
@@ -48,7 +48,7 @@ impl Heard {
     }
 }
 
-/// A stream that notes when bytes come.
+/// A stream that records when bytes come.
 pub struct Listened {
     stream: Box<dyn Stream>,
     heard: Heard,
@@ -106,18 +106,17 @@ impl AsyncWrite for Listened {
     }
 }
 
-/// What silence means by now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Silence {
-    /// Nothing yet.
+    /// No action needed yet.
     Fine,
-    /// The other side is to be pinged.
+    /// The peer is to be pinged.
     Ping,
-    /// The other side is gone.
+    /// The peer is gone.
     Lost,
 }
 
-/// Looks after the silence of one socket.
+/// Watches one socket for silence.
 #[derive(Debug)]
 pub struct Watch {
     heard: Heard,
@@ -128,8 +127,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// After `quiet` without a byte there is a ping, and `answer` is how long nothing may come then. The first ping is due at once:
-    /// it shows whether there are answers.
+    /// A ping is due after `quiet` without a byte, and the peer has `answer` to send anything then. The first ping is due at
+    /// once: it shows whether the peer answers pings.
     pub fn new(heard: Heard, quiet: Duration, answer: Duration) -> Self {
         Self {
             heard,
@@ -140,17 +139,15 @@ impl Watch {
         }
     }
 
-    /// A pong came.
     pub fn answered(&mut self) {
         self.has_answered = true;
     }
 
-    /// Nothing was read until now, by a choice of this side.
+    /// This side chose not to read until now, so the silence does not count.
     pub fn begin_again(&self, now: Instant) {
         self.heard.note(now);
     }
 
-    /// When to look again.
     pub fn due(&self) -> Instant {
         let last = self.heard.last();
         match self.pinged {
@@ -198,7 +195,7 @@ mod tests {
         let pinged = watch.due();
         assert_eq!(watch.look(pinged), Silence::Ping);
         assert_eq!(watch.look(pinged + SECOND), Silence::Fine);
-        // Whatever comes is a sign of life.
+        // Any byte is a sign of life.
         heard.note(pinged + SECOND);
         assert_eq!(watch.look(pinged + 2 * SECOND), Silence::Ping);
         assert_eq!(watch.due(), pinged + 4 * SECOND);

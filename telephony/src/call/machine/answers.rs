@@ -1,4 +1,4 @@
-//! What the model is answered when it wants something done.
+//! Answers to tool calls of the model.
 
 use serde_json::{Map, Value, json};
 

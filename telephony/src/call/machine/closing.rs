@@ -1,4 +1,4 @@
-//! How a call is told to be over: what it cost once the last of it was billed, and what was said, summed up if that goes fast.
+//! The end of a call: waits for the last usage figures and for the model's summary, then reports the hang-up to the service.
 
 use dikala_entities::{HangupInitiator, HangupReason, Millis};
 
@@ -9,26 +9,25 @@ use crate::{
     voice::Spoken,
 };
 
-/// How long the voice may take to begin to sum the call up, and to have done so.
+/// Time limits for the voice to begin a summary and to finish it.
 const SUMMARY_BEGINS_MS: u64 = 1_000;
 const SUMMARY_MS: u64 = 3_000;
-/// A model bills a turn after its last word.
+/// A model reports the usage of a turn after its last word.
 const LAST_USAGE_MS: u64 = 300;
 
-/// A call that is over, but for what the voice has still to say.
+/// A call that has ended, except for the summary and the usage that the voice may still report.
 #[derive(Debug)]
 pub(super) struct Closing {
     end: Message,
     at: Millis,
-    /// By when it is told.
+    /// When the end is reported to the service.
     pub(super) until: u64,
-    /// The same, once the voice sums up.
+    /// The later value of `until` that holds once the voice has begun its summary.
     latest: u64,
     summary: Option<String>,
 }
 
 impl Machine {
-    /// Hangs up.
     pub(super) fn end(&mut self, end: End, now: Now, out: &mut Vec<Effect>) {
         let ending = Ending {
             words: end.words.to_owned(),
@@ -37,7 +36,7 @@ impl Machine {
         self.end_without_leg(end, now, out);
     }
 
-    /// The phone is gone, or is told: the rest is between voice and engine.
+    /// Ends a call whose phone is gone or already has its hang-up order. Only voice and service remain.
     pub(super) fn end_without_leg(&mut self, end: End, now: Now, out: &mut Vec<Effect>) {
         if let Some(keys) = self.keys.take() {
             self.transcribe_keys(&keys, now);
@@ -69,12 +68,12 @@ impl Machine {
         self.phase = Phase::Closing(Box::new(closing));
     }
 
-    /// A time to wait until, or that by which the call has to be over.
+    /// Caps a deadline at the time by which the bridge stops.
     pub(super) fn in_time(&self, until: u64) -> u64 {
         self.stops_at.map_or(until, |stops_at| stops_at.min(until))
     }
 
-    /// The voice has begun to sum up.
+    /// The voice has begun its summary.
     pub(super) fn summarising(&mut self) {
         if let Phase::Closing(closing) = &mut self.phase
             && closing.summary.is_none()
@@ -83,7 +82,7 @@ impl Machine {
         }
     }
 
-    /// The voice has summed up; what that cost may follow.
+    /// The voice has finished its summary. The usage of the summary itself may follow.
     pub(super) fn summed_up(&mut self, summary: String, now: Now, out: &mut Vec<Effect>) {
         let last = self.in_time(now.ms + LAST_USAGE_MS);
         let Phase::Closing(closing) = &mut self.phase else {
@@ -96,7 +95,7 @@ impl Machine {
         }
     }
 
-    /// Waits for nothing any more.
+    /// Stops waiting for the voice.
     pub(super) fn close(&mut self, out: &mut Vec<Effect>) {
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Closing(closing) => self.tell(*closing, out),
@@ -104,7 +103,7 @@ impl Machine {
         }
     }
 
-    /// Tells the engine that the call is over, and what was said.
+    /// Reports the end and the transcript to the service.
     fn tell(&mut self, closing: Closing, out: &mut Vec<Effect>) {
         self.phase = Phase::Over;
         let Closing {
@@ -122,7 +121,7 @@ impl Machine {
     }
 }
 
-/// A fault as a hang-up, which alone has room for what the model cost. That the model is lost is told as a failure whatever it cost.
+/// Turns a fault into a hang-up, because only that message can carry the model's cost. `AiError` always stays a failure.
 fn with_its_cost(end: Message, out: &mut Vec<Effect>) -> Message {
     match end {
         Message::Failed { reason, detail } if reason != HangupReason::AiError => {

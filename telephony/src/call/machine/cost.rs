@@ -1,13 +1,13 @@
-//! What the model costs, in rupiah.
+//! The cost of the model, in rupiah.
 
 use crate::{settings::Prices, voice::Usage};
 
-/// Prices are for a million tokens, in thousandths of a rupiah.
+/// Prices are in thousandths of a rupiah per million tokens.
 const PER_RUPIAH: u128 = 1_000_000 * 1_000;
-/// The engine takes no more: nobody talks for that much.
+/// The service accepts no larger cost.
 const IDR_MAX: u64 = 1_000_000_000;
 
-/// The tokens of a call.
+/// The tokens that a call has used.
 #[derive(Debug, Default)]
 pub(super) struct Meter(Usage);
 
@@ -20,7 +20,7 @@ impl Meter {
         total.audio_out = total.audio_out.saturating_add(usage.audio_out);
     }
 
-    /// To the nearest rupiah; none where there are no prices, and with that nothing to say.
+    /// The cost to the nearest rupiah; `None` without prices.
     pub(super) fn idr(&self, prices: Option<Prices>) -> Option<u64> {
         let prices = prices?;
         let sum: u128 = [

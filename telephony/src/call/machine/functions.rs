@@ -1,27 +1,27 @@
-//! Functions that the model wants: each is called once, however often the model asks after it has lost its memory.
+//! Function calls of the model, made idempotent across reconnections.
 //!
-//! A connection to a model that is made again may ask again for what it had asked for: the same name and arguments then get what
-//! came of the first for a while, as do those that the model cancelled and wants after all. Asked twice over one connection, or once
-//! more after that while, a function is called twice: things change.
+//! A model that reconnects may repeat its earlier calls. The same name and arguments then get the outcome of the first call for
+//! [`KEPT_MS`], as does a call that the model cancelled and wants after all. A repeat over the same connection, or after that
+//! time, is a new call: the answer may have changed.
 
 use serde_json::{Map, Value};
 
-/// Functions of a call that may be under way at the engine.
+/// Function calls of one call that may be under way at the service.
 const RUNNING_MAX: usize = 32;
-/// Those that are remembered.
+/// Function calls of one call that are remembered.
 const REMEMBERED_MAX: usize = 64;
-/// How long what came of a function answers the same question.
+/// How long an outcome answers the same question.
 const KEPT_MS: u64 = 120_000;
-/// The longest id that the engine takes.
+/// The longest invocation id that the service accepts.
 const ID_CHARS_MAX: usize = 64;
 
-/// What the model gets: `{"output": …}` or `{"error": …}`.
+/// The model's answer: `{"output": …}` or `{"error": …}`.
 pub(super) type Answer = Map<String, Value>;
 
 #[derive(Debug, Default)]
 pub(super) struct Functions {
     invocations: Vec<Invocation>,
-    /// How often the model's connection was made again.
+    /// Number of reconnections to the model.
     connections: u64,
     asked: u64,
 }
@@ -31,24 +31,24 @@ struct Invocation {
     id: String,
     name: String,
     arguments: Map<String, Value>,
-    /// The ids under which the model waits for it, or has waited.
+    /// The model's ids that wait for the answer, or have waited.
     waiting: Vec<String>,
     connection: u64,
     is_cancelled: bool,
-    /// With when it came.
+    /// The answer, with the time when it came.
     answer: Option<(u64, Answer)>,
 }
 
-/// What is to be done for a function that is wanted.
+/// What to do about a function that the model calls.
 #[derive(Debug, PartialEq)]
 pub(super) enum Asked {
-    /// It is to be called, under this id.
+    /// Call it under this id.
     Call { invocation_id: String },
-    /// This came of it before.
+    /// Answer with this earlier outcome.
     Kept(Answer),
-    /// It is under way.
+    /// Wait for the invocation that is already under way.
     Joined,
-    /// Too many are under way.
+    /// Refuse: too many are under way.
     TooMany,
 }
 
@@ -109,8 +109,7 @@ impl Functions {
         Asked::Call { invocation_id }
     }
 
-    /// The model's id for the first call under it; its ids may begin anew with a connection, and the engine takes a repeat for the
-    /// same call.
+    /// The model's own id if it is new. A reconnected model may reuse ids, and the service would take a reused id for a repeat.
     fn new_id(&mut self, tool: &str) -> String {
         self.asked += 1;
         let fits = (1..=ID_CHARS_MAX).contains(&tool.chars().count()) && !tool.contains('\0');
@@ -122,7 +121,7 @@ impl Functions {
         format!("{head}~{}", self.asked)
     }
 
-    /// Keeps what came of a function, and gives the ids that wait for it.
+    /// Stores the outcome of a function and returns the model's ids that wait for it.
     pub(super) fn answered(
         &mut self,
         invocation_id: &str,
@@ -140,7 +139,7 @@ impl Functions {
         made.waiting.clone()
     }
 
-    /// The model wants no answer under these ids. The voice gets it all the same, and knows what to do with it.
+    /// The model wants no answer under these ids. The voice gets the answer anyway and drops it.
     pub(super) fn cancel(&mut self, tools: &[String]) {
         for made in &mut self.invocations {
             let waiting = &made.waiting;
@@ -148,7 +147,6 @@ impl Functions {
         }
     }
 
-    /// The name of what was called under this id.
     pub(super) fn name_of(&self, invocation_id: &str) -> Option<&str> {
         let mut made = self.invocations.iter();
         let made = made.find(|made| made.id == invocation_id)?;
@@ -185,7 +183,7 @@ mod tests {
         functions.reconnected();
         let kept = functions.ask("b", "check", &arguments, 0);
         assert_eq!(kept, Asked::Kept(answer));
-        // Once more over the same connection is a new wish.
+        // A repeat over the same connection is a new call.
         assert_eq!(functions.ask("c", "check", &arguments, 0), call("c~2"));
         let others = object(json!({"orderId": "2"}));
         assert_eq!(functions.ask("d", "check", &others, 0), call("d~3"));
@@ -197,23 +195,23 @@ mod tests {
         let none = Map::new();
         let answer = object(json!({"output": {"minutes": 20}}));
         assert_eq!(functions.ask("a", "check", &none, 0), call("a"));
-        // It took its time: what counts is when the answer came.
+        // The time counts from the answer, not from the call.
         assert_eq!(functions.answered("a", &answer, 60_000), ["a"]);
         functions.reconnected();
         let kept = || Asked::Kept(answer.clone());
         assert_eq!(functions.ask("b", "check", &none, 180_000), kept());
         functions.reconnected();
         assert_eq!(functions.ask("c", "check", &none, 180_001), call("c~2"));
-        // The newest counts from now on, and one that is under way for however long.
+        // The newest outcome counts from now on. A call under way is joined however old it is.
         functions.reconnected();
         let joined = functions.ask("d", "check", &none, 900_000);
         assert_eq!(joined, Asked::Joined);
-        // A model that cancelled and asks much later means it anew, too.
+        // A model that cancelled a call and repeats it much later means a new call.
         let answered = functions.answered("c~2", &answer, 900_000);
         assert_eq!(answered, ["c", "d"]);
         functions.cancel(&["c".to_owned(), "d".to_owned()]);
         assert_eq!(functions.ask("e", "check", &none, 1_020_001), call("e~3"));
-        // The same word once more is no new wish, whenever it comes.
+        // A repeat under the same id is never a new call.
         assert_eq!(functions.answered("e~3", &answer, 1_020_001), ["e"]);
         assert_eq!(functions.ask("e", "check", &none, 9_000_000), kept());
     }

@@ -1,4 +1,4 @@
-//! What a call's machine takes, and what it gives.
+//! Inputs and effects of a call's machine.
 
 use dikala_entities::Millis;
 
@@ -9,44 +9,43 @@ use crate::{
     voice::{Heard, Setup, Spoken},
 };
 
-/// When something happens: on a clock that never steps, for deadlines, and on the wall, for what is told.
+/// The time of an input: monotonic milliseconds for deadlines, and wall-clock time for messages to the service.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
     pub(crate) ms: u64,
     pub(crate) at: Millis,
 }
 
-/// What holds for all calls.
+/// Settings that are the same for all calls.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
-    /// Whether a caller may interrupt the agent.
+    /// Callers may interrupt the agent.
     pub(crate) barge_in: bool,
-    /// None: the engine's rate holds.
+    /// `None` leaves the price to the service's own rate.
     pub(crate) prices: Option<Prices>,
-    /// How long the engine may be away before the call is ended.
+    /// How long the service may be away before the call is ended.
     pub(crate) engine_lost_after_ms: u64,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
     Leg(Happening),
-    /// Nothing more is heard of the phone.
+    /// The phone's channel is closed.
     LegGone,
     Voice(Heard),
-    /// Nothing more is heard of the voice.
+    /// The voice's channel is closed.
     VoiceGone,
     Engine(Told),
-    /// Whether the socket to the engine stands.
+    /// The socket to the service is open.
     EngineStands(bool),
-    /// It does not, and was heard until then.
+    /// The socket to the service was lost; it was last heard at `since_ms`.
     EngineAway {
         since_ms: u64,
     },
-    /// The bridge stops: the caller is told, and hung up; all of it within so many milliseconds.
+    /// The bridge stops: the caller hears a sentence and is hung up, all within this time.
     Stop {
         within_ms: u64,
     },
-    /// A deadline has passed.
     Time,
 }
 
@@ -57,8 +56,8 @@ pub(crate) enum Effect {
     OpenVoice(Box<Setup>),
     Tell(Spoken),
     CloseVoice,
-    /// Something broke, in words for operators.
+    /// A fault, described for the operator's log.
     Fault(String),
-    /// To the engine, with when it happened.
+    /// A message to the service, and when its cause happened.
     Engine(Message, Millis),
 }

@@ -1,8 +1,8 @@
-//! Keys that the caller presses, collected until a pause or `#`.
+//! Keys pressed by the caller, collected until a pause or `#`.
 
-/// How long after a key there may come another.
+/// The pause after a key that ends a sequence.
 const PAUSE_MS: u64 = 1_500;
-/// More are told in several texts.
+/// A longer sequence is split into several texts.
 const KEYS_MAX: usize = 64;
 
 #[derive(Debug, Default)]
@@ -12,14 +12,14 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Takes a key; gives all of them once they are complete.
+    /// Adds a key and returns the sequence once it is complete.
     pub(super) fn press(&mut self, key: char, now_ms: u64) -> Option<String> {
         self.pressed.push(key);
         self.due = Some(now_ms + PAUSE_MS);
         (key == '#' || self.pressed.len() >= KEYS_MAX).then(|| self.take())?
     }
 
-    /// The keys, if no other has come for a while.
+    /// Returns the sequence if the pause after its last key is over.
     pub(super) fn expire(&mut self, now_ms: u64) -> Option<String> {
         let is_due = self.due.is_some_and(|due| due <= now_ms);
         is_due.then(|| self.take())?
@@ -29,7 +29,7 @@ impl Keys {
         self.due
     }
 
-    /// What has been pressed so far: `4 2 7 #`.
+    /// Takes the keys pressed so far: `4 2 7 #`.
     pub(super) fn take(&mut self) -> Option<String> {
         self.due = None;
         let keys: Vec<String> = self.pressed.drain(..).map(String::from).collect();

@@ -1,4 +1,4 @@
-//! How a call is left: once what is being said was heard, soon, after a sentence, or for a person.
+//! How a call is left: after the agent's last words, soon, after a sentence of the bridge, or by transfer to a person.
 
 use dikala_entities::{HangupInitiator, HangupReason};
 use serde_json::json;
@@ -12,15 +12,15 @@ use crate::{
     voice::{Phrase, Spoken},
 };
 
-/// The voice that has asked for the end may still send what it says, without a word for so long.
+/// Silence of the voice that counts as the end of its goodbye, after it has asked for the end of the call.
 const SETTLE_MS: u64 = 1_500;
-/// What is played to the end: more than 30 s never wait.
+/// Limit for playing the goodbye. At most 30 s of speech wait in the leg.
 const GOODBYE_MS_MAX: u64 = 35_000;
-/// How long a command to hang up waits for what is being said.
+/// How long a hang-up command waits for the current speech.
 const SOON_MS: u64 = 2_000;
-/// How long a sentence of the bridge may take.
+/// Limit for a sentence of the bridge.
 const SENTENCE_MS_MAX: u64 = 8_000;
-/// How long what the agent says about the transfer may take, and how long the person may take to answer.
+/// Time limits for the agent's announcement of a transfer, and for the person to answer.
 const ANNOUNCEMENT_MS_MAX: u64 = 15_000;
 const CONNECTING_MS_MAX: u64 = 120_000;
 
@@ -37,18 +37,18 @@ enum Then {
     Transfer {
         /// E.164.
         to: String,
-        /// Who asked, where it was the agent.
+        /// The model's tool call, if the agent asked for the transfer.
         tool: Option<String>,
     },
 }
 
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// The voice may go on for a moment.
+    /// The voice may still speak.
     Settling { until: u64 },
-    /// What was said is played.
+    /// Plays what was said, up to this mark.
     Playing { mark: u64 },
-    /// A person is called.
+    /// A person is being called.
     Connecting,
 }
 
@@ -60,12 +60,12 @@ impl Leaving {
         }
     }
 
-    /// Whether it is for a person, who may be called already.
+    /// The call is left for a transfer; the person may be called already.
     pub(super) fn is_for_a_person(&self) -> bool {
         matches!(self.then, Then::Transfer { .. })
     }
 
-    /// Whether what the voice says now is for the caller; if so, it may go on.
+    /// Reports whether the voice's speech is still for the caller, and extends the wait if so.
     pub(super) fn still_speaks(&mut self, now_ms: u64) -> bool {
         let Stage::Settling { until } = &mut self.stage else {
             return false;
@@ -74,7 +74,7 @@ impl Leaving {
         true
     }
 
-    /// The voice has said all it had to say.
+    /// The voice has finished speaking.
     pub(super) fn has_spoken(&mut self, now_ms: u64) {
         if let Stage::Settling { until } = &mut self.stage {
             *until = now_ms;
@@ -83,7 +83,7 @@ impl Leaving {
 }
 
 impl Machine {
-    /// The agent ends the call: what it says is heard first.
+    /// Ends the call for the agent, after its speech was played.
     pub(super) fn leave_once_said(&mut self, now: Now, out: &mut Vec<Effect>) {
         let end = End::hangup(
             HangupReason::Normal,
@@ -96,7 +96,7 @@ impl Machine {
         self.leave(Then::End(end), stage, now.ms + GOODBYE_MS_MAX, out);
     }
 
-    /// The engine ends the call: what is being said is heard for a moment.
+    /// Ends the call for the service. The current speech gets [`SOON_MS`].
     pub(super) fn leave_soon(&mut self, end: End, now: Now, out: &mut Vec<Effect>) {
         let until = now.ms + SOON_MS;
         if !self.speaking.is_speaking() {
@@ -104,7 +104,7 @@ impl Machine {
             return;
         }
         let until = match &self.phase {
-            // Commanded twice is no reason to talk longer.
+            // A second command does not extend the time.
             Phase::Leaving(leaving) => leaving.until.min(until),
             _ => until,
         };
@@ -113,7 +113,7 @@ impl Machine {
         self.leave(Then::End(end), Stage::Playing { mark }, until, out);
     }
 
-    /// Something is wrong, or the bridge stops: a sentence says so in place of what is being said.
+    /// Ends the call after a fault, or because the bridge stops. A sentence replaces the current speech.
     pub(super) fn leave_with_a_sentence(&mut self, end: End, now: Now, out: &mut Vec<Effect>) {
         if self.speaking.is_speaking() {
             self.speaking.flush(false, out);
@@ -124,7 +124,7 @@ impl Machine {
         self.leave(Then::End(end), Stage::Playing { mark }, until, out);
     }
 
-    /// The caller is connected to a person, once the agent has said so.
+    /// Transfers the caller to a person, after the agent's announcement.
     pub(super) fn leave_for_a_person(
         &mut self,
         to: String,
@@ -143,7 +143,7 @@ impl Machine {
         self.leave(Then::Transfer { to, tool }, stage, now.ms + wait, out);
     }
 
-    /// The call has to be over by the time that the bridge stops.
+    /// Caps the time left at the bridge's stop.
     pub(super) fn hurry(&mut self) {
         let stops_at = self.stops_at;
         if let (Phase::Leaving(leaving), Some(stops_at)) = (&mut self.phase, stops_at) {
@@ -157,7 +157,7 @@ impl Machine {
         self.phase = Phase::Leaving(Leaving { then, stage, until });
     }
 
-    /// A person who is being called is called no more.
+    /// Cancels the call to a person, if one is under way.
     fn call_nobody(&self, out: &mut Vec<Effect>) {
         if let Phase::Leaving(leaving) = &self.phase
             && matches!(leaving.stage, Stage::Connecting)
@@ -193,7 +193,7 @@ impl Machine {
         }
     }
 
-    /// All that was to be heard was heard, or there is no more time for it.
+    /// The speech was played, or its time is over: hangs up, or calls the person.
     fn proceed(&mut self, now: Now, out: &mut Vec<Effect>) {
         let Phase::Leaving(leaving) = &mut self.phase else {
             return;
@@ -215,7 +215,7 @@ impl Machine {
         }
     }
 
-    /// How a transfer ended. One that stands is the end of the call here, whatever was wanted meanwhile.
+    /// Handles the outcome of a transfer. A successful one ends the call here, even if it was cancelled meanwhile.
     pub(super) fn transferred(
         &mut self,
         done: Result<(), String>,

@@ -1,7 +1,7 @@
-//! What follows from what happened to a call. Pure: an input and the time give effects, and the next time to look.
+//! The state machine of a call. Pure: an input and the time give effects, and the next deadline.
 //!
-//! A call is asked about at the engine, answered, talked through, and left: by a word of the agent, a command, a fault. However it
-//! comes, exactly one message says that it is over, and what was said follows it.
+//! Phases: the service decides, the call is answered, the caller and the agent talk, the call is left. Every call reports its end
+//! to the service exactly once, and its transcript after that.
 
 mod answers;
 mod closing;
@@ -29,13 +29,12 @@ use crate::{
     voice::{Agent, Heard, Setup},
 };
 
-/// How long the engine may take to decide about a call, and how long it may be away meanwhile.
+/// Time limits for the service's decision about a call, and for its absence meanwhile.
 const DECISION_MS: u64 = 10_000;
 const DECISION_AWAY_MS: u64 = 2_000;
-/// How long a phone may take to acknowledge the answer.
+/// Time limit for the phone's acknowledgement of the answer.
 const ACKNOWLEDGE_MS: u64 = 40_000;
 
-/// One call.
 #[derive(Debug)]
 pub(super) struct Machine {
     rules: Rules,
@@ -47,37 +46,37 @@ pub(super) struct Machine {
     functions: Functions,
     transcript: Transcript,
     meter: Meter,
-    /// When the engine went away, if it is.
+    /// When the service went away; `None` while its socket is open.
     engine_away_since: Option<u64>,
     is_held: bool,
-    /// By when it has to be over, once the bridge stops.
+    /// The time by which the call has to be over, once the bridge stops.
     stops_at: Option<u64>,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// The engine decides.
+    /// The service decides.
     Asking {
         until: u64,
     },
-    /// Waits for the phone's acknowledgement, which opens the voice session, so a forged call costs none.
+    /// Waits for the phone's acknowledgement. The voice session opens only after it, so a forged call costs nothing.
     Answering {
         until: u64,
         setup: Box<Setup>,
     },
     Talking,
     Leaving(Leaving),
-    /// It is over; the voice sums it up.
+    /// The call has ended; the voice may still send a summary.
     Closing(Box<Closing>),
     Over,
 }
 
-/// Whether somebody speaks for the agent.
+/// State of the voice session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum VoiceState {
-    /// There is no session, or none any more.
+    /// There is no session, or it has ended.
     None,
-    /// There is no model yet, or not at the moment.
+    /// The model is not connected. `is_filled`: the caller has heard the request for patience.
     Away {
         since: u64,
         is_filled: bool,
@@ -85,11 +84,10 @@ enum VoiceState {
     Ready,
 }
 
-/// How a call ends.
 #[derive(Debug, Clone, PartialEq)]
 struct End {
     message: Message,
-    /// For the phone.
+    /// For the phone's Reason header.
     words: &'static str,
 }
 
@@ -117,7 +115,7 @@ impl End {
 }
 
 impl Machine {
-    /// A call that has just come in, with what is to be done first.
+    /// Starts a call that has just come in.
     pub(super) fn new(rules: Rules, incoming: Message, now: Now, out: &mut Vec<Effect>) -> Self {
         out.push(Effect::Leg(Order::Ring));
         out.push(Effect::Engine(incoming, now.at));
@@ -139,7 +137,7 @@ impl Machine {
         }
     }
 
-    /// Takes what happened, or that a deadline has passed.
+    /// Handles an input, then expired deadlines.
     pub(super) fn step(&mut self, now: Now, input: Input, out: &mut Vec<Effect>) {
         if self.is_over() {
             return;
@@ -167,7 +165,7 @@ impl Machine {
         self.expire(now, out);
     }
 
-    /// When something is due if nothing happens.
+    /// The next deadline.
     pub(super) fn due(&self) -> Option<u64> {
         let phase = match &self.phase {
             Phase::Asking { until } => {
@@ -190,23 +188,22 @@ impl Machine {
         phase.filter(|_| !self.is_over())
     }
 
-    /// Whether what the voice says is to be read now. It waits before the answer, and while what was said is thrown away.
+    /// Whether to read from the voice now. It waits before the answer, and while speech is being flushed.
     pub(super) fn listens(&self) -> bool {
         let in_time = match &self.phase {
             Phase::Talking | Phase::Leaving(_) => !self.speaking.is_flushing(),
-            // Nobody plays anything any more.
+            // Nothing is played any more; a summary may come.
             Phase::Closing(_) => true,
             Phase::Asking { .. } | Phase::Answering { .. } | Phase::Over => false,
         };
         in_time && self.voice != VoiceState::None
     }
 
-    /// Whether the voice may have stopped for the caller, behind all that it said before.
+    /// The voice may have sent an interruption, queued behind all that it said before.
     pub(super) fn may_be_interrupted(&self) -> bool {
         self.speaking.is_paused()
     }
 
-    /// Nothing is left to do.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over)
     }
@@ -308,7 +305,7 @@ impl Machine {
         }
     }
 
-    /// The engine holds the call to be over; whatever is told of it now is a repeat.
+    /// The service considers the call over, so any further message about it would be a repeat.
     fn engine_let_go(&mut self, now: Now, out: &mut Vec<Effect>) {
         let end = End::hangup(
             HangupReason::Normal,
@@ -371,7 +368,6 @@ impl Machine {
         }
     }
 
-    /// The bridge stops.
     fn stop(&mut self, within_ms: u64, now: Now, out: &mut Vec<Effect>) {
         self.stops_at = Some(now.ms.saturating_add(within_ms));
         let end = End::hangup(
@@ -388,14 +384,14 @@ impl Machine {
             Phase::Leaving(leaving) if leaving.is_for_a_person() => {
                 self.leave_with_a_sentence(end, now, out);
             }
-            // It ends by itself, and soon enough.
+            // It ends by itself and soon enough.
             Phase::Leaving(_) => self.hurry(),
             Phase::Closing(_) | Phase::Over => {}
             Phase::Answering { .. } => self.end(end, now, out),
         }
     }
 
-    /// Turns the caller away. `told` where the engine may believe that the phone rings.
+    /// Refuses the call. `told`: the reason to report when the service may believe that the phone rings.
     fn reject(
         &mut self,
         refusal: Refusal,
@@ -415,7 +411,7 @@ impl Machine {
     }
 }
 
-/// For the phone's Reason header.
+/// Words for the phone's Reason header.
 fn ended_because(reason: HangupReason) -> &'static str {
     match reason {
         HangupReason::MaxDuration => "The longest duration of a call is reached.",

@@ -1,13 +1,13 @@
-//! Refusals of the engine in the phone's own terms.
+//! The service's refusals as SIP statuses.
 
 use dikala_entities::HangupReason;
 
 use crate::leg::Refusal;
 
-/// When a caller may try again what failed for the moment.
+/// Retry-After of a temporary failure.
 const RETRY_AFTER_SECONDS: u32 = 5;
 
-/// The engine took the number and refuses the call.
+/// The service knows the number and refuses the call.
 pub(super) fn refused(reason: HangupReason) -> Refusal {
     let (status, words) = match reason {
         HangupReason::NoAgent => (480, "No agent answers this number."),
@@ -25,7 +25,7 @@ pub(super) fn refused(reason: HangupReason) -> Refusal {
     }
 }
 
-/// The engine does not take `call.incoming` at all.
+/// The service declined `call.incoming` itself.
 pub(super) fn declined(code: &str) -> Refusal {
     let (status, words) = match code {
         "unknown_number" => (404, "Nobody has this number."),
@@ -39,7 +39,7 @@ pub(super) fn declined(code: &str) -> Refusal {
     }
 }
 
-/// Nobody decides about the call.
+/// The service made no decision.
 pub(crate) fn unavailable(words: &str) -> Refusal {
     Refusal {
         status: 503,

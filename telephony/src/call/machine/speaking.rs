@@ -1,27 +1,27 @@
-//! What is on its way to the caller's ear, and how it is held back, thrown away and waited for.
+//! The agent's speech on its way to the caller: how it is paused, flushed and waited for.
 
 use std::collections::VecDeque;
 
 use super::Effect;
 use crate::leg::{Order, Speech};
 
-/// How long the agent is silent for a caller whom the model does not take for an interruption.
+/// How long the agent pauses for a caller whose voice the model does not treat as an interruption.
 const RESUME_MS: u64 = 700;
 
 #[derive(Debug, Default)]
 pub(super) struct Speaking {
     last_mark: u64,
-    /// Something was said since the last mark that is over.
+    /// Something was said after the last mark that was played.
     is_speaking: bool,
-    /// When to go on, while the agent is silent because the caller speaks.
+    /// When to continue, while the agent pauses for the caller.
     resume: Option<u64>,
     flushing: Option<Flush>,
 }
 
-/// What waits was thrown away; the phone has not confirmed it.
+/// A flush that the phone has not confirmed yet. Later speech is held until then.
 #[derive(Debug)]
 struct Flush {
-    /// Whether the voice is to know how much was heard.
+    /// The voice is told how much was heard.
     is_told: bool,
     held: VecDeque<Speech>,
 }
@@ -32,7 +32,7 @@ impl Speaking {
         self.send(Speech::Audio(samples), out);
     }
 
-    /// A mark behind all that was said so far.
+    /// Sets a mark behind everything said so far.
     pub(super) fn mark(&mut self, out: &mut Vec<Effect>) -> u64 {
         self.last_mark += 1;
         self.send(Speech::Mark(self.last_mark), out);
@@ -54,7 +54,7 @@ impl Speaking {
         self.is_speaking
     }
 
-    /// The caller speaks: silence, for now.
+    /// Pauses because the caller speaks.
     pub(super) fn pause(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
         if self.is_speaking && self.resume.is_none() && self.flushing.is_none() {
             self.resume = Some(now_ms + RESUME_MS);
@@ -62,14 +62,14 @@ impl Speaking {
         }
     }
 
-    /// Goes on where it was, if it is silent.
+    /// Continues after a pause.
     pub(super) fn resume(&mut self, out: &mut Vec<Effect>) {
         if self.resume.take().is_some() {
             out.push(Effect::Leg(Order::Continue));
         }
     }
 
-    /// Silent, until it is known whether the caller interrupts.
+    /// Paused until it is clear whether the caller interrupts.
     pub(super) fn is_paused(&self) -> bool {
         self.resume.is_some()
     }
@@ -78,7 +78,7 @@ impl Speaking {
         self.resume
     }
 
-    /// Throws away what waits. `is_told`: the voice is to know how much of it was heard.
+    /// Discards queued speech. `is_told`: the voice learns how much of it was heard.
     pub(super) fn flush(&mut self, is_told: bool, out: &mut Vec<Effect>) {
         self.resume = None;
         self.is_speaking = false;
@@ -97,7 +97,7 @@ impl Speaking {
         }
     }
 
-    /// What waited is gone. Whether the voice is to know how much was heard.
+    /// Ends a flush. Returns whether the voice is told how much was heard.
     pub(super) fn flushed(&mut self, out: &mut Vec<Effect>) -> bool {
         let Some(flush) = self.flushing.take() else {
             return false;

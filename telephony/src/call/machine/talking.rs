@@ -1,4 +1,4 @@
-//! The conversation: what the caller, the agent and the functions do while it lasts.
+//! The conversation: caller, agent and functions.
 
 use dikala_entities::{HangupReason, Speaker};
 use serde_json::{Map, Value, json};
@@ -15,12 +15,12 @@ use crate::{
     voice::{Heard, Phrase, Spoken},
 };
 
-/// When a caller who hears no model is asked for patience, and when that is over.
+/// Without a model: when the caller hears a request for patience, and when the voice counts as lost.
 const FILLER_MS: u64 = 2_000;
 const GIVE_UP_MS: u64 = 8_000;
-/// The agent ends the call.
+/// Tool with which the agent ends the call.
 pub(super) const END_CALL: &str = "end_call";
-/// The agent has the caller connected to a person.
+/// Tool with which the agent transfers the caller to a person.
 pub(super) const TRANSFER_TO_HUMAN: &str = "transfer_to_human";
 
 impl Machine {
@@ -119,7 +119,7 @@ impl Machine {
         }
     }
 
-    /// Whether what the voice does now concerns the caller.
+    /// The voice's action still concerns the caller.
     fn is_for_the_caller(&mut self, now: Now) -> bool {
         match &mut self.phase {
             Phase::Talking => true,
@@ -139,7 +139,7 @@ impl Machine {
         }
     }
 
-    /// There is no voice any more: the caller is told so.
+    /// Ends the voice session; the caller hears a sentence about it.
     fn voice_lost(&mut self, words: &str, now: Now, out: &mut Vec<Effect>) {
         if self.voice == VoiceState::None {
             return;
@@ -202,7 +202,7 @@ impl Machine {
         }
     }
 
-    /// Says a sentence that comes with the bridge.
+    /// Plays a recorded sentence of the bridge.
     pub(super) fn say_phrase(&mut self, phrase: Phrase, now: Now, out: &mut Vec<Effect>) {
         let language = self.agent.as_ref().map_or("", |agent| &agent.language);
         let (text, samples) = phrase.spoken(language);
@@ -220,7 +220,7 @@ impl Machine {
         }
     }
 
-    /// Gives the words in which the keys stand in the transcript.
+    /// Adds the keys to the transcript and returns its words for them.
     pub(super) fn transcribe_keys(&mut self, keys: &str, now: Now) -> String {
         let words = format!("the caller pressed {keys}");
         self.transcript.whole(Speaker::Caller, &words, now.at);
@@ -242,7 +242,7 @@ impl Machine {
         out.push(Effect::Tell(Spoken::Goodbye(words)));
     }
 
-    /// The model wants something done.
+    /// Handles a tool call of the model.
     fn tool(
         &mut self,
         id: String,
@@ -328,7 +328,7 @@ impl Machine {
         }
     }
 
-    /// Has the caller connected to a person: for the tool that asks, or because the engine wants it.
+    /// Transfers the caller to a person, for the agent's tool or a command of the service.
     pub(super) fn transfer(
         &mut self,
         to: String,
@@ -336,7 +336,7 @@ impl Machine {
         now: Now,
         out: &mut Vec<Effect>,
     ) {
-        // Nobody is called once the bridge stops.
+        // No person is called once the bridge stops.
         let is_free = match &self.phase {
             _ if self.stops_at.is_some() => false,
             Phase::Talking => true,

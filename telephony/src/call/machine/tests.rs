@@ -12,7 +12,7 @@ use crate::{
     voice::{Spoken, Usage},
 };
 
-/// A call that is told what happens, and keeps what follows.
+/// A machine that is fed inputs, with the effects that it gave.
 struct Story {
     machine: Machine,
     ms: u64,
@@ -123,7 +123,7 @@ impl Story {
         }
     }
 
-    /// One that was answered, with a voice that is ready.
+    /// An answered call with a ready voice.
     fn talking() -> Self {
         let mut story = Self::new();
         story.on(taken());
@@ -140,7 +140,7 @@ impl Story {
         effects
     }
 
-    /// Lets time pass, and gives what was due meanwhile.
+    /// Advances the time and returns the effects that were due meanwhile.
     fn wait(&mut self, ms: u64) -> Vec<Effect> {
         let until = self.ms + ms;
         let mut all = Vec::new();
@@ -152,7 +152,7 @@ impl Story {
         all
     }
 
-    /// Plays all that is on its way to the caller.
+    /// Confirms every mark in the effects as played.
     fn play(&mut self, effects: &[Effect]) -> Vec<Effect> {
         let marks: Vec<u64> = marks(effects);
         let mut all = Vec::new();
@@ -171,7 +171,7 @@ fn marks(effects: &[Effect]) -> Vec<u64> {
     effects.iter().filter_map(mark).collect()
 }
 
-/// What the engine is told, in short.
+/// The service's messages, abbreviated.
 fn told(effects: &[Effect]) -> Vec<String> {
     let line = |effect: &Effect| match effect {
         Effect::Engine(message, at) => Some(match message {
@@ -218,7 +218,7 @@ fn speaks(effects: &[Effect]) -> usize {
     effects.iter().filter(speech).count()
 }
 
-/// What the voice is told, but for audio.
+/// The voice's inputs, without audio.
 fn tells(effects: &[Effect]) -> Vec<&Spoken> {
     let tells = effects.iter().filter_map(|effect| match effect {
         Effect::Tell(spoken) => Some(spoken),
@@ -303,14 +303,14 @@ fn without_an_engine_the_phone_is_told_soon() {
     let mut call = Story::new();
     call.on(Input::EngineStands(false));
     assert!(!refused(&call.wait(1_999)) && refused(&call.wait(1)));
-    // It is there and does not decide.
+    // The service is connected and does not decide.
     let mut call = Story::new();
     call.on(Input::EngineStands(true));
     assert!(!refused(&call.wait(9_999)));
     let effects = call.wait(1);
     assert!(refused(&effects));
     assert_eq!(told(&effects), ["hangup rejected bridge 0 at 10000"]);
-    // It comes back in time.
+    // The service comes back in time.
     let mut call = Story::new();
     call.on(Input::EngineStands(false));
     call.wait(1_000);
@@ -362,7 +362,7 @@ fn the_agent_goes_on_where_the_model_takes_nothing_for_an_interruption() {
     call.on(Input::Leg(Happening::VoiceStarted));
     assert!(call.wait(699).is_empty());
     assert_eq!(orders(&call.wait(1)), [&Order::Continue]);
-    // Once all was played there is nothing to pause.
+    // Once everything was played there is nothing to pause.
     let effects = call.on(Input::Voice(Heard::TurnOver));
     call.play(&effects);
     assert!(call.on(Input::Leg(Happening::VoiceStarted)).is_empty());
@@ -379,7 +379,7 @@ fn the_agent_hangs_up_once_all_it_said_was_heard() {
     call.on(AUDIO());
     let effects = call.on(tool("t1", "end_call", json!({})));
     assert_eq!(answered_with(&effects)[0].0, "t1");
-    // More of the goodbye, after the tool.
+    // More of the goodbye after the tool call.
     call.wait(1_000);
     assert_eq!(speaks(&call.on(AUDIO())), 1);
     call.on(said(Speaker::Agent, "goodbye"));
@@ -392,7 +392,7 @@ fn the_agent_hangs_up_once_all_it_said_was_heard() {
     assert_eq!(tells(&effects), [&Spoken::Summarise]);
     call.on(usage(10, 20));
     call.on(Input::Voice(Heard::Summary("All is well.".to_owned())));
-    // The bill of the last turn comes after it.
+    // The usage of the last turn comes after it.
     call.wait(299);
     call.on(usage(1, 0));
     assert_eq!(
@@ -404,7 +404,7 @@ fn the_agent_hangs_up_once_all_it_said_was_heard() {
 
 #[test]
 fn without_a_summary_in_time_the_first_and_last_turns_stand_in() {
-    // One that has begun may take longer than one that has not.
+    // A summary that has begun gets more time.
     for (begins_at, told_at) in [(None, 1_000), (Some(999), 3_000)] {
         let mut call = Story::talking();
         call.on(said(Speaker::Agent, "Hello"));
@@ -427,7 +427,7 @@ fn without_a_summary_in_time_the_first_and_last_turns_stand_in() {
 
 #[test]
 fn what_is_billed_right_after_the_end_counts() {
-    // Interrupted at the very end, with what waits thrown away.
+    // Interrupted at the very end, with speech flushed.
     let mut call = Story::talking();
     call.on(AUDIO());
     call.on(Input::Voice(Heard::Interrupted));
@@ -436,7 +436,7 @@ fn what_is_billed_right_after_the_end_counts() {
     call.wait(299);
     call.on(usage(7, 0));
     assert_eq!(told(&call.wait(1)), ["hangup normal caller 7 at 0"]);
-    // Where nobody counts, nothing is waited for.
+    // Without prices there is no usage to wait for.
     let mut free = Story::talking();
     free.machine.rules.prices = None;
     free.on(said(Speaker::Agent, "Hello"));
@@ -514,7 +514,7 @@ fn a_function_is_called_and_its_result_given_to_the_model() {
     };
     let effects = call.on(declined(wanted, "busy"));
     assert_eq!(answered_with(&effects)[0].1["error"]["code"], "busy");
-    // The model's memory is gone, and it asks again.
+    // The model has reconnected and repeats its call.
     call.on(Input::Voice(Heard::Away));
     call.on(Input::Voice(Heard::Reconnected));
     let effects = call.on(tool("g1", "check_order", json!({"orderId": "1"})));
@@ -523,7 +523,7 @@ fn a_function_is_called_and_its_result_given_to_the_model() {
         answered_with(&effects),
         [("g1".to_owned(), json!({"output": {"minutes": 20}}))]
     );
-    // Much later the shop may have another answer.
+    // Much later the answer may have changed.
     call.wait(120_001);
     call.on(Input::Voice(Heard::Reconnected));
     let effects = call.on(tool("h1", "check_order", json!({"orderId": "1"})));
@@ -560,7 +560,7 @@ fn a_person_is_called_once_the_agent_has_said_so() {
         "it is busy"
     );
     assert_eq!(speaks(&call.on(AUDIO())), 1, "the agent goes on");
-    // The engine wants it.
+    // A transfer commanded by the service.
     let to = "+6281".to_owned();
     let effects = call.on(command(Command::Transfer { to: to.clone() }));
     let effects = call.play(&effects);
@@ -718,7 +718,7 @@ fn a_transfer_is_given_up_when_the_bridge_stops() {
         assert!(told[1].starts_with("transcript agent: Hello"), "{told:?}");
         assert!(call.machine.is_over());
     };
-    // A person rings.
+    // The person's phone rings.
     let mut call = connecting();
     let effects = call.on(Input::Stop { within_ms: 10_000 });
     assert_eq!(orders(&effects), [&Order::CancelTransfer]);
@@ -729,14 +729,14 @@ fn a_transfer_is_given_up_when_the_bridge_stops() {
     let busy = Input::Leg(Happening::Transfer(Err("it is busy".to_owned())));
     assert!(call.on(busy).is_empty());
     ends(&mut call, &effects);
-    // The agent is about to say so.
+    // The agent is about to announce the transfer.
     let mut call = Story::talking();
     call.on(said(Speaker::Agent, "Hello"));
     call.on(tool("t", "transfer_to_human", json!({})));
     let effects = call.on(Input::Stop { within_ms: 10_000 });
     assert!(orders(&effects).is_empty());
     ends(&mut call, &effects);
-    // However little time there is, the call is over before it.
+    // The call ends in time however little is left.
     let mut call = connecting();
     call.on(Input::Stop { within_ms: 300 });
     let effects = call.wait(300);
@@ -793,7 +793,7 @@ fn lost_media_a_broken_leg_and_an_engine_that_let_go_end_the_call() {
     call.on(Input::LegGone);
     let expected = ["hangup bridge_error bridge 20 at 0"];
     assert_eq!(told(&call.wait(300)), expected);
-    // Where there is no cost to tell, the fault has words.
+    // Without a cost to report, the fault keeps its own message.
     let mut call = Story::talking();
     call.machine.rules.prices = None;
     assert_eq!(
@@ -875,7 +875,7 @@ fn any_input() -> impl Strategy<Value = Input> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// Whatever happens in whatever order, the call ends once, in the books and at the phone, and nothing follows.
+    /// Whatever happens in whatever order: the call ends once, at the service and at the phone, and nothing follows.
     #[test]
     fn every_call_ends_once(inputs in proptest::collection::vec((any_input(), 0_u64..4_000), 0..80)) {
         let mut call = Story::new();
@@ -887,7 +887,7 @@ proptest! {
             prop_assert!(!was_over || effects.is_empty());
             all.extend(effects);
         }
-        // The engine is gone for good, nobody speaks, and nothing is played any more.
+        // The service is gone for good, the voice is silent, and nothing is played any more.
         call.on(Input::EngineStands(false));
         let mut steps = 0;
         while let Some(due) = call.machine.due() {

@@ -1,4 +1,4 @@
-//! What was said, turn by turn.
+//! The transcript of a call, turn by turn.
 
 use dikala_entities::{Millis, Speaker};
 
@@ -7,12 +7,12 @@ use crate::engine::{Message, Turn};
 /// Turns and bytes that are kept.
 const TURNS_MAX: usize = 1_900;
 const BYTES_MAX: usize = 128 * 1024;
-/// How large the message may become: the engine takes a little more.
+/// Size limit of the message; the service accepts a little more.
 const MESSAGE_BYTES_MAX: usize = 240 * 1024;
 const SUMMARY_CHARS_MAX: usize = 16_000;
-/// Of a call that is too long, the first turns are kept with the last.
+/// Turns at the beginning that a shortened transcript keeps.
 const FIRST_TURNS: usize = 50;
-/// How many turns at either end stand in for a summary.
+/// Turns at either end that stand in for a missing summary.
 const TURNS_OF_SUMMARY: usize = 2;
 
 #[derive(Debug, Default)]
@@ -24,12 +24,12 @@ pub(super) struct Transcript {
 #[derive(Debug)]
 struct Spoken {
     turn: Turn,
-    /// More of it may come.
+    /// More pieces may follow.
     is_open: bool,
 }
 
 impl Transcript {
-    /// Adds a piece of what one side says to its turn.
+    /// Appends a piece of speech to the open turn of its speaker.
     pub(super) fn piece(&mut self, role: Speaker, piece: &str, at: Millis) {
         let piece = piece.replace('\0', "");
         let mut turns = self.turns.iter_mut().rev();
@@ -45,13 +45,13 @@ impl Transcript {
         self.shorten();
     }
 
-    /// Adds something that is said at once.
+    /// Adds a complete turn.
     pub(super) fn whole(&mut self, role: Speaker, text: &str, at: Millis) {
         self.push(role, text.replace('\0', ""), at, false);
         self.shorten();
     }
 
-    /// A turn of the agent is over, and with it what the caller said before.
+    /// The agent's turn is over, and with it what the caller said before.
     pub(super) fn turn_over(&mut self) {
         for said in &mut self.turns {
             said.is_open = false;
@@ -72,13 +72,13 @@ impl Transcript {
         }
     }
 
-    /// Whether there is a conversation, of which a summary can be made.
+    /// Both sides have spoken, so a summary makes sense.
     pub(super) fn is_conversation(&self) -> bool {
         let said_by = |role| self.turns.iter().any(|said| said.turn.role == role);
         said_by(Speaker::Caller) && said_by(Speaker::Agent)
     }
 
-    /// All of it for the engine, with the model's summary or, in its place, the first and last turns. None where nothing was said.
+    /// The transcript for the service, with the model's summary or, without one, the first and last turns. `None` if it is empty.
     pub(super) fn close(&mut self, summary: Option<String>) -> Option<Message> {
         let turns: Vec<Turn> = self
             .turns
@@ -96,7 +96,7 @@ impl Transcript {
     }
 }
 
-/// The transcript without so many turns in its middle that the engine takes it: what is short may be long in JSON.
+/// Drops turns in the middle until the encoded message fits: escapes make short text long in JSON.
 fn fitting(summary: String, turns: Vec<Turn>) -> Message {
     let mut message = Message::Transcript { summary, turns };
     while message.encode("", None, Millis::MAX).len() > MESSAGE_BYTES_MAX
@@ -147,7 +147,7 @@ mod tests {
         said.turn_over();
         said.piece(Speaker::Caller, "Where is", Millis::MIN);
         said.piece(Speaker::Agent, "Let me", Millis::MIN);
-        // What the caller said is known later than what the agent answers to it.
+        // The caller's words are transcribed later than the agent's answer to them.
         said.piece(Speaker::Caller, " my order?", Millis::MIN);
         said.whole(Speaker::Tool, "check_order", Millis::MIN);
         said.piece(Speaker::Agent, " look.", Millis::MIN);

@@ -1,4 +1,4 @@
-//! What is sent, again and not, and who hears what.
+//! Which messages are sent and sent again, and which call hears of which reply.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ fn book() -> Book {
     book
 }
 
-/// All that is to be written now: kind and id.
+/// All messages that are due now: kind and id.
 fn sent(book: &mut Book, now_ms: u64) -> Vec<(String, String)> {
     std::iter::from_fn(|| book.next(now_ms))
         .map(|text| {
@@ -76,7 +76,7 @@ fn taken(book: &mut Book, no: u64, call: &str) -> Vec<(Key, Told)> {
     reply(book, no, with, 0)
 }
 
-/// A call that the engine has taken.
+/// A call that the service has accepted.
 fn talking(book: &mut Book) {
     book.open(1);
     book.post(1, incoming(), AT);
@@ -102,7 +102,7 @@ fn messages_of_a_call_go_one_after_the_other_and_functions_beside_them() {
         turns: Vec::new(),
     };
     book.post(1, transcript, AT);
-    // The function does not hold the hang-up up; the transcript waits for it.
+    // The function does not delay the hang-up; the transcript waits for it.
     assert_eq!(kinds(&mut book, 0), ["call.hangup"]);
     reply(&mut book, 4, json!({}), 0);
     assert_eq!(kinds(&mut book, 0), ["call.transcript"]);
@@ -141,7 +141,7 @@ fn busy_is_repeated_later_and_holds_what_comes_after() {
     let wakes = book.wakes_at(1_000).expect("it is to be sent again");
     assert!((1_250..1_500).contains(&wakes), "{wakes}");
     assert_eq!(sent(&mut book, wakes), first);
-    // The pause grows.
+    // The backoff grows.
     reply(&mut book, 2, busy, wakes);
     let later = book.wakes_at(wakes).expect("it is to be sent again");
     assert!(later >= wakes + 500);
@@ -182,13 +182,13 @@ fn a_call_that_is_let_go_of_is_reported_as_broken_once() {
     assert!(book.is_quiet() && book.calls.is_empty());
 }
 
-/// To the engine a repeat is the same call: what was said of it would be said of the first.
+/// To the service a repeat is the same call, so its messages would be attributed to the first.
 #[test]
 fn a_call_that_the_engine_knows_is_not_taken_again_while_it_goes_on_or_after() {
     let mut book = book();
     let declined = |told: Vec<(Key, Told)>, key: Key| matches!(&told[..], [(to, Told::Reply(Reply::Declined { code, .. }))] if *to == key && code == "repeated");
     talking(&mut book);
-    // One whose caller has given up in the meantime does not hang the other up.
+    // A repeat whose caller has given up meanwhile does not hang up the first.
     for (key, no) in [(2, 2), (3, 3)] {
         book.open(key);
         book.post(key, incoming(), AT);
@@ -315,7 +315,7 @@ fn too_many_functions_and_too_large_ones_are_declined_here() {
     assert!(declined(book.post(2, large, AT), "too_large"));
 }
 
-/// An engine that is away now and then, and does each message once, by its id.
+/// A service that loses its socket now and then and handles each message once, by its id.
 #[derive(Default)]
 struct Engine {
     done: Vec<String>,
@@ -344,7 +344,7 @@ impl Engine {
 }
 
 proptest! {
-    /// Whatever gets lost: in the end all is told, once and in order, and nothing is kept.
+    /// Whatever gets lost: every message is delivered once and in order in the end, and nothing is kept.
     #[test]
     fn a_call_is_told_whole_over_any_line(fates in proptest::collection::vec(0_u8..6, 0..60)) {
         let mut book = Book::new("p".to_owned());
@@ -370,7 +370,7 @@ proptest! {
                     if fate == 0 { book.connected(); }
                     while let Some(text) = book.next(now_ms) {
                         match fate {
-                            // Done, and the reply is lost with the socket.
+                            // The message is handled, and its reply is lost with the socket.
                             4 => { engine.take(&text); book.disconnected(); book.connected(); break; }
                             5 => { book.on_frame(&busy(&text).to_string(), now_ms); }
                             _ => { let reply = engine.take(&text); book.on_frame(&reply.to_string(), now_ms); }

@@ -1,4 +1,4 @@
-//! The client against a server of WebSockets that behaves as it is told.
+//! The client against a WebSocket server that misbehaves as told.
 
 use std::sync::atomic::AtomicI64;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 const WITHIN: Duration = Duration::from_secs(60);
-/// How long calls go on without the engine, of which it may be silent for a third.
+/// How long calls go on without the service, which may be silent for a third of it.
 const LOST_AFTER: Duration = Duration::from_secs(15);
 
 struct Engine {
@@ -80,7 +80,7 @@ impl Engine {
     }
 }
 
-/// The next message of this type; heartbeats and others are passed over.
+/// The next message of this type; others are skipped.
 async fn next(peer: &mut Peer, kind: &str) -> Value {
     let found = async {
         loop {
@@ -141,7 +141,7 @@ async fn a_call_outlives_the_loss_of_its_socket() {
     line.post(Message::Answered, line.now()).await;
     let answered = next(&mut peer, "call.answered").await;
     drop(peer);
-    // The same again, by the same id and time, and the heartbeat says which call there is.
+    // The same message again, with the same id and time, after a heartbeat that lists the call.
     let mut peer = engine.accept().await;
     let beat = next(&mut peer, "heartbeat").await;
     assert_eq!(beat["activeCalls"], json!(["call_1"]));
@@ -214,7 +214,7 @@ async fn an_engine_that_falls_silent_is_dialled_again() {
     timeout(WITHIN, pinged).await.expect("a ping");
     peer.flush().await.expect("answered");
     assert_eq!(*line.away_since.borrow_and_update(), None);
-    // The socket stands, and nobody reads or writes it.
+    // The socket stays open, and nothing is read or written.
     let changed = timeout(WITHIN, line.away_since.changed()).await;
     changed.expect("it is noticed").expect("the client runs");
     let since = line.away_since.borrow().expect("the engine is away");
@@ -236,7 +236,7 @@ async fn what_is_left_to_say_is_said_before_the_client_ends() {
     let asked = next(&mut peer, "call.incoming").await;
     reply(&mut peer, &asked, taken()).await;
     told(&mut line).await;
-    // Its task is gone without a word of the end.
+    // Its task is gone without reporting the end.
     drop(line);
     drop(client);
     let failed = next(&mut peer, "call.failed").await;
