@@ -1,23 +1,23 @@
-//! What is heard in place of lost G.711: the last pitch period again and again, fading out within 60 ms (after G.711, appendix I).
+//! Packet loss concealment for G.711: repeats the last pitch period and fades it out within 60 ms (after G.711, appendix I).
 
-/// What is remembered: two of the longest periods (8 kHz).
+/// Samples remembered: two of the longest periods (8 kHz).
 const PAST: usize = 320;
-/// 400 Hz to 50 Hz: shorter ones are overtones.
+/// Pitch range, 400 Hz to 50 Hz: shorter periods are overtones.
 const LAG_MIN: usize = 20;
 const LAG_MAX: usize = 160;
-/// Where the fading begins, and where it ends.
+/// Samples after which fading begins and ends.
 const FULL: usize = 80;
 const GONE: usize = 480;
-/// How long the made up and the real overlap (4 ms).
+/// Cross-fade from concealment to real samples (4 ms).
 const OVERLAP: usize = 32;
 
-/// One stream of 8 kHz.
+/// The concealment of one 8 kHz stream.
 #[derive(Debug)]
 pub struct Concealer {
     past: Vec<i16>,
     /// The period that is repeated.
     period: Vec<i16>,
-    /// Samples made up since the last real one.
+    /// Concealment samples since the last real one.
     made: usize,
 }
 
@@ -32,7 +32,7 @@ impl Default for Concealer {
 }
 
 impl Concealer {
-    /// Takes what was received, and blends its beginning with what was made up before.
+    /// Remembers received samples, and cross-fades their beginning with the concealment before.
     pub fn received(&mut self, samples: &mut [i16]) {
         if self.made > 0 {
             let overlap = OVERLAP.min(samples.len());
@@ -49,7 +49,7 @@ impl Concealer {
         }
     }
 
-    /// Appends so many samples in place of what is lost.
+    /// Appends this many concealment samples.
     pub fn lost(&mut self, count: usize, out: &mut Vec<i16>) {
         if self.made == 0 {
             self.find_period();
@@ -67,7 +67,7 @@ impl Concealer {
         blend(0, sample, gain, GONE - FULL)
     }
 
-    /// The last period, its end bent so that its beginning follows.
+    /// Finds the last period, and blends its end into its beginning.
     fn find_period(&mut self) {
         let lag = pitch(&self.past);
         self.period.clear();
@@ -81,13 +81,13 @@ impl Concealer {
     }
 }
 
-/// From one to the other, `n` of `all` of the way.
+/// Linear interpolation at `n / all`.
 fn blend(from: i16, to: i16, n: usize, all: usize) -> i16 {
     let (n, all) = (n as i32, all as i32);
     ((i32::from(from) * (all - n) + i32::from(to) * n) / all) as i16
 }
 
-/// The lag at which the past is most like itself.
+/// The lag with the highest autocorrelation.
 fn pitch(past: &[i16]) -> usize {
     let last = &past[PAST - LAG_MAX..];
     let likeness = |lag: usize| {
@@ -98,7 +98,7 @@ fn pitch(past: &[i16]) -> usize {
             .map(|(a, b)| i64::from(*a) * i64::from(*b))
             .sum();
         let energy: i64 = earlier.iter().map(|b| i64::from(*b) * i64::from(*b)).sum();
-        // The square of at most 160 · 2³⁰ fits, scaled by what was scaled down.
+        // The square of at most 160 · 2³⁰ fits into `i128`. It is divided by the energy, to normalise it.
         let product = i128::from(product.max(0));
         product * product / i128::from(energy.max(1))
     };

@@ -1,14 +1,14 @@
-//! Keys that a phone tells in two ways, as RFC 4733 events and by INFO: each counts once.
+//! Removes doubles of keys that a phone sends both as RFC 4733 events and by INFO.
 
 use std::collections::VecDeque;
 
-/// Further apart than this, the same key was pressed again. A long press is told at its beginning in one way and at its end in the
-/// other.
+/// Beyond this distance the same key was pressed again. A long press may be sent at its beginning in one way and at its end in
+/// the other.
 const APART_MS: u64 = 5_000;
 /// Keys that wait for their double.
 const WAITING_MAX: usize = 32;
 
-/// How a key was told.
+/// How a key was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     Media,
@@ -28,7 +28,7 @@ pub struct Doubled {
 }
 
 impl Doubled {
-    /// Whether this is a key of its own, and not what was told the other way already.
+    /// True unless the key already came the other way.
     pub fn is_new(&mut self, key: char, way: Way, now_ms: u64) -> bool {
         self.waiting
             .retain(|told| now_ms.saturating_sub(told.at_ms) <= APART_MS);
@@ -49,8 +49,7 @@ impl Doubled {
     }
 }
 
-/// The key that the body of an INFO tells: `Signal=5` among lines (`application/dtmf-relay`), or nothing but the key
-/// (`application/dtmf`).
+/// The key in the body of an INFO: a `Signal=5` line (`application/dtmf-relay`), or only the key (`application/dtmf`).
 pub fn signalled(body: &[u8]) -> Option<char> {
     let text = std::str::from_utf8(body).ok()?;
     let named = text.lines().find_map(|line| {
@@ -62,7 +61,7 @@ pub fn signalled(body: &[u8]) -> Option<char> {
         None if text.contains('=') => return None,
         None => text.trim(),
     };
-    // Some phones tell the number of the event (RFC 4733, 3.2).
+    // Some phones send the event's number (RFC 4733, 3.2).
     let letter = match signal {
         "10" => '*',
         "11" => '#',
@@ -107,7 +106,7 @@ mod tests {
                 ],
                 "42",
             ),
-            // One way alone, and the other way later.
+            // One way alone, and the other way too late.
             (vec![('4', Media, 0), ('4', Media, 100)], "44"),
             (vec![('4', Signalling, 0), ('4', Signalling, 100)], "44"),
             (vec![('4', Media, 0), ('4', Signalling, 6_000)], "44"),

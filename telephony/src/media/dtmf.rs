@@ -1,16 +1,16 @@
-//! Keys pressed, as RFC 4733 events.
+//! DTMF keys as RFC 4733 events.
 //!
-//! A key counts with the first packet of its event that comes, so that no lost packet, not even the end, hides it; what else
-//! comes of the same event is known by its timestamp. A key of ours is an event of 100 ms, whose end is sent three times.
+//! A key counts with the first received packet of its event, so that no lost packet hides it. Later packets of the event are
+//! recognised by its timestamp. A key that this side sends lasts 100 ms, and its end is sent three times.
 
 use std::collections::VecDeque;
 
-/// Softer than this (in −dBm0) is not a key (section 2.3.5).
+/// Events softer than this (in −dBm0) are ignored (section 2.3.5).
 const VOLUME_MAX: u8 = 55;
-/// Where a duration ends and a long event goes on in another segment.
+/// The largest duration of a segment; a longer event continues in another segment.
 const SEGMENT: u32 = 0xffff;
 
-/// What was heard of the last event.
+/// The last event received.
 #[derive(Debug, Default)]
 pub struct Keys {
     last: Option<Event>,
@@ -24,7 +24,7 @@ struct Event {
 }
 
 impl Keys {
-    /// The key that this packet begins, if it does.
+    /// The key, if this packet begins one.
     pub fn hear(&mut self, timestamp: u32, payload: &[u8]) -> Option<char> {
         let [code, flags, ..] = *payload.first_chunk::<4>()?;
         let (ended, volume) = (flags & 0x80 != 0, flags & 0x3f);
@@ -62,33 +62,33 @@ fn key(code: u8) -> Option<char> {
     KEYS.chars().nth(usize::from(code))
 }
 
-/// How long a key of ours is pressed, and how long none is before the next, in frames of 20 ms.
+/// Length of a sent key, and of the pause after it, in frames of 20 ms.
 const PRESSED_FRAMES: u32 = 5;
 const PAUSE_FRAMES: u32 = 3;
-/// How often the end of an event is told.
+/// Packets that repeat the end of an event.
 const ENDS: usize = 3;
-/// Keys that wait; what comes beyond is lost.
+/// Keys that wait to be sent; further ones are dropped.
 const WAITING_MAX: usize = 32;
 const VOLUME: u8 = 10;
 
-/// Keys that are pressed for the other side.
+/// Keys that are sent to the other side.
 #[derive(Debug, Default)]
 pub struct Presses {
     waiting: VecDeque<u8>,
-    /// The key, when it began, and the frames told of it.
+    /// The current key, the timestamp of its beginning, and its frames so far.
     now: Option<(u8, u32, u32)>,
-    /// Frames until the next may begin.
+    /// Frames until the next key may begin.
     pause: u32,
 }
 
-/// What is told of a key in one frame.
+/// The event packet of one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Told {
-    /// Of the event, in every packet of it.
+    /// The event's timestamp, the same in all its packets.
     pub timestamp: u32,
     pub begins: bool,
     pub payload: [u8; 4],
-    /// How many packets are to say it.
+    /// How often the packet is sent.
     pub times: usize,
 }
 
@@ -101,7 +101,7 @@ impl Presses {
         }
     }
 
-    /// What this frame tells instead of audio, if a key is pressed; `clock` is that of the durations.
+    /// The event packet that replaces this frame's audio, if a key is pressed. `clock`: ticks per second of durations.
     pub fn frame(&mut self, timestamp: u32, clock: u32) -> Option<Told> {
         if self.pause > 0 {
             self.pause -= 1;

@@ -1,4 +1,4 @@
-//! G.711 in both laws, by the slice.
+//! G.711, A-law and µ-law.
 
 use audio_codec_algorithms::{decode_alaw, decode_ulaw, encode_alaw, encode_ulaw};
 
@@ -9,7 +9,6 @@ pub enum Law {
 }
 
 impl Law {
-    /// Appends the samples of these bytes.
     pub fn decode(self, bytes: &[u8], out: &mut Vec<i16>) {
         match self {
             Self::A => out.extend(bytes.iter().map(|byte| decode_alaw(*byte))),
@@ -17,7 +16,6 @@ impl Law {
         }
     }
 
-    /// Appends the bytes of these samples.
     pub fn encode(self, samples: &[i16], out: &mut Vec<u8>) {
         match self {
             Self::A => out.extend(samples.iter().map(|sample| encode_alaw(*sample))),

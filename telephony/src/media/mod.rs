@@ -1,7 +1,7 @@
-//! The media of a call, pure: bytes and milliseconds go in, bytes and samples come out; sockets and clocks are whoever calls's.
+//! The media of a call, pure: bytes and milliseconds go in, bytes and samples come out. The caller owns sockets and clocks.
 //!
-//! [`stream::Stream`] joins the parts for one call, [`sdp`] agrees with the other side what it carries. Everything here is fed by
-//! strangers: what makes no sense is counted and dropped, and nothing grows with it.
+//! [`stream::Stream`] joins the parts for one call, [`sdp`] negotiates its terms. All input is untrusted: invalid packets are
+//! counted and dropped, and no memory grows with them.
 
 pub mod activity;
 pub mod conceal;
@@ -18,7 +18,7 @@ pub mod sdp;
 pub mod srtp;
 pub mod stream;
 
-/// What keeps a stream from being set up.
+/// Why a stream cannot be set up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("Opus cannot be set up: {0}")]

@@ -1,4 +1,4 @@
-//! Opus: decoded straight to 16 kHz, encoded straight from 24 kHz, mono.
+//! Opus, mono: decoded to 16 kHz, encoded from 24 kHz.
 #![expect(
     clippy::float_arithmetic,
     reason = "the decoder gives floats; they are made samples here and go nowhere else"
@@ -16,16 +16,15 @@ use crate::{AGENT_RATE, CALLER_RATE};
 
 /// The longest packet, 120 ms (RFC 6716, section 3.2).
 const DECODED_MAX: usize = CALLER_RATE as usize * 120 / 1_000;
-/// Samples in 20 ms of what is encoded.
+/// Samples in 20 ms at the encoder's rate.
 pub const FRAME: usize = AGENT_RATE as usize / 50;
-/// Enough for speech of that band, with something left for the forward error correction.
+/// Enough for wideband speech with forward error correction.
 const BITRATE: i32 = 28_000;
 const COMPLEXITY: i32 = 5;
-/// What the correction is made for.
+/// The loss that the error correction is tuned for.
 const EXPECTED_LOSS_PERCENT: i32 = 5;
 const PACKET_MAX: usize = 400;
 
-/// The other side's stream.
 pub struct Decoder {
     inner: OpusDecoder,
     pcm: Vec<f32>,
@@ -45,14 +44,14 @@ impl Decoder {
         })
     }
 
-    /// Appends the samples of a packet and says how many; none if it is not Opus.
+    /// Appends the samples of a packet and returns their number; 0 if it is not Opus.
     pub fn decode(&mut self, packet: &[u8], out: &mut Vec<i16>) -> usize {
         self.run(out, |decoder, pcm| decoder.decode(packet, DECODED_MAX, pcm))
     }
 
-    /// Appends so many samples in place of what is lost, the last of them from what the next packet repeats of it.
+    /// Appends `count` concealment samples. The last of them come from the error correction in the next packet.
     pub fn conceal(&mut self, count: usize, next: Option<&[u8]>, out: &mut Vec<i16>) -> usize {
-        // Of 2.5 ms is everything.
+        // The decoder conceals multiples of 2.5 ms.
         let count = (count / 40 * 40).min(DECODED_MAX);
         if count == 0 {
             return 0;
@@ -62,7 +61,7 @@ impl Decoder {
         })
     }
 
-    /// A packet that the decoder chokes on costs its state, not the thread with the calls of others.
+    /// A packet that makes the decoder panic costs the decoder's state, not the thread that serves other calls too.
     fn run(
         &mut self,
         out: &mut Vec<i16>,
@@ -93,7 +92,6 @@ fn fresh() -> Result<OpusDecoder, Error> {
     OpusDecoder::new(CALLER_RATE as i32, 1).map_err(Error::Opus)
 }
 
-/// This side's stream.
 pub struct Encoder {
     inner: OpusEncoder,
     packet: [u8; PACKET_MAX],
@@ -167,7 +165,7 @@ mod tests {
             assert!(packet.len() < 200, "{} bytes", packet.len());
             assert_eq!(decoder.decode(&packet, &mut heard), 320);
         }
-        // 6 000 and 3 000 of amplitude: half their squares.
+        // Amplitudes of 6,000 and 3,000: half their squares.
         let energy = energy(&heard[8_000..]);
         assert!((15_000_000..30_000_000).contains(&energy), "{energy}");
     }

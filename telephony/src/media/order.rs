@@ -1,26 +1,27 @@
-//! Puts packets back in order: a gap is waited for while fewer than four later packets have come, and for at most 60 ms.
+//! The jitter buffer: puts packets back in order. It waits for a missing packet until four later ones have come, for at most 60
+//! ms.
 //!
-//! A model wants order, not pace, so nothing is held back while nothing is missing.
+//! The model needs order, not pace, so nothing is delayed while no packet is missing.
 
-/// Later packets that make a gap a loss.
+/// Later packets that turn a gap into a loss.
 pub const WINDOW: usize = 4;
-/// How long the first packet behind a gap waits.
+/// The longest wait of a packet behind a gap.
 pub const WAIT_MS: u64 = 60;
 
-/// A step forward beyond this is another stream, not a loss (RFC 3550, appendix A.1).
+/// A larger step forward is another stream, not a loss (RFC 3550, appendix A.1).
 const DROPOUT_MAX: u16 = 3_000;
-/// A step back beyond this, too.
+/// A larger step back is another stream, too.
 const MISORDER_MAX: u16 = 100;
 
 /// The packets that wait.
 #[derive(Debug)]
 pub struct Window<T> {
-    /// The sequence number that comes next; none before the first packet.
+    /// The next sequence number; `None` before the first packet.
     next: Option<u16>,
     held: Vec<Held<T>>,
-    /// Which of the numbers just before `next` came; the lowest bit is the last.
+    /// Bitmap of the numbers before `next` that came; the lowest bit is the last.
     came: u128,
-    /// The number that would prove that a far jump was meant.
+    /// The number that would confirm a far jump.
     confirms: Option<u16>,
 }
 
@@ -31,25 +32,24 @@ struct Held<T> {
     item: T,
 }
 
-/// What became of a packet.
+/// The outcome for a pushed packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pushed {
     Taken,
     /// It had come before.
     Repeated,
-    /// Its place was already given up.
+    /// It had been given up as lost.
     Late,
-    /// It is far away from the others; the next one tells whether it was meant.
+    /// It is far from the others; the next packet decides whether the stream jumped.
     Stray,
-    /// The numbering began anew here.
+    /// A new numbering begins here.
     Restarted,
 }
 
-/// What comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next<T> {
     Packet(T),
-    /// So many are given up.
+    /// This many packets are given up.
     Lost(u16),
 }
 
@@ -65,7 +65,7 @@ impl<T> Default for Window<T> {
 }
 
 impl<T> Window<T> {
-    /// Takes a packet. What is ready has to be taken out by [`Window::pop`] before the next.
+    /// Adds a packet. Everything that is ready must be popped before the next push.
     pub fn push(&mut self, sequence: u16, now_ms: u64, item: T) -> Pushed {
         let next = *self.next.get_or_insert(sequence);
         let ahead = sequence.wrapping_sub(next);
@@ -105,7 +105,7 @@ impl<T> Window<T> {
         });
     }
 
-    /// What is ready now.
+    /// The next packet or loss that is ready.
     pub fn pop(&mut self, now_ms: u64) -> Option<Next<T>> {
         let next = self.next?;
         let ahead = |held: &Held<T>| held.sequence.wrapping_sub(next);
@@ -136,7 +136,7 @@ mod tests {
 
     use super::{Next, Pushed, WAIT_MS, WINDOW, Window};
 
-    /// What comes out when these come in, one each millisecond.
+    /// The output for these packets, pushed one per millisecond.
     fn through(sequences: impl IntoIterator<Item = u16>) -> (Vec<u16>, u64, Vec<Pushed>) {
         let mut window = Window::default();
         let (mut out, mut lost, mut pushed) = (Vec::new(), 0, Vec::new());
@@ -207,7 +207,7 @@ mod tests {
             count in 1_u16..300,
             keys in proptest::collection::vec(0_u16..u16::try_from(WINDOW).expect("small"), 300),
         ) {
-            // The first stands where it is, for it says where counting begins; nobody else moves back by more than three.
+            // The first packet keeps its place, because counting begins with it; others move by at most three.
             let mut order: Vec<u16> = (1..count).collect();
             order.sort_by_key(|n| n + keys[usize::from(*n)]);
             let sent = std::iter::once(0).chain(order).map(|n| first.wrapping_add(n));

@@ -1,6 +1,6 @@
 //! RTCP (RFC 3550, section 6): reports written and read, losses and jitter counted.
 //!
-//! Reports tell the time since the call began: this side claims no knowledge of the date, which the RFC allows.
+//! The NTP timestamps of reports count from the beginning of the call: this side has no date, which the RFC allows.
 
 use super::rtp::{Malformed, PACKET_BYTES_MAX};
 
@@ -13,27 +13,27 @@ const CNAME: u8 = 1;
 const BLOCK_BYTES: usize = 24;
 const LOST_MAX: i64 = 0x7f_ffff;
 
-/// What one side tells about what it receives.
+/// A report block: the quality of reception of one source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Block {
     pub about: u32,
-    /// Of 256, since the report before.
+    /// In 1/256, since the report before.
     pub fraction_lost: u8,
-    /// Negative where packets came twice.
+    /// Negative if packets came twice.
     pub lost: i32,
     pub highest: u32,
     /// In units of the media's clock.
     pub jitter: u32,
-    /// The middle of the last sender report's time; 0 where none came.
+    /// The middle 32 bits of the last sender report's NTP timestamp; 0 if none came.
     pub last_report: u32,
-    /// Since that came, in 1/65536 s.
+    /// Since that report came, in 1/65536 s.
     pub delay: u32,
 }
 
-/// One thing that a packet tells.
+/// One statement of an RTCP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// A sender's report, with the middle of its time.
+    /// A sender report, with the middle of its NTP timestamp.
     Sender {
         ssrc: u32,
         time: u32,
@@ -52,20 +52,20 @@ pub fn middle(ntp: u64) -> u32 {
     (ntp >> 16) as u32
 }
 
-/// Counts what one source sends (appendix A.3 and A.8).
+/// Reception statistics of one source (appendix A.3 and A.8).
 #[derive(Debug, Clone)]
 pub struct Reception {
     pub ssrc: u32,
     base: u32,
     highest: u32,
     received: u64,
-    /// Arrival less timestamp of the packet before, in units of the media's clock.
+    /// Arrival minus timestamp of the previous packet, in units of the media's clock.
     transit: Option<u32>,
     /// Sixteen times the jitter.
     jitter: u32,
     expected_before: u64,
     received_before: u64,
-    /// When the last sender report came, and the middle of its time.
+    /// When the last sender report came, and the middle of its NTP timestamp.
     report: Option<(u64, u32)>,
 }
 
@@ -101,7 +101,7 @@ impl Reception {
         }
     }
 
-    /// The highest number so far.
+    /// The highest sequence number so far.
     pub fn last(&self) -> u16 {
         self.highest as u16
     }
@@ -114,7 +114,7 @@ impl Reception {
         u64::from(self.highest.wrapping_sub(self.base)) + 1
     }
 
-    /// How many did not come, less those that came twice.
+    /// Missing packets minus those that came twice.
     pub fn lost(&self) -> i64 {
         self.expected() as i64 - self.received as i64
     }
@@ -123,7 +123,7 @@ impl Reception {
         self.report = Some((now_ms, time));
     }
 
-    /// What there is to tell; the next one's fraction counts from here.
+    /// The report block; the next one's fraction counts from here.
     pub fn block(&mut self, now_ms: u64) -> Block {
         let expected = self.expected() - self.expected_before;
         let received = self.received - self.received_before;
@@ -146,7 +146,7 @@ impl Reception {
     }
 }
 
-/// What this side has sent.
+/// The media sent by this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
     /// The media's clock at the time of the report.
@@ -155,7 +155,7 @@ pub struct Sent {
     pub octets: u32,
 }
 
-/// Writes a report with what is received, of a sender or of somebody who only listens, and who it is from.
+/// Writes a sender report, or a receiver report if `sent` is `None`, with the source description.
 pub fn report(
     ssrc: u32,
     cname: u64,
@@ -189,12 +189,12 @@ pub fn report(
     describe(ssrc, cname, out);
 }
 
-/// Appends that the source goes.
+/// Appends a BYE.
 pub fn goodbye(ssrc: u32, out: &mut Vec<u8>) {
     head(1, GOODBYE, 1, ssrc, out);
 }
 
-/// The source's lasting name: sixteen digits, an item's end and no padding beyond it.
+/// The source's CNAME: sixteen digits; the item's end needs no further padding.
 fn describe(ssrc: u32, cname: u64, out: &mut Vec<u8>) {
     let name = hex::encode(cname.to_be_bytes());
     head(1, DESCRIPTION, 6, ssrc, out);
@@ -211,7 +211,7 @@ fn head(count: u8, kind: u8, words: u16, ssrc: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&ssrc.to_be_bytes());
 }
 
-/// Gives what a packet tells, one after the other; parts of other kinds are stepped over.
+/// Passes each statement of a packet to `told`; parts of other types are skipped.
 pub fn read(bytes: &[u8], mut told: impl FnMut(Told)) -> Result<(), Malformed> {
     if bytes.len() > PACKET_BYTES_MAX {
         return Err(Malformed::Long);
@@ -243,7 +243,7 @@ pub fn read(bytes: &[u8], mut told: impl FnMut(Told)) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Whether it is made of whole parts of version 2.
+/// The packet consists of whole parts of version 2.
 fn check(bytes: &[u8]) -> Result<(), Malformed> {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -270,7 +270,7 @@ fn blocks(bytes: &[u8], count: usize, told: &mut impl FnMut(Told)) {
         told(Told::Block(Block {
             about: word(block, 0),
             fraction_lost: (losses >> 24) as u8,
-            // 24 bits with a sign.
+            // A signed number of 24 bits.
             lost: (losses << 8) as i32 >> 8,
             highest: word(block, 8),
             jitter: word(block, 12),

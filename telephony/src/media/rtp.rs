@@ -2,12 +2,12 @@
 
 /// The fixed part of the header.
 pub const HEADER_BYTES: usize = 12;
-/// The longest packet that is looked at.
+/// Longer packets are dropped.
 pub const PACKET_BYTES_MAX: usize = 2_048;
 
 const VERSION: u8 = 2;
 
-/// A packet that was read; its payload is without padding.
+/// A parsed packet; its payload is without padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
     pub header: Header,
@@ -24,7 +24,7 @@ pub struct Header {
     pub ssrc: u32,
 }
 
-/// What is wrong with bytes that should be RTP or RTCP.
+/// What is wrong with a packet that should be RTP or RTCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     #[error("shorter than it says")]
@@ -37,12 +37,12 @@ pub enum Malformed {
     Padding,
 }
 
-/// Whether a packet on a port that both share is RTCP (RFC 5761, section 4).
+/// Distinguishes RTCP from RTP on a shared port (RFC 5761, section 4).
 pub fn is_rtcp(bytes: &[u8]) -> bool {
     bytes.get(1).is_some_and(|kind| (192..=223).contains(kind))
 }
 
-/// Where the payload begins: behind sources and header extension.
+/// Offset of the payload, behind contributing sources and header extension.
 pub fn payload_at(bytes: &[u8]) -> Result<usize, Malformed> {
     let fixed = bytes
         .first_chunk::<HEADER_BYTES>()

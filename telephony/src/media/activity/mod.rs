@@ -1,36 +1,37 @@
-//! Whether the caller speaks: earshot's verdict on every 16 ms, taken together so that clicks are not taken for words.
+//! Voice activity detection (VAD): the earshot detector judges frames of 16 ms, and several frames decide, so that a click is not
+//! a word.
 //!
-//! After silence, the detector takes hissing and the tones of keys for voice; both are known by simpler signs.
+//! After silence, the detector mistakes hiss and DTMF tones for voice, so both are filtered out by simpler signs.
 
 use std::fmt;
 
 use earshot::Detector;
 
-/// What the detector looks at: 16 ms at 16 kHz.
+/// The detector's frame: 16 ms at 16 kHz.
 const FRAME: usize = 256;
-/// So many frames of voice begin speech; wherever 96 ms of it begin, five whole ones are among them.
+/// Frames of voice that begin speech. Any 96 ms of voice contain five whole frames.
 const STARTS: u32 = 5;
-/// How long somebody has spoken at most when it is noticed.
+/// The longest time from the beginning of speech until it is noticed.
 pub const NOTICED_MS: u64 = 96;
-/// 400 ms without voice end it.
+/// Frames without voice that end speech: 400 ms.
 const ENDS: u32 = 25;
-/// The detector's own line between voice and the rest.
+/// The detector's own threshold of voice.
 const VOICE: f32 = 0.5;
-/// Softer than −50 dBFS (as the mean of squares) is a neighbour or the line.
+/// Threshold of loudness: below −50 dBFS (mean of squares) it is background or line noise.
 const SOFTEST: i64 = 104 * 104;
-/// So many changes of sign (1.5 kHz) have more hiss than voice.
+/// Changes of sign per frame (1.5 kHz) from which a frame is more hiss than voice.
 const HISS: usize = 48;
-/// 2·cos of the low and the high tones of keys at 16 kHz, with 14 bits after the point.
+/// 2·cos of the low and high DTMF tones at 16 kHz, with 14 fractional bits.
 const LOW_TONES: [i64; 4] = [31_548, 31_281, 30_951, 30_556];
 const HIGH_TONES: [i64; 4] = [29_144, 28_361, 27_409, 26_258];
 
-/// One caller.
+/// The detector's state for one caller.
 pub struct Activity {
     detector: Box<Detector>,
-    /// What is not yet a frame.
+    /// Samples that do not fill a frame yet.
     pending: Vec<i16>,
     speaking: bool,
-    /// How many frames speak for the other state.
+    /// Consecutive frames that contradict `speaking`.
     against: u32,
 }
 
@@ -49,11 +50,11 @@ pub enum Change {
     Ended,
 }
 
-/// What 16 ms are.
+/// Verdict on one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Voice,
-    /// Loud as voice and like it, but noise or a key.
+    /// As loud as voice and similar to it, but hiss or a key.
     Doubtful,
     Nothing,
 }
@@ -70,7 +71,7 @@ impl Default for Activity {
 }
 
 impl Activity {
-    /// Hears 20 ms at 16 kHz.
+    /// Adds 20 ms at 16 kHz.
     pub fn hear(&mut self, samples: &[i16]) -> Option<Change> {
         self.pending.extend_from_slice(samples);
         let mut change = None;
@@ -87,7 +88,7 @@ impl Activity {
     fn count(&mut self, verdict: Verdict) -> Option<Change> {
         let voice = verdict == Verdict::Voice;
         if voice == self.speaking {
-            // A hissed consonant may stand within a word that begins.
+            // A hissed consonant may be part of a word that begins.
             self.against = match verdict {
                 Verdict::Doubtful => self.against.saturating_sub(1),
                 Verdict::Voice | Verdict::Nothing => 0,
@@ -123,7 +124,7 @@ fn verdict(like_voice: bool, frame: &[i16]) -> Verdict {
     Verdict::Voice
 }
 
-/// Whether most of the energy is that of two tones, one of each group, and neither is a mere overtone.
+/// Most of the energy is in two DTMF tones, one of each group, and neither is a mere overtone.
 fn is_key(frame: &[i16], energy: i64) -> bool {
     let strongest = |tones: [i64; 4]| tones.into_iter().map(|tone| tone_energy(frame, tone)).max();
     let (low, high) = (
@@ -133,7 +134,7 @@ fn is_key(frame: &[i16], energy: i64) -> bool {
     low + high > energy * 6 / 10 && low.min(high) > energy / 20
 }
 
-/// The energy of one tone (Goertzel), as its samples alone would have it.
+/// The energy of one tone (Goertzel), in the scale of the frame's energy.
 fn tone_energy(frame: &[i16], coefficient: i64) -> i64 {
     let (mut last, mut before) = (0_i64, 0_i64);
     for sample in frame {

@@ -16,7 +16,7 @@ fn speech() -> Vec<i16> {
     wide
 }
 
-/// What is noticed, with the millisecond.
+/// The changes noticed in these samples, with their milliseconds.
 fn noticed(samples: &[i16]) -> Vec<(usize, Change)> {
     let mut activity = Activity::default();
     let frames = samples.chunks(320).enumerate();
@@ -68,7 +68,7 @@ fn words_begin_and_end() {
     );
 }
 
-/// As it is at first, and after half a second of a quiet line.
+/// Tried at the start, and after half a second of a quiet line.
 fn never_noticed(samples: &[i16], what: &str) {
     assert_eq!(noticed(samples), [], "{what}");
     let mut after = noise(20, 8_000);
@@ -100,7 +100,7 @@ fn what_is_no_voice_is_not_taken_for_it() {
     never_noticed(&clicks, "clicks");
 }
 
-/// The detector hears a vowel from its second 16 ms on.
+/// The detector recognises a vowel from its second frame on.
 #[test]
 fn a_word_that_sets_in_hard_is_noticed_at_once() {
     let speech = speech();

@@ -1,12 +1,13 @@
 //! Resampling by a polyphase FIR in integers: 8 → 16, 24 → 8, 8 → 24 and 16 → 24 kHz.
 //!
-//! The filters are sincs cut at 4 kHz (the last one's at 8 kHz) under a Kaiser window, with coefficients of 18 bits: flat within 0.001 dB to
-//! 3.4 kHz and below −87 dB from 4.6 kHz on, for a delay of 2.4 ms (the last one: 7 and 9 kHz, −81 dB, 1.3 ms).
+//! The filters are windowed sincs (Kaiser) with coefficients of 18 fractional bits. The first three have their cutoff at 4 kHz:
+//! flat within 0.001 dB to 3.4 kHz, below −87 dB from 4.6 kHz, 2.4 ms of delay. The last has its cutoff at 8 kHz: 7 and 9 kHz,
+//! −81 dB, 1.3 ms.
 
-/// Bits after the point of a coefficient.
+/// Fractional bits of a coefficient.
 const SHIFT: u32 = 18;
 
-/// The first half of the low pass at 16 kHz; the other mirrors it.
+/// The first half of the low-pass filter at 16 kHz; the other half mirrors it.
 const HALF_16: [i32; 38] = [
     2, 4, -8, -13, 21, 32, -46, -65, 89, 119, -157, -203, 260, 328, -410, -507, 621, 754, -910,
     -1090, 1299, 1541, -1819, -2140, 2511, 2942, -3444, -4036, 4742, 5596, -6655, -8008, 9809,
@@ -19,7 +20,7 @@ const HALF_24: [i32; 57] = [
     2591, 1438, -1595, -3542, -1967, 2188, 4878, 2726, -3057, -6892, -3909, 4472, 10349, 6079,
     -7297, -18067, -11734, 16555, 55468, 83416,
 ];
-/// The same at 48 kHz, cut at 8 kHz.
+/// The same at 48 kHz, with the cutoff at 8 kHz.
 const HALF_48: [i32; 63] = [
     1, 5, 3, -5, -13, -9, 11, 29, 18, -22, -54, -33, 39, 93, 55, -65, -151, -87, 101, 232, 133,
     -152, -344, -195, 220, 495, 277, -310, -692, -385, 428, 948, 524, -579, -1276, -702, 772, 1695,
@@ -32,7 +33,7 @@ static DOWN_24_TO_8: [i32; 114] = bank(&HALF_24, 1);
 static UP_8_TO_24: [i32; 114] = bank(&HALF_24, 3);
 static FROM_16_TO_24: [i32; 126] = bank(&HALF_48, 3);
 
-/// The coefficients phase by phase, each from the oldest sample to the newest, made up for the zeros between samples.
+/// The coefficients phase by phase, oldest sample first, scaled by `up` to compensate for the zeros between samples.
 const fn bank<const HALF: usize, const ALL: usize>(half: &[i32; HALF], up: usize) -> [i32; ALL] {
     let mut bank = [0; ALL];
     let taps = ALL / up;
@@ -47,15 +48,15 @@ const fn bank<const HALF: usize, const ALL: usize>(half: &[i32; HALF], up: usize
     bank
 }
 
-/// One direction of one stream; it remembers the samples that the next ones need.
+/// A resampler of one direction of a stream; it keeps the samples that the next ones need.
 #[derive(Debug)]
 pub struct Resampler {
     bank: &'static [i32],
     up: usize,
     down: usize,
-    /// Samples before the next, then those that came in.
+    /// Earlier samples that the filter still needs, then new input.
     line: Vec<i16>,
-    /// Where the next output lies behind the next input, in steps of `1 / up` of it.
+    /// Position of the next output after the next input, in steps of `1 / up` samples.
     next: usize,
 }
 
@@ -86,13 +87,13 @@ impl Resampler {
         }
     }
 
-    /// Forgets what was before, as if silence had been.
+    /// Resets to silence.
     pub fn reset(&mut self) {
         self.line.fill(0);
         self.next = 0;
     }
 
-    /// Appends what these samples become.
+    /// Appends the resampled input.
     pub fn run(&mut self, input: &[i16], out: &mut Vec<i16>) {
         let taps = self.bank.len() / self.up;
         self.line.extend_from_slice(input);

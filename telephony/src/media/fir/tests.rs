@@ -1,4 +1,4 @@
-//! The filters answer as they should, measured with sines.
+//! Frequency responses of the filters, measured with sines.
 #![expect(
     clippy::float_arithmetic,
     reason = "sines and decibels are what is measured with"
@@ -18,7 +18,7 @@ fn sine(hertz: f64, rate: f64, count: usize) -> Vec<i16> {
         .collect()
 }
 
-/// How strong a frequency is, in decibels of the sine that went in.
+/// The level of a frequency, in decibels relative to the input sine.
 fn level(samples: &[i16], hertz: f64, rate: f64) -> f64 {
     let (mut cosine, mut sine) = (0.0, 0.0);
     for (n, sample) in samples.iter().enumerate() {
@@ -30,7 +30,7 @@ fn level(samples: &[i16], hertz: f64, rate: f64) -> f64 {
     20.0 * (amplitude / AMPLITUDE).max(1e-9).log10()
 }
 
-/// A second of it behind the filter's start, so that every whole frequency fits.
+/// A second after the filter's start, so that every whole frequency fits.
 fn through(mut fir: Resampler, input: &[i16], rate: usize) -> Vec<i16> {
     let mut out = Vec::new();
     fir.run(input, &mut out);
@@ -109,7 +109,7 @@ fn one_leg_sounds_on_the_other_as_it_was() {
             level_of(hertz)
         );
         for image in [16_000.0 - hertz, 16_000.0 + hertz] {
-            // What lies above 12 kHz folds back.
+            // Frequencies above 12 kHz fold back.
             let image = if image > 12_000.0 {
                 24_000.0 - image
             } else {

@@ -1,7 +1,7 @@
-//! What the agent says, waiting to be sent: 24 kHz in as it comes, a frame of 20 ms out at a time.
+//! The playout queue: the agent's speech at 24 kHz in bursts goes in, frames of 20 ms come out.
 //!
-//! It waits at the rate of the codec, a third of the memory for G.711. Where speech breaks off or begins anew it fades for 5 ms, so
-//! that nothing clicks; silence is frames of zeros.
+//! Samples wait at the codec's rate: for G.711 that takes a third of the memory. Speech fades for 5 ms where it breaks off or
+//! begins, so that nothing clicks. Silence is frames of zeros.
 
 mod waiting;
 
@@ -10,12 +10,12 @@ use std::collections::VecDeque;
 use self::waiting::Waiting;
 use super::fir::Resampler;
 
-/// No more is taken while so much waits.
+/// Queued speech from which no more is accepted.
 const WAITING_MAX_MS: u64 = 30_000;
 const MARKS_MAX: usize = 1_024;
 const FADE_MS: usize = 5;
 
-/// The rate at which frames are wanted.
+/// The sample rate of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rate {
     /// 8 kHz.
@@ -53,16 +53,16 @@ pub struct Playout {
     resampler: Option<Resampler>,
     scratch: Vec<i16>,
     waiting: Waiting,
-    /// Samples that have left the queue, ever.
+    /// Samples that have left the queue since the start.
     left: u64,
-    /// Where each mark stands, counted as `left`.
+    /// Marks with their positions, counted like `left`.
     marks: VecDeque<(u64, u64)>,
     /// Samples played since the queue was last empty or flushed.
     played: u64,
     paused: bool,
-    /// The end of what was thrown away, faded.
+    /// The faded end of flushed speech.
     tail: Vec<i16>,
-    /// Whether the last sample was silence.
+    /// The last sample was silence.
     quiet: bool,
 }
 
@@ -82,7 +82,7 @@ impl Playout {
         }
     }
 
-    /// Goes on at another rate, with what waits.
+    /// Changes the rate and converts what waits.
     pub fn change(&mut self, rate: Rate) {
         if rate == self.rate {
             return;
@@ -105,18 +105,17 @@ impl Playout {
         self.resampler = rate.resampler();
     }
 
-    /// Whether there is room for more.
     pub fn wants_more(&self) -> bool {
         let waiting_ms = self.waiting.len() / self.rate.per_ms();
         (waiting_ms as u64) < WAITING_MAX_MS && self.marks.len() < MARKS_MAX
     }
 
-    /// Whether something is being said.
+    /// Speech is being played.
     pub fn speaks(&self) -> bool {
         !self.paused && !self.waiting.is_empty()
     }
 
-    /// Takes samples of 24 kHz.
+    /// Queues samples of 24 kHz.
     pub fn say(&mut self, samples: &[i16]) {
         if self.waiting.is_empty() {
             self.played = 0;
@@ -131,23 +130,22 @@ impl Playout {
         }
     }
 
-    /// Is told by [`Playout::frame`] once everything before it was played.
+    /// Sets a mark; [`Playout::frame`] reports it once everything before it was played.
     pub fn mark(&mut self, mark: u64) {
         self.marks
             .push_back((self.left + self.waiting.len() as u64, mark));
     }
 
-    /// Falls silent and keeps what waits.
+    /// Pauses and keeps what waits.
     pub fn pause(&mut self) {
         self.paused = true;
     }
 
-    /// Goes on where it was.
     pub fn go_on(&mut self) {
         self.paused = false;
     }
 
-    /// Throws away what waits, and says how many milliseconds of it were played before. What is said next is played, paused or not.
+    /// Flushes the queue and returns how many milliseconds were played before. Ends a pause.
     pub fn flush(&mut self, mut gone: impl FnMut(u64)) -> u64 {
         if !self.paused && !self.quiet {
             let rest = self.waiting.len().min(self.rate.fade());
@@ -169,7 +167,7 @@ impl Playout {
         played_ms
     }
 
-    /// Puts the next 20 ms into `out`, and tells the marks that they pass.
+    /// Puts the next 20 ms into `out`, and reports the marks that are passed.
     pub fn frame(&mut self, out: &mut Vec<i16>, mut passed: impl FnMut(u64)) {
         out.clear();
         let was_quiet = self.quiet;
@@ -178,7 +176,7 @@ impl Playout {
             self.quiet = true;
         } else if self.paused {
             if !was_quiet {
-                // Heard again when it goes on.
+                // These samples stay in the queue, to be heard again after the pause.
                 out.extend(self.waiting.first(self.rate.fade()));
                 fade_out(out);
             }

@@ -1,4 +1,4 @@
-//! Nothing of what is said is lost, repeated or cut hard.
+//! No speech is lost, repeated or cut off hard.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ fn frame(playout: &mut Playout) -> (Vec<i16>, Vec<u64>) {
     (out, marks)
 }
 
-/// So many milliseconds at 24 kHz.
+/// Samples of constant level, this many milliseconds at 24 kHz.
 fn level(ms: usize) -> Vec<i16> {
     vec![10_000; ms * 24]
 }
@@ -43,7 +43,7 @@ fn silence_is_frames_too() {
 fn pause_keeps_the_place() {
     for rate in RATES {
         let mut playout = Playout::new(rate);
-        // Each millisecond has a level of its own.
+        // Every sample has its own level.
         let ramp: Vec<i16> = (0..24 * 200).map(|n| 5_000 + n * 2).collect();
         playout.say(&ramp);
         let mut heard = Vec::new();
@@ -70,7 +70,7 @@ fn pause_keeps_the_place() {
             "{before} {behind_fade}"
         );
         heard.extend(after);
-        // The filter's answer to speech that begins from nothing is not looked at.
+        // The filter's response to the hard beginning is ignored.
         heard.drain(..rate.frame());
         assert!(steepest(&heard) < 500, "{}", steepest(&heard));
     }
@@ -188,7 +188,7 @@ proptest! {
         let (mut said, mut heard) = (Vec::new(), Vec::new());
         for (mark, (count, frames, pause)) in pieces.into_iter().enumerate() {
             let from = said.len();
-            // Never zero, so that silence is told from speech.
+            // Never zero, so that silence is distinguishable from speech.
             said.extend((from..from + count).map(|n| (n % 20_000) as i16 + 10_000));
             playout.say(&said[from..]);
             playout.mark(mark as u64);

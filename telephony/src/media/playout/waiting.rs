@@ -1,4 +1,4 @@
-//! Samples that wait, in blocks: a queue of one piece doubles as it grows, which was most of what a call took of the memory.
+//! A queue of samples in blocks. One contiguous queue doubles as it grows, which was most of a call's memory.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ const BLOCK: usize = 2_000;
 /// First in, first out.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    /// None is empty; all but the last are full.
+    /// No block is empty; all but the last are full.
     blocks: VecDeque<Vec<i16>>,
     /// Samples of the first block that are gone.
     gone: usize,
@@ -38,13 +38,13 @@ impl Waiting {
         }
     }
 
-    /// The first samples, as many as there are.
+    /// Returns up to `count` first samples without removing them.
     pub fn first(&self, count: usize) -> impl Iterator<Item = i16> {
         let all = self.blocks.iter().flatten().copied();
         all.skip(self.gone).take(count)
     }
 
-    /// Moves the first samples to the end of `out`: as many as there are.
+    /// Moves up to `count` first samples to the end of `out`.
     pub fn take(&mut self, count: usize, out: &mut Vec<i16>) {
         let mut left = count.min(self.len);
         self.len -= left;
@@ -61,7 +61,7 @@ impl Waiting {
             }
         }
         if self.blocks.is_empty() {
-            // Room for half a minute of blocks is not kept for a call that is silent.
+            // A silent call keeps no room for half a minute of blocks.
             self.blocks = VecDeque::new();
         }
     }

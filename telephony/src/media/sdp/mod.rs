@@ -1,7 +1,7 @@
-//! What both sides say about the media of a call (SDP, RFC 8866), by offer and answer (RFC 3264).
+//! Negotiation of a call's media: SDP (RFC 8866) by offer and answer (RFC 3264).
 //!
-//! One stream of audio is agreed on; whatever else is offered is refused with port 0. [`parse`] reads, this module decides, [`mod@write`]
-//! says it.
+//! One audio stream is accepted; every other stream is refused with port 0. [`parse`] reads, this module decides, [`mod@write`]
+//! writes.
 
 mod parse;
 mod write;
@@ -15,51 +15,51 @@ use self::parse::{Description, Format, Media, Secured};
 use super::srtp::{Crypto, Key, Line};
 use crate::settings::{Codec, Srtp};
 
-/// What this side offers or answers with; the same for the whole call.
+/// This side's parameters, the same for the whole call.
 #[derive(Debug, Clone)]
 pub struct Local<'a> {
     pub address: IpAddr,
-    /// Of RTP; RTCP takes the next one, unless both share it.
+    /// Port of RTP; RTCP uses the next one, unless both share it.
     pub port: u16,
     /// In order of preference.
     pub codecs: &'a [Codec],
     pub srtp: Srtp,
     pub key: Key,
-    /// Below 2⁶², nobody else's.
+    /// The session id, below 2⁶² and unique.
     pub session: u64,
-    /// Raised when the text changes.
+    /// Incremented with every change of the text.
     pub version: u64,
 }
 
-/// What both sides agreed on.
+/// The negotiated terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
     pub codec: Codec,
-    /// The payload type that they want, and the one that they send.
+    /// Payload type that the other side expects; the next field is the one that it sends.
     pub send_payload: u8,
     pub receive_payload: u8,
-    /// The payload type of keys that they press, and how they are told of keys.
+    /// Payload type of the keys that the other side sends, and the format in which it accepts keys.
     pub events: Option<u8>,
     pub send_events: Option<Events>,
     pub remote: SocketAddr,
     pub remote_rtcp: SocketAddr,
-    /// RTCP runs on the port of RTP.
+    /// RTCP shares the port of RTP.
     pub rtcp_mux: bool,
-    /// This side's.
+    /// This side's direction.
     pub direction: Direction,
     pub crypto: Option<Crypto>,
 }
 
-/// Keys as one side takes them.
+/// A format of telephone events (keys).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Events {
     pub payload: u8,
-    /// Ticks a second of their durations.
+    /// Ticks per second of durations.
     pub clock: u32,
 }
 
 impl Terms {
-    /// Whether the other side holds the call.
+    /// The other side holds the call.
     pub fn held(&self) -> bool {
         !self.direction.sends()
     }
@@ -108,10 +108,10 @@ impl Direction {
     }
 }
 
-/// Why nothing was agreed on.
+/// Why an offer or answer was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// 400 for what cannot be read, 488 for what cannot be done.
+    /// 400 if it cannot be parsed, 488 if it cannot be fulfilled.
     pub status: u16,
     pub words: String,
 }
@@ -138,7 +138,7 @@ fn impossible(words: impl Into<String>) -> Refused {
     }
 }
 
-/// The name that SDP knows a codec by.
+/// The SDP name of a codec.
 pub fn codec_name(codec: Codec) -> &'static str {
     match codec {
         Codec::Opus => "opus",
@@ -147,7 +147,7 @@ pub fn codec_name(codec: Codec) -> &'static str {
     }
 }
 
-/// Ticks a second of a codec's timestamps.
+/// Ticks per second of a codec's RTP timestamps.
 pub fn clock(codec: Codec) -> u32 {
     match codec {
         Codec::Opus => 48_000,
@@ -166,7 +166,7 @@ pub fn answer(offer: &[u8], local: &Local<'_>) -> Result<(String, Terms), Refuse
                 let text = write::answer(&offer, at, &terms, line.as_ref(), local);
                 return Ok((text, terms));
             }
-            // The first that says what is missing of the audio, not that there is a picture.
+            // The reason of the first audio stream is reported, not that another stream is video.
             Err(why) if media.kind == "audio" => {
                 refused.get_or_insert(why);
             }
@@ -176,12 +176,12 @@ pub fn answer(offer: &[u8], local: &Local<'_>) -> Result<(String, Terms), Refuse
     Err(refused.unwrap_or_else(|| impossible("no audio is offered")))
 }
 
-/// What this side offers when the other side leaves that to it.
+/// The offer for a peer that sent none.
 pub fn offer(local: &Local<'_>) -> String {
     write::offer(local)
 }
 
-/// Reads the answer to what this side has offered, which is [`offer`] or what it said before.
+/// Reads the answer to this side's offer, which came from [`offer`] or from an earlier answer.
 pub fn accept(answer: &[u8], offered: &str, local: &Local<'_>) -> Result<Terms, Refused> {
     let text = String::from_utf8_lossy(answer);
     let answer = Description::read(&text)?;
@@ -202,7 +202,7 @@ pub fn accept(answer: &[u8], offered: &str, local: &Local<'_>) -> Result<Terms, 
             "the answer takes a crypto line that was not offered",
         ));
     }
-    // They send what they took by the numbers that it was offered under.
+    // The other side sends the codec under the number of the offer.
     let mut formats = ours.formats.iter();
     terms.receive_payload = formats
         .find(|format| is(format, terms.codec))
@@ -215,7 +215,7 @@ pub fn accept(answer: &[u8], offered: &str, local: &Local<'_>) -> Result<Terms, 
     Ok(terms)
 }
 
-/// Whether this stream can be had, on which terms, and which of its keys is taken.
+/// The terms on which a stream is acceptable, and its crypto line that is used.
 fn take(
     whole: &Description<'_>,
     media: &Media<'_>,
@@ -243,7 +243,7 @@ fn take(
         .direction
         .or(whole.direction)
         .unwrap_or(Direction::SendRecv);
-    // An address of zeros is how calls were held before directions were.
+    // An address of zeros is the old way to hold a call (RFC 2543).
     let wants = offered.receives() && !address.is_unspecified();
     let rtcp = media.rtcp.unwrap_or((media.port.saturating_add(1), None));
     let remote = SocketAddr::new(address, media.port);
@@ -281,7 +281,7 @@ fn no_codec(local: &Local<'_>) -> Refused {
     ))
 }
 
-/// The key that is taken, if the stream is to be encrypted.
+/// The crypto line to use, if the stream is to be encrypted.
 fn crypto(media: &Media<'_>, srtp: Srtp) -> Result<Option<Line>, Refused> {
     let line = media.crypto.iter().find_map(|value| Line::read(value));
     match (media.secured, srtp) {
@@ -304,7 +304,7 @@ fn is(format: &Format<'_>, codec: Codec) -> bool {
     format.name.eq_ignore_ascii_case(codec_name(codec)) && format.clock == clock(codec)
 }
 
-/// Keys are told in the codec's own clock, by some in that of G.711 whatever the codec.
+/// Keys usually use the codec's clock; some phones use that of G.711 with every codec.
 fn events(media: &Media<'_>, codec: Codec) -> Option<Events> {
     events_of(media, clock(codec)).or_else(|| events_of(media, 8_000))
 }

@@ -1,4 +1,4 @@
-//! Reads SDP as far as a call needs it. What is longer than any phone's is refused, what is unknown is stepped over.
+//! Parses the parts of SDP that a call needs. Texts longer than any phone sends are refused, unknown lines are skipped.
 
 use std::net::IpAddr;
 
@@ -11,21 +11,21 @@ const CRYPTO_MAX: usize = 8;
 
 #[derive(Debug, Default)]
 pub struct Description<'a> {
-    /// Where media goes; `Some(None)` where that is a name, or makes no sense.
+    /// Address of the media; `Some(None)` if it is a name, or invalid.
     pub address: Option<Option<IpAddr>>,
     pub direction: Option<Direction>,
     pub media: Vec<Media<'a>>,
 }
 
-/// One `m=` with what stands below it.
+/// An `m=` line with the lines below it.
 #[derive(Debug)]
 pub struct Media<'a> {
     pub kind: &'a str,
-    /// 0 where the stream is refused.
+    /// 0 refuses the stream.
     pub port: u16,
     pub protocol: &'a str,
     pub secured: Secured,
-    /// As it stands there, for a refusal has to name one.
+    /// The first format as written; a refusal has to name one.
     pub first_format: &'a str,
     pub formats: Vec<Format<'a>>,
     pub address: Option<Option<IpAddr>>,
@@ -35,7 +35,7 @@ pub struct Media<'a> {
     pub crypto: Vec<&'a str>,
 }
 
-/// A payload type and what it stands for.
+/// A payload type and its codec.
 #[derive(Debug)]
 pub struct Format<'a> {
     pub payload: u8,
@@ -48,7 +48,7 @@ pub enum Secured {
     No,
     /// With keys in the SDP.
     Yes,
-    /// In ways that are not known here, DTLS among them.
+    /// By another method, such as DTLS.
     Otherwise,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Description<'a> {
         Ok(description)
     }
 
-    /// Where an address belongs that comes now.
+    /// The field for the next address: that of the current stream, or of the session.
     fn place(&mut self) -> &mut Option<Option<IpAddr>> {
         match self.media.last_mut() {
             Some(media) => &mut media.address,
@@ -113,7 +113,7 @@ impl<'a> Media<'a> {
         else {
             return Err(wrong());
         };
-        // `49170/2` is a range of ports; the first is taken.
+        // `49170/2` is a range of ports; the first is used.
         let port = port
             .split('/')
             .next()
@@ -164,7 +164,7 @@ impl<'a> Media<'a> {
 }
 
 impl<'a> Format<'a> {
-    /// The types that need no `rtpmap` (RFC 3551), and those that wait for one.
+    /// Static payload types that need no `rtpmap` (RFC 3551), and dynamic ones that wait for theirs.
     fn of_number(number: &'a str) -> Option<Self> {
         let payload = number.parse().ok().filter(|payload| *payload < 128)?;
         let (name, clock) = match payload {
@@ -188,7 +188,7 @@ fn secured(protocol: &str) -> Secured {
     }
 }
 
-/// `IN IP4 192.0.2.1/127`; nothing for a name, which would have to be asked for.
+/// `IN IP4 192.0.2.1/127`; `None` for a name, which would need a DNS query.
 fn address(value: &str) -> Option<IpAddr> {
     let mut words = value.split_ascii_whitespace();
     let ("IN", kind, address) = (words.next()?, words.next()?, words.next()?) else {
@@ -203,7 +203,7 @@ fn address(value: &str) -> Option<IpAddr> {
     (right && !address.to_canonical().is_multicast()).then_some(address)
 }
 
-/// `53020 IN IP4 192.0.2.1`, the address or not.
+/// `53020 IN IP4 192.0.2.1`; the address is optional.
 fn rtcp(value: &str) -> Option<(u16, Option<IpAddr>)> {
     let (port, behind) = value.split_once(' ').unwrap_or((value, ""));
     let port = port.parse().ok().filter(|port| *port != 0)?;

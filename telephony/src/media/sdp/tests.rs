@@ -1,4 +1,4 @@
-//! Offers of real phones are answered, others refused in words; nothing in them breaks the reader.
+//! Offers of real phones are answered, others refused with a reason; no input breaks the parser.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -269,7 +269,7 @@ fn an_answer_may_number_as_it_likes_and_must_not_take_what_was_not_offered() {
     assert!(accept(&["m=audio 0 RTP/AVP 8"]).is_err());
 }
 
-/// Many phones tell keys in the clock of G.711 beside Opus, too.
+/// Many phones offer keys in the clock of G.711 too, beside Opus.
 #[test]
 fn keys_are_expected_in_the_clock_that_the_answer_takes() {
     let ours = local(Srtp::Off);
@@ -290,7 +290,7 @@ fn keys_are_expected_in_the_clock_that_the_answer_takes() {
     assert_eq!((terms.events, terms.send_events), (None, None));
 }
 
-/// A sign of life repeats what was said before, with the numbers that the phone has chosen.
+/// A session refresh repeats the description, with the numbers that the phone has chosen.
 #[test]
 fn an_answer_of_ours_may_be_offered_again() {
     let lines = [

@@ -1,13 +1,13 @@
-//! Writes what this side offers and answers.
+//! Writes this side's offers and answers.
 
 use std::fmt::Write;
 
 use super::{Codec, Description, Direction, Line, Local, Srtp, Terms, clock, codec_name};
 use crate::media::srtp::Suite;
 
-/// The tag of the key that is offered.
+/// The tag of the offered key.
 const CRYPTO_TAG: u32 = 1;
-/// What the voice takes and gives; beyond it nothing is gained. No pauses are made of silence.
+/// The voice's own sample rates: more would gain nothing. No discontinuous transmission.
 const OPUS_PARAMETERS: &str =
     "maxplaybackrate=16000;sprop-maxcapturerate=24000;stereo=0;useinbandfec=1;usedtx=0";
 
@@ -20,7 +20,7 @@ fn payload(codec: Codec) -> u8 {
     }
 }
 
-/// The payload type of keys in an offer: one for each clock.
+/// The payload type of keys in an offer: one per clock.
 fn events_payload(clock: u32) -> u8 {
     match clock {
         48_000 => 110,
@@ -66,7 +66,7 @@ pub fn answer(
     text
 }
 
-/// The key events with the clock that they were offered with.
+/// The key events with their offered clock.
 fn events(terms: &Terms, media: &super::Media<'_>) -> Vec<(u8, u32)> {
     let offered = media
         .formats
@@ -98,7 +98,7 @@ pub fn offer(local: &Local<'_>) -> String {
         index_bytes: 0,
     };
     let stream = Stream {
-        // Where encryption is a choice, the key stands beside a plain stream (RFC 8643).
+        // If encryption is optional, the key is offered with a plain stream (RFC 8643).
         protocol: if local.srtp == Srtp::Required {
             "RTP/SAVP"
         } else {
@@ -186,7 +186,7 @@ fn head(local: &Local<'_>) -> String {
 }
 
 fn put(text: &mut String, line: std::fmt::Arguments<'_>) {
-    // A string takes whatever is written to it.
+    // Writing to a string does not fail.
     let _ = text.write_fmt(line);
     text.push_str("\r\n");
 }

@@ -1,7 +1,7 @@
-//! Encrypted media by keys in the SDP: `a=crypto` (RFC 4568) and SRTP with AES-CM and HMAC-SHA1 (RFC 3711).
+//! Encrypted media with keys in the SDP: `a=crypto` (RFC 4568) and SRTP with AES-CM and HMAC-SHA1 (RFC 3711).
 //!
-//! The library keeps a state for every source that it is shown, and begins its window of replays before it has checked who sent a
-//! packet. So each source has a context of its own here, kept once a packet of it proved right, and few of them.
+//! The library keeps state for every source that it sees, and updates its replay window before it has authenticated a packet. So
+//! here each source has its own context, kept only after its first authentic packet, and their number is limited.
 
 use std::{borrow::Cow, fmt};
 
@@ -12,12 +12,12 @@ use super::{Error, rtp};
 
 const KEY_BYTES: usize = 16;
 const MASTER_BYTES: usize = 30;
-/// The longest tag, and the index of a report.
+/// The longest authentication tag, and the index of an SRTCP packet.
 const TAG_MAX: usize = 10;
 const INDEX_BYTES: usize = 4;
 /// The longest MKI (RFC 4568, 9.2).
 const MKI_MAX: usize = 128;
-/// Packets that may come late (RFC 3711 asks for 64 at least).
+/// Packets that may come late (RFC 3711 requires 64 or more).
 const REPLAY_WINDOW: usize = 128;
 /// Sources that may follow one another in a call.
 const SOURCES_MAX: usize = 8;
@@ -66,7 +66,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// Of bytes that nobody can guess.
+    /// From random bytes.
     pub fn new(random: [u8; MASTER_BYTES]) -> Self {
         Self(random)
     }
@@ -90,12 +90,13 @@ pub struct Line {
     pub tag: u32,
     pub suite: Suite,
     pub key: Key,
-    /// Bytes before the tag of every packet that say which key it is (the MKI); there is one, so only their number matters.
+    /// Length of the master key identifier (MKI) before the tag of every packet. There is only one key, so only the length
+    /// matters.
     pub index_bytes: usize,
 }
 
 impl Line {
-    /// Reads what stands behind `crypto:`; nothing if it asks for what this side does not do.
+    /// Parses the text after `crypto:`; `None` if it requires something unsupported.
     pub fn read(value: &str) -> Option<Self> {
         let mut words = value.split_ascii_whitespace();
         let tag = words.next().filter(|tag| tag.len() <= 9)?.parse().ok()?;
@@ -104,7 +105,7 @@ impl Line {
             .into_iter()
             .find(|suite| suite.name().eq_ignore_ascii_case(name))?;
         let parameters = words.next()?;
-        // Of the session's parameters, the size of the window is only a hint.
+        // Of the session parameters, only the window size hint (WSH) may be ignored.
         if !words.all(|word| word.starts_with("WSH=")) {
             return None;
         }
@@ -114,7 +115,7 @@ impl Line {
         if !method.eq_ignore_ascii_case("inline") || inline.contains(';') {
             return None;
         }
-        // A lifetime is more than a call lasts.
+        // A lifetime outlasts any call, so it is ignored.
         let index_bytes = match parts.find_map(|part| part.split_once(':')) {
             Some((_, length)) => length
                 .parse()
@@ -133,28 +134,28 @@ impl Line {
 }
 
 impl fmt::Display for Line {
-    /// What stands behind `crypto:`, for the SDP.
+    /// The text after `crypto:`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = BASE64_STANDARD.encode(self.key.0);
         write!(f, "{} {} inline:{key}", self.tag, self.suite.name())
     }
 }
 
-/// What both sides agreed on.
+/// The negotiated keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crypto {
     pub suite: Suite,
     pub ours: Key,
     pub theirs: Key,
-    /// As in [`Line::index_bytes`], of their packets; ours have none.
+    /// As in [`Line::index_bytes`], for received packets; sent ones have no MKI.
     pub their_index_bytes: usize,
 }
 
-/// Both directions of one call.
+/// SRTP of one call, in both directions.
 pub struct Session {
     crypto: Crypto,
     outgoing: Context,
-    /// Sources that have proved themselves, the newest last.
+    /// Authenticated sources, the newest last.
     sources: Vec<(u32, Context)>,
 }
 
@@ -170,7 +171,7 @@ impl fmt::Debug for Session {
 impl Session {
     pub fn new(crypto: Crypto) -> Result<Self, Error> {
         let outgoing = crypto.ours.context(crypto.suite)?;
-        // A key of theirs that cannot be used shows now, not with the first packet.
+        // An unusable key of the other side is reported now, not with the first packet.
         crypto.theirs.context(crypto.suite)?;
         Ok(Self {
             crypto,
@@ -179,7 +180,7 @@ impl Session {
         })
     }
 
-    /// Takes other keys. Where ours stays, its count of packets does, too: nothing may be encrypted twice alike.
+    /// Changes the keys. An unchanged key of ours keeps its packet count, because no counter may be used twice.
     pub fn change(&mut self, crypto: &Crypto) -> Result<(), Error> {
         let same = |a: &Key, b: &Key| self.crypto.suite == crypto.suite && a == b;
         let (ours, theirs) = (
@@ -196,7 +197,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes RTP of ours into SRTP, in place.
+    /// Encrypts RTP in place.
     pub fn protect(&mut self, packet: &mut Vec<u8>) -> Result<(), Error> {
         let protected = self.outgoing.encrypt_rtp(packet).map_err(|_| Error::Keys)?;
         packet.clear();
@@ -204,7 +205,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes RTCP of ours into SRTCP, in place.
+    /// Encrypts RTCP in place.
     pub fn protect_report(&mut self, packet: &mut Vec<u8>) -> Result<(), Error> {
         let protected = self
             .outgoing
@@ -215,7 +216,7 @@ impl Session {
         Ok(())
     }
 
-    /// Puts the RTP of an SRTP packet into `out`; false if it is not theirs, or came before.
+    /// Decrypts RTP into `out`; false if it is not authentic, or a replay.
     pub fn open(&mut self, packet: &[u8], out: &mut Vec<u8>) -> bool {
         let Some(packet) = self.without_index(packet, self.crypto.suite.tag()) else {
             return false;
@@ -230,7 +231,7 @@ impl Session {
         self.with_source(ssrc, out, |context| context.decrypt_rtp(packet).ok())
     }
 
-    /// The same of SRTCP.
+    /// Decrypts RTCP into `out`; false if it is not authentic, or a replay.
     pub fn open_report(&mut self, packet: &[u8], out: &mut Vec<u8>) -> bool {
         let Some(packet) = self.without_index(packet, TAG_MAX) else {
             return false;
@@ -239,7 +240,7 @@ impl Session {
         if packet.len() < 8 + INDEX_BYTES + TAG_MAX || packet.len() > rtp::PACKET_BYTES_MAX {
             return false;
         }
-        // The library checks nobody's tag where this bit says that nothing is encrypted, which was never agreed on.
+        // The library does not check the tag if this bit says that nothing is encrypted, which is never negotiated.
         if packet[packet.len() - TAG_MAX - INDEX_BYTES] & 0x80 == 0 {
             return false;
         }
@@ -247,7 +248,7 @@ impl Session {
         self.with_source(ssrc, out, |context| context.decrypt_rtcp(packet).ok())
     }
 
-    /// The library knows no MKI, which is not signed either (RFC 3711, 3.1).
+    /// Removes the MKI, which the library does not know and which is not authenticated (RFC 3711, 3.1).
     fn without_index<'a>(&self, packet: &'a [u8], tag: usize) -> Option<Cow<'a, [u8]>> {
         let bytes = self.crypto.their_index_bytes;
         if bytes == 0 {

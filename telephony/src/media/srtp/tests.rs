@@ -1,4 +1,4 @@
-//! Keys are read and written, packets open once and only with the right key.
+//! Keys are read and written; packets open once and only with the right key.
 
 use proptest::prelude::*;
 
@@ -45,7 +45,7 @@ fn packet(ssrc: u32, sequence: u16) -> Vec<u8> {
     packet
 }
 
-/// RFC 3711, appendix B.3, gives master key, salt and what is derived of them.
+/// RFC 3711, appendix B.3, gives master key, salt and the derived keys.
 #[test]
 fn the_session_keys_are_those_of_rfc_3711() {
     let master =
@@ -58,7 +58,8 @@ fn the_session_keys_are_those_of_rfc_3711() {
         their_index_bytes: 0,
     };
     let mut session = Session::new(crypto).expect("a session");
-    // SSRC 0 and sequence 0: the counter is the session salt 30cbbc08863d8c85d49db34a9ae1, the key c61e7a93744f39ee10734afe3ff7a087.
+    // SSRC 0 and sequence 0: the counter is the session salt 30cbbc08863d8c85d49db34a9ae1, the key
+    // c61e7a93744f39ee10734afe3ff7a087.
     let mut sent = vec![0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     sent.extend_from_slice(&[0; 16]);
     session.protect(&mut sent).expect("protected");
@@ -140,7 +141,7 @@ fn packets_open_once_and_only_whole() {
     for suite in [Suite::Sha1_80, Suite::Sha1_32] {
         let (mut ours, mut theirs) = pair(suite);
         let mut out = Vec::new();
-        // Across the wrap of the numbers, which is part of what is signed.
+        // Across the wrap of the sequence numbers, which is part of the authenticated data.
         for sequence in (65_500..=65_535).chain(0..40) {
             let plain = packet(7, sequence);
             let mut sent = plain.clone();

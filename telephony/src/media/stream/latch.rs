@@ -1,4 +1,5 @@
-//! Whose packets count, and where ours go: first the address of the SDP, then whoever really sends (symmetric RTP).
+//! Admits packets by their source address, and picks the address to send to: first that of the SDP, then the real sender's
+//! (symmetric RTP).
 //!
 //! Behind NAT, the SDP's address is not the sender's. Strangers who spray all ports must not be mistaken for the caller:
 //!
@@ -9,9 +10,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// A step of the numbers that still is the same stream.
+/// The largest step of sequence numbers within one stream.
 const NEAR: u16 = 8;
-/// How long only the signalling's address may become the sender.
+/// Time in which only the signalling's address may become the sender.
 const FIRST_MS: u64 = 1_000;
 /// A sender that was silent for this long may have lost its port, to a NAT or by a restart.
 const QUIET_MS: u64 = 2_000;
@@ -30,15 +31,15 @@ pub enum Proof {
 pub struct Latch {
     told: SocketAddr,
     told_reports: SocketAddr,
-    /// The address that the call's signalling comes from.
+    /// The source address of the call's signalling.
     signalling: IpAddr,
     media: Option<SocketAddr>,
     reports: Option<SocketAddr>,
-    /// The sender that becomes the peer with its next packet, and the number of its last one.
+    /// The sender that becomes the peer with its next packet, and the sequence number of its last one.
     candidate: Option<(SocketAddr, u16)>,
     /// When strangers may become the sender.
     open_ms: u64,
-    /// When the last packet of the sender came.
+    /// When the sender's last packet came.
     last_ms: u64,
     /// Until when the sender may move to another port.
     moves_until_ms: u64,
@@ -64,17 +65,16 @@ impl Latch {
         }
     }
 
-    /// Where media goes.
+    /// Destination of media.
     pub fn media(&self) -> SocketAddr {
         self.media.unwrap_or(self.told)
     }
 
-    /// Where reports go.
+    /// Destination of RTCP reports.
     pub fn reports(&self) -> SocketAddr {
         self.reports.unwrap_or(self.told_reports)
     }
 
-    /// Sets the address that the signalling comes from.
     pub fn signalled_from(&mut self, signalling: IpAddr) {
         self.signalling = signalling.to_canonical();
     }
@@ -84,7 +84,7 @@ impl Latch {
         self.moves_until_ms = now_ms + QUIET_MS;
     }
 
-    /// True if a packet of media is the other side's.
+    /// True if a media packet is the other side's.
     pub fn admits(&mut self, from: SocketAddr, sequence: u16, proof: Proof, now_ms: u64) -> bool {
         if self.media == Some(from) {
             self.last_ms = now_ms;
@@ -130,7 +130,7 @@ impl Latch {
         self.moves_until_ms = now_ms;
     }
 
-    /// Whether a report is the other side's.
+    /// True if a report is the other side's.
     pub fn admits_report(&mut self, from: SocketAddr, signed: bool) -> bool {
         let known = signed || from == self.told_reports || from.ip() == self.media().ip();
         if known {
@@ -153,7 +153,7 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    /// A call whose SDP names an address behind NAT, its sender's real one, and a stranger's.
+    /// A call whose SDP names an address behind NAT, its sender's real address, and a stranger's.
     fn latch() -> (Latch, SocketAddr, SocketAddr, SocketAddr) {
         let told = address("10.0.0.5:4000");
         let nat = address("203.0.113.5:61000");
@@ -195,7 +195,7 @@ mod tests {
         assert!(twice(&mut latch, nat, 999), "the caller is not kept out");
     }
 
-    /// The media of some carriers comes from another address than their SDP and their signalling.
+    /// Some carriers send media from another address than their SDP and their signalling.
     #[test]
     fn after_the_first_second_any_address_may_be_the_sender() {
         let (mut latch, _, _, elsewhere) = latch();

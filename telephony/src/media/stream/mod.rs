@@ -1,7 +1,7 @@
-//! The media of one call, joined: packets in, what is heard out; speech in, a packet every 20 ms out.
+//! The media of one call: packets in, audio and keys out; speech in, a packet every 20 ms out.
 //!
-//! [`latch`] decides whose packets count, [`receive`] makes frames and keys of them, [`send`] makes packets of speech. Milliseconds
-//! come from a clock that never goes back.
+//! [`latch`] admits packets, [`receive`] turns them into frames and keys, [`send`] turns speech into packets. Milliseconds come
+//! from a monotonic clock.
 
 mod latch;
 mod receive;
@@ -23,18 +23,18 @@ use super::{
     srtp::Session,
 };
 
-/// So long without a packet is the end of the media.
+/// Time without a packet after which the media counts as lost.
 const LOST_MS: u64 = 15_000;
 const REPORT_MS: u64 = 5_000;
 
-/// Which of the two sockets a packet belongs to; where both share one port, all is [`Channel::Rtp`].
+/// The socket of a packet; if RTCP shares the port, everything is [`Channel::Rtp`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Channel {
     Rtp,
     Rtcp,
 }
 
-/// What a stream tells.
+/// An output of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
     /// 20 ms at [`crate::CALLER_RATE`]; none while the call is held.
@@ -42,21 +42,21 @@ pub enum Heard {
     VoiceStarted,
     VoiceEnded,
     Key(char),
-    /// Everything before this mark is over.
+    /// Everything before this mark was played or flushed.
     Played(u64),
-    /// What waited is gone; so many milliseconds had been played.
+    /// The queue was flushed after this much playback.
     Flushed {
         played_ms: u64,
     },
     /// No packet came for 15 s.
     MediaLost,
-    /// What was being said is silent now, so long after the caller's voice began.
+    /// The agent fell silent for a barge-in, this long after the caller's voice began.
     FellSilent {
         after_ms: u64,
     },
 }
 
-/// Where this side's numbers begin, and its names; nobody shall guess them.
+/// Random start values of this side's RTP numbers and names.
 #[derive(Debug, Clone, Copy)]
 pub struct Seed {
     pub ssrc: u32,
@@ -78,16 +78,16 @@ impl Seed {
     }
 }
 
-/// Counted since the call began; `peer_` is what the other side reports of our packets.
+/// Counts since the call began; `peer_` fields are the other side's report about our packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
     pub received: u64,
-    /// Given up.
+    /// Given up by the jitter buffer.
     pub lost: u64,
     /// Came after they were given up.
     pub late: u64,
     pub repeated: u64,
-    /// Made no sense, or were a stranger's.
+    /// Malformed, or from a stranger.
     pub invalid: u64,
     pub jitter_ms: u32,
     pub sent: u64,
@@ -96,7 +96,7 @@ pub struct Statistics {
     pub round_trip_ms: Option<u32>,
 }
 
-/// A caller who speaks while something is said, by when the voice began.
+/// A caller who speaks while the agent does, with the time when the voice began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BargeIn {
     None,
@@ -109,7 +109,6 @@ enum BargeIn {
     },
 }
 
-/// One call's media.
 #[derive(Debug)]
 pub struct Stream {
     terms: Terms,
@@ -119,7 +118,7 @@ pub struct Stream {
     sender: Sender,
     cname: u64,
     statistics: Statistics,
-    /// When the last packet of theirs came, or the call or a change of it began.
+    /// When the other side's last packet came, or the call or its last change began.
     alive_ms: u64,
     lost_told: bool,
     barge_in: BargeIn,
@@ -129,7 +128,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// `signalling` is the address that the call's signalling comes from.
+    /// `signalling`: source address of the call's signalling.
     pub fn new(terms: Terms, signalling: IpAddr, seed: Seed, now_ms: u64) -> Result<Self, Error> {
         Ok(Self {
             srtp: terms.crypto.clone().map(Session::new).transpose()?,
@@ -148,7 +147,7 @@ impl Stream {
         })
     }
 
-    /// Goes on on other terms; what waits to be said waits on.
+    /// Changes to new terms; queued speech is kept.
     pub fn change(&mut self, terms: Terms, signalling: IpAddr, now_ms: u64) -> Result<(), Error> {
         match (&mut self.srtp, &terms.crypto) {
             (Some(session), Some(crypto)) => session.change(crypto)?,
@@ -173,7 +172,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Takes what came in at one of the sockets.
+    /// Handles a packet from one of the sockets.
     pub fn on_packet(
         &mut self,
         packet: &[u8],
@@ -215,7 +214,7 @@ impl Stream {
     ) -> bool {
         let header = &packet.header;
         let kind = receive::kind(&self.terms, header.payload_type);
-        // Some phones and testers send back what they get: they live, but nobody wants to hear himself.
+        // Some phones and testers echo what they receive. An echo proves that the phone lives, and is not played to the agent.
         let is_echo = header.ssrc == self.sender.ssrc();
         if !is_echo && kind.is_none() && !self.receiver.follows(header) {
             return false;
@@ -243,7 +242,7 @@ impl Stream {
         true
     }
 
-    /// Notes when the caller begins to speak into what is said.
+    /// Records a barge-in that begins.
     fn listen(&mut self, heard: &[Heard], now_ms: u64) {
         for heard in heard {
             match heard {
@@ -281,7 +280,7 @@ impl Stream {
         .is_ok()
     }
 
-    /// Is called every 20 ms; a late call catches up. Gives each packet that is due to `send`.
+    /// To be called every 20 ms; a late call catches up. Passes each packet that is due to `send`.
     pub fn tick(
         &mut self,
         now_ms: u64,
@@ -326,7 +325,7 @@ impl Stream {
         }
     }
 
-    /// Sends a report, or with no time to tell, that this side goes.
+    /// Sends a report, or a BYE if there is no time.
     fn tell(&mut self, now_ms: Option<u64>, send: &mut dyn FnMut(Channel, SocketAddr, &[u8])) {
         if self.latch.reports().ip().is_unspecified() {
             return;
@@ -354,34 +353,34 @@ impl Stream {
         }
     }
 
-    /// Says by RTCP that this side goes, when the call ends.
+    /// Sends an RTCP BYE at the end of the call.
     pub fn bye(&mut self, send: &mut dyn FnMut(Channel, SocketAddr, &[u8])) {
         self.tell(None, send);
     }
 
-    /// Whether there is room for more speech; false while half a minute of it waits.
+    /// False while half a minute of speech is queued.
     pub fn wants_speech(&self) -> bool {
         self.sender.playout.wants_more()
     }
 
-    /// Takes what is to be said, at [`crate::AGENT_RATE`].
+    /// Queues speech at [`crate::AGENT_RATE`].
     pub fn say(&mut self, samples: &[i16]) {
         self.sender.playout.say(samples);
     }
 
-    /// Presses a key for the other side, if it takes keys.
+    /// Sends a DTMF key, if the other side accepts keys.
     pub fn press(&mut self, key: char) {
         if self.terms.send_events.is_some() {
             self.sender.presses.press(key);
         }
     }
 
-    /// [`Heard::Played`] tells that everything said before is over.
+    /// Sets a mark, reported as [`Heard::Played`] once everything before it is over.
     pub fn mark(&mut self, mark: u64) {
         self.sender.playout.mark(mark);
     }
 
-    /// Falls silent and keeps what waits.
+    /// Pauses playback and keeps queued speech.
     pub fn pause(&mut self) {
         self.obey();
         self.sender.playout.pause();
@@ -395,12 +394,12 @@ impl Stream {
         }
     }
 
-    /// Goes on where it was.
+    /// Continues playback after a pause.
     pub fn go_on(&mut self) {
         self.sender.playout.go_on();
     }
 
-    /// Throws away what waits and tells it; what is said afterwards is played, paused before or not.
+    /// Flushes queued speech, reports it, and ends a pause.
     pub fn flush(&mut self, heard: &mut Vec<Heard>) {
         self.obey();
         let played_ms = self

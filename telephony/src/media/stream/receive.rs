@@ -1,7 +1,7 @@
-//! The other side's packets, put in order and made into frames of 20 ms, keys and the noticing of voice.
+//! Received packets, put in order and turned into frames of 20 ms, keys and voice activity.
 //!
-//! Frames come as packets come, not by the clock. Where none come, because the phone sends no silence or sends a key, silence is
-//! put there, for a model needs to hear that somebody has stopped speaking.
+//! Frames come as packets come, not by the clock. Some phones send nothing during silence or a key. Silence is filled in then,
+//! because a model has to hear that the caller stopped speaking.
 
 use super::{Error, Heard, Statistics};
 use crate::{
@@ -20,21 +20,21 @@ use crate::{
     settings::Codec,
 };
 
-/// 20 ms of what is heard.
+/// 20 ms of samples.
 const FRAME: usize = 320;
-/// So long without audio, and silence is put in its place.
+/// Time without audio after which silence is filled in.
 const PATIENCE_MS: u64 = 100;
 const FRAME_MS: u64 = 20;
 const FILL_MAX: u64 = 5;
-/// What is made up of one loss at most.
+/// The longest concealment of one loss.
 const CONCEAL_MAX_MS: u64 = 60;
-/// Who sends under another name is believed when the one before has been silent for so long.
+/// A new source replaces the old one only after the old one was silent for this long.
 const SUCCESSION_MS: u64 = 60;
-/// A step of the numbers that still is the same stream.
+/// The largest step of sequence numbers within one stream.
 const NEAR: u16 = 100;
 const COMFORT_NOISE: u8 = 13;
 
-/// What a payload type stands for.
+/// The content of a payload type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     G711(Law),
@@ -43,7 +43,7 @@ pub enum Kind {
     ComfortNoise,
 }
 
-/// What it stands for in this call. A G.711 phone may take the other law under its fixed number.
+/// The content of a payload type in this call. A G.711 phone may use the other law under its static number.
 pub fn kind(terms: &Terms, payload_type: u8) -> Option<Kind> {
     let narrow = terms.codec != Codec::Opus;
     match payload_type {
@@ -82,7 +82,7 @@ impl Decoder {
         })
     }
 
-    /// Appends the 16 kHz of a payload.
+    /// Appends the payload's samples at 16 kHz.
     fn decode(&mut self, kind: Kind, payload: &[u8], out: &mut Vec<i16>) {
         match (self, kind) {
             (
@@ -105,7 +105,7 @@ impl Decoder {
         }
     }
 
-    /// Appends what stands for a loss, of which the next payload may know something.
+    /// Appends concealment of a loss; the next payload may contain error correction for it.
     fn conceal(&mut self, ms: u64, next: &[u8], out: &mut Vec<i16>) {
         match self {
             Self::G711 {
@@ -135,24 +135,24 @@ pub struct Receiver {
     decoder: Decoder,
     clock: u32,
     window: Window<Stored>,
-    /// Buffers that wait for the next packets.
+    /// Buffers for reuse.
     spare: Vec<Vec<u8>>,
     reception: Option<Reception>,
     /// When its last packet came.
     last_ms: u64,
-    /// Another source, and the number that would make it the one.
+    /// Another source, and the sequence number with which it would take over.
     candidate: Option<(u32, u16)>,
     keys: Keys,
     activity: Activity,
-    /// The timestamp that comes next, while audio goes on.
+    /// The next timestamp, while audio continues.
     expected: Option<u32>,
-    /// Whether something before the next packet was lost.
+    /// Something before the next packet was lost.
     gap: bool,
-    /// What is not yet a frame.
+    /// Samples that do not fill a frame yet.
     pending: Vec<i16>,
     /// When silence is due.
     fill_ms: Option<u64>,
-    /// Silence that already stands for what comes.
+    /// Silence that was already filled in for the time of the next packet.
     filled_ms: u64,
 }
 
@@ -183,12 +183,12 @@ impl Receiver {
         Ok(())
     }
 
-    /// The terms changed: silence is not due before others have had time to speak.
+    /// The terms have changed; silence is due only after the other side had time to speak.
     pub fn rest(&mut self, now_ms: u64) {
         self.fill_ms = self.fill_ms.map(|_| now_ms + PATIENCE_MS);
     }
 
-    /// Whether a packet goes on where the stream was.
+    /// The packet continues the stream.
     pub fn follows(&self, header: &Header) -> bool {
         self.reception.as_ref().is_some_and(|reception| {
             reception.ssrc == header.ssrc && header.sequence.wrapping_sub(reception.last()) <= NEAR
@@ -215,7 +215,7 @@ impl Receiver {
         }
     }
 
-    /// A source said goodbye: the next one need not wait.
+    /// A source said goodbye, so its successor need not wait.
     pub fn left(&mut self, ssrc: u32) {
         if self
             .reception
@@ -226,7 +226,7 @@ impl Receiver {
         }
     }
 
-    /// Begins anew with a source, or with whoever comes.
+    /// Begins anew with this source, or with the next one.
     fn begin(&mut self, reception: Option<Reception>) {
         self.reception = reception;
         self.window = Window::default();
@@ -272,7 +272,7 @@ impl Receiver {
         self.drain(terms, now_ms, statistics, heard);
     }
 
-    /// Whether it is the source that is listened to; a new one becomes it with its second packet in a row.
+    /// The packet is from the current source. A new source takes over with its second packet in a row.
     fn is_source(&mut self, header: &Header, now_ms: u64) -> bool {
         let begun = Reception::new(header.ssrc, header.sequence);
         match &self.reception {
@@ -293,7 +293,7 @@ impl Receiver {
         }
     }
 
-    /// Gives up what has waited too long, and puts silence where nothing comes.
+    /// Gives up overdue packets, and fills in silence.
     pub fn tick(
         &mut self,
         terms: &Terms,
@@ -368,7 +368,7 @@ impl Receiver {
         self.emit(terms, heard);
     }
 
-    /// Whole frames are heard; none while the call is held, for nobody speaks then.
+    /// Emits whole frames; none while the call is held, because nobody speaks then.
     fn emit(&mut self, terms: &Terms, heard: &mut Vec<Heard>) {
         let whole = self.pending.len() / FRAME * FRAME;
         if !terms.held() {

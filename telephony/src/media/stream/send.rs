@@ -1,4 +1,4 @@
-//! This side's packets: one every 20 ms, of speech or of silence.
+//! Sent packets: one every 20 ms, of speech or silence.
 
 use super::{Error, Heard, Seed};
 use crate::{
@@ -15,9 +15,9 @@ use crate::{
 };
 
 const FRAME_MS: u64 = 20;
-/// A tick that comes so much early is on time.
+/// A tick that is early by at most this is on time.
 const EARLY_MS: u64 = 5;
-/// Frames that a late tick makes up for; what is later is left out.
+/// Frames that a late tick catches up; older ones are skipped.
 const CATCH_UP: u64 = 5;
 
 #[derive(Debug)]
@@ -59,11 +59,11 @@ pub struct Sender {
     encoder: Encoder,
     ssrc: u32,
     sequence: u16,
-    /// Of the frame that is next.
+    /// Timestamp of the next frame.
     timestamp: u32,
     clock: u32,
     due_ms: u64,
-    /// Nothing was sent just before.
+    /// The next packet begins a talk spurt (marker bit).
     begins: bool,
     packets: u32,
     octets: u32,
@@ -102,7 +102,7 @@ impl Sender {
         self.ssrc
     }
 
-    /// What was sent until now, for a report; nothing if nothing was.
+    /// Totals for a report; `None` before the first packet.
     pub fn sent(&self, now_ms: u64) -> Option<Sent> {
         let ahead = (self.due_ms as i64 - now_ms as i64) * i64::from(self.clock / 1_000);
         (self.packets > 0).then_some(Sent {
@@ -112,7 +112,7 @@ impl Sender {
         })
     }
 
-    /// Gives every packet that is due to `send`; while silent, speech waits and only time goes on.
+    /// Passes every packet that is due to `send`. While `silent`, speech waits and only time advances.
     pub fn tick(
         &mut self,
         now_ms: u64,
@@ -152,7 +152,7 @@ impl Sender {
         let events = terms.send_events;
         let pressed =
             events.and_then(|to| Some((to, self.presses.frame(self.timestamp, to.clock)?)));
-        // A key takes the place of what is said meanwhile.
+        // A key replaces the speech of its time.
         if let Some((to, told)) = pressed {
             for _ in 0..told.times {
                 self.begin(told.begins, to.payload, told.timestamp);

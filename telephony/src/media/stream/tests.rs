@@ -1,4 +1,4 @@
-//! Two streams talk to each other over lines that lose, repeat, shuffle and lie.
+//! Two streams talk to each other over lines that lose, repeat, reorder and forge packets.
 
 mod barge_in;
 
@@ -52,7 +52,7 @@ fn stream(terms: Terms, byte: u8) -> Stream {
     Stream::new(terms, signalling, Seed::new([byte; 18]), 0).expect("a stream")
 }
 
-/// The phone and this side, on these terms.
+/// The phone's and this side's stream, on these terms.
 fn pair(codec: Codec, crypto: bool) -> (Stream, Stream) {
     let (mut theirs, mut ours) = (terms(codec, HERE), terms(codec, THERE));
     if crypto {
@@ -82,7 +82,7 @@ fn give(stream: &mut Stream, packet: &[u8], now_ms: u64) -> Vec<Heard> {
     heard
 }
 
-/// A packet of G.711 A-law from there, all of one level.
+/// A packet of G.711 A-law from the phone, of constant level.
 fn packet(sequence: u16, payload_type: u8, payload: &[u8]) -> Vec<u8> {
     let mut packet = Vec::new();
     let header = Header {
@@ -110,7 +110,7 @@ fn audio(heard: &[Heard]) -> Vec<i16> {
         .collect()
 }
 
-/// A buzz of 24 kHz.
+/// A buzz at 24 kHz.
 fn buzz(ms: usize) -> Vec<i16> {
     (0..ms * 24)
         .map(|n| if n / 60 % 2 == 0 { 6_000 } else { -6_000 })
@@ -122,7 +122,7 @@ fn energy(samples: &[i16]) -> i64 {
     sum / samples.len().max(1) as i64
 }
 
-/// A second is said there and heard here; `line` gives what arrives of the packets with the millisecond.
+/// The phone sends a second of speech; `line` gives the arriving packets with their milliseconds.
 fn talk(
     codec: Codec,
     crypto: bool,
@@ -319,7 +319,7 @@ fn a_key_that_is_pressed_here_is_heard_there_while_speech_goes_on() {
     }
 }
 
-/// Beside Opus, too, a phone may count them in the clock of G.711.
+/// Even with Opus, a phone may count keys in the clock of G.711.
 #[test]
 fn keys_last_as_long_in_the_clock_that_was_agreed_on() {
     for clock in [8_000_u32, 48_000] {
@@ -589,7 +589,7 @@ proptest! {
             heard.extend(tick(&mut ours, now).1);
             frames += audio(&heard).len() / 320;
         }
-        // At most five packets at once of 200 ms, with what is concealed, and silence in between.
+        // At most five packets at once of 200 ms, with concealment, and silence in between.
         prop_assert!(frames <= 80 * 10 + 80 * 5 + now as usize / 20);
     }
 }

@@ -1,12 +1,12 @@
-//! How long it takes until a caller who speaks is not spoken to any more.
+//! The time from a caller's voice until the agent is silent.
 
 use super::{Codec, Heard, THERE, buzz, give, packet, stream, terms, tick};
 
 /// 1.6 s of speech, 8 kHz, A-law.
 const SPEECH: &[u8] = include_bytes!("../../activity/speech.al");
 
-/// The caller speaks from the first millisecond on; `obeys` is done so many milliseconds after that is noticed. What is told of it, and when
-/// it was noticed.
+/// The caller speaks from the first millisecond on, and `obeys` runs `after_ms` after that was noticed. Returns the reported
+/// delays, and when the voice was noticed.
 fn silence(says: &[i16], obeys: impl Fn(&mut super::Stream), after_ms: u64) -> (Vec<u64>, u64) {
     let mut ours = stream(terms(Codec::Pcma, THERE), 5);
     ours.say(says);
