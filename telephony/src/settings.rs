@@ -14,9 +14,9 @@ pub struct Settings {
     pub voice: Voice,
     /// CA certificates trusted besides the public ones, in outgoing TLS.
     pub extra_ca_file: Option<PathBuf>,
-    /// How long running calls may go on once the bridge is told to stop.
+    /// The time that running calls get once the bridge is told to stop.
     pub shutdown_seconds: u64,
-    /// How long the service may be away before a call is ended.
+    /// Absence of the service after which a call is ended.
     pub engine_lost_after_seconds: u64,
 }
 
@@ -77,7 +77,7 @@ pub struct Trunk {
     pub addresses: Vec<IpNet>,
     /// The digest demanded of other addresses.
     pub credentials: Option<Credentials>,
-    /// Where this bridge registers itself.
+    /// The registrar at which this bridge registers itself.
     pub register: Option<Register>,
     /// Replaces the leading zero of national numbers: `+62` turns `0812…` into `+62812…`.
     pub prefix: Option<String>,

@@ -1,4 +1,4 @@
-//! The bridge, as a process of its own, and what can be seen of it from outside.
+//! The bridge as a separate process, and its measurements from outside.
 
 use std::{
     fs,
@@ -18,10 +18,10 @@ use dikala_telephony::{
     threads::Running,
 };
 
-/// The argument with which this program is the bridge.
+/// The argument with which this program runs the bridge.
 pub const ROLE: &str = "the-bridge";
 
-/// Runs a bridge until standard input ends. Each line there is answered with what was counted so far.
+/// Runs a bridge until standard input ends. Each input line is answered with the current counts.
 pub fn serve(arguments: &[String]) {
     let [engine, model, codec] = arguments else {
         panic!("engine, model, codec");
@@ -30,7 +30,7 @@ pub fn serve(arguments: &[String]) {
         url: engine.clone(),
         token: Secret::new("dkb_bench"),
     };
-    // Nobody here looks at the date.
+    // The date does not matter here.
     let began = Instant::now();
     let clock = Arc::new(move || {
         let since = i64::try_from(began.elapsed().as_millis());
@@ -120,7 +120,7 @@ impl Bridge {
         }
     }
 
-    /// Ticks so far, and those of them that were late.
+    /// Ticks so far, and those that were late.
     pub fn ticks(&mut self) -> (u64, u64) {
         writeln!(self.asks).unwrap();
         let mut line = String::new();
@@ -129,7 +129,7 @@ impl Bridge {
         (ticks.parse().unwrap(), late.parse().unwrap())
     }
 
-    /// The time that its threads have had a processor, in the kernel too.
+    /// CPU time of its threads, kernel time included.
     pub fn cpu_us(&self) -> u64 {
         let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let on_cpu = threads.map(|thread| {
@@ -139,7 +139,7 @@ impl Bridge {
         on_cpu.sum::<u64>() / 1_000
     }
 
-    /// What is resident.
+    /// Resident memory.
     pub fn memory_kib(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! An engine that takes every call, at once: what is measured is the bridge's own.
+//! A call service that accepts every call at once, so that only the bridge is measured.
 
 use std::net::Ipv4Addr;
 
@@ -14,26 +14,26 @@ use tokio_tungstenite::{
     },
 };
 
-/// Callers have numbers by which everybody here knows their calls.
+/// A call's number is part of its caller's phone number.
 const CALLER: &str = "+6281100";
 
 pub fn caller(number: usize) -> String {
     format!("{CALLER}{number:06}")
 }
 
-/// The number of the call that this is about.
+/// The number of the call in this message.
 pub fn number(text: &str) -> usize {
     let (_, rest) = text.split_once(CALLER).unwrap();
     rest[..6].parse().unwrap()
 }
 
-/// Its address.
+/// Starts it and returns its address.
 pub async fn start() -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let url = format!("ws://{}/connect", listener.local_addr().unwrap());
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            // It ends when the bridge does.
+            // The task ends when the bridge does.
             tokio::spawn(async move { drop(serve(stream).await) });
         }
     });

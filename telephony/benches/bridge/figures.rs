@@ -1,4 +1,4 @@
-//! Times that were measured, and the table.
+//! Measured times, and the table.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ impl Times {
         self.0.push(time);
     }
 
-    /// So many of a hundred took no longer.
+    /// A percentile.
     pub fn at(&self, percent: usize) -> u64 {
         let mut all = self.0.clone();
         all.sort_unstable();
@@ -32,7 +32,7 @@ impl Times {
     }
 }
 
-/// A figure beside its goal, where it has one, and whether that is reached.
+/// A figure with its goal, if it has one, and whether it is reached.
 #[derive(Debug, Clone)]
 pub struct Row {
     pub what: String,

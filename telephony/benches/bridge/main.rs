@@ -1,8 +1,8 @@
-//! What a call costs the bridge, and how much later everything is because of it: section "Figures" of `docs/telephony.md`.
+//! Measures what a call costs the bridge, and the delays it adds: section "Figures" of `docs/telephony.md`.
 //!
-//! `cargo bench -p dikala-telephony --bench bridge [-- --calls 200 --seconds 30]`. The bridge is a process of its own, which this one
-//! starts and looks at from outside; phones, model and engine are here, and everybody talks over sockets of the loopback interface.
-//! The model is a plain one, which says what it has ready: a strict fake would take the processors from the bridge.
+//! `cargo bench -p dikala-telephony --bench bridge [-- --calls 200 --seconds 30]`. The bridge is a separate process, started and
+//! measured by this one. Phones, model and service are here, over sockets of the loopback interface. The model is a simple one
+//! with prepared messages: a strict fake would take CPU time from the bridge.
 
 #![expect(
     clippy::print_stdout,
@@ -33,15 +33,15 @@ use self::{
     stage::{Manner, Stage},
 };
 
-/// As the program has it.
+/// The same allocator as the real program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A call every so often: 20 in a second.
+/// Interval between new calls: 20 a second.
 const BETWEEN_CALLS: Duration = Duration::from_millis(50);
-/// What the model has said is played by then, and calls that have just begun talk like the others.
+/// After this time the model's speech is played, and new calls talk like the others.
 const SETTLED: Duration = Duration::from_secs(7);
-/// Calls with Opus, which takes more of the processor.
+/// Number of calls with Opus, which takes more CPU time.
 const OPUS_CALLS: usize = 50;
 
 fn main() {
@@ -71,7 +71,7 @@ fn main() {
     figures::print(&found.concat());
 }
 
-/// What all of it runs on, and how much else it has to do.
+/// The CPU, and its load from elsewhere.
 fn machine() -> String {
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
     let cpus = read("/proc/cpuinfo");
@@ -87,13 +87,13 @@ fn machine() -> String {
     )
 }
 
-/// What was measured of one codec.
+/// The measurements of one codec.
 struct Found {
     /// In millionths of a core.
     cpu: u64,
     memory_silent_kib: u64,
     memory_kib: u64,
-    /// All, and those that were late.
+    /// All ticks, and the late ones.
     ticks: (u64, u64),
     packets: (u64, u64),
     answers: Times,
@@ -111,7 +111,7 @@ async fn measure(codec: Codec, calls: usize, measured: Duration) -> Vec<Row> {
 
 async fn talk(stage: &Stage, mut bridge: Bridge, phones: Phones, measured: Duration) -> Found {
     let calls = stage.calls();
-    // Whatever the first call of all needs is no matter of each.
+    // A first call pays the one-time costs.
     phones.clone().call(0).await;
     sleep(Duration::from_secs(2)).await;
     let memory_before = bridge.memory_kib();

@@ -1,4 +1,4 @@
-//! A model that speaks as Gemini Live does and understands nothing: it counts on the bridge to be right, for that is tested elsewhere.
+//! A model that speaks the Gemini Live protocol and understands nothing. It checks nothing, because other tests do.
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -18,10 +18,10 @@ use crate::{
     stage::{Manner, Stage, Way},
 };
 
-/// Much faster than it is spoken, as real models do it: so much at once, as often as it lasts.
+/// Seconds of speech sent at once, as often as they last; real models generate speech much faster than it is spoken, too.
 const TURN_SECONDS: u64 = 5;
 
-/// Its address.
+/// Starts it and returns its address.
 pub async fn start(stage: Arc<Stage>) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let url = format!("ws://{}/live", listener.local_addr().unwrap());
@@ -30,7 +30,7 @@ pub async fn start(stage: Arc<Stage>) -> String {
         while let Ok((stream, _)) = listener.accept().await {
             let (stage, words) = (stage.clone(), (Bytes::clone(&voice), Bytes::clone(&mark)));
             tokio::spawn(async move {
-                // Whoever hangs up is gone without a word.
+                // A connection may end without a close.
                 let _ = converse(stream, &stage, words).await;
             });
         }
@@ -51,7 +51,7 @@ async fn converse(
     let call = engine::number(setup?.to_text()?);
     let complete = Bytes::from_static(b"{\"setupComplete\": {}}");
     socket.send(Message::Binary(complete)).await?;
-    // Not all speak at the same moment.
+    // Spreads the calls over a second.
     let second = Duration::from_secs(1);
     let from = Instant::now()
         + second * u32::try_from(call).unwrap() / u32::try_from(stage.calls()).unwrap();

@@ -1,4 +1,4 @@
-//! Phones: the signalling of each is the tests', all send from one thread, and each listens in a task.
+//! Phones: signalling by the tests' phone, one thread that sends for all, and a listening task for each.
 
 use std::{
     collections::VecDeque,
@@ -42,11 +42,11 @@ pub struct Phones {
 struct Shared {
     answered: Mutex<Vec<(Phone, JoinHandle<()>)>>,
     watched: AtomicBool,
-    /// By call: how long after the moment that its timestamp tells each packet came, in microseconds, counted from anywhere.
+    /// Per call, the arrival of each packet relative to its timestamp, in microseconds from any epoch.
     arrivals: Mutex<Vec<Vec<i64>>>,
 }
 
-/// The mouth of a phone.
+/// The sender of a phone's audio.
 #[derive(Debug)]
 struct Speaker {
     call: usize,
@@ -56,7 +56,7 @@ struct Speaker {
     due: Instant,
 }
 
-/// The payload type of a codec, and how SDP calls it.
+/// The payload type of a codec, and its SDP name.
 fn payload(codec: Codec) -> (u8, &'static str) {
     match codec {
         Codec::Pcma => (8, "PCMA/8000"),
@@ -65,7 +65,7 @@ fn payload(codec: Codec) -> (u8, &'static str) {
     }
 }
 
-/// Ticks of the timestamp in a millisecond.
+/// RTP ticks per millisecond.
 fn per_ms(codec: Codec) -> u32 {
     if codec == Codec::Opus { 48 } else { 8 }
 }
@@ -91,7 +91,7 @@ impl Phones {
         }
     }
 
-    /// Calls, and has audio flow: how long the answer took.
+    /// Places a call and starts its audio. Returns the time until the answer.
     pub async fn call(self, number: usize) -> Duration {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         socket.set_nonblocking(true).unwrap();
@@ -132,7 +132,7 @@ impl Phones {
                 let late = now.cast_signed() - told.cast_signed();
                 self.shared.arrivals.lock().unwrap()[number].push(late);
             }
-            // A decoder has to hear all of it.
+            // The decoder needs every packet.
             if !self.stage.is(Manner::Talk) && ear.is_loud(&packet[HEADER_BYTES..length]) {
                 self.stage.found(number, Way::ToPhone);
             }
@@ -143,8 +143,7 @@ impl Phones {
         self.shared.watched.store(watched, Relaxed);
     }
 
-    /// Packets that came while they were watched, and those of them that came more than 20 ms later than they would have, had all been
-    /// as quick as the quickest of their call.
+    /// Packets that came while watched, and those more than 20 ms later than the quickest packet of their call would suggest.
     pub fn packets(&self) -> (u64, u64) {
         let arrivals = self.shared.arrivals.lock().unwrap();
         let mut counted = (0, 0);
@@ -170,7 +169,7 @@ impl Phones {
 fn speak(begin: &mpsc::Receiver<Speaker>, stage: &Stage, codec: Codec) {
     let said = Caller::new(codec);
     let mut packet = Vec::new();
-    // All wait equally long, so those who begin are the last.
+    // All wait equally long, so a new speaker is the last.
     let mut speakers = VecDeque::from_iter(begin.recv());
     while let Some(mut speaker) = speakers.pop_front() {
         thread::sleep(speaker.due.saturating_duration_since(Instant::now()));
@@ -201,7 +200,7 @@ impl Speaker {
         if marks && step == 0 {
             stage.mark(self.call, Way::ToModel);
         }
-        // Lost as a packet on the way would be.
+        // A failure is a lost packet.
         let _ = self.socket.send_to(packet, self.to);
         self.packets += 1;
     }

@@ -1,4 +1,4 @@
-//! What is said at both ends, made ready once.
+//! The prepared audio of both ends.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use dikala_telephony::{
@@ -10,14 +10,14 @@ use serde_json::json;
 
 /// Samples in 20 ms of G.711.
 const NARROW: usize = 160;
-/// What is loud here: only marks are.
+/// Threshold of loudness: only marks exceed it.
 const LOUD: u16 = 4_000;
-/// A second of packets.
+/// Packets per second.
 pub const SECOND: usize = 50;
-/// Packets of a mark: too short to be taken for a word.
+/// Packets of a mark: too short to be detected as a word.
 const MARK: usize = 2;
 
-/// A second of packets of the caller, over and over: soft noise, and the same with a mark at its beginning.
+/// The caller's audio, a second of packets each: soft noise, and the same beginning with a mark.
 #[derive(Debug)]
 pub struct Caller {
     pub noise: Vec<Vec<u8>>,
@@ -63,7 +63,7 @@ fn encoder(codec: Codec) -> impl FnMut(&[i16]) -> Vec<u8> {
     }
 }
 
-/// Below what is taken for anybody's voice.
+/// Below the threshold of voice detection.
 fn noise(random: &mut u32) -> i16 {
     *random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
     i16::try_from(*random >> 26).unwrap() - 32
@@ -74,7 +74,7 @@ fn tone(count: usize, wave: usize) -> Vec<i16> {
     (0..count).map(sample).collect()
 }
 
-/// What a phone hears.
+/// The decoder of a phone.
 #[derive(Debug)]
 pub enum Ear {
     G711(Law),
@@ -100,7 +100,7 @@ impl Ear {
     }
 }
 
-/// Whether a message of the caller's audio has a mark in it.
+/// True if a message with the caller's audio contains a mark.
 pub fn is_loud(message: &str) -> bool {
     let Some((_, rest)) = message.split_once("\"data\":\"") else {
         return false;
@@ -117,7 +117,7 @@ pub fn model_mark() -> Vec<u8> {
     said(&tone(AGENT_RATE as usize / 1_000 * 40, 48))
 }
 
-/// A tenth of a second of the model's voice, as its message: pulses of 120 Hz through a resonance at 700 Hz, much as an "ah" is made.
+/// A tenth of a second of the model's voice, as its message: pulses of 120 Hz through a resonance at 700 Hz, similar to an "ah".
 pub fn model_voice() -> Vec<u8> {
     let (mut last, mut before) = (0_i32, 0_i32);
     let sample = |at: u32| {

@@ -1,4 +1,4 @@
-//! What phones and model share: how they speak, and when a mark was made at the one end of a call, for the other to find it.
+//! State shared by phones and model: what they send, and when a mark was sent at one end of a call, until the other end finds it.
 
 use std::{
     sync::{
@@ -12,16 +12,16 @@ use crate::figures::Times;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// The model speaks without end, and behind the caller there is noise.
+    /// The model speaks without pause, and the caller sends noise.
     Talk,
     Quiet,
-    /// Each end makes a mark every second.
+    /// Each end sends a mark every second.
     Marks,
     /// The calls end.
     Over,
 }
 
-/// Which way a mark goes.
+/// The direction of a mark.
 #[derive(Debug, Clone, Copy)]
 pub enum Way {
     ToModel,
@@ -32,7 +32,7 @@ pub enum Way {
 pub struct Stage {
     begun: Instant,
     manner: AtomicU8,
-    /// By call and way: the microsecond in which a mark was made that has not been found yet, or 0.
+    /// Per call and direction, the microsecond in which a mark was sent that is not found yet, or 0.
     marks: Vec<[AtomicU64; 2]>,
     delays: [Mutex<Times>; 2],
 }
@@ -67,7 +67,7 @@ impl Stage {
         self.marks[call][way as usize].store(self.now_us(), Relaxed);
     }
 
-    /// Something loud came: the mark, if one is on its way.
+    /// Records a loud packet: the mark, if one is on its way.
     pub fn found(&self, call: usize, way: Way) {
         let made = self.marks[call][way as usize].swap(0, Relaxed);
         if made > 0 {
@@ -76,7 +76,7 @@ impl Stage {
         }
     }
 
-    /// How long marks were on their way: to the model, and to the phone.
+    /// The delays of marks: to the model, and to the phone.
     pub fn delays(&self) -> (Times, Times) {
         let of = |way: Way| self.delays[way as usize].lock().unwrap().clone();
         (of(Way::ToModel), of(Way::ToPhone))

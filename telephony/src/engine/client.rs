@@ -181,7 +181,7 @@ struct Shell {
     clock: Clock,
     waiting: mpsc::Receiver<Request>,
     away: watch::Sender<Option<Instant>>,
-    /// How long the service may be silent before it counts as away.
+    /// Silence after which the service counts as away.
     unnoticed: Duration,
     book: Book,
     lines: HashMap<Key, mpsc::Sender<Told>>,
@@ -191,7 +191,7 @@ struct Shell {
 /// All clients and lines are dropped, and every message is delivered.
 struct Finished;
 
-/// How a socket was lost.
+/// The way in which a socket was lost.
 enum Lost {
     /// It was closed, or broke.
     Told,

@@ -8,7 +8,7 @@ const APART_MS: u64 = 5_000;
 /// Keys that wait for their double.
 const WAITING_MAX: usize = 32;
 
-/// How a key was sent.
+/// The way in which a key was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     Media,

@@ -88,7 +88,7 @@ pub struct Told {
     pub timestamp: u32,
     pub begins: bool,
     pub payload: [u8; 4],
-    /// How often the packet is sent.
+    /// The number of times that the packet is sent.
     pub times: usize,
 }
 

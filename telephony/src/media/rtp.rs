@@ -24,7 +24,7 @@ pub struct Header {
     pub ssrc: u32,
 }
 
-/// What is wrong with a packet that should be RTP or RTCP.
+/// The fault of a packet that should be RTP or RTCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     #[error("shorter than it says")]

@@ -58,7 +58,6 @@ impl Access {
         self.guesses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers this peer as authenticated for a while.
     pub fn remember(&self, flow: &Flow) {
         self.known().remember(flow.remote, self.second());
     }
@@ -116,7 +115,7 @@ impl Access {
     ) -> Result<&Trunk, Answer> {
         let (ip, now) = (flow.remote.ip(), Instant::now());
         let age = self.nonces.look(&proof.nonce, ip, now);
-        // Only a nonce of ours proves the source address, so nobody can have another's address blocked.
+        // Only a fresh nonce proves the source address, so a peer cannot get another's address blocked.
         if age != Use::Fresh {
             return Err(self.challenge(request, flow, age == Use::Stale));
         }

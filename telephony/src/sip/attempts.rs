@@ -1,47 +1,49 @@
-//! Which call a caller's attempt is, by Call-ID, the caller's tag and CSeq. Pure.
+//! Identifies which call an INVITE belongs to, by Call-ID, the caller's tag and CSeq. Pure.
 //!
-//! While one is open none else begins, and after one was answered each is that one again: to the engine two would be one call, and
-//! only one of them would be paid for and could be hung up. Who was refused may ask once more by the same Call-ID and tag, as trunks
-//! do after a 503 with `Retry-After`: under the next number that is another call, and under the same one the same.
+//! While an attempt is open, no other begins. After one was answered, every further attempt counts as a repeat of it. Two
+//! attempts with one id would be one call to the service: only one of them would be paid for and could be hung up. A refused
+//! caller may try again with the same Call-ID and tag, as trunks do after a 503 with `Retry-After`. A new CSeq number makes it
+//! another call, the same number the same call.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use sha2::{Digest, Sha256};
 
-/// Callers whose calls are over and who are remembered.
+/// Past callers that are remembered.
 const PAST_MAX: usize = 10_000;
 
-/// Call-IDs and tags may be long.
+/// SHA-256 of Call-ID and tag, because these may be long.
 type Caller = [u8; 32];
 
 #[derive(Debug, Default)]
 pub struct Attempts {
     open: HashSet<Caller>,
     past: HashMap<Caller, Past>,
-    /// Those of `past`, the oldest first.
+    /// Keys of `past`, the oldest first.
     order: VecDeque<Caller>,
 }
 
-/// The attempts of a caller that the engine has heard of, by their numbers.
+/// The attempts of one caller that were reported to the service, by CSeq number.
 #[derive(Debug, Clone, Copy)]
 struct Past {
     first: u32,
     answered: Option<u32>,
 }
 
-/// An attempt that is open.
+/// An open attempt.
 #[derive(Debug)]
 pub struct Attempt {
     caller: Caller,
     number: u32,
-    /// None where no other came before it.
+    /// The number that distinguishes this call from the caller's first; `None` for the first.
     again: Option<u32>,
     is_told: bool,
     is_answered: bool,
 }
 
 impl Attempt {
-    /// The engine is about to hear of it: the number that tells the call from the caller's first, if it is not that.
+    /// Marks the attempt as reported to the service. Returns the number that distinguishes it from the caller's first call, if
+    /// any.
     pub fn told(&mut self) -> Option<u32> {
         self.is_told = true;
         self.again
@@ -53,7 +55,7 @@ impl Attempt {
 }
 
 impl Attempts {
-    /// Begins one, with the number of its CSeq. None where another is open.
+    /// Begins an attempt with the number of its CSeq; `None` if another is open.
     pub fn begin(&mut self, caller: &str, number: u32) -> Option<Attempt> {
         let caller = Sha256::digest(caller).into();
         let past = self.past.get(&caller);
@@ -100,7 +102,7 @@ mod tests {
     use super::*;
 
     impl Attempts {
-        /// A call that the engine hears of, from its beginning to its end.
+        /// A call that is reported to the service, from beginning to end.
         fn passes(&mut self, caller: &str, number: u32, is_answered: bool) -> Option<u32> {
             let mut attempt = self.begin(caller, number).expect("none is open");
             let again = attempt.told();
@@ -118,7 +120,7 @@ mod tests {
         let first = attempts.begin("a", 1).expect("none is open");
         assert!(attempts.begin("a", 2).is_none(), "one is open");
         attempts.end(&first);
-        // What the engine never heard of leaves nothing.
+        // An attempt that was never reported leaves nothing.
         assert_eq!(attempts.passes("a", 2, false), None);
         assert_eq!(attempts.passes("a", 3, false), Some(3));
         assert_eq!(attempts.passes("a", 2, false), None);

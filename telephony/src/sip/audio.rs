@@ -1,4 +1,4 @@
-//! The media of one call: its two sockets and the 20 ms tick, on threads where nothing slow runs.
+//! The media of one call: its two sockets and its 20 ms tick, on threads without slow work.
 
 use std::{
     io,
@@ -32,16 +32,16 @@ use crate::{
 };
 
 const TICK: Duration = Duration::from_millis(20);
-/// A packet of audio is far shorter; what is longer is thrown away.
+/// Longer packets are dropped; audio packets are far shorter.
 const PACKET_BYTES_MAX: usize = 2_048;
 /// Ports that are tried before the range counts as full.
 const TRIES: u32 = 200;
-/// Expedited forwarding (RFC 3246) as the field of an IP packet.
+/// DSCP Expedited Forwarding (RFC 3246) as the TOS byte of an IP packet.
 const EXPEDITED: u32 = 0xb8;
-/// Room in the channel of happenings that is kept for what must not be lost.
+/// Part of the happenings channel that is reserved for events, which must not be lost.
 const KEPT_FOR_EVENTS: usize = 64;
 
-/// RTP and RTCP, bound to neighbouring ports.
+/// A pair of RTP and RTCP sockets on neighbouring ports.
 #[derive(Debug)]
 pub struct Sockets {
     rtp: UdpSocket,
@@ -49,19 +49,19 @@ pub struct Sockets {
     pub port: u16,
 }
 
-/// To a call's media.
+/// A command to a call's media.
 #[derive(Debug)]
 pub enum Control {
-    /// Other terms, and the current address of the signalling.
+    /// New terms, and the current source address of the signalling.
     Change(Box<Terms>, IpAddr),
     Pause,
     Continue,
     Flush,
-    /// The answer was acknowledged: media goes out from now on.
+    /// The answer was acknowledged: sending begins.
     Begin,
-    /// A key that was told by the signalling.
+    /// A DTMF key from the signalling.
     Key(char),
-    /// Speaks for and listens to somebody else from now on.
+    /// Connects the media to other channels, those of a joined leg.
     Join(mpsc::Receiver<Speech>, mpsc::Sender<Happening>),
 }
 
@@ -91,7 +91,7 @@ pub fn bind(ports: &RangeInclusive<u16>, like: IpAddr) -> io::Result<Sockets> {
         };
         rtp.set_nonblocking(true)?;
         rtcp.set_nonblocking(true)?;
-        // Networks that tell traffic apart let speech go first. Where the system does not grant it, it goes as all else.
+        // Networks with traffic classes prioritise speech. Without the permission to set the class, packets go unmarked.
         let socket = socket2::SockRef::from(&rtp);
         let _ = match any {
             IpAddr::V4(_) => socket.set_tos_v4(EXPEDITED),
@@ -102,15 +102,15 @@ pub fn bind(ports: &RangeInclusive<u16>, like: IpAddr) -> io::Result<Sockets> {
     Err(io::Error::other("all of rtp_ports is taken"))
 }
 
-/// What a call's media works with.
+/// The task that runs a call's media.
 #[derive(Debug)]
 pub struct Audio {
     stream: Stream,
     way: Way,
     doubled: Doubled,
-    /// None until the answer is acknowledged or the peer's media has come. Nothing is sent before.
+    /// `None` until the answer is acknowledged or the peer's first packet has come. Nothing is sent before.
     begun: Option<Instant>,
-    /// Notified when the peer's media comes first.
+    /// Notified of the peer's first packet.
     first: Option<oneshot::Sender<()>>,
     speech: mpsc::Receiver<Speech>,
     happenings: mpsc::Sender<Happening>,
@@ -121,7 +121,7 @@ pub struct Audio {
 #[derive(Debug)]
 struct Way {
     sockets: Sockets,
-    /// The address that the call's signalling comes from.
+    /// The source address of the call's signalling.
     signalling: IpAddr,
     shared: Arc<Shared>,
 }
@@ -135,20 +135,20 @@ impl Way {
             Channel::Rtp => &self.sockets.rtp,
             Channel::Rtcp => &self.sockets.rtcp,
         };
-        // Lost as a packet on the way would be.
+        // A failure is a lost packet.
         let _ = socket.send_to(packet, to);
     }
 }
 
-/// A call's media, which ends when this is dropped.
+/// Handle to a call's media. Dropping it ends the media.
 #[derive(Debug)]
 pub struct Media {
     pub control: mpsc::Sender<Control>,
-    /// Completes if media of the peer begins it.
+    /// Completes if the peer's first packet starts the media.
     pub first: Option<oneshot::Receiver<()>>,
 }
 
-/// Starts to send and listen once it is told to, or once media comes from the signalling's address.
+/// Starts the media of a call. It sends and receives once told so, or once a packet comes from the signalling's address.
 pub fn start(
     shared: &Arc<Shared>,
     sockets: Sockets,
@@ -259,7 +259,7 @@ impl Audio {
         });
     }
 
-    /// Begins to send. False if it has begun already.
+    /// Begins to send. False if it had begun already.
     fn begin(&mut self, tick: &mut Interval) -> bool {
         let begins = self.begun.is_none();
         if begins {
@@ -294,7 +294,7 @@ impl Audio {
         }
     }
 
-    /// Does as told; false when nobody listens any more.
+    /// Carries out a command; false if the call's task has stopped reading.
     fn control(&mut self, control: Control, heard: &mut Vec<Heard>) -> bool {
         match control {
             Control::Begin => {}
@@ -313,7 +313,7 @@ impl Audio {
             Control::Pause => self.stream.pause(),
             Control::Continue => self.stream.go_on(),
             Control::Flush => {
-                // What is on its way belongs to what is thrown away.
+                // Speech that is still in the channel is flushed, too.
                 while let Ok(speech) = self.speech.try_recv() {
                     self.say(speech);
                 }
@@ -323,20 +323,20 @@ impl Audio {
         true
     }
 
-    /// A key was pressed, or the same once more; false when nobody takes it any more, as with all that is heard.
+    /// Reports a key unless it is a double; false if the call's task has stopped reading.
     fn pressed(&mut self, key: char, way: doubled::Way) -> bool {
         let is_new = self.doubled.is_new(key, way, self.now());
         let told = is_new.then(|| self.happenings.try_send(Happening::Key(key)));
         !matches!(told, Some(Err(TrySendError::Full(_))))
     }
 
-    /// Passes on what was heard; false when nobody takes it any more. Where nobody listens there may be somebody soon: a call's task
-    /// ends once its caller is joined to somebody else.
+    /// Reports events; false if the call's task has stopped reading. A closed channel is no reason to stop: the media of a joined
+    /// call gets new channels soon after its task has ended.
     fn tell(&mut self, heard: &mut Vec<Heard>) -> bool {
         for heard in heard.drain(..) {
             let happening = match heard {
                 Heard::Audio(samples) => {
-                    // Nobody keeps up: a gap is better than a queue.
+                    // The reader does not keep up: a gap is better than a queue.
                     if self.happenings.capacity() <= KEPT_FOR_EVENTS {
                         continue;
                     }
@@ -367,7 +367,7 @@ impl Audio {
     }
 }
 
-/// How many ticks more are due when one comes so late. With it, so many are more than a tick late: all but the last.
+/// Further ticks that are due when one is late by this much. All due ticks but the last are then more than a tick late.
 fn due_meanwhile(late: Duration) -> u64 {
     u64::try_from(late.as_millis() / TICK.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,19 +1,19 @@
-//! A dialog: what requests inside a call bear, and where they go (RFC 3261, 12). Pure.
+//! A SIP dialog: headers and destination of the requests inside a call (RFC 3261, 12). Pure.
 
 use super::message::{Headers, Method, NameAddr, Request, Uri, Via};
 
 #[derive(Debug, Clone)]
 pub struct Dialog {
     pub call_id: String,
-    /// Our address with our tag, and the peer's with the peer's.
+    /// Our address with our tag; the next field is the peer's.
     pub local: String,
     pub remote: String,
     pub local_tag: String,
-    /// Peers of RFC 2543 have none.
+    /// `None` for peers of RFC 2543.
     remote_tag: Option<String>,
     pub local_seq: u32,
     pub remote_seq: u32,
-    /// Where the peer wants requests.
+    /// The peer's Contact: the target of requests.
     pub target: Uri,
     pub routes: Vec<NameAddr>,
     /// Our Contact.
@@ -21,12 +21,12 @@ pub struct Dialog {
 }
 
 impl Dialog {
-    /// The dialog that a caller's INVITE begins. None where it names nobody to answer to.
+    /// The dialog that a caller's INVITE begins; `None` without an address for requests to the caller.
     pub fn of_invite(request: &Request, tag: &str, contact: String) -> Option<Self> {
         let headers = &request.headers;
         let target: NameAddr = match headers.first("Contact") {
             Some(named) => named.parse().ok()?,
-            // Peers of RFC 2543, whose branches say nothing, are called back where they call from.
+            // Peers of RFC 2543, without an RFC 3261 branch, get requests at their From address.
             None if !bears_a_branch(headers) => headers.get("From")?.parse().ok()?,
             None => return None,
         };
@@ -45,7 +45,7 @@ impl Dialog {
         })
     }
 
-    /// The dialog that our INVITE has begun, by the response to it.
+    /// The dialog that our INVITE has begun, from a response to it.
     pub fn of_response(invite: &Request, response: &Headers, contact: String) -> Option<Self> {
         let target: NameAddr = response.first("Contact")?.parse().ok()?;
         let mut routes = routes(response);
@@ -64,13 +64,14 @@ impl Dialog {
         })
     }
 
-    /// The next request inside the dialog. Via is put on when it is sent.
+    /// The next request inside the dialog, without Via.
     pub fn request(&mut self, method: Method) -> Request {
         self.local_seq += 1;
         self.numbered(method, self.local_seq)
     }
 
-    /// The ACK of the 2xx to our INVITE, with its number and, where it goes to the trunk, what it proved (RFC 3261, 13.2.2.4).
+    /// The ACK of the 2xx to our INVITE, with the INVITE's number. An ACK to the trunk carries the INVITE's credentials (RFC
+    /// 3261, 13.2.2.4).
     pub fn ack(&self, invite: &Request, is_to_the_trunk: bool) -> Request {
         let number = invite.headers.cseq().map_or(1, |(number, _)| number);
         let mut ack = self.numbered(Method::Ack, number);
@@ -89,7 +90,7 @@ impl Dialog {
         let mut routes: Vec<String> = self.routes.iter().map(NameAddr::to_string).collect();
         let mut uri = self.target.clone();
         if let Some(first) = self.routes.first().filter(|first| !first.uri.has("lr")) {
-            // A strict router wants to be named itself, and the peer last.
+            // A strict router expects itself as Request-URI, and the peer as the last route.
             uri = first.uri.clone();
             routes.remove(0);
             routes.push(format!("<{}>", self.target));
@@ -110,7 +111,7 @@ impl Dialog {
         request
     }
 
-    /// A request or response of the peer may move it elsewhere.
+    /// A request or response of the peer may change its target.
     pub fn retarget(&mut self, headers: &Headers) {
         let contact = headers.first("Contact");
         let new = contact.and_then(|contact| contact.parse().ok());
@@ -119,7 +120,7 @@ impl Dialog {
         }
     }
 
-    /// Host, port and transport that the next request goes to.
+    /// Host, port and transport of the next request.
     pub fn next_hop(&self) -> Uri {
         match self.routes.first() {
             Some(route) => route.uri.clone(),
@@ -127,22 +128,22 @@ impl Dialog {
         }
     }
 
-    /// Whether a request that was found by Call-ID and our tag is the peer's.
+    /// True if a request, found by Call-ID and our tag, is the peer's.
     pub fn is_peers(&self, request: &Headers) -> bool {
         request.tag("From") == self.remote_tag
     }
 
-    /// Whether a response to our INVITE is of this dialog, and not of another fork.
+    /// True if a response to our INVITE belongs to this dialog, not to another fork.
     pub fn is_answered_by(&self, response: &Headers) -> bool {
         response.tag("To") == self.remote_tag
     }
 
-    /// By what the call is found again.
+    /// Key of the dialog: Call-ID and our tag.
     pub fn key(&self) -> String {
         key(&self.call_id, &self.local_tag)
     }
 
-    /// By what a call that came in is known again before its caller has heard our tag.
+    /// Key of an incoming call before its caller knows our tag: Call-ID and the caller's tag.
     pub fn callers_key(&self) -> String {
         key(
             &self.call_id,
@@ -155,7 +156,7 @@ pub fn key(call_id: &str, tag: &str) -> String {
     format!("{call_id}\n{tag}")
 }
 
-/// Whether the request bears a branch of RFC 3261.
+/// True if the request has a branch of RFC 3261.
 fn bears_a_branch(headers: &Headers) -> bool {
     let via = headers.first("Via");
     let via = via.and_then(|via| via.parse::<Via>().ok());

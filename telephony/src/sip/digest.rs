@@ -1,4 +1,4 @@
-//! HTTP digest as SIP has it (RFC 3261, 22; RFC 8760): challenges, what is answered to them, and what the answer should be. Pure.
+//! Digest authentication in SIP (RFC 3261, 22; RFC 8760): challenges and credentials. Pure.
 
 use std::{fmt, str::FromStr};
 
@@ -40,19 +40,19 @@ impl Algorithm {
     }
 }
 
-/// What is demanded.
+/// A challenge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Challenge {
     pub realm: String,
     pub nonce: String,
     pub opaque: Option<String>,
     pub algorithm: Algorithm,
-    /// Whether `auth` is among the qualities of protection offered. Very old peers offer none.
+    /// The challenge offers the quality of protection `auth`. Very old peers offer none.
     pub counted: bool,
     pub stale: bool,
 }
 
-/// What is answered.
+/// Credentials in answer to a challenge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authorization {
     pub username: String,
@@ -62,12 +62,12 @@ pub struct Authorization {
     pub response: String,
     pub algorithm: Algorithm,
     pub opaque: Option<String>,
-    /// How often the nonce was used, with a nonce of the client.
+    /// The nonce count, with the client's nonce.
     pub count: Option<(u32, String)>,
 }
 
 impl Authorization {
-    /// What a peer with these credentials answers.
+    /// Answers a challenge with these credentials.
     pub fn to(
         challenge: &Challenge,
         credentials: &Credentials,
@@ -90,14 +90,15 @@ impl Authorization {
         answer
     }
 
-    /// Whether the peer knows the password.
+    /// True if the response proves this password.
     pub fn proves(&self, password: &str, method: &str) -> bool {
         let expected = self.expected(password, method);
         let given = self.response.to_ascii_lowercase();
         expected.as_bytes().ct_eq(given.as_bytes()).into()
     }
 
-    /// Whether it was made for a request to there. One that names no user is for all of the host: sipp 3.6 says no more.
+    /// True if the credentials are for a request to this target. A URI without a user stands for the whole host: sipp 3.6 sends
+    /// that.
     pub fn is_for(&self, target: &Uri) -> bool {
         self.uri.parse::<Uri>().is_ok_and(|mut named| {
             if named.user.is_empty() {
@@ -223,16 +224,16 @@ impl FromStr for Authorization {
     }
 }
 
-/// The strongest that can be answered of those that were sent.
+/// The strongest of the challenges that can be answered.
 pub fn strongest<'a>(challenges: impl Iterator<Item = &'a str>) -> Option<Challenge> {
     challenges
         .filter_map(|text| text.parse::<Challenge>().ok())
         .max_by_key(|challenge| challenge.algorithm == Algorithm::Sha256)
 }
 
-/// Whether a peer that calls itself so takes what it knows of several challenges. The library of baresip gives up at the first
-/// algorithm it does not know (seen of baresip 1.0.0 in Debian 12, November 2026; SHA-256 came to it with version 2). MD5 goes first,
-/// because sipp 3.6 looks at nothing else.
+/// True if a peer with this User-Agent copes with several challenges. The library of baresip gives up at the first algorithm it
+/// does not know (seen with baresip 1.0.0 in Debian 12, November 2026; version 2 knows SHA-256). MD5 goes first, because sipp 3.6
+/// reads only the first.
 pub fn takes_a_choice(user_agent: &str) -> bool {
     let old = ["baresip v0.", "baresip v1."];
     !old.iter().any(|old| user_agent.starts_with(old))

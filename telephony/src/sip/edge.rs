@@ -1,4 +1,4 @@
-//! What becomes of a message that came in: who may call, what is refused at once, and which call the rest is for.
+//! The entry of the SIP edge: admits callers, refuses what is wrong at once, and passes the rest to its call.
 
 use std::{
     net::IpAddr,
@@ -235,7 +235,7 @@ impl Desk {
         }
     }
 
-    /// A request of a call that is there.
+    /// Handles a request of an existing call.
     fn inside(
         &self,
         request: &Request,
@@ -245,7 +245,7 @@ impl Desk {
     ) -> Result<(), Answer> {
         let inbox = self.shared.find(request.headers.call_id(), &tag);
         let inbox = inbox.ok_or_else(no_transaction)?;
-        // Only the call's other side knows our tag, and it may have reconnected.
+        // Only the peer of the call knows our tag, and it may have reconnected.
         if back.is_reliable() {
             self.access.remember(back);
         }
@@ -259,7 +259,7 @@ impl Desk {
         }
     }
 
-    /// A request that belongs to no call.
+    /// Handles a request that belongs to no call.
     fn outside(
         &self,
         request: &Request,
@@ -356,7 +356,7 @@ impl Desk {
         }
     }
 
-    /// What has been with us before was sent on in a circle: a call that we made came back as a new one.
+    /// Refuses a request that has passed this bridge before: a call of ours was routed back as a new one.
     fn has_not_looped(&self, request: &Request, back: &Flow) -> Result<(), Answer> {
         let (host, port) = self.shared.reached_at(back);
         let is_ours = |via: &String| {
@@ -384,7 +384,7 @@ impl Desk {
     }
 }
 
-/// The number that is called: the Request-URI's, or To's where that is none.
+/// The called number, from the Request-URI, or from To if that has none.
 fn called(request: &Request, trunk: &Trunk) -> Number {
     let prefix = trunk.prefix.as_deref();
     let number = numbers::e164(&request.uri.user, prefix);

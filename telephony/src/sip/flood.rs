@@ -31,7 +31,7 @@ impl Pace {
         }
     }
 
-    /// How long one more request has to wait, if the limit is used up until then.
+    /// The wait of one more request, if the limit is used up until `used_until`.
     fn wait(self, used_until: u64, now: u64) -> u64 {
         let full = (used_until.max(now) + self.every).saturating_sub(self.burst);
         full.saturating_sub(now)
@@ -61,7 +61,7 @@ impl Flood {
         }
     }
 
-    /// How long one more request of this address would have to wait.
+    /// The wait of one more request of this address.
     fn due(&self, ip: IpAddr, now: u64) -> u64 {
         let used = self.each.get(&ip).copied().unwrap_or_default();
         let of_one = self.of_one.wait(used, now);

@@ -9,11 +9,11 @@ use std::{
 
 use super::source::holder;
 
-/// For how long somebody is known, in seconds.
+/// The time for which a peer is remembered, in seconds.
 const LIFE: u64 = 600;
-/// The same of a user at an address: phones do not call all day.
+/// The same for a user at an address: phones do not call all day.
 const USER_LIFE: u64 = 86_400;
-/// What is remembered at once; beyond it nobody is added.
+/// Limit of each table; further entries are dropped.
 const MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// Notes somebody who has proven himself. Seconds count up from any beginning.
+    /// Records an authenticated peer. Seconds count from any epoch.
     pub fn remember(&mut self, source: SocketAddr, second: u64) {
         put(&mut self.sources, source, second, LIFE);
         put(&mut self.hosts, source.ip().to_canonical(), second, LIFE);
@@ -42,14 +42,14 @@ impl Known {
         until.is_some_and(|until| *until > second)
     }
 
-    /// Whether it was somebody at this very port: others may share his address.
+    /// True if the peer at this very port has authenticated: others may share its address.
     pub fn has(&self, source: SocketAddr, second: u64) -> bool {
         self.sources
             .get(&source)
             .is_some_and(|until| *until > second)
     }
 
-    /// Whether it was somebody at this address.
+    /// True if a peer at this address has authenticated.
     pub fn has_host(&self, ip: IpAddr, second: u64) -> bool {
         let until = self.hosts.get(&ip.to_canonical());
         until.is_some_and(|until| *until > second)

@@ -1,8 +1,8 @@
 //! The SIP edge: listeners, trunks, dialogs, and the media sockets of each call.
 //!
-//! Messages, transports and transactions are ours: the stacks that could be had write whole messages, with numbers and digests,
-//! into the log, queue without bound, and say nothing to what they cannot parse; and session timers, reliable ringing and delayed
-//! offers would have been ours in any case.
+//! Messages, transports and transactions are implemented here. The available SIP stacks log whole messages with numbers and
+//! digests, queue without bound, and do not answer messages that they cannot parse. They would also leave session timers,
+//! reliable provisional responses and delayed offers to us.
 
 mod access;
 mod attempts;
@@ -66,13 +66,13 @@ pub use self::{
     registration::{RegistrationError, registrar},
 };
 
-/// How long registrars may take to let us go.
+/// Time limit for registrars to answer the unregistration.
 const UNREGISTER: Duration = Duration::from_secs(1);
 
-/// How long peers may take to answer that we hang up.
+/// Time limit for peers to answer our BYE.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// Why the edge does not stand.
+/// Why the edge cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum SipError {
     #[error("{transport:?} {address} cannot be listened on: {error}; is another program on it?")]
@@ -98,7 +98,7 @@ pub enum SipError {
     Media(io::Error),
 }
 
-/// What became of calls, since the start.
+/// Outcomes of calls since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Outcomes {
     pub answered: u64,
@@ -107,7 +107,7 @@ pub struct Outcomes {
     pub failed: u64,
 }
 
-/// What was counted since the start, and calls that are there now.
+/// Counts since the start, and gauges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Statistics {
     pub calls: usize,
@@ -115,26 +115,26 @@ pub struct Statistics {
     pub joined: usize,
     pub invites: u64,
     pub callers: Outcomes,
-    /// Of calls to persons whom callers were to be joined to.
+    /// Calls to persons, for transfers.
     pub persons: Outcomes,
     /// From INVITE to 200.
     pub answer: times::Reading,
     /// From the caller's voice to the agent's silence.
     pub barge_in: times::Reading,
     pub registered_trunks: usize,
-    /// Of calls that are over.
+    /// Over calls that have ended.
     pub packets: u64,
     pub packets_lost: u64,
     pub packets_late: u64,
-    /// Of 20 ms, and those that came more than 20 ms late.
+    /// Ticks of 20 ms, and those that came more than 20 ms late.
     pub ticks: u64,
     pub ticks_late: u64,
-    /// Messages of strangers that were too many to be read.
+    /// Strangers' messages dropped by the rate limit.
     pub strangers_dropped: u64,
     pub refused: Vec<Refused>,
 }
 
-/// The edge, which lives until it is closed or dropped.
+/// The edge. It runs until it is closed or dropped.
 #[derive(Debug)]
 pub struct Edge {
     shared: Arc<Shared>,
@@ -146,9 +146,9 @@ pub struct Edge {
     media: Option<tokio::runtime::Runtime>,
 }
 
-/// Begins to take calls. Each goes to `incoming`, with a leg.
+/// Begins to take calls; each is sent to `incoming`, with a leg.
 ///
-/// Errors: what cannot be bound or read.
+/// Errors: an address cannot be bound, or a file cannot be read.
 pub async fn listen(
     settings: &Sip,
     trust: Trust,
@@ -185,9 +185,9 @@ pub async fn listen(
     Ok(edge)
 }
 
-/// Asks a trunk's registrar whether it would take us, without registering.
+/// Tests a trunk's registrar and credentials, without registering.
 ///
-/// Errors: why it would not, or what keeps us from asking.
+/// Errors: the registrar refuses, or cannot be reached.
 pub async fn try_registrar(trunk: &str, register: &Register, trust: Trust) -> Result<(), SipError> {
     let any = if register.registrar.contains('[') {
         IpAddr::from(Ipv6Addr::UNSPECIFIED)
@@ -217,7 +217,7 @@ pub async fn try_registrar(trunk: &str, register: &Register, trust: Trust) -> Re
     Ok(())
 }
 
-/// Binds all that is to be listened on at the same time, as [`listen`] does, and lets it go. Needs a tokio runtime.
+/// Binds all addresses at the same time, as [`listen`] does, and releases them. Needs a tokio runtime.
 ///
 /// Errors: the first that cannot be bound, and why.
 pub fn try_listen(all: &[Listen]) -> Result<(), (Listen, io::Error)> {
@@ -234,7 +234,7 @@ pub fn try_listen(all: &[Listen]) -> Result<(), (Listen, io::Error)> {
     Ok(())
 }
 
-/// Binds what one call's media needs, on each side that calls may come from, and lets it go.
+/// Binds the ports of one call's media for every listening address, and releases them.
 ///
 /// Errors: no pair of the ports is free.
 pub fn try_rtp_ports(settings: &Sip) -> io::Result<()> {
@@ -244,7 +244,7 @@ pub fn try_rtp_ports(settings: &Sip) -> io::Result<()> {
     Ok(())
 }
 
-/// Ticks are short; two threads keep one that was held up by the system from holding up all.
+/// Ticks are short; with two threads, one that the system delays does not delay all calls.
 fn media_threads() -> usize {
     std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8))
 }
@@ -322,7 +322,7 @@ impl Edge {
         Ok(())
     }
 
-    /// Begins to register with the trunks that want it.
+    /// Starts the configured registrations.
     fn register(&mut self) -> Result<(), SipError> {
         for trunk in &self.shared.settings.trunks {
             let Some(register) = &trunk.register else {
@@ -339,19 +339,19 @@ impl Edge {
         Ok(())
     }
 
-    /// What is listened on, with the ports that were picked.
+    /// The addresses listened on; a port of 0 is replaced by the one that was picked.
     pub fn addresses(&self) -> Vec<Listen> {
         self.shared.addresses().to_vec()
     }
 
-    /// Takes no new calls; those that are there go on.
+    /// Takes no new calls; open calls continue.
     pub fn drain(&self) {
         self.desk.drain();
     }
 
     /// Reads the certificate again.
     ///
-    /// Errors: it cannot be used; the one before stays.
+    /// Errors: the certificate is unusable; the old one stays.
     pub fn reload_tls(&self) -> Result<(), SipError> {
         match &self.acceptor {
             Some(acceptor) => Ok(acceptor.reload()?),
@@ -359,12 +359,12 @@ impl Edge {
         }
     }
 
-    /// Waits until nobody is joined to anybody.
+    /// Waits until no caller is joined to a person.
     pub async fn parted(&self) {
         self.shared.parting.closed().await;
     }
 
-    /// Tells all who are joined that the bridge stops, and hangs them up, by then at the latest.
+    /// Tells joined callers and persons that the bridge stops, and hangs them up by this time at the latest.
     pub fn part(&self, by: tokio::time::Instant) {
         self.shared.parting.send_replace(Some(by));
     }
@@ -397,7 +397,7 @@ impl Edge {
         }
     }
 
-    /// Ends everything, once those who were hung up know it. Calls that are still there a while later are cut off.
+    /// Stops the edge once open dialogs have ended, or after a while. Calls that still exist then are cut off.
     pub async fn close(mut self) {
         let until = Instant::now() + GOODBYE;
         while self.shared.has_dialogs() && Instant::now() < until {

@@ -1,5 +1,5 @@
-//! The nonces that callers must answer: each contains the time and the address that it was made for, so a stranger costs no
-//! memory; only those that were answered rightly are kept, with how often.
+//! Digest nonces. Each contains its time and the address that it was made for, so a stranger costs no memory. Only nonces with a
+//! right answer are kept, with their count.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq;
 
 use super::source::holder;
 
-/// How long a nonce is taken.
+/// The time for which a nonce is accepted.
 const LIFE: Duration = Duration::from_secs(300);
 /// The number of nonces that are kept. One more drops the oldest of the user with the most.
 const KEPT_MAX: usize = 100_000;
@@ -41,7 +41,7 @@ struct OfUser {
     dropped: Option<u64>,
 }
 
-/// What becomes of the use of a nonce.
+/// The verdict on the use of a nonce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     Fresh,

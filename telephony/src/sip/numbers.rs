@@ -1,12 +1,12 @@
-//! Numbers as callers and trunks write them, made E.164. Pure.
+//! Converts numbers of callers and trunks to E.164. Pure.
 
-/// A number with its plus has so many digits at least; what is shorter may still be dialled on.
+/// The least digits of an E.164 number; a shorter one may be incomplete.
 const DIGITS_MIN: usize = 7;
 const DIGITS_MAX: usize = 15;
-/// What an engine takes as a caller.
+/// The longest caller that the service accepts.
 const CALLER_CHARS_MAX: usize = 64;
 
-/// What a user part is.
+/// The meaning of a URI's user part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Number {
     E164(String),
@@ -15,7 +15,7 @@ pub enum Number {
     None,
 }
 
-/// Makes E.164 of a user part. `prefix` is put before national numbers: `+62` makes `+62812…` of `0812…` and of `812…`.
+/// Converts a user part to E.164. `prefix` is put before national numbers: `+62` turns `0812…` and `812…` into `+62812…`.
 pub fn e164(user: &str, prefix: Option<&str>) -> Number {
     let user = user.split(';').next().unwrap_or_default();
     let (international, rest) = match user.strip_prefix('+') {
@@ -41,7 +41,7 @@ pub fn e164(user: &str, prefix: Option<&str>) -> Number {
         match (digits.strip_prefix('0'), code) {
             (Some(national), Some(code)) => format!("{code}{national}"),
             (Some(_), None) => return Number::None,
-            // With its country, but without the plus: national numbers have 11 digits at most.
+            // With country code but without the plus: national numbers have 11 digits at most.
             (None, Some(code)) if digits.starts_with(code) && digits.len() > 9 => digits,
             (None, Some(code)) => format!("{code}{digits}"),
             (None, None) => digits,
@@ -56,7 +56,7 @@ pub fn e164(user: &str, prefix: Option<&str>) -> Number {
     Number::E164(format!("+{whole}"))
 }
 
-/// Who calls, in E.164 where it is a number; anything else stays as it is, as far as there is room.
+/// The caller, in E.164 if it is a number; otherwise the text, shortened to the limit.
 pub fn caller(user: &str, prefix: Option<&str>) -> String {
     match e164(user, prefix) {
         Number::E164(number) => number,

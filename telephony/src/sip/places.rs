@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// How many lines a greedy trunk gets, and each other trunk after it.
+    /// The lines that a greedy trunk gets, and each other trunk after it.
     #[rstest]
     #[case(200, 1, 200, 0)]
     #[case(200, 2, 175, 25)]

@@ -1,4 +1,4 @@
-//! Answers that nothing is kept of: refusals at the door, made of what the request itself says.
+//! Stateless responses: refusals that keep no transaction, built from the request itself.
 
 use super::{
     call::reason,
@@ -14,7 +14,7 @@ pub struct Answer {
     headers: Vec<(&'static str, String)>,
 }
 
-/// An answer that needs no words.
+/// A response without a reason text.
 pub fn answer(status: u16, phrase: &'static str) -> Answer {
     Answer {
         status,
@@ -23,7 +23,7 @@ pub fn answer(status: u16, phrase: &'static str) -> Answer {
     }
 }
 
-/// A refusal, with its reason in words; one that is for now says when to try again.
+/// A refusal with its reason in words; a 503 also says when to try again.
 pub fn refused(status: u16, phrase: &'static str, words: &str) -> Answer {
     let refused = answer(status, phrase).with("Reason", reason(status, words));
     if status == 503 {
@@ -51,7 +51,7 @@ impl Answer {
         self.status
     }
 
-    /// Sends it. The tag is made of what the request says, so that a repetition is answered the same.
+    /// Sends the response. Its tag is derived from the request, so that a retransmission gets the same one.
     pub fn send(&self, request: &Headers, flow: &Flow) {
         let tag = format!("s{:x}", fnv(request.call_id()));
         let mut response = Response::to(request, self.status, self.phrase, &tag);
@@ -63,19 +63,19 @@ impl Answer {
     }
 }
 
-/// FNV-1a: the tag has to be the same again, not a secret.
+/// FNV-1a: the tag has to be reproducible, not secret.
 fn fnv(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// Answers what cannot be read, if it says to whom.
+/// Answers a broken request, if its headers are known.
 pub fn answer_broken(broken: &Broken, flow: &Flow) {
     let Some(headers) = &broken.request else {
         return;
     };
-    // An ACK is never answered, and what names no way back has none.
+    // An ACK is never answered, and without Via there is no way back.
     let is_ack = headers
         .get("CSeq")
         .is_some_and(|cseq| cseq.trim_end().ends_with("ACK"));

@@ -1,4 +1,4 @@
-//! Registration to trunks (RFC 3261, 10): kept up for as long as the edge lives, tried again ever more slowly where it fails.
+//! Registration with trunks (RFC 3261, 10), kept up as long as the edge runs, with backoff after failures.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,15 +12,15 @@ use super::{
 };
 use crate::settings::Register;
 
-/// The first pause after a failure, and the longest.
+/// The first and the longest pause after a failure.
 const PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(300);
-/// A day: a registration is renewed by then, whatever the registrar grants.
+/// A day: the longest registration, whatever the registrar grants.
 const EXPIRES_MAX: u32 = 86_400;
-/// Address translators and connections are kept open by two line ends so often.
+/// Interval of keep-alives (two line ends), which keep NAT bindings and connections open.
 const PING: Duration = Duration::from_secs(25);
 
-/// Why a registrar does not take us.
+/// Why a registration failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {
     #[error("`{0}` is no SIP address; write sip:host[:port][;transport=tcp]")]
@@ -35,7 +35,7 @@ pub enum RegistrationError {
     Refused(u16),
 }
 
-/// A registrar's URI of what a person may write: `host[:port]`, the same behind `udp://`, `tcp://` or `tls://`, or a URI.
+/// Converts a configured registrar to a URI: `host[:port]`, the same after `udp://`, `tcp://` or `tls://`, or a URI.
 pub fn registrar(written: &str) -> Option<String> {
     let is_uri = ["sip:", "sips:"].iter().any(|scheme| {
         let begins = written.get(..scheme.len());
@@ -63,7 +63,7 @@ pub struct Registration {
     tag: String,
     number: u32,
     challenge: Option<(u16, Challenge)>,
-    /// How often the challenge's nonce was used.
+    /// The number of uses of the challenge's nonce.
     count: u32,
     expires: u32,
 }
@@ -86,8 +86,8 @@ impl Registration {
         })
     }
 
-    /// Asks once, and again with proof where that is asked for. `expires` of 0 takes us off; without, nothing is changed.
-    /// Gives for how many seconds we are registered.
+    /// Sends a REGISTER, and again with credentials if challenged. `expires` of 0 unregisters, `None` changes nothing. Returns
+    /// the seconds granted.
     pub async fn once(&mut self, expires: Option<u32>) -> Result<u32, RegistrationError> {
         let flow = self
             .shared
@@ -182,7 +182,7 @@ impl Registration {
         };
         let challenge =
             strongest(response.headers.all(name)).ok_or(RegistrationError::Credentials)?;
-        // A proof that was refused, though the nonce is young, is wrong.
+        // Credentials that are refused although the nonce is fresh are wrong.
         let refused = self.challenge.is_some() && self.count == 1 && !challenge.stale;
         self.challenge = None;
         if refused {
@@ -193,7 +193,7 @@ impl Registration {
         Ok(())
     }
 
-    /// For how long the registrar took us: by our Contact among its list, else for all.
+    /// Seconds granted: those of our Contact in the response, else those of Expires.
     fn granted(&self, response: &Response, asked: u32) -> u32 {
         let (host, port) = match &self.flow {
             Some(flow) => self.shared.reached_at(flow),
@@ -213,7 +213,7 @@ impl Registration {
         ours.or(all).unwrap_or(asked).min(EXPIRES_MAX)
     }
 
-    /// Until the next renewal, with line ends in between; false when the connection is gone before.
+    /// Sends keep-alives until the next renewal; false if the connection is lost before.
     async fn stay(&self, until: Instant) -> bool {
         while let Some(flow) = &self.flow {
             let next = (Instant::now() + PING).min(until);
@@ -228,7 +228,7 @@ impl Registration {
         true
     }
 
-    /// Registers and renews until `closing`; then takes us off.
+    /// Registers and renews until `closing`, then unregisters.
     pub async fn keep(mut self, trunk: String, mut closing: watch::Receiver<bool>) {
         let shared = self.shared.clone();
         tokio::select! {
@@ -268,7 +268,7 @@ impl Registration {
     }
 }
 
-/// Well before the registrar forgets us, with time for a second try.
+/// Time of the renewal: well before the registration expires, with time for a second try.
 fn renewed_after(granted: u32) -> Duration {
     let early = (granted / 4).clamp(1, 60);
     Duration::from_secs(u64::from(granted.saturating_sub(early).max(1)))

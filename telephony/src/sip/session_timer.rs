@@ -1,10 +1,10 @@
-//! Session timers (RFC 4028): how long a call stands without a sign of life, and who gives it. Pure.
+//! Session timers (RFC 4028): how long a call may go without a refresh, and which side refreshes. Pure.
 
 use std::time::Duration;
 
 use super::message::{Headers, split_list};
 
-/// The shortest that anybody may ask for, and what is asked for here.
+/// The shortest interval that is accepted, and the one that this side requests.
 pub const MIN_SECONDS: u32 = 90;
 const WANTED_SECONDS: u32 = 1_800;
 const MAX_SECONDS: u32 = 86_400;
@@ -15,20 +15,20 @@ pub enum Refresher {
     Peer,
 }
 
-/// What stands between both sides until the next refresh.
+/// The negotiated session timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timer {
     pub seconds: u32,
     pub refresher: Refresher,
-    /// Whether the peer knows session timers, or a proxy asked in its place.
+    /// The peer supports session timers itself; otherwise a proxy asked in its place.
     pub peer_knows: bool,
 }
 
-/// The interval asked for is below what is allowed: 422 with Min-SE.
+/// The requested interval is too small: 422 with Min-SE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooSmall;
 
-/// What is answered to an INVITE or UPDATE.
+/// The timer in our response to an INVITE or UPDATE.
 pub fn answer(request: &Headers) -> Result<Option<Timer>, TooSmall> {
     let peer_knows = request.lists("Supported", "timer") || request.lists("Require", "timer");
     let Some((seconds, refresher)) = expires(request, "uac", "uas") else {
@@ -53,7 +53,7 @@ pub fn answer(request: &Headers) -> Result<Option<Timer>, TooSmall> {
     }))
 }
 
-/// What a 2xx to our own INVITE or UPDATE says.
+/// The timer in the 2xx to our own INVITE or UPDATE.
 pub fn accepted(response: &Headers) -> Option<Timer> {
     let (seconds, refresher) = expires(response, "uas", "uac")?;
     Some(Timer {
@@ -64,7 +64,7 @@ pub fn accepted(response: &Headers) -> Option<Timer> {
 }
 
 impl Timer {
-    /// When we refresh, or give the call up because the peer has not.
+    /// Time until our refresh, or until the call ends because the peer has not refreshed.
     pub fn due(self) -> Duration {
         let seconds = match self.refresher {
             Refresher::Us => self.seconds / 2,
@@ -73,7 +73,7 @@ impl Timer {
         Duration::from_secs(u64::from(seconds))
     }
 
-    /// The header of our response (`as_server`) or of our request.
+    /// The header for our response (`as_server`) or our request.
     pub fn header(self, as_server: bool) -> String {
         let role = match (self.refresher, as_server) {
             (Refresher::Us, true) | (Refresher::Peer, false) => "uas",
@@ -83,7 +83,7 @@ impl Timer {
     }
 }
 
-/// Seconds and refresher of Session-Expires, by what the peer's and our own role are called there.
+/// Seconds and refresher of Session-Expires; `peer` and `us` are the names of the roles in it.
 fn expires(headers: &Headers, peer: &str, us: &str) -> Option<(u32, Option<Refresher>)> {
     let value = headers.get("Session-Expires")?;
     let value = split_list(value).first().copied()?;

@@ -1,4 +1,4 @@
-//! What all calls and registrations of an edge stand on: sockets, transactions, the dialogs that are open, counters.
+//! State shared by all calls and registrations of an edge: sockets, transactions, open dialogs, counters.
 
 mod ways;
 
@@ -31,25 +31,24 @@ use crate::{
     trust::Trust,
 };
 
-/// What is served here.
+/// Methods that are served.
 pub const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, UPDATE, PRACK, NOTIFY, INFO";
-/// What bodies of an offer or answer may be.
+/// Accepted body types of an offer or answer.
 pub const ACCEPT: &str = "application/sdp, multipart/mixed";
-/// When to come back after a 503.
+/// Retry-After of a 503.
 pub const RETRY_AFTER_SECONDS: u32 = 10;
 pub const SUPPORTED: &str = "timer, 100rel";
-/// Extensions that may be required.
+/// Extensions that a request may require.
 pub const EXTENSIONS: [&str; 2] = ["timer", "100rel"];
 pub const USER_AGENT: &str = concat!("Dikala/", env!("CARGO_PKG_VERSION"));
 
-/// To the task of a call.
+/// A message to a call's task.
 #[derive(Debug)]
 pub enum ToCall {
     Request(Request, Reply),
     Ack(Request),
 }
 
-/// What became of calls.
 #[derive(Debug, Default)]
 pub struct Outcomes {
     pub answered: AtomicU64,
@@ -58,12 +57,12 @@ pub struct Outcomes {
     pub failed: AtomicU64,
 }
 
-/// Counted since the start.
+/// Counters since the start.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub invites: AtomicU64,
     pub callers: Outcomes,
-    /// Of calls of ours, to those whom callers are joined to.
+    /// Calls to persons, for transfers.
     pub persons: Outcomes,
     pub packets: AtomicU64,
     pub packets_lost: AtomicU64,
@@ -85,22 +84,22 @@ pub struct Shared {
     pub settings: Sip,
     trust: Trust,
     pub transactions: Arc<Transactions>,
-    /// Where packets are sent on time.
+    /// The runtime of the media threads.
     pub media: tokio::runtime::Handle,
     pub counters: Counters,
     pub refusals: Refusals,
-    /// What stands in SDP where `public_address` is set.
+    /// The address for SDP, if `public_address` is set.
     pub public_ip: Option<IpAddr>,
-    /// By when joined legs have to be parted, once whoever is on them is to be told that the bridge stops.
+    /// Set once the bridge stops: the time by which joined legs must be parted.
     pub parting: watch::Sender<Option<Instant>>,
     dialogs: Mutex<Dialogs>,
     pub lines: Arc<Lines>,
     sockets: OnceLock<Sockets>,
-    /// Where we are registered, by the trunk's name: two may be at one registrar.
+    /// Address of each trunk's registrar, by the trunk's name; two trunks may share a registrar.
     registrars: Mutex<HashMap<String, SocketAddr>>,
 }
 
-/// What was bound.
+/// The bound sockets.
 pub struct Sockets {
     pub addresses: Vec<Listen>,
     pub udp: Vec<Flow>,
@@ -113,39 +112,40 @@ impl std::fmt::Debug for Sockets {
     }
 }
 
-/// Those that are open, and how many are with each address.
+/// The open dialogs, and their number per peer address.
 #[derive(Debug, Default)]
 struct Dialogs {
     inboxes: HashMap<String, mpsc::Sender<ToCall>>,
     peers: HashMap<IpAddr, usize>,
-    /// Those that came in.
+    /// Attempts of incoming calls.
     attempts: Attempts,
 }
 
-/// A dialog that is found for as long as this lives.
+/// Registers a dialog, so that its messages are found, until this is dropped.
 #[derive(Debug)]
 pub struct Listed {
     shared: Arc<Shared>,
     key: String,
-    /// Of one that came in, until it is refused.
+    /// The attempt of an incoming call, until it is refused.
     attempt: Option<Attempt>,
     peer: IpAddr,
 }
 
 impl Listed {
-    /// The caller is about to hear that he is refused, and may call again by the same Call-ID and tag.
+    /// To be called before a refusal is sent: the caller may then call again with the same Call-ID and tag.
     pub fn free_caller(&mut self) {
         if let Some(attempt) = self.attempt.take() {
             self.shared.dialogs().attempts.end(&attempt);
         }
     }
 
-    /// The engine is about to hear of a call that came in: the number that tells it from the caller's first, if it is not that.
+    /// To be called before an incoming call is reported to the service. Returns the number that distinguishes it from the
+    /// caller's first call, if any.
     pub fn told(&mut self) -> Option<u32> {
         self.attempt.as_mut().and_then(Attempt::told)
     }
 
-    /// The caller is about to hear that he is answered.
+    /// To be called before the answer is sent.
     pub fn answered(&mut self) {
         if let Some(attempt) = &mut self.attempt {
             attempt.answered();
@@ -192,7 +192,7 @@ impl Shared {
     }
 
     pub fn bound(&self, sockets: Sockets) {
-        // Bound once, before anything is read.
+        // Called once, before anything is read.
         let _ = self.sockets.set(sockets);
     }
 
@@ -204,7 +204,7 @@ impl Shared {
         self.dialogs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has what comes for a dialog with somebody at this address go to the inbox.
+    /// Registers a dialog with a peer at this address; its messages go to the inbox.
     pub fn list(
         self: &Arc<Self>,
         key: String,
@@ -214,7 +214,7 @@ impl Shared {
         self.listed(&mut self.dialogs(), key, None, inbox, peer)
     }
 
-    /// The same for a call that came in. None where one with its Call-ID and the caller's tag is open.
+    /// Registers the dialog of an incoming call; `None` if one with its Call-ID and the caller's tag is open.
     pub fn list_caller(
         self: &Arc<Self>,
         dialog: &Dialog,
@@ -247,7 +247,7 @@ impl Shared {
         }
     }
 
-    /// Whether a dialog is open with somebody at this address.
+    /// True if a dialog with a peer at this address is open.
     pub fn talks_to(&self, ip: IpAddr) -> bool {
         self.dialogs().peers.contains_key(&ip.to_canonical())
     }
@@ -273,17 +273,17 @@ impl Shared {
         self.registrars().insert(trunk.to_owned(), address);
     }
 
-    /// False where it was not registered.
+    /// Removes a registration; false if there was none.
     pub fn unregistered(&self, trunk: &str) -> bool {
         self.registrars().remove(trunk).is_some()
     }
 
-    /// How many trunks we are registered at.
+    /// Number of trunks that we are registered with.
     pub fn registrations(&self) -> usize {
         self.registrars().len()
     }
 
-    /// Whether we are registered at this address.
+    /// True if we are registered with a registrar at this address.
     pub fn is_registered_with(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         let registrars = self.registrars();
@@ -293,22 +293,22 @@ impl Shared {
         hosts.any(|host| host == ip)
     }
 
-    /// Whether a registrar that has us sent this.
+    /// True if a registrar that we are registered with sent this.
     pub fn is_from_registrar(&self, flow: &Flow) -> bool {
         self.registrars()
             .values()
             .any(|address| is_at(*address, flow))
     }
 
-    /// Whether the registrar of this trunk sent this.
+    /// True if the registrar of this trunk sent this.
     pub fn is_registrar(&self, trunk: &str, flow: &Flow) -> bool {
         let registrars = self.registrars();
         let address = registrars.get(trunk);
         address.is_some_and(|address| is_at(*address, flow))
     }
 
-    /// The trunk whose registrar sent this. Of several that it is the registrar of, the one whose username is called, which our
-    /// Contact bears; else the first of the configuration.
+    /// The trunk whose registrar sent this. If several trunks share the registrar, it is the one whose username, our Contact's
+    /// user, is called; else the first in the configuration.
     pub fn registered_trunk(&self, flow: &Flow, called: &str) -> Option<&Trunk> {
         let is_here = |trunk: &&Trunk| self.is_registrar(&trunk.name, flow);
         let is_called = |trunk: &&Trunk| {
@@ -319,7 +319,7 @@ impl Shared {
         here().find(is_called).or_else(|| here().next())
     }
 
-    /// Host and port that we are reached at by the transport and from the side of this flow.
+    /// Host and port at which a peer reaches us, for the transport and address family of this flow.
     pub fn reached_at(&self, flow: &Flow) -> (Host, u16) {
         let local = flow.local();
         let same = |listen: &&Listen| {
@@ -351,13 +351,13 @@ impl Shared {
         format!("<{uri}>")
     }
 
-    /// The address for media from the side of this flow.
+    /// Our media address for the peer of this flow.
     pub fn media_ip(&self, flow: &Flow) -> IpAddr {
         self.public_ip
             .unwrap_or_else(|| flow.local().ip().to_canonical())
     }
 
-    /// Puts Via in front and sends until it is answered.
+    /// Adds Via and sends the request until it is answered.
     pub fn ask(&self, request: Request, flow: &Flow) -> mpsc::Receiver<Response> {
         let request = self.with_via(request, flow);
         self.transactions.ask(request, flow.clone())
@@ -380,12 +380,12 @@ impl Shared {
     }
 }
 
-/// Whether this comes from there. A connection that a registrar opened comes from a port of its own.
+/// True if the flow's peer is this registrar. A connection that a registrar opened has another source port.
 fn is_at(registrar: SocketAddr, flow: &Flow) -> bool {
     registrar == flow.remote || flow.is_reliable() && registrar.ip() == flow.remote.ip()
 }
 
-/// Random letters for tags, branches and the like.
+/// Random letters for tags, branches and ids.
 pub fn token() -> String {
     hex::encode(rand::random::<[u8; 10]>())
 }

@@ -1,6 +1,7 @@
-//! Transactions (RFC 3261, 17; RFC 6026): what was answered is answered again, what was asked is asked again, for 64 × T1.
+//! Transactions (RFC 3261, 17; RFC 6026): retransmitted requests get the same response again, and our own requests are
+//! retransmitted until answered, for 64 × T1.
 //!
-//! The 200 to an INVITE is repeated by the call, which alone sees its ACK.
+//! The 200 to an INVITE is retransmitted by the call, because only the call sees its ACK.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,11 +18,11 @@ use super::{
 
 pub const T1: Duration = Duration::from_millis(500);
 pub const T2: Duration = Duration::from_secs(4);
-/// 64 × T1: when a peer that does not answer is given up.
+/// 64 × T1: when a silent peer is given up.
 pub const GIVEN_UP: Duration = Duration::from_secs(32);
-/// An INVITE of ours may ring for so long.
+/// The longest ringing of an INVITE of ours.
 const RINGING_MAX: Duration = Duration::from_secs(180);
-/// Requests that are remembered at once. One more is not taken.
+/// Server transactions that are remembered; further requests are refused.
 const SERVERS_MAX: usize = 20_000;
 const RESPONSES_QUEUE: usize = 16;
 
@@ -34,7 +35,7 @@ pub struct Transactions {
 #[derive(Debug, Default)]
 struct Servers {
     by_key: HashMap<String, Server>,
-    /// The same request that came by another way bears another branch: these tell.
+    /// Recognises the same request with another branch, which came by another route.
     by_origin: HashSet<String>,
 }
 
@@ -46,22 +47,22 @@ struct Server {
     origin: Option<String>,
     acknowledged: Arc<Notify>,
     cancelled: Arc<Notify>,
-    /// Answered for good: a CANCEL comes too late.
+    /// The final response was sent, so a CANCEL comes too late.
     over: bool,
 }
 
-/// What to do with a request that came.
+/// The decision about a received request.
 #[derive(Debug)]
 pub enum Arrival {
     New(Reply),
-    /// Seen before; it was answered again if it was answered.
+    /// A retransmission; the last response was sent again, if there was one.
     Repeated,
-    /// The same request by two ways: 482.
+    /// The same request over two routes: 482.
     Merged,
     Full,
 }
 
-/// The way to answer a request, as often as needed.
+/// Sends responses to a request.
 #[derive(Debug)]
 pub struct Reply {
     transactions: Arc<Transactions>,
@@ -74,7 +75,7 @@ pub struct Reply {
     acknowledged: Arc<Notify>,
 }
 
-/// By what a request is known again. ACK and CANCEL bear their INVITE's.
+/// Key of a transaction. ACK and CANCEL have that of their INVITE.
 pub fn key(request: &Request, via: &Via) -> String {
     let method = match &request.method {
         Method::Ack | Method::Cancel => "INVITE",
@@ -84,12 +85,12 @@ pub fn key(request: &Request, via: &Via) -> String {
         Some(branch) if branch.len() > 7 && branch.starts_with("z9hG4bK") => {
             format!("{branch}|{}|{method}", via.sent_by())
         }
-        // Peers of RFC 2543 say no branch that could be relied on.
+        // The branch of a peer of RFC 2543 is not unique.
         _ => format!("{}|{via}|{method}", origin(&request.headers)),
     }
 }
 
-/// What a request keeps on all its ways.
+/// The identity of a request over all routes.
 fn origin(headers: &Headers) -> String {
     let from = headers.tag("From").unwrap_or_default();
     let number = headers.cseq().map_or(0, |(number, _)| number);
@@ -105,7 +106,7 @@ impl Transactions {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers again if this request came before.
+    /// Sends the last response again if this request is a retransmission.
     pub fn repeats(&self, key: &str) -> bool {
         let servers = self.servers();
         let Some(server) = servers.by_key.get(key) else {
@@ -145,7 +146,7 @@ impl Transactions {
         let server = Server {
             flow: flow.clone(),
             last: None,
-            // Raised when the final response is sent.
+            // Replaced when the final response is sent.
             until: now
                 + if is_invite {
                     RINGING_MAX + GIVEN_UP
@@ -170,7 +171,7 @@ impl Transactions {
         })
     }
 
-    /// The ACK of a refusal. What comes by another way after that was sent on because of it, and is none of two ways at once.
+    /// Handles the ACK of a refusal. The same request over another route is a retry after that, not a merged request.
     pub fn acknowledged(&self, key: &str) -> bool {
         let mut servers = self.servers();
         let Servers { by_key, by_origin } = &mut *servers;
@@ -184,7 +185,7 @@ impl Transactions {
         true
     }
 
-    /// Tells whoever answers the INVITE that the caller gave up. False where there is none.
+    /// Notifies the call of a CANCEL. False if there is no such transaction.
     pub fn cancel(&self, key: &str) -> bool {
         let servers = self.servers();
         let found = servers.by_key.get(key);
@@ -194,7 +195,7 @@ impl Transactions {
         found.is_some()
     }
 
-    /// Forgets what is too old to be repeated.
+    /// Removes expired server transactions.
     pub fn sweep(&self, now: Instant) {
         let mut servers = self.servers();
         let Servers { by_key, by_origin } = &mut *servers;
@@ -217,17 +218,17 @@ impl Transactions {
         }
     }
 
-    /// Whether anything of ours waits to be answered.
+    /// True if a request of ours is unanswered.
     pub fn asks(&self) -> bool {
         !self.clients().is_empty()
     }
 
-    /// Whether this answers something of ours.
+    /// True if this is the response to a request of ours.
     pub fn awaits(&self, response: &Response) -> bool {
         self.asker(response).is_some()
     }
 
-    /// Gives a response to whoever asked.
+    /// Passes a response to its client transaction.
     pub fn answered(&self, response: Response) {
         if let Some(asked) = self.asker(&response) {
             let _ = asked.try_send(response);
@@ -242,8 +243,8 @@ impl Transactions {
             .cloned()
     }
 
-    /// Sends a request, with Via as its first header, until it is answered. What is answered comes by the channel; it closes
-    /// after the final response (of an INVITE: a while after), or when none came.
+    /// Sends a request, with Via as its first header, until it is answered. Responses come through the channel. It closes after
+    /// the final response (of an INVITE: a while after), or if none came.
     pub fn ask(self: &Arc<Self>, request: Request, flow: Flow) -> mpsc::Receiver<Response> {
         let (answers, receiver) = mpsc::channel(RESPONSES_QUEUE);
         let (inbox, responses) = mpsc::channel(RESPONSES_QUEUE);
@@ -352,7 +353,7 @@ async fn ask_invite(
     }
 }
 
-/// The ACK of a response that is no 2xx belongs to its INVITE's transaction.
+/// The ACK of a response other than 2xx belongs to its INVITE's transaction.
 fn refusal_ack(invite: &Request, response: &Response) -> Request {
     let mut ack = Request::new(Method::Ack, invite.uri.clone());
     for name in ["Via", "From", "Call-ID", "Route", "Max-Forwards"] {
@@ -368,7 +369,7 @@ fn refusal_ack(invite: &Request, response: &Response) -> Request {
 }
 
 impl Reply {
-    /// A response to begin with. Our tag is on it from 101 up.
+    /// A response to fill in. It has our tag from 101 up.
     pub fn response(&self, status: u16, reason: &str) -> Response {
         Response::to(&self.request, status, reason, &self.tag)
     }
@@ -391,7 +392,7 @@ impl Reply {
         self.send(&self.response(status, reason));
     }
 
-    /// Comes when the caller gave up.
+    /// Notified when the caller cancels.
     pub fn cancelled(&self) -> Arc<Notify> {
         self.cancelled.clone()
     }

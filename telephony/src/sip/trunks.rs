@@ -1,10 +1,10 @@
-//! Which trunk a caller belongs to. Pure.
+//! Finds the trunk of a caller. Pure.
 
 use std::net::IpAddr;
 
 use crate::settings::Trunk;
 
-/// The trunk that allows this address without digest; of several the one that names it most exactly.
+/// The trunk that admits this address without digest; of several, the one with the longest prefix.
 pub fn by_address(trunks: &[Trunk], ip: IpAddr) -> Option<&Trunk> {
     let ip = ip.to_canonical();
     let exactness = |trunk: &Trunk| {
@@ -18,7 +18,7 @@ pub fn by_address(trunks: &[Trunk], ip: IpAddr) -> Option<&Trunk> {
         .map(|(_, trunk)| trunk)
 }
 
-/// The trunk whose digest names this user, with its password.
+/// The trunk with this digest username, and its password.
 pub fn by_username<'a>(trunks: &'a [Trunk], username: &str) -> Option<(&'a Trunk, &'a str)> {
     trunks.iter().find_map(|trunk| {
         let credentials = trunk.credentials.as_ref()?;
@@ -26,7 +26,7 @@ pub fn by_username<'a>(trunks: &'a [Trunk], username: &str) -> Option<(&'a Trunk
     })
 }
 
-/// Whether anybody may prove himself by digest.
+/// True if any trunk has a digest.
 pub fn any_digest(trunks: &[Trunk]) -> bool {
     trunks.iter().any(|trunk| trunk.credentials.is_some())
 }

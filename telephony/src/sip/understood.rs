@@ -1,4 +1,4 @@
-//! Whether we understand what a request requires, and what it carries.
+//! Checks that a request requires and carries only what is supported.
 
 use super::{
     message::{Method, Request},
@@ -6,7 +6,7 @@ use super::{
     shared::{ACCEPT, EXTENSIONS},
 };
 
-/// Refuses extensions that nobody here knows, and bodies that are no SDP.
+/// Refuses unknown required extensions, and bodies other than SDP.
 pub fn understood(request: &Request) -> Result<(), Answer> {
     let required = ["Require", "Proxy-Require"];
     let strange: Vec<String> = required

@@ -1,4 +1,4 @@
-//! The voice of an agent: a session is a pair of bounded channels, and whoever speaks for the agent implements that and nothing else.
+//! The voice of an agent. A voice session is a pair of bounded channels; every voice implements only [`Provider`].
 
 pub mod gemini;
 mod phrases;

@@ -1,18 +1,18 @@
-//! Sentences that come with the bridge, in Indonesian and English: what a caller hears where no model speaks.
+//! Recorded sentences in Indonesian and English, for callers without a model.
 //!
 //! They were spoken by espeak-ng when `telephony/voices/make.py` was run, and are kept as IMA ADPCM at 8 kHz, 250 kB in all.
 
 use audio_codec_algorithms::{AdpcmImaState, decode_adpcm_ima};
 
-/// How many samples of [`crate::AGENT_RATE`] are one of what is kept.
+/// Samples at [`crate::AGENT_RATE`] per recorded sample.
 const FACTOR: i32 = 3;
 
-/// A sentence, or a digit.
+/// A recorded sentence, or a digit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phrase {
     /// The model is late.
     Wait,
-    /// The call is ended for want of something.
+    /// The call has to be ended.
     Sorry,
     Greeting,
     Question,
@@ -20,9 +20,9 @@ pub enum Phrase {
     Heard,
     /// A function is called.
     Looking,
-    /// What a function gave follows.
+    /// The outcome of a function follows.
     Result,
-    /// A function gave nothing that could be read out.
+    /// A function succeeded without digits to read out.
     Done,
     /// A function failed.
     Failed,
@@ -31,7 +31,7 @@ pub enum Phrase {
     Digit(u8),
 }
 
-/// A text, and how it sounds.
+/// Text and sound of a phrase.
 type Recording = (&'static str, &'static [u8]);
 
 macro_rules! recordings {
@@ -45,7 +45,7 @@ macro_rules! recordings {
 }
 
 impl Phrase {
-    /// The text and its samples at [`crate::AGENT_RATE`]. Any language but Indonesian is English.
+    /// The text and its samples at [`crate::AGENT_RATE`]. Any language but Indonesian gets English.
     pub fn spoken(self, language: &str) -> (&'static str, Vec<i16>) {
         let (text, packed) = self.recording(language);
         (text, samples(packed))
@@ -103,13 +103,13 @@ impl Phrase {
     }
 }
 
-/// Whether a language is Indonesian; any other is spoken to in English.
+/// True for Indonesian; all other languages get English.
 pub fn is_indonesian(language: &str) -> bool {
     language.split(['-', '_']).next() == Some("id")
 }
 
-/// Unpacks four bits a sample, the high half of a byte first, with straight lines in between: what that leaves above 4 kHz is
-/// faint, and a telephone does not carry it.
+/// Decodes four bits per sample, the high half of a byte first, and interpolates linearly. Its artefacts above 4 kHz are faint,
+/// and a telephone does not carry them.
 fn samples(packed: &[u8]) -> Vec<i16> {
     let mut state = AdpcmImaState::new();
     let mut last = 0_i32;

@@ -1,17 +1,16 @@
-//! What a call's task and a voice tell each other.
+//! The interface between a call's task and a voice.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
-/// Opens sessions. One for the whole bridge.
+/// Opens voice sessions. There is one for the whole bridge.
 pub trait Provider: std::fmt::Debug + Send + Sync {
-    /// Starts a session at once; what it meets on the way comes as [`Heard`]. It ends when either channel is dropped.
-    /// Called inside a tokio runtime.
+    /// Starts a session at once; failures are reported as [`Heard`]. The session ends when either channel is dropped. Needs a
+    /// tokio runtime.
     fn open(&self, setup: Setup) -> Session;
 }
 
-/// How an agent is to speak.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setup {
     /// For logs.
@@ -19,7 +18,7 @@ pub struct Setup {
     pub agent: Agent,
 }
 
-/// The agent, as the engine tells of it in its answer to `call.incoming`.
+/// The agent, as in the service's answer to `call.incoming`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
@@ -45,77 +44,75 @@ pub struct FunctionDeclaration {
     pub parameters: Value,
 }
 
-/// The channels to and from one voice.
+/// The channels of one voice session.
 #[derive(Debug)]
 pub struct Session {
     pub spoken: mpsc::Sender<Spoken>,
     pub heard: mpsc::Receiver<Heard>,
 }
 
-/// From the call to the voice.
+/// A message from the call to the voice.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Spoken {
     /// 20 to 40 ms of the caller at [`crate::CALLER_RATE`].
     Audio(Vec<i16>),
-    /// Words to the agent that the caller did not say: that nobody could be reached.
+    /// A note for the agent that the caller did not say, such as a failed transfer.
     Text(String),
-    /// Which keys the caller pressed: `the caller pressed 4 2 7 #`.
+    /// The keys that the caller pressed: `the caller pressed 4 2 7 #`.
     Keys(String),
-    /// The call is about to end: the agent is to say goodbye. Why, and how much time there is, in words for the agent.
+    /// The call is about to end: the agent is to say goodbye. The text for the agent gives reason and time left.
     Goodbye(String),
-    /// What came of a function: an object to give to the model, `{"output": …}` or `{"error": {"code", "message"}}`. It follows every
-    /// [`Heard::Tool`] in the end, those that were cancelled too, unless the call ends before.
+    /// The outcome of a function for the model, `{"output": …}` or `{"error": {"code", "message"}}`. Every [`Heard::Tool`] gets
+    /// one, cancelled ones too, unless the call ends before.
     ToolOutcome {
         id: String,
         outcome: Map<String, Value>,
     },
-    /// The caller interrupted, and has really heard so much of what was being said.
+    /// The caller interrupted, and has heard this much of the speech.
     Interrupted { played_ms: u64 },
-    /// Asks for a summary of the call in a few sentences; [`Heard::Summary`] follows where the voice can, and what it says no more.
+    /// Requests a summary in a few sentences. If the voice can, [`Heard::Summary`] follows, and no more speech.
     Summarise,
 }
 
-/// From the voice to the call.
+/// A message from the voice to the call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Heard {
-    /// Ready to talk; the greeting follows by itself.
+    /// Ready to talk; the greeting follows without a request.
     Ready,
-    /// Samples of the agent at [`crate::AGENT_RATE`], faster than real time. A model's are 100 ms at most, so that a channel that
-    /// counts pieces is bounded in time, too.
+    /// The agent's samples at [`crate::AGENT_RATE`], faster than real time. A model's pieces are 100 ms at most, so that a
+    /// channel of a limited number of pieces is limited in time.
     Audio(Vec<i16>),
-    /// The model stopped because the caller spoke: what waits to be played is void.
+    /// The model stopped because the caller spoke: queued speech is void.
     Interrupted,
-    /// A function, or a built-in tool (`end_call`, `transfer_to_human`), is wanted.
+    /// Calls a function, or a built-in tool (`end_call`, `transfer_to_human`).
     Tool {
         id: String,
         name: String,
         arguments: Map<String, Value>,
     },
-    /// The model wants no answer to these any more.
+    /// The model wants no answer to these calls any more.
     ToolCancelled {
         ids: Vec<String>,
     },
-    /// A piece of what the caller said.
+    /// A piece of the caller's transcript.
     CallerSaid(String),
-    /// A piece of what the agent said.
+    /// A piece of the agent's transcript.
     AgentSaid(String),
-    /// The agent has said what it wanted to say.
+    /// The agent's turn is over.
     TurnOver,
-    /// Tokens used since the last one.
+    /// Tokens used since the last report.
     Usage(Usage),
-    /// The summary that was asked for has begun.
+    /// The requested summary has begun.
     Summarising,
     Summary(String),
-    /// The connection to the model was lost; it is being made again, and [`Heard::Reconnected`] or [`Heard::Lost`] follows.
+    /// The connection to the model was lost and is being re-established; [`Heard::Reconnected`] or [`Heard::Lost`] follows.
     Away,
-    /// The connection to the model stands again.
     Reconnected,
-    /// There is no voice any more, in words for operators. Nothing follows. The call's task gives up by itself after 8 s without
-    /// [`Heard::Ready`], or of [`Heard::Away`]: a voice may go on trying for as long as it likes.
+    /// The voice has ended; described for operators. Nothing follows. The call's task itself gives up after 8 s without
+    /// [`Heard::Ready`], or of [`Heard::Away`], so a voice may retry for as long as it likes.
     Lost(String),
 }
 
-/// Tokens of a model by modality.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     pub text_in: u64,

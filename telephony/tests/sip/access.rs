@@ -1,4 +1,4 @@
-//! Who may call, and whom they reach.
+//! Access control, and the trunk and number of a call.
 
 use std::{process::Command, time::Duration};
 
@@ -14,7 +14,7 @@ async fn strangers_are_refused_and_nothing_is_kept_of_them() {
     let invite = phone.request("INVITE", "", &offer(40_000));
     phone.send(&invite).await;
     let first = phone.expect("SIP/2.0 403").await;
-    // Nothing was kept, so nothing is repeated, and the same request gets the same answer.
+    // Without a transaction nothing is retransmitted, and the same request gets the same answer.
     assert_eq!(phone.hears(Duration::from_millis(900)).await, None);
     phone.send(&invite).await;
     assert_eq!(phone.expect("SIP/2.0 403").await, first);

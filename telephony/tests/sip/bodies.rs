@@ -1,4 +1,4 @@
-//! Bodies that are not simply an SDP: several parts, and keys by INFO.
+//! Bodies other than a plain SDP: multipart bodies, and keys by INFO.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn keys(bench: &Bench) -> String {
     keys.collect()
 }
 
-/// A trunk's body: what the telephone network told, and the SDP.
+/// A trunk's body: signalling of the telephone network (ISUP), and the SDP.
 fn parts(sdp: &str) -> String {
     format!(
         "--unique\r\nContent-Type: application/ISUP;version=itu-t92+\r\nContent-Disposition: signal;handling=optional\r\n\r\n\
@@ -39,7 +39,7 @@ async fn the_sdp_is_taken_out_of_several_parts() {
     assert_eq!(bench.call().metadata["sip"]["codec"], "PCMA");
     phone.hang_up().await;
 
-    // So is an answer of ours, in the ACK of a delayed offer.
+    // An SDP answer in the ACK of a delayed offer is found, too.
     let mut phone = Phone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "", "");
     phone.send(&invite).await;
@@ -93,7 +93,7 @@ async fn keys_are_told_by_info_too_and_those_told_twice_count_once() {
         let told = inform(&mut phone, "application/dtmf-relay", &body).await;
         assert!(told.starts_with("SIP/2.0 200"), "{told}");
     };
-    // By INFO alone.
+    // Keys by INFO alone.
     relayed("7").await;
     relayed("*").await;
     eventually("two keys", || keys(&bench).len() == 2).await;

@@ -86,10 +86,10 @@ async fn we_hang_up_with_a_reason() {
         "{bye}"
     );
     phone.answer(&bye, "200 OK").await;
-    // Answered, it is not sent again.
+    // An answered BYE is not retransmitted.
     phone.falls_silent().await;
 
-    // An edge that is closed waits until its goodbyes were heard.
+    // A closing edge waits for the answers to its BYEs.
     let mut phone = Phone::udp(bench.udp()).await;
     phone.call("", &offer(40_000)).await;
     let closed = tokio::spawn(bench.edge.close());
@@ -142,7 +142,7 @@ async fn the_200_is_repeated_until_acknowledged_and_so_is_the_100_and_180() {
     eventually("the call stands", || bench.saw(&Happening::Answered)).await;
     phone.falls_silent().await;
     assert_eq!(bench.calls().len(), 1);
-    // An ACK that is repeated does no harm.
+    // A repeated ACK does no harm.
     phone.acknowledge("").await;
     phone.hang_up().await;
 }
@@ -168,13 +168,13 @@ async fn a_caller_may_give_up_at_any_moment() {
     assert!(heard[1].starts_with("SIP/2.0 487"), "{heard:?}");
     eventually("the task hears", || ringing.saw(&Happening::Cancelled)).await;
 
-    // Before anything: no such INVITE.
+    // Before the INVITE there is nothing to cancel.
     let mut early = Phone::udp(ringing.udp()).await;
     let cancel = early.request("CANCEL", "", "");
     early.send(&cancel).await;
     early.expect("SIP/2.0 481").await;
 
-    // At once, whatever was sent back so far; and too late, when the 200 stands.
+    // At once, whatever was sent back so far; and too late, after the 200.
     let answering = Bench::new(Manner::Echo).await;
     for _ in 0..30 {
         let mut phone = Phone::udp(answering.udp()).await;
@@ -216,7 +216,7 @@ async fn a_delayed_offer_is_ours_and_the_ack_answers_it() {
     eventually("the call stands", || bench.saw(&Happening::Answered)).await;
     phone.hang_up().await;
 
-    // An answer that has nothing in common ends the call.
+    // An answer without a common codec ends the call.
     let mut phone = Phone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "", "");
     phone.send(&invite).await;
@@ -260,7 +260,7 @@ async fn ringing_is_reliable_where_the_caller_demands_it() {
     phone.hang_up().await;
 }
 
-/// Rings without an offer of the phone's. Gives the phone, the 180 and the head of its PRACK.
+/// Rings without an offer of the phone. Returns the phone, the 180 and the head of its PRACK.
 async fn ringing_with_our_offer(bench: &Bench) -> (Phone, String, String) {
     let mut phone = Phone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "Require: 100rel\r\n", "");
@@ -270,7 +270,7 @@ async fn ringing_with_our_offer(bench: &Bench) -> (Phone, String, String) {
     (phone, ringing, rack)
 }
 
-/// The answers to PRACK and INVITE, in whatever order they come.
+/// The answers to PRACK and INVITE, in either order.
 async fn both(phone: &mut Phone, status: &str) -> (String, String) {
     let mut heard = [phone.expect(status).await, phone.expect(status).await];
     heard.sort_by_key(|heard| header(heard, "CSeq").unwrap().ends_with("INVITE"));
@@ -302,7 +302,7 @@ async fn who_wants_our_offer_and_reliable_ringing_gets_it_with_the_ringing() {
     }
     phone.hang_up().await;
 
-    // Who leaves the answer to the ACK is not refused for it.
+    // A PRACK without an answer is accepted; the ACK carries one.
     let (mut phone, _, rack) = ringing_with_our_offer(&bench).await;
     phone.ask("PRACK", &rack, "").await;
     let (_, taken) = both(&mut phone, "SIP/2.0 200").await;
@@ -321,7 +321,7 @@ async fn who_wants_our_offer_and_reliable_ringing_gets_it_with_the_ringing() {
     .await;
     phone.hang_up().await;
 
-    // An answer that nobody can use ends the call.
+    // An unusable answer ends the call.
     let (mut phone, _, rack) = ringing_with_our_offer(&bench).await;
     let none = answer
         .replace("RTP/AVP 8 101", "RTP/AVP 18")

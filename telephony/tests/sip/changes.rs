@@ -1,4 +1,4 @@
-//! What both sides do to a call that stands.
+//! Changes to an established call by either side.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn a_call_is_held_moved_and_taken_back() {
     phone.acknowledge(&offer(40_004)).await;
     phone.ask("OPTIONS", "", "").await;
     phone.answered("SIP/2.0 200").await;
-    // A request that comes too late by its number.
+    // A CSeq that is too low.
     phone.cseq = 1;
     phone.ask("UPDATE", "", &offer(40_002)).await;
     phone.answered("SIP/2.0 500").await;
@@ -115,13 +115,13 @@ async fn a_session_is_refreshed_or_ended() {
     phone.hang_up().await;
 }
 
-/// The least that the RFC lets anybody ask for is a minute and a half.
+/// The RFC's minimum for a session timer is a minute and a half.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes a minute"]
 async fn whoever_does_not_refresh_is_hung_up_and_we_refresh_when_it_is_ours() {
     let trunk = silent_registrar().await;
     let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = vec![trunk]).await;
-    // Held, so that nobody misses their media.
+    // Held, so that missing media does not end the call.
     let held = pcma(40_000).replace("sendrecv", "inactive");
     let mut phones = Vec::new();
     for (allow, refresher) in [
@@ -174,7 +174,7 @@ async fn whoever_does_not_refresh_is_hung_up_and_we_refresh_when_it_is_ours() {
         crossing.expect("ACK ").await;
         crossing.hang_up().await;
     };
-    // It wants to know who refreshes.
+    // The trunk challenges our refresh.
     let challenging = async {
         let invite = challenging.within(60, "INVITE ").await;
         challenge(challenging, &invite, "407 Proxy Authentication Required").await;
@@ -260,14 +260,14 @@ async fn a_phone_that_hangs_up_once_it_has_taken_a_refer_has_handed_the_caller_o
     }
 }
 
-/// The second leg comes to the phone itself, as it is the trunk.
+/// The second leg comes to the phone itself, which is the trunk.
 async fn joined(bench: &Bench, phone: &mut Phone) -> (Sound, String, Sound, String, String) {
     let (caller, person) = (Sound::new().await, Sound::new().await);
     let answer = phone.call("", &pcma(caller.port())).await;
     let invite = phone.expect("INVITE ").await;
     assert!(invite.starts_with("INVITE sip:+62811111@"), "{invite}");
     assert!(header(&invite, "From").unwrap().contains("+622150001000"));
-    // A trunk that is told of 100rel asks for a PRACK, and none comes.
+    // With 100rel in Supported, the trunk could require a PRACK, which is never sent.
     assert_eq!(header(&invite, "Supported"), Some("timer"));
     phone.answer(&invite, "180 Ringing").await;
     let accepted = phone.response(&invite, "200 OK", "person", &pcma(person.port()));
@@ -290,7 +290,7 @@ async fn a_caller_is_joined_to_a_second_leg_and_both_end_together() {
     let (mut caller, answer, mut person, invite, _) = joined(&bench, &mut phone).await;
     carries(&mut caller, &answer, &person).await;
     carries(&mut person, &invite, &caller).await;
-    // Keys are for menus that people have, too.
+    // Keys are passed on: persons may have menus, too.
     for key in [5, 11] {
         caller.press(&answer, key).await;
     }
@@ -345,10 +345,10 @@ async fn both_who_are_joined_are_told_that_the_bridge_stops_and_hung_up() {
     carries(&mut caller, &answer, &person).await;
     carries(&mut person, &invite, &caller).await;
     assert_eq!(bench.edge.statistics().joined, 1);
-    // Nobody is parted before it is time.
+    // Nothing is parted before it is time.
     let parted = bench.edge.parted();
     assert!(timeout(Duration::from_millis(200), parted).await.is_err());
-    // What they said is over.
+    // Earlier speech is over.
     caller.falls_silent().await;
     person.falls_silent().await;
     bench.edge.part(tokio::time::Instant::now() + PATIENCE);

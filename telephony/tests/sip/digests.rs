@@ -1,4 +1,4 @@
-//! Proofs by digest: what counts as one, and what is refused.
+//! Digest authentication: which credentials are accepted and which are refused.
 
 use md5::{Digest, Md5};
 
@@ -8,7 +8,7 @@ use dikala_telephony::settings::Transport;
 
 use crate::support::{Bench, Manner, Phone, eventually, flood, header, offer};
 
-/// A digest by hand.
+/// Digest credentials, built by hand.
 pub struct Proof {
     pub username: &'static str,
     pub password: &'static str,
@@ -22,7 +22,7 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// The right one to these challenges.
+    /// Correct credentials for these challenges.
     pub fn to(challenges: &str, uri: &str) -> Self {
         Self {
             username: "ayu",
@@ -79,8 +79,7 @@ fn nonce(challenges: &str) -> String {
     after.split('"').next().unwrap().to_owned()
 }
 
-/// Calls as a phone with the right password does, with each INVITE changed by the argument. Returns the 200, which it has
-/// acknowledged.
+/// Calls like a phone with the right password; `change` edits each INVITE. Returns the 200, which is acknowledged.
 pub async fn call_by_digest(
     phone: &mut Phone,
     change: impl Fn(String) -> String,
@@ -111,7 +110,7 @@ pub async fn unacknowledged_by_digest(
     phone.answered("SIP/2.0 200").await
 }
 
-/// The final answer to an INVITE with this proof; a call that was taken is hung up.
+/// The final answer to an INVITE with these credentials; an accepted call is hung up.
 async fn asked(bench: &Bench, proof: &str) -> (u16, String) {
     let mut phone = Phone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", proof, &offer(40_000));
@@ -129,7 +128,7 @@ async fn asked(bench: &Bench, proof: &str) -> (u16, String) {
     }
 }
 
-/// An edge for users, what it demands, and the URI that phones call.
+/// An edge for users, its challenges, and the URI that phones call.
 async fn demanding() -> (Bench, String, String) {
     let bench = Bench::with(Manner::Echo, 100, |sip| sip.trunks = Bench::of_users()).await;
     let (status, challenges) = asked(&bench, "").await;
@@ -158,7 +157,7 @@ async fn digests_are_checked_with_their_nonce_and_count() {
         let proof = proof(count, algorithm).header("Proxy-Authorization");
         assert_eq!(asked(&bench, &proof).await.0, 200, "use {count}");
     }
-    // A use that somebody overheard, and one that is further back.
+    // A replayed count, and an older one.
     for count in [17, 3] {
         let proof = proof(count, "MD5").header("Proxy-Authorization");
         let (status, answer) = asked(&bench, &proof).await;
@@ -176,7 +175,7 @@ async fn digests_are_checked_with_their_nonce_and_count() {
     assert_eq!(bench.calls().len(), 17);
 }
 
-/// The same Call-ID and tag, the next number: what a phone asks again with proof is the call that it asked for before.
+/// The repeated INVITE with credentials has the same Call-ID and tag and the next CSeq number: it is the same call.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_asked_for_again_with_proof_and_begins_once() {
     let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await;
@@ -305,11 +304,11 @@ async fn what_is_no_proof_is_none() {
     ] {
         let (is, answer) = asked(&bench, &proof).await;
         assert_eq!(is, status, "{what}: {answer}");
-        // The phone may try again, with another nonce.
+        // The phone may try again with another nonce.
         assert!(is != 407 || nonce(&answer) != nonce(&challenges));
     }
     assert_eq!(bench.calls().len(), 0, "nothing is kept of them");
-    // One for somebody else beside the right one, and one for a server in place of a proxy.
+    // Credentials for another realm beside the right ones, and those for a server in place of a proxy.
     let elsewhere = Proof {
         realm: "elsewhere",
         ..right()
@@ -345,7 +344,7 @@ async fn one_address_may_be_written_in_many_ways() {
     for (count, uri) in [
         (1, uri),
         (2, format!("sip:%2B622150001000@{edge};transport=udp")),
-        // All that sipp names.
+        // The URI that sipp sends.
         (3, format!("sip:{edge}")),
     ] {
         let proof = Proof {
@@ -357,7 +356,7 @@ async fn one_address_may_be_written_in_many_ways() {
     }
 }
 
-/// Asks ten times inside the call that both phones share, waits so long for each answer, and counts them.
+/// Sends ten requests inside the call that both phones share, and counts those answered within `patience`.
 async fn answered(phone: &mut Phone, patience: Duration) -> usize {
     let mut answered = 0;
     for _ in 0..10 {
@@ -369,10 +368,10 @@ async fn answered(phone: &mut Phone, patience: Duration) -> usize {
     answered
 }
 
-/// Whether almost all is answered. A busy machine may lose more than that of a crowd now and then.
+/// True if almost all are answered. On a busy machine more may be lost now and then, so it tries again.
 async fn is_heard(phone: &mut Phone) -> bool {
     for _ in 0..3 {
-        // A datagram may be lost in the crowd; of those that are thrown away nine in ten would be.
+        // A flood may cost a datagram. Without priority nine in ten would be lost.
         if answered(phone, Duration::from_secs(2)).await >= 8 {
             return true;
         }
@@ -380,7 +379,7 @@ async fn is_heard(phone: &mut Phone) -> bool {
     false
 }
 
-/// Somebody at the caller's own address asks far more than is read of strangers.
+/// Another peer at the caller's address exceeds the strangers' rate limit by far.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_proved_himself_is_heard_beside_a_flood() {
     let (bench, challenges, uri) = demanding().await;
@@ -389,7 +388,7 @@ async fn who_proved_himself_is_heard_beside_a_flood() {
     let proof = Proof::to(&challenges, &uri).header("Proxy-Authorization");
     phone.call(&proof, &offer(40_000)).await;
 
-    // He may open more connections than strangers.
+    // An authenticated peer may open more connections than a stranger.
     let mut connections = Vec::new();
     for _ in 0..50 {
         let mut other = Phone::tcp(bench.address(Transport::Tcp)).await;

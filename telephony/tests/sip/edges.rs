@@ -1,4 +1,4 @@
-//! What telephony engineers try: messages that cross, get lost, come in pieces or from the wrong side.
+//! Edge cases: messages that cross, get lost, come in pieces or from the wrong side.
 
 use std::time::Duration;
 
@@ -29,12 +29,12 @@ async fn a_caller_may_hang_up_before_acknowledging_and_cancel_too_late() {
     }
     eventually("the call is over", || bench.call().over).await;
     assert!(bench.saw(&Happening::HungUp));
-    // Neither the 200 nor a BYE of ours comes after that.
+    // Neither another 200 nor a BYE of ours comes after that.
     assert_eq!(phone.hears(Duration::from_millis(1_200)).await, None);
 }
 
-/// A trunk that tries again what was refused, or sends it on by another way, bears the same Call-ID and tag. To the engine the next
-/// number is another call; the same one is not.
+/// A trunk that retries a refused call, or reroutes it, keeps Call-ID and tag. To the service another CSeq number is another
+/// call; the same number is not.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_was_refused_may_ask_once_more_by_the_same_id() {
     let bench = Bench::new(Manner::Reject(Refusal {
@@ -62,7 +62,7 @@ async fn who_was_refused_may_ask_once_more_by_the_same_id() {
         phone.send(&ack).await;
         phone.to.clone_from(&called);
         phone.send(&way(&hunted)).await;
-        // The first refusal may come once more.
+        // The first refusal may be retransmitted.
         while !header(&phone.answered("SIP/2.0 503").await, "Via")
             .unwrap()
             .contains("another")
@@ -78,7 +78,7 @@ async fn who_was_refused_may_ask_once_more_by_the_same_id() {
     eventually("all are gone", || bench.edge.statistics().calls == 0).await;
 }
 
-/// To the engine two calls of one Call-ID and tag are one: only one of them would be paid for.
+/// To the service two calls with one Call-ID and tag are one: only one of them would be paid for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_open_is_not_begun_again() {
     for manner in [Manner::Ring, Manner::Echo] {
@@ -118,7 +118,7 @@ async fn a_call_that_is_open_is_not_begun_again() {
             phone.hang_up().await;
             eventually("the call is gone", || bench.edge.statistics().calls == 0).await;
         }
-        // Of a call that is over nothing is left, and of one that was refused nothing from the moment that he hears so.
+        // A call that is over leaves nothing, and a refused one leaves nothing from the moment of the refusal.
         (phone.to, phone.cseq) = (called, 9);
         phone.ask("INVITE", "", &offer(40_000)).await;
         phone.answered("SIP/2.0 180").await;
@@ -146,7 +146,7 @@ async fn only_the_peer_speaks_inside_a_call() {
             phone.send(&ack).await;
         }
     }
-    // Methods that are not served, inside and outside.
+    // Methods that are not served, inside and outside a call.
     phone.ask("MESSAGE", "", "").await;
     let refused = phone.expect("SIP/2.0 405").await;
     assert!(header(&refused, "Allow").unwrap().contains("INFO"));
@@ -158,7 +158,7 @@ async fn only_the_peer_speaks_inside_a_call() {
     phone.hang_up().await;
 }
 
-/// What we send inside a call goes by the routes that were recorded, in their order.
+/// Our requests inside a call follow the recorded routes, in their order.
 #[tokio::test(flavor = "multi_thread")]
 async fn routes_are_followed_loose_and_strict() {
     for (parameter, uri_is_contact) in [(";lr", true), ("", false)] {
@@ -208,7 +208,7 @@ async fn short_names_folded_lines_and_pieces_are_one_message() {
         .replace("Contact:", "m:\t")
         .replace("Content-Type:", "c:")
         .replace(&length, &format!("l:\r\n\t {}\r\n", sdp.len()));
-    // A keep-alive before, half a message, the rest in small pieces with the beginning of another.
+    // A keep-alive before, half a message, the rest in small pieces with the beginning of another message.
     phone.send("\r\n\r\n").await;
     assert_eq!(pong(&mut phone).await, "\r\n");
     let invite = invite + "OPTIONS";
@@ -242,14 +242,14 @@ async fn lengths_that_lie_cost_a_refusal_or_the_connection() {
         let right = format!("Content-Length: {}\r\n", sdp.len());
         text.replace(&right, &format!("Content-Length: {length}\r\n"))
     };
-    // Longer than the datagram; shorter, so that the description is cut off.
+    // Longer than the datagram; shorter, so that the SDP is cut off.
     for (length, status) in [(sdp.len() + 1, 400), (20, 488)] {
         let mut phone = Phone::udp(bench.udp()).await;
         let invite = told(length, &phone.request("INVITE", "", &sdp));
         phone.send(&invite).await;
         phone.expect(&format!("SIP/2.0 {status}")).await;
     }
-    // Of a connection nobody knows where the next message begins.
+    // In a stream the beginning of the next message is unknown then.
     let mut phone = Phone::tcp(bench.address(Transport::Tcp)).await;
     let huge = told(70_000, &phone.request("INVITE", "", &sdp));
     phone.send(&huge).await;
@@ -298,7 +298,7 @@ async fn a_second_fork_that_answers_is_hung_up() {
         bench.saw(&Happening::Transfer(Ok(())))
     })
     .await;
-    // An ACK that was lost: the 200 comes again, and so does the ACK.
+    // The ACK was lost: the 200 comes again, and so does the ACK.
     let again = phone.response(&invite, "200 OK", "first", &offer(40_002));
     phone.send(&again).await;
     let ack = phone.expect("ACK ").await;
@@ -309,7 +309,7 @@ async fn a_second_fork_that_answers_is_hung_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn odd_addresses_lead_back() {
     let bench = Bench::new(Manner::Echo).await;
-    // Who asks for security on the whole way is given an address that keeps it.
+    // A `sips:` request gets a `sips:` Contact.
     let mut phone = Phone::udp(bench.udp()).await;
     let invite =
         phone

@@ -1,4 +1,4 @@
-//! What nobody should send, and does.
+//! Faulty messages.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use dikala_telephony::leg::Refusal;
 
 use crate::support::{Bench, Manner, PATIENCE, Phone, header, offer};
 
-/// A request that a phone makes.
+/// Builds a phone's request.
 type Request = Box<dyn Fn(&mut Phone) -> String>;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,7 +123,7 @@ async fn what_cannot_be_served_is_told_why() {
         phone.send(&request).await;
         let answer = loop {
             match phone.hears(PATIENCE).await {
-                // Of this one, or of what came before it and was sent again?
+                // The answer may be a retransmission of an earlier one.
                 Some(answer)
                     if answer.starts_with("SIP/2.0 1")
                         || header(&answer, "Call-ID").is_some_and(|id| id != phone.call_id) => {}
@@ -177,7 +177,7 @@ async fn an_invite_that_came_by_two_ways_is_one_call() {
     assert_eq!(bench.calls().len(), 1);
 }
 
-/// The tests of RFC 4475 whose wording matters to the parser, folded and bent as there.
+/// The tests of RFC 4475 whose wording matters to the parser, folded as there.
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_that_are_odd_but_right_are_understood() {
     let bench = Bench::new(Manner::Ring).await;
@@ -195,14 +195,14 @@ async fn messages_that_are_odd_but_right_are_understood() {
         local = phone.local,
         length = sdp.len(),
     )
-    // It names a dialog; ours begins none there.
+    // The original names a dialog, which does not exist here.
     .replace(" ;   tag    = 1918181833n", "");
     phone.send(&odd).await;
     let ringing = phone.expect("SIP/2.0 180").await;
     assert_eq!(ringing.matches("Via:").count(), 3, "{ringing}");
     assert_eq!(bench.call().id, "wsinv.ndaksdj@192.0.2.1;98asjd8");
 
-    // Rubbish behind the message, an escaped user, an old peer without a branch.
+    // Trailing bytes, an escaped user, an old peer without a branch.
     for (number, bend) in [
         (
             "1",
@@ -295,7 +295,7 @@ async fn connections_of_strangers_are_bounded_and_end_when_they_say_nothing_sens
     for phone in &mut idle {
         let options = phone.request("OPTIONS", "", "");
         phone.try_send(options.as_bytes()).await;
-        // Those that are closed say so at once.
+        // The edge closes excess connections at once.
         if phone.hears(PATIENCE).await.is_none() {
             closed += 1;
         }
@@ -340,7 +340,7 @@ async fn a_flood_of_strangers_costs_calls_nothing() {
             stranger.send(&invite).await;
         }
     }
-    // Datagrams may be lost in the crowd, so it is asked until it is answered.
+    // Datagrams may be lost in the flood, so the request is repeated until it is answered.
     let options = loop {
         phone.ask("OPTIONS", "", "").await;
         if let Some(answer) = phone.hears(Duration::from_millis(300)).await {

@@ -95,7 +95,7 @@ async fn who_has_called_from_an_address_goes_on_while_it_is_blocked_for_others()
     );
 }
 
-/// The sender of a forged address never sees a valid nonce for it, so nobody can have another's address blocked.
+/// The sender of a forged address never sees a valid nonce for it, so it cannot get another's address blocked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nonce_is_good_only_where_it_was_sent() {
     let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await;

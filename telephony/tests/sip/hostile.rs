@@ -51,7 +51,7 @@ async fn who_only_begins_tls_keeps_nobody_else_from_it() {
     phone.expect("SIP/2.0 407").await;
 }
 
-/// The next REGISTER, and a function to answer it.
+/// The next REGISTER, and its source address.
 async fn asked(socket: &UdpSocket) -> (String, std::net::SocketAddr) {
     let mut buffer = vec![0; 65_536];
     let received = timeout(PATIENCE, socket.recv_from(&mut buffer)).await;
@@ -62,7 +62,7 @@ async fn asked(socket: &UdpSocket) -> (String, std::net::SocketAddr) {
     )
 }
 
-/// An edge that registers here, and something to write answers with.
+/// An edge that registers here, and a phone that writes the answers.
 async fn registering(socket: &UdpSocket) -> (Bench, Phone) {
     let register = Register {
         registrar: format!("sip:{}", socket.local_addr().unwrap()),
@@ -125,7 +125,7 @@ async fn a_call_is_changed_by_its_own_caller_alone() {
     let callee = phone.to.clone();
     let (before, _) = callee.split_once(";tag=").unwrap();
     for method in ["INVITE", "UPDATE", "INFO", "BYE"] {
-        // The caller's own tag is known, the edge's is guessed; then the other way round.
+        // The caller's own tag is known and the edge's is guessed; then the other way round.
         thief.to = format!("{before};tag=00000000000000000000");
         thief.cseq = 100;
         let forged = thief.request(method, "", &offer(40_002));

@@ -1,4 +1,4 @@
-//! Calls over a line that loses packets, sends them twice, and delays some until others have overtaken them.
+//! Calls over a line that loses, duplicates and reorders packets.
 
 use std::{
     net::SocketAddr,
@@ -15,7 +15,7 @@ use tokio::{
 use crate::support::{Bench, Manner, Phone, Seen, eventually, offer, pitch};
 
 const STEP: Duration = Duration::from_millis(20);
-/// Spoken between two keys, in steps of 20 ms; four such are long enough for two reports of the edge.
+/// Speech between two keys, in steps of 20 ms; four of them are long enough for two reports of the edge.
 const BETWEEN_KEYS: usize = 150;
 const KEYS: [u8; 4] = [4, 4, 2, 11];
 /// A machine that is busy with other tests is late itself.
@@ -23,16 +23,16 @@ const SLACK_MS: usize = 200;
 const SSRC: u32 = 7;
 const TONE_HZ: usize = 400;
 
-/// What the line does to packets, in per cent.
+/// Faults of the line, in per cent of packets.
 #[derive(Debug, Clone, Copy)]
 struct Faults {
     lost: u64,
     doubled: u64,
-    /// Held for so long that those behind come first.
+    /// Delayed until later packets have overtaken it.
     late: u64,
 }
 
-/// What became of the phone's packets, by their numbers.
+/// The fate of the phone's packets, by sequence number.
 #[derive(Debug, Default)]
 struct Fate {
     lost: Vec<u16>,
@@ -40,7 +40,7 @@ struct Fate {
 }
 
 impl Fate {
-    /// What a report up to this number must tell.
+    /// The losses that a report up to this number must contain.
     fn told(&self, highest: u16) -> i64 {
         let before = |numbers: &[u16]| {
             let count = numbers.iter().filter(|number| **number <= highest).count();
@@ -50,11 +50,11 @@ impl Fate {
     }
 }
 
-/// Between phone and edge: media of both directions goes through here.
+/// The line between phone and edge: media of both directions passes through it.
 struct Line {
-    /// Where the phone sends to, and what it hears comes from.
+    /// The phone's end of the line.
     near: SocketAddr,
-    /// What stands in the phone's offer.
+    /// The edge's end; the phone's offer names it.
     far: SocketAddr,
     fate: Arc<Mutex<Fate>>,
     ends: [tokio::task::JoinHandle<()>; 2],
@@ -66,7 +66,7 @@ impl Drop for Line {
     }
 }
 
-/// Numbers that are the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -87,7 +87,7 @@ impl Line {
         let near = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
         let far = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
         let (near_address, far_address) = (near.local_addr().unwrap(), far.local_addr().unwrap());
-        // The edge is where its packets come from.
+        // The edge's address is learned from its packets.
         let edge: Arc<Mutex<Option<SocketAddr>>> = Arc::default();
         let fate: Arc<Mutex<Fate>> = Arc::default();
         let up = carry(near.clone(), far.clone(), faults, {
@@ -118,7 +118,7 @@ impl Line {
     }
 }
 
-/// Passes packets on, as bad as it is told. `to` says where to, and hears in how many copies.
+/// Passes packets on, with faults. `to` returns the destination, and gets the number of copies.
 async fn carry(
     from: Arc<UdpSocket>,
     by: Arc<UdpSocket>,
@@ -151,7 +151,7 @@ async fn carry(
     }
 }
 
-/// The media of a phone: what it says, and what it has heard.
+/// The media of a phone: what it sends, and what it has heard.
 struct Talker {
     socket: Arc<UdpSocket>,
     sequence: u16,
@@ -162,7 +162,7 @@ struct Talker {
 struct Heard {
     packets: usize,
     last_loud: Option<Instant>,
-    /// What the edge reports last: lost, and up to which number.
+    /// The edge's last report: packets lost, and the highest number.
     report: Option<(i64, u16)>,
     reports: usize,
 }
@@ -189,7 +189,7 @@ impl Talker {
         self.socket.send_to(&packet, to).await.unwrap();
     }
 
-    /// 20 ms of the tone (ten samples up, ten down) or of silence.
+    /// Sends 20 ms of the tone (ten samples up, ten down) or of silence.
     async fn say(&mut self, to: SocketAddr, loud: bool) {
         let sample = |at: usize| match (loud, at / 10 % 2) {
             (true, 0) => 0xAA,
@@ -200,7 +200,7 @@ impl Talker {
         self.send(to, 8, self.sequence, &payload).await;
     }
 
-    /// One of the six packets of a key.
+    /// Sends one of the six packets of a key.
     async fn press(&mut self, to: SocketAddr, event: u8, begun: u16, step: u16) {
         let over = if step > 3 { 0x80 } else { 0 };
         let [high, low] = (step.min(4) * 160).to_be_bytes();
@@ -231,7 +231,7 @@ async fn listen(socket: Arc<UdpSocket>, heard: Arc<Mutex<Heard>>) {
     }
 }
 
-/// Of the block about us: how many are lost, and the highest number that came.
+/// The report block about us: packets lost, and the highest number.
 fn reported(packet: &[u8]) -> Option<(i64, u16)> {
     let blocks = match packet[1] {
         200 => 28,
@@ -247,7 +247,7 @@ fn reported(packet: &[u8]) -> Option<(i64, u16)> {
     Some((i64::from(lost), u16::from_be_bytes([block[10], block[11]])))
 }
 
-/// How many tenths of a second hold the tone, in per cent of those there are.
+/// The percentage of tenths of a second that contain the tone.
 fn found(audio: &[i16]) -> usize {
     let tenths: Vec<&[i16]> = audio.chunks_exact(1_600).collect();
     let holds = |tenth: &&&[i16]| {
@@ -257,7 +257,7 @@ fn found(audio: &[i16]) -> usize {
     tenths.iter().filter(holds).count() * 100 / tenths.len().max(1)
 }
 
-/// The tone with keys in it, then a second of silence. Gives when that began.
+/// Sends the tone with keys in it, then a second of silence. Returns when the silence began.
 async fn speaks(talker: &mut Talker, to: SocketAddr) -> Instant {
     let mut steps = interval(STEP);
     for key in KEYS {
@@ -283,7 +283,7 @@ async fn speaks(talker: &mut Talker, to: SocketAddr) -> Instant {
     silent
 }
 
-/// What the call's task heard: all of it, for as long as it lasted, and each key once.
+/// Checks what the call's task heard: all of the audio, and each key once.
 fn understood(call: &Seen, lasted: Duration, faults: Faults) {
     let keys = call
         .happened
@@ -295,7 +295,7 @@ fn understood(call: &Seen, lasted: Duration, faults: Faults) {
     assert_eq!(keys.collect::<String>(), "442#", "{faults:?}");
     let (audio, lasted) = (call.audio.len() / 16, lasted.as_millis());
     let lasted = usize::try_from(lasted).unwrap();
-    // While a key is down there is no audio, and the first of that is not filled with silence.
+    // While a key is down there is no audio, and the first 100 ms of that are not filled with silence.
     let least = lasted - 100 * KEYS.len() - SLACK_MS;
     assert!(
         (least..lasted + SLACK_MS).contains(&audio),
@@ -306,7 +306,7 @@ fn understood(call: &Seen, lasted: Duration, faults: Faults) {
     assert!(share >= least, "{faults:?}: the tone is in {share} %");
 }
 
-/// What the phone heard: the echo without growing delay, and reports that are right. Gives how many packets were lost.
+/// Checks what the phone heard: the echo without growing delay, and correct reports. Returns the number of lost packets.
 fn reported_well(talker: &Talker, line: &Line, silent: Instant, faults: Faults) -> usize {
     let heard = talker.heard.lock().unwrap();
     let echoed = heard.last_loud.unwrap().saturating_duration_since(silent);
@@ -318,7 +318,7 @@ fn reported_well(talker: &Talker, line: &Line, silent: Instant, faults: Faults) 
     let (lost, highest) = heard.report.unwrap();
     let fate = line.fate.lock().unwrap();
     let expected = fate.told(highest);
-    // Some were still on their way when the report was made.
+    // Some packets were still on their way when the report was made.
     let off = lost.abs_diff(expected);
     assert!(off <= 8, "{faults:?}: {lost} for {expected} of {highest}");
     fate.lost.len()
@@ -333,7 +333,7 @@ async fn a_call_over(faults: Faults) {
         .replace("RTP/AVP 0 8 101", "RTP/AVP 8 101")
         .replace("a=sendrecv", "a=rtcp-mux\r\na=sendrecv");
     phone.call("", &sdp).await;
-    // The edge speaks first: the line learns where it is.
+    // The edge speaks first, so that the line learns its address.
     eventually("the edge is heard", || {
         talker.heard.lock().unwrap().packets > 0
     })

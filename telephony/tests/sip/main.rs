@@ -1,5 +1,5 @@
-//! The SIP edge from outside: phones of our own that say exactly what a test wants, and sipp, baresip and kamailio from Debian.
-//! Programs that are not installed are skipped with a word, and with `DIKALA_REQUIRE_SIP=1` their absence is a failure.
+//! The SIP edge from outside: with test phones that send exactly what a test wants, and with sipp, baresip and kamailio from
+//! Debian. Tests of missing programs are skipped with a note; with `DIKALA_REQUIRE_SIP=1` they fail.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! Every transport with every codec, clear and encrypted, with a phone that others have made.
+//! Every transport with every codec, plain and encrypted, with baresip.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::support::{Bench, Certificate, Manner, need, talks};
 
-/// Calls at once: Opus is slow where nothing is optimized.
+/// Concurrent calls: unoptimised Opus is slow.
 const AT_ONCE: usize = 6;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,8 @@
-//! Media behind NAT: which packets count as the caller's if the SDP names an address that nobody sends from.
+//! Media behind NAT: packets that are admitted if no packets come from the address in the SDP.
 
 use crate::support::{Bench, Manner, PATIENCE, Phone, Sound, eventually, offer, pitch};
 
-/// An offer of G.711 A with an address that only the caller's own network knows.
+/// An offer of G.711 A-law with an address of the caller's private network.
 fn behind_nat() -> String {
     offer(9)
         .replace("c=IN IP4 127.0.0.1", "c=IN IP4 127.0.0.77")
@@ -18,7 +18,7 @@ async fn call() -> (Bench, Phone, String, Sound) {
     (bench, phone, answer, Sound::new().await)
 }
 
-/// Both speak for a while, the stranger four times as often; he hears nothing and is not heard.
+/// Both send for a while, the stranger four times as often; it gets no media and is not heard.
 async fn keeps_it(bench: &Bench, answer: &str, caller: &mut Sound, stranger: &mut Sound) {
     stranger.forgets();
     let heard = bench.call().audio.len();
@@ -48,7 +48,7 @@ async fn a_stranger_who_sprays_ports_before_the_caller_speaks_does_not_take_the_
     phone.hang_up().await;
 }
 
-/// A caller who says nothing for the first second, behind a NAT that lets nothing in before.
+/// The caller sends nothing in the first second, behind a NAT that admits nothing before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_wins_the_media_back_from_a_stranger_who_was_quicker() {
     let (bench, mut phone, answer, mut caller) = call().await;
@@ -69,7 +69,7 @@ async fn a_phone_that_comes_back_from_hold_on_another_port_is_heard() {
         phone.answered("SIP/2.0 200").await;
         phone.acknowledge("").await;
     }
-    // The old port goes on for a while, as a server of music on hold may.
+    // The old port continues for a while, as that of a server for music on hold may.
     let mut after = Sound::new().await;
     let heard = tokio::time::timeout(PATIENCE, async {
         loop {

@@ -1,4 +1,4 @@
-//! Second legs and transfers with a lying other side.
+//! Second legs and transfers with a dishonest peer.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -17,7 +17,7 @@ fn is_transfer(happening: &Happening) -> bool {
     matches!(happening, Happening::Transfer(_))
 }
 
-/// A phone whose second leg comes back to itself, and the INVITE of that leg.
+/// A phone that gets its own second leg, and the INVITE of that leg.
 async fn handing_over() -> (Bench, Phone, String) {
     let manner = Manner::Transfer("+62811111".to_owned());
     let bench = Bench::with(manner, 10, |sip| sip.trunks = Bench::of_users()).await;
@@ -35,7 +35,7 @@ async fn a_person_who_answers_as_a_hundred_is_hung_up_a_few_times() {
             let tag = format!("person-{person}");
             let accepted = phone.response(&invite, "200 OK", &tag, &offer(40_002));
             phone.send(&accepted).await;
-            // As fast as they are read, because excess ones are dropped.
+            // Sent as fast as they are read, because excess ones are dropped.
             tokio::task::yield_now().await;
         }
     }
@@ -82,7 +82,7 @@ async fn a_person_who_names_another_way_is_not_followed() {
             .await;
             phone.ask("BYE", "", "").await;
             if taken {
-                // The BYE of the person's leg goes to where its answer came from.
+                // The BYE of the person's leg goes to the source of its answer.
                 let bye = phone.expect("BYE ").await;
                 phone.answer(&bye, "200 OK").await;
             }
@@ -91,7 +91,7 @@ async fn a_person_who_names_another_way_is_not_followed() {
     }
 }
 
-/// Otherwise the call would end as transferred, although nobody was called.
+/// Otherwise the call would end as transferred, although no one was called.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_notify_that_nobody_asked_for_hands_nobody_over() {
     let (bench, mut phone, invite) = handing_over().await;
@@ -117,7 +117,7 @@ async fn a_notify_that_nobody_asked_for_hands_nobody_over() {
     phone.hang_up().await;
 }
 
-/// A phone that was asked to call the person reports any progress it likes.
+/// A phone that was asked to call the person reports arbitrary progress.
 #[tokio::test(flavor = "multi_thread")]
 async fn rubbish_in_a_notify_neither_ends_a_transfer_nor_the_call() {
     let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;

@@ -1,4 +1,4 @@
-//! Calls by the phones and proxies that Debian has.
+//! Calls with phones and proxies from Debian.
 
 use std::{process::Command, time::Duration};
 
@@ -62,7 +62,7 @@ async fn baresip_proves_itself() {
     talks(&bench, "ayu", account, Transport::Udp, "PCMA").await;
 }
 
-/// A registrar and proxy that wants to stay on the way, with one account.
+/// A registrar and proxy that records its route, with one account.
 pub fn kamailio(folder: &std::path::Path, port: u16) -> Running {
     let config = format!(
         r#"#!KAMAILIO

@@ -1,4 +1,4 @@
-//! Proofs of ours: what a trunk that challenges us inside a call gets, and nobody else.
+//! Credentials that we send: a trunk that challenges us inside a call gets them, other peers do not.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     support::{Bench, Manner, Phone, header, offer, trunk},
 };
 
-/// A trunk that we would register at, if anybody answered there.
+/// A trunk with a registrar that never answers.
 pub async fn silent_registrar() -> Trunk {
     registering(&UdpSocket::bind("127.0.0.1:0").await.unwrap())
 }
@@ -30,7 +30,7 @@ fn registering(socket: &UdpSocket) -> Trunk {
     }
 }
 
-/// Answers that a proof is wanted.
+/// Sends a challenge.
 pub async fn challenge(phone: &mut Phone, request: &str, status: &str) {
     let name = match status.starts_with("401") {
         true => "WWW-Authenticate",
@@ -48,7 +48,7 @@ pub fn number(request: &str) -> u32 {
     number.unwrap().parse().unwrap()
 }
 
-/// The proof that a request bears, which has to be for its method and Request-URI.
+/// The credentials in a request, which must be for its method and Request-URI.
 pub fn proven(request: &str, name: &str, number: u32) -> String {
     assert_eq!(self::number(request), number);
     let proof = header(request, name).unwrap();
@@ -93,7 +93,7 @@ async fn a_trunk_that_wants_our_bye_proven_gets_it_so_once() {
         assert_eq!(header(&again, "Call-ID"), header(&bye, "Call-ID"));
         assert_eq!(header(&again, "Reason"), header(&bye, "Reason"));
         assert_ne!(header(&again, "Via"), header(&bye, "Via"));
-        // Who does not believe it is not told twice.
+        // Credentials that are refused are not sent again.
         challenge(&mut phone, &again, status).await;
         while let Some(more) = phone.hears(Duration::from_millis(100)).await {
             assert_eq!(number(&more), number(&again), "a repeat: {more}");
@@ -117,12 +117,12 @@ async fn nobody_but_the_trunk_is_given_a_proof() {
     }
 }
 
-/// A caller who is handed over to somebody behind a trunk that wants a proof.
+/// A caller who is transferred to a person behind a trunk that challenges.
 struct SecondLeg {
     bench: Bench,
     trunk: Phone,
     phone: Phone,
-    /// The one that is to bear the proof.
+    /// The INVITE that carries the credentials.
     invite: String,
 }
 
@@ -151,7 +151,7 @@ async fn a_second_leg_is_proven_to_its_end() {
     let mut leg = second_leg().await;
     let (trunk, again) = (&mut leg.trunk, &leg.invite);
     let proof = proven(again, "Proxy-Authorization", 2);
-    // What was answered is of no use.
+    // The SDP answer is unusable.
     let answer = offer(40_002).replace("m=audio 40002", "m=audio 0");
     let answer = trunk.response(again, "200 OK", "person", &answer);
     trunk.send(&answer).await;
@@ -165,7 +165,7 @@ async fn a_second_leg_is_proven_to_its_end() {
     leg.phone.hang_up().await;
 }
 
-/// Who takes a call may name any address, and a second who has taken it is hung up there.
+/// The answerer of a call may name any address; a second one is hung up there.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_took_a_second_leg_elsewhere_is_given_no_proof() {
     let mut leg = second_leg().await;

@@ -1,4 +1,4 @@
-//! Where the bridge is a user itself: a registrar of our own, and what comes from beside it.
+//! Registrations of the bridge with a registrar of the test, and packets from other sources.
 
 use dikala_telephony::settings::{Credentials, Register, Trunk};
 use tokio::{net::UdpSocket, sync::mpsc, time::timeout};
@@ -36,7 +36,7 @@ async fn a_brief_registration_is_asked_for_as_it_is_told_and_renewed() {
     registrar.abort();
 }
 
-/// A registrar may answer from another port than it listens on, so only what it answers tells it from strangers.
+/// A registrar may answer from another port, so only its answers distinguish it from strangers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registrar_is_heard_beside_a_flood() {
     let (socket, other) = (
@@ -59,7 +59,7 @@ async fn a_registrar_is_heard_beside_a_flood() {
     })
     .await;
     let mut buffer = vec![0; 65_536];
-    // What was asked before the first answer was on its way is asked again in any case.
+    // Requests from before the first answer are retransmitted in any case.
     let (mut numbers, mut repeated) = (Vec::new(), 0);
     while numbers.len() < 6 {
         let received = tokio::time::timeout(PATIENCE, socket.recv_from(&mut buffer));
@@ -82,16 +82,16 @@ async fn a_registrar_is_heard_beside_a_flood() {
     assert!(repeated <= 1, "{repeated} were asked again");
 }
 
-/// A registrar with two users: one is taken, the other for a second and never again.
+/// A registrar with two users: one is accepted, the other only for a second and then refused.
 struct Registrar {
     socket: UdpSocket,
-    /// Users and `Expires` of what was taken, then of what was refused.
+    /// Users and `Expires` of accepted requests; then the number of refused ones.
     taken: Vec<(String, String)>,
     refused: usize,
 }
 
 impl Registrar {
-    /// The next message that is no REGISTER; those are answered, until this holds.
+    /// The next message other than REGISTER; REGISTERs are answered until `until` holds.
     async fn next(&mut self, until: impl Fn(&Self) -> bool) -> Option<String> {
         let mut buffer = vec![0; 65_536];
         while !until(self) {
@@ -124,7 +124,7 @@ impl Registrar {
         None
     }
 
-    /// Leads a call to the bridge, and gives the trunk that it came over, once it rings.
+    /// Routes a call to the bridge. Returns its trunk once it rings.
     async fn leads(&mut self, bench: &Bench, user: &str) -> String {
         let mut phone = Phone::udp(bench.udp()).await;
         let target = format!("INVITE sip:{user}@");

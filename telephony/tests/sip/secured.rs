@@ -1,4 +1,4 @@
-//! TLS that we begin: to registrars and trunks whose certificates an authority of the operator's has signed.
+//! Outgoing TLS: to registrars and trunks with certificates of the operator's own authority.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -68,7 +68,7 @@ fn registering(registrar: String) -> Trunk {
     }
 }
 
-/// Demands a proof, and takes it.
+/// Challenges a REGISTER and accepts its credentials.
 async fn registered(registrar: &mut Phone) {
     let first = registrar.expect("REGISTER ").await;
     let demand = "WWW-Authenticate: Digest realm=\"trunk\", nonce=\"n\", qop=\"auth\"\r\n";
@@ -105,7 +105,7 @@ async fn we_register_and_hand_over_through_tls_that_is_trusted() {
         })
         .await;
 
-        // A call that comes through the connection is handed over through it.
+        // A call over the connection is transferred over it.
         trunk.call("", &offer(40_000)).await;
         let invite = trunk.expect("INVITE ").await;
         let to = registrar.replace("localhost", "+62811111@localhost");
@@ -118,7 +118,7 @@ async fn we_register_and_hand_over_through_tls_that_is_trusted() {
         trunk.expect("ACK ").await;
         eventually("it stands", || bench.saw(&Happening::Transfer(Ok(())))).await;
 
-        // One that came over UDP has a connection of its own opened for the second leg.
+        // For a call over UDP, a connection is opened for the second leg.
         let mut phone = Phone::udp(bench.udp()).await;
         phone.call("", &offer(40_004)).await;
         let mut second = server.accept().await;
@@ -147,7 +147,7 @@ async fn tls_that_nobody_vouches_for_is_not_spoken() {
     let words = refused.unwrap_err().to_string();
     assert!(words.contains("UnknownIssuer"), "{words}");
 
-    // Somebody else's name: the certificate is for this machine's usual ones.
+    // Another host: the certificate is for this machine's usual names.
     let server = Arc::new(Server::at("127.0.0.2").await);
     let at = server.port();
     tokio::spawn(async move { while server.secured().await.is_none() {} });
@@ -177,10 +177,10 @@ async fn we_register_at_kamailio_behind_tls() {
         } else {
             "127.0.0.1"
         };
-        // Its own TLS is a package of its own.
+        // Its own TLS is a separate package.
         let front = tls::front(bare, ([127, 0, 0, 1], at).into()).await;
         let registrar = format!("sip:{host}:{};transport=tls", front.port());
-        // Until kamailio listens.
+        // Waits until kamailio listens.
         eventually("kamailio listens", || {
             std::net::TcpStream::connect(("127.0.0.1", at)).is_ok()
         })

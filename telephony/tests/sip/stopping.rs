@@ -1,4 +1,4 @@
-//! A whole bridge that stops: who was told that it is there is told that it is not.
+//! A bridge that stops unregisters.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use tokio::net::UdpSocket;
 
 use super::support::{PATIENCE, eventually, header, trunk};
 
-/// Takes every REGISTER, and tells for how many seconds it was asked to.
+/// Accepts every REGISTER, and reports the seconds that it asked for.
 pub async fn registrar(socket: UdpSocket, asked: tokio::sync::mpsc::UnboundedSender<String>) {
     let mut bytes = [0; 4_096];
     while let Ok((length, from)) = socket.recv_from(&mut bytes).await {

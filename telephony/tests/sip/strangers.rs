@@ -1,4 +1,4 @@
-//! Strangers and single trunks that exceed their limits: others are served all the same.
+//! Strangers and single trunks that exceed their limits: other peers are served all the same.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -56,7 +56,7 @@ async fn tcp_from(host: &str, edge: SocketAddr) -> Phone {
     Phone::over("TCP", Box::new(stream), local, edge)
 }
 
-/// True if a stranger's INVITE is answered. The stranger repeats it as RFC 3261 says.
+/// True if a stranger's INVITE is answered. The stranger retransmits it as in RFC 3261.
 async fn is_challenged(bench: &Bench) -> bool {
     let mut phone = Phone::udp_from("127.0.0.99", bench.udp()).await;
     let invite = phone.request("INVITE", "", &offer(40_000));
@@ -210,7 +210,7 @@ async fn a_call_that_nobody_acknowledges_gives_its_line_back() {
     let (status, mut phone) = invited("127.0.0.3", &bench).await;
     assert_eq!(status, 200);
     phone.acknowledge("").await;
-    // The answer is still repeated, and a call that is acknowledged late has a line again.
+    // The answer is still retransmitted, and a call that is acknowledged late has a line again.
     let late = &mut forged[0];
     late.expect("SIP/2.0 200").await;
     late.acknowledge("").await;
@@ -228,7 +228,7 @@ async fn nobody_gets_media_before_the_answer_is_acknowledged() {
     let invite = phone.request("INVITE", "", &offer(media.local_addr().unwrap().port()));
     phone.send(&invite).await;
     phone.answered("SIP/2.0 200").await;
-    // The answer was repeated, so media would have been sent by now.
+    // The answer was retransmitted, so media would have been sent by now.
     phone.expect("SIP/2.0 200").await;
     let mut packet = [0; 2_048];
     assert!(media.try_recv(&mut packet).is_err(), "there is media");

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 const RUNNING_MAX: usize = 32;
 /// Function calls of one call that are remembered.
 const REMEMBERED_MAX: usize = 64;
-/// How long an outcome answers the same question.
+/// The time in which an outcome answers the same question.
 const KEPT_MS: u64 = 120_000;
 /// The longest invocation id that the service accepts.
 const ID_CHARS_MAX: usize = 64;
@@ -39,7 +39,7 @@ struct Invocation {
     answer: Option<(u64, Answer)>,
 }
 
-/// What to do about a function that the model calls.
+/// The decision about a function that the model calls.
 #[derive(Debug, PartialEq)]
 pub(super) enum Asked {
     /// Call it under this id.

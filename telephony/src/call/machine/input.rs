@@ -23,7 +23,7 @@ pub(crate) struct Rules {
     pub(crate) barge_in: bool,
     /// `None` leaves the price to the service's own rate.
     pub(crate) prices: Option<Prices>,
-    /// How long the service may be away before the call is ended.
+    /// Absence of the service after which the call is ended.
     pub(crate) engine_lost_after_ms: u64,
 }
 

@@ -1,4 +1,4 @@
-//! How a call is left: after the agent's last words, soon, after a sentence of the bridge, or by transfer to a person.
+//! The ways to leave a call: after the agent's last words, soon, after a sentence of the bridge, or by transfer to a person.
 
 use dikala_entities::{HangupInitiator, HangupReason};
 use serde_json::json;
@@ -16,7 +16,7 @@ use crate::{
 const SETTLE_MS: u64 = 1_500;
 /// Limit for playing the goodbye. At most 30 s of speech wait in the leg.
 const GOODBYE_MS_MAX: u64 = 35_000;
-/// How long a hang-up command waits for the current speech.
+/// The longest time that a hang-up command waits for the current speech.
 const SOON_MS: u64 = 2_000;
 /// Limit for a sentence of the bridge.
 const SENTENCE_MS_MAX: u64 = 8_000;

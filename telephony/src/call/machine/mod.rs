@@ -188,7 +188,7 @@ impl Machine {
         phase.filter(|_| !self.is_over())
     }
 
-    /// Whether to read from the voice now. It waits before the answer, and while speech is being flushed.
+    /// True if the voice is to be read now. It waits before the answer, and while speech is being flushed.
     pub(super) fn listens(&self) -> bool {
         let in_time = match &self.phase {
             Phase::Talking | Phase::Leaving(_) => !self.speaking.is_flushing(),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::Effect;
 use crate::leg::{Order, Speech};
 
-/// How long the agent pauses for a caller whose voice the model does not treat as an interruption.
+/// The agent's pause for a caller whose voice the model does not treat as an interruption.
 const RESUME_MS: u64 = 700;
 
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! Which messages are sent and sent again, and which call hears of which reply.
+//! Messages are sent and resent as needed, and each reply reaches its call.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -16,7 +16,7 @@ use crate::{
 };
 
 const WITHIN: Duration = Duration::from_secs(60);
-/// How long calls go on without the service, which may be silent for a third of it.
+/// The time that calls go on without the service, which may be silent for a third of it.
 const LOST_AFTER: Duration = Duration::from_secs(15);
 
 struct Engine {

@@ -48,7 +48,7 @@ pub enum Secured {
     No,
     /// With keys in the SDP.
     Yes,
-    /// By another method, such as DTLS.
+    /// Secured by another method, such as DTLS.
     Otherwise,
 }
 

@@ -105,7 +105,7 @@ impl Line {
             .into_iter()
             .find(|suite| suite.name().eq_ignore_ascii_case(name))?;
         let parameters = words.next()?;
-        // Of the session parameters, only the window size hint (WSH) may be ignored.
+        // Only one session parameter may be ignored: the window size hint (WSH).
         if !words.all(|word| word.starts_with("WSH=")) {
             return None;
         }

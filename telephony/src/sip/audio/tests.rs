@@ -1,4 +1,4 @@
-//! The media of one call: ports, its end, and where it goes.
+//! The media of one call: ports, end, destination.
 
 use super::*;
 use crate::{
@@ -39,7 +39,7 @@ fn terms(remote: SocketAddr) -> Terms {
     }
 }
 
-/// The task of a call that is joined may end before its media hears of the joining.
+/// The task of a joined call may end before its media gets the new channels.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_listens_may_come_later() {
     let phone = UdpSocket::bind("127.0.0.1:0").expect("a port");
@@ -65,7 +65,7 @@ async fn who_listens_may_come_later() {
         sequence += 1;
         phone.send_to(&packet, to).expect("sent");
     };
-    // Packets come back all the while, so those that were sent have been taken.
+    // Packets come back meanwhile, so those sent before have been received.
     for _ in 0..25 {
         speak();
         phone.recv(&mut [0; 2_048]).expect("silence is sent");
@@ -101,7 +101,7 @@ async fn a_codec_that_panics_ends_its_call() {
     assert_eq!(happened.recv().await, None, "nothing is wrong");
 }
 
-/// A call from elsewhere whose SDP names this machine does not get to hear what is said.
+/// A call from elsewhere whose SDP names this machine gets no media there.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_sent_to_this_machine_for_a_call_from_elsewhere() {
     let phone = tokio::net::UdpSocket::bind("127.0.0.1:0")

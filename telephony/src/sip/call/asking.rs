@@ -1,4 +1,4 @@
-//! What we ask inside a call: how it is sent, proven where the trunk wants that (RFC 3261, 22.2), and acknowledged.
+//! Requests that we send inside a call: sent, authenticated if the trunk demands it (RFC 3261, 22.2), and acknowledged.
 
 use std::{io, net::IpAddr};
 
@@ -15,15 +15,15 @@ use crate::{
     },
 };
 
-/// What a request of ours says that we understand. We take provisional responses that ask for a PRACK, but send none ourselves.
+/// Supported extensions in our requests. We accept provisional responses that require a PRACK, but send none ourselves.
 pub const SUPPORTED_IN_REQUESTS: &str = "timer";
 
-/// A request that waits for its answer.
+/// A request that waits for its response.
 #[derive(Debug)]
 pub struct Asked {
     pub request: Request,
     pub answers: mpsc::Receiver<Response>,
-    /// Who was asked.
+    /// The address that the request was sent to.
     peer: IpAddr,
     is_proven: bool,
 }
@@ -53,8 +53,8 @@ impl Call {
         }
     }
 
-    /// Asks the same with proof, where that is what the response wants, once. Others than the trunk get none: what they are told could
-    /// be tried for the password.
+    /// Repeats a challenged request once, with credentials. Only the trunk gets them: others could use the response to guess the
+    /// password.
     pub(super) async fn prove(&mut self, asked: &Asked, response: &Response) -> Option<Asked> {
         if asked.is_proven || !self.is_of_the_trunk(asked.peer) {
             return None;
@@ -75,7 +75,7 @@ impl Call {
         self.shared.is_registered_with(ip) || nets.any(|net| net.contains(&ip))
     }
 
-    /// Acknowledges the 2xx to an INVITE of ours, now and whenever it is repeated.
+    /// Acknowledges the 2xx to an INVITE of ours, and every retransmission of it.
     pub(super) async fn acknowledge(&self, invited: Asked) {
         let Asked {
             request,
@@ -99,13 +99,14 @@ impl Call {
     }
 }
 
-/// What the trunk may ask for.
+/// The credentials with which we register at the trunk.
 pub fn credentials(trunk: &Trunk) -> Option<&Credentials> {
     let register = trunk.register.as_ref()?;
     Some(&register.credentials)
 }
 
-/// The request under another number, with the proof that a response to it wants. None where it wants none, or another.
+/// The request with a new CSeq number and the credentials that the response demands. `None` if it demands none, or unsupported
+/// ones.
 pub fn proven(
     request: &Request,
     response: &Response,

@@ -1,4 +1,4 @@
-//! A second leg: an INVITE of ours, and what comes of it.
+//! The second leg of a transfer: our INVITE and its outcome.
 
 use std::sync::{Arc, atomic::AtomicU64};
 
@@ -27,24 +27,24 @@ use crate::{
     },
 };
 
-/// How long it may ring.
+/// The longest ringing of the person's phone.
 const RINGS: Duration = Duration::from_secs(60);
 /// The number of further phones that answer the same call and are hung up. No legitimate proxy forks to more phones.
 const FORKS_MAX: usize = 16;
 const SESSION_EXPIRES: &str = "1800;refresher=uac";
 
-/// Whom to call, and how.
+/// The parameters of a second leg.
 #[derive(Debug)]
 pub struct Plan {
     pub shared: Arc<Shared>,
     pub caller: Caller,
     pub uri: Uri,
     pub flow: Flow,
-    /// What the trunk may ask for.
+    /// Credentials at the trunk.
     pub credentials: Option<Credentials>,
 }
 
-/// Why there is no leg, and as what that is counted.
+/// Why there is no leg, and the counter for it.
 struct NoLeg {
     why: String,
     counted: fn(&Outcomes) -> &AtomicU64,
@@ -75,15 +75,15 @@ impl NoLeg {
     }
 }
 
-/// An INVITE that waits for its answer.
+/// An INVITE that waits for its response.
 struct Asked {
     invite: Request,
     answers: mpsc::Receiver<Response>,
 }
 
 impl Plan {
-    /// Calls. Gives a leg that stands, or why there is none; given up when `alive` is closed. Boxed, because a call that was made so
-    /// may be handed over in turn.
+    /// Calls the person. Returns the established leg, or why there is none. The call is given up when `alive` is closed. Boxed,
+    /// because the second leg may be transferred in turn.
     pub fn dial(self, alive: oneshot::Receiver<()>) -> BoxFuture<'static, Result<Leg, String>> {
         Box::pin(async move {
             let shared = self.shared.clone();
@@ -163,7 +163,7 @@ impl Plan {
         })
     }
 
-    /// Asks until somebody takes the call, with proof where that is asked for.
+    /// Sends the INVITE, with credentials if challenged, until a phone answers.
     async fn answered(
         &self,
         invite: Request,
@@ -240,7 +240,7 @@ impl Plan {
             .flow_within(self.caller.named_by_trunk(), dialog, &self.flow)
             .await;
         let flow = flow.unwrap_or_else(|_| self.flow.clone());
-        // Who answered may name any address: others than the trunk are given no proof.
+        // The answerer may name any address, and only the trunk gets credentials.
         let is_to_the_trunk = flow.remote.ip() == self.flow.remote.ip();
         let ack = dialog.ack(&asked.invite, is_to_the_trunk);
         let ack = self.shared.with_via(ack, &flow);
@@ -259,7 +259,7 @@ impl Plan {
                     flow.send(&ack);
                     continue;
                 }
-                // A proxy called several, and a second has taken it too (RFC 3261, 13.2.2.4).
+                // A proxy forked the call, and a second phone has answered, too (RFC 3261, 13.2.2.4).
                 let tag = headers.tag("To").unwrap_or_default();
                 let is_new = !others.contains(&tag);
                 if is_new && others.len() == FORKS_MAX {
@@ -280,7 +280,7 @@ impl Plan {
         });
     }
 
-    /// Cancels the INVITE, and hangs up where it was answered all the same.
+    /// Cancels the INVITE. A call that is answered anyway is hung up.
     async fn give_up(&self, mut asked: Asked) {
         let mut cancel = Request::new(Method::Cancel, asked.invite.uri.clone());
         for name in ["Via", "Max-Forwards", "From", "To", "Call-ID"] {
@@ -317,7 +317,7 @@ impl Plan {
     }
 }
 
-/// Hangs up a leg that nobody wants, with proof where that is asked for.
+/// Hangs up an unwanted leg, with credentials if challenged.
 async fn let_go(
     shared: Arc<Shared>,
     mut dialog: Dialog,

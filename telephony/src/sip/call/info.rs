@@ -1,4 +1,4 @@
-//! INFO: keys, as phones tell them that send no RFC 4733 events, or tell both.
+//! INFO requests: DTMF keys of phones that send no RFC 4733 events, or send both.
 
 use super::{Call, Control, reason};
 use crate::{
@@ -9,10 +9,10 @@ use crate::{
 const KEYS: &str = "application/dtmf-relay, application/dtmf";
 
 impl Call {
-    /// A key, or a sign of life without a body.
+    /// Handles a key, or a keep-alive without a body.
     pub(super) async fn informed(&self, request: &Request, reply: &Reply) {
         if request.headers.get("Info-Package").is_some() {
-            // None is named, for none is served (RFC 6086).
+            // Recv-Info is empty, because no info package is supported (RFC 6086).
             let response = reply.response(469, "Bad Info Package");
             reply.send(&self.dressed(response).with("Recv-Info", ""));
             return;

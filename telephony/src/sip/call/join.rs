@@ -1,4 +1,4 @@
-//! Two legs made one call: what each says the other hears, and when one ends so does the other.
+//! Joins two legs: each hears the other, and both end together.
 
 use tokio::{
     sync::{mpsc, watch},
@@ -12,19 +12,19 @@ use crate::{
     voice::Phrase,
 };
 
-/// How long a sentence may take.
+/// Limit for a sentence.
 const SENTENCE: Duration = Duration::from_secs(8);
-/// The mark behind it.
+/// The mark behind the sentence.
 const TOLD: u64 = u64::MAX;
 
-/// The ends of the first leg's media, which its task gives up.
+/// The task's ends of the first leg's media channels.
 #[derive(Debug)]
 pub struct Ends {
     pub speech: mpsc::Receiver<Speech>,
     pub happenings: mpsc::Sender<Happening>,
 }
 
-/// Ours of them.
+/// The other ends of these channels.
 #[derive(Debug)]
 pub struct First {
     speech: mpsc::Sender<Speech>,
@@ -45,8 +45,8 @@ pub fn ends() -> (Ends, First) {
     (theirs, ours)
 }
 
-/// Goes on until one of both is gone, or the bridge stops and both were told so: why. Dropping it drops the second leg, which is
-/// hung up.
+/// Passes audio until a leg ends, or until both have heard that the bridge stops. Returns the reason. Dropping the future drops
+/// the second leg, which hangs it up.
 pub async fn join(
     mut first: First,
     mut second: Leg,
@@ -72,12 +72,12 @@ pub async fn join(
         )
     };
     let until = Instant::now() + SENTENCE;
-    // Whoever holds the call hears it no more than what is cut off.
+    // A caller who holds the call does not hear it in any case.
     let _ = timeout_at(by.map_or(until, |by| by.min(until)), told).await;
     "The service stops."
 }
 
-/// Says a sentence, and waits until it was heard.
+/// Says a sentence and waits until it was played.
 async fn tell(
     sentence: &[i16],
     speech: &mpsc::Sender<Speech>,
@@ -102,7 +102,7 @@ fn is_end(happening: &Happening) -> bool {
     )
 }
 
-/// Says to the one what was heard of the other; false when there is nothing more to hear.
+/// Passes one leg's event to the other; false if the leg has ended.
 fn pass(
     happening: Option<Happening>,
     resampler: &mut Resampler,

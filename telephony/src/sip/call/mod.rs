@@ -1,4 +1,4 @@
-//! One call: from the INVITE to the last BYE. A task of its own, which the edge gives what comes for its dialog.
+//! One call, from the INVITE to the last BYE: a task that gets the messages of its dialog from the edge.
 
 mod asking;
 mod dial;
@@ -38,20 +38,20 @@ use crate::{
 };
 
 const ORDERS: usize = 32;
-/// Pieces of 20 to 100 ms, beside what the playout holds.
+/// Pieces of 20 to 100 ms, besides those in the playout queue.
 const SPEECH: usize = 16;
 const HAPPENINGS: usize = 512;
 const INBOX: usize = 32;
-/// What the engine keeps as an id.
+/// The longest call id that the service accepts.
 const ID_CHARS_MAX: usize = 128;
 
-/// Who calls whom, found out by the edge.
+/// Caller and called number, as the edge found them.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub trunk: Trunk,
     pub did: String,
     pub number: String,
-    /// The other side is the trunk, known by its address or as our registrar; otherwise it is a phone with a password.
+    /// The peer is the trunk itself, identified by address or as our registrar. Otherwise it is a phone with a password.
     pub is_trunk: bool,
 }
 
@@ -62,7 +62,7 @@ impl Caller {
     }
 }
 
-/// The task's own.
+/// The state of a call's task.
 #[derive(Debug)]
 struct Call {
     shared: Arc<Shared>,
@@ -70,13 +70,13 @@ struct Call {
     flow: Flow,
     dialog: Dialog,
     session: Session,
-    /// Until the media is started.
+    /// `None` once the media is started.
     sockets: Option<audio::Sockets>,
     terms: Option<Terms>,
     taking: Taking,
     media: Option<Media>,
     timer: Option<Timer>,
-    /// What the peer's last request said that it understands.
+    /// The capabilities in the peer's last request.
     peer: Peer,
     inbox: mpsc::Receiver<ToCall>,
     orders: mpsc::Receiver<Order>,
@@ -85,23 +85,23 @@ struct Call {
     transfer: Option<Transfer>,
     begun: Instant,
     listed: Listed,
-    /// None for a call that we made, and while the answer is unacknowledged.
+    /// `None` for a call that we made, and after the answer stayed unacknowledged for too long.
     place: Option<Place>,
     is_callers: bool,
 }
 
-/// What the 200 to the INVITE says of the media.
+/// The SDP of the 200 to the INVITE.
 #[derive(Debug)]
 enum Taking {
     /// Our answer to the INVITE's offer.
     Answer(String),
-    /// Our offer, for the INVITE had none: the ACK answers.
+    /// Our offer, because the INVITE had none; the ACK carries the answer.
     Offer,
-    /// Nothing, for all was agreed on before.
+    /// No SDP, because the terms were agreed before.
     Agreed,
 }
 
-/// What the peer understands.
+/// Capabilities of the peer.
 #[derive(Debug, Clone, Copy, Default)]
 struct Peer {
     updates: bool,
@@ -120,7 +120,7 @@ impl Peer {
     }
 }
 
-/// Begins a call that may be taken, or refuses it.
+/// Begins a call, or refuses it.
 pub fn begin(
     shared: &Arc<Shared>,
     place: Place,
@@ -151,7 +151,7 @@ pub fn begin(
     tokio::spawn(call.run(reply));
 }
 
-/// Puts together what a call needs. Answers the INVITE itself where that cannot be.
+/// Prepares a call. If that fails, it refuses the INVITE itself.
 fn prepare(
     shared: &Arc<Shared>,
     place: Place,
@@ -223,7 +223,7 @@ fn prepare(
     Some((call, leg, codec))
 }
 
-/// Counts and logs that a call is refused.
+/// Counts and logs a refused call.
 fn note(shared: &Shared, caller: &Caller, why: (u16, &'static str), reply: &Reply) {
     count(&shared.counters.callers.refused, 1);
     let ip = reply.flow.remote.ip();
@@ -231,7 +231,7 @@ fn note(shared: &Shared, caller: &Caller, why: (u16, &'static str), reply: &Repl
     refusals.note(&caller.trunk.name, why, ip, &reply.request, None);
 }
 
-/// Our Contact. Who asks for security on the whole way gets it for the way back, too.
+/// Our Contact. A `sips:` request gets a `sips:` Contact, so that requests to us are secured, too.
 fn contact(shared: &Shared, request: &Request, flow: &Flow) -> String {
     let contact = shared.contact("dikala", flow);
     match request.uri.scheme.as_str() {
@@ -240,7 +240,7 @@ fn contact(shared: &Shared, request: &Request, flow: &Flow) -> String {
     }
 }
 
-/// The session timer to be, or a refusal of one that is too short.
+/// The session timer; or `None` after refusing one that is too short.
 fn timer_of(request: &Request, reply: &Reply) -> Option<Option<Timer>> {
     match session_timer::answer(&request.headers) {
         Ok(timer) => Some(timer),
@@ -255,7 +255,7 @@ fn timer_of(request: &Request, reply: &Reply) -> Option<Option<Timer>> {
     }
 }
 
-/// Refuses a call that is open as RFC 3261, 8.2.2.2 has it for one that comes by two ways.
+/// Refuses an INVITE of an open call like a merged request (RFC 3261, 8.2.2.2).
 fn refuse_again(reply: &Reply) {
     let response = reply.response(482, "Loop Detected");
     let words = reason(482, "this call is here already");
@@ -293,8 +293,8 @@ fn plain(words: &str) -> String {
     words.replace(['"', '\\', '\r', '\n'], " ")
 }
 
-/// The call's id at this bridge: Call-ID with From's tag, and the CSeq of one whose caller was refused before, or what stands for them
-/// where they are too long.
+/// The call's id at this bridge: Call-ID and From's tag, with the CSeq number if the caller was refused before. If that is too
+/// long, its SHA-256.
 fn call_id(request: &Request, again: Option<u32>) -> String {
     let tag = request.headers.tag("From").unwrap_or_default();
     let id = format!("{};{tag}", request.headers.call_id());
@@ -305,7 +305,7 @@ fn call_id(request: &Request, again: Option<u32>) -> String {
     hex::encode(Sha256::digest(id))
 }
 
-/// A peer's word, as far as the engine keeps it.
+/// Text of a peer, shortened for the call's metadata.
 fn cut(text: &str) -> String {
     text.chars().take(256).collect()
 }
@@ -318,7 +318,7 @@ impl Call {
         }
     }
 
-    /// What every response of ours inside the call bears.
+    /// Adds the headers of all our responses inside the call.
     fn dressed(&self, response: Response) -> Response {
         response
             .with("Contact", &self.dialog.contact)
@@ -327,7 +327,7 @@ impl Call {
             .with("Server", USER_AGENT)
     }
 
-    /// The session timer on a 2xx of ours.
+    /// Adds the session timer to a 2xx of ours.
     fn timed(&self, response: Response) -> Response {
         let Some(timer) = self.timer else {
             return response;
@@ -339,7 +339,7 @@ impl Call {
         }
     }
 
-    /// Starts the media, or changes it, to what was agreed on. False where that cannot be.
+    /// Starts or changes the media according to the terms. False if that fails.
     async fn agreed(&mut self, terms: Terms) -> bool {
         let held = terms.held();
         let was_held = self.terms.as_ref().is_some_and(Terms::held);
@@ -368,14 +368,14 @@ impl Call {
         true
     }
 
-    /// Tells the call's media, if there is any.
+    /// Sends a command to the call's media, if there is any.
     async fn direct(&self, control: Control) {
         if let Some(media) = &self.media {
             let _ = media.control.send(control).await;
         }
     }
 
-    /// Tells the call's task. It never waits: a task that left room for nothing is gone.
+    /// Reports an event to the call's task, without waiting: a task with a full channel counts as gone.
     fn happened(&self, happening: Happening) {
         let _ = self.happenings.try_send(happening);
     }
@@ -385,7 +385,7 @@ impl Call {
     }
 }
 
-/// A response to an INVITE that is sent again until it is acknowledged.
+/// A response to an INVITE that is retransmitted until it is acknowledged.
 #[derive(Debug)]
 struct Repeat {
     response: Response,
@@ -394,7 +394,7 @@ struct Repeat {
     until: Instant,
 }
 
-/// Who calls, by what trusted trunks assert, else by what the peer says of itself.
+/// The caller's number: the identity asserted by a trusted trunk, else the peer's From.
 pub fn caller_number(request: &Request, trunk: &Trunk, trusted: bool) -> String {
     let user = |name: &str| {
         let addresses = request.headers.list(name);

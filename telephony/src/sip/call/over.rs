@@ -1,4 +1,4 @@
-//! How a call ends: media stops first, then both sides are told.
+//! The end of a call: media stops first, then peer and call's task learn of it.
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -8,7 +8,7 @@ use crate::{
     sip::{message::Method, shared::count, transactions::GIVEN_UP},
 };
 
-/// How a call ended.
+/// The reason why a call ended.
 pub(super) enum Over {
     /// The peer hung up.
     Theirs,

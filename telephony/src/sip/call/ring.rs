@@ -1,4 +1,4 @@
-//! Before the answer: 180, reliably where demanded (RFC 3262), and whatever ends it early.
+//! The time before the answer: 180, sent reliably if required (RFC 3262), and everything that ends the call early.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::{
     },
 };
 
-/// Who decides must have decided by then.
+/// Time limit for the decision about the call.
 const DECIDED: Duration = Duration::from_secs(180);
 
-/// A ringing that the peer has to acknowledge.
+/// A reliable 180, retransmitted until its PRACK.
 struct Reliable {
     response: Response,
     number: u32,
@@ -34,13 +34,13 @@ struct Ringing {
     reply: Reply,
     cancelled: Arc<Notify>,
     reliable: Option<Reliable>,
-    /// Answered, but the ringing is not acknowledged yet.
+    /// The call is to be answered once the 180 is acknowledged.
     wanted: bool,
     rung: bool,
 }
 
 impl Call {
-    /// Goes on until the call is answered. Gives the 200, which waits for its ACK; none when the call is over.
+    /// Runs until the call is answered. Returns the 200, which waits for its ACK; `None` if the call is over.
     pub(super) async fn ring(&mut self, reply: Reply) -> Option<Repeat> {
         let mut ringing = Ringing {
             cancelled: reply.cancelled(),
@@ -94,7 +94,7 @@ impl Call {
         }
     }
 
-    /// Carries out what is ordered before the answer; true when the call is over.
+    /// Carries out an order before the answer; true when the call is over.
     fn order_while_ringing(&mut self, order: Order, ringing: &mut Ringing) -> bool {
         match order {
             Order::Ring => self.sound(ringing),
@@ -136,7 +136,8 @@ impl Call {
         let mut response = response
             .with("Require", "100rel")
             .with("RSeq", &number.to_string());
-        // Who asks us for the offer gets it with the first reliable response (RFC 3261, 13.2.1), and answers it in the PRACK.
+        // If the INVITE has no offer, ours goes with the first reliable response (RFC 3261, 13.2.1); the PRACK carries the
+        // answer.
         if matches!(self.taking, Taking::Offer) {
             response.headers.push("Content-Type", "application/sdp");
             response.body = self.session.offer().into_bytes();
@@ -171,7 +172,7 @@ impl Call {
         reply.send(&response);
     }
 
-    /// Answers what comes inside the early dialog; true when the call is over.
+    /// Answers requests inside the early dialog; true when the call is over.
     fn request_while_ringing(
         &mut self,
         request: &Request,
@@ -196,7 +197,7 @@ impl Call {
                 self.dialog.retarget(&request.headers);
                 reply.send(&self.dressed(reply.response(200, "OK")));
             }
-            // A key before the answer is nobody's, as an event would be.
+            // A key before the answer is ignored, as an RFC 4733 event would be.
             Method::Options | Method::Info => {
                 reply.send(&self.dressed(reply.response(200, "OK")));
             }
@@ -212,8 +213,8 @@ impl Call {
         false
     }
 
-    /// The PRACK of our ringing; true when the call is over, because the answer to an offer in it cannot be used. One without an
-    /// answer leaves that to the ACK.
+    /// Handles the PRACK of our 180; true when the call is over, because its SDP answer is unusable. Without an SDP answer in it,
+    /// the ACK carries one.
     fn rung(&mut self, request: &Request, reply: &Reply, ringing: &mut Ringing) -> bool {
         let acknowledged = request.headers.get("RAck").and_then(rack);
         let invite = ringing.reply.request.cseq().map(|(number, _)| number);
@@ -244,7 +245,7 @@ impl Call {
         false
     }
 
-    /// A moment came: ring again, or give up.
+    /// Handles expired timers: sends the 180 again, or gives up.
     fn late(&mut self, ringing: &mut Ringing, decided: Instant) -> bool {
         let now = Instant::now();
         if now >= decided {
@@ -272,7 +273,7 @@ impl Call {
         false
     }
 
-    /// Answers. The 200 is sent until it is acknowledged.
+    /// Answers the call. The 200 is retransmitted until it is acknowledged.
     async fn take(&mut self, reply: &Reply) -> Option<Repeat> {
         if let Some(terms) = self.terms.take()
             && !self.agreed(terms).await
@@ -311,7 +312,7 @@ impl Repeat {
         }
     }
 
-    /// Sends it again; false after the last repetition.
+    /// Retransmits the response; false after the last retransmission.
     pub(super) fn again(&mut self, flow: &Flow) -> bool {
         let now = Instant::now();
         if now >= self.until {
@@ -324,7 +325,7 @@ impl Repeat {
     }
 }
 
-/// `RAck`: which ringing of which INVITE.
+/// Parses `RAck`: the numbers of the reliable response and of its INVITE.
 fn rack(value: &str) -> Option<(u32, u32)> {
     let mut words = value.split_whitespace();
     let pair = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);

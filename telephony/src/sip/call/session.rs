@@ -1,4 +1,4 @@
-//! What both sides of a call agree on about its media, over all offers and answers.
+//! The SDP session of a call, over all offers and answers.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::{
     settings::{Codec, Sip, Srtp},
 };
 
-/// Our side of it.
+/// This side's state of the session.
 #[derive(Debug)]
 pub struct Session {
     address: IpAddr,
@@ -20,7 +20,7 @@ pub struct Session {
     key: Key,
     id: u64,
     version: u64,
-    /// What we said last.
+    /// Our last offer or answer.
     said: String,
 }
 
@@ -46,7 +46,7 @@ impl Session {
         self.answer(body).map(Some)
     }
 
-    /// Answers an offer. Nothing changes where that fails.
+    /// Answers an offer. A failure changes nothing.
     pub fn answer(&mut self, offer: &[u8]) -> Result<(String, Terms), Refused> {
         let (text, terms) = sdp::answer(offer, &self.local())?;
         if text == self.said || self.said.is_empty() {
@@ -59,7 +59,7 @@ impl Session {
         Ok((text, terms))
     }
 
-    /// Offers all that we speak.
+    /// Offers everything that we support.
     pub fn offer(&mut self) -> String {
         let mut text = sdp::offer(&self.local());
         if !self.said.is_empty() && text != self.said {
@@ -70,7 +70,7 @@ impl Session {
         text
     }
 
-    /// What we said last, as an offer that changes nothing.
+    /// Our last offer or answer again, as an offer that changes nothing.
     pub fn unchanged(&mut self) -> String {
         if self.said.is_empty() {
             return self.offer();
@@ -78,7 +78,7 @@ impl Session {
         self.said.clone()
     }
 
-    /// Takes the answer to what we said last.
+    /// Reads the answer to our last offer.
     pub fn accept(&self, answer: &[u8]) -> Result<Terms, Refused> {
         sdp::accept(answer, &self.said, &self.local())
     }

@@ -1,4 +1,4 @@
-//! A call that was answered: what both sides do to it until it ends.
+//! An established call: requests, orders and timers until it ends.
 
 use tokio::time::{Duration, Instant, sleep_until};
 
@@ -18,26 +18,26 @@ use crate::{
     },
 };
 
-/// How long an unacknowledged call keeps its line. The sender of a forged INVITE never acknowledges.
+/// Time after which an unacknowledged call loses its line. The sender of a forged INVITE never acknowledges.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// When nothing else is due.
+/// A deadline in place of none.
 const FAR: Duration = Duration::from_secs(86_400);
 
-/// What is under way in a call that stands.
+/// State of an established call.
 struct Standing {
-    /// A 200 of ours that waits for its ACK, and the INVITE's number.
+    /// A 200 of ours that waits for its ACK, with the INVITE's number.
     unacknowledged: Option<(Repeat, u32)>,
-    /// Our offer was in it: the ACK answers.
+    /// The 200 carried our offer: the ACK has the answer.
     offered: bool,
-    /// Whether the task knows that the call stands.
+    /// The call's task knows that the call is established.
     told: bool,
-    /// When the line is released, unless the call is established by then.
+    /// When the line is released, unless the call is acknowledged by then.
     patience: Instant,
-    /// Held instead of the line from then on.
+    /// Held in place of the line from then on.
     waiting: Option<Waiting>,
-    /// A sign of life that we gave.
+    /// A session refresh of ours that waits for its response.
     refresh: Option<Asked>,
-    /// When the session timer comes.
+    /// When the session timer is due.
     due: Option<Instant>,
 }
 
@@ -52,12 +52,12 @@ enum Event {
     Media,
     /// The time for the acknowledgement is over.
     Impatient,
-    /// Too many of the trunk's calls are not acknowledged.
+    /// Too many calls of the trunk are unacknowledged, and this one has to end.
     Forgotten,
 }
 
 impl Call {
-    /// Goes on to the end. A caller's call waits for the ACK of our 200; one that we made ourselves stands already.
+    /// Runs until the call ends. A caller's call waits for the ACK of our 200; a call that we made is established already.
     pub(super) async fn stand(mut self, answered: Option<Repeat>) {
         let told = answered.is_none();
         let mut standing = Standing {
@@ -93,7 +93,7 @@ impl Call {
             .map_or(far, |(repeat, _)| repeat.next);
         let due = standing.due.unwrap_or(far);
         let is_patient = !standing.told && standing.waiting.is_none();
-        // Once the caller is joined to somebody else, nobody orders anything.
+        // Once the caller is joined to a person, no more orders come.
         let ordered = !self
             .transfer
             .as_ref()
@@ -136,7 +136,8 @@ impl Call {
         }
     }
 
-    /// The peer has proven that it exists: media starts, and the task is told. After a late ACK the call needs a line again.
+    /// The peer has proven that it exists: media starts, and the call's task is told. After a late ACK the call needs a line
+    /// again.
     async fn begins(&mut self, standing: &mut Standing) -> Option<Over> {
         if std::mem::replace(&mut standing.told, true) {
             return None;
@@ -236,7 +237,7 @@ impl Call {
         None
     }
 
-    /// A re-INVITE: hold, another address or codec, or a sign of life.
+    /// A re-INVITE: hold, another address or codec, or a session refresh.
     async fn invited(&mut self, request: &Request, reply: &Reply, standing: &mut Standing) {
         if standing.unacknowledged.is_some() {
             reply.send(
@@ -273,8 +274,8 @@ impl Call {
         reply.send(&response);
     }
 
-    /// What INVITE and UPDATE have in common. Gives our answer where there was an offer, and whether we have to make one; nothing
-    /// where it was refused, and all stays as it was.
+    /// The common part of INVITE and UPDATE. Returns our SDP answer, if there was an offer, and whether we have to make an offer.
+    /// `None` after a refusal, which changes nothing.
     async fn changed(
         &mut self,
         request: &Request,
@@ -400,7 +401,7 @@ impl Call {
                 }
                 standing.due = Some(Instant::now() + Duration::from_secs(1));
             }
-            // Both sides began at once: we wait a while, as the owner of the Call-ID does not (RFC 3261, 14.1).
+            // Both sides began at once: try again after 0 to 2 s, like a side that does not own the Call-ID (RFC 3261, 14.1).
             491 => {
                 let wait = u64::from(rand::random::<u16>() % 2_000);
                 standing.due = Some(Instant::now() + Duration::from_millis(wait));
@@ -411,7 +412,7 @@ impl Call {
     }
 }
 
-/// Waits until the peer's media starts the call's media.
+/// Waits until the peer's first packet starts the call's media.
 async fn first(media: &mut Option<Media>) {
     if let Some(media) = media
         && let Some(first) = &mut media.first

@@ -1,5 +1,4 @@
-//! Handing the caller over: by REFER where the peer allows it (RFC 3515), else by a second leg over the same trunk that is joined
-//! to the first.
+//! Transfers: by REFER if the peer allows it (RFC 3515), else by a second leg over the same trunk, joined to the first.
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -20,23 +19,23 @@ use crate::{
     },
 };
 
-/// How long whoever was referred to may ring.
+/// The longest ringing of the person's phone after a REFER.
 const ANSWERED: Duration = Duration::from_secs(60);
-/// How much later than a BYE the answer to a REFER may come that was sent before it.
+/// The longest delay of the response to a REFER that was sent before a BYE arrived.
 const CROSSING: Duration = Duration::from_millis(200);
 
 /// A transfer under way.
 #[derive(Debug)]
 pub enum Transfer {
-    /// The peer was asked to call somebody else.
+    /// The peer was asked to call the person itself.
     Referred {
         to: String,
         language: String,
-        /// Until it has said whether it will.
+        /// `None` once the peer has accepted.
         answers: Option<mpsc::Receiver<Response>>,
         until: Instant,
     },
-    /// We call somebody else ourselves. The INVITE is given up when `_alive` is dropped.
+    /// We call the person ourselves. Dropping `_alive` gives up the INVITE.
     Dialling {
         outcome: oneshot::Receiver<Result<Leg, String>>,
         language: String,
@@ -45,7 +44,7 @@ pub enum Transfer {
     Joined(Joined),
 }
 
-/// Two legs that hear each other, for as long as this lives.
+/// Two joined legs; dropping this parts them.
 #[derive(Debug)]
 pub struct Joined(JoinHandle<&'static str>);
 
@@ -59,7 +58,7 @@ pub enum Step {
     Referred(Option<Response>),
     Late,
     Dialled(Result<Leg, String>),
-    /// They hear each other no more, for this reason.
+    /// The legs are parted, for this reason.
     Parted(&'static str),
 }
 
@@ -120,7 +119,7 @@ impl Call {
         }
     }
 
-    /// Calls the person over the trunk that the caller came by.
+    /// Calls the person over the caller's trunk.
     async fn dial(&mut self, to: &str, language: String) {
         let trunk = &self.caller.trunk;
         let registrar = trunk.register.as_ref();
@@ -134,7 +133,7 @@ impl Call {
                 Uri::sip(to, Host::Ip(remote.ip()), Some(remote.port()))
             }
         };
-        // A caller may have come by the trunk from elsewhere than its registrar: what is for that one does not go to him.
+        // The call may have come from another address than the trunk's registrar; only the registrar may get the INVITE then.
         let is_of_it = registrar.is_none() || self.shared.is_registrar(&trunk.name, &self.flow);
         let known = is_of_it.then_some(&self.flow);
         let flow = match self.shared.flow_to(&uri, known).await {
@@ -157,7 +156,7 @@ impl Call {
         let (alive, dead) = oneshot::channel();
         let (done, outcome) = oneshot::channel();
         tokio::spawn(async move {
-            // A leg that nobody waits for any more is hung up by being dropped.
+            // A leg that nothing waits for is dropped, which hangs it up.
             let _ = done.send(plan.dial(dead).await);
         });
         self.transfer = Some(Transfer::Dialling {
@@ -167,7 +166,7 @@ impl Call {
         });
     }
 
-    /// Calls nobody any more. A peer that has agreed to call goes on, for it cannot be told not to.
+    /// Cancels the transfer. A peer that has accepted a REFER goes on, because that cannot be cancelled.
     pub(super) fn cancel_transfer(&mut self) {
         let goes_on = |transfer: &mut Transfer| match transfer {
             Transfer::Joined(_) => true,
@@ -177,7 +176,7 @@ impl Call {
         self.transfer.take_if(|transfer| !goes_on(transfer));
     }
 
-    /// Carries a transfer on. Gives words when the call is over with it.
+    /// Handles the next step of a transfer. Returns a reason when the call is over with it.
     pub(super) async fn transferred(&mut self, step: Step) -> Option<String> {
         match step {
             Step::Referred(Some(response)) if response.status < 200 => {}
@@ -187,7 +186,7 @@ impl Call {
                 }
             }
             Step::Referred(_) => {
-                // It does not do what it said it would: we do it ourselves.
+                // The peer does not do what its Allow header promised, so we call the person.
                 if let Some(Transfer::Referred { to, language, .. }) = self.transfer.take() {
                     self.dial(&to, language).await;
                 }
@@ -223,7 +222,7 @@ impl Call {
         self.happened(Happening::Transfer(Ok(())));
     }
 
-    /// The peer hangs up. Many phones do so once they call somebody else, and tell no more of it.
+    /// The peer hangs up. Many phones do so once they have accepted a REFER, without a NOTIFY.
     pub(super) async fn left(&mut self) {
         let Some(Transfer::Referred { answers, .. }) = &mut self.transfer else {
             return;
@@ -238,7 +237,7 @@ impl Call {
         }
     }
 
-    /// How far the other side is, as the peer tells.
+    /// Handles a NOTIFY with the progress of a REFER.
     pub(super) fn notified(&mut self, request: &Request, reply: &Reply) {
         let event = request.headers.get("Event").unwrap_or_default();
         let about_refer = event
@@ -270,7 +269,7 @@ impl Call {
     }
 }
 
-/// Whether the peer will do what it was asked for, once it has said so.
+/// True if the peer accepts the REFER.
 async fn taken(answers: &mut mpsc::Receiver<Response>) -> bool {
     while let Some(response) = answers.recv().await {
         if response.status >= 200 {

@@ -1,10 +1,10 @@
-//! What a request must have before anybody looks at what it wants.
+//! Checks of a request's headers, made before it is handled.
 
 use super::{NameAddr, Request, Via};
 
-/// A request that set out with the usual 70 hops to go bears no more of them.
+/// A request with the usual 70 hops passes at most this many.
 const VIAS_MAX: usize = 71;
-/// Commas and semicolons, between which elements and parameters stand: each costs far more than the byte that it is.
+/// Limit for commas and semicolons, which separate elements and parameters: each costs far more than its byte.
 const SEPARATORS_MAX: usize = 1_000;
 
 /// Why a request is refused at once.
@@ -18,7 +18,7 @@ fn fault(words: &'static str) -> Fault {
     Fault { status: 400, words }
 }
 
-/// Looks at the headers that every request has (RFC 3261, 8.1.1), and gives the topmost Via.
+/// Checks the headers that every request has (RFC 3261, 8.1.1), and returns the topmost Via.
 pub fn check(request: &Request) -> Result<Via, Fault> {
     let headers = &request.headers;
     if separators(request) > SEPARATORS_MAX {
@@ -55,7 +55,7 @@ pub fn check(request: &Request) -> Result<Via, Fault> {
     if call_id.is_empty() || call_id.len() > 512 || call_id.contains(is_space_or_control) {
         return Err(fault("Call-ID is none"));
     }
-    // In the display names of addresses it may stand, behind a backslash (RFC 4475, 3.1.1.2).
+    // A NUL is valid in the display name of an address, behind a backslash (RFC 4475, 3.1.1.2), but not here.
     if headers
         .get("User-Agent")
         .is_some_and(|agent| agent.contains('\0'))

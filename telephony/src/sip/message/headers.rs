@@ -4,7 +4,7 @@ use super::uri::NameAddr;
 
 const HEADERS_MAX: usize = 200;
 
-/// Names and values. Folded lines are one line here, and Content-Length is not among them: it follows from the body.
+/// Names and values. Folded lines are joined. Content-Length is left out: it follows from the body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, String)>);
 
@@ -17,7 +17,7 @@ impl Headers {
         self.0.insert(0, line(name, value));
     }
 
-    /// One Via a line, the topmost as given.
+    /// Replaces the topmost Via, and puts every Via on its own line.
     pub fn set_top_via(&mut self, top: &str) {
         let below = self.list("Via");
         let below = below.iter().skip(1).map(|via| line("Via", via));
@@ -29,7 +29,7 @@ impl Headers {
             .collect();
     }
 
-    /// Puts the value in place of all that bear this name.
+    /// Replaces all headers of this name by one.
     pub fn set(&mut self, name: &str, value: &str) {
         match self.0.iter().position(|(held, _)| is(held, name)) {
             Some(at) => {
@@ -60,17 +60,17 @@ impl Headers {
         self.all(name).flat_map(super::uri::split_list)
     }
 
-    /// The elements of a header that is a list, over all its lines.
+    /// The elements of a list header, over all its lines.
     pub fn list(&self, name: &str) -> Vec<String> {
         self.elements(name).map(str::to_owned).collect()
     }
 
-    /// The first of them.
+    /// The first element of a list header.
     pub fn first<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         self.elements(name).next()
     }
 
-    /// Whether a list of tokens holds this one.
+    /// True if a list of tokens contains this one.
     pub fn lists(&self, name: &str, token: &str) -> bool {
         self.elements(name)
             .any(|held| held.eq_ignore_ascii_case(token))
@@ -82,7 +82,7 @@ impl Headers {
         address.param("tag").map(str::to_owned)
     }
 
-    /// What the body is, without parameters, in small letters.
+    /// The media type of the body, without parameters, in lower case.
     pub fn media_type(&self) -> String {
         let kind = self.get("Content-Type").unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default();
@@ -107,7 +107,7 @@ impl Headers {
     }
 }
 
-/// One header. What came in from elsewhere must not begin another.
+/// A header line. A value from elsewhere must not begin another line.
 fn line(name: &str, value: &str) -> (String, String) {
     let value = value.replace(['\r', '\n'], " ");
     (long_name(name).to_owned(), value)
@@ -143,7 +143,7 @@ pub fn long_name(name: &str) -> &str {
     }
 }
 
-/// Reads lines, folded ones as one. What is wrong with one of them does not hide the others.
+/// Parses header lines and joins folded ones. A faulty line does not hide the others.
 pub fn read_headers<'a>(lines: impl Iterator<Item = &'a str>) -> (Headers, Option<&'static str>) {
     let mut unfolded: Vec<(String, String)> = Vec::new();
     let mut fault = None;

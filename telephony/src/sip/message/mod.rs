@@ -1,4 +1,4 @@
-//! SIP messages: read leniently enough to answer 400 to what is broken, written as RFC 3261 has it.
+//! SIP messages: parsed leniently enough to answer 400 to broken ones, written as in RFC 3261.
 
 mod checks;
 mod headers;
@@ -21,7 +21,6 @@ pub use self::{
     via::Via,
 };
 
-/// What a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Method {
     Invite,
@@ -73,7 +72,7 @@ impl Method {
         }
     }
 
-    /// Known to SIP's registry, though not served here: 405 rather than 501.
+    /// True for methods that SIP knows but that are not served here: 405 rather than 501.
     pub fn is_known(&self) -> bool {
         match self {
             Self::Other(name) => matches!(name.as_str(), "MESSAGE" | "SUBSCRIBE" | "PUBLISH"),
@@ -121,8 +120,8 @@ impl Request {
 }
 
 impl Response {
-    /// The answer to a request with these headers: Via, From, To, Call-ID, CSeq and Record-Route of it. `tag` is put on To where
-    /// it has none.
+    /// A response to a request with these headers: it copies Via, From, To, Call-ID, CSeq and Record-Route. `tag` is added to a
+    /// To without one.
     pub fn to(request: &Headers, status: u16, reason: &str, tag: &str) -> Self {
         let mut headers = Headers::default();
         for name in ["Via", "Record-Route", "From", "To", "Call-ID", "CSeq"] {

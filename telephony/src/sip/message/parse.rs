@@ -1,22 +1,22 @@
-//! From bytes to messages. What cannot be a message still gives its headers, where they can be told, so that it is answered.
+//! Parses messages. The headers of a broken request are returned where possible, so that it can be answered.
 
 use super::{
     Headers, Message, Method, Request, Response, Uri,
     headers::{is_token, long_name, read_headers},
 };
 
-/// A message as a whole.
+/// Limit of a whole message.
 pub const MESSAGE_BYTES_MAX: usize = 65_536;
-/// Start line and headers.
+/// Limit of start line and headers.
 pub const HEAD_BYTES_MAX: usize = 32_768;
 
-/// What is no message, or none of this version.
+/// A message that is malformed, or of another version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
     /// 400, 416 or 505.
     pub status: u16,
     pub words: &'static str,
-    /// Those of a request that can be told so; nothing is answered without.
+    /// Headers of a broken request; without them nothing is answered.
     pub request: Option<Headers>,
 }
 
@@ -28,8 +28,8 @@ fn broken(words: &'static str) -> Broken {
     }
 }
 
-/// Where the head ends and the body begins, once both line ends have come; looked for from there on. Lines may also end without a
-/// carriage return.
+/// The end of the head and the beginning of the body, once both line ends have come. The search begins at `from`. Lines may end
+/// without a carriage return.
 pub fn head_end(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
     let (at, rest) = (from..bytes.len())
         .filter(|at| bytes[*at] == b'\n')
@@ -46,7 +46,7 @@ fn lines(head: &str) -> impl Iterator<Item = &str> {
         .map(|line| line.strip_suffix('\r').unwrap_or(line))
 }
 
-/// The length of the body by Content-Length; none when the header is absent.
+/// The length of the body by Content-Length; `None` without the header.
 pub fn body_length(head: &[u8]) -> Result<Option<usize>, Broken> {
     let mut found: Option<usize> = None;
     for value in values(&unfolded(head), "Content-Length") {
@@ -61,7 +61,7 @@ pub fn body_length(head: &[u8]) -> Result<Option<usize>, Broken> {
     Ok(found)
 }
 
-/// Whether a body is told of, but not how long it is: where it ends only the end of a datagram says.
+/// True if a body is announced without a length: then it ends only with the datagram.
 pub fn lacks_length(head: &[u8]) -> bool {
     let head = unfolded(head);
     let has = |name| values(&head, name).next().is_some();
@@ -75,7 +75,7 @@ fn unfolded(head: &[u8]) -> String {
         .replace("\n\t", " ")
 }
 
-/// What stands behind this name, in its short form too.
+/// The values of the headers of this name, in long or short form.
 fn values<'a>(head: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
     let named = lines(head).skip(1).filter_map(|line| line.split_once(':'));
     named
@@ -83,9 +83,9 @@ fn values<'a>(head: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
         .map(|(_, value)| value.trim())
 }
 
-/// Reads one message.
+/// Parses one message.
 ///
-/// Errors: what it is not, with the headers of a request where they can be told.
+/// Errors: the fault, with the headers of a request where they can be read.
 pub fn parse(bytes: &[u8]) -> Result<Message, Broken> {
     let start = bytes
         .iter()
@@ -119,7 +119,7 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Broken> {
     let length = body_length(&bytes[..end])
         .map_err(of_request)?
         .unwrap_or(body.len());
-    // What a datagram holds beyond its message is thrown away.
+    // Bytes of a datagram beyond its message are ignored.
     let body = body
         .get(..length)
         .ok_or_else(|| of_request(broken("the body is shorter than Content-Length")))?

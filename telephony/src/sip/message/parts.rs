@@ -1,15 +1,15 @@
-//! Bodies of several parts (RFC 5621): the session's description among them.
+//! Multipart bodies (RFC 5621), one part of which is the SDP.
 
 use super::{Headers, headers::read_headers};
 
 const SDP: &str = "application/sdp";
-/// Parts that are looked at, of all bodies in each other, and how deep these may stand: so each byte is read a few times at most.
+/// Limits of parts over all nested bodies, and of nesting. So each byte is read a few times at most.
 const PARTS_MAX: usize = 16;
 const DEPTH_MAX: usize = 3;
-/// The longest that RFC 2046 lets a boundary be.
+/// The longest boundary (RFC 2046).
 const BOUNDARY_BYTES_MAX: usize = 70;
 
-/// Puts the SDP of a body of several parts in its place. Every other body stays as it is.
+/// Replaces a multipart body by its SDP. Every other body is left unchanged.
 pub fn take_sdp(headers: &mut Headers, body: &mut Vec<u8>) {
     let mut left = PARTS_MAX;
     if let Some(sdp) = sdp(headers, body, DEPTH_MAX, &mut left).map(<[u8]>::to_vec) {
@@ -18,7 +18,7 @@ pub fn take_sdp(headers: &mut Headers, body: &mut Vec<u8>) {
     }
 }
 
-/// The parameter that says what stands between parts.
+/// The boundary parameter of a multipart body.
 fn boundary(headers: &Headers) -> Option<String> {
     let kind = headers.get("Content-Type")?;
     let boundary = kind.split(';').skip(1).find_map(|param| {
@@ -32,7 +32,7 @@ fn boundary(headers: &Headers) -> Option<String> {
         .then_some(boundary)
 }
 
-/// The first part that is an SDP as it stands, in a body of several parts or in one that is a part of it.
+/// The first SDP part of a multipart body, or of a multipart body nested in it.
 fn sdp<'a>(headers: &Headers, body: &'a [u8], depth: usize, left: &mut usize) -> Option<&'a [u8]> {
     if depth == 0 || !headers.media_type().starts_with("multipart/") {
         return None;
@@ -55,7 +55,7 @@ fn sdp<'a>(headers: &Headers, body: &'a [u8], depth: usize, left: &mut usize) ->
     None
 }
 
-/// What a part holds, if it is an SDP that nobody has packed, or has one among parts of its own.
+/// The content of a part if it is an SDP without transfer encoding, or the SDP among its own parts.
 fn described<'a>(part: &'a [u8], depth: usize, left: &mut usize) -> Option<&'a [u8]> {
     let end = part.windows(4).position(|there| there == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&part[..end]);
@@ -70,7 +70,7 @@ fn described<'a>(part: &'a [u8], depth: usize, left: &mut usize) -> Option<&'a [
     }
 }
 
-/// Where a line begins so, that is not the first.
+/// Start of the first later line with this beginning.
 fn line_with(bytes: &[u8], begins: &str) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(taken("multipart/mixed;boundary=x", bare).1, "v=0");
     }
 
-    /// A body of `depth` bodies in each other, with an SDP in the innermost.
+    /// Bodies nested `depth` deep, with an SDP in the innermost.
     fn nested(depth: usize) -> String {
         (1..depth).fold(
             "--i\r\nc: application/sdp\r\n\r\nv=0\r\n--i--".to_owned(),
@@ -138,11 +138,11 @@ mod tests {
             let kind = format!("multipart/mixed;boundary=o{}", depth - 1);
             assert_eq!(taken(&kind, &nested(depth)).1, nested(depth), "{depth}");
         }
-        // What stands between parts stands at the beginning of a line.
+        // A boundary counts only at the beginning of a line.
         let sdp = "v=0\r\ns=--x\r\na=--x--";
         let body = format!("see --x\r\n--x\r\nc: application/sdp\r\n\r\n{sdp}\r\n--x--");
         assert_eq!(taken("multipart/mixed;boundary=x", &body).1, sdp);
-        // As many parts as are looked at in all.
+        // As many parts as are read in all.
         let inner = "--i\r\n\r\n\r\n".repeat(20) + "--i--";
         let body = format!(
             "--x\r\nc: multipart/mixed;boundary=i\r\n\r\n{inner}\r\n--x\r\nc: application/sdp\r\n\r\nv=0\r\n--x--"

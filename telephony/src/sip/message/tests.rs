@@ -1,4 +1,4 @@
-//! What the parser must take, and that nothing breaks it.
+//! Messages that the parser must accept, and random input that must not break it.
 
 use proptest::prelude::*;
 

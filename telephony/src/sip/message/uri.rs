@@ -1,8 +1,8 @@
-//! Addresses: URIs, and URIs with a name in front and parameters behind.
+//! SIP URIs, and addresses: URIs with a display name and parameters.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
-/// Where a request goes. `tel:` has only a user.
+/// A URI. `tel:` has only a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uri {
     /// In lower case.
@@ -11,9 +11,9 @@ pub struct Uri {
     pub user: String,
     pub host: Host,
     pub port: Option<u16>,
-    /// With the semicolon in front of each: `;transport=tcp`.
+    /// Parameters, each written with a leading semicolon: `;transport=tcp`.
     pub params: Vec<(String, Option<String>)>,
-    /// Headers after the question mark, as they came.
+    /// The unparsed headers after the question mark.
     pub headers: Option<String>,
 }
 
@@ -43,7 +43,7 @@ impl Uri {
         has(&self.params, name)
     }
 
-    /// Whether both lead to the same: a port that is usual may be left out, and parameters lead nowhere.
+    /// True if both URIs have the same destination: the default port may be omitted, and parameters do not count.
     pub fn leads_to(&self, other: &Self) -> bool {
         let port = |uri: &Self| {
             let usual = if uri.scheme == "sips" { 5061 } else { 5060 };
@@ -90,7 +90,7 @@ impl FromStr for Uri {
                 headers: None,
             });
         }
-        // A question mark or a semicolon may stand in the user: the host begins after the @.
+        // The user may contain a question mark or a semicolon: the host begins after the @.
         let (user, rest) = rest.rsplit_once('@').map_or(("", rest), |parts| parts);
         let (rest, headers) = match rest.split_once('?') {
             Some((rest, headers)) => (rest, Some(headers.to_owned())),
@@ -161,7 +161,7 @@ impl FromStr for Host {
     }
 }
 
-/// From, To, Contact, Route and their like: an address with a name and parameters of its own.
+/// An address as in From, To, Contact and Route: a URI with a display name and parameters of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameAddr {
     /// Without quotes.
@@ -199,7 +199,7 @@ impl FromStr for NameAddr {
         if !name.is_empty() {
             return Err(());
         }
-        // Without brackets what follows the first semicolon belongs to the header.
+        // Without brackets, everything after the first semicolon belongs to the header.
         let (uri, params) = rest.split_once(';').map_or((rest, ""), |parts| parts);
         Ok(Self {
             name,
@@ -220,7 +220,7 @@ impl fmt::Display for NameAddr {
     }
 }
 
-/// The name in front, and what begins with the address.
+/// The display name, and the rest, which begins with the address.
 fn read_name(text: &str) -> Option<(String, &str)> {
     if let Some(quoted) = text.strip_prefix('"') {
         let mut name = String::new();
@@ -250,7 +250,7 @@ fn read_name(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// Parts a list at its commas, but not inside quotes or brackets.
+/// Splits a list at its commas, but not inside quotes or brackets.
 pub fn split_list(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut from, mut quoted, mut escaped, mut inside) = (0, false, false, false);

@@ -1,4 +1,4 @@
-//! Via: the way back.
+//! Via headers, the route of responses.
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
@@ -25,7 +25,7 @@ impl Via {
         }
     }
 
-    /// Notes where the request really came from (RFC 3261, 18.2.1; RFC 3581).
+    /// Records the real source of the request (RFC 3261, 18.2.1; RFC 3581).
     pub fn came_from(&mut self, source: SocketAddr) {
         let wants_port = has(&self.params, "rport");
         if wants_port || self.host != Host::Ip(source.ip()) {
@@ -36,7 +36,7 @@ impl Via {
         }
     }
 
-    /// Where a response over UDP goes (18.2.2).
+    /// Destination of a response over UDP (18.2.2).
     pub fn back(&self, source: SocketAddr) -> SocketAddr {
         if has(&self.params, "rport") {
             return source;

@@ -1,8 +1,8 @@
-//! The torture messages of RFC 4475, all 49, as they come off the wire, and what becomes of each.
+//! The 49 torture messages of RFC 4475, as they come off the wire, and the answer to each.
 //!
-//! `messages.txt` has them by their names there, with the status of our answer (`-` is none). Bytes that are no text stand between
-//! `⟨` and `⟩`, and `@sdp` is the description that most of them carry. The binary part of `mpart01` is shortened; the numbers of
-//! `invut` and `sdp01` are ours, so that nothing but what they are about is wrong with them.
+//! `messages.txt` contains them under their names in the RFC, with the status of our answer (`-` for none). Bytes that are not
+//! text are hexadecimal between `⟨` and `⟩`, and `@sdp` is the description that most of them carry. The binary part of `mpart01`
+//! is shortened. The numbers in `invut` and `sdp01` are changed, so that nothing is wrong with them but the tested fault.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ const SDP: &str = "v=0\no=mhandley 29739 7272939 IN IP4 192.0.2.1\ns=-\nc=IN IP4
 
 struct Case {
     name: &'static str,
-    /// None where nothing is to be said.
+    /// `None` if the message is not answered.
     status: Option<u16>,
     bytes: Vec<u8>,
 }
@@ -57,7 +57,7 @@ fn bytes(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A desk that lets everybody of this machine in; whoever gets through hears it ring.
+/// An edge that admits every peer on this machine and lets every admitted call ring.
 fn desk() -> Arc<Desk> {
     let here: Listen = Listen {
         transport: Transport::Udp,
@@ -99,7 +99,7 @@ fn desk() -> Arc<Desk> {
     desk
 }
 
-/// What is answered, without a 100.
+/// The answers, without a 100.
 async fn answered(desk: &Desk, bytes: &[u8]) -> Vec<String> {
     let (flow, mut sent) = Flow::kept(Transport::Udp, "127.0.0.1:5060", "127.0.0.9:40000");
     desk.received(bytes, &flow);
@@ -143,7 +143,7 @@ async fn every_torture_of_the_rfc_is_borne() {
     }
 }
 
-/// Beside those of the RFC: what is short to write and long to take apart.
+/// Messages beside those of the RFC: short to write and expensive to parse.
 #[tokio::test]
 async fn what_names_too_much_is_refused() {
     let desk = desk();

@@ -1,5 +1,5 @@
-//! The sockets of SIP. What comes in is handed over as bytes with the [`Flow`] that leads back; what goes out never waits: a
-//! datagram is sent or lost, a connection has a short queue and is closed when its peer does not read.
+//! The sockets of SIP. Received bytes are passed on with the [`Flow`] that leads back. Sending never waits: a datagram is sent or
+//! lost, a connection has a short queue and is closed if its peer does not read.
 
 mod seats;
 mod stream;
@@ -24,24 +24,24 @@ pub use self::{
     udp::{bind_udp, listen_udp},
 };
 
-/// Takes what comes in. Called from the readers of sockets, so it must not wait.
+/// Receives messages. Called by the socket readers, so it must not wait.
 pub trait Receive: Send + Sync + 'static {
     fn received(&self, bytes: &[u8], flow: &Flow);
-    /// How long a connection stays unread before its next message is read. Strangers over their limit wait.
+    /// The pause before the next message of a connection is read. Strangers over their limit wait.
     fn pause(&self, flow: &Flow) -> Duration;
     /// True if one more TLS handshake from there is admitted.
     fn may_shake_hands(&self, ip: IpAddr) -> bool;
     /// True if this peer may call, or has authenticated lately.
     fn is_proven(&self, flow: &Flow) -> bool;
-    /// Whether the address is a trunk's, or of somebody who was let in: such may hold more connections.
+    /// True if the address is a trunk's, or a peer there was admitted: it may hold more connections.
     fn knows(&self, ip: IpAddr) -> bool;
 }
 
-/// The way to a peer.
+/// The route to a peer.
 #[derive(Clone)]
 pub struct Flow {
     pub transport: Transport,
-    /// Our end, as far as it is bound: a listener's address may be unspecified.
+    /// Our bound address; a listener's may be unspecified.
     pub bound: SocketAddr,
     pub remote: SocketAddr,
     way: Way,
@@ -60,7 +60,7 @@ impl fmt::Debug for Flow {
 }
 
 impl Flow {
-    /// One whose other end is read by a test.
+    /// A flow whose other end is read by a test.
     #[cfg(test)]
     pub fn kept(
         transport: Transport,
@@ -82,7 +82,7 @@ impl Flow {
         matches!(self.way, Way::Connection(_))
     }
 
-    /// Sends, or says that the connection is gone.
+    /// Sends; false if the connection is gone.
     pub fn send(&self, bytes: &[u8]) -> bool {
         match &self.way {
             Way::Datagrams(socket) => {
@@ -102,7 +102,7 @@ impl Flow {
         }
     }
 
-    /// The same socket to another address; a connection stays where it leads.
+    /// The same socket with another destination; a connection keeps its own.
     #[must_use]
     pub fn towards(&self, remote: SocketAddr) -> Self {
         match self.way {
@@ -121,7 +121,7 @@ impl Flow {
         }
     }
 
-    /// Our address as this peer sees it without translation in between.
+    /// Our address as this peer sees it, without NAT between us.
     pub fn local(&self) -> SocketAddr {
         if self.bound.ip().is_unspecified() {
             SocketAddr::new(local_towards(self.remote), self.bound.port())
@@ -131,7 +131,7 @@ impl Flow {
     }
 }
 
-/// Which of this machine's addresses leads there. Nothing is sent for it.
+/// This machine's address on the route to `remote`. Sends no packet.
 pub fn local_towards(remote: SocketAddr) -> IpAddr {
     let any: IpAddr = match remote {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

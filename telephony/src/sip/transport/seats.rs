@@ -32,12 +32,12 @@ struct TakenSeats {
 #[derive(Debug)]
 struct Stranger {
     source: IpAddr,
-    /// The higher, the later it was heard.
+    /// Sequence number of the last message; a higher one is later.
     heard: u64,
     lost: Arc<Notify>,
 }
 
-/// One that counts for as long as it lives.
+/// The permit for a connection; released when it is dropped.
 #[derive(Debug)]
 pub struct Seat {
     seats: Arc<Seats>,
@@ -172,7 +172,7 @@ mod tests {
         for seat in &held[..15 * 32] {
             seat.heard();
         }
-        // Addresses with few seats keep them, however long they are silent.
+        // Addresses with few connections keep them, however long they are silent.
         let newcomer = seats.take(ip(200), false).expect("a seat");
         let lost: Vec<usize> = (0..held.len()).filter(|at| is_lost(&held[*at])).collect();
         assert_eq!(lost.len(), 1);
@@ -197,7 +197,7 @@ mod tests {
         assert!(!held.iter().any(is_lost), "one of them is no stranger");
         held.push(seats.take(ip(1), false).expect("a seat"));
         assert_eq!(held.iter().filter(|seat| is_lost(seat)).count(), 1);
-        // Known peers have more seats, but not all.
+        // Known peers have more connections, but not all.
         let known: Vec<Seat> = (0..4_096).filter_map(|_| seats.take(ip(2), true)).collect();
         assert_eq!(known.len(), OF_ONE_MAX);
     }

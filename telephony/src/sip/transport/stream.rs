@@ -1,4 +1,4 @@
-//! SIP over TCP and TLS: a bounded number of connections, each with a bounded buffer, and none that says nothing for long.
+//! SIP over TCP and TLS: a limited number of connections, each with a bounded buffer and an idle timeout.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -24,14 +24,14 @@ use crate::{
 
 /// Messages that wait to be written to one peer.
 const QUEUE: usize = 64;
-/// How long a peer may be silent: a stranger, and an authenticated peer. Calls outlive their connection.
+/// The longest silence of a stranger, and of an authenticated peer. Calls outlive their connection.
 const STRANGER_IDLE: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(900);
-/// How long a peer may take to complete a message.
+/// Time limit for a peer to complete a message.
 const WHOLE: Duration = Duration::from_secs(20);
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Binds a listener; one of IPv6 leaves IPv4 to another.
+/// Binds a listener; one for IPv6 leaves IPv4 to another.
 pub fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
@@ -48,7 +48,7 @@ pub fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// Takes connections; over TLS where there is a certificate.
+/// Accepts connections, over TLS if there is a certificate.
 pub async fn accept(
     listener: TcpListener,
     tls: Option<Arc<Acceptor>>,
@@ -59,7 +59,7 @@ pub async fn accept(
         let (stream, remote) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of descriptors, most likely: some are given back soon.
+                // Most likely out of file descriptors: some will be released soon.
                 tracing::warn!(%error, "no connection can be taken");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -114,7 +114,7 @@ async fn serve(
     }
 }
 
-/// Opens a connection and serves it; secured with a peer whose certificate is for this host and comes from somebody trusted.
+/// Opens a connection and serves it. With TLS, the certificate must be for this host and from a trusted authority.
 pub async fn connect(
     transport: Transport,
     remote: SocketAddr,
@@ -150,7 +150,7 @@ pub async fn connect(
     Ok(flow)
 }
 
-/// Serves a connection; one without a seat was opened by us.
+/// Serves a connection. One that we opened has no seat.
 async fn run<S>(
     stream: S,
     flow: Flow,
@@ -180,7 +180,7 @@ async fn write(mut writer: impl AsyncWrite + Unpin, mut waiting: mpsc::Receiver<
     }
 }
 
-/// Reads messages for as long as the peer keeps to the rules. Gives why it ended.
+/// Reads messages until the connection ends. Returns why it ended.
 async fn read(
     mut reader: impl AsyncRead + Unpin,
     flow: Flow,
@@ -220,14 +220,14 @@ async fn read(
                 Taken::Nothing => break,
                 Taken::Broken(head) => {
                     peer.said(&head).await;
-                    // The answer is on its way before the connection is closed.
+                    // Lets the answer leave before the connection is closed.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     return "its peer sent what cannot be framed";
                 }
             }
         }
         if !buffer.is_begun() {
-            // The room of what was taken is not kept for a peer that may be silent for long.
+            // Memory of read messages is not kept for a peer that may be silent for long.
             buffer.bytes = buffer.bytes[..].into();
             until = match peer.has_spoken {
                 true => Instant::now() + peer.idle(),
@@ -239,7 +239,7 @@ async fn read(
     }
 }
 
-/// The peer at the other end of a connection.
+/// The peer of a connection.
 struct Peer<'a> {
     flow: Flow,
     seat: Option<&'a Seat>,
@@ -281,7 +281,7 @@ impl Peer<'_> {
         }
     }
 
-    /// Answers line ends, which count as one message however many came at once.
+    /// Answers keep-alives, which together count as one message.
     async fn pinged(&self, count: usize) {
         self.wait().await;
         self.flow.send(&b"\r\n".repeat(count));
@@ -290,25 +290,25 @@ impl Peer<'_> {
 
 enum Taken {
     Message(Bytes),
-    /// So often two line ends, which want one back (RFC 5626).
+    /// This many double line ends (keep-alives), each answered with one line end (RFC 5626).
     Pings(usize),
     Nothing,
-    /// What was read of it; where the next message begins cannot be told.
+    /// The part that was read of a message that cannot be framed.
     Broken(Bytes),
 }
 
-/// What has come and was not taken. Each byte is looked at once, however small the pieces are that it comes in.
+/// Received bytes that are not handled yet. Each byte is searched once, however small the pieces are.
 #[derive(Default)]
 struct Buffer {
     bytes: BytesMut,
-    /// So many of them hold no end of a head.
+    /// Bytes that contain no end of a head.
     searched: usize,
-    /// How long the message is, once its head has ended.
+    /// The length of the message, once its head is complete.
     whole: Option<usize>,
 }
 
 impl Buffer {
-    /// Whether there is more than line ends, which keep connections open and belong to no message.
+    /// True if there is more than line ends, which are keep-alives and belong to no message.
     fn is_begun(&self) -> bool {
         let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
         !self.bytes.iter().all(is_end)
@@ -326,14 +326,14 @@ impl Buffer {
         Taken::Message(self.bytes.split_to(whole).freeze())
     }
 
-    /// Looks for the end of the head.
+    /// Searches the end of the head.
     fn begin(&mut self) -> Taken {
         let bytes = &mut self.bytes;
         let is_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
         let ends = bytes.iter().take_while(is_end).count();
         let pings = ends / 4;
         let is_begun = ends < bytes.len();
-        // The rest of a ping may be on its way, where no message follows.
+        // Without a message behind it, the rest of a keep-alive may follow.
         bytes.advance(if is_begun { ends } else { pings * 4 });
         if pings > 0 {
             return Taken::Pings(pings);
@@ -345,7 +345,7 @@ impl Buffer {
             if bytes.len() > HEAD_BYTES_MAX {
                 return Taken::Broken(std::mem::take(bytes).freeze());
             }
-            // The longest end of a head is four bytes, and the last of them may be missing.
+            // The longest end of a head has four bytes, and the last of them may be missing.
             self.searched = bytes.len().saturating_sub(3);
             return Taken::Nothing;
         };

@@ -1,4 +1,4 @@
-//! TLS for those who call: our certificate, read again on demand.
+//! TLS for incoming connections: our certificate, read again on demand.
 
 use std::{
     fmt,
@@ -23,7 +23,7 @@ pub enum TlsError {
     Unfit(#[from] rustls::Error),
 }
 
-/// Takes TLS connections with the certificate that was read last.
+/// Accepts TLS connections with the certificate that was read last.
 pub struct Acceptor {
     files: TlsFiles,
     current: RwLock<Arc<ServerConfig>>,
@@ -45,7 +45,7 @@ impl Acceptor {
         })
     }
 
-    /// Reads the files again. The certificate in use stays where that fails.
+    /// Reads the files again. On failure the certificate in use stays.
     pub fn reload(&self) -> Result<(), TlsError> {
         let new = read(&self.files)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;

@@ -14,7 +14,7 @@ use crate::settings::Transport;
 /// Holds a burst of calls that come in while the reader is busy.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// Binds a socket; one of IPv6 leaves IPv4 to another.
+/// Binds a socket; one for IPv6 leaves IPv4 to another.
 pub fn bind_udp(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(
         Domain::for_address(address),
@@ -24,14 +24,14 @@ pub fn bind_udp(address: SocketAddr) -> io::Result<UdpSocket> {
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    // The system may grant less, and that will do.
+    // The system may grant less, which is sufficient.
     let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     Ok(socket.into())
 }
 
-/// Binds and reads for as long as the runtime lives or the task is ended. Gives the way out of this socket; `remote` of it is void.
+/// Binds a socket and reads it until the task is ended. The returned flow sends from this socket; its `remote` is a placeholder.
 pub fn listen_udp(
     address: SocketAddr,
     receiver: Arc<dyn Receive>,
@@ -55,7 +55,7 @@ pub fn listen_udp(
                     // A flood must not keep the thread from everything else.
                     tokio::task::consume_budget().await;
                 }
-                // Somebody is not there any more: the next one may be.
+                // A peer is gone (ICMP error): others may still be there.
                 Err(error) => {
                     tracing::debug!(%error, "reading a datagram failed");
                     tokio::task::yield_now().await;

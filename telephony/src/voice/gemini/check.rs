@@ -1,4 +1,4 @@
-//! Whether the model can be reached and takes a setup, for `dikala check`.
+//! Tests for `dikala check` whether the model can be reached and accepts a setup.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::{settings, trust::Trust, voice::Agent};
 
-/// How long it may take.
+/// Time limit of the test.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Opens a session and closes it again; nothing is said, and nothing is billed. In words, both ways.
+/// Opens a session and closes it again; nothing is said and nothing is billed. Both results are messages for people.
 pub async fn check(settings: &settings::Gemini, trust: &Trust) -> Result<String, String> {
     if settings.lacks_key() {
         return Err("there is no key; set telephony.gemini.api_key or GEMINI_API_KEY".to_owned());
@@ -65,7 +65,7 @@ async fn set_up(settings: &settings::Gemini, trust: &Trust) -> Result<(), String
         };
         let message = serde_json::from_slice::<server::Message>(&bytes);
         if message.is_ok_and(|message| message.setup_complete) {
-            // It is taken; whether the goodbye arrives changes nothing.
+            // The setup was accepted, so a lost close does not matter.
             let _ = socket.close(None).await;
             return Ok(());
         }

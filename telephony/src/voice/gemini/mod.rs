@@ -1,8 +1,8 @@
 //! Gemini Live: the model listens and speaks by itself, over a WebSocket.
 //!
-//! [`machine`] decides (what came and when → what to do), [`shell`] carries out with a socket or two ([`socket`]). What a model is told
-//! first is [`setup`], what it is told in [`words`], what the families of models differ in [`profile`], the messages [`wire`].
-//! Nothing of this has ever run against Google's service; each rule has the date and the source that it was taken from.
+//! [`machine`] decides, [`shell`] carries that out with one or two sockets ([`socket`]). [`setup`] is the first message of a
+//! connection, [`words`] the texts for the model, [`profile`] the differences between models, [`wire`] the messages. This code
+//! has never run against Google's service. Each rule names its date and source.
 
 mod check;
 mod machine;
@@ -24,17 +24,16 @@ use self::{machine::Machine, setup::Persona};
 use super::{Provider, Session, Setup};
 use crate::{settings, trust::Trust};
 
-/// Where Google serves it.
+/// Google's endpoint.
 pub const URL: &str = "wss://generativelanguage.googleapis.com/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent";
 /// The stable model, as recommended since September 2026 (ai.google.dev, models/gemini-3.8-live).
 pub const MODEL: &str = "gemini-3.8-live";
 
-/// What the caller says waits here while the session does something else: 5 s.
+/// Messages from the call that wait for the session: 5 s of audio.
 const SPOKEN_MOST: usize = 256;
-/// What the agent says, before the session holds it back itself: less than a second.
+/// Messages to the call that wait: less than a second. The session itself holds back the rest.
 const HEARD_MOST: usize = 8;
 
-/// Opens sessions with Gemini Live.
 #[derive(Debug)]
 pub struct Gemini {
     settings: Arc<settings::Gemini>,
@@ -43,7 +42,7 @@ pub struct Gemini {
 }
 
 impl Gemini {
-    /// `interruptible`: whether the caller's voice stops the agent's.
+    /// `interruptible`: the caller's voice stops the agent's.
     pub fn new(settings: settings::Gemini, trust: Trust, interruptible: bool) -> Self {
         Self {
             settings: Arc::new(settings),

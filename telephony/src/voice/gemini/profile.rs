@@ -1,11 +1,11 @@
-//! What the models of Gemini Live differ in. Every rule has its date and its source: they change with the models.
+//! Differences between the models of Gemini Live. They change with the models, so every rule has its date and source.
 
-/// How one family of models wants to be spoken to.
+/// The rules of one family of models.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Profile {
-    /// What their names contain.
+    /// A part of the model's name.
     family: &'static str,
-    /// How the model is told something that it is to answer: the greeting, keys pressed, "say goodbye".
+    /// The channel for text that the model is to answer: the greeting, pressed keys, "say goodbye".
     pub words: Words,
     pub functions: Functions,
     pub history: History,
@@ -21,13 +21,13 @@ pub(super) enum Words {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Functions {
-    /// Declared `NON_BLOCKING`: talk goes on while they run.
+    /// Declared `NON_BLOCKING`: the conversation continues while they run.
     NonBlocking,
-    /// The model waits, and until it is answered nothing may be sent in realtime.
+    /// The model waits, and gets no realtime input until it has the answer.
     Blocking,
 }
 
-/// How a fresh session learns what was said before.
+/// The way in which a fresh session learns the conversation so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum History {
     /// As turns of a `clientContent`.
@@ -36,30 +36,30 @@ pub(super) enum History {
     Instruction,
 }
 
-/// The newest first: it stands for models that are not known.
+/// The newest first: it is the default for unknown models.
 static PROFILES: &[Profile] = &[
     Profile {
         // `gemini-3.8-live` and `gemini-3.8-live-extended-thinking`, stable since September 2026.
         family: "3.8-live",
-        // clientContent with turnComplete always cuts off what is being said (ai.google.dev, models/gemini-3.8-live, "Migrating from
-        // Gemini 3.1 Flash Live", September 2026), so that what is told in passing goes as realtime text.
+        // clientContent with turnComplete always cuts off the current speech (ai.google.dev, models/gemini-3.8-live, "Migrating
+        // from Gemini 3.1 Flash Live", September 2026), so notes are sent as realtime text.
         words: Words::Realtime,
-        // Same page: NON_BLOCKING is the default and scheduling is taken. A BLOCKING call is cancelled by new input, and a telephone's
-        // audio never ends (cloud.google.com, "Migrate from Gemini 2.5 … to Gemini 3.8 Live", October 2026).
+        // Same page: NON_BLOCKING is the default, and scheduling is supported. A BLOCKING call is cancelled by new input, and a
+        // telephone's audio never ends (cloud.google.com, "Migrate from Gemini 2.5 … to Gemini 3.8 Live", October 2026).
         functions: Functions::NonBlocking,
-        // Same page: clientContent with roles is taken all session.
+        // Same page: clientContent with roles is accepted during the whole session.
         history: History::Turns,
     },
     Profile {
         // A preview of March 2026, "legacy" since September.
         family: "3.1-flash-live",
-        // Closed with 1007 on clientContent (livekit/agents#5262, 2026-03-28); later pages say that it is taken. Realtime text works
-        // in both readings.
+        // Closed with 1007 on clientContent (livekit/agents#5262, 2026-03-28); later pages say that it is accepted. Realtime text
+        // works in either case.
         words: Words::Realtime,
         // "Function calling is synchronous only" (ai.google.dev, models/gemini-3.1-flash-live-preview, read in November 2026). Realtime
         // input while a call is open closes the connection with 1008 (autonomous-os#231 and #237, August 2026; litellm#26590).
         functions: Functions::Blocking,
-        // For the reason of `words`; `historyConfig` is told to be refused too.
+        // As for `words`; `historyConfig` is said to be refused, too.
         history: History::Instruction,
     },
     Profile {
@@ -67,14 +67,14 @@ static PROFILES: &[Profile] = &[
         family: "2.5-flash",
         // Google's samples and Pipecat greet by a turn; realtime text is the way of 3.x (jambonz-feature-server#1543, April 2026).
         words: Words::Turn,
-        // ai.google.dev, live-api/tools, read in November 2026: "sync and async". Blocking where behaviour is left out.
+        // ai.google.dev, live-api/tools, read in November 2026: "sync and async". Blocking if `behavior` is left out.
         functions: Functions::NonBlocking,
         history: History::Turns,
     },
 ];
 
 impl Profile {
-    /// The rules of a model by its name, with or without `models/` before it.
+    /// The rules for a model name, with or without `models/`.
     pub(super) fn of(model: &str) -> &'static Self {
         PROFILES
             .iter()

@@ -1,4 +1,4 @@
-//! The first message of a connection: who the agent is, how it sounds and what it may call.
+//! The first message of a connection: the agent's instruction, voice and tools.
 
 use serde_json::{Value, json};
 
@@ -9,34 +9,34 @@ use super::{
 };
 use crate::voice::{Agent, FunctionDeclaration};
 
-/// Languages that voices are made for, with the region that is meant where none is given.
+/// Supported languages; the first region of a language is its default.
+///
 /// Source: <https://ai.google.dev/api/generate-content#SpeechConfig>, read in November 2026.
 const LANGUAGES: &[&str] = &[
     "id-ID", "en-US", "en-GB", "en-AU", "en-IN", "de-DE", "es-ES", "es-US", "fr-FR", "fr-CA",
     "hi-IN", "pt-BR", "it-IT", "ja-JP", "ko-KR", "nl-NL", "pl-PL", "ru-RU", "th-TH", "tr-TR",
     "vi-VN", "cmn-CN", "ar-XA", "bn-IN", "gu-IN", "kn-IN", "ml-IN", "mr-IN", "ta-IN", "te-IN",
 ];
-/// What is spoken where an agent has no voice: the model's own default.
+/// The voice of an agent without one: the model's own default.
 const VOICE: &str = "Puck";
 
-/// What a setup is made of.
+/// The contents of a setup.
 #[derive(Debug)]
 pub(super) struct Persona {
     pub agent: Agent,
     pub model: String,
     pub profile: &'static Profile,
-    /// The service has refused the language: the prompt alone says it.
+    /// The service has refused the language code: only the prompt names the language.
     pub without_language: bool,
     /// The caller's voice stops the agent's.
     pub interruptible: bool,
 }
 
-/// How a connection begins.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Beginning<'a> {
-    /// Where the session with this handle stopped.
+    /// Resumes the session of this handle.
     Resumed(&'a str),
-    /// A new session, in which this was said before, if anything.
+    /// A fresh session; the text is the record of the conversation so far, if any.
     Fresh(&'a str),
 }
 
@@ -55,7 +55,7 @@ impl Persona {
         }
     }
 
-    /// The setup of a connection.
+    /// The setup message of a connection.
     pub(super) fn setup(&self, beginning: Beginning<'_>) -> Message {
         let (handle, before) = match beginning {
             Beginning::Resumed(handle) => (json!({"handle": handle}), ""),
@@ -81,7 +81,7 @@ impl Persona {
             "inputAudioTranscription": {},
             "outputAudioTranscription": {},
             "sessionResumption": handle,
-            // Without it a session of audio ends after 15 minutes.
+            // Without compression a session with audio ends after 15 minutes.
             "contextWindowCompression": {"slidingWindow": {}},
         });
         let declarations = self.declarations();
@@ -100,7 +100,7 @@ impl Persona {
         speech
     }
 
-    /// The language with its region; none where no voice is made for it.
+    /// The language with its region; `None` if no voice supports it.
     pub(super) fn language_code(&self) -> Option<&'static str> {
         if self.without_language {
             return None;
@@ -221,7 +221,7 @@ mod tests {
         let tools = made["tools"][0]["functionDeclarations"].as_array().unwrap();
         assert_eq!(tools.len(), 1);
         assert_eq!(tools[0]["name"], "transfer_to_human");
-        // There is nobody to transfer to.
+        // Without an escalation number there is no one to transfer to.
         let none = persona(
             "gemini-3.8-live",
             &json!({"tools": ["transfer_to_human"], "functions": []}),

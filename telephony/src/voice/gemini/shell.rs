@@ -1,4 +1,4 @@
-//! Carries out what the machine decides: sockets, timers, the channels of the call.
+//! Carries out the machine's effects: sockets, timers, the channels of the call.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,11 +21,11 @@ use crate::{
     voice::{Heard, Spoken},
 };
 
-/// Messages that wait to be written: 10 s of the caller. A service that is further behind is not there.
+/// Messages that wait to be written: 10 s of the caller. A service that is further behind counts as gone.
 const OUTGOING_MOST: usize = 512;
-/// Messages that were read and not yet looked at. One may be a minute of speech, and what waits for the call is to be half a minute.
+/// Messages that were read but not handled. One may be a minute of speech, and only half a minute should wait for the call.
 const EVENTS_MOST: usize = 1;
-/// When there is nothing to wait for.
+/// A deadline in place of none.
 const LATER: Duration = Duration::from_secs(3600);
 
 struct Session {
@@ -36,11 +36,11 @@ struct Session {
     began: Instant,
     sockets: HashMap<u32, mpsc::Sender<String>>,
     events: mpsc::Sender<Input>,
-    /// What the call has not taken yet. While there is any, nothing more is read from the socket.
+    /// Messages that the call has not taken yet. Until it has, the socket is not read.
     unheard: VecDeque<Heard>,
 }
 
-/// Runs a session until the call or the voice has enough.
+/// Runs a session until the call or the voice ends it.
 pub(super) async fn run(
     machine: Machine,
     settings: Arc<settings::Gemini>,
@@ -97,7 +97,7 @@ impl Session {
         }
     }
 
-    /// Gives back a connection that takes nothing any more.
+    /// Returns a connection whose queue is full.
     fn carry_out(&mut self, effect: Effect) -> Option<u32> {
         match effect {
             Effect::Open { connection } => {
@@ -139,7 +139,7 @@ impl Session {
         None
     }
 
-    /// Of messages nothing is logged: they hold what people say.
+    /// The content of messages is not logged: it is what people say.
     fn log(&mut self, input: &Input) {
         let call_id = &self.call_id;
         match input {

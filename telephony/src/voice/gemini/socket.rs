@@ -1,4 +1,4 @@
-//! One WebSocket to the service: what comes is read and handed on, what is to be sent is written.
+//! One WebSocket to the service, read and written.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,18 +23,18 @@ use crate::{
     trust::Trust,
 };
 
-/// A second of the agent's audio is 64 KB as text: nothing that is meant is as long as this.
+/// A second of the agent's audio is 64 KB as text; no legitimate message is this long.
 const MESSAGE_MOST: usize = 4 * 1024 * 1024;
-/// How long the service may take to read what is written, or to answer a goodbye.
+/// Time limit for the service to read a message, or to answer a close.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// How long a socket that was closed here is waited for.
+/// Time limit for closing a socket from this side.
 const CLOSING: Duration = Duration::from_secs(1);
-/// After so long without a byte the service is asked whether it is there.
+/// Time without a byte after which a ping is sent.
 const QUIET: Duration = Duration::from_secs(1);
-/// How long the answer may take: over a line with a round of 300 ms, one that is lost twice on its way (RFC 6298).
+/// Time limit for the answer: over a line with a round trip of 300 ms it may be lost twice (RFC 6298).
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// Opens the socket, and carries messages until either side has enough. The receiver of `outgoing` ends when it is to be closed.
+/// Opens the socket, and carries messages until either side ends it. Dropping the sender of `outgoing` closes it.
 pub(super) async fn carry(
     connection: u32,
     settings: Arc<settings::Gemini>,
@@ -66,11 +66,11 @@ pub(super) async fn carry(
             }
         }
     };
-    // Nobody is there any more to be told when the session is over.
+    // Fails if the session is over.
     let _ = events.send(Input::Closed { connection, why }).await;
 }
 
-/// Opens the socket. The address with the key in it stays in here.
+/// Opens the socket. The address with the API key does not leave this function.
 pub(super) async fn connect(
     settings: &settings::Gemini,
     trust: &Trust,
@@ -101,7 +101,7 @@ async fn read(
     key: &str,
     (mut watch, pings): (Watch, mpsc::Sender<()>),
 ) -> Closure {
-    // Until its first message the service may well be silent, and the setup has a time of its own.
+    // The service may be silent until its first message; the setup has its own time limit.
     let mut is_watched = false;
     loop {
         let message = tokio::select! {
@@ -110,7 +110,7 @@ async fn read(
             () = sleep_until(watch.due()), if is_watched => {
                 match watch.look(Instant::now()) {
                     Silence::Fine => {}
-                    // Where one still waits to be written, that one will do.
+                    // A ping that still waits to be written is enough.
                     Silence::Ping => drop(pings.try_send(())),
                     Silence::Lost => return gone("the service is silent, and answers no ping"),
                 }
@@ -131,7 +131,7 @@ async fn read(
             None => return gone("the connection ended without a word"),
         };
         is_watched = true;
-        // A call that has enough to play takes nothing for a while.
+        // While the call has enough to play, it reads nothing.
         if events.send(input).await.is_err() {
             return gone("the session is over");
         }
@@ -175,7 +175,7 @@ async fn write(
     }
 }
 
-/// The reason that the service gave; 1007 and 1008 are about what it was sent.
+/// The service's reason; 1007 and 1008 reject what was sent.
 pub(super) fn closed(frame: Option<CloseFrame>, key: &str) -> Closure {
     let Some(frame) = frame else {
         return gone("the service closed the connection");
@@ -190,7 +190,7 @@ pub(super) fn closed(frame: Option<CloseFrame>, key: &str) -> Closure {
     }
 }
 
-/// What the service says, on one line and without the key, should it say that.
+/// Text of the service on one line, with the API key removed.
 fn shown(text: &str, key: &str) -> String {
     let text = match key {
         "" => text.to_owned(),

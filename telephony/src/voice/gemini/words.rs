@@ -1,13 +1,13 @@
-//! What the model is told in words: English, whatever the agent speaks; what is to be spoken stands in the agent's own language.
+//! Texts for the model. They are in English; text to be spoken is in the agent's own language.
 
 use serde_json::{Map, Value, json};
 
 use crate::voice::{Agent, FunctionDeclaration};
 
-/// The longest answer of a function that is told in words.
+/// The longest outcome of a function inside a text.
 const ANSWER_MOST: usize = 4_000;
 
-/// The instruction of an agent; `before` is what was said in a session that is lost.
+/// The agent's instruction; `before` is the record of a lost session.
 pub(super) fn instruction(agent: &Agent, before: &str) -> String {
     let mut text = format!(
         "{}\n\nYou speak with a caller on the telephone. Speak the language with the code \"{}\" unless the caller asks for another. \
@@ -25,7 +25,7 @@ pub(super) fn instruction(agent: &Agent, before: &str) -> String {
     text
 }
 
-/// Has the agent speak first.
+/// Makes the agent speak first.
 pub(super) fn greeting(agent: &Agent) -> String {
     match agent.greeting_text.as_deref().map(str::trim) {
         Some(greeting) if !greeting.is_empty() => format!(
@@ -35,20 +35,20 @@ pub(super) fn greeting(agent: &Agent) -> String {
     }
 }
 
-/// After a session that could not be resumed.
+/// For a session that could not be resumed.
 pub(super) const GO_ON: &str = "[The line to you was interrupted for a moment, and the last words may be lost. Do not greet again. \
      Excuse the interruption in a few words and go on where the conversation stopped.]";
 
-/// Asks for a summary.
+/// Requests a summary.
 pub(super) const SUMMARISE: &str = "[The call is over and the caller does not hear you any more. Say in at most three sentences what the \
      caller wanted and what came of it. Say nothing else and call no function.]";
 
-/// Tells of what the telephone system knows.
+/// A note of the telephone system.
 pub(super) fn note(text: &str) -> String {
     format!("[{text}]")
 }
 
-/// A function's answer for a model that does not know any more that it asked.
+/// A function's outcome for a model that no longer knows of its call.
 pub(super) fn late_answer(
     name: &str,
     arguments: &Map<String, Value>,
@@ -60,7 +60,7 @@ pub(super) fn late_answer(
     )
 }
 
-/// A function and its answer as part of what happened.
+/// A function and its outcome, as part of a text.
 pub(super) fn answered(
     name: &str,
     arguments: &Map<String, Value>,
@@ -81,7 +81,7 @@ fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(ANSWER_MOST)]
 }
 
-/// How a tool that every agent can be given is declared.
+/// The declaration of a built-in tool.
 pub(super) fn built_in(name: &str) -> Option<FunctionDeclaration> {
     let description = match name {
         "end_call" => {
@@ -99,7 +99,7 @@ pub(super) fn built_in(name: &str) -> Option<FunctionDeclaration> {
     })
 }
 
-/// What the model is answered: `output` or `error`, and never nothing, because 3.8 repeats a call whose answer says nothing.
+/// The model's answer: `output` or `error`, and never empty, because 3.8 repeats a call with an empty answer.
 pub(super) fn response(outcome: &Map<String, Value>) -> Map<String, Value> {
     let says = |value: &Value| match value {
         Value::Null => false,

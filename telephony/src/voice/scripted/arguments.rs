@@ -1,11 +1,11 @@
-//! Arguments that fit a function's schema, made without understanding anything.
+//! Generates arguments that match a function's schema.
 
 use serde_json::{Map, Value};
 
-/// How deep objects in objects are filled.
+/// Nesting depth up to which objects are filled.
 const DEPTH_MAX: usize = 8;
 
-/// What the schema requires. `keys` is what the caller pressed, which the first text or number gets.
+/// The required arguments. The first text or number gets `keys`, the keys that the caller pressed.
 pub(super) fn arguments(schema: &Value, keys: Option<&str>) -> Map<String, Value> {
     let mut keys = keys.map(str::to_owned);
     object(schema, &mut keys, DEPTH_MAX)
@@ -73,7 +73,7 @@ fn text(schema: &Value, keys: &mut Option<String>) -> Value {
     Value::String(text.chars().take(most).collect())
 }
 
-/// The first digits that an answer has to tell, at most `most` of them.
+/// The first run of digits in an answer, at most `most` of them.
 pub(super) fn digits(answer: &Value, most: usize) -> Vec<u8> {
     match answer {
         Value::Number(number) => digits_of(&number.to_string(), most),

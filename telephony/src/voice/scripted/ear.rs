@@ -1,11 +1,11 @@
-//! Hears that somebody speaks, by loudness alone.
+//! Detects speech by loudness alone.
 
-/// The mean of a loud step's samples: far above the noise of a line, far below speech.
+/// Mean level of a loud step: far above line noise, far below speech.
 const LOUD_MEAN: u64 = 400;
-/// How long it has to be loud to be a word, and quiet to be the end of it.
+/// The least duration of a word, and of the silence that ends it.
 const WORD_MS: u64 = 200;
 const PAUSE_MS: u64 = 800;
-/// Samples in a millisecond.
+/// Samples per millisecond.
 const PER_MS: u64 = crate::CALLER_RATE as u64 / 1_000;
 
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ mod tests {
     fn words_are_heard_and_noise_is_not() {
         let word = [Sound::Began, Sound::Ended];
         assert_eq!(heard(&[(0, 500), (3_000, 600), (20, 1_000)]), word);
-        // Breath between syllables does not end a word.
+        // A breath between syllables does not end a word.
         assert_eq!(
             heard(&[(3_000, 300), (0, 300), (3_000, 300), (0, 900)]),
             word

@@ -1,7 +1,7 @@
-//! A voice that needs no model: it greets, asks, calls one function, tells what came of it, and says goodbye.
+//! A voice without a model, for tests: it greets, asks, calls one function, reads out the outcome, and says goodbye.
 //!
-//! It understands no speech. It hears that the caller speaks, by loudness, and takes keys that were pressed; what it says are the
-//! sentences of [`super::Phrase`]. It is there so that a telephone can be tried, and a bridge tested, without a key of anybody.
+//! It understands no speech: it detects by loudness that the caller speaks, and accepts keys. It speaks the sentences of
+//! [`super::Phrase`]. With it, a telephone can be tried and a bridge tested without an API key.
 
 mod arguments;
 mod ear;
@@ -17,10 +17,9 @@ use tokio::{
 use self::script::Script;
 use super::{Heard, Provider, Session, Setup, Spoken};
 
-/// What may wait in either direction.
+/// Messages that may wait in either direction.
 const CHANNEL: usize = 256;
 
-/// Opens scripted sessions.
 #[derive(Debug, Clone, Copy)]
 pub struct Scripted;
 

@@ -1,4 +1,4 @@
-//! What the scripted voice says when. Pure.
+//! The script of the test voice. Pure.
 
 use serde_json::{Map, Value};
 
@@ -11,15 +11,14 @@ use crate::{
     voice::{Agent, Heard, Phrase, Spoken, is_indonesian},
 };
 
-/// How long the caller may say nothing before the question is asked again, after how many questions a function is called all the
-/// same, and how often it is asked where there is none.
+/// Silence after which the question is repeated; questions before a function is called anyway; questions if there is no function.
 const SILENCE_MS: u64 = 10_000;
 const QUESTIONS_WITH_FUNCTION: usize = 2;
 const QUESTIONS_MAX: usize = 3;
 /// Digits of an answer that are read out.
 const DIGITS_MAX: usize = 8;
 const END_CALL: &str = "end_call";
-/// Two tones that rise: something has come of it.
+/// A chime of two rising tones: the function succeeded.
 const CHIME: [(u32, u32); 2] = [(660, 120), (880, 180)];
 const CHIME_LOUDNESS: i32 = 6_000;
 
@@ -28,7 +27,7 @@ pub(super) struct Script {
     agent: Agent,
     ear: Ear,
     stage: Stage,
-    /// Until when what was said is heard.
+    /// When the current speech will have been played.
     speaks_until: u64,
     asked: usize,
     answers: usize,
@@ -37,7 +36,7 @@ pub(super) struct Script {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The caller is to say something.
+    /// Waits for the caller.
     Listening {
         since: u64,
     },
@@ -70,7 +69,7 @@ impl Script {
         }
     }
 
-    /// Nothing came for as long as [`Self::due`] said.
+    /// The deadline of [`Self::due`] has passed.
     pub(super) fn wait(&mut self, now_ms: u64) -> Vec<Heard> {
         let mut said = Vec::new();
         if self.due().is_some_and(|due| due <= now_ms) {
@@ -133,7 +132,7 @@ impl Script {
         self.stage = Stage::Listening { since: now_ms };
     }
 
-    /// The caller has said something, or pressed these keys.
+    /// The caller has spoken, or pressed these keys.
     fn answer(&mut self, keys: Option<&str>, now_ms: u64, said: &mut Vec<Heard>) {
         self.answers += 1;
         self.call(keys.filter(|keys| !keys.is_empty()), now_ms, said);
@@ -157,7 +156,7 @@ impl Script {
         self.stage = Stage::Calling;
     }
 
-    /// What came of the function, as far as it can be said: its first number, or a chime.
+    /// Reads out a function's outcome: its first number, or a chime.
     fn tell(&mut self, outcome: &Map<String, Value>, now_ms: u64, said: &mut Vec<Heard>) {
         match outcome.get("output") {
             Some(output) => {
@@ -178,7 +177,7 @@ impl Script {
         self.goodbye(now_ms, said);
     }
 
-    /// Says goodbye and hangs up; an agent that may not hang up goes on listening.
+    /// Says goodbye and hangs up. An agent without that tool goes on listening.
     fn goodbye(&mut self, now_ms: u64, said: &mut Vec<Heard>) {
         if self.stage == Stage::Over {
             return;
@@ -220,7 +219,7 @@ impl Script {
         format!("{intro}. {answered}: {answers}. {functions}: {called}.")
     }
 
-    /// Of words in Indonesian and in English those of the agent's language.
+    /// Picks the text in the agent's language.
     fn in_words(&self, indonesian: &'static str, english: &'static str) -> &'static str {
         if is_indonesian(&self.agent.language) {
             indonesian
@@ -230,7 +229,7 @@ impl Script {
     }
 }
 
-/// Digits that were read out are words of one sentence.
+/// Ends the sentence that the digits make up.
 fn end_sentence(said: &mut [Heard]) {
     let last = said.iter_mut().rev().find_map(|heard| match heard {
         Heard::AgentSaid(text) => Some(text),
@@ -242,7 +241,7 @@ fn end_sentence(said: &mut [Heard]) {
     }
 }
 
-/// Tones of straight lines: a triangle needs no sine.
+/// Triangle tones: they need no sine.
 fn chime() -> Vec<i16> {
     CHIME
         .into_iter()

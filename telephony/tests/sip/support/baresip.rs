@@ -1,4 +1,4 @@
-//! baresip: a phone of Debian's that is driven over its control port and writes down what it heard.
+//! baresip from Debian, driven over its control port; it records what it hears.
 
 use std::{process::Command, time::Duration};
 
@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::{Bench, Running, eventually, pitch, port};
 
-/// A baresip with one account, driven over its control port.
+/// A baresip with one account.
 pub struct Baresip {
     folder: tempfile::TempDir,
     control: tokio::net::TcpStream,
@@ -60,7 +60,7 @@ impl Baresip {
         self.control.write_all(netstring.as_bytes()).await.unwrap();
     }
 
-    /// How high what came was in its last second, by the file that baresip writes of what it decoded.
+    /// The pitch of the last second that it heard, from its recording.
     pub fn hears(&self) -> usize {
         let files = std::fs::read_dir(self.folder.path()).unwrap();
         let dump = files
@@ -82,7 +82,7 @@ impl Baresip {
     }
 }
 
-/// Calls, and is content when each side has found the tone in what it heard. `caller` is the account's user.
+/// Places a call; passes once each side has heard the other's tone. `caller` is the account's user.
 pub async fn talks(bench: &Bench, caller: &str, account: &str, transport: Transport, codec: &str) {
     let (rate, channels) = if codec == "opus" {
         ("48000", "2")

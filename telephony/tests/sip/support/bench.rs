@@ -14,19 +14,19 @@ use dikala_telephony::{
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-/// What the tasks of calls do.
+/// The behaviour of a call's task.
 #[derive(Debug, Clone)]
 pub enum Manner {
-    /// Rings, answers, and says what the caller says.
+    /// Rings, answers, and echoes the caller.
     Echo,
     /// Rings, answers, and plays a tone of 440 Hz.
     Tone,
     /// Rings and waits.
     Ring,
     Reject(Refusal),
-    /// Answers and hangs up once the call stands.
+    /// Answers and hangs up once the call is established.
     HangUp,
-    /// Answers and hands the caller over; calls that person no more when the caller presses `*`.
+    /// Answers and transfers the caller; cancels that if the caller presses `*`.
     Transfer(String),
 }
 
@@ -39,10 +39,10 @@ pub struct Seen {
     pub metadata: Value,
     /// Without audio.
     pub happened: Vec<Happening>,
-    /// Frames that were heard, and the loudest sample.
+    /// Frames heard, and the loudest sample.
     pub frames: usize,
     pub loudest: u16,
-    /// Heard so far, at 16 kHz.
+    /// The audio heard so far, at 16 kHz.
     pub audio: Vec<i16>,
     pub over: bool,
 }
@@ -53,7 +53,7 @@ pub struct Bench {
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
-/// One that allows this machine.
+/// A trunk that admits this machine.
 pub fn trunk() -> Trunk {
     Trunk {
         name: "here".to_owned(),
@@ -64,7 +64,7 @@ pub fn trunk() -> Trunk {
     }
 }
 
-/// What is trusted without a file of one's own.
+/// The public authorities alone.
 pub fn publicly() -> Trust {
     Trust::new(None).unwrap()
 }
@@ -110,7 +110,7 @@ impl Bench {
         Self { edge, seen }
     }
 
-    /// The edge without digest for strangers.
+    /// A trunk for users with a digest, without addresses.
     pub fn of_users() -> Vec<Trunk> {
         vec![Trunk {
             name: "users".to_owned(),
@@ -241,7 +241,7 @@ async fn one(call: Incoming, manner: Manner, seen: Arc<Mutex<Vec<Seen>>>, at: us
     seen.lock().unwrap()[at].over = true;
 }
 
-/// 16 kHz to 24 kHz, as a test may do it.
+/// 16 kHz to 24 kHz, good enough for a test.
 fn echoed(samples: &[i16]) -> Vec<i16> {
     samples
         .chunks(2)
@@ -253,7 +253,7 @@ fn echoed(samples: &[i16]) -> Vec<i16> {
         .collect()
 }
 
-/// Roughly a tone of 440 Hz at 24 kHz: a triangle.
+/// Approximately a tone of 440 Hz at 24 kHz: a triangle.
 fn tone(samples: usize) -> Vec<i16> {
     (0..samples)
         .map(|at| {

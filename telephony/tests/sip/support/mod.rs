@@ -1,4 +1,4 @@
-//! What these tests stand on: an edge with a call's task that does as told, and a phone that says what it is told.
+//! Support for the SIP tests: an edge with scripted call tasks, and a scripted phone.
 
 mod baresip;
 mod bench;
@@ -18,7 +18,7 @@ pub use self::{
 
 use std::time::Duration;
 
-/// How long anything may take.
+/// The longest wait for anything.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits until this holds.

@@ -1,4 +1,4 @@
-//! A phone that says what a test wants, over UDP or a connection.
+//! A scripted phone, over UDP or a connection.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -10,17 +10,17 @@ use tokio::{
 
 use super::PATIENCE;
 
-/// What a phone over a connection speaks through.
+/// The connection of a phone.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// T2 of RFC 3261 is the longest pause between two repeats.
+/// The longest retransmission interval is T2 of RFC 3261 (4 s).
 const REPEATED: Duration = Duration::from_millis(4_500);
 
 enum Wire {
     Udp(UdpSocket),
-    /// The transport's name, and what was read ahead.
+    /// The transport's name, and bytes read ahead.
     Stream(&'static str, Box<dyn Stream>, Vec<u8>),
 }
 
@@ -30,7 +30,7 @@ pub struct Phone {
     pub edge: SocketAddr,
     pub call_id: String,
     pub cseq: u32,
-    /// To as the edge answered it, with its tag.
+    /// The To header of the edge's answer, with its tag.
     pub to: String,
     pub did: String,
     branch: u32,
@@ -53,7 +53,7 @@ impl Phone {
         Self::at(UdpSocket::bind((host, 0)).await.unwrap(), edge).await
     }
 
-    /// One whose address was known before the edge's.
+    /// A phone whose address was known before the edge's.
     pub async fn at(socket: UdpSocket, edge: SocketAddr) -> Self {
         socket.connect(edge).await.unwrap();
         let local = socket.local_addr().unwrap();
@@ -66,7 +66,7 @@ impl Phone {
         Self::over("TCP", Box::new(stream), local, edge)
     }
 
-    /// One that speaks through a connection that stands.
+    /// A phone over an open connection.
     pub fn over(
         transport: &'static str,
         stream: Box<dyn Stream>,
@@ -101,14 +101,14 @@ impl Phone {
         }
     }
 
-    /// Sends where the edge may have closed the connection.
+    /// Sends although the edge may have closed the connection.
     pub async fn try_send(&mut self, bytes: &[u8]) {
         if let Wire::Stream(_, stream, _) = &mut self.wire {
             let _ = stream.write_all(bytes).await;
         }
     }
 
-    /// The next message, or none within this time; none also when the connection was closed.
+    /// The next message; `None` after this time, or if the connection was closed.
     pub async fn hears(&mut self, within: Duration) -> Option<String> {
         match &mut self.wire {
             Wire::Udp(socket) => {
@@ -139,7 +139,7 @@ impl Phone {
         }
     }
 
-    /// Closes its connection, and waits until the edge has closed it too.
+    /// Closes the connection, and waits until the edge has closed it, too.
     pub async fn closes(mut self) {
         if let Wire::Stream(_, stream, _) = &mut self.wire {
             stream.shutdown().await.unwrap();
@@ -147,7 +147,7 @@ impl Phone {
         while self.hears(PATIENCE).await.is_some() {}
     }
 
-    /// The next bytes of a connection, as they come.
+    /// The next bytes of a connection.
     pub async fn reads(&mut self, most: usize) -> String {
         let Wire::Stream(_, stream, _) = &mut self.wire else {
             panic!("datagrams come whole");
@@ -158,7 +158,7 @@ impl Phone {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// The next message that begins so; others are passed over.
+    /// The next message with this beginning; others are skipped.
     pub async fn expect(&mut self, begins: &str) -> String {
         loop {
             let Some(message) = self.hears(PATIENCE).await else {
@@ -175,7 +175,7 @@ impl Phone {
         }
     }
 
-    /// The answer to this phone's last request; what was said to an earlier one may be said again.
+    /// The answer to this phone's last request; retransmissions of earlier answers are skipped.
     pub async fn answered(&mut self, begins: &str) -> String {
         loop {
             let answer = self.expect(begins).await;
@@ -186,7 +186,7 @@ impl Phone {
         }
     }
 
-    /// Waits until nothing comes for longer than anything is repeated after.
+    /// Waits until nothing comes for longer than any retransmission interval.
     pub async fn falls_silent(&mut self) {
         let silence = timeout(PATIENCE, async {
             while self.hears(REPEATED).await.is_some() {}
@@ -194,7 +194,7 @@ impl Phone {
         silence.await.expect("it is repeated without end");
     }
 
-    /// The same of a message that comes only after so many seconds.
+    /// Like [`Self::expect`], for a message that takes this many seconds.
     pub async fn within(&mut self, seconds: u64, begins: &str) -> String {
         let waited = timeout(Duration::from_secs(seconds), async {
             loop {
@@ -208,13 +208,13 @@ impl Phone {
         waited.await.unwrap()
     }
 
-    /// A request of this call with a new branch. `extra` are whole lines.
+    /// A request of this call with a new branch. `extra`: further header lines.
     pub fn request(&mut self, method: &str, extra: &str, body: &str) -> String {
         self.branch += 1;
         self.written(method, extra, body)
     }
 
-    /// The same branch again: ACK of a refusal, CANCEL.
+    /// A request with the last branch again, for the ACK of a refusal, and CANCEL.
     pub fn written(&self, method: &str, extra: &str, body: &str) -> String {
         let (local, edge) = (self.local, self.edge);
         let transport = match &self.wire {
@@ -243,7 +243,7 @@ impl Phone {
         )
     }
 
-    /// Sends a request of this call, the next in number.
+    /// Sends the next request of this call.
     pub async fn ask(&mut self, method: &str, extra: &str, body: &str) -> String {
         self.cseq += 1;
         let request = self.request(method, extra, body);
@@ -251,13 +251,13 @@ impl Phone {
         request
     }
 
-    /// Answers what was asked of this phone.
+    /// Answers a request to this phone.
     pub async fn answer(&mut self, request: &str, status: &str) {
         let response = self.response(request, status, "", "");
         self.send(&response).await;
     }
 
-    /// A response to a request; the tag is put on To unless it is empty.
+    /// A response to a request; the tag is added to To unless it is empty.
     pub fn response(&self, request: &str, status: &str, tag: &str, body: &str) -> String {
         let mut response = format!("SIP/2.0 {status}\r\n");
         for line in request.split("\r\n\r\n").next().unwrap().split("\r\n") {
@@ -284,7 +284,7 @@ impl Phone {
             )
     }
 
-    /// INVITE, 200 and ACK. Gives the 200.
+    /// INVITE, 200 and ACK. Returns the 200.
     pub async fn call(&mut self, extra: &str, body: &str) -> String {
         let invite = self.request("INVITE", extra, body);
         self.send(&invite).await;
@@ -304,7 +304,7 @@ impl Phone {
     }
 }
 
-/// Somebody on this machine who calls four times a millisecond without a right to, until aborted.
+/// A stranger on this machine who calls four times a millisecond, until aborted.
 pub async fn flood(edge: SocketAddr) -> tokio::task::JoinHandle<()> {
     let mut stranger = Phone::udp(edge).await;
     tokio::spawn(async move {
@@ -318,7 +318,6 @@ pub async fn flood(edge: SocketAddr) -> tokio::task::JoinHandle<()> {
     })
 }
 
-/// A header's value.
 pub fn header<'a>(message: &'a str, name: &str) -> Option<&'a str> {
     let head = message.split("\r\n\r\n").next()?;
     head.split("\r\n").skip(1).find_map(|line| {

@@ -1,11 +1,11 @@
-//! Programs from Debian, as an ordinary user runs them.
+//! Programs from Debian, run as an ordinary user.
 
 use std::{
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
-/// Whether the program is there. Says so where it is not, and fails where it has to be.
+/// Checks that the program is installed. Prints a note if not, and fails if it is required.
 pub fn need(program: &str) -> bool {
     let folders = ["/usr/bin", "/usr/sbin", "/usr/local/bin"];
     let found = folders
@@ -22,7 +22,7 @@ pub fn need(program: &str) -> bool {
     found
 }
 
-/// A port that is free for UDP and TCP, and that the system gives to nobody who asks for any.
+/// A free port for UDP and TCP, outside the range of ephemeral ports.
 pub fn port() -> u16 {
     loop {
         let port = 10_000 + rand::random::<u16>() % 10_000;
@@ -51,7 +51,7 @@ impl Running {
         self.0.try_wait().unwrap().is_none()
     }
 
-    /// Waits for its end. Gives whether it was content.
+    /// Waits for its end. Returns whether it succeeded.
     pub async fn end(mut self, within: Duration) -> bool {
         let until = tokio::time::Instant::now() + within;
         while tokio::time::Instant::now() < until {

@@ -1,4 +1,4 @@
-//! Certificates for the edge and for servers that it calls, and the authority that signed them.
+//! Certificates for the edge and for servers that it connects to, and their authority.
 
 use std::{io::Write, path::PathBuf};
 
@@ -27,7 +27,7 @@ impl Certificate {
     }
 }
 
-/// Who signed it, in a file.
+/// The authority that signed it, in a file.
 #[derive(Debug)]
 pub struct Authority {
     file: tempfile::NamedTempFile,

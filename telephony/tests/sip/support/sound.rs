@@ -1,4 +1,4 @@
-//! The media of a phone: G.711 A that is loud or silent.
+//! The media of a phone: G.711 A-law, loud or silent.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -38,7 +38,7 @@ impl Sound {
         self.socket.local_addr().unwrap().port()
     }
 
-    /// Sends 20 ms of a loud tone to where this SDP wants it.
+    /// Sends 20 ms of a loud tone to the address in this SDP.
     pub async fn send(&mut self, sdp: &str) {
         let to = media(sdp);
         let mut packet = vec![0x80, 8];
@@ -52,7 +52,7 @@ impl Sound {
         self.socket.send_to(&packet, to).await.unwrap();
     }
 
-    /// Presses a key as RFC 4733 has it, as payload 101.
+    /// Sends a key as an RFC 4733 event, with payload type 101.
     pub async fn press(&mut self, sdp: &str, event: u8) {
         let to = media(sdp);
         let begun = u32::from(self.sequence) * 160;
@@ -62,7 +62,7 @@ impl Sound {
             packet.extend_from_slice(&self.sequence.to_be_bytes());
             packet.extend_from_slice(&begun.to_be_bytes());
             packet.extend_from_slice(&self.ssrc.to_be_bytes());
-            // The last three say that it is over.
+            // The last three mark the end.
             let over = if step > 3 { 0x80 } else { 0 };
             let [high, low] = (step.min(4) * 160).to_be_bytes();
             packet.extend_from_slice(&[event, over | 10, high, low]);
@@ -72,7 +72,7 @@ impl Sound {
         }
     }
 
-    /// The keys that come, until it has been quiet for half a second.
+    /// The received keys, until half a second of silence.
     pub async fn keys(&self) -> Vec<u8> {
         let (mut packet, mut keys, mut last) = ([0; 2_048], Vec::new(), None);
         let until = tokio::time::Instant::now() + PATIENCE;
@@ -96,7 +96,7 @@ impl Sound {
         keys
     }
 
-    /// Whether a loud packet is there, or comes soon.
+    /// True if a loud packet comes soon.
     pub async fn is_loud(&self) -> bool {
         let mut packet = [0; 2_048];
         for _ in 0..3 {
@@ -111,7 +111,7 @@ impl Sound {
         false
     }
 
-    /// Speaks until the speech comes back.
+    /// Sends until the echo comes back.
     pub async fn echoes(&mut self, sdp: &str) {
         let until = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -146,7 +146,7 @@ impl Sound {
     }
 }
 
-/// Whether a packet of G.711 A is no silence.
+/// True if a packet of G.711 A-law is loud.
 fn loud(packet: &[u8]) -> bool {
     let loud = |byte: &u8| (byte ^ 0x55) >> 4 & 7 >= 4;
     packet
@@ -154,14 +154,14 @@ fn loud(packet: &[u8]) -> bool {
         .is_some_and(|payload| payload.iter().filter(|byte| loud(byte)).count() > 40)
 }
 
-/// Where this SDP wants media.
+/// The media address of this SDP.
 fn media(sdp: &str) -> SocketAddr {
     let port = sdp.split("m=audio ").nth(1).unwrap();
     let port = port.split(' ').next().unwrap().parse().unwrap();
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// Speaks into the one until the other is loud.
+/// Sends into one side until the other is loud.
 pub async fn carries(from: &mut Sound, sdp: &str, to: &Sound) {
     let until = tokio::time::Instant::now() + PATIENCE;
     loop {
@@ -173,7 +173,7 @@ pub async fn carries(from: &mut Sound, sdp: &str, to: &Sound) {
     }
 }
 
-/// How often the sound goes up through zero in a second of it; nothing where it is silence.
+/// The number of upward zero crossings in the last second; 0 for silence.
 pub fn pitch(samples: &[i16], rate: usize) -> usize {
     let Some(last) = samples.len().checked_sub(rate) else {
         return 0;

@@ -1,4 +1,4 @@
-//! The tokens that the model bills, by modality, up to a plausible bound.
+//! The tokens that the model bills, by modality, up to a plausible limit.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::voice::{
 /// Each turn bills the whole conversation so far again. Models remember some 130,000 tokens, and a turn takes seconds.
 const IN_AT_ONCE: u64 = 1_000_000;
 const IN_PER_SECOND: u64 = 50_000;
-/// Speech is 25 tokens a second; what a caller interrupts was made faster than it is said, and thoughts count too.
+/// Speech is 25 tokens a second. Interrupted speech was generated faster than it is played, and thoughts count, too.
 const OUT_AT_ONCE: u64 = 100_000;
 const OUT_PER_SECOND: u64 = 1_000;
 
@@ -52,7 +52,7 @@ impl Bill {
     }
 }
 
-/// The tokens that one message bills. Tokens without a modality, those of functions in the prompt, and thoughts count as text.
+/// The usage in one message. Tokens without a modality, those of tool use in the prompt, and thoughts count as text.
 pub(super) fn by_modality(usage: &UsageMetadata) -> Usage {
     let of_audio = |details: &[ModalityTokens]| -> u64 {
         let audio = details.iter().filter(|it| it.modality == "AUDIO");
@@ -104,7 +104,7 @@ mod tests {
             text_out: 500,
             audio_out: 250,
         };
-        // An hour of turns of three seconds, each with all that the model can remember.
+        // An hour of turns of three seconds, each with the longest possible context.
         for seconds in (0..3_600).step_by(3) {
             let added = bill.add(turn, Duration::from_secs(seconds));
             assert!(

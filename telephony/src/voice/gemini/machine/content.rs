@@ -1,4 +1,4 @@
-//! What the model says.
+//! The model's messages.
 
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ use super::{
 };
 use crate::voice::Heard;
 
-/// Messages that cannot be read, on one connection, before it is given up.
+/// Unreadable messages on one connection before it is given up.
 const RUBBISH_MOST: u32 = 16;
-/// How long a connection is taken to last that goes away without saying when.
+/// Assumed time left, in ms, if `goAway` does not contain one.
 const TIME_LEFT: u64 = 5_000;
 
-/// 100 ms: a message may hold a minute, and the channels to the phone count pieces.
+/// 100 ms. A message may hold a minute, and the channels to the phone count pieces.
 const PIECE_SAMPLES: usize = crate::AGENT_RATE as usize / 10;
 
-/// Base64 with or without what fills it up.
+/// Base64 with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -83,7 +83,7 @@ impl Machine {
         }
     }
 
-    /// A message that cannot be read is passed over; too many are a fault of the connection.
+    /// Skips an unreadable message; too many are a fault of the connection.
     pub(super) fn rubbish(&mut self, connection: u32) {
         self.rubbish += 1;
         if self.rubbish > RUBBISH_MOST {
@@ -108,7 +108,7 @@ impl Machine {
         {
             self.agent_words(said.text);
         }
-        // What stands beside it was said before.
+        // Other content of the same message came before the interruption.
         if content.interrupted == Some(true) {
             self.interrupted();
         }
@@ -125,7 +125,7 @@ impl Machine {
         self.half_sample = None;
         self.transcript.turn_over();
         match &mut self.summary {
-            // What was being said is no part of the summary.
+            // Speech from before the interruption is not part of the summary.
             Some(summary) => summary.text.clear(),
             None => self.tell(Heard::Interrupted),
         }
@@ -133,7 +133,7 @@ impl Machine {
 
     fn agent_audio(&mut self, blob: &Blob) {
         let mut bytes = Vec::from_iter(self.half_sample.take());
-        // Other rates and other media were never seen, and cannot be played.
+        // Other rates and media types were never seen, and cannot be played.
         if rate(&blob.mime_type) == Some(crate::AGENT_RATE) {
             bytes.extend(BASE64.decode(&blob.data).unwrap_or_default());
         }
@@ -202,7 +202,7 @@ impl Machine {
         }
     }
 
-    /// The newest handle is the one that counts; while the model is at work there may be none, and an older one loses a little.
+    /// Keeps the newest handle. While the model is at work there may be none; an older one loses a little of the conversation.
     fn resumption(&mut self, update: SessionResumptionUpdate) {
         if update.resumable && !update.new_handle.is_empty() {
             self.handle = Some(Handle {
@@ -216,10 +216,10 @@ impl Machine {
     }
 }
 
-/// The longest summary that the engine takes is four times as long.
+/// The service accepts a summary four times as long.
 const SUMMARY_MOST: usize = 4_000;
 
-/// Samples a second of raw audio; none for anything else.
+/// Sample rate of raw audio; `None` for anything else.
 fn rate(mime_type: &str) -> Option<u32> {
     let mut parameters = mime_type.split(';').map(str::trim);
     if !matches!(parameters.next()?, "audio/pcm" | "audio/l16") {

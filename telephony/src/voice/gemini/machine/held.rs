@@ -1,15 +1,14 @@
-//! What the caller says while the model cannot be told.
+//! The caller's audio that waits for a connection to the model.
 
 use std::collections::VecDeque;
 
 use crate::CALLER_RATE;
 
-/// The oldest is thrown away beyond 3 s: what was said longer ago no answer fits any more.
+/// At most 3 s are kept: an answer to older speech would no longer fit.
 const MOST: usize = CALLER_RATE as usize * 3;
 /// One message carries 40 ms at most.
 const STEP: usize = CALLER_RATE as usize / 25;
 
-/// Audio that waits.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     samples: VecDeque<i16>,
@@ -23,14 +22,14 @@ impl Held {
         self.samples.extend(samples);
     }
 
-    /// All of it, in steps, oldest first.
+    /// Takes everything, in steps, oldest first.
     pub(super) fn take(&mut self) -> Vec<Vec<i16>> {
         let samples: Vec<i16> = std::mem::take(&mut self.samples).into();
         steps(&samples)
     }
 }
 
-/// Audio in pieces that a message may carry.
+/// Splits audio into pieces that fit into a message.
 pub(super) fn steps(samples: &[i16]) -> Vec<Vec<i16>> {
     samples.chunks(STEP).map(<[i16]>::to_vec).collect()
 }

@@ -1,38 +1,39 @@
-//! Which connection is used, and when the next one takes its place.
+//! The connection in use, and the change to the next one.
 //!
-//! A connection lives for about ten minutes. Before it is closed the service says `goAway`; then the next socket is opened at once, and
-//! the session moves to it in a moment when nothing is under way, or shortly before the time is over. The old socket is closed first:
-//! a session is not resumed while another socket has it (1011; aicc2025/sip-to-ai#14, seen against the service in September 2026).
+//! A connection lives for about ten minutes. Before the service closes it, it sends `goAway`. Then the next socket is opened at
+//! once. The session moves to it when nothing is under way, or shortly before the time is over. The old socket is closed first,
+//! because a session is not resumed while another socket has it (1011; aicc2025/sip-to-ai#14, seen with the service in September
+//! 2026).
 
 use std::time::Duration;
 
 use super::{super::setup::Beginning, Closure, Effect, Machine};
 use crate::voice::Heard;
 
-/// How long a call can do without a model.
+/// The longest time of a call without a model.
 const AWAY: Duration = Duration::from_secs(8);
-/// How long without a model is not worth a word.
+/// A shorter time without a model is not reported.
 const UNNOTICED: Duration = Duration::from_millis(300);
-/// How long a socket may take to be opened, when the call has had one before.
+/// Time limit for opening a socket, once the call has had a connection.
 const ATTEMPT: Duration = Duration::from_secs(4);
-/// Between failed attempts; the last one stays.
+/// Backoff between failed attempts, in ms; the last value repeats.
 const PAUSES: [u64; 4] = [100, 300, 600, 1_000];
-/// A connection that lasted so long is no failure when it ends (Pipecat, October 2025), nor is one on which anything came.
+/// A connection that lasted this long is no failure when it ends (Pipecat, October 2025); nor is one that brought anything.
 const STABLE: Duration = Duration::from_secs(10);
 /// If two connections in a row ended this soon, or got `goAway`, the next is opened after a delay.
 const BRIEF: Duration = Duration::from_secs(1);
-/// As many connections in a row that brought nothing, or setups that were refused, are the end.
+/// This many useless connections in a row, or refused setups, end the session.
 const FAILURES: u32 = 3;
-/// Attempts with a handle before the session is begun anew.
+/// Attempts with a handle before a fresh session is begun.
 const RESUMPTIONS: u32 = 2;
-/// How long the old socket may take to close before the new one is set up.
+/// Time limit for closing the old socket before the new one is set up.
 const CLOSING: Duration = Duration::from_millis(100);
-/// The time that is left is not used to its end.
+/// Reserve of the time left.
 const MARGIN: Duration = Duration::from_secs(2);
-/// Before the next socket is tried again while the old connection lives.
+/// Pause before the next socket is tried again while the old connection lives.
 const NEXT: Duration = Duration::from_millis(500);
 
-/// The connection that is used.
+/// The state of the connection.
 #[derive(Debug)]
 pub(super) enum Link {
     Waiting {
@@ -42,7 +43,7 @@ pub(super) enum Link {
         connection: u32,
         until: Duration,
     },
-    /// The next socket stands, and the old one is being closed.
+    /// The next socket is open, and the old one is being closed.
     Yielding {
         connection: u32,
         old: u32,
@@ -55,14 +56,14 @@ pub(super) enum Link {
     Live {
         connection: u32,
         since: Duration,
-        /// Something was said or asked on it, or can be resumed.
+        /// It brought speech or a tool call, or can be resumed.
         is_of_use: bool,
         leaving: Option<Leaving>,
     },
     Over,
 }
 
-/// A connection that will be closed.
+/// A connection that the service will close.
 #[derive(Debug)]
 pub(super) struct Leaving {
     by: Duration,
@@ -77,10 +78,10 @@ enum Next {
     Open(u32),
 }
 
-/// What went wrong in a row.
+/// Consecutive failures.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
-    /// Since when there is no model; from the beginning, at first.
+    /// Since when there is no model; `None` counts from the beginning of the session.
     away: Option<Duration>,
     told: bool,
     attempts: usize,
@@ -92,7 +93,7 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Counts a connection that has ended or got `goAway`.
+    /// Records how long a connection lasted until it ended or got `goAway`.
     fn lasted(&mut self, lasted: Duration) {
         self.brief = if lasted < BRIEF { self.brief + 1 } else { 0 };
     }
@@ -115,7 +116,7 @@ impl Link {
 }
 
 impl Machine {
-    /// The connection on which the model can be told anything.
+    /// The connection on which messages can be sent.
     pub(super) fn live(&self) -> Option<u32> {
         match self.link {
             Link::Live { connection, .. } => Some(connection),
@@ -141,7 +142,7 @@ impl Machine {
         }
     }
 
-    /// What is due by now.
+    /// Handles expired deadlines.
     pub(super) fn link_time(&mut self) {
         let since = self.failures.away.unwrap_or_default();
         if self.live().is_none() && self.now >= since + AWAY {
@@ -186,7 +187,7 @@ impl Machine {
         connection
     }
 
-    /// The socket stands.
+    /// A socket was opened.
     pub(super) fn opened(&mut self, opened: u32) {
         match &mut self.link {
             Link::Opening { connection, .. } if *connection == opened => self.set_up_on(opened),
@@ -226,7 +227,7 @@ impl Machine {
         self.send(connection, message);
     }
 
-    /// The model is there.
+    /// The model has accepted the setup.
     pub(super) fn set_up(&mut self, by: u32) {
         let resumed = match self.link {
             Link::SettingUp {
@@ -260,7 +261,7 @@ impl Machine {
         self.begin(by, !resumed);
     }
 
-    /// The service says that it will close the connection.
+    /// The service announces that it will close the connection.
     pub(super) fn leave(&mut self, left: Duration) {
         let by = self.now + left.saturating_sub(MARGIN.min(left / 2));
         match &mut self.link {
@@ -280,7 +281,7 @@ impl Machine {
         }
     }
 
-    /// Moves on if the next socket stands and the moment is right; opens it where there is none.
+    /// Changes to the next socket if it is open and the moment is right; opens it if there is none.
     fn leave_now(&mut self, old: u32) {
         let settled = !self.answering
             && !self.tools.open(old)
@@ -317,7 +318,7 @@ impl Machine {
         }
     }
 
-    /// A socket is gone, or was never there.
+    /// A socket was closed, or could not be opened.
     pub(super) fn closed(&mut self, closed: u32, why: &Closure) {
         match &mut self.link {
             Link::Live {
@@ -373,7 +374,7 @@ impl Machine {
         }
     }
 
-    /// Something came on the connection that is used.
+    /// The current connection brought something useful.
     pub(super) fn brought_something(&mut self) {
         if let Link::Live { is_of_use, .. } = &mut self.link {
             *is_of_use = true;
@@ -426,7 +427,7 @@ impl Machine {
         if !why.refused {
             return self.failed(why);
         }
-        // Voices are made for some languages only, and the list changes: the prompt says the language too.
+        // Each voice supports only some languages, and the list changes. The prompt names the language, too.
         if why.words.to_lowercase().contains("language") && self.persona.language_code().is_some() {
             self.persona.without_language = true;
             return self.failed(why);
@@ -438,7 +439,7 @@ impl Machine {
         self.failed(why);
     }
 
-    /// Once for each time, and not before there was a model.
+    /// Reports the lost model, once per loss and only after there was a model.
     fn tell_away(&mut self) {
         if self.ready && !std::mem::replace(&mut self.failures.told, true) {
             self.tell(Heard::Away);
@@ -455,7 +456,7 @@ impl Machine {
         };
     }
 
-    /// Ends a connection from this side, as if the other had closed it.
+    /// Closes a connection from this side, as if the other had closed it.
     pub(super) fn give_up_connection(&mut self, connection: u32, words: &str) {
         self.close(connection);
         let why = Closure {

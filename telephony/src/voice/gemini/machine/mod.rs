@@ -1,6 +1,6 @@
-//! A session with Gemini Live, decided: what came and when → what to do. It waits for nothing and knows no socket.
+//! The state machine of a session with Gemini Live: an input and the time give effects. Pure: no sockets, no waiting.
 //!
-//! - [`link`](self) is which connection is used, and when the next one takes its place;
+//! - [`link`](self) keeps the connection in use and changes to the next one;
 //! - `content` is the model's output, `billing` its cost, `tools` its function calls; `held` and `transcript` outlive a
 //!   connection.
 
@@ -26,15 +26,14 @@ use super::{
 };
 use crate::voice::{Heard, Spoken};
 
-/// Words for the model that wait for a connection; the oldest are dropped beyond.
+/// Texts for the model that wait for a connection; beyond this the oldest are dropped.
 const WORDS_MOST: usize = 32;
-/// How long a summary may take.
+/// Time limit of a summary.
 const SUMMARY: Duration = Duration::from_secs(8);
 
-/// What came.
 #[derive(Debug, Clone)]
 pub(super) enum Input {
-    /// The socket stands.
+    /// The socket was opened.
     Opened {
         connection: u32,
     },
@@ -42,7 +41,7 @@ pub(super) enum Input {
         connection: u32,
         message: Box<server::Message>,
     },
-    /// Something that cannot be read.
+    /// An unreadable message.
     Rubbish {
         connection: u32,
     },
@@ -51,20 +50,19 @@ pub(super) enum Input {
         why: Closure,
     },
     Spoken(Spoken),
-    /// It is as late as [`Machine::due`] said.
+    /// The time that [`Machine::due`] gave has come.
     Time,
 }
 
-/// Why there is no connection.
+/// Why a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Closure {
-    /// The service does not want what it was sent, and will not want it the next time either.
+    /// The service rejects what it was sent, and would reject it again.
     pub refused: bool,
-    /// In words for operators, without secrets.
+    /// For operators, without secrets.
     pub words: String,
 }
 
-/// What to do.
 #[derive(Debug, PartialEq)]
 pub(super) enum Effect {
     Open {
@@ -78,29 +76,28 @@ pub(super) enum Effect {
         connection: u32,
     },
     Tell(Heard),
-    /// Something that operators should know about this call.
+    /// A warning for operators about this call.
     Warn(&'static str),
 }
 
-/// A summary that was asked for: nothing else is told any more.
+/// A requested summary: from then on nothing is sent to the caller.
 #[derive(Debug)]
 struct Summary {
     text: String,
-    /// None once it was told.
+    /// `None` once it was reported.
     until: Option<Duration>,
     has_begun: bool,
 }
 
-/// The state of a session.
 #[derive(Debug)]
 pub(super) struct Machine {
     persona: Persona,
     now: Duration,
     effects: Vec<Effect>,
     link: Link,
-    /// Connections that were opened so far.
+    /// Connections opened so far.
     connections: u32,
-    /// Sessions that were begun so far: more than one when a handle was refused.
+    /// Fresh sessions begun so far: more than one after a handle was refused.
     sessions: u32,
     handle: Option<Handle>,
     failures: link::Failures,
@@ -109,25 +106,25 @@ pub(super) struct Machine {
     held: Held,
     words: VecDeque<String>,
     transcript: Transcript,
-    /// The greeting was heard, at least its beginning.
+    /// At least the beginning of the greeting was heard.
     spoke: bool,
     ready: bool,
     /// The model is at work on an answer.
     answering: bool,
-    /// A piece of the agent's audio ended within a sample; the next one of the turn begins with the rest.
+    /// The odd byte of a piece of audio that ended within a sample; the next piece of the turn completes it.
     half_sample: Option<u8>,
-    /// Messages on this connection that could not be read.
+    /// Unreadable messages on this connection.
     rubbish: u32,
     summary: Option<Summary>,
     bill: Bill,
 }
 
-/// What a session can be resumed with.
+/// A handle for session resumption.
 #[derive(Debug)]
 struct Handle {
     text: String,
     at: Duration,
-    /// The state that it stands for is the newest.
+    /// It stands for the newest state.
     newest: bool,
 }
 
@@ -157,7 +154,7 @@ impl Machine {
         }
     }
 
-    /// Takes what came at `now`, counted from the beginning of the session.
+    /// Handles an input. `now` counts from the beginning of the session.
     pub(super) fn step(&mut self, input: Input, now: Duration) -> Vec<Effect> {
         self.now = self.now.max(now);
         if !self.is_over() {
@@ -177,13 +174,13 @@ impl Machine {
         std::mem::take(&mut self.effects)
     }
 
-    /// When to come back with [`Input::Time`] if nothing else comes.
+    /// When [`Input::Time`] is due.
     pub(super) fn due(&self) -> Option<Duration> {
         let gate = self
             .live()
             .filter(|_| self.persona.profile.functions == Functions::Blocking)
             .and_then(|connection| self.tools.gated_until(connection, self.now));
-        // Nothing is said where nobody is there.
+        // Without a connection the doubt cannot be sent.
         let doubt = self.doubt.as_ref().filter(|_| self.live().is_some());
         let doubt = doubt.map(|doubt| doubt.until);
         let summary = self.summary.as_ref().and_then(|summary| summary.until);
@@ -194,12 +191,12 @@ impl Machine {
             .filter(|_| !self.is_over())
     }
 
-    /// There is no voice any more.
+    /// The voice has ended.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.link, Link::Over)
     }
 
-    /// What is due by now.
+    /// Handles expired deadlines.
     fn time(&mut self) {
         self.link_time();
         if self.live().is_some() {
@@ -220,7 +217,7 @@ impl Machine {
             Spoken::ToolOutcome { id, outcome } => {
                 self.tools.came(&id, outcome, self.now);
             }
-            // The service listens for itself: it stops when it hears the caller, and its own record ends there.
+            // The service detects the caller's voice itself: it stops, and its own record ends there.
             Spoken::Interrupted { .. } => {}
             Spoken::Summarise => self.summarise(),
         }
@@ -238,7 +235,7 @@ impl Machine {
         });
     }
 
-    /// The model says something, and it is not for the caller.
+    /// The model speaks, but to sum up, not to the caller.
     fn sums_up(&mut self) {
         let begins = |summary: &mut Summary| !std::mem::replace(&mut summary.has_begun, true);
         if self.summary.as_mut().is_some_and(begins) {
@@ -246,7 +243,7 @@ impl Machine {
         }
     }
 
-    /// The summary is as long as it becomes.
+    /// Ends the summary with what has come so far.
     fn summed_up(&mut self) {
         let Some(summary) = &mut self.summary else {
             return;
@@ -257,7 +254,7 @@ impl Machine {
         }
     }
 
-    /// Words for the model, as soon as it can be told.
+    /// Queues text for the model.
     fn say(&mut self, words: String) {
         if self.words.len() == WORDS_MOST {
             self.words.pop_front();

@@ -1,4 +1,4 @@
-//! What the model is told: what the caller says, words, outcomes of functions.
+//! Messages to the model: the caller's audio, text, outcomes of functions.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use super::{
     transcript::Role,
 };
 
-/// A resumed model that says nothing for so long after an answer to what it asked earlier does not know that it asked.
+/// If a resumed model is silent for this long after the answer to an earlier call, it does not know of the call.
 const DOUBT: Duration = Duration::from_secs(4);
 
-/// Words that are said if the model does not seem to have understood an answer.
+/// Text to send if the model does not seem to have understood an answer.
 #[derive(Debug)]
 pub(super) struct Doubt {
     words: String,
@@ -25,7 +25,7 @@ pub(super) struct Doubt {
 }
 
 impl Machine {
-    /// What the caller says. Nobody listens to what is said after the end.
+    /// Sends the caller's audio. After the end of the call it is dropped.
     pub(super) fn caller(&mut self, samples: &[i16]) {
         if self.summary.is_some() {
             return;
@@ -41,7 +41,8 @@ impl Machine {
         }
     }
 
-    /// Sends what waits: outcomes first, because the model may be waiting for them, and the greeting before anything that the caller said.
+    /// Sends what waits: outcomes first, because the model may wait for them, then text, so that the greeting precedes the
+    /// caller's audio.
     pub(super) fn flush(&mut self) {
         let Some(connection) = self.live() else {
             return;
@@ -77,7 +78,7 @@ impl Machine {
         let late = words::late_answer(&answer.name, &answer.arguments, &outcome);
         let id = match answer.to {
             To::Here(id) => id,
-            // A session that was begun anew does not know of it.
+            // A fresh session does not know of the call.
             To::Earlier { session, .. } if session != self.sessions => return self.say(late),
             To::Earlier { id, since, .. } => {
                 let known = self.handle.as_ref().is_some_and(|handle| handle.at > since);
@@ -110,7 +111,7 @@ impl Machine {
         );
     }
 
-    /// The model has not taken up an answer, or its connection was closed over it: it is told in words.
+    /// Repeats an answer as text if the model did not react to it.
     pub(super) fn doubt_time(&mut self) {
         let now = self.now;
         if let Some(doubt) = self.doubt.take_if(|doubt| doubt.until <= now) {
@@ -118,14 +119,14 @@ impl Machine {
         }
     }
 
-    /// The connection is gone over an answer that may not have been understood.
+    /// The connection was lost after an answer that may not have been understood: it is repeated as text.
     pub(super) fn doubt_lost(&mut self) {
         if let Some(doubt) = self.doubt.take() {
             self.say(doubt.words);
         }
     }
 
-    /// The first words of a connection.
+    /// Sends the first text of a connection.
     pub(super) fn begin(&mut self, connection: u32, fresh: bool) {
         if !self.spoke {
             let greeting = words::greeting(&self.persona.agent);

@@ -1,4 +1,4 @@
-//! What the machine decides, without a socket.
+//! The decisions of the machine, without a socket.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::voice::{
 const STABLE: &str = "gemini-3.8-live";
 const BLOCKING: &str = "gemini-3.1-flash-live-preview";
 
-/// A machine with its clock, and everything that it did.
+/// A machine with its clock, and all its effects.
 struct Story {
     machine: Machine,
     now: Duration,
@@ -37,7 +37,7 @@ impl Story {
         story
     }
 
-    /// One whose first connection is set up, with a handle.
+    /// A machine whose first connection is set up, with a handle.
     fn live(model: &str) -> Self {
         let mut story = Self::new(model);
         story.set_up(1);
@@ -51,7 +51,7 @@ impl Story {
         self.done.extend(done);
     }
 
-    /// The model says these samples on its first connection.
+    /// The model sends these samples on its first connection.
     fn speaks(&mut self, bytes: &[u8]) {
         let data = BASE64_STANDARD.encode(bytes);
         let blob = json!({"mimeType": "audio/pcm;rate=24000", "data": data});
@@ -94,7 +94,7 @@ impl Story {
         });
     }
 
-    /// Goes on until then, and wakes the machine whenever it wants to be.
+    /// Advances the time, and wakes the machine whenever it is due.
     fn until(&mut self, milliseconds: u64) {
         let end = Duration::from_millis(milliseconds);
         for _ in 0..10_000 {
@@ -131,7 +131,7 @@ impl Story {
         self.give(Input::Spoken(Spoken::Audio(vec![1; 320])));
     }
 
-    /// What was sent on a connection, as JSON.
+    /// The messages sent on a connection, as JSON.
     fn sent(&self, on: u32) -> Vec<Value> {
         let of = |effect: &Effect| match effect {
             Effect::Send {
@@ -261,7 +261,7 @@ fn the_gate_opens_on_cancellation_and_after_ten_seconds() {
     let ids = vec!["a".to_owned()];
     assert!(story.told().contains(&&Heard::ToolCancelled { ids }));
     story.call(1, "b");
-    // It is the same wish: it was not carried out twice.
+    // The repeat is the same call, which was not carried out twice.
     assert!(
         !story
             .told()
@@ -327,7 +327,7 @@ fn a_goaway_is_followed_in_a_quiet_moment_and_the_old_socket_closed_first() {
     assert!(!story.told().contains(&&Heard::Away));
 }
 
-/// A service that says goodbye to each connection at once, and can resume the session on the next.
+/// The service sends `goAway` on each connection at once, and can resume the session on the next.
 #[test]
 fn a_storm_of_goaways_is_followed_slowly() {
     for left in ["0s", "5s"] {
@@ -427,7 +427,7 @@ fn a_resumed_model_that_does_not_know_that_it_asked_is_told_in_words() {
         sent.iter().filter(told).count()
     };
     assert_eq!(words(&story, 2), 0);
-    // The answer broke a rule of its session: it is told in words on the next.
+    // The answer was refused by its session: it is repeated as text in the next.
     story.closed(2, true);
     story.give(Input::Opened { connection: 3 });
     story.message(3, json!({"setupComplete": {}}));
@@ -470,7 +470,7 @@ fn a_fresh_session_is_told_in_words_what_an_earlier_one_asked() {
     );
 }
 
-/// Connections that are lost one after the other, each after so long and with what came on it before.
+/// Connections that are lost one after the other, each after `lasted_ms` and this message.
 fn in_a_row(count: u32, lasted_ms: u64, came: Option<Value>) -> Story {
     let mut story = Story::live(STABLE);
     for connection in 1..=count {
@@ -497,10 +497,10 @@ fn three_connections_that_bring_nothing_are_the_end() {
     assert!(
         matches!(story.told().last(), Some(Heard::Lost(words)) if words.contains("brought nothing"))
     );
-    // The first has greeted.
+    // The first one has brought the greeting.
     assert_eq!(story.opened(), [2, 3, 4]);
     assert_eq!(story.machine.due(), None);
-    // One that lasted is no failure, nor one on which anything came, or that can be resumed.
+    // A connection that lasted is no failure, nor one that brought something or can be resumed.
     assert!(!in_a_row(9, 10_000, None).machine.is_over());
     for came in [
         json!({"serverContent": {"inputTranscription": {"text": "yes"}}}),
@@ -671,7 +671,7 @@ fn a_summary_is_asked_for_and_told() {
             .iter()
             .any(|it| matches!(it, Heard::Audio(_) | Heard::AgentSaid(_)))
     );
-    // The bill may follow; what else is said concerns nobody.
+    // The usage may follow; other messages no longer matter.
     story.done.clear();
     story.message(
         1,
@@ -781,15 +781,15 @@ fn any_input() -> impl Strategy<Value = Input> {
 }
 
 proptest! {
-    /// Whatever comes in whatever order: a connection gets its setup first and once, nothing after it was closed, nothing follows
-    /// `Lost`, and there is always something to wait for while there is no model.
+    /// Invariants for any input: each connection gets its setup first and once, and nothing after it was closed; nothing follows
+    /// `Lost`; and without a model there is always a deadline.
     #[test]
     fn order_is_kept(model in prop_oneof![Just(STABLE), Just(BLOCKING)], inputs in prop::collection::vec((any_input(), 0..2_000_u64), 0..120)) {
         let mut story = Story::new(model);
         let mut stand = std::collections::HashSet::new();
         for (input, pause) in inputs {
             match input {
-                // A socket stands once, and after it was asked for.
+                // A socket opens once, and only after it was requested.
                 Input::Opened { connection } if !story.opened().contains(&connection) || !stand.insert(connection) => {}
                 input => story.give(input),
             }

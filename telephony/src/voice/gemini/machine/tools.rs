@@ -1,8 +1,8 @@
-//! Which functions the model has asked for, and what became of it.
+//! The model's tool calls and their outcomes.
 //!
-//! The call's task sees each wish once. A model that is resumed may not remember that it asked: what it asks again then, with the same
-//! name and arguments, gets the outcome that is there, or waits for the one that is under way. The same holds of a wish that it
-//! cancelled, so that nothing is ordered twice because the caller coughed.
+//! The call's task sees each call once. A resumed model may not remember a call and repeat it. A repeat with the same name and
+//! arguments gets the known outcome, or waits for the one under way. The same holds for a call that the model cancelled, so that
+//! a cough of the caller does not order something twice.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -10,28 +10,28 @@ use serde_json::{Map, Value};
 
 use super::super::wire::server::FunctionCall;
 
-/// How long a model may be left without audio because it waits for a function.
+/// The longest time without audio for a model that waits for a function.
 const GATED: Duration = Duration::from_secs(10);
-/// How long an outcome answers the same question.
+/// The time in which an outcome answers the same question.
 const KEPT: Duration = Duration::from_secs(120);
-/// Wishes that are remembered.
+/// Calls that are remembered.
 const MOST: usize = 64;
-/// The longest id that the engine takes.
+/// The longest id that the service accepts.
 const ID_MOST: usize = 64;
-/// Ids that were given and are known to be taken; afterwards they are numbered.
+/// Ids that are remembered as used; afterwards ids are numbered.
 const IDS_MOST: usize = 1024;
 
-/// A wish of the model.
+/// A tool call of the model.
 #[derive(Debug)]
 pub(super) struct Ask {
     pub id: String,
     pub name: String,
     pub arguments: Map<String, Value>,
-    /// The session in which it was asked first.
+    /// The session of the first request.
     pub session: u32,
-    /// When it was asked first.
+    /// The time of the first request.
     pub since: Duration,
-    /// The connection on which it was asked last.
+    /// The connection of the last request.
     connection: u32,
     wires: Vec<Wire>,
     cancelled: bool,
@@ -39,7 +39,7 @@ pub(super) struct Ask {
     delivered: bool,
 }
 
-/// One time that it was asked for.
+/// One request for the call.
 #[derive(Debug)]
 struct Wire {
     connection: u32,
@@ -54,14 +54,14 @@ struct Outcome {
     given: Map<String, Value>,
 }
 
-/// What a wish means.
+/// The meaning of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// It is carried out under this id.
+    /// A new call, to be carried out under this id.
     New(String),
-    /// Its outcome is there, or somebody waits for it.
+    /// A repeated call: its outcome is known, or under way.
     Again,
-    /// It was heard before on this connection.
+    /// A duplicate on the same connection.
     Repeat,
 }
 
@@ -76,9 +76,9 @@ pub(super) struct Answer {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum To {
-    /// It was asked for here, by this id.
+    /// Requested on this connection, by this id.
     Here(Option<String>),
-    /// It was asked for on an earlier connection.
+    /// Requested on an earlier connection.
     Earlier {
         id: Option<String>,
         session: u32,
@@ -94,7 +94,7 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    /// The model wants a function.
+    /// Handles a request of the model.
     pub(super) fn asked(
         &mut self,
         call: FunctionCall,
@@ -151,7 +151,7 @@ impl Tools {
         wires.any(|wire| wire.connection == connection && wire.id.as_deref() == id)
     }
 
-    /// The model's own id where the engine takes it and it is the only one.
+    /// The model's own id if it is acceptable and unique, else a numbered one.
     fn new_id(&mut self, given: Option<&str>) -> String {
         self.made += 1;
         let fits = |id: &&str| !id.is_empty() && id.len() <= ID_MOST && !self.ids.contains(*id);
@@ -166,7 +166,7 @@ impl Tools {
         id
     }
 
-    /// What came of a function. False where nobody asked, or it is told already.
+    /// Stores an outcome. False if nothing waits for it.
     pub(super) fn came(&mut self, id: &str, outcome: Map<String, Value>, now: Duration) -> bool {
         let open = |ask: &&mut Ask| ask.id == id && ask.outcome.is_none();
         let Some(ask) = self.asks.iter_mut().find(open) else {
@@ -179,7 +179,7 @@ impl Tools {
         true
     }
 
-    /// The model does not want these any more. The ids that the call's task knows them by.
+    /// Cancels calls. Returns the ids by which the call's task knows them.
     pub(super) fn cancel(&mut self, ids: &[String], connection: u32) -> Vec<String> {
         let mut cancelled = Vec::new();
         for ask in &mut self.asks {
@@ -201,7 +201,7 @@ impl Tools {
         cancelled
     }
 
-    /// What can be told to the model on this connection, and was not.
+    /// Takes the outcomes that can be sent on this connection and were not sent yet.
     pub(super) fn answers(&mut self, connection: u32) -> Vec<Answer> {
         let mut answers = Vec::new();
         for ask in &mut self.asks {
@@ -238,7 +238,7 @@ impl Tools {
         answers
     }
 
-    /// Until when a model that waits for its functions may not be sent anything in realtime.
+    /// Until when a model that waits for functions may get no realtime input.
     pub(super) fn gated_until(&self, connection: u32, now: Duration) -> Option<Duration> {
         let wires = self.asks.iter().flat_map(|ask| &ask.wires);
         wires
@@ -248,7 +248,7 @@ impl Tools {
             .max()
     }
 
-    /// Whether the model waits for anything that it asked for on this connection.
+    /// The model waits for an outcome on this connection.
     pub(super) fn open(&self, connection: u32) -> bool {
         let mut wires = self.asks.iter().flat_map(|ask| &ask.wires);
         wires.any(|wire| wire.open && wire.connection == connection)

@@ -1,4 +1,4 @@
-//! What was said so far, for a session that has to begin anew.
+//! The conversation so far, for a fresh session.
 
 use std::collections::VecDeque;
 
@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use super::super::wire::client::turn;
 
-/// Characters that are kept; the oldest turns go first.
+/// Characters that are kept; the oldest turns are dropped first.
 const MOST: usize = 12_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Caller,
     Agent,
-    /// A function and what came of it.
+    /// A function and its outcome.
     Tool,
 }
 
@@ -23,17 +23,16 @@ struct Turn {
     text: String,
 }
 
-/// The turns of the call, bounded.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
     turns: VecDeque<Turn>,
     length: usize,
-    /// The agent's turn has begun and is not over: pieces of the caller that come now belong before it.
+    /// The agent's turn is not over: the caller's pieces that come now belong before it.
     answering: bool,
 }
 
 impl Transcript {
-    /// Adds a piece to the turn that it belongs to.
+    /// Appends a piece to its turn.
     pub(super) fn add(&mut self, role: Role, piece: &str) {
         let of = match (role, self.turns.len()) {
             (Role::Caller, length) if self.answering && length >= 2 => length - 2,
@@ -61,12 +60,12 @@ impl Transcript {
         }
     }
 
-    /// The agent has said what it wanted, or was interrupted.
+    /// The agent's turn has ended, or was interrupted.
     pub(super) fn turn_over(&mut self) {
         self.answering = false;
     }
 
-    /// As turns of a conversation.
+    /// The turns as `clientContent`.
     pub(super) fn turns(&self) -> Vec<Value> {
         let said = |each: &Turn| match each.role {
             Role::Caller => turn("user", each.text.trim()),
@@ -76,7 +75,7 @@ impl Transcript {
         self.turns.iter().map(said).collect()
     }
 
-    /// As a record, a line for each turn.
+    /// A record with a line per turn.
     pub(super) fn record(&self) -> String {
         let line = |each: &Turn| {
             let who = match each.role {

@@ -1,4 +1,4 @@
-//! What a conversation is made of.
+//! Conversations without faults.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
@@ -135,7 +135,7 @@ async fn keys_and_notes_reach_the_model_as_words() {
 async fn a_goaway_costs_no_audio() {
     let model = Model::start();
     let mut call = Call::greeted(&model).await;
-    // A busy machine may be late now and then; who is never in time keeps no promise.
+    // A busy machine may be late now and then; one round in time proves the promise.
     let mut shortest = Duration::MAX;
     for round in 1..=4 {
         let before = Instant::now();
@@ -223,7 +223,7 @@ async fn a_call_that_does_not_listen_still_speaks() {
     timeout(Duration::from_secs(30), speaking)
         .await
         .expect("it is taken");
-    // The model cannot go on, for its socket is not read.
+    // The model cannot continue, because its socket is not read.
     let unsent = || model.connections()[0].unsent.load(Relaxed);
     let some = |all: &[Connection]| (all[0].unsent.load(Relaxed) > 0).then_some(());
     model.wait("speech that is not sent", some).await;
@@ -254,7 +254,7 @@ async fn the_socket_is_closed_with_the_session() {
     assert_eq!(model.broken_rules(), [""; 0]);
 }
 
-/// A server of one's own, whose certificate an authority of one's own has signed.
+/// A private server with a certificate of a private authority.
 #[tokio::test]
 async fn a_model_behind_tls_is_spoken_to_where_its_authority_is_trusted() {
     let model = Model::start();
@@ -318,7 +318,7 @@ async fn a_model_of_ones_own_needs_no_key() {
     let mut call = Call::with(keyless);
     call.until("the greeting", |it| *it == Heard::TurnOver)
         .await;
-    // With one it is not taken: nothing was appended to the address before.
+    // With a key it is not accepted: without one, nothing is appended to the address.
     let words = check(&settings(model.url(), "gemini-3.8-live"), &publicly()).await;
     assert!(words.unwrap_err().contains("API key not valid"));
 }

@@ -1,4 +1,4 @@
-//! What may go wrong with a model, and what the call notices of it.
+//! Faults of the model, and what the call notices of them.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ async fn nothing_that_cannot_be_read_ends_the_call() {
     ] {
         model.act(fault);
     }
-    // The last was a farewell.
+    // The last one was a `goAway`.
     call.until("the resumption", |it| *it == Heard::Reconnected)
         .await;
     let spoken = json!({"serverContent": {"outputTranscription": {"text": "in pieces"}, "turnComplete": true}});
@@ -143,7 +143,7 @@ async fn a_function_is_carried_out_once_however_often_the_model_asks() {
     model.act(Act::Cut);
     call.until("the resumption", |it| *it == Heard::Reconnected)
         .await;
-    // It was resumed from before it asked, and asks again.
+    // The model is resumed from before its call, and repeats it.
     model.act(call_of("b"));
     model.answer([Answer::Nothing]);
     call.say(Spoken::Text("still there?".to_owned())).await;
@@ -156,7 +156,7 @@ async fn a_function_is_carried_out_once_however_often_the_model_asks() {
         .await;
     assert_eq!((answers.len(), &answers[0]["id"]), (1, &json!("b")));
     call.until("words of it", |it| *it == Heard::TurnOver).await;
-    // Again on the next connection: the outcome is there.
+    // On the next connection the outcome is known.
     model.act(Act::Cut);
     call.until("the resumption", |it| *it == Heard::Reconnected)
         .await;
@@ -180,7 +180,7 @@ async fn an_outcome_that_comes_while_the_model_is_away_is_not_lost() {
     let mut call = Call::greeted(&model).await;
     model.act(call_of("a"));
     call.wish().await;
-    // The state of now can be resumed: it knows that it asked.
+    // The state after the call can be resumed: the model knows of it.
     model.act(Act::Say {
         text: "One moment.".to_owned(),
         milliseconds: 100,

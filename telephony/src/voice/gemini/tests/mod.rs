@@ -1,4 +1,4 @@
-//! Sessions over real sockets, with a model that is strict and misbehaves as it is told.
+//! Sessions over real sockets, with a strict fake model that misbehaves as told.
 
 mod conversation;
 mod faults;
@@ -45,12 +45,12 @@ fn agent() -> Agent {
     .unwrap()
 }
 
-/// What is trusted without a file of one's own.
+/// The public authorities alone.
 fn publicly() -> Trust {
     Trust::new(None).unwrap()
 }
 
-/// A call with the fake, and what was heard of it so far.
+/// A call with the fake, and what it has heard so far.
 struct Call {
     session: Session,
     heard: Vec<Heard>,
@@ -72,7 +72,7 @@ impl Call {
         }
     }
 
-    /// One that was greeted.
+    /// A call after its greeting.
     async fn greeted(model: &gemini::Gemini) -> Self {
         let mut call = Self::new(model);
         call.until("the greeting", |it| *it == Heard::TurnOver)
@@ -80,7 +80,7 @@ impl Call {
         call
     }
 
-    /// Listens until something comes, and gives what came since the last time.
+    /// Listens until a message matches, and returns the messages since the last call.
     async fn until(&mut self, what: &str, wanted: impl Fn(&Heard) -> bool) -> Vec<Heard> {
         let listening = async {
             let mut since = Vec::new();
@@ -101,7 +101,7 @@ impl Call {
         }
     }
 
-    /// The next turn with words in it; who speaks into the greeting ends that first, and its turn is over without any.
+    /// The next turn with words. A caller who speaks into the greeting ends it, and its turn has none.
     async fn answer(&mut self) -> String {
         loop {
             let since = self.until("an answer", |it| *it == Heard::TurnOver).await;
@@ -116,14 +116,14 @@ impl Call {
         self.session.spoken.send(spoken).await.unwrap();
     }
 
-    /// The caller speaks for so long, or is quiet; as fast as it is taken.
+    /// Sends this much audio of constant level, as fast as it is accepted.
     async fn audio(&self, milliseconds: u64, sample: i16) {
         for _ in 0..milliseconds / 20 {
             self.say(Spoken::Audio(vec![sample; 320])).await;
         }
     }
 
-    /// With the silence that ends a turn, and nothing after it.
+    /// Speaks, with the silence that ends a turn.
     async fn speak(&self, milliseconds: u64) {
         self.audio(milliseconds, 3_000).await;
         self.audio(300, 0).await;
@@ -135,7 +135,7 @@ impl Call {
         self.say(Spoken::ToolOutcome { id, outcome }).await;
     }
 
-    /// The id under which a function was wanted.
+    /// The id of the next tool call.
     async fn wish(&mut self) -> String {
         let since = self
             .until("a wish", |it| matches!(it, Heard::Tool { .. }))
@@ -147,7 +147,7 @@ impl Call {
     }
 }
 
-/// Without the samples.
+/// Messages without their samples.
 fn shown(heard: &[Heard]) -> Vec<String> {
     let show = |one: &Heard| match one {
         Heard::Audio(samples) => format!("Audio({})", samples.len()),

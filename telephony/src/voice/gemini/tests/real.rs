@@ -1,11 +1,11 @@
-//! The real service, for those who have a key and pay for it:
+//! Tests with the real service, for owners of a paid key:
 //!
 //! ```sh
 //! DIKALA_LIVE_TESTS=1 GEMINI_API_KEY=… cargo test -p dikala-telephony gemini::tests::real -- --ignored --nocapture
 //! ```
 //!
-//! `DIKALA_LIVE_MODEL` names another model. `DIKALA_LIVE_FRAMES` is a file that gets every message of both directions, a line each,
-//! without audio, handles and the key: what the fake is to be compared with. The service itself has never been asked.
+//! `DIKALA_LIVE_MODEL` names another model. `DIKALA_LIVE_FRAMES` is a file that gets every message of both directions, a line
+//! each, without audio, handles and the key, to compare with the fake. These tests have never been run.
 
 use std::{fs::OpenOptions, io::Write, path::PathBuf, sync::Arc};
 
@@ -28,7 +28,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The settings of somebody who wants this.
+/// The settings, if the tests are requested.
 fn wanted() -> Option<Gemini> {
     if variable("DIKALA_LIVE_TESTS").as_deref() != Some("1") {
         eprintln!("skipped: DIKALA_LIVE_TESTS is not 1");
@@ -40,7 +40,7 @@ fn wanted() -> Option<Gemini> {
     Some(settings)
 }
 
-/// Stands between the session and the service, and writes down what passes. Gives the settings of a session that goes through it.
+/// A proxy between session and service that records the messages. Returns the settings of a session through it.
 async fn recorded(settings: Gemini, file: PathBuf) -> Gemini {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}/", listener.local_addr().unwrap());
@@ -100,7 +100,7 @@ fn write_down(file: &PathBuf, direction: &str, message: &Message) {
     writeln!(file, "{line}").unwrap();
 }
 
-/// Without audio and handles: their lengths stand in their place.
+/// Replaces audio and handles by their lengths.
 fn redacted(message: Value) -> Value {
     match message {
         Value::Object(fields) => {
@@ -122,7 +122,7 @@ fn redacted(message: Value) -> Value {
     }
 }
 
-/// A greeting, a function, and its answer.
+/// A greeting, a function call, and the answer.
 async fn converse(settings: Gemini) {
     let mut call = Call::with(settings);
     let greeting = call

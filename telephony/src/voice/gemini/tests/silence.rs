@@ -1,4 +1,4 @@
-//! Lines that swallow everything, where neither side is told.
+//! Network paths that swallow everything without notice to either side.
 
 use std::{
     net::SocketAddr,
@@ -15,8 +15,8 @@ use tokio::{
 use super::{Call, MODEL, settings, shown};
 use crate::voice::Heard;
 
-/// Stands between the call and the model. When it falls silent the model's side of the connections of now is cut, and the call's
-/// side stands and is read; new connections work unless it is dark.
+/// A proxy between call and model. When it falls silent, it cuts the model's side of the current connections, and keeps and reads
+/// the call's side. New connections work unless it is dark.
 struct Line {
     address: SocketAddr,
     cuts: watch::Sender<bool>,
@@ -51,7 +51,7 @@ impl Line {
     }
 }
 
-/// A call over the line in which the model has answered.
+/// A call over the line whose model has answered.
 async fn in_talk(line: &Line) -> Call {
     let mut call = Call::with(settings(line.url(), MODEL));
     call.until("the greeting", |it| *it == Heard::TurnOver)
@@ -92,7 +92,7 @@ async fn a_line_that_stays_silent_is_the_end_eight_seconds_after_it_is_noticed()
     call.until("the end", |it| matches!(it, Heard::Lost(_)))
         .await;
     let took = noticed.elapsed();
-    // The test may have heard of the fault a little late.
+    // The test may have been told of the fault a little late.
     assert!(took >= Duration::from_secs(7), "{took:?}");
 }
 

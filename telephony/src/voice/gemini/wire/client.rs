@@ -1,10 +1,9 @@
-//! What is sent to the model. Each message has exactly one key at its top: an enum makes it so.
+//! Messages to the model. Each has exactly one key at its top level, which the enum guarantees.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// A message to the model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::voice::gemini) enum Message {
@@ -43,19 +42,19 @@ pub(in crate::voice::gemini) struct ToolResponse {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(in crate::voice::gemini) struct FunctionResponse {
-    /// Left out where the model gave none.
+    /// Left out if the model gave none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// 3.8 reads an answer without the name as a failure (roomkit#42, 2026-09-18).
+    /// 3.8 treats an answer without the name as a failure (roomkit#42, 2026-09-18).
     pub name: String,
     pub response: Map<String, Value>,
-    /// Only where calls do not block.
+    /// Only for non-blocking functions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<&'static str>,
 }
 
 impl Message {
-    /// Samples of the caller.
+    /// The caller's samples.
     pub(in crate::voice::gemini) fn audio(samples: &[i16]) -> Self {
         let bytes: Vec<u8> = samples.iter().flat_map(|one| one.to_le_bytes()).collect();
         Self::RealtimeInput(RealtimeInput::Audio(Blob {
@@ -64,12 +63,12 @@ impl Message {
         }))
     }
 
-    /// Words that are read as they come.
+    /// Text that is read as it comes.
     pub(in crate::voice::gemini) fn text(words: String) -> Self {
         Self::RealtimeInput(RealtimeInput::Text(words))
     }
 
-    /// Turns of the conversation, the last of which the model answers.
+    /// Turns of the conversation; the model answers the last.
     pub(in crate::voice::gemini) fn turns(turns: Vec<Value>) -> Self {
         Self::ClientContent(ClientContent {
             turns,

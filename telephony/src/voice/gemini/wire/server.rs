@@ -1,13 +1,13 @@
-//! What the model sends. Names that are not known are passed over, and any of these may stand in one message.
+//! Messages from the model. Unknown names are ignored, and one message may contain any of these fields.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// The number of objects, lists and elements in one message. In memory each takes far more than its few bytes of text. The
-/// longest legitimate message is speech, which is one string.
+/// Limit for objects, lists and elements in one message. In memory each takes far more than its few bytes of text. The longest
+/// legitimate message is speech, which is one string.
 const PIECES_MOST: usize = 10_000;
 
-/// Parses a message. None if it is no JSON, or has more elements than any legitimate message.
+/// Parses a message. `None` if it is no JSON, or has more elements than any legitimate message.
 pub(in crate::voice::gemini) fn read(bytes: &[u8]) -> Option<Message> {
     let pieces = bytes
         .iter()
@@ -18,7 +18,6 @@ pub(in crate::voice::gemini) fn read(bytes: &[u8]) -> Option<Message> {
     serde_json::from_slice(bytes).ok()
 }
 
-/// A message of the model.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::voice::gemini) struct Message {
@@ -154,7 +153,7 @@ pub(in crate::voice::gemini) struct ModalityTokens {
 }
 
 impl GoAway {
-    /// Milliseconds until the connection is closed, where that can be read: a Duration of protocol buffers, such as `5s` or `1.5s`.
+    /// Milliseconds until the connection is closed, from a Duration of protocol buffers such as `5s` or `1.5s`.
     pub(in crate::voice::gemini) fn milliseconds_left(&self) -> Option<u64> {
         let text = self.time_left.as_ref()?.as_str()?.strip_suffix('s')?;
         let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -164,7 +163,7 @@ impl GoAway {
     }
 }
 
-/// Whether there is anything but null: `setupComplete` is an empty object.
+/// True for anything but null: `setupComplete` is an empty object.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Ok(Option::<serde::de::IgnoredAny>::deserialize(deserializer)?.is_some())
 }

@@ -1,4 +1,4 @@
-//! The scripted voice's conversations.
+//! Conversations of the test voice.
 
 use serde_json::json;
 
@@ -23,7 +23,7 @@ fn with_function() -> Agent {
     )
 }
 
-/// What is heard: the words, `♪` for what has none, and what else happens.
+/// The words heard, `♪` for audio without words, and other events.
 fn told(said: &[Heard]) -> Vec<String> {
     let line = |heard: &Heard| match heard {
         Heard::AgentSaid(text) => Some(text.trim().to_owned()),
@@ -90,7 +90,7 @@ fn a_conversation_with_keys_and_a_function() {
     assert_eq!(said, [Heard::Summary(summary.to_owned())]);
 }
 
-/// What stands in the transcript: a line for each who speaks, and the summary.
+/// The transcript: a line per speaker, and the summary.
 fn transcript(script: &mut Script, said: &[Heard]) -> Vec<String> {
     let mut lines = vec![String::new()];
     for heard in said {
