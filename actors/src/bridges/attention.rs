@@ -1,43 +1,43 @@
-//! When this process stood still. What it reads after that may have waited for it, and its sender be gone since: it counts for the
-//! moment at which the process was last there. Pure.
+//! Detects pauses of this process. What it reads after one may have waited, and its sender may be gone. So a sign of life
+//! counts for the time before the pause. Pure.
 
 use std::collections::VecDeque;
 
 use dikala_entities::Millis;
 
-/// So often it is looked whether time goes on.
+/// Interval of the periodic check.
 pub(super) const LOOK_EVERY_MS: i64 = 250;
-/// Who did not look for longer than that stood still.
+/// A longer interval between checks is a pause.
 const STOOD_STILL_MS: i64 = 1_000;
-/// After that long all that waited is read.
+/// After that time everything that waited has been read.
 const SETTLES_MS: i64 = 2_000;
-/// So many of the last times are remembered.
+/// Number of remembered pauses.
 const REMEMBERED: usize = 64;
 
-/// What one process noticed of the time. Who never looks by himself never stands still.
+/// Detects pauses of this process. Without the periodic check none is ever reported.
 #[derive(Debug, Default)]
 pub(super) struct Attention {
     looked_at: Option<Millis>,
-    /// When it stood still, oldest first.
+    /// The pauses, oldest first.
     stills: VecDeque<Still>,
 }
 
-/// A time in which it stood still, or several with nothing between them that is known of.
+/// A pause, or several without known activity between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Still {
-    /// What was read until then was read when it came.
+    /// Until this time, input was read when it arrived.
     from: Millis,
     settled_at: Millis,
 }
 
 impl Attention {
-    /// It looks, as it does regularly.
+    /// The periodic check.
     pub(super) fn look(&mut self, now: Millis) {
         self.sign_at(now);
         self.looked_at = self.looked_at.max(Some(now));
     }
 
-    /// The moment for which a sign of life counts that is read now.
+    /// The time to record for a sign of life read now.
     pub(super) fn sign_at(&mut self, now: Millis) -> Millis {
         if let Some(looked_at) = self.looked_at.filter(|looked_at| now > *looked_at) {
             if now.since(looked_at) > STOOD_STILL_MS {
@@ -66,13 +66,13 @@ impl Attention {
         }
     }
 
-    /// Whether what is read now may have waited.
+    /// True if what is read now may have waited.
     pub(super) fn is_settling(&self, now: Millis) -> bool {
         let last = self.stills.back();
         last.is_some_and(|still| now < still.settled_at)
     }
 
-    /// For how long since then it may not have heard who was there, in milliseconds.
+    /// Milliseconds since `at` in which this process may not have heard a bridge.
     pub(super) fn unheard_ms_since(&self, at: Millis) -> i64 {
         let since = |still: &Still| still.settled_at.since(still.from.max(at)).max(0);
         self.stills.iter().map(since).sum()
@@ -85,8 +85,8 @@ mod tests {
 
     const BEGAN: Millis = Millis::from_i64(1_768_447_800_000);
 
-    /// What signs count for that are read so many milliseconds after the beginning, one after the other. It looks every 250 ms, but
-    /// for the time between these two, and looks first, or finds something to read first.
+    /// The recorded times of signs of life read at these milliseconds after the start. It checks every 250 ms except during
+    /// pauses, before or after reading at the same time.
     fn counted<const N: usize>(
         still: &[(i64, i64)],
         read: [i64; N],
@@ -115,7 +115,7 @@ mod tests {
     fn what_waited_counts_for_the_moment_before() {
         for looks_first in [true, false] {
             for (still, read, counts) in [
-                // Nothing happened, or so little that a busy machine explains it.
+                // No pause, or one so short that a busy machine explains it.
                 (&[][..], [1_000, 60_001, 90_000], [1_000, 60_001, 90_000]),
                 (
                     &[(5_100, 5_900)],
@@ -137,7 +137,7 @@ mod tests {
                     [5_099, 65_000, 68_000],
                     [5_099, 5_099, 68_000],
                 ),
-                // Once more before what waited is read; and long after.
+                // A second pause before what waited is read, and one long after.
                 (
                     &[(5_100, 11_000), (12_000, 20_000)],
                     [11_500, 20_500, 22_000],
@@ -169,7 +169,7 @@ mod tests {
         assert!(!attention.is_settling(BEGAN));
     }
 
-    /// A thread that read the clock before it stood still, and says so after others have gone on.
+    /// A thread reads the clock before a pause and reports it after others have gone on.
     #[test]
     fn time_does_not_go_back() {
         let mut attention = Attention::default();
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(attention.unheard_ms_since(BEGAN), 12_000);
     }
 
-    /// However often it stands still: the silence of somebody who is gone is longer than what was not heard of it.
+    /// The silence of a lost bridge exceeds the unheard time, however many pauses there are.
     #[test]
     fn only_the_time_in_which_it_was_deaf_is_given_back() {
         let mut attention = Attention::default();
@@ -194,7 +194,7 @@ mod tests {
         }
         attention.look(now);
         assert!(attention.is_settling(now) && !attention.is_settling(now.plus_ms(SETTLES_MS)));
-        // Of each 11.5 s 1.5 s and the time to settle, and a look before.
+        // Of each 11.5 s: the pause of 1.5 s, the time to settle, and up to one check before.
         let since = now.plus_ms(-60_000);
         let unheard = attention.unheard_ms_since(since);
         assert!((18_000..24_000).contains(&unheard), "{unheard}");

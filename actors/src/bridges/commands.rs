@@ -1,9 +1,8 @@
-//! What a bridge is told to do with a call.
+//! Commands to bridges.
 
 use dikala_entities::{CallId, CommandId, HangupReason, PhoneNumber};
 use serde::{Deserialize, Serialize};
 
-/// What a bridge is told to do with a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     pub id: CommandId,
@@ -13,11 +12,10 @@ pub struct Command {
     pub call: CallId,
 }
 
-/// The kinds of command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase")]
 pub enum CommandKind {
-    /// End the call and confirm with that reason.
+    /// End the call, and confirm with that reason.
     Hangup { reason: HangupReason },
     /// Let the agent say goodbye.
     #[serde(rename_all = "camelCase")]

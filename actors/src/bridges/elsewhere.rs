@@ -1,7 +1,7 @@
-//! Bridges at other nodes. The table says where each bridge has its newest socket and when it was last seen anywhere; a command
-//! whose bridge is not here is a row until the node that has its newest socket has written it there.
+//! Bridges at other nodes. The table `bridges` names the node of each bridge's newest socket and its last sign of life. A
+//! command for a bridge elsewhere is a row until that node has written it to the socket.
 //!
-//! Nobody waits for any of this: a tick of the registry carries it out.
+//! The registry's tick does this; nothing waits for it.
 
 use std::collections::HashSet;
 
@@ -16,23 +16,23 @@ use serde_json::json;
 use super::{Bridges, Command, Socket, presence::Elsewhere};
 use crate::nodes::{lease::LEASE_MS, table::now_sql};
 
-/// Commands that are read from the table at once.
+/// Commands read from the table at once.
 const COMMANDS_MAX: usize = 1_000;
-/// For so long at least lasts the lease of a node that has renewed it within seven seconds, in milliseconds: it does so every five.
-/// One that is later than that may be dead, though nobody may end it yet: commands do not wait for it where there is another socket.
-/// Who gets one twice knows it by its id.
+/// The minimum that is left of the lease of a node that renewed it within seven seconds, in milliseconds; nodes renew every
+/// five. A later node may be dead, though it cannot be ended yet. Commands do not wait for it if there is another socket. A
+/// bridge that gets a command twice knows it by its id.
 pub(super) const PUNCTUAL_MS: i64 = LEASE_MS - 7_000;
 
-/// What the table says of a bridge.
+/// A bridge's row, with the state of its node.
 #[derive(FromQueryResult)]
 pub(super) struct Seen {
     pub(super) id: BridgeId,
     pub(super) last_seen_at: Option<Millis>,
     pub(super) last_frame_at: Option<Millis>,
     pub(super) node: Option<String>,
-    /// The node that has its newest socket is not ended.
+    /// The node of its newest socket has not been ended.
     pub(super) is_alive: bool,
-    /// It has renewed its lease a short time ago.
+    /// That node renewed its lease recently, by [`PUNCTUAL_MS`].
     pub(super) is_punctual: bool,
 }
 
@@ -43,7 +43,7 @@ struct Waiting {
 }
 
 impl Bridges {
-    /// Reads what other nodes know of bridges.
+    /// Reads which bridges are at other nodes, and when they were seen there.
     pub async fn look_elsewhere(&self, store: &Store, me: &str) -> Result<(), DbErr> {
         // Leases are in the database's time, and this node's clock may be off.
         let sql = format!(
@@ -61,10 +61,10 @@ impl Bridges {
         Ok(())
     }
 
-    /// The table says so of a bridge.
+    /// Applies a row of the table.
     pub(super) fn heard(&self, row: Seen, me: &str) {
         let has_node = row.is_alive && row.node.is_some();
-        // No sign of life lies in the future.
+        // A sign of life is never in the future.
         let at = |at: Option<Millis>| at.unwrap_or(Millis::MIN).min(self.clock.now());
         let is_connected = has_node && row.node.as_deref() != Some(me);
         let elsewhere = Elsewhere {
@@ -77,15 +77,15 @@ impl Bridges {
         presence.found(elsewhere, has_node);
     }
 
-    /// There are no other nodes any more, or they are not known of.
+    /// No other nodes are left, or this node cannot know of them.
     pub fn nobody_elsewhere(&self) {
         for mut presence in self.present.iter_mut() {
             presence.alone();
         }
     }
 
-    /// Says in the table, before anybody hears that it is open, that the newest socket of its bridge is here. Those of one bridge
-    /// that are opened one after the other have the order in which the database is told.
+    /// Stores that the bridge's newest socket is here, before the bridge learns that it is open. Successive sockets of a bridge
+    /// are ordered by when the database is told.
     pub async fn announce(&self, store: &Store, me: &str, socket: &Socket) -> Result<(), DbErr> {
         let sql = "UPDATE bridges SET node = $1, connected_at = \
                    CASE WHEN connected_at >= $2 THEN connected_at + 1 ELSE $2 END WHERE id = $3";
@@ -104,8 +104,8 @@ impl Bridges {
         Ok(())
     }
 
-    /// Whether no other node has had a newer socket of the bridge since. Where the database does not say so the command goes to
-    /// the one that is here: an older socket is better than none.
+    /// False if another node has a newer socket of the bridge. If the database does not answer, the command goes to the socket
+    /// here: an older one is better than none.
     pub async fn is_newest(&self, store: &Store, me: &str, socket: &Socket) -> bool {
         let sql = format!(
             "SELECT 1 AS found FROM bridges JOIN nodes ON nodes.id = bridges.node WHERE bridges.id = $1 AND nodes.id <> $2 \
@@ -129,8 +129,8 @@ impl Bridges {
         }
     }
 
-    /// Says in the table whose newest sockets are here, or are no more. What was opened later at another node that lives stays.
-    /// Returns whether there was anything to say.
+    /// Stores which bridges have, or no longer have, their newest socket here. A socket opened later at another live node keeps
+    /// its entry. Returns false if nothing changed.
     pub async fn publish(&self, store: &Store, me: &str) -> Result<bool, DbErr> {
         #[derive(Serialize)]
         struct Row {
@@ -178,14 +178,14 @@ impl Bridges {
         Ok(true)
     }
 
-    /// After this process became another node: the table names the old one.
+    /// Publishes all sockets again after this node got a new id: the table names the old one.
     pub fn publish_anew(&self) {
         for mut presence in self.present.iter_mut() {
             presence.published(None);
         }
     }
 
-    /// Writes commands into the table whose bridge is not here. Returns whether there were any.
+    /// Stores commands whose bridge is elsewhere. Returns false if there were none.
     pub async fn send_elsewhere(&self, store: &Store) -> Result<bool, DbErr> {
         #[derive(Serialize)]
         struct Row {
@@ -240,7 +240,7 @@ impl Bridges {
         written.map(|_| true)
     }
 
-    /// Takes out of the table what bridges have, and reads what there is for sockets that are here.
+    /// Removes delivered commands from the table, and reads those for sockets that are here.
     pub async fn receive(&self, store: &Store) -> Result<(), DbErr> {
         self.remove_handed_over(store).await?;
         let here: Vec<BridgeId> = self
@@ -259,7 +259,6 @@ impl Bridges {
         Ok(())
     }
 
-    /// Takes out of the table what bridges have.
     async fn remove_handed_over(&self, store: &Store) -> Result<(), DbErr> {
         let mut handed_over: Vec<(BridgeId, Vec<CommandId>)> = Vec::new();
         for mut presence in self.present.iter_mut() {
@@ -309,7 +308,7 @@ async fn commands_for(
         .await?;
     let read = |row: Waiting| {
         let command = serde_json::from_str(&row.command);
-        // Written by a newer version: what cannot be read is not for this node.
+        // A newer version wrote it: this node cannot execute it.
         command.ok().map(|command| (row.bridge_id, command))
     };
     Ok(rows.into_iter().filter_map(read).collect())
@@ -329,7 +328,7 @@ pub(super) async fn remove(store: &Store, ids: &HashSet<CommandId>) -> Result<()
         .map(drop)
 }
 
-/// Commands that no bridge came for: what they are about is long over.
+/// Deletes commands that no bridge fetched. Their calls are long over.
 pub async fn forget_commands(store: &Store, before: Millis) -> Result<(), DbErr> {
     let sql = "DELETE FROM bridge_commands WHERE created_at < $1";
     let values = [Value::from(before.as_i64())];
@@ -356,8 +355,8 @@ mod tests {
 
     const BEGAN: Millis = Millis::from_i64(1_768_447_800_000);
 
-    /// A bridge has its newest socket at a node that dies, and an older one here: commands come here long before that node may be
-    /// ended, and the bridge is taken for connected there until then.
+    /// A bridge has its newest socket at a dying node and an older one here. Commands come here long before that node can be
+    /// ended. Until then the bridge counts as connected there.
     #[actix::test]
     async fn commands_do_not_wait_for_a_node_that_is_late_with_its_lease() {
         for (_keep, store) in dikala_testkit::both().await {

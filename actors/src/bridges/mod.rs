@@ -1,4 +1,4 @@
-//! The bridges that are here now: their sockets, when they were last seen, and the commands that wait for them.
+//! The bridges that are connected: their sockets, their last signs of life, and the commands that wait for them.
 
 mod attention;
 mod commands;
@@ -40,21 +40,19 @@ use crate::runtime::{
     histogram::{ANSWER_US, Distribution, Histogram},
 };
 
-/// All bridges, by id.
 #[derive(Debug)]
 pub struct Bridges {
     present: DashMap<BridgeId, Presence>,
     next_socket: AtomicU64,
-    /// How long messages waited for their answers, by type.
+    /// Time from reading a message to writing its answer, by type.
     acknowledged: DashMap<&'static str, Histogram>,
     clock: SharedClock,
     attention: Mutex<Attention>,
-    /// Commands wait that are for another node to give.
+    /// Notified when commands wait that another node must send.
     leaving: Notify,
 }
 
 impl Bridges {
-    /// Nobody is here yet.
     pub fn new(clock: SharedClock) -> Self {
         Self {
             present: DashMap::new(),
@@ -66,7 +64,7 @@ impl Bridges {
         }
     }
 
-    /// Notices for as long as it is polled when this process stood still.
+    /// Detects pauses of this process while it is polled.
     pub async fn attend(&self) {
         loop {
             let now = self.clock.now();
@@ -81,26 +79,26 @@ impl Bridges {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The moment for which a sign of life counts that is read now: where this process just stood still, that before.
+    /// The time to record for a sign of life read now. Right after a pause of this process, that is the time before the pause.
     pub fn sign_at(&self) -> Millis {
         self.attention().sign_at(self.clock.now())
     }
 
-    /// Whether what is read now may have waited for this process, which just stood still.
+    /// True right after a pause: what is read now may have waited for this process.
     pub fn is_settling(&self) -> bool {
         let (mut attention, now) = (self.attention(), self.clock.now());
         attention.sign_at(now);
         attention.is_settling(now)
     }
 
-    /// For how long since then this process may not have heard who was there, in milliseconds.
+    /// Milliseconds since `at` in which this process may not have heard a bridge.
     pub fn unheard_ms_since(&self, at: Millis) -> i64 {
         let mut attention = self.attention();
         attention.sign_at(self.clock.now());
         attention.unheard_ms_since(at)
     }
 
-    /// A socket of the bridge is open; commands that waited are for it to take.
+    /// Registers a new socket of the bridge. It takes the commands that wait.
     pub fn connected(&self, bridge: BridgeId) -> Socket {
         let now = self.clock.now();
         let socket = Socket::new(bridge, self.next_socket.fetch_add(1, Relaxed), now);
@@ -136,20 +134,20 @@ impl Bridges {
         Ok(())
     }
 
-    /// This node does nothing any more for bridges, and others may: all sockets are closed, so that they go there.
+    /// Closes all sockets when this node lost its lease, so that bridges reconnect to another node.
     pub fn send_away(&self) {
         for mut presence in self.present.iter_mut() {
             presence.send_away();
         }
     }
 
-    /// A frame came in over a socket, or a heartbeat over HTTP.
+    /// Records a frame from a socket, or a heartbeat over HTTP.
     pub fn seen(&self, bridge: BridgeId) {
         let mut presence = self.present.entry(bridge).or_default();
         presence.seen(self.sign_at());
     }
 
-    /// A socket is gone; its commands are for the next newest.
+    /// Removes a socket; its commands go to the bridge's next newest one.
     pub fn disconnected(&self, socket: &Socket, end: SocketEnd) {
         if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
             presence.disconnected(socket, end, self.sign_at());
@@ -157,15 +155,15 @@ impl Bridges {
         }
     }
 
-    /// The last sign of life. An open socket is one at every moment.
+    /// The last sign of life. An open socket counts as one at every moment.
     pub fn last_seen(&self, bridge: BridgeId) -> LastSeen {
         let presence = self.present.get(&bridge);
         let at = presence.map_or(Millis::MIN, |presence| presence.last_seen(self.sign_at()));
         LastSeen { at }
     }
 
-    /// The last sign of life of a call that the bridge, here now, does not hold any more. `seen_at` is the call's own last
-    /// message: where that came over the present connection the call was lost just now, else before the bridge came back.
+    /// The last sign of life of a call that a connected bridge no longer holds. `seen_at` is the call's own last message. If it
+    /// came over the present connection, the call was lost just now; else before the bridge came back.
     pub fn last_seen_of_lost(&self, bridge: BridgeId, seen_at: Millis) -> LastSeen {
         let at = self.present.get(&bridge).map_or(Millis::MIN, |presence| {
             presence.last_seen_of_lost(seen_at, self.sign_at())
@@ -173,14 +171,14 @@ impl Bridges {
         LastSeen { at }
     }
 
-    /// The bridge listed what it holds: every call that it did not lose was held at this moment.
+    /// The bridge listed its calls: from now on, a call that it does not hold was lost just now.
     pub fn listed(&self, bridge: BridgeId) {
         if let Some(mut presence) = self.present.get_mut(&bridge) {
             presence.listed();
         }
     }
 
-    /// Makes a command, for the bridge's newest socket or its next visit.
+    /// Queues a new command for the bridge's newest socket or its next request.
     pub fn command(&self, bridge: BridgeId, call: CallId, kind: CommandKind) {
         let command = Command {
             id: CommandId::new(self.clock.now()),
@@ -190,14 +188,14 @@ impl Bridges {
         self.send(bridge, command);
     }
 
-    /// The same with a command that has its id already.
+    /// Like [`Self::command`], for a command that has an id already.
     pub fn send(&self, bridge: BridgeId, command: Command) {
         let mut presence = self.present.entry(bridge).or_default();
         presence.send(command);
         self.hurry(&presence);
     }
 
-    /// Completes when commands wait that are for another node to give.
+    /// Completes when commands wait that another node must send.
     pub async fn leaving(&self) {
         self.leaving.notified().await;
     }
@@ -208,7 +206,7 @@ impl Bridges {
         }
     }
 
-    /// Waits for the next command that this socket has to write; a bridge's newest socket takes them all.
+    /// Waits for the next command that this socket must write. A bridge's newest socket gets them all.
     pub async fn next_command(&self, socket: &Socket) -> Command {
         loop {
             if let Some(command) = self.take_command(socket) {
@@ -222,40 +220,40 @@ impl Bridges {
         self.present.get_mut(&socket.bridge)?.take(socket)
     }
 
-    /// A command was written to a socket: the bridge has it once it has [`confirmed`](Self::confirmed) that.
+    /// A command was written to a socket. It is delivered when the bridge [confirmed](Self::confirmed) it.
     pub fn written(&self, socket: &Socket, command: Command) {
         if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
             presence.written(socket, command);
         }
     }
 
-    /// The bridge has all that was written to a socket up to this command.
+    /// The bridge received everything written to a socket up to this command.
     pub fn confirmed(&self, socket: &Socket, command: CommandId) {
         if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
             presence.confirmed(socket, command);
         }
     }
 
-    /// A command that was taken and could not be written is the next one again.
+    /// Puts a command that could not be written back at the head of the queue.
     pub fn put_back(&self, socket: &Socket, command: Command) {
         let mut presence = self.present.entry(socket.bridge).or_default();
         presence.put_back(command);
         self.hurry(&presence);
     }
 
-    /// Takes up to `most` commands that wait for a bridge without a socket; for the HTTP transport.
+    /// Takes up to `most` commands for the HTTP transport, if the bridge has no socket.
     pub fn take_commands(&self, bridge: BridgeId, most: usize) -> Vec<Command> {
         let presence = self.present.get_mut(&bridge);
         presence.map_or_else(Vec::new, |mut presence| presence.take_without_socket(most))
     }
 
-    /// Whether a bridge has an open socket now, here or at another node.
+    /// True if the bridge has an open socket, here or at another node.
     pub fn is_connected(&self, bridge: BridgeId) -> bool {
         let presence = self.present.get(&bridge);
         presence.is_some_and(|presence| presence.is_connected() || presence.is_elsewhere())
     }
 
-    /// Bridges with an open socket here now.
+    /// Bridges with an open socket at this node.
     pub fn connected_count(&self) -> usize {
         self.present
             .iter()
@@ -263,7 +261,7 @@ impl Bridges {
             .count()
     }
 
-    /// The answer to a message of this type, which was read then, is written.
+    /// Records that the answer to a message was written. `read_at` is when the message was read.
     pub fn acknowledged(&self, kind: &'static str, read_at: Instant) {
         let times = self.acknowledged.entry(kind);
         times
@@ -271,20 +269,20 @@ impl Bridges {
             .observe_since(read_at);
     }
 
-    /// How long messages waited for their answers, in microseconds, by type.
+    /// Time from reading a message to writing its answer, in microseconds, by type.
     pub fn acknowledgements(&self) -> BTreeMap<&'static str, Distribution> {
         let times = self.acknowledged.iter();
         times.map(|times| (*times.key(), times.reading())).collect()
     }
 
-    /// When there was a sign of life of any bridge; none: there never was one.
+    /// The newest sign of life of any bridge; `None` if there never was one.
     pub fn newest_sign(&self) -> Option<Millis> {
         let now = self.sign_at();
         let signs = self.present.iter().map(|bridge| bridge.last_seen(now));
         signs.max().filter(|at| *at > Millis::MIN)
     }
 
-    /// Open sockets of all bridges.
+    /// Open sockets of all bridges at this node.
     pub fn sockets(&self) -> usize {
         let present = self.present.iter();
         present.map(|presence| presence.sockets()).sum()
@@ -326,7 +324,7 @@ mod tests {
         ids
     }
 
-    /// What a socket can take without waiting.
+    /// The commands that a socket can take without waiting.
     fn take(bridges: &Bridges, socket: &Socket) -> Vec<CommandId> {
         std::iter::from_fn(|| bridges.next_command(socket).now_or_never())
             .map(|command| command.id)
@@ -362,8 +360,7 @@ mod tests {
         assert_eq!(take(&bridges, &second), [command.id]);
     }
 
-    /// What the bridge has not confirmed goes again to the socket that takes the place of one, here or elsewhere; what it has
-    /// confirmed does not.
+    /// Unconfirmed commands are sent again to the socket that replaces a dead one, here or elsewhere. Confirmed ones are not.
     #[test]
     fn what_a_dead_socket_swallowed_goes_again() {
         let (bridges, bridge) = bridges();
@@ -376,7 +373,7 @@ mod tests {
         bridges.confirmed(&first, ids[1]);
         let second = bridges.connected(bridge);
         assert_eq!(take(&bridges, &second), ids[2..]);
-        // A late confirmation of the old socket is about nothing any more.
+        // A late confirmation from the old socket has no effect.
         bridges.confirmed(&first, ids[3]);
         let [command] = &send_and_take(&bridges, &second)[..] else {
             panic!("one was sent");
@@ -455,7 +452,8 @@ mod tests {
         assert_eq!(take(&bridges, &bridges.connected(bridge)), sent[2..]);
     }
 
-    /// One bridge closes its socket while this process stands still, one holds it, one speaks without; what they said waited.
+    /// During a pause, one bridge closes its socket, one keeps it open, and one sends frames without a socket. All of that
+    /// waits.
     #[test]
     fn what_is_read_after_standing_still_counts_for_the_moment_before() {
         let began = SystemClock.now();

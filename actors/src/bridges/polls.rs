@@ -1,6 +1,6 @@
-//! Commands for a bridge that speaks HTTP. They ride on the answer to a request, and nobody says that it arrived: each is a row until
-//! a later request, to whichever node. One that repeats a message of the request that was answered says that the answer was lost, and
-//! is given the command again; any other says after a while that the bridge has it.
+//! Commands for a bridge that uses HTTP. They go out with the response to a request, and nothing confirms that it arrived. So
+//! each stays a row until a later request, to any node. A request that repeats a message of the answered one proves that the
+//! response was lost, and gets the command again. Any other request proves after a while that it arrived.
 
 use std::collections::HashSet;
 
@@ -14,27 +14,26 @@ use serde_json::json;
 
 use super::{Bridges, Command, elsewhere::remove};
 
-/// Commands that are read at once.
+/// Commands read at once.
 const ROWS_MAX: usize = 1_000;
-/// For so long a request says nothing of a command that went with the answer to another: several may be under way, and who lost an
-/// answer asks again.
+/// Time in which other requests prove nothing about a command in a response: several requests may be under way, and a bridge
+/// that lost a response repeats its request.
 const ON_ITS_WAY_MS: i64 = 10_000;
-/// What stands for a request whose first message has no id that could come again.
+/// Stands for a request whose first message has no id.
 const NAMELESS: &str = "-";
-/// What is longer is no id of a message.
+/// Longer ids are not ids of messages.
 const ID_CHARS_MAX: usize = 64;
 
-/// A request of a bridge that speaks HTTP.
+/// A request of a bridge that uses HTTP.
 #[derive(Debug)]
 pub struct Poll {
     first: String,
     ids: HashSet<String>,
-    /// When it came.
     began_at: Millis,
 }
 
 impl Poll {
-    /// The ids of its messages, in their order; none where it cannot be read.
+    /// `ids` are the ids of its messages in order; `None` for a message without a readable one.
     pub fn new<'a>(ids: impl Iterator<Item = Option<&'a str>>, began_at: Millis) -> Self {
         let id = |id: &str| (id.chars().count() <= ID_CHARS_MAX).then(|| json!(id).to_string());
         let mut ids = ids.map(|text| text.and_then(id)).peekable();
@@ -69,7 +68,7 @@ struct Row {
 enum Fate {
     Give,
     Keep,
-    /// The bridge has it.
+    /// The bridge received it.
     Forget,
 }
 
@@ -78,7 +77,7 @@ struct Given {
     id: CommandId,
 }
 
-/// Commands that wait again where they were, unless they were given: the request may be gone before that.
+/// Commands that are queued again on drop unless they were given: the request may be cancelled.
 struct Taken<'a> {
     bridges: &'a Bridges,
     bridge: BridgeId,
@@ -95,7 +94,7 @@ impl Drop for Taken<'_> {
 }
 
 impl Bridges {
-    /// Up to `most` commands for the answer to a request, where the bridge has no socket that they would go to.
+    /// Takes up to `most` commands for a response, if the bridge has no socket for them.
     pub async fn give(
         &self,
         store: &Store,
@@ -160,14 +159,14 @@ impl Bridges {
         let wanted: Vec<Row> = wanted.take(most).collect();
         let mine = claim(store, poll, &wanted, self.clock.now()).await?;
         let mine = wanted.iter().filter(|row| mine.contains(&row.id));
-        // Written by a newer version: what cannot be read is not for this node.
+        // A newer version wrote it: this node cannot execute it.
         Ok(mine
             .filter_map(|row| serde_json::from_str(&row.command).ok())
             .collect())
     }
 
-    /// Commands become rows when they are given. One may be a row already: its write seemed to fail, its process ended before it
-    /// answered, or another node has just given it. It is given again with its id, for it may not have arrived.
+    /// Stores commands when they are given. A row may exist: its write seemed to fail, its process ended before the response,
+    /// or another node just gave it. It is given again with the same id, since it may not have arrived.
     async fn write_given(
         &self,
         store: &Store,
@@ -183,7 +182,7 @@ impl Bridges {
         if commands.is_empty() {
             return Ok(());
         }
-        // Also where that is not to be known afterwards.
+        // Set before the write, whose outcome may stay unknown.
         self.set_given(bridge, true);
         let new: Vec<New> = commands
             .iter()
@@ -219,7 +218,7 @@ async fn rows(store: &Store, bridge: BridgeId) -> Result<Vec<Row>, DbErr> {
         .await
 }
 
-/// Says of commands that they go with the answer to this request; of two requests at once one has it. Returns this one's.
+/// Assigns commands to this request's response; concurrent requests never both get one. Returns the ids that this one got.
 async fn claim(
     store: &Store,
     poll: &Poll,
@@ -294,7 +293,7 @@ mod tests {
             (row(None, NOW), Fate::Give),
             (row(Some("1"), before), Fate::Forget),
             (row(Some("3"), before), Fate::Give),
-            // Two at once.
+            // Two requests at once.
             (row(Some("1"), NOW.plus_ms(1)), Fate::Keep),
         ] {
             assert_eq!(poll.fate(&row), fate, "{:?}", row.given_with);

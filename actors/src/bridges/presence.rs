@@ -1,5 +1,5 @@
-//! What is known of one bridge: its sockets, when it was last seen, and what waits for it. Takes the time from who asks, and for signs
-//! of life the moment for which they count.
+//! The state of one bridge: its sockets, its last sign of life, and its waiting commands. Callers pass the time, and for signs
+//! of life the time that they prove.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,17 +10,17 @@ use super::{
     socket::{Dismissal, Socket, SocketEnd},
 };
 
-/// Commands that wait for a bridge. Past that the oldest is dropped: a hang-up is carried out by the engine anyway, a warning
-/// is soon out of date.
+/// Waiting commands per bridge. Beyond that the oldest is dropped: the service ends calls without the bridge too, and warnings
+/// soon expire.
 const WAITING_MAX: usize = 10_000;
-/// Commands of which it is remembered that a socket has them.
+/// Remembered ids of commands that the newest socket has.
 const TOLD_MAX: usize = 1_000;
-/// Commands that were written to sockets and not confirmed. Past that the oldest is taken for confirmed.
+/// Commands written to sockets and unconfirmed. Beyond that the oldest counts as confirmed.
 const WRITTEN_MAX: usize = 1_000;
-/// Sockets of one bridge. One more takes the place of the oldest, which may be long dead.
+/// Sockets per bridge. One more replaces the oldest, which may be dead.
 pub(super) const SOCKETS_MAX: usize = 8;
 
-/// The last moment at which a bridge is known to have been there.
+/// The last time at which a bridge is known to have been there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastSeen {
     pub at: Millis,
@@ -31,56 +31,55 @@ pub(super) struct Presence {
     /// Oldest first; commands go to the newest.
     sockets: Vec<Socket>,
     last_seen: Millis,
-    /// When the newest socket began.
+    /// The time of the newest socket's first sign of life.
     connected_at: Millis,
-    /// The last sign of life before the bridge came back: what it does not hold any more was lost then.
+    /// The last sign of life before the bridge came back. Calls that it no longer holds were lost then.
     seen_before_return: Millis,
-    /// What the table says.
+    /// The last sign of life in the table.
     stored: Millis,
-    /// The last socket was dropped as silent, and the table says still that the bridge was there until then.
+    /// The last socket was dropped as silent, but the table still says that the bridge was there until then.
     fell_silent: bool,
     waiting: VecDeque<Command>,
-    /// What is known of it at other nodes.
     elsewhere: Elsewhere,
-    /// The newest socket that other nodes were told of; none: that there is none here.
+    /// The newest socket published in the table; `None`: published that there is none here.
     published: Option<u64>,
-    /// Commands that were read from the table, until they are taken from there.
+    /// Commands read from the table that are still there.
     from_table: BTreeSet<CommandId>,
-    /// Those of them that the bridge has.
+    /// Those of `from_table` that the bridge received.
     handed_over: Vec<CommandId>,
-    /// Commands were given with answers over HTTP, and may be in the table still.
+    /// Set after commands were given over HTTP: some may still be in the table.
     has_given: bool,
-    /// Commands that were written to a socket, by its number, and that the bridge has not said it has. Oldest first.
+    /// Unconfirmed commands with the number of their socket, oldest first.
     written: VecDeque<(u64, Command)>,
-    /// Commands that the newest socket has, and which that is.
+    /// Commands that the socket `told_to` has.
     told: BTreeSet<CommandId>,
     told_to: Option<u64>,
 }
 
-/// What is to be written down of a bridge's signs of life.
+/// A change of a bridge's signs of life, to be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sign {
     pub(super) seen: Millis,
-    /// When something was last heard.
+    /// The last time something was heard.
     pub(super) frame: Millis,
-    /// That it was there later than that is taken back.
+    /// Withdraws a later `seen` that the table may have.
     pub(super) fell_silent: bool,
 }
 
-/// What other nodes know of a bridge, as the table had it.
+/// A bridge's state at other nodes, as read from the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Elsewhere {
-    /// Its newest socket is at another node that lives.
+    /// Its newest socket is at another node that has not been ended.
     pub(super) is_connected: bool,
-    /// That node takes commands for it: it is not late with its lease.
+    /// That node is not late with its lease, so it takes commands.
     pub(super) takes_commands: bool,
     pub(super) last_seen: Millis,
-    /// A socket that is open there may be long dead: the last that was heard of it.
+    /// The last frame at other nodes. An open socket there may be dead.
     pub(super) last_frame: Millis,
 }
 
 impl Presence {
-    /// An earlier run saw the bridge last at that time, as the table says.
+    /// Restores the last sign of life that an earlier run stored.
     pub(super) fn recover(&mut self, seen: Millis) {
         self.elsewhere.last_seen = seen;
         self.elsewhere.last_frame = seen;
@@ -96,40 +95,39 @@ impl Presence {
         !self.sockets.is_empty()
     }
 
-    /// What the table says of other nodes.
+    /// Applies the state at other nodes.
     pub(super) fn found(&mut self, elsewhere: Elsewhere, has_node: bool) {
         if !has_node && self.is_connected() {
-            // The newest socket of all was at another node, and is gone: one of these is the newest now.
+            // The newest socket was at a node that is gone, so one of these is the newest now.
             self.published = None;
         }
         self.elsewhere = elsewhere;
         self.wake_newest();
     }
 
-    /// Another node says that it has the newest socket: what waits goes there.
+    /// Another node has the newest socket: waiting commands go there.
     pub(super) fn is_superseded(&mut self) {
         self.elsewhere.is_connected = true;
         self.elsewhere.takes_commands = true;
     }
 
-    /// Whether its newest socket is at another node.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.elsewhere.is_connected
     }
 
-    /// Whether commands go to a socket, here or elsewhere.
+    /// True if commands can go to a socket, here or elsewhere.
     pub(super) fn has_socket_for_commands(&self) -> bool {
         self.is_connected() || self.elsewhere.takes_commands
     }
 
-    /// Nobody else can have it.
+    /// No other node can have the bridge.
     pub(super) fn alone(&mut self) {
         self.elsewhere.is_connected = false;
         self.elsewhere.takes_commands = false;
         self.wake_newest();
     }
 
-    /// What other nodes are to be told: whether the newest socket of all is here now. None where they know.
+    /// The fact to publish: whether the newest socket is here. `None` if it is published already.
     pub(super) fn unpublished(&self) -> Option<bool> {
         let newest = self.newest();
         match (newest, self.published) {
@@ -143,12 +141,12 @@ impl Presence {
         self.sockets.last().map(|socket| socket.number)
     }
 
-    /// Since when the newest socket has been open.
+    /// The time at which the newest socket was opened.
     pub(super) fn newest_since(&self) -> Option<Millis> {
         self.sockets.last().map(|socket| socket.opened_at)
     }
 
-    /// Other nodes can know. Where the newest of all was opened later at one of them, it is read that it is there.
+    /// The table has this now. If another node's socket is newer, the next read of the table shows it.
     pub(super) fn published(&mut self, newest: Option<u64>) {
         self.published = newest;
         if newest.is_some() {
@@ -161,7 +159,7 @@ impl Presence {
         self.connected_at = sign_at;
         self.was_there(sign_at);
         self.fell_silent = false;
-        // Whoever opens another socket may not have got what was written to the one before.
+        // A bridge that opens another socket may not have received what was written to the previous one.
         self.send_again(|_| true);
         if self.sockets.len() >= SOCKETS_MAX {
             self.sockets.remove(0).dismiss(Dismissal::Replaced);
@@ -169,7 +167,7 @@ impl Presence {
         self.sockets.push(socket);
     }
 
-    /// Its commands are for the next newest socket.
+    /// Its commands go to the next newest socket.
     pub(super) fn disconnected(&mut self, socket: &Socket, end: SocketEnd, sign_at: Millis) {
         self.sockets.retain(|other| other.number != socket.number);
         self.send_again(|number| number == socket.number);
@@ -209,8 +207,7 @@ impl Presence {
         self.last_seen = self.last_seen.max(at);
     }
 
-    /// The last sign of life before this one. A socket that is still listed may be long dead: its last frame is all that is known
-    /// of it.
+    /// The last sign of life before this one. A socket that is still listed may be dead, so only its last frame counts.
     fn seen_so_far(&self) -> Millis {
         let is_listed = self.is_connected() || self.elsewhere.is_connected;
         let elsewhere = match is_listed {
@@ -220,7 +217,7 @@ impl Presence {
         self.last_seen.max(elsewhere)
     }
 
-    /// An open socket is a sign of life at every moment, wherever it is.
+    /// An open socket counts as a sign of life at every moment, at any node.
     pub(super) fn last_seen(&self, sign_at: Millis) -> Millis {
         let known = self.last_seen.max(self.elsewhere.last_seen);
         if self.is_connected() || self.elsewhere.is_connected {
@@ -238,7 +235,7 @@ impl Presence {
         }
     }
 
-    /// The last sign of life of a call that the bridge does not hold any more, whose own last message came at `seen_at`.
+    /// The last sign of life of a call that the bridge no longer holds and whose own last message came at `seen_at`.
     pub(super) fn last_seen_of_lost(&self, seen_at: Millis, sign_at: Millis) -> Millis {
         if self.is_connected() && seen_at >= self.connected_at {
             sign_at
@@ -251,7 +248,7 @@ impl Presence {
         self.connected_at = Millis::MIN;
     }
 
-    /// The last sign of life, where the table does not have it yet.
+    /// The last sign of life, unless the table has it.
     pub(super) fn unstored(&self, sign_at: Millis) -> Option<Sign> {
         let seen = self.last_seen_here(sign_at);
         (seen > self.stored || self.fell_silent).then_some(Sign {
@@ -268,7 +265,7 @@ impl Presence {
         }
     }
 
-    /// What the newest socket has already is not sent again.
+    /// Ignores a command that the newest socket has already.
     pub(super) fn send(&mut self, command: Command) {
         let goes_again = self.waiting.iter().take(WRITTEN_MAX);
         let mut goes_again = goes_again.map(|waiting| waiting.id);
@@ -287,7 +284,7 @@ impl Presence {
         self.wake_newest();
     }
 
-    /// The next command, if this is the newest socket of all.
+    /// The next command, if this is the newest socket at any node.
     pub(super) fn take(&mut self, socket: &Socket) -> Option<Command> {
         if self.elsewhere.takes_commands {
             return None;
@@ -298,7 +295,7 @@ impl Presence {
             .flatten()
     }
 
-    /// Up to `most` commands, if there is no socket to take them.
+    /// Up to `most` commands, if no socket can take them.
     pub(super) fn take_without_socket(&mut self, most: usize) -> Vec<Command> {
         if self.has_socket_for_commands() {
             return Vec::new();
@@ -315,8 +312,8 @@ impl Presence {
         self.has_given = given;
     }
 
-    /// Commands that go by way of the table, as the bridge's newest socket is not here, and is nowhere or at another node. What
-    /// came from there is there still.
+    /// Takes the commands to be stored in the table, if the bridge's newest socket is not here. Commands read from the table
+    /// are still there and are left out.
     pub(super) fn take_for_elsewhere(&mut self) -> Vec<Command> {
         if self.is_newest_here() {
             return Vec::new();
@@ -328,24 +325,23 @@ impl Presence {
         waiting.into()
     }
 
-    /// Whether there are such.
     pub(super) fn has_for_elsewhere(&self) -> bool {
         !self.waiting.is_empty() && !self.is_newest_here()
     }
 
-    /// Those could not be written to the table.
+    /// Puts back commands that could not be stored.
     pub(super) fn take_back(&mut self, commands: Vec<Command>) {
         for command in commands.into_iter().rev() {
             self.put_back(command);
         }
     }
 
-    /// Whether commands from the table are for a socket that is here.
+    /// True if commands from the table go to a socket that is here.
     pub(super) fn is_newest_here(&self) -> bool {
         self.is_connected() && !self.elsewhere.takes_commands
     }
 
-    /// A command that another node wrote into the table; once.
+    /// Queues a command that another node stored; a repeat is ignored.
     pub(super) fn send_from_table(&mut self, command: Command) {
         if self.has_been_told(command.id) {
             self.from_table.insert(command.id);
@@ -365,7 +361,7 @@ impl Presence {
         self.is_connected() && self.told_to == self.newest() && self.told.contains(&command)
     }
 
-    /// A command was written to a socket. Whether the bridge has it, it says with what it answers to a ping that came after that.
+    /// Records a command written to a socket. The pong to a later ping confirms it.
     pub(super) fn written(&mut self, socket: &Socket, command: Command) {
         self.told(command.id);
         if self.written.len() >= WRITTEN_MAX
@@ -376,7 +372,7 @@ impl Presence {
         self.written.push_back((socket.number, command));
     }
 
-    /// The bridge has what was written to that socket, up to a command.
+    /// The bridge received what was written to this socket, up to a command.
     pub(super) fn confirmed(&mut self, socket: &Socket, command: CommandId) {
         let here =
             |(number, written): &(u64, Command)| *number == socket.number && written.id == command;
@@ -393,7 +389,7 @@ impl Presence {
         }
     }
 
-    /// What was written to sockets and is not confirmed is next again, in its order.
+    /// Queues unconfirmed commands again, in their order.
     fn send_again(&mut self, of: impl Fn(u64) -> bool) {
         let (again, stays): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.written)
             .into_iter()
@@ -405,7 +401,7 @@ impl Presence {
         }
     }
 
-    /// The bridge has it.
+    /// Records that the bridge received the command.
     pub(super) fn handed_over(&mut self, command: CommandId) {
         self.told(command);
         if self.from_table.contains(&command) {
@@ -424,12 +420,12 @@ impl Presence {
         self.told.insert(command);
     }
 
-    /// What the bridge has of the commands in the table.
+    /// Takes the ids of commands in the table that the bridge received.
     pub(super) fn take_handed_over(&mut self) -> Vec<CommandId> {
         std::mem::take(&mut self.handed_over)
     }
 
-    /// Those are out of the table.
+    /// These commands were deleted from the table.
     pub(super) fn removed(&mut self, commands: &[CommandId]) {
         for command in commands {
             self.from_table.remove(command);

@@ -1,5 +1,5 @@
-//! When bridges were last there, as the table has it for all nodes. A bridge may be at several of them at once: of each column the
-//! greatest counts, whoever wrote it.
+//! Signs of life in the table, for all nodes. A bridge may be at several nodes at once, so the greatest value of each column
+//! wins.
 
 use dikala_entities::{
     BridgeId, Store, bridge,
@@ -10,17 +10,17 @@ use serde::Serialize;
 
 use super::{Bridges, presence::Sign};
 
-/// What was last heard of a bridge by any node.
+/// The last frame that any node heard.
 const FRAME: &str = "CASE WHEN COALESCE(bridges.last_frame_at, 0) < rows.frame THEN rows.frame ELSE bridges.last_frame_at END";
-/// An open socket is a sign of life without a frame, which is taken back where it turns out to be dead: then what was last heard
-/// by any node counts. Where another node has a socket of the bridge, that says so again within a second.
+/// An open socket is a sign of life without a frame. It is withdrawn if the socket turns out to be dead; then the last frame at
+/// any node counts. Another node with an open socket of the bridge stores its own sign within a second.
 const SEEN: &str = "CASE WHEN COALESCE(bridges.last_seen_at, 0) < rows.seen THEN rows.seen ELSE bridges.last_seen_at END";
 
 impl Bridges {
-    /// Reads when each bridge was last seen by an earlier run, or by a node that is no more.
+    /// Reads the last signs of life that earlier runs and ended nodes stored.
     pub async fn recover(&self, store: &Store) -> Result<(), DbErr> {
         for bridge in bridge::Entity::find().all(store.reader()).await? {
-            // No sign of life lies in the future; the wall clock may have been set back meanwhile.
+            // A sign of life is never in the future; the wall clock may have been set back.
             if let Some(seen) = bridge.last_seen_at.map(|seen| seen.min(self.clock.now())) {
                 self.present.entry(bridge.id).or_default().recover(seen);
             }
@@ -28,8 +28,7 @@ impl Bridges {
         Ok(())
     }
 
-    /// Writes down the signs of life that changed since the last time, so that calls are billed rightly after a crash, and by
-    /// whichever node has them.
+    /// Stores changed signs of life, so that any node can bill calls correctly after a crash.
     pub async fn store_last_seen(&self, store: &Store) -> Result<(), DbErr> {
         #[derive(Serialize)]
         struct Row {
@@ -98,7 +97,7 @@ mod tests {
 
     const BEGAN: Millis = Millis::from_i64(1_768_447_800_000);
 
-    /// Two nodes that have one clock.
+    /// Two nodes with one clock.
     struct Two {
         store: Store,
         clock: Arc<ManualClock>,
@@ -141,7 +140,7 @@ mod tests {
             self.b.store_last_seen(&self.store).await.expect("written");
         }
 
-        /// So many milliseconds after the beginning it was seen, and heard.
+        /// The stored times of the last sign of life and the last frame, in milliseconds after the start.
         async fn stored(&self) -> [i64; 2] {
             let row = bridge::Entity::find_by_id(self.bridge);
             let row = row.one(self.store.reader()).await.expect("is read");
@@ -149,7 +148,7 @@ mod tests {
             [row.last_seen_at, row.last_frame_at].map(|at| at.map_or(-1, |at| at.since(BEGAN)))
         }
 
-        /// What A would bill to, once it has read what others know.
+        /// The time to which A would bill, after reading the table.
         async fn billed_by_a(&self) -> i64 {
             let read = self.a.look_elsewhere(&self.store, "a").await;
             read.expect("is read");
@@ -157,7 +156,7 @@ mod tests {
         }
     }
 
-    /// A's socket is dead, and A does not know it yet: it says every second that the bridge is there, and later than B heard it.
+    /// A's socket is dead, and A has not noticed. Every second it stores that the bridge is there, later than B heard it.
     #[actix::test]
     async fn what_one_node_hears_counts_while_another_has_a_half_open_socket() {
         for (_keep, store) in dikala_testkit::both().await {
@@ -197,7 +196,7 @@ mod tests {
         }
     }
 
-    /// A's process stood still, and finds its socket closed when it goes on.
+    /// A's process was paused, and finds its socket closed afterwards.
     #[actix::test]
     async fn a_socket_whose_end_nobody_noticed_counts_until_it_was_last_written_down() {
         for (_keep, store) in dikala_testkit::both().await {
@@ -213,7 +212,7 @@ mod tests {
         }
     }
 
-    /// Who hears less than others takes nothing of it back, in whatever order they write.
+    /// A node that hears less than another withdraws nothing, in any order of writes.
     #[actix::test]
     async fn no_column_goes_back_but_for_silence() {
         for (_keep, store) in dikala_testkit::both().await {
@@ -229,7 +228,7 @@ mod tests {
             two.a_writes().await;
             two.b_writes().await;
             assert_eq!(two.stored().await, [3_000, 3_000]);
-            // B hears it once more after A did, and before A notices the silence.
+            // B hears it again after A did, and before A notices the silence.
             two.clock.advance_ms(1_000);
             two.b.seen(two.bridge);
             two.clock.advance_ms(1_000);

@@ -1,4 +1,4 @@
-//! What nodes tell each other of bridges in a simulation, by tables in memory. What follows from it is decided by the real presence.
+//! Replaces the bridges' tables in a simulation. The real presence decides.
 
 use dikala_entities::{BridgeId, CommandId, Millis};
 
@@ -13,7 +13,7 @@ use crate::runtime::simulated::{
 };
 
 impl Bridges {
-    /// What [`store_last_seen`](Self::store_last_seen) does.
+    /// Replaces [`store_last_seen`](Self::store_last_seen).
     pub(crate) async fn store_signs(&self, wire: &Wire<Tables>) -> Result<(), Away> {
         let now = self.clock.now();
         let signs: Vec<(BridgeId, Sign)> = self
@@ -45,7 +45,7 @@ impl Bridges {
         Ok(())
     }
 
-    /// What [`recover`](Self::recover) does.
+    /// Replaces [`recover`](Self::recover).
     pub(crate) async fn recover_signs(&self, wire: &Wire<Tables>) -> Result<(), Away> {
         let rows = wire
             .ask("bridges", |tables, _| tables.bridges.clone())
@@ -57,7 +57,7 @@ impl Bridges {
         Ok(())
     }
 
-    /// What [`look_elsewhere`](Self::look_elsewhere) does.
+    /// Replaces [`look_elsewhere`](Self::look_elsewhere).
     pub(crate) async fn look_for(&self, wire: &Wire<Tables>, me: &str) -> Result<(), Away> {
         let rows = wire
             .ask("bridges", |tables, now| {
@@ -84,7 +84,7 @@ impl Bridges {
         Ok(())
     }
 
-    /// What [`publish`](Self::publish) does.
+    /// Replaces [`publish`](Self::publish).
     pub(crate) async fn publish_to(&self, wire: &Wire<Tables>, me: &str) -> Result<(), Away> {
         let changed: Vec<(BridgeId, Option<u64>, Millis)> = self
             .present
@@ -123,7 +123,7 @@ impl Bridges {
         Ok(())
     }
 
-    /// What [`send_elsewhere`](Self::send_elsewhere) and [`receive`](Self::receive) do.
+    /// Replaces [`send_elsewhere`](Self::send_elsewhere) and [`receive`](Self::receive).
     pub(crate) async fn exchange(&self, wire: &Wire<Tables>) -> Result<(), Away> {
         let mut away: Vec<(BridgeId, Vec<Command>)> = Vec::new();
         let mut done: Vec<(BridgeId, Vec<CommandId>)> = Vec::new();
@@ -168,7 +168,7 @@ impl Bridges {
         }
     }
 
-    /// The commands that a socket has to write now; the bridge has them then.
+    /// Takes the commands that a socket must write now, and records them as received.
     pub(crate) fn take_all(&self, socket: &Socket) -> Vec<Command> {
         let taken: Vec<Command> = std::iter::from_fn(|| self.take_command(socket)).collect();
         for command in &taken {

@@ -1,40 +1,38 @@
-//! An open socket of a bridge, as those see it who read and write it.
+//! A handle of a bridge's open socket, for its reading and writing tasks.
 
 use std::sync::Arc;
 
 use dikala_entities::{BridgeId, Millis};
 use tokio::sync::{Notify, watch};
 
-/// An open socket of a bridge.
 #[derive(Clone, Debug)]
 pub struct Socket {
     pub(super) bridge: BridgeId,
     pub(super) number: u64,
     pub(super) opened_at: Millis,
-    /// There may be a command to take.
+    /// Notified when there may be a command to take.
     pub(super) wake: Arc<Notify>,
     dismissal: Arc<watch::Sender<Option<Dismissal>>>,
 }
 
-/// Why a socket is closed from here.
+/// The reason for closing a socket from this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dismissal {
-    /// The bridge's token is not in force any more.
     Revoked,
-    /// The bridge opened more sockets than it may have.
+    /// The bridge opened more sockets than allowed.
     Replaced,
     /// This node lost its lease.
     Lost,
 }
 
-/// What the end of a socket says of when its bridge was last there.
+/// How far the end of a socket proves that its bridge was there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketEnd {
-    /// Until this moment, at which somebody closed it.
+    /// Until now: the socket was closed properly.
     Closed,
-    /// Until something was last heard: nobody closed it.
+    /// Until the last frame: the socket was dropped as silent.
     Silent,
-    /// Nothing: the node may have stood still since it last said that the bridge was there.
+    /// Not at all: the node may have been paused since it last recorded the bridge.
     Unnoticed,
 }
 
@@ -49,18 +47,17 @@ impl Socket {
         }
     }
 
-    /// Whose it is.
     pub fn bridge(&self) -> BridgeId {
         self.bridge
     }
 
-    /// Completes when the socket is to be closed.
+    /// Completes when the socket must be closed.
     pub async fn dismissed(&self) -> Dismissal {
         let mut dismissal = self.dismissal.subscribe();
         let said = dismissal.wait_for(Option::is_some).await.map(|said| *said);
         match said {
             Ok(Some(dismissal)) => dismissal,
-            // The sender lives in this socket.
+            // Unreachable: the sender lives in this socket.
             Ok(None) | Err(_) => std::future::pending().await,
         }
     }
