@@ -194,7 +194,7 @@ mod tests {
         }
         attention.look(now);
         assert!(attention.is_settling(now) && !attention.is_settling(now.plus_ms(SETTLES_MS)));
-        // Of each 11.5 s: the pause of 1.5 s, the time to settle, and up to one check before.
+        // Per cycle of 11.5 s: the pause of 1.5 s, the time to settle, and up to one check before.
         let since = now.plus_ms(-60_000);
         let unheard = attention.unheard_ms_since(since);
         assert!((18_000..24_000).contains(&unheard), "{unheard}");

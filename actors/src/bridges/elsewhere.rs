@@ -32,7 +32,7 @@ pub(super) struct Seen {
     pub(super) node: Option<String>,
     /// The node of its newest socket has not been ended.
     pub(super) is_alive: bool,
-    /// That node renewed its lease recently, by [`PUNCTUAL_MS`].
+    /// The node renewed its lease recently, by [`PUNCTUAL_MS`].
     pub(super) is_punctual: bool,
 }
 
@@ -85,7 +85,7 @@ impl Bridges {
     }
 
     /// Stores that the bridge's newest socket is here, before the bridge learns that it is open. Successive sockets of a bridge
-    /// are ordered by when the database is told.
+    /// are ordered by these writes.
     pub async fn announce(&self, store: &Store, me: &str, socket: &Socket) -> Result<(), DbErr> {
         let sql = "UPDATE bridges SET node = $1, connected_at = \
                    CASE WHEN connected_at >= $2 THEN connected_at + 1 ELSE $2 END WHERE id = $3";

@@ -63,7 +63,7 @@ struct Row {
     given_at: Option<Millis>,
 }
 
-/// What a request means for a command in the table.
+/// The effect of a request on a command in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Give,

@@ -71,7 +71,7 @@ pub(super) struct Sign {
 pub(super) struct Elsewhere {
     /// Its newest socket is at another node that has not been ended.
     pub(super) is_connected: bool,
-    /// That node is not late with its lease, so it takes commands.
+    /// The node is not late with its lease, so it takes commands.
     pub(super) takes_commands: bool,
     pub(super) last_seen: Millis,
     /// The last frame at other nodes. An open socket there may be dead.

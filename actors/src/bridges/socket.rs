@@ -25,7 +25,7 @@ pub enum Dismissal {
     Lost,
 }
 
-/// How far the end of a socket proves that its bridge was there.
+/// The proof of the bridge's presence that the end of a socket gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketEnd {
     /// Until now: the socket was closed properly.

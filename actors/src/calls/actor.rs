@@ -1,4 +1,4 @@
-//! The actor of one call: a mailbox, one timer and the [`CallDriver`], which it lends to one message at a time.
+//! The actor of one call: a mailbox, a timer and the [`CallDriver`], which one message at a time takes.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -26,53 +26,52 @@ use crate::{
     traces::{self, Arrival, Span},
 };
 
-/// How long a call that is over stays in memory for late and repeated messages.
+/// Time that a call stays in memory after its end, for late and repeated messages.
 const LINGER_MS: i64 = 10_000;
-/// Functions of one call that may run at the same time.
+/// Concurrent function invocations of a call.
 const INVOCATIONS_MAX: usize = 32;
 /// Repeats of one invocation that may wait for its outcome.
 const REPEATS_MAX: usize = 8;
 
 type InvocationReply = Result<Value, CallError>;
 
-/// How a call's actor begins. It does so by itself, whoever may have lost interest meanwhile; messages wait for that.
+/// The start of an actor. It happens even if the caller is cancelled; messages wait until then.
 #[derive(Debug)]
 pub(super) enum Beginning {
-    /// With a call that just came in, in a message that came like that; how that went is told to who waits for it.
+    /// A new call from this message; the result goes to the sender.
     Open(
         Box<Incoming>,
         Box<Callee>,
         Arrival,
         oneshot::Sender<Result<Reply, CallError>>,
     ),
-    /// With a call that was read from the store.
+    /// A call read from the store.
     Loaded(Box<CallDriver>),
 }
 
 type Opened = Box<dyn Fn(&call::Model) + Send>;
 type Stopped = Box<dyn Fn(&Addr<CallActor>) + Send>;
 
-/// Who hears what becomes of an actor.
+/// Callbacks to the router.
 pub(super) struct Hooks {
-    /// The call was opened, as this row says.
+    /// The call was opened with this row.
     pub(super) opened: Opened,
-    /// The actor with this address is gone.
+    /// The actor with this address stopped.
     pub(super) stopped: Stopped,
 }
 
-/// One call.
 pub(super) struct CallActor {
     id: CallId,
     bridge: BridgeId,
     parts: Arc<CallParts>,
     hooks: Hooks,
-    /// What `started` begins with.
+    /// Taken by `started`.
     beginning: Option<Beginning>,
-    /// None while a message has it, and for a call that could not be opened.
+    /// `None` while a message has it, and for a call that could not be opened.
     driver: Option<CallDriver>,
     timer: Option<SpawnHandle>,
     lingering: bool,
-    /// Under way, or called and not written yet; with who waits for the outcome.
+    /// Invocations that run or are not written yet, with the callers that wait for the outcome.
     invocations: HashMap<String, Vec<oneshot::Sender<InvocationReply>>>,
 }
 
@@ -87,7 +86,6 @@ impl std::fmt::Debug for CallActor {
 }
 
 impl CallActor {
-    /// An actor for a call.
     pub(super) fn new(
         parts: Arc<CallParts>,
         hooks: Hooks,
@@ -108,7 +106,7 @@ impl CallActor {
         }
     }
 
-    /// The driver comes back from a message: sets the timer for the next deadline, or prepares to leave.
+    /// Takes the driver back after a message: sets the timer for the next deadline, or prepares to stop.
     fn settle(&mut self, driver: Option<CallDriver>, ctx: &mut MeteredContext<Self>) {
         self.driver = driver;
         if let Some(timer) = self.timer.take() {
@@ -158,7 +156,7 @@ impl CallActor {
             if let Some(driver) = &driver {
                 (this.hooks.opened)(driver.row());
             }
-            // Who asked may have gone: the bridge asks again.
+            // The caller may be gone; the bridge repeats its message.
             let _ = reply.send(opened);
             this.settle(driver, ctx);
         }));
@@ -179,7 +177,8 @@ impl CallActor {
         );
     }
 
-    /// Answers who waits. What could not be written stays, so that a repeat waits for the next try and not for the endpoint.
+    /// Answers the waiting callers. An unwritten outcome stays, so a repeat waits for the next write and does not call the
+    /// endpoint.
     fn invoked(&mut self, invocation: String, invoked: Invocation, ctx: &mut MeteredContext<Self>) {
         let waiting = self.invocations.remove(&invocation).unwrap_or_default();
         let outcome = match invoked {
@@ -238,7 +237,7 @@ impl Actor for CallActor {
     }
 }
 
-// A call that panicked is not brought back in place but read again from the store.
+// After a panic the call is read again from the store, not restarted in place.
 impl Supervised for CallActor {}
 
 impl Handler<Tell> for CallActor {
@@ -342,7 +341,7 @@ impl Handler<InvokeFunction> for CallActor {
     }
 }
 
-/// Makes an actor panic; for the tests of what happens then.
+/// Makes the actor panic.
 #[cfg(test)]
 #[derive(Debug, actix::Message)]
 #[rtype(result = "()")]

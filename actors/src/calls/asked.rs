@@ -1,5 +1,5 @@
-//! Hang-ups that commands ask for. A command is no node and has no actors: what it asks for is a row, which the node that runs the
-//! call finds, tells the call, and removes.
+//! Hang-up requests. A command-line command is no node and has no actors. It writes a row, which the call's node finds, carries
+//! out and deletes.
 
 use std::{future::ready, time::Duration};
 
@@ -12,11 +12,11 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, Sta
 
 use super::{error::CallError, messages::Input, router::Calls};
 
-/// Requests that are carried out in one go.
+/// Requests per run.
 const BATCH: i64 = 100;
-/// Calls that are told at once.
+/// Calls that get a request concurrently.
 const CONCURRENT: usize = 20;
-/// How long a call may take to answer. One that takes longer is told again.
+/// Time for a call's reply. After that the request is tried again.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(FromQueryResult)]
@@ -25,12 +25,12 @@ struct Asked {
     actor: Actor,
     node: String,
     asked_at: Millis,
-    /// None where the call is not there any more.
+    /// `None` if the call is gone.
     tenant_id: Option<TenantId>,
     status: Option<CallStatus>,
 }
 
-/// Carries out what is asked for of this node's calls, and removes what concerns calls that are over.
+/// Carries out the requests for this node's calls. Deletes those for calls that are over.
 pub(super) async fn hang_up(calls: &Calls) -> Result<(), DbErr> {
     let parts = calls.parts();
     let asked = Statement::from_sql_and_values(
@@ -59,7 +59,7 @@ pub(super) async fn hang_up(calls: &Calls) -> Result<(), DbErr> {
         .map(drop)
 }
 
-/// The call, if there is nothing left to do. A crash before the row is gone tells the call again, which is harmless.
+/// Returns the call if its request is done. After a crash before the row is deleted, the call gets it again, which is harmless.
 async fn carry_out(calls: &Calls, asked: Asked) -> Option<CallId> {
     let id = asked.call_id;
     if asked.status.is_none_or(CallStatus::is_final) {
@@ -83,7 +83,6 @@ async fn carry_out(calls: &Calls, asked: Asked) -> Option<CallId> {
 }
 
 impl Asked {
-    /// What the audit says of it.
     fn entry(self) -> audit::Model {
         audit::Model {
             id: AuditId::new(self.asked_at),

@@ -1,6 +1,6 @@
-//! Who is calling a function's endpoint. The bridge asks again, at any node and after any crash, and the endpoint is called once; so
-//! the invocation is claimed in the store before that, and who finds it claimed waits for what comes of it, or learns that nobody
-//! will ever know.
+//! Invocation claims. A bridge may repeat an invocation at any node and after any crash, but its endpoint is called only once.
+//! So an invocation is claimed in the store before the call. A second claimant waits for the outcome, or learns that it is
+//! lost.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use serde::Serialize;
 
 use super::parts::{CallParts, Invoking, Noted};
 
-/// An outcome that was not written by then is given up, and nobody holds its claim any more.
+/// After that time an unwritten outcome is given up, and its claim may be deleted.
 const WRITTEN_WITHIN_MS: i64 = 15 * 60 * 1_000;
-/// For so long a statement may be on its way of which nobody here heard whether it was carried out.
+/// Time in which a statement with an unknown outcome may still be executed.
 const LATE_MS: i64 = 60_000;
 
-/// An invocation by its call and the bridge's name for it.
+/// A call, and the bridge's id of the invocation.
 type Key = (CallId, String);
 
-/// What one of this process at a time has of an invocation.
+/// Exclusive work on an invocation within this process.
 #[derive(Debug)]
 struct Turn {
     key: Key,
@@ -30,10 +30,10 @@ struct Turn {
 }
 
 impl Turn {
-    /// None where another of this process has it.
+    /// `None` if it is taken already in this process.
     fn take(invoking: &Invoking, key: Key) -> Option<Self> {
         let is_free = invoking.now.insert(key.clone());
-        // A turn that is not taken must not be dropped either.
+        // Lazily: dropping a turn that was not taken would free the other one's.
         is_free.then(|| Self {
             key,
             invoking: invoking.clone(),
@@ -47,11 +47,11 @@ impl Drop for Turn {
     }
 }
 
-/// The right to call an endpoint, in this process until it is dropped.
+/// The right to call an endpoint. Within this process it is exclusive until dropped.
 #[derive(Debug)]
 pub(super) struct Claim {
     turn: Turn,
-    /// Which node this process was when it was claimed.
+    /// This process's node id at the time of the claim.
     node: Arc<str>,
     claimed_at: Millis,
     state: State,
@@ -59,17 +59,17 @@ pub(super) struct Claim {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Whether the claim is in the table is not known.
+    /// The claim was sent to the table, with an unknown outcome.
     Asked,
-    /// The endpoint was not called so far.
+    /// Claimed; the endpoint was not called yet.
     Free,
-    /// It is called, and what comes of it is not written.
+    /// The endpoint was called; its outcome is not written.
     Called,
-    /// It may have been called by one who is no more. Nobody will ever know.
+    /// A dead process may have called the endpoint; the outcome is lost.
     Left,
     /// The outcome is written.
     Done,
-    /// Another has it that lives.
+    /// Another live process has the claim.
     Others,
 }
 
@@ -88,30 +88,29 @@ impl Drop for Claim {
 }
 
 impl Claim {
-    /// Whether the endpoint may have been called before. It must not be called again for that.
+    /// True if the endpoint may have been called before: it must not be called again.
     pub(super) fn is_left(&self) -> bool {
         self.state == State::Left
     }
 
-    /// For which node it was claimed: when that is no more, others give the invocation up.
+    /// The node that claimed it. Once that node is ended, others give the invocation up.
     pub(super) fn node(&self) -> Arc<str> {
         Arc::clone(&self.node)
     }
 
-    /// The endpoint is called now.
     pub(super) fn mark_called(&mut self) {
         self.state = State::Called;
     }
 
-    /// The outcome is written: nobody needs the claim any more.
+    /// The outcome is written: the claim is no longer needed.
     pub(super) fn mark_done(&mut self) {
         self.state = State::Done;
         self.turn.invoking.abandoned.remove(&self.turn.key);
     }
 }
 
-/// Claims an invocation; none where another has it that lives. Who had it before may have written its outcome and let go of it since
-/// that was looked for.
+/// Claims an invocation; `None` if another live process has it. Afterwards look for the outcome again: the previous claimant
+/// may have written it and released the claim meanwhile.
 pub(super) async fn claim(
     parts: &CallParts,
     call: CallId,
@@ -150,7 +149,7 @@ pub(super) async fn claim(
         return Ok(Some(claim));
     }
     claim.state = State::Others;
-    // It stays the other's, so that it is not taken for an invocation that may begin where the outcome cannot be written at first.
+    // The row stays the other node's. Otherwise it would look unclaimed if the outcome cannot be written at first.
     let sql = "SELECT node FROM invocation_claims WHERE call_id = $1 AND invocation_id = $2 AND node NOT IN (SELECT id FROM nodes)";
     let values = [Value::from(call), Value::from(invocation)];
     let statement = Statement::from_sql_and_values(parts.store.backend(), sql, values);
@@ -162,20 +161,20 @@ pub(super) async fn claim(
     Ok(Some(claim))
 }
 
-/// Says in the table of which claims nobody knows any more what came of them, wherever they are asked for.
+/// Marks abandoned claims, so every node reports their outcome as unknown.
 pub(super) async fn give_up_abandoned(parts: &CallParts) -> Result<(), DbErr> {
     let sql = "UPDATE invocation_claims SET node = ''";
     write_all(parts, sql, &parts.invoking.abandoned).await
 }
 
-/// Takes claims out of the table that nobody here needs any more.
+/// Deletes claims that this process no longer needs.
 pub(super) async fn forget_over(parts: &CallParts) -> Result<(), DbErr> {
     let sql = "DELETE FROM invocation_claims";
     write_all(parts, sql, &parts.invoking.over).await
 }
 
-/// Does this to those of these claims that are this node's, and forgets them here. Nobody here claims one of them meanwhile; and
-/// where the statement is carried out later than anybody waits for it, a claim that was made since has another time.
+/// Writes those of these claims that belong to this node, then forgets them. Their turns are held, so none is claimed here
+/// meanwhile. If the statement is executed later than expected, a newer claim has another `claimed_at`.
 async fn write_all(
     parts: &CallParts,
     sql: &str,
@@ -194,7 +193,7 @@ async fn write_all(
         .filter_map(|key| Turn::take(&parts.invoking, key))
         .collect();
     let node = parts.node.id();
-    // Those that nobody here claimed again just before.
+    // Skips those that were claimed again just before.
     let mut rows = Vec::new();
     for Turn { key, .. } in &turns {
         if let Some(noted) = claims.get(key) {
@@ -230,7 +229,7 @@ async fn write_all(
     Ok(())
 }
 
-/// Takes claims out of the table that nobody holds and nobody needs: their calls are over, or their outcomes are written.
+/// Deletes claims that are neither held nor needed: their calls are over, or their outcomes are written.
 pub(super) async fn forget_left(parts: &CallParts) -> Result<(), DbErr> {
     let sql = "DELETE FROM invocation_claims WHERE (node NOT IN (SELECT id FROM nodes) OR claimed_at < $1) \
                AND (NOT EXISTS (SELECT 1 FROM calls WHERE calls.id = invocation_claims.call_id AND calls.status = 'answered') \

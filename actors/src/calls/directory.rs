@@ -1,4 +1,4 @@
-//! Which calls are in memory, by every name that somebody asks for them by. Asks nobody and waits for nobody.
+//! The calls in memory, found by their different keys. Pure lookups: it asks and waits for nothing.
 
 use std::collections::HashSet;
 
@@ -8,33 +8,33 @@ use dikala_entities::{BridgeId, CallId, PhoneNumber, TenantId, call};
 
 use super::actor::CallActor;
 
-/// Numbers whose tenants are remembered; past that all are forgotten.
+/// Numbers whose tenants are remembered. Beyond that all are forgotten.
 const NUMBERS_MAX: usize = 100_000;
 
-/// Whose a message is, as far as that is known without asking the store: for the order in which messages are carried out, and
-/// for nothing else. A number may have another tenant by now.
+/// The tenant of a message, as far as it is known without the store. Used only to order messages: the number may belong to
+/// another tenant now.
 pub type Payer = Option<TenantId>;
 
-/// A call by the name that its bridge has for it.
+/// A call by the bridge's id for it.
 pub(super) type BridgeCall = (BridgeId, String);
 
 #[derive(Default)]
 pub(super) struct Directory {
     by_id: DashMap<CallId, Running>,
     by_bridge_call: DashMap<BridgeCall, CallId>,
-    /// Whose number it was at the last call.
+    /// The tenant of each number's last call.
     numbers: DashMap<PhoneNumber, TenantId>,
 }
 
 /// A call whose actor was started.
 pub(super) struct Running {
     pub(super) addr: Addr<CallActor>,
-    /// Which of all actors that were started.
+    /// The actor's serial number.
     pub(super) number: usize,
-    /// None while the call is being opened.
+    /// `None` while the call is being opened.
     pub(super) tenant: Option<TenantId>,
     pub(super) bridge_call: BridgeCall,
-    /// Of the call, when the actor was started.
+    /// The call's epoch when the actor was started.
     pub(super) epoch: i64,
 }
 
@@ -49,13 +49,13 @@ impl Directory {
         self.by_bridge_call.insert(key, id);
     }
 
-    /// The actor of a call, if it lives.
+    /// A call's actor, if it is alive.
     pub(super) fn find(&self, call: CallId) -> Option<Addr<CallActor>> {
         let addr = self.by_id.get(&call).map(|running| running.addr.clone())?;
         addr.connected().then_some(addr)
     }
 
-    /// The call of a bridge's call whose actor is here.
+    /// The call with the bridge's id, if its actor is alive.
     pub(super) fn known(&self, key: &BridgeCall) -> Option<CallId> {
         let call = self.by_bridge_call.get(key).map(|call| *call)?;
         if self.find(call).is_some() {
@@ -66,28 +66,27 @@ impl Directory {
         None
     }
 
-    /// Calls in memory.
     pub(super) fn ids(&self) -> Vec<CallId> {
         self.by_id.iter().map(|running| *running.key()).collect()
     }
 
-    /// Those of them whose rows are in the store.
+    /// The calls in memory whose rows are stored.
     pub(super) fn stored(&self) -> Vec<CallId> {
         let opened = self.by_id.iter().filter(|running| running.tenant.is_some());
         opened.map(|running| *running.key()).collect()
     }
 
-    /// An actor is gone; whoever took its place stays.
+    /// Removes an actor that stopped, but not its replacement.
     pub(super) fn forget(&self, call: CallId, addr: &Addr<CallActor>) {
         self.forget_if(call, |running| running.addr == *addr);
     }
 
-    /// Takes out an actor that was started before the call had that epoch.
+    /// Removes the actor if it was started under an older epoch.
     pub(super) fn take_older(&self, call: CallId, epoch: i64) -> Option<Addr<CallActor>> {
         self.forget_if(call, |running| running.epoch < epoch)
     }
 
-    /// The same by the actor's number.
+    /// Removes the actor with that number.
     pub(super) fn forget_number(&self, call: CallId, number: usize) {
         self.forget_if(call, |running| running.number == number);
     }
@@ -104,7 +103,7 @@ impl Directory {
         Some(running.addr)
     }
 
-    /// A call was opened: whose it is.
+    /// Records the tenant of a call that was opened.
     pub(super) fn opened(&self, row: &call::Model) {
         if let Some(mut running) = self.by_id.get_mut(&row.id) {
             running.tenant = Some(row.tenant_id);
@@ -118,17 +117,17 @@ impl Directory {
         }
     }
 
-    /// Whose calls come in at a number.
+    /// The tenant of the last call to a number, if known.
     pub(super) fn payer_of_number(&self, number: &PhoneNumber) -> Payer {
         self.numbers.get(number).map(|tenant| *tenant)
     }
 
-    /// Whose a call is.
+    /// The tenant of a call in memory.
     pub(super) fn payer_of_call(&self, call: CallId) -> Payer {
         self.by_id.get(&call).and_then(|running| running.tenant)
     }
 
-    /// Calls of a tenant that are running here, or are just being opened.
+    /// A tenant's calls in memory, and those that are being opened.
     pub(super) fn of_tenant(&self, tenant: TenantId) -> Vec<CallId> {
         let running = self.by_id.iter();
         running
@@ -137,7 +136,7 @@ impl Directory {
             .collect()
     }
 
-    /// Calls of a bridge that are not among those.
+    /// A bridge's calls in memory that are not in `listed`.
     pub(super) fn of_bridge_without(
         &self,
         bridge: BridgeId,

@@ -1,4 +1,4 @@
-//! Drives one call: takes messages and deadlines to the machine, and has carried out what that decides, step by step.
+//! Drives one call: passes messages and deadlines to the machine, and has its decisions carried out step by step.
 
 use std::sync::Arc;
 
@@ -14,29 +14,29 @@ use super::{
 };
 use crate::bridges::LastSeen;
 
-/// How long a call that the bridge does not list, and may not know of yet, waits for a message about it.
+/// Time for a message about a call that the bridge does not list and may not know of yet.
 const MISSING_GRACE_MS: i64 = 5_000;
-/// The pause before a step that failed is tried again.
+/// The pause before a failed step is tried again.
 const RETRY_MS: i64 = 1_000;
-/// Steps that one look at the clock can bring about; more would be a bug in the machine.
+/// Steps that one check of the deadlines can cause; more would be a bug in the machine.
 const STEPS_MAX: usize = 16;
 
-/// A call, and what its bridge may know of it.
+/// A call, and what its bridge knows about it.
 #[derive(Debug)]
 pub(super) struct CallDriver {
     call: OwnedCall,
-    /// After a step that failed: when to look at the deadlines again.
+    /// Set after a failed step: the next check of the deadlines.
     retry_at: Millis,
-    /// When the bridge could know of the call at the earliest.
+    /// The earliest time at which the bridge could know of the call.
     opened_at: Millis,
-    /// The bridge knows the call's id: it has used it.
+    /// The bridge has used the call's id, so it knows it.
     known: bool,
-    /// Not among the calls that the bridge holds, unless it says otherwise until then; with the sign of life to bill to.
+    /// Set while the bridge does not list the call: when the call counts as lost, and the sign of life to bill to.
     missing: Option<(Millis, LastSeen)>,
 }
 
 impl CallDriver {
-    /// A call that was just written for the first time.
+    /// A new call, just written.
     pub(super) fn fresh(parts: Arc<CallParts>, row: call::Model, state: CallState) -> Self {
         let opened_at = parts.clock.now();
         Self {
@@ -48,8 +48,8 @@ impl CallDriver {
         }
     }
 
-    /// A call read back from the store, running or over, with the longest talk that it began with. Its bridge is told again
-    /// what was acknowledged to the tenant.
+    /// A call read from the store, running or over. `max_minutes` is the limit that it began with. Queues again the commands
+    /// that were acknowledged to the tenant.
     pub(super) fn load(
         parts: Arc<CallParts>,
         row: call::Model,
@@ -67,12 +67,12 @@ impl CallDriver {
         }
     }
 
-    /// The row as far as it is kept.
+    /// The row without its large columns.
     pub(super) fn row(&self) -> &call::Model {
         &self.call.row
     }
 
-    /// What an operator sees of it.
+    /// For operators.
     pub(super) fn describe(&self) -> CallNow {
         CallNow {
             status: self.call.row.status,
@@ -81,19 +81,19 @@ impl CallDriver {
         }
     }
 
-    /// Whether there is nothing left to do: the call is over, or another's.
+    /// True if the call is over or owned by another node.
     pub(super) fn is_done(&self) -> bool {
         self.call.state.is_over() || !self.call.ours
     }
 
-    /// A message about a call is a sign of life for that call.
+    /// Records a message about the call as its sign of life.
     pub(super) fn seen(&mut self) {
         let seen_at = self.call.parts.bridges.sign_at();
         let state = &mut self.call.state;
         state.seen_at = state.seen_at.max(seen_at);
     }
 
-    /// When to look at the clock again.
+    /// The time of the next check of the deadlines.
     pub(super) fn next_deadline(&self) -> Option<Millis> {
         let Self { call, .. } = self;
         if !call.ours {
@@ -104,7 +104,7 @@ impl CallDriver {
         Some(next.max(self.retry_at))
     }
 
-    /// Takes a message. What is due is done first, so that a timer that came late changes nothing.
+    /// Handles a message. Due deadlines are carried out first, so a late timer makes no difference.
     pub(super) async fn handle(
         &mut self,
         bridge: Option<BridgeId>,
@@ -172,7 +172,7 @@ impl CallDriver {
         Ok(Reply::Done)
     }
 
-    /// Has a step carried out.
+    /// Carries out a step.
     async fn take(
         &mut self,
         step: Step,
@@ -190,7 +190,7 @@ impl CallDriver {
         }
     }
 
-    /// The bridge does not list this call. One that was opened after the list was made is left alone.
+    /// The bridge does not list this call. Ignored if the call was opened after the list was made.
     async fn not_listed(&mut self, listed_at: Millis, now: Millis) -> Result<(), CallError> {
         if listed_at < self.opened_at {
             return Ok(());
@@ -202,8 +202,8 @@ impl CallDriver {
             .bridges
             .last_seen_of_lost(row.bridge_id, state.seen_at);
         if !self.known {
-            // The reply with the call's id may have crossed the list on its way, or have been lost.
-            // From the first list on: another one is no reason to wait for longer.
+            // The reply with the call's id may still be on its way, or lost. The time counts from the first such list; later
+            // ones do not extend it.
             let until = now.plus_ms(MISSING_GRACE_MS);
             self.missing.get_or_insert((until, last_seen));
             return Ok(());
@@ -212,7 +212,7 @@ impl CallDriver {
         self.take(step, None, None).await
     }
 
-    /// Does what the clock asks for. Faults are kept for a second try.
+    /// Carries out due deadlines. Failed ones are tried again later.
     pub(super) async fn run_due(&mut self) {
         for _ in 0..STEPS_MAX {
             let now = self.now();
@@ -243,12 +243,12 @@ impl CallDriver {
         lost.or_else(|| call.state.due(now, call.last_seen(), &call.rules()))
     }
 
-    /// Whether the call is another node's, as this one was told or can tell.
+    /// True if another node is known to own the call.
     pub(super) fn has_moved(&mut self) -> bool {
         matches!(self.call.may_act(), Err(CallError::Moved))
     }
 
-    /// The call was seen to be another's.
+    /// Another node owns the call.
     pub(super) fn disown(&mut self) {
         self.call.disown();
     }

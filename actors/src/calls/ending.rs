@@ -1,8 +1,7 @@
-//! How a call ends: which reason leads to which final state.
+//! The ends of calls: the final status that each reason leads to.
 
 use dikala_entities::{CallStatus, HangupInitiator, HangupReason, Millis};
 
-/// The end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
     pub status: CallStatus,
@@ -11,7 +10,7 @@ pub struct Ending {
     pub at: Millis,
     /// Whole seconds from start to end.
     pub duration_seconds: i64,
-    /// Whole seconds from answer to end; 0 where nobody answered.
+    /// Whole seconds from answer to end; 0 if the call was not answered.
     pub talk_seconds: i64,
 }
 
@@ -28,7 +27,7 @@ pub const HANGUP_REASONS: &[HangupReason] = &[
     HangupReason::AiError,
     HangupReason::BridgeError,
     HangupReason::Rejected,
-    // The engine's own commands can have these, and a bridge confirms with the command's reason.
+    // The service's own commands can have these, and a bridge confirms with the command's reason.
     HangupReason::AnswerTimeout,
     HangupReason::BridgeLost,
 ];
@@ -41,7 +40,7 @@ pub const FAILURE_REASONS: &[HangupReason] = &[
     HangupReason::Rejected,
 ];
 
-/// What a hang-up with a reason of [`HANGUP_REASONS`] makes of a call.
+/// The final status and reason for a reason of [`HANGUP_REASONS`].
 pub fn bridge_hangup(
     answered: bool,
     reason: HangupReason,
@@ -54,7 +53,7 @@ pub fn bridge_hangup(
         };
     }
     match reason {
-        // Nobody abandons a call that was answered: the caller hung up.
+        // An answered call cannot be abandoned: the caller hung up.
         HangupReason::Abandoned | HangupReason::AnswerTimeout => {
             (CallStatus::Ended, HangupReason::Normal)
         }
@@ -62,13 +61,13 @@ pub fn bridge_hangup(
         | HangupReason::AiError
         | HangupReason::BridgeError
         | HangupReason::BridgeLost => (CallStatus::Dropped, reason),
-        // Nor can it be declined any more: the bridge broke it off.
+        // An answered call cannot be rejected: the bridge broke it off.
         HangupReason::Rejected => (CallStatus::Dropped, HangupReason::BridgeError),
         reason => (CallStatus::Ended, reason),
     }
 }
 
-/// What a failure with a reason of [`FAILURE_REASONS`] makes of a call.
+/// The final status and reason for a reason of [`FAILURE_REASONS`].
 pub fn bridge_failure(answered: bool, reason: HangupReason) -> (CallStatus, HangupReason) {
     match (answered, reason) {
         (_, HangupReason::MediaLost) => (CallStatus::Dropped, reason),

@@ -1,10 +1,9 @@
-//! What is left of an announced event when what was said, or everything personal, is taken out of it.
+//! Removes the summary, or all personal data, from announced events.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What an erased event still tells: which call, to which of the tenant's own numbers, how long, why it ended, what it cost. A
-/// field that is not named here goes.
+/// The fields that remain in an erased event; all others become null.
 const KEPT: &[&str] = &[
     "agentId",
     "aiCostIdr",
@@ -28,17 +27,17 @@ struct Body {
     data: Map<String, Value>,
 }
 
-/// The body of an event of a call without the caller's number, words, parameters and results: those fields are null.
+/// The body of a call's event without the caller's number, summary, parameters and results: those fields become null.
 pub fn without_personal_data(body: &str) -> String {
     blank(body, |field| !KEPT.contains(&field))
 }
 
-/// The body of an event of a call without the summary of what was said.
+/// The body of a call's event without its summary.
 pub fn without_summary(body: &str) -> String {
     blank(body, |field| field == SUMMARY)
 }
 
-/// What cannot be read is not kept either.
+/// An unreadable body is replaced by an empty one.
 fn blank(body: &str, goes: impl Fn(&str) -> bool) -> String {
     let Ok(mut body) = serde_json::from_str::<Body>(body) else {
         return r#"{"event":null,"timestamp":null,"data":{}}"#.to_owned();

@@ -1,11 +1,10 @@
-//! Why a call did not do what it was asked, and what faults of the database and the ledger mean for who asked.
+//! Errors of calls, and the mapping of database and ledger errors to them.
 
 use dikala_entities::CallStatus;
 use sea_orm::DbErr;
 
 use crate::ledger::LedgerError;
 
-/// Why a call did not do what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     #[error("no tenant has this number")]
@@ -28,16 +27,16 @@ pub enum CallError {
     Unavailable,
 }
 
-/// The database did not answer a question.
+/// The database did not answer a query.
 pub(super) fn unavailable(error: DbErr) -> CallError {
     tracing::warn!(%error, "the database did not answer");
     CallError::Unavailable
 }
 
-/// What a bridge is told where nothing was written: it asks again.
+/// Nothing was written, so the bridge will try again.
 pub(super) fn not_written(error: LedgerError) -> CallError {
     match error {
-        // Opened elsewhere at this moment: asking again finds it.
+        // Possibly opened elsewhere at this moment: a repeat finds it.
         LedgerError::Busy | LedgerError::Conflict => CallError::Busy,
         _ => CallError::Unavailable,
     }

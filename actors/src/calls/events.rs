@@ -1,4 +1,4 @@
-//! What calls announce.
+//! The events of calls.
 
 use dikala_entities::{Millis, call};
 use serde_json::{Map, Value};

@@ -1,4 +1,4 @@
-//! A function call in the middle of a conversation. It waits for the tenant's endpoint and holds up nothing else.
+//! A function invocation during a call. It waits for the tenant's endpoint without blocking the call.
 
 use std::sync::Arc;
 
@@ -23,44 +23,42 @@ use crate::{
     outbound::{ErrorKind, Permission},
 };
 
-/// How often an outcome is tried to be written, [`AGAIN_AFTER_MS`] apart. A bridge that waits for longer has given up.
+/// Tries to write an outcome, [`AGAIN_AFTER_MS`] apart. By then the bridge has given up.
 const TRIES_MAX: u32 = 600;
-/// How often it is looked whether an invocation that another is carrying out has its outcome, [`LOOK_MS`] apart.
+/// Checks for the outcome of an invocation that another process carries out, [`LOOK_MS`] apart.
 const LOOKS_MAX: usize = 120;
-/// The pause before it is looked again.
 const LOOK_MS: i64 = 250;
-/// The pause before an outcome is tried to be written again.
 const AGAIN_AFTER_MS: i64 = 1_000;
 
-/// What became of an invocation.
+/// The result of an invocation.
 pub(super) enum Invocation {
-    /// The outcome, durable with its event; or why there is none.
+    /// The outcome, committed with its event; or the reason for having none.
     Answered(Result<Value, CallError>),
-    /// The endpoint was called, and what it said cannot be written at the moment. It must not be called again for that.
+    /// The endpoint was called, but its outcome cannot be written now. The endpoint must not be called again.
     Unwritten(CallError, Box<Unwritten>),
 }
 
-/// The outcome of a function that was called, and what is to be written of it.
+/// An outcome that is not written yet, with its entry.
 pub(super) struct Unwritten {
     outcome: Value,
     entry: Entry,
     tries: u32,
-    /// The call is another's by now, or was: what stands in the store may be what others made of the invocation.
+    /// The call has or had another owner meanwhile, so the stored outcome may be another node's.
     has_moved: bool,
-    /// Kept until it is written.
+    /// Held until the outcome is written.
     claim: Claim,
 }
 
 impl Unwritten {
-    /// Waits a moment and writes it.
+    /// Waits a moment and writes again.
     pub(super) async fn again(self: Box<Self>, parts: &CallParts) -> Invocation {
         let at = parts.clock.now().plus_ms(AGAIN_AFTER_MS);
         parts.clock.sleep_until(at).await;
         self.write(parts).await
     }
 
-    /// Whether the outcome can still be written after it could not: the call may have moved to another node while its endpoint was
-    /// called, and the bridge waits there for what comes of it. Not where the call was erased.
+    /// Adopts the call's current owner after a conflict. The call may have moved to another node during the invocation, and its
+    /// bridge waits there for the outcome. False if the owner is unchanged or the call was erased.
     async fn follow(&mut self, parts: &CallParts) -> Result<bool, CallError> {
         let Some((invocation, fence)) = &mut self.entry.invocation else {
             return Ok(false);
@@ -79,7 +77,7 @@ impl Unwritten {
         Ok(has_moved)
     }
 
-    /// What is told: the outcome that stands, whoever wrote it.
+    /// The outcome in the store, whichever node wrote it.
     async fn told(self, parts: &CallParts) -> Result<Value, CallError> {
         if let Some((invocation, _)) = self.entry.invocation.filter(|_| self.has_moved)
             && let Some(stands) =
@@ -90,7 +88,7 @@ impl Unwritten {
         Ok(self.outcome)
     }
 
-    /// Writing twice what was written with an unknown outcome is harmless.
+    /// If the commit's outcome is unknown, writing again is harmless.
     async fn write(mut self: Box<Self>, parts: &CallParts) -> Invocation {
         self.tries += 1;
         match parts.ledger.write(self.entry.clone()).await {
@@ -114,8 +112,8 @@ impl Unwritten {
     }
 }
 
-/// Invokes a function once: a repeat of the same invocation gets the same outcome. The outcome is durable, with its event,
-/// before it is returned.
+/// Invokes a function once: a repeat of the same invocation gets the same outcome. It is committed with its event before it is
+/// returned.
 pub(super) async fn invoke(
     parts: Arc<CallParts>,
     row: call::Model,
@@ -124,7 +122,7 @@ pub(super) async fn invoke(
     match outcome(&parts, row, message).await {
         Ok(Called::Before(outcome)) => Invocation::Answered(Ok(outcome)),
         Ok(Called::Now(unwritten)) => match unwritten.write(&parts).await {
-            // It moved while its endpoint was called: that is known now, and it can be written at once.
+            // The call moved during the invocation. Its owner is known now, so write at once.
             Invocation::Unwritten(CallError::Busy, unwritten) => unwritten.write(&parts).await,
             invocation => invocation,
         },
@@ -183,7 +181,7 @@ async fn outcome(
     })))
 }
 
-/// The outcome that is written.
+/// Reads the stored outcome.
 async fn known(
     parts: &CallParts,
     call: CallId,
@@ -201,7 +199,7 @@ async fn known(
         .transpose()
 }
 
-/// Claims the invocation; or the outcome, where there is one. What another is calling at this moment is waited for.
+/// Claims the invocation, or returns its outcome. Waits while another process carries it out.
 async fn begin(
     parts: &CallParts,
     row: &call::Model,
@@ -219,7 +217,7 @@ async fn begin(
         }
         let claimed = claim(parts, row.id, invocation).await;
         if let Some(claim) = claimed.map_err(unavailable)? {
-            // What was not written yet when it was looked for may be by now, and its claim was free for that.
+            // The previous claimant may have written the outcome before it released the claim.
             let written = known(parts, row.id, invocation).await?;
             return Ok(written.map_or(Ok(claim), Err));
         }
@@ -229,19 +227,19 @@ async fn begin(
     Err(CallError::Busy)
 }
 
-/// The agent as the call found it: such large columns are not kept in memory while a call runs.
+/// The agent version that the call began with. It is too large to keep in memory during a call.
 async fn settings(parts: &CallParts, row: &call::Model) -> Result<Option<CallSettings>, CallError> {
     let db = parts.store.critical_reader();
     let stored = call::Entity::find_by_id(row.id).one(db).await;
     match stored.map_err(unavailable)? {
-        // Another has it by now, and asking again finds that one: what came of an invocation may not be known here.
+        // The call has another owner now, which the bridge's repeat will find. The outcome may not be known here.
         Some(stored) if owned::fence(&stored) != owned::fence(row) => Err(CallError::Busy),
         Some(stored) => versions::of_call(db, &stored).await.map_err(unavailable),
         None => Ok(None),
     }
 }
 
-/// Which of the agent's functions it was, if any, and what came of it. What was left under way is not called again.
+/// Finds the function and invokes it. An interrupted invocation is not repeated.
 async fn run(
     parts: &CallParts,
     row: &call::Model,

@@ -1,6 +1,6 @@
-//! Who is called: what the store knows of the calls that bridges report.
+//! Looks up the calls that bridges report: whether they are known, and whom they are for.
 //!
-//! Those that ring at the same time are looked up by one statement: while one is under way the next ones gather.
+//! Simultaneous rings share a statement: while one is executed, the next ones collect.
 
 use std::{
     fmt::Write,
@@ -20,12 +20,12 @@ use super::{
 };
 use crate::runtime::group_commit::GroupCommit;
 
-/// Rings that one statement looks up. Each number of them is a statement of its own to the database, which keeps each prepared.
+/// Rings per statement. Each count is a separate prepared statement in the database.
 const TOGETHER_MAX: usize = 32;
-/// Rings that wait for their turn; more are told to come again.
+/// Waiting rings. Beyond that callers get [`CallError::Busy`].
 const WAITING_MAX: usize = 16_384;
 
-/// A call as a bridge names it, and the number that it came in at.
+/// A call by the bridge's id, and the called number.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     pub(super) bridge: BridgeId,
@@ -33,24 +33,23 @@ pub(super) struct Ring {
     pub(super) did: PhoneNumber,
 }
 
-/// What the store knows of a ring.
+/// The result of a look-up.
 #[derive(Debug)]
 pub(super) enum LookedUp {
     /// The bridge reported it before.
     Known(CallId),
-    /// It is new, and for this number.
     New(Box<Callee>),
-    /// It is new, and for a number that nobody has.
+    /// No tenant has the number.
     UnknownNumber,
 }
 
-/// Who is called.
+/// The called number, its tenant and its agent.
 #[derive(Clone, Debug)]
 pub(super) struct Callee {
     pub(super) tenant: TenantId,
     pub(super) plan: Plan,
     pub(super) is_suspended: bool,
-    /// Calls of the tenant at the same time, where its plan's number is not the one.
+    /// Overrides the plan's limit of concurrent calls.
     pub(super) max_concurrent: Option<i64>,
     pub(super) number: PhoneNumberId,
     pub(super) number_active: bool,
@@ -58,7 +57,7 @@ pub(super) struct Callee {
     pub(super) agent_active: bool,
 }
 
-/// Looks rings up; cheap to clone.
+/// Looks rings up in batches; cheap to clone.
 #[derive(Clone)]
 pub(super) struct LookUps {
     store: Store,
@@ -79,7 +78,7 @@ impl LookUps {
         }
     }
 
-    /// Looks whether the call is known already, and who is called.
+    /// Finds the call if it is known, else the callee.
     pub(super) async fn look_up(&self, ring: Ring) -> Result<LookedUp, CallError> {
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting { ring, answer };
@@ -89,7 +88,7 @@ impl LookUps {
             queue.take()
         };
         if let Some(batch) = batch {
-            // Not by the one who asks: it would go on for others, and others would wait for good if it went away.
+            // Spawned, because the batch serves other callers and must survive this caller's cancellation.
             let turn = Turn {
                 look_ups: self.clone(),
                 is_over: false,
@@ -108,11 +107,11 @@ impl LookUps {
         match find(&self.store, &rings).await {
             Ok(found) => {
                 for (waiting, found) in batch.into_iter().zip(found) {
-                    // Who asked may have gone.
+                    // The caller may be gone.
                     let _ = waiting.answer.send(Ok(found));
                 }
             }
-            // What the database refuses in one shall not be the others' loss.
+            // One ring that the database refuses must not fail the others.
             Err(error) if batch.len() > 1 && !is_transient(&error) => {
                 for waiting in batch {
                     let found = find(&self.store, &[&waiting.ring]).await;
@@ -134,7 +133,7 @@ fn only(found: Vec<LookedUp>) -> Result<LookedUp, CallError> {
     found.into_iter().next().ok_or(CallError::Unavailable)
 }
 
-/// The turn to look up: one statement after the other until nobody waits.
+/// The running look-up: one statement after the other until no ring waits.
 struct Turn {
     look_ups: LookUps,
     is_over: bool,
@@ -156,7 +155,7 @@ impl Turn {
 }
 
 impl Drop for Turn {
-    /// Where the thread ends that had the turn: whoever waits is told to come again, and the next ring has the turn.
+    /// If its thread ends, waiting callers get an error, and the next ring starts a new look-up.
     fn drop(&mut self) {
         if self.is_over {
             return;
@@ -213,8 +212,7 @@ impl Row {
     }
 }
 
-/// What the store knows of each, in their order: everything by key, and in one statement. With a database that is not on this
-/// machine every question costs its distance.
+/// Looks rings up, in their order, by keys in one statement. Each statement costs a round trip to a remote database.
 async fn find(store: &Store, rings: &[&Ring]) -> Result<Vec<LookedUp>, DbErr> {
     let mut asked = String::new();
     let mut values: Vec<Value> = Vec::with_capacity(rings.len() * 3);
@@ -268,7 +266,7 @@ mod tests {
         format!("+62215000{n:04}")
     }
 
-    /// A tenant with so many numbers, and a call of the bridge that is known, `known`.
+    /// A tenant with `numbers` numbers, and a call of the bridge with the id `known`.
     async fn fill(store: &Store, bridge: BridgeId, numbers: usize) -> (Vec<PhoneNumberId>, CallId) {
         let (tenant, known) = (TenantId::new(NOW), CallId::new(NOW));
         let ids: Vec<_> = (0..numbers).map(|_| PhoneNumberId::new(NOW)).collect();
@@ -335,7 +333,7 @@ mod tests {
         }
     }
 
-    /// Text with a NUL is an error to PostgreSQL, whoever let it through.
+    /// PostgreSQL refuses text with a NUL.
     #[actix::test]
     async fn what_the_database_refuses_in_one_is_not_the_others_loss() {
         let Some((_keep, store)) = postgres().await else {
@@ -377,7 +375,7 @@ mod tests {
             look_ups: look_ups.clone(),
             is_over: false,
         };
-        // As a thread that ends drops what runs on it.
+        // A thread that ends drops its futures like this.
         drop(turn.take(batch));
         for answered in answers {
             assert!(answered.await.is_err(), "whoever waited is told");

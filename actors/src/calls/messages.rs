@@ -1,4 +1,4 @@
-//! What calls are asked and what they answer, in types; the wire formats are elsewhere.
+//! Messages to calls and their replies, independent of wire formats.
 
 use std::{sync::Arc, time::Instant};
 
@@ -12,7 +12,6 @@ use serde_json::{Map, Value};
 use super::error::CallError;
 use crate::traces::Arrival;
 
-/// A call came in at a bridge.
 #[derive(Clone, Debug)]
 pub struct Incoming {
     pub bridge_call_id: String,
@@ -23,10 +22,10 @@ pub struct Incoming {
     pub trace: Option<TraceParent>,
 }
 
-/// Something happened to a call, or is wanted of it.
+/// A message to a call.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// `call.incoming` again.
+    /// A repeated `call.incoming`.
     Reopen,
     Answered {
         at: Option<Millis>,
@@ -48,27 +47,25 @@ pub enum Input {
         reason: HangupReason,
         detail: Option<String>,
     },
-    /// The bridge listed the calls that it held at that time, and this one is not among them.
+    /// The bridge's list of calls, made at that time, lacks this one.
     Missing { listed_at: Millis },
-    /// The tenant (or an operator) ends the call.
+    /// The tenant or an operator ends the call.
     RequestHangUp {
         by: HangupInitiator,
-        /// Written with the wish.
+        /// Written with the request.
         audit: Option<Box<audit::Model>>,
     },
-    /// The tenant transfers the call.
     RequestTransfer {
         to: PhoneNumber,
-        /// Written with the wish.
+        /// Written with the request.
         audit: Option<Box<audit::Model>>,
     },
-    /// The tenant's balance went up.
     Credited,
-    /// The engine gives the call up.
+    /// The registry gives the call up.
     Abort,
 }
 
-/// Tell a call something. `bridge` is whom a bridge's message came from; none for everybody else.
+/// Sends an input to a call. `bridge` is the sender; `None` if it is not a bridge.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<Reply, CallError>")]
 pub struct Tell {
@@ -77,12 +74,11 @@ pub struct Tell {
     pub arrival: Arrival,
 }
 
-/// The call is another node's: its actor here goes.
+/// Another node owns the call: its actor here stops.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct LetGo;
 
-/// The AI invokes a function.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<Value, CallError>")]
 pub struct InvokeFunction {
@@ -91,34 +87,32 @@ pub struct InvokeFunction {
     pub name: String,
     pub parameters: Map<String, Value>,
     pub at: Option<Millis>,
-    /// The trace of this invocation; none: that of its call.
+    /// The trace of this invocation; `None`: its call's trace.
     pub trace: Option<TraceParent>,
-    /// When it was read.
+    /// The time at which the message was read.
     pub since: Instant,
 }
 
-/// What a call answers. Everything it speaks of is durable.
+/// A call's reply. Everything that it reports is committed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// The call is taken; the agent as the bridge is told of it.
+    /// The call is admitted; `agent` is sent to the bridge.
     Taken { call: CallId, agent: Arc<Value> },
-    /// The call is refused, and stored as failed.
     Refused { call: CallId, reason: HangupReason },
-    /// Done, or it was so already.
+    /// Done, now or before.
     Done,
 }
 
-/// What an operator sees of a call that is in memory.
+/// For operators: a call in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallNow {
     pub status: CallStatus,
-    /// Minutes that the ledger granted so far.
     pub granted_minutes: i64,
-    /// When its actor looks at the clock again.
+    /// When its actor checks the deadlines next.
     pub next_deadline: Option<Millis>,
 }
 
-/// Asks a call what it is about; none: it is just being opened.
+/// Asks for a [`CallNow`]; `None` while the call is being opened.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "Option<CallNow>")]
 pub(super) struct Describe;

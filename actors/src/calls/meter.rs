@@ -1,4 +1,4 @@
-//! Calls in numbers: how many run here in which state, and how those that are over ended.
+//! Metrics of calls: active ones by status, and ended ones by status and reason.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use dikala_entities::{CallStatus, HangupReason};
 const STATUSES: usize = CallStatus::ALL.len();
 const REASONS: usize = HangupReason::ALL.len();
 
-/// Counts of the calls of this process; all clones share them.
+/// Counts of this process's calls; all clones share them.
 #[derive(Clone, Debug)]
 pub struct CallMeter(Arc<Counts>);
 
@@ -30,13 +30,13 @@ impl Default for CallMeter {
 }
 
 impl CallMeter {
-    /// Calls that this process owns and that are not over, by state.
+    /// Calls that this process owns and that are not over, by status.
     pub fn active(&self) -> [(CallStatus, i64); 2] {
         let of = |status| (status, self.0.active[status as usize].load(Relaxed));
         [CallStatus::Ringing, CallStatus::Answered].map(of)
     }
 
-    /// How calls ended since the start, each way that there was.
+    /// Ended calls since the start, by status and reason; without zeros.
     pub fn over(&self) -> Vec<(CallStatus, HangupReason, u64)> {
         let all = CallStatus::ALL.iter().flat_map(|status| {
             let reasons = HangupReason::ALL.iter();
@@ -49,13 +49,13 @@ impl CallMeter {
         counted.filter(|(.., count)| *count > 0).collect()
     }
 
-    /// A call is over.
     pub(super) fn ended(&self, status: CallStatus, reason: HangupReason) {
         self.0.over[status as usize][reason as usize].fetch_add(1, Relaxed);
     }
 }
 
-/// The place of one call among those that run. Left when it is dropped, so that a call whose actor died is not counted for ever.
+/// One call's share in the active calls. Dropping it removes the share, so that a call with a dead actor is not counted for
+/// ever.
 #[derive(Debug)]
 pub(super) struct Place {
     meter: CallMeter,
@@ -72,7 +72,7 @@ impl Place {
         place
     }
 
-    /// Where the call stands now; none: it is another's.
+    /// Sets the call's status; `None` if another node owns it.
     pub(super) fn stands(&mut self, status: Option<CallStatus>) {
         let count = |status: CallStatus, by| {
             self.meter.0.active[status as usize].fetch_add(by, Relaxed);

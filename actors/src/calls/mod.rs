@@ -1,6 +1,5 @@
-//! Calls: the pure [`machine`], the [`driver`] that has carried out what it decides, one of [`steps`] at a time, the [`actor`]
-//! around both, the [`router`] that finds the actor of a call by the [`directory`], and the [`registry`] that looks after them
-//! all.
+//! Calls. The pure [`machine`] decides, the [`driver`] has its decisions carried out by [`steps`], and the [`actor`] wraps
+//! both. The [`router`] finds a call's actor in the [`directory`]; the [`registry`] restarts actors and takes over calls.
 
 mod actor;
 mod asked;

@@ -1,4 +1,4 @@
-//! How a call begins: whether it can be taken, and the one minute that it holds.
+//! Opening a call: admission with a first minute, or refusal.
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ use crate::{
     traces::request_id,
 };
 
-/// The epoch of a call that nobody had before.
+/// The epoch of a new call.
 pub(super) const FIRST_EPOCH: i64 = 1;
 
 impl Callee {
-    /// Why the call cannot be taken, as far as that does not depend on credit.
+    /// A reason to refuse the call that does not depend on credit.
     fn refusal(&self, version: Option<&Version>) -> Option<HangupReason> {
         if self.is_suspended {
             Some(HangupReason::TenantSuspended)
@@ -42,7 +42,7 @@ impl Callee {
     }
 }
 
-/// Opens a call, or stores that it was refused. The reply goes out after the commit.
+/// Opens a call, or stores its refusal. The reply goes out after the commit.
 pub(super) async fn open(
     parts: Arc<CallParts>,
     id: CallId,
@@ -118,7 +118,7 @@ pub(super) fn new_row(
     }
 }
 
-/// Asks for the first minute; the call is written with the answer, ringing or refused.
+/// Asks for the first minute. The same commit writes the call, ringing or refused.
 pub(super) async fn take(
     parts: Arc<CallParts>,
     row: call::Model,
@@ -160,7 +160,7 @@ pub(super) async fn take(
     }
 }
 
-/// A call that is not taken: it failed as soon as it came in.
+/// A refused call: it is stored as failed.
 struct Refused {
     row: call::Model,
     ending: Ending,
@@ -184,7 +184,7 @@ impl Refused {
             hangup_reason: Some(reason),
             hangup_initiator: Some(ending.initiator),
             ai_cost_idr: Some(0),
-            // It began with nothing of its agent.
+            // A refused call has no agent version.
             agent_version: None,
             ..row
         };
@@ -203,7 +203,7 @@ impl Refused {
         }
     }
 
-    /// Once it is written.
+    /// Call this after the commit only.
     fn reply(self, parts: Arc<CallParts>, now: Millis) -> (CallDriver, Reply) {
         let Self { row, ending } = self;
         let reply = Reply::Refused {

@@ -1,5 +1,5 @@
-//! A call that this process owns: its row, its state, and how both change together. The state changes only after the commit;
-//! what fails leaves it as it was, and can be asked for again.
+//! A call that this process owns: its row, its state, and how both change together. The state changes only after the commit. A
+//! failed write leaves it unchanged and can be repeated.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     ledger::LedgerError,
 };
 
-/// So long it may take until a sign of life that a bridge gave to another node is known here.
+/// Time until this node knows of a sign of life at another node.
 const HEARSAY_MS: i64 = 3_000;
 
 /// A call in memory: its row, without the large columns, and its state.
@@ -30,14 +30,14 @@ pub(super) struct OwnedCall {
     pub(super) parts: Arc<CallParts>,
     pub(super) row: call::Model,
     pub(super) state: CallState,
-    /// False once another owner has the call.
+    /// False once the call has another owner.
     pub(super) ours: bool,
-    /// Where it is counted.
+    /// Its share in the count of active calls.
     pub(super) place: Place,
 }
 
 impl OwnedCall {
-    /// A call that was just written for the first time.
+    /// A new call, just written.
     pub(super) fn fresh(parts: Arc<CallParts>, row: call::Model, state: CallState) -> Self {
         let row = call::Model {
             settings: None,
@@ -53,9 +53,8 @@ impl OwnedCall {
         }
     }
 
-    /// A call read back from the store, running or over, with the longest talk that it began with. Stored instants count, but
-    /// nothing has happened in the future: the wall clock was set back while the service was away, and the call would outlive
-    /// its deadlines by as much.
+    /// A call read from the store, running or over. `max_minutes` is the limit that it began with. Stored times in the future
+    /// count as now: if the wall clock was set back while the service was down, the call would otherwise outlive its deadlines.
     pub(super) fn load(
         parts: Arc<CallParts>,
         mut row: call::Model,
@@ -74,7 +73,7 @@ impl OwnedCall {
         };
         state.last_change_at = row.ended_at.or(row.answered_at).unwrap_or(started_at);
         state.seen_at = row.last_sign_at.min(now);
-        // A call that rang through a restart still gets a moment in which its bridge can report.
+        // A call that rang during a restart still gets time for its bridge to report.
         let rang_out = started_at.plus_ms(parts.rules.ring_timeout_ms);
         state.ring_until = rang_out.max(now.plus_ms(parts.rules.hangup_grace_ms));
         state.credit = hold.map_or_else(Credit::default, |hold| Credit {
@@ -88,13 +87,13 @@ impl OwnedCall {
         Self::fresh(parts, row, state)
     }
 
-    /// The last sign of life of its bridge.
+    /// The last sign of life of the call's bridge.
     pub(super) fn last_seen(&self) -> LastSeen {
         self.parts.bridges.last_seen(self.row.bridge_id)
     }
 
-    /// How long things may take. What bridges do at other nodes is known here a moment later, and no time in which nobody could be
-    /// heard here is silence.
+    /// The limits of this call. Signs of life at other nodes arrive here a moment later. Time in which this process could not
+    /// hear the bridge is not silence.
     pub(super) fn rules(&self) -> Rules {
         let rules = self.parts.rules;
         let has_others = self.parts.node.has_others();
@@ -108,13 +107,13 @@ impl OwnedCall {
         }
     }
 
-    /// Makes a command for its bridge.
+    /// Queues a command for the call's bridge.
     pub(super) fn command(&self, kind: CommandKind) {
         let (bridge, call) = (self.row.bridge_id, self.row.id);
         self.parts.bridges.command(bridge, call, kind);
     }
 
-    /// Writes the row as it is to be, with what is announced of it and what was said.
+    /// Writes the changed row with its events and its transcript.
     pub(super) async fn write(
         &mut self,
         row: call::Model,
@@ -129,7 +128,7 @@ impl OwnedCall {
         self.write_with(row, entry).await
     }
 
-    /// Writes the row as it is to be, with what else the entry has.
+    /// Writes the changed row with the rest of the entry.
     pub(super) async fn write_with(
         &mut self,
         mut row: call::Model,
@@ -137,7 +136,7 @@ impl OwnedCall {
     ) -> Result<(), CallError> {
         let last_sign_was = self.row.last_sign_at;
         row.last_sign_at = match row.status.is_final() {
-            // What was read before this write is out of date by it.
+            // Advances, so that concurrent writers of what they read before it conflict.
             true => self.state.seen_at.max(last_sign_was.plus_ms(1)),
             false => self.state.seen_at,
         };
@@ -155,12 +154,12 @@ impl OwnedCall {
         }
     }
 
-    /// What was to be written is not. Where the call is not ours any more, its actor has to go.
+    /// Handles a refused write. If the call has another owner, its actor must stop.
     pub(super) async fn refused(&mut self, error: LedgerError) -> Result<(), CallError> {
         match error {
             LedgerError::Conflict | LedgerError::NotOwner => {
                 let moved = self.disown();
-                // Of an erased call nothing is kept any more, and the bridge need not try again.
+                // Nothing is kept of an erased call, and the bridge need not try again.
                 if self.was_erased().await? {
                     return Ok(());
                 }
@@ -170,15 +169,15 @@ impl OwnedCall {
         }
     }
 
-    /// Another owner has the call, and whoever asks for it has to look for it again.
+    /// Records that the call has another owner. Callers must find the call again.
     pub(super) fn disown(&mut self) -> CallError {
         self.ours = false;
         self.place.stands(None);
         CallError::Moved
     }
 
-    /// Whether this node may do something with the call now, as far as it knows without asking: it owns the call, and its lease
-    /// lasts. One that is over is nobody's.
+    /// Checks in memory that this node may act for the call: it owns the call, and its lease is valid. A call that is over
+    /// needs no owner.
     pub(super) fn may_act(&mut self) -> Result<(), CallError> {
         if self.state.is_over() {
             return Ok(());
@@ -189,13 +188,13 @@ impl OwnedCall {
         if !self.parts.node.acts() {
             return Err(CallError::Unavailable);
         }
-        // Who could not act has heard nobody, and its bridge may have to find its way back.
+        // Without a lease this node heard no bridge, and the bridge may still be reconnecting.
         let resumed_at = self.parts.node.resumed_at().unwrap_or(Millis::MIN);
         self.state.resumed_at = self.state.resumed_at.max(resumed_at);
         Ok(())
     }
 
-    /// The same, asked of the store: for what is done without a write that would find out.
+    /// Like [`Self::may_act`], checked in the store. For actions without a write that would fail.
     pub(super) async fn may_tell_the_bridge(&mut self) -> Result<(), CallError> {
         self.may_act()?;
         if !self.parts.node.has_others() {
@@ -212,7 +211,7 @@ impl OwnedCall {
         if is_ours { Ok(()) } else { Err(self.disown()) }
     }
 
-    /// Whether the tenant has erased the call meanwhile, which can only be once it is over.
+    /// True if the tenant erased the call, which is possible only after its end.
     async fn was_erased(&self) -> Result<bool, CallError> {
         if !self.state.is_over() {
             return Ok(false);
@@ -225,7 +224,7 @@ impl OwnedCall {
     }
 }
 
-/// Who writes about a call: who owned it when its row was read. One that is over keeps its last owner.
+/// The owner and epoch as the row was read. A call that is over keeps its last owner.
 pub(super) fn fence(row: &call::Model) -> Fence {
     Fence {
         owner: Arc::from(row.owner.as_str()),
@@ -233,7 +232,7 @@ pub(super) fn fence(row: &call::Model) -> Fence {
     }
 }
 
-/// The change that makes of a call whose status and last sign were these what its row says.
+/// The update from the given status and last sign to the row's values.
 pub(super) fn update(row: &call::Model, was: CallStatus, last_sign_was: Millis) -> CallUpdate {
     CallUpdate {
         id: row.id,

@@ -1,5 +1,5 @@
-//! Who owns which call. Calls change their owner here and nowhere else: by compare-and-set, the row together with its hold. A
-//! node takes what nobody has, and what somebody speaks to there.
+//! Ownership of calls. Only this module changes owners: by compare-and-set, the row together with its hold. A node takes over
+//! calls that no node owns, and calls about which it gets messages.
 
 use std::collections::BTreeSet;
 
@@ -20,10 +20,10 @@ use crate::{
     nodes::lease::{Owner, Reason, may_take},
 };
 
-/// Calls taken in one transaction.
+/// Calls per transaction.
 const CHUNK: u64 = 500;
-/// Owners of running calls, walked from one to the next in the index that holds only those, so that a thousand calls of one
-/// owner cost as much as one. The states stand in the text: what is bound is not known when a plan is made.
+/// Finds owners of running calls by stepping through the partial index. A thousand calls of one owner cost as much as one. The
+/// statuses are literals: a plan does not know bound values.
 const OWNERS_WITHOUT_A_NODE: &str = "WITH RECURSIVE o(owner) AS ( \
         SELECT (SELECT c.owner FROM calls c WHERE c.status IN ('ringing', 'answered') ORDER BY c.owner, c.id LIMIT 1) \
         UNION ALL \
@@ -32,7 +32,7 @@ const OWNERS_WITHOUT_A_NODE: &str = "WITH RECURSIVE o(owner) AS ( \
         FROM o WHERE o.owner IS NOT NULL) \
     SELECT o.owner AS owner FROM o WHERE o.owner IS NOT NULL AND o.owner <> $1 AND o.owner NOT IN (SELECT id FROM nodes)";
 
-/// A running call as it was read, by whom it is owned.
+/// A running call and its owner, as read.
 #[derive(Clone, Debug, Serialize, FromQueryResult)]
 pub(super) struct Owned {
     id: CallId,
@@ -52,7 +52,7 @@ impl From<&call::Model> for Owned {
     }
 }
 
-/// Owners of running calls that are no node any more.
+/// Owners of running calls that are not in `nodes` any more.
 pub(super) async fn lost_owners(parts: &CallParts) -> Result<Vec<String>, DbErr> {
     let me = [Value::from(parts.node.id().as_ref())];
     let lost = Statement::from_sql_and_values(parts.store.backend(), OWNERS_WITHOUT_A_NODE, me);
@@ -60,7 +60,7 @@ pub(super) async fn lost_owners(parts: &CallParts) -> Result<Vec<String>, DbErr>
     rows.iter().map(|row| row.try_get("", "owner")).collect()
 }
 
-/// Some running calls of an owner, but for those of these tenants.
+/// Some running calls of an owner, except those of these tenants.
 pub(super) async fn of_owner(
     parts: &CallParts,
     owner: &str,
@@ -72,7 +72,7 @@ pub(super) async fn of_owner(
     }
     find.filter(call::unfinished())
         .filter(call::Column::Owner.eq(owner))
-        // The order is the partial index's own: without it SQLite takes a larger one that holds every column it needs.
+        // The partial index's own order. Without it SQLite uses a larger index that covers every column.
         .order_by_asc(call::Column::Owner)
         .order_by_asc(call::Column::Id)
         .select_only()
@@ -88,15 +88,14 @@ pub(super) async fn of_owner(
         .await
 }
 
-/// The result of taking over calls.
 pub(super) enum Taken {
-    /// These, which nobody else took before.
+    /// The calls taken over here; another node may have taken some of those asked for.
     Calls(Vec<CallId>),
-    /// None, because somebody has locked the rows of these tenants.
+    /// None were, because other sessions lock rows of these tenants.
     Locked(BTreeSet<TenantId>),
 }
 
-/// Takes calls whose owner is no node any more.
+/// Takes over calls whose owner is not a node any more.
 pub(super) async fn take_lost(parts: &CallParts, lost: &[Owned]) -> Result<Taken, DbErr> {
     if !may_take(Owner::Nobody, Reason::Looking, parts.node.acts()) {
         return Ok(Taken::Calls(Vec::new()));
@@ -119,9 +118,9 @@ async fn hand_unlocked(parts: &CallParts, some: &[Owned], owner: &str) -> Result
     Ok(Taken::Locked(locked))
 }
 
-/// Takes a call that somebody speaks to here, whoever has it. Where it changed since it was read nothing happens.
+/// Takes over a call about which this node got a message, from any owner. Does nothing if the call changed since it was read.
 pub(super) async fn take_spoken_to(parts: &CallParts, row: &call::Model) -> Result<(), DbErr> {
-    // Whether it is another's or nobody's makes no difference to who is spoken to.
+    // For such a call it makes no difference whether its owner lives.
     if !may_take(Owner::Another, Reason::SpokenTo, parts.node.acts()) {
         return Ok(());
     }
@@ -132,9 +131,10 @@ pub(super) async fn take_spoken_to(parts: &CallParts, row: &call::Model) -> Resu
     Ok(())
 }
 
-/// Makes this node's calls nobody's, so that others find them while it still ends. Returns some of them, none when all are.
+/// Gives up this node's calls, so that others take them over while it still stops. Returns some of them; empty when none are
+/// left.
 ///
-/// Calls of tenants whose rows somebody has locked stay with this node until its lease is over.
+/// Calls of tenants whose rows are locked stay with this node until its lease ends.
 pub(super) async fn give_back(parts: &CallParts) -> Result<Vec<CallId>, DbErr> {
     let mut locked = BTreeSet::new();
     loop {
@@ -149,7 +149,7 @@ pub(super) async fn give_back(parts: &CallParts) -> Result<Vec<CallId>, DbErr> {
     }
 }
 
-/// Gives calls which are as they were read to an owner. Accounts are locked before holds and calls, as everywhere.
+/// Gives calls to a new owner if they are as read. Accounts are locked before holds and calls, as everywhere.
 async fn hand_to(parts: &CallParts, some: &[Owned], owner: &str) -> Result<Vec<CallId>, DbErr> {
     let txn = parts.store.begin_shared().await?;
     ledger::lock(&txn, some.iter().map(|call| call.tenant_id)).await?;

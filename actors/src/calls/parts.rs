@@ -1,4 +1,4 @@
-//! What every call works with.
+//! The dependencies of all calls.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     runtime::clock::SharedClock, traces::Traces,
 };
 
-/// Calls at the same time that a plan allows; none: any number.
+/// Concurrent calls that each plan allows; `None`: unlimited.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlanConcurrency {
     pub starter: Option<i64>,
@@ -20,7 +20,6 @@ pub struct PlanConcurrency {
 }
 
 impl PlanConcurrency {
-    /// The limit of a plan.
     pub fn of(&self, plan: Plan) -> Option<i64> {
         match plan {
             Plan::Starter => self.starter,
@@ -30,7 +29,6 @@ impl PlanConcurrency {
     }
 }
 
-/// What every call works with.
 #[derive(Clone, Debug)]
 pub struct CallParts {
     pub store: Store,
@@ -40,7 +38,7 @@ pub struct CallParts {
     pub rules: Rules,
     pub ai_cost_idr_per_minute: i64,
     pub concurrency: PlanConcurrency,
-    /// Where calls may be transferred to.
+    /// The number prefixes to which calls may be transferred.
     pub transfers: TransferPrefixes,
     pub versions: Versions,
     pub ledger: LedgerHandle,
@@ -51,21 +49,20 @@ pub struct CallParts {
     pub invoking: Invoking,
 }
 
-/// A claim of which something is to be said in the table.
+/// A claim whose row must be changed or deleted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noted {
     pub(super) claimed_at: Millis,
-    /// It is said again and again until then.
+    /// The write is repeated until then.
     pub(super) until: Millis,
 }
 
-/// Invocations that this process works on, by their calls and the bridges' names for them; and of which claims it has to say
-/// something in the table.
+/// The invocations that this process works on, and the claims whose rows it must change.
 #[derive(Clone, Debug, Default)]
 pub struct Invoking {
     pub(super) now: Arc<DashSet<(CallId, String)>>,
-    /// Whose claims may be in the table, and nobody here needs them any more.
+    /// Claims that nothing needs any more; their rows may have to be deleted.
     pub(super) over: Arc<DashMap<(CallId, String), Noted>>,
-    /// Whose endpoints were called, and of which nobody here knows any more what came of it.
+    /// Invocations whose endpoint was called but whose outcome was lost.
     pub(super) abandoned: Arc<DashMap<(CallId, String), Noted>>,
 }

@@ -1,4 +1,4 @@
-//! The commands that were acknowledged to a tenant and outlive a restart: JSON in the call's row.
+//! Commands that were acknowledged to a tenant and must survive a restart: JSON in the call's row.
 
 use dikala_entities::{CommandId, Millis, PhoneNumber, call};
 use serde::{Deserialize, Serialize};
@@ -11,13 +11,12 @@ pub(super) struct Pending {
     transfer: Option<PhoneNumber>,
     #[serde(default)]
     transfer_id: Option<CommandId>,
-    /// How often that was asked for.
+    /// Number of transfers requested so far.
     #[serde(default)]
     transfers: u32,
 }
 
 impl Pending {
-    /// Those of a call.
     pub(super) fn of(state: &CallState) -> Self {
         Self {
             hangup: state.hangup.clone(),
@@ -27,7 +26,7 @@ impl Pending {
         }
     }
 
-    /// Those that a row names. What cannot be read is forgotten: a call goes on without it.
+    /// Reads a row's commands. Unreadable ones are dropped, and the call continues without them.
     pub(super) fn read(row: &call::Model) -> Self {
         row.pending
             .as_deref()
@@ -35,7 +34,7 @@ impl Pending {
             .unwrap_or_default()
     }
 
-    /// Gives them back to a call. Nothing has happened after `now`.
+    /// Restores them into a call's state. Times after `now` are set to `now`.
     pub(super) fn restore(self, state: &mut CallState, now: Millis) {
         state.hangup = self.hangup.map(|hangup| PendingHangup {
             due_at: hangup.due_at.min(now),

@@ -1,5 +1,5 @@
-//! Calls that run and have no actor here: what nobody has is taken up, and what fell through; and actors here whose calls others
-//! have.
+//! Take-over of running calls without an owner. Restarts this node's calls without an actor, and stops actors whose calls have
+//! another owner.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -25,13 +25,12 @@ use crate::{
     webhooks,
 };
 
-/// Calls read from the store at once.
+/// Calls per read.
 const CHUNK: usize = 500;
-/// A call younger than this may just be on its way to its actor.
+/// A younger call may still be on its way to its actor.
 const OPENING_MS: i64 = 120_000;
 
-/// At the start, before anybody looks for a call: ends nodes that are no more, and takes up what nobody has. Returns how many
-/// calls that were.
+/// Runs at start, before any message: ends dead nodes and takes up calls without an owner. Returns the number of calls.
 pub(super) async fn recover(calls: &Calls) -> Result<usize, DbErr> {
     let parts = calls.parts();
     parts.bridges.recover(&parts.store).await?;
@@ -53,7 +52,8 @@ pub(super) async fn look_for_lost(calls: &Calls) -> Result<(), DbErr> {
 }
 
 impl Calls {
-    /// This node stops, and is [closed](Self::close): others take its calls from now on, while it still ends what it began for them.
+    /// Gives up this node's calls. It is stopping and [closed](Self::close), so others take them over while it finishes its
+    /// work for them.
     pub async fn give_back(&self) -> Result<(), DbErr> {
         let parts = self.parts();
         while parts.node.has_others() && parts.node.acts() {
@@ -69,14 +69,14 @@ impl Calls {
     }
 }
 
-/// Ends each lost node, even if an earlier one failed. Ending a node alone frees what it owned: none of those rows is written
-/// here, however many there are.
+/// Ends each dead node, even if an earlier one failed. Ending a node releases what it owned; none of those rows is written
+/// here.
 async fn end_lost_nodes(calls: &Calls, at_start: bool) -> Result<(), DbErr> {
     let parts = calls.parts();
     let all = nodes::all(parts.store.reader()).await?;
     let mut left = all.len();
     let mut outcome = Ok(());
-    // On SQLite nobody else can serve the file.
+    // On SQLite no other process can serve the file.
     let is_alone = parts.store.lease().is_none();
     for node in all.iter().filter(|node| !parts.node.is(&node.id)) {
         let [until, now] = [node.lease_until, node.now].map(Millis::as_i64);
@@ -107,14 +107,15 @@ async fn end(parts: &CallParts, node: &Entered) -> Result<bool, DbErr> {
         return Ok(false);
     }
     txn.commit().await?;
-    // Other nodes take its lanes over anyway.
+    // Other nodes take its endpoint queues over anyway.
     if let Err(error) = webhooks::give_back(parts.store.writer(), &node.id).await {
         tracing::debug!(%error, "lanes of a lost node stay in the table until another node takes them");
     }
     Ok(true)
 }
 
-/// Takes up calls that an earlier try could not read, and those that each owner left, even if an earlier owner failed.
+/// Takes up calls that an earlier try could not read. Then takes up the calls of each owner that is gone, even if an earlier
+/// one failed.
 async fn take_up_lost_calls(calls: &Calls) -> Result<usize, DbErr> {
     let mut count = 0;
     let mut outcome = take_up_unread(calls).await.map(|read| count += read);
@@ -134,12 +135,13 @@ async fn take_up_calls_of(calls: &Calls, owner: &str, count: &mut usize) -> Resu
             return Ok(());
         }
         let had_unread = calls.has_unread();
-        // Kept until they are read. If reading fails, or the answer to the commit is lost, nobody would find them again.
+        // Stays set until they are read. If the read fails, or the commit's answer is lost, they would not be found again
+        // otherwise.
         calls.set_unread(true);
         let taken = match take_lost(parts, &lost).await? {
             Taken::Calls(taken) => taken,
             Taken::Locked(theirs) => {
-                // Nothing was taken. The next look tries theirs again.
+                // Nothing was taken. The next run tries these tenants again.
                 calls.set_unread(had_unread);
                 locked.extend(theirs);
                 continue;
@@ -151,13 +153,13 @@ async fn take_up_calls_of(calls: &Calls, owner: &str, count: &mut usize) -> Resu
     }
 }
 
-/// Starts the actors of calls that an earlier try took and could not read. Returns how many those were.
+/// Starts the actors of calls that were taken over earlier but not read. Returns their number.
 async fn take_up_unread(calls: &Calls) -> Result<usize, DbErr> {
     if !calls.has_unread() {
         return Ok(0);
     }
     let parts = calls.parts();
-    // One that was opened here has its first epoch, and may just be on its way to its actor.
+    // A call opened here has its first epoch, and may still be on its way to its actor.
     let taken: Vec<CallId> = call::Entity::find()
         .filter(call::unfinished())
         .filter(call::Column::Owner.eq(parts.node.id().as_ref()))
@@ -181,13 +183,13 @@ fn without_actor(calls: &Calls, ids: Vec<CallId>) -> Vec<CallId> {
         .collect()
 }
 
-/// Starts the actors of calls that this node has taken.
+/// Starts the actors of calls that this node took over.
 async fn load(calls: &Calls, ids: &[CallId]) -> Result<(), DbErr> {
     if ids.is_empty() {
         return Ok(());
     }
     let parts = calls.parts();
-    // They are billed to when their bridges were last seen, by whichever node.
+    // They are billed to their bridges' last signs of life, at any node.
     parts
         .bridges
         .look_elsewhere(&parts.store, &parts.node.id())
@@ -203,7 +205,7 @@ async fn load(calls: &Calls, ids: &[CallId]) -> Result<(), DbErr> {
     let holds: HashMap<CallId, credit_hold::Model> =
         holds.into_iter().map(|hold| (hold.call_id, hold)).collect();
     let minutes = versions::durations(db, &rows).await?;
-    // Bridges are answered from these rows, so a failover must not take them back.
+    // Bridges are answered from these rows, so a failover must not undo them.
     parts.store.confirm().await?;
     for row in rows {
         let (hold, minutes) = (holds.get(&row.id), minutes.get(&row.id).copied());
@@ -212,7 +214,7 @@ async fn load(calls: &Calls, ids: &[CallId]) -> Result<(), DbErr> {
     Ok(())
 }
 
-/// Rows of calls. A row that this version cannot read is logged and skipped, so the others are still taken up. The sweep tries it
+/// Reads rows. One that this version cannot read is logged and skipped, so the others are still taken up. The sweep tries it
 /// again.
 async fn read<E: EntityTrait>(
     db: &impl ConnectionTrait,
@@ -237,7 +239,7 @@ async fn read<E: EntityTrait>(
     Ok(read)
 }
 
-/// Running calls of this node without an actor get one; actors whose calls are others' go.
+/// Starts actors for running calls of this node that have none.
 pub(super) async fn sweep(calls: &Calls) -> Result<(), DbErr> {
     let parts = calls.parts();
     let older_than = parts.clock.now().plus_ms(-OPENING_MS);
@@ -254,7 +256,7 @@ pub(super) async fn sweep(calls: &Calls) -> Result<(), DbErr> {
     Ok(())
 }
 
-/// Lets go of what others have taken over from this node while it lived.
+/// Stops the actors of calls that other nodes took over while this one lived.
 pub(super) async fn let_go(calls: &Calls) -> Result<(), DbErr> {
     #[derive(Serialize)]
     struct Row {
@@ -279,9 +281,9 @@ pub(super) async fn let_go(calls: &Calls) -> Result<(), DbErr> {
                 (row.try_get("", "id")?, row.try_get("", "owner")?);
             match owner {
                 Some(owner) if parts.node.is(&owner) => {}
-                // It may be over by now, without anybody here having heard of it.
+                // The call may even be over already.
                 Some(_) => calls.let_go(id, row.try_get("", "epoch")?),
-                // The database was replaced by one that has not heard of it.
+                // The database was replaced by one without this call.
                 None => calls.let_go(id, i64::MAX),
             }
         }
@@ -289,7 +291,7 @@ pub(super) async fn let_go(calls: &Calls) -> Result<(), DbErr> {
     Ok(())
 }
 
-/// Starts what is not in memory, one call after the other: a message may be doing the same at this moment.
+/// Starts the actors of calls one after the other; a message may be starting one at this moment.
 pub(super) async fn take_up(calls: &Calls, ids: &[CallId]) {
     for call in ids {
         if let Err(error) = calls.find(*call).await {

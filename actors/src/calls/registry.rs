@@ -1,5 +1,5 @@
-//! The actor that looks after the calls' actors: takes up unfinished calls at the start, replaces actors that died, sweeps up
-//! what fell through, and writes down regularly when bridges were last seen.
+//! The registry: takes up unfinished calls at start, replaces actors that died, sweeps for calls without an actor, and stores
+//! signs of life.
 
 use std::collections::HashMap;
 
@@ -26,53 +26,51 @@ use crate::{
 };
 
 const MAILBOX: usize = 4_096;
-/// An actor that died more often than this in a minute is given up.
+/// An actor that dies more often than this per minute is given up.
 const DEATHS_MAX: usize = 3;
 const MINUTE_MS: i64 = 60_000;
-/// How often the bridges' signs of life are written down.
+/// Interval of storing signs of life.
 const SIGNS_EVERY_MS: i64 = 5_000;
-/// How often sockets of bridges whose token was revoked are looked for.
+/// Interval of looking for sockets with revoked tokens.
 const REVOKED_EVERY_MS: i64 = 500;
-/// How often calls without an actor are looked for.
+/// Interval of looking for calls without an actor.
 const SWEEP_EVERY_MS: i64 = 30_000;
-/// How often hang-ups that commands ask for are looked for.
+/// Interval of looking for hang-up requests.
 const ASKED_EVERY_MS: i64 = 500;
-/// How often it is looked what became of other nodes, and what there is for bridges that have no socket at a node that has calls
-/// of theirs.
+/// Interval of checking other nodes and the commands for bridges without a socket at the node of their calls.
 const OTHERS_EVERY_MS: i64 = 1_000;
-/// How often commands are exchanged with other nodes, where there are some that tell of commands, and where they cannot be heard.
+/// Interval of exchanging commands with other nodes: with notices, and without.
 const COMMANDS_EVERY_MS: i64 = 1_000;
 const COMMANDS_UNHEARD_EVERY_MS: i64 = 250;
-/// Between two exchanges, however many commands there are.
+/// Minimum pause between two exchanges.
 const EXCHANGES_APART_MS: i64 = 50;
-/// Commands to bridges that did not come for them are kept for so long.
+/// Time for which commands are kept that their bridge does not fetch.
 const COMMANDS_KEPT_MS: i64 = 10 * 60 * 1_000;
 
-/// Looks after the calls' actors.
 #[derive(Debug)]
 pub struct CallRegistry {
     calls: Calls,
     deaths: HashMap<CallId, Vec<Millis>>,
-    /// Since before calls were taken up. None once they are followed.
+    /// Changes of this process's node id since before calls were taken up. `None` while they are followed.
     turns: Option<watch::Receiver<usize>>,
 }
 
 metered!(CallRegistry, "call_registry");
 
-/// What is done again and again.
+/// A periodic task.
 #[derive(Clone, Copy, Debug)]
 enum Task {
     StoreSigns,
     DismissRevoked,
     HangUp,
     Sweep,
-    /// Where the store is shared with other nodes, or may be.
+    /// Only if the store is or may be shared with other nodes.
     LookAtOthers,
     ExchangeCommands,
 }
 
 impl CallRegistry {
-    /// Takes up the unfinished calls, then starts the actor. Returns how many there were.
+    /// Takes up the unfinished calls, then starts the actor. Returns the number of calls.
     pub async fn start(
         arbiter: &ArbiterHandle,
         calls: Calls,
@@ -89,7 +87,7 @@ impl CallRegistry {
         Ok((addr, recovered))
     }
 
-    /// Lets go of everything whenever this process has become another node.
+    /// Lets go of all calls whenever this process gets a new node id.
     fn follow_turns(&mut self, ctx: &mut MeteredContext<Self>) {
         let calls = self.calls.clone();
         let mut turns = self
@@ -128,7 +126,7 @@ impl Task {
             Self::StoreSigns => {
                 calls.store_signs().await?;
                 if parts.store.lease().is_none() {
-                    // There are no others, but commands beside this process ask where bridges are.
+                    // There are no other nodes, but command-line commands read where bridges are.
                     let (store, me) = (&parts.store, parts.node.id());
                     parts.bridges.publish(store, &me).await.map(drop)?;
                 }
@@ -148,7 +146,7 @@ impl Task {
                 let began = parts.clock.now();
                 let exchanged = exchange_commands(parts).await;
                 let now = parts.clock.now();
-                // What takes long is not done as often, and what fails not at once again.
+                // A slow exchange runs less often, and a failed one is not repeated at once.
                 let took = now.since(began);
                 let rest = match exchanged {
                     Ok(()) => took,
@@ -162,7 +160,7 @@ impl Task {
     }
 }
 
-/// Waits until there may be commands of or for other nodes, or it is time to look.
+/// Waits until there may be commands from or for other nodes, or the interval is over.
 async fn wait_for_commands(parts: &CallParts) {
     let notices = parts.node.notices();
     let every = match notices.listens() || !parts.node.has_others() {
@@ -190,7 +188,7 @@ async fn exchange_commands(parts: &CallParts) -> Result<(), DbErr> {
     published.and(looked).and(sent.map(drop)).and(received)
 }
 
-/// Tells others whose newest sockets are here.
+/// Publishes which bridges have their newest socket here.
 async fn publish(parts: &CallParts) -> Result<(), DbErr> {
     if parts
         .bridges
@@ -202,7 +200,7 @@ async fn publish(parts: &CallParts) -> Result<(), DbErr> {
     Ok(())
 }
 
-/// What runs several times a second leaves it to others to say that the database is away.
+/// For tasks that run several times a second: others report that the database is unavailable.
 fn quietly(done: Result<(), DbErr>) -> Result<(), DbErr> {
     done.or_else(|error| {
         tracing::debug!(%error, "a regular task failed; it runs again soon");
@@ -223,7 +221,7 @@ pub(super) async fn look_at_others(calls: &Calls) -> Result<(), DbErr> {
     let taken_up = look_for_lost(calls).await;
     let published = publish(parts).await;
     let rest = if parts.node.has_others() {
-        // Others bill and drop calls of these bridges too.
+        // Other nodes bill and drop calls of these bridges too.
         let signs = calls.store_signs().await;
         let_go(calls).await.and(signs)
     } else {

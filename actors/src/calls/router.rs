@@ -1,5 +1,4 @@
-//! Brings what concerns a call to the call's actor: the one that is here, or one that is started, for a new call or for one that
-//! is read back from the store.
+//! Routes messages to a call's actor. Starts the actor if necessary, for a new call or one read from the store.
 
 mod starting;
 
@@ -32,17 +31,17 @@ use super::{
 };
 use crate::traces::arrival;
 
-/// How long a caller waits for a call's answer.
+/// Time that a caller waits for a call's reply.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long somebody who only looks waits for a call's answer.
+/// Time that [`Calls::describe`] waits for a call's reply.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_millis(150);
-/// Locks that keep two callers from starting the same call; one for many calls.
+/// Locks that keep concurrent callers from starting the same call twice; calls share them by hash.
 const STRIPES: usize = 256;
-/// Calls of a heartbeat that are asked for by one statement.
+/// Calls of a heartbeat per statement.
 const CHUNK: usize = 500;
-/// How often a call is looked for that has just gone elsewhere.
+/// Tries to find a call that keeps moving to another node.
 const PLACES_MAX: usize = 3;
-/// Calls told something at once by a heartbeat or a top-up.
+/// Calls that a heartbeat or a top-up messages concurrently.
 const CONCURRENT: usize = 64;
 
 /// The running calls of this process; cheap to clone.
@@ -53,19 +52,19 @@ struct Shared {
     look_ups: LookUps,
     parts: Arc<CallParts>,
     arbiters: Vec<ArbiterHandle>,
-    /// Actors started so far; spreads them over the arbiters, and tells them apart.
+    /// Number of actors started so far. Spreads them over the arbiters and identifies them.
     started: AtomicUsize,
     directory: Directory,
     stripes: Vec<Mutex<()>>,
     hasher: RandomState,
-    /// Who hears that an actor panicked.
+    /// Told of each actor that panicked.
     deaths: OnceLock<Recipient<Died>>,
     closed: AtomicBool,
-    /// Whether calls may have been taken from nodes that are no more, and not been read since.
+    /// Set while this node may own calls that it took over and has not read.
     unread: AtomicBool,
 }
 
-/// The actor of a call panicked.
+/// The actor of this call panicked.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Died(pub(super) CallId);
@@ -79,7 +78,7 @@ impl std::fmt::Debug for Calls {
 }
 
 impl Calls {
-    /// No call is running yet. The calls' actors are spread over `arbiters`.
+    /// Starts without calls. Spreads the calls' actors over `arbiters`.
     pub fn new(parts: CallParts, arbiters: Vec<ArbiterHandle>) -> Self {
         Self(Arc::new(Shared {
             look_ups: LookUps::new(parts.store.clone()),
@@ -95,31 +94,28 @@ impl Calls {
         }))
     }
 
-    /// What every call works with.
     pub(super) fn parts(&self) -> &Arc<CallParts> {
         &self.0.parts
     }
 
-    /// Which calls are in memory.
     pub(super) fn directory(&self) -> &Directory {
         &self.0.directory
     }
 
-    /// What is counted of them.
     pub fn meter(&self) -> &CallMeter {
         &self.parts().meter
     }
 
-    /// Calls in memory now, those included that were over a moment ago.
+    /// Calls in memory, including those that ended a moment ago.
     pub fn in_memory(&self) -> usize {
         self.directory().len()
     }
 
-    /// What calls that are in memory are about, of those that answer at once.
+    /// Describes the given calls, as far as they are in memory and reply at once.
     pub async fn describe(&self, calls: &[CallId]) -> HashMap<CallId, CallNow> {
         let asked = calls.iter().filter_map(|call| {
             let actor = self.directory().find(*call)?;
-            // Who is busy with a message is not waited for, and who has no room is not asked.
+            // Busy actors are not waited for.
             Some(async move {
                 let answer = actor.send(Describe).timeout(DESCRIBE_TIMEOUT).await;
                 Some((*call, answer.ok()??))
@@ -129,42 +125,40 @@ impl Calls {
         answers.into_iter().flatten().collect()
     }
 
-    /// Whose calls come in at a number.
+    /// The tenant of the last call to a number, if known.
     pub fn payer_of_number(&self, number: &PhoneNumber) -> Payer {
         self.directory().payer_of_number(number)
     }
 
-    /// Whose a call is.
+    /// The tenant of a call in memory.
     pub fn payer_of_call(&self, call: CallId) -> Payer {
         self.directory().payer_of_call(call)
     }
 
-    /// From now on no new call is taken; running ones go on.
+    /// Refuses new calls from now on; running ones continue.
     pub fn close(&self) {
         self.0.closed.store(true, Relaxed);
     }
 
-    /// Whether no new calls are taken any more.
     pub(super) fn is_closed(&self) -> bool {
         self.0.closed.load(Relaxed)
     }
 
-    /// Calls that were taken may wait to be read, or do so no more.
+    /// Set while calls that were taken over may not have been read.
     pub(super) fn set_unread(&self, unread: bool) {
         self.0.unread.store(unread, Relaxed);
     }
 
-    /// Whether calls that were taken may wait to be read.
     pub(super) fn has_unread(&self) -> bool {
         self.0.unread.load(Relaxed)
     }
 
-    /// Who hears of actors that panicked. Set once.
+    /// Sets the recipient of [`Died`]. Set once.
     pub(super) fn report_deaths_to(&self, recipient: Recipient<Died>) {
         let _ = self.0.deaths.set(recipient);
     }
 
-    /// A call came in at a bridge: a new one, or one that the bridge reported before.
+    /// A call came in at a bridge: a new one, or a repeat.
     pub async fn incoming(&self, bridge: BridgeId, incoming: Incoming) -> Result<Reply, CallError> {
         let key = (bridge, incoming.bridge_call_id.clone());
         if let Some(call) = self.directory().known(&key) {
@@ -195,8 +189,7 @@ impl Calls {
             return Err(CallError::Unavailable);
         }
         let id = CallId::new(self.0.parts.clock.now());
-        // The call opens by itself, with or without who waits here: a caller that is cancelled leaves a call that rings, and a
-        // bridge that asks again.
+        // The actor opens the call even if this caller is cancelled. Then the call rings, and the bridge repeats its message.
         let (reply, opened) = oneshot::channel();
         let beginning = Beginning::Open(Box::new(incoming), callee, arrival(), reply);
         self.start(id, FIRST_EPOCH, key, None, beginning);
@@ -207,7 +200,7 @@ impl Calls {
         }
     }
 
-    /// A call that could not be opened a moment ago is worth another try.
+    /// Maps an unknown call to [`CallError::Busy`]: it could not be opened a moment ago, and the bridge shall try again.
     async fn reopen(&self, bridge: BridgeId, call: CallId) -> Result<Reply, CallError> {
         let reply = self.tell(Some(bridge), call, Input::Reopen).await;
         reply.map_err(|error| {
@@ -219,7 +212,7 @@ impl Calls {
         })
     }
 
-    /// Tells a call something, wherever it is: in memory or in the store.
+    /// Sends an input to a call, in memory or in the store.
     pub async fn tell(
         &self,
         bridge: Option<BridgeId>,
@@ -237,7 +230,7 @@ impl Calls {
         .await
     }
 
-    /// Asks the call's actor; where that is gone, or another node's by now, the one that takes its place here.
+    /// Asks the call's actor. If that is gone or lost the call, asks the one that replaces it here.
     async fn ask_wherever<M, T>(&self, call: CallId, message: M) -> Result<T, CallError>
     where
         M: Message<Result = Result<T, CallError>> + Clone + Send + 'static,
@@ -254,11 +247,10 @@ impl Calls {
                 Ok(answer) => return answer,
             }
         }
-        // It goes to and fro between nodes, or dies again and again.
+        // The call keeps moving between nodes, or its actor keeps dying.
         Err(CallError::Busy)
     }
 
-    /// The AI invokes a function.
     pub async fn invoke(
         &self,
         call: CallId,
@@ -267,7 +259,7 @@ impl Calls {
         self.ask_wherever(call, message).await
     }
 
-    /// A bridge lists what it holds. Calls that it lost are dropped; the answer names those that are over here.
+    /// Handles a bridge's list of its calls. Drops the calls that it lost. Returns the listed calls that are over.
     pub async fn heartbeat(
         &self,
         bridge: BridgeId,
@@ -306,8 +298,8 @@ impl Calls {
             .collect())
     }
 
-    /// Running calls of a bridge that began before a list was made, whoever has them: this node may have taken one over that it
-    /// could not read then.
+    /// Running calls of a bridge that began before the list was made, with any owner. This node may have taken one over without
+    /// reading it.
     async fn running(&self, bridge: BridgeId, listed_at: Millis) -> Result<Vec<CallId>, CallError> {
         let parts = self.parts();
         call::Entity::find()
@@ -322,10 +314,10 @@ impl Calls {
             .map_err(unavailable)
     }
 
-    /// A tenant's balance went up.
+    /// Tells the tenant's calls that more credit is available.
     pub(super) async fn credited(&self, tenant: TenantId) {
         let running = self.directory().of_tenant(tenant);
-        // A call that does not hear of it asks again by itself a few seconds later.
+        // A call that misses this asks again by itself a few seconds later.
         let _ = self.tell_all(None, running, Input::Credited).await;
     }
 
@@ -339,7 +331,7 @@ impl Calls {
             .map(|call| self.tell(bridge, call, input.clone()))
             .buffer_unordered(CONCURRENT);
         while let Some(answer) = answers.next().await {
-            // A call that could not be opened is nobody's.
+            // Such a call could not be opened.
             if let Err(error) = answer
                 && error != CallError::UnknownCall
             {
@@ -353,7 +345,7 @@ impl Calls {
 /// The actor is gone: its call has to be read again.
 struct Gone;
 
-/// An actor that is only slow keeps its place: two actors of one call would be worse than a late answer.
+/// A slow actor is not replaced: two actors of one call would be worse than a late reply.
 async fn ask<M, T>(addr: &Addr<CallActor>, message: M) -> Result<Result<T, CallError>, Gone>
 where
     M: Message<Result = Result<T, CallError>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! The agent and its functions as they were when a call began: a running call goes on with these.
+//! The agent version that a call began with, including its functions. A running call keeps it.
 
 use dikala_entities::{
     AgentId, FunctionId, FunctionMethod, Language, OutboundUrl, PhoneNumber, TransferPrefixes,
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// Tools that every agent can be given.
 pub const BUILT_IN_TOOLS: &[&str] = &["end_call", "transfer_to_human"];
 
-/// What a call keeps of its agent.
+/// The settings of an agent version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallSettings {
@@ -27,11 +27,11 @@ pub struct CallSettings {
     pub functions: Vec<FunctionSettings>,
 }
 
-/// What a call keeps of a function.
+/// The settings of a function in an agent version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FunctionSettings {
-    /// None in calls that began before it was kept.
+    /// `None` in calls from before it was stored.
     #[serde(default)]
     pub id: Option<FunctionId>,
     pub name: String,
@@ -42,7 +42,7 @@ pub struct FunctionSettings {
     pub enabled: bool,
 }
 
-/// A number that was taken once and would not be now is left out: the call goes on without it.
+/// Drops a number that was valid when stored and is not any more: the call continues without it.
 fn if_still_valid<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<PhoneNumber>, D::Error> {
@@ -51,7 +51,6 @@ fn if_still_valid<'de, D: Deserializer<'de>>(
 }
 
 impl CallSettings {
-    /// Takes the snapshot.
     pub fn new(agent: agent::Model, functions: Vec<function::Model>) -> Self {
         let enabled: Vec<String> = serde_json::from_str(&agent.tools_enabled).unwrap_or_default();
         let functions = functions
@@ -84,12 +83,12 @@ impl CallSettings {
         }
     }
 
-    /// The function of that name.
     pub fn function(&self, name: &str) -> Option<&FunctionSettings> {
         self.functions.iter().find(|function| function.name == name)
     }
 
-    /// What the bridge is told: no endpoints, only what is enabled, and nobody to transfer to who may not be called.
+    /// The agent as a bridge sees it: enabled functions without endpoints, and no escalation number to which transfers are not
+    /// allowed.
     pub fn for_bridge(&self, transfers: &TransferPrefixes) -> Value {
         let escalation_number = self.escalation_number.as_ref();
         let functions: Vec<Value> = self
@@ -120,7 +119,7 @@ impl CallSettings {
 }
 
 impl FunctionSettings {
-    /// The endpoint; none where it was taken once and would not be now.
+    /// The endpoint; `None` if the current rules refuse it.
     pub fn endpoint(&self) -> Option<OutboundUrl> {
         let policy = dikala_entities::UrlPolicy { allow_http: true };
         OutboundUrl::parse(&self.endpoint, policy).ok()

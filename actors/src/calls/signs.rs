@@ -1,5 +1,5 @@
-//! Signs of life of bridges, as far as this node may speak of them. One without a lease may have stood still: what it reads then was
-//! said some time before, and others have its calls, which are billed to what the table says.
+//! Signs of life that this node may record. A node without a lease may have been paused, so what it reads may be old. Other
+//! nodes have its calls then, and bill them by the table.
 
 use dikala_entities::{BridgeId, Millis};
 use sea_orm::DbErr;
@@ -8,8 +8,7 @@ use super::router::Calls;
 use crate::bridges::{Socket, SocketEnd};
 
 impl Calls {
-    /// A frame came over a socket, or a heartbeat over HTTP. False where nobody can say when it was sent, and others would go by what is
-    /// said of it here.
+    /// Records a frame or an HTTP heartbeat. Returns false if it may be old and other nodes would rely on it.
     pub fn seen(&self, bridge: BridgeId) -> bool {
         let parts = self.parts();
         let may_have_waited = parts.node.has_others() && parts.bridges.is_settling();
@@ -20,7 +19,7 @@ impl Calls {
         hears
     }
 
-    /// A socket is gone, over which something last came at that time.
+    /// Removes a socket. `last_frame_at` is when its last frame was read.
     pub fn socket_ended(&self, socket: &Socket, is_silent: bool, last_frame_at: Millis) {
         let end = match is_silent {
             _ if !self.parts().node.has_heard_since(last_frame_at) => SocketEnd::Unnoticed,
@@ -30,7 +29,7 @@ impl Calls {
         self.parts().bridges.disconnected(socket, end);
     }
 
-    /// Writes down what changed since the last time.
+    /// Stores the signs of life that changed.
     pub async fn store_signs(&self) -> Result<(), DbErr> {
         let parts = self.parts();
         if !parts.node.acts() {

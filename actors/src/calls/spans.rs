@@ -1,4 +1,4 @@
-//! What a call tells of itself in its trace: a span from ring to end, and one below it for each message of its bridge.
+//! Trace spans of calls: one from ring to end, and a child for each message of the bridge.
 
 use std::time::Instant;
 
@@ -12,12 +12,11 @@ use super::{
 };
 use crate::traces::{Context, Kind, Span};
 
-/// The span of a call.
 pub(super) fn of_call(parts: &CallParts, row: &call::Model) -> Option<Context> {
     parts.traces.call(row.id, row.traceparent.as_ref())
 }
 
-/// Tells of the call, now that it is over as its row says.
+/// Ends the span of a call that is over.
 pub(super) fn over(parts: &CallParts, row: &call::Model) {
     let (Some(call), Some(trace)) = (of_call(parts, row), &row.traceparent) else {
         return;
@@ -43,12 +42,12 @@ pub(super) fn over(parts: &CallParts, row: &call::Model) {
     span.end_as(row.started_at, row.ended_at.unwrap_or(row.started_at));
 }
 
-/// A message of a bridge, read then, about a call.
+/// The span of a bridge message about a call; `since` is when it was read.
 pub(super) fn message(call: &Context, name: &'static str, since: Instant) -> Span {
     call.span(Kind::Server, name).since(since)
 }
 
-/// The span of what a call is told; none where it is not its bridge that tells it.
+/// The span of an input; `None` if it does not come from the bridge.
 pub(super) fn told(
     call: Option<&Context>,
     bridge: Option<BridgeId>,
@@ -67,7 +66,7 @@ pub(super) fn told(
     Some(message(call, name, since).with("dikala.bridge.id", bridge))
 }
 
-/// The message is answered.
+/// Ends the span of a message.
 pub(super) fn answered(span: Option<Span>, reply: &Result<Reply, CallError>) {
     let Some(mut span) = span else { return };
     match reply {
@@ -82,7 +81,7 @@ pub(super) fn answered(span: Option<Span>, reply: &Result<Reply, CallError>) {
     span.end();
 }
 
-/// The span of an invocation; below that of its call, unless the bridge named another.
+/// The span of an invocation: a child of its call's, unless the bridge sent another trace.
 pub(super) fn invoking(
     parts: &CallParts,
     row: &call::Model,
@@ -101,7 +100,7 @@ pub(super) fn invoking(
     )
 }
 
-/// The invocation is answered.
+/// Ends the span of an invocation.
 pub(super) fn invoked(span: Option<Span>, invoked: &Invocation) {
     let Some(mut span) = span else { return };
     if let Invocation::Answered(Err(error)) | Invocation::Unwritten(error, _) = invoked {

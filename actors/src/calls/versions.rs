@@ -1,8 +1,8 @@
-//! Versions of agents: a call names the version that it began with, and a version names its settings by their content, so that
-//! what an agent was before and is again is stored once.
+//! Agent versions. A call names the version that it began with. A version names its settings by their hash, so settings that
+//! return are stored once.
 //!
-//! A version is written in the transaction of the change that makes it, under the lock of the agent's row; the first of an
-//! agent that was made before there were versions, when it is needed. [`removal`] is about what nobody needs any more.
+//! A version is written in the transaction of the change that makes it, under the lock of the agent's row. For agents from
+//! before there were versions, the first is written when it is needed. [`removal`] removes unneeded ones.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -28,26 +28,25 @@ mod tests;
 pub use cache::{PresentVersion, Version, Versions};
 pub use removal::{make_room, sweep};
 
-/// The newest versions of an agent that are kept though no call names them.
+/// The newest versions of an agent, kept even if no call names them.
 pub const KEPT_MAX: i64 = 10;
-/// How long after the next version, or the deletion of its agent, a version may still be taken by a call that is being opened.
+/// Time that a version is kept after its successor or its agent's deletion: a call that is being opened may still use it.
 pub const OPENING_MS: i64 = 5 * 60 * 1_000;
-/// The longest talk of a call whose version is lost, and its agent with it: the longest that an agent can have, in minutes.
+/// The maximum length of a call whose version and agent are gone: the longest that an agent can have, in minutes.
 pub(super) const LONGEST_MINUTES: i64 = 240;
-/// Of settings with which no call began.
+/// Restricts to settings with which no call began.
 const AND_NO_CALL: &str = " AND NOT EXISTS (SELECT 1 FROM agent_versions v JOIN calls c \
     ON c.agent_id = v.agent_id AND c.agent_version = v.version WHERE v.agent_id = s.agent_id AND v.hash = s.hash)";
 
-/// What an agent is at present.
+/// An agent's current version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// The number of the version.
     pub version: i64,
-    /// How heavy the agent is with its functions, in bytes of JSON.
+    /// The size of the agent with its functions, in bytes of JSON.
     pub weight: i64,
 }
 
-/// Stores what the agent is now as its next version, unless that is what the present one says. The agent's row is locked.
+/// Stores the agent's settings as its next version, unless the current one has them. The caller has locked the agent's row.
 pub async fn record(
     db: &impl ConnectionTrait,
     agent: &agent::Model,
@@ -68,7 +67,7 @@ pub async fn record(
         return Ok(Recorded { version, weight });
     }
     let version = agent.version + 1;
-    // First: from here on nobody takes them for what no version names.
+    // Must come first: from here on, a sweep does not remove these settings as unneeded.
     keep_settings(db, agent, hash.clone(), json, now).await?;
     let row = agent_version::Model {
         agent_id: agent.id,
@@ -95,7 +94,7 @@ pub async fn record(
     Ok(Recorded { version, weight })
 }
 
-/// Stores settings, or notes that those which are there are used again.
+/// Stores settings, or marks stored ones as used again.
 async fn keep_settings(
     db: &impl ConnectionTrait,
     agent: &agent::Model,
@@ -122,7 +121,7 @@ async fn keep_settings(
         .map(drop)
 }
 
-/// The present version of an agent, written now if it is not there yet; none where the agent is gone.
+/// The agent's current version, written first if necessary; `None` if the agent is gone.
 pub async fn first(
     store: &Store,
     agent: AgentId,
@@ -142,12 +141,12 @@ pub async fn first(
     Version::new(recorded.version, settings).map(Some)
 }
 
-/// The settings that a call began with; none for a call that was refused.
+/// The settings that a call began with; `None` for a refused call.
 pub async fn of_call(
     db: &impl ConnectionTrait,
     row: &call::Model,
 ) -> Result<Option<CallSettings>, DbErr> {
-    // Calls from before there were versions carry their settings themselves.
+    // Calls from before there were versions have settings of their own.
     if let Some(json) = &row.settings {
         return from_json(json).map(Some);
     }
@@ -157,7 +156,7 @@ pub async fn of_call(
     }
 }
 
-/// The longest talk that each of these calls began with, in minutes.
+/// The maximum length that each of these calls began with, in minutes.
 pub async fn durations(
     db: &impl ConnectionTrait,
     rows: &[call::Model],
@@ -193,7 +192,7 @@ pub async fn durations(
     Ok(found)
 }
 
-/// A call whose version is not there is not cut short for that: it may talk for as long as its agent lets calls talk now.
+/// A call whose version is missing is not cut short: it may last as long as its agent allows now.
 async fn of_lost(db: &impl ConnectionTrait, row: &call::Model) -> Result<i64, DbErr> {
     tracing::error!(
         call = %row.id, tenant = %row.tenant_id, version = row.agent_version,
@@ -211,7 +210,7 @@ async fn of_lost(db: &impl ConnectionTrait, row: &call::Model) -> Result<i64, Db
     Ok(present.unwrap_or(LONGEST_MINUTES))
 }
 
-/// What a tenant's agents weigh in all, in bytes of JSON.
+/// The size of all agents of a tenant, in bytes of JSON.
 pub async fn weight_of_all(db: &impl ConnectionTrait, tenant: TenantId) -> Result<i64, DbErr> {
     let weights: Vec<i64> = agent::Entity::find()
         .select_only()
@@ -223,13 +222,13 @@ pub async fn weight_of_all(db: &impl ConnectionTrait, tenant: TenantId) -> Resul
     Ok(weights.into_iter().fold(0, i64::saturating_add))
 }
 
-/// Whether the settings of a tenant's agents that are kept, but for those that calls began with, have at most so many bytes.
+/// True if the stored settings of a tenant's agents, except those that calls began with, have at most `most` bytes.
 pub async fn are_within(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     most: i64,
 ) -> Result<bool, DbErr> {
-    // The sum over all is read off an index; what calls began with is looked up only where that is too much.
+    // The total comes from an index. The settings of calls are excluded only if it is too large.
     Ok(sum_of_sizes(db, tenant, "").await? <= most
         || sum_of_sizes(db, tenant, AND_NO_CALL).await? <= most)
 }
@@ -247,7 +246,7 @@ async fn sum_of_sizes(
     row.map_or(Ok(0), |row| row.try_get("", "bytes"))
 }
 
-/// The agent is being deleted: what no call needs goes a little later, with [`sweep`].
+/// Marks the versions of a deleted agent. [`sweep`] removes those that no call needs a little later.
 pub async fn orphan(db: &impl ConnectionTrait, agent: AgentId, now: Millis) -> Result<(), DbErr> {
     agent_version::Entity::update_many()
         .col_expr(agent_version::Column::OrphanedAt, Expr::value(now))
@@ -280,7 +279,6 @@ async fn settings_of(
     json.map(|json| from_json(&json)).transpose()
 }
 
-/// The settings of an agent that have this hash.
 async fn settings_by_hash(
     db: &impl ConnectionTrait,
     agent: AgentId,

@@ -17,7 +17,7 @@ pub struct KeptAnswer {
     pub status: i64,
     pub body: String,
     pub location: Option<String>,
-    /// Of the body, in bytes, if it counts as large; else 0.
+    /// Size of the body in bytes, if it counts as large; else 0.
     pub size: i64,
 }
 

@@ -101,7 +101,7 @@ pub(super) fn posting(
     and_write(item, consequence)
 }
 
-/// The rules of a booking that do not depend on the balance.
+/// The rules of a booking that do not depend on the account.
 pub(super) fn check(credit: &Credit) -> Result<(), String> {
     if credit.minutes == 0 || credit.minutes.unsigned_abs() > MINUTES_MAX.unsigned_abs() {
         return Err(format!(

@@ -116,7 +116,7 @@ pub enum Admission {
 /// The answer to [`Extend`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Fewer minutes were granted than wanted: the balance is used up.
+    /// Fewer minutes were granted than wanted: no more are available.
     pub last: bool,
     /// Minutes granted to the call in total.
     pub total: i64,

@@ -1,33 +1,32 @@
-//! The credit of a call: what the ledger granted, when to ask for more, and which talk it covers.
+//! The credit of a call: granted minutes, when to ask for more, and the talk that they cover.
 
 use dikala_entities::{HangupReason, Millis, Minutes};
 
 use super::{CallState, Due, MINUTE_MS, Rules};
 use crate::calls::ending::Ending;
 
-/// How long after a refused grant the ledger is asked again, in case of a top-up.
+/// The pause before the ledger is asked again after a refusal, in case of a top-up.
 const ASK_AGAIN_MS: i64 = 5_000;
-/// Refusals after which talk is settled with what was granted.
+/// Consecutive refusals after which talk is settled with what was granted.
 pub(super) const REFUSALS_MAX: usize = 2;
 
-/// The credit of a call, as the ledger last told it. Minutes.
+/// A call's credit, by the ledger's last answer. In minutes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Credit {
-    /// Granted in all.
     pub granted: i64,
     /// The number of the last request.
     pub request: i64,
     /// The last request was not granted in full.
     pub last: bool,
-    /// Do not ask again before.
+    /// No request before this time.
     pub ask_at: Millis,
 }
 
 impl CallState {
-    /// The ledger answered an `Extend`: `total` minutes are granted in all. What was granted takes a warning back.
+    /// Applies a grant of `total` minutes in all. A full grant withdraws the credit warning.
     pub(crate) fn granted(&self, request: i64, total: i64, last: bool, now: Millis) -> Self {
         let ask_at = match self.answered_at() {
-            // One more question right at the cut, so that a top-up in the last seconds saves the call.
+            // Ask once more right at the cut, so that a top-up in the last seconds saves the call.
             Some(at) if last => now
                 .plus_ms(ASK_AGAIN_MS)
                 .min(self.granted_until(at).max(now.plus_ms(1))),
@@ -48,7 +47,7 @@ impl CallState {
         }
     }
 
-    /// A top-up arrived: the ledger may be asked again at once.
+    /// After a top-up: the ledger may be asked again at once.
     pub(crate) fn credited(&self, now: Millis) -> Self {
         Self {
             credit: Credit {
@@ -77,9 +76,9 @@ impl CallState {
         })
     }
 
-    /// What is to be asked of the ledger before an ending can be settled; none: its minutes are granted, or were
-    /// refused. `refusals` counts those for this ending, one after the other: the first may be the repeat of an answer that was
-    /// lost and was given for another question, the second is not.
+    /// The request that must precede the settlement of an ending. `None` if its minutes are granted, or were refused.
+    /// `refusals` counts consecutive refusals for this ending. The first may repeat a lost answer to an earlier request; the
+    /// second cannot.
     pub(crate) fn uncovered(&self, ending: &Ending, refusals: usize) -> Option<Due> {
         let want = self.minutes(ending) - self.credit.granted;
         (want > 0 && refusals < REFUSALS_MAX).then_some(Due::Extend {
@@ -89,7 +88,7 @@ impl CallState {
         })
     }
 
-    /// The ending as it is booked: talk that the ledger did not cover was to be cut where the granted time ends.
+    /// The ending to settle: talk without granted minutes ends where the granted time does.
     pub(crate) fn covered(&self, ending: Ending) -> Ending {
         match self.answered_at() {
             Some(answered_at) if self.minutes(&ending) > self.credit.granted => {

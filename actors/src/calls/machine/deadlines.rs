@@ -1,4 +1,4 @@
-//! What the clock asks for: what is due now, and when to look again.
+//! Deadlines: what is due now, and when to look again.
 
 use dikala_entities::{CallStatus, HangupInitiator, HangupReason, Millis};
 
@@ -8,26 +8,23 @@ use crate::{
     calls::ending::{Ending, bridge_hangup},
 };
 
-/// A beat that is due at the very moment of the loss may be this late on its way, at most.
+/// Maximum delay of a heartbeat that was sent in time.
 const BEAT_LATE_MS_MAX: i64 = 2_000;
 
-/// What has to be done now, without any message.
+/// An action that is due without any message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// The call ends.
     End(Ending),
-    /// The ledger is to be asked for more minutes.
+    /// Ask the ledger for more minutes.
     Extend {
         request: i64,
         started: i64,
         want: i64,
     },
-    /// The bridge is to be warned.
     Warn {
         reason: HangupReason,
         seconds_left: i64,
     },
-    /// The bridge is to be told to hang up.
     HangUp {
         reason: HangupReason,
         due_at: Millis,
@@ -35,7 +32,7 @@ pub(crate) enum Due {
 }
 
 impl CallState {
-    /// What the engine itself has to do at `now`. To be asked again after it is done, until there is nothing.
+    /// The next action due at `now`. Ask again after doing it, until `None`.
     pub(crate) fn due(&self, now: Millis, last_seen: LastSeen, rules: &Rules) -> Option<Due> {
         if self.is_over() {
             return None;
@@ -77,7 +74,8 @@ impl CallState {
                 want: wanted - self.credit.granted,
             });
         }
-        // Past the granted time with the ledger away and nothing refused, the call goes on: an outage is not a lack of credit.
+        // If the ledger is unavailable and has refused nothing, the call continues past its granted time: an outage is not a
+        // lack of credit.
         if self.credit.last && now >= granted_until {
             let reason = HangupReason::CreditsExhausted;
             return Some(Due::HangUp {
@@ -107,7 +105,7 @@ impl CallState {
         None
     }
 
-    /// When the engine cuts the call for this reason, as things stand.
+    /// The time at which the service will cut the call for this reason.
     pub(crate) fn to_be_cut_at(&self, reason: HangupReason) -> Option<Millis> {
         let Phase::Answered { at } = self.phase else {
             return None;
@@ -118,7 +116,7 @@ impl CallState {
         })
     }
 
-    /// When [`due`](Self::due) has to be asked next, if no message comes first. Later than `now` once `due` has said `None`.
+    /// The time to ask [`due`](Self::due) again if no message comes first. Later than `now` once `due` returned `None`.
     pub(crate) fn next_deadline(&self, last_seen: LastSeen, rules: &Rules) -> Option<Millis> {
         if self.is_over() {
             return None;
@@ -148,8 +146,8 @@ impl CallState {
         Some(next)
     }
 
-    /// When the loss is noticed. A bridge that beats exactly as often as it has to is late by its jitter now and then; a
-    /// fifteenth more is 2 s of the default 30. The bill is not touched by it: that ends with the last sign.
+    /// When the loss is noticed. A bridge with the longest allowed heartbeat interval is sometimes late by jitter, so a
+    /// fifteenth is added: 2 s at the default of 30. Billing is unaffected: it ends with the last sign of life.
     fn lost_at(&self, last_seen: LastSeen, rules: &Rules) -> Millis {
         let last = last_seen.at.max(self.seen_at).max(self.resumed_at);
         let late = (rules.lost_after_ms / 15).min(BEAT_LATE_MS_MAX);

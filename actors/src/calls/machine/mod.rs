@@ -1,4 +1,4 @@
-//! The call machine: what a call's state, a message and the time decide. Pure: no clock, no database, no actor.
+//! The call machine: what a message or the time does to a call's state. Pure: no clock, no database, no actor.
 //!
 //! ```text
 //!             answer                      hang-up · max duration · credits exhausted
@@ -10,8 +10,8 @@
 //!     └─────▶ failed
 //! ```
 //!
-//! A message is applied to a copy; the copy becomes the state after the commit. What the ledger said is in [`credit`]. Deadlines are never remembered by a timer:
-//! [`CallState::due`] derives from `now` what has to be done, and [`CallState::next_deadline`] when to look again.
+//! A message is applied to a copy, which becomes the state after the commit. [`credit`] keeps the ledger's answers. No timer
+//! remembers a deadline: [`CallState::due`] derives from `now` what is due, [`CallState::next_deadline`] when to ask again.
 
 mod credit;
 mod deadlines;
@@ -25,34 +25,32 @@ use crate::bridges::LastSeen;
 
 const MINUTE_MS: i64 = 60_000;
 
-/// What the operator configures, in milliseconds.
+/// The configured limits, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// How long a call may ring.
     pub ring_timeout_ms: i64,
-    /// How long before a cut the bridge is warned; also how far ahead minutes are granted.
+    /// Time between the warning and a cut; also how far ahead minutes are granted.
     pub warn_before_ms: i64,
-    /// How long a `hangup` command waits for the bridge.
+    /// Time that a `hangup` command waits for the bridge.
     pub hangup_grace_ms: i64,
-    /// How long a bridge may give no sign of life. A little more is allowed for the way.
+    /// Time without a sign of life after which a bridge is lost. Transport adds a little.
     pub lost_after_ms: i64,
 }
 
-/// A hang-up that the bridge was, or is to be, commanded to carry out.
+/// A hang-up that the bridge was or will be told to carry out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PendingHangup {
     pub id: CommandId,
     pub reason: HangupReason,
     pub initiator: HangupInitiator,
-    /// When the call is over in the books if the bridge does not answer.
+    /// The end of the call in the records, if the bridge does not answer.
     pub due_at: Millis,
-    /// When the command was issued.
     pub issued_at: Millis,
 }
 
 impl PendingHangup {
-    /// Whether the engine itself cuts the call, for its length or for want of credit. Nobody else's wish has a moment that was
-    /// fixed before: those calls end when the bridge ends them.
+    /// True if the service itself cuts the call, for its length or for lack of credit. Only such a cut has a predetermined
+    /// time; other calls end when the bridge ends them.
     fn is_cut(&self) -> bool {
         matches!(
             self.reason,
@@ -61,7 +59,6 @@ impl PendingHangup {
     }
 }
 
-/// Where a call stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Ringing,
@@ -69,49 +66,46 @@ pub(crate) enum Phase {
     Over { status: CallStatus },
 }
 
-/// Everything the machine knows of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CallState {
     pub started_at: Millis,
     pub phase: Phase,
     pub last_change_at: Millis,
-    /// The call's own last sign of life.
+    /// The last message about the call itself.
     pub seen_at: Millis,
-    /// From when on silence counts: the moment this process took the call up.
+    /// Silence counts from here: when this process took the call up, or could act again.
     pub resumed_at: Millis,
     pub ring_until: Millis,
     pub max_minutes: i64,
     pub credit: Credit,
     pub hangup: Option<PendingHangup>,
     pub transfer: Option<PhoneNumber>,
-    /// The command that says so: who repeats it says the same.
+    /// Kept, so that repeats of the command have the same id.
     pub transfer_id: Option<CommandId>,
-    /// How often a transfer was asked for.
+    /// Number of transfers requested so far.
     pub transfers: u32,
-    /// The bridge was warned of this cut.
+    /// The reason for which the bridge was warned of a cut.
     pub warned: Option<HangupReason>,
     pub answer_message: Option<String>,
 }
 
-/// What a message does to a call.
+/// The effect of a message on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It holds already: acknowledged, nothing to write.
+    /// Already the case: acknowledged, nothing to write.
     Repeat,
-    /// The call is answered now.
     Answered(Box<CallState>),
-    /// The call is over now.
     End(Ending),
 }
 
-/// The call's state does not allow the message.
+/// The message is not allowed in the call's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InvalidTransition {
     pub status: CallStatus,
 }
 
 impl CallState {
-    /// A call that just came in, with the minute that it holds.
+    /// A new call, with its first minute granted.
     pub(crate) fn ringing(
         started_at: Millis,
         now: Millis,
@@ -139,7 +133,6 @@ impl CallState {
         }
     }
 
-    /// The status as the API names it.
     pub(crate) fn status(&self) -> CallStatus {
         match self.phase {
             Phase::Ringing => CallStatus::Ringing,
@@ -148,12 +141,11 @@ impl CallState {
         }
     }
 
-    /// Whether the call is over.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over { .. })
     }
 
-    /// The bridge says that the agent answered. `message` is the message's id: its own repeat is fine even after the end.
+    /// The bridge reports the answer. `message` is the message's id: its own repeat is acknowledged even after the end.
     pub(crate) fn answer(
         &self,
         at: Millis,
@@ -179,7 +171,7 @@ impl CallState {
         }
     }
 
-    /// The bridge says that the call was hung up.
+    /// The bridge reports a hang-up.
     pub(crate) fn hang_up(
         &self,
         at: Millis,
@@ -190,7 +182,7 @@ impl CallState {
         if self.is_over() {
             return Step::Repeat;
         }
-        // A bridge that carries out a command names the command's reason; whose wish it was is known here.
+        // A bridge that carries out a command reports the command's reason. Its initiator is known here.
         let initiator = match &self.hangup {
             Some(pending) if pending.reason == reason => pending.initiator,
             _ => initiator,
@@ -199,7 +191,7 @@ impl CallState {
         Step::End(self.ending(status, reason, initiator, self.bounded(at, now)))
     }
 
-    /// The bridge says that the call broke.
+    /// The bridge reports a failure.
     pub(crate) fn fail(&self, at: Millis, now: Millis, reason: HangupReason) -> Step {
         if self.is_over() {
             return Step::Repeat;
@@ -213,7 +205,7 @@ impl CallState {
         ))
     }
 
-    /// The bridge does not hold this call any more and never said so: it is billed to the last sign of life.
+    /// The bridge lost this call without reporting it: the call is billed to the last sign of life.
     pub(crate) fn lost(&self, last_seen: LastSeen, now: Millis) -> Step {
         if self.is_over() {
             return Step::Repeat;
@@ -221,7 +213,7 @@ impl CallState {
         Step::End(self.ending_lost(last_seen, now))
     }
 
-    /// The tenant or an operator wants the call to end. `None` where that is so already.
+    /// The tenant or an operator ends the call. `None` if a hang-up is pending already.
     pub(crate) fn request_hangup(&self, pending: PendingHangup) -> Option<Self> {
         match &self.hangup {
             Some(_) => None,
@@ -246,7 +238,7 @@ impl CallState {
         }
     }
 
-    /// When the call was answered, if it was and is not over.
+    /// When the call was answered; `None` unless it is running.
     pub(crate) fn answered_at(&self) -> Option<Millis> {
         match self.phase {
             Phase::Answered { at } => Some(at),
@@ -254,13 +246,14 @@ impl CallState {
         }
     }
 
-    /// Not in the future, not after the engine's own cut, however late that is obeyed, and not before the last change of state.
+    /// Limits a reported time: not in the future, not after the service's own cut, however late, and not before the last
+    /// change.
     fn bounded(&self, at: Millis, now: Millis) -> Millis {
         let at = self.cut_at().map_or(at, |cut_at| at.min(cut_at));
         at.min(now).max(self.last_change_at)
     }
 
-    /// When the engine's own cut was due, told to the bridge or not yet.
+    /// When the service's own cut was due, whether or not the bridge was told.
     fn cut_at(&self) -> Option<Millis> {
         match (&self.hangup, self.answered_at()) {
             (Some(pending), _) => pending.is_cut().then_some(pending.due_at),

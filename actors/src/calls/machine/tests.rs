@@ -1,4 +1,4 @@
-//! Tables for the machine's decisions, and a property: whatever happens in whatever order, a call ends once and is billed by the rule.
+//! Tables for the machine's decisions, and a property: in any order of events, a call ends once and is billed by the rule.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn after(seconds: i64) -> Millis {
     START.plus_seconds(seconds)
 }
 
-/// A sign of life at this very moment.
+/// A sign of life at `now`.
 fn here(now: Millis) -> LastSeen {
     LastSeen { at: now }
 }
@@ -149,7 +149,7 @@ fn a_refused_minute_warns_and_cuts_at_the_end_of_the_granted_time() {
         warned.due(after(35), here(after(35)), &RULES),
         Some(Due::Extend { request: 2, .. })
     ));
-    // Refused again to the last: asked once more at the cut, then cut.
+    // Refused again: asked once more at the cut, then cut.
     let mut last = warned.granted(2, 1, true, after(58));
     assert!(matches!(
         last.due(after(60), here(after(60)), &RULES),
@@ -216,7 +216,7 @@ fn a_hang_up_command_is_carried_out_alone_after_the_grace() {
         panic!("the hang-up is carried out");
     };
     assert_eq!((end.talk_seconds, end.status), (60, CallStatus::Ended));
-    // The bridge's own word, a little late, is billed to the cut as well.
+    // The bridge's own hang-up, a little late, is billed to the cut too.
     let late = ended(call.hang_up(
         after(63),
         after(64),
@@ -229,7 +229,7 @@ fn a_hang_up_command_is_carried_out_alone_after_the_grace() {
     );
 }
 
-/// Two minutes, and a word from the bridge that comes six seconds later.
+/// A cut is due after two minutes; the bridge hangs up six seconds later.
 #[test]
 fn a_cut_ends_the_call_when_it_was_due_however_late_it_is_obeyed() {
     let told = |reason| PendingHangup {
@@ -271,7 +271,7 @@ fn a_cut_ends_the_call_when_it_was_due_however_late_it_is_obeyed() {
             assert_eq!(books, (after(120), 120, 2), "{end:?}");
         }
         assert_eq!((obeyed.status, obeyed.reason), (CallStatus::Ended, reason));
-        // Who hung up before the cut did so then.
+        // A hang-up before the cut counts from its own time.
         let early = call.hang_up(
             after(119),
             now,
@@ -336,7 +336,7 @@ fn a_lost_bridge_is_billed_to_its_last_sign() {
         call.due(after(30), sign, &RULES)
     );
     let granted = call.granted(1, 2, false, after(30));
-    // A beat every 30 s comes a moment late as often as early: its call is not lost for that.
+    // A heartbeat every 30 s is sometimes a moment late; that does not lose the call.
     assert_eq!(granted.due(after(51), sign, &RULES), None);
     assert_eq!(granted.next_deadline(sign, &RULES), Some(after(52)));
     let Some(Due::End(end)) = granted.due(after(52), sign, &RULES) else {
@@ -382,7 +382,7 @@ fn happenings() -> impl Strategy<Value = Vec<(i64, Happening)>> {
     prop::collection::vec((0..80_000_i64, one), 1..24)
 }
 
-/// Plays a call with a ledger of so many minutes and answers with what went wrong, if anything did.
+/// Plays a call against a ledger with `balance` minutes. Returns the rule that broke, if any.
 fn play(
     balance: i64,
     max_minutes: i64,
@@ -585,7 +585,7 @@ fn a_wrong_bill_is_caught() {
         Ok(())
     );
     assert!(play(9, 5, &story, |_, ending| ending.talk_seconds / 60).is_err());
-    // After 31 s the second minute is granted already: billing it would show.
+    // After 31 s the second minute is granted already, so wrongly billing it would show.
     let short = [
         story[0].clone(),
         (

@@ -1,4 +1,4 @@
-//! Starting the actors of calls, new ones and those that are read back from the store, and letting go of them.
+//! Starts and stops the actors of calls, new ones and those read from the store.
 
 use std::{
     hash::{BuildHasher, Hash},
@@ -28,11 +28,11 @@ use crate::{
 const MAILBOX: usize = 16;
 
 impl Calls {
-    /// The actor of a call, started from the store if need be.
+    /// A call's actor, started from the store if necessary.
     pub(in crate::calls) async fn find(&self, call: CallId) -> Result<Addr<CallActor>, CallError> {
         match self.directory().find(call) {
             Some(addr) => Ok(addr),
-            // Seldom, and large: in a box, or whoever asks for a call would have the room for it.
+            // Boxed: the future is large and rarely needed.
             None => Box::pin(self.read_back(call)).await,
         }
     }
@@ -52,13 +52,13 @@ impl Calls {
             .await
             .map_err(unavailable)?;
         let minutes = minutes.get(&row.id).copied();
-        // A bridge is answered from this row, so a failover must not take it back.
+        // Bridges are answered from this row, so a failover must not undo it.
         let confirmed = self.0.parts.store.confirm().await;
         confirmed.map_err(unavailable)?;
         Ok(self.start_loaded(row, hold.as_ref(), minutes))
     }
 
-    /// A call's row. One that runs is taken first where another has it: somebody speaks to it here.
+    /// A call's row. A running call of another owner is taken over first: this node got a message about it.
     async fn read_as_ours(&self, call: CallId) -> Result<call::Model, CallError> {
         let parts = self.parts();
         for _ in 0..PLACES_MAX {
@@ -78,7 +78,7 @@ impl Calls {
         Err(CallError::Busy)
     }
 
-    /// Starts the actor of a call that this node has taken, unless somebody who asked for the call was faster.
+    /// Starts the actor of a call that was taken over, unless a message was faster.
     pub(in crate::calls) async fn start_taken(
         &self,
         row: call::Model,
@@ -92,22 +92,22 @@ impl Calls {
         }
     }
 
-    /// The call has that epoch: an actor from before goes.
+    /// Stops the call's actor if it was started under an older epoch.
     pub(in crate::calls) fn let_go(&self, call: CallId, epoch: i64) {
         if let Some(addr) = self.directory().take_older(call, epoch) {
-            // Lost where the mailbox is full: the actor finds out with its next write.
+            // Lost if the mailbox is full: the actor's next write fails instead.
             let _ = addr.try_send(LetGo);
         }
     }
 
-    /// This process has become another node: what it had is not its own any more.
+    /// Stops all actors after this process got a new node id.
     pub(in crate::calls) fn let_go_of_all(&self) {
         for call in self.directory().ids() {
             self.let_go(call, i64::MAX);
         }
     }
 
-    /// Starts the actor of a call that was read from the store, with its hold and the longest talk that it began with.
+    /// Starts the actor of a call read from the store. `max_minutes` is the limit that it began with.
     fn start_loaded(
         &self,
         row: call::Model,
@@ -158,11 +158,11 @@ impl Calls {
         }
     }
 
-    /// The actor of a call panicked, the one with that number.
+    /// The call's actor with that number panicked.
     pub(in crate::calls) fn died(&self, call: CallId, number: usize) {
         self.directory().forget_number(call, number);
         if let Some(recipient) = self.0.deaths.get() {
-            // If this is lost in a full mailbox, the sweep finds the call.
+            // Lost if the mailbox is full: the sweep finds the call instead.
             let _ = recipient.try_send(Died(call));
         }
     }

@@ -1,7 +1,6 @@
-//! The calls of one node of a simulation. Each is the real [`CallDriver`] with its machine, its steps and the real bookkeeping
-//! around it; here is what finds it (as [`router`](super::router) does with actors) and lets it look at the clock (as
-//! [`actor`](super::actor)), on tables in memory. [`others`] takes it from nodes that are no more (as
-//! [`recovery`](super::recovery)).
+//! The calls of a simulated node. Each is the real [`CallDriver`] with its machine and steps. This module replaces
+//! [`router`](super::router) and [`actor`](super::actor), on tables in memory. [`others`] replaces
+//! [`recovery`](super::recovery).
 
 mod others;
 
@@ -43,19 +42,19 @@ use crate::{
 
 const LINGER_MS: i64 = 10_000;
 const PLACES_MAX: usize = 3;
-/// A call younger than this may just be on its way to its driver.
+/// A younger call may still be on its way to its driver.
 const OPENING_MS: i64 = 120_000;
 
 /// One call in memory: a driver that does one thing after the other.
 pub(crate) struct Slot {
     bridge: BridgeId,
     epoch: i64,
-    /// None while it is being opened, and once it is gone.
+    /// `None` while it is being opened, and once it is gone.
     driver: Mutex<Option<CallDriver>>,
     changed: Notify,
 }
 
-/// What the calls of a node stand on.
+/// The dependencies of a node's calls.
 pub(crate) struct Ground {
     pub(crate) parts: Arc<CallParts>,
     pub(crate) wire: Wire<Tables>,
@@ -68,7 +67,7 @@ pub(crate) struct Ground {
     pub(crate) max_concurrent: Option<i64>,
 }
 
-/// A version of an agent whose calls last so many minutes at most.
+/// A version of an agent whose calls last at most `minutes`.
 pub(crate) fn version_lasting(agent: AgentId, minutes: i64) -> Arc<Version> {
     let settings = CallSettings {
         id: agent,
@@ -85,14 +84,13 @@ pub(crate) fn version_lasting(agent: AgentId, minutes: i64) -> Arc<Version> {
     Version::new(1, settings).expect("plain")
 }
 
-/// The calls of one node.
 pub(crate) struct NodeCalls {
     ground: Ground,
     slots: RefCell<BTreeMap<CallId, Rc<Slot>>>,
     named: RefCell<BTreeMap<(BridgeId, String), CallId>>,
-    /// Keeps two from reading the same call.
+    /// Prevents reading the same call twice at once.
     reading: RefCell<BTreeMap<CallId, Rc<Mutex<()>>>>,
-    /// Whether calls may have been taken, and not been read since.
+    /// Set while calls that were taken over may not have been read.
     unread: Cell<bool>,
 }
 
@@ -127,7 +125,6 @@ impl NodeCalls {
         Err(CallError::Unavailable)
     }
 
-    /// A call came in at a bridge.
     pub(crate) async fn incoming(
         self: &Rc<Self>,
         bridge: BridgeId,
@@ -210,9 +207,9 @@ impl NodeCalls {
         }
     }
 
-    /// What the bridge was told before.
+    /// Repeats the reply to a known `call.incoming`.
     async fn reopen(self: &Rc<Self>, call: CallId) -> Result<Reply, CallError> {
-        // One that is being opened is waited for.
+        // Waits until the call is open.
         let slot = self.find(call).await?;
         drop(slot.driver.lock().await);
         let row = move |tables: &mut Tables, _| tables.calls.get(&call).cloned();
@@ -227,7 +224,7 @@ impl NodeCalls {
         }
     }
 
-    /// Tells a call something, wherever it is.
+    /// Sends an input to a call, in memory or in the tables.
     pub(crate) async fn tell(
         self: &Rc<Self>,
         bridge: Option<BridgeId>,
@@ -301,7 +298,7 @@ impl NodeCalls {
         slot
     }
 
-    /// Looks at the clock for a call until that is over or another's, and a little longer.
+    /// Carries out a call's deadlines until it is over or has another owner, and a little longer.
     fn watch(self: &Rc<Self>, id: CallId, slot: Rc<Slot>) {
         let (calls, clock) = (Rc::clone(self), Arc::clone(&self.ground.clock));
         self.ground.tasks.spawn(async move {
@@ -330,7 +327,7 @@ impl NodeCalls {
         }
     }
 
-    /// The call has that epoch: what is here from before goes.
+    /// Stops the call's driver if it was loaded under an older epoch.
     fn let_go(&self, call: CallId, epoch: i64) {
         let slot = self.slots.borrow().get(&call).cloned();
         if let Some(slot) = slot.filter(|slot| slot.epoch < epoch) {
@@ -344,7 +341,7 @@ impl NodeCalls {
         }
     }
 
-    /// This process has become another node.
+    /// This process got a new node id.
     pub(crate) fn let_go_of_all(&self) {
         let here: Vec<CallId> = self.slots.borrow().keys().copied().collect();
         here.into_iter()
@@ -352,7 +349,7 @@ impl NodeCalls {
         self.ground.parts.bridges.publish_anew();
     }
 
-    /// The tenant's balance went up.
+    /// Tells the calls that more credit is available.
     pub(crate) async fn credited(self: &Rc<Self>) {
         let here: Vec<CallId> = self.slots.borrow().keys().copied().collect();
         for call in here {

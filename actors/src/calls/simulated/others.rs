@@ -1,5 +1,5 @@
-//! What a node of a simulation does about calls that are not in its memory: what a bridge does not list, what nobody has, and what
-//! others have taken.
+//! A simulated node's handling of calls that are not in its memory: those that a bridge does not list, that no node owns, and
+//! that other nodes took over.
 
 use std::{collections::BTreeSet, rc::Rc};
 
@@ -37,7 +37,7 @@ impl NodeCalls {
         self.ground.wire.ask("take", take).await
     }
 
-    /// A bridge lists what it holds; the answer names those that are over.
+    /// Handles a bridge's list of its calls. Returns those that are over.
     pub(crate) async fn heartbeat(
         self: &Rc<Self>,
         bridge: BridgeId,
@@ -87,7 +87,7 @@ impl NodeCalls {
         ids.filter(|id| !listed.contains(id)).collect()
     }
 
-    /// At the start, before anybody looks for a call. `gone` are nodes that are known not to run any more.
+    /// Runs at start, before any message. `gone` are nodes that are known to be dead.
     pub(crate) async fn recover(self: &Rc<Self>, gone: &[String]) -> Result<(), Away> {
         let Ground { parts, wire, .. } = &self.ground;
         parts.bridges.recover_signs(wire).await?;
@@ -95,7 +95,7 @@ impl NodeCalls {
         self.take_up_lost_calls().await
     }
 
-    /// What is done once a second.
+    /// Runs once a second.
     pub(crate) async fn look_at_others(self: &Rc<Self>) -> Result<(), Away> {
         let Ground { parts, wire, .. } = &self.ground;
         let (bridges, me) = (&parts.bridges, parts.node.id());
@@ -160,7 +160,7 @@ impl NodeCalls {
         Ok(())
     }
 
-    /// What an earlier try took and could not read.
+    /// Loads calls that were taken over earlier but not read.
     async fn take_up_unread(self: &Rc<Self>) -> Result<(), Away> {
         if !self.unread.get() {
             return Ok(());
@@ -226,7 +226,7 @@ impl NodeCalls {
         parts.bridges.store_signs(wire).await
     }
 
-    /// Commands go to bridges at other nodes, and come from there.
+    /// Exchanges commands with other nodes.
     pub(crate) async fn exchange(&self) -> Result<(), Away> {
         let Ground { parts, wire, .. } = &self.ground;
         if !parts.node.has_others() {
@@ -235,7 +235,7 @@ impl NodeCalls {
         parts.bridges.exchange(wire).await
     }
 
-    /// Running calls of this node that fell through get a driver.
+    /// Loads running calls of this node that have no driver.
     pub(crate) async fn sweep(self: &Rc<Self>) -> Result<(), Away> {
         let me = self.ground.parts.node.id();
         let before = self.ground.clock.now().plus_ms(-OPENING_MS);
@@ -253,7 +253,7 @@ impl NodeCalls {
     }
 }
 
-/// A running call as it was read.
+/// A running call and its owner, as read.
 #[derive(Clone, Debug)]
 pub(in crate::calls) struct Owned {
     id: CallId,
@@ -271,7 +271,7 @@ impl From<&call::Model> for Owned {
     }
 }
 
-/// As `take` in [`ownership`](crate::calls::ownership) does it: what is as it was read changes its owner, row and hold.
+/// Replaces `hand_to` in [`ownership`](crate::calls::ownership): changes the owner of rows and holds that are as read.
 pub(in crate::calls) fn take_over(
     tables: &mut Tables,
     some: &[Owned],

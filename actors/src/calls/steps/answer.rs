@@ -1,4 +1,4 @@
-//! The agent answers.
+//! The answer of a call.
 
 use dikala_entities::CallStatus;
 
@@ -7,7 +7,7 @@ use crate::{
     traces::request_id,
 };
 
-/// Writes that the call is answered, as `next` says.
+/// Writes the answer that `next` contains.
 pub(in crate::calls) async fn answer(
     call: &mut OwnedCall,
     next: CallState,

@@ -1,5 +1,4 @@
-//! What the bridge is told to do, and what of that was promised to a tenant: hang-ups and transfers. A promise is stored before
-//! it is made.
+//! Commands to the bridge. Hang-ups and transfers that are acknowledged to a tenant are stored first.
 
 use dikala_entities::{CommandId, HangupInitiator, HangupReason, Millis, PhoneNumber, audit, call};
 
@@ -14,18 +13,18 @@ use crate::{
     journal::Entry,
 };
 
-/// What is kept of who asked.
+/// The audit entry of the request.
 type Audit = Option<Box<audit::Model>>;
 
-/// What tells the engine's own commands about one call apart, in their ids, and where it stands there.
+/// Parts of the ids of the service's own commands, and their bit position.
 const WARNING: u128 = 1;
 const CUT: u128 = 2;
 const OF_CUTS: u32 = 72;
 
-/// Transfers that a call takes in all.
+/// Transfers per call.
 pub const TRANSFERS_MAX: u32 = 5;
 
-/// The tenant or an operator wants the call to end.
+/// The tenant or an operator ends the call.
 pub(in crate::calls) async fn request_hangup(
     call: &mut OwnedCall,
     by: HangupInitiator,
@@ -52,14 +51,14 @@ pub(in crate::calls) async fn request_hangup(
             call.state = next;
             send_hangup(call);
         }
-        // A hang-up that is under way already is what was asked for. The engine's own is not stored until somebody counts
-        // on it: after a crash a top-up would take it back.
+        // A pending hang-up is what was asked for. The service's own is not stored until someone relies on it: after a crash a
+        // top-up would cancel it.
         None => write_pending(call, &call.state.clone(), audit).await?,
     }
     Ok(())
 }
 
-/// The tenant wants the caller to be connected to a person.
+/// The tenant transfers the caller to a person.
 pub(in crate::calls) async fn request_transfer(
     call: &mut OwnedCall,
     to: PhoneNumber,
@@ -109,7 +108,7 @@ async fn write_pending(
     call.write_with(row, entry).await
 }
 
-/// The engine itself cuts the call at `due_at`, for its length or for want of credit.
+/// The service itself cuts the call at `due_at`, for its length or for lack of credit.
 pub(super) fn cut(call: &mut OwnedCall, reason: HangupReason, due_at: Millis, now: Millis) {
     call.state.hangup = Some(PendingHangup {
         id: id_of_cut(call, reason, due_at, CUT),
@@ -121,7 +120,7 @@ pub(super) fn cut(call: &mut OwnedCall, reason: HangupReason, due_at: Millis, no
     send_hangup(call);
 }
 
-/// The engine will cut the call.
+/// Warns the bridge of a cut.
 pub(super) fn warn(call: &OwnedCall, reason: HangupReason, seconds_left: i64, now: Millis) {
     let cut_at = call.state.to_be_cut_at(reason).unwrap_or(now);
     let command = Command {
@@ -135,8 +134,8 @@ pub(super) fn warn(call: &OwnedCall, reason: HangupReason, seconds_left: i64, no
     call.parts.bridges.send(call.row.bridge_id, command);
 }
 
-/// What the engine does by itself is stored nowhere: where the call moves, and after a restart, the next one says it again. By its id
-/// the bridge knows that it has done it.
+/// The service's own commands are not stored. After a restart or a take-over the next owner sends them again. By their id the
+/// bridge recognises those that it carried out.
 fn id_of_cut(call: &OwnedCall, reason: HangupReason, cut_at: Millis, what: u128) -> CommandId {
     let reason = u128::from(reason == HangupReason::CreditsExhausted);
     // Ids of calls that came in together differ in their last bits.
@@ -144,8 +143,8 @@ fn id_of_cut(call: &OwnedCall, reason: HangupReason, cut_at: Millis, what: u128)
     CommandId::derived(cut_at, rest)
 }
 
-/// After a restart, or where the call moved, the bridge is told again what was acknowledged to the tenant. A socket that was told
-/// already is not told twice.
+/// After a restart or a take-over, sends the commands that were acknowledged to the tenant again. A socket that has a command
+/// does not get it twice.
 pub(in crate::calls) fn repeat(call: &OwnedCall) {
     if call.state.is_over() {
         return;

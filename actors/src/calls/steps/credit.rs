@@ -1,4 +1,4 @@
-//! More minutes are asked of the ledger: ahead of talk while the call runs, and after it what was talked before it was granted.
+//! Requests for minutes: ahead of talk during the call, and for talk without granted minutes after it.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::{
     ledger::{Extend, LedgerError},
 };
 
-/// Questions to the ledger before a settlement: one for a lost answer, one for the rest, and room for a hold that moved on.
+/// Requests before a settlement: one for a lost answer, one for the rest, and some for a hold that changed.
 const QUESTIONS_MAX: usize = 8;
 
-/// Asks for the minutes of talk that are not granted yet: those that were reported late, or whose grant got lost on its way
-/// here. Done when they are granted, or when the ledger has no more.
+/// Asks for minutes of talk that were not granted: it was reported late, or the grant was lost. Returns when they are granted,
+/// or when no more are available.
 pub(super) async fn cover(call: &mut OwnedCall, ending: &Ending) -> Result<(), CallError> {
     let mut refusals = 0;
     for _ in 0..QUESTIONS_MAX {
@@ -26,7 +26,7 @@ pub(super) async fn cover(call: &mut OwnedCall, ending: &Ending) -> Result<(), C
     Err(CallError::Unavailable)
 }
 
-/// Whether the ledger says that it has no more. Fails where it could not be asked; a refusal is an answer.
+/// Returns true if no more minutes are available. Fails if the ledger did not answer; a refusal is an answer.
 pub(super) async fn extend(
     call: &mut OwnedCall,
     started: i64,
@@ -49,7 +49,7 @@ pub(super) async fn extend(
             call.state = call.state.granted(request, grant.total, grant.last, now);
             Ok(grant.last)
         }
-        // The ledger and this actor disagree on what was asked: the ledger's book counts.
+        // The ledger and this actor disagree on the last request: the ledger's hold counts.
         Err(LedgerError::Stale | LedgerError::OutOfOrder | LedgerError::Settled) => {
             reread_hold(call, now).await
         }
@@ -61,7 +61,7 @@ pub(super) async fn extend(
     }
 }
 
-/// Takes the ledger's book for true. Whether that says that there is no more.
+/// Adopts the ledger's hold. Returns true if no more minutes are available.
 async fn reread_hold(call: &mut OwnedCall, now: Millis) -> Result<bool, CallError> {
     let Ok(Some(hold)) = call.parts.ledger.hold(call.row.id).await else {
         call.state = call.state.ledger_away(now);

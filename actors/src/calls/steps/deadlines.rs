@@ -1,4 +1,4 @@
-//! What the clock asks for.
+//! Carries out deadlines.
 
 use dikala_entities::{HangupReason, Millis};
 
@@ -8,7 +8,6 @@ use crate::{
     calls::{error::CallError, machine::Due, owned::OwnedCall},
 };
 
-/// Does what is due.
 pub(in crate::calls) async fn carry_out(
     call: &mut OwnedCall,
     due: Due,
@@ -25,7 +24,7 @@ pub(in crate::calls) async fn carry_out(
                 call.command(CommandKind::Hangup { reason });
             }
         }
-        // An outage is asked about again a second later; the call goes on meanwhile.
+        // After an outage the ledger is asked again a second later; the call continues.
         Due::Extend { started, want, .. } => drop(credit::extend(call, started, want).await),
         Due::Warn {
             reason,

@@ -1,4 +1,4 @@
-//! The end of a call: its credit is settled and its end written, in one commit.
+//! The end of a call: one commit settles its credit and writes the end.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use crate::{
     traces::request_id,
 };
 
-/// Settles the credit and writes the end, in one commit. Minutes of talk that are not granted yet are asked for before.
-/// `ai_cost_idr` is what the bridge said, else it follows from the minutes.
+/// Settles the credit and writes the end in one commit, after asking for minutes that are not granted yet. `ai_cost_idr` is the
+/// bridge's figure; `None`: it follows from the minutes.
 pub(in crate::calls) async fn end(
     call: &mut OwnedCall,
     ending: Ending,
@@ -73,7 +73,7 @@ pub(in crate::calls) async fn end(
     Ok(())
 }
 
-/// The last resort for a call whose actor keeps failing: it ends here and now.
+/// Ends a call whose actor keeps failing, as a last resort.
 pub(in crate::calls) async fn give_up(call: &mut OwnedCall, now: Millis) -> Result<(), CallError> {
     let reason = HangupReason::BridgeError;
     let Step::End(ending) = call.state.fail(now, now, reason) else {
@@ -88,7 +88,7 @@ pub(in crate::calls) async fn give_up(call: &mut OwnedCall, now: Millis) -> Resu
     end(call, ending, None, Some(detail)).await
 }
 
-/// How a call ends, but for what its minutes come to.
+/// The end of a call, except for its minutes.
 struct Unsettled<C> {
     row: call::Model,
     ending: Ending,

@@ -1,5 +1,4 @@
-//! What the driver has carried out of a call: each step is asked for by name, writes what it has to, and changes the state
-//! after that.
+//! The steps that the driver has carried out for a call. Each one writes first and changes the state after that.
 
 pub(super) mod answer;
 pub(super) mod commands;

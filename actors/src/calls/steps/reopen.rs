@@ -1,4 +1,4 @@
-//! `call.incoming` again: the bridge is told what it was told before.
+//! A repeated `call.incoming`: the bridge gets the same reply.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::calls::{
     versions,
 };
 
-/// The answer to the first `call.incoming`, from the store.
+/// The reply to the first `call.incoming`, from the store.
 pub(in crate::calls) async fn reopen(call: &OwnedCall) -> Result<Reply, CallError> {
     let db = call.parts.store.critical_reader();
     let row = call::Entity::find_by_id(call.row.id)

@@ -1,4 +1,4 @@
-//! The bridge hands in what was said.
+//! The transcript of a call.
 
 use dikala_entities::{Millis, call, transcript};
 use sea_orm::EntityTrait;
@@ -10,10 +10,10 @@ use crate::calls::{
     owned::OwnedCall,
 };
 
-/// How long after its end a call still takes a transcript.
+/// Time after its end in which a call accepts a transcript.
 const OPEN_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// Writes what was said, unless it stands there already.
+/// Stores the transcript, unless the same one is stored already.
 pub(in crate::calls) async fn keep(
     call: &mut OwnedCall,
     at: Millis,
@@ -21,7 +21,7 @@ pub(in crate::calls) async fn keep(
     summary: String,
     turns: Vec<Value>,
 ) -> Result<(), CallError> {
-    // The tenant wants none of it kept, and the bridge need not try again.
+    // The tenant erased the call, and the bridge need not try again.
     if call.row.is_erased() {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Who may call a function's endpoint, after what.
+//! Tests of invocation claims.
 
 use sea_orm::Statement;
 
@@ -39,7 +39,7 @@ async fn an_endpoint_is_called_once() {
     forget_over(parts).await.expect("forgets");
     assert_eq!(rows(&world).await, 0, "nobody has to wait for it");
 
-    // Whoever was calling it is gone with what came of it.
+    // The process that called the endpoint is gone, and the outcome with it.
     let lost = claim(parts, call, "once").await.expect("is claimed");
     lost.expect("is free").mark_called();
     assert_eq!(claimed(&world, call).await, Some(true));

@@ -1,5 +1,5 @@
-//! The simulation's tables against the real statements: the same is asked of both, in any order and by any owner, and both answer
-//! the same and hold the same afterwards. Whoever changes a guard of one finds out here about the other.
+//! Compares the simulation's tables with the real statements. Both get the same requests, in any order and by any owner. They
+//! must answer alike and end in the same state. A guard that is changed in only one of them fails here.
 
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
@@ -34,7 +34,7 @@ use crate::{
 const STEPS: usize = 120;
 const OWNERS: [&str; 2] = ["node", "other"];
 
-/// Something that somebody asks about a call, as its owner or as somebody who is not.
+/// A request about a call, by its owner or another.
 #[derive(Clone, Debug)]
 enum Step {
     Admit(Option<i64>),
@@ -65,7 +65,7 @@ fn step(chance: &mut Chance) -> Step {
     }
 }
 
-/// The ledger and the tables of the simulation, where every question is answered at once.
+/// The ledger and the tables of the simulation, where every request is answered at once.
 struct Model {
     ledger: LedgerHandle,
     tables: Tables,
@@ -150,7 +150,7 @@ fn of_hold(row: &credit_hold::Model) -> String {
 }
 
 fn of_transaction(row: &credit_transaction::Model) -> String {
-    // One without a reference is keyed by its own id.
+    // A transaction without a reference is keyed by its own id.
     let key = row.idempotency_key.split("txn_").next();
     format!("{} {key:?} {} {}", row.seq, row.minutes, row.balance_after)
 }
@@ -183,7 +183,7 @@ async fn told_by_store(store: &Store) -> Vec<String> {
         .collect()
 }
 
-/// What the ledger answers. `row` is the call as who asks believes it to be.
+/// Returns the ledger's answer. `row` is the call as the requester believes it to be.
 async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
     let (call, tenant, epoch) = (row.id, row.tenant_id, row.epoch);
     let owner: Arc<str> = Arc::from(row.owner.as_str());
@@ -294,7 +294,7 @@ async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
     }
 }
 
-/// The calls that are asked about, which are not there yet.
+/// The calls of the requests, not stored yet.
 fn rows(parts: &CallParts, tenant: TenantId) -> Vec<call::Model> {
     let ids = Ids::of(2);
     let callee = Callee {
@@ -340,7 +340,7 @@ async fn the_tables_of_the_simulation_keep_what_the_statements_keep() {
                 epoch: chance.between(1, 2),
                 ..rows[usize::try_from(chance.below(4)).expect("small")].clone()
             };
-            // Mostly it is as who asks believes.
+            // Usually the requester knows the call's current state.
             let known = model.tables.calls.get(&row.id);
             let row = known
                 .filter(|_| chance.happens(700))
@@ -369,6 +369,6 @@ async fn the_tables_of_the_simulation_keep_what_the_statements_keep() {
             assert_eq!(told_by_store(&world.store).await, model.told(), "{told}");
         }
     }
-    // Or nothing was guarded against.
+    // Otherwise no guard was tested.
     assert!(answers.len() > 20, "{answers:?}");
 }

@@ -10,7 +10,7 @@ use crate::{calls::actor::CallActor, runtime::context::Metered};
 
 /// A write waits no longer than this.
 const SOON: Duration = Duration::from_secs(1);
-/// The bound of the plain form, which runs beside many other tests. On SQLite a write gives up after 10 s.
+/// The limit of the plain form, which runs beside many other tests. On SQLite a write gives up after 10 s.
 const IN_TIME: Duration = Duration::from_secs(5);
 /// Calls that hang up together, each with a function.
 const CALLS: usize = 40;
@@ -49,13 +49,13 @@ fn is_busy(call: CallId) -> bool {
     actors.any(|actor| actor.name == call.to_string() && actor.doing.is_some())
 }
 
-/// Every connection that a claim of an invocation or the ledger may write on.
+/// Takes every connection on which a claim or the ledger may write.
 async fn all_writers(store: &Store) -> Vec<Transaction> {
     let mut held = Vec::new();
     for (name, pool) in store.pools() {
         for _ in 0..pool.in_use + pool.idle + pool.unopened {
             let txn = match (store.backend(), name) {
-                // The one connection, without a place in its queue: a claim takes that.
+                // The single connection, without a place in its queue: a claim takes that.
                 (DbBackend::Sqlite, "writer") | (_, "critical") => store.begin_critical().await,
                 (_, "writer") => store.begin().await,
                 _ => continue,
@@ -66,7 +66,7 @@ async fn all_writers(store: &Store) -> Vec<Transaction> {
     held
 }
 
-/// A write that has nothing to do with calls, and how long it took.
+/// Writes something unrelated to calls. Returns the time that it took.
 async fn write(store: &Store) -> Duration {
     let began = Instant::now();
     let sql = "UPDATE tenants SET updated_at = updated_at + 1";
@@ -101,7 +101,7 @@ async fn a_function_in_line_for_the_store_holds_up_no_hang_up_and_no_write() {
     }
 }
 
-/// `.ci/faults` plays it.
+/// `.ci/faults` runs it.
 #[actix::test]
 #[ignore = "a minute"]
 async fn crowds_that_hang_up_while_their_functions_begin_hold_up_no_write() {

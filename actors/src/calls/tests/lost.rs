@@ -1,4 +1,4 @@
-//! Take-over from a dead node: all of its calls are taken up, however many there are, and even if some cannot be read.
+//! Take-over from a dead node: all of its calls are taken up, even if some cannot be read.
 
 use dikala_entities::WebhookId;
 use sea_orm::Statement;
@@ -12,7 +12,7 @@ impl World {
         db.execute_unprepared(sql).await.expect("is done");
     }
 
-    /// A node whose lease has expired, and that nobody has ended yet.
+    /// A node whose lease has expired, and that has not been ended yet.
     async fn died(&self, node: &str) {
         let died = format!(
             "INSERT INTO nodes (id, name, address, process, version, started_at, lease_until, calls, bridges) \
@@ -21,7 +21,7 @@ impl World {
         self.does(&died).await;
     }
 
-    /// A call that a node owns, and that no actor has in memory.
+    /// A call that a node owns and that no actor has in memory.
     async fn left_by(&self, node: &str, bridge_call: &str) -> CallId {
         let call = self.incoming(bridge_call).await;
         self.calls.let_go(call, i64::MAX);
@@ -50,7 +50,7 @@ impl World {
     }
 }
 
-/// A row lock on one of its deliveries. A write to it would wait, and a write to a million rows would be cancelled.
+/// With a row lock on one of its deliveries. A write to it would wait, and a write to a million rows would be cancelled.
 #[actix::test]
 async fn a_node_is_ended_without_writing_its_deliveries() {
     let Some(place) = dikala_testkit::postgres().await else {
@@ -92,7 +92,7 @@ async fn a_node_that_cannot_be_ended_keeps_nothing_else_from_being_done() {
     let sticks = "CREATE TRIGGER sticks BEFORE DELETE ON nodes WHEN OLD.id = 'stuck' \
                   BEGIN SELECT RAISE(ABORT, 'it sticks'); END";
     world.does(sticks).await;
-    // Other nodes live, so calls that they took are dropped here.
+    // Other nodes live, so calls that they took over are dropped here.
     let lives = "INSERT INTO nodes (id, name, address, process, version, started_at, lease_until, calls, bridges) \
                  VALUES ('other', '', '', '', '', 0, 9000000000000, 0, 0)";
     world.does(lives).await;
@@ -103,7 +103,7 @@ async fn a_node_that_cannot_be_ended_keeps_nothing_else_from_being_done() {
     assert!(world.is_node("stuck").await);
 }
 
-/// A row of a newer version, or one that somebody changed by hand.
+/// A row of a newer version, or one that was changed by hand.
 #[actix::test]
 async fn a_call_that_cannot_be_read_keeps_no_other_from_being_taken_up() {
     let world = World::new().await;
@@ -134,7 +134,8 @@ async fn a_call_that_cannot_be_read_keeps_no_other_from_being_taken_up() {
     assert!(world.is_here(strange));
 }
 
-/// The call was taken over, but the database was away for the read: no actor has it, and its bridge may have lost it.
+/// The call was taken over, but the database was unavailable for the read. No actor has the call, and its bridge may have lost
+/// it.
 #[actix::test]
 async fn a_call_that_was_taken_and_not_read_is_told_what_its_bridge_lists() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! Calls with all their actors on a real store, and what becomes of them when an actor panics.
+//! Calls with all their actors on a real store, also after panics of actors.
 
 mod claims;
 mod fences;
@@ -68,7 +68,7 @@ impl World {
     }
 
     async fn on((keep, store): (Keep, Store), clock: SharedClock) -> Self {
-        // The TLS settings of the outbound client ask for it; another test may have set it.
+        // The outbound client's TLS settings need it; another test may have set it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let now = clock.now();
         let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
@@ -144,7 +144,7 @@ impl World {
         self.calls.tell(Some(self.bridge), call, input).await
     }
 
-    /// Minutes for the only tenant.
+    /// Buys minutes for the only tenant.
     async fn buy(&self, minutes: i64) {
         let tenant = tenant::Entity::find().one(self.store.reader()).await;
         let tenant = tenant.expect("is read").expect("is there").id;
@@ -318,7 +318,7 @@ async fn a_late_word_of_an_actors_death_leaves_its_successor_alone() {
     let call = world.incoming("a").await;
     assert!(world.calls.panic(call).await.is_err());
     let successor = world.calls.find(call).await.expect("is read again");
-    // The first actor of all had the number 0.
+    // The very first actor had the number 0.
     world.calls.died(call, 0);
     assert_eq!(world.calls.find(call).await, Ok(successor));
 }
@@ -326,7 +326,7 @@ async fn a_late_word_of_an_actors_death_leaves_its_successor_alone() {
 #[actix::test]
 async fn a_sweep_and_a_message_bring_a_call_back_once() {
     let world = World::new().await;
-    // Three actors a round: the call's first, the one in question, and one to show that this was one.
+    // Three actors per round: the call's first, the one under test, and one to show that this was one.
     for number in (1..60).step_by(3) {
         let call = world.incoming(&number.to_string()).await;
         let first = world.calls.find(call).await.expect("is there");
@@ -369,7 +369,7 @@ async fn a_call_is_transferred_five_times_and_never_to_a_premium_number() {
     for _ in 0..3 {
         assert_eq!(ask(transfer("+6281234567890")).await, Ok(Reply::Done));
     }
-    // The count is the call's, not the actor's.
+    // The limit belongs to the call, not to its actor.
     assert!(world.calls.panic(call).await.is_err());
     for _ in 0..2 {
         assert_eq!(ask(transfer("+6281234567891")).await, Ok(Reply::Done));
@@ -385,7 +385,7 @@ async fn a_caller_that_is_cancelled_leaves_a_call_that_the_next_one_finds() {
     for bridge_call in ["a", "b", "c"] {
         let before = world.calls.in_memory();
         let mut cancelled = Box::pin(world.incoming(bridge_call));
-        // Until there is an actor, which has had no turn yet.
+        // Waits until there is an actor, which has not run yet.
         while world.calls.in_memory() == before {
             tokio::task::yield_now().await;
             assert_eq!(cancelled.as_mut().now_or_never(), None);
@@ -407,7 +407,7 @@ async fn an_extension_whose_answer_was_lost_leaves_no_talk_free() {
     let call = world.incoming("a").await;
     assert_eq!(world.tell(call, answered()).await, Ok(Reply::Done));
     let row = world.row(call).await;
-    // Booked, and not known to the call.
+    // Booked without the call's knowledge.
     let lost = ledger::Extend {
         call,
         tenant: row.tenant_id,
@@ -419,7 +419,7 @@ async fn an_extension_whose_answer_was_lost_leaves_no_talk_free() {
     };
     let granted = world.calls.parts().ledger.extend(lost).await;
     assert_eq!(granted.expect("is granted").total, 2);
-    // The hang-up overtakes the timer that would have asked in between.
+    // The hang-up comes before the timer that would have asked in between.
     clock.advance_ms(5 * 60_000);
     assert_eq!(world.tell(call, hang_up()).await, Ok(Reply::Done));
     let row = world.row(call).await;
@@ -464,7 +464,7 @@ async fn a_wall_clock_that_is_set_in_mid_call_changes_no_bill_and_no_deadline() 
         }
         let told = clock.stepped_ms() - step_ms;
         assert!((-1_000..=1_000).contains(&told), "off by {told} ms");
-        // A call that came in at a bridge whose clock was set as well.
+        // A call from a bridge whose clock was set as well.
         let later = world
             .incoming_at("later", clock.on_the_wall(clock.now()))
             .await;
@@ -543,7 +543,7 @@ impl Calls {
     }
 }
 
-/// As many as can be had are held by others: pages far into long lists, a scrape, a sweep.
+/// Slow reads such as deep pages, a scrape or a sweep hold all the readers that they can get.
 #[actix::test]
 async fn a_call_is_opened_and_answered_while_every_reader_of_the_api_is_busy() {
     let world = World::new().await;
@@ -558,7 +558,7 @@ async fn a_call_is_opened_and_answered_while_every_reader_of_the_api_is_busy() {
         })
     });
     let slow: Vec<_> = slow.collect();
-    // The rest waits for its turn, before anybody who comes now.
+    // The others wait in the queue, before any new request.
     let first = held.acquire_many(8).await.expect("is open");
     let call = world.incoming("while all are busy").await;
     let done = world.tell(call, answered()).await;
@@ -569,7 +569,7 @@ async fn a_call_is_opened_and_answered_while_every_reader_of_the_api_is_busy() {
     }
 }
 
-/// What a call begins with is stored once for all calls, however heavy it is, and stays what it was.
+/// A call's settings are stored once for all calls, however large, and never change.
 #[actix::test]
 async fn calls_of_an_agent_share_its_settings() {
     let world = World::new().await;
@@ -604,7 +604,7 @@ async fn calls_of_an_agent_share_its_settings() {
         .await
         .expect("is read");
     assert_eq!(stored.len(), 1);
-    // The agent changes: a call that runs is not concerned, the next one is.
+    // The agent changes: a running call keeps its settings, the next call gets the new ones.
     agent.system_prompt = "short".to_owned();
     agent.version = 1;
     agent
@@ -631,7 +631,7 @@ async fn calls_of_an_agent_share_its_settings() {
     assert_eq!(minutes.get(&first), Some(&10));
 }
 
-/// A failover that lost the newest commits may give a version's number again, with other settings.
+/// After a failover that lost the newest commits, a version's number may return with other settings.
 #[actix::test]
 async fn a_version_that_was_lost_and_is_made_anew_is_what_calls_begin_with() {
     let world = World::new().await;
@@ -662,7 +662,7 @@ async fn a_version_that_was_lost_and_is_made_anew_is_what_calls_begin_with() {
     assert_eq!(prompt("finds it in memory").await, "other words");
 }
 
-/// Rules that have become stricter are nothing that the bridge could wait for: the AI is told.
+/// Waiting does not help against stricter rules, so the AI gets an outcome.
 #[actix::test]
 async fn a_function_whose_stored_endpoint_is_refused_by_now_has_an_outcome() {
     let world = World::new().await;
@@ -709,7 +709,7 @@ async fn a_function_whose_stored_endpoint_is_refused_by_now_has_an_outcome() {
     }
 }
 
-/// Erased while its actor still has it in memory: the bridge's first word of it is as good as any later one.
+/// The call is erased while its actor has it in memory. The bridge's next message is handled like any later one.
 #[actix::test]
 async fn the_first_message_about_a_call_just_erased_is_taken() {
     let world = World::new().await;
@@ -736,7 +736,7 @@ async fn the_first_message_about_a_call_just_erased_is_taken() {
     assert_eq!(kept.expect("is read"), []);
 }
 
-/// A call whose version is not there any more is not cut for it.
+/// A call whose version is missing is not cut short.
 #[actix::test]
 async fn a_call_that_lost_its_version_talks_for_as_long_as_its_agent_says() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! A message is one commit: whichever of its writes fails, nothing of it is there, and asked again all of it is.
+//! A message is one commit: if any of its writes fails, nothing is stored; its repeat stores everything.
 
 use dikala_entities::{Actor, AuditAction, AuditId, EventKind, WebhookId, audit};
 use dikala_testkit::rows;
@@ -6,7 +6,7 @@ use sea_orm::Statement;
 
 use super::*;
 
-/// What a call can change, in one line.
+/// Everything that a call can change, in one line.
 const EVERYTHING: &str = "SELECT \
     (SELECT available || ' ' || held || ' ' || used || ' ' || posted || ' ' || open_holds FROM credit_accounts) || ', holds ' || \
     (SELECT COUNT(*) || ' ' || COALESCE(SUM(held), 0) || ' ' || COALESCE(SUM(used), 0) || ' ' || COUNT(settled_at) FROM credit_holds) \
@@ -30,7 +30,7 @@ async fn subscribe(store: &Store, now: Millis) {
     rows::insert(store.writer(), row).await;
 }
 
-/// What the audit says of a tenant's wish.
+/// The audit entry of a tenant's request.
 fn wish(call: CallId, now: Millis) -> audit::Model {
     audit::Model {
         id: AuditId::new(now),
@@ -46,7 +46,7 @@ fn wish(call: CallId, now: Millis) -> audit::Model {
     }
 }
 
-/// Each write fails once; then the message goes through.
+/// Lets each write fail once; then the message succeeds.
 async fn fails_wholly<T: std::fmt::Debug>(
     world: &World,
     writes: &[&str],
@@ -157,7 +157,7 @@ async fn a_message_of_which_one_write_fails_leaves_nothing() {
     assert_eq!(report.differences, Vec::<String>::new());
 }
 
-/// A refusal is written with its remembered hold.
+/// The refusal is written with its hold.
 #[actix::test]
 async fn a_refusal_of_which_one_write_fails_leaves_nothing() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! Versions in memory: what calls began with lately.
+//! A cache of versions with which calls recently began.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,20 +10,19 @@ use serde_json::Value;
 use super::{first, settings_by_hash, to_json};
 use crate::calls::settings::CallSettings;
 
-/// What versions in memory may weigh in all.
+/// Maximum size of the cache in memory.
 const CACHED_BYTES: u64 = 32 * 1024 * 1024;
-/// How much heavier a version is in memory than its JSON: its values, and what bridges are told of it.
+/// A version's size in memory relative to its JSON: parsed values, and the bridges' form.
 const HEAVIER: usize = 6;
 
-/// A version of an agent, as calls begin with it.
+/// A version of an agent, in memory.
 #[derive(Debug)]
 pub struct Version {
-    /// 1, 2, …
+    /// Starts at 1.
     pub number: i64,
-    /// What it says.
     pub settings: CallSettings,
     for_bridge: OnceLock<Arc<Value>>,
-    /// About how many bytes it takes in memory.
+    /// Its approximate size in memory, in bytes.
     weight: u32,
 }
 
@@ -38,25 +37,24 @@ impl Version {
         }))
     }
 
-    /// What a bridge is told of it.
+    /// The agent as bridges see it.
     pub fn for_bridge(&self, transfers: &TransferPrefixes) -> Arc<Value> {
         let made = || Arc::new(self.settings.for_bridge(transfers));
         Arc::clone(self.for_bridge.get_or_init(made))
     }
 }
 
-/// The present version of an agent, as it is read for every call.
+/// An agent's current version, as read for every call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PresentVersion {
     pub agent: AgentId,
-    /// The number of the version.
     pub number: i64,
-    /// Hash of its settings; none if the version is not written yet.
+    /// The hash of its settings; `None` if the version is not written yet.
     pub hash: Option<String>,
 }
 
-/// Versions that recent calls began with, by their content. The number is not enough: after a failover, a lost version's number
-/// may return with other settings.
+/// Versions by number and hash. The number is not enough: after a failover, a lost version's number may return with other
+/// settings.
 #[derive(Clone, Debug)]
 pub struct Versions(Cache<PresentVersion, Arc<Version>>);
 
@@ -72,7 +70,7 @@ impl Default for Versions {
 }
 
 impl Versions {
-    /// A version of an agent, or the present one where that is not written yet; none where the agent is gone.
+    /// The given version, or the agent's current one if that is not written yet; `None` if the agent is gone.
     pub async fn current(
         &self,
         store: &Store,

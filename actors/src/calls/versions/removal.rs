@@ -1,12 +1,13 @@
-//! What nobody needs any more: versions that no call names, all but the newest [`KEPT_MAX`] of an agent, and settings that no
+//! Removal of unneeded versions: those that no call names, except the newest [`KEPT_MAX`] of an agent. Also of settings that no
 //! version names.
 //!
-//! Some go with the agent's next change, the rest by [`sweep`], which removes those of deleted agents too. A call that is just
-//! being opened has read its version and is not written yet, so none goes before what followed it is [`OPENING_MS`] old.
+//! Some are removed with the agent's next change, the rest by [`sweep`], which also removes those of deleted agents. A call
+//! that is being opened has read its version but is not written yet. So a version is kept until its successor is [`OPENING_MS`]
+//! old.
 //!
-//! A change may name settings again in the moment in which they are removed. It writes `used_at` first, which locks their row;
-//! so whoever removes them decides by `used_at` on the row itself, which is looked at again once it is locked: a version that
-//! names them is seen, or its change comes after them and stores them anew.
+//! A change may name settings again while they are being removed. It first writes `used_at`, which locks their row. The removal
+//! checks `used_at` again after it locks the row. So either it sees the version that names them, or the change comes later and
+//! stores them again.
 
 use std::time::Duration;
 
@@ -22,14 +23,14 @@ use serde::Serialize;
 
 use super::{KEPT_MAX, OPENING_MS};
 
-/// Versions that a change of an agent looks at, to remove those that are not needed.
+/// Versions that an agent's change checks for removal.
 const LOOKED_AT_MAX: i64 = 100;
-/// Rows that one statement of the sweep looks at.
+/// Rows per statement of the sweep.
 const BATCH: i64 = 500;
-/// Between two batches of the sweep: others write in the meantime.
+/// A pause between batches of the sweep, in which others can write.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Looks at the versions after one, in the order of their keys, and says which of them nobody needs.
+/// Reads the versions after a given one, in the order of their keys, and whether each is unneeded.
 const LOOK: &str = "SELECT v.agent_id, v.version, NOT EXISTS \
     (SELECT 1 FROM calls c WHERE c.agent_id = v.agent_id AND c.agent_version = v.version) AND \
     (COALESCE(v.orphaned_at < $3, FALSE) OR \
@@ -38,12 +39,12 @@ const LOOK: &str = "SELECT v.agent_id, v.version, NOT EXISTS \
        ORDER BY s.version LIMIT 1), $3) < $3)) AS unneeded \
     FROM agent_versions v WHERE (v.agent_id, v.version) > ($1, $2) ORDER BY v.agent_id, v.version LIMIT $5";
 
-/// The same of settings.
+/// The same for settings.
 const LOOK_AT_SETTINGS: &str = "SELECT s.agent_id, s.hash, $3 AS before, s.used_at < $3 AND NOT EXISTS \
     (SELECT 1 FROM agent_versions v WHERE v.agent_id = s.agent_id AND v.hash = s.hash) AS unneeded \
     FROM agent_settings s WHERE (s.agent_id, s.hash) > ($1, $2) ORDER BY s.agent_id, s.hash LIMIT $4";
 
-/// A version that the sweep has looked at.
+/// A version checked by the sweep.
 #[derive(FromQueryResult, Serialize)]
 struct Looked {
     agent_id: AgentId,
@@ -51,18 +52,18 @@ struct Looked {
     unneeded: bool,
 }
 
-/// Settings that the sweep has looked at.
+/// Settings checked by the sweep.
 #[derive(FromQueryResult, Serialize)]
 pub(super) struct LookedSettings {
     agent_id: AgentId,
     hash: String,
-    /// Those that were used later stay.
+    /// Those used later are kept.
     before: i64,
     pub unneeded: bool,
 }
 
-/// Removes versions that no call names (any more), of deleted agents all, of the others those beyond [`KEPT_MAX`], and then the
-/// settings that no version names. What it reads it reads on a reader, a few at a time. Returns how many rows went.
+/// Removes versions that no call names: of deleted agents all, of others those beyond [`KEPT_MAX`]. Then removes settings that
+/// no version names. Reads in small batches on a reader. Returns the number of removed rows.
 pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
     let before = now.plus_ms(-OPENING_MS);
     Ok(sweep_versions(store, before).await? + sweep_settings(store, before).await?)
@@ -126,7 +127,7 @@ pub(super) async fn look_at_settings(
         .await
 }
 
-/// A call may have been written since they were looked at: the write looks again, at these rows only.
+/// Checks these rows again, since a call may have been written meanwhile.
 async fn remove_versions(store: &Store, looked: &[Looked]) -> Result<u64, DbErr> {
     let source = json_rows(
         store.backend(),
@@ -146,7 +147,7 @@ async fn remove_versions(store: &Store, looked: &[Looked]) -> Result<u64, DbErr>
     Ok(store.writer().execute_raw(remove).await?.rows_affected())
 }
 
-/// The same, where a change may have named them again.
+/// Checks these rows again, since a change may have named them meanwhile.
 pub(super) async fn remove_settings(
     store: &Store,
     looked: &[LookedSettings],
@@ -170,7 +171,7 @@ pub(super) async fn remove_settings(
     Ok(store.writer().execute_raw(remove).await?.rows_affected())
 }
 
-/// The sweep waits for nobody: what a change is about is left for the next one. SQLite has one writer.
+/// The sweep skips locked rows and leaves them to the next one. SQLite has one writer.
 fn lock_of(store: &Store, table: &str) -> String {
     match store.backend() {
         DbBackend::Postgres => format!("FOR UPDATE OF {table} SKIP LOCKED"),
@@ -178,8 +179,7 @@ fn lock_of(store: &Store, table: &str) -> String {
     }
 }
 
-/// Removes what it may of all versions of an agent but the present one, where there is no room for more. The agent's row is
-/// locked.
+/// Removes an agent's unneeded versions except the current one, to make room. The caller has locked the agent's row.
 pub async fn make_room(
     db: &impl ConnectionTrait,
     agent: AgentId,
@@ -189,7 +189,7 @@ pub async fn make_room(
     of_agent(db, agent, version - 1, now).await
 }
 
-/// Among the newest of those up to a version that have had a successor for long enough; with settings that are not named then.
+/// Checks the newest versions up to `up_to` that had a successor for long enough. Also removes settings that become unneeded.
 pub(super) async fn of_agent(
     db: &impl ConnectionTrait,
     agent: AgentId,

@@ -1,4 +1,4 @@
-//! Databases from before there were versions: what is in them goes on.
+//! Databases from before there were versions: their calls and agents continue.
 
 use dikala_entities::{BridgeId, PhoneNumberId, idempotency};
 use dikala_migration::{Migrator, MigratorTrait};
@@ -9,7 +9,7 @@ use super::*;
 
 const NOW: Millis = Millis::from_i64(1_800_000_000_000);
 
-/// Stores whose schema had so many steps made.
+/// Stores with the first `steps` steps of the schema.
 async fn old_stores(steps: u32) -> Vec<(Keep, Store)> {
     let mut stores = Vec::new();
     stores.extend(StoreKind::Sqlite.open_empty().await);
@@ -68,7 +68,7 @@ async fn calls_and_agents_of_before_go_on() {
             (old.system_prompt.as_str(), old.max_call_duration_minutes),
             ("old", 7)
         );
-        // No number any more, and no reason to lose the call.
+        // No longer a valid number, but no reason to lose the call.
         assert_eq!(old.escalation_number, None);
         let minutes = durations(db, std::slice::from_ref(&row))
             .await
@@ -118,7 +118,7 @@ async fn run(store: &Store, sql: &str) {
     done.expect("is done");
 }
 
-/// An agent's row as the schema has had it since there were versions.
+/// An agent's row in the schema since there were versions.
 async fn put_agent(store: &Store, agent: AgentId, version: i64) {
     let tenant = TenantId::new(NOW);
     let sql = format!(
@@ -138,13 +138,12 @@ async fn settings_kept(store: &Store) -> Vec<agent_setting::Model> {
     all.all(store.reader()).await.expect("reads")
 }
 
-/// What the version says.
 async fn prompt_of(store: &Store, agent: AgentId, version: i64) -> String {
     let kept = settings_of(store.reader(), agent, version).await;
     kept.expect("reads").expect("is there").system_prompt
 }
 
-/// Of the schema in which each version carried its settings itself.
+/// In the schema in which each version had its own settings.
 #[actix::test]
 async fn versions_that_carried_their_settings_share_them() {
     for (_folder, store) in old_stores(8).await {
@@ -196,7 +195,7 @@ async fn versions_that_carried_their_settings_share_them() {
     }
 }
 
-/// An agent with two settings: those of its present version, and those that no version names any more.
+/// An agent with the settings of its current version, and others that no version names any more.
 async fn with_unneeded_settings(store: &Store) -> AgentId {
     let agent = AgentId::new(NOW);
     put_agent(store, agent, 0).await;
@@ -218,13 +217,13 @@ async fn settings_that_no_version_names_go_when_nobody_can_be_taking_them() {
         let sweep = async |at: i64| sweep(&store, Millis::from_i64(at)).await;
         assert_eq!(sweep(OPENING_MS + 1).await, Ok(0));
         assert_eq!(sweep(OPENING_MS + 2).await, Ok(1));
-        // What the present version says stays however old it is.
+        // The settings of the current version are kept, however old they are.
         assert_eq!(sweep(NOW.as_i64()).await, Ok(0));
         assert_eq!(prompt_of(&store, agent, 2).await, "new");
     }
 }
 
-/// They were found to be unneeded, and named again before they were removed.
+/// The settings were found unneeded, then named again before their removal.
 #[actix::test]
 async fn settings_that_are_named_again_in_time_stay() {
     for (_keep, store) in dikala_testkit::both().await {

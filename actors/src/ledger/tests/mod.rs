@@ -14,7 +14,7 @@ use super::{
 };
 
 const NOW: Millis = Millis::from_i64(1_800_000_000_000);
-/// Of every test account, in minutes.
+/// The threshold of every test account, in minutes.
 const LOW_THRESHOLD: i64 = 3;
 
 fn account(tenant: TenantId, minutes: i64) -> credit_account::Model {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What must hold after every item.
+/// The invariants after every item.
 fn check(book: &Book, tenant: TenantId) -> Result<(), String> {
     let account = &book.accounts[&tenant];
     let open = || book.holds.values().filter(|hold| hold.settled_at.is_none());
