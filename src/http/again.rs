@@ -1,5 +1,5 @@
-//! Requests whose transaction the database rolled back for another's sake, after a deadlock or where two could not be put into an
-//! order: they are carried out again from their beginning. What waits for too long is not; it may well wait as long again.
+//! Repeats requests whose transaction the database rolled back after a deadlock or a serialization conflict. A lock
+//! timeout is not repeated: the next wait may be as long.
 
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -7,18 +7,18 @@ use actix_web::Handler;
 
 use super::{answer::Answer, error::ApiError};
 
-/// How often a request is carried out at most.
+/// Attempts of a request, at most.
 const TRIES: u32 = 4;
-/// Before the second time, and as much longer before each further one, in milliseconds. Half of it is chance: two that met do not
-/// meet again.
+/// Backoff before the second attempt, in milliseconds; it grows linearly. Half of it is random, so that two
+/// conflicting requests do not meet again.
 const AGAIN_AFTER_MS: u64 = 20;
 
-/// A handler that is run again after [`ApiError::RolledBack`]. All that it does has to be in one transaction; what follows the
-/// commit must not fail.
+/// A handler that is repeated after [`ApiError::RolledBack`]. Everything it does must be in one transaction, and
+/// nothing after the commit may fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Again<H>(H);
 
-/// Makes one.
+/// Wraps a handler.
 pub const fn again<H>(handler: H) -> Again<H> {
     Again(handler)
 }

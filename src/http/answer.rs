@@ -1,4 +1,4 @@
-//! A successful answer: a status, JSON, and where the new thing is.
+//! A successful answer: status, JSON body, and the location of a created object.
 
 use actix_web::{
     HttpRequest, HttpResponse, Responder,
@@ -11,7 +11,7 @@ use actix_web::{
 use dikala_entities::CallId;
 use serde::Serialize;
 
-/// What a handler answers. In parts, so that it can be stored for a repeat of the request.
+/// A handler's answer, kept in parts so that it can be stored for a repeat of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: StatusCode,
@@ -19,13 +19,13 @@ pub struct Answer {
     pub body: String,
     /// The path of what was created.
     pub location: Option<String>,
-    /// Shows a secret this once: for a repeat of the request it is stored sealed.
+    /// The answer shows a secret, so it is encrypted when it is stored for a repeat.
     pub is_secret: bool,
-    /// The call that it is about: the stored answer is erased with the call.
+    /// The call that the answer is about. The stored answer is erased with the call.
     pub about: Option<CallId>,
 }
 
-/// The call that a response is about; one of its extensions.
+/// A response extension: the call that the response is about.
 #[derive(Clone, Copy, Debug)]
 pub struct About(pub CallId);
 
@@ -41,7 +41,7 @@ impl Answer {
         }
     }
 
-    /// The same answer, marked as being about that call.
+    /// Marks the answer as being about that call.
     pub fn about(self, call: CallId) -> Self {
         Self {
             about: Some(call),
@@ -49,17 +49,16 @@ impl Answer {
         }
     }
 
-    /// 200.
     pub fn ok(content: &impl Serialize) -> Self {
         Self::new(StatusCode::OK, content)
     }
 
-    /// 201, with the path below `/api/v1` at which the new thing is.
+    /// 201, with the location as a path below `/api/v1`.
     pub fn created(path: &str, content: &impl Serialize) -> Self {
         Self::created_at(format!("{}{path}", super::route::BASE), content)
     }
 
-    /// 201, with the path at which the new thing is.
+    /// 201, with the location.
     pub fn created_at(path: String, content: &impl Serialize) -> Self {
         Self {
             location: Some(path),
@@ -67,7 +66,7 @@ impl Answer {
         }
     }
 
-    /// The same answer, which shows a secret this once.
+    /// Marks the answer as showing a secret.
     pub fn secret(self) -> Self {
         Self {
             is_secret: true,
@@ -75,12 +74,11 @@ impl Answer {
         }
     }
 
-    /// 202: under way.
+    /// 202: accepted, not finished.
     pub fn accepted(content: &impl Serialize) -> Self {
         Self::new(StatusCode::ACCEPTED, content)
     }
 
-    /// 204.
     pub const fn no_content() -> Self {
         Self {
             status: StatusCode::NO_CONTENT,
@@ -91,7 +89,6 @@ impl Answer {
         }
     }
 
-    /// The HTTP response.
     pub fn into_response(self) -> HttpResponse {
         let mut response = HttpResponse::build(self.status);
         if let Some(location) = self.location {

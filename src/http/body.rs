@@ -1,4 +1,4 @@
-//! Bodies: as they were received, and with what is kept until they are sent.
+//! Request bodies, and response bodies that own a value until they are sent.
 
 use std::{
     pin::Pin,
@@ -8,19 +8,19 @@ use std::{
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use bytes::Bytes;
 
-/// The largest body that is taken, in bytes.
+/// The largest request body, in bytes.
 pub const BODY_BYTES_MAX: usize = 262_144;
-/// The largest form that is taken, in bytes. A form writes a byte as three at most, and a line's end, which is two bytes in JSON,
-/// as six: what fits into a body can be typed.
+/// The largest form, in bytes. URL encoding writes a byte as up to three, and a line break, which is two bytes in
+/// JSON, as six. So every text that fits into a JSON body fits into a form.
 pub const FORM_BYTES_MAX: usize = 3 * BODY_BYTES_MAX;
-/// The largest form of somebody who is not signed in: an address, a password and where to go next.
+/// The largest form before sign-in: an address, a password and the next page.
 pub const STRANGERS_FORM_BYTES_MAX: usize = 16 * 1024;
 
-/// The received bytes, as the middleware leaves them for whoever reads them.
+/// The received bytes, which the middleware puts into the request's data.
 #[derive(Clone, Debug, Default)]
 pub struct RawBody(pub Bytes);
 
-/// The same body, which keeps something until it was sent or is given up.
+/// A body that owns a value until it is sent or dropped.
 pub fn keeping<T: Unpin + 'static>(body: BoxBody, kept: T) -> BoxBody {
     BoxBody::new(Keeping { body, _kept: kept })
 }

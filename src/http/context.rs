@@ -1,4 +1,4 @@
-//! What requests are taken with, before it is known what they are for.
+//! The state of request processing, the same for every route.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use dikala_entities::{Store, TenantId, Vault};
 
 use super::{gate::Gate, settings::HttpSettings, unread::Unread};
 
-/// Data of the application: every middleware finds it there. Cheap to clone; all clones share keys and limits.
+/// Application data that every middleware uses. Cheap to clone; all clones share keys and limits.
 #[derive(Clone, Debug)]
 pub struct HttpContext {
     pub store: Store,
     pub vault: Vault,
     pub clock: SharedClock,
-    /// Which node this is.
+    /// The identity of this node.
     pub member: Membership,
     pub settings: Arc<HttpSettings>,
-    /// Known keys and used-up limits of this process.
+    /// Cached keys and rate limits of this process.
     pub gate: Arc<Gate>,
     /// Large answers that clients have not read yet.
     pub unread: Arc<Unread>,
-    /// Exports being written, by tenant: one each, so that no tenant takes the CPU from others.
+    /// Running exports by tenant: one each, so that no tenant takes the CPU from others.
     pub exports: Shares<TenantId>,
 }
 
@@ -31,7 +31,7 @@ pub struct HttpContext {
 const EXPORTS_MAX: usize = 8;
 
 impl HttpContext {
-    /// Nothing is known yet of keys and limits.
+    /// Empty key cache and limits.
     pub fn new(
         store: Store,
         vault: Vault,

@@ -1,11 +1,11 @@
-//! Refusals outside the tenants' API, with the same body: the API's own codes are a closed list.
+//! Refusals outside the tenants' API. The body has the same form, but the API's codes are a closed list.
 
 use actix_web::{HttpResponse, ResponseError, http::StatusCode};
 use serde_json::json;
 
 use super::request_id::current_request_id;
 
-/// A request that a bridge or an operator made was refused.
+/// The refused request of a bridge or an operator.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Denied {
@@ -15,7 +15,7 @@ pub struct Denied {
 }
 
 impl Denied {
-    /// No token, or none that is in force.
+    /// A missing or invalid token.
     pub fn unauthorized(code: &'static str, message: &'static str) -> Self {
         Self {
             status: StatusCode::UNAUTHORIZED,
@@ -24,7 +24,7 @@ impl Denied {
         }
     }
 
-    /// A request that cannot become what it asks for.
+    /// A malformed request.
     pub fn bad_request(code: &'static str, message: &'static str) -> Self {
         Self {
             status: StatusCode::BAD_REQUEST,

@@ -1,4 +1,4 @@
-//! What a request can fail with, and the only table from code to status.
+//! The errors of requests, and the only table from code to status.
 
 use std::fmt::Write as _;
 
@@ -16,17 +16,18 @@ use serde::Serialize;
 
 use super::{body::BODY_BYTES_MAX, field::FieldError, request_id::current_request_id};
 
-/// How soon a client may come back after a 503, in seconds.
+/// `Retry-After` of a 503, in seconds.
 const UNAVAILABLE_RETRY_SECONDS: u64 = 2;
-/// How soon a client may ask for one more recovery, in seconds.
+/// `Retry-After` when too many recoveries run, in seconds.
 const RECOVERIES_RETRY_SECONDS: u64 = 5;
-/// How soon a client may try to open one more stream, in seconds: one whose client left is noticed by then.
+/// `Retry-After` when too many streams are open, in seconds. A stream whose client has left is noticed within this
+/// time.
 const STREAMS_RETRY_SECONDS: u64 = 20;
-/// How soon a client that left large answers unread may ask for one more, in seconds.
+/// `Retry-After` when too many large answers are unread, in seconds.
 const UNREAD_RETRY_SECONDS: u64 = 5;
-/// How soon a client that changed heavy agents too often may change one again, in seconds: their versions may go by then.
+/// `Retry-After` when earlier versions take too much room, in seconds. Versions are kept at least this long.
 const VERSIONS_RETRY_SECONDS: i64 = OPENING_MS / 1_000;
-/// How many wrong fields one answer names.
+/// Fields named in one answer, at most.
 const FIELDS_MAX: usize = 100;
 
 macro_rules! codes {
@@ -36,20 +37,20 @@ macro_rules! codes {
         pub enum Code { $($(#[doc = $meaning] $code,)*)* }
 
         impl Code {
-            /// Every code, by status.
+            /// All codes, ordered by status.
             pub const ALL: &'static [Self] = &[$($(Self::$code,)*)*];
 
-            /// The code as it is written.
+            /// The code in the error body.
             pub const fn as_str(self) -> &'static str {
                 match self { $($(Self::$code => $word,)*)* }
             }
 
-            /// The HTTP status it goes with.
+            /// The HTTP status of the code.
             pub const fn status(self) -> u16 {
                 match self { $($(Self::$code => $status,)*)* }
             }
 
-            /// What it means, for the documentation.
+            /// The meaning of the code, for the documentation.
             pub const fn meaning(self) -> &'static str {
                 match self { $($(Self::$code => $meaning,)*)* }
             }
@@ -110,7 +111,7 @@ codes! {
     503 { Unavailable = "unavailable", "The service cannot answer now; try again after the seconds in Retry-After."; }
 }
 
-/// What was looked for and is not there, or is another tenant's, which is the same.
+/// The kind of object that was not found. Another tenant's object counts as not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     Agent,
@@ -128,10 +129,10 @@ pub enum Missing {
     Actor,
 }
 
-/// Why a request failed, in the tenant's terms.
+/// The reason why a request failed, in the tenant's terms.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ApiError {
-    /// What the parser said.
+    /// The parser's message.
     #[error("The body cannot be read as JSON: {0}.")]
     InvalidJson(String),
     #[error("Every request needs an API key in the header x-api-key.")]
@@ -154,12 +155,12 @@ pub enum ApiError {
     ReadOnlyToken,
     #[error("{}", Self::missing_code(*.0).meaning())]
     NotFound(Missing),
-    /// The methods that the path takes, as the header `Allow` lists them.
+    /// The allowed methods, as in the header `Allow`.
     #[error("This path takes {allow} only.")]
     MethodNotAllowed { allow: String },
     #[error("The body did not arrive in time; send it faster or make it smaller.")]
     RequestTimeout,
-    /// The name.
+    /// The function's name.
     #[error("This agent has a function named \"{0}\" already.")]
     FunctionExists(String),
     /// The limit.
@@ -171,7 +172,7 @@ pub enum ApiError {
     CallStillRunning,
     #[error("The first request with this Idempotency-Key is still running; ask again in a moment.")]
     IdempotencyInProgress,
-    /// The number.
+    /// The phone number.
     #[error("{0} belongs to a tenant already; move it with its tenantId.")]
     PhoneNumberExists(String),
     #[error("Somebody has that address already; give another one.")]
@@ -180,7 +181,7 @@ pub enum ApiError {
         "The reference was used for another booking of this tenant; give each booking a reference of its own."
     )]
     ReferenceConflict,
-    /// What there is.
+    /// The available minutes.
     #[error(
         "The tenant has only {0} minutes available; those that running calls hold cannot be taken."
     )]
@@ -189,7 +190,7 @@ pub enum ApiError {
     VerificationRunning,
     #[error("The body must have at most {} bytes.", BODY_BYTES_MAX)]
     BodyTooLarge,
-    /// What would be taken.
+    /// The accepted media types.
     #[error("The body must be {0}.")]
     UnsupportedMediaType(&'static str),
     #[error("{}", summary(.0))]
@@ -201,7 +202,7 @@ pub enum ApiError {
          new key to do it again."
     )]
     IdempotencyAnswerGone,
-    /// Seconds until the next request is taken.
+    /// Seconds until the next request is accepted.
     #[error("Too many requests; come back in {retry_after_seconds} s.")]
     RateLimited { retry_after_seconds: i64 },
     /// The limit.
@@ -234,8 +235,8 @@ pub enum ApiError {
          reference, or look first whether it is there."
     )]
     OutcomeUnknown,
-    /// The database rolled the transaction back for another's sake: nothing of it happened, and it may be done
-    /// [again](super::again).
+    /// The database rolled the transaction back after a conflict. Nothing was changed, and the request may be
+    /// [repeated](super::again).
     #[error("Others change the same just now; try again in a moment.")]
     RolledBack,
     #[error(
@@ -245,7 +246,7 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// The code. A new kind of error does not compile without one.
+    /// The code. The match is exhaustive, so a new error needs a code to compile.
     pub const fn code(&self) -> Code {
         match self {
             Self::InvalidJson(_) => Code::InvalidJson,
@@ -309,7 +310,7 @@ impl ApiError {
         Self::Validation(vec![error])
     }
 
-    /// What stands for an error that a library made: only its status is known.
+    /// The error for a library's error, of which only the status is known.
     pub fn from_status(status: StatusCode, allow: Option<String>) -> Self {
         match status.as_u16() {
             404 => Self::NotFound(Missing::Route),
@@ -391,7 +392,7 @@ impl ResponseError for ApiError {
             Self::Unavailable | Self::OutcomeUnknown | Self::RolledBack | Self::TookTooLong => {
                 response.insert_header((RETRY_AFTER, UNAVAILABLE_RETRY_SECONDS));
             }
-            // What follows of the body is not wanted any more.
+            // The rest of the body is not read.
             Self::RequestTimeout => {
                 response.force_close();
             }
@@ -401,7 +402,7 @@ impl ResponseError for ApiError {
     }
 }
 
-/// "2 fields are invalid: name, voiceId."
+/// Writes "2 fields are invalid: name, voiceId."
 fn summary(fields: &[FieldError]) -> String {
     const NAMED: usize = 10;
     let mut text = match fields.len() {
@@ -422,7 +423,7 @@ fn summary(fields: &[FieldError]) -> String {
 }
 
 impl ApiError {
-    /// The error of a commit: if the database is away, its outcome is unknown.
+    /// The error of a commit. If the database is unavailable, the outcome is unknown.
     pub fn of_commit(error: DbErr) -> Self {
         match Self::from(error) {
             Self::Unavailable => Self::OutcomeUnknown,
@@ -431,7 +432,7 @@ impl ApiError {
     }
 }
 
-/// A database that is away is 503; anything else it says is a fault of ours.
+/// An unavailable database is 503; any other database error is an internal error.
 impl From<DbErr> for ApiError {
     fn from(error: DbErr) -> Self {
         if took_too_long(&error) {

@@ -1,21 +1,21 @@
-//! What can be wrong with one field.
+//! Faults of single fields.
 
 use serde::Serialize;
 
-/// The longest piece of what was sent that an error message repeats, in characters.
+/// The longest quotation of the input in an error message, in characters.
 const QUOTED_MAX: usize = 60;
 
 macro_rules! field_codes {
     ($($code:ident = $word:literal,)*) => {
-        /// Every code a wrong field can have. Closed.
+        /// The codes of field errors. A closed list.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum FieldCode { $($code,)* }
 
         impl FieldCode {
-            /// Every code as it is written.
+            /// All codes as written.
             pub const WORDS: &'static [&'static str] = &[$($word,)*];
 
-            /// The code as it is written.
+            /// The code as written.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$code => $word,)* }
             }
@@ -45,25 +45,25 @@ impl Serialize for FieldCode {
     }
 }
 
-/// A wrong field, as the error body shows it.
+/// A field error in the error body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldError {
-    /// The path in the API's own spelling: `voiceId`, `parameters.required[1]`.
+    /// The path in the API's spelling: `voiceId`, `parameters.required[1]`.
     pub field: String,
     pub code: FieldCode,
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed: Option<Vec<String>>,
-    /// The least or the most that the code tells of, for those who say it in another language.
+    /// The limit that the code refers to, for translations.
     #[serde(skip)]
     pub bound: Option<i64>,
-    /// Whether the message is in the language of whom it is told to already, and says all that there is to say.
+    /// True if the message is a translated, complete sentence.
     #[serde(skip)]
     pub is_translated: bool,
 }
 
 impl FieldError {
-    /// A wrong field and what it must be: `"must be a string"`.
+    /// An error of a field that says what the field must be: `"must be a string"`.
     pub fn new(field: impl Into<String>, code: FieldCode, predicate: &str) -> Self {
         let field = field.into();
         let message = format!("{field} {predicate}.");
@@ -77,7 +77,7 @@ impl FieldError {
         }
     }
 
-    /// A wrong field and a whole sentence about it, in the language of whom it is told to.
+    /// An error of a field as a complete, translated sentence.
     pub fn translated(field: impl Into<String>, code: FieldCode, sentence: String) -> Self {
         Self {
             field: field.into(),
@@ -90,10 +90,10 @@ impl FieldError {
     }
 }
 
-/// What is wrong with a value, before it is known which field it stands in.
+/// A fault of a value, before its field is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where inside the value: empty, `[1]` or `.name`.
+    /// The position inside the value: empty, `[1]` or `.name`.
     at: String,
     code: FieldCode,
     message: Message,
@@ -103,17 +103,17 @@ pub struct Fault {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Message {
-    /// Comes after the field's name.
+    /// Follows the field's name.
     Predicate(String),
-    /// Stands for itself.
+    /// A complete sentence.
     Sentence(String),
 }
 
-/// All that is wrong with a value.
+/// All faults of a value.
 pub type Faults = Vec<Fault>;
 
 impl Fault {
-    /// What the field must be: `"must be a string"`.
+    /// A fault that says what the field must be: `"must be a string"`.
     pub fn new(code: FieldCode, predicate: impl Into<String>) -> Self {
         Self {
             at: String::new(),
@@ -124,7 +124,7 @@ impl Fault {
         }
     }
 
-    /// A whole sentence about the value.
+    /// A fault as a complete sentence.
     pub fn sentence(code: FieldCode, sentence: impl Into<String>) -> Self {
         Self {
             at: String::new(),
@@ -135,25 +135,25 @@ impl Fault {
         }
     }
 
-    /// Names the values that would have been taken.
+    /// Adds the allowed values.
     pub fn allowing(mut self, allowed: Vec<String>) -> Self {
         self.allowed = Some(allowed);
         self
     }
 
-    /// Names the least or the most that would have been taken.
+    /// Adds the violated limit.
     pub fn bounded(mut self, bound: i64) -> Self {
         self.bound = Some(bound);
         self
     }
 
-    /// The same fault, seen from one level further out.
+    /// Prefixes the position, for a value inside another.
     pub fn inside(mut self, at: &str) -> Self {
         self.at.insert_str(0, at);
         self
     }
 
-    /// The fault of that field.
+    /// The error of the field with that name.
     pub fn in_field(self, name: &str) -> FieldError {
         let field = format!("{name}{}", self.at);
         let message = match self.message {
@@ -177,7 +177,7 @@ impl From<Fault> for Faults {
     }
 }
 
-/// A piece of what was sent, in quotes, shortened and without control characters.
+/// Quotes input: shortened, and without control characters.
 pub(in crate::http) fn quoted(text: &str) -> String {
     let mut shown: String = text
         .chars()
@@ -190,13 +190,13 @@ pub(in crate::http) fn quoted(text: &str) -> String {
     format!("\"{shown}\"")
 }
 
-/// A name that was sent, fit to stand in a path.
+/// A field name from the input, shortened for use in a path.
 pub(in crate::http) fn shown(name: &str) -> String {
     let name: String = name.chars().take(QUOTED_MAX).collect();
     name.replace('\0', "\\u0000")
 }
 
-/// The one of `known` that was probably meant. Case does not matter; about a third of the letters may differ.
+/// The known name that was probably meant. Case does not matter; about a third of the letters may differ.
 pub(in crate::http) fn suggestion<'a>(
     given: &str,
     known: impl IntoIterator<Item = &'a str>,

@@ -1,10 +1,11 @@
-//! `Idempotency-Key`: the same request twice has the effect, and the answer, of one.
+//! `Idempotency-Key`: a repeated request has one effect, and gets the first answer.
 //!
-//! A row claims the key before the handler runs. Handlers that only write to the store put their answer into that row in the
-//! transaction of their effect ([`Claim::settle`]; a booking gives it to the ledger, [`ClaimedKey::kept`]), so there is no moment
-//! in between. Those that reach out of the store (`hangup`, `transfer`, `test`) have their answer stored right after; a crash in
-//! that moment leaves a claim without an answer. A claim of a node that is no more is taken by the next same request, any other
-//! after [`RUNNING_MS_MAX`]: that is carried out again. All of those may be.
+//! A row claims the key before the handler runs. Handlers that only write to the store put their answer into that
+//! row, in the transaction of their effect ([`Claim::settle`]; a booking passes it to the ledger,
+//! [`ClaimedKey::kept`]). Handlers with effects outside the store (`hangup`, `transfer`, `test`) have their answer
+//! stored right after; a crash in between leaves a claim without an answer. The next repeat takes over the claim of a
+//! node that is gone at once, and any other claim after [`RUNNING_MS_MAX`]. It then carries the request out again,
+//! which is safe for all of them.
 
 mod claim;
 mod sweep;
@@ -52,12 +53,12 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// The longest key, in characters.
 pub const KEY_LENGTH_MAX: usize = 255;
-/// How long an answer is kept.
+/// Lifetime of a stored answer.
 const KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
-/// How long the answer of a test is kept: it can be large, and a test may be made again.
+/// Lifetime of a test's stored answer: it can be large, and a test may be repeated.
 const TEST_KEPT_MS: i64 = 10 * 60 * 1_000;
 
-/// Carries a POST with an `Idempotency-Key` out once.
+/// Carries out a POST with an `Idempotency-Key` once.
 pub async fn once(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -75,7 +76,7 @@ pub async fn once(
         Err(error) => return Ok(req.error_response(error)),
     };
     req.extensions_mut().insert(Rc::clone(&claim));
-    // A task of its own: a client that hangs up does not leave half a request behind.
+    // Spawned, so that a client's disconnect does not cancel a request halfway.
     let work = inherit(async move {
         let response = next.call(req).await?.map_into_boxed_body();
         finish(&http, &claim, response).await
@@ -119,10 +120,10 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
         .one(http.store.reader())
         .await?;
     match row {
-        // Given back in this moment.
+        // The claim was released at this moment.
         None => Err(ApiError::IdempotencyInProgress),
         Some(row) if is_over(&row, now) || is_left_behind(http, &row, &asked).await? => {
-            // Never the time of the claim before: by that a claim is known.
+            // Never the time of the previous claim: the time identifies a claim.
             let at = now.max(row.created_at.plus_ms(1));
             if take_over(&http.store, &row, &asked, at).await? {
                 Ok(Claimed::Mine(Rc::new(Claim::new(ClaimedKey::new(
@@ -147,10 +148,10 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
     }
 }
 
-/// What comes under a key.
+/// A request with an idempotency key.
 struct Asked {
     fingerprint: String,
-    /// A test: its answer is not kept for long.
+    /// A test, whose answer has a short lifetime.
     is_brief: bool,
     /// The node that carries it out.
     node: Arc<str>,
@@ -238,15 +239,15 @@ async fn insert(
     }
 }
 
-/// Whether the row is only history: an answer past its time, or a claim whose request died.
+/// True if the row is obsolete: an expired answer, or a claim whose request died.
 fn is_over(row: &idempotency::Model, now: Millis) -> bool {
     let age_ms = now.since(row.created_at);
     let kept_ms = if row.is_brief { TEST_KEPT_MS } else { KEPT_MS };
     age_ms >= kept_ms || (row.status.is_none() && age_ms >= RUNNING_MS_MAX)
 }
 
-/// Whether the same request was being carried out by a node that is no more. If that only stood still, it finds its claim taken
-/// in the transaction in which it would write, and writes nothing.
+/// True if the same request was claimed by a node that is gone. If that node only hung, it finds its claim gone in
+/// its transaction, and writes nothing.
 async fn is_left_behind(
     http: &HttpContext,
     row: &idempotency::Model,
@@ -290,7 +291,7 @@ async fn take_over(
     Ok(taken.rows_affected == 1)
 }
 
-/// The answer that is stored, opened where it is sealed: no JSON looks like what is.
+/// The stored answer, decrypted if it is sealed. Sealed text never looks like JSON.
 fn stored(row: idempotency::Model, claimed: &ClaimedKey) -> Result<Claimed, ApiError> {
     let status = row.status.and_then(|status| u16::try_from(status).ok());
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
@@ -298,7 +299,7 @@ fn stored(row: idempotency::Model, claimed: &ClaimedKey) -> Result<Claimed, ApiE
     let mut body = row.body.unwrap_or_default();
     let is_secret = Vault::is_sealed(&body);
     if is_secret {
-        // Sealed with a key that is not used any more.
+        // The key that sealed it may be gone.
         let opened = claimed.open(&body);
         let opened = opened.ok_or(ApiError::IdempotencyAnswerGone)?;
         body = opened.expose().to_owned();
@@ -320,7 +321,7 @@ fn replay(answer: Answer) -> HttpResponse {
     response
 }
 
-/// Keeps the answer if it is one to keep; else gives the key back.
+/// Stores the answer if it is one to store, otherwise releases the key.
 async fn finish(
     http: &HttpContext,
     claim: &Claim,
@@ -335,7 +336,7 @@ async fn finish(
     } else {
         (response, claim.release(&http.store).await)
     };
-    // The effect has happened: the client gets its answer even where it could not be kept.
+    // The effect has happened, so the client gets its answer even if it could not be stored.
     if let Err(error) = kept {
         tracing::warn!(%error, "the answer to an Idempotency-Key was not stored");
         if !depends_on_state(&response) {

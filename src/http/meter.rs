@@ -1,4 +1,5 @@
-//! Requests in numbers, by route and never by path: how many with which status, and how long until the head of the answer.
+//! Counts requests by route and status, and measures the time until the answer's head. Never by path: paths are
+//! unbounded.
 
 use std::{
     collections::BTreeMap,
@@ -15,10 +16,10 @@ use dikala_actors::runtime::{
     last_minute::{Happened, LastMinute},
 };
 
-/// Where nothing is at a path.
+/// The route of an unknown path.
 pub const NO_ROUTE: &str = "none";
 
-/// Counts of the requests of this process; all clones share them.
+/// The counters of this process; all clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct HttpMeter(Arc<RwLock<BTreeMap<Operation, Arc<Counts>>>>);
 
@@ -32,20 +33,20 @@ struct Counts {
     times: Histogram,
 }
 
-/// What was counted of one operation.
+/// The counters of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requests {
     pub method: &'static str,
     pub route: String,
     pub statuses: Vec<(u16, u64)>,
-    /// Failed are those that we could not serve, 5xx.
+    /// 5xx answers count as failed.
     pub last_minute: Happened,
     /// In microseconds.
     pub times: Distribution,
 }
 
 impl Counts {
-    /// The count of the answers with that status.
+    /// The counter of answers with that status.
     fn of(&self, status: StatusCode) -> Arc<AtomicU64> {
         let known = {
             let statuses = self.statuses.read().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +63,7 @@ impl Counts {
 }
 
 impl HttpMeter {
-    /// A request that came then is answered.
+    /// Counts an answered request that began then.
     pub fn answered(
         &self,
         method: &Method,
@@ -77,8 +78,7 @@ impl HttpMeter {
         counts.of(status).fetch_add(1, Relaxed);
     }
 
-    /// Shows a count from now on, before the first request is answered so: Prometheus sees an increase only where there was a
-    /// count before.
+    /// Shows a counter before its first request: Prometheus sees an increase only from an existing value.
     pub fn begin(&self, method: &Method, route: &str, status: StatusCode) {
         self.counts((name_of(method), route)).of(status);
     }
@@ -102,7 +102,7 @@ impl HttpMeter {
         })
     }
 
-    /// The counts now.
+    /// The current counters.
     pub fn reading(&self) -> Vec<Requests> {
         let now = Instant::now();
         let operations = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -126,7 +126,7 @@ impl HttpMeter {
     }
 }
 
-/// Anybody can make up a method.
+/// Clients can invent methods, so unknown ones share a name.
 pub(super) fn name_of(method: &Method) -> &'static str {
     const KNOWN: [Method; 7] = [
         Method::GET,

@@ -1,5 +1,5 @@
-//! What every request to the service goes through, whoever it is for: its id, the one error body, what is read of it, who may
-//! ask and how often, and what happens to a repeat. It knows no resource.
+//! Request processing common to all routes: request id, error body, extractors, authentication, limits and
+//! idempotency. It knows no resource.
 
 pub mod again;
 pub mod answer;

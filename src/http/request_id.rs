@@ -8,40 +8,40 @@ tokio::task_local! {
     static CURRENT: Current;
 }
 
-/// What all that is done for a request knows of its trace.
+/// The trace of the current request.
 #[derive(Clone, Default)]
 struct Current {
     trace: Option<TraceParent>,
-    /// Whether the trace is the client's.
+    /// True if the client named the trace.
     is_named: bool,
 }
 
-/// The id of the request that this task works for; empty outside of one.
+/// The id of the current request; empty outside of one.
 pub fn current_request_id() -> String {
     traces::request_id().map_or_else(String::new, |id| id.to_string())
 }
 
-/// The trace that the request is part of: as its client said, or one of its own where spans are recorded.
+/// The trace of the current request: the client's, or a new one if spans are recorded.
 pub fn current_trace() -> Option<TraceParent> {
     CURRENT
         .try_with(|current| current.trace.clone())
         .unwrap_or_default()
 }
 
-/// The same as far as the client named one.
+/// The trace that the client named, if it did.
 pub fn named_trace() -> Option<TraceParent> {
     let named = |current: &Current| current.trace.clone().filter(|_| current.is_named);
     CURRENT.try_with(named).unwrap_or_default()
 }
 
-/// Runs a future that outlives its request's connection under the request's id and span.
+/// Runs a future that outlives its connection, with the request's id and span.
 pub(super) fn inherit<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let current = CURRENT.try_with(Clone::clone).unwrap_or_default();
     let work = CURRENT.scope(current, future.in_current_span());
     for_request(traces::request_id(), work)
 }
 
-/// Runs the work for the request of that id, which is part of that trace; with its span, where that is recorded.
+/// Runs the work of a request with its id and trace, and with its span if spans are recorded.
 pub(super) fn with_id<F: Future>(
     id: String,
     named: Option<TraceParent>,

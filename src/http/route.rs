@@ -1,24 +1,25 @@
-//! What is at a path: the question that is asked before anything else is done for a request.
+//! Looks up a path before anything else is done for a request.
 
 use actix_web::http::Method;
 
-/// Where the tenants' API is.
+/// The base path of the tenants' API.
 pub const BASE: &str = "/api/v1";
-/// Where the operators' API is.
+/// The base path of the operators' API.
 pub const OPERATORS_BASE: &str = "/operator/v1";
 
-/// What is at a path.
+/// The result of looking up a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AtPath {
-    /// A route, and whether it reads parameters of the query.
+    /// A route; `reads_query` is true if it has query parameters.
     Route {
         reads_query: bool,
     },
-    /// The path is there and takes these methods, as `Allow` lists them.
+    /// The path exists and has these methods, as in `Allow`.
     OtherMethods(String),
     Nothing,
 }
 
-/// Looks up the pattern that the router matched. The table is above; it comes as data of the application.
+/// Looks up the pattern that the router matched. A function, because the route table is in a module above; it comes
+/// as application data.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookup(pub fn(Option<&str>, &Method) -> AtPath);

@@ -1,22 +1,22 @@
-//! What operators can set of how requests are taken.
+//! Operators' settings of request processing.
 
 use std::time::Duration;
 
 use dikala_entities::Plan;
 use ipnet::IpNet;
 
-/// How requests are taken, and how many.
+/// Limits of request processing.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
-    /// How long a body may take to arrive.
+    /// Longest time for a body to arrive.
     pub body_timeout: Duration,
-    /// Requests a minute of each plan, for tenants without a figure of their own.
+    /// Requests a minute by plan, for tenants without a limit of their own.
     pub starter_per_minute: u32,
     pub business_per_minute: u32,
     pub enterprise_per_minute: u32,
     /// Requests a minute of one address without a valid key.
     pub unauthenticated_per_minute: u32,
-    /// Proxies that are believed when they say from whom a request comes.
+    /// Proxies that are trusted to report the client's address.
     pub trusted_proxies: Vec<IpNet>,
 }
 
@@ -34,7 +34,6 @@ impl Default for HttpSettings {
 }
 
 impl HttpSettings {
-    /// Requests a minute of a plan.
     pub const fn per_minute(&self, plan: Plan) -> u32 {
         match plan {
             Plan::Starter => self.starter_per_minute,

@@ -1,4 +1,4 @@
-//! What a request tells of itself in a trace. What machines ask every few seconds is left out.
+//! The span of a request. Frequent requests of machines are left out.
 
 use actix_web::{dev::ServiceRequest, http::StatusCode, web::Data};
 use dikala_actors::traces::{Kind, Span, Traces};
@@ -6,10 +6,10 @@ use dikala_entities::{TenantId, TraceParent};
 
 use super::meter::{NO_ROUTE, name_of};
 
-/// Routes that machines ask for all the time.
+/// Routes that machines request all the time.
 const UNTOLD: [&str; 3] = ["/health/live", "/health/ready", "/metrics"];
 
-/// The span of a request, where spans are recorded; below what its client says that it is part of.
+/// Begins the span of a request, if spans are recorded; its parent is the client's span, if it named one.
 pub(super) fn begin(
     req: &ServiceRequest,
     route: Option<&str>,
@@ -28,7 +28,7 @@ pub(super) fn begin(
     Some(span)
 }
 
-/// The head of its answer is made.
+/// Ends the span when the head of the answer is complete.
 pub(super) fn end(span: Option<Span>, id: &str, status: StatusCode, tenant: Option<TenantId>) {
     let Some(mut span) = span else { return };
     span.set("dikala.request.id", id);

@@ -1,4 +1,4 @@
-//! Large answers that clients have not read yet: they are in memory for as long, so tenants share what there is room for.
+//! Limits on large answers that clients have not read yet. They are in memory until then, so tenants share the room.
 
 use std::{
     collections::HashMap,
@@ -10,30 +10,30 @@ use dikala_entities::TenantId;
 
 use super::error::ApiError;
 
-/// Answers of one tenant that are being written at the same time.
+/// Concurrently written lists of one tenant.
 pub const LISTS_PER_TENANT_MAX: usize = 4;
-/// Answers of all tenants that are being written at the same time.
+/// Concurrently written lists of all tenants.
 const LISTS_MAX: usize = 64;
-/// Large answers of one tenant that were made as a whole and are not read yet, in bytes.
+/// Bytes of one tenant's large unread answers that were made whole.
 pub const BYTES_PER_TENANT_MAX: usize = 16 * 1024 * 1024;
 /// The same of all tenants.
 const BYTES_MAX: usize = 256 * 1024 * 1024;
-/// What an answer may have before it counts as a large one, in bytes.
+/// Size above which an answer counts as large, in bytes.
 pub const AT_ONCE: usize = 64 * 1024;
 
-/// What is on its way to clients, by tenant.
+/// Unread answers by tenant.
 #[derive(Debug, Default)]
 pub struct Unread(Mutex<HashMap<TenantId, Load>>);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Load {
-    /// Answers that are being written.
+    /// Lists that are being written.
     lists: usize,
-    /// Of large answers that were made as a whole.
+    /// Bytes of large answers that were made whole.
     bytes: usize,
 }
 
-/// The right to have an answer on its way, given back when it is dropped.
+/// The reservation of an unread answer; released when it is dropped.
 #[derive(Debug)]
 pub struct OnItsWay {
     unread: Arc<Unread>,
@@ -42,12 +42,12 @@ pub struct OnItsWay {
 }
 
 impl Unread {
-    /// For an answer that is being written.
+    /// Reserves a place for a list that is being written.
     pub fn take(self: &Arc<Self>, tenant: TenantId) -> Result<OnItsWay, ApiError> {
         self.add(tenant, Load { lists: 1, bytes: 0 })
     }
 
-    /// For an answer of so many bytes that is in memory until the client has read it. Small ones need none.
+    /// Reserves the bytes of an answer that is made whole. None for a small answer, which needs no reservation.
     pub fn hold(
         self: &Arc<Self>,
         tenant: TenantId,
@@ -60,7 +60,7 @@ impl Unread {
         self.add(tenant, Load { lists: 0, bytes }).map(Some)
     }
 
-    /// Whether nothing is on its way.
+    /// True if no answer is unread.
     #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         self.0
@@ -97,16 +97,16 @@ impl Unread {
     }
 }
 
-/// Something that tenants share: no number of slow readers takes it from one who has none of it yet.
+/// A limit that tenants share fairly: slow readers leave room for tenants that have none of it yet.
 struct Shared {
     max: usize,
     each: usize,
-    /// What each tenant has that has anything under way.
+    /// The use of each tenant that has any.
     held: Vec<usize>,
 }
 
 impl Shared {
-    /// What a tenant has of it with so much more.
+    /// The tenant's use after `more`, or an error.
     fn add(&self, mine: usize, more: usize) -> Result<usize, ApiError> {
         if more == 0 {
             return Ok(mine);
@@ -117,7 +117,7 @@ impl Shared {
         if sum <= fair(self.max, self.each, held, holders) && more <= self.max - held {
             return Ok(sum);
         }
-        // Where the tenant has read what he has, there is room for him.
+        // The tenant can make room by reading, so the error says that.
         if mine > 0 || more > self.each {
             return Err(ApiError::TooMuchUnread);
         }
@@ -148,7 +148,7 @@ mod tests {
         TenantId::new(Millis::from_i64(1))
     }
 
-    /// Takes for many tenants in turn until none of them gets anything more.
+    /// Tenants in turn take as much as they get.
     fn greedy(tenants: usize, take: impl Fn(TenantId) -> Option<OnItsWay>) -> Vec<OnItsWay> {
         let tenants: Vec<TenantId> = (0..tenants).map(|_| tenant()).collect();
         let mut places = Vec::new();

@@ -1,5 +1,5 @@
-//! A request's body, already received, not yet parsed: the handler decides when, so that what does not exist is 404 whatever
-//! the body says.
+//! A received body that is not parsed yet. The handler parses it after its look-ups, so that an unknown object is 404
+//! whatever the body says.
 
 use std::future::{Ready, ready};
 
@@ -21,7 +21,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// The fields of a body that has to be there.
+    /// The fields of a required body.
     pub fn form(&self) -> Result<Form, ApiError> {
         if self.media_type.as_deref() != Some(JSON) {
             return Err(ApiError::UnsupportedMediaType(JSON));
@@ -38,7 +38,7 @@ impl Body {
         Form::from_body(json::parse(&self.bytes)?)
     }
 
-    /// The fields of a body that may be left out.
+    /// The fields of an optional body.
     pub fn optional_form(&self) -> Result<Form, ApiError> {
         if self.bytes.is_empty() {
             Ok(Form::default())
@@ -49,7 +49,7 @@ impl Body {
 }
 
 impl Body {
-    /// What a page asks a handler for in the place of a request.
+    /// A body that a page makes for an API handler.
     pub fn of(content: &Value) -> Self {
         Self {
             bytes: content.to_string().into(),
@@ -76,7 +76,7 @@ impl FromRequest for Body {
     }
 }
 
-/// The one declared media type in small letters, without parameters; none where a charset other than UTF-8 is declared.
+/// The only declared media type, lower-case and without parameters. None if a charset other than UTF-8 is declared.
 fn media_type(req: &HttpRequest) -> Option<String> {
     let mut headers = req.headers().get_all(CONTENT_TYPE);
     let declared = headers.next()?.to_str().ok()?;

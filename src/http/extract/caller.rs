@@ -1,4 +1,4 @@
-//! Who asks.
+//! The authenticated client of a request.
 
 use std::{
     future::{Ready, ready},
@@ -16,18 +16,18 @@ use crate::{
     },
 };
 
-/// The tenant whose key came with the request; the only way for a handler to learn a tenant's id.
+/// The tenant of the request's API key. Handlers learn a tenant's id only from here.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub tenant: TenantId,
-    /// Who asks for the tenant, and from where.
+    /// The actor and origin, for the audit.
     pub origin: Origin,
-    /// The `Idempotency-Key` under which this request runs.
+    /// The claim of the request's `Idempotency-Key`.
     pub claim: Option<Rc<Claim>>,
 }
 
 impl Caller {
-    /// What the audit says of a change that is written elsewhere.
+    /// The audit entry of a change that another part of the program writes.
     pub fn entry(&self, change: Change, now: Millis) -> audit::Model {
         self.origin.entry(Some(self.tenant), change, now)
     }
@@ -48,11 +48,11 @@ impl Caller {
     }
 }
 
-/// Somebody at the operators' listener, who was let in there.
+/// An operator, admitted by the operators' listener.
 #[derive(Clone, Debug)]
 pub struct Operator {
     pub origin: Origin,
-    /// The `Idempotency-Key` under which this request runs.
+    /// The claim of the request's `Idempotency-Key`.
     pub claim: Option<Rc<Claim>>,
 }
 

@@ -1,8 +1,7 @@
-//! Reads the fields of an object one by one and collects everything that is wrong with them.
+//! Reads the fields of an object one by one and collects all faults.
 //!
-//! Our own, because a merge patch (RFC 7396) tells apart what is left out and what is `null`, which `serde` does not by itself, and
-//! because it stops at the first thing that is wrong. An answer here names all of them, with the closest name of a field that is not
-//! known.
+//! Not `serde`, for two reasons. A merge patch (RFC 7396) distinguishes an absent field from `null`. And `serde`
+//! stops at the first fault, while an answer here names all faults, and for an unknown field the closest known name.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -11,21 +10,21 @@ use super::json;
 use crate::http::error::ApiError;
 use crate::http::field::{Fault, Faults, FieldCode, FieldError, quoted, shown, suggestion};
 
-/// What a parser of one value gives back.
+/// The result of parsing one value.
 pub type Parsed<T> = Result<T, Faults>;
 
-/// The fields of a body or of a query string, not looked at yet.
+/// The fields of a body or a query string, not parsed yet.
 #[derive(Clone, Debug, Default)]
 pub struct Form {
     fields: Map<String, Value>,
-    /// What is wrong whatever the fields mean.
+    /// Faults that do not depend on the meaning of the fields.
     faults: Vec<FieldError>,
-    /// A field with nothing but blanks is as good as left out.
+    /// True if a blank field counts as absent.
     skips_empty: bool,
 }
 
 impl Form {
-    /// The fields of a body.
+    /// From a JSON body, which must be an object.
     pub fn from_body(value: Value) -> Result<Self, ApiError> {
         let Value::Object(fields) = value else {
             let predicate = "must be a JSON object";
@@ -51,7 +50,7 @@ impl Form {
         }
     }
 
-    /// The same fields; one with nothing but blanks is as good as left out.
+    /// Makes blank fields count as absent.
     pub(super) fn skipping_empty(self) -> Self {
         Self {
             skips_empty: true,
@@ -59,13 +58,13 @@ impl Form {
         }
     }
 
-    /// A field's text as it was sent, where it is one.
+    /// A field's text as sent, if it is a text.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.fields.get(name).and_then(Value::as_str)
     }
 
-    /// Reads the fields with `read`. `read_only` names fields that an object is read with and that are ignored when they
-    /// come back. `read` gives `None` only after it reported a wrong field.
+    /// Parses the fields with `read`. Fields in `read_only` are accepted and ignored, so that a client can send back
+    /// what it read. `read` returns `None` only after it reported a fault.
     pub fn read<T>(
         &self,
         read_only: &[&'static str],
@@ -84,7 +83,7 @@ impl Form {
         }
     }
 
-    /// Reads a form that has no fields.
+    /// Refuses any field.
     pub fn expect_empty(&self) -> Result<(), ApiError> {
         self.read(&[], |_| Some(()))
     }
@@ -99,7 +98,7 @@ impl Form {
     }
 }
 
-/// One reading of a form.
+/// The state while one form is read.
 #[derive(Debug)]
 pub struct Reader<'f> {
     form: &'f Form,
@@ -148,7 +147,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// A field that has to have a value: sent now, or `current` where an object is changed.
+    /// A required field: its parsed value, or `current` if it is absent and an object is changed.
     pub fn required<T>(
         &mut self,
         name: &'static str,
@@ -166,7 +165,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// A field that may have none: left out keeps `current`, `null` takes it away.
+    /// An optional field: absent keeps `current`, `null` removes the value.
     pub fn optional<T>(
         &mut self,
         name: &'static str,
@@ -180,7 +179,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// A field with a default: left out keeps `current` or takes the default, `null` goes back to the default.
+    /// A field with a default: absent keeps `current` or takes the default, `null` resets to the default.
     pub fn defaulted<T>(
         &mut self,
         name: &'static str,
@@ -195,7 +194,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// A field that must be there and may be `null`.
+    /// A required field that may be `null`.
     pub fn nullable<T>(
         &mut self,
         name: &'static str,
@@ -212,7 +211,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// A field that an object is read with, and that is not changed here: sent back as it is it is taken, and refused otherwise.
+    /// A field that this request cannot change: accepted with its current value, refused with any other.
     pub fn unchanged(&mut self, name: &'static str, current: &impl Serialize, predicate: &str) {
         let current = serde_json::to_value(current).unwrap_or_default();
         let is_another = match self.sent(name) {
@@ -225,7 +224,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// Reports a fault that only shows with several fields or the store in view.
+    /// Reports a fault that depends on several fields or on the store.
     pub fn fault(&mut self, name: &str, fault: Fault) {
         self.errors.push(fault.in_field(name));
     }
@@ -247,7 +246,7 @@ impl<'f> Reader<'f> {
             self.errors
                 .push(Fault::sentence(FieldCode::UnknownField, sentence).in_field(&shown(key)));
         }
-        // A fault inside a field that is unknown or read-only: the text is still refused.
+        // Faults inside unknown or read-only fields are reported too.
         for fault in &self.form.faults {
             let seen = |error: &FieldError| fault.field.starts_with(&error.field);
             if !self.errors.iter().any(seen) {

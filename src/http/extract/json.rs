@@ -1,13 +1,13 @@
-//! Bytes to JSON, with the limits that the parser itself does not have.
+//! Parses JSON with limits that the parser lacks.
 
 use serde_json::{Map, Value};
 
 use crate::http::error::ApiError;
 use crate::http::field::{FieldCode, FieldError, shown};
 
-/// How deep arrays and objects may be nested.
+/// The deepest nesting of arrays and objects.
 pub const DEPTH_MAX: usize = 64;
-/// How many wrong texts of one body are reported.
+/// Texts with faults reported for one body, at most.
 const FAULTS_MAX: usize = 100;
 
 /// Parses a body. Errors: syntax, encoding, depth.
@@ -21,11 +21,11 @@ pub fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
         let reason = format!("it is nested deeper than {DEPTH_MAX} levels");
         return Err(ApiError::InvalidJson(reason));
     }
-    // The parser's message names line and column, and nothing of the content.
+    // The parser's message holds line and column, and none of the content.
     serde_json::from_str(text).map_err(|error| ApiError::InvalidJson(error.to_string()))
 }
 
-/// How deep the text nests arrays and objects; right for valid JSON, an upper bound for anything else.
+/// The nesting depth of arrays and objects. Exact for valid JSON, an upper bound otherwise.
 fn depth(text: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_string, mut escaped) = (false, false);
@@ -45,7 +45,7 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-/// Every text that holds U+0000, which PostgreSQL cannot store.
+/// The faults of all texts that contain U+0000, which PostgreSQL cannot store.
 pub fn nul_faults(fields: &Map<String, Value>) -> Vec<FieldError> {
     let mut faults = Vec::new();
     for (name, value) in fields {

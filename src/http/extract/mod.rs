@@ -1,5 +1,5 @@
-//! What handlers take: who asks, what for, and with which fields. Everything is parsed here, once, and refused here with all
-//! that is wrong with it at once.
+//! The handlers' extractors: client, path, query and body. Everything is parsed here, once, and refused with all
+//! faults at once.
 
 mod body;
 mod caller;

@@ -1,4 +1,4 @@
-//! Parsers of single values: each says what the value must be.
+//! Parsers of single values. Each fault says what the value must be.
 
 use std::str::FromStr;
 
@@ -14,19 +14,19 @@ use crate::http::field::{Fault, FieldCode, quoted, suggestion};
 
 /// The largest page.
 pub const LIMIT_MAX: i64 = 100;
-/// The page of who asks for none.
+/// The default page size.
 pub const LIMIT_DEFAULT: i64 = 50;
-/// The largest page offset: what every JSON reader can hold exactly.
+/// The largest page offset: the largest integer that every JSON reader holds exactly.
 pub const OFFSET_MAX: i64 = 9_007_199_254_740_991;
 
-/// What happens to blanks at both ends of a text.
+/// The treatment of blanks at both ends of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlankRule {
-    /// They go: names, labels, descriptions.
+    /// Removed: names, labels, descriptions.
     Trim,
-    /// They stay, and are not enough: prompts.
+    /// Kept, but a text of blanks only is refused: prompts.
     Keep,
-    /// They are as good as other characters: secrets, and texts that may be left out.
+    /// Kept like other characters: secrets, and optional texts.
     Opaque,
 }
 
@@ -63,7 +63,7 @@ pub fn text(min: usize, max: usize, blanks: BlankRule) -> impl Fn(&Value) -> Par
     }
 }
 
-/// A name, a label or another text that stays on its line: not blank, and at most `max` characters.
+/// A text of one line, such as a name or a label: not blank, at most `max` characters.
 pub fn line(max: usize) -> impl Fn(&Value) -> Parsed<String> {
     move |value| {
         let text = text(1, max, BlankRule::Trim)(value)?;
@@ -97,7 +97,7 @@ pub fn integer(min: i64, max: i64) -> impl Fn(&Value) -> Parsed<i64> {
         };
         let whole = match (number.as_i64(), number.as_f64()) {
             (Some(whole), _) => i128::from(whole),
-            // Saturates, which keeps what is too large too large.
+            // Saturates, so a too large number stays too large.
             (None, Some(float)) if float.fract() == 0.0 => float as i128,
             _ => return Err(not_whole().into()),
         };
@@ -151,7 +151,7 @@ pub fn object(value: &Value) -> Parsed<Map<String, Value>> {
     }
 }
 
-/// One of a closed set of words; `noun` says what they are: "a voice".
+/// A word of a closed set; `noun` names the set in messages: "a voice".
 pub fn word<T>(noun: &'static str) -> impl Fn(&Value) -> Parsed<T>
 where
     T: FromStr<Err = UnknownValue>,
@@ -163,7 +163,7 @@ where
     }
 }
 
-/// The word is none of the allowed ones.
+/// The fault of a word that is not in the set.
 pub fn not_allowed<'a>(
     given: &str,
     noun: &str,
@@ -180,7 +180,7 @@ pub fn not_allowed<'a>(
     Fault::sentence(FieldCode::NotAllowed, sentence).allowing(allowed.map(str::to_owned).collect())
 }
 
-/// An array of at least `min` items that are all different; `same` says which two are not.
+/// An array of at least `min` different items; `same` compares two items.
 pub fn list<T>(
     min: usize,
     item: impl Fn(&Value) -> Parsed<T>,
@@ -233,7 +233,7 @@ pub fn transfer_target(transfers: &TransferPrefixes, value: &Value) -> Parsed<Ph
     }
 }
 
-/// The fault of a number that calls are not transferred to.
+/// The fault of a number that is no allowed transfer target.
 pub fn no_transfer() -> Fault {
     let predicate = "must be a number that calls may be transferred to: premium, satellite and shared-cost numbers are not, \
                      and your operator may allow fewer";
@@ -247,7 +247,7 @@ pub fn language(value: &Value) -> Parsed<Language> {
         .map_err(|error| Fault::new(FieldCode::InvalidFormat, format!("{error}")).into())
 }
 
-/// An RFC 3339 date and time, or a date, which means its midnight in UTC. What lies before 1970 is taken as its beginning.
+/// An RFC 3339 date and time, or a date, which means midnight UTC. Instants before 1970 become 1970.
 pub fn instant(value: &Value) -> Parsed<Millis> {
     let text = string(value)?;
     // A plus that was not percent-encoded arrives in a query string as a blank: `2026-01-15T10:30:00 07:00`.
@@ -265,7 +265,7 @@ pub fn instant(value: &Value) -> Parsed<Millis> {
         })
 }
 
-/// A valid instant outside of the years that are stored, moved to the nearest of those.
+/// A valid instant outside the stored range of years, moved to the nearest limit.
 fn clamped(text: &str) -> Option<Millis> {
     let midnight = format!("{text}T00:00:00Z");
     let at = [text, &midnight]
@@ -274,7 +274,7 @@ fn clamped(text: &str) -> Option<Millis> {
     Some(Millis::from_i64(at.unix_timestamp().saturating_mul(1_000)))
 }
 
-/// The id of something; `noun` says of what: "an agent".
+/// An id; `noun` names the object in messages: "an agent".
 pub fn id<T: FromStr>(noun: &'static str) -> impl Fn(&Value) -> Parsed<T> {
     move |value| {
         string(value)?.parse().map_err(|_| {
@@ -287,7 +287,7 @@ pub fn id<T: FromStr>(noun: &'static str) -> impl Fn(&Value) -> Parsed<T> {
     }
 }
 
-/// An address of the tenant's, as text. Whether its host may be dialled is asked afterwards.
+/// A tenant's URL. Its host's address is checked elsewhere.
 pub fn url(policy: UrlPolicy) -> impl Fn(&Value) -> Parsed<OutboundUrl> {
     move |value| {
         OutboundUrl::parse(string(value)?, policy).map_err(|error| {

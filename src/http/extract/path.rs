@@ -1,4 +1,4 @@
-//! Ids in paths. One that is malformed is answered like one that is not there.
+//! Ids in paths. A malformed id is answered like an unknown one.
 
 use std::{
     future::{Ready, ready},
@@ -17,11 +17,11 @@ use crate::http::error::{ApiError, Missing};
 #[derive(Clone, Copy, Debug)]
 pub struct Id<T>(pub T);
 
-/// The name in the path's `{name}`, whatever it is.
+/// The path's `{name}`, unchecked.
 #[derive(Clone, Debug)]
 pub struct FunctionName(pub String);
 
-/// The word in the path's `{type}`, whatever it is.
+/// The path's `{type}`, unchecked.
 #[derive(Clone, Debug)]
 pub struct TypeName(pub String);
 
@@ -29,9 +29,9 @@ pub struct TypeName(pub String);
 #[derive(Clone, Copy, Debug)]
 pub struct VersionNumber(pub i64);
 
-/// What an id stands for.
+/// An id in a path, with the object that it stands for.
 pub trait PathId: FromStr {
-    /// What is missing when there is no such id.
+    /// The error for an unknown id.
     const MISSING: Missing;
 }
 

@@ -14,7 +14,7 @@ use crate::http::field::{FieldCode, FieldError};
 pub struct Query(pub Form);
 
 impl Query {
-    /// Takes a query string apart. Nothing in it can fail here: faults are reported when the form is read.
+    /// Parses a query string. Faults are reported when the form is read.
     pub fn parse(query: &str) -> Self {
         let mut fields = Map::new();
         let mut faults: Vec<FieldError> = Vec::new();
@@ -37,7 +37,7 @@ impl Query {
     }
 }
 
-/// The same for operators: a parameter that is left empty, as a form sends what nothing was typed into, was not given.
+/// The same for operators' pages, where an empty parameter counts as absent: HTML forms send empty fields.
 #[derive(Clone, Debug)]
 pub struct Filters(pub Form);
 

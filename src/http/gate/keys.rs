@@ -1,7 +1,7 @@
-//! API keys: who a key stands for, and when it was last used.
+//! API keys: the tenant of a key, and the time of its last use.
 //!
-//! What the database said about a key is trusted for [`TRUST_MS`]: under load one read serves a burst of requests, and yet a
-//! revocation, a suspension or another plan, made by whichever process, counts practically with the next request.
+//! An answer of the database is trusted for [`TRUST_MS`]. So under load one read serves a burst of requests, and yet
+//! a revocation, a suspension or a change of plan by any process takes effect practically at the next request.
 
 use std::sync::Arc;
 
@@ -19,15 +19,15 @@ use tokio::sync::Semaphore;
 
 use crate::http::{error::ApiError, settings::HttpSettings};
 
-/// How long an answer of the database about a key is trusted.
+/// Lifetime of a cached answer.
 const TRUST_MS: i64 = 20;
 const KEYS_MAX: u64 = 10_000;
-/// `lastUsedAt` is exact to this.
+/// Precision of `lastUsedAt`.
 const TOUCH_EVERY_MS: i64 = 60_000;
-/// How many `lastUsedAt` are written at the same time; past that one is left out, the next request tries again.
+/// Concurrent writes of `lastUsedAt`. Any more are skipped; the key's next request tries again.
 const TOUCHES_MAX: usize = 2;
 
-/// Who a key stands for.
+/// The tenant of a key, with its limit and state.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::http) struct Identity {
     pub tenant: TenantId,
@@ -39,15 +39,15 @@ pub(in crate::http) struct Identity {
     read_at: Millis,
 }
 
-/// One read of the database, and all requests that wait for it.
+/// A read of the database that several requests may wait for.
 #[derive(Clone, Debug)]
 struct Reading {
-    /// Its place in memory tells one read from another.
+    /// The address of this allocation identifies the read.
     began_at: Arc<Millis>,
     answer: Shared<BoxFuture<'static, Result<Identity, ApiError>>>,
 }
 
-/// Keys that were seen a moment ago, and those that are being looked up.
+/// Cached keys, and reads under way.
 #[derive(Clone, Debug)]
 pub(in crate::http) struct Keys {
     known: Cache<CredentialHash, Identity>,
@@ -72,7 +72,7 @@ fn is_fresh(read_at: Millis, now: Millis) -> bool {
 }
 
 impl Keys {
-    /// Who the key stands for. Errors: unknown, revoked, the database is away.
+    /// The tenant of a key. Errors: unknown key, revoked key, database unavailable.
     pub async fn identify(
         &self,
         store: &Store,
@@ -86,8 +86,8 @@ impl Keys {
         {
             return Ok(known);
         }
-        // Many requests find the same answer too old at the same moment: one reads, the others wait for it. A read that
-        // began too long ago is not waited for, as its answer would not be trusted either.
+        // Many requests find the cached answer stale at the same moment: one reads, the others wait for it. A read
+        // that began too long ago is not joined, because its answer would be stale too.
         let answer = match self.reading.entry(hash) {
             Entry::Occupied(found) if is_fresh(*found.get().began_at, now) => {
                 found.get().answer.clone()
@@ -102,14 +102,14 @@ impl Keys {
         answer.await
     }
 
-    /// Forgets everything: what was changed in this process counts with the next request.
+    /// Clears the cache, so that a change by this process takes effect at the next request.
     pub fn forget(&self) {
-        // In this order: what is read at the moment is not remembered afterwards.
+        // In this order, so that a read under way is not cached afterwards.
         self.reading.clear();
         self.known.invalidate_all();
     }
 
-    /// Reads in a task of its own: a client that hangs up does not take the answer away from the others.
+    /// Spawned, because the read serves other requests and must survive this client's disconnect.
     fn read(
         &self,
         store: &Store,
@@ -144,7 +144,7 @@ impl Keys {
         }
     }
 
-    /// Notes the use of a key, off the request's path.
+    /// Records the use of a key in the background.
     fn touch(&self, store: &Store, identity: Identity, now: Millis) {
         let last = identity.last_used_at.max(self.touched.get(&identity.key));
         if last.is_some_and(|last| now.since(last) < TOUCH_EVERY_MS) {

@@ -1,4 +1,4 @@
-//! Who may come in, and how often.
+//! Authentication and rate limits.
 
 pub(in crate::http) mod keys;
 pub(in crate::http) mod rate;
@@ -23,19 +23,19 @@ use super::error::ApiError;
 pub use strangers::{Stranger, Strangers, address_of};
 
 const TENANTS_MAX: usize = 1_000_000;
-/// Reads of one tenant that are worked on at once: never all the connections that the store has for them.
+/// Concurrent reads of one tenant: fewer than the store's connections for reads.
 const READS_EACH: usize = API_READERS as usize - 1;
-/// Reads that are let in at once. They share the machine's cores with calls; who waits for a connection has it without another
-/// change of threads.
+/// Concurrent reads. They share the cores with calls. Some reads wait for a connection, so that a free one is used
+/// without another thread switch.
 const READS_MAX: usize = 2 * READS_EACH;
-/// How long a read waits for others.
+/// Longest wait of a read for its permit.
 const READ_WITHIN: Duration = Duration::from_secs(5);
 
-/// Posts of a tenant's people in a minute. They do not count as requests of the tenant's programs, nor those as theirs: who has to
-/// take a key back that floods the API can, and whatever people do, the programs are served.
+/// Posts per minute of a tenant's dashboard users. They are counted apart from API requests, so that a user can
+/// revoke a key that floods the API, and users cannot use up the programs' limit.
 const POSTS_MAX: u32 = 300;
 
-/// Known keys and used-up limits of this process.
+/// Cached keys and rate limits of this process.
 #[derive(Debug)]
 pub struct Gate {
     pub(in crate::http) keys: Keys,
@@ -60,12 +60,12 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// Forgets what it knows of keys and tenants, after this process changed one.
+    /// Clears the key cache, after this process changed a key or a tenant.
     pub fn forget_keys(&self) {
         self.keys.forget();
     }
 
-    /// Counts a request of a tenant, of all that its programs make at whichever node.
+    /// Counts an API request of a tenant against its limit over all nodes.
     pub(in crate::http) async fn count(
         &self,
         shared: (&Store, &Membership),
@@ -77,7 +77,7 @@ impl Gate {
             .await
     }
 
-    /// Counts a post of a tenant's people in the dashboard; errors over the limit.
+    /// Counts a dashboard post of a tenant. Fails above the limit.
     pub fn post(&self, tenant: TenantId, now: Millis) -> Result<(), ApiError> {
         let verdict = self.posts.count(tenant, POSTS_MAX, now);
         match verdict.allowed {
@@ -88,12 +88,12 @@ impl Gate {
         }
     }
 
-    /// Tenants of whose requests so many at least were refused within a minute, for being too many.
+    /// Tenants with at least this many refused requests in the current window.
     pub fn flooding(&self, at_least: u32, now: Millis) -> Vec<(TenantId, u32)> {
         self.tenants.refused(at_least, now)
     }
 
-    /// The right of a tenant to have something read, in turn with other tenants.
+    /// Waits for a tenant's permit to read, round-robin over tenants.
     pub async fn read(&self, tenant: TenantId) -> Result<Turn<TenantId>, ApiError> {
         let turn = tokio::time::timeout(READ_WITHIN, self.reads.take(tenant)).await;
         turn.map_err(|_| ApiError::Unavailable)

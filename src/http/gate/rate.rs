@@ -1,11 +1,11 @@
-//! Fixed windows: a window begins with the first request after the last one, and counts for a minute.
+//! Fixed-window rate limits: a window begins with the first request after the previous window and lasts a minute.
 //!
-//! Our own, because `X-RateLimit-Remaining` and `-Reset` have to be exact: libraries (`governor` and others) let a bucket fill up
-//! steadily, which lets nearly twice the limit through in the first minute and has no moment at which it begins anew.
+//! Our own, because `X-RateLimit-Remaining` and `-Reset` must be exact. Libraries such as `governor` use a token
+//! bucket, which admits nearly twice the limit in the first minute and has no reset time.
 //!
-//! Where there are several nodes, a window is theirs together: each takes requests out of it in blocks, before it lets them in.
-//! What the other nodes may have taken and not used is given out beyond the limit, so that nobody is refused below it, and a block
-//! is so small that this is at most [`BEYOND`] of it.
+//! With several nodes, they share a window: each node takes blocks of requests out of it before it admits them. Other
+//! nodes may hold unused requests of their blocks, so that many are given out beyond the limit, and no tenant is
+//! refused below it. Blocks are so small that at most 1/[`BEYOND`] of the limit is admitted beyond it.
 
 use std::{
     hash::Hash,
@@ -15,54 +15,54 @@ use std::{
 use dashmap::{DashMap, Entry};
 use dikala_entities::Millis;
 
-/// How long a window is, in milliseconds.
+/// Length of a window, in milliseconds.
 pub const WINDOW_MS: i64 = 60_000;
-/// The share of a limit that nodes may let in beyond it, all together.
+/// All nodes together admit at most limit / 20 requests beyond a limit.
 const BEYOND: u32 = 20;
-/// How often a full table is searched for windows that are over, at most.
+/// Shortest time between two searches of a full table for expired windows.
 const SWEEP_EVERY_MS: i64 = 1_000;
 
-/// The requests of one minute.
+/// The count of one window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     started_at: Millis,
     used: u32,
     refused: u32,
-    /// What was taken out of a window that nodes have together and is not used yet; none: it is this node's alone.
+    /// Unused requests of this node's block in a shared window; none if the window is this node's alone.
     block: Option<u32>,
 }
 
-/// What is to be taken out of a window that nodes have together.
+/// A request for a block of a shared window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// So many requests, or as many as are left.
+    /// The wanted size of the block; fewer are granted if fewer are left.
     pub block: u32,
-    /// All that is given out in a window.
+    /// The resulting limit of all nodes together.
     pub most: u32,
-    /// What this node let in while it was alone, and how long ago that window began.
+    /// Requests that this node admitted while it counted alone, and the age of that window.
     pub counted: u32,
     pub age_ms: i64,
 }
 
-/// What was taken out of a window that nodes have together.
+/// A granted block of a shared window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub block: u32,
-    /// All that nodes have taken, this block included.
+    /// Requests taken by all nodes, including this block.
     pub taken: u32,
-    /// How long ago the window began.
+    /// The age of the window.
     pub age_ms: i64,
 }
 
-/// What follows for a request among several nodes.
+/// The next step for a request with several nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Decided(Allowance),
-    /// A block is to be taken first.
+    /// A block is needed first.
     Take(Wish),
 }
 
-/// Whether a request is taken, and what the headers say.
+/// The decision on a request, and the values of its headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     pub allowed: bool,
@@ -72,12 +72,12 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Unix seconds at which the window is over.
+    /// The end of the window in Unix seconds.
     pub fn reset_unix_seconds(&self) -> i64 {
         ceil_seconds(self.resets_at.as_i64())
     }
 
-    /// Whole seconds from `now` until the window is over, at least 1.
+    /// Whole seconds from `now` to the end of the window, at least 1.
     pub fn retry_after_seconds(&self, now: Millis) -> i64 {
         ceil_seconds(self.resets_at.since(now)).max(1)
     }
@@ -87,7 +87,7 @@ fn ceil_seconds(ms: i64) -> i64 {
     ms.saturating_add(999).div_euclid(1_000)
 }
 
-/// Counts one request. Refused ones do not count. A clock that went back begins a new window.
+/// Counts a request; refused requests do not count. If the clock went back, a new window begins.
 pub fn count(window: Option<Window>, limit: u32, now: Millis) -> (Window, Allowance) {
     let mut window = window
         .filter(|window| (0..WINDOW_MS).contains(&now.since(window.started_at)))
@@ -122,8 +122,8 @@ impl Window {
     }
 }
 
-/// How much one of `nodes` takes at once, and what all of them give out. One that comes for a block uses one of it at once, so the
-/// others have one less than that to spare at most.
+/// Block size per node and the resulting global limit. At most `block - 1` unused requests per other node are given
+/// out beyond `limit`: a node takes a block only for a request that uses one of it.
 fn shares(limit: u32, nodes: usize) -> (u32, u32) {
     let others = u32::try_from(nodes)
         .unwrap_or(u32::MAX)
@@ -136,7 +136,7 @@ fn shares(limit: u32, nodes: usize) -> (u32, u32) {
     )
 }
 
-/// Counts one request of a window that `nodes` have together, if what this node has taken of it suffices to say.
+/// Counts a request in a window shared by `nodes`, if this node's block suffices to decide.
 pub fn count_together(
     window: Option<Window>,
     limit: u32,
@@ -167,7 +167,7 @@ pub fn count_together(
     }
 }
 
-/// The window after a block was taken out of it.
+/// The window after a block was granted.
 pub fn granted(window: Option<Window>, grant: Grant, now: Millis) -> Window {
     let started_at = now.plus_ms(-grant.age_ms.clamp(0, WINDOW_MS));
     let same = window.filter(|window| (0..WINDOW_MS).contains(&now.since(window.started_at)));
@@ -179,7 +179,7 @@ pub fn granted(window: Option<Window>, grant: Grant, now: Millis) -> Window {
     }
 }
 
-/// The windows of many; holds a bounded number of them.
+/// A bounded table of windows by key.
 #[derive(Debug)]
 pub struct Limiter<K: Hash + Eq> {
     windows: DashMap<K, Window>,
@@ -188,7 +188,7 @@ pub struct Limiter<K: Hash + Eq> {
 }
 
 impl<K: Hash + Eq> Limiter<K> {
-    /// A limiter that remembers up to `capacity` windows.
+    /// A limiter for up to `capacity` windows.
     pub fn new(capacity: usize) -> Self {
         Self {
             windows: DashMap::new(),
@@ -197,8 +197,8 @@ impl<K: Hash + Eq> Limiter<K> {
         }
     }
 
-    /// Counts one request of `key`. When the table is full of running windows, a new key is refused: whoever fills it is
-    /// flooding.
+    /// Counts a request of `key`. If the table is full of current windows, a new key is refused: only a flood can
+    /// fill it.
     pub fn count(&self, key: K, limit: u32, now: Millis) -> Allowance {
         if self.windows.len() >= self.capacity {
             self.sweep(now);
@@ -223,7 +223,7 @@ impl<K: Hash + Eq> Limiter<K> {
         verdict
     }
 
-    /// Counts one request of `key` in a window that `nodes` have together, if that can be said without asking them.
+    /// Counts a request of `key` in a window shared by `nodes`, if that can be decided without a new block.
     pub fn count_together(&self, key: K, limit: u32, nodes: usize, now: Millis) -> Next {
         match self.windows.entry(key) {
             Entry::Occupied(mut known) => {
@@ -233,12 +233,12 @@ impl<K: Hash + Eq> Limiter<K> {
                 }
                 next
             }
-            // A full table refuses it where it is counted.
+            // If the table is full, the request is refused when it is counted.
             Entry::Vacant(_) => count_together(None, limit, nodes, now).1,
         }
     }
 
-    /// A block was taken for `key`, where there is room to remember it.
+    /// Adds a granted block to the window of `key`, if there is room in the table.
     pub fn granted(&self, key: K, grant: Grant, now: Millis) {
         match self.windows.entry(key) {
             Entry::Occupied(mut known) => {
@@ -251,7 +251,7 @@ impl<K: Hash + Eq> Limiter<K> {
         }
     }
 
-    /// Who was refused so often at least in the window that counts now, and how often.
+    /// Keys with at least this many refusals in the current window, with their number.
     pub fn refused(&self, at_least: u32, now: Millis) -> Vec<(K, u32)>
     where
         K: Clone,
@@ -265,7 +265,7 @@ impl<K: Hash + Eq> Limiter<K> {
             .collect()
     }
 
-    /// Takes the last counted request of `key` back.
+    /// Takes back the last counted request of `key`.
     pub fn give_back(&self, key: &K) {
         if let Some(mut window) = self.windows.get_mut(key) {
             window.used = window.used.saturating_sub(1);
@@ -339,8 +339,8 @@ mod tests {
         assert!(!count(None, 0, at(0)).1.allowed);
     }
 
-    /// Nodes that take blocks out of a window in whatever order let in the whole limit, and at most a twentieth more; and one of them
-    /// alone is never refused below it.
+    /// Nodes that take blocks in any order admit the whole limit and at most a twentieth more, and a single node is
+    /// never refused below the limit.
     #[test]
     fn nodes_together_let_in_the_limit_and_hardly_more() {
         for (limit, nodes) in [
@@ -424,9 +424,9 @@ mod tests {
             resets_at: at(60_000),
         };
         assert_eq!(next, Next::Decided(expected));
-        // And alone again.
+        // The other node has left.
         assert_eq!(count(window, 60, at(9_002)).1.remaining, 53);
-        // A minute later nothing of it counts.
+        // A minute later a new window begins.
         let (_, next) = count_together(window, 60, 2, at(60_000));
         assert!(matches!(next, Next::Take(Wish { counted: 0, .. })));
     }

@@ -1,6 +1,6 @@
-//! What somebody may do who has not shown a valid key or token: a number of requests a minute for each address, whichever way in
-//! he tries. A credential that is well made and was never seen to be good counts before it is looked up, so that guessing
-//! costs the database nothing.
+//! Limits for clients without a valid key or token: requests per minute and network address, over all ways to
+//! authenticate. A well-formed credential that never was valid counts before it is looked up, so that guessing costs
+//! the database nothing.
 
 use std::{fmt, net::IpAddr};
 
@@ -17,20 +17,20 @@ use crate::{
 };
 
 const ADDRESSES_MAX: usize = 50_000;
-/// Credentials that were good when they were last looked up: they are looked up again whatever others do at their address.
+/// Recently valid credentials that are remembered. They are looked up regardless of failures at their address.
 const PROVEN_MAX: u64 = 100_000;
 
-/// Somebody of whom nothing is known but his address.
+/// An unauthenticated client.
 #[derive(Clone, Copy, Debug)]
 pub struct Stranger {
-    /// None: there is no connection, as in a test.
+    /// None without a connection, as in a test.
     address: Option<IpAddr>,
     /// Requests a minute.
     limit: u32,
     now: Millis,
 }
 
-/// The address that a request comes from; none where there is no connection, as in a test.
+/// The client's address; none without a connection, as in a test.
 pub fn address_of(request: &HttpRequest, settings: &HttpSettings) -> Option<IpAddr> {
     let peer = request.peer_addr()?;
     let trusted = &settings.trusted_proxies;
@@ -38,7 +38,7 @@ pub fn address_of(request: &HttpRequest, settings: &HttpSettings) -> Option<IpAd
 }
 
 impl Stranger {
-    /// Who made the request.
+    /// The client of a request.
     pub fn of(request: &HttpRequest, settings: &HttpSettings, now: Millis) -> Self {
         Self {
             address: address_of(request, settings).map(network),
@@ -78,29 +78,29 @@ impl fmt::Display for Stranger {
     }
 }
 
-/// What strangers did in the last minute.
+/// Failed authentication in the current window.
 #[derive(Debug)]
 pub struct Strangers {
-    /// Of each address what was refused.
+    /// Refused requests by address.
     refused: Limiter<IpAddr>,
-    /// Of each address the credentials that were looked up and not found.
+    /// Unknown credentials by address.
     guessed: Limiter<IpAddr>,
     proven: Cache<CredentialHash, ()>,
-    /// Credentials that were never seen to be good and are being looked up, each by one request; others wait for what it finds.
+    /// Look-ups under way of credentials that never were valid. One request looks up; the others wait for its result.
     trying: DashMap<CredentialHash, watch::Sender<Found>>,
 }
 
-/// What came of a look-up that others wait for.
+/// Result of a look-up that others wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Found {
-    /// Nothing: it is under way, or was given up.
+    /// Under way, or given up.
     #[default]
     Nothing,
-    /// The database is away.
+    /// The database is unavailable.
     Away,
 }
 
-/// The one look-up of a credential, until it ends or nobody waits for it any more.
+/// The only look-up of a credential; removed when it is dropped.
 struct Try<'a> {
     all: &'a DashMap<CredentialHash, watch::Sender<Found>>,
     hash: CredentialHash,
@@ -132,8 +132,8 @@ impl Default for Strangers {
 }
 
 impl Strangers {
-    /// Looks the credential with that hash up, unless its address has guessed too often. `is_refusal`: the credential is not a
-    /// good one, and it is not a fault of ours that it was not found.
+    /// Looks up the credential with that hash, unless its address guessed too often. `is_refusal` is true for an
+    /// error that means an invalid credential, and false for an internal fault.
     pub async fn look_up<T, E: From<ApiError>>(
         &self,
         stranger: &Stranger,
@@ -165,9 +165,9 @@ impl Strangers {
         }
     }
 
-    /// None for a credential that was good before; else the right to look it up, which counts as a guess. However many ask with
-    /// the same one at once, one of them looks it up: a program that makes many requests at once is no guesser, and a node that
-    /// has just started has seen nobody's credential yet.
+    /// None for a credential that was valid before, otherwise the right to look it up, which counts as a guess. Of
+    /// concurrent requests with one credential only one looks it up. So many requests of a valid client count once on
+    /// a node that has just started.
     async fn attempt(
         &self,
         stranger: &Stranger,
@@ -188,14 +188,14 @@ impl Strangers {
                     }));
                 }
             };
-            // It ends with the one that looks it up, which tells before that where it could not be looked up.
+            // The channel closes when the look-up ends. Before that it reports if the database is unavailable.
             if trying.wait_for(|found| *found == Found::Away).await.is_ok() {
                 return Err(ApiError::Unavailable);
             }
         }
     }
 
-    /// What somebody gets who is not let in: `error`, or that he asks too often.
+    /// The answer to a refused client: `error`, or the rate limit's.
     pub fn refused<E: From<ApiError>>(&self, stranger: &Stranger, error: E) -> E {
         stranger.count(&self.refused).err().map_or(error, E::from)
     }
@@ -264,7 +264,7 @@ mod tests {
             try_out(&strangers, stranger(1), &good, Ok(())).await.0,
             Ok(())
         );
-        // Until it is good no more.
+        // Until it is no longer valid.
         let (answer, asked) = try_out(&strangers, stranger(1), &good, wrong).await;
         assert!(asked && matches!(answer, Err(ApiError::RateLimited { .. })));
         assert!(!try_out(&strangers, stranger(1), &good, Ok(())).await.1);
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// A node that has just started is asked by a program that has a good key, many times at once.
+    /// Many concurrent requests with a valid key reach a node that has just started.
     #[actix_web::test]
     async fn a_good_key_that_comes_many_times_at_once_is_no_guess() {
         let strangers = Strangers::default();

@@ -1,4 +1,4 @@
-//! Blocks of requests out of windows that nodes have together, in SQL. Time is the database's.
+//! Takes blocks of requests out of shared windows, in SQL with the database's time.
 
 use std::{
     sync::{
@@ -16,17 +16,17 @@ use tokio::sync::Mutex;
 
 use super::rate::{Allowance, Grant, Limiter, Next, WINDOW_MS, Wish};
 
-/// How long a request waits for a block.
+/// Longest wait of a request for a block.
 const TAKE_WITHIN: Duration = Duration::from_millis(500);
-/// Where no block was to be had, a node counts alone for so long before it asks again, in milliseconds.
+/// After a failure to take a block, this node counts alone for this time, in milliseconds.
 const ALONE_MS: i64 = 1_000;
-/// Tenants for whom blocks are taken at the same time, and how long that is remembered.
+/// Tenants with a lock for taking blocks, and the idle time after which a lock is dropped.
 const ASKING_MAX: u64 = 100_000;
 const ASKING_KEPT: Duration = Duration::from_secs(60);
-/// Requests of one tenant that take a block again where others used it up, before one is counted alone.
+/// Attempts of a request to get a block that others use up at once; then it is counted by this node alone.
 const TRIES_MAX: usize = 64;
 
-/// Takes blocks, one at a time for each tenant.
+/// Takes blocks, one at a time per tenant.
 #[derive(Debug)]
 pub struct Together {
     asking: Cache<TenantId, Arc<Mutex<()>>>,
@@ -46,7 +46,7 @@ impl Default for Together {
 }
 
 impl Together {
-    /// Counts one request of a tenant. Alone a node asks nobody, and where the database does not answer it counts alone.
+    /// Counts a tenant's request. A single node, or a node without the database, counts alone.
     pub async fn count(
         &self,
         windows: &Limiter<TenantId>,
@@ -67,7 +67,7 @@ impl Together {
             }
             let asking = self.asking.get_with(tenant, Arc::default);
             let _one = asking.lock().await;
-            // Who had it before may have taken enough, or found out that there is nobody to ask.
+            // The previous holder of the lock may have taken a block, or failed to.
             let wish = match windows.count_together(tenant, limit, nodes, now) {
                 Next::Decided(allowance) => return allowance,
                 Next::Take(wish) => wish,
@@ -95,7 +95,7 @@ impl Together {
     }
 }
 
-/// Takes a block out of the window that runs, or begins one.
+/// Takes a block out of the current window, or begins a window.
 async fn take(store: &Store, tenant: TenantId, wish: Wish) -> Result<Grant, DbErr> {
     let running = format!(
         "w.started_at > excluded.started_at + $5 - {WINDOW_MS} AND w.started_at <= excluded.started_at + $5"

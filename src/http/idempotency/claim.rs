@@ -1,4 +1,4 @@
-//! The claim of a key: whoever has it carries the request out, and its answer is stored with the effect.
+//! The claim of an idempotency key: its holder carries out the request, and the answer is stored with the effect.
 
 use std::{
     cell::Cell,
@@ -17,31 +17,31 @@ use tokio::sync::Semaphore;
 
 use crate::http::answer::Answer;
 
-/// From how many bytes on an answer counts as large.
+/// Size from which an answer counts as large.
 const LARGE_BYTES: usize = 2 * 1_024;
-/// What the large answers that are kept of one tenant may have in all; beyond, the oldest lose their bodies.
+/// Total size of a tenant's large stored answers. Above it, the oldest lose their bodies.
 pub const LARGE_BYTES_MAX: i64 = 16 * 1_024 * 1_024;
-/// How long a request may run before its claim counts as left behind by a crash.
+/// Age from which a claim without an answer counts as abandoned.
 pub const RUNNING_MS_MAX: i64 = 60_000;
-/// Keys at a time that wait to be given back because the database was away; others expire.
+/// Keys that wait to be released after a database failure; any more just expire.
 const GIVING_BACK_MAX: usize = 1_000;
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);
 
-/// The right to carry out the request of one key.
+/// The right to carry out the request of a key.
 #[derive(Debug)]
 pub struct Claim {
     claimed: ClaimedKey,
     settled: Cell<bool>,
-    /// The stored answer is a large one.
+    /// True if the stored answer is large.
     large: Cell<bool>,
 }
 
-/// Which key is claimed, for whoever commits the effect on another thread.
+/// The identity of a claim, for committing the effect on another thread.
 #[derive(Clone, Debug)]
 pub struct ClaimedKey {
     scope: IdempotencyScope,
     key: String,
-    /// Tells this claim from a later one of the same key.
+    /// Distinguishes this claim from a later one of the same key.
     claimed_at: Millis,
     vault: Vault,
 }
@@ -64,7 +64,7 @@ impl ClaimedKey {
         }
     }
 
-    /// The answer as it is stored: sealed where it holds a secret.
+    /// The answer in its stored form: sealed if it holds a secret.
     pub fn kept(&self, answer: &Answer) -> KeptAnswer {
         let body = match answer.is_secret {
             true => self.vault.seal(
@@ -85,13 +85,13 @@ impl ClaimedKey {
         }
     }
 
-    /// A stored answer that is sealed, where it can still be opened.
+    /// Opens a sealed answer, if its key still exists.
     pub(super) fn open(&self, sealed: &str) -> Option<Secret> {
         let place = SecretPlace::StoredAnswer;
         self.vault.open(place, self.row(), sealed).ok()
     }
 
-    /// What a sealed answer is bound to.
+    /// The row that a sealed answer is bound to.
     fn row(&self) -> String {
         format!("{} {}", self.scope, self.key)
     }
@@ -106,12 +106,11 @@ impl Claim {
         }
     }
 
-    /// Which key it is.
     pub fn claimed(&self) -> &ClaimedKey {
         &self.claimed
     }
 
-    /// Stores the answer under the key. False if the claim was lost to a later request meanwhile: then nothing may be committed.
+    /// Stores the answer under the key. False if a later request took over the claim: then nothing may be committed.
     pub async fn settle(&self, db: &impl ConnectionTrait, answer: &Answer) -> Result<bool, DbErr> {
         let kept = self.claimed.kept(answer);
         let done = idempotency::Entity::update_many()
@@ -129,24 +128,24 @@ impl Claim {
         Ok(done.rows_affected == 1)
     }
 
-    /// Notes that the answer is committed.
+    /// Records that the answer is committed.
     pub fn committed(&self, answer: &Answer) {
         self.settled.set(true);
         self.large.set(large_size(answer) > 0);
     }
 
-    /// Whether the answer was committed with the effect.
+    /// True if the answer was committed with the effect.
     pub(super) fn is_settled(&self) -> bool {
         self.settled.get()
     }
 
-    /// Whether a large answer was stored.
+    /// True if a large answer was stored.
     pub(super) fn is_large(&self) -> bool {
         self.large.get()
     }
 
-    /// Gives the key back as soon as the database takes it, so that a client need not wait until the claim expires. Whether
-    /// there is a claim may not be known.
+    /// Releases the key once the database is available, so that a client need not wait until the claim expires. It
+    /// may be unknown if the claim was stored.
     pub(super) fn release_later(self, store: Store) {
         let Ok(place) = Arc::clone(&GIVING_BACK).try_acquire_owned() else {
             return;
@@ -163,8 +162,8 @@ impl Claim {
         });
     }
 
-    /// Takes the bodies of the oldest large answers away where there is too much of them. The keys stay: what was carried out is
-    /// not carried out again.
+    /// Removes the bodies of the oldest large answers above the limit. The keys stay, so that nothing is carried out
+    /// again.
     pub(super) async fn cut(&self, store: &Store) -> Result<(), DbErr> {
         let statement = Statement::from_sql_and_values(
             store.backend(),
@@ -176,7 +175,7 @@ impl Claim {
         store.writer().execute_raw(statement).await.map(drop)
     }
 
-    /// Gives the key back: the request may be repeated under it.
+    /// Releases the key, so that the request may be repeated under it.
     pub(super) async fn release(&self, store: &Store) -> Result<(), DbErr> {
         idempotency::Entity::delete_many()
             .filter(idempotency::Column::Scope.eq(self.claimed.scope))
@@ -189,7 +188,7 @@ impl Claim {
     }
 }
 
-/// The bytes of a large answer; 0 of any other.
+/// The size of a large answer; 0 for any other.
 fn large_size(answer: &Answer) -> i64 {
     let size = Some(answer.body.len()).filter(|size| *size > LARGE_BYTES);
     size.map_or(0, |size| i64::try_from(size).unwrap_or(i64::MAX))

@@ -1,4 +1,4 @@
-//! Answers that nobody asks for any more go.
+//! Removes expired stored answers.
 
 use dikala_entities::{
     IdempotencyScope, Millis, Store,
@@ -12,7 +12,7 @@ use super::{KEPT_MS, TEST_KEPT_MS};
 const SWEEP_BATCH: i64 = 500;
 const SWEEP_BATCHES_MAX: usize = 200;
 
-/// Deletes what nobody can repeat any more, in small batches; how many rows went. What goes is looked for on a reader.
+/// Deletes expired rows in small batches, found on a reader. Returns their number.
 pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
     let old = remove(store, "created_at <= $1", now.plus_ms(-KEPT_MS)).await?;
     let brief = "is_brief AND created_at <= $1";
@@ -31,7 +31,7 @@ async fn remove(store: &Store, which: &str, until: Millis) -> Result<u64, DbErr>
         ("key", ColumnType::Text),
         ("created_at", ColumnType::BigInt),
     ];
-    // A key that was used anew meanwhile has another time.
+    // The time excludes a key that was claimed again meanwhile.
     let remove = format!(
         "DELETE FROM idempotency_keys WHERE (scope, key, created_at) IN (SELECT scope, key, created_at FROM {})",
         json_rows(store.backend(), &columns)

@@ -1,4 +1,4 @@
-//! The key, the limits and the route: what may come in.
+//! Admission of requests: the key, the limits and the route.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// Lets in who shows a key that is known, is within its limit, and asks for something that is there.
+/// Admits a request with a valid key, within its limit, to an existing route.
 pub async fn admit(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -63,7 +63,7 @@ pub async fn admit(
                             Err(error) => req.error_response(error),
                         }
                     } else {
-                        // What it did is done: its answer is given in any case.
+                        // Its effect has happened, so its answer is given in any case.
                         next.call(req).await?.map_into_boxed_body()
                     }
                 }
@@ -90,7 +90,7 @@ pub async fn admit(
     Ok(response)
 }
 
-/// A large answer is in memory until it is read: its bytes are counted for as long.
+/// Counts a large answer's bytes until it is read, because it is in memory until then.
 fn held(
     http: &HttpContext,
     tenant: TenantId,
@@ -106,17 +106,17 @@ fn held(
     }
 }
 
-/// The key of a request that stays open.
+/// The key of a long-lived request.
 #[derive(Clone, Debug)]
 pub struct Pass(Credential);
 
 impl Pass {
-    /// Takes the key from a request that was let in.
+    /// The key of an admitted request.
     pub fn of(req: &HttpRequest) -> Result<Self, ApiError> {
         presented_key(req.headers()).map(Self)
     }
 
-    /// Whether its holder would be let in now as well.
+    /// Fails if the key would not be admitted now.
     pub async fn holds(&self, http: &HttpContext) -> Result<(), ApiError> {
         let identity = identify(http, &self.0, http.clock.now()).await?;
         if identity.suspended {
@@ -125,7 +125,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Waits until its holder would not be let in any more, looking `every` so often. A database that is away says nothing.
+    /// Checks the key at this interval, and returns once it is no longer admitted. A database failure does not count.
     pub async fn lost(&self, http: &HttpContext, every: Duration) {
         loop {
             tokio::time::sleep(every).await;
@@ -138,7 +138,7 @@ impl Pass {
     }
 }
 
-/// Who asks. What somebody does without a valid key counts for his address; a database that is away is never his fault.
+/// Authenticates a request. Invalid keys count for the client's address; database failures do not.
 async fn authenticate(
     http: &HttpContext,
     stranger: &Stranger,
@@ -199,10 +199,10 @@ fn check(
     is_there(req, found)
 }
 
-/// Whether there is something at the path for this method, and nothing in the query that it does not read.
+/// Fails unless the path has this method and reads all parameters of the query.
 fn is_there(req: &ServiceRequest, found: &AtPath) -> Result<(), ApiError> {
     match found {
-        // Handlers with parameters check them together with their values.
+        // These handlers check the names and values of their parameters themselves.
         AtPath::Route { reads_query: true } => Ok(()),
         AtPath::Route { reads_query: false } => Query::parse(req.query_string()).0.expect_empty(),
         AtPath::OtherMethods(allow) => Err(ApiError::MethodNotAllowed {
@@ -212,7 +212,7 @@ fn is_there(req: &ServiceRequest, found: &AtPath) -> Result<(), ApiError> {
     }
 }
 
-/// Takes what somebody asks who was let in by the operators' listener.
+/// Admits an operator's request, which the listener has authenticated.
 pub async fn admit_operator(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -233,7 +233,7 @@ pub async fn admit_operator(
     Ok(response)
 }
 
-/// What somebody without a valid key gets: as much as everybody may know of the paths there are.
+/// The error for a request without a valid key. It reveals only publicly known paths.
 fn refuse(found: AtPath, error: ApiError) -> ApiError {
     match (error, found) {
         (

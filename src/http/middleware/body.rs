@@ -1,4 +1,4 @@
-//! Receives a body whole, with a limit in size and in time: a body that drips would otherwise be waited for without end.
+//! Receives a body whole, with limits on size and time; without a time limit a slow body would be waited for forever.
 
 use actix_web::{
     Error, HttpMessage,
@@ -20,7 +20,7 @@ use crate::http::{
     error::ApiError,
 };
 
-/// Receives the bodies of POST and PATCH; what other methods carry is not looked at.
+/// Receives the bodies of POST and PATCH; bodies of other methods are ignored.
 pub async fn receive_body(
     mut req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -37,7 +37,7 @@ pub async fn receive_body(
     }
 }
 
-/// The whole body of a request, if it has no more than so many bytes.
+/// The whole body of a request, at most `bytes_max` bytes.
 pub async fn receive(req: &mut ServiceRequest, bytes_max: usize) -> Result<Bytes, ApiError> {
     let http = req
         .app_data::<web::Data<HttpContext>>()

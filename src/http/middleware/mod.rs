@@ -1,6 +1,6 @@
-//! What happens to a request before its handler and to the answer after it, from the outside in: a request id and an error
-//! body for everything ([`request_scope`]), the key and the limits ([`admit()`]), the body ([`receive_body`]), repeats
-//! ([`once`](super::idempotency::once)), and a net under the handler ([`catch_panic`]).
+//! The layers around the handlers, outermost first: request id and error body ([`request_scope`]), key and limits
+//! ([`admit()`]), body ([`receive_body`]), idempotency ([`once`](super::idempotency::once)), and panics
+//! ([`catch_panic`]).
 
 mod admit;
 mod body;

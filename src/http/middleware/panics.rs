@@ -1,4 +1,4 @@
-//! A net under every handler: a panic would close the connection without a word.
+//! Catches panics of handlers, which would otherwise close the connection without an answer.
 
 use std::panic::AssertUnwindSafe;
 
@@ -12,8 +12,8 @@ use futures_util::FutureExt;
 
 use crate::http::error::ApiError;
 
-/// Answers 500 for a handler that panicked. Wraps a resource, not a scope: while paths are still being matched, nobody else
-/// may hold the request.
+/// Answers 500 if the handler panics. Wraps a resource, not a scope: while paths are matched, no other reference to
+/// the request may exist.
 pub async fn catch_panic(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,

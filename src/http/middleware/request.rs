@@ -1,4 +1,4 @@
-//! The request id, and the one error body for whatever went wrong in any layer.
+//! The request id, and the error body for errors of every layer.
 
 use std::{rc::Rc, time::Instant};
 
@@ -38,9 +38,9 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: &str = "traceparent";
 const REQUEST_ID_LENGTH_MAX: usize = 64;
 
-/// Gives the request its id (the client's, where it is usable), puts it on the answer and on every log line in between, and
-/// gives every error that comes without a body the one that all errors have. Tells the connection that a request is under
-/// way, and the log what became of it. Wraps the whole application.
+/// Gives the request its id (the client's, if valid), and puts it on the answer and every log line. Gives errors
+/// without a body the standard one. Reports the request to its connection, and logs the outcome. Wraps the whole
+/// application.
 pub async fn request_scope(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -74,7 +74,7 @@ pub async fn request_scope(
         }
         tracing::info!(
             %method,
-            // Beside the one of the span, for those who look for the fields of the line itself.
+            // Repeats the span's field, for searches in the fields of the line itself.
             request_id = current_request_id(),
             trace_id,
             route = route.as_deref().unwrap_or(NO_ROUTE),
@@ -110,8 +110,7 @@ pub fn while_connected(request: &HttpRequest) -> Result<(), ApiError> {
     }
 }
 
-/// Wraps what can only be read, and ends: takes GET, and HEAD, which is answered as GET is (the connection, which knows what was
-/// asked, leaves the body out), and no other method.
+/// Restricts a finite, read-only resource to GET and HEAD. HEAD is handled as GET; the connection omits the body.
 pub async fn only_reads<B: MessageBody>(
     mut req: ServiceRequest,
     next: Next<B>,
@@ -136,12 +135,12 @@ fn finish_head(headers: &mut HeaderMap, request_id: HeaderValue) {
     }
 }
 
-/// The connection that a request came on.
+/// The connection of a request.
 struct Connected {
-    /// None: there is none, as in a test.
+    /// None without a connection, as in a test.
     under_way: Option<(Rc<Progress>, UnderWay)>,
     with_body: bool,
-    /// Whether the client understands a body in chunks.
+    /// True if the client understands chunks.
     chunks: bool,
 }
 
@@ -175,7 +174,7 @@ impl Connected {
     }
 
     fn finish_connection(&self, response: &mut HttpResponse) {
-        // Without chunks, only the end of the connection can tell where a body of unknown length ends.
+        // Without chunks, only the end of the connection ends a body of unknown length.
         let until_closed = !self.chunks && response.body().size() == BodySize::Stream;
         if until_closed {
             response.head_mut().no_chunking(true);
@@ -187,7 +186,7 @@ impl Connected {
         }
     }
 
-    /// Whether it was refused before its body was read. What is left of that is not waited for.
+    /// True if the request was refused before its body was read. The rest of the body is not waited for.
     fn leaves_a_body(&self, status: StatusCode) -> bool {
         const BEFORE_THE_BODY: [StatusCode; 6] = [
             StatusCode::UNAUTHORIZED,
@@ -221,7 +220,7 @@ fn sent_id(headers: &HeaderMap) -> Option<String> {
     usable.then(|| text.to_owned())
 }
 
-/// One that is not valid, or there twice, is as if it were not there.
+/// An invalid or repeated header is ignored.
 fn sent_trace(headers: &HeaderMap) -> Option<TraceParent> {
     let mut sent = headers.get_all(TRACEPARENT);
     let first = sent.next()?.to_str().ok()?;
@@ -247,7 +246,7 @@ fn is_ours(error: &Error) -> bool {
     error.as_error::<ApiError>().is_some() || error.as_error::<Denied>().is_some()
 }
 
-/// Leaves alone what has a body of its own making; replaces the plain text and the emptiness of a library's errors.
+/// Replaces empty and plain-text bodies of the library's errors; keeps all others.
 fn with_error_body(response: ServiceResponse) -> ServiceResponse {
     let status = response.status();
     if !status.is_client_error() && !status.is_server_error() {
