@@ -1,4 +1,4 @@
-//! What a mail says, in the language of who gets it.
+//! Writes mails in the recipient's language.
 
 use dikala_actors::webhooks::retry::REASON_GONE;
 use dikala_entities::{
@@ -15,27 +15,27 @@ use crate::{
 
 /// A mail as it is sent.
 pub(super) struct Letter {
-    /// The address and the name of who gets it.
+    /// The recipient's address and name.
     pub to: (String, String),
     pub subject: String,
     pub text: Secret,
 }
 
-/// Finds what a mail needs to say.
+/// Collects the contents of a mail.
 pub(super) struct Writer<'a> {
     pub store: &'a Store,
     pub vault: &'a Vault,
     pub base: &'a str,
 }
 
-/// Who is told, of which tenant.
+/// The recipient of a mail.
 struct Reader {
     person: user::Model,
     tenant: String,
     lang: Lang,
 }
 
-/// What `credits.low` announced.
+/// The payload of `credits.low`.
 #[derive(Deserialize)]
 struct LowCredit {
     data: LowCreditData,
@@ -49,7 +49,7 @@ struct LowCreditData {
 }
 
 impl Writer<'_> {
-    /// The mail; none where what it tells of, or whom, is not there any more.
+    /// Writes the mail. None if its subject or its recipient no longer exists.
     pub(super) async fn write(&self, mail: &mail::Model) -> Result<Option<Letter>, DbErr> {
         let Some(reader) = self.reader(mail).await? else {
             return Ok(None);
@@ -150,7 +150,7 @@ impl Writer<'_> {
         };
         let webhook = webhook::Entity::one_of(mail.tenant_id, id);
         let webhook = webhook.one(self.store.reader()).await?;
-        // Switched on again, and mended or not: there is nothing to tell any more.
+        // The webhook is on again, so there is nothing to report.
         let Some(webhook) = webhook.filter(|webhook| !webhook.is_active) else {
             return Ok(None);
         };
@@ -173,7 +173,7 @@ impl Writer<'_> {
         format!("{}/dashboard/{path}", self.base)
     }
 
-    /// What can be switched off says where.
+    /// Adds the page where these mails can be switched off.
     fn with_footer(&self, reader: &Reader, text: &str) -> Secret {
         let page = self.page("settings/account");
         let footer = reader.lang.tn("mails-switch-off", &[("page", page.into())]);
@@ -181,7 +181,7 @@ impl Writer<'_> {
     }
 }
 
-/// The path of an address may hold a secret of the tenant's.
+/// Only the host: the path of a tenant's URL may hold a secret.
 fn host(url: &OutboundUrl) -> String {
     url.to_url().host_str().unwrap_or_default().to_owned()
 }

@@ -1,9 +1,9 @@
-//! Mails to people: invitations, and what owners want to be told. What is to be said is a row that was written in the transaction
-//! of what it tells (`dikala_actors::mails`); one task of this node reads those rows and hands them to the operator's server.
+//! Mails to users: invitations, and notices to owners. A mail is a row, written in the transaction of its cause
+//! (`dikala_actors::mails`). One task per node reads the rows and hands them to the operator's mail server.
 //!
-//! Nobody waits for that task. Before each try the row says when the next one is: of two nodes one makes it, and a server that
-//! hangs or is away delays mails and nothing else. What is sent or given up stays for a day without its link, so that it is known
-//! how many mails a tenant had.
+//! Nothing waits for that task. Each attempt first stores the time of the next one in the row. So only one of several
+//! nodes makes it, and a server that hangs delays only mails. A sent or given up mail stays for a day, without its
+//! link, to limit the mails of a tenant.
 
 mod letter;
 mod queue;
@@ -30,20 +30,20 @@ use self::{
     relay::Outcome,
 };
 
-/// How often mails are looked for.
+/// Interval between looks for due mails.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The same after the store did not answer.
+/// The same after a database failure.
 const AFTER_FAULT: Duration = Duration::from_secs(30);
-/// How often it is written down that a mail was sent, where the store does not answer. Over before the mail's next try.
+/// Attempts to record that a mail was sent, if the database fails. They end before the mail's next attempt.
 const FINISH_TRIES: u32 = 5;
-/// The waits after the tries of a mail, in milliseconds; after the last try it is given up.
+/// Waits after each attempt, in milliseconds; after the last attempt the mail is given up.
 const WAITS_MS: [i64; 8] = [
     60_000, 300_000, 900_000, 3_600_000, 7_200_000, 14_400_000, 28_800_000, 60_000,
 ];
-/// The longest of them.
+/// The longest of these waits.
 const WAITS_MAX_MS: i64 = 28_800_000;
 
-/// What became of mails since the start. A mail is counted once its row says the same.
+/// Counters of attempts since the start. A mail is counted once its row has the same state.
 #[derive(Debug, Default)]
 pub struct MailStats {
     sent: AtomicU64,
@@ -52,7 +52,7 @@ pub struct MailStats {
 }
 
 impl MailStats {
-    /// How often each came about.
+    /// The counters by outcome.
     pub fn outcomes(&self) -> [(&'static str, u64); 3] {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
@@ -63,20 +63,20 @@ impl MailStats {
     }
 }
 
-/// Sends what waits.
+/// Sends due mails.
 #[derive(Debug)]
 pub struct Mailer {
     pub store: Store,
     pub clock: SharedClock,
     pub vault: Vault,
     pub relay: Relay,
-    /// What links begin with, without a slash at the end.
+    /// The base URL of links, without a trailing slash.
     pub base: String,
     pub stats: Arc<MailStats>,
 }
 
 impl Mailer {
-    /// Sends what waits until the service stops. What is being sent then is sent to its end.
+    /// Sends due mails until the service stops. A mail that is being sent then is sent to its end.
     pub async fn run(self, mut stopping: watch::Receiver<bool>) {
         let mut dates_are_right = false;
         while !*stopping.borrow() {
@@ -93,7 +93,7 @@ impl Mailer {
                     tracing::warn!(%error, "mails were not looked for; this is tried again");
                     AFTER_FAULT
                 }
-                // The mail that did it was claimed before, so that the others have their turn.
+                // The mail that panicked was claimed before, so the others have their turn.
                 Err(_) => {
                     tracing::error!("sending mails panicked; it goes on");
                     AFTER_FAULT
@@ -106,7 +106,7 @@ impl Mailer {
         }
     }
 
-    /// Goes through what is due, until the server is seen to be away.
+    /// Handles the due mails, until the server is unreachable.
     async fn round(&self, stopping: &watch::Receiver<bool>) -> Result<(), DbErr> {
         for mail in queue::due(&self.store, self.clock.now()).await? {
             if *stopping.borrow() {
@@ -124,7 +124,7 @@ impl Mailer {
     async fn handle(&self, mail: mail::Model) -> Result<Reached, DbErr> {
         let now = self.clock.now();
         let Some(next_at) = next_try(&mail, now) else {
-            // The service was away for as long, or died at the last try.
+            // The time is over: the service was down for that long, or died at the last attempt.
             self.give_up(&mail, "it could not be sent in time").await?;
             return Ok(Reached::Yes);
         };
@@ -170,7 +170,7 @@ impl Mailer {
         }
     }
 
-    /// A mail whose row does not say that it was sent is sent again.
+    /// Retries, because a mail is sent again if its row does not say that it was sent.
     async fn finish_sent(&self, mail: &mail::Model) -> Result<(), DbErr> {
         for _ in 1..FINISH_TRIES {
             if queue::finish(&self.store, mail).await.is_ok() {
@@ -189,7 +189,7 @@ impl Mailer {
     }
 }
 
-/// Whether the server could be spoken to.
+/// True if the server could be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reached {
     Yes,
@@ -200,7 +200,7 @@ fn is_last(attempt: i64) -> bool {
     usize::try_from(attempt).is_ok_and(|attempt| attempt >= WAITS_MS.len())
 }
 
-/// When the try after the next one is, should that fail; none where no more is made.
+/// The time of the attempt after the next one, if that fails; none if the mail's time is over.
 fn next_try(mail: &mail::Model, now: Millis) -> Option<Millis> {
     let wait = WAITS_MS.get(usize::try_from(mail.attempts).ok()?)?;
     (now < mail.ends_at).then(|| now.plus_ms(*wait))

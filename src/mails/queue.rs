@@ -1,4 +1,4 @@
-//! The rows of mails: which are due, who takes one, what became of it.
+//! The rows of mails: due ones, claims and outcomes.
 
 use dikala_actors::mails::{KEPT_MS, OF_TENANT_MAX};
 use dikala_entities::{MailId, MailKind, Millis, OfTenant, Role, Store, mail, user};
@@ -9,12 +9,12 @@ use sea_orm::{
 
 use super::WAITS_MAX_MS;
 
-/// No mail waits for as long: past the longest wait, and by how far clocks may be apart.
+/// No mail is scheduled this far ahead: the longest wait, and the largest difference between clocks.
 const TOO_FAR_MS: i64 = WAITS_MAX_MS + 5 * 60 * 1_000;
-/// Mails that are read at once.
+/// Rows per query.
 const BATCH: u64 = 20;
 
-/// The next ones whose time has come.
+/// The next due mails.
 pub(super) async fn due(store: &Store, now: Millis) -> Result<Vec<mail::Model>, DbErr> {
     mail::Entity::find()
         .filter(mail::Column::NextAt.lte(now))
@@ -24,8 +24,7 @@ pub(super) async fn due(store: &Store, now: Millis) -> Result<Vec<mail::Model>, 
         .await
 }
 
-/// Has mails tried now that a clock put far off which was ahead, and has been set right since. Asked for once, when the service
-/// starts: until the next start no clock is set.
+/// Reschedules mails that a clock running ahead had scheduled too far in the future. Runs once at the start: this process sets its clock then only.
 pub(super) async fn set_right(store: &Store, now: Millis) -> Result<(), DbErr> {
     mail::Entity::update_many()
         .col_expr(mail::Column::NextAt, Expr::value(Some(now)))
@@ -36,7 +35,7 @@ pub(super) async fn set_right(store: &Store, now: Millis) -> Result<(), DbErr> {
         .map(drop)
 }
 
-/// Takes one for a try, and sets the time of the next. Of two who do, one gets it.
+/// Claims a mail for an attempt, and sets the time of the next one. Of two concurrent claims, one succeeds.
 pub(super) async fn claim(
     store: &Store,
     mail: &mail::Model,
@@ -55,7 +54,7 @@ pub(super) async fn claim(
     Ok(taken.rows_affected == 1)
 }
 
-/// Nothing more is done about it, and its link is nowhere any more.
+/// Ends the handling of a mail and removes its link.
 pub(super) async fn finish(store: &Store, mail: &mail::Model) -> Result<(), DbErr> {
     mail::Entity::update_many()
         .col_expr(mail::Column::NextAt, Expr::value(None::<Millis>))
@@ -66,7 +65,7 @@ pub(super) async fn finish(store: &Store, mail: &mail::Model) -> Result<(), DbEr
         .map(drop)
 }
 
-/// Makes of a mail to all owners one for each who wants it, as many as the tenant may have.
+/// Replaces a mail to all owners by one for each owner who wants it, within the tenant's limit.
 pub(super) async fn address(store: &Store, mail: mail::Model, now: Millis) -> Result<(), DbErr> {
     let txn = store.begin().await?;
     let taken = mail::Entity::delete_many()
@@ -80,7 +79,7 @@ pub(super) async fn address(store: &Store, mail: mail::Model, now: Millis) -> Re
     let wants = match mail.kind {
         MailKind::CreditsLow => user::Column::MailsLowCredit,
         MailKind::WebhookDisabled => user::Column::MailsDisabledWebhooks,
-        // It is for one person from the beginning.
+        // An invitation has one recipient from the beginning.
         MailKind::Invitation => return txn.commit().await,
     };
     let lately = mail::Entity::of(mail.tenant_id).count(&txn).await?;
@@ -122,7 +121,7 @@ mod tests {
         txn.commit().await.expect("commits");
     }
 
-    /// As on two nodes at the same moment.
+    /// Two claims at once, as by two nodes.
     #[rstest]
     #[actix_web::test]
     async fn of_two_who_take_a_mail_one_has_it(#[values(Sqlite, Postgres)] kind: StoreKind) {

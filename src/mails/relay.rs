@@ -1,5 +1,5 @@
-//! The operator's mail server (RFC 5321), one connection for each mail. Everything has its time: a server that says nothing is as
-//! good as none. What it answers is known by its code only, as the words may repeat the address.
+//! The operator's mail server (RFC 5321), with one connection per mail and a time limit for each step. Logs show only
+//! the code of its answers, because the text may repeat the address.
 
 use std::{
     path::Path,
@@ -27,25 +27,25 @@ use url::Host;
 use super::{Reached, letter::Letter};
 use crate::config::MailServer;
 
-/// For one mail, from the connection to the server's last word.
+/// Longest time for one mail, from the connection to the last answer.
 const MAIL_MAX: Duration = Duration::from_secs(20);
-/// For the farewell, after the mail is taken.
+/// Longest time for `QUIT` after the mail was accepted.
 const QUIT_MAX: Duration = Duration::from_secs(2);
 const SMTP_PORT: u16 = 587;
 const SMTPS_PORT: u16 = 465;
-/// The server asks for a password, or does not take it: nothing about this mail.
+/// The server asks for a password or refuses ours; the mail is not at fault.
 const OWN_FAULTS: [u16; 4] = [530, 534, 535, 538];
 
-/// When the connection is encrypted.
+/// The use of TLS on the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tls {
-    /// From the first byte on.
+    /// From the first byte.
     AtOnce,
-    /// Before anything is said.
+    /// By STARTTLS, which is required.
     Upgraded,
-    /// If the server can.
+    /// By STARTTLS, if the server offers it.
     IfOffered,
-    /// On the loopback interface.
+    /// Never, on the loopback interface.
     Never,
 }
 
@@ -70,7 +70,7 @@ impl std::fmt::Debug for Relay {
     }
 }
 
-/// The mail server cannot be spoken to as it is configured.
+/// The mail server's configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
     #[error("outbound.extra_ca_file cannot be read: {0}")]
@@ -79,18 +79,18 @@ pub enum RelayError {
     Tls(Error),
 }
 
-/// What became of a mail.
+/// The outcome of an attempt.
 pub(super) enum Outcome {
     Sent,
-    /// The server does not take it, now or later.
+    /// The server will never accept it.
     Refused(String),
-    /// It may be taken later.
+    /// The server may accept it later.
     Later(String, Reached),
 }
 
 impl Relay {
-    /// A server as it is configured. `authorities` is a PEM file of those who are trusted besides the usual ones; `base` is what
-    /// links to the service begin with.
+    /// The configured server. `authorities` is a PEM file of additional certificate authorities; `base` is the base
+    /// URL of links.
     pub fn new(
         server: &MailServer,
         authorities: Option<&Path>,
@@ -132,7 +132,7 @@ impl Relay {
         })
     }
 
-    /// Sends a mail, as at that moment.
+    /// Sends a mail with the given date.
     pub(super) async fn send(&self, id: MailId, letter: &Letter, now: Millis) -> Outcome {
         let Some(message) = self.message(id, letter, now) else {
             return Outcome::Refused("the address is none that a mail can go to".to_owned());
@@ -153,7 +153,7 @@ impl Relay {
             .to(Mailbox::new(Some(undecoded(name)), to))
             .subject(undecoded(&letter.subject))
             .date(date)
-            // The same at each try: who got it twice after a crash can tell.
+            // The same at each attempt, so that recipients can recognize a duplicate after a crash.
             .message_id(Some(format!("<{id}@{}>", self.from.email.domain())))
             .raw_header(HeaderValue::new(automatic, "auto-generated".to_owned()))
             .header(ContentType::TEXT_PLAIN)
@@ -169,7 +169,7 @@ impl Relay {
         let text = message.formatted();
         match connection.send(message.envelope(), &text).await {
             Ok(_) => {
-                // The mail is taken, whatever comes of the farewell.
+                // The mail is accepted, whatever happens to `QUIT`.
                 let _ = timeout(QUIT_MAX, connection.quit()).await;
                 Outcome::Sent
             }
@@ -207,7 +207,7 @@ impl Relay {
     }
 }
 
-/// A text that no mail program decodes as encoded words (RFC 2047). Tenants choose the names in it, which must show as they are.
+/// Breaks up `=?`, so that no mail program decodes the text as encoded words (RFC 2047). Tenants choose names in it.
 fn undecoded(text: &str) -> String {
     text.replace("=?", "= ?")
 }
@@ -221,7 +221,7 @@ fn is_loopback(host: &str) -> bool {
     }
 }
 
-/// What this service calls itself: the host of its address.
+/// The name in `EHLO`: the host of the service's URL.
 fn hello(base: &str) -> ClientId {
     let url = url::Url::parse(base).ok();
     match url.as_ref().and_then(url::Url::host) {
@@ -232,7 +232,7 @@ fn hello(base: &str) -> ClientId {
     }
 }
 
-/// What the server's answer to a mail means.
+/// Classifies a failed attempt.
 fn judged(error: &Error) -> Outcome {
     let code = error.status().map(u16::from);
     match code {
@@ -240,13 +240,13 @@ fn judged(error: &Error) -> Outcome {
             Outcome::Refused(told(error))
         }
         Some(_) => Outcome::Later(told(error), Reached::Yes),
-        // Nothing that time will mend.
+        // A retry would fail the same way.
         None if error.is_client() => Outcome::Refused(told(error)),
         None => Outcome::Later(told(error), Reached::No),
     }
 }
 
-/// What went wrong, in words that are ours.
+/// A description in our words.
 fn told(error: &Error) -> String {
     match error.status() {
         Some(code) => format!("the server answered {code}"),
