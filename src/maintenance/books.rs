@@ -1,5 +1,5 @@
-//! The open books are looked at regularly, so that a fault is known before a tenant finds it. What was ever booked is verified by
-//! `dikala ledger verify`.
+//! Verifies open accounts and holds regularly, so that operators learn of a fault before tenants do. `dikala ledger
+//! verify` verifies everything that was ever booked.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use dikala_entities::Store;
 
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Looks for as long as the process runs.
+/// Verifies for as long as the process runs.
 pub(super) async fn look_regularly(store: &Store, ledger: &LedgerHandle) {
     loop {
         match verify_open(store).await {

@@ -1,4 +1,5 @@
-//! What is kept briefly: tests and samples, which a tenant can make at the pace of its requests, and versions of deleted agents.
+//! Removes short-lived rows: tests and samples, which a tenant can make at its request rate, and versions of deleted
+//! agents.
 
 use dikala_actors::{calls::versions, webhooks::lock_deliveries};
 use dikala_entities::{
@@ -8,12 +9,12 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
 
 use super::{PAUSE, ids, statement};
 
-/// How long the delivery of a test is kept with its attempt, in milliseconds.
+/// Lifetime of a test's delivery and its attempt, in milliseconds.
 pub const TEST_KEPT_MS: i64 = 60 * 60 * 1_000;
-/// How long the event of a test or a sample is kept, in milliseconds.
+/// Lifetime of the event of a test or sample, in milliseconds.
 pub const SAMPLE_KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// Removes what has had its time, in small batches. Returns how many rows went.
+/// Removes expired rows in small batches. Returns their number.
 pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
     let versions = versions::sweep(store, now).await?;
     let deliveries = remove_deliveries(store, now.plus_ms(-TEST_KEPT_MS)).await?;
@@ -21,7 +22,7 @@ pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
     Ok(versions + deliveries + events)
 }
 
-/// One that is being sent again stays until that is over.
+/// A delivery that is being resent stays until it is finished.
 async fn remove_deliveries(store: &Store, older_than: Millis) -> Result<u64, DbErr> {
     let find = "SELECT id FROM deliveries WHERE is_test AND created_at < $1 AND status <> 'pending' \
                 ORDER BY created_at, id LIMIT 500";
@@ -39,7 +40,7 @@ async fn remove_deliveries(store: &Store, older_than: Millis) -> Result<u64, DbE
             .filter(delivery::Column::Status.ne(DeliveryStatus::Pending))
             .exec(&txn)
             .await?;
-        // One that somebody asked for again meanwhile goes on with its next number.
+        // A delivery that is being resent continues with its next attempt number.
         let attempts = attempt::Entity::delete_many()
             .filter(attempt::Column::DeliveryId.is_in(found))
             .exec(&txn)
@@ -133,7 +134,7 @@ mod tests {
         assert_eq!(left(&store).await, (603, 602, 602));
         let hour = NOW.plus_ms(TEST_KEPT_MS + 600);
         assert_eq!(sweep(&store, hour).await, Ok(1_200));
-        // What is being sent again stays, and what is no test.
+        // What is being resent, and what is no test, stays.
         assert_eq!(left(&store).await, (603, 2, 2));
         let day = NOW.plus_ms(SAMPLE_KEPT_MS + 600);
         assert_eq!(sweep(&store, day).await, Ok(601));

@@ -1,5 +1,5 @@
-//! Calls that are over for longer than the operator wants them kept, and what was said in them. The money's trail stays:
-//! transactions are never removed, and the books are proved without the holds that went.
+//! Removes calls and transcripts after the operator's retention time. Credit transactions are never removed; the
+//! ledger can be verified without the removed holds.
 
 use dikala_actors::calls::without_summary;
 use dikala_entities::{
@@ -14,7 +14,7 @@ use sea_orm::{
 
 use super::{PAUSE, ids, statement};
 
-/// Finds calls that ended before a time and whose credit was settled before it.
+/// Finds calls that ended and were settled before a time.
 const OVER: &str = "SELECT c.id FROM calls c WHERE c.id < $1 AND c.id > $2 AND c.ended_at < $3 AND NOT EXISTS \
     (SELECT 1 FROM credit_holds h WHERE h.call_id = c.id AND (h.settled_at IS NULL OR h.settled_at >= $3)) \
     ORDER BY c.id LIMIT 200";
@@ -24,7 +24,8 @@ const HOLDS: &str = "SELECT h.call_id FROM credit_holds h WHERE h.call_id < $1 A
 const TRANSCRIPTS: &str = "SELECT t.call_id FROM transcripts t WHERE t.call_id < $1 AND t.call_id > $2 AND t.created_at < $3 \
     ORDER BY t.call_id LIMIT 100";
 
-/// Removes calls that ended before `older_than`, with their holds, transcripts and invocations. Returns how many calls went.
+/// Removes calls that ended before `older_than`, with their holds, transcripts and invocations. Returns the number of
+/// calls.
 pub(super) async fn sweep_calls(store: &Store, older_than: Millis) -> Result<u64, DbErr> {
     let removed = batches(store, OVER, older_than, async |txn, calls| {
         holds_are_swept(store, txn, older_than).await?;
@@ -39,7 +40,7 @@ pub(super) async fn sweep_calls(store: &Store, older_than: Millis) -> Result<u64
     Ok(removed)
 }
 
-/// Removes what was said before `older_than`: transcripts, and the summaries of them in calls and events.
+/// Removes transcripts from before `older_than`, and their summaries in calls and events.
 pub(super) async fn sweep_transcripts(store: &Store, older_than: Millis) -> Result<u64, DbErr> {
     batches(store, TRANSCRIPTS, older_than, async |txn, calls| {
         transcript::Entity::delete_many()
@@ -56,14 +57,14 @@ pub(super) async fn sweep_transcripts(store: &Store, older_than: Millis) -> Resu
     .await
 }
 
-/// Looks for a few ids at a time and gives them to `work` in a transaction of their own. Returns how many there were.
+/// Finds a few ids at a time and gives them to `work`, each batch in a transaction. Returns their number.
 async fn batches(
     store: &Store,
     find: &str,
     older_than: Millis,
     work: impl AsyncFn(&Transaction, Vec<CallId>) -> Result<(), DbErr>,
 ) -> Result<u64, DbErr> {
-    // A call's id begins with the time at which the call came in, which was before it ended.
+    // A call's id begins with the time of its start, which is before its end.
     let first_kept = CallId::first_at(older_than).to_string();
     let mut last = String::new();
     let mut removed = 0;
@@ -107,7 +108,7 @@ async fn remove(txn: &Transaction, calls: &[CallId]) -> Result<(), DbErr> {
         .map(drop)
 }
 
-/// Notes, with the removal itself, which holds the proof of the books cannot ask for any more.
+/// Records, with the removal, the time before which holds may be missing, for the verification of the ledger.
 async fn holds_are_swept(store: &Store, txn: &Transaction, before: Millis) -> Result<(), DbErr> {
     let sql = "INSERT INTO swept_holds (one, before) VALUES (1, $1) ON CONFLICT (one) \
                DO UPDATE SET before = excluded.before WHERE swept_holds.before < excluded.before";

@@ -1,8 +1,8 @@
-//! What grows is swept: old attempts, finished deliveries, events, idempotency keys and, where the operator asks for it,
-//! calls and what was said in them.
+//! Removes old rows: attempts, finished deliveries, events, idempotency keys and, if configured, calls and
+//! transcripts.
 //!
-//! Every sweep looks for a few rows on a reader and removes those in a short write of its own, so that nobody waits for
-//! what it reads. What it found may have changed by then; where that matters the write looks again, at those rows only.
+//! Every sweep finds a few rows on a reader and removes them in a short write of its own, so that its reads delay
+//! nobody. Rows may change in between; where that matters, the write checks those rows again.
 
 mod books;
 mod brief;
@@ -27,17 +27,17 @@ use sea_orm::{
 
 use crate::{config::Retention, http::idempotency};
 
-/// How often SQLite's log is copied into the file.
+/// Interval of copying SQLite's log into the file.
 const COPY_EVERY: Duration = Duration::from_secs(1);
-/// How many times it is copied before it is emptied.
+/// Copies between two attempts to empty the log.
 const COPIES: u32 = 60;
-/// Rows that one transaction removes.
+/// Rows per transaction.
 const BATCH: u64 = 500;
-/// Between two batches: others write in the meantime.
+/// Pause between two batches, for other writers.
 pub const PAUSE: Duration = Duration::from_millis(50);
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// Does all of it regularly, for as long as the process runs.
+/// Runs all maintenance for as long as the process runs.
 pub async fn run(store: Store, clock: SharedClock, retention: Retention, ledger: LedgerHandle) {
     tokio::join!(
         books::look_regularly(&store, &ledger),
@@ -59,7 +59,7 @@ async fn sweep_regularly(store: &Store, clock: &SharedClock, retention: &Retenti
     }
 }
 
-/// A log that could not be copied or emptied now is tried again the next time: sooner or later nobody writes for a moment.
+/// If the log cannot be copied or emptied now, the next attempt may find a moment without writers.
 async fn keep_log_short(store: &Store) {
     loop {
         for _ in 0..COPIES {
@@ -76,7 +76,7 @@ async fn keep_log_short(store: &Store) {
     }
 }
 
-/// Removes what is older than its time. Returns how many rows went.
+/// Removes expired rows. Returns their number.
 pub async fn sweep(
     store: &Store,
     clock: &SharedClock,
@@ -133,16 +133,15 @@ async fn sweep_attempts(store: &Store, older_than: Millis) -> Result<u64, DbErr>
     }
 }
 
-/// Of which events the old ones go.
+/// The events of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Any,
-    /// Those that tell of a call.
+    /// Events of calls only.
     Calls,
 }
 
-/// An event goes with its deliveries, once none of them will be tried again. At a webhook that is switched off or was
-/// deleted none will.
+/// Removes old events with their deliveries, unless a delivery is pending at an active webhook.
 async fn sweep_events(store: &Store, older_than: Millis, whose: Whose) -> Result<u64, DbErr> {
     let whose = match whose {
         Whose::Any => "",
@@ -180,8 +179,7 @@ async fn remove_events(txn: &Transaction, mut ids: Vec<EventId>) -> Result<u64, 
         .into_tuple()
         .all(txn)
         .await?;
-    // Somebody may have asked for one of them to be sent again since they were looked for: nobody
-    // can any more.
+    // Checks again under the lock: a resend may have been requested since the rows were found.
     let wanted: Vec<EventId> = delivery::Entity::find()
         .select_only()
         .column(delivery::Column::EventId)
@@ -222,7 +220,7 @@ async fn remove_events(txn: &Transaction, mut ids: Vec<EventId>) -> Result<u64, 
     Ok(removed.rows_affected)
 }
 
-/// The ids that a statement finds in its first column.
+/// The ids in the first column of a statement's result.
 async fn ids<T: sea_orm::TryGetable>(
     db: &impl ConnectionTrait,
     statement: Statement,

@@ -1,11 +1,12 @@
-//! What people leave behind who use the dashboard or the console: links, sessions, failures, mails and sign-outs whose time is over.
+//! Removes expired rows of users of the dashboard and the console: links, sessions, failed sign-ins, mails and
+//! sign-outs.
 
 use dikala_entities::{Millis, Store};
 use sea_orm::{ConnectionTrait, DbErr};
 
 use super::{PAUSE, ids, statement};
 
-/// Table, the column of its key, and the column that says when a row's time is over.
+/// A table, its key column, and its column of expiry.
 const TABLES: [(&str, &str, &str); 5] = [
     ("login_links", "hash", "expires_at"),
     ("sessions", "hash", "ends_at"),
@@ -14,12 +15,12 @@ const TABLES: [(&str, &str, &str); 5] = [
     ("operator_sign_outs", "session_hash", "ends_at"),
 ];
 
-/// Removes what is over, in small batches. Returns how many rows went.
+/// Removes expired rows in small batches. Returns their number.
 pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
     let mut removed = 0;
     for (table, key, end) in TABLES {
         let find = format!("SELECT {key} FROM {table} WHERE {end} <= $1 ORDER BY {end} LIMIT 500");
-        // It may have been used since it was found.
+        // Checks the expiry again: it may have been extended since.
         let remove = format!(
             "DELETE FROM {table} WHERE {} AND {end} <= $2",
             dikala_entities::rows::is_one_of(store.backend(), key, 1)
@@ -48,7 +49,7 @@ mod tests {
 
     const NOW: Millis = Millis::from_i64(1_800_000_000_000);
 
-    /// Of each kind one whose time is over just now, and one that has a moment left; many links, more than go at once.
+    /// One row of each kind expires now and one a moment later; more links than one batch.
     #[rstest]
     #[actix_web::test]
     async fn what_is_over_goes_and_what_is_not_stays(#[values(Sqlite, Postgres)] kind: StoreKind) {

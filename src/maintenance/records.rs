@@ -1,4 +1,5 @@
-//! Figures of webhooks, which go with the attempts that they count, and entries of the audit, where the operator sets a time.
+//! Removes webhook statistics, which live as long as the attempts that they count, and audit entries, if a time is
+//! configured.
 
 use dikala_entities::{
     AttemptOutcome, AuditId, Millis, Store, WebhookId,
@@ -9,7 +10,7 @@ use serde::Serialize;
 
 use super::{PAUSE, statement};
 
-/// Removes what was counted of attempts before `older_than`.
+/// Removes statistics of attempts before `older_than`.
 pub(super) async fn sweep_figures(store: &Store, older_than: Millis) -> Result<u64, DbErr> {
     #[derive(FromQueryResult, Serialize)]
     struct Row {
@@ -28,7 +29,7 @@ pub(super) async fn sweep_figures(store: &Store, older_than: Millis) -> Result<u
     remove::<Row>(store, "webhook_stats", find, &columns, older_than).await
 }
 
-/// Removes entries of the audit from before `older_than`.
+/// Removes audit entries from before `older_than`.
 pub(super) async fn sweep_audit(store: &Store, older_than: Millis) -> Result<u64, DbErr> {
     #[derive(FromQueryResult, Serialize)]
     struct Row {
@@ -45,7 +46,7 @@ pub(super) async fn sweep_audit(store: &Store, older_than: Millis) -> Result<u64
     .await
 }
 
-/// Looks for a few rows' keys at a time, and removes those rows.
+/// Finds the keys of a few rows at a time, and removes those rows.
 async fn remove<R: FromQueryResult + Serialize>(
     store: &Store,
     table: &str,

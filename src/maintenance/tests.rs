@@ -1,4 +1,4 @@
-//! Sweeps.
+//! Tests of the sweeps.
 
 use dikala_actors::runtime::clock::ManualClock;
 use dikala_entities::{
@@ -19,9 +19,9 @@ async fn put_webhook(store: &Store, id: WebhookId, is_active: bool) {
     rows::insert(store.writer(), webhook).await;
 }
 
-/// An event with a delivery to a webhook that is active or not.
+/// Writes an event with a delivery to a webhook.
 async fn put(store: &Store, age_days: i64, status: DeliveryStatus, is_active: bool) {
-    // An id of its own time: ids that are made anew never go back in time.
+    // `first_at`, because new ids never go back in time.
     let at = NOW.plus_ms(-age_days * DAY_MS - i64::from(status == DeliveryStatus::Pending));
     let webhook = WebhookId::new(at);
     put_webhook(store, webhook, is_active).await;
@@ -41,7 +41,7 @@ async fn put(store: &Store, age_days: i64, status: DeliveryStatus, is_active: bo
     rows::insert(db, attempt).await;
 }
 
-/// An entry of the audit and a figure of a webhook.
+/// Writes an audit entry and a row of webhook statistics.
 async fn record(store: &Store, at: Millis) {
     let change = Change::new(AuditAction::TenantUpdate, TenantId::new(at));
     let by = Origin::cli("main");
@@ -102,7 +102,7 @@ async fn what_is_old_goes_and_what_still_waits_stays() {
     );
 }
 
-/// Many readers keep SQLite's log from being begun anew; when they are gone it is emptied, and nobody waits for that.
+/// Readers prevent SQLite's log from restarting. Once they are gone it is emptied, without waiting for anybody.
 #[actix_web::test]
 async fn a_log_that_grew_is_emptied_in_a_quiet_moment() {
     let folder = tempfile::tempdir().unwrap();
@@ -155,7 +155,7 @@ async fn a_log_that_grew_is_emptied_in_a_quiet_moment() {
     );
 }
 
-/// An event that somebody has sent again while it was about to go stays.
+/// An event stays if a resend is requested at the moment of its removal.
 #[actix_web::test]
 async fn an_event_that_is_sent_again_at_that_moment_stays() {
     let Some((_keep, store)) = dikala_testkit::postgres().await else {
