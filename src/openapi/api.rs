@@ -1,4 +1,4 @@
-//! One API: its routes, and what holds of all of them.
+//! An API: its routes, and their common properties.
 
 use actix_web::{Scope, http::Method, middleware::from_fn, web};
 use serde_json::Value;
@@ -10,31 +10,30 @@ use crate::http::{
     route::AtPath,
 };
 
-/// An API of this service.
 #[derive(Clone, Copy, Debug)]
 pub struct Api {
-    /// What all its paths begin with.
+    /// The common prefix of all paths.
     pub base: &'static str,
     pub routes: &'static [Route],
     pub title: &'static str,
-    /// What it is for, in Markdown.
+    /// A description in Markdown.
     pub about: &'static str,
-    /// The name of the security scheme, and the scheme.
+    /// The security scheme and its name.
     pub security: (&'static str, fn() -> Value),
-    /// What every route can fail with.
+    /// Errors of every route.
     pub always: &'static [Code],
-    /// What every route can fail with that does not only read.
+    /// Errors of every route that is no GET.
     pub on_writes: &'static [Code],
-    /// Whether answers say how many requests are left.
+    /// True if answers have the headers of the rate limit.
     pub limited: bool,
-    /// Whether a query parameter without a value was not given.
+    /// True if an empty query parameter counts as absent.
     pub skips_empty: bool,
-    /// What is sent to those who use it.
+    /// The schemas of outgoing webhooks.
     pub webhooks: Option<fn(&mut Schemas) -> Value>,
 }
 
 impl Api {
-    /// What is at the pattern that the router matched.
+    /// Looks up the pattern that the router matched.
     pub fn at(&self, pattern: Option<&str>, method: &Method) -> AtPath {
         let path = pattern.and_then(|pattern| pattern.strip_prefix(self.base));
         let here: Vec<&Route> = self
@@ -71,7 +70,7 @@ impl Api {
     }
 }
 
-/// What is answered where nothing is.
+/// The answer for unknown paths.
 pub async fn nothing() -> Result<actix_web::HttpResponse, ApiError> {
     Err(ApiError::NotFound(Missing::Route))
 }

@@ -1,4 +1,4 @@
-//! The error answers of the description: which codes a route can give, with an example of each.
+//! The error responses in the description: the codes of each route, with examples.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub(super) fn schema(api: &Api) -> Value {
         .iter()
         .flat_map(|route| codes(api, route))
         .collect();
-    // The path decides, before there is a route.
+    // This error comes from the path alone, before a route is found.
     let is_given = |code: &&Code| **code == Code::MethodNotAllowed || given.contains(code);
     let codes: Vec<&str> = Code::ALL
         .iter()
@@ -85,7 +85,7 @@ fn by_status(api: &Api, route: &Route) -> BTreeMap<u16, Vec<Code>> {
     by_status
 }
 
-/// Routes that can fail alike share an answer, named by its codes.
+/// Routes with the same codes share a response, named by its codes.
 fn name(codes: &[Code]) -> String {
     let words: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
     words.join(".")
@@ -147,7 +147,7 @@ fn example(code: Code) -> Value {
 pub(super) fn response_headers(api: &Api, status: u16) -> Value {
     let header = |name: &str| json!({"$ref": format!("#/components/headers/{name}")});
     let mut headers = json!({"X-Request-Id": header("RequestId")});
-    // Somebody unknown has no limit to report, and a 503 may come before it is known who asks.
+    // Unknown clients have no limit, and a 503 may come before authentication.
     if api.limited && !matches!(status, 401 | 429 | 503 | 500) {
         headers["X-RateLimit-Limit"] = header("RateLimitLimit");
         headers["X-RateLimit-Remaining"] = header("RateLimitRemaining");

@@ -1,5 +1,5 @@
-//! The outgoing events, as the section `webhooks` of the description. Each kind is a schema with a name: generators of clients
-//! make a type of that, and of nothing else.
+//! The section `webhooks` of the description. Each kind of event is a named schema, because client generators make
+//! types of named schemas only.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub fn webhooks(schemas: &mut Schemas) -> Value {
     Value::Object(entries)
 }
 
-/// The name of a kind's schema: `CallEndedEvent`.
+/// The schema's name: `CallEndedEvent`.
 fn name(kind: EventKind) -> String {
     let mut name = String::new();
     for word in kind.as_str().split('.') {
@@ -70,7 +70,7 @@ fn operation(kind: EventKind, body: &Value) -> Value {
     })
 }
 
-/// What happened.
+/// The summary of a kind of event.
 const fn summary(kind: EventKind) -> &'static str {
     match kind {
         EventKind::CallStarted => "A call came in.",
@@ -82,7 +82,7 @@ const fn summary(kind: EventKind) -> &'static str {
     }
 }
 
-/// A payload of this kind: the same in each description.
+/// An example payload, the same in each build.
 fn example(kind: EventKind) -> Value {
     const SOME: &str = "01k9zv3m8rj2q4w6y8a0c2e4g6";
     let call = SampleCall {
@@ -125,7 +125,7 @@ fn schema(kind: EventKind) -> Value {
     })
 }
 
-/// The fields that are taken out of what a call announced when it is erased.
+/// The fields that are removed when the call is erased.
 fn personal(event: &Value) -> BTreeSet<String> {
     if event["data"].get("callId").is_none() {
         return BTreeSet::new();

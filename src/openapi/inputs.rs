@@ -1,11 +1,11 @@
-//! Schemas of bodies: closed against unknown fields, and turned into patches.
+//! Schemas of request bodies: closed against unknown fields, and made into patches.
 
 use dikala_actors::calls::settings::BUILT_IN_TOOLS;
 use serde_json::{Value, json};
 
 use super::{BodyKind, Route};
 
-/// The name and the schema of a body made from the schema of its type. `AgentInput` gives `AgentCreate` and `AgentUpdate`.
+/// The name and schema of a request body. `AgentInput` gives `AgentCreate` and `AgentUpdate`.
 pub(super) fn closed(
     name: &str,
     mut schema: Value,
@@ -45,21 +45,20 @@ pub(super) fn closed(
         .iter()
         .map(|field| (field, "Taken as it is; cannot be changed here."));
     for (field, description) in ignored.chain(kept) {
-        // Not `readOnly`: by that generators of tests take it that sending it is an error. And no type: anything may be sent, and
-        // for a union of all types generators of clients have no name.
+        // Not `readOnly`, which test generators take to mean that sending it is an error. No type, because any value
+        // may be sent and client generators have no name for a union of all types.
         schema["properties"][*field] = json!({"description": description});
     }
     if name == "AgentCreate" {
-        // A new agent has no functions yet.
+        // A new agent has no functions of its own yet.
         schema["properties"]["toolsEnabled"]["items"] =
             json!({"type": "string", "enum": BUILT_IN_TOOLS});
     }
     (name, schema)
 }
 
-/// Says what stands for a field that is not given, instead of declaring it: for generators of clients a property with a default
-/// is one that is always there, and an object is no default. What is left out of a patch stays as it is; `null` goes back to
-/// the default.
+/// Describes the default in words. Client generators take a property with a declared default as always present, and
+/// allow no object as default. In a patch an absent field stays as it is, and `null` resets it to the default.
 fn tell_default(property: &mut Value, patch: bool) {
     if let Some(default) = property
         .as_object_mut()

@@ -1,4 +1,4 @@
-//! The description of the API (OpenAPI 3.1), made from the route table, the handlers' own types and the table of errors.
+//! The OpenAPI 3.1 description of an API, made from the route table, the handlers' types and the table of errors.
 
 mod api;
 pub mod errors;
@@ -32,7 +32,7 @@ pub use events::webhooks;
 pub use route::{BodyKind, Route};
 pub use route::{delete, get, patch, post};
 
-/// Fields that may be missing in an answer; all others are always there.
+/// Fields that may be absent in an answer; all others are always present.
 const SOMETIMES: &[(&str, &str)] = &[
     ("AgentList", "limit"),
     ("AgentList", "offset"),
@@ -58,12 +58,12 @@ const SOMETIMES: &[(&str, &str)] = &[
     ("FunctionOutcome", "message"),
 ];
 
-/// The schemas that a document refers to, by name.
+/// The schemas of a document by name.
 #[derive(Debug, Default)]
 pub struct Schemas(BTreeMap<String, Value>);
 
 impl Schemas {
-    /// Takes in a type of an answer with everything it refers to.
+    /// Adds the type of an answer and all types in it. Returns a reference.
     pub fn answer<T: ToSchema>(&mut self) -> Value {
         for (name, mut schema) in objects::<T>() {
             require_all(&name, &mut schema);
@@ -72,7 +72,7 @@ impl Schemas {
         reference(&T::name())
     }
 
-    /// Takes in a type of a body, in which some fields may be sent that change nothing.
+    /// Adds the type of a request body, with the route's ignored fields. Returns a reference.
     pub fn input<T: ToSchema>(&mut self, route: &Route, input: BodyKind) -> Value {
         let (name, schema) = objects::<T>().pop().expect("a body is an object");
         let (name, schema) = inputs::closed(&name, schema, input, route);
@@ -81,7 +81,7 @@ impl Schemas {
     }
 }
 
-/// The objects that a type refers to, by name, itself at last.
+/// The object schemas in a type, by name, and last the type itself.
 fn objects<T: ToSchema>() -> Vec<(String, Value)> {
     let mut parts: Vec<(String, RefOr<Schema>)> = Vec::new();
     T::schemas(&mut parts);
@@ -101,7 +101,7 @@ fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-/// One object instead of `allOf` of inlined ones, which is what a flattened field gives.
+/// Merges `allOf`, which flattened fields produce, into one object.
 fn merged(schema: Value) -> Value {
     let Some(Value::Array(parts)) = schema.get("allOf") else {
         return schema;
@@ -131,7 +131,7 @@ fn require_all(schema_name: &str, schema: &mut Value) {
     schema["required"] = json!(required);
 }
 
-/// The description of an API.
+/// The OpenAPI document.
 pub fn document(api: &Api) -> Value {
     let mut schemas = Schemas::default();
     let mut paths: Map<String, Value> = Map::new();
@@ -193,14 +193,14 @@ fn request_body(input: BodyKind, schema: Value, schemas: &Schemas) -> Value {
     let content = json!({"application/json": with_example(schema, schemas)});
     let mut body = json!({"required": input != BodyKind::Optional, "content": content});
     if input == BodyKind::Patch {
-        // Told and not listed: with two types for one body, generators of clients send neither.
+        // In words only: with two media types for one body, client generators send neither.
         body["description"] =
             json!("A JSON merge patch; application/merge-patch+json is taken as well.");
     }
     body
 }
 
-/// A media type with the example of its type.
+/// A media type with its type's example.
 fn with_example(schema: Value, schemas: &Schemas) -> Value {
     let name = schema["$ref"]
         .as_str()
@@ -313,7 +313,7 @@ fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
     }
 }
 
-/// A parameter of what is told of a process: what comes first, and what is called so.
+/// Parameters of statistics of this process: the order, and the name.
 fn parameter_of_ranks(name: &str, route: &Route) -> Option<(&'static str, Value)> {
     Some(match name {
         "sort" if route.tag() == "database" => (
@@ -336,7 +336,7 @@ fn parameter_of_ranks(name: &str, route: &Route) -> Option<(&'static str, Value)
     })
 }
 
-/// A parameter that asks for what belongs to something.
+/// Filters by owner: agent, number, tenant and others.
 fn parameter_of_whose(name: &str) -> Option<(&'static str, Value)> {
     Some(match name {
         "agentId" => ("Only calls of this agent.", to_value(&AgentId::schema())),

@@ -1,4 +1,4 @@
-//! One route: what it takes, what it gives, what it can fail with. The tenants' are in [`ROUTES`](crate::routes::ROUTES), the
+//! A route: its parameters, answers and errors. The tenants' routes are in [`ROUTES`](crate::routes::ROUTES), the
 //! operators' in [`operator_api`](crate::operator_api).
 
 use actix_web::http::Method;
@@ -9,52 +9,49 @@ use utoipa::ToSchema;
 use super::Schemas;
 use crate::http::error::Code;
 
-/// Which body a route takes.
+/// The kind of request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyKind {
     Required,
-    /// May be left out.
     Optional,
     /// A JSON merge patch.
     Patch,
 }
 
-/// Puts the schema of a body among the others and gives a reference to it.
+/// Adds the schema of a request body and returns a reference to it.
 type InputSchema = fn(&mut Schemas, &Route, BodyKind) -> Value;
 
 /// Mounts a handler.
 pub type Handler = fn(actix_web::Route) -> actix_web::Route;
 
-/// One route.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub method: &'static Method,
-    /// Below the base of its API.
+    /// Below the API's base path.
     pub path: &'static str,
     /// The operation id.
     pub id: &'static str,
     pub summary: &'static str,
     /// The status of success.
     pub status: u16,
-    /// Whether the answer says at which path the new thing is.
+    /// True if the answer has a `Location`.
     pub(super) located: bool,
-    /// Whether 200 says that it was done before.
+    /// True if the answer can also be 200, for a repeat.
     pub or_ok: bool,
-    /// The names of the query parameters.
     pub query: &'static [&'static str],
-    /// The names of the headers it reads besides those that every route does.
+    /// Headers that this route reads, besides the common ones.
     pub headers: &'static [&'static str],
-    /// Whether it answers with server-sent events, for as long as the client likes.
+    /// True if the answer is an endless stream of server-sent events.
     pub streams: bool,
     pub(super) input: Option<(BodyKind, InputSchema)>,
-    /// Fields of the body that are taken and ignored.
+    /// Fields of the body that are accepted and ignored.
     pub(super) ignored: &'static [&'static str],
-    /// Fields of the body that are taken as they are and in no other way.
+    /// Fields of the body that are accepted with their current value only.
     pub(super) kept: &'static [&'static str],
     pub(super) answer: Option<fn(&mut Schemas) -> Value>,
-    /// What it can fail with beyond what every route can.
+    /// Errors of this route, besides the common ones.
     pub(super) errors: &'static [Code],
-    /// What the audit keeps of it, where it changes something of the tenant's.
+    /// The audit's action, if the route changes something of the tenant's.
     pub audit: Option<AuditAction>,
     pub handler: Handler,
 }
@@ -128,13 +125,13 @@ impl Route {
         self.answers::<T>(200)
     }
 
-    /// Makes something, and says at which path it is.
+    /// Answers 201 with a `Location`.
     pub const fn created<T: ToSchema>(mut self) -> Self {
         self.located = true;
         self.answers::<T>(201)
     }
 
-    /// Is answered 200 where it was done before.
+    /// Answers 200 to a repeat.
     pub const fn or_ok(mut self) -> Self {
         self.or_ok = true;
         self
@@ -167,13 +164,13 @@ impl Route {
         self
     }
 
-    /// Fields of an answer that may be sent back in the body.
+    /// Accepts and ignores these fields in the body.
     pub const fn ignores(mut self, fields: &'static [&'static str]) -> Self {
         self.ignored = fields;
         self
     }
 
-    /// Fields of an answer that may be sent back in the body unchanged.
+    /// Accepts these fields in the body with their current value only.
     pub const fn keeps(mut self, fields: &'static [&'static str]) -> Self {
         self.kept = fields;
         self
@@ -200,18 +197,18 @@ impl Route {
         self
     }
 
-    /// Leaves that in the audit.
+    /// Writes this action to the audit.
     pub const fn leaves(mut self, action: AuditAction) -> Self {
         self.audit = Some(action);
         self
     }
 
-    /// The resource that the route belongs to.
+    /// The resource of the route.
     pub fn tag(&self) -> &'static str {
         self.id.split('.').next().unwrap_or_default()
     }
 
-    /// Whether it takes an `Idempotency-Key`.
+    /// True for a POST, which accepts an `Idempotency-Key`.
     pub fn is_post(&self) -> bool {
         *self.method == Method::POST
     }

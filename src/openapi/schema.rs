@@ -1,20 +1,20 @@
-//! What the API's own values look like, and how values are told of: where they stand, not by name. A client gets a text with a
-//! pattern for an id, not one more type.
+//! Schemas of values. They are inlined where they are used, so that client generators make no type for an id; it is a
+//! text with a pattern.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type, schema::AdditionalProperties};
 
-/// A text of which something can be seen; a little wider than what is taken, which knows all of Unicode.
+/// A text with a visible character. Slightly wider than the check, which knows all of Unicode.
 const VISIBLE_PATTERN: &str = concat!(
     r"^[^\x00]*[^\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e",
     r"\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb][^\x00]*$",
 );
-/// Any text that every database takes.
+/// A text without U+0000, which PostgreSQL cannot store.
 const ANY_PATTERN: &str = r"^[^\x00]*$";
 
-/// A text of `min` to `max` characters; where blanks are not enough, one of which something can be seen.
+/// A text of `min` to `max` characters; with `visible`, one of them must be visible.
 pub fn text(min: usize, max: usize, visible: bool) -> ObjectBuilder {
     let pattern = if visible {
         VISIBLE_PATTERN
@@ -28,7 +28,6 @@ pub fn text(min: usize, max: usize, visible: bool) -> ObjectBuilder {
         .pattern(Some(pattern))
 }
 
-/// A whole number.
 pub fn integer(min: i64, max: i64) -> ObjectBuilder {
     ObjectBuilder::new()
         .schema_type(Type::Integer)
@@ -43,24 +42,23 @@ pub fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> ObjectBuilder {
         .enum_values(Some(words))
 }
 
-/// An object with whatever is in it. Said aloud: generators of clients take silence for an object without fields.
+/// An object with any fields. Explicit, because client generators take an object schema without it to have no fields.
 pub fn any_object() -> ObjectBuilder {
     ObjectBuilder::new()
         .schema_type(Type::Object)
         .additional_properties(Some(AdditionalProperties::FreeForm(true)))
 }
 
-/// A schema as JSON.
 pub(super) fn to_value(schema: &RefOr<Schema>) -> Value {
     serde_json::to_value(schema).expect("a schema is plain data")
 }
 
-/// Whether a schema is of a value, and not of an object whose fields are known, which has a name of its own.
+/// True for a value, false for an object with known fields, which is a named schema.
 pub(super) fn is_of_value(schema: &Value) -> bool {
     schema.get("properties").is_none() || schema["additionalProperties"] == true
 }
 
-/// The schema with these values in the place of references to them.
+/// Inlines the values that the schema refers to.
 pub(super) fn with_values(schema: Value, values: &BTreeMap<String, Value>) -> Value {
     match schema {
         Value::Object(mut fields) => {
@@ -83,13 +81,13 @@ pub(super) fn with_values(schema: Value, values: &BTreeMap<String, Value>) -> Va
     }
 }
 
-/// The value that a reference leads to.
+/// The referenced value.
 fn named(fields: &Map<String, Value>, values: &BTreeMap<String, Value>) -> Option<Value> {
     let name = fields.get("$ref")?.as_str()?.rsplit('/').next()?;
     values.get(name).cloned()
 }
 
-/// A value or null, as the library has it: one of two.
+/// A nullable value, which the library writes as `oneOf` of the value and null.
 fn or_null(fields: &Map<String, Value>, values: &BTreeMap<String, Value>) -> Option<Value> {
     let [Value::Object(reference), null] = fields.get("oneOf")?.as_array()?.as_slice() else {
         return None;
@@ -114,7 +112,7 @@ pub(super) fn nullable(mut schema: Value) -> Value {
     schema
 }
 
-/// What is said where a value stands goes before what is said of the value everywhere.
+/// Adds the fields of the referring schema, which override those of the value.
 fn beside(mut value: Value, said: Map<String, Value>) -> Value {
     for (name, field) in said {
         value[name] = field;
