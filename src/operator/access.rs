@@ -1,5 +1,4 @@
-//! Who may come to the operators' listener, and what for. Whoever is let in has a [`Right`], which the rest of the request finds
-//! among its data.
+//! Authentication at the operators' listener. An admitted request has a [`Right`] in its data.
 
 use actix_web::{
     Error, HttpMessage, HttpRequest,
@@ -21,31 +20,31 @@ use crate::{
     http::{context::HttpContext, error::ApiError, gate::Stranger},
 };
 
-/// What somebody may do here.
+/// The permissions of an operator's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// Everything.
+    /// Reads and writes.
     Full,
-    /// Looks, and changes nothing.
+    /// Reads only.
     Read,
 }
 
-/// The tokens that let in. Without any the listener is on the loopback interface, and takes what is meant for it: a web page of
-/// somebody else's can have its own name lead here.
+/// The operators' tokens. Without any, the listener is on the loopback interface and checks `Host` and `Origin`,
+/// because a foreign web page can make its own name resolve to this machine.
 #[derive(Clone, Debug)]
 pub struct Tokens {
     pub full: Option<Secret>,
-    /// Never without the other one.
+    /// Only set together with `full`.
     pub read: Option<Secret>,
 }
 
 impl Tokens {
-    /// Whether anybody is asked for a token.
+    /// True if requests need a token.
     pub fn are_asked_for(&self) -> bool {
         self.full.is_some()
     }
 
-    /// What a token lets its holder do of which only the hash is known.
+    /// The right of the token with this hash.
     pub fn right_of_hash(&self, hash: &CredentialHash) -> Option<Right> {
         let is = |token: &Option<Secret>| {
             let own = token
@@ -60,7 +59,7 @@ impl Tokens {
         is(&self.read).then_some(Right::Read)
     }
 
-    /// What a token lets its holder do. Each is compared, whether the one before was right or not.
+    /// The right of a token. Both tokens are compared, so that the time reveals nothing.
     fn right_of(&self, given: &str) -> Option<Right> {
         let is = |token: &Option<Secret>| {
             let token = token.as_ref();
@@ -74,7 +73,7 @@ impl Tokens {
         }
     }
 
-    /// What the token that somebody shows lets him do. Who guesses too often is not looked at.
+    /// The right of the presented token. Clients that failed too often are refused before it is checked.
     pub async fn prove(
         &self,
         http: &HttpContext,
@@ -86,7 +85,8 @@ impl Tokens {
         let right = match token {
             None => Err(strangers.refused(&stranger, ApiError::MissingOperatorToken)),
             Some(token) => {
-                // Proven at this address: whoever guesses at another one gains nothing by it.
+                // The address is part of the key, so that guesses from another address gain nothing from this
+                // success.
                 let here = CredentialHash::of(&format!("{stranger} {token}"));
                 let right = async { self.right_of(token).ok_or(ApiError::InvalidOperatorToken) };
                 let is_refusal = |error: &ApiError| *error == ApiError::InvalidOperatorToken;
@@ -100,19 +100,18 @@ impl Tokens {
     }
 }
 
-/// Which requests have a door of their own behind this one, that asks a browser for a session where others show a token. Data of the
-/// application.
+/// Recognizes requests with authentication of their own, by a browser's session. Application data.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnDoor(pub fn(&ServiceRequest) -> bool);
 
-/// What the session of a browser that shows one lets it do. Data of the application, of who has sessions.
+/// Gives the right of a browser's session. Application data, present where sessions exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Sessions(pub fn(&ServiceRequest) -> LocalBoxFuture<'_, Option<Right>>);
 
-/// What somebody who is signed in with a browser may read as well: no page, and nothing that a page of somebody else's could read.
+/// Paths that a browser's session may read too. They are no pages, and a foreign page cannot read them.
 const READ_WITH_A_SESSION: [&str; 2] = ["/metrics", "/operator/openapi.json"];
 
-/// Lets only those in who may come, and lets those who may only look do no more. Health is asked by machines that have no token.
+/// Admits authenticated requests, and only reads with [`Right::Read`]. Health checks need no token.
 pub async fn let_in(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -139,12 +138,12 @@ pub async fn let_in(
     Ok(next.call(req).await?.map_into_boxed_body())
 }
 
-/// What nobody can change anything at: it takes no other methods, and says so itself.
+/// Health checks are exempt: they change nothing, and refuse other methods themselves.
 fn is_health(req: &ServiceRequest) -> bool {
     req.path().starts_with("/health/")
 }
 
-/// Where nobody is asked for a token, nobody is let past this one either: what is meant for others is refused here.
+/// Without tokens nothing bypasses this check, so that requests from foreign pages are refused here.
 fn has_own_door(req: &ServiceRequest) -> bool {
     let tokens = req.app_data::<Data<Tokens>>();
     let door = req.app_data::<OwnDoor>().copied();
@@ -180,8 +179,9 @@ async fn right_of(req: &ServiceRequest) -> Result<Right, ApiError> {
     tokens.prove(http, req.request(), token).await
 }
 
-/// Checks that `Host`, and a host in the target, name this machine, and that `Origin`, if any, is the same. A browser may report
-/// a change by another site's page in `Sec-Fetch-Site` alone. Only HTTP/1.0, which no browser speaks, may omit the host.
+/// Checks that `Host`, and a host in the target, name this machine, and that `Origin`, if present, is the same.
+/// Another site's request may show in `Sec-Fetch-Site` alone. Only HTTP/1.0, which no browser speaks, may omit the
+/// host.
 fn is_meant_for_us(target: &Uri, headers: &HeaderMap, is_read: bool) -> bool {
     let site = HeaderName::from_static("sec-fetch-site");
     let mut sites = headers.get_all(site);
@@ -205,14 +205,14 @@ fn names_us(headers: &HeaderMap) -> bool {
 }
 
 impl Tokens {
-    /// What a request may do that shows a token itself, as commands do where browsers show a session.
+    /// The right of a request that presents a token itself, as commands do, not a session.
     pub async fn shown(&self, http: &HttpContext, request: &HttpRequest) -> Option<Right> {
         let token = given(request.headers())?;
         self.prove(http, request, Some(token)).await.ok()
     }
 }
 
-/// The token that came with a request; the scheme's name is written in whatever letters (RFC 9110, 11.1).
+/// The token of a request. The scheme's name is case-insensitive (RFC 9110, 11.1).
 fn given(headers: &HeaderMap) -> Option<&str> {
     let mut sent = headers.get_all(header::AUTHORIZATION);
     let text = sent.next()?.to_str().ok()?;

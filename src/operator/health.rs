@@ -1,6 +1,9 @@
-//! `/health/live`: the process answers. `/health/ready`: calls can be taken, or it says in words why not: the store takes no
-//! writes or may lose them, one of the actors of which there is one does not answer, the node's lease is lost, the schema has become
-//! too new for it, or a stop is under way.
+//! `/health/live`: the process answers. `/health/ready`: the node can take calls, or the answer says why not:
+//! - the store accepts no writes, or may lose them,
+//! - an actor does not answer,
+//! - the node's lease is lost,
+//! - the schema is too new for this program,
+//! - the node is stopping.
 
 use std::{
     sync::Arc,
@@ -22,35 +25,35 @@ use crate::{
     node::Node,
 };
 
-/// How long a part may take to answer.
+/// Longest time for a part to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long it is believed that a part answers, or does not, because it did or did not.
+/// Lifetime of a cached result.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How long the checks are watched after somebody wanted to know them as of late: longer than between two scrapes.
+/// Time for which the checks are repeated after they were last read: longer than the interval of scrapes.
 const WATCHED_FOR: Duration = Duration::from_secs(150);
 
-/// What readiness asks.
+/// The state of the readiness check.
 #[derive(Clone, Debug)]
 pub struct HealthParts {
     node: Node,
     stopping: watch::Receiver<bool>,
     /// True if the operator allows a database that may lose acknowledged commits.
     allow_unsafe: bool,
-    /// Which parts answered the last time, and when that was.
+    /// The last result, and its time.
     last: Arc<Mutex<Option<(Instant, Answering)>>>,
     watch: Arc<Watch>,
 }
 
-/// What was found while somebody watches.
+/// The results while the checks are repeated.
 #[derive(Debug, Default)]
 struct Watch {
-    /// When somebody asked last. None: nobody watches.
+    /// The time of the last read. None: the checks are not repeated.
     asked: std::sync::Mutex<Option<Instant>>,
     found: std::sync::Mutex<Vec<(&'static str, bool)>>,
 }
 
-/// Which parts answer.
+/// The parts that answered.
 #[derive(Clone, Copy, Debug)]
 struct Answering {
     store: bool,
@@ -70,8 +73,8 @@ impl HealthParts {
         }
     }
 
-    /// The checks by name as they were a moment ago. Waits for nothing but the first look after a while in which nobody asked:
-    /// from then on they are looked at every second.
+    /// The latest results by name. Only the first read after a pause waits for the checks; from then on they are
+    /// repeated every second.
     pub async fn lately(&self) -> Vec<(&'static str, bool)> {
         let before = lock(&self.watch.asked).replace(Instant::now());
         if before.is_none() {
@@ -96,7 +99,7 @@ impl HealthParts {
         *lock(&self.watch.found) = found.collect();
     }
 
-    /// Which parts answer: they are asked once a second at most, however often readiness is.
+    /// Checks which parts answer, at most once a second.
     async fn answering(&self) -> Answering {
         let mut last = self.last.lock().await;
         if let Some((when, answering)) = *last
@@ -122,16 +125,16 @@ impl HealthParts {
     }
 }
 
-/// Something that has to be well, by its name in the answer, and what to say where it is not.
+/// A check: its name in the answer, its result, and the message if it failed.
 type Check = (&'static str, bool, &'static str);
 
-/// Who counts refusals sees the first one.
+/// Shows the counter of refusals before the first one, so that Prometheus sees it increase.
 pub fn begin(meter: &HttpMeter) {
     let status = StatusCode::SERVICE_UNAVAILABLE;
     meter.begin(&Method::GET, "/health/ready", status);
 }
 
-/// Mounts both questions.
+/// Mounts both checks.
 pub fn configure(cfg: &mut web::ServiceConfig) {
     cfg.service(
         web::scope("/health")
@@ -144,7 +147,7 @@ async fn live() -> HttpResponse {
     HttpResponse::Ok().json(json!({"status": "live"}))
 }
 
-/// What readiness finds wrong now: the name of each, and the words.
+/// The failed checks: their names and messages.
 pub async fn problems(parts: &HealthParts) -> Vec<(&'static str, &'static str)> {
     let checks = checks(parts).await.into_iter();
     checks
@@ -190,7 +193,7 @@ fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 async fn checks(parts: &HealthParts) -> [Check; 8] {
-    // A store that refused a write is asked anew at once, which it sees to itself.
+    // After a refused write the store checks at once; other results are cached.
     let (answering, commits) =
         tokio::join!(parts.answering(), in_time(parts.node.store.can_commit()),);
     let Answering {

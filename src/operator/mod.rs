@@ -1,4 +1,4 @@
-//! The operators' listener: who may come, metrics and health.
+//! The operators' listener: authentication, metrics and health.
 
 pub mod access;
 pub mod health;

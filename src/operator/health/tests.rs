@@ -1,4 +1,4 @@
-//! An actor that is stuck, and what readiness says of it.
+//! Readiness with a stuck actor.
 
 use std::sync::{Arc, mpsc};
 
@@ -59,7 +59,7 @@ async fn an_actor_that_is_stuck_is_named() {
         thread.spawn_fn(move || {
             let _ = blocked.recv();
         });
-        // One may answer shortly before the thread is held, and anybody late on a busy machine.
+        // Retried: an actor may answer just before its thread is blocked, and the machine may be busy.
         let these_are_named = async || {
             let (status, body) = asked(&parts).await;
             let problems = body["problems"].as_array().map_or(0, Vec::len);

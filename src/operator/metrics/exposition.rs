@@ -1,18 +1,17 @@
-//! Metrics as text, in Prometheus' format and in OpenMetrics. Pure. Numbers are whole; times are counted in microseconds and
-//! written in seconds.
+//! Writes metrics in Prometheus' text format and in OpenMetrics. Pure. Numbers are whole; times are counted in
+//! microseconds and written in seconds.
 
 use std::fmt::Write;
 
 use dikala_actors::runtime::histogram::Distribution;
 
-/// How the text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Prometheus,
     OpenMetrics,
 }
 
-/// What kind of number it is.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Gauge,
@@ -23,12 +22,12 @@ pub enum Kind {
     Info,
 }
 
-/// What is counted.
+/// The unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Things, or bytes.
+    /// A number or bytes.
     Whole,
-    /// Microseconds, shown as seconds.
+    /// Microseconds, written as seconds.
     Seconds,
 }
 
@@ -50,7 +49,7 @@ enum Value {
 }
 
 impl Metric {
-    /// Without a series yet.
+    /// A metric without series.
     pub fn new(
         (kind, unit): (Kind, Unit),
         name: &'static str,
@@ -67,12 +66,12 @@ impl Metric {
         }
     }
 
-    /// Adds a number, with a value for each label.
+    /// Adds a number with its label values.
     pub fn number(&mut self, labels: &[&str], value: i64) {
         self.add(labels, Value::Number(value));
     }
 
-    /// Adds a distribution, with a value for each label.
+    /// Adds a distribution with its label values.
     pub fn distribution(&mut self, labels: &[&str], value: Distribution) {
         self.add(labels, Value::Distribution(value));
     }
@@ -91,7 +90,7 @@ impl Metric {
             (Format::OpenMetrics, Kind::Counter) => (without(self.name, "_total"), "counter"),
             (Format::OpenMetrics, Kind::Info) => (without(self.name, "_info"), "info"),
         };
-        // Writing to a text does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "# HELP {name} {}", escaped(self.help));
         let _ = writeln!(text, "# TYPE {name} {kind}");
         if format == Format::OpenMetrics && self.unit == Unit::Seconds {
@@ -157,7 +156,7 @@ impl Metric {
     }
 }
 
-/// All of it, as one answer.
+/// Writes all metrics.
 pub fn encode(metrics: &[Metric], format: Format) -> String {
     let mut text = String::new();
     for metric in metrics {
@@ -170,7 +169,7 @@ pub fn encode(metrics: &[Metric], format: Format) -> String {
 }
 
 impl Format {
-    /// What a header `Accept` asks for. Who says nothing of either gets Prometheus' text.
+    /// The format that a header `Accept` asks for; Prometheus' text by default.
     pub fn wanted(accept: &str) -> Self {
         let weight = |of: &[&str]| {
             let ranges = accept.split(',').filter_map(|range| {
@@ -193,7 +192,6 @@ impl Format {
         }
     }
 
-    /// The type of the answer.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
@@ -202,7 +200,7 @@ impl Format {
     }
 }
 
-/// `0.5` → 500. What is no weight weighs nothing.
+/// A weight in thousandths: `0.5` → 500. An invalid weight is 0.
 fn permille(weight: &str) -> u32 {
     let (whole, part) = weight.split_once('.').unwrap_or((weight, ""));
     let part = format!("{:0<3}", part.get(..part.len().min(3)).unwrap_or_default());
@@ -212,14 +210,14 @@ fn permille(weight: &str) -> u32 {
     }
 }
 
-/// 1500000 microseconds → `1.5`
+/// Microseconds in seconds: 1500000 → `1.5`.
 fn seconds(us: i128) -> String {
     let (sign, us) = (if us < 0 { "-" } else { "" }, us.unsigned_abs());
     let text = format!("{sign}{}.{:06}", us / 1_000_000, us % 1_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Bounds are floats in both formats, and compared as text.
+/// Both formats compare bounds as text and require floats.
 fn with_point(number: String) -> String {
     if number.contains('.') {
         number

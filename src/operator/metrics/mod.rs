@@ -1,5 +1,5 @@
-//! `/metrics`: everything is counted where it happens, and read here when somebody asks. Nothing of it reads the store, so it
-//! answers while the database is away. docs/metrics.md lists it.
+//! `/metrics`: counters are kept where events happen, and only read here. Nothing reads the store, so it answers
+//! while the database is down. docs/metrics.md lists the metrics.
 
 mod exposition;
 mod process;
@@ -35,16 +35,16 @@ const GAUGE: (Kind, Unit) = (Kind::Gauge, Unit::Whole);
 const SECONDS: (Kind, Unit) = (Kind::Gauge, Unit::Seconds);
 const TIMES: (Kind, Unit) = (Kind::Histogram, Unit::Seconds);
 
-/// Where it is counted.
+/// The sources of the counters.
 #[derive(Clone)]
 pub struct MetricsParts {
     pub node: Node,
     pub loops: EventLoops,
     pub http: HttpMeter,
     pub health: HealthParts,
-    /// None where no mails are sent.
+    /// None if no mails are sent.
     pub mails: Option<Arc<MailStats>>,
-    /// None where no bridge runs inside.
+    /// None if no bridge runs in this process.
     pub telephony: Option<dikala_telephony::bridge::Counted>,
 }
 
@@ -56,7 +56,6 @@ impl std::fmt::Debug for MetricsParts {
     }
 }
 
-/// Mounts `/metrics`.
 pub fn configure(cfg: &mut web::ServiceConfig) {
     cfg.service(web::resource("/metrics").wrap(from_fn(only_reads)).to(show));
 }

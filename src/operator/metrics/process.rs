@@ -1,11 +1,11 @@
-//! What Linux tells of this process. Elsewhere nothing is shown.
+//! Metrics of this process from Linux' `/proc`. Empty on other systems.
 
 use std::fs;
 
 use super::exposition::{Kind, Metric, Unit};
 use crate::front::open_files_max;
 
-/// The metrics that every program has by the same names.
+/// The metrics with Prometheus' standard names for processes.
 pub fn metrics() -> Vec<Metric> {
     let stat = read("stat");
     let (gauge, seconds) = ((Kind::Gauge, Unit::Whole), (Kind::Gauge, Unit::Seconds));
@@ -64,7 +64,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default()
 }
 
-/// A field of `stat`, counted as its manual does. What comes before is the program's name, in brackets, which may hold anything.
+/// A field of `stat`, numbered as in its manual. Skips the program's name in brackets, which may hold anything.
 fn field(stat: &str, number: usize) -> Option<u64> {
     let after_name = stat.rsplit(')').next()?;
     let mut fields = after_name.split_ascii_whitespace();

@@ -1,4 +1,4 @@
-//! What the bridge inside counts.
+//! Metrics of the bridge in this process.
 
 use dikala_telephony::{bridge::Statistics, call, sip, times};
 
