@@ -1,4 +1,4 @@
-//! What `dikala check` finds out about the bridge: could it listen, would the other sides answer?
+//! The checks of `dikala check` for the bridge: could it listen, and would the other sides answer?
 
 use std::{io::ErrorKind, time::Duration};
 
@@ -16,13 +16,13 @@ use tokio::time::timeout;
 
 use super::{STAND_IN, written};
 
-/// How long a registrar may take to answer.
+/// Longest time for a registrar to answer.
 const REGISTRAR_WITHIN: Duration = Duration::from_secs(5);
 
-/// A thing that was looked at, and what was found, or what is wrong.
+/// A check: its name, and its result or fault.
 pub type Found = (&'static str, Result<String, String>);
 
-/// Looks at all that the bridge needs.
+/// Runs all checks of the bridge.
 pub async fn checks(settings: &Settings, has_stand_in: bool) -> Vec<Found> {
     let mut found = vec![
         ("sip", listeners(&settings.sip.listen)),
@@ -50,7 +50,7 @@ pub async fn checks(settings: &Settings, has_stand_in: bool) -> Vec<Found> {
     found
 }
 
-/// All are held at the same time: two on one port would not start either.
+/// All ports are bound at the same time, so that two listeners on one port are found.
 fn listeners(listen: &[Listen]) -> Result<String, String> {
     sip::try_listen(listen).map_err(|(one, error)| {
         let why = match error.kind() {
@@ -110,7 +110,7 @@ fn certificate(files: &TlsFiles) -> Result<String, String> {
     }
 }
 
-/// Whether the registrar of a trunk would take us.
+/// Checks that the registrar of a trunk accepts the registration.
 async fn registrar(trunk: &Trunk, trust: &Trust) -> Option<Result<String, String>> {
     let register = trunk.register.as_ref()?;
     let (name, place) = (&trunk.name, &register.registrar);

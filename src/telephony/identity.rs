@@ -1,5 +1,5 @@
-//! Who the bridge of a node is: a bridge of its own, `telephony@NODE`, whose token is made anew at every start and is nowhere in the
-//! clear but in memory.
+//! The identity of a node's built-in bridge: a bridge row `telephony@NODE`. Its token is new at every start and is
+//! stored as a hash only.
 
 use dikala_actors::nodes;
 use dikala_entities::{BRIDGE_TOKEN_SCHEME, Credential, bridge, store::Transaction};
@@ -14,7 +14,7 @@ use crate::{
     node::Node,
 };
 
-/// Why there is no identity.
+/// The reason why the bridge has no identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     #[error("the identity of the bridge cannot be stored: {0}")]
@@ -23,9 +23,9 @@ pub enum IdentityError {
     Database(#[from] DbErr),
 }
 
-/// Takes the identity of an earlier start of a node with this name that nobody uses any more, or makes one, and gives its token.
+/// Reuses an unused bridge row with this node's name, or creates one, and returns its new token.
 ///
-/// Several nodes may have one name, and a bridge is one program: two that shared a bridge would get each other's commands.
+/// Several nodes may have the same name, but never the same bridge row: they would receive each other's commands.
 pub(super) async fn take(node: &Node) -> Result<Credential, IdentityError> {
     let name = format!("telephony@{}", node.member.name());
     let txn = node.store.begin().await?;
@@ -41,14 +41,14 @@ pub(super) async fn take(node: &Node) -> Result<Credential, IdentityError> {
     };
     let mut bridge = bridge.into_active_model();
     bridge.hash = Set(token.hash());
-    // From here on it is used: a node that starts at this moment takes another.
+    // Marks it as used, so that another node that starts now takes another.
     bridge.node = Set(Some(node.member.id().to_string()));
     bridge.update(&txn).await?;
     txn.commit().await?;
     Ok(token)
 }
 
-/// A bridge with this name that no node uses.
+/// A bridge row with this name that no living node uses.
 async fn unused(txn: &Transaction, name: &str) -> Result<Option<bridge::Model>, DbErr> {
     let nodes = nodes::all(txn).await?;
     let is_used = |bridge: &bridge::Model| {

@@ -1,5 +1,5 @@
-//! The bridge that comes with Dikala, inside this process: on threads of its own, over a socket to our own listener, like any other
-//! bridge.
+//! The built-in bridge inside this process: on threads of its own, connected to our own listener by a socket, like
+//! any other bridge.
 
 mod checks;
 mod identity;
@@ -29,19 +29,19 @@ use crate::node::Node;
 
 pub use self::{checks::checks, identity::IdentityError};
 
-/// Where bridges connect, on the public listener.
+/// The bridges' path on the public listener.
 const CONNECT_PATH: &str = "/bridge/v1/connect";
 
-/// What operators are told where the scripted voice answers though nobody asked for it.
+/// The warning that the scripted voice answers as a stand-in.
 const STAND_IN: &str = "a test voice answers, which understands nobody: set telephony.gemini.api_key (GEMINI_API_KEY) to have Gemini \
                         answer, or telephony.voice.model to scripted if this is meant";
 
-/// Says so in the log.
+/// Logs that warning.
 pub fn warn_of_stand_in() {
     tracing::warn!("{STAND_IN}");
 }
 
-/// Why the bridge does not run.
+/// The reason why the bridge does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum TelephonyError {
     #[error(transparent)]
@@ -56,14 +56,14 @@ pub enum TelephonyError {
 #[derive(Debug)]
 pub struct Telephony {
     running: Running,
-    /// Reads the certificate again at SIGHUP.
+    /// Reloads the certificate at SIGHUP.
     reloading: JoinHandle<()>,
 }
 
 impl Telephony {
     /// Starts a bridge that serves the engine at this address.
     ///
-    /// Errors: what cannot be listened on or read.
+    /// Errors: addresses that cannot be listened on, files that cannot be read.
     pub async fn start(
         settings: Settings,
         engine: Address,
@@ -86,7 +86,7 @@ impl Telephony {
 
     /// Starts the bridge of this node, which serves the engine behind our own public listener.
     ///
-    /// Errors: what cannot be listened on, read or stored.
+    /// Errors: addresses that cannot be listened on, files that cannot be read, database failures.
     pub async fn inside(
         settings: Settings,
         node: &Node,
@@ -100,17 +100,17 @@ impl Telephony {
         Self::start(settings, engine, Arc::clone(&node.clock)).await
     }
 
-    /// What is listened on: `udp://127.0.0.1:5060 tcp://…`.
+    /// The listening addresses: `udp://127.0.0.1:5060 tcp://…`.
     pub fn addresses(&self) -> Vec<String> {
         self.running.addresses().into_iter().map(written).collect()
     }
 
-    /// Where to ask for what is counted.
+    /// The source of the bridge's counters.
     pub fn counted(&self) -> Counted {
         self.running.counted()
     }
 
-    /// Takes no new calls, lets running ones finish, and hangs up those that have not in time.
+    /// Takes no new calls, lets running ones finish, and hangs up the rest when the time is over.
     pub async fn stop(self) {
         self.reloading.abort();
         let running = self.running;
@@ -120,7 +120,7 @@ impl Telephony {
     }
 }
 
-/// Times that the bridge counted, as the service shows its own.
+/// The bridge's distribution of times in the service's type.
 pub fn distribution(times: times::Reading) -> Distribution {
     Distribution {
         bounds: times::BOUNDS_US,
@@ -138,7 +138,7 @@ fn written(listen: Listen) -> String {
     format!("{transport}://{}", listen.address)
 }
 
-/// A listener on all addresses is reached over the loopback interface.
+/// Replaces the unspecified address by the loopback address.
 fn reachable(listener: SocketAddr) -> SocketAddr {
     let ip = match listener.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
