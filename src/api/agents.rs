@@ -59,7 +59,7 @@ pub struct AgentDraft {
     /// The longest call, in minutes of talk.
     #[schema(nullable, default = CallMinutes::default)]
     max_call_duration_minutes: CallMinutes,
-    /// Where `transfer_to_human` leads.
+    /// The number that `transfer_to_human` connects the caller to.
     escalation_number: Option<PhoneNumber>,
     /// Names of enabled tools: `end_call`, `transfer_to_human` and the agent's own functions.
     #[schema(nullable, default = Tools::default)]
@@ -231,7 +231,7 @@ pub struct ListedAgent {
     max_call_duration_minutes: i64,
     tools_enabled: Vec<String>,
     is_active: bool,
-    /// Goes up with every change of what a call begins with, functions included.
+    /// Increases with every change of the settings that calls use, functions included.
     #[schema(minimum = 1)]
     agent_version: i64,
     created_at: Millis,

@@ -77,7 +77,7 @@ pub struct Call {
     pub id: CallId,
     pub phone_number_id: PhoneNumberId,
     pub agent_id: Option<AgentId>,
-    /// What the call began with; null where it was refused.
+    /// The version of the agent that the call began with; null if the call was refused.
     pub agent_version: Option<i64>,
     pub caller_number: CallerNumber,
     pub callee_number: PhoneNumber,
@@ -95,7 +95,7 @@ pub struct Call {
     pub metadata: Json,
 }
 
-/// Who called whom.
+/// The direction of a call.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -114,7 +114,7 @@ pub struct CallList {
     pub has_more: bool,
 }
 
-/// Where to connect the caller; the agent's `escalationNumber` if left out.
+/// The number to connect the caller to; the agent's `escalationNumber` if left out.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"to": "+6281234567890"}))]
 #[expect(dead_code, reason = "the description of what is read field by field")]
@@ -122,7 +122,7 @@ pub struct Transfer {
     pub to: Option<PhoneNumber>,
 }
 
-/// What was said in a call.
+/// The summary and the utterances of a call.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({
@@ -146,12 +146,12 @@ pub struct Transcript {
 pub struct Turn {
     pub role: Speaker,
     pub text: String,
-    /// When, where the bridge said so.
+    /// The time of the utterance, if the bridge reported it.
     #[schema(required = false)]
     pub at: Option<String>,
 }
 
-/// What a call announced, oldest first; with `limit` or `offset` a page of it.
+/// The events of a call, oldest first; with `limit` or `offset` a page of them.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(rename_all = "camelCase", example = json!({"events": [{
     "id": "evt_01k9zv3m8rj2q4w6y8a0c2e4g6", "event": "call.answered", "timestamp": "2026-01-15T03:30:04.000Z",

@@ -128,7 +128,8 @@ pub struct DeliveryList {
     has_more: bool,
 }
 
-/// From when (inclusive) to when (exclusive; now if left out). Counts both what was made and what was given up in that time.
+/// The time range: from `since` (inclusive) to `until` (exclusive; now if left out). Includes deliveries that were
+/// created or given up in that time.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"since": "2026-01-15T03:00:00Z", "until": "2026-01-15T05:00:00Z"}))]
 pub struct Recovery {
@@ -138,7 +139,7 @@ pub struct Recovery {
     until: Option<Millis>,
 }
 
-/// How many deliveries have failed in that time: so many are sent again, the oldest first.
+/// The number of failed deliveries in that time, which are sent again, oldest first.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[schema(example = json!({"deliveries": 17}))]
 pub struct Recovered {

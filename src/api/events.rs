@@ -42,7 +42,7 @@ const BATCH: u64 = 50;
 const OPENING: &str = "retry: 2000\n";
 const STILL_HERE: &str = ": nothing new\n\n";
 
-/// Something that was announced.
+/// An event.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "id": "evt_01k9zv3m8rj2q4w6y8a0c2e4g6", "event": "credits.low", "timestamp": "2026-01-15T03:30:04.000Z",
@@ -55,7 +55,7 @@ pub struct Event {
     data: Json,
 }
 
-/// Which kind of event to make a sample of.
+/// The kind of the sample event.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"event": "call.ended"}))]
 #[expect(dead_code, reason = "the description of what is read field by field")]

@@ -22,7 +22,7 @@ const WINDOW_MS: i64 = 24 * 60 * 60 * 1_000;
 /// At most this many calls are counted, the latest ones.
 const CALLS_MAX: u64 = 1_000;
 
-/// What became of a function's calls in the last 24 hours; of the latest 1000 of them if there were more.
+/// Statistics of a function's calls in the last 24 hours; of the latest 1000 of them if there were more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({
@@ -37,14 +37,14 @@ pub struct FunctionStats {
     to: Millis,
     /// Calls that were made in conversations; tests do not count.
     pub calls: usize,
-    /// Those of which the AI was told an error.
+    /// Calls that gave the AI an error.
     pub failures: usize,
     pub latency_ms: LatencyMs,
     pub circuit: Circuit,
 }
 
-/// Whether the function's endpoint is called at the moment. After five calls in a row that timed out or found no connection
-/// it is left alone for a while, and the AI is told `circuit_open` at once.
+/// The circuit breaker of the function's endpoint. After five calls in a row that timed out or found no connection,
+/// the endpoint is not called for a while, and the AI gets `circuit_open` at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = FunctionCircuit)]
@@ -55,7 +55,7 @@ pub struct Circuit {
     pub retry_at: Option<Millis>,
 }
 
-/// Whether something is called.
+/// The state of a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = FunctionCircuitState)]

@@ -208,7 +208,7 @@ pub struct FunctionList {
     pub has_more: bool,
 }
 
-/// What to call the function with.
+/// The parameters of a test call.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"parameters": {"sku": "A-100"}}))]
 #[expect(dead_code, reason = "the description of what is read field by field")]
@@ -217,7 +217,7 @@ pub struct FunctionTest {
     pub parameters: Map<String, Value>,
 }
 
-/// What came of calling the endpoint: what the AI would be told.
+/// The outcome of a test call, as the AI would get it.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"status": "ok", "result": {"pieces": 12}}))]
 #[expect(
@@ -229,14 +229,14 @@ pub struct FunctionOutcome {
     /// The endpoint's object; with `ok` only.
     #[schema(value_type = Json, required = false)]
     pub result: Value,
-    /// What went wrong; with `error` only.
+    /// The error code; with `error` only.
     #[schema(required = false)]
     pub code: OutcomeCode,
     #[schema(required = false)]
     pub message: String,
 }
 
-/// Whether the AI gets a result.
+/// `ok` if the AI gets a result, otherwise `error`.
 #[derive(Clone, Copy, Debug, ToSchema)]
 #[schema(rename_all = "lowercase")]
 #[expect(

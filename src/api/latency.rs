@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// How long requests to the endpoint took, in whole milliseconds. Null where none was made; what failed before anything was sent
-/// is left out.
+/// Durations of requests to the endpoint, in whole milliseconds. Null without requests; requests that failed before
+/// anything was sent do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct LatencyMs {
     /// Half of the requests took no longer.

@@ -50,7 +50,7 @@ pub struct AttemptHour {
     pub figures: AttemptFigures,
 }
 
-/// What became of attempts to deliver to a webhook in the last 24 hours of the clock.
+/// Attempts to deliver to a webhook in the last 24 clock hours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(example = json!({
     "from": "2026-01-14T04:00:00.000Z", "to": "2026-01-15T03:30:00.000Z",

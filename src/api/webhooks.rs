@@ -64,7 +64,7 @@ pub struct WebhookCreate {
     secret: WebhookSecret,
 }
 
-/// What can be changed of a webhook.
+/// The fields of a webhook that can be changed.
 #[derive(Clone, Debug, PartialEq, Eq, ToSchema)]
 #[schema(rename_all = "camelCase", example = json!({"isActive": true}))]
 pub struct WebhookUpdate {
@@ -98,7 +98,8 @@ pub struct Webhook {
     is_active: bool,
     /// The secret's last four characters.
     secret_hint: String,
-    /// Why the service stopped to deliver to it. Where it is active all the same, deliveries wait until the operator lets them go on.
+    /// The reason why the service stopped delivering to it. If the webhook is active, its deliveries wait until the
+    /// operator resumes them.
     disabled_reason: Option<String>,
     created_at: Millis,
     updated_at: Millis,
