@@ -1,4 +1,4 @@
-//! The commands of operators. They work on the store, beside a running server or without one.
+//! Operators' commands on the store. They need no running server and work beside one.
 
 use clap::{Args, Subcommand};
 use dikala_actors::{
@@ -164,7 +164,6 @@ pub enum FunctionSecretCommand {
     },
 }
 
-/// What every command works with.
 pub(super) struct Desk {
     pub(super) settings: Settings,
     pub(super) store: Store,
@@ -172,7 +171,7 @@ pub(super) struct Desk {
     pub(super) now: Millis,
 }
 
-/// The clock that the nodes of a store go by, whatever this machine's shows.
+/// The clock of the nodes that share this store; it may differ from this machine's.
 pub(super) async fn clock_of(store: &Store) -> Result<SystemClock, CliError> {
     if store.lease().is_some() {
         let time = nodes::time_of(store).await.map_err(AdminError::from)?;
@@ -181,7 +180,7 @@ pub(super) async fn clock_of(store: &Store) -> Result<SystemClock, CliError> {
     Ok(SystemClock)
 }
 
-/// The store of the configuration; its schema must be there.
+/// Opens the configured store; fails if the schema is missing.
 pub(super) async fn open(layers: &Layers) -> Result<Desk, CliError> {
     let settings = Settings::new(layers)?;
     let store = open_store(&settings, false).await?;

@@ -1,5 +1,5 @@
-//! Commands that do what the operators' API does, with the same code: options become its parameters, and what it refuses is told in
-//! the words of the command line.
+//! Commands that run the same code as the operators' API: options become its parameters, and its errors are worded
+//! for the command line.
 
 use clap::Args;
 use serde_json::{Map, Value};
@@ -25,17 +25,17 @@ pub struct PageArgs {
     pub(super) offset: u64,
 }
 
-/// What a command asks for.
+/// A command's parameters, for a handler of the operators' API.
 #[derive(Debug, Default)]
 pub struct Asked {
-    /// Of what, such as a call, with its id.
+    /// The kind of the thing that the command concerns, such as a call, and its id.
     of: Option<(&'static str, String)>,
     /// Option, parameter and value.
     options: Vec<(&'static str, &'static str, String)>,
 }
 
 impl Asked {
-    /// Of the thing with that id.
+    /// Concerns the thing of kind `what` with this id.
     pub fn of(what: &'static str, id: &str) -> Self {
         Self {
             of: Some((what, id.to_owned())),
@@ -43,7 +43,7 @@ impl Asked {
         }
     }
 
-    /// The same with an option, where it is given: `--tenant` is the parameter `tenantId`.
+    /// Adds an option's value if it was given. The option `--tenant` sets the parameter `tenantId`.
     pub fn with(
         mut self,
         option: &'static str,
@@ -55,13 +55,13 @@ impl Asked {
         self
     }
 
-    /// The same, of that piece of the list.
+    /// Adds the page's limit and offset.
     pub fn page(self, page: PageArgs) -> Self {
         self.with("--limit", "limit", Some(page.limit.to_string()))
             .with("--offset", "offset", Some(page.offset.to_string()))
     }
 
-    /// The parameters, as a handler reads them.
+    /// The parameters in the form that handlers read.
     pub fn form(&self) -> Form {
         let field = |(_, parameter, value): &(_, &str, String)| {
             ((*parameter).to_owned(), Value::String(value.clone()))
@@ -70,7 +70,7 @@ impl Asked {
         Form::from_body(Value::Object(fields)).expect("it is an object")
     }
 
-    /// Why it was not done.
+    /// The command's error for a refusal by the handler.
     pub fn refused(&self, error: ApiError) -> CliError {
         match (&error, &self.of) {
             (ApiError::NotFound(missing), Some((what, id))) if named(*missing) == Some(*what) => {
@@ -90,7 +90,7 @@ impl Asked {
         }
     }
 
-    /// What is wrong with a parameter, told of the option that it came from.
+    /// A fault of a parameter, worded for the option that set it.
     fn in_options(&self, fault: &FieldError) -> String {
         let option = self
             .options
@@ -105,7 +105,7 @@ impl Asked {
     }
 }
 
-/// What the command line calls what is missing.
+/// The command line's word for what is missing.
 fn named(missing: Missing) -> Option<&'static str> {
     match missing {
         Missing::Tenant => Some("tenant"),

@@ -1,6 +1,6 @@
-//! `dikala backup` and `dikala restore`: a copy of an SQLite database made while a server works on it, and the way back.
+//! `dikala backup` copies an SQLite database while a server uses it; `dikala restore` puts a copy back.
 //!
-//! A file is complete when it has its name: copies are made and proved beside it under another one.
+//! Each copy is written and verified under a temporary name, so a file with its final name is always complete.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -26,9 +26,9 @@ use crate::{
     config::Settings,
 };
 
-/// How often the progress is shown.
+/// Interval between updates of the progress bar.
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
-/// Faults of a file that are named.
+/// Number of faults of a file that an error names.
 const FAULTS_NAMED: usize = 3;
 
 #[derive(Debug, Args)]
@@ -58,14 +58,14 @@ pub async fn backup(options: Backup, settings: &Settings, as_json: bool) -> Resu
         return Err(StartError::NoDatabase(source).into());
     }
     refuse_existing(&target)?;
-    // Another process may be making a copy of the same name: only its own is written to and removed.
+    // The temporary name holds the process id: another process may be copying to the same target.
     let unfinished = beside(&target, &format!(".unfinished-{}", std::process::id()));
     let copied = copy_out(&source, &unfinished).await;
     let copied = match copied {
         Ok(()) => publish(&unfinished, &target),
         Err(error) => Err(error),
     };
-    // Linked to its name, or of no use.
+    // After `publish` this is a second link to the copy; after a failure it is useless.
     let _ = fs::remove_file(&unfinished);
     copied?;
     let bytes = size(&target)?;
@@ -136,7 +136,7 @@ pub async fn restore(options: Restore, settings: &Settings, as_json: bool) -> Re
     if replaced.is_err() {
         let _ = fs::remove_file(&unfinished);
         if !there {
-            // Made by the reservation, and empty.
+            // `replace` left this file: the reservation created it, and it is empty.
             let _ = fs::remove_file(&target);
         }
     }
@@ -156,7 +156,7 @@ pub async fn restore(options: Restore, settings: &Settings, as_json: bool) -> Re
     ))
 }
 
-/// Copies a backup into the database's folder and proves the copy: that is what will be served.
+/// Copies a backup into the database's folder, then verifies the copy, because the copy is what will be served.
 async fn prepare(source: &Path, unfinished: &Path, vault: Option<&Vault>) -> Result<(), CliError> {
     remove_with_log(unfinished).map_err(|error| io_failed(unfinished, &error))?;
     let mut to = private_file(unfinished)?;
@@ -178,7 +178,7 @@ async fn prepare(source: &Path, unfinished: &Path, vault: Option<&Vault>) -> Res
     sync(unfinished)
 }
 
-/// A database whose secrets do not open with the configured key, or for want of one, would not be served.
+/// Fails if the copy holds secrets that the configured key cannot open: no server would start on it.
 async fn prove_key(copy: &Path, source: &Path, vault: Option<&Vault>) -> Result<(), CliError> {
     let store = Store::connect(&format!("sqlite://{}", copy.display()))
         .await
@@ -200,7 +200,7 @@ async fn prove_key(copy: &Path, source: &Path, vault: Option<&Vault>) -> Result<
     }
 }
 
-/// Puts the new file into the place of the old one, which is kept under another name. Returns that name.
+/// Renames the old database, puts the new file in its place, and returns the old one's new name.
 async fn replace(
     target: &Path,
     unfinished: &Path,
@@ -216,7 +216,7 @@ async fn replace(
         beside(target, &format!(".before-restore-{moment}"))
     });
     if kept.is_some() {
-        // What is still in its log goes into the file. A file that is broken is kept as it is, with its log.
+        // Moves the old database's write-ahead log into its file. A broken file is kept as it is, with its log.
         if let Ok(old) = open(target, "rw").await {
             let _ = old
                 .execute_unprepared("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -225,7 +225,7 @@ async fn replace(
         }
     }
     let moved = || -> io::Result<()> {
-        // A log of the old file beside the new one would be taken for the new one's.
+        // SQLite would take an old log that is left beside the new file for that file's own log.
         for log in ["-wal", "-shm"] {
             let from = beside(target, log);
             if from.exists() {
@@ -245,7 +245,7 @@ async fn replace(
     Ok(kept)
 }
 
-/// Whether a file is whole and ours.
+/// Fails unless the file is an intact database of this program.
 async fn prove(db: &DatabaseConnection, shown: &Path) -> Result<(), CliError> {
     let check = Statement::from_string(DbBackend::Sqlite, "PRAGMA integrity_check");
     let rows = db
@@ -295,7 +295,7 @@ async fn close(db: DatabaseConnection) {
     }
 }
 
-/// Shows, on a terminal, how much of a file is there while it is being written.
+/// Shows on a terminal how much of the growing file is written.
 async fn watched<T>(whole: u64, growing: &Path, work: impl Future<Output = T>) -> T {
     let bar = ProgressBar::new(whole);
     let style = ProgressStyle::with_template("{bar:40} {bytes} of {total_bytes}");
@@ -327,20 +327,20 @@ fn refuse_existing(target: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Gives the finished copy its name, if nothing has got it meanwhile.
+/// Gives the finished copy its final name, unless a file with that name has appeared meanwhile.
 fn publish(unfinished: &Path, target: &Path) -> Result<(), CliError> {
     match fs::hard_link(unfinished, target) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             return refuse_existing(target);
         }
-        // A file system without links.
+        // The file system has no hard links.
         Err(_) => fs::rename(unfinished, target).map_err(|error| io_failed(target, &error))?,
     }
     sync_folder(target).map_err(|error| io_failed(target, &error))
 }
 
-/// An empty file that only its owner may read. What an earlier run left under that name goes.
+/// Creates an empty file that only its owner may read, replacing one that an earlier run left.
 fn private_file(path: &Path) -> Result<File, CliError> {
     let make = || -> io::Result<File> {
         if fs::symlink_metadata(path).is_ok() {

@@ -1,4 +1,4 @@
-//! `dikala call …`: calls of all tenants, and ending one.
+//! `dikala call …`: lists and shows calls of all tenants, and ends one.
 
 use clap::{Args, Subcommand};
 

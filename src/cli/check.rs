@@ -1,4 +1,4 @@
-//! `dikala check`: would the service start here?
+//! `dikala check`: tests whether the service would start here.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -21,9 +21,9 @@ use crate::{
     telephony,
 };
 
-/// A clock that is further from the database's is suspicious.
+/// A larger difference from the database's clock is reported.
 const CLOCK_SKEW_MS_MAX: i64 = 5_000;
-/// 2026-01-01: before that this program did not exist.
+/// 2026-01-01, before this program existed.
 const EARLIEST: Millis = Millis::from_i64(1_767_225_600_000);
 
 #[derive(Serialize)]
@@ -42,7 +42,7 @@ fn check(name: &'static str, outcome: Result<String, String>) -> Check {
     }
 }
 
-/// Looks at everything, says what it found, and fails if anything is wrong.
+/// Runs and prints all checks; fails if one of them failed.
 pub async fn run(layers: Result<Layers, ConfigError>, as_json: bool) -> Result<(), CliError> {
     let checks = match layers.and_then(|layers| Settings::new(&layers)) {
         Ok(settings) => look(&settings).await,
@@ -75,7 +75,7 @@ async fn look(settings: &Settings) -> Vec<Check> {
     let known = "every key is known and in range";
     let mut checks = vec![check("configuration", Ok(known.to_owned()))];
     let store = match Store::missing_file(&settings.database.url) {
-        // Looking changes nothing: the file is not made here.
+        // A check must not create the file.
         Some(path) => {
             let can = Store::could_make(&path);
             let found = can.map(|()| format!("none yet at {path:?}; serve and migrate make it"));
@@ -107,7 +107,7 @@ async fn look(settings: &Settings) -> Vec<Check> {
     checks
 }
 
-/// Whether enough files may be open.
+/// Checks the limit of open files.
 fn files() -> Result<String, String> {
     raise_open_files();
     let most = open_files_max();
@@ -116,7 +116,7 @@ fn files() -> Result<String, String> {
     Ok(format!("{most} files may be open"))
 }
 
-/// Whether tenants' servers can be spoken to.
+/// Checks the outbound connections to tenants' servers.
 fn outbound(settings: &Settings) -> Result<String, String> {
     let guard = Guard {
         allow_cidrs: settings.allowed_cidrs(),
@@ -187,7 +187,7 @@ async fn durability(store: &Store, allow_unsafe: bool) -> Result<String, String>
     Err(StartError::Unsafe(settings).to_string())
 }
 
-/// Whether secrets.key is a key, and the one that opens what is stored.
+/// Checks that `secrets.key` is a key and opens the stored secrets.
 async fn secrets(settings: &Settings, store: Option<&Store>) -> Result<String, String> {
     let vault = vault(settings).await.map_err(|error| error.to_string())?;
     let Some(store) = store else {
@@ -205,7 +205,7 @@ async fn secrets(settings: &Settings, store: Option<&Store>) -> Result<String, S
              rotate --tenant ID` for a tenant, a new secret for a webhook)",
             sealed.join(", ")
         )),
-        // The schema is not there yet, which another check says.
+        // The schema is missing, which another check reports.
         Err(_) => Ok("secrets.key is a key".to_owned()),
     }
 }
@@ -233,7 +233,7 @@ async fn schema(store: &Store, may_migrate: bool) -> Result<String, String> {
     }
 }
 
-/// Both are held at the same time: two listeners on one port would not start either.
+/// Both listeners are bound at once, so that equal ports are noticed.
 fn ports(public: SocketAddr, operators: SocketAddr) -> Result<String, String> {
     let _public = listen(public, "http.listen")?;
     let _operators = listen(operators, "operator.listen")?;
@@ -247,7 +247,7 @@ fn listen(address: SocketAddr, key: &str) -> Result<TcpListener, String> {
     })
 }
 
-/// Told only where there is something to tell: the tenants have to do it, and the service runs without.
+/// Warns only if there are such functions. The tenants must mend them; the service runs without.
 async fn functions(store: &Store) -> Option<Check> {
     const NAMED_MAX: usize = 10;
     let unusable = unusable(store).await.ok()?;

@@ -1,4 +1,4 @@
-//! A running service, as a command asks it over its public address.
+//! A client of a running service, over its public address.
 
 use std::{
     fmt,
@@ -25,7 +25,7 @@ use crate::{
     simulator::{ServiceUrl, Transport},
 };
 
-/// For one whole exchange.
+/// Timeout of a whole exchange.
 const LIMIT: Duration = Duration::from_secs(15);
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
@@ -45,7 +45,7 @@ pub struct ServiceArgs {
     ca_file: Option<PathBuf>,
 }
 
-/// A service and a key for it.
+/// A service's client.
 #[derive(Debug)]
 pub struct Service {
     api: String,
@@ -54,10 +54,9 @@ pub struct Service {
 }
 
 impl Service {
-    /// Prepares to ask.
     pub fn new(args: ServiceArgs) -> Result<Self, CliError> {
         let client = client(args.ca_file.as_deref())?;
-        // Not by the parser of arguments, which would print what it refuses.
+        // Checked here, because the argument parser would print the key that it refuses.
         let key = API_KEY_SCHEME.parse(args.key.expose()).ok_or_else(|| {
             let sentence =
                 "--key (or DIKALA_API_KEY) is no API key; they begin with dkl_, `dikala key create` makes one";
@@ -83,7 +82,7 @@ impl Service {
         }
     }
 
-    /// Sends JSON and reads the answer to a success.
+    /// Sends JSON and returns the body of a successful answer.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Bytes, CliError> {
         let mut head = self.head(Method::POST, path);
         let json = HeaderValue::from_static("application/json");
@@ -97,12 +96,12 @@ impl Service {
         }
     }
 
-    /// What an answer without success means.
+    /// The error for an answer that is not a success.
     pub fn refusal(&self, status: u16, body: &[u8]) -> CliError {
         refusal(&self.api, "the public address of the service", status, body)
     }
 
-    /// What no answer means.
+    /// The error for a missing answer.
     pub fn unreachable(&self, kind: ErrorKind) -> CliError {
         CliError::Failed(format!(
             "nothing answers at {} ({}); check --url (or DIKALA_URL) and that the service runs",
@@ -118,7 +117,7 @@ impl fmt::Display for Service {
     }
 }
 
-/// Makes requests. Whoever runs a command says where it goes: any address may be dialled.
+/// Creates an HTTP client. It may dial any address, because the person who runs the command chooses it.
 pub fn client(ca_file: Option<&Path>) -> Result<Client, CliError> {
     let guard = Guard {
         allow_hosts: AllowedHosts::All,
@@ -129,7 +128,7 @@ pub fn client(ca_file: Option<&Path>) -> Result<Client, CliError> {
     Ok(outbound.client(None, 2))
 }
 
-/// What an answer without success means, at an address that should be that.
+/// The error for an answer that is not a success; `what` describes the address that was expected.
 pub fn refusal(at: &str, what: &str, status: u16, body: &[u8]) -> CliError {
     #[derive(Deserialize)]
     struct Body {

@@ -1,4 +1,4 @@
-//! `dikala completions` and `dikala man`: what a shell and a reader of manuals want to know, made from the commands themselves.
+//! `dikala completions` and `dikala man`: shell completions and manual pages, generated from the commands.
 
 use std::{fs, path::Path};
 

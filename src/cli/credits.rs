@@ -1,4 +1,4 @@
-//! `dikala credits …`: what a tenant has, how it moved, and booking some.
+//! `dikala credits …`: shows a tenant's balance and transactions, and books minutes.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub struct Booking {
     description: Option<String>,
 }
 
-/// The types that are booked by hand; `usage` is what calls book.
+/// The types that people may book; `usage` is booked by calls only.
 fn booked_as() -> impl TypedValueParser<Value = TransactionType> {
     PossibleValuesParser::new(["purchase", "bonus", "adjustment", "refund"])
         .try_map(|word| word.parse())
@@ -118,7 +118,7 @@ async fn add(booking: Booking, desk: Desk, json: bool) -> Result<(), CliError> {
     }
 }
 
-/// Generates a reference if none is given. It is printed before anything is booked, so that a command of unknown outcome can be
+/// Generates a reference and prints it before the booking, so that a command with an unknown outcome can be
 /// repeated.
 fn chosen_reference() -> String {
     let reference = format!("cli-{:032x}", rand::random::<u128>());
@@ -126,7 +126,7 @@ fn chosen_reference() -> String {
     reference
 }
 
-/// A connection may break after the commit.
+/// The error for a lost connection: the commit may have succeeded.
 fn perhaps_booked(error: &sea_orm::DbErr, reference: &str) -> String {
     format!(
         "the database does not answer: {error}; the minutes may have been booked: run the same command again with \

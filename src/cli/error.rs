@@ -1,10 +1,9 @@
-//! Why a command did not succeed, and the exit code of each reason.
+//! Errors of commands and their exit codes.
 
 use serde_json::json;
 
 use crate::{admin::AdminError, app::StartError, config::ConfigError};
 
-/// Why a command did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     #[error("{0}")]
@@ -17,13 +16,12 @@ pub enum CliError {
     NotFound(String),
     #[error("{0}")]
     Refused(String),
-    /// What is wrong was printed already.
+    /// The error has been printed already.
     #[error("")]
     Shown,
 }
 
 impl CliError {
-    /// The exit code.
     pub fn code(&self) -> u8 {
         match self {
             Self::Failed(_) | Self::Shown => 1,
@@ -34,7 +32,7 @@ impl CliError {
         }
     }
 
-    /// Says it on standard error: as a sentence, or as a document where documents are asked for.
+    /// Prints the error on standard error, as a sentence or as JSON.
     pub fn print(&self, as_json: bool) {
         if matches!(self, Self::Shown) {
             return;

@@ -1,4 +1,5 @@
-//! `dikala init`: asks what cannot be known, and writes a configuration with secrets that only its owner can read.
+//! `dikala init`: asks for the values that have no default, and writes a configuration with secrets that only its
+//! owner can read.
 
 use std::{
     fs,
@@ -16,7 +17,7 @@ use tempfile::NamedTempFile;
 use super::{CliError, output};
 use crate::config::{Layers, Settings};
 
-/// The file where none is named.
+/// The default file.
 const FILE: &str = "dikala.toml";
 const TOKEN_CHARS: usize = 40;
 
@@ -49,7 +50,7 @@ pub struct Options {
     overwrite: bool,
 }
 
-/// A key, what is asked for, and what is taken where nothing is said.
+/// A key, the question for it, and its default answer.
 struct Question {
     key: &'static str,
     text: &'static str,
@@ -57,7 +58,7 @@ struct Question {
     given: Option<String>,
 }
 
-/// Writes the file of `--config` or `DIKALA_CONFIG`, or `dikala.toml` here.
+/// Writes the file given by `--config` or `DIKALA_CONFIG`, or else `dikala.toml` in this folder.
 pub fn run(options: Options, file: Option<PathBuf>, as_json: bool) -> Result<(), CliError> {
     let named = || std::env::var_os("DIKALA_CONFIG").filter(|file| !file.is_empty());
     let file = file.or_else(|| named().map(PathBuf::from));
@@ -117,7 +118,7 @@ fn questions(options: Options, layers: &Layers) -> Result<[Question; 6], CliErro
     };
     Ok([
         Question {
-            // Not below the folder that the service happens to be started in.
+            // An absolute path, because the service may be started in another folder.
             default: format!("sqlite://{}", data.display()),
             ..question(
                 "database.url",
@@ -153,7 +154,7 @@ fn questions(options: Options, layers: &Layers) -> Result<[Question; 6], CliErro
     ])
 }
 
-/// What was given, or else what somebody says; asked again until it can be used.
+/// The given value, or else the answer to the question, which is repeated until it is valid.
 fn answer(question: &Question, layers: &mut Layers, asks: bool) -> Result<String, CliError> {
     let Question { key, default, .. } = question;
     if let Some(given) = &question.given {
@@ -180,7 +181,7 @@ fn answer(question: &Question, layers: &mut Layers, asks: bool) -> Result<String
     }
 }
 
-/// On standard error, so that standard output has the document alone.
+/// Asks on standard error, because standard output holds only the document.
 fn ask(question: &Question) -> Result<String, CliError> {
     let Question { text, default, .. } = question;
     let shown = match default.is_empty() {
@@ -201,7 +202,7 @@ fn ask(question: &Question) -> Result<String, CliError> {
     }
 }
 
-/// The key of a configuration that is replaced: what is stored opens with no other.
+/// The key of the replaced configuration, without which stored secrets cannot be opened.
 fn key_of(file: &Path) -> Option<String> {
     let there = file.exists().then(|| Layers::load(Some(file), []).ok())??;
     Some(there.text("secrets.key")).filter(|key| !key.is_empty())
@@ -212,7 +213,7 @@ fn token() -> String {
     characters.map(char::from).collect()
 }
 
-/// The file, in sections. What JSON writes as a text is one in TOML too.
+/// The file in sections. JSON strings are valid TOML strings.
 fn document(keys: &[(&str, String)]) -> String {
     let mut text = "\
 # Made by `dikala init`. `dikala config show` lists every key there is, with what is in force.
@@ -234,17 +235,17 @@ fn document(keys: &[(&str, String)]) -> String {
     text
 }
 
-/// Writes the file whole or not at all; what was there is kept under the name that is returned.
+/// Writes the file atomically. An existing file is renamed first; its new name is returned.
 fn write(target: &Path, text: &str) -> Result<Option<PathBuf>, CliError> {
     let put = || -> io::Result<Option<PathBuf>> {
         let folder = target.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(folder)?;
-        // Only its owner can read such a file.
+        // `NamedTempFile` creates files that only the owner may read.
         let mut file = NamedTempFile::new_in(folder)?;
         file.write_all(text.as_bytes())?;
         file.as_file().sync_all()?;
         if !target.exists() {
-            // Not even a file that came this moment is written over.
+            // Does not overwrite a file that appeared meanwhile.
             file.persist_noclobber(target)
                 .map_err(|error| error.error)?;
             return Ok(None);
@@ -257,7 +258,7 @@ fn write(target: &Path, text: &str) -> Result<Option<PathBuf>, CliError> {
     put().map_err(|error| unwritable(target, &error))
 }
 
-/// What a file is called that was replaced now.
+/// The name for a file that is being replaced.
 fn before(target: &Path) -> PathBuf {
     let moment = SystemClock.now().to_string();
     let moment = moment.chars().filter(char::is_ascii_alphanumeric);
@@ -291,7 +292,7 @@ Next:
     ))
 }
 
-/// A path as a shell takes it.
+/// A path quoted for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@".contains(c);

@@ -1,4 +1,4 @@
-//! The operators' listener of a running service, for commands about what only a running process knows.
+//! A client of a running service's operator listener, for data that only a running process has.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::{
     simulator::{ServiceUrl, Transport},
 };
 
-/// For one whole exchange.
+/// Timeout of a whole exchange.
 const LIMIT: Duration = Duration::from_secs(5);
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -41,7 +41,7 @@ pub struct ListenerArgs {
     ca_file: Option<PathBuf>,
 }
 
-/// A listener that is asked.
+/// A client of the operator listener.
 #[derive(Debug)]
 pub struct Listener {
     api: String,
@@ -49,17 +49,16 @@ pub struct Listener {
     client: Client,
 }
 
-/// Why a listener did not answer as it should.
 #[derive(Debug)]
 pub enum Trouble {
-    /// It may be back in a moment.
+    /// A retry may help.
     Away(String),
-    /// Asking again would not help.
+    /// A retry would not help.
     Refused(CliError),
 }
 
 impl Listener {
-    /// Prepares to ask. A token of the configuration goes to no other listener than that of the configuration.
+    /// Takes the configured token only for the configured listener: it is never sent to another address.
     pub fn new(
         args: ListenerArgs,
         layers: impl FnOnce() -> Result<Layers, ConfigError>,
@@ -88,12 +87,12 @@ impl Listener {
         })
     }
 
-    /// Where it is.
+    /// Its address.
     pub fn place(&self) -> &str {
         self.api.strip_suffix(OPERATORS_BASE).unwrap_or(&self.api)
     }
 
-    /// Reads what is at a path of the operators' API.
+    /// Reads a path of the operators' API.
     pub async fn get(&self, path: &str) -> Result<Value, Trouble> {
         let mut headers = HeaderMap::new();
         if let Some(token) = &self.token {
@@ -156,7 +155,8 @@ impl From<Trouble> for CliError {
     }
 }
 
-/// Nobody reaches "any address"; whoever asks there is on this machine.
+/// An unspecified address cannot be dialled; its loopback address can, because the command runs on the same
+/// machine.
 fn reachable(listen: SocketAddr) -> SocketAddr {
     let mut place = listen;
     if listen.ip().is_unspecified() {

@@ -1,6 +1,7 @@
-//! The command line: what can be said, and how each outcome becomes an exit code.
+//! The command line: its commands, and their exit codes.
 //!
-//! 0 done · 1 failed · 2 wrong usage · 3 configuration invalid · 5 not found · 6 refused. Errors are one sentence on standard error.
+//! 0 done · 1 failed · 2 wrong usage · 3 configuration invalid · 5 not found · 6 refused. Errors are one sentence
+//! on standard error.
 
 mod admin;
 mod asked;
@@ -170,7 +171,7 @@ struct OfTenant {
     tenant: String,
 }
 
-/// Reads the command line. What is no command is told like any other error where documents are asked for; help is help.
+/// Parses the command line. With `--json` usage errors are printed as JSON; help stays text.
 pub fn parse() -> Result<Cli, CliError> {
     Cli::try_parse().map_err(|error| {
         let as_json = wants_json();
@@ -184,7 +185,7 @@ pub fn parse() -> Result<Cli, CliError> {
     })
 }
 
-/// Whether documents are asked for, also where the rest of the command line cannot be read.
+/// True if `--json` is given, even if the rest of the command line cannot be parsed.
 pub fn wants_json() -> bool {
     std::env::args_os()
         .skip(1)
@@ -192,7 +193,6 @@ pub fn wants_json() -> bool {
         .any(|argument| argument == "--json")
 }
 
-/// Runs a command.
 pub async fn run(cli: Cli) -> Result<(), CliError> {
     let layers = || Layers::load(cli.config.as_deref(), std::env::vars());
     match cli.command {
@@ -253,7 +253,7 @@ async fn serve(layers: &Layers) -> Result<(), CliError> {
     let app = App::build(&settings, vault, Arc::new(SystemClock)).await?;
     let (http, operator) = (app.public_addr(), app.operator_addr());
     log_start(layers, &settings);
-    // Whoever reads that it is ready may stop it.
+    // Installed before `ready` is printed: a reader of it may send the signal at once.
     let stop = wait_for_signal();
     output::text(&format!(
         "ready http=http://{http} operator=http://{operator}"
@@ -276,7 +276,7 @@ async fn serve(layers: &Layers) -> Result<(), CliError> {
     }
 }
 
-/// What runs, on what, and what differs from the defaults.
+/// Logs version, store and settings that differ from the defaults.
 fn log_start(layers: &Layers, settings: &Settings) {
     let version = env!("CARGO_PKG_VERSION");
     let store = match settings.database.url.starts_with("sqlite:") {

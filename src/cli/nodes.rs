@@ -1,4 +1,4 @@
-//! `dikala node …`: the processes of the service.
+//! `dikala node …`: lists the nodes of the service.
 
 use clap::Subcommand;
 

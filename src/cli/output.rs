@@ -1,4 +1,4 @@
-//! What commands print: one JSON document, or a table for a person.
+//! Prints a command's result: one JSON document, or a table for a person.
 
 use std::{
     fmt,
@@ -18,9 +18,9 @@ use crate::{
     config::{Layers, Shown},
 };
 
-/// Between two columns.
+/// Spaces between two columns.
 const GAP: u16 = 2;
-/// Columns of a list that a person tells things by, and that say whether a thing is in use: first.
+/// Columns that come first in a list: those that identify a thing or show its state.
 const FIRST: [&str; 18] = [
     "id",
     "name",
@@ -41,17 +41,17 @@ const FIRST: [&str; 18] = [
     "event",
     "attemptCount",
 ];
-/// The one that a list was asked for by, mostly, and so the same in every row.
+/// This column comes last: a list is usually filtered by it, so all its rows are equal.
 const LAST: &str = "tenantId";
-/// So many columns are never left out.
+/// Number of columns that are always shown.
 const COLUMNS_MIN: usize = 2;
 
-/// Prints a line. A reader that went away, as `head` does, is no failure of ours.
+/// Prints a line. A closed standard output, as after `head`, is no failure.
 pub fn text(line: &str) -> Result<(), CliError> {
     more(line).map(drop)
 }
 
-/// Prints one of many lines. False if nobody reads any more.
+/// Prints one of many lines. Returns false if standard output is closed.
 pub fn more(line: &str) -> Result<bool, CliError> {
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{line}").and_then(|()| out.flush()) {
@@ -63,7 +63,7 @@ pub fn more(line: &str) -> Result<bool, CliError> {
     }
 }
 
-/// Says that something is done.
+/// Prints a confirmation.
 pub fn done(sentence: &str, as_json: bool) -> Result<(), CliError> {
     if as_json {
         text(&json!({"ok": true, "message": sentence}).to_string())
@@ -72,7 +72,7 @@ pub fn done(sentence: &str, as_json: bool) -> Result<(), CliError> {
     }
 }
 
-/// Prints one thing.
+/// Prints one object.
 pub fn one(thing: &impl Serialize, as_json: bool) -> Result<(), CliError> {
     if as_json {
         return text(&to_value(thing)?.to_string());
@@ -84,7 +84,7 @@ pub fn one(thing: &impl Serialize, as_json: bool) -> Result<(), CliError> {
     )
 }
 
-/// Prints names with their values, a line each.
+/// Prints names with their values, one per line.
 pub fn pairs(pairs: impl IntoIterator<Item = (String, String)>) -> Result<(), CliError> {
     let mut table = table();
     for (name, value) in pairs {
@@ -145,7 +145,7 @@ where
     }
 }
 
-/// Prints rows under a head.
+/// Prints rows below a header.
 pub fn grid<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> Result<(), CliError> {
     let mut table = table();
     table.set_header(head);
@@ -170,7 +170,7 @@ pub fn config(layers: &Layers, as_json: bool) -> Result<(), CliError> {
     print(table)
 }
 
-/// The fields of a thing in the order in which it has them, but for those that it is told by.
+/// The fields of an object in their own order, but `id` and `name` first.
 pub fn fields(thing: &impl Serialize) -> Result<Vec<(String, Value)>, CliError> {
     let failed = |error: serde_json::Error| CliError::Failed(error.to_string());
     let text = serde_json::to_string(thing).map_err(failed)?;
@@ -181,7 +181,7 @@ pub fn fields(thing: &impl Serialize) -> Result<Vec<(String, Value)>, CliError> 
     Ok(fields)
 }
 
-/// The fields of a thing in the order in which a list has them: what matters most has to fit into a narrow terminal.
+/// The fields of an object in a list's order: the most important must fit a narrow terminal.
 fn in_columns(mut fields: Vec<(String, Value)>) -> Vec<(String, Value)> {
     fields.sort_by_key(|(name, _)| match name.as_str() {
         LAST => FIRST.len() + 1,
@@ -193,13 +193,13 @@ fn in_columns(mut fields: Vec<(String, Value)>) -> Vec<(String, Value)> {
     fields
 }
 
-/// A number of things, such as `1 step` or `2 steps`.
+/// A count with its noun, such as `1 step` or `2 steps`.
 pub fn count(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {thing}{plural}")
 }
 
-/// The fields of an object as they follow each other; a map of the JSON library has them by the alphabet.
+/// The fields of an object in document order; `serde_json`'s map would sort them.
 struct Fields(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Fields {
@@ -226,7 +226,7 @@ impl<'de> Deserialize<'de> for Fields {
     }
 }
 
-/// How many columns, from the first on, a terminal has room for; nothing is wrapped in a list.
+/// The number of leading columns that fit the width; a list never wraps.
 fn columns_within(grid: &[Vec<String>], width: Option<u16>) -> usize {
     let count = grid.first().map_or(0, Vec::len);
     let Some(width) = width else {
@@ -242,7 +242,7 @@ fn columns_within(grid: &[Vec<String>], width: Option<u16>) -> usize {
     fits.count().max(COLUMNS_MIN.min(count))
 }
 
-/// The width of the terminal, or what `COLUMNS` says; none where nobody looks.
+/// The width given by `COLUMNS` or the terminal; `None` if the output is no terminal.
 fn terminal_width() -> Option<u16> {
     let said = std::env::var("COLUMNS").ok();
     if let Some(columns) = said
@@ -257,7 +257,7 @@ fn terminal_width() -> Option<u16> {
     Some(size.ws_col).filter(|columns| *columns > 0)
 }
 
-/// An empty table in the house's style: columns, and nothing drawn around them.
+/// An empty table without borders.
 fn table() -> Table {
     let mut table = Table::new();
     table.load_preset(NOTHING);
@@ -272,7 +272,7 @@ fn print(mut table: Table) -> Result<(), CliError> {
     for column in table.column_iter_mut() {
         column.set_padding((0, GAP));
     }
-    // An id that is cut in two cannot be copied.
+    // An id must not be wrapped, so that it can be copied.
     if let Some(first) = table.column_mut(0) {
         first.set_constraint(ColumnConstraint::ContentWidth);
     }
@@ -283,8 +283,8 @@ fn to_value(thing: &impl Serialize) -> Result<Value, CliError> {
     serde_json::to_value(thing).map_err(|error| CliError::Failed(error.to_string()))
 }
 
-/// One line, whatever is in it. Some of it was typed by tenants and comes from bridges: a terminal obeys what is in a text, and
-/// what turns the direction of writing around shows another text than there is.
+/// A value in one line, without control and bidirectional characters. Values come from tenants and bridges: control
+/// characters could drive the terminal, and bidirectional ones could disguise the text.
 pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => "–".to_owned(),
@@ -301,7 +301,8 @@ pub fn cell(value: &Value) -> String {
     }
 }
 
-/// Whether a sign embeds, overrides or isolates a direction (Unicode Standard Annex #9, 2.1 to 2.4), or begins a line.
+/// True for characters that embed, override or isolate a direction (Unicode Standard Annex #9, 2.1 to 2.4), or
+/// separate lines.
 fn turns(sign: char) -> bool {
     matches!(sign, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
 }
@@ -317,7 +318,7 @@ mod tests {
             cell(&Value::from(typed)),
             "A\u{fffd}]0;owned\u{fffd} \u{fffd}2K\u{fffd}B é 漢 \u{fffd}"
         );
-        // Whatever else is in a value is JSON, which escapes what controls, and not what turns.
+        // Other values are JSON, which escapes control characters, but not bidirectional ones.
         assert_eq!(cell(&serde_json::json!(["\u{1b}"])), "[\"\\u001b\"]");
     }
 

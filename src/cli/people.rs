@@ -1,4 +1,4 @@
-//! `dikala user …`: the people who sign in to the dashboard.
+//! `dikala user …`: manages the people who sign in to the dashboard.
 
 use clap::Subcommand;
 use dikala_entities::Role;

@@ -1,4 +1,4 @@
-//! `dikala database` and `dikala functions`: what only a running process knows, asked of its operators' listener.
+//! `dikala database` and `dikala functions`: read from the operator listener what only a running process knows.
 
 use clap::{
     Args,
@@ -50,7 +50,7 @@ fn ranked_by(words: &'static [&'static str]) -> impl TypedValueParser<Value = St
     PossibleValuesParser::new(words)
 }
 
-/// A path with what is asked for.
+/// A path with its query.
 fn path(of: &str, asked: &[(&str, Option<&str>)]) -> String {
     let given = asked
         .iter()
@@ -127,7 +127,7 @@ pub async fn functions(
     }
 }
 
-/// Functions as a table.
+/// Prints functions as a table.
 fn called(functions: &Value) -> Result<(), CliError> {
     let functions = functions.as_array().map(Vec::as_slice).unwrap_or_default();
     if functions.is_empty() {
@@ -158,7 +158,7 @@ fn called(functions: &Value) -> Result<(), CliError> {
     output::grid(head, functions.iter().map(cells).collect())
 }
 
-/// What the objects of a list have by these names.
+/// The named fields of each object in a list.
 fn rows<const N: usize>(list: &Value, names: [&str; N]) -> Vec<[String; N]> {
     let list = list.as_array().into_iter().flatten();
     list.map(|of| names.map(|name| output::cell(&of[name])))

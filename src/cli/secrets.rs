@@ -1,4 +1,4 @@
-//! `dikala secrets rotate`: everything that is stored under an older `secrets.key` is sealed again with the present one.
+//! `dikala secrets rotate`: reseals with the current `secrets.key` everything that an older key sealed.
 
 use clap::Subcommand;
 use dikala_actors::runtime::clock::Clock;

@@ -1,4 +1,4 @@
-//! `dikala simulate`: a telephony bridge that places calls, and says how it went.
+//! `dikala simulate`: a telephony bridge that places calls and reports their outcomes.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{CliError, output};
 use crate::simulator::{Bridge, BridgeUrl, Peer, Scenario, Summary, Thousandths, Totals, figures};
 
-/// How long calls ring, in milliseconds: long enough to be a state, short enough not to be what is measured.
+/// Ringing time in milliseconds: long enough to be a state, short enough not to dominate the measurement.
 const RING_MS: (u64, u64) = (20, 200);
 
 /// What `dikala simulate` can be told.
@@ -79,8 +79,8 @@ impl Options {
     }
 }
 
-/// Places the calls and says how it went. Fails if a call did not reach its end, or every one was refused. Ctrl-C hangs up
-/// what is running.
+/// Places the calls and prints a summary. Fails if a call did not reach its end or all were refused. Ctrl-C hangs
+/// up active calls.
 pub async fn run(options: Options, as_json: bool) -> Result<(), CliError> {
     let bar = progress_bar(options.calls);
     let bridge = Bridge::new(options.connection(), options.scenario(), rand::random());
@@ -99,7 +99,7 @@ pub async fn run(options: Options, as_json: bool) -> Result<(), CliError> {
     }
 }
 
-/// Visible on a terminal only.
+/// A progress bar, visible on a terminal only.
 fn progress_bar(calls: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} calls  {msg}  {elapsed}")
         .expect("the template is a constant");
@@ -130,7 +130,7 @@ fn print(summary: &Summary, as_json: bool) -> Result<(), CliError> {
     output::pairs(shown)
 }
 
-/// Left out for a person: what did not happen, and the fault, which the error says.
+/// True for values that a person's summary omits: zero counts, and the fault, which the error states.
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Object(fields) => fields.values().all(is_nothing),
@@ -152,7 +152,7 @@ fn readable(value: &Value) -> String {
     }
 }
 
-/// What is wrong with how it went, if anything is.
+/// The error for an unsuccessful run, if it was one.
 fn complaint(summary: &Summary) -> Option<String> {
     let totals = &summary.totals;
     if let Some(fault) = &summary.fault {
@@ -178,7 +178,7 @@ fn complaint(summary: &Summary) -> Option<String> {
         .then(|| format!("every call was refused: {reasons}"))
 }
 
-/// What helps against a refusal, where that is one step.
+/// The remedy for a refusal, if it is a single step.
 fn remedy(reason: &str) -> &'static str {
     match reason {
         "no_agent" => ": give the number an agent with POST /api/v1/phone-numbers/:id/assign-agent",

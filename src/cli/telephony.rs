@@ -1,4 +1,4 @@
-//! `dikala telephony`: the bridge alone, wherever the engine is.
+//! `dikala telephony`: runs the telephony bridge alone, for a service on any machine.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub(super) async fn run(options: Options, layers: &Layers) -> Result<(), CliErro
     };
     let telephony = Telephony::start(bridge, engine, Arc::new(SystemClock)).await;
     let telephony = telephony.map_err(|error| CliError::Failed(error.to_string()))?;
-    // Whoever reads that it listens may stop it.
+    // Installed before the addresses are printed: a reader of them may send the signal at once.
     let stop = wait_for_signal();
     output::text(&line(&telephony))?;
     stop.await;
@@ -55,7 +55,7 @@ pub(super) async fn run(options: Options, layers: &Layers) -> Result<(), CliErro
     Ok(())
 }
 
-/// What is listened on, in one line.
+/// The listening addresses in one line.
 pub(super) fn line(telephony: &Telephony) -> String {
     format!("sip {}", telephony.addresses().join(" "))
 }

@@ -1,4 +1,4 @@
-//! `dikala trigger`: makes a sample of an event, for who follows the stream.
+//! `dikala trigger`: creates a sample event for followers of the event stream.
 
 use clap::{Args, builder::PossibleValuesParser};
 use dikala_entities::EventKind;
@@ -21,7 +21,6 @@ pub struct Options {
     service: ServiceArgs,
 }
 
-/// Makes one sample.
 pub async fn run(options: Options, as_json: bool) -> Result<(), CliError> {
     #[derive(Deserialize)]
     struct Sample {

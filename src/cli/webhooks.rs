@@ -1,4 +1,5 @@
-//! `dikala webhook …` and `dikala delivery …`: how tenants' endpoints fare, having their deliveries wait, and sending again.
+//! `dikala webhook …` and `dikala delivery …`: list webhooks and deliveries of all tenants, pause webhooks, and
+//! send deliveries again.
 
 use clap::Subcommand;
 

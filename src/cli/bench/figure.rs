@@ -1,23 +1,23 @@
-//! What a scenario found: a figure beside its limit, and how it is shown.
+//! A measured figure beside its limit, and its presentation.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
 
-/// The longest time that is told apart, in microseconds: two minutes.
+/// The longest time that the histogram records, in microseconds: two minutes.
 const LONGEST_US: u64 = 120_000_000;
-/// Decimal digits to which times are kept.
+/// Significant digits of recorded times.
 const DIGITS: u8 = 3;
 
-/// What a figure has to be.
+/// The bound that a figure has to meet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
-    /// So many times the limit, or more.
+    /// At least this fraction of the limit.
     ShareOfLimit(f64),
-    /// So many times the limit, or less.
+    /// At most this multiple of the limit.
     TimesLimit(f64),
-    /// No more above the limit than this.
+    /// At most this much above the limit.
     AboveLimit(f64),
     Least(f64),
     Most(f64),
@@ -51,7 +51,6 @@ impl Serialize for Goal {
     }
 }
 
-/// One figure of a scenario.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figure {
@@ -62,7 +61,7 @@ pub struct Figure {
     pub ratio: Option<f64>,
     pub goal: Option<Goal>,
     pub reached: Option<bool>,
-    /// Of the acknowledgements or requests that the figure counts, in milliseconds.
+    /// Latency percentiles of the acknowledgements or requests behind the figure, in milliseconds.
     pub p50_ms: Option<f64>,
     pub p99_ms: Option<f64>,
 }
@@ -82,28 +81,28 @@ impl Figure {
         }
     }
 
-    /// What the machine does without us.
+    /// Sets the limit: what the machine reaches without the service.
     pub fn beside(mut self, limit: f64) -> Self {
         self.limit = Some(rounded(limit));
         self.ratio = (limit > 0.0).then(|| rounded(self.value / limit));
         self
     }
 
-    /// Said after the limit.
+    /// Sets the goal; call it after [`Self::beside`].
     pub fn reaching(mut self, goal: Goal) -> Self {
         self.reached = goal.reached(self.value, self.limit);
         self.goal = Some(goal);
         self
     }
 
-    /// With the times of what was counted.
+    /// Adds percentiles of these times.
     pub fn with(mut self, times: &Durations) -> Self {
         self.p50_ms = Some(times.at_ms(50.0));
         self.p99_ms = Some(times.at_ms(99.0));
         self
     }
 
-    /// As a row of the table.
+    /// The figure as a table row.
     pub fn row(&self) -> [String; 8] {
         let shown = |value: Option<f64>| value.map_or("–".to_owned(), readable);
         [
@@ -126,7 +125,7 @@ impl Figure {
     }
 }
 
-/// The head of the table.
+/// The table's header.
 pub const HEAD: [&str; 8] = [
     "scenario",
     "value",
@@ -138,7 +137,7 @@ pub const HEAD: [&str; 8] = [
     "p50 / p99",
 ];
 
-/// How long things took.
+/// A histogram of times.
 #[derive(Clone, Debug)]
 pub struct Durations(Histogram<u64>);
 
@@ -162,29 +161,28 @@ impl Durations {
         self.0.len()
     }
 
-    /// Milliseconds that so many percent did not exceed.
+    /// The percentile in milliseconds.
     pub fn at_ms(&self, percent: f64) -> f64 {
         rounded(self.0.value_at_percentile(percent) as f64 / 1_000.0)
     }
 }
 
-/// How many in a second.
+/// The rate per second.
 pub fn per_second(count: u64, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(1e-9)
 }
 
-/// The value in the middle.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// To three decimals: more is noise.
+/// Rounds to three decimals; further digits are noise.
 fn rounded(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }
 
-/// Four digits or so, whatever the size.
+/// Formats with about four digits.
 fn readable(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),

@@ -1,10 +1,10 @@
-//! What figures were measured on.
+//! Describes the machine that figures were measured on.
 
 use std::fs;
 
 use serde::Serialize;
 
-/// The machine, as Linux tells of it; what it does not tell is empty or 0.
+/// The machine as Linux describes it. Unknown fields are empty or 0.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Machine {
@@ -29,7 +29,7 @@ impl Machine {
         }
     }
 
-    /// In one line.
+    /// The description in one line.
     pub fn words(&self) -> String {
         let gib = self.memory_bytes / 1_024 / 1_024 / 1_024;
         let Self {
@@ -39,7 +39,7 @@ impl Machine {
     }
 }
 
-/// The value of the first line with this name, as files in /proc have them.
+/// The value of the first `name: value` line, the format of files in `/proc`.
 pub fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines()
         .filter_map(|line| line.split_once(':'))

@@ -1,8 +1,9 @@
-//! `dikala bench`: what the service does on this machine, each figure beside what the machine does without it.
+//! `dikala bench`: measures the service on this machine, each figure beside what the machine does without the
+//! service.
 //!
-//! [`ground`] starts what is needed in a temporary folder: the service as a child process, PostgreSQL from its programs, a
-//! receiver of webhooks. [`bridge`] is a bridge that costs little, [`scenarios`] what is measured, [`limits`] the bare loops
-//! beside it.
+//! [`ground`] starts the environment in a temporary folder: the service as a child process, PostgreSQL and a
+//! webhook receiver. [`bridge`] is a bridge with low overhead, [`scenarios`] are the measurements, [`limits`] the
+//! bare loops beside them.
 
 #![expect(
     clippy::float_arithmetic,
@@ -78,8 +79,8 @@ fn after_help() -> String {
     format!("Scenarios:\n{}", lines.join("\n"))
 }
 
-/// Measures, and prints a table or a document. Fails if something did not work; a goal that is missed is no failure. Ctrl-C
-/// stops what was started and removes it.
+/// Measures and prints a table or JSON. Fails if something did not work; a missed goal is no failure. Ctrl-C stops
+/// and removes everything that was started.
 pub async fn run(options: Options, as_json: bool) -> Result<()> {
     if let Some(count) = options.empty_actors {
         let bytes = limits::actors::measure_here(count).await?;

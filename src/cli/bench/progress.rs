@@ -1,4 +1,4 @@
-//! What a measurement shows of itself while it runs, on standard error.
+//! Shows the progress of a measurement on standard error.
 
 use std::{io::IsTerminal, time::Duration};
 
@@ -23,7 +23,7 @@ impl Progress {
         Self { bar }
     }
 
-    /// A scenario begins.
+    /// Announces a scenario.
     pub fn begin(&self, scenario: &str) {
         match &self.bar {
             Some(bar) => {
@@ -34,14 +34,14 @@ impl Progress {
         }
     }
 
-    /// It is over.
+    /// Marks the scenario as finished.
     pub fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.inc(1);
         }
     }
 
-    /// What happens now, or was found.
+    /// Shows the current activity or a result.
     pub fn say(&self, what: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(what.to_owned()),

@@ -1,39 +1,39 @@
-//! How much is measured.
+//! Durations and sizes of the measurements.
 
 use std::time::Duration;
 
-/// Times and numbers of a run.
+/// Durations and sizes of a run.
 #[derive(Clone, Debug)]
 pub struct Sizes {
-    /// For one measurement at full load, and for one at a rate.
+    /// Duration of one measurement at full load, and of one at a steady rate.
     pub load: Duration,
     pub rate: Duration,
-    /// Before a measurement.
+    /// Duration of the warm-up.
     pub warm_up: Duration,
     /// Calls whose rows the bare loops write.
     pub rows: u64,
     /// Calls of a pipelined step.
     pub burst: usize,
-    /// Tenants that share the load, and those over which debits are spread.
+    /// Tenants that share the load, and tenants that debits are spread over.
     pub tenants: usize,
     pub spread: usize,
-    /// Live calls whose memory is measured.
+    /// Numbers of active calls whose memory is measured.
     pub live: Vec<usize>,
-    /// Live calls with minute ticks, and those that a start finds.
+    /// Active calls with a tick every minute, and active calls at a restart.
     pub ticking: usize,
     pub unfinished: usize,
-    /// Calls in the tables that the API reads.
+    /// Numbers of calls in the tables that the API reads.
     pub tables: Vec<i64>,
-    /// Calls of the tenant whose pages are looked at, and how often each is.
+    /// Ended calls of the tenant whose pages are requested, and requests per page.
     pub past: i64,
     pub visits: usize,
-    /// For each side's turn in a comparison of the API, and how many turns there are.
+    /// Duration of a turn when the API is compared, and the number of turns.
     pub turn: Duration,
     pub turns: usize,
 }
 
 impl Sizes {
-    /// What figures are published from.
+    /// Sizes for published figures.
     pub fn full() -> Self {
         Self {
             load: Duration::from_secs(10),
@@ -54,7 +54,7 @@ impl Sizes {
         }
     }
 
-    /// A look in under two minutes.
+    /// Finishes in under two minutes.
     pub fn quick() -> Self {
         Self {
             load: Duration::from_secs(2),
@@ -75,7 +75,7 @@ impl Sizes {
         }
     }
 
-    /// Whether everything works; the figures mean nothing.
+    /// Shows that everything works; the figures mean nothing.
     pub fn smallest() -> Self {
         Self {
             load: Duration::from_millis(200),
@@ -85,7 +85,7 @@ impl Sizes {
             burst: 40,
             tenants: 2,
             spread: 4,
-            // Fewer do not stand out of what caches take meanwhile.
+            // With fewer calls, memory taken by caches would dominate the figure.
             live: vec![1_000],
             ticking: 20,
             unfinished: 20,

@@ -1,4 +1,4 @@
-//! The customers of the demo: a simulated bridge that places a call every few seconds until it is stopped.
+//! The demo's callers: a simulated bridge that places a call every few seconds.
 
 use std::{net::SocketAddr, pin::pin, time::Duration};
 
@@ -9,15 +9,15 @@ use tokio::time::sleep;
 use super::demo::Demo;
 use crate::simulator::{Bridge, BridgeUrl, Peer, Scenario};
 
-/// A call begins this often.
+/// Interval between calls.
 const CALL_EVERY_US: i64 = 4_000_000;
 const CONCURRENT_CALLS: usize = 8;
-/// How long the service, which is on this machine, may take to come back before the bridge begins anew.
+/// Time within which the bridge reconnects to the local service before it starts anew.
 const RECONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// After this time.
+/// Delay before it starts anew.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Places calls until `stop` completes, then hangs up. The service goes on whatever becomes of its simulated bridge.
+/// Places calls until `stop` completes, then hangs up. A failure of the simulated bridge does not end the service.
 pub async fn place_calls(service: SocketAddr, demo: Demo, stop: impl Future<Output = ()>) {
     let Ok(url) = format!("http://{service}").parse::<BridgeUrl>() else {
         return;

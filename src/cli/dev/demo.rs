@@ -1,4 +1,5 @@
-//! The demo's data: a tenant that has plenty of credit, one that runs low, an agent, numbers, a function, a webhook.
+//! The demo's data: a tenant with ample credit, one whose credit runs low, an agent, numbers, a function and a
+//! webhook.
 
 use std::{fs, net::SocketAddr, path::Path, sync::Arc};
 
@@ -25,23 +26,21 @@ use crate::{
     cli::CliError,
 };
 
-/// The number of the demo tenant.
+/// The demo tenant's number.
 pub(super) const DID: &str = "+622150001000";
 const DID_LOW: &str = "+622150002000";
 const OWNER: (&str, &str) = ("owner@example.com", "Dewi");
 const OWNER_LOW: (&str, &str) = ("owner.low@example.com", "Budi");
-/// Three calls or so above the threshold of 30.
+/// About three calls above the threshold of 30.
 const LOW_START_MINUTES: i64 = 33;
 
-/// What has to be known again at the next start; the file is readable by its owner only.
+/// The secrets and ids that later starts need, kept in a file that only its owner may read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Demo {
-    /// The API key.
     pub key: String,
-    /// The simulated bridge's token.
     pub bridge_token: String,
-    /// The numbers that it calls in turn.
+    /// The numbers that the simulated bridge calls in turn.
     pub dids: Vec<PhoneNumber>,
     webhook_secret: String,
     webhooks: Vec<WebhookId>,
@@ -49,12 +48,12 @@ pub struct Demo {
 }
 
 impl Demo {
-    /// Signs the demo's webhooks.
+    /// The secret that signs the demo's webhooks.
     pub fn webhook_secret(&self) -> Secret {
         Secret::new(self.webhook_secret.clone())
     }
 
-    /// Makes the data at the first start; at later ones only points it at the receiver's address of this start.
+    /// Creates the data at the first start. Later starts only update the receiver's address.
     pub async fn prepare(
         store: &Store,
         vault: &Vault,
@@ -82,8 +81,8 @@ impl Demo {
         Ok(demo)
     }
 
-    /// One-time links that sign the owners of the demo tenants in, good from now on; the second is of the tenant that is low on
-    /// credit, where it is there. Who was removed is made again.
+    /// One-time links that sign in the owners of the demo tenants. The second link is for the tenant with low
+    /// credit, if it exists. Removed owners are created again.
     pub async fn links(
         &self,
         store: &Store,
@@ -135,7 +134,7 @@ impl Demo {
                 let mut function = function.into_active_model();
                 function.endpoint = Set(moved);
                 function.update(&txn).await?;
-                // Calls ask what the version of their agent says.
+                // Calls read their agent's recorded version.
                 if let Some(agent) = agent::Entity::find_by_id(agent).one(&txn).await? {
                     versions::record(&txn, &agent, now).await?;
                 }
@@ -171,7 +170,7 @@ async fn link(
     Ok(linked.at(base))
 }
 
-/// Whoever started the demo.
+/// The author of the demo's changes in the audit log.
 fn by() -> Origin {
     Origin::cli("main")
 }
@@ -292,7 +291,7 @@ impl Demo {
     }
 }
 
-/// Four calls to the first tenant, then one to the one that is low on credit.
+/// Four calls to the first tenant for each call to the tenant with low credit.
 fn dids() -> Result<Vec<PhoneNumber>, CliError> {
     let parse = |did: &str| {
         did.parse()
@@ -310,12 +309,12 @@ fn url(receiver: SocketAddr, path: &str) -> OutboundUrl {
         .expect("an address and a plain path")
 }
 
-/// The same path at the receiver's address of this start.
+/// The URL with the same path at this start's receiver.
 fn moved(before: &OutboundUrl, receiver: SocketAddr) -> OutboundUrl {
     url(receiver, before.to_url().path().trim_start_matches('/'))
 }
 
-/// The agent that answers.
+/// The demo's agent.
 pub fn demo_agent(tenant: TenantId, now: Millis) -> agent::Model {
     agent::Model {
         id: AgentId::new(now),
@@ -361,7 +360,7 @@ fn demo_function(
     }
 }
 
-/// A webhook at the receiver that has all events.
+/// A webhook at the receiver, subscribed to all events.
 pub fn demo_webhook(
     vault: &Vault,
     tenant: TenantId,

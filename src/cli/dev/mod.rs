@@ -1,5 +1,5 @@
-//! `dikala dev`: the whole service with demo data on an embedded database, a receiver for its webhooks and a simulated bridge
-//! that places calls. The second start keeps the data and the key.
+//! `dikala dev`: the whole service with demo data on an embedded database, a webhook receiver and a simulated
+//! bridge that places calls. Later starts keep data and key.
 
 mod callers;
 pub mod demo;
@@ -41,7 +41,6 @@ pub struct Options {
     no_calls: bool,
 }
 
-/// Runs until Ctrl-C.
 pub async fn run(options: Options, mut layers: Layers) -> Result<(), CliError> {
     fs::create_dir_all(&options.data).map_err(|error| unwritable(&options.data, &error))?;
     let settings = configure(&options, &mut layers)?;
@@ -53,7 +52,8 @@ pub async fn run(options: Options, mut layers: Layers) -> Result<(), CliError> {
     let receiver = socket
         .local_addr()
         .map_err(|e| CliError::Failed(e.to_string()))?;
-    // Asked here and not kept: the demo's webhook must not be pointed away from a `dev` that runs.
+    // Only checks that no other process serves the database: the demo's webhook must not be redirected under a
+    // running `dev`.
     drop(Store::reserve(&settings.database.url).map_err(StartError::from)?);
     let store = open_store(&settings, true).await?;
     let demo = Demo::prepare(
@@ -73,7 +73,7 @@ pub async fn run(options: Options, mut layers: Layers) -> Result<(), CliError> {
     actix_web::rt::spawn(receiving);
     let app = App::build(&settings, vault, Arc::new(SystemClock)).await;
     let app = app.map_err(with_hint)?;
-    // Whoever reads that it runs may stop it.
+    // Installed before the welcome is printed: a reader of it may send the signal at once.
     let stop = wait_for_signal();
     let base = settings.http.base(app.public_addr());
     let links = demo.links(app.store(), &base, SystemClock.now()).await?;
@@ -84,7 +84,7 @@ pub async fn run(options: Options, mut layers: Layers) -> Result<(), CliError> {
     let public = app.public_addr();
     app.run_until(async {
         if calls {
-            // Ctrl-C reaches the callers first: they hang up, then the service stops.
+            // On Ctrl-C the callers hang up first; then the service stops.
             callers::place_calls(public, demo, stop).await;
         } else {
             stop.await;
@@ -95,7 +95,8 @@ pub async fn run(options: Options, mut layers: Layers) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What differs from `serve`: the store and the key are in the data folder, and tenants' servers may be on this machine.
+/// Settings that differ from `serve`: store and key are in the data folder, and tenants' servers may be on this
+/// machine.
 fn configure(options: &Options, layers: &mut Layers) -> Result<Settings, CliError> {
     let database = format!("sqlite://{}", options.data.join("dikala.db").display());
     layers.set_from_command("database.url", &database)?;
@@ -110,7 +111,7 @@ fn configure(options: &Options, layers: &mut Layers) -> Result<Settings, CliErro
     if let Some(listen) = options.listen {
         layers.set_from_command("http.listen", &listen.to_string())?;
         if *layers.origin("operator.listen") == Origin::Default {
-            // Two services side by side: the second listener steps aside with the first.
+            // Lets a second service run beside the first.
             layers.set_from_command("operator.listen", "127.0.0.1:0")?;
         }
     }
@@ -121,7 +122,7 @@ fn configure(options: &Options, layers: &mut Layers) -> Result<Settings, CliErro
     Ok(Settings::new(layers)?)
 }
 
-/// The key that encrypts the demo's secrets: made at the first start, kept with the data.
+/// The key that encrypts the demo's secrets. The first start creates it beside the data.
 fn secrets_key(path: &Path, data_there: bool) -> Result<String, CliError> {
     match fs::read_to_string(path) {
         Ok(key) => Ok(key.trim().to_owned()),
@@ -143,7 +144,7 @@ fn secrets_key(path: &Path, data_there: bool) -> Result<String, CliError> {
     }
 }
 
-/// Writes a file that only its owner can read.
+/// Writes a file that only its owner may read.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
     use std::io::Write;
     let mut options = fs::OpenOptions::new();

@@ -1,4 +1,4 @@
-//! The demo tenant's own server: takes webhooks, checks their signatures and shows them; answers the demo function.
+//! The demo tenant's server: receives, verifies and prints webhooks, and answers the demo function.
 
 use std::{
     net::TcpListener,
@@ -14,21 +14,21 @@ use dikala_actors::webhooks::signature::Signer;
 use dikala_entities::Secret;
 use serde_json::{Value, json};
 
-/// Where a server is that never takes a webhook: what that looks like belongs to the demo.
+/// Path of an endpoint that always fails, so that the demo shows failing deliveries.
 pub const BROKEN: &str = "till";
-/// Of so many answers of the demo function one is slow.
+/// One of this many answers of the demo function is slow.
 const SLOW_EVERY: usize = 5;
 const SLOW: Duration = Duration::from_secs(3);
 
-/// What the receiver knows.
+/// State of the receiver.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    /// Signs the webhooks of the demo.
+    /// The secret that signs the demo's webhooks.
     pub webhook_secret: Secret,
 }
 
 impl Receiver {
-    /// Serves on a socket that is bound already.
+    /// Serves on an already bound socket.
     pub fn serve(self, socket: TcpListener) -> std::io::Result<Server> {
         let receiver = Arc::new(self);
         let asked = Arc::new(AtomicUsize::new(0));
@@ -59,13 +59,13 @@ async fn hook(
         return HttpResponse::Unauthorized().finish();
     }
     if let Ok(event) = serde_json::from_slice::<Value>(&body) {
-        // Nobody reads it any more: the events are in the store all the same.
+        // Standard output is closed; the events are in the store anyway.
         let _ = crate::cli::print(&describe(&event));
     }
     HttpResponse::NoContent().finish()
 }
 
-/// One line for a person: when, what, which call, and what matters of it.
+/// An event in one line: time, kind, call and the main detail.
 fn describe(event: &Value) -> String {
     let data = &event["data"];
     let text = |field: &str| data[field].as_str().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! The telephone of the demo: a SIP address on this machine that any softphone can call.
+//! The demo's telephone: a SIP address on this machine that any softphone can call.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -9,10 +9,11 @@ use crate::{
     config::{Layers, Origin},
 };
 
-/// Where softphones expect it.
+/// The default SIP port, which softphones expect.
 const PREFERRED: &str = "127.0.0.1:5060";
 
-/// Has the bridge run for callers on this machine, unless somebody has said that it must not; with a model where there is a key.
+/// Enables the telephony bridge for callers on this machine unless it was disabled. Uses a model if an API key is
+/// set.
 pub(super) fn configure(layers: &mut Layers) -> Result<(), CliError> {
     let is_unsaid = |layers: &Layers, key: &str| *layers.origin(key) == Origin::Default;
     if is_unsaid(layers, "telephony.enabled") {
@@ -24,13 +25,14 @@ pub(super) fn configure(layers: &mut Layers) -> Result<(), CliError> {
         return Ok(());
     }
     if is_unsaid(layers, "telephony.sip.listen") {
-        // A free port where another program, or another demo, is the telephone already.
+        // Uses a free port if another program or another demo listens on the default one.
         let is_free = UdpSocket::bind(PREFERRED).is_ok();
         let address = if is_free { PREFERRED } else { "127.0.0.1:0" };
         layers.set_from_command("telephony.sip.listen", &format!("udp://{address}"))?;
     }
     if is_unsaid(layers, "telephony.sip.trunks") {
-        // Softphones on this machine call from any of its addresses; nobody else reaches a loopback address.
+        // Softphones on this machine send from any of its addresses. A loopback listener is reached by no other
+        // machine.
         let addresses = if is_loopback(&layers.text("telephony.sip.listen")) {
             ["0.0.0.0/0", "::/0"]
         } else {
@@ -44,7 +46,7 @@ pub(super) fn configure(layers: &mut Layers) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What there is to say of it.
+/// The lines of the welcome that describe the telephone.
 pub(super) fn welcome(app: &App, layers: &Layers) -> String {
     let Some(telephony) = app.telephony() else {
         return String::new();
@@ -69,7 +71,7 @@ pub(super) fn welcome(app: &App, layers: &Layers) -> String {
     format!("{lines}\n             call it with any softphone: {voice}")
 }
 
-/// Whether all that is listened on is reached from this machine alone.
+/// True if every listener is on a loopback address.
 fn is_loopback(listen: &str) -> bool {
     listen
         .split([',', ' '])
@@ -130,7 +132,7 @@ mod tests {
         }
     }
 
-    // A softphone sends from the address of its network card, to 127.0.0.1 too.
+    // A softphone sends from its network card's address even to 127.0.0.1.
     #[test]
     fn all_of_this_machine_may_call_and_nobody_else() {
         for (listen, all) in [

@@ -1,4 +1,4 @@
-//! Passing an event on to a developer's own server, as a delivery to a webhook would come.
+//! Forwards an event to a developer's own server in the form of a webhook delivery.
 
 use std::{
     str::FromStr,
@@ -18,11 +18,11 @@ use dikala_entities::{DeliveryId, EventId, Millis, Secret};
 use serde::Serialize;
 use url::Url;
 
-/// As for a delivery.
+/// The timeout of a webhook delivery.
 const LIMIT: Duration = Duration::from_secs(15);
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
 
-/// Where events are passed on to: `http://` or `https://`.
+/// The target of forwarded events: an `http://` or `https://` URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardTo(Uri);
 
@@ -47,7 +47,7 @@ impl std::fmt::Display for ForwardTo {
     }
 }
 
-/// An event to pass on.
+/// An event to forward.
 #[derive(Clone, Debug)]
 pub struct Passed<'a> {
     pub id: EventId,
@@ -56,17 +56,17 @@ pub struct Passed<'a> {
     pub is_test: bool,
 }
 
-/// What became of it.
+/// Outcome of a forwarded event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Forwarded {
     pub status: Option<u16>,
-    /// Why no answer came.
+    /// The reason for a missing answer.
     pub error: Option<&'static str>,
     pub duration_ms: i64,
 }
 
-/// Signs and sends.
+/// Signs and sends events.
 #[derive(Debug)]
 pub struct Forwarder {
     target: ForwardTo,
@@ -88,7 +88,7 @@ impl Forwarder {
         }
     }
 
-    /// One attempt: who develops sees what became of it, and asks again with `--after`.
+    /// Tries once. The developer sees the outcome and can repeat with `--after`.
     pub async fn pass(&self, event: Passed<'_>, now: Millis) -> Forwarded {
         let began = Instant::now();
         let answer = self.send(event, now).await;

@@ -1,50 +1,49 @@
-//! Server-sent events out of the pieces in which they come, as the HTML standard describes them
+//! Parses server-sent events from a stream of pieces, as the HTML standard defines them
 //! (<https://html.spec.whatwg.org/multipage/server-sent-events.html>). Pure.
 //!
-//! Our own, because the readers that there are (`eventsource-stream` and what is built on it) keep what has no end without a bound,
-//! leave out fields that the standard does not know, such as our `test`, and frames without data, by which the service tells where
-//! a follower is.
+//! Existing parsers (`eventsource-stream` and its users) buffer unfinished events without a bound. They also drop
+//! unknown fields, such as `test`, and frames without data, which carry the service's position.
 
-/// The longest text between two events that is kept.
+/// Bound of an unfinished event, in bytes.
 const UNREAD_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// What stood between two empty lines.
+/// A frame: the fields between two empty lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerEvent {
     pub id: Option<String>,
     pub event: Option<String>,
-    /// Its lines, joined by line breaks.
+    /// The data lines, joined by line breaks.
     pub data: Option<String>,
-    /// A field of this service's own: the event is a sample.
+    /// A field of this service: the event is a sample.
     pub is_test: bool,
 }
 
-/// What came and is not read yet.
+/// The received bytes that are not parsed yet.
 #[derive(Debug, Default)]
 pub struct ServerEvents {
     unread: Vec<u8>,
-    /// Up to where no end of a frame was found.
+    /// Bytes that were searched without finding a frame's end.
     searched: usize,
 }
 
-/// Too much came without the end of an event.
+/// An event exceeded the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event does not end within {UNREAD_BYTES_MAX} bytes")]
 pub struct Endless;
 
 impl ServerEvents {
-    /// Takes the next piece.
+    /// Appends the next piece.
     pub fn push(&mut self, piece: &[u8]) -> Result<(), Endless> {
         if self.unread.len() + piece.len() > UNREAD_BYTES_MAX {
             return Err(Endless);
         }
-        // Some proxies end lines in the other way.
+        // Some proxies end lines with CR LF.
         self.unread
             .extend(piece.iter().filter(|byte| **byte != b'\r'));
         Ok(())
     }
 
-    /// The next frame that has come as a whole.
+    /// The next complete frame.
     pub fn next(&mut self) -> Option<ServerEvent> {
         let found = self.unread[self.searched..]
             .windows(2)
@@ -77,7 +76,7 @@ impl ServerEvent {
                     }
                     None => frame.data = Some(value.to_owned()),
                 },
-                // A comment, or a field that is not known.
+                // A comment or an unknown field.
                 _ => {}
             }
         }

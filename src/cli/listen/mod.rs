@@ -1,5 +1,5 @@
-//! `dikala listen`: a developer sees the events of his tenant live and has them passed on to his own machine, signed, without a
-//! tunnel. [`frames`] reads the stream, [`forward`] passes on.
+//! `dikala listen`: shows a tenant's events live and forwards them, signed, to the developer's machine without a
+//! tunnel. [`frames`] reads the stream, [`forward`] forwards events.
 
 mod forward;
 mod frames;
@@ -34,12 +34,12 @@ use crate::app::wait_for_signal;
 const PATH: &str = "/events/stream";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const CONNECT_WITHIN: Duration = Duration::from_secs(15);
-/// The service shows every ten seconds that it is there.
+/// Longest silence before the connection counts as lost; the service sends a frame every ten seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(35);
-/// Before the first, and before the next attempts to connect again, which double it.
+/// Delay before the first reconnection; each further attempt doubles it.
 const RECONNECT: Duration = Duration::from_secs(1);
 const RECONNECT_MAX: Duration = Duration::from_secs(30);
-/// The most that is read of an error.
+/// Bytes read of an error's body.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
 /// What `dikala listen` can be told.
@@ -58,7 +58,7 @@ pub struct Options {
     after: Option<EventId>,
 }
 
-/// An event as it is printed with `--json`, one per line.
+/// An event as `--json` prints it, one per line.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Line<'a> {
@@ -66,21 +66,20 @@ struct Line<'a> {
     event: &'a str,
     is_test: bool,
     body: &'a RawValue,
-    /// Null where nothing is passed on.
+    /// Null unless events are forwarded.
     forwarded: Option<Forwarded>,
 }
 
-/// Why a stream ended.
 enum Ended {
-    /// Nobody reads what is printed any more.
+    /// Standard output is closed.
     Unread,
-    /// Trying again would not help.
+    /// An error that a retry would not solve.
     For(CliError),
-    /// Worth another attempt.
+    /// A lost connection; a retry may help.
     Lost(CliError),
 }
 
-/// Follows until Ctrl-C; connects again after every loss, and goes on where it was.
+/// Follows until Ctrl-C. After a lost connection it resumes after the last event.
 pub async fn run(options: Options, as_json: bool) -> Result<(), CliError> {
     let service = Service::new(options.service)?;
     let secret = options.secret.unwrap_or_else(|| secret_of(&service));
@@ -104,7 +103,7 @@ pub async fn run(options: Options, as_json: bool) -> Result<(), CliError> {
     }
 }
 
-/// The same at every start, so that a developer's own settings stay valid; tells nothing of the key.
+/// Derived from the key, so that it is the same at every start; it does not reveal the key.
 fn secret_of(service: &Service) -> Secret {
     let key = Signer::new(&Secret::new(service.key.expose()));
     let signature = key.service_signature(b"what dikala listen passes on");
@@ -114,9 +113,9 @@ fn secret_of(service: &Service) -> Secret {
 struct Listener {
     service: Service,
     forwarder: Option<Forwarder>,
-    /// The last event that was seen.
+    /// Id of the last event received.
     last: Option<EventId>,
-    /// Whether there was a connection before.
+    /// True after the first successful connection.
     connected: bool,
     as_json: bool,
 }
@@ -132,7 +131,7 @@ impl Listener {
                 Ended::Lost(error) if !self.connected => return Err(error),
                 Ended::Lost(error) => {
                     eprintln!("dikala: {error}; trying again");
-                    // What lasted a while begins anew.
+                    // A connection that lasted resets the backoff.
                     if began.elapsed() > RECONNECT_MAX {
                         wait = RECONNECT;
                     }
@@ -149,7 +148,7 @@ impl Listener {
             Ok(stream) => stream,
             Err(ended) => return ended,
         };
-        // On standard error: standard output has the events only.
+        // On standard error: standard output holds events only.
         if self.connected {
             eprintln!("following again");
         } else {
@@ -199,7 +198,7 @@ impl Listener {
         })
     }
 
-    /// False if nobody reads what is printed any more.
+    /// Returns false if standard output is closed.
     async fn take(&mut self, frame: ServerEvent) -> Result<bool, CliError> {
         let mut read = true;
         let id = frame
@@ -251,7 +250,8 @@ async fn read(answer: &mut Open) -> Result<Vec<u8>, ErrorKind> {
     Ok(body)
 }
 
-/// "03:30:04  call.ended  evt_…  call_…  204 in 3 ms". No more of the payload: it holds what callers said.
+/// An event in one line, such as "03:30:04  call.ended  evt_…  call_…  204 in 3 ms". It shows no more of the
+/// payload, which holds what callers said.
 fn readable(event: &Passed<'_>, forwarded: Option<&Forwarded>) -> String {
     #[derive(Default, Deserialize)]
     struct Body {

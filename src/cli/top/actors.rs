@@ -1,4 +1,4 @@
-//! The actors as `dikala top` shows them: a row for each type, or for each kind of message, in the order that somebody wants.
+//! The actors in `dikala top`: a row per type, or per kind of message, in the chosen order.
 
 use std::cmp::Reverse;
 
@@ -7,7 +7,7 @@ use serde_json::Number;
 
 use super::overview::thousandths;
 
-/// What the listener says of the actors.
+/// The listener's answer about actors.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Actors {
@@ -24,7 +24,7 @@ struct Actor {
     instances: u64,
     mailbox: u64,
     mailbox_highest: u64,
-    /// An older listener does not tell.
+    /// Missing in answers of older releases.
     errors: Option<u64>,
     lost: u64,
     restarts: u64,
@@ -39,7 +39,7 @@ struct Message {
     message: String,
     mailbox: u64,
     mailbox_highest: u64,
-    /// An older listener does not tell.
+    /// Missing in answers of older releases.
     errors: Option<u64>,
     lost: u64,
     wait_us: Times,
@@ -53,7 +53,7 @@ struct Times {
     p99: Option<u64>,
 }
 
-/// A thread with its event loop.
+/// The event loop of a thread.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct EventLoop {
@@ -81,7 +81,7 @@ const fn column(title: &'static str, kind: Kind) -> Column {
     Column { title, kind }
 }
 
-/// What is shown of each, what matters most first: a narrow terminal shows as many as it has room for.
+/// The columns, most important first: a narrow terminal shows as many as fit.
 pub const COLUMNS: [Column; COLUMNS_COUNT] = [
     column("mailbox", Kind::Count),
     column("per s", Kind::Rate),
@@ -96,10 +96,10 @@ pub const COLUMNS: [Column; COLUMNS_COUNT] = [
     column("handling p50", Kind::Time),
 ];
 pub const COLUMNS_COUNT: usize = 11;
-/// By which column they are sorted until somebody wants another.
+/// Index of the initial sort column.
 pub const SORTED_AT_FIRST: usize = 2;
 
-/// A type of actor, or a kind of message to it, with a figure for each column. None where there is none to show.
+/// An actor type or message kind with a figure per column, `None` where a figure is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub name: String,
@@ -107,7 +107,7 @@ pub struct Row {
 }
 
 impl Actors {
-    /// How late each thread's event loop is, the latest first.
+    /// The lag of each thread's event loop, largest first.
     pub fn lateness(&self) -> String {
         let mut loops: Vec<&EventLoop> = self.event_loops.iter().collect();
         loops.sort_by_key(|of| Reverse(of.lag_us));
@@ -120,14 +120,14 @@ impl Actors {
         )
     }
 
-    /// Whether rates are known: a process that was not asked for a while begins to count when it is.
+    /// True once rates are known: a process starts to measure them when it is first asked.
     pub fn has_rates(&self) -> bool {
         self.actors
             .iter()
             .all(|actor| actor.messages_per_second.is_some())
     }
 
-    /// A row for each type, or for each kind of message.
+    /// A row per actor type, or per kind of message.
     pub fn rows(&self, by_message: bool) -> Vec<Row> {
         let rows = self.actors.iter().flat_map(|actor| match by_message {
             false => vec![actor.row()],
@@ -138,7 +138,7 @@ impl Actors {
 }
 
 impl Actor {
-    /// The times are those of the kind of message that takes longest.
+    /// A type's times are those of its slowest kind of message.
     fn row(&self) -> Row {
         let longest = |of: fn(&Message) -> Option<u64>| self.messages.iter().filter_map(of).max();
         Row {
@@ -181,7 +181,7 @@ impl Message {
     }
 }
 
-/// Sorts by a column, the largest first; those without a figure last, and what is equal by name.
+/// Sorts by a column, largest first. Missing figures come last; equal figures are sorted by name.
 pub fn sort(rows: &mut [Row], column: usize, reversed: bool) {
     rows.sort_by(|one, other| {
         let by_figure = other.figures[column].cmp(&one.figures[column]);
@@ -194,7 +194,7 @@ pub fn sort(rows: &mut [Row], column: usize, reversed: bool) {
     });
 }
 
-/// A figure as it is read.
+/// Formats a figure.
 pub fn written(figure: Option<u64>, column: Column) -> String {
     match (figure, column.kind) {
         (None, _) => "–".to_owned(),
@@ -207,7 +207,7 @@ pub fn written(figure: Option<u64>, column: Column) -> String {
     }
 }
 
-/// A time with three digits or so: `250 µs`, `1.2 ms`, `14 s`.
+/// Formats a time with about three digits: `250 µs`, `1.2 ms`, `14 s`.
 pub fn duration(us: u64) -> String {
     match us {
         0..1_000 => format!("{us} µs"),

@@ -1,4 +1,6 @@
-//! `dikala top`: overview and actors of a running service in a terminal, over its operators' listener. [`overview`] and [`actors`] read what it says, [`view`] draws it, [`terminal`] is where.
+//! `dikala top`: shows overview and actors of a running service in a terminal, through its operator listener.
+//!
+//! [`overview`] and [`actors`] read the answers, [`view`] draws them, [`terminal`] owns the terminal.
 
 mod actors;
 mod overview;
@@ -34,9 +36,9 @@ use crate::{
     config::{ConfigError, Layers},
 };
 
-/// Between two looks.
+/// Interval between two requests.
 const EVERY: Duration = Duration::from_secs(1);
-/// How often is looked for one print. A service that nobody looked at begins to count when somebody does.
+/// Requests before `--once` prints without rates: a service measures them only while it is asked.
 const LOOKS_MAX: usize = 6;
 
 /// What `dikala top` can be told.
@@ -49,14 +51,14 @@ pub struct Options {
     once: bool,
 }
 
-/// What the listener said.
+/// The listener's answers.
 #[derive(Clone, Debug)]
 struct Look {
     overview: Overview,
     actors: Actors,
 }
 
-/// Shows it until `q`, or prints it once.
+/// Shows the view until `q`, or prints it once.
 pub async fn run(
     options: Options,
     layers: impl FnOnce() -> Result<Layers, ConfigError>,
@@ -72,14 +74,14 @@ pub async fn run(
                 .to_owned(),
         ));
     }
-    // What asking again would not help is told before the terminal is taken.
+    // A permanent error is reported before the terminal is taken over.
     if let Err(Trouble::Refused(error)) = look(&listener).await {
         return Err(error);
     }
     watch(listener).await
 }
 
-/// Both documents, as they came.
+/// Both documents, unchanged.
 async fn look(listener: &Listener) -> Result<Value, Trouble> {
     let (overview, actors) = tokio::join!(listener.get("/overview"), listener.get("/actors"));
     let (overview, actors) = (overview?, actors?);
@@ -101,7 +103,7 @@ impl Look {
     }
 }
 
-/// What it says once it has rates, or has had the time for it.
+/// Asks until the answer has rates, at most [`LOOKS_MAX`] times.
 async fn settled(listener: &Listener) -> Result<Value, CliError> {
     let mut looks = 1;
     loop {
@@ -156,13 +158,13 @@ fn print(document: &Value, as_json: bool) -> Result<(), CliError> {
     output::text(&format!("\n{}", actors.lateness()))
 }
 
-/// Draws until somebody ends it, or the terminal goes.
+/// Draws until the user quits or the terminal is gone.
 async fn watch(listener: Listener) -> Result<(), CliError> {
     let mut view = View::new(listener.place());
     let stop = wait_for_signal();
     tokio::pin!(stop);
     let (sent, mut looks) = mpsc::channel(1);
-    // Beside the keys: a listener that hangs holds none of them up.
+    // In a task of its own, so that a hanging listener does not block keys.
     let asking = actix_web::rt::spawn(async move {
         while sent.send(look(&listener).await).await.is_ok() {
             tokio::time::sleep(EVERY).await;

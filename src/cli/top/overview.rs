@@ -1,10 +1,10 @@
-//! The overview as `dikala top` shows it: what is wrong, and figures beside their limits.
+//! The overview in `dikala top`: problems, and figures beside their limits.
 
 use dikala_entities::Millis;
 use serde::Deserialize;
 use serde_json::Number;
 
-/// What the listener says of the whole.
+/// The listener's answer about the overview.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
@@ -12,26 +12,24 @@ pub struct Overview {
     pub version: String,
     pub at: Millis,
     pub started_at: Millis,
-    /// Worst first.
     pub problems: Vec<Problem>,
     pub figures: Vec<Figure>,
 }
 
-/// Something that is wrong.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
     pub severity: String,
     pub summary: String,
-    /// What to do.
+    /// What the operator should do.
     pub action: String,
-    /// Who is affected, where it is one.
+    /// The affected tenant, if it is only one.
     pub tenant_id: Option<String>,
-    /// What it is about.
+    /// What the problem is about.
     pub target: Option<String>,
 }
 
-/// A figure with how it was.
+/// A figure with its history.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Figure {
     pub label: String,
@@ -47,7 +45,7 @@ impl Problem {
         self.severity == "critical"
     }
 
-    /// What is wrong, whom and what it concerns where that is not said yet, and what to do.
+    /// The problem, its target and tenant unless the summary names them, and the action.
     pub fn sentence(&self) -> String {
         let concerned = [self.target.as_deref(), self.tenant_id.as_deref()];
         let concerned = concerned.into_iter().flatten();
@@ -61,7 +59,7 @@ impl Problem {
 }
 
 impl Overview {
-    /// How long the process has run: `3 d 4 h`, `12 min`.
+    /// The process's uptime: `3 d 4 h`, `12 min`.
     pub fn uptime(&self) -> String {
         let seconds = self.at.whole_seconds_since(self.started_at);
         let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
@@ -75,13 +73,13 @@ impl Overview {
 }
 
 impl Figure {
-    /// `12.5 ms`.
+    /// The value, such as `12.5 ms`.
     pub fn value(&self) -> String {
         self.written(self.value.as_ref())
             .unwrap_or_else(|| "–".to_owned())
     }
 
-    /// `of 100 ms`; empty where there is no limit.
+    /// The limit, such as `of 100 ms`; empty if there is none.
     pub fn limit(&self) -> String {
         let limit = self.written(self.limit.as_ref());
         limit.map_or_else(String::new, |limit| format!("of {limit}"))
@@ -97,7 +95,7 @@ impl Figure {
         })
     }
 
-    /// How it was, oldest first, in thousandths.
+    /// The history in thousandths, oldest first.
     pub fn history(&self) -> Vec<Option<u64>> {
         let history = self.history.iter();
         let line = history.map(|step| step.as_ref().and_then(thousandths));
@@ -105,7 +103,7 @@ impl Figure {
     }
 }
 
-/// A number in thousandths, as it is written; none for what is negative or has no end.
+/// Parses a number into thousandths; `None` if it is negative or not finite.
 pub fn thousandths(number: &Number) -> Option<u64> {
     let text = number.to_string();
     let (whole, rest) = text.split_once('.').unwrap_or((&text, ""));

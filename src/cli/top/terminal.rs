@@ -1,4 +1,4 @@
-//! The terminal while `dikala top` has it: drawn on, listened to, and given back however it ends.
+//! The terminal while `dikala top` uses it: output, input and restoration.
 
 use std::{io, thread, time::Duration};
 
@@ -10,12 +10,12 @@ use tokio::sync::mpsc;
 
 use crate::cli::CliError;
 
-/// How often the thread that reads looks whether anybody still listens.
+/// Interval at which the reading thread checks that its receiver still exists.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Keys that wait to be looked at.
+/// Bound of unprocessed keys.
 const KEYS_MAX: usize = 64;
 
-/// The terminal in our hands. Dropped, it is as it was; a panic gives it back before it tells of itself.
+/// The terminal in raw mode. Dropping it restores the terminal; a panic restores it before the message is printed.
 #[derive(Debug)]
 pub struct Screen {
     terminal: DefaultTerminal,
@@ -42,7 +42,7 @@ impl Screen {
             .map_err(|error| CliError::Failed(format!("the terminal cannot be drawn on: {error}")))
     }
 
-    /// What happens next on the terminal; none once it is gone.
+    /// The next event; `None` once the terminal is gone.
     pub async fn event(&mut self) -> Option<Event> {
         self.events.recv().await
     }
@@ -54,7 +54,7 @@ impl Drop for Screen {
     }
 }
 
-/// Reads the terminal until nobody listens or it is gone.
+/// Reads events until the receiver or the terminal is gone.
 fn read(sent: &mpsc::Sender<Event>) {
     let next = || -> io::Result<Option<Event>> {
         if event::poll(LOOK_EVERY)? {

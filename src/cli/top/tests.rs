@@ -1,4 +1,4 @@
-//! What is drawn, on a terminal of the tests' own.
+//! Tests of the drawing, on an in-memory terminal.
 
 use ratatui::{
     Terminal,
@@ -60,7 +60,7 @@ fn press(view: &mut View, code: KeyCode) -> bool {
     view.press(&Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
 }
 
-/// The first words of the rows of actors.
+/// The first word of each actor's row.
 fn order(lines: &[String]) -> Vec<&str> {
     let head = lines.iter().position(|line| line.starts_with("actor "));
     let rows = lines[head.expect("a table") + 1..].iter();
@@ -112,7 +112,7 @@ fn keys_sort_scroll_and_end() {
     }
     press(&mut view, KeyCode::Down);
     assert_eq!(order(&drawn(&mut view, 130, 20)), ["call", "credit_ledger"]);
-    // However far somebody scrolls, the last row stays, and one key goes back from there.
+    // Scrolling stops at the last row, so that one key scrolls back.
     for _ in 0..50 {
         press(&mut view, KeyCode::PageDown);
     }

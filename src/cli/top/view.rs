@@ -1,4 +1,4 @@
-//! What `dikala top` draws, and what its keys change of that. Knows neither terminal nor listener.
+//! Draws `dikala top` and applies its keys. It depends on neither the terminal nor the listener.
 
 use ratatui::{
     Frame,
@@ -15,27 +15,27 @@ use super::{
     overview::{Figure, Overview},
 };
 
-/// The widest that a name is shown.
+/// The longest shown name.
 const NAME_WIDTH_MAX: usize = 32;
-/// Between two columns.
+/// Spaces between two columns.
 const GAP: u16 = 2;
-/// Rows that the actors have at least, with their head, where the terminal has room for it.
+/// Lines reserved for the actors' table and its header, if the terminal has them.
 const ACTORS_HEIGHT_MIN: u16 = 6;
-/// How far a page key scrolls.
+/// Lines scrolled by a page key.
 const PAGE: usize = 10;
 
-/// What is seen.
+/// State of the view.
 #[derive(Debug)]
 pub struct View {
-    /// Where the listener is.
+    /// The listener's address.
     place: String,
     look: Option<Look>,
-    /// Why there is nothing newer, and for how many seconds.
+    /// The reason for a missing answer, and its duration in seconds.
     away: Option<(String, u64)>,
     sorted_by: usize,
     reversed: bool,
     by_message: bool,
-    /// Rows that are scrolled past.
+    /// Number of rows scrolled past.
     first: usize,
 }
 
@@ -52,18 +52,18 @@ impl View {
         }
     }
 
-    /// The listener answered.
+    /// Records an answer of the listener.
     pub fn seen(&mut self, look: Look) {
         self.look = Some(look);
         self.away = None;
     }
 
-    /// It does not, for so long.
+    /// Records that the listener does not answer, and for how long.
     pub fn missed(&mut self, why: &str, seconds: u64) {
         self.away = Some((why.to_owned(), seconds));
     }
 
-    /// Does what a key asks for. False: to end.
+    /// Applies a key. Returns false to quit.
     pub fn press(&mut self, event: &Event) -> bool {
         let Event::Key(key) = event else {
             return true;
@@ -89,7 +89,7 @@ impl View {
         true
     }
 
-    /// Draws all of it into as much room as there is.
+    /// Draws everything that fits.
     pub fn draw(&mut self, frame: &mut Frame<'_>) {
         let area = frame.area();
         let problems = self.problems();
@@ -129,7 +129,7 @@ impl View {
         Line::from(spans)
     }
 
-    /// What is wrong, worst first; that nothing answers before all.
+    /// The problems, worst first; a missing answer comes before all.
     fn problems(&self) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         if let Some((why, seconds)) = &self.away {
@@ -158,7 +158,7 @@ impl View {
     fn draw_actors(&mut self, frame: &mut Frame<'_>, area: Rect, look: &Look) {
         let mut rows = look.actors.rows(self.by_message);
         sort(&mut rows, self.sorted_by, self.reversed);
-        // The last row does not leave the screen.
+        // Keeps the last row on the screen.
         self.first = self.first.min(rows.len().saturating_sub(1));
         let widths = widths(&rows, area.width);
         let shown = widths.len().saturating_sub(1);
@@ -201,7 +201,7 @@ fn severe(critical: bool) -> Style {
     }
 }
 
-/// How many lines a text takes.
+/// The number of lines that a text wraps to.
 fn wrapped(text: &Paragraph<'_>, width: u16) -> u16 {
     let mut lines = 0;
     let mut buffer = ratatui::buffer::Buffer::empty(Rect::new(0, 0, width, 32));
@@ -214,7 +214,7 @@ fn wrapped(text: &Paragraph<'_>, width: u16) -> u16 {
     lines
 }
 
-/// A line for each figure: what it is, how much, of how much, and how it was.
+/// A line per figure: label, value, limit and history.
 fn draw_figures(frame: &mut Frame<'_>, area: Rect, figures: &[Figure]) {
     let longest = |of: fn(&Figure) -> String| -> u16 {
         let widths = figures.iter().map(|figure| of(figure).chars().count());
@@ -237,7 +237,7 @@ fn draw_figures(frame: &mut Frame<'_>, area: Rect, figures: &[Figure]) {
     }
 }
 
-/// The name's column, and as many of the others as there is room for.
+/// Widths of the name's column and of as many others as fit.
 fn widths(rows: &[Row], width: u16) -> Vec<Constraint> {
     let widest = |cells: &mut dyn Iterator<Item = usize>| {
         u16::try_from(cells.max().unwrap_or(0)).unwrap_or(u16::MAX)

@@ -1,4 +1,4 @@
-//! The same step of many calls, pipelined.
+//! Sends the same message for many calls, pipelined.
 
 use std::collections::VecDeque;
 
@@ -11,17 +11,17 @@ use super::{
     tally::{AfterReply, REST, Tally},
 };
 
-/// Messages of a socket that are under way at the same time, as many as a socket may have.
+/// Unacknowledged messages per socket; the protocol allows no more.
 const WINDOW: usize = 1_000;
 
-/// One step of the calls of one socket.
+/// Pipelines one step for each call of one socket.
 #[derive(Debug)]
 pub struct Burst<'a> {
     pen: &'a mut Pen,
     step: Step,
-    /// Their ids; those of a ring are filled in.
+    /// Ids of the calls. [`Step::Ring`] fills them in.
     calls: &'a mut [Vec<u8>],
-    /// When the step happened to each; now, where there is nothing.
+    /// Time at which the step happened, one per call; the current time if empty.
     at: &'a [String],
     sent: Vec<Instant>,
     resting: VecDeque<(Instant, usize)>,

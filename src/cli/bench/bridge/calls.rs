@@ -1,4 +1,4 @@
-//! So many calls at once, each from ring to hang-up, and another when one is over.
+//! Keeps a fixed number of calls active, each from ring to hang-up; a new call replaces each that ends.
 
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ use super::{
     tally::{AfterReply, REST, Tally},
 };
 
-/// The calls of one socket. New ones begin until a moment; those that run then are completed.
+/// The calls of one socket. No call begins after the deadline; calls that are active by then are completed.
 #[derive(Debug)]
 pub struct Calls {
     pen: Pen,
     until: Instant,
     slots: Vec<Slot>,
-    /// Slots whose message was told to try again, and when.
+    /// Slots whose message was answered `busy`, with the time of the retry.
     resting: VecDeque<(Instant, usize)>,
     running: usize,
     waiting: usize,
@@ -53,7 +53,7 @@ impl Calls {
         }
     }
 
-    /// The place is in the id, so that a reply finds it.
+    /// The id encodes the slot, so that a reply can be assigned to it.
     fn send(&mut self, place: usize, out: &mut Vec<u8>) {
         let id = self.messages * self.slots.len() as u64 + place as u64;
         let slot = &self.slots[place];

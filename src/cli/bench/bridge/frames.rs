@@ -1,5 +1,4 @@
-//! WebSocket frames and replies, read and written with as little work as can be: the client must cost little beside the server
-//! that it measures.
+//! Minimal WebSocket framing and reply parsing: the client's cost must be small beside that of the measured server.
 
 use std::ops::Range;
 
@@ -10,17 +9,17 @@ pub const PONG: u8 = 10;
 
 const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
-/// A mask of zeros leaves the payload as it is. The server undoes it like any other.
+/// A zero mask leaves the payload unchanged; the server unmasks it like any other.
 const MASK: [u8; 4] = [0; 4];
 
-/// Appends a frame as clients send it.
+/// Appends a client's (masked) frame.
 pub fn write_masked(out: &mut Vec<u8>, opcode: u8, payload: &[u8]) {
     write_head(out, opcode, payload.len(), MASKED);
     out.extend_from_slice(&MASK);
     out.extend_from_slice(payload);
 }
 
-/// Appends a frame as servers send it.
+/// Appends a server's (unmasked) frame.
 pub fn write_plain(out: &mut Vec<u8>, opcode: u8, payload: &[u8]) {
     write_head(out, opcode, payload.len(), 0);
     out.extend_from_slice(payload);
@@ -41,14 +40,14 @@ fn write_head(out: &mut Vec<u8>, opcode: u8, length: usize, masked: u8) {
     }
 }
 
-/// One frame in a buffer. Of a masked one, the mask is taken to be the one of zeros that [`write_masked`] uses.
+/// A frame's position in a buffer. A masked frame is assumed to use the zero mask of [`write_masked`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct WireFrame {
     pub opcode: u8,
     pub payload: Range<usize>,
 }
 
-/// The frame that begins at `from`, once all of it is here.
+/// The frame that begins at `from`, or `None` while it is incomplete.
 pub fn frame_at(buffer: &[u8], from: usize) -> Option<WireFrame> {
     let bytes = buffer.get(from..)?;
     let (&first, &second) = (bytes.first()?, bytes.get(1)?);
@@ -72,20 +71,20 @@ pub fn frame_at(buffer: &[u8], from: usize) -> Option<WireFrame> {
     })
 }
 
-/// What matters of a reply.
+/// The parts of a reply that the benchmark needs.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
-    /// The number that was the message's id.
+    /// Id of the message that it answers.
     pub id: u64,
     pub ok: bool,
-    /// Try again: nothing happened.
+    /// The server did nothing and asks for a retry.
     pub is_busy: bool,
     pub call: Option<&'a [u8]>,
     pub text: &'a [u8],
 }
 
 impl<'a> Reply<'a> {
-    /// Reads a reply whose id is a number; none for anything else, such as a command.
+    /// Reads a reply whose message id is a number. Returns `None` for anything else, such as a command.
     pub fn read(text: &'a [u8]) -> Option<Self> {
         let id = after(text, b"\"replyTo\":\"")?;
         let digits = &id[..id.iter().position(|b| *b == b'"')?];
@@ -100,7 +99,7 @@ impl<'a> Reply<'a> {
         })
     }
 
-    /// Whether an incoming call is to be answered.
+    /// True if the server answers the incoming call.
     pub fn is_taken(&self) -> bool {
         after(self.text, b"\"action\":\"answer\"").is_some()
     }

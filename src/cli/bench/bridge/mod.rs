@@ -1,6 +1,8 @@
-//! A telephony bridge that costs little beside the server: one thread, a few sockets, messages written straight into their
-//! buffers and replies searched for what matters. [`socket`] plays a script: [`calls`] places whole calls one after the other,
-//! [`burst`] pipelines one step of many, [`paced`] keeps a rate.
+//! A telephony bridge with low overhead: one thread, a few sockets, hand-written messages and replies that are
+//! searched, not parsed.
+//!
+//! [`socket`] plays a script: [`calls`] places whole calls, [`burst`] pipelines one step of many calls, [`paced`]
+//! keeps a rate.
 
 mod burst;
 mod calls;
@@ -23,7 +25,7 @@ pub use self::{
 };
 use super::{Result, failed};
 
-/// Whom a bridge talks to, and which numbers it calls in turn.
+/// The server's address, the bridge's token, and the numbers to call in turn.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub address: SocketAddr,
@@ -31,19 +33,18 @@ pub struct Line {
     pub dids: Vec<String>,
 }
 
-/// A connected bridge. It lives on the thread that made it.
+/// A connected bridge. It must stay on the thread that created it.
 #[derive(Debug)]
 pub struct Bridge {
     dids: Rc<[String]>,
     sockets: Vec<Socket>,
 }
 
-/// Calls that were placed and not ended, by socket.
+/// Ids of the active calls, by socket.
 #[derive(Debug, Default)]
 pub struct Live(Vec<Vec<Vec<u8>>>);
 
 impl Live {
-    /// How many there are.
     pub fn count(&self) -> usize {
         self.0.iter().map(Vec::len).sum()
     }
@@ -66,7 +67,7 @@ impl Bridge {
         Pen::new(Rc::clone(&self.dids), first)
     }
 
-    /// Whole calls, so many at once, for a time. Also how long it took until the last was acknowledged.
+    /// Keeps `at_once` calls active for `time`. Also returns the time until the last acknowledgement.
     pub async fn calls(&mut self, at_once: usize, time: Duration) -> Result<(Tally, Duration)> {
         let began = Instant::now();
         let sockets = self.sockets.len();
@@ -87,7 +88,7 @@ impl Bridge {
         Ok((tally, took))
     }
 
-    /// Rings, pipelined. `at` says when each happened; now, if it is empty.
+    /// Rings `count` calls, pipelined. `at` holds the time of each ring; if it is empty, the current time is sent.
     pub async fn ring(&mut self, count: usize, at: &[String]) -> Result<(Live, Tally, Duration)> {
         let sockets = self.sockets.len();
         let of = |n: usize| count / sockets + usize::from(n < count % sockets);
@@ -96,7 +97,7 @@ impl Bridge {
         Ok((live, tally, took))
     }
 
-    /// One step of all these calls, pipelined.
+    /// Sends one step for each of these calls, pipelined.
     pub async fn step(
         &mut self,
         step: Step,
@@ -127,7 +128,7 @@ impl Bridge {
         Ok((tally, took))
     }
 
-    /// So many messages a second for a time, on the first socket. Also each acknowledgement.
+    /// Sends `rate` messages a second on the first socket for `time`. Also returns each acknowledgement.
     pub async fn paced(&mut self, rate: u32, time: Duration) -> Result<(Tally, Vec<Acknowledged>)> {
         let mut script = Paced::new(self.pen(0), rate, Instant::now() + time);
         let played = self.sockets[0].play(&mut script).await;

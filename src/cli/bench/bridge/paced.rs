@@ -1,4 +1,4 @@
-//! Messages at a steady rate, whatever the server does.
+//! Sends messages at a steady rate, however fast the server answers.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::{
     tally::{AfterReply, Tally},
 };
 
-/// Calls that take turns with their messages, so that two of one call are apart.
+/// Number of interleaved calls. Messages of one call are that many ticks apart.
 const LANES: usize = 16;
 
-/// The messages of one socket. Calls that run at the end are completed at the same pace.
+/// The messages of one socket. At the end, active calls are completed at the same rate.
 #[derive(Debug)]
 pub struct Paced {
     pen: Pen,
@@ -29,12 +29,11 @@ pub struct Paced {
     pub acknowledged: Vec<Acknowledged>,
 }
 
-/// One acknowledgement.
 #[derive(Debug)]
 pub struct Acknowledged {
     pub call: Vec<u8>,
     pub step: Step,
-    /// When the message was due, and when it was acknowledged.
+    /// The time at which the message was due. Its acknowledgement came `at`.
     pub sent: Instant,
     pub at: Instant,
 }
@@ -43,14 +42,14 @@ pub struct Acknowledged {
 struct Lane {
     call: Vec<u8>,
     step: Step,
-    /// The message that waits for its reply, and since when it was due.
+    /// The due time of the unacknowledged message.
     sent: Option<Instant>,
-    /// When the next message was due, where the one before it is not answered yet: the wait counts.
+    /// The due time of the next message, while the one before it is unacknowledged. This wait counts as latency.
     owed: Option<Instant>,
 }
 
 impl Paced {
-    /// So many messages a second, from now until `until`.
+    /// Sends `rate` messages a second from now until `until`.
     pub fn new(pen: Pen, rate: u32, until: Instant) -> Self {
         let lane = |_| Lane {
             call: Vec::new(),
@@ -96,7 +95,7 @@ impl Paced {
 }
 
 impl SocketScript for Paced {
-    /// A message is due when the timer says so: the timer's own lateness is not the server's.
+    /// A message is due when the timer fires: the timer's lateness must not count as the server's.
     fn due(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Instant> {
         while self.next <= now {
             self.tick(now, out);

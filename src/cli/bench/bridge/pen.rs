@@ -1,10 +1,10 @@
-//! The messages of a call, written straight into a socket's buffer.
+//! Writes the messages of a call straight into a socket's buffer.
 
 use std::{io::Write, rc::Rc};
 
 use super::frames::{TEXT, write_masked};
 
-/// What is told of a call, in order.
+/// The messages of a call, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     Ring,
@@ -14,7 +14,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// What follows; a call whose hang-up is acknowledged is complete.
+    /// The next step; `None` after the hang-up.
     pub fn next(self) -> Option<Self> {
         match self {
             Self::Ring => Some(Self::Answer),
@@ -24,7 +24,7 @@ impl Step {
         }
     }
 
-    /// The event that announces it.
+    /// The webhook event that this step causes.
     pub fn event(self) -> &'static str {
         match self {
             Self::Ring => "call.started",
@@ -39,14 +39,14 @@ impl Step {
 #[derive(Debug)]
 pub struct Pen {
     dids: Rc<[String]>,
-    /// Begins the bridge's own ids of calls, which must be new ones.
+    /// Prefix of this bridge's call ids; it makes them unique across runs.
     prefix: String,
     placed: usize,
     text: Vec<u8>,
 }
 
 impl Pen {
-    /// Numbers are called in turn; `first` is where the turn begins.
+    /// Calls the numbers in turn, beginning with the one at `first`.
     pub fn new(dids: Rc<[String]>, first: usize) -> Self {
         Self {
             dids,
@@ -56,7 +56,8 @@ impl Pen {
         }
     }
 
-    /// Appends a message. A ring needs no call; `at` is when it happened, if that is not now.
+    /// Appends a message. A ring needs no `call`. `at` is the time of the event; if it is `None`, the current time
+    /// is sent.
     pub fn write(&mut self, out: &mut Vec<u8>, id: u64, step: Step, call: &[u8], at: Option<&str>) {
         self.text.clear();
         let call = std::str::from_utf8(call).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One WebSocket of the measuring bridge, and how a script is played on it.
+//! One WebSocket of the measuring bridge, and the loop that plays a script on it.
 
 use std::{
     io::{Error, ErrorKind, Result},
@@ -14,29 +14,28 @@ use tokio::{
 
 use super::frames::{self, CLOSE, PING, PONG, Reply, TEXT};
 
-/// A server that answers nothing for so long has lost what it was sent.
+/// If the server is silent for this long, unacknowledged messages count as lost.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
 const ROOM: usize = 256 * 1024;
 
-/// What one socket has to say, and what it makes of the replies.
+/// The messages of one socket and the reaction to replies.
 pub trait SocketScript {
-    /// Writes what is due now. Says when it wants to be asked again without any reply.
+    /// Writes the messages that are due now. Returns the time of the next one, if it does not depend on a reply.
     fn due(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Instant>;
 
-    /// Takes a reply, and writes what follows from it.
+    /// Handles a reply and writes the messages that follow from it.
     fn reply(&mut self, reply: &Reply<'_>, now: Instant, out: &mut Vec<u8>);
 
-    /// Messages that wait for their replies.
+    /// Number of unacknowledged messages.
     fn waiting(&self) -> usize;
 
-    /// Whether nothing more is to be said.
+    /// True once the script has nothing more to send.
     fn is_over(&self) -> bool;
 
-    /// Counts what waits for a reply as lost.
+    /// Counts all unacknowledged messages as lost.
     fn give_up(&mut self);
 }
 
-/// An open WebSocket.
 #[derive(Debug)]
 pub struct Socket {
     stream: TcpStream,
@@ -46,7 +45,6 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Opens it.
     pub async fn dial(address: SocketAddr, token: &str) -> Result<Self> {
         let mut stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
@@ -78,7 +76,7 @@ impl Socket {
         })
     }
 
-    /// Plays a script to its end. What was not answered for long is given up.
+    /// Plays a script to its end. Gives up messages that stay unacknowledged for [`SILENCE_MAX`].
     pub async fn play<S: SocketScript>(&mut self, script: &mut S) -> Result<()> {
         let mut heard = Instant::now();
         loop {
@@ -111,7 +109,7 @@ impl Socket {
         }
     }
 
-    /// Writes as much as the kernel takes.
+    /// Writes as much as the kernel accepts.
     fn flush(&mut self) -> Result<()> {
         while self.written < self.output.len() {
             match self.stream.try_write(&self.output[self.written..]) {
@@ -125,7 +123,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Reads what is there. False if nothing is.
+    /// Reads what has arrived. Returns false if nothing has.
     fn fill(&mut self) -> Result<bool> {
         let before = self.input.len();
         loop {
@@ -142,7 +140,7 @@ impl Socket {
         }
     }
 
-    /// Hands on the frames that are whole.
+    /// Passes complete frames to the script.
     fn read<S: SocketScript>(&mut self, script: &mut S) -> Result<()> {
         let now = Instant::now();
         let mut from = 0;

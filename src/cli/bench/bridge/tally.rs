@@ -1,4 +1,4 @@
-//! What became of the messages of a bridge.
+//! Counts the outcomes of a bridge's messages.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use tokio::time::Instant;
 use super::frames::Reply;
 use crate::cli::bench::figure::Durations;
 
-/// How long a message that was told to try again rests before it is sent again.
+/// Delay before a message that was answered `busy` is sent again.
 pub const REST: Duration = Duration::from_millis(20);
 
-/// What did not work, in all.
+/// Number of failures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Faults {
-    /// Messages that were refused, and calls that were not taken.
+    /// Refused messages and calls that were not answered.
     pub refused: u64,
-    /// Messages without a reply, and webhooks that never came.
+    /// Messages without a reply and webhooks that never arrived.
     pub missing: u64,
-    /// Messages that were told to try again, and did: no fault, but not nothing either.
+    /// Messages that were answered `busy` and sent again. They are shown, but are no failure.
     pub busy: u64,
-    /// What the first refusal said.
+    /// Text of the first refusal.
     pub first: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl Faults {
         }
     }
 
-    /// Whether everything was done that was asked for.
+    /// True if nothing was refused or lost.
     pub fn none(&self) -> bool {
         self.refused == 0 && self.missing == 0
     }
@@ -46,19 +46,19 @@ impl Faults {
     }
 }
 
-/// What became of the messages of some sockets.
+/// Outcomes of the messages of some sockets.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// From a message to its acknowledgement; rests included.
+    /// Latencies from a message to its acknowledgement, retries included.
     pub times: Durations,
-    /// Calls of which everything was acknowledged.
+    /// Calls whose every message was acknowledged.
     pub calls: u64,
     pub faults: Faults,
-    /// When the last acknowledgement came.
+    /// Time of the last acknowledgement.
     pub last: Option<Instant>,
 }
 
-/// What is to be done after a reply.
+/// What the script does after a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub enum AfterReply {
     Done,

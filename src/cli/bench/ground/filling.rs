@@ -1,12 +1,12 @@
-//! Calls that are over, written into the tables straight: the past of a tenant, as large as is asked for.
+//! Writes ended calls straight into the tables: a tenant's history of any size.
 
 use dikala_entities::{AgentId, Millis, PhoneNumberId, Store, TenantId};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement, Value};
 
-/// Rows in one transaction.
+/// Rows per transaction.
 const CHUNK: i64 = 100_000;
 
-/// Calls with the numbers `from` to `to`, one second apart, the call with number 0 at `first`.
+/// Calls numbered `from` to `to`, one second apart; call 0 began at `first`.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
     pub tenant: TenantId,
@@ -46,7 +46,7 @@ impl Calls {
         self.write(store, &sql, "calls").await
     }
 
-    /// Writes what the calls cost: two minutes each.
+    /// Writes the calls' credit transactions, two minutes each.
     pub async fn fill_transactions(&self, store: &Store) -> Result<(), DbErr> {
         let backend = store.backend();
         let number = padded(backend, 16);
@@ -59,7 +59,7 @@ impl Calls {
         self.write(store, &sql, "credit_transactions").await
     }
 
-    /// Counts the calls as their ends do: of the tenant, of the agent and of the number, by quarters of an hour.
+    /// Writes the calls' statistics as their ends would: per tenant, agent and number, in quarters of an hour.
     pub async fn count(&self, store: &Store) -> Result<(), DbErr> {
         let writer = store.for_schema().await?;
         for (subject, by) in [
@@ -89,7 +89,7 @@ impl Calls {
             from = end;
         }
         if store.backend() == DbBackend::Postgres {
-            // What autovacuum does within a minute.
+            // Autovacuum would do this within a minute.
             let sql = format!("VACUUM ANALYZE {table}");
             writer.execute_unprepared(&sql).await?;
         }
@@ -114,7 +114,7 @@ impl Calls {
     }
 }
 
-/// The numbers `$1` to `$2`, one a row.
+/// Selects the numbers from `$1` up to, but not including, `$2`, one per row.
 fn numbers(backend: DbBackend) -> &'static str {
     match backend {
         DbBackend::Postgres => {
@@ -126,7 +126,7 @@ fn numbers(backend: DbBackend) -> &'static str {
     }
 }
 
-/// `n` with so many digits.
+/// SQL that pads `n` with zeros to `width` digits.
 fn padded(backend: DbBackend, width: u8) -> String {
     match backend {
         DbBackend::Postgres => format!("lpad(n::text, {width}, '0')"),

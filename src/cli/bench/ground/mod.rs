@@ -1,4 +1,4 @@
-//! What scenarios stand on: a folder and databases that go away afterwards, tenants, a server.
+//! The environment of scenarios: a temporary folder, databases, tenants and a server.
 
 pub mod filling;
 pub mod postgres;
@@ -34,9 +34,9 @@ use crate::{
     cli::dev::demo::{demo_agent, demo_webhook},
 };
 
-/// Enough for every call of a run.
+/// Enough for all calls of a run.
 const MINUTES: i64 = 100_000_000;
-/// Nobody's requests are refused.
+/// High enough that no request is refused.
 const RATE_LIMIT: i64 = 1_000_000_000;
 
 /// The kind of store that is measured.
@@ -47,31 +47,31 @@ pub enum MeasuredStore {
     Postgres,
 }
 
-/// The ground of one run.
+/// The environment of one run.
 #[derive(Debug)]
 pub struct Ground {
     pub sizes: Sizes,
     folder: TempDir,
-    /// None on SQLite.
+    /// `None` on SQLite.
     postgres: Option<Postgres>,
     databases: Cell<u32>,
 }
 
-/// Which tenants there are.
+/// The tenants to create.
 #[derive(Clone, Copy, Debug)]
 pub struct Tenants<'a> {
     pub count: usize,
-    /// Where their webhooks go, and which events each has.
+    /// The receiver of their webhooks, and the events that each subscribes to.
     pub webhooks: Option<(SocketAddr, &'a [EventKind])>,
 }
 
-/// A database with tenants, a bridge, and no server yet.
+/// A database with tenants and a bridge; no server runs on it yet.
 #[derive(Debug)]
 pub struct Place {
     pub setup: Setup,
     pub token: String,
     pub dids: Vec<String>,
-    /// The first tenant, with its number, agent and key.
+    /// The first tenant; the number, agent and key below are its own.
     pub tenant: TenantId,
     pub number: PhoneNumberId,
     pub agent: AgentId,
@@ -94,7 +94,7 @@ impl Ground {
         })
     }
 
-    /// What is measured.
+    /// The kind of store that is measured.
     pub fn kind(&self) -> MeasuredStore {
         match self.postgres {
             None => MeasuredStore::Sqlite,
@@ -102,13 +102,13 @@ impl Ground {
         }
     }
 
-    /// PostgreSQL's address, where that is measured.
+    /// PostgreSQL's address, if PostgreSQL is measured.
     pub fn postgres(&self) -> Option<SocketAddr> {
         let postgres = self.postgres.as_ref()?;
         Some(([127, 0, 0, 1], postgres.port).into())
     }
 
-    /// An empty database of the measured kind with the schema: its folder and its URL.
+    /// Creates an empty database of the measured kind with the schema. Returns its folder and URL.
     pub async fn database(&self) -> Result<(PathBuf, String)> {
         let number = self.databases.get();
         self.databases.set(number + 1);
@@ -126,7 +126,7 @@ impl Ground {
         Ok((folder, url))
     }
 
-    /// A database with tenants that each have a number, an agent and plenty of credit.
+    /// Creates a database with tenants, each with a number, an agent and ample credit.
     pub async fn place(&self, tenants: Tenants<'_>) -> Result<Place> {
         let (folder, database) = self.database().await?;
         let key = Vault::generate_key();
@@ -165,12 +165,11 @@ impl Ground {
 }
 
 impl Place {
-    /// Starts a server on it.
     pub fn serve(&self) -> Result<Server> {
         self.setup.start()
     }
 
-    /// How a bridge calls these tenants.
+    /// The line on which a bridge calls these tenants.
     pub fn line(&self, address: SocketAddr) -> Line {
         Line {
             address,

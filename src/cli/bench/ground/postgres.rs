@@ -1,8 +1,8 @@
-//! A PostgreSQL server of its own, from the programs that are installed, with the durability that it comes with. The tests' is
-//! started by `testkit/`, which the program must not depend on: this one is part of it, and answers in sentences what is missing.
+//! Starts a PostgreSQL server from the installed programs, with their default durability. The tests have another
+//! one in `testkit/`, which the program must not depend on.
 //!
-//! A shell started as a child owns it and watches its standard input, the other end of which only this process holds: however
-//! this process ends, the shell stops the server and removes its folder.
+//! A child shell owns the server and watches its standard input, whose other end only this process holds. However
+//! this process ends, the shell then stops the server and removes its folder.
 
 use std::{
     env, fs,
@@ -27,7 +27,7 @@ cat >/dev/null
 "#;
 const MISSING: &str = "PostgreSQL's programs (initdb, pg_ctl, createdb) are not installed here; install them (Debian and Ubuntu: \
     apt install postgresql, Fedora: dnf install postgresql-server, macOS: brew install postgresql), or use --store sqlite";
-/// A port is free when chosen, and may be gone when it is used.
+/// A free port may be taken between choosing and using it.
 const ATTEMPTS: usize = 3;
 
 /// A running PostgreSQL, stopped and removed when dropped.
@@ -35,12 +35,12 @@ const ATTEMPTS: usize = 3;
 pub struct Postgres {
     tools: PathBuf,
     pub port: u16,
-    /// Its standard input is the leash.
+    /// Its standard input keeps the server alive.
     owner: Child,
 }
 
 impl Postgres {
-    /// Blocks until it takes connections.
+    /// Blocks until the server accepts connections.
     pub fn start() -> Result<Self> {
         let tools = tools().ok_or_else(|| failed(MISSING))?;
         let mut fault = failed(MISSING);
@@ -60,7 +60,7 @@ impl Postgres {
             .args(["-c", OWNER_SCRIPT])
             .env("BIN", tools)
             .env("PORT", port.to_string())
-            // Ctrl-C on the terminal ends the measurement; the shell must outlive it to clean up.
+            // Ctrl-C on the terminal ends the measurement; the shell must survive it to clean up.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -79,7 +79,7 @@ impl Postgres {
             said.push_str(&line);
             said.push('\n');
         }
-        // It has said all that it had to say.
+        // The shell failed and has written its error.
         let _ = owner.wait();
         Err(failed(format!(
             "PostgreSQL does not start: {}",
@@ -87,7 +87,7 @@ impl Postgres {
         )))
     }
 
-    /// Makes an empty database. Returns its URL.
+    /// Creates an empty database and returns its URL.
     pub fn database(&self, name: &str) -> Result<String> {
         let port = self.port.to_string();
         let made = Command::new(self.tools.join("createdb"))
@@ -115,12 +115,12 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         drop(self.owner.stdin.take());
-        // A shell that cannot be waited for still cleans up.
+        // The shell cleans up even if this wait fails.
         let _ = self.owner.wait();
     }
 }
 
-/// The folder of the programs: Debian's newest version, else the one on the path.
+/// The folder of PostgreSQL's programs: Debian's newest version, or else the one on the path.
 fn tools() -> Option<PathBuf> {
     let mut debian: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -143,7 +143,7 @@ fn tools() -> Option<PathBuf> {
     })
 }
 
-/// A shell as a user that PostgreSQL agrees to run as: anybody but root.
+/// A shell that runs as a user other than root: PostgreSQL refuses to run as root.
 fn shell() -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new("sh");

@@ -1,7 +1,7 @@
-//! A network between server and database: whatever passes comes a little later.
+//! A TCP proxy between server and database that adds latency.
 //!
-//! Threads that sleep, since timers of the runtime know whole milliseconds only. What is on its way is not held up by what is
-//! before it, as on a wire.
+//! It sleeps on threads, because the runtime's timers have a resolution of a millisecond. Data in transit does not
+//! delay the data behind it, as on a wire.
 
 use std::{
     io::{Read, Write},
@@ -15,13 +15,13 @@ use crate::cli::bench::{Result, failed};
 
 const ROOM: usize = 64 * 1024;
 
-/// Listens until the process ends, and passes everything on to `target`, each way `one_way` later.
+/// Listens until the process ends and forwards everything to `target`, delayed by `one_way` in each direction.
 pub fn start(target: SocketAddr, one_way: Duration) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     thread::spawn(move || {
         for near in listener.incoming().map_while(std::result::Result::ok) {
-            // A connection that cannot be made ends the one that asked for it.
+            // If the connection to the target fails, the incoming connection is closed.
             let _ = connect(near, target, one_way);
         }
     });
@@ -38,7 +38,7 @@ fn connect(near: TcpStream, target: SocketAddr, one_way: Duration) -> std::io::R
     Ok(())
 }
 
-/// Passes on what comes from one to the other, until either is closed.
+/// Forwards data in one direction until either side closes.
 fn pump(mut from: TcpStream, mut to: TcpStream, later: Duration) {
     let (pass, passed) = mpsc::channel::<(Instant, Vec<u8>)>();
     thread::spawn(move || {
@@ -57,7 +57,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, later: Duration) {
                 break;
             }
         }
-        // Gone already, perhaps.
+        // The connection may be closed already.
         let _ = to.shutdown(Shutdown::Both);
     });
 }

@@ -1,4 +1,5 @@
-//! A tenant's own server: takes webhooks at once and notes when they came. And a bare client that posts the same to it.
+//! A tenant's webhook server that answers at once and records arrivals, and a bare client that posts the same
+//! bodies to it.
 
 use std::{
     collections::HashMap,
@@ -20,19 +21,18 @@ use crate::cli::bench::{Result, bridge::frames::quoted, failed};
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Which call, and which event of it.
+/// A call's id and the event's kind.
 pub type Told = (Vec<u8>, String);
 
-/// What came, and when.
+/// The recorded arrivals.
 #[derive(Debug, Default)]
 struct Log {
     arrivals: HashMap<Told, Instant>,
     last: Option<Instant>,
-    /// The latest body.
     body: Vec<u8>,
 }
 
-/// A running receiver; it goes with the process.
+/// A running receiver. It stops with the process.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     pub address: SocketAddr,
@@ -51,12 +51,13 @@ impl Receiver {
         read(&mut self.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Forgets what came so far.
+    /// Discards all recorded arrivals.
     pub fn forget(&self) {
         self.look(|log| *log = Log::default());
     }
 
-    /// Waits until so many different webhooks came, or no more come. Returns how many, and when the last of them came.
+    /// Waits for `count` distinct webhooks, or until none arrives for `patience`. Returns the number and the last
+    /// arrival.
     pub async fn wait(&self, count: u64, patience: Duration) -> (u64, Option<Instant>) {
         let mut seen = (0, Instant::now());
         loop {
@@ -71,12 +72,12 @@ impl Receiver {
         }
     }
 
-    /// When a webhook came, if it did.
+    /// The arrival of a webhook, if it has arrived.
     pub fn arrival(&self, told: &Told) -> Option<Instant> {
         self.look(|log| log.arrivals.get(told).copied())
     }
 
-    /// A body that came.
+    /// The body of the latest webhook.
     pub fn body(&self) -> Vec<u8> {
         self.look(|log| log.body.clone())
     }
@@ -89,7 +90,7 @@ async fn accept(listener: TcpListener, log: Arc<Mutex<Log>>) {
 }
 
 async fn serve(mut socket: TcpStream, log: Arc<Mutex<Log>>) {
-    // Without it answers come late, and nothing else is wrong.
+    // A failure costs latency only.
     let _ = socket.set_nodelay(true);
     let mut buffer = Vec::with_capacity(4_096);
     loop {
@@ -113,14 +114,14 @@ fn note(log: &Mutex<Log>, body: &[u8], now: Instant) {
     let call = quoted(body, b"\"callId\":\"").unwrap_or_default().to_vec();
     let event = quoted(body, b"\"event\":\"").unwrap_or_default();
     let event = String::from_utf8_lossy(event).into_owned();
-    // A webhook may come twice.
+    // Delivery is at least once: a webhook may arrive twice.
     log.arrivals.entry((call, event)).or_insert(now);
     log.last = Some(now);
     log.body.clear();
     log.body.extend_from_slice(body);
 }
 
-/// Where the body of the first request begins and ends, once all of it is here.
+/// Start and end of the first request's body, once it is complete.
 fn request(buffer: &[u8]) -> Option<(usize, usize)> {
     let head = buffer.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&buffer[..head]).ok()?;
@@ -135,7 +136,8 @@ fn request(buffer: &[u8]) -> Option<(usize, usize)> {
     (buffer.len() >= end).then_some((head, end))
 }
 
-/// Posts a body by so many connections for a time, each as soon as the one before is answered. Returns how many.
+/// Posts a body over several connections for a time, one request after the other on each. Returns the number of
+/// requests.
 pub async fn post(
     address: SocketAddr,
     body: Vec<u8>,
@@ -160,7 +162,7 @@ pub async fn post(
     .await
 }
 
-/// Posts so many bodies a second for a time. Returns how long each took from here until the receiver had it.
+/// Posts `rate` bodies a second for a time. Returns each latency until the receiver had the body.
 pub async fn post_paced(receiver: Receiver, rate: u32, time: Duration) -> Result<Vec<Duration>> {
     on_thread(move || async move {
         let mut poster = Poster::connect(receiver.address).await.map_err(failed)?;
@@ -199,7 +201,7 @@ fn request_of(body: &[u8]) -> Vec<u8> {
     request
 }
 
-/// A connection that is kept.
+/// A keep-alive connection.
 struct Poster(TcpStream);
 
 impl Poster {

@@ -1,4 +1,4 @@
-//! The service as a child process, as an operator starts it, and what Linux and its metrics tell of it.
+//! The service as a child process, and its resource use as Linux and its metrics report it.
 
 use std::{
     fs::{self, File},
@@ -11,29 +11,29 @@ use std::{
 
 use crate::cli::bench::{Result, failed, machine};
 
-/// Linux counts a process's time in hundredths of a second on every machine that this runs on.
+/// Linux reports process time in hundredths of a second (`USER_HZ`) on all supported machines.
 const TICK_US: u64 = 10_000;
-/// More of the log is not shown where the server does not start.
+/// Bytes of the log that an error shows when the server does not start.
 const LOG_SHOWN: usize = 2_000;
 
-/// A running `dikala serve`; killed when dropped.
+/// A running `dikala serve`. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
     pub http: SocketAddr,
     pub gauge: Gauge,
-    /// From the start of the process to its line `ready`.
+    /// Time from the process's start to its line `ready`.
     pub start: Duration,
 }
 
-/// Reads what a server uses and does, from any thread; the server does not live longer for it.
+/// Reads the server's resource use and metrics from any thread. It does not keep the server alive.
 #[derive(Clone, Copy, Debug)]
 pub struct Gauge {
     process: u32,
     operator: SocketAddr,
 }
 
-/// What a server is started with.
+/// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub folder: PathBuf,
@@ -59,7 +59,7 @@ impl Setup {
                 ("DIKALA_OPERATOR__LISTEN", "127.0.0.1:0"),
                 ("DIKALA_OUTBOUND__ALLOW_HTTP", "true"),
                 ("DIKALA_OUTBOUND__ALLOW_CIDRS", "127.0.0.0/8"),
-                // Calls that are told with an old `at` have been ringing for a while.
+                // With an old `at`, calls have been ringing for a while already.
                 ("DIKALA_CALLS__RING_TIMEOUT_SECONDS", "3600"),
                 ("DIKALA_LOG__FORMAT", "json"),
                 ("DIKALA_DATABASE__URL", &self.database),
@@ -105,10 +105,10 @@ impl Setup {
 }
 
 impl Gauge {
-    /// The processor time that it has used, all threads together.
+    /// The processor time used so far, over all threads.
     pub fn cpu(&self) -> Result<Duration> {
         let stat = self.proc("stat")?;
-        // The name of the program, in brackets, may hold anything.
+        // The program's name is in parentheses and may contain spaces or parentheses.
         let after_name = stat.rsplit(')').next().unwrap_or_default();
         let mut fields = after_name.split_ascii_whitespace().skip(11);
         let mut ticks = || fields.next().and_then(|field| field.parse::<u64>().ok());
@@ -118,7 +118,7 @@ impl Gauge {
         }
     }
 
-    /// The memory that it has resident, in bytes.
+    /// The resident memory, in bytes.
     pub fn memory(&self) -> Result<u64> {
         resident(&self.proc("status")?)
     }
@@ -131,12 +131,12 @@ impl Gauge {
         })
     }
 
-    /// What its group commits have written so far: transactions and items, of the writer that wrote most.
+    /// The transactions and items of group commits so far, of the writer with the most.
     pub fn batches(&self) -> Result<Batches> {
         Ok(Batches::read(&self.metrics().map_err(failed)?))
     }
 
-    /// The calls that it has in memory, those included that were over a moment ago.
+    /// The number of calls in memory. Calls that just ended are included.
     pub fn calls(&self) -> Result<u64> {
         let metrics = self.metrics().map_err(failed)?;
         calls_in_memory(&metrics).ok_or_else(|| failed("the server's metrics do not tell of calls"))
@@ -144,7 +144,7 @@ impl Gauge {
 
     fn metrics(&self) -> std::io::Result<String> {
         let mut socket = TcpStream::connect(self.operator)?;
-        // The operators' side answers to its own address only.
+        // The operators' listener answers only requests whose `Host` is its own address.
         let request = format!(
             "GET /metrics HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
             self.operator
@@ -162,13 +162,13 @@ impl Gauge {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The resident memory in a process's status, in bytes.
+/// The resident memory in `/proc/<pid>/status`, in bytes.
 pub fn resident(status: &str) -> Result<u64> {
     let resident = machine::value(status, "VmRSS").and_then(|value| value.strip_suffix(" kB"));
     let kib: Option<u64> = resident.and_then(|kib| kib.parse().ok());
@@ -183,7 +183,7 @@ fn calls_in_memory(metrics: &str) -> Option<u64> {
     line.rsplit_once(' ')?.1.parse().ok()
 }
 
-/// What group commits have written.
+/// Counters of group commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Batches {
     transactions: u64,
@@ -213,7 +213,7 @@ impl Batches {
         }
     }
 
-    /// Items in a transaction since `before`, on average; one at least.
+    /// The mean number of items per transaction since `before`, at least 1.
     pub fn mean_since(self, before: Self) -> usize {
         let items = self.items.saturating_sub(before.items);
         let transactions = self.transactions.saturating_sub(before.transactions).max(1);

@@ -1,4 +1,4 @@
-//! Work on threads of its own, each with a runtime: what measures shall not wait for what is measured, nor for the other.
+//! Runs work on threads with their own runtime, so that measuring and measured code do not wait for each other.
 
 use std::{net::SocketAddr, thread};
 
@@ -6,7 +6,7 @@ use tokio::{net::TcpListener, runtime::Builder, sync::oneshot, task::LocalSet};
 
 use crate::cli::bench::{Result, failed};
 
-/// Does something on a new thread and waits for what comes of it.
+/// Runs `work` on a new thread and returns its result.
 pub async fn on_thread<T, F>(work: impl FnOnce() -> F + Send + 'static) -> Result<T>
 where
     T: Send + 'static,
@@ -14,7 +14,7 @@ where
 {
     let (tell, told) = oneshot::channel();
     spawn(move || async move {
-        // Nobody listens any more if the measuring was interrupted.
+        // The receiver is gone if the measurement was interrupted.
         let _ = tell.send(work().await);
     })?;
     told.await

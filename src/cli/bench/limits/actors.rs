@@ -1,4 +1,4 @@
-//! The limit of a call's memory: an actix actor that has nothing but a timer.
+//! Lower bound of a call's memory: an actix actor with nothing but a timer.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl Actor for Empty {
     }
 }
 
-/// Starts so many in this process, which should be a fresh one. Returns the bytes that each takes.
+/// Starts `count` actors in this process, which should be fresh. Returns the bytes per actor.
 pub async fn measure_here(count: usize) -> Result<u64> {
     let before = memory_here()?;
     let mut actors: Vec<Addr<Empty>> = Vec::with_capacity(count);
@@ -32,7 +32,7 @@ pub async fn measure_here(count: usize) -> Result<u64> {
     Ok(after.saturating_sub(before) / (count as u64).max(1))
 }
 
-/// The same in a process of its own.
+/// Measures in a process of its own.
 pub fn measure(count: usize) -> Result<f64> {
     let program = std::env::current_exe().map_err(failed)?;
     let output = std::process::Command::new(program)

@@ -1,4 +1,4 @@
-//! The limit of the API's reads: an actix-web server with nothing but the SQL, on the same tables.
+//! Limit of the API's reads: an actix-web server that only runs the same SQL on the same tables.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ const COLUMNS: &str = "SELECT id, phone_number_id, agent_id, caller_number, call
     ended_at, duration_seconds, talk_time_seconds, hangup_reason, hangup_initiator, transcript_summary, ai_cost_idr, metadata \
     FROM calls ";
 
-/// Starts it with as many workers as there are cores, as the service has; it goes with the process.
+/// Starts the server with one worker per core, as the service has. It stops with the process.
 pub async fn serve(url: &str, tenant: TenantId) -> Result<SocketAddr> {
     let store = Store::connect(url).await.map_err(failed)?;
     let data = web::Data::new(Bare {
@@ -75,7 +75,7 @@ struct Limit {
 }
 
 impl Bare {
-    /// Places are written `?`; PostgreSQL counts them.
+    /// Replaces each `?` by PostgreSQL's numbered placeholder where necessary.
     fn statement<const N: usize>(&self, sql: &str, values: [Value; N]) -> Statement {
         let backend = self.store.reader().get_database_backend();
         let mut parts = sql.split('?');

@@ -1,4 +1,4 @@
-//! The limit of an acknowledgement: a WebSocket server that commits one small row for each message, and replies.
+//! Limit of an acknowledgement: a WebSocket server that commits one small row per message and replies.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ use crate::cli::bench::{
 const SWITCH: &[u8] =
     b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n\r\n";
 
-/// Starts it over the database at this URL; it goes with the process.
+/// Starts the server on the database at this URL. It stops with the process.
 pub async fn serve(url: String) -> Result<SocketAddr> {
     let store = connection(&url).await.map_err(failed)?;
     let made = store.execute_unprepared("CREATE TABLE bare_commits (id BIGINT NOT NULL)");
@@ -33,7 +33,7 @@ async fn accept(listener: TcpListener, url: String) {
         return;
     };
     while let Ok((socket, _)) = listener.accept().await {
-        // Whoever is cut off says so.
+        // If the connection fails, the client reports it.
         let _ = talk(socket, &store).await;
     }
 }
@@ -68,7 +68,7 @@ async fn talk(mut socket: TcpStream, store: &DatabaseConnection) -> std::io::Res
     }
 }
 
-/// A statement on its own is a transaction.
+/// A single statement is its own transaction.
 async fn commit(store: &DatabaseConnection) -> std::result::Result<(), DbErr> {
     let backend = store.get_database_backend();
     let sql = match backend {

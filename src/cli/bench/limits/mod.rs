@@ -1,4 +1,4 @@
-//! What the machine does without us, measured beside each scenario with the same durability: bare loops.
+//! Limits: bare loops that show what the machine does without the service, with the same durability.
 
 pub mod actors;
 pub mod api;
@@ -13,8 +13,8 @@ use sea_orm::{
     sqlx::{postgres::PgConnectOptions, sqlite::SqliteConnectOptions},
 };
 
-/// One connection, of the store's own durability and nothing else of it: SQLite in WAL with `synchronous=FULL`, PostgreSQL as it
-/// comes.
+/// Opens one connection with the store's durability only: SQLite in WAL mode with `synchronous=FULL`, PostgreSQL
+/// with its defaults.
 pub async fn connection(url: &str) -> Result<DatabaseConnection, DbErr> {
     let mut options = ConnectOptions::new(url);
     options

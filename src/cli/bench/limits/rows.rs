@@ -1,8 +1,10 @@
-//! The limit of whole calls: the rows that the service wrote for them, written again by a bare loop.
+//! Limit of whole calls: a bare loop writes the same rows that the service wrote for them.
 //!
-//! The rows are read out of the service's own database and bound, so many calls to a statement, before the clock runs. Each of
-//! the four messages is a transaction, as with the service; the batches have the size that the service's had, but
-//! are not small: a loop that does one thing after the other waits at each of a small batch's statements.
+//! Rows are read from the service's database and bound to multi-row statements before the clock starts. Each of a
+//! call's four messages is one transaction, as in the service.
+//!
+//! Batches have the service's mean size, but are never small: a sequential loop waits for every statement of a
+//! batch.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,14 +24,14 @@ use sea_orm::{
 use super::connection;
 use crate::cli::bench::{Result, bridge::Step, failed, figure::per_second, ground::Ground};
 
-/// Identifiers bound in one statement when rows are read.
+/// Ids bound to one statement when rows are read.
 const CHUNK: usize = 500;
-/// The largest batch: SQLite binds 32,766 values, and a call has 27.
+/// The largest batch: SQLite binds at most 32,766 values, and a call has 27.
 const BATCH_MAX: usize = 1_000;
-/// More than all calls of a tenant take.
+/// More than all calls of a tenant use.
 const MINUTES: i64 = 1_000_000_000;
 
-/// The rows of calls that are over.
+/// The rows of ended calls.
 #[derive(Debug)]
 pub struct Rows {
     calls: Vec<call::Model>,
@@ -39,12 +41,12 @@ pub struct Rows {
     events: HashMap<(CallId, EventKind), event::Model>,
 }
 
-/// How many calls a bare loop wrote of each message, and how long that took.
+/// Per message kind: the number of calls that the loop wrote, and the time it took.
 #[derive(Clone, Debug)]
 pub struct WriteRates([(u64, Duration); 4]);
 
 impl WriteRates {
-    /// Calls a second, with all that is written of them.
+    /// Whole calls per second.
     pub fn whole(&self) -> f64 {
         let each = self.0.iter();
         let seconds: f64 = each
@@ -53,7 +55,7 @@ impl WriteRates {
         1.0 / seconds
     }
 
-    /// Messages of one kind a second.
+    /// Messages of one kind per second.
     pub fn of(&self, step: Step) -> f64 {
         let (calls, time) = self.0[step as usize];
         per_second(calls, time)
@@ -61,7 +63,7 @@ impl WriteRates {
 }
 
 impl Rows {
-    /// Reads those of so many ended calls.
+    /// Reads the rows of at most `most` ended calls.
     pub async fn read(url: &str, most: u64) -> Result<Self> {
         let store = Store::connect(url).await.map_err(failed)?;
         let rows = Self::read_from(&store, most).await.map_err(failed)?;
@@ -112,7 +114,7 @@ impl Rows {
                 .filter_map(|row| Some(((row.call_id?, row.kind), row)));
             rows.events.extend(events);
         }
-        // Only calls of which everything is there: a call that a server was killed over may lack some.
+        // Keeps only complete calls: a call may lack rows if its server was killed.
         let Self {
             calls,
             holds,
@@ -139,7 +141,7 @@ impl Rows {
         tenants.into_keys().collect()
     }
 
-    /// Writes them into a new database, so many calls in a transaction.
+    /// Writes the rows into a new database, `batch` calls per transaction.
     pub async fn write(&self, ground: &Ground, batch: usize) -> Result<WriteRates> {
         if self.calls.is_empty() {
             return Err(failed(
@@ -172,7 +174,7 @@ impl Rows {
             account.insert(store).await?;
         }
         let batch = batch.clamp(1, BATCH_MAX).min(self.calls.len());
-        // Batches of one size have one text, which is prepared once.
+        // Batches of equal size share one statement, which is prepared once.
         let mut batches: Vec<&[call::Model]> = self.calls.chunks_exact(batch).collect();
         let mut written = [(0, Duration::ZERO); 4];
         for step in [Step::Ring, Step::Answer, Step::Transcript, Step::HangUp] {
@@ -192,13 +194,13 @@ impl Rows {
                 }
             }
             written[step as usize] = ((done * batch) as u64, began.elapsed());
-            // What did not ring is not answered.
+            // Calls that did not ring cannot be answered.
             batches.truncate(done);
         }
         Ok(WriteRates(written))
     }
 
-    /// What a message of each of these calls writes.
+    /// The statements that write one message of each call.
     fn bind(&self, backend: DbBackend, step: Step, calls: &[call::Model]) -> Vec<Statement> {
         let mut statements = Vec::new();
         match step {
@@ -313,7 +315,7 @@ impl Rows {
         statements.push(update(backend, "calls", "id", &names, rows));
     }
 
-    /// The hold as it is while the call rings.
+    /// The hold while the call rings.
     fn hold_at_ring(&self, call: &call::Model) -> credit_hold::Model {
         credit_hold::Model {
             held: 1,
@@ -324,7 +326,7 @@ impl Rows {
     }
 }
 
-/// The call as it is while it rings.
+/// The call while it rings.
 fn at_ring(call: &call::Model) -> call::Model {
     call::Model {
         status: CallStatus::Ringing,
@@ -342,7 +344,7 @@ fn at_ring(call: &call::Model) -> call::Model {
     }
 }
 
-/// Changes each account by what its calls in the batch come to; `n` in the assignments is their number.
+/// Updates each account by its number of calls in the batch; `n` in `assignments` is that number.
 fn accounts(backend: DbBackend, calls: &[call::Model], assignments: &str) -> Statement {
     let mut counts: BTreeMap<TenantId, i64> = BTreeMap::new();
     for call in calls {
@@ -356,7 +358,7 @@ fn accounts(backend: DbBackend, calls: &[call::Model], assignments: &str) -> Sta
     changed(backend, "credit_accounts", "tenant_id", &assignments, rows)
 }
 
-/// Sets columns of many rows, each to its own values; the first of a row is its key.
+/// Sets columns of many rows, each to its own values. The first value of a row is its key.
 fn update(
     backend: DbBackend,
     table: &str,

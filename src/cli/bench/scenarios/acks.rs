@@ -1,4 +1,4 @@
-//! Acknowledgements beside one bare commit that is answered over the same kind of socket.
+//! Latency of acknowledgements, beside one bare commit answered over the same kind of socket.
 
 use super::Found;
 use crate::cli::bench::{
@@ -10,10 +10,10 @@ use crate::cli::bench::{
     progress::Progress,
 };
 
-/// Messages a second of the steady load.
+/// Messages per second of the steady load.
 pub const RATE: u32 = 200;
 
-/// One call at a time, then a steady rate.
+/// Measures one call at a time, then a steady rate.
 pub async fn acknowledgements(ground: &Ground, progress: &Progress) -> Result<Found> {
     let mut found = Found::default();
     let tenants = Tenants {
@@ -37,7 +37,7 @@ pub async fn acknowledgements(ground: &Ground, progress: &Progress) -> Result<Fo
     Ok(found)
 }
 
-/// One call at a time over one socket.
+/// One call at a time on one socket.
 pub async fn alone(ground: &Ground, line: Line) -> Result<Tally> {
     let (warm_up, time) = (ground.sizes.warm_up, ground.sizes.load);
     on_thread(move || async move {
@@ -48,7 +48,7 @@ pub async fn alone(ground: &Ground, line: Line) -> Result<Tally> {
     .await
 }
 
-/// Messages at the steady rate over one socket.
+/// Messages at the steady rate on one socket.
 async fn steady(ground: &Ground, line: Line) -> Result<Tally> {
     let (warm_up, time) = (ground.sizes.warm_up, ground.sizes.rate);
     on_thread(move || async move {

@@ -1,4 +1,4 @@
-//! Reads of the API against a bare handler with the same SQL, over tables that grow.
+//! Reads of the API, beside a bare handler with the same SQL, on tables of growing size.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -23,12 +23,12 @@ use crate::cli::bench::{
     progress::Progress,
 };
 
-/// Connections that always have a request under way.
+/// Connections that each always have a request outstanding.
 const CONNECTIONS: usize = 32;
-/// Of the requests a second over the smallest table, those over the largest are at least so many.
+/// The request rate on the largest table must be at least this fraction of the rate on the smallest.
 const FLAT: f64 = 0.8;
 
-/// The path of a request for the call of a number.
+/// Makes the path of a request for the call with this number.
 type PathOf = fn(i64) -> String;
 
 const ROUTES: [(&str, PathOf); 3] = [
@@ -37,7 +37,8 @@ const ROUTES: [(&str, PathOf); 3] = [
     ("api_credits", |_| "/credits".to_owned()),
 ];
 
-/// All routes over all sizes, each side in turns; and whether the largest table is as fast as the smallest.
+/// Measures all routes on all table sizes, alternating between service and bare handler, and compares the largest
+/// table with the smallest.
 pub async fn reads(ground: &Ground, progress: &Progress) -> Result<Found> {
     let sizes = &ground.sizes;
     let tenants = Tenants {
@@ -61,7 +62,7 @@ pub async fn reads(ground: &Ground, progress: &Progress) -> Result<Found> {
             agent: place.agent,
             from: filled,
             to: calls,
-            // Fixed, as the bare handler's rows are: nothing that is asked depends on the day.
+            // Fixed, like the bare handler's rows: no request depends on the date.
             first: Millis::from_i64(1_700_000_000_000),
         };
         more.fill(&store).await.map_err(failed)?;
@@ -94,7 +95,7 @@ pub async fn reads(ground: &Ground, progress: &Progress) -> Result<Found> {
     Ok(found)
 }
 
-/// What is asked.
+/// The requests of a client.
 #[derive(Clone)]
 struct Load {
     key: String,
@@ -103,7 +104,7 @@ struct Load {
 }
 
 impl Load {
-    /// The service beside the bare handler, in turns: the middle one of each counts.
+    /// Alternates between service and bare handler; the median of each side counts.
     async fn compare(
         &self,
         ground: &Ground,
@@ -129,7 +130,7 @@ impl Load {
         Ok(figure.reaching(Goal::ShareOfLimit(0.8)).with(&times))
     }
 
-    /// Loads one server from a thread that does nothing else.
+    /// Loads one server from a dedicated thread.
     async fn turn(&self, server: SocketAddr, time: Duration) -> Result<(Durations, Duration)> {
         let load = self.clone();
         on_thread(move || async move {
@@ -145,7 +146,7 @@ impl Load {
         .await
     }
 
-    /// One connection that is kept: a request, its answer, the next request.
+    /// Sends requests one after the other on a keep-alive connection.
     async fn client(&self, server: SocketAddr, mut seed: u64, until: Instant) -> Result<Durations> {
         let mut socket = TcpStream::connect(server).await.map_err(failed)?;
         socket.set_nodelay(true).map_err(failed)?;
@@ -176,7 +177,7 @@ impl Load {
                 )));
             }
             times.record(began.elapsed());
-            // Checked last, so that a turn is never empty however slow the machine is.
+            // Checked last, so that even a slow machine completes one request per turn.
             if Instant::now() >= until {
                 return Ok(times);
             }
@@ -184,7 +185,7 @@ impl Load {
     }
 }
 
-/// Whether all of an answer is here.
+/// True once the answer is complete.
 fn is_whole(answer: &[u8]) -> bool {
     let Some(end) = answer.windows(4).position(|w| w == b"\r\n\r\n") else {
         return false;

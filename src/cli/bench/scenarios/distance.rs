@@ -1,4 +1,4 @@
-//! PostgreSQL on another machine, half a millisecond away in each direction.
+//! PostgreSQL behind a network with a latency of half a millisecond each way.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::cli::bench::{
 const ONE_WAY: Duration = Duration::from_micros(500);
 const AT_ONCE: usize = 512;
 
-/// Acknowledgements and throughput at that distance.
+/// Measures acknowledgements and throughput at this latency.
 pub async fn away(ground: &Ground, progress: &Progress) -> Result<Found> {
     let mut found = Found::default();
     let postgres = ground

@@ -1,4 +1,4 @@
-//! Debits: the hang-ups of answered calls, which each take a minute from an account and post it.
+//! Debits: hang-ups of answered calls, each of which posts one minute to an account.
 
 use super::{Found, SOCKETS, batch_since};
 use crate::cli::bench::{
@@ -10,7 +10,7 @@ use crate::cli::bench::{
     progress::Progress,
 };
 
-/// On one account that all want, and on many.
+/// Measures debits on a single contended account and on many accounts.
 pub async fn debits(ground: &Ground, progress: &Progress) -> Result<Found> {
     let mut found = Found::default();
     let mut rates = Vec::new();

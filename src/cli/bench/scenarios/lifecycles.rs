@@ -1,4 +1,4 @@
-//! Whole calls, and single steps of many calls, beside the same rows written by a bare loop.
+//! Whole calls and single steps of many calls, beside a bare loop that writes the same rows.
 
 use super::{Found, SOCKETS, batch_since, run};
 use crate::cli::bench::{
@@ -11,11 +11,11 @@ use crate::cli::bench::{
 };
 
 const AT_ONCE: [usize; 3] = [64, 512, 2_000];
-/// Microseconds of the server's CPU that a call may take.
+/// Limit of the server's CPU time per call, in microseconds.
 const CPU_SQLITE_US: f64 = 500.0;
 const CPU_POSTGRES_US: f64 = 300.0;
 
-/// Complete calls a second at growing concurrency. More at once may not be slower.
+/// Measures complete calls per second at growing concurrency. The rate must not fall.
 pub async fn complete(ground: &Ground, progress: &Progress) -> Result<Found> {
     let mut found = Found::default();
     let tenants = Tenants {
@@ -58,7 +58,7 @@ pub async fn complete(ground: &Ground, progress: &Progress) -> Result<Found> {
     Ok(found)
 }
 
-/// Rings, then answers, then hang-ups of the same calls, as fast as they go.
+/// Pipelines rings, then answers, then hang-ups of the same calls, as fast as possible.
 pub async fn pipelined(ground: &Ground, progress: &Progress) -> Result<Found> {
     let mut found = Found::default();
     let tenants = Tenants {

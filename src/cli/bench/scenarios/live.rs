@@ -1,4 +1,4 @@
-//! What calls cost while they live: memory, and ticks at every minute.
+//! Cost of active calls: memory, and a tick every minute.
 
 use std::time::{Duration, Instant};
 
@@ -17,18 +17,18 @@ use crate::cli::bench::{
     progress::Progress,
 };
 
-/// Bytes that a live call may take.
+/// Limit of the memory per active call, in bytes.
 const BYTES: f64 = 8_192.0;
-/// What the server does after the last answer before its memory is read.
+/// Delay between the last answer and the reading of memory, for trailing work.
 const SETTLE: Duration = Duration::from_secs(1);
-/// Calls before the measurement, so that caches are as they stay.
+/// Concurrent calls of the warm-up, which fills caches.
 const WARM_UP_AT_ONCE: usize = 64;
-/// How long the calls of the warm-up may take to leave the server's memory, and how often it is asked.
+/// Time limit and poll interval for the warm-up's calls to leave the server's memory.
 const LEAVE_WITHIN: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_millis(200);
 const MINUTE_MS: i64 = 60_000;
 
-/// Resident memory that answered calls add, each.
+/// Measures the resident memory per answered call.
 pub async fn memory(ground: &Ground, progress: &Progress) -> Result<Found> {
     let mut found = Found::default();
     let tenants = Tenants {
@@ -64,8 +64,8 @@ pub async fn memory(ground: &Ground, progress: &Progress) -> Result<Found> {
     Ok(found)
 }
 
-/// Waits until no call is in the server's memory: one that is over stays a while, and its memory would be taken for nothing by
-/// the calls that are measured.
+/// Waits until the server holds no call in memory. Ended calls stay for a while, and the measured calls would reuse
+/// their memory.
 async fn left(server: Gauge) -> Result<()> {
     let until = Instant::now() + LEAVE_WITHIN;
     while server.calls()? > 0 {
@@ -79,7 +79,7 @@ async fn left(server: Gauge) -> Result<()> {
     Ok(())
 }
 
-/// A steady rate of messages, alone and beside calls whose minutes begin evenly over each minute.
+/// Measures a steady rate of messages alone, then beside calls whose minutes begin evenly spread over each minute.
 pub async fn ticks(ground: &Ground, progress: &Progress) -> Result<Found> {
     let mut found = Found::default();
     let tenants = Tenants {
@@ -122,7 +122,7 @@ pub async fn ticks(ground: &Ground, progress: &Progress) -> Result<Found> {
     Ok(found)
 }
 
-/// Moments that lie evenly over the last minute, as messages tell them.
+/// Times spread evenly over the last minute, as JSON.
 fn moments(count: usize) -> Result<Vec<String>> {
     let now = SystemClock.now().as_i64();
     let count = i64::try_from(count).map_err(failed)?;

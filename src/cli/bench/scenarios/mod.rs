@@ -1,4 +1,4 @@
-//! What is measured: each scenario beside its limit.
+//! The scenarios, each measured beside its limit.
 
 mod acks;
 mod api;
@@ -27,7 +27,7 @@ use super::{
 /// Sockets of the measuring bridge.
 const SOCKETS: usize = 4;
 
-/// What a scenario found.
+/// Results of a scenario.
 #[derive(Debug, Default)]
 pub struct Found {
     pub figures: Vec<Figure>,
@@ -35,7 +35,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Adds a figure, and shows it.
+    /// Adds a figure and shows it.
     fn add(&mut self, figure: Figure, progress: &Progress) {
         let [name, value, unit, limit, ratio, goal, reached, times] = figure.row();
         progress.say(&format!("{name}: {value} {unit}, limit {limit}, ratio {ratio}, to reach {goal} {reached}, {times}"));
@@ -45,10 +45,9 @@ impl Found {
 
 type Measuring<'a> = Pin<Box<dyn Future<Output = Result<Found>> + 'a>>;
 
-/// Something that is measured.
 pub struct Scenario {
     pub name: &'static str,
-    /// What it measures, in a line.
+    /// Description in one line.
     pub about: &'static str,
     pub measure: for<'a> fn(&'a Ground, &'a Progress) -> Measuring<'a>,
 }
@@ -63,7 +62,7 @@ macro_rules! scenario {
     };
 }
 
-/// All of them, in the order in which they run.
+/// All scenarios in the order in which they run.
 pub const SCENARIOS: &[Scenario] = &[
     scenario!(
         "lifecycles",
@@ -116,23 +115,23 @@ pub const SCENARIOS: &[Scenario] = &[
 ];
 
 impl Scenario {
-    /// Whether it can be measured on this store.
+    /// True if the scenario can run on this store.
     pub fn is_for(&self, kind: MeasuredStore) -> bool {
         self.name != "distance" || kind == MeasuredStore::Postgres
     }
 }
 
-/// Whole calls on a running server, after a warm-up.
+/// Result of running whole calls on a server, after a warm-up.
 struct Run {
     tally: Tally,
     took: Duration,
-    /// Processor time of the server.
+    /// The server's processor time.
     cpu: Duration,
-    /// Calls or messages in a transaction of the server, on average.
+    /// Mean number of calls or messages per transaction of the server.
     batch: usize,
 }
 
-/// Places whole calls from a thread of its own, so many at once.
+/// Places whole calls from a dedicated thread, `at_once` at a time.
 async fn run(ground: &Ground, server: &Server, line: Line, at_once: usize) -> Result<Run> {
     let (warm_up, time) = (ground.sizes.warm_up, ground.sizes.load);
     let server = server.gauge;
@@ -153,7 +152,7 @@ async fn run(ground: &Ground, server: &Server, line: Line, at_once: usize) -> Re
     .await
 }
 
-/// How large the transactions of a stretch of work were.
+/// Mean number of items per transaction since `before`.
 fn batch_since(server: Gauge, before: Batches) -> Result<usize> {
     Ok(server.batches()?.mean_since(before))
 }

@@ -1,4 +1,4 @@
-//! Pages of the dashboard beside the API call that each stands on, over a tenant with a long past.
+//! Pages of the dashboard, each beside the API call behind it, for a tenant with a long history.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -28,22 +28,22 @@ use crate::{
     },
 };
 
-/// A page is answered within so many milliseconds.
+/// Limit of a page's latency, in milliseconds.
 const TIME_MAX_MS: f64 = 10.0;
-/// A page is no larger, compressed.
+/// Limit of a page's compressed size, in bytes.
 const BYTES_MAX: f64 = 30.0 * 1_024.0;
-/// How long a session of the measurement lasts.
+/// Duration of the benchmark's session, in milliseconds.
 const SESSION_MS: i64 = 12 * 60 * 60 * 1_000;
 
-/// A page, and what it stands on.
+/// A page and the API call behind it.
 struct Page {
     name: &'static str,
     page: String,
-    /// Below `/api/v1`; empty where the API has nothing like it.
+    /// Path below `/api/v1`; empty if the API has no counterpart.
     api: String,
 }
 
-/// All pages, one request at a time.
+/// Measures all pages, one request at a time.
 pub async fn times(ground: &Ground, progress: &Progress) -> Result<Found> {
     let calls = ground.sizes.past;
     let tenants = Tenants {
@@ -136,7 +136,7 @@ fn pages(calls: i64, agent: &str) -> Vec<Page> {
     ]
 }
 
-/// An owner with a session, as if she had signed in; what her browser shows.
+/// Signs an owner in. Returns the session cookie.
 async fn sign_in(store: &Store, tenant: TenantId) -> Result<String> {
     let now = SystemClock.now();
     let draft = Draft::parse("owner@example.com", None, Role::Owner).map_err(failed)?;
@@ -168,7 +168,7 @@ async fn sign_in(store: &Store, tenant: TenantId) -> Result<String> {
     Ok(format!("dikala={}", token.expose()))
 }
 
-/// Asks for pages with one connection.
+/// Requests pages on one connection.
 struct Visitor {
     address: SocketAddr,
     key: String,
@@ -177,7 +177,7 @@ struct Visitor {
 }
 
 impl Visitor {
-    /// How long the page and the API call take, in turns, and the page's compressed size.
+    /// Requests the page and the API call alternately. Returns both latencies and the page's compressed size.
     async fn look(&self, page: &Page) -> Result<(Durations, Option<Durations>, usize)> {
         let client = Client::builder().timeout(Duration::from_secs(30)).finish();
         let key = HeaderName::from_static("x-api-key");
@@ -191,7 +191,7 @@ impl Visitor {
         };
         let (mut pages, mut api) = (Durations::default(), Durations::default());
         let mut bytes = 0;
-        // The first requests open connections and fill caches.
+        // The first request opens connections and fills caches; it is not counted.
         for turn in 0..=self.requests {
             let began = Instant::now();
             bytes = whole(asked(COOKIE, &self.session, &page.page)).await?;
@@ -212,7 +212,7 @@ impl Visitor {
     }
 }
 
-/// The size of an answer's body, once all of it is here.
+/// Reads the whole answer and returns its size.
 async fn whole(request: awc::SendClientRequest) -> Result<usize> {
     let mut answer = request.await.map_err(failed)?;
     let status = answer.status();

@@ -1,4 +1,4 @@
-//! How soon a server is ready that was killed over live calls.
+//! Start-up time of a server that was killed with active calls.
 
 use std::time::Instant;
 
@@ -15,10 +15,10 @@ use crate::cli::bench::{
     progress::Progress,
 };
 
-/// Starts, of which the middle one counts.
+/// Number of starts; their median counts.
 const STARTS: usize = 3;
 
-/// From the start of the process to its line `ready`, beside reading the rows of those calls.
+/// Time from the process's start to its line `ready`, beside a bare read of the active calls' rows.
 pub async fn ready(ground: &Ground, progress: &Progress) -> Result<Found> {
     let mut found = Found::default();
     let tenants = Tenants {

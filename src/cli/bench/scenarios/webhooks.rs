@@ -1,4 +1,4 @@
-//! Calls that are announced to a tenant's server.
+//! Calls whose events are delivered to a tenant's server.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ use crate::cli::bench::{
 };
 
 const AT_ONCE: usize = 512;
-/// Connections of the bare client: more post no faster.
+/// Connections of the bare client; more do not raise its rate.
 const POSTERS: usize = 64;
-/// The three that a call without a transcript has.
+/// The three events of a call without a transcript.
 const THREE: &[EventKind] = &[
     EventKind::CallStarted,
     EventKind::CallAnswered,
@@ -34,12 +34,12 @@ const ALL: &[EventKind] = &[
     EventKind::CallTranscript,
     EventKind::CallEnded,
 ];
-/// Events a second of the steady load.
+/// Events per second of the steady load.
 const RATE: u32 = 100;
-/// When nothing came for so long, nothing more comes.
+/// Longest gap between arrivals before the scenario stops waiting.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Complete calls with three webhooks each, from the first ring to the last receipt.
+/// Complete calls with three webhooks each, from the first ring to the last arrival.
 pub async fn calls(ground: &Ground, progress: &Progress) -> Result<Found> {
     let mut found = Found::default();
     let receiver = Receiver::start().await?;
@@ -87,7 +87,7 @@ pub async fn calls(ground: &Ground, progress: &Progress) -> Result<Found> {
     Ok(found)
 }
 
-/// From an acknowledgement, which leaves with the commit, to the receipt of the webhook that tells the same.
+/// Latency from an acknowledgement, which follows the commit, to the arrival of the same step's webhook.
 pub async fn delivery(ground: &Ground, progress: &Progress) -> Result<Found> {
     let mut found = Found::default();
     let receiver = Receiver::start().await?;
