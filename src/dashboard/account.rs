@@ -1,4 +1,4 @@
-//! The page of who is signed in: name, language, time zone, mails, password, and where else the session is open.
+//! The signed-in person's account page: name, language, time zone, mails, password and other sessions.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{AuditAction, Secret, session::Model as SessionRow, user};
@@ -44,7 +44,7 @@ pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
     Ok(layout::page(&visit, &visit.t("account-title"), content))
 }
 
-/// The form of the person as it is stored.
+/// The form, filled with the stored values.
 async fn stored(visit: &Visit) -> Result<Filled, ApiError> {
     let row = me(visit).await?;
     let ticked = |is: bool| if is { "true" } else { "" }.to_owned();
@@ -97,7 +97,7 @@ fn profile_fields(visit: &Visit, filled: &Filled) -> Markup {
         .map(|lang| (lang.tag().to_owned(), lang.name().to_owned()));
     let browsers = (String::new(), visit.t("account-language-browser"));
     let languages = std::iter::once(browsers).chain(languages).collect();
-    // One that was chosen elsewhere is offered as well.
+    // A time zone that was chosen elsewhere, for example over the API, stays selectable.
     let chosen = filled.text("timeZone");
     let other = Some(chosen).filter(|zone| !ZONES_OFFERED.contains(zone) && !zone.is_empty());
     let zones = ZONES_OFFERED.iter().copied().chain(other);
@@ -171,13 +171,13 @@ fn session_table(visit: &Visit, sessions: &[SessionRow]) -> Markup {
     )
 }
 
-/// What people call the browser and the system that calls itself so.
+/// The usual name of the browser and system behind a `User-Agent`.
 fn browser(agent: &str) -> Option<String> {
     let known = |names: &[(&'static str, &'static str)]| {
         let found = names.iter().find(|(sign, _)| agent.contains(sign));
         found.map(|(_, name)| *name)
     };
-    // Each pretends to be those after it.
+    // Each of these also claims to be the ones after it.
     let browser = known(&[
         ("Edg/", "Edge"),
         ("OPR/", "Opera"),
@@ -200,7 +200,7 @@ fn browser(agent: &str) -> Option<String> {
     })
 }
 
-/// What can be changed of a person.
+/// The fields that the person can change.
 struct Profile {
     name: String,
     language: Option<String>,
@@ -321,12 +321,12 @@ async fn wrong_old_password(visit: &Visit, typed: Typed) -> Result<HttpResponse,
     password_again(visit, typed, fault).await
 }
 
-/// The fault of a field into which another password was typed than the person's.
+/// The error of a field that holds a wrong current password.
 pub fn wrong_password(visit: &Visit, field: &str) -> FieldError {
     FieldError::translated(field, FieldCode::NotAllowed, visit.t("password-wrong"))
 }
 
-/// The fault of a field with a password that is not taken.
+/// The error of a field whose new password is not acceptable.
 fn not_taken(visit: &Visit, fault: Fault, field: &str) -> FieldError {
     let fault = fault.in_field(field);
     match fault.code {
@@ -347,8 +347,10 @@ async fn password_again(
     Ok(layout::refused(visit, &visit.t("account-title"), content))
 }
 
-/// Stores a password, and ends what was open with the one before, but for this session. Whether the person `is` still as the
-/// change was allowed for, and the session in force: of two changes at once, one ends what the other was made with.
+/// Stores a password and ends the person's other sessions.
+///
+/// Returns false if the locked row no longer satisfies `is`, or if the session has ended: another change came
+/// first.
 async fn store_password(
     visit: &Visit,
     new: &Secret,
@@ -374,7 +376,7 @@ async fn store_password(
     let change = Change::new(AuditAction::UserPassword, person.id);
     let by = visit.origin();
     by.write(&txn, person.tenant, change, visit.now()).await?;
-    // From here on the old password is asked for.
+    // From now on this session needs the old password for the next change.
     dikala_entities::session::Entity::update_many()
         .col_expr(dikala_entities::session::Column::ByLink, Expr::value(false))
         .filter(dikala_entities::session::Column::Hash.eq(person.session.clone()))
@@ -385,7 +387,7 @@ async fn store_password(
     Ok(true)
 }
 
-/// Who came by a one-time link, or has no password yet, need not know the old one.
+/// The old password is not required from a person without one, nor in a session that began with a one-time link.
 fn needs_old_password(visit: &Visit) -> bool {
     visit.person().has_password && !visit.person().by_link
 }
@@ -429,7 +431,7 @@ pub async fn set_password(visit: Visit, typed: Typed) -> Result<HttpResponse, Ap
     }
     match store_password(&visit, &Secret::new(new), |_| true).await? {
         true => Ok(visit.see("/dashboard", "done-password-set")),
-        // It is over: the page asks to sign in.
+        // The session has ended, so the next page asks to sign in.
         false => Ok(visit.go("/dashboard/password")),
     }
 }

@@ -1,4 +1,4 @@
-//! The audit: who changed what, when and from where, also as a file.
+//! The audit log: each change with its author, time and address; also as a CSV file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,13 +34,13 @@ const FIELDS: &Fields = &[
     ("to", Shape::Optional),
     ("before", Shape::Optional),
 ];
-/// Those that people set.
+/// The filters that the form offers.
 const FILTERS: [&str; 4] = ["actor", "action", "from", "to"];
 /// Entries on a page.
 const PAGE: usize = 25;
-/// People, and keys, that can be chosen as who did something, the newest. Any other can be asked for in the address.
+/// Newest people, and newest keys, that the filter offers. The address can name any other.
 const CHOICES_MAX: u64 = 20;
-/// Entries that are read at once for a file.
+/// Entries per read of a file.
 const BATCH: u64 = 500;
 const COLUMNS: [&str; 9] = [
     "id",
@@ -54,7 +54,7 @@ const COLUMNS: [&str; 9] = [
     "requestId",
 ];
 
-/// Which entries are asked for.
+/// The requested entries.
 struct Asked {
     entries: Entries,
     before: Option<AuditId>,
@@ -62,7 +62,7 @@ struct Asked {
 
 impl Asked {
     fn read(visit: &Visit, typed: &Typed) -> Result<Self, ApiError> {
-        // A day begins and ends where the reader is, and the last one counts as a whole.
+        // Days begin at the reader's midnight, and the last day is included.
         let zone = visit.zone();
         let from = |value: &Value| day(value, |text| zone.midnight(text));
         let to = |value: &Value| day(value, |text| zone.end_of_day(text));
@@ -78,21 +78,21 @@ impl Asked {
     }
 }
 
-/// A date as the instant that it stands for, or an instant as the API takes it.
+/// Reads a date as its edge in the reader's zone, or a timestamp as the API does.
 fn day(value: &Value, edge: impl Fn(&str) -> Option<Millis>) -> Parsed<Millis> {
     let begin = value.as_str().and_then(edge);
     begin.map_or_else(|| instant(value), Ok)
 }
 
-/// What stands in an address.
+/// The query string's values.
 fn asked_for(request: &HttpRequest) -> Typed {
     Typed::parse(request.query_string().as_bytes())
 }
 
-/// Those who can have changed something, by how the audit has them.
+/// Names of the authors of changes.
 type Names = BTreeMap<Actor, String>;
 
-/// The names of these.
+/// Looks up the names of these authors.
 async fn names(visit: &Visit, actors: impl Iterator<Item = Actor>) -> Result<Names, ApiError> {
     let actors: BTreeSet<Actor> = actors.collect();
     let people = actors.iter().filter_map(|actor| match actor {
@@ -121,7 +121,7 @@ fn named_key(visit: &Visit, id: ApiKeyId, name: String) -> (Actor, String) {
     (Actor::Key(id), name)
 }
 
-/// Those who are offered to be chosen, and the one who is.
+/// The authors that the filter offers, including the selected one.
 async fn offered(visit: &Visit, chosen: Option<Actor>) -> Result<Names, ApiError> {
     let db = visit.store().api_reader();
     let people = user::Entity::of(visit.tenant())
@@ -236,7 +236,7 @@ fn filter(visit: &Visit, filled: &Filled, offered: &Names) -> Markup {
     }
 }
 
-/// Bridges and the key of the secrets belong to the service; no tenant has entries of them.
+/// False for bridges and the secrets key, which belong to the service: no tenant has entries about them.
 const fn is_tenants(action: AuditAction) -> bool {
     !matches!(
         action,
@@ -277,7 +277,7 @@ fn entry_table(visit: &Visit, rows: &[audit::Model], names: &Names) -> Markup {
     )
 }
 
-/// What was changed, with the way to it where it has a page.
+/// The changed thing, linked if it has a page.
 fn target(row: &audit::Model) -> Markup {
     let page = match row.action {
         AuditAction::AgentCreate | AuditAction::AgentUpdate => Some("agents"),
@@ -301,7 +301,7 @@ fn target(row: &audit::Model) -> Markup {
     }
 }
 
-/// What was done, in words.
+/// The action in words.
 fn said(visit: &Visit, action: AuditAction) -> String {
     visit.t(match action {
         AuditAction::AgentCreate => "audit-agent-create",
@@ -348,7 +348,7 @@ fn said(visit: &Visit, action: AuditAction) -> String {
     })
 }
 
-/// `GET /dashboard/audit.csv`: every entry that the filters leave, newest first.
+/// `GET /dashboard/audit.csv`: all entries that match the filters, newest first.
 pub async fn file(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let Asked { entries, before } = Asked::read(&visit, &asked_for(&request))?;
     let first = Some((entries, before));

@@ -1,4 +1,4 @@
-//! Credit: what is left, what is held and what was used; minutes by day; every movement, also as a file.
+//! Credit: balance, holds and use; minutes per day; all transactions, also as a CSV file.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{TransactionId, TransactionType, credit_account, credit_transaction};
@@ -25,13 +25,13 @@ use crate::{
 };
 
 const PATH: &str = "/dashboard/credits";
-/// Where a page of the list begins.
+/// The cursor of the list.
 const PLACE: &Fields = &[("before", Shape::Optional)];
-/// Movements on a page.
+/// Transactions on a page.
 const PAGE: usize = 40;
-/// Movements that are read at once for a file.
+/// Transactions per read of a file.
 const BATCH: u64 = 500;
-/// The columns of the file, in the API's names.
+/// The file's columns, by the API's names.
 const COLUMNS: [&str; 8] = [
     "id",
     "createdAt",
@@ -82,7 +82,7 @@ fn figures(visit: &Visit, account: Option<&credit_account::Model>) -> Markup {
     }
 }
 
-/// Minutes that calls used on each of the last 30 days, which begin where the reader is.
+/// Minutes used on each of the last 30 days of the reader's time zone.
 async fn per_day(visit: &Visit) -> Result<Chart<'static>, ApiError> {
     let query = format!("interval=day&timeZone={}", visit.zone().name());
     let query = Query::parse(&query);
@@ -163,7 +163,7 @@ fn movement_table(visit: &Visit, rows: &[credit_transaction::Model]) -> Markup {
     )
 }
 
-/// `GET /dashboard/credits.csv`: every movement, newest first.
+/// `GET /dashboard/credits.csv`: all transactions, newest first.
 pub async fn file(visit: Visit) -> Result<HttpResponse, ApiError> {
     let (store, tenant) = (visit.store().clone(), visit.tenant());
     let pieces = stream::try_unfold(Some(None), move |next: Option<Option<TransactionId>>| {

@@ -1,9 +1,10 @@
-//! Tables to take away: lines of comma-separated values (RFC 4180), and the answer that streams them.
+//! CSV files (RFC 4180) and their streamed answers.
 //!
-//! A spreadsheet takes a cell that begins with certain signs for a formula, and runs what a stranger wrote into a call. Such signs
-//! get an apostrophe in front, which spreadsheets take for "this is text": also inside of a text, where a spreadsheet may begin
-//! another cell. In many countries, Indonesia among them, it takes `;` for the end of a cell, and a quote in the middle of one for
-//! a sign like others.
+//! Spreadsheets evaluate a cell that begins with certain characters as a formula, and callers can influence cells.
+//! An apostrophe before such a character disarms it.
+//!
+//! It is also inserted inside texts: in many locales, Indonesian among them, spreadsheets split cells at `;` and
+//! treat a quote inside a cell as a plain character.
 
 use std::{
     future::ready,
@@ -19,17 +20,16 @@ use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use super::view::Visit;
 use crate::{api::listing, http::error::ApiError};
 
-/// The first characters of a formula. A spreadsheet of East Asia takes the full-width signs as well.
+/// Characters that begin a formula. East Asian spreadsheets also accept the full-width forms.
 const FORMULA: [char; 10] = [
     '=', '+', '-', '@', '\t', '\r', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
 ];
-/// What a cell may end with in the eyes of one spreadsheet or another; commas stand between quotes, which all of them honour that
-/// take a comma for an end.
+/// Characters that some spreadsheets split cells at. Commas are always quoted, and every spreadsheet that splits at
+/// commas honours quotes.
 const ENDS: [char; 4] = [';', '\t', '\n', '\r'];
-/// How long a file may take in all.
+/// Timeout of a whole file.
 const WHOLE: Duration = Duration::from_secs(60 * 60);
 
-/// A line that is being written.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     text: String,
@@ -37,18 +37,17 @@ pub struct Line {
 }
 
 impl Line {
-    /// A line with nothing in it yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The names of the columns.
+    /// The header line.
     pub fn header(names: &[&str]) -> String {
         let line = names.iter().fold(Self::new(), |line, name| line.text(name));
         line.end()
     }
 
-    /// A cell with text of whatever origin.
+    /// A cell with arbitrary text.
     pub fn text(mut self, text: &str) -> Self {
         self.begin();
         let needs_quotes = text.contains(['"', ',', '\n', '\r']) || text.trim() != text;
@@ -67,7 +66,7 @@ impl Line {
         self.text(&text)
     }
 
-    /// A cell with a figure, which no spreadsheet takes for a formula whatever its sign is.
+    /// A cell with a number. It needs no apostrophe: a signed number is no formula.
     pub fn figure(mut self, value: Option<i64>) -> Self {
         self.begin();
         if let Some(value) = value {
@@ -76,7 +75,7 @@ impl Line {
         self
     }
 
-    /// The line with its end.
+    /// Ends the line.
     pub fn end(mut self) -> String {
         self.text.push_str("\r\n");
         self.text
@@ -90,7 +89,7 @@ impl Line {
     }
 }
 
-/// A text with an apostrophe before each sign that a formula could begin with.
+/// The text with an apostrophe before each character that could begin a formula.
 fn defused(text: &str) -> String {
     let mut defused = String::with_capacity(text.len());
     let mut begins = true;
@@ -99,16 +98,16 @@ fn defused(text: &str) -> String {
             defused.push('\'');
         }
         defused.push(sign);
-        // Quotes and blanks at the beginning of a cell are skipped before the check.
+        // Spreadsheets skip quotes and blanks at the beginning of a cell before they look for a formula.
         begins = ENDS.contains(&sign) || (begins && (sign == '"' || sign.is_whitespace()));
     }
     defused
 }
 
-/// The answer with a file: the line with the names of the columns, and pieces of lines as they are read. It breaks off, so that
-/// no client takes it for whole, where a piece cannot be read, where the session ends, and where nobody reads on.
+/// Streams a file: the header line, then `pieces`. It aborts on a read error, at the end of the session, or if the
+/// client stops reading, so that no client takes a partial file for a whole one.
 ///
-/// `name` is the file's name without its ending; letters, digits and `-`.
+/// `name` is the file's name without its extension; letters, digits and `-`.
 pub fn answer(
     visit: &Visit,
     name: &str,
@@ -138,7 +137,7 @@ pub fn answer(
         .streaming(body))
 }
 
-/// The same pieces, with a pause after each for as long as it took, so an export uses half a CPU core at most.
+/// Pauses after each piece for as long as it took, so that an export uses at most half a CPU core.
 fn paced<T>(pieces: impl Stream<Item = T> + 'static) -> impl Stream<Item = T> {
     stream::unfold(Box::pin(pieces), |mut pieces| async move {
         let began = Instant::now();
@@ -198,8 +197,8 @@ mod tests {
         assert_eq!(Line::header(&["id", "at"]), "id,at\r\n");
     }
 
-    /// Takes lines apart as spreadsheets do: at the separator and at line breaks, but for what stands between quotes, of which the
-    /// first one is the first sign of its cell. With a comma this is RFC 4180.
+    /// Splits a line as spreadsheets do: at the separator and at line breaks outside of quotes. An opening quote is
+    /// the first character of its cell. With a comma this is RFC 4180.
     fn read(line: &str, separator: char) -> Vec<String> {
         let (mut cells, mut quoted, mut begins) = (vec![String::new()], false, true);
         let mut signs = line.trim_end_matches("\r\n").chars().peekable();

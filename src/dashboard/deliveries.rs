@@ -1,4 +1,4 @@
-//! Deliveries: those of a webhook, and one with what was sent, each attempt and its answer, and sending it again.
+//! The deliveries of a webhook; one delivery with its request, attempts and answers; sending it again.
 
 use std::borrow::Cow;
 
@@ -34,30 +34,29 @@ use crate::{
     },
 };
 
-/// Where deliveries are.
 pub const PATH: &str = "/dashboard/deliveries";
 const ASKED: &Fields = &[("status", Shape::Optional), ("before", Shape::Optional)];
 /// Deliveries on a page.
 const PAGE: usize = 15;
-/// What is shown of an answer, in characters.
+/// Longest shown part of an answer, in characters.
 const ANSWER_CHARS_MAX: usize = 1_000;
-/// What is shown of a body, in characters.
+/// Longest shown part of a body, in characters.
 const BODY_CHARS_MAX: usize = 6_000;
-/// Attempts that are shown, the last ones; the API has more of them.
+/// Shown attempts, the latest ones; the API has more.
 const ATTEMPTS_MAX: usize = 20;
-/// Deliveries that wait for one endpoint are counted up to this.
+/// Limit to which an endpoint's waiting deliveries are counted.
 const WAITING_MAX: u64 = 1_000;
 
-/// Which deliveries of a webhook are asked for.
+/// The requested deliveries of a webhook.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shown {
     status: Option<DeliveryStatus>,
-    /// Older than this one.
+    /// Show only deliveries older than this one.
     before: Option<DeliveryId>,
 }
 
 impl Shown {
-    /// Reads them in the address of a page.
+    /// Reads them from the query string.
     pub fn read(request: &HttpRequest) -> Result<Self, ApiError> {
         form::asked(request, ASKED)?.read(&[], |form| {
             Some(Self {
@@ -83,7 +82,7 @@ impl Shown {
     }
 }
 
-/// The deliveries of a webhook of the tenant's, newest first, with the ways to other ones.
+/// Deliveries of a webhook, newest first, with links to other pages.
 pub async fn of_webhook(
     visit: &Visit,
     webhook: &webhook::Model,
@@ -193,13 +192,13 @@ async fn delivery_table(
     ))
 }
 
-/// When a failing endpoint is probed again; none if its circuit is closed.
+/// Time of the next probe of a failing endpoint; `None` if its circuit is closed.
 async fn probe_at(visit: &Visit, webhook: &webhook::Model) -> Option<Millis> {
     let lane = visit.services().outbound.lane(webhook.id).await?;
     lane.probe_at.filter(|at| *at > visit.now())
 }
 
-/// When a delivery is tried next. A time in the past is none: it goes out in a moment, or with the next probe.
+/// Time of the next attempt. A past time means soon, or with the next probe.
 fn next_attempt(
     visit: &Visit,
     webhook: &webhook::Model,
@@ -216,7 +215,7 @@ fn next_attempt(
     }
 }
 
-/// Says why deliveries to a webhook wait, and until when. Empty if they do not.
+/// Explains why deliveries to a webhook wait, and until when. Empty if they do not wait.
 pub async fn waits(visit: &Visit, webhook: &webhook::Model) -> Result<Markup, ApiError> {
     if !webhook.is_active || webhook.paused_at.is_some() {
         return Ok(html! {});
@@ -360,7 +359,7 @@ fn outcome(visit: &Visit, status: Option<i64>, error: Option<&str>) -> Markup {
     }
 }
 
-/// Why there was no whole answer. What is not known here is shown as the API names it.
+/// The reason for a missing or incomplete answer. Unknown reasons keep the API's name.
 fn error_name(visit: &Visit, kind: &str) -> String {
     let id = match kind {
         "dns" => "deliveries-error-dns",
@@ -420,7 +419,7 @@ fn request(
     }
 }
 
-/// The webhook's present secret, made ready to sign.
+/// Signing keys made of the webhook's current secret.
 fn keys(visit: &Visit, webhook: &webhook::Model) -> Option<SigningKeys> {
     let vault = &visit.kit().services.vault;
     let opened = vault.open(SecretPlace::WebhookSecret, webhook.id, &webhook.secret);
@@ -433,8 +432,8 @@ fn keys(visit: &Visit, webhook: &webhook::Model) -> Option<SigningKeys> {
     })
 }
 
-/// The headers of the last attempt, or of the one to come where none was made. Without keys the signatures are left open: who may
-/// not see a secret gets nothing to try guesses on.
+/// Headers of the last attempt, or of the first one to come. Without keys the signatures are hidden, so that people
+/// who may not see the secret cannot test guesses against them.
 fn head(
     found: &WholeDelivery,
     event: &event::Model,
@@ -459,7 +458,7 @@ fn head(
     let Ok(sent) = headers(envelope, keys.unwrap_or(&none), at) else {
         return Vec::new();
     };
-    // Without an attempt, the headers of its number, time and signature are not known.
+    // Before the first attempt its number, time and signatures are unknown.
     let is_known = |name: &str| {
         let of_the_moment = ["x-service-attempt", "webhook-timestamp"].contains(&name);
         last.is_some() || !(of_the_moment || name.ends_with("-signature"))
@@ -489,7 +488,7 @@ pub async fn resend(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, Ap
     let webhook = asked["webhookId"].as_str().and_then(|id| id.parse().ok());
     let made = asked["attemptCount"].as_i64();
     let (webhook, made) = webhook.zip(made).ok_or(ApiError::Internal)?;
-    // The delivery is due in any case: if its attempt cannot be awaited now, it is made a little later.
+    // The delivery is already due: if it cannot be awaited now, the dispatcher attempts it later.
     let resent = visit.services().outbound.resend(webhook, id.0, made).await;
     let done = match resent {
         Ok(Resent::Made) => "done-resent",

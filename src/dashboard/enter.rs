@@ -1,5 +1,5 @@
-//! What every request for a page goes through: who is signed in, whether a post is a page's own, and who may do what. Whatever goes
-//! wrong further in becomes a page here, and every answer gets the headers that bind the browser.
+//! Middleware of every page: session, CSRF check and access rights. It turns errors into pages and adds the
+//! security headers to every answer.
 
 use actix_web::{
     Error, HttpMessage, HttpRequest, HttpResponse,
@@ -30,10 +30,9 @@ use crate::{
     },
 };
 
-/// Where to sign in.
 const SIGN_IN: &str = "/dashboard/sign-in";
 
-/// Lets in who may, and turns errors into pages. Wraps all pages.
+/// Checks access and turns errors into pages. Wraps all pages.
 pub async fn enter(
     mut req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -42,7 +41,7 @@ pub async fn enter(
         return Err(ApiError::Internal.into());
     };
     if req.method() == Method::HEAD {
-        // The connection, which knows what was asked, leaves the body out.
+        // Handled as GET; actix omits the body, because the connection knows the original method.
         req.head_mut().method = Method::GET;
     }
     let guest = Guest::of(&kit, req.request()).await;
@@ -51,7 +50,7 @@ pub async fn enter(
             req.extensions_mut().insert(guest.view.clone());
             let turn = guest.turn(&kit, req.method()).await;
             match turn {
-                // Nobody else may hold the request while its path is matched further.
+                // While the path is matched further, no clone of the request may exist.
                 Ok(_turn) => next.call(req).await?.map_into_boxed_body(),
                 Err(error) => req.into_response(guest.error(&error)),
             }
@@ -66,13 +65,13 @@ pub async fn enter(
     Ok(packed::page(response))
 }
 
-/// Who came.
+/// The browser that sent a request, signed in or not.
 struct Guest {
     view: View,
     person: Option<Person>,
-    /// The cookie of who came without one.
+    /// A new cookie, for a browser that sent none.
     cookie: Option<HeaderValue>,
-    /// The session could not be looked up.
+    /// The error if the session could not be looked up.
     fault: Option<ApiError>,
     tokens: Tokens,
 }
@@ -85,7 +84,7 @@ impl Guest {
             Some(token) => session::find(&kit.services.store, token, now).await,
             None => Ok(None),
         };
-        // Who is not signed in has a token too: the form for signing in is bound to it.
+        // A browser without a session gets a token too: the sign-in form is bound to it.
         let token = shown.clone().unwrap_or_else(|| SESSION_SCHEME.generate());
         let cookie = shown.is_none().then(|| session::cookie(kit, &token, false));
         let (person, fault) = match found {
@@ -109,7 +108,7 @@ impl Guest {
         errors::of(&self.view, self.person.as_ref(), error)
     }
 
-    /// Errors: the page that says why not.
+    /// Returns the error page if the request must not proceed.
     async fn admit(&self, kit: &Kit, req: &mut ServiceRequest) -> Result<(), HttpResponse> {
         let is_post = req.method() == Method::POST;
         if is_post && !door::is_from_a_page(req.headers(), kit.public_base()) {
@@ -121,7 +120,8 @@ impl Guest {
         let pattern = req.match_pattern();
         let access = match table::find(PAGES, BASE, pattern.as_deref(), req.method()) {
             Found::Page(access) => access,
-            // After a form was refused the address is that of the post, and whoever asks for that wants the page.
+            // A refused form leaves the browser at the address of its post. A reload by GET leads to the page
+            // above.
             Found::OtherMethods(_) if req.method() == Method::GET => {
                 let pattern = pattern.as_deref().unwrap_or_default();
                 let page = table::above(PAGES, BASE, pattern, req.path());
@@ -164,7 +164,7 @@ impl Guest {
         Ok(())
     }
 
-    /// What is not there is told to who is signed in; others may know no more than where to sign in.
+    /// Signed-in people get 404; others are sent to the sign-in page, so that they learn nothing about paths.
     fn nothing(&self, req: &ServiceRequest) -> HttpResponse {
         let path = req.path();
         let without_slash = path.trim_end_matches('/');
@@ -177,7 +177,7 @@ impl Guest {
         }
     }
 
-    /// Reads for pages take turns with other tenants' reads, as those of the API do.
+    /// Takes a permit of the fair read semaphore, as the API's reads do.
     async fn turn(&self, kit: &Kit, method: &Method) -> Result<impl Sized + use<>, ApiError> {
         match &self.person {
             Some(person) if method == Method::GET => {

@@ -1,4 +1,4 @@
-//! Pages for what went wrong, in words that say what to do.
+//! Error pages that say what to do.
 
 use actix_web::{
     HttpResponse, ResponseError,
@@ -47,14 +47,14 @@ fn page(
     layout::answer(view, person, status, title, content)
 }
 
-/// The page of an error that a handler gave.
+/// The page for an error of a handler.
 pub fn of(view: &View, person: Option<&Person>, error: &ApiError) -> HttpResponse {
     let (title, words) = errors::words(view, error);
     let page = page(view, person, error.status_code(), &view.t(title), words);
     errors::with_headers(error, page)
 }
 
-/// A form that was refused: the same page again, and where it helps to wait, for how long.
+/// The page of a refused form, with `Retry-After` if waiting helps.
 pub fn refused(visit: &Visit, title: &str, content: Markup, filled: &Filled) -> HttpResponse {
     match filled.refusal() {
         Some(error) => again(visit, title, content, error),
@@ -62,32 +62,32 @@ pub fn refused(visit: &Visit, title: &str, content: Markup, filled: &Filled) -> 
     }
 }
 
-/// A page again whose act was refused as a whole.
+/// A page whose action was refused as a whole.
 pub fn again(visit: &Visit, title: &str, content: Markup, error: &ApiError) -> HttpResponse {
     errors::with_headers(error, layout::refused(visit, title, content))
 }
 
-/// A post that did not come from one of our pages, or from one that is out of date.
+/// A post from another site, or from an outdated page.
 pub fn foreign(view: &View, person: Option<&Person>) -> HttpResponse {
     let words = html! { p { (view.t("error-foreign-words")) } };
     let title = view.t("error-foreign");
     page(view, person, StatusCode::FORBIDDEN, &title, words)
 }
 
-/// Somebody who may look only.
+/// A viewer's attempt to change something.
 pub fn viewer(view: &View, person: &Person) -> HttpResponse {
     let words = html! { p { (view.t("error-viewer-words")) } };
     let title = view.t("error-viewer");
     page(view, Some(person), StatusCode::FORBIDDEN, &title, words)
 }
 
-/// A one-time link that is used, too old, or never was one.
+/// A one-time link that was used, has expired, or never existed.
 pub fn used_link(view: &View) -> HttpResponse {
     let words = html! { p { (view.t("error-link-words")) } };
     page(view, None, StatusCode::GONE, &view.t("error-link"), words)
 }
 
-/// Too many failures at signing in.
+/// Too many failed sign-ins.
 pub fn wait(view: &View, person: Option<&Person>, wait: WaitMs) -> HttpResponse {
     let seconds = wait.seconds();
     let minutes = seconds.saturating_add(59).div_euclid(60);
@@ -98,7 +98,7 @@ pub fn wait(view: &View, person: Option<&Person>, wait: WaitMs) -> HttpResponse 
     response
 }
 
-/// An account that an operator suspended.
+/// A suspended tenant.
 pub fn suspended(view: &View) -> HttpResponse {
     of(view, None, &ApiError::TenantSuspended)
 }

@@ -1,4 +1,5 @@
-//! How a page says what of it is to follow the tenant's events. The stream that the script then opens is in [`live`](super::live).
+//! Marks the parts of a page that follow the tenant's events. [`live`](super::live) serves the stream that the
+//! script opens.
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -12,17 +13,13 @@ use sea_orm::DbErr;
 
 use super::view::Visit;
 
-/// Where the streams are.
 const PATH: &str = "/dashboard/live";
 
-/// What is followed.
+/// The followed thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
-    /// The first page.
     Home,
-    /// A list of calls.
     Calls,
-    /// One call.
     Call(CallId),
 }
 
@@ -48,13 +45,13 @@ impl FromStr for Watched {
     }
 }
 
-/// The place of the newest of the tenant's events: what a page that is made now need not be told.
+/// The position of the tenant's newest event. A page that is rendered now already includes it.
 pub async fn position(visit: &Visit) -> Result<i64, DbErr> {
     let newest = followers::newest(visit.store(), visit.tenant()).await?;
     Ok(newest.map_or(0, |(_, position)| position))
 }
 
-/// Content that is mended by what happens after a position. `more` stands behind it in the address of the stream.
+/// Marks content as followed from an event position on. `more` is appended to the stream's address.
 pub fn followed(watched: Watched, more: &str, position: i64, content: Markup) -> Markup {
     html! {
         div data-live={ (PATH) "?of=" (watched) (more) } data-after=(position) { (content) }

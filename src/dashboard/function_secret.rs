@@ -1,4 +1,4 @@
-//! The secret that signs function requests: shown to an owner who gives the password again, and replaced.
+//! The secret that signs function requests. It is shown to owners after a password check, and can be rotated.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::Secret;

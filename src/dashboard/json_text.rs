@@ -1,11 +1,11 @@
-//! Where in a text of JSON something is, so that what is wrong can be told beside its line. Pure.
+//! Finds positions in a JSON text, so that errors can be shown beside their lines. Pure.
 
 use serde_json::Value;
 
-/// Lines that are shown before and after the one that is meant.
+/// Lines shown before and after an error's line.
 const AROUND: usize = 1;
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// From 1.
@@ -14,7 +14,7 @@ pub struct Position {
     pub column: usize,
 }
 
-/// Where a text stops being JSON, and what the parser would have taken there, in English; none where it is JSON.
+/// The position of a syntax error and the parser's message, in English; `None` if the text is valid JSON.
 pub fn broken(text: &str) -> Option<(Position, String)> {
     let error = serde_json::from_str::<Value>(text).err()?;
     let told = error.to_string();
@@ -28,8 +28,8 @@ pub fn broken(text: &str) -> Option<(Position, String)> {
     Some((Position { line, column }, reason.to_owned()))
 }
 
-/// Where the thing is that a path as the API writes it leads to: `.properties.a`, `.required[1]`. Of what is not there, such as a
-/// member that is missing, the place is that of what it would stand in. The text is JSON.
+/// The position of a path in the API's notation: `.properties.a`, `.required[1]`. For a missing member it is the
+/// position of the value that lacks it. The text must be valid JSON.
 pub fn find(text: &str, path: &str) -> Position {
     let mut search = Search {
         text,
@@ -43,7 +43,7 @@ pub fn find(text: &str, path: &str) -> Position {
     position(text, search.found.1)
 }
 
-/// The lines around a position with their numbers, and a sign below the place.
+/// The lines around a position, numbered, with a mark below the position.
 pub fn excerpt(text: &str, at: Position) -> String {
     let first = at.line.saturating_sub(AROUND).max(1);
     let mut shown = String::new();
@@ -55,7 +55,7 @@ pub fn excerpt(text: &str, at: Position) -> String {
         shown.push_str(&format!("{number:>4} │ {line}\n"));
         if number == at.line {
             let before = line.chars().take(at.column.saturating_sub(1));
-            // A tab stays one, so that the sign stands below the place however wide tabs are.
+            // Tabs are kept, so that the mark is aligned whatever their width.
             let blanks: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
             shown.push_str(&format!("     │ {blanks}^\n"));
         }
@@ -78,12 +78,12 @@ fn position(text: &str, at: usize) -> Position {
     }
 }
 
-/// A walk through a text that is JSON.
+/// A scan of a JSON text for a path.
 struct Search<'t> {
     text: &'t str,
     at: usize,
     wanted: &'t str,
-    /// The longest path on the way to what is wanted, in bytes, and where that is.
+    /// Length of the longest matching prefix of `wanted`, in bytes, and its position.
     found: (usize, usize),
 }
 
@@ -98,11 +98,11 @@ impl Search<'_> {
         }
     }
 
-    /// Something with that path is at `at`.
+    /// Records that the value with this path begins at `at`.
     fn seen(&mut self, path: &str, at: usize) {
         let rest = self.wanted.strip_prefix(path);
         let leads_there = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
-        // Of members of the same name the last one counts.
+        // Of members with equal names the last one counts.
         if leads_there && path.len() >= self.found.0 {
             self.found = (path.len(), at);
         }
@@ -174,7 +174,7 @@ impl Search<'_> {
         self.skip_blanks();
     }
 
-    /// Steps over a string, and reads it.
+    /// Skips a string and returns it.
     fn string(&mut self) -> String {
         let begins = self.at;
         self.at += 1;
@@ -219,7 +219,7 @@ mod tests {
     #[case(".properties.b.c[1].deep", 5, 14)]
     #[case(".properties.b.c[2][1]", 5, 36)]
     #[case(".required[1]", 8, 5)]
-    // What is not there is where it would be.
+    // A missing value has the position of the value that lacks it.
     #[case(".description", 1, 1)]
     #[case(".properties.other.type", 3, 3)]
     #[case(".required[7]", 7, 3)]
@@ -278,7 +278,7 @@ mod tests {
         })
     }
 
-    /// The paths of all that is in a value, with what is there.
+    /// All paths of a value, with the values there.
     fn paths(value: &Value, path: &str, all: &mut Vec<(String, Value)>) {
         all.push((path.to_owned(), value.clone()));
         match value {
@@ -297,14 +297,14 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is found stands there in the text, and nothing panics on texts that are no JSON.
+        /// Every path is found at its value, and no text makes the search panic.
         #[test]
         fn what_is_at_a_path_is_found(value in json(), nonsense in ".{0,40}") {
             let text = serde_json::to_string_pretty(&value).expect("JSON");
             let mut all = Vec::new();
             paths(&value, "", &mut all);
             for (path, inner) in all {
-                // Names with dots or brackets in them can lead to two things.
+                // A name with dots or brackets is ambiguous.
                 if path.matches(['[', ']']).count() != path.matches('[').count() * 2 {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! API keys: who made them and when they were used, making one, revoking one. A key itself is shown once.
+//! API keys: list with creators and last use, creation and revocation. A key itself is shown once.
 
 use std::collections::HashMap;
 
@@ -29,13 +29,13 @@ use crate::{
 
 const PATH: &str = "/dashboard/settings/keys";
 const FIELDS: &Fields = &[("name", Shape::Text)];
-/// Where a page of the list begins.
+/// The cursor of the list.
 const PLACE: &Fields = &[("before", Shape::Optional)];
-/// Keys of a tenant that are in force, as far as they are made here.
+/// Active keys that a tenant may have when it creates one on this page.
 const KEYS_MAX: u64 = 100;
-/// Keys in force on one page.
+/// Active keys on one page.
 const PAGE: usize = 20;
-/// Revoked keys that are listed below the newest ones in force, the last ones.
+/// Latest revoked keys, shown below the first page of active ones.
 const REVOKED_MAX: u64 = 10;
 
 /// `GET /dashboard/settings/keys`
@@ -100,7 +100,7 @@ fn revoked(visit: &Visit) -> Select<api_key::Entity> {
     api_key::Entity::of(visit.tenant()).filter(api_key::Column::RevokedAt.is_not_null())
 }
 
-/// So many of these keys, the newest.
+/// The newest of these keys, at most `most`.
 async fn newest(
     visit: &Visit,
     keys: Select<api_key::Entity>,
@@ -111,7 +111,7 @@ async fn newest(
     Ok(rows.into_iter().map(KeyView::from).collect())
 }
 
-/// Those who made these keys and are still there.
+/// Names of the keys' creators that still exist.
 type Makers = HashMap<UserId, String>;
 
 async fn makers(
@@ -122,7 +122,7 @@ async fn makers(
     Ok(names::of_people(visit, ids).await?)
 }
 
-/// Who made a key: a person, one who is not there any more, or an operator.
+/// The creator of a key: a person, a removed person, or an operator.
 fn maker(visit: &Visit, key: &KeyView, people: &Makers) -> String {
     match key.made_by {
         None => visit.t("keys-by-operator"),
@@ -254,7 +254,7 @@ pub async fn show(visit: Visit, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiErr
     Ok(layout::page(&visit, &key.name, content))
 }
 
-/// The key, which nobody sees again, and a line that works as it stands.
+/// The new key, which is never shown again, and a command that uses it.
 fn shown_once(visit: &Visit, key: &Secret) -> Markup {
     let line = format!(
         "curl -s {}/api/v1/agents -H 'x-api-key: {}'",

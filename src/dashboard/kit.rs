@@ -1,4 +1,4 @@
-//! What every page can reach.
+//! State that all pages share.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,27 +18,27 @@ use crate::{
     },
 };
 
-/// Streams of all tenants' pages at the same time.
+/// Concurrent streams of all tenants' pages.
 const STREAMS_MAX: usize = 1_024;
-/// Streams of one tenant's pages at the same time.
+/// Concurrent streams of one tenant's pages.
 const STREAMS_OF_TENANT_MAX: usize = 60;
 
-/// What every page can reach. Data of the application.
+/// State that all pages share, as application data.
 #[derive(Debug)]
 pub struct Kit {
-    /// What the API's handlers work with; pages call those.
+    /// The API's services, which pages use too.
     pub services: Data<Services>,
     pub passwords: Passwords,
-    /// What links begin with, without a slash at the end.
+    /// Prefix of absolute links, without a trailing slash.
     base: String,
-    /// Whether the operator told where people reach the service.
+    /// True if the operator configured the service's public URL.
     has_public_url: bool,
     has_mail: bool,
     streams: Seats<TenantId>,
 }
 
 impl Kit {
-    /// For a listener at that address.
+    /// `listener` is the base of links if no public URL is configured.
     pub fn new(services: Data<Services>, settings: &Settings, listener: SocketAddr) -> Self {
         Self {
             services,
@@ -50,18 +50,18 @@ impl Kit {
         }
     }
 
-    /// Where people reach the service, where the operator told it.
+    /// The public URL, if it is configured.
     pub fn public_base(&self) -> Option<&str> {
         self.has_public_url.then_some(self.base.as_str())
     }
 
-    /// What links in mails begin with; none where no mails are sent. Never what a request says: a link that the service mails leads
-    /// to the service.
+    /// Prefix of links in mails; `None` without a mail server. It never comes from a request's `Host`, so a mailed
+    /// link always leads to the service.
     pub fn mail_base(&self) -> Option<&str> {
         self.has_mail.then_some(self.base.as_str())
     }
 
-    /// A seat for the stream of a person's page.
+    /// Reserves a place for the stream of a person's page.
     pub fn seat(
         &self,
         tenant: TenantId,
@@ -71,8 +71,8 @@ impl Kit {
         seat.map_err(|_| ApiError::Unavailable)
     }
 
-    /// What links begin with that somebody is shown who came with this request. Where the operator told nothing it is where the
-    /// browser came to: it works from there, and the listener's own address may not.
+    /// Prefix of links shown to the sender of this request. Without a public URL it is the request's `Host`, which
+    /// works for that browser; the listener's own address may not.
     pub fn base_for(&self, request: &HttpRequest) -> String {
         let host = header(request.headers(), &actix_web::http::header::HOST);
         let host = host.filter(|host| host.parse::<actix_web::http::uri::Authority>().is_ok());
@@ -82,13 +82,13 @@ impl Kit {
         }
     }
 
-    /// Whether cookies are for https alone.
+    /// True if cookies are sent over HTTPS only.
     pub fn is_secure(&self) -> bool {
         self.public_base()
             .is_some_and(|base| base.starts_with("https://"))
     }
 
-    /// The address that a request comes from, with what a trusted proxy says of it.
+    /// The client's address; `X-Forwarded-For` counts if a trusted proxy sent it.
     pub fn address(&self, request: &HttpRequest) -> IpAddr {
         let trusted = &self.services.settings.http.trusted_proxies;
         let unknown = IpAddr::from([0, 0, 0, 0]);
@@ -97,7 +97,7 @@ impl Kit {
         })
     }
 
-    /// The same as one client has it: all of an IPv6 network counts as one.
+    /// The client's address for rate limits: an IPv6 network counts as one client.
     pub fn network(&self, request: &HttpRequest) -> IpAddr {
         network(self.address(request))
     }

@@ -1,4 +1,4 @@
-//! What stands around every page: its navigation, and who is signed in.
+//! The frame of every page: navigation and the signed-in person.
 
 use actix_web::{HttpResponse, http::StatusCode};
 use maud::{Markup, html};
@@ -10,7 +10,6 @@ use super::{
 };
 use crate::pages::shell::{self, Group, Navigation, Side};
 
-/// What stands in the navigation.
 const NAVIGATION: Navigation = Navigation {
     brand: "Dikala",
     wide: false,
@@ -43,24 +42,24 @@ const GROUPS: &[Group] = &[
     },
 ];
 
-/// Pages whose paths begin otherwise than the page in the navigation that they belong to.
+/// Pages that belong to a navigation entry with a different path.
 const BELONG: &[(&str, &str)] = &[
     ("/dashboard/deliveries", "/dashboard/webhooks"),
     ("/dashboard/password", "/dashboard/settings/account"),
 ];
 
-/// A page for who is signed in.
+/// A page for a signed-in person.
 pub fn page(visit: &Visit, title: &str, content: Markup) -> HttpResponse {
     answer(visit, Some(visit.person()), StatusCode::OK, title, content)
 }
 
-/// A form that was refused: the same page again, with what is wrong.
+/// A refused form with its errors.
 pub fn refused(visit: &Visit, title: &str, content: Markup) -> HttpResponse {
     let status = StatusCode::UNPROCESSABLE_ENTITY;
     answer(visit, Some(visit.person()), status, title, content)
 }
 
-/// A page with any status, for who is signed in or nobody.
+/// A page with any status, signed in or not.
 pub fn answer(
     view: &View,
     person: Option<&Person>,

@@ -1,4 +1,4 @@
-//! One-time links. The link itself only shows a button: what looks into mails follows links, and presses no buttons.
+//! One-time links. Opening a link only shows a button, because mail scanners follow links but press no buttons.
 
 use actix_web::{
     HttpRequest, HttpResponse,
@@ -18,7 +18,7 @@ use crate::{
     admin::users::LINK_PATH, audit::Change, http::error::ApiError, pages::cookie::CLOCKS_APART_MS,
 };
 
-/// Whom a link lets in, if it is still good.
+/// The link, its person and tenant, if the link is still valid.
 async fn find(
     db: &impl ConnectionTrait,
     token: &str,
@@ -65,7 +65,7 @@ pub async fn consume(
     token: web::Path<String>,
 ) -> Result<HttpResponse, ApiError> {
     let now = view.now();
-    // Who has no link costs no write.
+    // A request without a valid link must not cause a write.
     if find(view.store().reader(), &token, now).await?.is_none() {
         return Ok(errors::used_link(&view));
     }
@@ -79,7 +79,7 @@ pub async fn consume(
     if tenant.suspended_at.is_some() {
         return Ok(errors::suspended(&view));
     }
-    // Of two who press the button at the same moment one is let in.
+    // If two requests use the link at once, only one of them consumes it.
     let consumed = login_link::Entity::update_many()
         .col_expr(login_link::Column::ConsumedAt, Expr::value(now))
         .filter(login_link::Column::Hash.eq(link.hash))

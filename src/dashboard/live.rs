@@ -1,8 +1,8 @@
-//! What changes by itself while somebody looks: one stream for each page, of pieces of that page as the server would write them
-//! now. The script puts them in the place of the old ones.
+//! Live updates: a stream per open page that sends parts of the page as newly rendered HTML. The script replaces
+//! the old parts.
 //!
-//! Whoever follows is woken by the tenant's events and reads what they are about; a page that was hidden says where it stopped,
-//! and gets what has happened since. The stream ends with the session.
+//! A tenant's events wake its streams, which then read the affected rows. A page that was hidden reconnects with
+//! its last position and receives what happened since. The stream ends with the session.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,23 +39,23 @@ use crate::{
 };
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// How often a stream shows that it lives, and what changes without an event is looked at.
+/// Interval of keep-alives, and of updates that no event causes.
 const BEAT: Duration = Duration::from_secs(10);
-/// The time between two looks at what is new, so that a thousand calls an hour are not a thousand pages an hour.
+/// Pause between two batches of events, so that a burst of calls does not render as many pages.
 const PAUSE: Duration = Duration::from_millis(300);
-/// The same for the first page, which changes with every call.
+/// The pause on the home page, which changes with every call.
 const HOME_PAUSE: Duration = Duration::from_secs(2);
-/// How often the session is looked at, whether anything happens or not.
+/// Interval at which the session is checked.
 const SESSION_EVERY: Duration = Duration::from_millis(500);
-/// Events in one look.
+/// Events per read.
 const BATCH: u64 = 200;
-/// Events after which a page is loaded anew rather than mended.
+/// Number of missed events beyond which the page is reloaded.
 const STALE: i64 = 200;
 
-/// What somebody looks at.
+/// The followed part of a page.
 enum Watch {
     List(Box<Asked>),
-    /// A part of a page, and how it was sent last.
+    /// A part of a page and its last sent HTML.
     Part(Part, String),
 }
 
@@ -65,13 +65,18 @@ enum Part {
     Call(CallId),
 }
 
-/// `GET /dashboard/live`: server-sent events. `row` and `part` are elements that replace those with their ids, `new` is a row
-/// that goes on top where it is not there yet, `stale` says that the page is too old to be mended. Their ids are places of
-/// events; the last one comes back as `after`, or in the header that browsers send by themselves. `said` is the text for screen
-/// readers, `over` says that nothing will change any more, `closed` that another page of the session has the seat.
+/// `GET /dashboard/live`: server-sent events. Their ids are event positions; the last one comes back as the parameter `after`
+/// or in the browser's `Last-Event-ID` header. Kinds:
+///
+/// - `row`, `part`: an element that replaces the one with the same id.
+/// - `new`: a row that is inserted at the top unless it is there already.
+/// - `said`: a text for screen readers.
+/// - `stale`: the page missed too much and has to be reloaded.
+/// - `over`: nothing will change any more.
+/// - `closed`: another page of the session took this stream's place.
 pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let (watch, can_grow) = watch(&visit, request.query_string()).await?;
-    // In this order: what is committed between the two is read, and wakes.
+    // In this order an event committed in between is read and also wakes the stream.
     let (to, response) = stream::open(&request)?;
     let feed = visit.services().feed.clone();
     let follower = feed.look(visit.tenant()).map_err(no_seat)?;
@@ -94,7 +99,7 @@ pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, 
     Ok(response)
 }
 
-/// What is looked at, and whether new calls are put on top of it.
+/// The followed part, and whether new calls are inserted into it.
 async fn watch(visit: &Visit, query: &str) -> Result<(Watch, bool), ApiError> {
     let typed = Typed::parse(query.as_bytes());
     let missing = || ApiError::NotFound(Missing::Route);
@@ -113,18 +118,17 @@ async fn watch(visit: &Visit, query: &str) -> Result<(Watch, bool), ApiError> {
     }
 }
 
-/// One open stream.
 struct Following {
     visit: Visit,
     follower: Follower,
     watch: Watch,
     can_grow: bool,
-    /// Of the last event that was looked at.
+    /// Position of the last event that was read.
     position: i64,
     to: Events,
 }
 
-/// The stream is over.
+/// The stream has to end.
 struct Over;
 
 impl From<stream::Over> for Over {
@@ -147,11 +151,11 @@ impl From<ApiError> for Over {
     }
 }
 
-/// What the next events are about.
+/// Summary of a batch of events.
 struct Moved {
-    /// The calls, and whether they may have come in.
+    /// The affected calls; true for those that may be new in the list.
     calls: BTreeMap<CallId, bool>,
-    /// There was anything at all.
+    /// True if there was any event.
     any: bool,
     /// The text for screen readers.
     said: Option<&'static str>,
@@ -159,16 +163,16 @@ struct Moved {
 }
 
 impl Following {
-    /// Ends when the page goes or reads too slowly, when the session is over, or when the service stops.
+    /// Runs until the page is closed or reads too slowly, the session ends, or the service stops.
     async fn run(mut self, is_stale: bool, mut seat: Seat<TenantId>) {
         let (visit, to) = (self.visit.clone(), self.to.clone());
         tokio::select! {
-            // How it ended makes no difference.
+            // Every outcome ends the stream.
             _ = self.follow(is_stale) => {}
             () = signed_out(&visit) => {}
             () = to.closed() => {}
             () = seat.lost() => {
-                // A page that does not take this is gone.
+                // If this cannot be sent, the page is gone already.
                 let _ = to.send(SEAT_TAKEN.to_owned()).await;
             }
         }
@@ -184,7 +188,7 @@ impl Following {
             Watch::Part(Part::Home, _) => HOME_PAUSE,
             _ => PAUSE,
         };
-        // One for the whole stream: a wait that restarts with each event would never end if there are many.
+        // One timer for the whole stream: a timer restarted by each event might never fire.
         let mut beat = tokio::time::interval_at(Instant::now() + BEAT, BEAT);
         loop {
             while self.pass_on().await? {}
@@ -199,7 +203,7 @@ impl Following {
         }
     }
 
-    /// Looks at the next events. Whether there may be more.
+    /// Handles the next batch of events. Returns true if there may be more.
     async fn pass_on(&mut self) -> Result<bool, Over> {
         let moved = self.moved().await?;
         if let Some(said) = &moved.said {
@@ -250,7 +254,7 @@ impl Following {
         })
     }
 
-    /// The text for screen readers. Empty for a filtered list, because it is not known here whether the call is in it.
+    /// The text for screen readers. A filtered list gets none, because it is unknown here whether the call matches.
     fn tells(&self, call: CallId, kind: EventKind) -> Option<&'static str> {
         match (&self.watch, kind) {
             (Watch::Part(Part::Call(id), _), EventKind::CallAnswered) if *id == call => {
@@ -267,7 +271,8 @@ impl Following {
         }
     }
 
-    /// Whether a call may stand in the list since that happened to it: its ring, and with a state asked for what changes that.
+    /// True if the event can bring a call into the list: its ring, or a change of state if the list is filtered by
+    /// state.
     fn brings_in(&self, kind: EventKind) -> bool {
         match (&self.watch, kind) {
             (_, EventKind::CallStarted) => true,
@@ -278,7 +283,7 @@ impl Following {
         }
     }
 
-    /// Sends the part that is looked at, if it is not as it was.
+    /// Sends the followed part if it has changed.
     async fn part_again(&mut self) -> Result<(), Over> {
         let Watch::Part(part, _) = self.watch else {
             return Ok(());
@@ -325,7 +330,7 @@ impl Following {
         let wanted: BTreeSet<CallId> = wanted.iter().map(|call| call.id).collect();
         let names = Names::and_hands(&self.visit, &found).await?;
         drop(turn);
-        // The oldest first: each new one goes on top of those before it.
+        // Oldest first, because each new row is inserted at the top.
         for call in found.iter().rev() {
             let came_in = moved.get(&call.id).copied().unwrap_or_default();
             let is_new = self.can_grow && came_in && wanted.contains(&call.id);
@@ -342,7 +347,7 @@ impl Following {
     }
 }
 
-/// Waits until the session is over. A store that is away says nothing.
+/// Returns once the session has ended. A database error does not end the wait.
 async fn signed_out(visit: &Visit) {
     loop {
         tokio::time::sleep(SESSION_EVERY).await;

@@ -1,4 +1,4 @@
-//! The people of a tenant: who is there, inviting, roles, removing.
+//! A tenant's members: list, invitation, roles and removal.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{Email, OfTenant, Role, Secret, UserId, user};
@@ -34,13 +34,13 @@ const FIELDS: &Fields = &[
     ("name", Shape::Text),
     ("role", Shape::Text),
 ];
-/// Where a page of the list begins.
+/// The cursor of the list.
 const PLACE: &Fields = &[("before", Shape::Optional)];
-/// People of one tenant.
+/// Maximum number of members of a tenant.
 const MEMBERS_MAX: u64 = 100;
-/// People on one page.
+/// Members on one page.
 const PAGE: usize = 10;
-/// The note with the link of somebody who was invited.
+/// Key of the note that holds an invitation's link.
 const LINK_NOTE: &str = "invitation";
 
 /// `GET /dashboard/settings/members`
@@ -53,7 +53,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
     Ok(layout::page(&visit, &visit.t("members-title"), content))
 }
 
-/// The form as it is before anything was typed.
+/// The empty invitation form.
 fn invitation() -> Filled {
     Filled::with([("role", Role::Viewer.as_str())])
 }
@@ -107,7 +107,7 @@ async fn content(
     })
 }
 
-/// People of the tenant, who came last first, and one more than a page has where there are more.
+/// Members, newest first, at most one more than fit on a page.
 async fn newest(visit: &Visit, before: Option<UserId>) -> Result<Vec<UserView>, ApiError> {
     let one_more = u64::try_from(PAGE).unwrap_or(u64::MAX) + 1;
     let mut people = user::Entity::of(visit.tenant());
@@ -227,7 +227,7 @@ pub async fn invite(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
     }
 }
 
-/// An invitation, which is mailed where the operator has mails.
+/// The settings of an invitation's link. It is mailed if the operator configured mail.
 fn linking<'a>(visit: &'a Visit, by: &'a Origin) -> Linking<'a> {
     Linking {
         good_for_ms: INVITATION_MS,
@@ -241,7 +241,7 @@ fn linking<'a>(visit: &'a Visit, by: &'a Origin) -> Linking<'a> {
     }
 }
 
-/// Makes somebody. Whether the link is mailed as well.
+/// Creates a member. Returns true if the link is mailed.
 async fn make(visit: &Visit, draft: Draft) -> Result<bool, ApiError> {
     let refused = |code, sentence| ApiError::field(FieldError::translated("email", code, sentence));
     let there = user::Entity::of(visit.tenant()).count(visit.store().api_reader());
@@ -264,8 +264,8 @@ async fn make(visit: &Visit, draft: Draft) -> Result<bool, ApiError> {
     Ok(is_mailed)
 }
 
-/// `POST /dashboard/settings/members/{id}/link`: for who was invited and has not been here yet. For anybody else it would be a
-/// way to act under the name of that person.
+/// `POST /dashboard/settings/members/{id}/link`: a new link for a member without a password. For other members it
+/// would allow the owner to act in their name.
 pub async fn link(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
     let person = users::find(visit.store().reader(), Some(visit.tenant()), id.0).await?;
     if person.password_hash.is_some() {
@@ -334,7 +334,7 @@ pub async fn remove(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiErr
     answer(&visit, removed.await, "done-member-removed").await
 }
 
-/// The list again, which says what happened, or that the last owner stays.
+/// The list again, with a confirmation, or with the reason why the last owner stays.
 async fn answer(
     visit: &Visit,
     changed: Result<UserView, AdminError>,
@@ -349,7 +349,7 @@ async fn answer(
     }
 }
 
-/// The list again, below why nothing was changed.
+/// The list again, below the reason for the refusal.
 async fn refused(visit: &Visit, why: Markup) -> Result<HttpResponse, ApiError> {
     let list = content(visit, None, None, &invitation()).await?;
     let content = html! {

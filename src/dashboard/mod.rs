@@ -1,16 +1,15 @@
-//! The tenant's dashboard: pages that are made on the server and work without a script.
+//! The tenant's dashboard: pages that are rendered on the server and work without a script.
 //!
-//! Pages are written with maud: markup that the compiler checks stands in the function that has the data, so that a page is read
-//! in one place, a loop is a loop, and a field that was renamed does not compile. Files of templates beside the code (askama) would
-//! be two places for each page, and a second language for conditions.
+//! Pages are written with maud. The compiler checks the markup, and a page stands in the function that reads its data. Separate
+//! template files (such as askama's) would split each page in two and need a second language for conditions.
 //!
 //! # How to add a page
 //!
-//! 1. A file of its own here, with a handler for each line in [`PAGES`]:
+//! 1. A file in this folder, with a handler for each line in [`PAGES`]:
 //!
 //!    ```text
 //!    pub async fn list(visit: Visit) -> Result<HttpResponse, ApiError> {
-//!        let rows = …;                                         // every read begins with visit.tenant()
+//!        let rows = …;                                         // every read starts from visit.tenant()
 //!        Ok(layout::page(&visit, &visit.t("things-title"), html! { … }))
 //!    }
 //!
@@ -31,15 +30,15 @@
 //!    }
 //!    ```
 //!
-//!    [`Visit`](view::Visit) is who looks, in which language and zone; [`Typed`](form::Typed) what was typed; path ids are read
-//!    with [`Id`](crate::http::extract::Id). An `ApiError` that is given back becomes a page ([`errors`]). What may be shown once
-//!    goes through [`Visit::leave_note`](view::Visit::leave_note).
-//! 2. Its lines in [`PAGES`]: a `post` is for owners unless it says otherwise, a `get` for everybody who is signed in. A question
-//!    before an act is a `get` of the same path. Who is not signed in, viewers, foreign posts and missing ids are answered before
-//!    the handler.
+//!    [`Visit`](view::Visit) holds the signed-in person, language and time zone; [`Typed`](form::Typed) holds the form's values.
+//!    [`Id`](crate::http::extract::Id) reads ids in paths. A returned `ApiError` becomes a page ([`errors`]). A secret that is
+//!    shown once goes through [`Visit::leave_note`](view::Visit::leave_note).
+//! 2. Its lines in [`PAGES`]. By default a `post` is for owners and a `get` for everybody who is signed in. The confirmation of an
+//!    action is a `get` of the same path. Middleware handles missing sessions, viewers, posts from other sites and invalid ids.
 //! 3. Its line in the navigation ([`layout`]), its messages in both files of `locales/`, and a story in `tests/it/dashboard/`.
 //!
-//! [`components`] has what pages are made of; [`components::fields`] shows the fields of a form below all that is wrong with them. Neither script nor style may stand in a page: the policy forbids it.
+//! [`components`] has the building blocks of pages; [`components::fields`] shows a form's fields below its errors. Inline scripts
+//! and styles are forbidden by the Content-Security-Policy.
 
 mod account;
 mod agents;
@@ -88,10 +87,9 @@ use crate::{
     },
 };
 
-/// Where the dashboard is.
 const BASE: &str = "/dashboard";
 
-/// Every page. What has a path of the API's name has one of its plain verb as well.
+/// All pages. A page whose path ends with the name of an API operation can also be reached by the plain verb.
 #[rustfmt::skip]
 const PAGES: &[Page] = &[
     get("", |r| r.to(home::show)),
@@ -187,9 +185,7 @@ const PAGES: &[Page] = &[
     post("/settings/function-secret/rotate", |r| r.to(function_secret::rotate)),
 ];
 
-/// Mounts all pages and their assets.
-///
-/// The application has to hold `Data<Kit>` and `Data<HttpContext>`, and to be wrapped in
+/// Mounts all pages and their assets. The application needs `Data<Kit>`, `Data<HttpContext>` and the middleware
 /// [`request_scope`](crate::http::middleware::request_scope).
 pub fn configure(cfg: &mut ServiceConfig) {
     assets::configure(cfg, BASE);

@@ -1,4 +1,4 @@
-//! Names of people and keys, for lists that tell who did something; and what a list of choices shows of a name.
+//! Looks up names of people and keys for lists, and shortens names.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -7,10 +7,10 @@ use sea_orm::{ColumnTrait, DbErr, QueryFilter, QuerySelect};
 
 use super::view::Visit;
 
-/// What a choice shows of a name, in characters: a page with many of them stays small, and a list fits into a narrow window.
+/// Longest name in a choice, in characters: it limits the page's size and the list's width.
 const CHOICE_CHARS_MAX: usize = 48;
 
-/// The names of those of these people who are the tenant's.
+/// Names of these people, of those that belong to the tenant.
 pub async fn of_people(
     visit: &Visit,
     ids: impl IntoIterator<Item = UserId>,
@@ -25,7 +25,7 @@ pub async fn of_people(
     Ok(rows.into_iter().collect())
 }
 
-/// The names of those of these keys that are the tenant's.
+/// Names of these keys, of those that belong to the tenant.
 pub async fn of_keys(
     visit: &Visit,
     ids: impl IntoIterator<Item = ApiKeyId>,
@@ -40,7 +40,7 @@ pub async fn of_keys(
     Ok(rows.into_iter().collect())
 }
 
-/// The beginning of a text, with a sign where it is cut.
+/// The beginning of a text, with `…` if it was cut.
 pub fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
     match text.char_indices().nth(chars_max) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
@@ -48,7 +48,7 @@ pub fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
     }
 }
 
-/// What a choice shows of a name.
+/// A name shortened for a choice.
 pub fn choice(name: &str) -> String {
     cut(name, CHOICE_CHARS_MAX).into_owned()
 }

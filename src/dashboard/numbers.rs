@@ -1,4 +1,4 @@
-//! Phone numbers, and which agent answers each.
+//! Phone numbers and their agents.
 
 use std::collections::BTreeMap;
 
@@ -25,13 +25,13 @@ use crate::{
 
 const PATH: &str = "/dashboard/numbers";
 const FIELDS: &Fields = &[("agentId", Shape::Optional)];
-/// Where a page of the list begins.
+/// The cursor of the list.
 const PLACE: &Fields = &[("before", Shape::Optional)];
 /// Numbers on one page.
 const PAGE: usize = 12;
-/// Agents to choose from beside each number, the newest: a page stays small. The page of a number has more.
+/// Newest agents offered beside each number in the list. A number's own page offers more.
 const CHOICES_MAX: u64 = 6;
-/// Agents to choose from on the page of a number, the newest of those that are looked for.
+/// Newest matching agents offered on a number's page.
 const OFFERED_MAX: usize = 50;
 
 /// An agent that can be chosen.
@@ -41,7 +41,6 @@ struct Choice {
     is_active: bool,
 }
 
-/// Agents by their ids.
 type Choices = BTreeMap<AgentId, Choice>;
 
 fn agents_of(visit: &Visit) -> Select<agent::Entity> {
@@ -59,7 +58,7 @@ async fn read(visit: &Visit, agents: Select<agent::Entity>) -> Result<Choices, A
     Ok(rows.into_iter().map(choice).collect())
 }
 
-/// So many of the tenant's agents, the newest.
+/// The tenant's newest agents, at most `most`.
 async fn newest(visit: &Visit, most: u64) -> Result<Choices, ApiError> {
     let agents = agents_of(visit)
         .order_by_desc(agent::Column::Id)
@@ -117,7 +116,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
     Ok(layout::page(&visit, &visit.t("numbers-title"), content))
 }
 
-/// Numbers of the tenant, the newest first, and one more than a page has where there are more.
+/// Numbers, newest first, at most one more than fit on a page.
 async fn page(
     visit: &Visit,
     before: Option<PhoneNumberId>,
@@ -135,7 +134,7 @@ async fn page(
     Ok(numbers)
 }
 
-/// The number, its label, and why nobody answers it, where nobody does.
+/// The number, its label, and the reason if calls to it are not answered.
 fn number_cell(visit: &Visit, number: &phone_number::Model, agent: Option<&Choice>) -> Markup {
     html! {
         strong { (number.did.as_str()) }
@@ -168,7 +167,7 @@ fn agent_cell(
     }
     let did = number.did.as_str();
     let chosen = present.map(|(id, _)| id.to_string()).unwrap_or_default();
-    // The one that is there can be older than those to choose from.
+    // The current agent may be older than the offered ones.
     let mut choices = choices.clone();
     choices.extend(present.map(|(id, agent)| (id, agent.clone())));
     html! {
@@ -188,7 +187,7 @@ fn agent_cell(
     }
 }
 
-/// What can be chosen: nobody, or an agent, the newest first.
+/// The choices: no agent, or an agent, newest first.
 fn options(visit: &Visit, choices: &Choices) -> Vec<(String, String)> {
     let nobody = (String::new(), visit.t("numbers-no-agent"));
     let named = |(id, agent): (&AgentId, &Choice)| {
@@ -223,7 +222,7 @@ pub async fn ask_agent(
     let number = find(&visit, id.0).await?;
     let asked = Typed::parse(request.query_string().as_bytes());
     let sought = asked.text("name").unwrap_or_default().trim();
-    // No name is longer.
+    // No agent's name is longer.
     let sought: String = sought.chars().take(NAME_CHARS_MAX).collect();
     let present = number.agent_id.map(|agent| agent.to_string());
     let filled = Filled::with(present.map(|agent| ("agentId", agent)));
@@ -238,7 +237,7 @@ fn title(visit: &Visit, number: &phone_number::Model) -> String {
     )
 }
 
-/// Agents that the number can be given: those whose names have what is sought in them, and the present one.
+/// The form that assigns an agent: agents whose name contains `sought`, and the current one.
 async fn offer(
     visit: &Visit,
     number: &phone_number::Model,

@@ -1,5 +1,5 @@
-//! Passwords: which are taken, and what is kept of them. argon2id with the parameters that its authors' crate recommends (19 MiB,
-//! two passes), on threads of its own and only a few at a time: each takes tens of milliseconds of a processor.
+//! Password rules and hashes: argon2id with the `argon2` crate's recommended parameters (19 MiB, two passes).
+//! Hashing takes tens of milliseconds of CPU, so it runs on separate threads and few at a time.
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ use crate::{
 pub const CHARS_MIN: usize = 10;
 /// The longest password, in characters.
 pub const CHARS_MAX: usize = 256;
-/// Passwords that are worked on at the same time; each takes 19 MiB meanwhile.
+/// Passwords hashed concurrently; each needs 19 MiB.
 const AT_ONCE: usize = 2;
-/// How long one waits for others.
+/// Longest wait for a permit.
 const WAIT: Duration = Duration::from_secs(5);
-/// Checks and makes hashes of passwords.
+/// Hashes and verifies passwords.
 #[derive(Debug)]
 pub struct Passwords {
     places: Semaphore,
-    /// A hash that takes as long to compare with as anybody's. It is there before somebody asks, so that the first answer takes no
-    /// longer than others.
+    /// A hash for unknown people, so that checking them takes equally long. It is computed at start, because the
+    /// first check must not take longer than others.
     nobodys: String,
 }
 
@@ -44,14 +44,14 @@ impl Default for Passwords {
 }
 
 impl Passwords {
-    /// What is kept of a password, as a PHC string.
+    /// The hash of a password as a PHC string.
     pub async fn hash(&self, password: &Secret) -> Result<String, ApiError> {
         let password = password.clone();
         let hashed = self.work(move || hash(&password)).await?;
         hashed.ok_or(ApiError::Internal)
     }
 
-    /// Whether this is the password that the hash was made of. Without a hash, which is nobody's, it takes as long.
+    /// True if the password matches the hash. Without a hash it is false after the same time.
     pub async fn is_right(
         &self,
         password: &Secret,
@@ -89,7 +89,7 @@ fn verify(password: &Secret, hash: &str) -> bool {
         .is_ok()
 }
 
-/// Whether a new password is taken.
+/// Checks a new password against the rules.
 pub fn check(password: &str) -> Result<(), Fault> {
     let length = password.chars().count();
     let bound = |bound: usize| i64::try_from(bound).unwrap_or(i64::MAX);

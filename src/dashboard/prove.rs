@@ -1,5 +1,5 @@
-//! Whether somebody knows a password. Whoever is asked for one is asked here, so that it is counted, and takes the same work and
-//! the same time whether there is such a person or not.
+//! Checks a password. All checks go through here: each is counted, and takes the same time whether the person
+//! exists or not.
 
 use std::net::IpAddr;
 
@@ -12,17 +12,17 @@ use super::{
 };
 use crate::http::error::ApiError;
 
-/// What came of it.
+/// Result of a check.
 #[derive(Debug)]
 pub enum Proof {
     Right(Box<user::Model>),
-    /// The person is not there, has no password, or has another one.
+    /// The person does not exist, has no password, or has another one.
     Wrong,
-    /// Nothing was looked at.
+    /// The limit is reached; the password was not checked.
     Wait(WaitMs),
 }
 
-/// Looks whether the person with that address, whatever was typed as one, has that password.
+/// Checks the password of the person with this e-mail address.
 pub async fn prove(
     kit: &Kit,
     email: &str,
@@ -35,7 +35,7 @@ pub async fn prove(
         Ok(attempt) => attempt,
         Err(wait) => return Ok(Proof::Wait(wait)),
     };
-    // What is no address is looked for as well, and is nobody's.
+    // An invalid address takes the same path and matches nobody.
     let folded = email
         .parse::<Email>()
         .map_or_else(|_| String::new(), |email| email.to_string());
@@ -49,7 +49,8 @@ pub async fn prove(
     let is_right = match kit.passwords.is_right(password, hash).await {
         Ok(is_right) => is_right,
         Err(error) => {
-            // Too many others wait: what was not looked at is no failure, or a storm of guesses would lock people out.
+            // The queue is full. An unchecked password is no failure; otherwise a flood of guesses could lock
+            // people out.
             attempt.give_back(store).await?;
             return Err(error);
         }

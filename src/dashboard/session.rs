@@ -1,5 +1,5 @@
-//! Sessions: a browser that is signed in. The store has the hash of what the cookie holds; every request reads it, so that what
-//! ended a session counts at once on every node.
+//! Browser sessions. The store holds a hash of the cookie's token. Every request reads it, so the end of a session
+//! takes effect at once on every node.
 
 use actix_web::{
     HttpRequest,
@@ -20,22 +20,21 @@ use crate::pages::{
     headers::header,
 };
 
-/// What the cookie is called.
 const COOKIE: &str = "dikala";
-/// How long a session lasts without use, in milliseconds.
+/// Idle timeout of a session, in milliseconds.
 const IDLE_MS: i64 = 12 * 60 * 60 * 1_000;
-/// How long a session lasts, in milliseconds.
+/// Maximum duration of a session, in milliseconds.
 const LONGEST_MS: i64 = 14 * 24 * 60 * 60 * 1_000;
-/// `used_at` is exact to this, in milliseconds.
+/// Resolution of `used_at`, in milliseconds.
 const TOUCH_EVERY_MS: i64 = 60 * 1_000;
-/// Sessions of one person; one more ends the one that was not used for the longest time.
+/// Maximum sessions of a person. A further one ends the least recently used.
 const EACH_MAX: u64 = 50;
-/// What is kept of what a browser calls itself, in characters.
+/// Stored part of the `User-Agent`, in characters.
 const AGENT_CHARS_MAX: usize = 200;
-/// How long the stored text of a note is good, in milliseconds.
+/// Lifetime of a note, in milliseconds.
 const NOTE_MS: i64 = 5 * 60 * 1_000;
 
-/// Who is signed in, and by which session.
+/// The signed-in person and the session.
 #[derive(Clone, Debug)]
 pub struct Person {
     pub id: UserId,
@@ -47,7 +46,7 @@ pub struct Person {
     pub language: Option<String>,
     pub time_zone: Option<String>,
     pub has_password: bool,
-    /// The session began with a one-time link.
+    /// True if the session began with a one-time link.
     pub by_link: bool,
     pub session: CredentialHash,
 }
@@ -70,12 +69,12 @@ struct Row {
     suspended_at: Option<Millis>,
 }
 
-/// When a session ends that began and was used then.
+/// End of a session, given its start and last use.
 fn end(created: Millis, used: Millis) -> Millis {
     used.plus_ms(IDLE_MS).min(created.plus_ms(LONGEST_MS))
 }
 
-/// What holds of a session that is in force.
+/// The condition of an active session.
 fn is_on(now: Millis) -> Condition {
     let latest = now.plus_ms(IDLE_MS + CLOCKS_APART_MS);
     Condition::all()
@@ -83,7 +82,7 @@ fn is_on(now: Millis) -> Condition {
         .add(session::Column::EndsAt.lte(latest))
 }
 
-/// The session that a cookie names, if it is in force.
+/// The person of the token's session, if it is active.
 pub async fn find(store: &Store, token: &Credential, now: Millis) -> Result<Option<Person>, DbErr> {
     let user_of = session::Entity::belongs_to(user::Entity)
         .from(session::Column::UserId)
@@ -138,7 +137,7 @@ pub async fn find(store: &Store, token: &Credential, now: Millis) -> Result<Opti
     }))
 }
 
-/// Whether a session is in force, and its tenant not suspended.
+/// True if a session is active and its tenant is not suspended.
 pub async fn is_in_force(
     db: &impl ConnectionTrait,
     hash: &CredentialHash,
@@ -172,13 +171,13 @@ async fn touch(store: &Store, row: &Row, now: Millis) -> Result<(), DbErr> {
         .map(drop)
 }
 
-/// Somebody, and the tenant, as they stay until the transaction ends. What ends sessions comes before, and is seen, or comes
-/// after, and ends what the transaction begins.
+/// Locks the person and the tenant until the transaction ends. A change that ends sessions then either came before
+/// and is visible here, or comes after and ends the new session too.
 pub async fn hold(
     txn: &Transaction,
     person: &user::Model,
 ) -> Result<Option<(user::Model, tenant::Model)>, DbErr> {
-    // In the order of who changes roles and removes people.
+    // Same lock order as changes of roles and removals.
     let tenant = tenant::Entity::find_by_id(person.tenant_id).lock_shared();
     let tenant = tenant.one(txn).await?;
     let person = user::Entity::find_by_id(person.id).lock_shared();
@@ -186,7 +185,8 @@ pub async fn hold(
     Ok(person.zip(tenant))
 }
 
-/// Begins a session in a transaction that proved who it is for and [holds](hold) them; what the browser showed before ends with it.
+/// Begins a session in a transaction that authenticated the person and [locked](hold) the rows. The browser's
+/// previous session ends.
 pub async fn begin(
     txn: &Transaction,
     kit: &Kit,
@@ -236,7 +236,7 @@ pub async fn begin(
     Ok(token)
 }
 
-/// Ends one.
+/// Ends a session.
 pub async fn finish(store: &Store, hash: &CredentialHash) -> Result<(), DbErr> {
     session::Entity::delete_by_id(hash.clone())
         .exec(store.writer())
@@ -244,7 +244,7 @@ pub async fn finish(store: &Store, hash: &CredentialHash) -> Result<(), DbErr> {
         .map(drop)
 }
 
-/// Those of a person that are in force, the one that was used last first.
+/// A person's active sessions, most recently used first.
 pub async fn list(store: &Store, id: UserId, now: Millis) -> Result<Vec<session::Model>, DbErr> {
     session::Entity::find()
         .filter(session::Column::UserId.eq(id))
@@ -255,7 +255,7 @@ pub async fn list(store: &Store, id: UserId, now: Millis) -> Result<Vec<session:
         .await
 }
 
-/// Keeps what the next page shows once, and no page after it: a new key, a link to pass on. `about` names what it is.
+/// Stores a secret that the next page shows once, such as a new key or link. `about` is its key.
 pub async fn leave_note(
     store: &Store,
     vault: &Vault,
@@ -274,7 +274,7 @@ pub async fn leave_note(
         .map(drop)
 }
 
-/// Takes the note about something, if it is there and was left a moment ago.
+/// Takes the note with this key, if it exists and has not expired.
 pub async fn take_note(
     store: &Store,
     vault: &Vault,
@@ -303,7 +303,7 @@ pub async fn take_note(
     if note.is_none() {
         return Ok(None);
     }
-    // Of two pages that ask at the same moment one gets it.
+    // If two pages ask at once, only one of them gets the note.
     let taken = session::Entity::update_many()
         .col_expr(session::Column::Note, Expr::value(None::<String>))
         .filter(session::Column::Hash.eq(person.session.clone()))
@@ -320,7 +320,7 @@ fn cookie_of(kit: &Kit) -> Cookie {
     }
 }
 
-/// What a browser shows, whether or not there is a session of it.
+/// The browser's token, whether or not it belongs to a session.
 pub fn shown(kit: &Kit, request: &HttpRequest) -> Option<Credential> {
     let shown = cookie_of(kit).shown(request);
     shown
@@ -328,14 +328,14 @@ pub fn shown(kit: &Kit, request: &HttpRequest) -> Option<Credential> {
         .find_map(|text| SESSION_SCHEME.parse(text))
 }
 
-/// The header that has a browser keep a token: for as long as a session lasts, or until the browser is closed where nobody is
-/// signed in by it.
+/// The header that sets the cookie: for a session's maximum duration, or until the browser closes if nobody is
+/// signed in.
 pub fn cookie(kit: &Kit, token: &Credential, is_session: bool) -> HeaderValue {
     let seconds = is_session.then_some(LONGEST_MS / 1_000);
     cookie_of(kit).keep(token.expose(), seconds)
 }
 
-/// The header that has a browser forget its token.
+/// The header that deletes the cookie.
 pub fn no_cookie(kit: &Kit) -> HeaderValue {
     cookie_of(kit).forget()
 }

@@ -1,4 +1,4 @@
-//! Signing in with a password, and signing out.
+//! Signs people in with a password, and out.
 
 use std::net::IpAddr;
 
@@ -60,7 +60,7 @@ fn form(view: &View, filled: &Filled) -> Markup {
     }
 }
 
-/// A page of the dashboard, and no other place.
+/// True for a path within the dashboard; prevents redirects to other sites.
 fn is_ours(path: &str) -> bool {
     let rest = path.strip_prefix("/dashboard");
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
@@ -98,7 +98,7 @@ pub async fn submit(
     };
     let txn = view.store().begin().await?;
     let held = session::hold(&txn, &proved).await?;
-    // Another password may have been set while this one was compared.
+    // The password may have changed while it was compared.
     let held = held.filter(|(person, _)| person.password_hash == proved.password_hash);
     let Some((person, tenant)) = held else {
         return wrong(&view, typed, network);
@@ -137,7 +137,7 @@ pub async fn sign_out(visit: Visit) -> Result<HttpResponse, ApiError> {
     Ok(signed_out(&visit))
 }
 
-/// The answer to who ended the own session.
+/// The answer after a person ended their own session.
 pub fn signed_out(visit: &Visit) -> HttpResponse {
     let mut response = visit.see("/dashboard/sign-in", "done-signed-out");
     let cookie = session::no_cookie(visit.kit());

@@ -1,11 +1,11 @@
-//! How often signing in may fail: ten times with one e-mail address and fifty times from one network address within a quarter of
-//! an hour. It is counted in the store, so that it holds over all nodes.
+//! Limits failed sign-ins: ten per e-mail address and fifty per network address within a quarter of an hour. The
+//! counts are in the store, so they hold over all nodes.
 //!
-//! An attempt takes its place before the password is looked at and gives it back when that was right, or was not looked at after
-//! all: however many come at the same moment, no more than the limit are looked at. What is refused for that takes no place, so a
-//! row has no more entries than the limit, and a crowd that is refused only reads. What it costs is one short write for each
-//! password that is looked at, which takes tens of milliseconds of a processor by itself, and a row of at most a kilobyte for each
-//! address for a quarter of an hour.
+//! An attempt is counted before its password is checked, and uncounted if the password was right or was not
+//! checked. Concurrent attempts therefore cannot exceed the limit.
+//!
+//! Attempts over the limit are not stored: they only read, and a row never holds more entries than the limit. A
+//! checked password costs one short write, and each address a row of at most a kilobyte for a quarter of an hour.
 
 use std::net::IpAddr;
 
@@ -17,39 +17,40 @@ use sea_orm::{
 };
 use sha2::{Digest, Sha256};
 
-/// How long a failure counts, in milliseconds.
+/// Time for which a failure counts, in milliseconds.
 const WINDOW_MS: i64 = 15 * 60 * 1_000;
-/// Failures with one e-mail address.
+/// Failures per e-mail address.
 const EMAIL_MAX: usize = 10;
-/// Failures from one network address.
+/// Failures per network address.
 const NETWORK_MAX: usize = 50;
 
-/// An attempt that has its place.
+/// A counted attempt.
 #[derive(Debug)]
 pub struct Attempt {
     subjects: [Subject; 2],
     at: Millis,
 }
 
-/// Who fails.
+/// A limited e-mail or network address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Subject {
     key: String,
     most: usize,
 }
 
-/// How many milliseconds it takes until one more is looked at.
+/// Time until the next attempt is allowed, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitMs(pub i64);
 
 impl WaitMs {
-    /// In whole seconds, at least 1.
+    /// In whole seconds, rounded up, at least 1.
     pub fn seconds(self) -> i64 {
         self.0.saturating_add(999).div_euclid(1_000).max(1)
     }
 }
 
-/// Locks are taken in the order of the keys. What was typed is not stored: people type passwords into the wrong field.
+/// The subjects in the order of their keys, which is the lock order. E-mail addresses are hashed, because people
+/// type passwords into the wrong field.
 fn subjects(email: &str, network: IpAddr) -> [Subject; 2] {
     let hash = hex::encode(Sha256::digest(email.trim().to_lowercase()));
     let email = Subject {
@@ -63,14 +64,14 @@ fn subjects(email: &str, network: IpAddr) -> [Subject; 2] {
     [email, network]
 }
 
-/// The failures that still count. One that lies a little in the future was told by another clock, or by somebody who looked at the
-/// clock later and was faster.
+/// The failures that still count. Small future times are included: they come from another node's clock, or from a
+/// concurrent attempt.
 fn live(failed: &[i64], now: Millis) -> Vec<i64> {
     let counts = |at: &&i64| now.since(Millis::from_i64(**at)).abs() < WINDOW_MS;
     failed.iter().filter(counts).copied().collect()
 }
 
-/// Takes a place beside the failures that still count, or says how long there is none.
+/// Adds a failure at `now`, or returns the time until that is possible.
 fn take(failed: &[i64], most: usize, now: Millis) -> Result<Vec<i64>, WaitMs> {
     let mut live = live(failed, now);
     match live.len().checked_sub(most) {
@@ -86,7 +87,7 @@ fn take(failed: &[i64], most: usize, now: Millis) -> Result<Vec<i64>, WaitMs> {
     }
 }
 
-/// Takes a place for an attempt with an e-mail address, whatever was typed as one, from a network address.
+/// Counts an attempt. `email` may be any text.
 pub async fn begin(
     store: &Store,
     email: &str,
@@ -94,7 +95,7 @@ pub async fn begin(
     now: Millis,
 ) -> Result<Result<Attempt, WaitMs>, DbErr> {
     let subjects = subjects(email, network);
-    // Who is over the limit costs no write.
+    // Attempts over the limit must not cause a write.
     if let Err(wait) = taken(store.reader(), &subjects, now, false).await? {
         return Ok(Err(wait));
     }
@@ -125,7 +126,7 @@ pub async fn begin(
 }
 
 impl Attempt {
-    /// The password was right, or was not looked at: the place is free again.
+    /// Uncounts the attempt: the password was right, or was not checked.
     pub async fn give_back(self, store: &Store) -> Result<(), DbErr> {
         let txn = store.begin().await?;
         for (key, mut failed) in read(&txn, &self.subjects, true).await? {
@@ -138,7 +139,7 @@ impl Attempt {
     }
 }
 
-/// The failures of each subject with one more, in the order of the subjects.
+/// The failures of each subject with this one added, in the order of the subjects.
 async fn taken(
     db: &impl ConnectionTrait,
     subjects: &[Subject; 2],

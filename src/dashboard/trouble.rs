@@ -1,4 +1,4 @@
-//! The notice on a webhook's pages that says why it gets nothing, or not everything.
+//! The notice that explains why a webhook receives no, or not all, events.
 
 use dikala_entities::webhook;
 use maud::{Markup, html};
@@ -9,7 +9,7 @@ use super::{
     webhooks::path_of,
 };
 
-/// Why nothing is delivered, or why not everything is, and what to do.
+/// The reason for missing deliveries and its remedy.
 pub fn trouble(visit: &Visit, webhook: &webhook::Model) -> Markup {
     if !webhook.is_active {
         let (tone, why) = match &webhook.disabled_reason {
@@ -47,7 +47,7 @@ pub fn trouble(visit: &Visit, webhook: &webhook::Model) -> Markup {
     )
 }
 
-/// The reasons that the service has, in the reader's language.
+/// The service's reasons in the reader's language.
 fn told_reason(visit: &Visit, reason: &str) -> Markup {
     use dikala_actors::webhooks::retry::{REASON_FAILING, REASON_GONE};
     match reason {

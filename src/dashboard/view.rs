@@ -1,4 +1,4 @@
-//! Who looks at a page, and what it reaches besides what [every page](crate::pages::view) is written with.
+//! The context of a dashboard page, besides what [every page](crate::pages::view) has.
 
 use std::{
     future::{Ready, ready},
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// What any page is written with. Handlers of pages for everybody take it; those for who is signed in take a [`Visit`].
+/// The context of any page. Handlers of public pages take it; those of pages for signed-in people take a [`Visit`].
 #[derive(Clone, Debug)]
 pub struct View {
     page: Page,
@@ -53,7 +53,7 @@ impl Deref for View {
 }
 
 impl View {
-    /// For a request, and who is signed in by it.
+    /// The view for a request by this person, if anybody is signed in.
     pub fn new(
         kit: &Data<Kit>,
         request: &HttpRequest,
@@ -78,27 +78,25 @@ impl View {
         }
     }
 
-    /// What every page can reach.
     pub fn kit(&self) -> &Kit {
         &self.parts.kit
     }
 
-    /// What the API's handlers work with.
+    /// The API's services.
     pub fn services(&self) -> Data<Services> {
         self.parts.kit.services.clone()
     }
 
-    /// The store.
     pub fn store(&self) -> &Store {
         &self.parts.kit.services.store
     }
 
-    /// What links begin with that are passed on, without a slash at the end.
+    /// Prefix of absolute links, without a trailing slash.
     pub fn base(&self) -> &str {
         &self.parts.base
     }
 
-    /// That person as who changes something with this request, for the audit.
+    /// This person as the author of a change, for the audit log.
     pub fn origin_of(&self, person: UserId) -> Origin {
         Origin {
             actor: Actor::User(person),
@@ -109,7 +107,7 @@ impl View {
     }
 }
 
-/// A [`View`] with who is signed in.
+/// A [`View`] with the signed-in person.
 #[derive(Clone, Debug)]
 pub struct Visit {
     view: View,
@@ -125,7 +123,6 @@ impl Deref for Visit {
 }
 
 impl Visit {
-    /// Somebody who is signed in.
     pub fn new(view: View, person: Person) -> Self {
         Self {
             view,
@@ -133,22 +130,21 @@ impl Visit {
         }
     }
 
-    /// Who is signed in.
     pub fn person(&self) -> &Person {
         &self.person
     }
 
-    /// Whose data are shown; every read begins with it.
+    /// The tenant; every read starts from it.
     pub fn tenant(&self) -> TenantId {
         self.person.tenant
     }
 
-    /// Whether this person may change things.
+    /// True if this person may change things.
     pub fn is_owner(&self) -> bool {
         self.person.role == Role::Owner
     }
 
-    /// Who asks, for a handler of the API.
+    /// The person as the caller of an API handler.
     pub fn caller(&self) -> Caller {
         Caller {
             tenant: self.person.tenant,
@@ -157,25 +153,26 @@ impl Visit {
         }
     }
 
-    /// Who changes something, for the audit.
+    /// The person as the author of a change, for the audit log.
     pub fn origin(&self) -> Origin {
         self.view.origin_of(self.person.id)
     }
 
-    /// Whether the session is still in force, without counting as a use of it: for what goes on after the request.
+    /// True if the session is still active. Does not extend the session, so work that outlives the request can use
+    /// it.
     pub async fn is_signed_in(&self) -> Result<bool, DbErr> {
         let now = self.services().clock.now();
         session::is_in_force(self.store().reader(), &self.person.session, now).await
     }
 
-    /// Keeps a secret for the next page that asks for it by this name, and for that one only.
+    /// Stores a secret that the next page takes once by this key.
     pub async fn leave_note(&self, about: &str, text: &Secret) -> Result<(), ApiError> {
         let vault = &self.kit().services.vault;
         let left = session::leave_note(self.store(), vault, &self.person, about, text, self.now());
         Ok(left.await?)
     }
 
-    /// Takes what was kept by this name.
+    /// Takes the secret stored under this key.
     pub async fn take_note(&self, about: &str) -> Result<Option<Secret>, ApiError> {
         let vault = &self.kit().services.vault;
         let taken = session::take_note(self.store(), vault, &self.person, about, self.now());

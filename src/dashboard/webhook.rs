@@ -1,4 +1,4 @@
-//! One webhook: whether it works, what became of its events, what can be set, and what can be done with it.
+//! One webhook: status, outcomes, settings and actions.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{EventKind, Millis, WebhookId, webhook};
@@ -48,7 +48,7 @@ pub async fn show(
     Ok(layout::page(&visit, webhook.url.as_str(), content))
 }
 
-/// What is set of a webhook, as its form has it.
+/// The values of a webhook's form.
 fn setting(webhook: &webhook::Model) -> Vec<(&'static str, String)> {
     let kinds = webhook.event_kinds();
     let events = kinds.iter().map(|kind| ("events", kind.to_string()));
@@ -96,7 +96,7 @@ async fn content(
     })
 }
 
-/// What became of the attempts of the last day, hour by hour.
+/// The last day's attempts, per hour and outcome.
 fn chart(visit: &Visit, hours: &[AttemptHour]) -> Chart<'static> {
     let bar = |hour: &AttemptHour| {
         let of_hour = &hour.figures;
@@ -136,7 +136,7 @@ fn facts(visit: &Visit, webhook: &webhook::Model) -> Markup {
                 @if kinds.len() == EventKind::ALL.len() { (visit.t("webhooks-all-events")) }
                 @else { @for kind in &kinds { code { (kind.as_str()) } " " } }
             }
-            // Who may not see the secret sees nothing of it.
+            // Only owners see any part of the secret.
             @if visit.is_owner() {
                 dt { (visit.t("webhooks-secret")) } dd { code { "…" (webhook.secret_hint) } }
             }
@@ -187,7 +187,7 @@ pub async fn update(
     Ok(layout::refused(&visit, webhook.url.as_str(), content))
 }
 
-/// `POST /dashboard/webhooks/{id}/enable`: what failed before does not count any more.
+/// `POST /dashboard/webhooks/{id}/enable`: also resets the count of failures.
 pub async fn enable(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     change(&visit, id, &json!({"isActive": true})).await?;
     Ok(visit.see(&path_of(id.0), "done-webhook-enabled"))
@@ -199,7 +199,7 @@ pub async fn disable(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, Ap
     Ok(visit.see(&path_of(id.0), "done-webhook-disabled"))
 }
 
-/// `POST /dashboard/webhooks/{id}/test`: leads to the delivery, which has its first attempt behind it.
+/// `POST /dashboard/webhooks/{id}/test`: redirects to the delivery after its first attempt.
 pub async fn test(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let nothing = Body::of(&json!({}));
     let sent = api_deliveries::test(visit.caller(), visit.services(), id, nothing).await?;
@@ -292,7 +292,7 @@ pub async fn recover(
     }
 }
 
-/// How many deliveries are sent again.
+/// Sends failed deliveries again; returns their number.
 async fn send_again(visit: &Visit, id: Id<WebhookId>, typed: &Typed) -> Result<i64, ApiError> {
     let field = |name| match typed.raw(name).next().unwrap_or_default().trim() {
         "" => Value::Null,
@@ -304,7 +304,7 @@ async fn send_again(visit: &Visit, id: Id<WebhookId>, typed: &Typed) -> Result<i
     Ok(asked["deliveries"].as_i64().unwrap_or_default())
 }
 
-/// A time in the reader's zone as the API takes it. What is none goes on as it was typed, and is refused there.
+/// A time in the reader's zone as the API expects it. An invalid text is passed on, and the API refuses it.
 fn instant(visit: &Visit, text: &str) -> Value {
     let at: Option<Millis> = visit.zone().read(text);
     at.map_or_else(|| text.into(), |at| at.to_string().into())

@@ -1,4 +1,4 @@
-//! Webhooks: all of them, and making one. Its secret is made here and shown once.
+//! The list of webhooks, and the form for a new one, whose secret is generated and shown once.
 
 use actix_web::HttpResponse;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -19,15 +19,14 @@ use crate::{
     http::{error::ApiError, extract::Body},
 };
 
-/// Where webhooks are.
 pub const PATH: &str = "/dashboard/webhooks";
 const PATH_OF_NEW: &str = "/dashboard/webhooks/new";
-/// What the list shows of an address, in characters.
+/// Longest shown part of an address, in characters.
 const URL_CHARS_MAX: usize = 200;
-/// A new secret: 190 bits of randomness.
+/// Length of a new secret: 190 bits of randomness.
 const SECRET_CHARS: usize = 32;
 
-/// The address of one webhook's page.
+/// The path of a webhook's page.
 pub fn path_of(id: WebhookId) -> String {
     format!("{PATH}/{id}")
 }
@@ -77,7 +76,7 @@ fn webhook_table(visit: &Visit, webhooks: &[webhook::Model]) -> Markup {
     )
 }
 
-/// Whether events are delivered, in a word.
+/// The webhook's status as a badge.
 pub fn state(visit: &Visit, webhook: &webhook::Model) -> Markup {
     match (webhook.is_active, &webhook.disabled_reason) {
         (true, _) if webhook.paused_at.is_some() => {
@@ -92,7 +91,7 @@ pub fn state(visit: &Visit, webhook: &webhook::Model) -> Markup {
     }
 }
 
-/// What each kind of event tells.
+/// The description of an event kind.
 fn told(visit: &Visit, kind: EventKind) -> String {
     visit.t(match kind {
         EventKind::CallStarted => "events-call-started",
@@ -104,7 +103,7 @@ fn told(visit: &Visit, kind: EventKind) -> String {
     })
 }
 
-/// The fields that can be set of a webhook.
+/// The fields of a webhook's form.
 pub fn form_fields(visit: &Visit) -> [Field; 2] {
     let kinds = EventKind::ALL.iter().map(|kind| {
         let name = format!("{kind}: {}", told(visit, *kind));
@@ -117,7 +116,7 @@ pub fn form_fields(visit: &Visit) -> [Field; 2] {
     ]
 }
 
-/// What was typed into [`form_fields`], as the API takes it.
+/// The values of [`form_fields`] as the API expects them.
 pub fn typed_fields(typed: &Typed) -> Value {
     json!({
         "url": typed.raw("url").next().unwrap_or_default().trim(),
@@ -167,13 +166,13 @@ async fn make(visit: &Visit, typed: &Typed) -> Result<WebhookId, ApiError> {
     Ok(id)
 }
 
-/// A secret that nobody has to think up.
+/// A new random secret.
 pub fn new_secret() -> Secret {
     let characters = rand::rng().sample_iter(Alphanumeric).take(SECRET_CHARS);
     Secret::new(characters.map(char::from).collect::<String>())
 }
 
-/// A secret, which nobody sees again, and how it is given to a program that checks signatures.
+/// The new secret, which is never shown again, and how to use it to verify signatures.
 pub fn shown_once(visit: &Visit, secret: &Secret) -> Markup {
     notice(
         Tone::Warning,
@@ -187,7 +186,7 @@ pub fn shown_once(visit: &Visit, secret: &Secret) -> Markup {
     )
 }
 
-/// The same secret as the libraries of Standard Webhooks take it.
+/// The secret in the format of the Standard Webhooks libraries.
 fn standard(secret: &Secret) -> String {
     format!("whsec_{}", STANDARD.encode(secret.expose()))
 }

@@ -1,4 +1,4 @@
-//! The form of an agent, with every field that it has.
+//! The form of an agent, with all of its fields.
 
 use dikala_entities::{Language, VoiceId, agent};
 use maud::Markup;
@@ -10,7 +10,7 @@ use super::super::{
 };
 use crate::api::agents;
 
-/// What it has, by the names of the API.
+/// The fields, by the API's names.
 pub const FIELDS: &Fields = &[
     ("name", Shape::Text),
     ("systemPrompt", Shape::Text),
@@ -23,12 +23,12 @@ pub const FIELDS: &Fields = &[
     ("isActive", Shape::Switch),
 ];
 
-/// The longest call of a new agent, in minutes.
+/// Default maximum call duration, in minutes.
 const MINUTES: &str = "10";
 const PROMPT_ROWS: u8 = 12;
 const GREETING_ROWS: u8 = 3;
 
-/// Languages that can be chosen, as their speakers call them. An agent can have any other over the API, and keeps it here.
+/// The offered languages, each in its own name. An agent's other language, set over the API, is kept.
 const LANGUAGES: &[(&str, &str)] = &[
     ("id", "Bahasa Indonesia"),
     ("en", "English"),
@@ -53,13 +53,13 @@ const LANGUAGES: &[(&str, &str)] = &[
     ("zh", "中文"),
 ];
 
-/// The name of a language where it is known, else its tag.
+/// The name of a known language, or else its tag.
 pub fn language_name(tag: &str) -> &str {
     let known = LANGUAGES.iter().find(|(known, _)| *known == tag);
     known.map_or(tag, |(_, name)| name)
 }
 
-/// The form of an agent that is to be made.
+/// The form for a new agent.
 pub fn blank() -> Filled {
     Filled::with([
         ("language", Language::default().as_str()),
@@ -69,7 +69,7 @@ pub fn blank() -> Filled {
     ])
 }
 
-/// The form of an agent as it is.
+/// The form, filled with an agent's values.
 pub fn of(agent: &agent::Model) -> Filled {
     let text = |name, value: &str| (name, value.to_owned());
     let mut values = vec![
@@ -104,7 +104,7 @@ pub fn of(agent: &agent::Model) -> Filled {
     Filled::with(values)
 }
 
-/// The fields, below what is wrong with them. `functions` are the names of the agent's own.
+/// The fields below their errors. `functions` are the names of the agent's functions.
 pub fn fields(view: &View, filled: &Filled, functions: &[String]) -> Markup {
     let t = |id: &str| view.t(id);
     let tools = tools(view, functions);
@@ -143,7 +143,7 @@ fn voices(view: &View) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Those that can be chosen, and what is there already or was typed.
+/// The offered languages and the one currently in the form.
 fn languages(filled: &Filled) -> Vec<(String, String)> {
     let known = LANGUAGES
         .iter()

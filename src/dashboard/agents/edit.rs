@@ -1,4 +1,4 @@
-//! Making an agent, setting one, a second like it, deleting one.
+//! Creates, edits, duplicates and deletes an agent.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{AgentId, FunctionId, OfTenant, PhoneNumber, agent, phone_number};
@@ -28,12 +28,12 @@ use crate::{
     },
 };
 
-/// Where a page of an agent's functions begins.
+/// The cursor of an agent's page of functions.
 const PLACE: &Fields = &[("before", Shape::Optional)];
 
-/// Numbers that an agent without any can be given at once.
+/// Free numbers that are offered to an agent without a number.
 const NUMBERS_OFFERED: u64 = 3;
-/// Numbers of an agent that are named.
+/// Numbers of an agent that are listed by name.
 const NUMBERS_MAX: usize = 20;
 
 /// `GET /dashboard/agents/new`
@@ -58,7 +58,7 @@ pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
         Err(error) => Err(error),
     };
     match made {
-        // The page of what is at a path of the API is at the same path of the dashboard.
+        // The dashboard's path of a thing mirrors the API's.
         Ok(answer) => {
             let location = answer.location.unwrap_or_default();
             let path = location.strip_prefix(route::BASE).unwrap_or_default();
@@ -135,7 +135,7 @@ async fn content(
     })
 }
 
-/// Nobody can call this agent: numbers that nobody answers are one press away.
+/// A warning that no number leads to this agent. It offers numbers without an agent.
 fn unreachable(visit: &Visit, agent: AgentId, free: &[phone_number::Model]) -> Markup {
     notice(
         Tone::Warning,
@@ -180,7 +180,7 @@ fn own_functions(
     }
 }
 
-/// The numbers that an agent answers, and one more than are named where there are more.
+/// The agent's numbers, at most one more than are listed.
 async fn numbers_of(visit: &Visit, agent: AgentId) -> Result<Vec<PhoneNumber>, ApiError> {
     let one_more = u64::try_from(NUMBERS_MAX).unwrap_or(u64::MAX) + 1;
     let numbers = phone_number::Entity::of(visit.tenant())
@@ -195,7 +195,7 @@ async fn numbers_of(visit: &Visit, agent: AgentId) -> Result<Vec<PhoneNumber>, A
     Ok(numbers)
 }
 
-/// Numbers that are in use and have no agent, the oldest first.
+/// Active numbers without an agent, oldest first.
 pub async fn without_agent(visit: &Visit, most: u64) -> Result<Vec<phone_number::Model>, DbErr> {
     phone_number::Entity::of(visit.tenant())
         .filter(phone_number::Column::IsActive.eq(true))

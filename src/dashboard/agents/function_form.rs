@@ -1,4 +1,4 @@
-//! The form of a function, and a text of JSON in a form: what is wrong with it stands beside the line.
+//! The form of a function, and a field for JSON whose errors stand beside the line.
 
 use dikala_entities::{FunctionMethod, function};
 use maud::{Markup, html};
@@ -16,7 +16,7 @@ use crate::http::{
     field::{FieldCode, FieldError},
 };
 
-/// What it has, by the names of the API.
+/// The fields, by the API's names.
 pub const FIELDS: &Fields = &[
     ("name", Shape::Text),
     ("description", Shape::Text),
@@ -29,14 +29,14 @@ pub const FIELDS: &Fields = &[
 const JSON_FIELD: &str = "parameters";
 const DESCRIPTION_ROWS: u8 = 3;
 const PARAMETERS_ROWS: u8 = 16;
-/// Lines that are shown of what is wrong with a text.
+/// Errors that are shown with an excerpt.
 const EXCERPTS_MAX: usize = 10;
 
-/// What a function without parameters has.
+/// The parameters of a function without any.
 const NO_PARAMETERS: &str = r#"{"type":"object","properties":{},"required":[]}"#;
 const EXAMPLE: &str = r#"{"type":"object","properties":{"order_number":{"type":"string","description":"The number on the receipt, such as A-1024"},"city":{"type":"string","enum":["Bandung","Jakarta"]}},"required":["order_number"]}"#;
 
-/// The form of a function that is to be made.
+/// The form for a new function.
 pub fn blank() -> Filled {
     Filled::with([
         ("method", FunctionMethod::Post.to_string()),
@@ -44,7 +44,7 @@ pub fn blank() -> Filled {
     ])
 }
 
-/// The form of a function as it is.
+/// The form, filled with a function's values.
 pub fn of(function: &function::Model) -> Filled {
     Filled::with([
         ("name", function.name.clone()),
@@ -55,7 +55,7 @@ pub fn of(function: &function::Model) -> Filled {
     ])
 }
 
-/// The fields, below what is wrong with them.
+/// The fields below their errors.
 pub fn fields(view: &View, filled: &Filled) -> Markup {
     let t = |id: &str| view.t(id);
     let methods = FunctionMethod::ALL.iter();
@@ -78,7 +78,7 @@ pub fn fields(view: &View, filled: &Filled) -> Markup {
     }
 }
 
-/// The field with JSON, and what is wrong with it beside the lines.
+/// The JSON field, with its errors beside the lines.
 pub fn json_field(view: &View, filled: &Filled, label: String, rows: u8) -> Field {
     let faults: Vec<&FieldError> = filled.errors_of(JSON_FIELD).collect();
     let told = told(view, filled.text(JSON_FIELD), &faults);
@@ -86,7 +86,7 @@ pub fn json_field(view: &View, filled: &Filled, label: String, rows: u8) -> Fiel
     field.told_as(told)
 }
 
-/// What is wrong with a text, each with the lines around its place.
+/// The errors of a text, each with the lines around it.
 fn told(view: &View, text: &str, faults: &[&FieldError]) -> Markup {
     if let Some((at, reason)) = json_text::broken(text).filter(|_| !text.trim().is_empty()) {
         let words = html! { (view.t("functions-no-json")) " " span lang="en" { "(" (reason) ")" } };
@@ -117,7 +117,8 @@ fn beside(view: &View, text: &str, at: Position, words: &Markup) -> Markup {
     }
 }
 
-/// What the API says of a text as a whole belongs beside the field too: so what was typed stays.
+/// Turns the API's error about the whole JSON text into an error of the field, so that the form keeps what was
+/// typed.
 pub fn beside_its_field(error: ApiError) -> ApiError {
     match error {
         ApiError::InvalidJson(reason) => {

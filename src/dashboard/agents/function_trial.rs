@@ -1,4 +1,4 @@
-//! Trying a function: its endpoint is called as a call would do it, and the page shows what was sent and what came back.
+//! Tries a function: calls its endpoint as a call would, then shows request and answer.
 
 use actix_web::HttpResponse;
 use dikala_actors::functions::{Answered, FaultCode, Request};
@@ -29,20 +29,20 @@ use crate::{
 
 const FIELDS: &Fields = &[("parameters", Shape::Json)];
 const ARGUMENTS_ROWS: u8 = 8;
-/// The most of a body that is shown, in characters.
+/// The longest part of a body that is shown, in characters.
 const SHOWN_MAX: usize = 6_000;
 
-/// What the page that follows a test shows. It is kept for that page in the session.
+/// The result of a trial, kept in the session for the page that follows.
 #[derive(Debug, Serialize, Deserialize)]
 struct Shown {
-    /// What was typed, to be tried again.
+    /// The arguments that were typed, so that they can be edited and tried again.
     arguments: String,
-    /// None where the address cannot be put into a request.
+    /// `None` if the address cannot be used in a request.
     request: Option<String>,
     answer: Option<(u16, String)>,
-    /// The code of what went wrong.
+    /// The error code.
     fault: Option<String>,
-    /// What the AI would be told, as JSON.
+    /// The JSON that the AI would receive.
     told: String,
     duration_ms: i64,
 }
@@ -75,7 +75,7 @@ fn shown(text: &str) -> String {
     cut(text, SHOWN_MAX).into_owned()
 }
 
-/// A request as it stands on the wire.
+/// A request in HTTP's text form.
 fn as_sent(request: &Request) -> String {
     let mut text = format!("{} {}\n", request.method, request.url);
     for (name, value) in &request.headers {
@@ -84,7 +84,7 @@ fn as_sent(request: &Request) -> String {
     shown(&format!("{text}\n{}", request.body))
 }
 
-/// The name of a header as people write it.
+/// A header's name with capital letters.
 fn written(name: &str) -> String {
     let word = |word: &str| {
         let mut signs = word.chars();
@@ -190,7 +190,7 @@ fn result(visit: &Visit, shown: &Shown) -> Markup {
     }
 }
 
-/// What went wrong, and what to do about it.
+/// The fault and its remedy, in words.
 fn fault_in_words(visit: &Visit, fault: FaultCode) -> String {
     visit.t(match fault {
         FaultCode::Timeout => "functions-fault-timeout",
@@ -200,7 +200,7 @@ fn fault_in_words(visit: &Visit, fault: FaultCode) -> String {
         FaultCode::InvalidResponse => "functions-fault-response",
         FaultCode::TooLarge => "functions-fault-large",
         FaultCode::InvalidArguments => "functions-fault-arguments",
-        // A test is always made: the other three are said of calls alone.
+        // A trial always calls the endpoint; these three occur in calls only.
         FaultCode::UnknownFunction | FaultCode::Disabled | FaultCode::CircuitOpen => {
             "functions-fault-other"
         }
@@ -236,7 +236,7 @@ pub async fn run(
     }
 }
 
-/// Arguments to begin with: one for each property of a schema, of its type.
+/// Sample arguments: a value of the right type for each property of a schema.
 fn sample(schema: &str) -> Value {
     let schema: Value = serde_json::from_str(schema).unwrap_or_default();
     let properties = schema["properties"].as_object();

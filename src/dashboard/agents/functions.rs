@@ -1,4 +1,4 @@
-//! Functions of an agent: making one, setting one with what became of its calls, deleting one.
+//! Creates, edits and deletes functions of an agent, and shows their recent outcomes.
 
 use actix_web::HttpResponse;
 use dikala_entities::{AgentId, FunctionId, FunctionMethod, OutboundUrl, agent, function};
@@ -31,19 +31,19 @@ use crate::{
     },
 };
 
-/// What the last part of the path is of the page for a new function.
+/// Last path segment of the page for a new function.
 const NEW: &str = "new";
-/// Functions on one page of their agent.
+/// Functions on one page.
 const PAGE: usize = 15;
-/// What the list shows of an address, in characters.
+/// The longest part of an endpoint's address in the list, in characters.
 const ENDPOINT_CHARS_MAX: usize = 200;
 
-/// Where a new function of an agent is made.
+/// The path of the page for a new function.
 pub fn new_path(agent: AgentId) -> String {
     format!("{}/functions/{NEW}", agents_path(agent))
 }
 
-/// The address of one function's page. One that is called as the page for new ones is found by its id.
+/// The path of a function's page. A function named `new` is addressed by its id, because that path is taken.
 pub fn path_of(agent: AgentId, name: &str, id: FunctionId) -> String {
     let path = agents_path(agent);
     match name {
@@ -52,17 +52,17 @@ pub fn path_of(agent: AgentId, name: &str, id: FunctionId) -> String {
     }
 }
 
-/// A function of the tenant's with its agent.
+/// A function of the tenant and its agent.
 #[derive(Debug)]
 pub struct FunctionPage {
     pub agent: agent::Model,
     pub function: function::Model,
-    /// The address of its page.
+    /// The path of the function's page.
     pub path: String,
 }
 
 impl FunctionPage {
-    /// Finds what is at a path, or 404.
+    /// Finds the function at a path, or fails with 404.
     pub async fn at(visit: &Visit, id: Id<AgentId>, name: &FunctionName) -> Result<Self, ApiError> {
         let agent = find(visit, id).await?;
         let db = visit.store().api_reader();
@@ -78,7 +78,7 @@ impl FunctionPage {
         })
     }
 
-    /// How the API calls it.
+    /// The function's name as the API's path parameter.
     pub fn api_name(&self) -> FunctionName {
         FunctionName(self.function.name.clone())
     }
@@ -100,7 +100,7 @@ async fn by_id(
     found.ok_or(ApiError::NotFound(Missing::Function))
 }
 
-/// What a list tells of a function.
+/// A function as the list shows it.
 #[derive(Debug)]
 pub struct Listed {
     id: FunctionId,
@@ -109,7 +109,7 @@ pub struct Listed {
     endpoint: OutboundUrl,
 }
 
-/// All functions of an agent of the tenant's, oldest first.
+/// All functions of an agent, oldest first.
 pub async fn of_agent(visit: &Visit, agent: &agent::Model) -> Result<Vec<Listed>, ApiError> {
     use function::Column;
 
@@ -130,7 +130,7 @@ pub async fn of_agent(visit: &Visit, agent: &agent::Model) -> Result<Vec<Listed>
     Ok(rows.into_iter().map(listed).collect())
 }
 
-/// A page of an agent's functions in a table, the newest first, and the ways to other pages.
+/// One page of an agent's functions as a table, newest first, with links to other pages.
 pub fn list(
     visit: &Visit,
     agent: &agent::Model,
@@ -201,7 +201,7 @@ pub async fn create(visit: Visit, id: Id<AgentId>, typed: Typed) -> Result<HttpR
     }
 }
 
-/// The address of the function that the API answers with.
+/// The path of the function in the API's answer.
 fn path_in(answer: &Answer, agent: AgentId) -> Result<String, ApiError> {
     #[derive(serde::Deserialize)]
     struct Named {
@@ -252,7 +252,7 @@ async fn content(visit: &Visit, found: &FunctionPage, filled: &Filled) -> Result
     })
 }
 
-/// Whether the endpoint is called at the moment, where it is not.
+/// A notice if the circuit breaker keeps the endpoint from being called.
 fn circuit(visit: &Visit, stats: &FunctionStats) -> Markup {
     let words = match stats.circuit.state {
         State::Closed => return html! {},
@@ -272,7 +272,7 @@ fn circuit(visit: &Visit, stats: &FunctionStats) -> Markup {
     )
 }
 
-/// What became of the calls of the last day.
+/// Outcomes of the last day's calls.
 fn figures(visit: &Visit, stats: &FunctionStats) -> Markup {
     let count = |count: usize| visit.number(i64::try_from(count).unwrap_or(i64::MAX));
     let time = |ms: Option<i64>| match ms {

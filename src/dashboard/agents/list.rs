@@ -20,12 +20,12 @@ use super::{
 };
 use crate::http::{error::ApiError, extract::id};
 
-/// Where a page of the list begins.
+/// The cursor of the list.
 const PLACE: &Fields = &[("before", Shape::Optional)];
 /// Agents on one page.
 const PAGE: usize = 25;
 
-/// What a list tells of an agent.
+/// An agent as the list shows it.
 struct Row {
     id: AgentId,
     name: String,
@@ -64,7 +64,7 @@ async fn rows(visit: &Visit, before: Option<AgentId>) -> Result<Vec<Row>, ApiErr
     Ok(rows.into_iter().map(row).collect())
 }
 
-/// One number of each of these agents, and how many they have.
+/// The first number of each agent, and its count of numbers.
 async fn first_numbers(
     visit: &Visit,
     rows: &[Row],

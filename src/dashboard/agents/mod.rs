@@ -1,4 +1,4 @@
-//! Agents and their functions: the list, the pages on which they are made and set, and what a function answers to a trial.
+//! Agents and their functions: the list, the forms, and trials of functions.
 
 pub mod edit;
 pub mod function_trial;
@@ -16,17 +16,15 @@ use crate::{
     http::{error::ApiError, extract::Id},
 };
 
-/// Where agents are.
 const PATH: &str = "/dashboard/agents";
-/// Where one is made.
 const NEW_PATH: &str = "/dashboard/agents/new";
 
-/// The address of one agent's page.
+/// The path of an agent's page.
 pub fn path_of(id: AgentId) -> String {
     format!("{PATH}/{id}")
 }
 
-/// Where the agent of a number is chosen.
+/// The path of the form that assigns an agent to a number.
 pub fn assign_path(number: PhoneNumberId) -> String {
     format!("/dashboard/numbers/{number}/assign-agent")
 }

@@ -1,4 +1,5 @@
-//! What an owner can do with a call: end it, transfer it while it runs, erase it afterwards. Each is asked first.
+//! An owner's actions on a call: end it, transfer it while it runs, erase it afterwards. Each has a confirmation
+//! page.
 
 use actix_web::{HttpResponse, http::StatusCode};
 use dikala_entities::{CallId, call};
@@ -23,9 +24,9 @@ use crate::{
 };
 
 const FIELDS: &Fields = &[("to", Shape::Phone)];
-/// What is answered where there is nothing to ask.
+/// Status of a confirmation page whose action is not possible.
 const NOT_ASKED: StatusCode = StatusCode::CONFLICT;
-/// What a post is answered with that cannot be carried out.
+/// Status of a post whose action is not possible.
 const REFUSED: StatusCode = StatusCode::UNPROCESSABLE_ENTITY;
 
 /// `GET /dashboard/calls/{id}/hangup`
@@ -55,7 +56,7 @@ pub async fn hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiEr
     let call = id.0;
     let done = calls::hang_up(visit.caller(), visit.services(), id, Body::of(&json!({}))).await;
     match done {
-        // The page shows a pending act until it is done.
+        // The call's page shows the action as pending until it is done.
         Ok(_) => Ok(visit.go(&path_of(call))),
         Err(error @ ApiError::CallNotActive) => unfit(&visit, call, REFUSED, &error).await,
         Err(error) => Err(error),
@@ -155,7 +156,7 @@ pub async fn erase(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiErro
     }
 }
 
-/// Which call it is about.
+/// Identifies the call on a confirmation page.
 fn which(visit: &Visit, call: &call::Model) -> Markup {
     html! {
         p {
@@ -165,7 +166,7 @@ fn which(visit: &Visit, call: &call::Model) -> Markup {
     }
 }
 
-/// The call's page, which says why this cannot be done with it now.
+/// The call's page with the reason why the action is not possible.
 async fn unfit(
     visit: &Visit,
     id: CallId,

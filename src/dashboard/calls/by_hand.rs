@@ -26,7 +26,7 @@ pub struct Hand {
 /// The people and keys of several calls.
 pub type Hands = HashMap<CallId, Hand>;
 
-/// A call: its id, when it ended and why.
+/// A call's id, end and reason.
 pub type Ended = (CallId, Option<Millis>, Option<HangupReason>);
 
 /// Finds the people and keys that ended or transferred these calls. Skips calls that ended otherwise.

@@ -1,4 +1,4 @@
-//! A call's timeline as a list.
+//! Renders a call's timeline as a list.
 
 use dikala_entities::{EventId, Millis};
 use maud::{Markup, html};
@@ -16,20 +16,20 @@ use super::{
     words,
 };
 
-/// Characters that are shown of one text.
+/// Longest shown part of a text, in characters.
 const CHARS_MAX: usize = 2_000;
-/// Characters that are shown of an address.
+/// Longest shown part of an address, in characters.
 const URL_CHARS_MAX: usize = 200;
-/// What a page has of a timeline, in bytes of its markup; more where one entry alone is larger.
+/// Size of a page of a timeline, in bytes of markup. A single larger entry is shown whole.
 const BYTES_MAX: usize = 15_000;
-/// Later than this after the ring the date is shown.
+/// Entries later than this after the ring show their date, in milliseconds.
 const SAME_CALL_MS: i64 = 5 * 60 * 60 * 1_000;
 
-/// What happened, from the ring on, but for the first entries that were on pages before; with the ways to the other pages of the call,
-/// which is at `path`.
+/// A page of the timeline that begins with entry number `first`, with links to the call's other pages. `path` is
+/// the call's path.
 pub fn list(view: &View, record: &Record, path: &str, first: usize) -> Markup {
     let entries = timeline::of(record);
-    // Functions are numbered, so that what is unfolded of one is found again when the list is made anew.
+    // The numbering of functions keeps an entry unfolded when the list is replaced.
     let mut functions = 0;
     let (mut bytes, mut shown) = (0, Vec::new());
     for (nth, entry) in entries.iter().enumerate() {
@@ -137,7 +137,7 @@ fn called(view: &View, function: &FunctionCall, nth: usize) -> Markup {
     }
 }
 
-/// How the webhooks fared that were told of it.
+/// Deliveries of the entry's event to webhooks.
 fn sent(view: &View, record: &Record, event: Option<EventId>) -> Markup {
     let sent = event.and_then(|event| record.deliveries.get(&event));
     html! {
@@ -167,7 +167,7 @@ fn delivery(view: &View, sent: &Sent) -> Markup {
     }
 }
 
-/// JSON as it is stored.
+/// Stored JSON, formatted.
 pub fn json_text(text: &str) -> Markup {
     let value: Value = serde_json::from_str(text).unwrap_or_default();
     json(&value)

@@ -1,4 +1,4 @@
-//! The list of calls as a file, with the same filters.
+//! The list of calls as a CSV file, with the same filters.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{CallId, Millis};
@@ -18,9 +18,9 @@ use crate::{
     http::error::ApiError,
 };
 
-/// Calls that are read at once.
+/// Calls per read.
 const BATCH: u64 = 100;
-/// The columns, by the names that the API has for them.
+/// The columns, by the API's names.
 const COLUMNS: &[&str] = &[
     "id",
     "startedAt",
@@ -42,7 +42,8 @@ const COLUMNS: &[&str] = &[
     "transcriptSummary",
 ];
 
-/// `GET /dashboard/calls.csv`: newest first, all of them, as they are while they are read.
+/// `GET /dashboard/calls.csv`: all matching calls, newest first. It is no snapshot: each call appears as it is when
+/// it is read.
 pub async fn calls_csv(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     match Asked::read(request.query_string(), visit.zone())? {
         Ok(asked) => {
@@ -64,7 +65,7 @@ pub async fn calls_csv(visit: Visit, request: HttpRequest) -> Result<HttpRespons
     }
 }
 
-/// How far the calls are read.
+/// The position of the export.
 struct Reading {
     visit: Visit,
     asked: Asked,
@@ -73,7 +74,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// The lines of the next calls.
+    /// The lines of the next batch of calls.
     async fn piece(mut self) -> Result<Option<(String, Self)>, ApiError> {
         if self.is_over {
             return Ok(None);

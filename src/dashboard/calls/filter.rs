@@ -1,5 +1,5 @@
-//! The filters of the list, as they stand in its address. They are those of `GET /calls`, but for days: a day begins and ends
-//! where the reader is, and the last one counts as a whole.
+//! Filters of the list of calls, kept in its address. They are those of `GET /calls`, except that dates are the
+//! reader's days and the last day is included.
 
 use dikala_entities::{AgentId, CallStatus, Millis, OfTenant, PhoneNumberId, agent, phone_number};
 use maud::{Markup, html};
@@ -23,9 +23,9 @@ use crate::{
 
 /// Calls on one page.
 pub const PAGE: i64 = 25;
-/// Agents, and numbers, that can be chosen of; the newest ones. Others can be reached by a link from their own page.
+/// Newest agents, and newest numbers, that the filter offers. Links from their pages reach the others.
 const CHOICES_MAX: u64 = 25;
-/// What can be asked for, by its name in the API.
+/// The parameters, by the API's names.
 const NAMES: [&str; 7] = [
     "status",
     "from",
@@ -35,7 +35,7 @@ const NAMES: [&str; 7] = [
     "callerNumber",
     "before",
 ];
-/// Shorter names, for who types an address.
+/// Short names of parameters, for typing an address.
 const ALIASES: [(&str, &str); 4] = [
     ("state", "status"),
     ("agent", "agentId"),
@@ -43,17 +43,17 @@ const ALIASES: [(&str, &str); 4] = [
     ("caller", "callerNumber"),
 ];
 
-/// What the address of a list asks for.
+/// A parsed query string of the list.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Names of the API and what was typed for them; nothing empty.
+    /// The non-empty parameters, by the API's names, as they were typed.
     typed: Vec<(&'static str, String)>,
     pub filter: Filter,
 }
 
 impl Asked {
-    /// Reads a query string; the form with what is wrong where it asks for what cannot be. What is unknown in it, such as a mark
-    /// of where somebody came from, is left alone.
+    /// Reads a query string. Invalid values return the filled form with its errors. Unknown parameters, such as
+    /// those of a campaign, are ignored.
     pub fn read(query: &str, zone: &Zone) -> Result<Result<Self, Filled>, ApiError> {
         let typed = typed(&Typed::parse(query.as_bytes()));
         match filter(&typed, zone) {
@@ -65,17 +65,17 @@ impl Asked {
         }
     }
 
-    /// Whether it asks for the newest calls.
+    /// True if the page shows the newest calls.
     pub const fn is_first_page(&self) -> bool {
         self.filter.before.is_none()
     }
 
-    /// Whether it leaves something out, wherever the page is.
+    /// True if any filter is set; the page's position does not count.
     pub fn is_narrow(&self) -> bool {
         self.typed.iter().any(|(name, _)| *name != "before")
     }
 
-    /// The same filters as a query string, without the place of the page.
+    /// The filters as a query string, without the page's position.
     pub fn query(&self) -> String {
         let kept: Vec<_> = self
             .typed
@@ -86,7 +86,6 @@ impl Asked {
         encoded(&kept)
     }
 
-    /// The form as it was filled in.
     pub fn filled(&self) -> Filled {
         Filled::with(self.typed.clone())
     }
@@ -98,7 +97,7 @@ fn encoded(typed: &[(&'static str, String)]) -> String {
     query.finish()
 }
 
-/// What was typed, by the names of the API.
+/// The typed parameters, by the API's names.
 fn typed(sent: &Typed) -> Vec<(&'static str, String)> {
     let alias = |name: &str| ALIASES.iter().find(|(_, known)| *known == name);
     let value = |name: &'static str| {
@@ -124,12 +123,12 @@ fn filter(typed: &[(&'static str, String)], zone: &Zone) -> Result<Filter, ApiEr
     Filter::read(&Form::from_body(Value::Object(fields))?)
 }
 
-/// A date as the instant that it stands for; anything else goes on as it was typed.
+/// Reads a date as its edge in the reader's zone; other texts are returned unchanged.
 fn day(text: &str, zone: &Zone, edge: fn(&Zone, &str) -> Option<Millis>) -> String {
     edge(zone, text).map_or_else(|| text.to_owned(), |at| at.to_string())
 }
 
-/// The form of the filters.
+/// The filters' form.
 pub async fn form(visit: &Visit, filled: &Filled) -> Result<Markup, DbErr> {
     let is_open = !filled.errors().is_empty()
         || NAMES
@@ -167,7 +166,7 @@ pub async fn form(visit: &Visit, filled: &Filled) -> Result<Markup, DbErr> {
     })
 }
 
-/// The tenant's agents to choose of, and the chosen one in any case.
+/// The tenant's newest agents and the selected one.
 async fn agents(visit: &Visit, chosen: &str) -> Result<Vec<(String, String)>, DbErr> {
     let db = visit.store().api_reader();
     let select = agent::Entity::of(visit.tenant())
@@ -196,7 +195,7 @@ async fn agents(visit: &Visit, chosen: &str) -> Result<Vec<(String, String)>, Db
     Ok(choices)
 }
 
-/// The tenant's numbers to choose of, and the chosen one in any case.
+/// The tenant's newest numbers and the selected one.
 async fn numbers(visit: &Visit, chosen: &str) -> Result<Vec<(String, String)>, DbErr> {
     let db = visit.store().api_reader();
     let select = phone_number::Entity::of(visit.tenant());

@@ -26,7 +26,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
     let title = visit.t("calls-title");
     match Asked::read(request.query_string(), visit.zone())? {
         Ok(asked) => {
-            // Before the rows are read: what is committed between the two is told again, and misses nobody.
+            // Read before the rows: an event committed in between is then sent twice rather than missed.
             let position = follow::position(&visit).await?;
             let found =
                 calls::page(visit.store().api_reader(), visit.tenant(), &asked.filter).await?;
@@ -61,7 +61,7 @@ async fn content(
         }
         (live::news(visit))
         (follow::followed(Watched::Calls, &followed_query(asked), position, html! {
-            // The table is there without a row, so that the first one has where to go.
+            // An empty table is rendered too, so that the stream can add the first row.
             (rows::table(visit, &visit.t("calls-title"), &found.calls, &names))
             @if found.calls.is_empty() { div data-none { (nothing(visit, asked)) } }
         }))
@@ -69,7 +69,7 @@ async fn content(
     })
 }
 
-/// What the stream of a list is told of it: new calls come in on the first page alone.
+/// The stream's query: the filters, and a mark on pages other than the first, which get no new rows.
 fn followed_query(asked: &Asked) -> String {
     let query = asked.query();
     let older = if asked.is_first_page() {
@@ -106,7 +106,7 @@ fn nothing(visit: &Visit, asked: &Asked) -> Markup {
     empty(&visit.t(title), &visit.t(words), link)
 }
 
-/// The way to older calls, and back to the newest.
+/// Links to older calls and back to the newest.
 fn paging(visit: &Visit, asked: &Asked, found: &CallList) -> Markup {
     let query = asked.query();
     let path = |more: &str| {

@@ -1,4 +1,4 @@
-//! Calls: the list with its filters, one call from ring to hang-up, what can be done with it.
+//! Calls: the list with its filters, the page of one call, and actions on a call.
 
 pub mod acts;
 pub mod export;
@@ -15,10 +15,9 @@ mod timeline;
 
 use dikala_entities::CallId;
 
-/// Where calls are.
 const PATH: &str = "/dashboard/calls";
 
-/// The page of a call.
+/// The path of a call's page.
 pub fn path_of(id: CallId) -> String {
     format!("{PATH}/{id}")
 }

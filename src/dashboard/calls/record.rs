@@ -1,4 +1,4 @@
-//! All that is kept of one call, read for its page: each kind of thing only as far as a page shows it.
+//! Reads all data of one call for its page; each kind is limited to what the page shows.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -17,57 +17,56 @@ use super::{
 };
 use crate::http::error::{ApiError, Missing};
 
-/// Of what a call announced and which functions it called, so many are shown, the first ones.
+/// Number of events, and of invoked functions, that are shown; the first ones.
 pub const EVENTS_MAX: usize = 100;
-/// Events that are read at once; one can have a hundred kilobytes.
+/// Events per read; one may hold 100 KB.
 const EVENTS_BATCH: u64 = 8;
-/// Deliveries that are shown of a call: those events' to twenty webhooks, which is as many as a tenant may have.
+/// Shown deliveries: those of all shown events to 20 webhooks, the maximum of a tenant.
 const DELIVERIES_MAX: usize = 2_000;
 
-/// How long after its end a call's page waits for the transcript, in milliseconds.
+/// Time after a call's end within which its page still waits for the transcript, in milliseconds.
 const TRANSCRIPT_WITHIN_MS: i64 = 10 * 60 * 1_000;
 
-/// One utterance.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Utterance {
     pub role: Speaker,
     pub text: String,
-    /// When, where the telephony said so.
+    /// Missing if the bridge did not send a time.
     pub at: Option<Millis>,
 }
 
-/// Something that the call announced.
+/// An event that the call caused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallEvent {
     pub id: EventId,
-    /// Its place in the order of the commits.
+    /// Position in the order of commits.
     pub position: Option<i64>,
     pub kind: EventKind,
     pub at: Millis,
-    /// The function that was called; null for other kinds.
+    /// The invoked function; null in events of other kinds.
     pub function: Value,
 }
 
-/// An event on its way to a webhook.
+/// A delivery of an event to a webhook.
 #[derive(Clone, Debug)]
 pub struct Sent {
     pub id: DeliveryId,
     pub status: DeliveryStatus,
-    /// Made so far.
+    /// Number of attempts so far.
     pub attempts: i64,
-    /// None once it is over.
+    /// `None` once the delivery succeeded or failed for good.
     pub next_attempt_at: Option<Millis>,
-    /// None where the webhook was removed.
+    /// `None` if the webhook was removed.
     pub url: Option<String>,
 }
 
-/// A call with all that belongs to it.
+/// A call with all its data.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub call: call::Model,
-    /// None where the agent was removed.
+    /// `None` if the agent was removed.
     pub agent: Option<String>,
-    /// What the number is for.
+    /// The called number's label.
     pub number: Option<String>,
     pub hold: Option<credit_hold::Model>,
     /// The person or key that ended or transferred it by hand.
@@ -76,12 +75,12 @@ pub struct Record {
     pub invocations: Vec<invocation::Model>,
     pub transcript: Option<Said>,
     pub deliveries: HashMap<EventId, Vec<Sent>>,
-    /// There is more of it than is shown.
+    /// True if there is more than is shown.
     pub is_cut: bool,
 }
 
 impl Record {
-    /// The call is over, every webhook was told, and the transcript has come or is no longer expected.
+    /// True once the call is over, no delivery is pending, and the transcript has arrived or is no longer expected.
     pub fn is_settled(&self, now: Millis) -> bool {
         let waits = |sent: &Sent| sent.status == DeliveryStatus::Pending;
         let is_delivered = !self.deliveries.values().flatten().any(waits);
@@ -91,7 +90,7 @@ impl Record {
     }
 }
 
-/// What was said.
+/// The transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     pub summary: String,
@@ -99,7 +98,7 @@ pub struct Said {
     pub at: Millis,
 }
 
-/// The call of that id, if it is the tenant's; `visit` tells whose.
+/// The tenant's call with this id.
 pub async fn find(visit: &Visit, id: CallId) -> Result<call::Model, ApiError> {
     call::Entity::one_of(visit.tenant(), id)
         .one(visit.store().api_reader())
@@ -107,7 +106,7 @@ pub async fn find(visit: &Visit, id: CallId) -> Result<call::Model, ApiError> {
         .ok_or(ApiError::NotFound(Missing::Call))
 }
 
-/// Everything about a call that [`find`] gave.
+/// Reads everything about a call that [`find`] returned.
 pub async fn read(visit: &Visit, call: call::Model) -> Result<Record, ApiError> {
     let db = visit.store().api_reader();
     let events = events(db, &call).await?;
@@ -181,7 +180,7 @@ async fn number_label(
         .await
 }
 
-/// The first of a call's events, oldest first; of their bodies only what is shown.
+/// The call's first events, oldest first, with only the shown part of their bodies.
 async fn events(db: &impl ConnectionTrait, call: &call::Model) -> Result<Vec<CallEvent>, DbErr> {
     let of_call = event::Entity::of(call.tenant_id)
         .filter(event::Column::CallId.eq(call.id))
@@ -219,7 +218,7 @@ fn announced(event: event::Model) -> CallEvent {
     }
 }
 
-/// The first deliveries of events, one more than are shown.
+/// The events' first deliveries, one more than are shown.
 async fn sent(
     db: &impl ConnectionTrait,
     call: &call::Model,

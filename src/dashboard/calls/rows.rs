@@ -1,4 +1,4 @@
-//! Rows of calls, on the list and on the first page, and alone where one changed while somebody looks.
+//! Rows of calls, for the list, the home page, and single rows that the stream updates.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,7 +16,7 @@ use crate::{
     http::error::ApiError,
 };
 
-/// What agents and numbers are called.
+/// Names of agents and numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     agents: HashMap<AgentId, String>,
@@ -25,7 +25,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Those that stand in some calls.
+    /// The names that occur in these calls.
     pub async fn of(
         db: &impl ConnectionTrait,
         tenant: TenantId,
@@ -55,7 +55,7 @@ impl Names {
         })
     }
 
-    /// The same, with the person or key that ended or transferred each by hand.
+    /// As [`Self::of`], with the people and keys that ended or transferred calls by hand.
     pub async fn and_hands(visit: &Visit, calls: &[Call]) -> Result<Self, ApiError> {
         let names = Self::of(visit.store().api_reader(), visit.tenant(), calls).await?;
         let ended = calls
@@ -65,25 +65,25 @@ impl Names {
         Ok(Self { hands, ..names })
     }
 
-    /// How a call ended, and by whom; none while it runs.
+    /// The reason and author of a call's end; `None` while it runs.
     pub fn outcome(&self, view: &View, call: &Call) -> Option<String> {
         let (by, hand) = (call.hangup_initiator, self.hands.get(&call.id));
         call.hangup_reason
             .map(|reason| words::outcome(view, reason, by, hand))
     }
 
-    /// The name of a call's agent, if it had one that is still there.
+    /// The agent's name, if the agent still exists.
     pub fn agent(&self, call: &Call) -> Option<&str> {
         self.agents.get(&call.agent_id?).map(String::as_str)
     }
 
-    /// What the number that was called is for.
+    /// The called number's label.
     pub fn number(&self, call: &Call) -> Option<&str> {
         self.numbers.get(&call.phone_number_id).map(String::as_str)
     }
 }
 
-/// A table of calls. Its rows stand in an element that the script finds by `data-rows`, where new ones are put on top.
+/// A table of calls. The script finds its body by `data-rows` and inserts new rows at the top.
 pub fn table(view: &View, caption: &str, calls: &[Call], names: &Names) -> Markup {
     html! {
         table.calls role="table" {
@@ -111,7 +111,7 @@ fn columns(view: &View) -> [String; 5] {
     .map(|id| view.t(id))
 }
 
-/// One call.
+/// The row of a call.
 pub fn row(view: &View, call: &Call, names: &Names) -> Markup {
     let cells = [
         html! { a href=(path_of(call.id)) { (view.time(call.started_at)) } },

@@ -37,7 +37,7 @@ pub async fn show(
     Ok(layout::page(&visit, &visit.t("calls-one-title"), content))
 }
 
-/// All of the page but its title.
+/// The page without its title.
 pub async fn content(visit: &Visit, id: CallId) -> Result<Markup, ApiError> {
     let position = follow::position(visit).await?;
     let shown = part(visit, id, 0).await?;
@@ -50,14 +50,14 @@ pub async fn content(visit: &Visit, id: CallId) -> Result<Markup, ApiError> {
     })
 }
 
-/// The parts of a call's page that change.
+/// The changing part of a call's page.
 pub struct Part {
     pub html: Markup,
-    /// The page will not change any more.
+    /// True if the page will not change again.
     pub is_settled: bool,
 }
 
-/// What changes while the call goes on, with the timeline from the entry of that number on.
+/// The changing part, with the timeline from entry number `first` on.
 pub async fn part(visit: &Visit, id: CallId, first: usize) -> Result<Part, ApiError> {
     let call = record::find(visit, id).await?;
     let record = record::read(visit, call).await?;
@@ -122,7 +122,8 @@ fn agent(visit: &Visit, record: &Record) -> Markup {
     }
 }
 
-/// How long it took in all and in talk; of one that goes on only since when, which does not change with every second.
+/// Total duration and talk time. A running call shows only its start, so that the part does not change every
+/// second.
 fn duration(visit: &Visit, call: &call::Model, now: Millis) -> Markup {
     html! {
         @match (call.duration_seconds, call.talk_time_seconds) {
@@ -151,7 +152,7 @@ fn minutes(visit: &Visit, record: &Record) -> Markup {
     }
 }
 
-/// The acts that the telephony was told to do and has not done yet.
+/// Actions that were requested and that the bridge has not done yet.
 fn under_way(visit: &Visit, call: &call::Model) -> Markup {
     let pending: Value = call
         .pending
@@ -172,7 +173,7 @@ fn under_way(visit: &Visit, call: &call::Model) -> Markup {
     }
 }
 
-/// What can be done: to a call that runs, or to what is kept of one.
+/// Links to the possible actions on a running call, or on an ended call's data.
 fn actions(visit: &Visit, call: &call::Model) -> Markup {
     let path = path_of(call.id);
     html! {

@@ -1,4 +1,4 @@
-//! What happened in a call, one thing after the other. Pure.
+//! Builds a call's timeline. Pure.
 
 use dikala_entities::{
     EventId, EventKind, HangupInitiator, HangupReason, Millis, call, invocation,
@@ -10,16 +10,15 @@ use super::{
     record::{CallEvent, Record, Said, Utterance},
 };
 
-/// Something that happened.
+/// An entry of the timeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moment {
     pub at: Millis,
-    /// What announced it, if that is kept.
+    /// The event that announced it, if it is kept.
     pub event: Option<EventId>,
     pub what: Happening,
 }
 
-/// What happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Happening {
     Rang,
@@ -38,18 +37,18 @@ pub enum Happening {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FunctionCall {
     pub name: String,
-    /// None where they are not kept.
+    /// `None` if they were not kept.
     pub parameters: Option<Value>,
-    /// The endpoint's object, or the error that the AI was told.
+    /// The endpoint's object, or the error that the AI received.
     pub result: Option<Value>,
-    /// The code of an outcome that is an error.
+    /// The code, if the outcome is an error.
     pub fault: Option<String>,
-    /// How long it took; none where that is not kept.
+    /// `None` if it was not kept.
     pub duration_ms: Option<i64>,
 }
 
 impl Happening {
-    /// Orders what happened in the same moment.
+    /// Orders entries with equal times.
     const fn rank(&self) -> u8 {
         match self {
             Self::Rang => 0,
@@ -62,7 +61,7 @@ impl Happening {
     }
 }
 
-/// What happened, in the order in which it did.
+/// The entries in chronological order.
 pub fn of(record: &Record) -> Vec<Moment> {
     let announced = |kind: EventKind| {
         let event = record.events.iter().find(|event| event.kind == kind);
@@ -97,7 +96,7 @@ pub fn of(record: &Record) -> Vec<Moment> {
     entries
 }
 
-/// What was said. Who has no time stands where the one before stands, the first at the answer.
+/// The utterances. One without a time takes that of the one before; the first takes the time of the answer.
 fn turns(call: &call::Model, turns: &[Utterance]) -> Vec<Moment> {
     let mut at = call.answered_at.unwrap_or(call.started_at);
     let entry = |turn: &Utterance| {
@@ -131,7 +130,7 @@ fn summed(record: &Record) -> Option<Moment> {
     })
 }
 
-/// The functions, each with the event that tells of it: both were written at the same moment.
+/// The functions, each with its event: both were committed at the same time.
 fn functions(invocations: &[invocation::Model], events: &[CallEvent]) -> Vec<Moment> {
     let mut announced: Vec<&CallEvent> = events
         .iter()
@@ -153,7 +152,7 @@ fn functions(invocations: &[invocation::Model], events: &[CallEvent]) -> Vec<Mom
             what: Happening::Called(invoked(invocation, event)),
         });
     }
-    // What was announced of functions that were not read as such.
+    // Events of functions whose invocations were not read.
     let only_announced = |event: &&CallEvent| Moment {
         at: event.at,
         event: Some(event.id),
@@ -180,7 +179,7 @@ fn invoked(invocation: &invocation::Model, event: Option<&CallEvent>) -> Functio
     }
 }
 
-/// A field of an event; null where it was erased.
+/// A field of an event; `None` if it was erased.
 fn kept(event: &CallEvent, field: &str) -> Option<Value> {
     Some(event.function[field].clone()).filter(|value| !value.is_null())
 }

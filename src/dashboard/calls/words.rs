@@ -1,4 +1,4 @@
-//! What states, reasons and lengths of time are called.
+//! Names of states, reasons and durations.
 
 use dikala_entities::{
     CallStatus, CallerNumber, DeliveryStatus, HangupInitiator, HangupReason, Speaker,
@@ -13,7 +13,7 @@ use super::{
     by_hand::Hand,
 };
 
-/// The name of a state, as in the filter.
+/// The message id of a state, which the filter also uses.
 pub const fn status_id(status: CallStatus) -> &'static str {
     match status {
         CallStatus::Ringing => "calls-ringing",
@@ -35,7 +35,7 @@ pub fn status(view: &View, status: CallStatus) -> Markup {
     badge(tone, &view.t(status_id(status)))
 }
 
-/// Why a call is over, as a sentence.
+/// The message id of a reason, as a sentence.
 pub const fn reason_id(reason: HangupReason) -> &'static str {
     match reason {
         HangupReason::Normal => "calls-reason-normal",
@@ -60,7 +60,7 @@ pub const fn reason_id(reason: HangupReason) -> &'static str {
     }
 }
 
-/// How a call ended, and by whom: `Caller hung up`, `Ended by Dewi`.
+/// The end of a call and its author: `Caller hung up`, `Ended by Dewi`.
 pub fn outcome(
     view: &View,
     reason: HangupReason,
@@ -87,7 +87,7 @@ pub fn outcome(
     }
 }
 
-/// Who said something.
+/// The message id of a speaker.
 pub const fn speaker_id(speaker: Speaker) -> &'static str {
     match speaker {
         Speaker::Caller => "calls-said-caller",
@@ -96,7 +96,7 @@ pub const fn speaker_id(speaker: Speaker) -> &'static str {
     }
 }
 
-/// Where a delivery stands.
+/// The status of a delivery as a badge.
 pub fn delivery(view: &View, status: DeliveryStatus) -> Markup {
     match status {
         DeliveryStatus::Pending => badge(Tone::Warning, &view.t("calls-delivery-pending")),
@@ -105,7 +105,7 @@ pub fn delivery(view: &View, status: DeliveryStatus) -> Markup {
     }
 }
 
-/// A length of time: `1 min 34 s`.
+/// A duration: `1 min 34 s`.
 pub fn duration(view: &View, seconds: i64) -> String {
     let (minutes, seconds) = (seconds.div_euclid(60), seconds.rem_euclid(60));
     let parts = [("minutes", minutes.into()), ("seconds", seconds.into())];
@@ -115,12 +115,12 @@ pub fn duration(view: &View, seconds: i64) -> String {
     }
 }
 
-/// How long a request took: `310 ms`.
+/// A duration in milliseconds: `310 ms`.
 pub fn milliseconds(view: &View, ms: i64) -> String {
     view.tn("calls-milliseconds", &[("ms", ms.into())])
 }
 
-/// Who called, as the telephony knows it, or that it was erased.
+/// The caller's number, or a note that it was erased.
 pub fn caller(view: &View, caller: &CallerNumber, is_erased: bool) -> Markup {
     html! {
         @if is_erased { span.muted { (view.t("calls-erased")) } }

@@ -1,4 +1,4 @@
-//! What needs attention, each with the way to its cure.
+//! Problems that need attention, each with a link to its remedy.
 
 use dikala_entities::{
     AgentId, FunctionId, Millis, OfTenant, PhoneNumber, WebhookId, api_key, webhook,
@@ -18,21 +18,20 @@ use super::{
 };
 use crate::http::error::ApiError;
 
-/// Of each kind so many are named; the pages that they lead to name the rest.
+/// Shown problems of each kind; the linked pages show all.
 const EACH_MAX: u64 = 3;
-/// Functions that are looked at.
+/// Functions that are checked.
 const FUNCTIONS_MAX: i64 = 50;
-/// Of a function's latest calls in the last day so many are looked at, and so many failures among them are told.
+/// A function is reported if [`FAILURES_MIN`] of its latest `LATEST_CALLS` calls within a day failed.
 const LATEST_CALLS: i64 = 10;
 const FAILURES_MIN: i64 = 3;
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// Something that needs attention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attention {
     NoCredit,
     LowCredit(i64),
-    /// Its address, and why it was switched off.
+    /// Id and URL of the webhook.
     Disabled(WebhookId, String),
     Failing(WebhookId, String),
     Function(Broken),
@@ -46,12 +45,12 @@ pub struct Broken {
     pub id: FunctionId,
     pub agent_id: AgentId,
     pub name: String,
-    /// Of its latest calls.
+    /// Failures among its latest calls.
     pub failed: i64,
 }
 
 impl Attention {
-    /// Whether something does not work, rather than soon will not.
+    /// True if something is broken already; false for a warning.
     pub const fn is_bad(&self) -> bool {
         matches!(
             self,
@@ -59,7 +58,7 @@ impl Attention {
         )
     }
 
-    /// What is the matter.
+    /// The problem in words.
     pub fn words(&self, visit: &Visit) -> String {
         match self {
             Self::NoCredit => visit.t("home-no-credit"),
@@ -85,7 +84,7 @@ impl Attention {
         }
     }
 
-    /// Where it is cured.
+    /// The path of the page where the problem is solved.
     pub fn path(&self) -> String {
         match self {
             Self::NoCredit | Self::LowCredit(_) => "/dashboard/credits".to_owned(),
@@ -96,7 +95,7 @@ impl Attention {
         }
     }
 
-    /// What the way there is called.
+    /// The message id of that link's label.
     pub const fn cure(&self) -> &'static str {
         match self {
             Self::NoCredit | Self::LowCredit(_) => "home-see-credits",
@@ -108,7 +107,7 @@ impl Attention {
     }
 }
 
-/// All that needs attention, the most urgent first.
+/// All problems, most urgent first.
 pub async fn read(visit: &Visit, credit: &Balance) -> Result<Vec<Attention>, ApiError> {
     let mut found: Vec<Attention> = low_credit(credit).into_iter().collect();
     found.extend(bad_webhooks(visit).await?);
@@ -158,7 +157,7 @@ async fn bad_webhooks(visit: &Visit) -> Result<Vec<Attention>, DbErr> {
     Ok(rows.into_iter().map(told).collect())
 }
 
-/// Functions that failed in several of their latest calls. Reads of each function as many calls as are looked at, from the index.
+/// Functions that often failed lately. Per function the query reads at most [`LATEST_CALLS`] rows of an index.
 async fn broken_functions(visit: &Visit) -> Result<Vec<Broken>, DbErr> {
     let since: Millis = visit.services().clock.now().plus_ms(-DAY_MS);
     let sql = "SELECT id, agent_id, name, failed FROM \

@@ -1,4 +1,4 @@
-//! The first page: how today goes, how long the minutes last, what needs attention, and for a new tenant what to do next.
+//! The home page: today's calls, how long the credit lasts, problems, and the next step for a new tenant.
 
 mod attention;
 mod next_step;
@@ -21,7 +21,7 @@ use crate::{
     pages::live,
 };
 
-/// The latest calls that are shown.
+/// Number of latest calls.
 const LATEST: u64 = 5;
 
 /// `GET /dashboard`
@@ -45,7 +45,7 @@ pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
     Ok(layout::page(&visit, &title, content))
 }
 
-/// What changes as calls come in.
+/// The changing part of the page.
 pub async fn part(visit: &Visit) -> Result<Markup, ApiError> {
     let (db, tenant) = (visit.store().api_reader(), visit.tenant());
     let today = Today::read(visit).await?;
@@ -66,7 +66,7 @@ pub async fn part(visit: &Visit) -> Result<Markup, ApiError> {
     })
 }
 
-/// The one thing that a new tenant does next.
+/// The next step of a new tenant.
 fn next(visit: &Visit, step: &Step) -> Markup {
     notice(
         Tone::Plain,

@@ -1,11 +1,10 @@
-//! What a new tenant does next, one thing at a time, until the first call came in.
+//! The next setup step of a new tenant, one at a time until the first call.
 
 use dikala_entities::{OfTenant, PhoneNumber, agent, phone_number};
 use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{super::view::Visit, today::Balance};
 
-/// What is next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     MakeAgent,
@@ -15,7 +14,7 @@ pub enum Step {
     Call(PhoneNumber),
 }
 
-/// What is there.
+/// The things that a tenant has already.
 #[derive(Clone, Debug, Default)]
 struct There {
     agent: bool,
@@ -36,7 +35,7 @@ impl Step {
         }
     }
 
-    /// What to do, as a sentence.
+    /// The step as a sentence.
     pub fn words(&self, visit: &Visit) -> String {
         match self {
             Self::Call(number) => visit.tn(self.words_id(), &[("number", number.as_str().into())]),
@@ -44,7 +43,7 @@ impl Step {
         }
     }
 
-    /// Where it is done, and what the way there is called; none where it is done elsewhere.
+    /// Path and message id of the link to the step's page; `None` if the step is done outside the dashboard.
     pub const fn link(&self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::MakeAgent => Some(("/dashboard/agents/new", "home-make-agent")),
@@ -67,7 +66,7 @@ impl Step {
     }
 }
 
-/// What is next; nothing once there was a call.
+/// The next step; `None` once there was a call.
 pub async fn read(visit: &Visit, credit: &Balance, has_calls: bool) -> Result<Option<Step>, DbErr> {
     if has_calls {
         return Ok(None);

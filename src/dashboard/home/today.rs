@@ -1,4 +1,4 @@
-//! How today goes, and how long the minutes last.
+//! Today's calls and how long the credit lasts.
 
 use dikala_entities::{Millis, OfTenant, credit_account};
 use maud::{Markup, html};
@@ -14,33 +14,32 @@ use crate::{
 };
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
-/// Days before this one that tell the pace at which minutes are used.
+/// Days before today over which the pace of use is measured.
 const PACE_DAYS: i64 = 7;
-/// Beyond this the future is not told in days.
+/// Limit of the prediction, in days.
 const DAYS_MAX: i64 = 365;
 
 /// A tenant's minutes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Balance {
     pub balance: i64,
-    /// Below this the tenant is warned.
+    /// The tenant is warned below this.
     pub threshold: i64,
-    /// Calls that go on now.
+    /// Number of running calls.
     pub calls: i64,
 }
 
-/// How today goes.
 #[derive(Clone, Debug)]
 pub struct Today {
     pub credit: Balance,
     total: CallFigures,
     hours: Vec<CallInterval>,
-    /// How many days the minutes last at this pace; none where nothing is used.
+    /// Number of days that the credit lasts at the current pace; `None` if nothing is used.
     days: Option<i64>,
 }
 
 impl Today {
-    /// Reads it for the day that it is where the reader is.
+    /// Reads the figures of the reader's current day.
     pub async fn read(visit: &Visit) -> Result<Self, ApiError> {
         let now = visit.services().clock.now();
         let (from, to) = visit.zone().day_around(now);
@@ -66,7 +65,7 @@ impl Today {
         })
     }
 
-    /// The figures and the picture.
+    /// The figures and the chart.
     pub fn show(&self, visit: &Visit) -> Markup {
         let answered = share(self.total.answered, self.total.calls);
         html! {
@@ -152,7 +151,7 @@ fn figure(name: &str, value: &str, more: &str) -> Markup {
     }
 }
 
-/// The share of a part in whole percent, never told as all or nothing where it is not.
+/// A share in whole percent. It shows 0 or 100 only if that is exact.
 fn share(part: i64, all: i64) -> Option<i64> {
     if all <= 0 {
         return None;
@@ -165,7 +164,7 @@ fn share(part: i64, all: i64) -> Option<i64> {
     })
 }
 
-/// Whole days that a balance lasts of which so many minutes were used in so many milliseconds.
+/// Whole days that `balance` lasts if `minutes` are used every `in_ms` milliseconds.
 fn days_left(balance: i64, minutes: i64, in_ms: i64) -> Option<i64> {
     if minutes <= 0 || in_ms <= 0 {
         return None;
