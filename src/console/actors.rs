@@ -1,4 +1,4 @@
-//! The types of actor, how late event loops are, and what the instances of a type do.
+//! Actor types, lag of event loops, and the activity of a type's instances.
 
 use actix_web::HttpResponse;
 use dikala_entities::Millis;
@@ -18,7 +18,7 @@ use crate::{
 
 /// Instances on a page.
 const SHOWN: usize = 25;
-/// The last messages of an instance that stand on a page.
+/// Latest messages shown per instance.
 const RECENT: usize = 4;
 
 /// `GET /actors`
@@ -27,7 +27,7 @@ pub async fn list(visit: Visit) -> Result<HttpResponse, ApiError> {
     Ok(layout::page(&visit, "Actors", content))
 }
 
-/// What changes of it by itself.
+/// The live part of the list.
 pub async fn part(visit: &Visit) -> Markup {
     let look = visit.desk().overview.look().await;
     let (types, lags) = (types(&look), lags(&visit.desk()));
@@ -92,12 +92,12 @@ fn rate(actors: &crate::operator_api::actors::Actors) -> Markup {
     }
 }
 
-/// A count that should be nothing.
+/// A count, highlighted if it is not zero.
 fn count(count: u64) -> Markup {
     html! { @if count > 0 { strong.bad { (count) } } @else { "0" } }
 }
 
-/// Of all kinds of message, the worst.
+/// The percentiles of the slowest kind of message.
 fn slowest(messages: &[Messages], of: fn(&Messages) -> Times) -> Markup {
     let worst = |percentile: fn(Times) -> Option<u64>| {
         let each = messages
@@ -156,7 +156,7 @@ pub async fn show(visit: Visit, kind: TypeName) -> Result<HttpResponse, ApiError
     Ok(layout::page(&visit, &kind.0, content))
 }
 
-/// What changes of it by itself.
+/// The live part of an actor type's page.
 pub async fn instances(visit: &Visit, asked: &Typed) -> Result<Markup, ApiError> {
     instances_of(visit, asked.text("type").unwrap_or_default()).await
 }
@@ -244,7 +244,7 @@ fn of_call(call: &CallState, now: Millis) -> Markup {
     }
 }
 
-/// Seconds and more of them.
+/// A duration: seconds, minutes or hours.
 fn ago(ms: i64) -> String {
     let seconds = ms.max(0) / 1_000;
     match seconds {
@@ -254,7 +254,7 @@ fn ago(ms: i64) -> String {
     }
 }
 
-/// Microseconds as people write them: `250 µs`, `2.5 ms`, `3 s`.
+/// A duration given in microseconds: `250 µs`, `2.5 ms`, `3 s`.
 fn duration(us: Option<u64>) -> String {
     match us {
         None => "–".to_owned(),

@@ -1,4 +1,4 @@
-//! Who changed what, when and from where.
+//! The audit log: each change with its author, time and address.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::AuditAction;
@@ -52,7 +52,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
     }
 }
 
-/// What changes of it by itself: the newest of all entries.
+/// The live part: the newest entries, unfiltered.
 pub async fn part(visit: &Visit) -> Result<Markup, ApiError> {
     found(visit, &List::new(PATH, FILTERS, &Typed::default())).await
 }

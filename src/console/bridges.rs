@@ -1,4 +1,4 @@
-//! Bridges: whether they are here and how many calls they hold; making one, whose token is shown once, and revoking one.
+//! Bridges: connections and calls, creation with a token that is shown once, and revocation.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{BridgeId, Secret};
@@ -57,7 +57,7 @@ async fn content(visit: &Visit, asked: &Typed, filled: &Filled) -> Result<Markup
     })
 }
 
-/// What changes of it by itself.
+/// The live part of the list.
 pub async fn part(visit: &Visit, asked: &Typed) -> Result<Markup, ApiError> {
     let list = List::new(PATH, &[], asked);
     let found = bridges::page(&visit.desk(), &list.form()?).await?;
@@ -101,7 +101,7 @@ fn calls(visit: &Visit, bridge: &Bridge) -> Markup {
     }
 }
 
-/// What the bridge inside this process has counted.
+/// Counters of the telephony bridge inside this process.
 fn inside(visit: &Visit, counted: &Statistics) -> Markup {
     let (sip, calls) = (&counted.sip, &counted.calls);
     let number = |of: u64| count(visit, of);

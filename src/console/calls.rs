@@ -1,4 +1,4 @@
-//! Calls: those that are not over first, one with its credit, what it announced and where that went, and ending one.
+//! Calls: the list, active calls first; the page of one, with credit, events and deliveries; hang-up.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{CallId, CallStatus, with_numbers_masked};
@@ -73,7 +73,7 @@ async fn found(visit: &Visit, list: &List<'_>) -> Result<CallList, ApiError> {
     calls::page(db, &list.form()?, visit.kit().now()).await
 }
 
-/// The part of the list that changes.
+/// The live part of the list.
 pub fn part<'a>(
     visit: &'a Visit,
     typed: &'a Typed,
@@ -126,7 +126,7 @@ async fn rows(visit: &Visit, list: &List<'_>, found: &CallList) -> Result<Markup
     })
 }
 
-/// Who calls whom, masked: that is enough to recognise a number that somebody names.
+/// Caller and callee, masked: enough to recognise a number that somebody mentions.
 fn numbers(call: &Call) -> Markup {
     html! { (format!("{:?}", call.caller_number)) " → " (format!("{:?}", call.callee_number)) }
 }
@@ -141,7 +141,7 @@ fn talk(visit: &Visit, call: &Call) -> Markup {
     }
 }
 
-/// The node that runs it: this one by its name.
+/// The node that owns the call; this node by its name.
 fn owner(visit: &Visit, call: &Call) -> Markup {
     let is_own = *visit.desk().node.member.id() == *call.owner;
     html! {
@@ -182,7 +182,7 @@ pub async fn show(
     Ok(layout::page(&visit, "Call", content))
 }
 
-/// The part of a call's page that changes.
+/// The live part of a call's page.
 pub fn part_of_one<'a>(
     visit: &'a Visit,
     typed: &'a Typed,

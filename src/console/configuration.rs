@@ -1,4 +1,4 @@
-//! The configuration that this process started with: values, secrets masked, and where each came from.
+//! This process's configuration: values, with secrets masked, and their origins.
 
 use actix_web::{HttpRequest, HttpResponse};
 use maud::html;

@@ -1,4 +1,4 @@
-//! The database: size, pools, how long commits take, and the slowest statements.
+//! The database: size, pools, commit times, and slowest statements.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::StatementRanking;
@@ -23,7 +23,7 @@ use crate::{
 const PATH: &str = "/database";
 const TITLE: &str = "Database";
 const FILTERS: &[&str] = &["sort"];
-/// As much is shown of a statement's text: what it does, and what it looks for. Between the two stand columns.
+/// Shown lengths of a statement's beginning (its verb) and end (its conditions); the columns between are omitted.
 const BEGIN_CHARS: usize = 100;
 const END_CHARS: usize = 160;
 
@@ -52,7 +52,7 @@ pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
     }
 }
 
-/// What changes of it by itself: above the choice of a ranking and below it.
+/// The live parts: above the choice of ranking, and below it.
 pub async fn parts(visit: &Visit, asked: &Typed) -> Result<[Markup; 2], ApiError> {
     let asked = match List::new(PATH, FILTERS, asked).text("sort") {
         "" => Form::default(),
@@ -110,7 +110,7 @@ fn statements(visit: &Visit, slowest: &[Slow]) -> Markup {
     )
 }
 
-/// A statement without quotes around its names, and without its middle where it is long.
+/// A statement without quotes; the middle of a long one is omitted.
 fn short(shape: &str) -> String {
     let text: Vec<char> = shape.chars().filter(|each| *each != '"').collect();
     if text.len() <= BEGIN_CHARS + END_CHARS {

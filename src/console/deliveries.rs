@@ -1,4 +1,4 @@
-//! Deliveries: those of all webhooks, of one, of a call; and sending one again.
+//! Deliveries of all webhooks, of one webhook, or of a call; sending one again.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_actors::webhooks::Resent;
@@ -31,7 +31,7 @@ const PATH: &str = "/deliveries";
 const TITLE: &str = "Deliveries";
 const FILTERS: &[&str] = &["status", "webhookId"];
 
-/// By what deliveries are narrowed.
+/// The filter by status.
 pub fn status_field() -> Field {
     let words = any_of(DeliveryStatus::WORDS);
     Field::select("status", "State".to_owned(), words)
@@ -76,7 +76,7 @@ pub fn rows(visit: &Visit, found: &DeliveryList, of_one: bool) -> Markup {
     let mut columns = ["Made", "Event", "State", "Attempts", "Next"]
         .map(str::to_owned)
         .to_vec();
-    // A webhook's page need not name the webhook in each row.
+    // All rows of a webhook's page belong to that webhook.
     if !of_one {
         columns.push("Webhook".to_owned());
     }
@@ -114,7 +114,7 @@ pub fn rows(visit: &Visit, found: &DeliveryList, of_one: bool) -> Markup {
     )
 }
 
-/// The deliveries of a call's events. Without buttons: they change while somebody looks.
+/// Deliveries of a call's events. They have no buttons, because this part is updated live.
 pub fn of_call(visit: &Visit, sent: &[Sent]) -> Markup {
     let columns = ["Event", "Webhook", "State", "Attempts", "Next", "Over"].map(str::to_owned);
     let row = |of: &Sent| {
@@ -130,7 +130,7 @@ pub fn of_call(visit: &Visit, sent: &[Sent]) -> Markup {
     table(visit, TITLE, &columns, sent.iter().map(row).collect())
 }
 
-/// A time in the past is none: the delivery goes out in a moment, or with the next probe.
+/// A past time means soon, or with the next probe.
 fn next(visit: &Visit, at: Option<Millis>) -> Markup {
     match at {
         Some(at) if at <= visit.kit().now() => html! { "due" },
@@ -163,7 +163,7 @@ pub async fn resend(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, Ap
     let (mut back, mut word) = (PATH.to_owned(), "done-delivery-resent-later");
     if let Some((webhook, made)) = asked {
         back = format!("/webhooks/{webhook}");
-        // The delivery is due in any case: if its attempt cannot be awaited now, it is made a little later.
+        // The delivery is already due: if it cannot be awaited now, the dispatcher attempts it later.
         let webhooks = &visit.desk().node.webhooks;
         let resent = webhooks.resend(webhook, id.0, made, None).await;
         if matches!(resent, Ok(Resent::Made)) {

@@ -1,6 +1,7 @@
-//! Sessions that somebody signed out of: a row each, for all nodes and the next start. A session is looked up when it is shown, at most
-//! twice a second; while the database does not answer it holds, for that is when operators come. A row that cannot be written now
-//! is written later, and whoever signed out is told.
+//! Signed-out sessions, stored as rows that all nodes and later starts see.
+//!
+//! A session is checked in the store at most twice a second. While the database is away sessions stay valid,
+//! because operators need the console then. A sign-out that cannot be stored is retried, and the operator is told.
 
 use std::{
     collections::HashMap,
@@ -16,36 +17,34 @@ use tokio::sync::Semaphore;
 
 use super::session::{LONGEST_MS, Session};
 
-/// Sessions that are remembered here; past that the first ones are asked for again.
+/// Cached sessions; beyond this, the store is asked again.
 const REMEMBERED_MAX: u64 = 100_000;
-/// For so long nobody asks again whether a session was signed out of.
+/// Time for which a session is known to be active without asking the store.
 const ASKED_FOR: Duration = Duration::from_millis(500);
-/// How long the database may take to answer.
+/// Timeout of the database.
 const ANSWER_WITHIN: Duration = Duration::from_millis(300);
-/// A row is kept for two weeks: so many sign-outs of sessions with one token this process writes in [`WHILE_MS`]. Who has the token that
-/// only reads fills no disk, and takes nothing from who has the other one.
+/// Sign-outs per token that this process stores in [`WHILE_MS`]. Rows stay for two weeks: without a limit, a holder
+/// of the read token could fill the disk. The limit is per token, so it does not affect holders of the other one.
 const WRITTEN_MAX: u32 = 100;
 const WHILE_MS: i64 = 10 * 60 * 1_000;
-/// Rows at a time that wait to be written because the database was away.
+/// Sign-outs that may wait for the database at once.
 const WAITING_MAX: usize = 100;
 const AGAIN_EVERY: Duration = Duration::from_secs(1);
-/// How often that is tried: for as long as the process lasts, by the measure of outages.
+/// Number of retries; a day's worth.
 const TRIES_MAX: u32 = 24 * 60 * 60;
 
-/// Sessions that somebody signed out of.
 #[derive(Debug)]
 pub struct Ended {
     store: Store,
     over: Cache<CredentialHash, ()>,
-    /// That were in force a moment ago.
+    /// Sessions that were active a moment ago.
     in_force: Cache<CredentialHash, ()>,
-    /// Since when sign-outs of sessions with a token are counted, and how many there were.
+    /// Per token: the start of the current window and the sign-outs in it.
     written: Mutex<HashMap<CredentialHash, (Millis, u32)>>,
     waiting: Arc<Semaphore>,
 }
 
 impl Ended {
-    /// With what the store knows.
     pub fn new(store: Store) -> Self {
         let remembered = || Cache::builder().max_capacity(REMEMBERED_MAX);
         let longest = Duration::from_millis(LONGEST_MS.unsigned_abs());
@@ -58,7 +57,7 @@ impl Ended {
         }
     }
 
-    /// Somebody signs out. False where that is not written yet: then only this process knows.
+    /// Signs a session out. Returns false if that is not stored yet, so that only this process knows it.
     pub async fn add(&self, session: &Session, now: Millis) -> bool {
         let hash = session.hash();
         self.over.insert(hash.clone(), ());
@@ -88,7 +87,7 @@ impl Ended {
         false
     }
 
-    /// Counts one more sign-out of a session with that token, if one more is written.
+    /// Counts a sign-out with this token. Returns false if the limit is exceeded.
     fn has_room(&self, token: &CredentialHash, now: Millis) -> bool {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, count) = written.entry(token.clone()).or_insert((now, 0));
@@ -115,7 +114,7 @@ impl Ended {
         });
     }
 
-    /// Whether somebody signed out of a session.
+    /// True if the session was signed out.
     pub async fn has(&self, session: &Session) -> bool {
         let hash = session.hash();
         if self.over.contains_key(&hash) {
@@ -137,7 +136,7 @@ impl Ended {
     }
 }
 
-/// Twice is once.
+/// A repeated write has no effect.
 async fn write(store: &Store, row: &operator_sign_out::Model) -> Result<(), DbErr> {
     let there = OnConflict::column(operator_sign_out::Column::SessionHash)
         .do_nothing()

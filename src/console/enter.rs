@@ -1,5 +1,5 @@
-//! What every request for a page goes through: who is signed in, whether a post is a page's own, and who may do what. Whatever goes
-//! wrong further in becomes a page here, and every answer gets the headers that bind the browser.
+//! Middleware of every page: session, CSRF check and access rights. It turns errors into pages and adds the
+//! security headers to every answer.
 
 use actix_web::{
     Error, FromRequest, HttpMessage, HttpResponse,
@@ -38,7 +38,7 @@ use crate::{
     },
 };
 
-/// Lets in who may, and turns errors into pages. Wraps all pages, and passes on what is none.
+/// Checks access and turns errors into pages. Wraps all pages; other requests pass through.
 pub async fn enter(
     mut req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -50,7 +50,7 @@ pub async fn enter(
         return Err(ApiError::Internal.into());
     };
     if req.method() == Method::HEAD {
-        // The connection, which knows what was asked, leaves the body out.
+        // Handled as GET; actix omits the body, because the connection knows the original method.
         req.head_mut().method = Method::GET;
     }
     let guest = Guest::of(kit, &req).await?;
@@ -66,21 +66,21 @@ pub async fn enter(
     Ok(packed::page(response))
 }
 
-/// What the session lets its holder do that a browser shows with a request for what is no page.
+/// The access right of the session sent with a request that is not for a page.
 pub async fn right_of_session(req: &ServiceRequest) -> Option<Right> {
     let kit = req.app_data::<Data<Kit>>()?;
     let (known, _) = Known::of(req.request(), &kit.desk.node.vault);
     kit.right(&known).await
 }
 
-/// Who came.
+/// The browser that sent a request, signed in or not.
 struct Guest {
     view: View,
     kit: Data<Kit>,
     known: Known,
-    /// Somebody who may come.
+    /// Present if the browser has access.
     visit: Option<Visit>,
-    /// The header that has a browser keep its id that came without one.
+    /// The cookie with a new id, for a browser that sent none.
     fresh: Option<HeaderValue>,
     tokens: Tokens,
 }
@@ -92,7 +92,7 @@ impl Guest {
         let (known, fresh) = Known::of(request, &kit.desk.node.vault);
         let right = match kit.tokens().are_asked_for() {
             true => kit.right_of(&known, request).await,
-            // Who may come is asked by the listener's own door.
+            // Without tokens, the listener's own middleware has decided on access.
             false => request.extensions().get::<Right>().copied(),
         };
         let tokens = Tokens::of(&known.id);
@@ -123,7 +123,7 @@ impl Guest {
         errors::of(&self.view, self.visit.as_ref(), error)
     }
 
-    /// Errors: the page that says why not.
+    /// Returns the error page if the request must not proceed.
     async fn admit(&self, req: &mut ServiceRequest) -> Result<(), HttpResponse> {
         let is_post = req.method() == Method::POST;
         if is_post && !door::is_from_a_page(req.headers(), None) {
@@ -132,7 +132,8 @@ impl Guest {
         let pattern = req.match_pattern();
         let access = match table::find(PAGES, "", pattern.as_deref(), req.method()) {
             Found::Page(access) => access,
-            // After a form was refused the address is that of the post, and whoever asks for that wants the page.
+            // A refused form leaves the browser at the address of its post. A reload by GET leads to the page
+            // above.
             Found::OtherMethods(_) if req.method() == Method::GET => {
                 let pattern = pattern.as_deref().unwrap_or_default();
                 let page = table::above(PAGES, "", pattern, req.path());
@@ -170,7 +171,7 @@ impl Guest {
         Ok(())
     }
 
-    /// What is not there is told to who may come; others may know no more than where to sign in.
+    /// Browsers with access get 404; others are sent to the sign-in page, so that they learn nothing about paths.
     fn nothing(&self, req: &ServiceRequest) -> HttpResponse {
         let path = req.path();
         let without_slash = path.trim_end_matches('/');

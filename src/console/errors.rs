@@ -1,4 +1,4 @@
-//! Pages for what went wrong, in words that say what to do.
+//! Error pages that say what to do.
 
 use actix_web::{HttpResponse, ResponseError, http::StatusCode};
 use maud::{Markup, html};
@@ -24,14 +24,14 @@ fn page(
     layout::answer(view, visit, status, title, content)
 }
 
-/// The page of an error that a handler gave.
+/// The page for an error of a handler.
 pub fn of(view: &View, visit: Option<&Visit>, error: &ApiError) -> HttpResponse {
     let (title, words) = errors::words(view, error);
     let page = page(view, visit, error.status_code(), &view.t(title), &words);
     errors::with_headers(error, page)
 }
 
-/// A post that did not come from one of our pages, or from one that is out of date.
+/// A post from another site, or from an outdated page.
 pub fn foreign(view: &View, visit: Option<&Visit>) -> HttpResponse {
     let words = html! {
         p { "This did not come from a page of the console as it is now: nothing was changed. Load the page again and repeat it." }
@@ -40,7 +40,7 @@ pub fn foreign(view: &View, visit: Option<&Visit>) -> HttpResponse {
     page(view, visit, StatusCode::FORBIDDEN, title, &words)
 }
 
-/// Somebody with the token that only reads.
+/// An attempt to change something with the read token.
 pub fn read_only(visit: &Visit) -> HttpResponse {
     let words = html! {
         p { "You are signed in with " code { "operator.read_token" } ", which changes nothing. Sign in with " code { "operator.token" } " to do this." }

@@ -1,4 +1,4 @@
-//! Figures, words and names as the pages write them.
+//! Formats figures, words and names for the pages.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,13 +15,13 @@ use crate::{
     },
 };
 
-/// What stands where there is nothing.
+/// Placeholder for a missing value.
 pub const NONE: &str = "–";
 /// Microseconds in a millisecond, and in a second.
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 
-/// A time of so many microseconds, with as many figures as tell something.
+/// A duration, with only meaningful digits.
 pub fn time_us(us: u64) -> String {
     match us {
         0..MS => format!("{us} µs"),
@@ -32,17 +32,16 @@ pub fn time_us(us: u64) -> String {
     }
 }
 
-/// The bound that so many percent are within.
+/// A percentile's upper bound.
 pub fn within(us: Option<u64>) -> String {
     us.map_or(NONE.to_owned(), |us| format!("≤ {}", time_us(us)))
 }
 
-/// Half of all, and 99 of 100.
+/// Median and 99th percentile.
 pub fn times(times: &Times) -> Markup {
     html! { (within(times.p50)) " / " (within(times.p99)) }
 }
 
-/// So many bytes.
 pub fn bytes(bytes: i64) -> String {
     const KIB: i64 = 1_024;
     match bytes {
@@ -52,14 +51,13 @@ pub fn bytes(bytes: i64) -> String {
     }
 }
 
-/// A count as it is written.
 pub fn count(view: &View, count: u64) -> String {
     view.number(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// For how long something has been so, coarse enough that a page that is open does not change for it all the time.
+/// The duration of a state, rounded so that a live page seldom changes because of it.
 pub fn since(visit: &Visit, then: Millis) -> String {
-    // A page that is open was asked for long ago.
+    // The view's own time is that of the request, which is old on a live page.
     let minutes = visit.kit().now().since(then).max(0) / 60_000;
     match minutes {
         0 => "under a minute".to_owned(),
@@ -69,7 +67,7 @@ pub fn since(visit: &Visit, then: Millis) -> String {
     }
 }
 
-/// The state of a call.
+/// A call's status as a badge.
 pub fn call_status(status: CallStatus) -> Markup {
     let tone = match status {
         CallStatus::Ringing => Tone::Plain,
@@ -80,7 +78,7 @@ pub fn call_status(status: CallStatus) -> Markup {
     badge(tone, status.as_str())
 }
 
-/// The state of a delivery.
+/// A delivery's status as a badge.
 pub fn delivery_status(status: DeliveryStatus) -> Markup {
     let tone = match status {
         DeliveryStatus::Pending => Tone::Warning,
@@ -90,15 +88,15 @@ pub fn delivery_status(status: DeliveryStatus) -> Markup {
     badge(tone, status.as_str())
 }
 
-/// Characters of an address in a list.
+/// Longest address in a list, in characters.
 const ADDRESS_CHARS_MAX: usize = 80;
 
-/// An address without what stands after its path: tokens do, and operators need none.
+/// An address without query and fragment: these may hold tokens, which operators need not see.
 pub fn address(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or(url)
 }
 
-/// The same for a list, where a long one is cut.
+/// [`address`], shortened for a list.
 pub fn short_address(url: &str) -> String {
     let plain = address(url);
     match plain.char_indices().nth(ADDRESS_CHARS_MAX) {
@@ -107,12 +105,11 @@ pub fn short_address(url: &str) -> String {
     }
 }
 
-/// The names of tenants.
 #[derive(Debug, Default)]
 pub struct Names(HashMap<TenantId, String>);
 
 impl Names {
-    /// Of those.
+    /// Looks up the names of these tenants.
     pub async fn of(
         db: &impl ConnectionTrait,
         tenants: impl IntoIterator<Item = TenantId>,
@@ -131,7 +128,7 @@ impl Names {
         Ok(Self(names.into_iter().collect()))
     }
 
-    /// A tenant's name, which leads to it.
+    /// A tenant's name as a link to its page.
     pub fn link(&self, id: TenantId) -> Markup {
         let name = self.0.get(&id).cloned().unwrap_or_else(|| id.to_string());
         html! { a href={ "/tenants/" (id) } { (name) } }

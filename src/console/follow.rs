@@ -1,14 +1,13 @@
-//! How a page says what of it is to be kept up to date. The stream that the script then opens is in [`live`](super::live).
+//! Marks the parts of a page that are updated live. [`live`](super::live) serves the stream that the script opens.
 
 use maud::{Markup, html};
 
 use crate::pages::{live::sign, view::View};
 
-/// Where the streams are.
 const PATH: &str = "/live";
 
-/// Content with parts that are kept up to date: elements with the ids `part` and `below`, which [`live`](super::live) makes by this
-/// name. `more` stands in the address of the stream, encoded, and begins with `&`.
+/// Marks content whose elements with the ids `part` and `below` are updated live. [`live`](super::live) renders
+/// them under this name. `more` is an encoded query, beginning with `&`, for the stream's address.
 pub fn followed(view: &View, name: &str, more: &str, content: &Markup) -> Markup {
     html! {
         (sign(view))

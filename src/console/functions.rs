@@ -1,5 +1,4 @@
-//! Functions that were called in conversations on this node lately: how often, how often in vain, how long, and whose endpoints are
-//! left alone.
+//! Functions that were recently called on this node: rates, failures, times, and open circuit breakers.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::Ranking;
@@ -62,7 +61,7 @@ fn found(visit: &Visit, list: &List<'_>) -> Result<CalledList, ApiError> {
     functions::page(&visit.desk(), &list.form()?)
 }
 
-/// The part of the list that changes.
+/// The live part of the list.
 pub fn part<'a>(
     visit: &'a Visit,
     typed: &'a Typed,
@@ -114,7 +113,7 @@ async fn rows(visit: &Visit, list: &List<'_>, found: &CalledList) -> Result<Mark
     })
 }
 
-/// So many, and how many of them failed.
+/// A count with its number of failures.
 pub fn counts(visit: &Visit, all: u64, failed: u64) -> Markup {
     html! {
         (count(visit, all))

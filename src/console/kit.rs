@@ -1,4 +1,4 @@
-//! What every page of the console can reach.
+//! State that all pages of the console share.
 
 use actix_web::{HttpRequest, web::Data};
 use dikala_entities::Millis;
@@ -11,13 +11,13 @@ use crate::{
     pages::seats::{Seat, Seats},
 };
 
-/// Streams of pages that are open at once; each costs a page's reading and writing every second or two.
+/// Concurrent streams of pages; each renders its page every second or more rarely.
 const STREAMS_MAX: usize = 32;
 
-/// What every page can reach. Data of the application.
+/// State that all pages share, as application data.
 #[derive(Debug)]
 pub struct Kit {
-    /// What the operators' API works with; pages call its handlers.
+    /// The context of the operators' API, whose handlers the pages call.
     pub desk: Data<Desk>,
     pub ended: Ended,
     tokens: Data<Tokens>,
@@ -26,7 +26,6 @@ pub struct Kit {
 }
 
 impl Kit {
-    /// Nobody is signed in yet.
     pub fn new(desk: Data<Desk>, tokens: Data<Tokens>, http: Data<HttpContext>) -> Self {
         Self {
             ended: Ended::new(desk.node.store.clone()),
@@ -37,17 +36,15 @@ impl Kit {
         }
     }
 
-    /// The time.
     pub fn now(&self) -> Millis {
         self.desk.now()
     }
 
-    /// Who may come.
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
     }
 
-    /// What a request may do: by its session, or by a token that it shows itself.
+    /// The access right of a request, by its session or by a token that it carries.
     pub async fn right_of(&self, known: &Known, request: &HttpRequest) -> Option<Right> {
         match known.session {
             Some(_) => self.right(known).await,
@@ -55,19 +52,19 @@ impl Kit {
         }
     }
 
-    /// What a browser's session lets its holder do, if it is in force.
+    /// The access right of a session, if it is active.
     pub async fn right(&self, known: &Known) -> Option<Right> {
         let session = known.session.as_ref()?;
         let right = session.right(&self.tokens, self.now())?;
         (!self.ended.has(session).await).then_some(right)
     }
 
-    /// What a token lets its holder do who shows it with this request.
+    /// The access right of this token.
     pub async fn prove(&self, request: &HttpRequest, token: &str) -> Result<Right, ApiError> {
         self.tokens.prove(&self.http, request, Some(token)).await
     }
 
-    /// A seat for the stream of a browser's page.
+    /// Reserves a place for the stream of a browser's page.
     pub fn seat(&self, known: &Known) -> Result<Seat<()>, ApiError> {
         let seat = self.streams.take((), known.id.hash());
         seat.map_err(|_| ApiError::Unavailable)

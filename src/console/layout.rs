@@ -1,4 +1,4 @@
-//! What stands around every page: its navigation, and who looks.
+//! The frame of every page: navigation and access right.
 
 use actix_web::{HttpResponse, http::StatusCode};
 use maud::{Markup, html};
@@ -10,7 +10,6 @@ use crate::pages::{
     view::View,
 };
 
-/// What stands in the navigation.
 pub const NAVIGATION: Navigation = Navigation {
     brand: "Dikala operators",
     wide: true,
@@ -50,7 +49,7 @@ const GROUPS: &[Group] = &[
     },
 ];
 
-/// Pages whose paths begin otherwise than the page in the navigation that they belong to.
+/// Pages that belong to a navigation entry with a different path.
 const BELONG: &[(&str, &str)] = &[
     ("/deliveries", "/webhooks"),
     ("/keys", "/tenants"),
@@ -58,7 +57,7 @@ const BELONG: &[(&str, &str)] = &[
     ("/numbers", "/tenants"),
 ];
 
-/// What a post did, by the word in the address of the page that it leads to.
+/// Confirmations of posts, by the word in the address of the page that follows.
 #[rustfmt::skip]
 pub const DONE: &[(&str, &str)] = &[
     ("signed-out", "You are signed out."),
@@ -90,12 +89,12 @@ pub const DONE: &[(&str, &str)] = &[
     ("number-deleted", "The number is deleted."),
 ];
 
-/// A page for who may come.
+/// A page for a browser with access.
 pub fn page(visit: &Visit, title: &str, content: Markup) -> HttpResponse {
     answer(visit, Some(visit), StatusCode::OK, title, content)
 }
 
-/// A page with any status, for who may come or anybody.
+/// A page with any status, with or without access.
 pub fn answer(
     view: &View,
     visit: Option<&Visit>,
@@ -127,7 +126,7 @@ fn who(visit: &Visit) -> Markup {
     }
 }
 
-/// A form that was refused: the same page again, with what is wrong.
+/// A refused form with its errors.
 pub fn refused(visit: &Visit, title: &str, content: Markup) -> HttpResponse {
     let status = StatusCode::UNPROCESSABLE_ENTITY;
     answer(visit, Some(visit), status, title, content)

@@ -1,4 +1,4 @@
-//! The ledger: open holds, what does not add up, and computing every balance again.
+//! The ledger: open holds, differences, and the verification of balances.
 
 use actix_web::HttpResponse;
 use dikala_entities::Secret;
@@ -22,11 +22,11 @@ use crate::{
 const PATH: &str = "/ledger";
 const TITLE: &str = "Ledger";
 const WHOSE: &Fields = &[("tenantId", Shape::Optional)];
-/// Open holds that are shown.
+/// Shown open holds.
 const HOLDS_SHOWN: usize = 20;
-/// Differences that are shown; one is enough to stop everything.
+/// Shown differences; a single one is serious enough.
 const DIFFERENCES_SHOWN: usize = 20;
-/// By what name the outcome for one tenant is kept for the page that shows it.
+/// Key of the note that holds a tenant's verification result.
 const OUTCOME: &str = "ledger-of-one";
 
 /// `GET /ledger`
@@ -49,7 +49,7 @@ async fn content(visit: &Visit, filled: &Filled) -> Result<Markup, ApiError> {
     })
 }
 
-/// What changes of it by itself: above the form and below it.
+/// The live parts: above the form, and below it.
 pub async fn parts(visit: &Visit) -> Result<[Markup; 2], ApiError> {
     let found = ledger::read(&visit.desk()).await?;
     let db = visit.store().api_reader();
@@ -164,7 +164,7 @@ pub async fn verify(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
     }
 }
 
-/// What was found of one tenant, as short as a browser keeps it.
+/// The result for one tenant, short enough for a cookie.
 fn outcome(found: &Verification) -> String {
     let first = found.differences.first().map_or("", String::as_str);
     let first: String = first.chars().take(500).collect();

@@ -1,4 +1,5 @@
-//! Lists: their filters stand in the address and are read as the operators' API reads them; and acts that have no fields.
+//! Lists, whose filters are parameters of the address and are read like those of the operators' API; and actions
+//! without fields.
 
 use actix_web::HttpResponse;
 use maud::{Markup, html};
@@ -14,11 +15,11 @@ use crate::{
     },
 };
 
-/// Rows on one page: as many as keep a page small.
+/// Rows on one page.
 pub const ROWS: i64 = 20;
 const OFFSET: &str = "offset";
 
-/// A list as it is asked for.
+/// A requested list.
 #[derive(Debug)]
 pub struct List<'a> {
     path: &'a str,
@@ -28,7 +29,7 @@ pub struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    /// The list at a path; `filters` are names of the API's parameters. What else stands in the address is left alone.
+    /// The list at a path. `filters` are names of the API's parameters; other parameters are ignored.
     pub fn new(path: &'a str, filters: &'static [&'static str], typed: &'a Typed) -> Self {
         Self {
             path,
@@ -38,22 +39,22 @@ impl<'a> List<'a> {
         }
     }
 
-    /// With so many rows on a page.
+    /// Sets the rows per page.
     pub fn of(mut self, rows: i64) -> Self {
         self.rows = rows;
         self
     }
 
-    /// What the API reads. An empty field asks for nothing.
+    /// The API's parameters. An empty field sets none.
     pub fn form(&self) -> Result<Form, ApiError> {
         self.form_with(&[])
     }
 
-    /// The same, narrowed to what the page is about.
+    /// As [`Self::form`], with fixed parameters for the page's subject.
     pub fn form_with(&self, fixed: &[(&str, String)]) -> Result<Form, ApiError> {
         let mut asked = Map::new();
         for name in self.filters.iter().chain(&[OFFSET]) {
-            // With what no text may hold, which is refused in words.
+            // Unlike `text`, keeps characters that no text may hold, so that the API refuses them with an error.
             let text = self.typed.raw(name).next().unwrap_or_default().trim();
             if !text.is_empty() {
                 asked.insert((*name).to_owned(), text.into());
@@ -66,12 +67,12 @@ impl<'a> List<'a> {
         Form::from_body(Value::Object(asked))
     }
 
-    /// What was typed into a field.
+    /// The typed value of a field.
     pub fn text(&self, name: &str) -> &str {
         self.typed.text(name).unwrap_or_default().trim()
     }
 
-    /// Whether it is the first page of everything.
+    /// True for the first page of the unfiltered list.
     pub fn is_whole(&self) -> bool {
         self.query().is_empty()
     }
@@ -80,12 +81,12 @@ impl<'a> List<'a> {
         Filled::with(self.filters.iter().map(|name| (*name, self.text(name))))
     }
 
-    /// The filters, open where one is set.
+    /// The filters' form, open if a filter is set.
     pub fn filter(&self, view: &View, fields: &[Field]) -> Markup {
         self.filter_as(view, &self.filled(), fields)
     }
 
-    /// The filters with what is wrong with them, as a page.
+    /// A page of the filters with their errors.
     pub fn refused(
         &self,
         visit: &Visit,
@@ -115,7 +116,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// The ways to the pages before and after the one that begins at `offset`.
+    /// Links to the previous and the next page of the one that begins at `offset`.
     pub fn paging(&self, offset: i64, has_more: bool) -> Markup {
         let before = (offset - self.rows).max(0);
         html! {
@@ -128,7 +129,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// The same filters, encoded, each after an `&`: what a stream is told of the list.
+    /// The same filters, encoded, each after an `&`, for the address of a stream.
     pub fn query(&self) -> String {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         for name in self.filters.iter().chain(&[OFFSET]) {
@@ -161,7 +162,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// Choices of a filter: anything, or one of these words.
+/// A filter's choices: any, or one of these words.
 pub fn any_of(words: &[&str]) -> Vec<(String, String)> {
     let any = (String::new(), "any".to_owned());
     let words = words
@@ -170,13 +171,13 @@ pub fn any_of(words: &[&str]) -> Vec<(String, String)> {
     std::iter::once(any).chain(words).collect()
 }
 
-/// Choices of a field: these words, the first of which is chosen where nothing is said.
+/// A field's choices; the first one is the default.
 pub fn one_of(words: &[&str]) -> Vec<(String, String)> {
     let word = |word: &&str| ((*word).to_owned(), (*word).to_owned());
     words.iter().map(word).collect()
 }
 
-/// What an act without fields leads to: the page at `back`, which says that it is done, or why it was refused.
+/// The answer to an action without fields: redirects to the page at `back`, or shows the error.
 pub fn acted<T>(
     visit: &Visit,
     done: Result<T, ApiError>,

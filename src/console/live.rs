@@ -1,6 +1,7 @@
-//! What changes by itself while somebody looks: one stream for each page, of the parts of that page as the server would write them
-//! now. The script puts each in the place of the old one. Nothing is sent while nothing changed, and nothing is made while nobody
-//! looks. Forms and buttons stand outside of the parts: what somebody is typing stays, and so does the keyboard.
+//! Live updates: a stream per open page that renders the page's live parts anew. The script replaces the old parts.
+//!
+//! Parts are rendered only while a page is open, and sent only if they changed. Forms and buttons are outside of
+//! the parts, so that typed text and focus survive.
 
 use std::time::Duration;
 
@@ -20,20 +21,20 @@ use crate::{
     },
 };
 
-/// How often the parts of a page are made again.
+/// Interval at which the parts of a page are rendered.
 const EVERY: Duration = Duration::from_secs(1);
-/// The same where the database has more to look at than a few rows.
+/// The interval of pages that need expensive queries.
 const SELDOM: Duration = Duration::from_secs(5);
-/// How often it is looked whether the session holds and the page is there.
+/// Interval at which session and connection are checked.
 const SESSION_EVERY: Duration = Duration::from_millis(500);
-/// After such a time without a change a stream shows that it lives.
+/// Interval of keep-alives while nothing changes.
 const QUIET_MAX: Duration = Duration::from_secs(10);
 
 type Made<'a> = LocalBoxFuture<'a, Result<Vec<Markup>, ApiError>>;
-/// Makes the parts of a page: elements with ids that do not change. What is asked is what stands in the address of the stream.
+/// Renders the live parts of a page, elements with fixed ids. The parameters are those of the stream's address.
 type Make = for<'a> fn(&'a Visit, &'a Typed) -> Made<'a>;
 
-/// The parts of pages that change, by name.
+/// The renderers of live parts, by name.
 const PARTS: &[(&str, Duration, Make)] = &[
     ("overview", EVERY, |visit, _| {
         one(async { Ok(overview::part(visit).await) })
@@ -78,7 +79,7 @@ const PARTS: &[(&str, Duration, Make)] = &[
     ("audit", SELDOM, |visit, _| one(audit::part(visit))),
 ];
 
-/// Of a page with one part.
+/// Wraps a single part.
 fn one<'a>(part: impl Future<Output = Result<Markup, ApiError>> + 'a) -> Made<'a> {
     Box::pin(async { Ok(vec![part.await?]) })
 }
@@ -89,7 +90,7 @@ pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, 
     let name = asked.text("of").unwrap_or_default();
     let part = PARTS.iter().find(|(part, ..)| *part == name);
     let (_, every, make) = *part.ok_or(ApiError::NotFound(Missing::Route))?;
-    // What cannot be made now, while the database is away, can be made later; what is not there cannot.
+    // A server error, such as an unavailable database, may be temporary. A client error is permanent.
     let first = match make(&visit, &asked).await {
         Err(error) if error.status_code().is_client_error() => return Err(error),
         first => first.unwrap_or_default(),
@@ -98,12 +99,12 @@ pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, 
     let mut seat = visit.kit().seat(visit.known())?;
     rt::spawn(async move {
         tokio::select! {
-            // How it ended makes no difference.
+            // Every outcome ends the stream.
             _ = follow(&visit, &asked, (every, make), first, &events) => {}
             () = signed_out(&visit) => {}
             () = events.closed() => {}
             () = seat.lost() => {
-                // A page that does not take this is gone.
+                // If this cannot be sent, the page is gone already.
                 let _ = events.send(SEAT_TAKEN.to_owned()).await;
             }
         }
@@ -141,7 +142,7 @@ async fn follow(
     }
 }
 
-/// Waits until the session is over.
+/// Returns once the session has ended.
 async fn signed_out(visit: &Visit) {
     while visit.still_may().await {
         tokio::time::sleep(SESSION_EVERY).await;

@@ -1,9 +1,9 @@
-//! The operators' console: pages on the operators' listener that are made on the server and work without a script. It shows what
-//! [`operator_api`](crate::operator_api) gives as JSON, and what it changes goes through the handlers of that.
+//! The operators' console: pages on the operators' listener that are rendered on the server and work without a script. It shows
+//! the data of the [`operator_api`](crate::operator_api), and its changes go through the handlers of that API.
 //!
 //! # How to add a page
 //!
-//! 1. A file (or folder) of its own here, with a handler for each line in [`PAGES`]:
+//! 1. A file or folder here, with a handler for each line in [`PAGES`]:
 //!
 //!    ```text
 //!    pub async fn list(visit: Visit, query: Query) -> Result<HttpResponse, ApiError> {
@@ -17,16 +17,15 @@
 //!    }
 //!    ```
 //!
-//!    [`Visit`](view::Visit) is who looks; [`Typed`](crate::pages::form::Typed) what was typed, which
-//!    [`form::body`](crate::pages::form::body) makes the JSON of a handler of; a form that was refused is shown again with
-//!    [`layout::refused`]. What may be shown once goes through [`Visit::leave_note`](view::Visit::leave_note). Texts are English
-//!    and stand in the page.
-//! 2. Its lines in [`PAGES`]: a `post` is for who has `operator.token`, a `get` for who has either. A question before an act is a `get`
-//!    of the same path, [`by`](crate::pages::table::Page::by) `Access::Owner`. Sessions, foreign posts and what the read token may not
-//!    do are answered before the handler.
-//! 3. Its line in the navigation ([`layout`]), and, where it changes by itself, the parts that do in [`live`]: the page has them
-//!    in [`follow::followed`].
-//! 4. A story in `tests/it/operator/`. What all pages keep to is asked there in `console.rs`, of each that a link leads to.
+//!    [`Visit`](view::Visit) holds the access right; [`Typed`](crate::pages::form::Typed) holds the form's values, which
+//!    [`form::body`](crate::pages::form::body) turns into a handler's JSON. [`layout::refused`] shows a refused form again. A secret
+//!    that is shown once goes through [`Visit::leave_note`](view::Visit::leave_note). Texts are English and stand in the page.
+//! 2. Its lines in [`PAGES`]: a `post` needs `operator.token`, a `get` either token. The confirmation of an action is a `get` of the
+//!    same path, [`by`](crate::pages::table::Page::by) `Access::Owner`. Middleware handles missing sessions, posts from other sites
+//!    and missing rights.
+//! 3. Its line in the navigation ([`layout`]). If it is updated live, its parts in [`live`], which the page wraps in
+//!    [`follow::followed`].
+//! 4. A story in `tests/it/operator/`. `console.rs` there checks the common rules on every linked page.
 
 mod actors;
 mod audit;
@@ -74,7 +73,6 @@ use crate::{
     },
 };
 
-/// Every page.
 #[rustfmt::skip]
 const PAGES: &[Page] = &[
     get("/", |r| r.to(overview::show)),
@@ -142,10 +140,10 @@ const PAGES: &[Page] = &[
     get("/live", |r| r.to(live::stream)),
 ];
 
-/// What paths begin with that machines ask for.
+/// Prefixes of paths for machines.
 const MACHINES: [&str; 3] = ["/operator", "/metrics", "/health"];
 
-/// Whether a request is for a page: one that there is, or one that somebody with a browser asks for and that there is not.
+/// True if a request is for a page, or if a browser asks for an unknown path.
 fn is_a_page(req: &ServiceRequest) -> bool {
     match req.match_pattern() {
         Some(pattern) => is_listed(&pattern),
@@ -161,9 +159,8 @@ fn is_listed(pattern: &str) -> bool {
     table::find(PAGES, "", Some(pattern), &Method::GET) != Found::Nothing
 }
 
-/// Mounts all pages and their assets, behind everything else that the listener serves.
-///
-/// The application has to hold `Data<Kit>`, and all that [`operator_api`](crate::operator_api::configure) asks for.
+/// Mounts all pages and their assets, after everything else on the listener. The application needs `Data<Kit>` and everything
+/// that [`operator_api`](crate::operator_api::configure) needs.
 pub fn configure(cfg: &mut ServiceConfig) {
     let is_ours =
         |req: &ServiceRequest| is_a_page(req) || req.match_pattern() == Some(assets::pattern(""));

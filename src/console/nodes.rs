@@ -1,4 +1,4 @@
-//! Nodes: the processes of the service.
+//! Nodes: the processes that serve the database.
 
 use actix_web::HttpResponse;
 use maud::{Markup, html};
@@ -16,7 +16,7 @@ pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
     Ok(layout::page(&visit, "Nodes", content))
 }
 
-/// What changes of it by itself.
+/// The live part of the page.
 pub async fn part(visit: &Visit) -> Markup {
     let columns = [
         "Node", "Address", "Version", "Started", "Lease", "Calls", "Bridges",

@@ -1,4 +1,4 @@
-//! The first page: what is wrong, in words, and the figures of the last ten minutes beside their limits.
+//! The home page: problems in words, and the figures of the last ten minutes beside their limits.
 
 use actix_web::HttpResponse;
 use dikala_entities::Millis;
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Steps of a history in a row of the table.
+/// Steps of a history per row of the table.
 const STEPS_A_ROW: usize = 6;
 
 /// `GET /`
@@ -28,7 +28,7 @@ pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
     Ok(layout::page(&visit, "Overview", content))
 }
 
-/// What changes by itself.
+/// The live part of the page.
 pub async fn part(visit: &Visit) -> Markup {
     let look = visit.desk().overview.look().await;
     html! {
@@ -123,7 +123,7 @@ fn history(visit: &Visit, look: &Look) -> Markup {
     table(visit, "The last ten minutes", &columns, rows.collect())
 }
 
-/// The time of day at which a step ended.
+/// Time of day of a step's end.
 fn until(now: Millis, step: usize) -> Markup {
     let back = i64::try_from(STEPS - 1 - step).unwrap_or(0);
     let at = now.plus_ms(-back.saturating_mul(STEP_MS));

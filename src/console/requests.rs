@@ -1,4 +1,4 @@
-//! HTTP: the routes of both listeners of this node, with how often, how often in vain, and how long.
+//! HTTP: the routes of this node's two listeners with their rates, failures and times.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::Ranking;
@@ -56,7 +56,7 @@ fn found(visit: &Visit, list: &List<'_>) -> Result<RouteList, ApiError> {
     requests::page(&visit.desk(), &list.form()?)
 }
 
-/// The part of the list that changes.
+/// The live part of the list.
 pub fn part<'a>(
     visit: &'a Visit,
     typed: &'a Typed,

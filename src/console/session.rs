@@ -1,6 +1,8 @@
-//! Sessions: a browser that is signed in. All that is known of one is in its cookie, sealed with `secrets.key`: when it began, when it
-//! was used last, and the hash of the token by which it began. So it holds on every node behind a balancer and while the database is
-//! away, which is when operators come; it ends with its token. Who signs out leaves a row (`ended`).
+//! Operators' browser sessions. The cookie holds the whole session, sealed with `secrets.key`: its start, its last
+//! use, and the hash of the token that began it.
+//!
+//! A session therefore works on every node behind a load balancer, and while the database is away, when operators
+//! need it. It ends with its token. A sign-out is stored as a row (`ended`).
 
 use actix_web::{
     HttpRequest,
@@ -18,30 +20,28 @@ use crate::{
     },
 };
 
-/// What the cookie is called.
 const COOKIE: &str = "dikala-operator";
-/// And the one of what is shown once.
+/// Cookie of a secret that is shown once.
 const NOTE: &str = "dikala-operator-note";
-/// How long a session lasts without use, in milliseconds.
+/// Idle timeout of a session, in milliseconds.
 const IDLE_MS: i64 = 12 * 60 * 60 * 1_000;
-/// How long a session lasts, in milliseconds.
+/// Maximum duration of a session, in milliseconds.
 pub const LONGEST_MS: i64 = 14 * 24 * 60 * 60 * 1_000;
-/// The last use is exact to this, in milliseconds.
+/// Resolution of the last use, in milliseconds.
 const TOUCH_EVERY_MS: i64 = 60 * 1_000;
-/// How long a note is good, in milliseconds.
+/// Lifetime of a note, in milliseconds.
 const NOTE_MS: i64 = 5 * 60 * 1_000;
-/// What a browser is known by: a session, or, where it is not signed in, no more than an id to which its forms are bound.
+/// The identity of a browser: a session, or only an id that its forms are bound to.
 #[derive(Clone, Debug)]
 pub struct Known {
     pub id: Credential,
     pub session: Option<Session>,
-    /// How the browser keeps it.
+    /// The variant of the cookie that the browser sent.
     cookie: Cookie,
-    /// What is to be shown once, sealed.
+    /// A sealed secret that is shown once.
     note: Option<String>,
 }
 
-/// A browser that is signed in.
 #[derive(Clone, Debug)]
 pub struct Session {
     id: Credential,
@@ -50,13 +50,13 @@ pub struct Session {
     token: CredentialHash,
 }
 
-/// The cookie of a name, for https or not.
+/// The cookie of this name, for HTTPS only or not.
 const fn cookie(name: &'static str, secure: bool) -> Cookie {
     Cookie { name, secure }
 }
 
 impl Known {
-    /// What the browser shows with a request. The second is a header that has it keep an id, where it had none.
+    /// The identity in a request's cookies. The header sets a new id, if the browser sent none.
     pub fn of(request: &HttpRequest, vault: &Vault) -> (Self, Option<HeaderValue>) {
         for secure in [true, false] {
             let cookie = cookie(COOKIE, secure);
@@ -87,7 +87,7 @@ impl Known {
         (known, Some(header))
     }
 
-    /// The header that keeps the session for longer, where it was used.
+    /// The header that records the session's use, if the last record is old enough.
     pub fn touched(&self, vault: &Vault, now: Millis) -> Option<HeaderValue> {
         let session = self.session.as_ref()?;
         let is_due = now.since(session.used) >= TOUCH_EVERY_MS;
@@ -98,12 +98,12 @@ impl Known {
         is_due.then(|| used.keep(vault, self.cookie))
     }
 
-    /// The header that has the browser forget its session.
+    /// The header that deletes the session's cookie.
     pub fn forget(&self) -> HeaderValue {
         self.cookie.forget()
     }
 
-    /// The header that keeps what the next page shows once, and no page after it. `about` names what it is.
+    /// The header that stores a secret for the next page only. `about` is its key.
     pub fn leave_note(
         &self,
         vault: &Vault,
@@ -116,7 +116,7 @@ impl Known {
         self.note_cookie().keep(&sealed, Some(NOTE_MS / 1_000))
     }
 
-    /// The note about something, if the browser shows one that was left a moment ago.
+    /// The note with this key, if the browser sent one that has not expired.
     pub fn note(&self, vault: &Vault, about: &str, now: Millis) -> Option<Secret> {
         let sealed = self.note.as_deref()?;
         let place = SecretPlace::OperatorNote;
@@ -127,7 +127,7 @@ impl Known {
         parts.next().filter(|_| is_it).map(Secret::new)
     }
 
-    /// The header that has the browser forget its note.
+    /// The header that deletes the note.
     pub fn forget_note(&self) -> HeaderValue {
         self.note_cookie().forget()
     }
@@ -138,8 +138,8 @@ impl Known {
 }
 
 impl Session {
-    /// Begins a session of who proved to have the token; the header has the browser keep it. It is for https alone where the browser
-    /// says that it came that way: whatever ends TLS in front of us says nothing of it.
+    /// Begins a session after the token was verified; the header sets its cookie. The browser, not a proxy, says
+    /// whether it used HTTPS, because a TLS-terminating proxy may send no header.
     pub fn begin(
         request: &HttpRequest,
         vault: &Vault,
@@ -157,17 +157,17 @@ impl Session {
         session.keep(vault, cookie(COOKIE, secure))
     }
 
-    /// What it is remembered by.
+    /// The hash under which a sign-out is stored.
     pub fn hash(&self) -> CredentialHash {
         self.id.hash()
     }
 
-    /// The token by which it began.
+    /// The hash of the token that began it.
     pub fn token(&self) -> &CredentialHash {
         &self.token
     }
 
-    /// What it lets its holder do, if nobody signed out of it.
+    /// Its access right, unless it was signed out.
     pub fn right(&self, tokens: &Tokens, now: Millis) -> Option<Right> {
         let is_ahead = self.used > now.plus_ms(CLOCKS_APART_MS);
         let is_over = now >= self.end() || is_ahead;
@@ -231,7 +231,7 @@ mod tests {
         Millis::from_i64(1_800_000_000_000)
     }
 
-    /// A request of a browser that was told to keep something.
+    /// A request with the cookie that a header set.
     fn showing(kept: &HeaderValue) -> HttpRequest {
         let kept = kept.to_str().expect("text").split(';').next();
         let shown = (SENT, kept.expect("a cookie"));
@@ -240,7 +240,7 @@ mod tests {
             .to_http_request()
     }
 
-    /// What a browser is known by that was told to keep something.
+    /// The identity of a browser with the cookie that a header set.
     fn known(vault: &Vault, kept: &HeaderValue) -> Known {
         let (known, fresh) = Known::of(&showing(kept), vault);
         assert!(fresh.is_none());
@@ -265,7 +265,7 @@ mod tests {
             assert_eq!(session.right(&tokens(FULL, READ), now()), right);
             assert_eq!(session.right(&tokens("new", "newer"), now()), None);
         }
-        // The token became that of who may only look.
+        // The session's token has become the read token.
         let session = begun(&vault, FULL).session.expect("a session");
         let swapped = tokens(READ, FULL);
         assert_eq!(session.right(&swapped, now()), Some(Right::Read));
@@ -297,7 +297,7 @@ mod tests {
         let request = TestRequest::default().to_http_request();
         let kept = Session::begin(&request, &other, &CredentialHash::of(FULL), now());
         assert!(known(&vault, &kept).session.is_none());
-        // Nor one whose id was exchanged.
+        // A session with an exchanged id is invalid as well.
         let kept = Session::begin(&request, &vault, &CredentialHash::of(FULL), now());
         let text = kept.to_str().expect("text");
         let (name, rest) = text.split_once('=').expect("a cookie");

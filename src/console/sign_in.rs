@@ -1,4 +1,4 @@
-//! Signing in with one of the operators' tokens, and signing out.
+//! Signs operators in with one of the operators' tokens, and out.
 
 use actix_web::{
     HttpRequest, HttpResponse,
@@ -23,7 +23,6 @@ use crate::{
     },
 };
 
-/// Where to sign in.
 pub const SIGN_IN: &str = "/sign-in";
 
 /// `GET /sign-in`
@@ -123,7 +122,7 @@ pub async fn sign_out(visit: Visit) -> HttpResponse {
     response
 }
 
-/// A path of this listener, and no other place.
+/// True for a path of this listener; prevents redirects to other sites.
 pub fn is_ours(path: &str) -> bool {
     path.starts_with('/')
         && !path.starts_with("//")

@@ -1,4 +1,4 @@
-//! Who looks at a page, and what it reaches besides what [every page](crate::pages::view) is written with.
+//! The context of a console page, besides what [every page](crate::pages::view) has.
 
 use std::{
     cell::RefCell,
@@ -20,7 +20,7 @@ use crate::{
     pages::view::View,
 };
 
-/// A [`View`] with who looks at it. Handlers of pages take it.
+/// A [`View`] with the browser's access right. Handlers of pages take it.
 #[derive(Clone, Debug)]
 pub struct Visit(Rc<Parts>);
 
@@ -31,7 +31,7 @@ struct Parts {
     right: Right,
     known: Known,
     operator: Operator,
-    /// Cookies that the answer sets.
+    /// Cookies to set in the answer.
     cookies: RefCell<Vec<HeaderValue>>,
 }
 
@@ -44,7 +44,6 @@ impl Deref for Visit {
 }
 
 impl Visit {
-    /// Somebody who may come.
     pub fn new(view: View, kit: Data<Kit>, right: Right, known: Known, operator: Operator) -> Self {
         Self(Rc::new(Parts {
             view,
@@ -56,61 +55,60 @@ impl Visit {
         }))
     }
 
-    /// What every page can reach.
     pub fn kit(&self) -> &Kit {
         &self.0.kit
     }
 
-    /// What the operators' API works with: the first thing that its handlers take.
+    /// The context of the operators' API, the first parameter of its handlers.
     pub fn desk(&self) -> Data<Desk> {
         self.0.kit.desk.clone()
     }
 
-    /// The name of the node that answers.
+    /// The name of this node.
     pub fn node(&self) -> String {
         self.0.kit.desk.node.member.name().to_string()
     }
 
-    /// The store.
     pub fn store(&self) -> &Store {
         &self.0.kit.desk.node.store
     }
 
-    /// Who asks, for a handler of the operators' API.
+    /// The caller of a handler of the operators' API.
     pub fn operator(&self) -> Operator {
         self.0.operator.clone()
     }
 
-    /// Whether buttons that change something are shown. Who may not is refused before a handler in any case.
+    /// True if buttons that change something are shown. Middleware refuses such posts otherwise.
     pub fn may_change(&self) -> bool {
         self.0.right == Right::Full
     }
 
-    /// Whether there is a session that one can sign out of.
+    /// True if there is a session to sign out of.
     pub fn is_signed_in(&self) -> bool {
         self.0.kit.tokens().are_asked_for()
     }
 
-    /// What the browser is known by.
+    /// The browser's identity.
     pub fn known(&self) -> &Known {
         &self.0.known
     }
 
-    /// Whether its session is still in force, without counting as a use of it: for what goes on after the request.
+    /// True if the session is still active. Does not extend the session, so work that outlives the request can use
+    /// it.
     pub async fn still_may(&self) -> bool {
         let kit = self.kit();
-        // Who came with a token has it as long as the process runs.
+        // Access by a token lasts as long as the process.
         self.0.known.session.is_none() || kit.right(&self.0.known).await.is_some()
     }
 
-    /// Keeps a secret for the next page that asks for it by this name, and for that one only.
+    /// Stores a secret that the next page takes once by this key.
     pub fn leave_note(&self, about: &str, text: &Secret) {
         let vault = &self.desk().node.vault;
         let note = self.0.known.leave_note(vault, about, text, self.now());
         self.0.cookies.borrow_mut().push(note);
     }
 
-    /// Takes what was kept by this name.
+    /// Takes the secret stored under this key.
     pub fn take_note(&self, about: &str) -> Option<Secret> {
         let vault = &self.desk().node.vault;
         let known = &self.0.known;
@@ -119,7 +117,7 @@ impl Visit {
         Some(note)
     }
 
-    /// Cookies that the answer sets.
+    /// Cookies to set in the answer.
     pub fn cookies(&self) -> Vec<HeaderValue> {
         self.0.cookies.take()
     }

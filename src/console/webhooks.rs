@@ -1,4 +1,4 @@
-//! Webhooks: how they stand, having their deliveries wait or go on, and sending again what failed in a time.
+//! Webhooks: status, pausing and resuming, and sending failed deliveries again.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{WebhookId, WebhookState};
@@ -63,7 +63,7 @@ async fn found(visit: &Visit, list: &List<'_>) -> Result<StandingList, ApiError>
     standings::page(&visit.desk(), &list.form()?).await
 }
 
-/// The part of the list that changes.
+/// The live part of the list.
 pub fn part<'a>(
     visit: &'a Visit,
     typed: &'a Typed,
@@ -184,7 +184,7 @@ pub async fn show(
     Ok(layout::page(&visit, "Webhook", content))
 }
 
-/// The part of a webhook's page that changes.
+/// The live part of a webhook's page.
 pub fn part_of_one<'a>(
     visit: &'a Visit,
     typed: &'a Typed,

@@ -1,4 +1,4 @@
-//! The figures of the overview: each now, beside its limit, and over the last ten minutes. Pure.
+//! The figures of the overview: current value, limit, and history of the last ten minutes. Pure.
 
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
@@ -10,26 +10,25 @@ use super::{
 
 pub use super::ring::{STEP_MS, STEPS};
 
-/// Where an acknowledgement is slow, in milliseconds: callers hear silence.
+/// Slower acknowledgements are a problem, in milliseconds: callers hear silence.
 pub const ACK_MS_MAX: i64 = 1_000;
-/// Where a commit is slow, in milliseconds.
+/// Slower commits are a problem, in milliseconds.
 pub const COMMIT_MS_MAX: i64 = 500;
-/// Where deliveries are late, in milliseconds.
+/// Later deliveries are a problem, in milliseconds.
 pub const DUE_MS_MAX: i64 = 120_000;
 
-/// A number in thousandths, which is written with its decimals.
+/// A number in thousandths, serialized with decimals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Thousandths(pub i64);
 
 impl Thousandths {
-    /// So many.
     pub const fn whole(count: i64) -> Self {
         Self(count.saturating_mul(1_000))
     }
 }
 
 impl std::fmt::Display for Thousandths {
-    /// As few decimals as say it: `3`, `0.25`.
+    /// Writes as few decimals as possible: `3`, `0.25`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };
         let (whole, rest) = (self.0.unsigned_abs() / 1_000, self.0.unsigned_abs() % 1_000);
@@ -73,16 +72,16 @@ pub struct Figure {
     pub history: Vec<Option<Thousandths>>,
 }
 
-/// How a figure is made of a state and of what happened before it.
+/// Computes a figure from a sample and the window before it.
 type Make = fn(&Sample, Option<Window<'_>>) -> Option<i64>;
 
-/// What a figure is.
+/// Definition of a figure.
 struct Kind {
     name: &'static str,
     label: &'static str,
     unit: &'static str,
     limit: Option<i64>,
-    /// In thousandths.
+    /// Result in thousandths.
     make: Make,
 }
 
@@ -108,7 +107,7 @@ const KINDS: &[Kind] = &[
     kind("commit_p99", "Ledger commits, p99", "ms", |_, window| percentile(window?, 99, |of| &of.committed)).below(COMMIT_MS_MAX),
 ];
 
-/// Items that one batch of the ledger takes.
+/// Maximum number of items in a batch of the ledger.
 const BATCH_MAX: i64 = dikala_actors::ledger::BATCH_MAX as i64;
 
 const fn kind(name: &'static str, label: &'static str, unit: &'static str, make: Make) -> Kind {
@@ -132,7 +131,7 @@ const fn thousand(count: i64) -> i64 {
     count.saturating_mul(1_000)
 }
 
-/// Microseconds, which are thousandths of what is shown.
+/// Microseconds, which are thousandths of the shown milliseconds.
 fn percentile(
     window: Window<'_>,
     percent: u64,
@@ -142,7 +141,7 @@ fn percentile(
     i64::try_from(us).ok()
 }
 
-/// Every figure.
+/// All figures.
 pub fn of(ring: &Ring) -> Vec<Figure> {
     let steps = ring.steps();
     let now = ring.last().map(|last| {
@@ -168,7 +167,7 @@ pub fn of(ring: &Ring) -> Vec<Figure> {
     each.collect()
 }
 
-/// Messages that each type of actor handled in a second, in thousandths.
+/// Rate of handled messages per actor type, in thousandths per second.
 pub fn rates(ring: &Ring) -> Vec<(&'static str, Option<i64>)> {
     let Some(last) = ring.last() else {
         return Vec::new();
@@ -238,7 +237,7 @@ mod tests {
         ] {
             assert_eq!(figure(&ring, name).value, value.map(Thousandths), "{name}");
         }
-        // Then nobody called any more.
+        // No more calls from here on.
         ring.push(Sample {
             over: 8,
             talked: 6,
@@ -252,7 +251,7 @@ mod tests {
         );
     }
 
-    /// What is called slow here is called slow by the alerts.
+    /// The limits here equal those of the Prometheus alerts.
     #[test]
     fn limits_are_those_of_the_alerts() {
         let alerts = include_str!("../../ops/prometheus/alerts.yml");

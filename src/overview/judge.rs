@@ -1,4 +1,4 @@
-//! What is wrong, in words, worst first, each with what to do. Pure.
+//! Derives the list of problems from a sample: each in words with an action, worst first. Pure.
 
 use std::collections::BTreeMap;
 
@@ -13,27 +13,27 @@ use super::{
     trouble::{Known, Missed},
 };
 
-/// How long a panic is told of, in milliseconds.
+/// Time for which a panic is shown, in milliseconds.
 const PANIC_TOLD_MS: i64 = 10 * 60 * 1_000;
-/// How far the machine's clock, and the database's, may be from the service's, in milliseconds.
+/// Maximum difference of the machine's or the database's clock from the service's, in milliseconds.
 const CLOCK_OFF_MS_MAX: i64 = 5_000;
-/// How late an event loop may be, in milliseconds.
+/// Maximum lag of an event loop, in milliseconds.
 const LAG_MS_MAX: i64 = 500;
-/// Messages that may wait for an actor.
+/// Maximum number of messages in an actor's mailbox.
 const WAITING_MAX: i64 = 100;
-/// Messages lost in a second that are too many, in thousandths.
+/// Maximum rate of lost messages, in thousandths per second.
 const LOST_MAX: i64 = 1_000;
-/// Requests in the window below which a share of them says nothing.
+/// Minimum number of requests in the window for a meaningful share of failures.
 const REQUESTS_MIN: i64 = 20;
-/// The share of requests that may fail, in hundredths.
+/// Maximum share of failed requests, in hundredths.
 const FAILED_SHARE_MAX: i64 = 5;
-/// How long bridges are gone before that is told, and after which they are not expected back, in milliseconds.
+/// Missing bridges are shown after the first duration, and no longer expected after the second, in milliseconds.
 const BRIDGES_GONE_MS: i64 = 15_000;
 const BRIDGES_FORGOTTEN_MS: i64 = 60 * 60 * 1_000;
-/// Where there is little room on the disk, and where there is next to none, in MiB.
+/// Free disk space below which a warning, and a critical problem, is shown, in MiB.
 const ROOM_LITTLE_MIB: u64 = 1_024;
 const ROOM_NONE_MIB: u64 = 256;
-/// Actors of which there are as many as there are calls: each has a small mailbox of its own.
+/// Call actors are excluded: there are many, each with its own small mailbox.
 const PER_CALL: &str = "call";
 
 /// How bad it is.
@@ -63,16 +63,16 @@ pub struct Problem {
     pub target: Option<String>,
 }
 
-/// All that a judgement looks at.
+/// Input of [`judge`].
 #[derive(Debug)]
 pub struct State<'a> {
     pub sample: &'a Sample,
-    /// What happened in the last seconds; none: the first look is just beginning.
+    /// The last seconds; `None` while the first sample is being taken.
     pub window: Option<Window<'a>>,
     pub troubles: Known,
 }
 
-/// Everything that is wrong, worst first.
+/// All problems, worst first.
 pub fn judge(state: &State<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     problems.extend(unready(&state.troubles));
@@ -87,7 +87,7 @@ pub fn judge(state: &State<'_>) -> Vec<Problem> {
     problems.extend(room(&state.troubles));
     problems.extend(deliveries(state));
     problems.extend(tenants(&state.troubles));
-    // What is as bad stays in this order.
+    // Stable: problems of equal severity keep this order.
     problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
     problems
 }
@@ -122,7 +122,7 @@ impl Problem {
     }
 }
 
-/// What readiness says is a sentence about what is wrong, and what to look at behind a colon where there is more than one thing.
+/// A readiness message is a problem; if it contains a colon, the part after it is the action.
 fn unready(troubles: &Known) -> impl Iterator<Item = Problem> {
     troubles.unready.iter().map(|(name, words)| {
         let (summary, action) = match words.split_once(": ") {
@@ -271,7 +271,7 @@ fn times(state: &State<'_>) -> Vec<Problem> {
     problems
 }
 
-/// Milliseconds that are more than the limit.
+/// A time above the limit, in milliseconds.
 fn above(us: Option<u64>, limit_ms: i64) -> Option<i64> {
     let ms = i64::try_from(us? / 1_000).unwrap_or(i64::MAX);
     (ms > limit_ms).then_some(ms)
@@ -430,14 +430,14 @@ fn moment(at: dikala_entities::Millis) -> String {
     crate::pages::format::utc(at)
 }
 
-/// `1 message`, `3 messages`.
+/// A count with its noun: `1 message`, `3 messages`.
 fn counted(count: impl TryInto<u64>, thing: &str) -> String {
     let count: u64 = count.try_into().unwrap_or(u64::MAX);
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {thing}{plural}")
 }
 
-/// `250 ms`, `4 s`, `12 min`, `3 h`.
+/// A duration: `250 ms`, `4 s`, `12 min`, `3 h`.
 fn duration(ms: i64) -> String {
     match ms {
         ..1_000 => format!("{} ms", ms.max(0)),

@@ -1,9 +1,9 @@
-//! What goes on in this process, and what is wrong with it: figures of the last ten minutes beside their limits, and sentences that
-//! say what to do, worst first. The console and `GET /operator/v1/overview` show it.
+//! This process's figures of the last ten minutes and its current problems. The console and `GET
+//! /operator/v1/overview` show them.
 //!
-//! Nothing is sampled while nobody looks. Who looks starts a task that reads what is counted anyway once a second, into a ring of
-//! fixed size, and that ends half a minute after the last look. [`judge`] decides what is wrong, [`figures`] what is shown of
-//! the ring; both are pure.
+//! Sampling runs only while it is watched. The first request starts a task that reads the counters once a second
+//! into a fixed-size ring, and stops half a minute after the last request. [`judge`] derives the problems,
+//! [`figures`] the figures; both are pure.
 
 pub mod figures;
 pub mod judge;
@@ -34,29 +34,29 @@ use crate::{
     operator::health::HealthParts,
 };
 
-/// How often it is read what is counted.
+/// Interval between samples.
 const EVERY: Duration = Duration::from_secs(1);
-/// How long after the last look that goes on.
+/// Time after the last request for which sampling continues.
 const WATCHED_FOR: Duration = Duration::from_secs(30);
-/// How long the first look waits for what is asked of others.
+/// Time that the first request waits for external checks.
 const FIRST: Duration = Duration::from_millis(400);
-/// A look that is younger than this is shown again.
+/// A younger result is returned again.
 const FRESH: Duration = Duration::from_millis(1_500);
 
-/// Where it is counted.
+/// Sources of the figures.
 #[derive(Clone, Debug)]
 pub struct Parts {
     pub node: Node,
     pub loops: EventLoops,
     pub http: HttpMeter,
-    /// Where tenants' limits are counted.
+    /// Counters of tenants' rate limits.
     pub gate: Arc<Gate>,
     pub health: HealthParts,
-    /// The folder of the database, where that is a file.
+    /// The folder of an SQLite database.
     pub folder: Option<PathBuf>,
 }
 
-/// What is going on; cheap to clone.
+/// Handle of the sampler; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Overview(Arc<Shared>);
 
@@ -69,32 +69,31 @@ struct Shared {
     last: watch::Sender<Option<Arc<Look>>>,
 }
 
-/// Who looked, and when.
+/// State of the requests.
 #[derive(Debug, Default)]
 struct Looked {
     last: Option<Instant>,
     is_watched: bool,
 }
 
-/// What somebody sees who looks.
+/// The overview at one moment.
 #[derive(Clone, Debug)]
 pub struct Look {
     pub at: Millis,
-    /// Worst first.
     pub problems: Vec<Problem>,
     pub figures: Vec<Figure>,
-    /// Messages that each type of actor handled in a second, in thousandths.
+    /// Rate of handled messages per actor type, in thousandths per second.
     pub rates: Vec<(&'static str, Option<i64>)>,
     made: Instant,
 }
 
 impl Look {
-    /// How bad the worst is.
+    /// The severity of the worst problem.
     pub fn severity(&self) -> Option<Severity> {
         self.problems.iter().map(|problem| problem.severity).max()
     }
 
-    /// Messages that a type of actor handled in a second, in thousandths.
+    /// Rate of handled messages of an actor type, in thousandths per second.
     pub fn rate_of(&self, actor: &str) -> Option<i64> {
         let found = self.rates.iter().find(|(name, _)| *name == actor);
         found.and_then(|(_, rate)| *rate)
@@ -102,7 +101,6 @@ impl Look {
 }
 
 impl Overview {
-    /// Nobody looks yet.
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(Shared {
             parts,
@@ -113,7 +111,7 @@ impl Overview {
         }))
     }
 
-    /// What is seen now. Starts the sampling, or keeps it going.
+    /// The current overview. Starts the sampling or keeps it running.
     pub async fn look(&self) -> Arc<Look> {
         let begins = {
             let mut looked = lock(&self.0.looked);
@@ -127,7 +125,7 @@ impl Overview {
         match last.filter(|last| last.made.elapsed() < FRESH) {
             Some(last) => last,
             None => {
-                // What cannot be asked in this time is told by the next look.
+                // A check that times out here is included in the next overview.
                 let _ = tokio::time::timeout(FIRST, self.0.troubles.ask(&self.0.parts)).await;
                 self.sample()
             }
@@ -136,7 +134,7 @@ impl Overview {
 
     async fn watch(self) {
         while self.is_looked_at() {
-            // What is asked of others has a task of its own: what does not answer is no reason to stop counting.
+            // External checks run in a task of their own, so that a hanging one does not stop the sampling.
             let asking = self.clone();
             actix_web::rt::spawn(async move {
                 if asking.0.troubles.ask(&asking.0.parts).await {
@@ -150,7 +148,7 @@ impl Overview {
         self.0.last.send_replace(None);
     }
 
-    /// Whether somebody has looked a moment ago; otherwise the next look begins anew.
+    /// True if there was a request recently; otherwise the next request restarts the sampling.
     fn is_looked_at(&self) -> bool {
         let mut looked = lock(&self.0.looked);
         let is_recent = looked.last.is_some_and(|last| last.elapsed() < WATCHED_FOR);

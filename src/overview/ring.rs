@@ -1,4 +1,4 @@
-//! The samples of the last ten minutes, in a buffer of fixed size. Pure.
+//! The samples of the last ten minutes in a fixed-size buffer. Pure.
 
 use std::collections::VecDeque;
 
@@ -6,20 +6,19 @@ use dikala_actors::runtime::histogram::Distribution;
 
 use super::sample::Sample;
 
-/// The steps of a figure's history.
+/// Number of steps in a figure's history.
 pub const STEPS: usize = 60;
-/// How long a step is, in milliseconds.
+/// Duration of a step, in milliseconds.
 pub const STEP_MS: i64 = 10_000;
-/// Samples that are kept: one a second, and some for what was sampled besides.
+/// Maximum number of samples: one per second, and some for extra samples.
 const SAMPLES: usize = 620;
-/// A sample stands for this long, in milliseconds.
+/// Time for which a sample is valid, in milliseconds.
 const STANDS_MS: i64 = 5_000;
 
-/// The samples, oldest first.
 #[derive(Debug, Default)]
 pub struct Ring(VecDeque<Sample>);
 
-/// Two samples, and the time between them.
+/// Two samples and the time between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
     before: &'a Sample,
@@ -27,9 +26,9 @@ pub struct Window<'a> {
 }
 
 impl Ring {
-    /// Adds one; the oldest goes.
+    /// Adds a sample and drops the oldest if necessary.
     pub fn push(&mut self, sample: Sample) {
-        // After the machine slept the clock may stand where it stood.
+        // The clock went back, for example after the machine slept.
         if self.0.back().is_some_and(|last| last.at > sample.at) {
             self.0.clear();
         }
@@ -39,17 +38,15 @@ impl Ring {
         self.0.push_back(sample);
     }
 
-    /// Nothing is known any more.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// The newest.
     pub fn last(&self) -> Option<&Sample> {
         self.0.back()
     }
 
-    /// The last step before a sample that is not in here yet.
+    /// The window that ends with `after`, a sample that is not in the ring yet.
     pub fn window<'a>(&'a self, after: &'a Sample) -> Option<Window<'a>> {
         let begin = after.at.plus_ms(-STEP_MS);
         let in_it = self.0.iter().find(|sample| sample.at >= begin);
@@ -57,7 +54,7 @@ impl Ring {
         Some(Window { before, after })
     }
 
-    /// For each step what there is of it, oldest first: the state at its end, and what happened in it.
+    /// Per step, oldest first: the sample at its end, and the window over it.
     pub fn steps(&self) -> Vec<(Option<&Sample>, Option<Window<'_>>)> {
         let Some(last) = self.last() else {
             return vec![(None, None); STEPS];
@@ -78,7 +75,7 @@ impl Ring {
         .collect()
     }
 
-    /// What stood at a moment.
+    /// The sample that was valid at a time.
     fn at(&self, moment: dikala_entities::Millis) -> Option<&Sample> {
         let next = self.0.partition_point(|sample| sample.at <= moment);
         let sample = self.0.get(next.checked_sub(1)?)?;
@@ -87,24 +84,24 @@ impl Ring {
 }
 
 impl Window<'_> {
-    /// How much a count grew.
+    /// The increase of a counter.
     pub fn grew(self, count: impl Fn(&Sample) -> u64) -> i64 {
         let grew = count(self.after).saturating_sub(count(self.before));
         i64::try_from(grew).unwrap_or(i64::MAX)
     }
 
-    /// The same in a second, in thousandths.
+    /// The increase per second, in thousandths.
     pub fn per_second(self, count: impl Fn(&Sample) -> u64) -> i64 {
         let ms = self.after.at.since(self.before.at).max(1);
         self.grew(count).saturating_mul(1_000_000) / ms
     }
 
-    /// What was distributed in between.
+    /// The distribution of the values within the window.
     pub fn distributed(self, of: impl Fn(&Sample) -> &Distribution) -> Distribution {
         of(self.after).minus(of(self.before))
     }
 
-    /// What was counted of an actor in between.
+    /// The increase of an actor's counter.
     fn grew_of_actor(self, name: &str, count: impl Fn(&super::sample::Actor) -> u64) -> i64 {
         self.grew(|sample| {
             let of_it = sample.actors.iter().find(|actor| actor.name == name);
@@ -112,14 +109,14 @@ impl Window<'_> {
         })
     }
 
-    /// Messages to an actor that nobody handled, in a second, in thousandths.
+    /// Rate of lost messages of an actor, in thousandths per second.
     pub fn lost_rate(self, name: &str) -> i64 {
         let ms = self.after.at.since(self.before.at).max(1);
         let lost = self.grew_of_actor(name, |actor| actor.lost);
         lost.saturating_mul(1_000_000) / ms
     }
 
-    /// Messages that it handled, likewise.
+    /// Rate of handled messages of an actor, in thousandths per second.
     pub fn rate_of_actor(self, name: &str) -> i64 {
         let ms = self.after.at.since(self.before.at).max(1);
         self.grew_of_actor(name, |actor| actor.handled)
@@ -160,7 +157,7 @@ mod tests {
         }
         assert_eq!(ring.0.len(), SAMPLES);
         assert!(ring.steps().iter().all(|(_, window)| window.is_some()));
-        // A clock that went back begins anew.
+        // A clock that went back clears the ring.
         ring.push(sample(0));
         assert_eq!(ring.0.len(), 1);
     }

@@ -1,4 +1,4 @@
-//! What is counted, at one moment: plain integers, read without asking anybody.
+//! The counters at one moment: plain integers, read without waiting for anything.
 
 use dikala_actors::{
     runtime::{histogram::Distribution, metrics::meters},
@@ -8,65 +8,65 @@ use dikala_entities::{CallStatus, HangupReason, Millis};
 
 use super::Parts;
 
-/// What is counted of a type of actor.
+/// Counters of an actor type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
     pub name: &'static str,
-    /// Messages that wait now.
+    /// Messages in its mailboxes.
     pub waiting: i64,
-    /// Messages that may wait for one instance.
+    /// Capacity of one instance's mailbox.
     pub capacity: i64,
     pub handled: u64,
     pub lost: u64,
-    /// How long ago one panicked, in milliseconds.
+    /// Milliseconds since the last panic.
     pub panicked_ms: Option<i64>,
 }
 
-/// What is counted, since the start where it is no state.
+/// All counters at one moment. Totals count from the process's start.
 #[derive(Clone, Debug)]
 pub struct Sample {
     pub at: Millis,
-    /// Calls that are not over.
+    /// Running calls.
     pub calls: i64,
-    /// Calls that are over, and those of them that were talked on.
+    /// Ended calls, and those of them with a conversation.
     pub over: u64,
     pub talked: u64,
-    /// How long bridges waited for answers about calls.
+    /// Times from a bridge's message about a call to the answer.
     pub acknowledged: Distribution,
     pub delivered: u64,
-    /// Attempts that could not be made through a fault of our own.
+    /// Attempts that failed through a fault of the service.
     pub own_faults: u64,
-    /// For how long the first delivery that is due has been due, in milliseconds.
+    /// Milliseconds since the oldest due delivery became due.
     pub due_ms: i64,
-    /// Endpoints whose secret does not open.
+    /// Endpoints whose secret cannot be opened.
     pub sealed: i64,
     pub batches: u64,
     pub items: u64,
     pub committed: Distribution,
     pub requests: u64,
-    /// Those that were answered with 5xx, readiness left out.
+    /// Requests answered with 5xx, except readiness checks.
     pub failed_requests: u64,
     pub differences: usize,
-    /// How far the machine's clock is ahead of the service's, in milliseconds.
+    /// Milliseconds by which the machine's clock is ahead of the service's.
     pub clock_off_ms: i64,
-    /// How far the database's is.
+    /// The same for the database's clock.
     pub database_off_ms: i64,
-    /// Sockets of bridges now.
+    /// Connected sockets of bridges.
     pub sockets: usize,
-    /// How long ago there was a sign of life of any bridge, in milliseconds.
+    /// Milliseconds since the last sign of life of any bridge.
     pub bridge_seen_ms: Option<i64>,
-    /// How late event loops are, in milliseconds.
+    /// Lag per event loop, in milliseconds.
     pub loops: Vec<(String, i64)>,
     pub actors: Vec<Actor>,
 }
 
-/// Messages of bridges that somebody waits for who hears silence meanwhile.
+/// Prefix of bridge messages during which a caller waits in silence.
 const ABOUT_CALLS: &str = "call.";
-/// Asked by machines, and 503 where that is the answer.
+/// Polled by machines; 503 is a regular answer.
 const READINESS: &str = "/health/ready";
 
 impl Sample {
-    /// What is counted now.
+    /// Reads the counters.
     pub fn of(parts: &Parts) -> Self {
         let node = &parts.node;
         let now = node.clock.now();
@@ -161,11 +161,11 @@ fn actors() -> Vec<Actor> {
 
 #[cfg(test)]
 pub mod tests {
-    //! A sample to begin with.
+    //! A sample for tests.
 
     use super::*;
 
-    /// Nothing happened until then.
+    /// A sample at `ms`, with nothing counted.
     pub fn sample(ms: i64) -> Sample {
         Sample {
             at: Millis::from_i64(1_800_000_000_000 + ms),

@@ -1,5 +1,5 @@
-//! What has to be asked of others, who may not answer: readiness, the store, the disk. Asked while somebody looks, one after the other,
-//! each bounded in time; what did not answer is as it was.
+//! Checks that depend on others: readiness, the store and the disk. They run while the overview is watched, each
+//! with a timeout. A check that times out keeps its last result.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,55 +18,55 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use super::Parts;
 use crate::{admin::webhooks::matching, operator::health};
 
-/// How long the store may take.
+/// Timeout of the store.
 const STORE_WITHIN: Duration = Duration::from_secs(2);
-/// Webhooks of a kind that are named.
+/// Maximum number of webhooks that are listed per kind.
 pub const NAMED_MAX: usize = 20;
-/// For how long a webhook that was disabled is told of, in milliseconds.
+/// Time for which a disabled webhook is shown, in milliseconds.
 const DISABLED_TOLD_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
-/// Requests refused in a minute that are a flood.
+/// Refused requests per minute that count as flooding.
 const FLOOD: u32 = 30;
-/// Tenants whose names are remembered.
+/// Maximum number of cached tenant names.
 const NAMES_MAX: usize = 1_000;
 
-/// A webhook whose tenant misses events.
+/// A failing or disabled webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
     pub webhook: WebhookId,
     pub tenant: TenantId,
-    /// Since when its attempts fail; none: it was disabled for that.
+    /// Time since when its attempts fail; `None` if it was disabled.
     pub failing_since: Option<Millis>,
 }
 
-/// Something that a tenant's server makes others wait for, or a tenant does too much of.
+/// A webhook whose endpoint does not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hanging {
     pub webhook: WebhookId,
     pub tenant: TenantId,
 }
 
-/// The room that is left where the database is.
+/// Free space of the database's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     pub free_mib: u64,
 }
 
-/// What was answered.
+/// Results of the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// What readiness finds wrong: names and words.
+    /// Failed readiness checks: names and messages.
     pub unready: Vec<(&'static str, &'static str)>,
     pub missed: Vec<Missed>,
-    /// There are more of them.
+    /// True if more webhooks fail than are listed.
     pub more_missed: bool,
     pub hanging: Vec<Hanging>,
-    /// Who asks more than he may, and how many requests were refused in a minute.
+    /// Tenants that exceed their rate limit, with their refused requests per minute.
     pub flooding: Vec<(TenantId, u32)>,
     pub room: Option<Room>,
     pub names: BTreeMap<TenantId, String>,
 }
 
-/// What was answered last.
+/// Runs the checks and keeps their last results.
 #[derive(Debug, Default)]
 pub struct Troubles {
     known: Mutex<Known>,
@@ -74,17 +74,16 @@ pub struct Troubles {
 }
 
 impl Troubles {
-    /// What was answered last.
     pub fn known(&self) -> Known {
         self.lock().clone()
     }
 
-    /// Asks, unless somebody does already. Whether anything is different now.
+    /// Runs the checks, unless they are running. Returns true if a result changed.
     pub async fn ask(&self, parts: &Parts) -> bool {
         if self.asking.swap(true, Relaxed) {
             return false;
         }
-        // Whoever stops waiting leaves the door open.
+        // Resets the flag even if this future is dropped.
         let _open = Open(&self.asking);
         let before = self.known();
         tokio::join!(self.ask_readiness(parts), self.ask_store(parts));
@@ -114,7 +113,7 @@ impl Troubles {
         }
         let Ok(Ok((missed, more))) = tokio::time::timeout(STORE_WITHIN, missed(parts, now)).await
         else {
-            // That the database is away is told by readiness.
+            // Readiness reports an unavailable database.
             return;
         };
         {
@@ -131,7 +130,7 @@ impl Troubles {
         }
     }
 
-    /// Tenants that are to be named and whose names are not known.
+    /// Tenants to be shown whose names are not cached.
     fn unnamed(&self) -> BTreeSet<TenantId> {
         let mut known = self.lock();
         if known.names.len() > NAMES_MAX {

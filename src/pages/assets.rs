@@ -1,5 +1,5 @@
-//! The style sheet, the script and the icon, compiled in. Their names carry a hash of what is in them, so that browsers may keep
-//! them for a year, and a new version has a new name.
+//! The compiled-in style sheet, script and icon. Their names contain a hash of their content, so that browsers can
+//! cache them for a year.
 
 use std::sync::LazyLock;
 
@@ -17,10 +17,9 @@ use crate::http::{
     middleware::only_reads,
 };
 
-/// Where they are, below what the paths of all pages of a room begin with.
+/// Path of the assets, below a room's base path.
 const PATH: &str = "/assets";
 
-/// What a page names them by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asset {
     Style,
@@ -74,7 +73,7 @@ fn prepare(
 }
 
 impl Asset {
-    /// The path of it in the room whose paths begin with `base`.
+    /// The asset's path in the room with this base path.
     pub fn path(self, base: &str) -> String {
         let at = match self {
             Self::Style => 0,
@@ -85,12 +84,12 @@ impl Asset {
     }
 }
 
-/// The pattern of their paths in the room whose paths begin with `base`.
+/// The pattern of the assets' paths in the room with this base path.
 pub fn pattern(base: &str) -> String {
     format!("{base}{PATH}/{{name}}")
 }
 
-/// Mounts them in that room.
+/// Mounts the assets in that room.
 pub fn configure(cfg: &mut ServiceConfig, base: &str) {
     let resource = web::resource(pattern(base));
     cfg.service(resource.wrap(from_fn(only_reads)).to(serve));
@@ -116,7 +115,7 @@ async fn serve(request: HttpRequest, name: web::Path<String>) -> Result<HttpResp
 mod tests {
     use super::*;
 
-    /// The first visit stays below 60 KB with the page itself.
+    /// A first visit loads less than 60 KB, the page included.
     #[test]
     fn they_are_small_and_named_by_what_is_in_them() {
         let bytes: usize = PREPARED.iter().map(|asset| asset.gzip.len()).sum();

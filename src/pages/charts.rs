@@ -1,24 +1,24 @@
-//! Pictures of figures over time, as SVG that is made here, each with its figures in a table. Pure.
+//! Bar charts as server-rendered SVG, each with its figures in a table. Pure.
 //!
-//! Widths are percentages and heights are pixels, so that a picture fills the width that it has, from 320 px on, while its text
-//! keeps its size. Colours are classes of the style sheet.
+//! Widths are percentages and heights pixels: a chart fills any width from 320 px on, and its text keeps its size.
+//! Colours are classes of the style sheet.
 
 use maud::{Markup, html};
 
 use super::{format, lang::Lang};
 
-/// Heights in pixels: of the whole picture, of what is above the bars, and of the highest bar.
+/// Heights in pixels: of the chart, of the space above the bars, and of the highest bar.
 const HEIGHT: u32 = 200;
 const TOP: u32 = 18;
 const PLOT: u32 = 154;
-/// Labels below the bars, at most; more have no room at 320 px.
+/// Maximum number of labels below the bars; more do not fit 320 px.
 const LABELS_MAX: usize = 7;
-/// The share of a bar's place that is left free on each side, in hundredths of a percent of that place.
+/// Free space on each side of a bar, as a share of its slot in hundredths of a percent.
 const GAP: u32 = 1_000;
 /// The whole width in hundredths of a percent.
 const WIDTH: u32 = 10_000;
 
-/// What a colour means.
+/// The meaning of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     Plain,
@@ -38,7 +38,6 @@ impl Ink {
     }
 }
 
-/// One kind of figure.
 #[derive(Clone, Debug)]
 pub struct Series {
     pub name: String,
@@ -46,7 +45,6 @@ pub struct Series {
 }
 
 impl Series {
-    /// A kind of figure and its colour.
     pub const fn new(name: String, ink: Ink) -> Self {
         Self { name, ink }
     }
@@ -55,29 +53,29 @@ impl Series {
 /// The figures of one hour or day.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// What stands below it where there is room: `14`.
+    /// The short label below the bar: `14`.
     pub label: String,
-    /// What it is called in full, in the table and where the mouse rests: `14:00`.
+    /// The full name, for the table and the tooltip: `14:00`.
     pub name: String,
-    /// A figure for each series, from the ground up; what is below zero is drawn as zero.
+    /// A figure per series, from the bottom up. Negative figures are drawn as zero.
     pub values: Vec<i64>,
 }
 
-/// Bars over time, of one series, or of several that stand upon each other.
+/// Bars over time, with one series or several stacked ones.
 #[derive(Clone, Debug)]
 pub struct Chart<'a> {
     /// Unique in the page; letters only.
     pub id: &'a str,
-    /// What is shown: `Calls per hour`.
+    /// The title: `Calls per hour`.
     pub title: String,
-    /// What the bars are: `Hour`.
+    /// The name of a bar's period: `Hour`.
     pub slot: String,
     pub series: Vec<Series>,
     pub bars: Vec<Bar>,
 }
 
 impl Chart<'_> {
-    /// The picture with its table.
+    /// The chart with its table.
     pub fn show(&self, lang: Lang) -> Markup {
         let top = ceiling(self.bars.iter().map(total).max().unwrap_or_default());
         let (title, description) = (format!("{}-title", self.id), format!("{}-desc", self.id));
@@ -100,10 +98,10 @@ impl Chart<'_> {
         }
     }
 
-    /// What somebody would say who has looked at it.
+    /// A description for screen readers.
     fn description(&self, lang: Lang) -> String {
         let all = self.bars.iter().map(total).fold(0, i64::saturating_add);
-        // Of several that are as high, the first.
+        // Of several highest bars, the first.
         let highest = self.bars.iter().rev().max_by_key(|bar| total(bar));
         match highest.filter(|_| all > 0) {
             None => lang.t("chart-nothing"),
@@ -118,7 +116,7 @@ impl Chart<'_> {
         }
     }
 
-    /// The ground, and lines at half and whole height with what they stand for.
+    /// The base line, and labelled lines at half and full height.
     fn lines(&self, lang: Lang, top: i64) -> Markup {
         let line = |value: i64| {
             let y = TOP + PLOT - height(value, top);
@@ -142,7 +140,7 @@ impl Chart<'_> {
         }
     }
 
-    /// The parts of a bar from the ground up: colour, upper edge and height in pixels.
+    /// The parts of a bar from the bottom up: colour, upper edge and height in pixels.
     fn stacked(&self, top: i64, bar: &Bar) -> Vec<(Ink, u32, u32)> {
         let mut ground = TOP + PLOT;
         let mut parts = Vec::new();
@@ -156,7 +154,7 @@ impl Chart<'_> {
         parts
     }
 
-    /// Where a bar begins and how wide it is, in hundredths of a percent.
+    /// Start and width of a bar's slot, in hundredths of a percent.
     fn place(&self, n: usize) -> (u32, u32) {
         let edge = |n: usize| {
             let count = self.bars.len().max(1);
@@ -236,7 +234,8 @@ fn total(bar: &Bar) -> i64 {
     drawn.fold(0, i64::saturating_add)
 }
 
-/// The value of the topmost line: an even figure with one digit that is not zero (or 10, 100 …), at least the highest bar's.
+/// The value of the top line: the smallest even digit times a power of ten (or 10, 100 …) that is not below the
+/// highest bar.
 fn ceiling(highest: i64) -> i64 {
     let mut unit = 1_i64;
     loop {
@@ -248,7 +247,7 @@ fn ceiling(highest: i64) -> i64 {
     }
 }
 
-/// The height of a value in pixels; what is not nothing can be seen.
+/// The height of a value in pixels; a positive value gets at least one.
 fn height(value: i64, top: i64) -> u32 {
     if value <= 0 {
         return 0;
@@ -257,7 +256,6 @@ fn height(value: i64, top: i64) -> u32 {
     u32::try_from(pixels).unwrap_or(PLOT).clamp(1, PLOT)
 }
 
-/// `12.34%`.
 fn percent(hundredths: u32) -> String {
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
 }

@@ -1,4 +1,5 @@
-//! The pieces that pages are made of. Each works without a script, at 320 px, with a keyboard, and read aloud.
+//! The building blocks of pages. Each works without a script, at a width of 320 px, with a keyboard, and with a
+//! screen reader.
 
 use maud::{Markup, Render, html};
 
@@ -6,8 +7,8 @@ pub use super::tables::{short_id, table};
 use super::{cross_site::TOKEN_FIELD, faults, form::Filled, view::View};
 use crate::http::{error::ApiError, field::FieldError};
 
-/// A form that posts to a path, with its token. The browser's own checks are off: what is wrong is told in one place, by who
-/// knows it, in the reader's language.
+/// A form that posts to a path, with its CSRF token. The browser's validation is off, because the service reports
+/// all errors, in the reader's language.
 pub fn post(view: &View, path: &str, content: Markup) -> Markup {
     html! {
         form method="post" action=(path) novalidate {
@@ -17,12 +18,12 @@ pub fn post(view: &View, path: &str, content: Markup) -> Markup {
     }
 }
 
-/// What the thing on a page belongs to: its kind, its page, its name.
+/// A link to the thing that the page's subject belongs to: its kind, page and name.
 pub fn belongs_to(kind: &str, path: &str, name: &str) -> Markup {
     html! { p.way { span { (kind) ":" } " " a href=(path) { (name) } } }
 }
 
-/// The fields of a form as they are filled in, below all that is wrong with them.
+/// The filled fields of a form, below all of its errors.
 pub fn fields(view: &View, filled: &Filled, fields: &[Field]) -> Markup {
     html! {
         (summary(view, filled, fields))
@@ -59,7 +60,7 @@ pub fn summary(view: &View, filled: &Filled, fields: &[Field]) -> Markup {
     }
 }
 
-/// Why something was refused as a whole.
+/// The reason why something was refused as a whole.
 pub fn refused(view: &View, error: &ApiError) -> Markup {
     notice(
         Tone::Bad,
@@ -67,7 +68,7 @@ pub fn refused(view: &View, error: &ApiError) -> Markup {
     )
 }
 
-/// What a field is typed into.
+/// The input element of a field.
 #[derive(Clone, Debug)]
 enum Kind {
     Input(&'static str),
@@ -78,16 +79,16 @@ enum Kind {
     Switch,
 }
 
-/// Whether a field has to be filled in.
+/// Tells whether a field must be filled in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
     Required,
-    /// It is told that it may be left out.
+    /// The label says that the field is optional.
     Optional,
     Filter,
 }
 
-/// A field with its label, a hint, and what is wrong with it.
+/// A field with its label, hint and errors.
 #[derive(Clone, Debug)]
 pub struct Field {
     name: &'static str,
@@ -112,92 +113,87 @@ impl Field {
         }
     }
 
-    /// A line of text.
     pub fn text(name: &'static str, label: String) -> Self {
         Self::new(name, label, Kind::Input("text"))
     }
 
-    /// An e-mail address.
     pub fn email(name: &'static str, label: String) -> Self {
         Self::new(name, label, Kind::Input("email"))
     }
 
-    /// A whole number.
     pub fn number(name: &'static str, label: String) -> Self {
         Self::new(name, label, Kind::Input("number"))
     }
 
-    /// A day, as `2026-01-15`.
+    /// A date, as `2026-01-15`.
     pub fn date(name: &'static str, label: String) -> Self {
         Self::new(name, label, Kind::Input("date"))
     }
 
-    /// A moment where the reader is, as `2026-01-15T10:30`.
+    /// A time in the reader's zone, as `2026-01-15T10:30`.
     pub fn moment(name: &'static str, label: String) -> Self {
         Self::new(name, label, Kind::Input("datetime-local"))
     }
 
-    /// A password; `autocomplete` tells password managers which: `current-password` or `new-password`.
+    /// A password. `autocomplete` tells password managers its role: `current-password` or `new-password`.
     pub fn password(name: &'static str, label: String, autocomplete: &'static str) -> Self {
         Self::new(name, label, Kind::Password).autocomplete(autocomplete)
     }
 
-    /// Several lines of text.
     pub fn area(name: &'static str, label: String, rows: u8) -> Self {
         Self::new(name, label, Kind::Area { rows, code: false })
     }
 
-    /// Several lines of JSON.
     pub fn code(name: &'static str, label: String, rows: u8) -> Self {
         Self::new(name, label, Kind::Area { rows, code: true })
     }
 
-    /// One of several: values and what they are called.
+    /// One of several options, each with value and name.
     pub fn select(name: &'static str, label: String, options: Vec<(String, String)>) -> Self {
         Self::new(name, label, Kind::Select(options))
     }
 
-    /// Any of several: values and what they are called.
+    /// Any number of options, each with value and name.
     pub fn boxes(name: &'static str, label: String, options: Vec<(String, String)>) -> Self {
         Self::new(name, label, Kind::Boxes(options))
     }
 
-    /// Yes or no. Shown as ticked where the value is `true`.
+    /// A check box, ticked if the value is `true`.
     pub fn switch(name: &'static str, label: String) -> Self {
         Self::new(name, label, Kind::Switch).optional()
     }
 
-    /// What helps to fill it in.
+    /// A help text.
     pub fn hint(mut self, hint: String) -> Self {
         self.hint = Some(hint);
         self
     }
 
-    /// It may be left out.
+    /// Marks the field as optional.
     pub fn optional(mut self) -> Self {
         self.need = Need::Optional;
         self
     }
 
-    /// It narrows a list, and is left out as a matter of course.
+    /// Marks the field as a list's filter, which is optional without saying so.
     pub fn filter(mut self) -> Self {
         self.need = Need::Filter;
         self
     }
 
-    /// What is wrong with it, where more can be told than its sentences.
+    /// A richer description of the field's errors than their sentences.
     pub fn told_as(mut self, told: Markup) -> Self {
         self.told = Some(told);
         self
     }
 
-    /// What the browser may fill in (the names of HTML).
+    /// The value of HTML's `autocomplete` attribute.
     pub fn autocomplete(mut self, autocomplete: &'static str) -> Self {
         self.autocomplete = autocomplete;
         self
     }
 
-    /// The field as it is filled in.
+    /// The filled field.
     pub fn show(&self, view: &View, filled: &Filled) -> Markup {
         let own = filled.errors_of(self.name).collect::<Vec<_>>();
         let id = format!("f-{}", self.name);
@@ -310,8 +306,8 @@ impl Field {
     }
 }
 
-/// Whether an input of this kind holds the text. Browsers leave it blank otherwise, and what somebody typed or followed a link with
-/// would be gone.
+/// True if an input of this kind can show the text. A browser would leave it blank otherwise, and the typed value
+/// would be lost.
 fn is_held(kind: &str, text: &str) -> bool {
     match kind {
         _ if text.is_empty() => true,
@@ -326,7 +322,7 @@ fn is_held(kind: &str, text: &str) -> bool {
     }
 }
 
-/// What a field's input is told of what is around it.
+/// Attributes that connect an input with its surroundings.
 struct Told {
     id: String,
     described_by: Option<String>,
@@ -334,24 +330,24 @@ struct Told {
     is_first: bool,
 }
 
-/// Whose password the fields of a form are, for password managers; people do not see it.
+/// A hidden user name, which tells password managers whose password a form contains.
 pub fn username(email: &str) -> Markup {
     html! {
         input.unseen type="text" name="username" autocomplete="username" value=(email) readonly tabindex="-1" aria-hidden="true";
     }
 }
 
-/// The button of a form.
+/// A form's button.
 pub fn submit(label: &str) -> Markup {
     html! { div.actions { button type="submit" { (label) } } }
 }
 
-/// What a place with nothing in it says, and what can be done about it.
+/// The content of an empty list, with an action.
 pub fn empty(title: &str, words: &str, action: Markup) -> Markup {
     html! { div.empty { p { strong { (title) } } p { (words) } (action) } }
 }
 
-/// How much a notice matters.
+/// The severity of a notice or badge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     Plain,
@@ -371,17 +367,17 @@ impl Tone {
     }
 }
 
-/// Something to know before anything else on the page.
+/// A notice at the top of a page.
 pub fn notice(tone: Tone, content: impl Render) -> Markup {
     html! { div.notice.(tone.class()) { (content) } }
 }
 
-/// A word about the state of something.
+/// A status word.
 pub fn badge(tone: Tone, word: &str) -> Markup {
     html! { span.badge.(tone.class()) { (word) } }
 }
 
-/// A text to be copied whole, such as a key. `name` is told to who cannot see what it is.
+/// A text to be copied whole, such as a key. `name` describes it to screen readers.
 pub fn copyable(view: &View, id: &str, name: &str, text: &str) -> Markup {
     html! {
         div.copyable {
@@ -393,20 +389,19 @@ pub fn copyable(view: &View, id: &str, name: &str, text: &str) -> Markup {
     }
 }
 
-/// A question before something that cannot be taken back: what follows from it, a button that does it, and the way back.
+/// A confirmation page of an irreversible action: its consequences, a button, and a link back.
 #[derive(Debug)]
 pub struct Question<'a> {
-    /// Where the answer yes is posted to.
+    /// The path that the button posts to.
     pub path: &'a str,
-    /// What follows.
     pub consequences: Markup,
     pub yes: String,
-    /// Where the answer no leads.
+    /// The path of the link back.
     pub back: &'a str,
 }
 
 impl Question<'_> {
-    /// The question as a page's content.
+    /// The confirmation as a page's content.
     pub fn show(&self, view: &View) -> Markup {
         post(
             view,
@@ -422,7 +417,7 @@ impl Question<'_> {
     }
 }
 
-/// The ways to the next and the previous page of a list, where there are any.
+/// Links to the next and the previous page of a list, if they exist.
 pub fn paging(view: &View, newer: Option<&str>, older: Option<&str>) -> Markup {
     html! {
         @if newer.is_some() || older.is_some() {

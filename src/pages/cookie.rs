@@ -1,21 +1,21 @@
-//! The cookie by which a browser is known again.
+//! The cookie that identifies a browser.
 
 use actix_web::{
     HttpRequest,
     http::header::{COOKIE, HeaderValue},
 };
 
-/// How far the clocks of two nodes may be apart, in milliseconds. What seems to have begun later than that from now was told by a
-/// clock that was ahead and has been set right since: nobody can say how old it is, and it is over.
+/// Maximum clock difference between two nodes, in milliseconds. A session from further in the future was begun
+/// under a wrong clock: its age is unknown, so it counts as over.
 pub const CLOCKS_APART_MS: i64 = 5 * 60 * 1_000;
-/// Browsers take a cookie whose name begins so only with TLS, from this very host, for all of its paths.
+/// Browsers accept a cookie with this prefix only over TLS, for this host, and for all paths.
 const HOST_ONLY: &str = "__Host-";
 
-/// A cookie of a room's. Ports do not tell cookies apart, so that each room has a name of its own.
+/// A cookie of the dashboard or console. Cookies are shared between ports, so each has its own name.
 #[derive(Clone, Copy, Debug)]
 pub struct Cookie {
     pub name: &'static str,
-    /// Whether it is for https alone.
+    /// True if the cookie is sent over HTTPS only.
     pub secure: bool,
 }
 
@@ -25,7 +25,7 @@ impl Cookie {
         format!("{prefix}{}", self.name)
     }
 
-    /// What a browser shows, in its order.
+    /// The values that a browser sends, in its order.
     pub fn shown(self, request: &HttpRequest) -> Vec<&str> {
         let name = self.full_name();
         let pairs = request
@@ -40,11 +40,11 @@ impl Cookie {
             .collect()
     }
 
-    /// The header that has a browser keep a value for so many seconds, or until it is closed.
+    /// The header that sets the cookie for `seconds`, or until the browser closes.
     ///
     /// # Panics
     ///
-    /// Where the value is no text for a header.
+    /// If the value is not valid in a header.
     pub fn keep(self, value: &str, seconds: Option<i64>) -> HeaderValue {
         let age = seconds.map_or_else(String::new, |seconds| format!("; Max-Age={seconds}"));
         let only_tls = if self.secure { "; Secure" } else { "" };
@@ -53,7 +53,7 @@ impl Cookie {
         HeaderValue::from_str(&text).expect("tokens are letters, digits and signs")
     }
 
-    /// The header that has a browser forget it.
+    /// The header that deletes the cookie.
     pub fn forget(self) -> HeaderValue {
         self.keep("", Some(0))
     }

@@ -1,5 +1,4 @@
-//! Which posts are the pages' own: those that a browser sends from this very origin, with a token that only the session's own
-//! pages have. Pure.
+//! CSRF protection: a post must come from the same origin and carry a token of the session. Pure.
 
 use actix_web::http::Uri;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -8,10 +7,10 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 const KEY_BYTES: usize = 32;
-/// The field of every form that carries the token.
+/// The form field with the token.
 pub const TOKEN_FIELD: &str = "_token";
 
-/// What a browser says of where a request comes from.
+/// The request's headers about its origin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sent<'a> {
     pub origin: Option<&'a str>,
@@ -19,8 +18,8 @@ pub struct Sent<'a> {
     pub host: Option<&'a str>,
 }
 
-/// Whether a request that changes something comes from a page of ours. At least one of the two headers has to be there, and
-/// none may say otherwise. `base` is the address under which people reach the service, where the operator told it.
+/// True if a changing request comes from the service's own page. At least one of `Origin` and `Sec-Fetch-Site` must
+/// be present, and neither may contradict. `base` is the public URL, if it is configured.
 pub fn is_own(sent: Sent<'_>, base: Option<&str>) -> bool {
     let by_origin = sent.origin.map(|origin| {
         base.is_some_and(|base| base.eq_ignore_ascii_case(origin)) || is_of_host(origin, sent.host)
@@ -32,7 +31,7 @@ pub fn is_own(sent: Sent<'_>, base: Option<&str>) -> bool {
     }
 }
 
-/// The host is compared and the scheme is not: what ends TLS in front of us is not always told to us.
+/// Compares the host, not the scheme, which a TLS-terminating proxy does not always report.
 fn is_of_host(origin: &str, host: Option<&str>) -> bool {
     let uri = origin.parse::<Uri>().ok();
     let authority = uri.as_ref().and_then(Uri::authority);
@@ -41,7 +40,7 @@ fn is_of_host(origin: &str, host: Option<&str>) -> bool {
         .is_some_and(|(authority, host)| authority.as_str().eq_ignore_ascii_case(host))
 }
 
-/// Makes and knows the tokens of one session.
+/// Creates and verifies the form tokens of one session.
 #[derive(Clone)]
 pub struct Tokens([u8; KEY_BYTES]);
 
@@ -52,7 +51,7 @@ impl std::fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// Those of the session that a browser shows. They tell nothing of the session itself.
+    /// The tokens of the session with this credential. They do not reveal it.
     pub fn of(session: &Credential) -> Self {
         let digest = Sha256::new()
             .chain_update("dikala form token")
@@ -61,7 +60,7 @@ impl Tokens {
         Self(digest.into())
     }
 
-    /// A token for one form. No two are alike, so that a page's size, once it is compressed, tells nothing of the next.
+    /// A token for one form. Tokens are masked randomly, so that the compressed size of pages does not reveal them.
     pub fn make(&self) -> String {
         let pad: [u8; KEY_BYTES] = rand::random();
         let masked = self.0.iter().zip(pad).map(|(key, pad)| key ^ pad);
@@ -69,7 +68,7 @@ impl Tokens {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Whether it is one of this session's tokens.
+    /// True if the token belongs to this session.
     pub fn know(&self, token: &str) -> bool {
         let Ok(bytes) = URL_SAFE_NO_PAD.decode(token) else {
             return false;

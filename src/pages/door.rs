@@ -1,5 +1,4 @@
-//! What requests for pages and their answers go through, whoever the pages are for: whether a post is a page's own, what was typed,
-//! and the headers that bind the browser.
+//! Common handling of page requests and answers: origin checks, form parsing and security headers.
 
 use actix_web::{
     Error,
@@ -26,12 +25,11 @@ use crate::http::{
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FORM: &str = "application/x-www-form-urlencoded";
-/// Nothing from elsewhere, no script and no style but those of the assets, and no frame around it.
+/// Allows no content from other sites, no inline scripts or styles, and no framing.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// Whether a request that changes something comes from a page of ours. `base` is the address under which people reach the service,
-/// where the operator told it.
+/// True if a changing request comes from the service's own page. `base` is the public URL, if it is configured.
 pub fn is_from_a_page(headers: &HeaderMap, base: Option<&str>) -> bool {
     let sent = Sent {
         origin: header(headers, &ORIGIN),
@@ -41,7 +39,7 @@ pub fn is_from_a_page(headers: &HeaderMap, base: Option<&str>) -> bool {
     is_own(sent, base)
 }
 
-/// What was typed into the form that a request brings; strangers type little.
+/// The posted form's values. The size limit is smaller without a session.
 pub async fn typed(req: &mut ServiceRequest, is_signed_in: bool) -> Result<Typed, ApiError> {
     let is_form = header(req.headers(), &CONTENT_TYPE).map(|media_type| {
         let essence = media_type.split(';').next().unwrap_or_default();
@@ -56,20 +54,20 @@ pub async fn typed(req: &mut ServiceRequest, is_signed_in: bool) -> Result<Typed
     };
     let body = receive(req, bytes_max).await?;
     match is_form {
-        // No body has no type either, and is a form in which nothing was typed.
+        // A post without a body has no content type; it counts as an empty form.
         None if !body.is_empty() => Err(ApiError::UnsupportedMediaType(FORM)),
         _ => Ok(Typed::parse(&body)),
     }
 }
 
-/// What a library refused is known by its status only.
+/// Converts a framework's error, of which only the status is known.
 pub fn own(error: &Error) -> ApiError {
     let status = error.as_response_error().status_code();
     let own = error.as_error::<ApiError>().cloned();
     own.unwrap_or_else(|| ApiError::from_status(status, None))
 }
 
-/// The headers of every page.
+/// Adds the headers of every page.
 pub fn bind(headers: &mut HeaderMap) {
     for (name, value) in [
         (CONTENT_SECURITY_POLICY, POLICY),
@@ -81,7 +79,8 @@ pub fn bind(headers: &mut HeaderMap) {
     }
 }
 
-/// Where to sign in (`page`), and where to go on from there. `home` is where one comes to by itself.
+/// The path of the sign-in page (`page`) with the requested page as its destination, unless that is `home`, the
+/// default.
 pub fn sign_in(req: &ServiceRequest, page: &str, home: &str) -> String {
     let back = req.uri().path_and_query().map_or("", |it| it.as_str());
     if req.method() != Method::GET || back == home {

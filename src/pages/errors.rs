@@ -1,4 +1,4 @@
-//! What went wrong, in words that say what to do.
+//! Errors in words that say what to do.
 
 use actix_web::{
     HttpResponse, ResponseError,
@@ -15,7 +15,7 @@ use crate::http::{
     request_id::current_request_id,
 };
 
-/// The name of the title, and the words, for an error that a handler gave.
+/// The title's message id and the text for an error of a handler.
 pub fn words(view: &View, error: &ApiError) -> (&'static str, Markup) {
     let status = error.status_code();
     let (title, words) = match error.code() {
@@ -41,7 +41,7 @@ pub fn words(view: &View, error: &ApiError) -> (&'static str, Markup) {
     (title, html! { p { (view.t(words)) } (details) })
 }
 
-/// The page of an error, with the headers that tell when to come back, or how to ask.
+/// Copies the error's `Retry-After` and `Allow` headers to its page.
 pub fn with_headers(error: &ApiError, mut page: HttpResponse) -> HttpResponse {
     let told = error.error_response();
     for name in [RETRY_AFTER, ALLOW] {

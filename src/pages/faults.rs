@@ -1,5 +1,5 @@
-//! Errors of fields in the reader's language: a sentence for each of the API's codes. Unlike the API's own, it does not name the
-//! field, because the label stands beside it.
+//! Translates errors of fields: one sentence per error code of the API. The sentence does not name the field,
+//! because the label stands beside it.
 
 use maud::{Markup, html};
 
@@ -12,12 +12,12 @@ use crate::http::{
 /// Fields that hold phone numbers.
 const PHONE_FIELDS: [&str; 4] = ["escalationNumber", "to", "callerNumber", "did"];
 
-/// The input that a field's path leads to: `parameters` of `parameters.required[1]`.
+/// The input that a field's path belongs to: `parameters` for `parameters.required[1]`.
 pub fn input_of(field: &str) -> &str {
     field.split(['.', '[']).next().unwrap_or(field)
 }
 
-/// The sentence.
+/// The error's sentence.
 pub fn told(view: &View, error: &FieldError) -> Markup {
     if error.is_translated {
         return html! { (error.message) };
@@ -26,16 +26,16 @@ pub fn told(view: &View, error: &FieldError) -> Markup {
     let within = error.field[input_of(&error.field).len()..].trim_start_matches('.');
     let is_english = view.lang() == Lang::En;
     html! {
-        // Of something inside a field the sentence does not say what it is about.
+        // The path within the field, if the sentence does not name it.
         @if (is_whole || is_english) && !within.is_empty() { code { (within) } ": " }
         @if !is_whole && is_english { (without_the_field(error)) }
         @else { (text) }
-        // What the code does not tell is told in the words that the API has for it.
+        // The API's sentence holds details that the code lacks.
         @if !is_whole && !is_english { " " span lang="en" { "(" (error.message) ")" } }
     }
 }
 
-/// The API's sentence without the API's name of the field.
+/// The API's sentence without the field's API name.
 fn without_the_field(error: &FieldError) -> String {
     let predicate = error.message.strip_prefix(&error.field);
     match predicate.filter(|rest| rest.starts_with(' ')) {
@@ -44,7 +44,7 @@ fn without_the_field(error: &FieldError) -> String {
     }
 }
 
-/// Why something was refused, where that is about no field of the form.
+/// The reason for a refusal that concerns no field.
 pub fn refusal(view: &View, error: &ApiError) -> Markup {
     let sentence = match error {
         ApiError::CallNotActive => view.t("calls-is-over"),
@@ -68,7 +68,7 @@ pub fn refusal(view: &View, error: &ApiError) -> Markup {
     html! { p { (sentence) } }
 }
 
-/// The sentence of the code, and whether it says all that there is to say.
+/// The sentence of the error code; true if it is complete.
 fn translated(view: &View, error: &FieldError) -> (String, bool) {
     let with = |id, bound: i64| view.tn(id, &[("bound", bound.into())]);
     let bounded = |with_bound, without| match error.bound {
@@ -77,7 +77,7 @@ fn translated(view: &View, error: &FieldError) -> (String, bool) {
     };
     match error.code {
         FieldCode::Required => (view.t("fault-required"), true),
-        // Without a bound it is a list, which may not be empty.
+        // Without a bound it is a list, which must not be empty.
         FieldCode::TooShort => match error.bound {
             Some(bound) => (with("fault-too-short", bound), true),
             None => (view.t("fault-is-empty"), true),

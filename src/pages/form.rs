@@ -1,4 +1,5 @@
-//! Forms: what was typed, as the API's handlers take it, and back into the form with what is wrong beside each field.
+//! Forms: converts typed values to the JSON of API handlers, and shows them again with the errors beside the
+//! fields.
 
 use std::future::{Ready, ready};
 
@@ -12,27 +13,27 @@ use crate::http::{
     field::{FieldCode, FieldError},
 };
 
-/// Fields that are never written back into a page.
+/// Fields whose values are never sent back in a page.
 const SECRET: [&str; 2] = ["password", "secret"];
 
-/// The prefix of a number that is written without its country code.
+/// The country code of numbers that are written without one.
 const HOME: &str = "+62";
 
-/// What no text may hold: PostgreSQL cannot store it.
+/// PostgreSQL cannot store this character in a text.
 const NUL: char = '\0';
 
-/// Statuses of errors after which the same form can be sent again, changed or later.
+/// Error statuses after which the form can be corrected or sent again.
 const REFUSALS: [u16; 4] = [400, 409, 422, 429];
 
-/// What came in a post: names and values in the order of the form. Handlers of posts take it.
+/// The values of a posted form, in the order of its fields. Handlers of posts take it.
 #[derive(Clone, Debug, Default)]
 pub struct Typed(Vec<(String, String)>);
 
 impl Typed {
-    /// Reads `application/x-www-form-urlencoded`.
+    /// Parses `application/x-www-form-urlencoded`.
     pub fn parse(body: &[u8]) -> Self {
         let pairs = url::form_urlencoded::parse(body);
-        // Browsers send lines with both signs.
+        // Browsers send line breaks as CR LF.
         let plain = |text: std::borrow::Cow<'_, str>| text.replace("\r\n", "\n");
         Self(
             pairs
@@ -41,23 +42,23 @@ impl Typed {
         )
     }
 
-    /// The first value of a field; none where it holds U+0000, which nothing that is read here may.
+    /// The first value of a field; values with U+0000 are skipped.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.all(name).next()
     }
 
-    /// The values of a field that can have several, such as boxes that are ticked; without those that hold U+0000.
+    /// All values of a field, such as ticked boxes; values with U+0000 are skipped.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.raw(name).filter(|value| !value.contains(NUL))
     }
 
-    /// The values of a field whatever they hold, for who refuses them in words.
+    /// All values of a field, for callers that refuse invalid ones with an error.
     pub fn raw(&self, name: &str) -> impl Iterator<Item = &str> {
         let of_it = move |(key, _): &'_ &(String, String)| key == name;
         self.0.iter().filter(of_it).map(|(_, value)| value.as_str())
     }
 
-    /// The same without U+0000, which no page can hold.
+    /// Removes U+0000, which no page can contain.
     fn without_nul(mut self) -> Self {
         for (_, value) in &mut self.0 {
             value.retain(|letter| letter != NUL);
@@ -76,31 +77,31 @@ impl FromRequest for Typed {
     }
 }
 
-/// What a field of a form stands for in JSON.
+/// The JSON type of a form's field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// A string, also an empty one.
+    /// A string; may be empty.
     Text,
-    /// A string, or `null` where nothing was typed.
+    /// A string, or `null` if empty.
     Optional,
-    /// A phone number as people write it, or `null` where nothing was typed.
+    /// A phone number in any common notation, or `null` if empty.
     Phone,
-    /// A number, or `null` where nothing was typed; what is no number goes on as it was typed, and is refused by the handler.
+    /// A number, or `null` if empty. An invalid number is passed on as typed, and the handler refuses it.
     Number,
-    /// A box: `true` where it is ticked.
+    /// A check box: `true` if ticked.
     Switch,
-    /// Boxes of one name: an array of the values of those that are ticked.
+    /// Check boxes with one name: an array of the ticked values.
     Words,
-    /// JSON as text, or `null` where nothing was typed.
+    /// JSON text, or `null` if empty.
     Json,
 }
 
-/// What a form has, by the names of the API.
+/// A form's fields, by the API's names.
 pub type Fields = [(&'static str, Shape)];
 
-/// The body that a handler of the API takes in the place of this form. Fields that are not named here are left out.
+/// The request body that an API handler expects for this form. Other fields are ignored.
 ///
-/// Errors: JSON that cannot be read, with the line.
+/// Fails on JSON text that cannot be parsed, and names the line.
 pub fn body(typed: &Typed, fields: &Fields) -> Result<Body, ApiError> {
     object(typed, fields).map(|object| Body::of(&Value::Object(object)))
 }
@@ -157,17 +158,17 @@ pub fn dialled(text: &str) -> String {
     }
 }
 
-/// The same, to be read by the page itself.
+/// The form's values for the page's own parsing.
 pub fn read(typed: &Typed, fields: &Fields) -> Result<Form, ApiError> {
     Form::from_body(Value::Object(object(typed, fields)?))
 }
 
-/// The same of what stands in the address of a page. What a page does not know is left alone: who passes a link on adds marks to it.
+/// The query string's values. Unknown parameters, such as those of a campaign, are ignored.
 pub fn asked(request: &HttpRequest, fields: &Fields) -> Result<Form, ApiError> {
     read(&Typed::parse(request.query_string().as_bytes()), fields)
 }
 
-/// The same as JSON, for who has something to add.
+/// The form's values as a JSON object that can be extended.
 pub fn object(typed: &Typed, fields: &Fields) -> Result<Map<String, Value>, ApiError> {
     let (mut object, mut faults) = (Map::new(), Vec::new());
     for (name, shape) in fields {
@@ -217,7 +218,7 @@ fn value(typed: &Typed, name: &str, shape: Shape) -> Result<Value, FieldError> {
     })
 }
 
-/// What a form shows: what is there, or what was typed with what is wrong with it.
+/// A form's state: stored values, or typed ones with their errors.
 #[derive(Clone, Debug, Default)]
 pub struct Filled {
     typed: Typed,
@@ -226,12 +227,10 @@ pub struct Filled {
 }
 
 impl Filled {
-    /// An empty form.
     pub fn blank() -> Self {
         Self::default()
     }
 
-    /// A form with these values.
     pub fn with<V: Into<String>>(values: impl IntoIterator<Item = (&'static str, V)>) -> Self {
         let pair = |(name, value): (&'static str, V)| (name.to_owned(), value.into());
         Self {
@@ -240,8 +239,8 @@ impl Filled {
         }
     }
 
-    /// The form as it was typed, after a handler refused it. What is not there, may not be done, or failed on our side comes back
-    /// as it is, to be shown as a page of its own.
+    /// The form as typed, with a handler's refusal. Errors that are no refusal (not found, forbidden, internal) are
+    /// returned, to be shown as an error page.
     pub fn again(typed: Typed, error: ApiError) -> Result<Self, ApiError> {
         let filled = Self {
             typed: typed.without_nul(),
@@ -249,7 +248,7 @@ impl Filled {
         };
         match error {
             ApiError::Validation(errors) => Ok(Self { errors, ..filled }),
-            // What the API tells of a name that is taken stands beside the name.
+            // The error about a taken name is shown beside the name.
             ApiError::FunctionExists(_) => {
                 let mut fault = FieldError::new("name", FieldCode::Duplicate, "");
                 fault.message = error.to_string();
@@ -266,7 +265,7 @@ impl Filled {
         }
     }
 
-    /// What a field shows. Nothing secret is written back.
+    /// The shown value of a field; empty for secrets.
     pub fn text(&self, name: &str) -> &str {
         let folded = name.to_lowercase();
         if SECRET.iter().any(|word| folded.contains(word)) {
@@ -275,22 +274,22 @@ impl Filled {
         self.typed.text(name).unwrap_or_default()
     }
 
-    /// Whether the box with that value is ticked.
+    /// True if the box with this value is ticked.
     pub fn is_ticked(&self, name: &str, value: &str) -> bool {
         self.typed.all(name).any(|ticked| ticked == value)
     }
 
-    /// Why it was refused as a whole.
+    /// The reason why the form was refused as a whole.
     pub fn refusal(&self) -> Option<&ApiError> {
         self.refusal.as_ref()
     }
 
-    /// All that is wrong with fields.
+    /// All errors of fields.
     pub fn errors(&self) -> &[FieldError] {
         &self.errors
     }
 
-    /// What is wrong with a field or inside of it.
+    /// The errors of a field, including those inside its value.
     pub fn errors_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a FieldError> {
         self.errors.iter().filter(move |error| {
             error

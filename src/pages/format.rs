@@ -1,7 +1,7 @@
-//! Numbers, money and times as each language writes them. Pure.
+//! Formats numbers, money and times in each language. Pure.
 //!
-//! Time zones come from `jiff`: it reads the system's database where there is one, which the distribution keeps up to date, and
-//! has one compiled in where there is none, as in a bare container.
+//! Time zones come from `jiff`. It uses the system's database, which the distribution updates, or else a
+//! compiled-in one, as in a bare container.
 
 use dikala_entities::Millis;
 use jiff::{
@@ -12,12 +12,11 @@ use jiff::{
 
 use super::lang::Lang;
 
-/// The length of `2026-01-15`.
 const DATE_CHARS: usize = 10;
-/// The zone of those who chose none: the capital's, where most customers are.
+/// The default zone: that of the capital, where most customers are.
 pub const ZONE_DEFAULT: &str = "Asia/Jakarta";
-/// The zones that are offered: those of Indonesia, and the large cities of the rest of the world. Any other of the database is taken
-/// as well.
+/// The offered zones: Indonesia's, and those of the world's large cities. Other zones of the database are accepted
+/// too.
 pub const ZONES_OFFERED: &[&str] = &[
     "Asia/Jakarta",
     "Asia/Makassar",
@@ -126,7 +125,7 @@ pub const ZONES_OFFERED: &[&str] = &[
     "Pacific/Port_Moresby",
     "UTC",
 ];
-/// What the names of places begin with; the rest of the database are aliases and fixed offsets.
+/// Prefixes of zones that are named after places; the database's other names are aliases and fixed offsets.
 const REGIONS: [&str; 10] = [
     "Africa/",
     "America/",
@@ -146,35 +145,35 @@ const MONTHS_ID: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "Mei", "Jun", "Jul", "Agu", "Sep", "Okt", "Nov", "Des",
 ];
 
-/// A time zone with the name that it was asked for by.
+/// A time zone with its database name.
 #[derive(Clone, Debug)]
 pub struct Zone {
     zone: TimeZone,
 }
 
 impl Zone {
-    /// A zone by its name in the time zone database.
+    /// The zone with this name in the time zone database.
     pub fn named(name: &str) -> Option<Self> {
         let is_known = name == "UTC" || REGIONS.iter().any(|region| name.starts_with(region));
         let zone = is_known.then(|| TimeZone::get(name).ok()).flatten()?;
         Some(Self { zone })
     }
 
-    /// That of logs and machines.
+    /// The zone of logs and machines.
     pub const fn utc() -> Self {
         Self {
             zone: TimeZone::UTC,
         }
     }
 
-    /// The zone that somebody chose, or that of those who did not.
+    /// The chosen zone, or the default one.
     pub fn chosen(name: Option<&str>) -> Self {
         let named = Self::named(name.unwrap_or(ZONE_DEFAULT));
         let named = named.or_else(|| Self::named(ZONE_DEFAULT));
         named.unwrap_or(Self::utc())
     }
 
-    /// `15 Jan 2026, 10:30 WIB`; in Indonesian `15 Jan 2026 10.30 WIB`.
+    /// A time: `15 Jan 2026, 10:30 WIB`; in Indonesian `15 Jan 2026 10.30 WIB`.
     pub fn moment(&self, lang: Lang, at: Millis) -> String {
         let there = timestamp(at).to_zoned(self.zone.clone());
         let day = day(lang, there.date());
@@ -186,13 +185,13 @@ impl Zone {
         }
     }
 
-    /// A moment as a browser's field has it: `2026-01-15T10:30`.
+    /// A time as an input of type `datetime-local` has it: `2026-01-15T10:30`.
     pub fn typed(&self, at: Millis) -> String {
         let there = timestamp(at).to_zoned(self.zone.clone());
         there.strftime("%Y-%m-%dT%H:%M").to_string()
     }
 
-    /// The moment that was typed into such a field, with or without seconds; none where it is no such moment.
+    /// Parses the value of such an input, with or without seconds.
     pub fn read(&self, typed: &str) -> Option<Millis> {
         let there: DateTime = typed.parse().ok()?;
         let is_moment = typed.get(10..11) == Some("T");
@@ -200,12 +199,12 @@ impl Zone {
         is_moment.then(|| Millis::from_i64(at.timestamp().as_millisecond()))
     }
 
-    /// When the day begins there that is written as `2026-01-15`; none where that is no date.
+    /// Start of the day written as `2026-01-15`, in this zone; `None` if it is no date.
     pub fn midnight(&self, date: &str) -> Option<Millis> {
         self.begin_of(read_date(date)?)
     }
 
-    /// When that day ends.
+    /// End of that day.
     pub fn end_of_day(&self, date: &str) -> Option<Millis> {
         self.begin_of(read_date(date)?.tomorrow().ok()?)
     }
@@ -215,12 +214,12 @@ impl Zone {
         Some(Millis::from_i64(begin.timestamp().as_millisecond()))
     }
 
-    /// The name that the database has for it.
+    /// The zone's database name.
     pub fn name(&self) -> &str {
         self.zone.iana_name().unwrap_or("UTC")
     }
 
-    /// When the day begins and ends there that an instant is in.
+    /// Start and end of the day that contains the given time.
     pub fn day_around(&self, at: Millis) -> (Millis, Millis) {
         let date = timestamp(at).to_zoned(self.zone.clone()).date();
         let begin = self.begin_of(date).unwrap_or(at);
@@ -228,7 +227,6 @@ impl Zone {
         (begin, tomorrow.unwrap_or(at.plus_ms(1)))
     }
 
-    /// The hour alone: `09`.
     pub fn hour(&self, at: Millis) -> String {
         format!("{:02}", timestamp(at).to_zoned(self.zone.clone()).hour())
     }
@@ -243,24 +241,22 @@ impl Zone {
         }
     }
 
-    /// The day of the month alone: `15`.
     pub fn day_of_month(&self, at: Millis) -> String {
         timestamp(at).to_zoned(self.zone.clone()).day().to_string()
     }
 
-    /// `15 Jan 2026`.
     pub fn day(&self, lang: Lang, at: Millis) -> String {
         day(lang, timestamp(at).to_zoned(self.zone.clone()).date())
     }
 }
 
-/// A date without a time beside it.
+/// Parses a date that has no time.
 fn read_date(text: &str) -> Option<Date> {
     let date = (text.len() == DATE_CHARS).then(|| text.parse().ok());
     date.flatten()
 }
 
-/// `2026-01-15 03:30:00 UTC`, for those who compare it with a log.
+/// A time in UTC, as logs show it: `2026-01-15 03:30:00 UTC`.
 pub fn utc(at: Millis) -> String {
     let text = at.to_string();
     let (date, time) = text.split_once('T').unwrap_or((&text, ""));
@@ -285,7 +281,7 @@ fn day(lang: Lang, date: Date) -> String {
     )
 }
 
-/// `1,234,567`; in Indonesian `1.234.567`.
+/// A number: `1,234,567`; in Indonesian `1.234.567`.
 pub fn number(lang: Lang, value: i64) -> String {
     let separator = match lang {
         Lang::En => ',',

@@ -1,8 +1,8 @@
-//! What headers say.
+//! Reads HTTP headers.
 
 use actix_web::http::header::{HeaderMap, HeaderName};
 
-/// The text of a header that came once or more; the first counts.
+/// The first value of a header, if it is a text.
 pub fn header<'r>(headers: &'r HeaderMap, name: &HeaderName) -> Option<&'r str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }

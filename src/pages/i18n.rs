@@ -1,5 +1,5 @@
-//! The languages of the pages. Texts are Fluent messages in `locales/`, one file for each language; a test fails where one of
-//! them lacks a message, names other variables in it, or has one that no page asks for.
+//! The languages of the pages. Texts are Fluent messages in `locales/`, one file per language. A test fails if a
+//! language lacks a message or uses other variables, or if no page uses a message.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -18,7 +18,7 @@ static BUNDLES: LazyLock<BTreeMap<Lang, Bundle>> = LazyLock::new(|| {
 });
 
 fn bundle(lang: Lang) -> Bundle {
-    // Only what is compiled in is read here, and a test reads it before anybody else.
+    // The sources are compiled in, and a test parses them.
     let resource = match FluentResource::try_new(source(lang).to_owned()) {
         Ok(resource) | Err((resource, _)) => resource,
     };
@@ -41,7 +41,7 @@ fn in_indonesian<M>(value: &FluentValue<'_>, _: &M) -> Option<String> {
     written(Lang::Id, value)
 }
 
-/// Numbers in a text as the language writes them.
+/// Formats numbers inside texts by the language's rules.
 fn written(lang: Lang, value: &FluentValue<'_>) -> Option<String> {
     match value {
         // Only whole numbers are ever passed in.
@@ -50,7 +50,7 @@ fn written(lang: Lang, value: &FluentValue<'_>) -> Option<String> {
     }
 }
 
-/// The messages of a language.
+/// The source text of a language's messages.
 const fn source(lang: Lang) -> &'static str {
     match lang {
         Lang::En => include_str!("locales/en.ftl"),
@@ -59,12 +59,11 @@ const fn source(lang: Lang) -> &'static str {
 }
 
 impl Lang {
-    /// The text of a message.
     pub fn t(self, id: &str) -> String {
         self.tn(id, &[])
     }
 
-    /// The text of a message with what stands in it.
+    /// The text of a message with its variables filled in.
     pub fn tn(self, id: &str, values: &[(&'static str, FluentValue<'_>)]) -> String {
         self.find(id, values).unwrap_or_else(|| {
             tracing::error!(id, lang = self.tag(), "a message is missing");
@@ -72,7 +71,7 @@ impl Lang {
         })
     }
 
-    /// The text of a message whose name came from outside, if there is one.
+    /// The text of a message whose id comes from outside, if it exists.
     pub fn find(self, id: &str, values: &[(&'static str, FluentValue<'_>)]) -> Option<String> {
         let bundle = BUNDLES.get(&self)?;
         let pattern = bundle.get_message(id)?.value()?;
@@ -107,7 +106,7 @@ mod tests {
         assert!(said(Lang::Id).contains("1.234"), "{}", said(Lang::Id));
     }
 
-    /// The messages of a language, each with the variables in it.
+    /// All messages of a language with their variables.
     fn messages(lang: Lang) -> BTreeMap<String, BTreeSet<String>> {
         let resource = parser::parse(source(lang)).expect("every message can be read");
         let mut found = BTreeMap::new();
@@ -152,10 +151,10 @@ mod tests {
         }
     }
 
-    /// What has words in two languages.
+    /// Rooms whose texts exist in all languages.
     const ROOMS: [&str; 3] = ["dashboard", "mails", "pages"];
 
-    /// What stands in quotes in the sources of these rooms.
+    /// All string literals in the sources of these rooms.
     fn quoted_in_sources(rooms: &[&str]) -> BTreeSet<String> {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let mut open: Vec<_> = rooms.iter().map(|room| sources.join(room)).collect();
@@ -186,7 +185,7 @@ mod tests {
 
     #[test]
     fn every_message_is_asked_for() {
-        // The console asks for some, but its own words are English alone and stand where they are said.
+        // The console uses some messages, but most of its texts are English only and stand in its sources.
         let quoted = quoted_in_sources(&[&ROOMS[..], &["console"]].concat());
         let unused: Vec<String> = messages(Lang::En)
             .into_keys()
@@ -195,7 +194,8 @@ mod tests {
         assert_eq!(unused, [""; 0], "messages that no page asks for");
     }
 
-    /// Names of messages are told from other texts by how they begin: with a page or a kind of thing that has messages.
+    /// A string literal counts as a message id if it begins like one, with the name of a page or thing that has
+    /// messages.
     #[test]
     fn every_message_that_is_asked_for_is_there() {
         let known = messages(Lang::En);

@@ -1,6 +1,5 @@
-//! The languages that the pages are written in, and which one a browser likes best. Pure.
+//! The languages of the pages, and the choice of one by `Accept-Language`. Pure.
 
-/// A language that the pages are written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lang {
     En,
@@ -8,10 +7,9 @@ pub enum Lang {
 }
 
 impl Lang {
-    /// Every language, the one of last resort first.
+    /// All languages; the first is the default.
     pub const ALL: &'static [Self] = &[Self::En, Self::Id];
 
-    /// The language tag.
     pub const fn tag(self) -> &'static str {
         match self {
             Self::En => "en",
@@ -19,7 +17,7 @@ impl Lang {
         }
     }
 
-    /// What the language calls itself.
+    /// The language's own name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::En => "English",
@@ -27,8 +25,8 @@ impl Lang {
         }
     }
 
-    /// The language with this tag, whatever region follows: `en-GB` is English. `in` is what Indonesian was called before 1989,
-    /// and what old Java programs still call it.
+    /// The language of a tag, whatever its region: `en-GB` is English. `in` is the tag of Indonesian before 1989,
+    /// which old Java programs still send.
     pub fn parse(tag: &str) -> Option<Self> {
         let primary = tag.split('-').next().unwrap_or_default().trim();
         let is = |lang: &&Self| {
@@ -38,7 +36,7 @@ impl Lang {
         Self::ALL.iter().find(is).copied()
     }
 
-    /// The one that a header `Accept-Language` (RFC 9110 section 12.5.4) likes best; English where it likes none.
+    /// The preferred language of an `Accept-Language` header (RFC 9110 section 12.5.4); English if none matches.
     pub fn preferred(accept: &str) -> Self {
         let mut best = (0, Self::En);
         for part in accept.split(',') {
@@ -56,7 +54,7 @@ impl Lang {
     }
 }
 
-/// `q=0.8` in thousandths; what cannot be read is as good as nothing said.
+/// Parses `q=0.8` into thousandths; an invalid weight counts as 1.
 fn thousandths(weight: &str) -> u32 {
     let Some(text) = weight.strip_prefix("q=") else {
         return 1_000;

@@ -1,18 +1,19 @@
-//! How a figure moved, as a line in SVG that is made here: it fills the width that it has, and says nothing that is not also in words
-//! or in a table beside it. Pure.
+//! Line charts as server-rendered SVG that fill the available width. They show nothing that is not also written
+//! beside them. Pure.
 
 use maud::{Markup, html};
 
-/// The picture's own size; it is drawn as wide as there is room.
+/// The SVG's coordinate size; it is scaled to the available width.
 const WIDTH: i64 = 300;
 const HEIGHT: i64 = 40;
-/// What is left free above and below, so that a line at the edge is whole.
+/// Space above and below, so that a line at the edge is not clipped.
 const EDGE: i64 = 2;
 
-/// A line through the figures, oldest first, with gaps where there is none. `limit` is drawn where it is near.
+/// A line through the figures, oldest first, with gaps for missing ones. `limit` is drawn if it is close to the
+/// figures.
 pub fn line(figures: &[Option<i64>], limit: Option<i64>) -> Markup {
     let highest = figures.iter().flatten().copied().max().unwrap_or(0).max(1);
-    // A limit that is far away would press the line to the ground.
+    // A distant limit would flatten the line.
     let limit = limit.filter(|limit| *limit > 0 && *limit <= highest.saturating_mul(2));
     let top = limit.map_or(highest, |limit| limit.max(highest));
     html! {
@@ -26,7 +27,7 @@ pub fn line(figures: &[Option<i64>], limit: Option<i64>) -> Markup {
     }
 }
 
-/// Each run of figures begins with a move; one that stands alone is a short stroke.
+/// Each run of figures is a separate subpath; a single figure is a short stroke.
 fn path(figures: &[Option<i64>], top: i64) -> String {
     let mut path = String::new();
     let mut drawing = false;

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::view::View;
 
-/// The button and the line. The script shows the button and picks one of its texts.
+/// The status button and the line for screen readers. The script shows the button with one of its texts.
 pub fn sign(view: &View) -> Markup {
     html! {
         span.live-sign {
@@ -16,7 +16,7 @@ pub fn sign(view: &View) -> Markup {
     }
 }
 
-/// The link to entries that came in above the visible part of a list.
+/// The link to new entries above the visible part of a list.
 pub fn news(view: &View) -> Markup {
     html! {
         button.live-news type="button" hidden data-live-news data-one=(view.t("live-new-one")) data-many=(view.t("live-new-many")) {}

@@ -1,7 +1,8 @@
-//! What pages are made of, whoever they are for: the tenants' dashboard and the operators' console stand on it. Pages are made on
-//! the server and work without a script; [`view`] is what one is written with, [`components`] what it is made of, [`shell`] what
-//! stands around it, [`table`] where a room lists its pages, [`door`] what their requests and answers go through, and [`stream`] how a page that is open
-//! is kept up to date.
+//! The common parts of the tenants' dashboard and the operators' console. Pages are rendered on the server and work
+//! without a script.
+//!
+//! [`view`] is a page's context, [`components`] are its building blocks, [`shell`] is its frame. [`table`] lists a
+//! room's pages, [`door`] handles their requests and answers, and [`stream`] carries updates of open pages.
 
 pub mod assets;
 pub mod charts;

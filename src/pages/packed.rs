@@ -1,4 +1,4 @@
-//! Answers in fewer bytes, for who takes gzip.
+//! Compresses answers with gzip.
 
 use std::{
     io::{Read, Write},
@@ -21,14 +21,14 @@ use rand::RngExt as _;
 
 use super::headers::header;
 
-/// The longest comment in a page that is packed.
+/// The longest random comment in a compressed page.
 const COMMENT_MAX: usize = 64;
 /// A gzip header without time, name and system.
 const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 /// An empty last block.
 const DEFLATE_END: [u8; 2] = [3, 0];
 
-/// Whether who asks takes gzip.
+/// True if the client accepts gzip.
 pub fn is_taken(headers: &HeaderMap) -> bool {
     let accepted = header(headers, &ACCEPT_ENCODING).unwrap_or_default();
     accepted.split(',').any(|coding| {
@@ -60,15 +60,15 @@ pub fn stream(pieces: impl Stream<Item = Bytes>) -> impl Stream<Item = Bytes> {
     begin.chain(rest)
 }
 
-/// Whole blocks of a deflate stream that goes on.
+/// Compresses data into whole blocks of an unfinished deflate stream.
 fn piece_packed(plain: &[u8]) -> Bytes {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
     let packed = encoder.write_all(plain).and_then(|()| encoder.flush());
-    // A vector takes everything.
+    // Writing to a vector cannot fail.
     packed.map_or_else(|_| Bytes::new(), |()| mem::take(encoder.get_mut()).into())
 }
 
-/// What never changes, packed once and for all.
+/// Compresses static content at the best level.
 pub fn once(plain: &[u8]) -> std::io::Result<Vec<u8>> {
     write(GzEncoder::new(Vec::new(), Compression::best()), plain)
 }
@@ -78,7 +78,7 @@ fn write(mut encoder: GzEncoder<Vec<u8>>, plain: &[u8]) -> std::io::Result<Vec<u
     encoder.finish()
 }
 
-/// A page, packed where that is wanted. What is sent piece by piece stays as it is.
+/// Compresses a page if the client accepts gzip. Streamed answers stay unchanged.
 pub fn page(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
     let is_taken = is_taken(response.request().headers());
     response.map_body(|head, body| match body.try_into_bytes() {
@@ -98,7 +98,7 @@ pub fn page(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
     })
 }
 
-/// What lies packed in the program, unpacked for who does not take that.
+/// Decompresses a static asset for clients that do not accept gzip.
 pub fn stored(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
     let is_taken = is_taken(response.request().headers());
     response.map_body(|head, body| {
@@ -124,8 +124,8 @@ pub fn stored(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
     })
 }
 
-/// With a comment of any length, so that the size of a page does not tell whether what somebody put into its address is in the
-/// page as well (BREACH).
+/// An encoder with a comment of random length. It keeps a page's size from revealing whether text in its address
+/// also occurs in the page (BREACH).
 fn padded() -> GzEncoder<Vec<u8>> {
     let comment = vec![b'-'; rand::rng().random_range(0..COMMENT_MAX)];
     GzBuilder::new()

@@ -1,16 +1,16 @@
-//! JSON as people read it: a line for each member, in the order in which it was sent. Pure.
+//! Formats JSON for people: one line per member, in the original order. Pure.
 
-/// Blanks for each level.
+/// Spaces per level.
 const INDENT: usize = 2;
-/// Deeper levels stand in one line.
+/// Deeper levels stay in one line.
 const DEPTH_MAX: usize = 64;
 
-/// A JSON text with its members on lines of their own. What is no JSON comes out in some shape, with nothing but blanks changed.
+/// Indents a JSON text. In invalid JSON only whitespace changes.
 pub fn pretty(json: &str) -> String {
     pretty_to(json, usize::MAX)
 }
 
-/// The beginning of the same, which has so many bytes where there is more: blanks can make a text fifty times as long.
+/// The first `bytes` bytes of the indented text: indentation can make a text fifty times longer.
 pub fn pretty_to(json: &str, bytes: usize) -> String {
     let mut text = String::with_capacity(json.len().min(bytes) * 2);
     let mut depth = 0_usize;

@@ -1,5 +1,5 @@
-//! Limits the streams of open pages. A session has a few seats: one more closes its oldest, most likely a page that nobody looks
-//! at. The seats of one owner, and of all, are bounded too.
+//! Limits the streams of open pages. A session has a few seats; one more closes its oldest, most likely a forgotten
+//! page. The seats of one owner, and of all owners, are limited too.
 
 use std::{
     fmt,
@@ -9,10 +9,9 @@ use std::{
 use dikala_entities::CredentialHash;
 use tokio::sync::oneshot;
 
-/// Seats of one session.
 const EACH_MAX: usize = 6;
 
-/// The seats of the dashboard or the console, whose pages belong to owners.
+/// The seats of the dashboard's or the console's streams. Each belongs to an owner, such as a tenant.
 #[derive(Clone, Debug)]
 pub struct Seats<O> {
     taken: Arc<Mutex<Vec<Taken<O>>>>,
@@ -26,15 +25,14 @@ struct Taken<O> {
     nth: u64,
     owner: O,
     session: CredentialHash,
-    /// Dropped when another takes the seat.
+    /// Dropped when another page takes the seat.
     _keep: oneshot::Sender<()>,
 }
 
-/// No seat is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// A seat; free again when it is dropped.
+/// A seat, freed when dropped.
 pub struct Seat<O> {
     seats: Seats<O>,
     nth: u64,
@@ -48,7 +46,7 @@ impl<O> fmt::Debug for Seat<O> {
 }
 
 impl<O: Copy + PartialEq> Seats<O> {
-    /// Limits the seats of all owners, and of one.
+    /// Limits the seats of all owners and of one owner.
     pub fn new(total: usize, of_owner: usize) -> Self {
         Self {
             taken: Arc::default(),
@@ -57,13 +55,12 @@ impl<O: Copy + PartialEq> Seats<O> {
         }
     }
 
-    /// Takes a seat.
     pub fn take(&self, owner: O, session: CredentialHash) -> Result<Seat<O>, Full> {
         let mut taken = self.lock();
         let of_owner = |seat: &&Taken<O>| seat.owner == owner;
         let own = taken.iter().filter(of_owner).count();
         let same = |seat: &Taken<O>| seat.owner == owner && seat.session == session;
-        // They are in the order in which they were taken.
+        // The seats are in the order in which they were taken.
         let oldest = match taken.iter().filter(|seat| same(seat)).count() {
             each if each >= EACH_MAX => taken.iter().position(same),
             _ if own >= self.of_owner => taken.iter().position(|seat| seat.owner == owner),
@@ -99,7 +96,7 @@ impl<O> Seats<O> {
 impl<O> Seat<O> {
     /// Waits until another page takes the seat.
     pub async fn lost(&mut self) {
-        // Nothing is ever sent: it ends when the sender is gone.
+        // No value is ever sent: this returns when the sender is dropped.
         let _ = (&mut self.kept).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The shell of every page: head, navigation, the way to the content, and what a post did.
+//! The frame of every page: head, navigation, skip link, and the confirmation of a post.
 
 use actix_web::{
     HttpResponse,
@@ -8,30 +8,30 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{assets::Asset, view::View};
 
-/// A part of the navigation: its name, and the pages in it with their paths.
+/// A group of the navigation, with the names and paths of its pages.
 #[derive(Debug)]
 pub struct Group {
     pub name: &'static str,
     pub pages: &'static [(&'static str, &'static str)],
 }
 
-/// What stands in the navigation of a room. The page whose path the present one begins with is marked; the first page, with which all
-/// begin, only where it is the present one.
+/// The navigation of a room. It marks the entry whose path is a prefix of the current one; the home page, whose
+/// path is a prefix of all, must match exactly.
 #[derive(Debug)]
 pub struct Navigation {
-    /// What the room calls itself.
+    /// The room's title.
     pub brand: &'static str,
-    /// Whether its pages are full of tables, which take all the width that there is.
+    /// True if its pages use the full width, for large tables.
     pub wide: bool,
-    /// The path of the first page.
+    /// The path of the home page.
     pub home: &'static str,
     pub groups: &'static [Group],
-    /// Pages whose paths begin otherwise than the page in the navigation that they belong to.
+    /// Pages that belong to a navigation entry with a different path.
     pub belong: &'static [(&'static str, &'static str)],
 }
 
 impl Navigation {
-    /// The page in the navigation that a page belongs to: its name and path.
+    /// Name and path of the navigation entry that a page belongs to.
     pub fn place(&self, present: &str) -> Option<(&'static str, &'static str)> {
         let is_below = |path: &str| {
             present
@@ -48,14 +48,14 @@ impl Navigation {
     }
 }
 
-/// What stands beside the content of a page for who is signed in.
+/// The frame of a page for a signed-in person.
 pub struct Side<'a> {
     pub navigation: &'static Navigation,
-    /// What the names in the navigation are in the reader's language.
+    /// Translates the navigation's names.
     pub say: &'a dyn Fn(&str) -> String,
-    /// Whose data are shown.
+    /// The tenant or node whose data are shown.
     pub whose: Markup,
-    /// Who is signed in, and the way out.
+    /// The signed-in person and the sign-out button.
     pub who: Markup,
 }
 
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Side<'_> {
     }
 }
 
-/// A page with navigation, or, for who is not signed in, without one.
+/// A page, with navigation if there is a `side`.
 pub fn answer(
     view: &View,
     brand: &str,
@@ -114,8 +114,8 @@ fn emblem(view: &View, brand: &str) -> Markup {
     }
 }
 
-/// The same navigation stands beside the content where there is room, and opens over it where there is none: a popover, which
-/// browsers open and close without a script.
+/// The page with navigation. On narrow screens the navigation is a popover, which browsers open and close without a
+/// script.
 fn inside(view: &View, side: &Side<'_>, title: &str, content: &Markup) -> Markup {
     let Navigation {
         brand,
@@ -165,7 +165,7 @@ fn outside(view: &View, brand: &str, content: &Markup) -> Markup {
     }
 }
 
-/// What the post did that led here.
+/// The confirmation of the post that led here.
 fn told(view: &View) -> Markup {
     html! {
         @if let Some(done) = view.done() {

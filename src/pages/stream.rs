@@ -1,4 +1,4 @@
-//! Server-sent events: pieces of a page as the server would write them now, which the script puts in the place of the old ones.
+//! Server-sent events with newly rendered parts of a page, which the script puts in place of the old ones.
 
 use std::time::Duration;
 
@@ -13,27 +13,26 @@ use tokio::sync::mpsc;
 use super::packed;
 use crate::http::{error::ApiError, middleware::while_connected};
 
-/// How long a page may leave what is sent to it unread.
+/// Time after which a page that does not read is disconnected.
 const UNREAD: Duration = Duration::from_secs(30);
-/// When a page that lost the connection comes back, in milliseconds.
+/// The browser's delay before it reconnects, in milliseconds.
 pub const OPENING: &str = "retry: 2000\n";
-/// A sign that the stream lives.
+/// A keep-alive comment.
 pub const STILL_HERE: &str = ": nothing new\n\n";
-/// Nothing will change any more: the page need not come back.
+/// Nothing will change any more: the page does not reconnect.
 pub const OVER: &str = "event: over\ndata:\n\n";
-/// Another page of the same session has the seat: the page stays paused until its reader resumes it.
+/// Another page of the session took the seat: the page stays paused until its reader resumes it.
 pub const SEAT_TAKEN: &str = "event: closed\ndata:\n\n";
 
-/// The stream is over: the page is gone, or reads too slowly.
+/// The stream has ended: the page is closed, or reads too slowly.
 #[derive(Debug)]
 pub struct Over;
 
-/// Where the events of one page go.
+/// The sending end of a page's stream.
 #[derive(Clone, Debug)]
 pub struct Events(mpsc::Sender<Bytes>);
 
 impl Events {
-    /// Passes a piece on.
     pub async fn send(&self, chunk: String) -> Result<(), Over> {
         match tokio::time::timeout(UNREAD, self.0.send(chunk.into())).await {
             Ok(Ok(())) => Ok(()),
@@ -41,13 +40,14 @@ impl Events {
         }
     }
 
-    /// Waits until the page is gone.
+    /// Returns once the page is closed.
     pub async fn closed(&self) {
         self.0.closed().await;
     }
 }
 
-/// A stream and the answer that carries it, compressed if the client accepts that. It ends with the connection.
+/// Opens a stream and the answer that carries it, compressed if the client accepts that. It ends with the
+/// connection.
 pub fn open(request: &HttpRequest) -> Result<(Events, HttpResponse), ApiError> {
     while_connected(request)?;
     let (to, mut chunks) = mpsc::channel(1);
@@ -56,7 +56,7 @@ pub fn open(request: &HttpRequest) -> Result<(Events, HttpResponse), ApiError> {
     response
         .content_type("text/event-stream")
         .insert_header((VARY, HeaderValue::from_static("Accept-Encoding")))
-        // Proxies of the nginx kind would gather the answer before they pass it on.
+        // nginx and similar proxies would buffer the answer.
         .insert_header(("X-Accel-Buffering", HeaderValue::from_static("no")));
     let response = match packed::is_taken(request.headers()) {
         true => response
@@ -67,7 +67,8 @@ pub fn open(request: &HttpRequest) -> Result<(Events, HttpResponse), ApiError> {
     Ok((Events(to), response))
 }
 
-/// One message. Every line of the element is a field of its own; what ends a line besides is left out, as it would end a field.
+/// One event. Each line of the element becomes a `data` field. Carriage returns are removed, because they would end
+/// a field.
 pub fn frame(position: i64, kind: &str, html: &str) -> String {
     let data = html.replace('\r', "").replace('\n', "\ndata: ");
     format!("id: {position}\nevent: {kind}\ndata: {data}\n\n")

@@ -1,31 +1,31 @@
-//! Where a room lists its pages: who may ask for each, and how they are mounted.
+//! A room's table of pages: access rights and routing.
 
 use actix_web::{Route, Scope, http::Method, middleware::from_fn, web};
 
 use crate::http::middleware::catch_panic;
 
-/// Who may ask for a page.
+/// The access right that a page needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Also who is not signed in.
+    /// Also without a session.
     Anybody,
-    /// Whoever is signed in.
+    /// Any signed-in person.
     Member,
-    /// Only who may change things.
+    /// A person who may change things.
     Owner,
 }
 
-/// A method of a page.
+/// One method of a page.
 #[derive(Debug)]
 pub struct Page {
     method: Method,
-    /// Below what the paths of all pages of the room begin with.
+    /// Relative to the room's base path.
     path: &'static str,
     handler: fn(Route) -> Route,
     access: Access,
 }
 
-/// What is read.
+/// A page that only reads.
 pub const fn get(path: &'static str, handler: fn(Route) -> Route) -> Page {
     Page {
         method: Method::GET,
@@ -35,7 +35,7 @@ pub const fn get(path: &'static str, handler: fn(Route) -> Route) -> Page {
     }
 }
 
-/// What changes something.
+/// A page that changes something.
 pub const fn post(path: &'static str, handler: fn(Route) -> Route) -> Page {
     Page {
         method: Method::POST,
@@ -46,23 +46,23 @@ pub const fn post(path: &'static str, handler: fn(Route) -> Route) -> Page {
 }
 
 impl Page {
-    /// For others than a page of this kind is for.
+    /// Overrides the default access right.
     pub const fn by(mut self, access: Access) -> Self {
         self.access = access;
         self
     }
 }
 
-/// What is at a path.
+/// The result of a look-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     Page(Access),
-    /// The methods that the path takes.
+    /// The methods that the path supports.
     OtherMethods(String),
     Nothing,
 }
 
-/// Looks up the pattern that the router matched. `base` is what the paths of all these pages begin with.
+/// Looks up the pattern that the router matched. `base` is the room's base path.
 pub fn find(pages: &[Page], base: &str, pattern: Option<&str>, method: &Method) -> Found {
     let path = pattern.and_then(|pattern| pattern.strip_prefix(base));
     let here: Vec<&Page> = pages
@@ -79,7 +79,7 @@ pub fn find(pages: &[Page], base: &str, pattern: Option<&str>, method: &Method) 
     }
 }
 
-/// The path of the page that what is at `path` belongs to: the nearest above it that can be looked at. `pattern` is what the router
+/// The path of the nearest parent of `path` that has a `GET` page. `pattern` is the pattern that the router
 /// matched.
 pub fn above<'p>(pages: &[Page], base: &'p str, mut pattern: &str, mut path: &'p str) -> &'p str {
     while let (Some((up, _)), Some((there, _))) = (pattern.rsplit_once('/'), path.rsplit_once('/'))
@@ -98,7 +98,6 @@ pub fn above<'p>(pages: &[Page], base: &'p str, mut pattern: &str, mut path: &'p
     }
 }
 
-/// Mounts the pages in a scope.
 pub fn mount(pages: &[Page], mut scope: Scope) -> Scope {
     let mut paths: Vec<&str> = pages.iter().map(|page| page.path).collect();
     paths.sort_unstable();

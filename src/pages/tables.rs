@@ -1,11 +1,11 @@
-//! Tables, and ids in them.
+//! Tables, and ids in tables.
 
 use maud::{Markup, html};
 
 use super::view::View;
 
-/// A table. On narrow screens each row becomes a list of its cells with the names of their columns. A column without a name holds
-/// the actions.
+/// A table. On narrow screens each row becomes a list of cells with their column names. A column without a name
+/// holds the actions.
 pub fn table(view: &View, caption: &str, columns: &[String], rows: Vec<Vec<Markup>>) -> Markup {
     let figures = figure_columns(columns.len(), &rows);
     html! {

@@ -1,4 +1,4 @@
-//! What a page is written with: in which language and time zone it is read, and the tokens of its forms.
+//! The context of a page: language, time zone, and CSRF tokens.
 
 use std::{
     future::{Ready, ready},
@@ -19,14 +19,14 @@ use super::{
 };
 use crate::http::error::ApiError;
 
-/// How somebody reads pages.
+/// A reader's language and time zone.
 #[derive(Clone, Debug)]
 pub struct Reader {
     pub lang: Lang,
     pub zone: Zone,
 }
 
-/// What any page is written with.
+/// The context of any page.
 #[derive(Clone, Debug)]
 pub struct View(Rc<Parts>);
 
@@ -40,7 +40,7 @@ struct Parts {
     done: Option<String>,
 }
 
-/// The word for what the post did that led to a page.
+/// The word in the address that names the completed post's confirmation.
 pub fn done_word(request: &HttpRequest) -> Option<String> {
     let mut query = url::form_urlencoded::parse(request.query_string().as_bytes());
     let (_, word) = query.find(|(name, _)| name == "done")?;
@@ -48,7 +48,8 @@ pub fn done_word(request: &HttpRequest) -> Option<String> {
 }
 
 impl View {
-    /// For a request to one of the pages whose paths begin with `base`. `done` is what the post did that led here, in words.
+    /// The context of a request to a room with this base path. `done` is the confirmation of the post that led
+    /// here.
     pub fn new(
         base: &'static str,
         request: &HttpRequest,
@@ -67,68 +68,64 @@ impl View {
         }))
     }
 
-    /// What the paths of all pages begin with, without a slash at the end.
+    /// The room's base path, without a trailing slash.
     pub fn room(&self) -> &'static str {
         self.0.base
     }
 
-    /// The moment at which the request came.
+    /// The time of the request.
     pub fn now(&self) -> Millis {
         self.0.now
     }
 
-    /// The language.
     pub fn lang(&self) -> Lang {
         self.0.reader.lang
     }
 
-    /// The time zone.
     pub fn zone(&self) -> &Zone {
         &self.0.reader.zone
     }
 
-    /// The path of the page.
     pub fn path(&self) -> &str {
         &self.0.path
     }
 
-    /// A token for one form.
+    /// A CSRF token for one form.
     pub fn token(&self) -> String {
         self.0.tokens.make()
     }
 
-    /// What the post did that led here, in words.
+    /// The confirmation of the post that led here.
     pub fn done(&self) -> Option<&str> {
         self.0.done.as_deref()
     }
 
-    /// The text of a message.
     pub fn t(&self, id: &str) -> String {
         self.lang().t(id)
     }
 
-    /// The text of a message with what stands in it.
+    /// The text of a message with its variables filled in.
     pub fn tn(&self, id: &str, values: &[(&'static str, FluentValue<'_>)]) -> String {
         self.lang().tn(id, values)
     }
 
-    /// A number as the language writes it.
+    /// A number in the reader's language.
     pub fn number(&self, value: i64) -> String {
         format::number(self.lang(), value)
     }
 
-    /// Whole rupiah as the language writes them.
+    /// Whole rupiah in the reader's language.
     pub fn rupiah(&self, value: i64) -> String {
         format::rupiah(self.lang(), value)
     }
 
-    /// A moment in the reader's zone, with UTC where the mouse rests on it.
+    /// A time in the reader's zone, with UTC as its tooltip.
     pub fn time(&self, at: Millis) -> Markup {
         let text = self.zone().moment(self.lang(), at);
         html! { time datetime=(at) title=(format::utc(at)) { (text) } }
     }
 
-    /// The same, or a word where there is none.
+    /// As [`Self::time`], or `otherwise` if there is no time.
     pub fn time_or(&self, at: Option<Millis>, otherwise: &str) -> Markup {
         match at {
             Some(at) => self.time(at),
@@ -136,14 +133,14 @@ impl View {
         }
     }
 
-    /// The answer to a post that did what it was asked for: the page at `path`, which says so. `done` is the name of that message,
-    /// which begins with `done-`.
+    /// The answer to a successful post: a redirect to the page at `path`, which shows the confirmation. `done` is
+    /// its message id, which begins with `done-`.
     pub fn see(&self, path: &str, done: &'static str) -> HttpResponse {
         let word = done.trim_start_matches("done-");
         self.go(&format!("{path}?done={word}"))
     }
 
-    /// The answer that leads to another page.
+    /// A redirect (303) to another page.
     pub fn go(&self, path: &str) -> HttpResponse {
         HttpResponse::SeeOther()
             .insert_header((LOCATION, path))

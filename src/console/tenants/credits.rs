@@ -1,4 +1,4 @@
-//! A tenant's minutes: what moved them, and booking some.
+//! A tenant's minutes: transactions, and a form that books minutes.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{TenantId, TransactionType};
@@ -34,7 +34,7 @@ const BOOKING: &Fields = &[
     ("reference", Shape::Optional),
     ("description", Shape::Optional),
 ];
-/// What a call books is booked by the call.
+/// The types that operators may book; calls book `usage` themselves.
 const TYPES: [TransactionType; 4] = [
     TransactionType::Purchase,
     TransactionType::Bonus,
@@ -50,7 +50,7 @@ pub async fn show(
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let typed = Typed::parse(request.query_string().as_bytes());
-    // Sent twice, by somebody who pressed twice, it is booked once.
+    // The form carries a reference, so that a repeated post books once.
     let fresh = Filled::with([("reference", reference())]);
     match content(&visit, id.0, &typed, &fresh).await {
         Ok(content) => Ok(layout::page(&visit, TITLE, content)),
@@ -61,7 +61,7 @@ pub async fn show(
     }
 }
 
-/// A reference that nothing has.
+/// A random, unused reference.
 fn reference() -> String {
     let characters = rand::rng().sample_iter(Alphanumeric).take(REFERENCE_CHARS);
     let characters: String = characters.map(char::from).collect();
@@ -159,7 +159,7 @@ pub async fn book(visit: Visit, id: Id<TenantId>, typed: Typed) -> Result<HttpRe
     }
 }
 
-/// What the API tells of the whole stands beside the field that it is about.
+/// Turns the API's error about the whole booking into an error of the responsible field.
 fn beside_its_field(error: ApiError) -> ApiError {
     let (field, code) = match &error {
         ApiError::ReferenceConflict => ("reference", FieldCode::Duplicate),

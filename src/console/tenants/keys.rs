@@ -1,4 +1,4 @@
-//! A tenant's keys: making one, which is shown once, and revoking one.
+//! A tenant's keys: creation, which shows the key once, and revocation.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{ApiKeyId, Secret, TenantId};
@@ -26,7 +26,7 @@ use crate::{
 const TITLE: &str = "Keys";
 const DRAFT: &Fields = &[("name", Shape::Text)];
 
-/// By what name a new key is kept for the page that shows it.
+/// Key of the note that holds a new API key.
 fn note(tenant: TenantId) -> String {
     format!("key-of-{tenant}")
 }

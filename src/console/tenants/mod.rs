@@ -1,4 +1,5 @@
-//! Tenants: finding, making, changing and suspending them; below that their keys, people, credit and numbers.
+//! Tenants: search, creation, changes and suspension; the pages below a tenant show keys, people, credit and
+//! numbers.
 
 pub mod credits;
 pub mod keys;
@@ -45,7 +46,7 @@ const DRAFT: &Fields = &[
     ("maxConcurrentCalls", Shape::Number),
 ];
 
-/// The page of a tenant, or one below it.
+/// The path of a tenant's page, or of one below it.
 fn path_of(id: TenantId, below: &str) -> String {
     format!("{PATH}/{id}{below}")
 }
@@ -68,7 +69,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
     }
 }
 
-/// What changes of it by itself: the first page of all tenants.
+/// The live part: the first page of all tenants.
 pub async fn part(visit: &Visit) -> Result<Markup, ApiError> {
     found(visit, &List::new(PATH, FILTERS, &Typed::default())).await
 }
@@ -287,28 +288,28 @@ pub async fn resume(visit: Visit, id: Id<TenantId>) -> Result<HttpResponse, ApiE
     acted(&visit, done, &path, "done-tenant-resumed")
 }
 
-/// What a page below a tenant's begins with.
+/// The heading of a page below a tenant's.
 async fn whose(visit: &Visit, id: TenantId) -> Result<Markup, ApiError> {
     let tenant = tenants::one(visit.store().api_reader(), id).await?;
     Ok(belongs_to("Tenant", &path_of(id, ""), &tenant.name))
 }
 
-/// What a tenant has of one kind: a list, and a form for one more.
+/// One kind of a tenant's things: a list, and a form that adds one.
 struct Had<'a> {
     title: &'static str,
     columns: Vec<String>,
     rows: Vec<Vec<Markup>>,
-    /// The title and the words where there is none.
+    /// Title and text of an empty list.
     none: (&'static str, &'static str),
     paging: Markup,
-    /// What is said above the form, and on its button.
+    /// Heading and button of the form.
     more: (&'static str, &'static str),
-    /// Of the form.
+    /// Fields of the form.
     fields: &'a [Field],
 }
 
 impl Had<'_> {
-    /// `path` is where the form goes.
+    /// `path` is the form's target.
     fn show(self, visit: &Visit, path: &str, filled: &Filled) -> Markup {
         let (none, words) = self.none;
         let (heading, button) = self.more;
@@ -329,7 +330,7 @@ impl Had<'_> {
     }
 }
 
-/// Who made something, or nobody who is known.
+/// The text, or the placeholder for an unknown author.
 fn or_none(text: Option<&str>) -> &str {
     text.unwrap_or(NONE)
 }

@@ -1,4 +1,5 @@
-//! A tenant's numbers: giving one, changing or moving one, removing one. They are masked: an operator knows them by their labels.
+//! A tenant's numbers: assignment, changes, moves and removal. Numbers are masked; operators know them by their
+//! labels.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{PhoneNumberId, TenantId};
@@ -124,7 +125,7 @@ fn draft(typed: &Typed, tenant: TenantId) -> Result<Body, ApiError> {
     Ok(Body::of(&Value::Object(draft)))
 }
 
-/// A number that somebody has is told beside it.
+/// Turns the error of a number that is in use into an error of its field.
 fn beside_the_number(error: ApiError) -> ApiError {
     match error {
         ApiError::PhoneNumberExists(_) => {

@@ -1,4 +1,4 @@
-//! A tenant's people: making somebody, a link that signs in once, removing somebody.
+//! A tenant's people: creation, one-time links and removal.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{Role, Secret, TenantId, UserId};
@@ -35,7 +35,7 @@ const DRAFT: &Fields = &[
     ("role", Shape::Optional),
 ];
 
-/// By what name a new link is kept for the page that shows it.
+/// Key of the note that holds a new link.
 fn note(tenant: TenantId) -> String {
     format!("link-of-{tenant}")
 }
@@ -134,7 +134,7 @@ fn acts(visit: &Visit, person: &UserView) -> Markup {
     }
 }
 
-/// Keeps the link that was made for the next page.
+/// Stores the new link for the next page.
 fn keep(visit: &Visit, tenant: TenantId, answer: &Answer) -> Result<(), ApiError> {
     let made: Value = serde_json::from_str(&answer.body).unwrap_or_default();
     let url = made["url"].as_str().ok_or(ApiError::Internal)?;
@@ -166,7 +166,7 @@ pub async fn create(
     }
 }
 
-/// An address that is taken is told beside it.
+/// Turns the error of an e-mail address that is in use into an error of its field.
 fn beside_the_address(error: ApiError) -> ApiError {
     match error {
         ApiError::UserExists => {

@@ -1,4 +1,4 @@
-//! What is said of which state.
+//! Tests of the problems that a sample leads to.
 
 use dikala_entities::{Millis, TenantId, WebhookId};
 use rstest::rstest;
@@ -29,7 +29,7 @@ fn actor(name: &'static str, waiting: i64) -> Actor {
     }
 }
 
-/// What is said of a moment, after nothing happened for ten seconds before it.
+/// The problems of a sample after ten uneventful seconds.
 fn judged(sample: Sample, troubles: Known) -> Vec<Problem> {
     let mut ring = Ring::default();
     ring.push(super::super::sample::tests::sample(0));
@@ -59,7 +59,7 @@ fn nothing_is_said_where_all_is_well() {
         ..Known::default()
     };
     assert_eq!(judged(well, room), []);
-    // Nor where there never was a bridge, or none is expected back.
+    // No problem either if there never was a bridge, or none is expected back.
     for seen in [None, Some(BRIDGES_FORGOTTEN_MS)] {
         let gone = Sample {
             bridge_seen_ms: seen,
