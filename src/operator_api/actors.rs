@@ -1,4 +1,4 @@
-//! `/actors`: the types of actor, and what their instances do.
+//! `/actors`: actor types and the activity of their instances.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::{
     overview::{Look, figures::Thousandths},
 };
 
-/// Instances that are shown.
+/// Maximum number of shown instances.
 const INSTANCES_MAX: usize = 100;
 
 /// A type of actor, all of its instances together.
@@ -49,18 +49,18 @@ pub struct Actors {
     pub restarts: u64,
     /// Messages that may wait for one instance; past that senders wait.
     pub mailbox_capacity: i64,
-    /// Handled in a second, over the last ten; null where nobody looked a moment ago.
+    /// Handled messages per second over the last ten seconds; null if the figures were not requested recently.
     #[schema(value_type = Option<f64>)]
     pub messages_per_second: Option<Thousandths>,
 }
 
-/// How late the event loop of a thread is.
+/// The lag of a thread's event loop.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Lag {
     /// What the thread does, with a number.
     pub name: String,
-    /// The longest of the last seconds, or now; the first answer after a while tells of that moment only.
+    /// The largest lag of the last seconds. The first answer after a pause has the current lag only.
     pub lag_us: u64,
 }
 
@@ -80,8 +80,8 @@ pub struct ActorList {
     event_loops: Vec<Lag>,
 }
 
-/// How long something takes, in microseconds, as exactly as it is counted: half of all, and 99 of 100, take so long at most. Null
-/// where there was none.
+/// Median and 99th percentile of a duration, in microseconds, as upper bounds of the counted classes. Null if
+/// nothing was counted.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub struct Times {
     pub p50: Option<u64>,
@@ -262,13 +262,13 @@ impl Instance {
     }
 }
 
-/// Every type of actor that has run here.
+/// All actor types that have run in this process.
 pub fn types(look: &Look) -> Vec<ActorType> {
     let meters = meters().into_iter();
     meters.map(|meter| ActorType::of(meter, look)).collect()
 }
 
-/// How late event loops are.
+/// The lag of all event loops.
 pub fn lags(desk: &Desk) -> Vec<Lag> {
     let lags = desk.loops.lags().into_iter();
     lags.map(|(name, lag)| Lag {
@@ -278,7 +278,7 @@ pub fn lags(desk: &Desk) -> Vec<Lag> {
     .collect()
 }
 
-/// A type of actor with the busiest of its instances.
+/// An actor type with its busiest instances, at most `most`.
 pub async fn of_type(desk: &Desk, kind: &str, most: usize) -> Result<ActorDetail, ApiError> {
     let meter = meters().into_iter().find(|meter| meter.name() == kind);
     let meter = meter.ok_or(ApiError::NotFound(Missing::Actor))?;

@@ -1,4 +1,4 @@
-//! `/audit`: who changed what, when and from where, of all tenants and of the service itself.
+//! `/audit`: all changes, of all tenants and of the service itself, with author, time and address.
 
 use actix_web::web::Data;
 use dikala_entities::{
@@ -77,7 +77,7 @@ pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError
     Ok(Answer::ok(&listed))
 }
 
-/// The page that is asked for: of everybody's entries the newest 100,000 before `to`, and of a tenant's all.
+/// The requested page: of one tenant's entries, or of the newest 100,000 entries before `to`.
 pub async fn page(
     db: &impl ConnectionTrait,
     asked: &Form,
@@ -94,7 +94,7 @@ pub async fn page(
         Some((page, tenant, entries))
     })?;
     if tenant.is_none() {
-        // What is asked for with a filter may be rare: there is an end to looking for it.
+        // Entries that match a filter may be rare, so the search is limited.
         let to = entries.to.unwrap_or(now.plus_ms(1));
         entries.to = Some(to);
         let newest = all().select().filter(Column::At.lt(to));

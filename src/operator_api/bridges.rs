@@ -1,4 +1,4 @@
-//! `/bridges`: telephony bridges, whether they are here, and how many calls they hold.
+//! `/bridges`: telephony bridges, their connections and numbers of calls.
 
 use std::collections::{HashMap, HashSet};
 
@@ -76,8 +76,8 @@ struct Held {
     calls: i64,
 }
 
-/// How many calls that are not over each bridge has. The order is that of the index that holds only those, which makes both
-/// databases walk it.
+/// The number of running calls per bridge. The order is that of a partial index on such calls, so that both
+/// databases use it.
 async fn held(db: &impl ConnectionTrait) -> Result<HashMap<BridgeId, i64>, DbErr> {
     let sql = "SELECT bridge_id, COUNT(*) AS calls FROM (SELECT bridge_id FROM calls \
                WHERE status IN ('ringing', 'answered') ORDER BY owner, id LIMIT 10000) AS live GROUP BY bridge_id";
@@ -89,7 +89,7 @@ async fn held(db: &impl ConnectionTrait) -> Result<HashMap<BridgeId, i64>, DbErr
         .collect())
 }
 
-/// All bridges, in the order of their making, as the processes of the service told of them a few seconds ago: for who is none of them.
+/// All bridges, oldest first, as the nodes reported them a few seconds ago; for programs that are no node.
 pub async fn stored_bridges(db: &impl ConnectionTrait) -> Result<Vec<Bridge>, DbErr> {
     let alive: HashSet<String> = all_nodes(db)
         .await?
@@ -112,7 +112,6 @@ pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError
     Ok(Answer::ok(&page(&desk, &filters.0).await?))
 }
 
-/// A page of bridges.
 pub async fn page(desk: &Desk, asked: &Form) -> Result<BridgeList, ApiError> {
     let page = asked.read(&[], |form| Some(Page::read(form)))?;
     let db = desk.node.store.api_reader();
@@ -141,7 +140,7 @@ pub async fn one(desk: &Desk, id: BridgeId) -> Result<Bridge, ApiError> {
 fn shown(desk: &Desk, row: bridge::Model, held: &HashMap<BridgeId, i64>) -> Bridge {
     let (id, here) = (row.id, &desk.node.bridges);
     let mut view = BridgeView::from(row);
-    // What is in memory is newer than what was written down.
+    // The time in memory is newer than the stored one.
     let seen = Some(here.last_seen(id).at).filter(|at| *at > Millis::MIN);
     view.last_seen_at = view.last_seen_at.max(seen);
     Bridge {

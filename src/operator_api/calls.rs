@@ -1,4 +1,4 @@
-//! `/calls`: calls of all tenants, those that are not over first, one with all that is known of it, and ending one.
+//! `/calls`: calls of all tenants, running ones first; one call with its details; hang-up.
 
 use actix_web::web::Data;
 use dikala_actors::calls::Input;
@@ -31,9 +31,9 @@ use crate::{
     },
 };
 
-/// Events of one call, and deliveries of those, that are shown, oldest first.
+/// Maximum number of shown events of a call, and of their deliveries; oldest first.
 const SHOWN_MAX: u64 = 500;
-/// Calls that are not over and are looked through.
+/// Maximum number of running calls that are read.
 const LIVE_MAX: u64 = 10_000;
 
 /// A call of whatever tenant. What was said in it is not for operators.
@@ -209,7 +209,7 @@ impl From<delivery::Model> for Sent {
     }
 }
 
-/// Which calls are asked for.
+/// The query's filters.
 struct Filter {
     page: Page,
     status: Option<CallStatus>,
@@ -254,8 +254,8 @@ impl Filter {
             .add_option(self.to.map(|to| Column::StartedAt.lt(to)))
     }
 
-    /// Those that are not over, newest first. The order in which they are read is that of the index that holds only those, which
-    /// makes both databases walk it.
+    /// Running calls, newest first. The order of the query is that of a partial index on such calls, so that both
+    /// databases use it.
     async fn live(&self, db: &impl ConnectionTrait) -> Result<Vec<CallId>, DbErr> {
         let mut found: Vec<(Millis, CallId)> = Entity::find()
             .select_only()
@@ -272,7 +272,8 @@ impl Filter {
         Ok(found.into_iter().map(|(_, id)| id).collect())
     }
 
-    /// Those that are over, newest first: a tenant's in his index; of all tenants' the newest, by when they came in.
+    /// Ended calls, newest first. A tenant's calls come from its index; without a tenant, only the newest calls by
+    /// id are searched.
     async fn over(&self, db: &impl ConnectionTrait, now: Millis) -> Result<Select<Entity>, DbErr> {
         let over = [CallStatus::Ringing, CallStatus::Answered];
         let over = Entity::find()
@@ -283,7 +284,8 @@ impl Filter {
                 .order_by_desc(Column::StartedAt)
                 .order_by_desc(Column::Id));
         }
-        // A call began before it came in, or then: what is younger than `to` may belong to it all the same.
+        // An id holds the time of its creation, which is not before the call's start. Calls that began before `to`
+        // may have later ids.
         let came_in = Entity::find()
             .filter(Column::Id.lt(CallId::first_at(now.plus_ms(1))))
             .order_by_desc(Column::Id);
@@ -297,7 +299,7 @@ impl Filter {
 }
 
 fn e164_in_query(value: &serde_json::Value) -> crate::http::extract::Parsed<PhoneNumber> {
-    // A plus that was not percent-encoded arrives in a query string as a blank.
+    // An unencoded plus arrives in a query string as a space.
     let text = value.as_str().unwrap_or_default();
     match text.strip_prefix(' ') {
         Some(digits) => e164(&format!("+{digits}").into()),
@@ -322,7 +324,7 @@ pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError
     Ok(Answer::ok(&listed))
 }
 
-/// The page that is asked for: of all tenants' calls the newest 100,000 that are over, of a tenant's all.
+/// The requested page: of one tenant's calls, or of running calls and the newest 100,000 ended ones.
 pub async fn page(
     db: &impl ConnectionTrait,
     asked: &Form,
@@ -356,7 +358,6 @@ pub async fn page(
     Ok(CallList::new(page, calls, has_more))
 }
 
-/// One call, or 404.
 pub async fn find(db: &impl ConnectionTrait, id: CallId) -> Result<Model, ApiError> {
     let found = Entity::find_by_id(id).one(db).await?;
     found.ok_or(ApiError::NotFound(Missing::Call))
@@ -368,7 +369,7 @@ pub async fn show(desk: Data<Desk>, id: Id<CallId>) -> Result<Answer, ApiError> 
     Ok(Answer::ok(&found))
 }
 
-/// One call with its holds, events and deliveries.
+/// A call with its holds, events and deliveries.
 pub async fn detail(db: &impl ConnectionTrait, id: CallId) -> Result<CallDetail, ApiError> {
     let call = find(db, id).await?;
     let hold = credit_hold::Entity::find_by_id(id).one(db).await?;
@@ -407,7 +408,7 @@ pub async fn detail(db: &impl ConnectionTrait, id: CallId) -> Result<CallDetail,
     })
 }
 
-/// `POST /calls/{id}/hangup`: the bridge is told to; the call ends with the reason `operator`.
+/// `POST /calls/{id}/hangup`: sends the command to the bridge. The call ends with the reason `operator`.
 pub async fn hang_up(
     desk: Data<Desk>,
     operator: Operator,

@@ -1,5 +1,5 @@
-//! `/tenants/{id}/credits`: a tenant's minutes, and booking some. A payment gateway's callback is answered the same however often
-//! it comes, as long as it says the same of its reference.
+//! `/tenants/{id}/credits`: a tenant's minutes and bookings. A booking is idempotent by its reference, as a payment
+//! gateway's repeated callbacks require.
 
 use actix_web::web::Data;
 use dikala_actors::ledger::{Credit, Credited, LedgerError};
@@ -67,7 +67,6 @@ pub async fn show(desk: Data<Desk>, id: Id<TenantId>) -> Result<Answer, ApiError
     Ok(Answer::ok(&credits))
 }
 
-/// A tenant's minutes.
 pub async fn credits(db: &impl ConnectionTrait, id: TenantId) -> Result<Credits, ApiError> {
     find_tenant(db, id).await.map_err(refused)?;
     let credits = account(db, id)
@@ -92,7 +91,7 @@ pub async fn transactions(
     Ok(Answer::ok(&listed))
 }
 
-/// The page that is asked for of a tenant's movements.
+/// The requested page of a tenant's transactions.
 pub async fn page(
     db: &impl ConnectionTrait,
     id: TenantId,

@@ -1,4 +1,4 @@
-//! `/database`: its size, its pools, how long commits take, and its slowest statements.
+//! `/database`: size, pools, commit times and slowest statements.
 
 use std::cmp::Reverse;
 
@@ -19,7 +19,7 @@ use crate::http::{
     extract::{Filters, Form, word},
 };
 
-/// Statements that are shown.
+/// Number of shown statements.
 const STATEMENTS_SHOWN: usize = 20;
 
 /// Statements of one shape, as this process sent them since its start.
@@ -51,7 +51,7 @@ impl From<StatementReading> for Slow {
     }
 }
 
-/// Those with the most of what is asked for.
+/// The statements that rank highest.
 fn slowest(statements: Vec<StatementReading>, by: StatementRanking) -> Vec<Slow> {
     let mut all: Vec<Slow> = statements.into_iter().map(Slow::from).collect();
     all.sort_unstable_by(|one, other| {
@@ -111,7 +111,7 @@ pub async fn show(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError
     Ok(Answer::ok(&read(&desk, &filters.0).await?))
 }
 
-/// The database now.
+/// The database's current state.
 pub async fn read(desk: &Desk, asked: &Form) -> Result<Database, ApiError> {
     let by = asked.read(&[], |form| {
         let mean = StatementRanking::Mean;
@@ -132,7 +132,7 @@ pub async fn read(desk: &Desk, asked: &Form) -> Result<Database, ApiError> {
     };
     let schema =
         format!("SELECT {version} AS version, (SELECT COUNT(*) FROM seaql_migrations) AS steps");
-    // The size of a large database takes its time, which is nothing to the rest.
+    // Determining a large database's size is slow, and must not delay the rest.
     let (schema, size) = join(
         in_time(async {
             let row = one(db, &schema).await?;

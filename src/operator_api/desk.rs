@@ -1,4 +1,4 @@
-//! What the operators' handlers work with, and a write on behalf of an operator.
+//! The context of the operators' handlers, and their write transactions.
 
 use std::{fmt::Display, sync::Arc, time::Duration};
 
@@ -17,41 +17,40 @@ use crate::{
     overview::Overview,
 };
 
-/// Everything an operator's handler can reach.
+/// The context of the operators' handlers.
 #[derive(Clone, Debug)]
 pub struct Desk {
     pub node: Node,
     pub loops: EventLoops,
-    /// What goes on, for who looks.
     pub overview: Overview,
-    /// What links to this service begin with, without a slash at the end.
+    /// Prefix of links to this service, without a trailing slash.
     pub base: Arc<str>,
-    /// What the tenants' requests are taken with.
+    /// The HTTP context of the tenants' API.
     pub tenants: Data<HttpContext>,
-    /// The requests to both listeners.
+    /// Counters of the requests to both listeners.
     pub requests: HttpMeter,
-    /// What the bridge inside counts; none where none runs.
+    /// Counters of the telephony bridge inside this process; `None` if it does not run.
     pub telephony: Option<Counted>,
     pub configuration: Arc<[Shown]>,
     pub started_at: Millis,
-    /// The last time that the whole ledger was verified here; held while it is.
+    /// The last verification of the whole ledger. Locked while one runs.
     pub verified: Arc<Mutex<Option<Verified>>>,
 }
 
-/// What a verification of the whole ledger found.
+/// Result of a verification of the whole ledger.
 #[derive(Clone, Debug)]
 pub struct Verified {
     pub at: Millis,
     pub report: Report,
 }
 
-/// How long the database may take to tell something beside which there is more to tell.
+/// Timeout of database reads that an answer can do without.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
-/// What stands beside what was left out.
+/// Explains the missing part of such an answer.
 pub const UNANSWERED: &str =
     "The database does not answer in time: what only it knows is left out.";
 
-/// What the database tells in time; none where it does not.
+/// The result of a database read, or `None` after an error or the timeout.
 pub(super) async fn in_time<T, E: Display>(told: impl Future<Output = Result<T, E>>) -> Option<T> {
     match timeout(ANSWERS_WITHIN, told).await {
         Ok(told) => told
@@ -62,14 +61,13 @@ pub(super) async fn in_time<T, E: Display>(told: impl Future<Output = Result<T, 
 }
 
 impl Desk {
-    /// The time.
     pub fn now(&self) -> Millis {
         self.node.clock.now()
     }
 }
 
-/// A write transaction, with the answer to the `Idempotency-Key` under which its request runs. Whoever changes something in it
-/// writes what the audit says of that. Dropped, it is rolled back.
+/// A write transaction that also stores the answer to the request's `Idempotency-Key`. The caller writes the audit
+/// entries of its changes. Dropping it rolls back.
 #[derive(Debug)]
 pub struct Unit {
     txn: Transaction,
@@ -77,7 +75,6 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Begins.
     pub async fn begin(desk: &Desk, operator: &Operator) -> Result<Self, ApiError> {
         Ok(Self {
             txn: desk.node.store.begin().await?,
@@ -85,12 +82,11 @@ impl Unit {
         })
     }
 
-    /// The transaction.
     pub fn txn(&self) -> &Transaction {
         &self.txn
     }
 
-    /// Commits the effect together with its answer.
+    /// Commits the changes together with the answer.
     pub async fn commit(self, answer: Answer) -> Result<Answer, ApiError> {
         let claim = self.operator.claim;
         if let Some(claim) = &claim

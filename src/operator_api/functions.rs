@@ -1,4 +1,4 @@
-//! `/functions`: the functions that were called in conversations lately, all tenants'.
+//! `/functions`: all tenants' functions that were recently called in conversations.
 
 use actix_web::web::Data;
 use dikala_actors::functions::{CircuitState, FunctionReading};
@@ -72,7 +72,7 @@ impl From<FunctionReading> for Called {
     }
 }
 
-/// Which functions are asked for.
+/// The query's filter and order.
 struct Wanted {
     page: Page,
     tenant: Option<TenantId>,
@@ -100,7 +100,7 @@ impl Wanted {
             && self.name.as_ref().is_none_or(|name| *name == function.name)
     }
 
-    /// Those whose endpoints are left alone come first, whatever is asked for: somebody has to look at them.
+    /// Functions with an open circuit come first in any order, because somebody has to act on them.
     fn rank(&self, function: &FunctionReading) -> (bool, u64, u64) {
         let (most, then) = match self.by {
             Ranking::Rate => (function.last_minute.all, function.calls),
@@ -119,7 +119,7 @@ pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError
     Ok(Answer::ok(&page(&desk, &filters.0)?))
 }
 
-/// A page of the functions that were called lately.
+/// The requested page of recently called functions.
 pub fn page(desk: &Desk, asked: &Form) -> Result<CalledList, ApiError> {
     let wanted = Wanted::read(asked)?;
     let mut found = desk.node.functions.functions();

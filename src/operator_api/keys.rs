@@ -1,4 +1,4 @@
-//! `/tenants/{id}/keys` and `/keys`: a tenant's keys. One is shown in the answer that makes it, and never again.
+//! `/tenants/{id}/keys` and `/keys`: a tenant's keys. Only the answer to a key's creation shows it.
 
 use actix_web::web::Data;
 use dikala_entities::{ApiKeyId, TenantId, api_key};
@@ -49,7 +49,6 @@ pub async fn list(
     ))
 }
 
-/// A page of a tenant's keys.
 pub async fn page(
     db: &impl ConnectionTrait,
     tenant: TenantId,
@@ -93,7 +92,7 @@ pub async fn create(
     unit.commit(Answer::created_at(path, &made).secret()).await
 }
 
-/// `DELETE /keys/{id}`: refused from the next request on. What is revoked stays in the list.
+/// `DELETE /keys/{id}`: refuses the key from the next request on. A revoked key stays in the list.
 pub async fn revoke(
     desk: Data<Desk>,
     operator: Operator,

@@ -1,4 +1,4 @@
-//! `/ledger`: open holds, what does not add up, and computing every balance again.
+//! `/ledger`: open holds, differences, and the verification of balances.
 
 use std::sync::Arc;
 
@@ -29,9 +29,9 @@ use crate::{
     },
 };
 
-/// Open holds that are shown, the oldest.
+/// Number of shown open holds; the oldest.
 const HOLDS_SHOWN: usize = 50;
-/// Open holds that are looked through for those.
+/// Number of open holds that are read to find them.
 const HOLDS_MAX: u64 = 10_000;
 
 /// Credit that a call holds which is not over.
@@ -133,7 +133,7 @@ pub async fn show(desk: Data<Desk>) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&read(&desk).await?))
 }
 
-/// The ledger now.
+/// The ledger's current state.
 pub async fn read(desk: &Desk) -> Result<Ledger, DbErr> {
     let db = desk.node.store.api_reader();
     let sql = "SELECT COUNT(*) AS holds, CAST(COALESCE(SUM(held), 0) AS BIGINT) AS minutes FROM credit_holds \
@@ -158,7 +158,7 @@ pub async fn read(desk: &Desk) -> Result<Ledger, DbErr> {
     })
 }
 
-/// The oldest open holds. They are read in the order of the index that holds only those, which makes both databases walk it.
+/// The oldest open holds. The order is that of a partial index on open holds, so that both databases use it.
 async fn oldest(db: &impl ConnectionTrait) -> Result<Vec<OpenHold>, DbErr> {
     let mut open: Vec<(Millis, CallId)> = Entity::find()
         .select_only()
@@ -181,12 +181,12 @@ async fn oldest(db: &impl ConnectionTrait) -> Result<Vec<OpenHold>, DbErr> {
     Ok(rows.into_iter().map(OpenHold::from).collect())
 }
 
-/// `POST /ledger/verify`: computes every balance again. One at a time: each reads all that was ever booked.
+/// `POST /ledger/verify`: recomputes all balances. Runs one at a time, because each run reads all transactions.
 pub async fn verify(desk: Data<Desk>, body: Body) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&verified(&desk, &body).await?))
 }
 
-/// What a verification finds.
+/// Runs a verification.
 pub async fn verified(desk: &Desk, body: &Body) -> Result<Verification, ApiError> {
     let tenant: Option<TenantId> = body.optional_form()?.read(&[], |form| {
         Some(form.optional("tenantId", None, id("a tenant")))

@@ -7,10 +7,10 @@ use crate::{
     http::error::ApiError,
 };
 
-/// What is said to who skips too many rows.
+/// The advice if too many rows are skipped.
 const NARROW: &str = "narrow it with the other parameters";
 
-/// One page of a list, under the name of what is in it.
+/// Declares a page of a list; the key is the plural of its items.
 macro_rules! lists {
     ($($(#[$doc:meta])* $name:ident { $field:ident: $view:ty, $key:tt })*) => {$(
         $(#[$doc])*
@@ -46,7 +46,7 @@ macro_rules! lists {
 }
 pub(super) use lists;
 
-/// The rows of a page, and whether there are more.
+/// The rows of a page, and whether more follow.
 pub(super) async fn rows<E: EntityTrait>(
     db: &impl ConnectionTrait,
     page: Page,
@@ -63,7 +63,7 @@ where
     Ok((rows, has_more))
 }
 
-/// A page of views of rows.
+/// A page of rows, converted to views.
 pub(super) async fn views<E: EntityTrait, V: From<E::Model>>(
     db: &impl ConnectionTrait,
     page: Page,
@@ -76,8 +76,8 @@ where
     Ok((rows.into_iter().map(V::from).collect(), has_more))
 }
 
-/// How far a list is looked through for what a filter without an index leaves of it: the value of this column, by which the list is
-/// ordered, in the last row that is looked at. None where it is not that long.
+/// The limit of a search by a filter without an index: the value of the order column in row number [`SKIPPED_MAX`].
+/// `None` if the list is shorter.
 pub(super) async fn reach<E: EntityTrait, T: TryGetable>(
     db: &impl ConnectionTrait,
     list: Select<E>,

@@ -1,6 +1,8 @@
-//! The operators' API: what `dikala tenant`, `key`, `user`, `number`, `credits`, `bridge` and `ledger` do on the command line, over
-//! HTTP, and what else it takes to run the service without touching the database. A handler reads, asks [`admin`](crate::admin)
-//! and converts. Who may come here was asked before, by [`operator::access`](crate::operator::access).
+//! The operators' API: the command line's `tenant`, `key`, `user`, `number`, `credits`, `bridge` and `ledger` over
+//! HTTP, and whatever else running the service requires without touching the database.
+//!
+//! A handler reads the request, calls [`admin`](crate::admin) and converts the result.
+//! [`operator::access`](crate::operator::access) has checked the access right before.
 
 pub mod actors;
 pub mod audit;
@@ -67,7 +69,6 @@ const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
 const ACTOR: &[Code] = &[Code::ActorNotFound];
 const VERIFYING: &[Code] = &[Code::VerificationRunning];
 
-/// Every route.
 #[rustfmt::skip]
 pub const ROUTES: &[Route] = &[
     get("/tenants", "tenants.list", |r| r.to(tenants::list), "A page of tenants, oldest first.").query(&["limit", "offset", "q"]).ok::<tenants::TenantList>(),
@@ -128,7 +129,6 @@ pub const ROUTES: &[Route] = &[
     get("/audit", "audit.list", |r| r.to(audit::list), "A page of what was changed by whom, newest first.").query(&["limit", "offset", "tenantId", "actor", "action", "from", "to"]).ok::<audit::EntryList>(),
 ];
 
-/// The operators' API.
 pub const API: Api = Api {
     base: OPERATORS_BASE,
     routes: ROUTES,
@@ -159,7 +159,7 @@ fn security() -> Value {
     })
 }
 
-/// The description as text: the same for the same build.
+/// The API's description as JSON, identical for equal builds.
 pub fn description() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
@@ -167,10 +167,8 @@ pub fn description() -> &'static str {
     })
 }
 
-/// Mounts the API and its description at `/operator/openapi.json`.
-///
-/// The application has to hold `Data<Desk>` and a `Data<HttpContext>` of its own, and to be wrapped in
-/// [`let_in`](crate::operator::access::let_in).
+/// Mounts the API, and its description at `/operator/openapi.json`. The application needs `Data<Desk>`, a separate
+/// `Data<HttpContext>`, and the middleware [`let_in`](crate::operator::access::let_in).
 pub fn configure(cfg: &mut ServiceConfig) {
     let described = || async {
         HttpResponse::Ok()

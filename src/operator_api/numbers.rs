@@ -24,9 +24,9 @@ use crate::{
     },
 };
 
-/// Fields that a number is read with and that are ignored when it is sent back.
+/// Fields of a response that are ignored in an update.
 pub const READ_ONLY: &[&str] = &["id", "createdAt", "updatedAt"];
-/// Fields that a number is read with and that can be sent back as they are only.
+/// Fields of a response that an update may contain only unchanged.
 pub const KEPT: &[&str] = &["did", "displayNumber", "agentId"];
 const IS_THE_NUMBER: &str =
     "cannot be changed; add the other number with POST, and remove this one with DELETE";
@@ -71,7 +71,6 @@ pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError
     ))
 }
 
-/// A page of numbers.
 pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<NumberList, ApiError> {
     let (page, tenant) = asked.read(&[], |form| {
         let page = Page::read(form);

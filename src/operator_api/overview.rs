@@ -1,4 +1,4 @@
-//! `/overview`: what goes on, and what is wrong.
+//! `/overview`: current figures and problems.
 
 use actix_web::web::Data;
 use dikala_entities::Millis;

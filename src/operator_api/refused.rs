@@ -1,4 +1,4 @@
-//! What the operators' work refuses, in the terms of the API.
+//! Converts errors of the operators' work to errors of the API.
 
 use serde_json::Value;
 
@@ -11,12 +11,12 @@ use crate::{
     },
 };
 
-/// A name or a label, as the operators' work takes it.
+/// Parses a name or label by the rules of the operators' work.
 pub(super) fn name_of(value: &Value) -> Parsed<String> {
     line(NAME_CHARS_MAX)(value)
 }
 
-/// The error of a request that was refused.
+/// The API's error for a refusal.
 pub(super) fn refused(error: AdminError) -> ApiError {
     match error {
         AdminError::NotFound { what, .. } => ApiError::NotFound(match what {
@@ -36,7 +36,7 @@ pub(super) fn refused(error: AdminError) -> ApiError {
     }
 }
 
-/// A tenant that a field names and that is not there.
+/// The error for a field whose tenant does not exist.
 pub(super) fn no_such_tenant() -> ApiError {
     let fault = Fault::new(FieldCode::NotFound, "names no tenant");
     ApiError::field(fault.in_field("tenantId"))

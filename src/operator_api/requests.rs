@@ -87,7 +87,6 @@ pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError
     Ok(Answer::ok(&page(&desk, &filters.0)?))
 }
 
-/// A page of the routes that were asked for.
 pub fn page(desk: &Desk, asked: &Form) -> Result<RouteList, ApiError> {
     let (page, by) = asked.read(&[], |form| {
         let page = Page::read(form);
@@ -95,9 +94,9 @@ pub fn page(desk: &Desk, asked: &Form) -> Result<RouteList, ApiError> {
         Some((page, by))
     })?;
     let mut found = desk.requests.reading();
-    // Some are shown to Prometheus before the first request.
+    // Some routes are in the metrics before their first request.
     found.retain(|of| of.times.count() > 0);
-    // They come by name, and stay so where they rank alike.
+    // The sort is stable: routes of equal rank stay ordered by name.
     found.sort_by_key(|of| std::cmp::Reverse(rank(of, by)));
     let (rows, has_more) = page.cut(found);
     let routes = rows.into_iter().map(Route::from).collect();

@@ -1,4 +1,4 @@
-//! `GET /webhooks`: webhooks with how they stand: what is due, where their lanes are, what their endpoints said last.
+//! `GET /webhooks`: webhooks with their delivery status: due deliveries, queues, and last answers.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// Due deliveries of one webhook that are counted.
+/// Maximum number of due deliveries that are counted per webhook.
 pub const DUE_MAX: i64 = 1_000;
 
 /// A webhook as it stands.
@@ -113,7 +113,7 @@ pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError
     Ok(Answer::ok(&page(&desk, &filters.0).await?))
 }
 
-/// A page of webhooks with how they stand.
+/// The requested page of webhooks with their status.
 pub async fn page(desk: &Desk, asked: &Form) -> Result<StandingList, ApiError> {
     let found = webhooks::page(desk.node.store.api_reader(), asked).await?;
     let page = Page {
@@ -124,7 +124,7 @@ pub async fn page(desk: &Desk, asked: &Form) -> Result<StandingList, ApiError> {
     Ok(StandingList::new(page, standings, found.has_more))
 }
 
-/// How one webhook stands.
+/// The status of one webhook.
 pub async fn one(desk: &Desk, id: WebhookId) -> Result<Standing, ApiError> {
     let row = find(desk.node.store.api_reader(), id).await?;
     let mut standings = of(desk, vec![row.into()]).await?;
@@ -149,7 +149,7 @@ async fn of(desk: &Desk, views: Vec<WebhookView>) -> Result<Vec<Standing>, DbErr
     Ok(views.into_iter().map(standing).collect())
 }
 
-/// How many deliveries are due of each webhook, and since when.
+/// The number of due deliveries per webhook, and the time of the first.
 async fn due(
     db: &impl ConnectionTrait,
     ids: &[WebhookId],
@@ -164,7 +164,7 @@ async fn due(
         _ => '?',
     };
     let places: Vec<String> = (2..).zip(ids).map(|(n, _)| format!("{mark}{n}")).collect();
-    // In the order of the index that holds only what is pending, which makes both databases walk it.
+    // The order is that of a partial index on pending deliveries, so that both databases use it.
     let waits = format!(
         "FROM deliveries d WHERE d.status = 'pending' AND d.webhook_id = w.id AND d.next_attempt_at <= {mark}1 \
          ORDER BY d.webhook_id, d.next_attempt_at, d.id"

@@ -1,4 +1,4 @@
-//! What runs here: `/nodes` and `/config`.
+//! `/nodes` and `/config`.
 
 use actix_web::web::Data;
 use dikala_actors::nodes::{Entered, all as all_nodes};
@@ -21,7 +21,7 @@ pub struct Node {
     pub address: String,
     pub version: String,
     pub started_at: Millis,
-    /// What is left of its lease; 0 where others are about to take what it has.
+    /// Seconds left of its lease; at 0 the other nodes are about to take over.
     pub lease_seconds: i64,
     /// Calls with an actor there; of others a few seconds ago.
     pub calls: i64,
@@ -65,7 +65,7 @@ impl From<Entered> for Node {
     }
 }
 
-/// The processes of the service, as they said of themselves a few seconds ago.
+/// All nodes, as they reported themselves a few seconds ago.
 pub async fn stored_nodes(db: &impl ConnectionTrait) -> Result<NodeList, DbErr> {
     let rows = all_nodes(db).await?;
     Ok(NodeList {
@@ -74,7 +74,7 @@ pub async fn stored_nodes(db: &impl ConnectionTrait) -> Result<NodeList, DbErr> 
     })
 }
 
-/// The processes of the service; this one as it is now, whatever the database says.
+/// All nodes; this one with its current state, even without the database.
 pub async fn read_nodes(desk: &Desk) -> NodeList {
     let here = &desk.node;
     let Some(mut list) = in_time(stored_nodes(here.store.api_reader())).await else {
@@ -92,7 +92,7 @@ pub async fn read_nodes(desk: &Desk) -> NodeList {
     list
 }
 
-/// This node as it is now.
+/// The current state of this node.
 fn this(desk: &Desk) -> Node {
     let here = &desk.node;
     let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);

@@ -25,9 +25,9 @@ use crate::{
     },
 };
 
-/// Fields that a tenant is read with and that are ignored when it is sent back.
+/// Fields of a response that are ignored in an update.
 pub const READ_ONLY: &[&str] = &["id", "balanceMinutes", "createdAt", "updatedAt"];
-/// Fields that a tenant is read with and that can be sent back as they are only.
+/// Fields of a response that an update may contain only unchanged.
 pub const KEPT: &[&str] = &["suspendedAt"];
 
 /// What an operator says of a tenant.
@@ -91,7 +91,7 @@ impl TenantDraft {
         Changes {
             name: Some(self.name),
             plan: Some(self.plan),
-            // 0 takes the tenant's own figure away.
+            // 0 removes the tenant's own limit.
             rate_limit: Some(self.rate_limit.unwrap_or(0)),
             low_credit_threshold: Some(self.low_credit_threshold),
             max_concurrent_calls: Some(self.max_concurrent_calls.unwrap_or(0)),
@@ -106,7 +106,6 @@ pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError
     ))
 }
 
-/// A page of tenants.
 pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<TenantList, ApiError> {
     let (page, wanted) = asked.read(&[], |form| {
         let page = Page::read(form);

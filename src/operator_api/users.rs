@@ -76,7 +76,6 @@ pub async fn list(
     ))
 }
 
-/// A page of a tenant's people.
 pub async fn page(
     db: &impl ConnectionTrait,
     tenant: TenantId,
@@ -93,13 +92,12 @@ pub async fn show(desk: Data<Desk>, id: Id<UserId>) -> Result<Answer, ApiError> 
     Ok(Answer::ok(&one(desk.node.store.api_reader(), id.0).await?))
 }
 
-/// Somebody, or 404.
 pub async fn one(db: &impl ConnectionTrait, id: UserId) -> Result<UserView, ApiError> {
     let found = users::find(db, None, id).await;
     found.map(UserView::from).map_err(refused)
 }
 
-/// `POST /tenants/{id}/users`: somebody with a one-time link that is good for 30 minutes.
+/// `POST /tenants/{id}/users`: creates a person, with a one-time link that is valid for 30 minutes.
 pub async fn create(
     desk: Data<Desk>,
     operator: Operator,
@@ -119,7 +117,7 @@ pub async fn create(
     unit.commit(answer).await
 }
 
-/// `POST /users/{id}/login-link`: one more link; earlier ones stay good for their time.
+/// `POST /users/{id}/login-link`: a further link; earlier links stay valid.
 pub async fn link(
     desk: Data<Desk>,
     operator: Operator,
@@ -135,7 +133,7 @@ pub async fn link(
     unit.commit(answer).await
 }
 
-/// The operator passes the link on.
+/// The operator passes the link on, so it is not mailed.
 fn linking<'a>(desk: &Desk, operator: &'a Operator) -> Linking<'a> {
     Linking {
         good_for_ms: LINK_MS,
@@ -145,13 +143,13 @@ fn linking<'a>(desk: &Desk, operator: &'a Operator) -> Linking<'a> {
     }
 }
 
-/// The path is that of the person: a link is in this answer only, and nobody can get it again.
+/// The path is the person's: the link itself has none and is shown only here.
 fn shown(link: &Link) -> Answer {
     let path = format!("{OPERATORS_BASE}/users/{}", link.user.id);
     Answer::created_at(path, link).secret()
 }
 
-/// `DELETE /users/{id}`: with all sessions and links.
+/// `DELETE /users/{id}`: also ends all sessions and links.
 pub async fn remove(
     desk: Data<Desk>,
     operator: Operator,

@@ -1,4 +1,4 @@
-//! `/webhooks` and `/deliveries`: how tenants' endpoints fare, having their deliveries wait, and sending again.
+//! `/webhooks` and `/deliveries`: lists of all tenants' webhooks and deliveries, pausing, and sending again.
 
 use actix_web::web::Data;
 use dikala_actors::webhooks::recovery::count;
@@ -87,7 +87,7 @@ impl From<delivery::Model> for Delivery {
     }
 }
 
-/// The page that is asked for of all tenants' webhooks.
+/// The requested page of all tenants' webhooks.
 pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<WebhookList, ApiError> {
     let (page, state, tenant) = asked.read(&[], |form| {
         let page = Page::read(form);
@@ -141,7 +141,8 @@ pub async fn find(db: &impl ConnectionTrait, id: WebhookId) -> Result<webhook::M
     found.ok_or(ApiError::NotFound(Missing::Webhook))
 }
 
-/// `POST /webhooks/{id}/recover`: answered once it is certain to be done; the dispatcher does it, in batches.
+/// `POST /webhooks/{id}/recover`: answers once the recovery is stored; the dispatcher then carries it out in
+/// batches.
 pub async fn recover(
     desk: Data<Desk>,
     operator: Operator,
@@ -158,7 +159,7 @@ pub async fn recover(
     Ok(answer)
 }
 
-/// A recovery that is asked for.
+/// A requested recovery.
 #[derive(Debug)]
 pub struct Wanted {
     recovery: recovery::Model,
@@ -166,8 +167,8 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Reads which time is asked for. The deliveries are counted here, before the transaction, which on SQLite would hold up
-    /// every other write for as long as that takes.
+    /// Reads the requested time range. The deliveries are counted before the transaction, which on SQLite would
+    /// block all other writes.
     pub async fn read(
         db: &impl ConnectionTrait,
         webhook: &webhook::Model,
@@ -182,7 +183,7 @@ impl Wanted {
         })
     }
 
-    /// Writes it down, with who asks.
+    /// Stores the recovery and its audit entry.
     pub async fn begin(self, txn: &Transaction, by: &Origin) -> Result<Recovered, ApiError> {
         let Self {
             recovery,
@@ -196,7 +197,7 @@ impl Wanted {
     }
 }
 
-/// Deliveries newest first: those to a webhook in its index; of all, the newest.
+/// Deliveries, newest first. A webhook's come from its index; without a webhook, only the newest are searched.
 async fn newest(
     db: &impl ConnectionTrait,
     status: Option<DeliveryStatus>,
@@ -226,7 +227,7 @@ pub async fn deliveries(desk: Data<Desk>, filters: Filters) -> Result<Answer, Ap
     Ok(Answer::ok(&listed))
 }
 
-/// The page that is asked for: of all tenants' deliveries the newest 100,000, of those to a webhook all.
+/// The requested page: of one webhook's deliveries, or of the newest 100,000 of all tenants.
 pub async fn deliveries_page(
     db: &impl ConnectionTrait,
     asked: &Form,
@@ -246,7 +247,7 @@ pub async fn deliveries_page(
     Ok(DeliveryList::new(page, deliveries, has_more))
 }
 
-/// `POST /deliveries/{id}/resend`: due now, whatever became of it before. The webhook must still be there.
+/// `POST /deliveries/{id}/resend`: makes the delivery due now, whatever its status. Its webhook must exist.
 pub async fn resend(
     desk: Data<Desk>,
     operator: Operator,
@@ -264,7 +265,7 @@ pub async fn resend(
     Ok(answer)
 }
 
-/// Makes a delivery due now, with who asks.
+/// Makes a delivery due now and writes the audit entry.
 pub async fn send_again(
     txn: &Transaction,
     id: DeliveryId,

@@ -1,14 +1,14 @@
-//! The public address of a service, as somebody gives it.
+//! The public address of a service, as a user types it.
 
 use std::str::FromStr;
 
 use url::Url;
 
-/// The public address of a service: `http(s)://` or `ws(s)://`, host, port and perhaps the path it is published under.
+/// The public address of a service: `http(s)://` or `ws(s)://`, host, port, and an optional path prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceUrl {
     secure: bool,
-    /// What comes after `://`, without a slash at the end.
+    /// Everything after `://`, without a trailing slash.
     place: String,
 }
 
@@ -37,7 +37,7 @@ impl FromStr for ServiceUrl {
 }
 
 impl ServiceUrl {
-    /// The address of a path, which may stand at the end already, for HTTP or a WebSocket.
+    /// The URL of a path, which the address may already end with, for HTTP or WebSocket.
     pub fn at(&self, path: &str, scheme: Transport) -> String {
         let scheme = match (scheme, self.secure) {
             (Transport::Http, false) => "http",
@@ -50,7 +50,6 @@ impl ServiceUrl {
     }
 }
 
-/// How a service is talked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     Http,

@@ -1,14 +1,14 @@
-//! Arguments for the functions of an agent, made up from their schemas.
+//! Generates arguments for an agent's functions from their schemas.
 
 use serde_json::{Map, Value, json};
 
-/// How deep objects in arguments go.
+/// Maximum depth of objects in arguments.
 const DEPTH_MAX: usize = 8;
-/// The longest text that is made up because a schema wants it long.
+/// Maximum length of a text that a schema requires to be long.
 const TEXT_CHARS_MAX: usize = 1_000;
 
-/// Arguments that fit an object schema as far as its types, enumerations and simple limits say: what is required, or
-/// everything where nothing is.
+/// Arguments that fit an object schema by its types, enumerations and simple limits. They contain the required
+/// members, or all if none is required.
 pub fn sample_arguments(schema: &Value) -> Map<String, Value> {
     sample_object(schema, DEPTH_MAX)
 }

@@ -1,4 +1,4 @@
-//! A simulated bridge with its socket: connects, writes, reads, and connects again until the work is done.
+//! A simulated bridge with its socket: connects, sends, receives, and reconnects until the work is done.
 
 use std::{pin::Pin, time::Duration};
 
@@ -22,28 +22,27 @@ use super::{
 
 const BACK_OFF_FIRST: Duration = Duration::from_millis(100);
 const BACK_OFF_MAX: Duration = Duration::from_secs(2);
-/// Frames that may wait to be written: all unanswered messages, and room for answers to pings.
+/// Bound of the outgoing queue: all unacknowledged messages, and room for pongs.
 const OUTGOING_MAX: usize = 4_100;
-/// Frames that are read at once, before it is looked what follows from them.
+/// Frames that are read before their effects are handled.
 const FRAMES_AT_ONCE: usize = 256;
-/// How often a connection is looked at that nothing happens on.
+/// Interval at which an idle connection is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// The engine pings every 15 s, and a function may take some seconds: what is silent or unanswered for longer is dead.
+/// The service pings every 15 s, and a function may take several seconds. A longer silence means a dead connection.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 const UNANSWERED_US_MAX: i64 = 30_000_000;
-/// How long calls may take to end after a stop.
+/// Time for calls to end after a stop.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 
-/// Why a connection is over.
 enum Over {
     Done,
     Lost(String),
-    /// The time after a stop is used up.
+    /// The time after a stop has passed.
     GivenUp,
 }
 
-/// A telephony bridge that places calls by itself.
+/// A telephony bridge that places calls.
 #[derive(Debug)]
 pub struct Bridge {
     connection: Peer,
@@ -51,14 +50,14 @@ pub struct Bridge {
     started: Instant,
 }
 
-/// The caller's wish to stop, and how long is left after it.
+/// A requested stop and its deadline.
 struct Stop<F> {
     wish: Pin<Box<F>>,
     deadline: Option<Instant>,
 }
 
 impl<F: Future<Output = ()>> Stop<F> {
-    /// Completes with true when the wish comes, with false when the time after it is over.
+    /// Returns true once a stop is requested, and then false once its deadline has passed.
     async fn next(&mut self) -> bool {
         match self.deadline {
             Some(deadline) => {
@@ -75,7 +74,7 @@ impl<F: Future<Output = ()>> Stop<F> {
 }
 
 impl Bridge {
-    /// A bridge that is not connected yet. The same seed draws the same calls.
+    /// A bridge that is not connected yet. Equal seeds draw equal calls.
     pub fn new(connection: Peer, scenario: Scenario, seed: u64) -> Self {
         Self {
             connection,
@@ -84,8 +83,8 @@ impl Bridge {
         }
     }
 
-    /// Places calls until all are over, or `stop` completes and the running ones are hung up. `progress` is told the totals
-    /// again and again. Fails if the first connection does; a later one is tried again for as long as the connection says.
+    /// Places calls until all have ended, or until `stop` completes and running calls are hung up. Reports totals
+    /// to `progress`. Fails if the first connection fails; a later loss is retried within the configured time.
     pub async fn run(
         mut self,
         stop: impl Future<Output = ()>,
@@ -116,12 +115,12 @@ impl Bridge {
             }
         };
         progress(self.engine.totals());
-        // A peer that is gone cannot be told.
+        // The peer may be gone.
         let _ = timeout(CLOSE_WITHIN, sink.send(Message::Close(None))).await;
         Ok(self.summary(fault))
     }
 
-    /// Tries again until it works, the time is up, the token is refused or a stop has waited long enough.
+    /// Retries until it succeeds, the time is up, the token is refused, or a stop reaches its deadline.
     async fn reconnect<F: Future<Output = ()>>(
         &mut self,
         dialer: &Dialer,
@@ -150,7 +149,7 @@ impl Bridge {
         }
     }
 
-    /// One connection, from its beginning to its end.
+    /// Serves one connection until it ends.
     async fn serve<F: Future<Output = ()>>(
         &mut self,
         sink: &mut (impl Sink<Message, Error = WsProtocolError> + Unpin),
@@ -158,7 +157,7 @@ impl Bridge {
         stop: &mut Stop<F>,
         progress: &mut impl FnMut(&Totals),
     ) -> Over {
-        // Written apart from reading: two ends that both only write would wait for each other for ever.
+        // Reading and writing are separate, because two peers that only write would deadlock.
         let (outgoing, to_write) = mpsc::channel(OUTGOING_MAX);
         let mut writing = std::pin::pin!(write(sink, to_write));
         self.engine.connected();
@@ -169,7 +168,7 @@ impl Bridge {
             while outgoing.capacity() > 0
                 && let Some(text) = self.engine.next_message(now_us)
             {
-                // There is room: it was looked at just now, and nobody else writes.
+                // Cannot fail: the capacity was checked above, and this is the only sender.
                 let _ = outgoing.try_send(Message::Text(text.into()));
             }
             progress(self.engine.totals());
@@ -185,7 +184,7 @@ impl Bridge {
                 }
                 fault = &mut writing => return Over::Lost(fault),
                 () = sleep_until(self.wake_at(look_at)) => {
-                    // All that is unanswered is looked through: not at every wake of a call.
+                    // Scanning all unacknowledged messages is expensive, so it does not happen on every wake-up.
                     if Instant::now() >= look_at {
                         look_at = Instant::now() + LOOK_EVERY;
                         if let Err(reason) = self.look(heard_at) {
@@ -203,7 +202,7 @@ impl Bridge {
         }
     }
 
-    /// A frame, and those that are there already.
+    /// Handles a frame and those that have arrived already.
     fn on_frames(
         &mut self,
         first: Option<Result<Frame, WsProtocolError>>,
@@ -228,7 +227,7 @@ impl Bridge {
     ) -> Result<(), String> {
         match frame {
             Some(Ok(Frame::Text(text))) => self.engine.on_text(&text, self.now_us()),
-            // A pong that finds no room is one of very many.
+            // A pong may be dropped if the queue is full.
             Some(Ok(Frame::Ping(payload))) => drop(outgoing.try_send(Message::Pong(payload))),
             Some(Ok(Frame::Pong(_))) => {}
             Some(Ok(Frame::Close(reason))) => {
@@ -245,7 +244,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Whether the connection still answers.
+    /// Fails if the connection no longer answers.
     fn look(&self, heard_at: Instant) -> Result<(), String> {
         if heard_at.elapsed() > SILENCE_MAX {
             return Err("silent for too long".to_owned());
@@ -289,7 +288,7 @@ impl Bridge {
     }
 }
 
-/// Writes what comes, as much at once as there is. Completes with the fault that ends it.
+/// Writes frames, in batches where possible. Returns the error that ends it.
 async fn write(
     sink: &mut (impl Sink<Message, Error = WsProtocolError> + Unpin),
     mut to_write: mpsc::Receiver<Message>,

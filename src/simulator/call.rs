@@ -1,11 +1,11 @@
-//! One simulated call: what it hears and what it says next. Pure: time, randomness and the socket are the caller's.
+//! One simulated call as a state machine. Pure: the caller supplies time, randomness and the socket.
 
 use dikala_entities::{HangupInitiator, HangupReason};
 use serde_json::{Map, Value};
 
 use super::{arguments::sample_arguments, scenario::Script};
 
-/// The kind of a message, which its reply is understood by.
+/// The kind of a message; needed to interpret its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
     Incoming,
@@ -15,30 +15,26 @@ pub enum MessageKind {
     HangUp,
 }
 
-/// What happens to a call.
+/// An input of the state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Incident {
-    /// `call.incoming` was taken, with the agent's functions.
+    /// `call.incoming` was accepted; holds the agent's functions.
     Taken { functions: Vec<Value> },
-    /// `call.incoming` was refused.
     Rejected { reason: String },
-    /// A message of this kind was acknowledged.
     Acknowledged(MessageKind),
-    /// A message of this kind came too late: the engine holds the call to be over.
+    /// A message of this kind came after the call's end.
     TooLate(MessageKind),
-    /// A message of this kind was answered with an error.
     Error { to: MessageKind, code: String },
-    /// The time that was asked for is over.
+    /// The requested timer has expired.
     Wake,
-    /// The engine wants the call to end.
+    /// The service asks to hang up.
     HangUpCommand(HangupReason),
-    /// The caller was connected to a person, who talks without us.
+    /// The caller was transferred to a person, so the bridge only waits.
     TransferCommand,
-    /// The simulation stops.
     Stop,
 }
 
-/// What a call says.
+/// A message of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Say {
     Answered,
@@ -48,7 +44,7 @@ pub enum Say {
     },
     Transcript {
         topic: usize,
-        /// The function that was called.
+        /// Name of the invoked function.
         asked: Option<String>,
     },
     HangUp {
@@ -58,7 +54,6 @@ pub enum Say {
 }
 
 impl Say {
-    /// The kind of the message.
     pub fn kind(&self) -> MessageKind {
         match self {
             Self::Answered => MessageKind::Answered,
@@ -69,20 +64,19 @@ impl Say {
     }
 }
 
-/// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallEnd {
-    /// As the bridge ended it.
+    /// Hung up by the bridge.
     HungUp,
     /// The caller gave up while it rang.
     Abandoned,
     Refused(String),
     EndedByEngine,
-    /// A message was answered with this error.
+    /// A message was answered with this error code.
     Failed(String),
 }
 
-/// What follows.
+/// An output of the state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reaction {
     Say(Say),
@@ -95,7 +89,7 @@ enum Stage {
     Calling,
     Ringing,
     Answering,
-    /// `half` of two of the talk; a talk without a function has only the second.
+    /// The conversation's `half`, 1 or 2. Without a function there is only the second.
     Talking {
         half: u8,
     },
@@ -104,14 +98,13 @@ enum Stage {
     Leaving(Outcomes),
 }
 
-/// How a call that is being hung up will have ended.
+/// Outcome of a call that is being hung up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcomes {
     HungUp,
     Abandoned,
 }
 
-/// A call.
 #[derive(Clone, Debug)]
 pub struct Call {
     script: Script,
@@ -122,7 +115,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call whose `call.incoming` is on its way.
+    /// A call whose `call.incoming` is under way.
     pub fn new(script: Script) -> Self {
         Self {
             script,
@@ -133,7 +126,7 @@ impl Call {
         }
     }
 
-    /// Takes in what happened. What does not concern the call's stage changes nothing: it was said before or too late.
+    /// Handles an input. Inputs that do not fit the current stage are ignored.
     pub fn on(&mut self, heard: Incident) -> Option<Reaction> {
         match heard {
             Incident::Taken { functions } if self.stage == Stage::Calling => {
@@ -237,7 +230,7 @@ impl Call {
         }
     }
 
-    /// Whether the call waits for the reply to a message of this kind.
+    /// True if the call waits for the reply to a message of this kind.
     fn awaits(&self, kind: MessageKind) -> bool {
         let awaited = match self.stage {
             Stage::Calling => MessageKind::Incoming,
@@ -266,7 +259,7 @@ impl Call {
         initiator: HangupInitiator,
     ) -> Option<Reaction> {
         match self.stage {
-            // Without the call's id nothing can be said of it yet.
+            // A call cannot be hung up before it has an id.
             Stage::Calling | Stage::Leaving(_) => None,
             _ => Some(self.leave(reason, initiator, Outcomes::HungUp)),
         }
@@ -315,7 +308,7 @@ mod tests {
         }
     }
 
-    /// Lets a call hear things one after the other and names what follows each.
+    /// Feeds inputs to a call and names the reaction to each.
     fn life(script: Script, heard: Vec<Incident>) -> Vec<String> {
         let mut call = Call::new(script);
         let name = |effect: Option<Reaction>| match effect {

@@ -1,4 +1,4 @@
-//! Where a simulated bridge connects to, and how.
+//! The connection of a simulated bridge.
 
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
@@ -17,10 +17,10 @@ use super::address::{ServiceUrl, Transport};
 const CONNECT_PATH: &str = "/bridge/v1/connect";
 const SUBPROTOCOL: &str = "dikala.bridge.v1";
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// The largest frame that is read: an agent with all its functions.
+/// Maximum size of a received frame: an agent with all its functions.
 const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The engine's address, at which bridges connect.
+/// The service's address for bridges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BridgeUrl(String);
 
@@ -39,18 +39,17 @@ impl fmt::Display for BridgeUrl {
     }
 }
 
-/// Whom a simulated bridge talks to.
+/// The peer of a simulated bridge.
 #[derive(Clone, Debug)]
 pub struct Peer {
     pub url: BridgeUrl,
     pub token: Secret,
-    /// Certificate authorities that are trusted besides the public ones, where the address is encrypted.
+    /// Certificate authorities that are trusted in addition to the public ones.
     pub ca_file: Option<PathBuf>,
-    /// How long a lost connection is tried for again.
+    /// Time for which a lost connection is retried.
     pub reconnect_within: Duration,
 }
 
-/// Why no connection came about.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     #[error("the bridge token is refused by {0}; make one with `dikala bridge create`")]
@@ -67,7 +66,6 @@ pub enum ConnectError {
     Tls(String),
 }
 
-/// An open WebSocket.
 pub trait Socket:
     Stream<Item = Result<Frame, WsProtocolError>> + Sink<Message, Error = WsProtocolError> + Unpin
 {
@@ -80,7 +78,6 @@ impl<S> Socket for S where
 {
 }
 
-/// Opens sockets.
 pub struct Dialer {
     client: Client,
     connection: Peer,
@@ -107,12 +104,11 @@ impl Dialer {
         Ok(Self { client, connection })
     }
 
-    /// How long a lost connection is tried for again.
+    /// Time for which a lost connection is retried.
     pub fn reconnect_within(&self) -> Duration {
         self.connection.reconnect_within
     }
 
-    /// Opens a socket.
     pub async fn dial(&self) -> Result<Box<dyn Socket>, ConnectError> {
         let url = self.connection.url.to_string();
         let dialled = self

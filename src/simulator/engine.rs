@@ -1,5 +1,5 @@
-//! Many simulated calls over one connection: which messages are unanswered, what is due when, what was counted. Pure: the
-//! time, in microseconds since the start, and the connection are the caller's.
+//! Many simulated calls over one connection: unacknowledged messages, timers and counters. Pure: the caller
+//! supplies the connection and the time, in microseconds since the start.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -13,11 +13,12 @@ use super::{
     tally::{Latencies, Measured, Totals},
 };
 
-/// Messages that may be unanswered on the wire. The service takes more of them before it says `busy`; the rest waits here.
+/// Unacknowledged messages on the connection; further ones wait in the queue. The service answers `busy` only at a
+/// higher number.
 const IN_FLIGHT_MAX: usize = 4_000;
-/// How far behind its rate a start may lag and still be made up for.
+/// Maximum delay of call starts that is caught up with the configured rate.
 const LAG_US_MAX: i64 = 100_000;
-/// The pause before a message is sent again that was answered `busy` or `unavailable`; doubled each time.
+/// First backoff after `busy` or `unavailable`; each further one doubles.
 const REST_US_FIRST: i64 = 100_000;
 const REST_DOUBLINGS_MAX: u32 = 5;
 
@@ -27,13 +28,13 @@ enum Delivery {
     InFlight {
         since_us: i64,
     },
-    /// Waits before it is sent again.
+    /// Waiting for its retry.
     Resting,
 }
 
 #[derive(Debug)]
 struct Message {
-    /// None for the heartbeat.
+    /// `None` for the heartbeat.
     call: Option<(u64, MessageKind)>,
     text: String,
     made_us: i64,
@@ -44,7 +45,7 @@ struct Message {
 #[derive(Debug)]
 struct Placed {
     call: Call,
-    /// The engine's id, once it gave one.
+    /// The call's id, once the service has assigned one.
     id: Option<String>,
 }
 
@@ -59,7 +60,7 @@ enum Timer {
 pub struct Engine {
     scenario: Scenario,
     rng: StdRng,
-    /// Sets this run's ids apart from those of every other run.
+    /// Makes this run's ids unique among all runs.
     run: String,
     calls: HashMap<u64, Placed>,
     by_id: HashMap<String, u64>,
@@ -79,7 +80,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A bridge that has placed no call yet. The same seed draws the same calls.
+    /// A bridge without calls. Equal seeds draw equal calls.
     pub fn new(scenario: Scenario, seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let run = format!("{:012x}", rng.random::<u64>() >> 16);
@@ -113,13 +114,13 @@ impl Engine {
         engine
     }
 
-    /// A connection is there: everything that is unanswered goes out again, the oldest first.
+    /// The connection is open: all unacknowledged messages are sent again, oldest first.
     pub fn connected(&mut self) {
         self.connected = true;
         self.totals.reconnects += u64::from(self.was_lost);
     }
 
-    /// The connection is gone. What was on the wire may have arrived or not.
+    /// The connection is lost. Messages in flight may have arrived.
     pub fn disconnected(&mut self) {
         self.connected = false;
         self.in_flight = 0;
@@ -130,7 +131,7 @@ impl Engine {
         self.was_lost = true;
     }
 
-    /// Places no more calls and hangs up those that are there.
+    /// Places no more calls and hangs up the active ones.
     pub fn stop(&mut self, now_us: i64) {
         self.stopping = true;
         let calls: Vec<u64> = self.calls.keys().copied().collect();
@@ -139,7 +140,7 @@ impl Engine {
         }
     }
 
-    /// Does what is due by now.
+    /// Handles everything due by now.
     pub fn advance(&mut self, now_us: i64) {
         while let Some(entry) = self.timers.first_entry() {
             if entry.key().0 > now_us {
@@ -155,14 +156,14 @@ impl Engine {
         }
     }
 
-    /// When [`advance`](Self::advance) has something to do next.
+    /// The next time at which [`advance`](Self::advance) has something to do.
     pub fn next_wake_us(&self) -> Option<i64> {
         let timer = self.timers.first_key_value().map(|((due, _), _)| *due);
         let start = self.may_start().then_some(self.next_start_us);
         timer.into_iter().chain(start).min()
     }
 
-    /// The next message to send, if there is one and the wire has room.
+    /// The next message to send, if there is one and fewer than [`IN_FLIGHT_MAX`] are in flight.
     pub fn next_message(&mut self, now_us: i64) -> Option<String> {
         while self.connected && self.in_flight < IN_FLIGHT_MAX {
             let seq = self.queue.pop_front()?;
@@ -178,7 +179,7 @@ impl Engine {
         None
     }
 
-    /// Takes in a frame of the engine's. What cannot be understood is left out.
+    /// Handles a frame from the service. Unknown frames are ignored.
     pub fn on_text(&mut self, text: &[u8], now_us: i64) {
         let Ok(frame) = serde_json::from_slice::<Value>(text) else {
             return;
@@ -193,7 +194,7 @@ impl Engine {
         }
     }
 
-    /// Whether every call that was to be placed is over.
+    /// True if all calls to be placed have ended.
     pub fn is_done(&self) -> bool {
         let placed_all = self
             .scenario
@@ -202,18 +203,17 @@ impl Engine {
         self.calls.is_empty() && (placed_all || self.stopping)
     }
 
-    /// Whether something sent before `limit_us` is still unanswered: then the connection is no good.
+    /// True if a message sent before `limit_us` is unacknowledged, which means a dead connection.
     pub fn waits_since_before(&self, limit_us: i64) -> bool {
         let waits = |message: &Message| matches!(message.delivery, Delivery::InFlight { since_us } if since_us < limit_us);
         self.messages.values().any(waits)
     }
 
-    /// What was counted so far.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// What was counted, with the calls that are not over, and what was measured.
+    /// The totals, including unfinished calls, and the latencies.
     pub fn finish(mut self) -> (Totals, Measured) {
         self.totals.unfinished = self.calls.len() as u64;
         let measured = Measured {
@@ -294,7 +294,7 @@ impl Engine {
         match (command, reason) {
             ("hangup", Some(reason)) => self.tell(number, Incident::HangUpCommand(reason), now_us),
             ("transfer", _) => self.tell(number, Incident::TransferCommand, now_us),
-            // A warning lets the agent say goodbye; this one has nothing to say.
+            // A warning lets an agent say goodbye; this one has nothing to say.
             _ => {}
         }
     }
@@ -400,7 +400,7 @@ impl Engine {
         }
     }
 
-    /// Tells a call what happened and does what follows. A call that is over hears nothing more.
+    /// Passes an input to a call and carries out the reaction. Ended calls get none.
     fn tell(&mut self, number: u64, heard: Incident, now_us: i64) {
         let Some(placed) = self.calls.get_mut(&number) else {
             return;

@@ -1,19 +1,19 @@
-//! Decimal figures of the command line as whole thousandths, and back: nothing here counts in floating point.
+//! Decimal options of the command line as integers of thousandths, to avoid floating point.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer, ser::Error};
 use serde_json::Number;
 
-/// The largest figure that is taken.
+/// The largest accepted value.
 const WHOLE_MAX: u64 = 1_000_000_000;
 
-/// A figure with three decimals: 1,500 is 1.5.
+/// A number with three decimals: 1,500 means 1.5.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Thousandths(pub u64);
 
 impl Thousandths {
-    /// `of` divided by `by`; 0 where there is nothing to divide by.
+    /// `of` divided by `by`; 0 if `by` is 0.
     pub fn ratio(of: u64, by: Self) -> Self {
         let scaled = u128::from(of) * 1_000_000;
         let quotient = scaled.checked_div(u128::from(by.0)).unwrap_or(0);
@@ -27,7 +27,7 @@ impl fmt::Display for Thousandths {
     }
 }
 
-/// A JSON number.
+/// Serializes as a JSON number.
 impl Serialize for Thousandths {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let number: Number = self.to_string().parse().map_err(S::Error::custom)?;
@@ -35,7 +35,7 @@ impl Serialize for Thousandths {
     }
 }
 
-/// Reads a figure with up to three decimals, such as `2`, `0.25` or `.5`.
+/// Parses a number with up to three decimals, such as `2`, `0.25` or `.5`.
 pub fn decimal(text: &str) -> Result<Thousandths, String> {
     let wrong = || {
         format!("must be a number from 0 to {WHOLE_MAX} with up to three decimals, such as 0.25")
@@ -64,7 +64,7 @@ pub fn decimal(text: &str) -> Result<Thousandths, String> {
     Ok(Thousandths(whole * 1_000 + fraction))
 }
 
-/// Reads a share from 0 to 1.
+/// Parses a share from 0 to 1.
 pub fn share(text: &str) -> Result<Thousandths, String> {
     let share = decimal(text)?;
     if share.0 <= 1_000 {
@@ -74,7 +74,7 @@ pub fn share(text: &str) -> Result<Thousandths, String> {
     }
 }
 
-/// Reads calls per second: more than none.
+/// Parses a positive rate in calls per second.
 pub fn rate(text: &str) -> Result<Thousandths, String> {
     let rate = decimal(text)?;
     if rate.0 > 0 {

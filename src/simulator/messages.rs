@@ -1,11 +1,11 @@
-//! The messages of a simulated bridge, as JSON texts, and the arguments it makes up for functions.
+//! JSON messages of a simulated bridge, and generated transcripts.
 
 use dikala_entities::PhoneNumber;
 use serde_json::{Value, json};
 
 use super::call::Say;
 
-/// What is said in calls whose AI calls no function, and comes of it.
+/// Question and summary of conversations without a function.
 const TALKS: [(&str, &str); 3] = [
     (
         "Until when are you open?",
@@ -30,7 +30,7 @@ pub fn incoming(id: &str, bridge_call_id: &str, did: &PhoneNumber, caller: &str)
     message.to_string()
 }
 
-/// What is said about a call that has its id. `invocation` names an invocation; a repeat of the message repeats it.
+/// A message about a call with an id. `invocation` is the invocation's id; a retry repeats it.
 pub fn about_call(id: &str, call_id: &str, invocation: &str, say: &Say) -> String {
     let message = match say {
         Say::Answered => json!({"id": id, "type": "call.answered", "callId": call_id}),
@@ -46,7 +46,7 @@ pub fn about_call(id: &str, call_id: &str, invocation: &str, say: &Say) -> Strin
     message.to_string()
 }
 
-/// A transcript that tells of the function that was called, if one was.
+/// A transcript that mentions the invoked function, if there was one.
 fn transcript(id: &str, call_id: &str, topic: usize, asked: Option<&str>) -> Value {
     let (question, summary) = match asked {
         Some(name) if name.contains("order") => (

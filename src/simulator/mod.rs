@@ -1,8 +1,8 @@
-//! A telephony bridge over a real WebSocket that places calls and measures acknowledgements.
+//! A telephony bridge that places calls over a real WebSocket and measures acknowledgements. `dikala simulate` and
+//! `dikala dev` use it.
 //!
-//! `call` is one call, `engine` all of them; both are pure. [`Bridge`] connects them to the service, again after every loss:
-//! what was not acknowledged is sent again, so that a restart of the service loses no call. `dikala simulate` and `dikala dev`
-//! place their calls with it.
+//! `call` is one call, `engine` all calls; both are pure. [`Bridge`] connects them to the service and reconnects
+//! after a loss. It then resends unacknowledged messages, so that a restart of the service loses no call.
 
 mod address;
 mod arguments;

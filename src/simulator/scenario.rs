@@ -1,44 +1,44 @@
-//! Which calls are placed, and how each will go.
+//! The calls to place and their random course.
 
 use dikala_entities::PhoneNumber;
 
-/// What kind of calls are placed, and how many.
+/// The kind and number of calls to place.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The numbers that are called, in turn.
+    /// The numbers to call, in turn.
     pub dids: Vec<PhoneNumber>,
-    /// Calls in all; none: until it is stopped.
+    /// Number of calls; unlimited if `None`.
     pub calls: Option<u64>,
-    /// Calls at the same time.
+    /// Maximum number of concurrent calls.
     pub concurrency: usize,
-    /// Between the starts of two calls; 0: as soon as another is over.
+    /// Interval between the starts of calls; 0 starts one as soon as another has ended.
     pub interval_us: i64,
-    /// The shortest and the longest time that a call rings, and talks; drawn anew for each.
+    /// Minimum and maximum ringing time, and talk time, drawn for each call.
     pub ring_ms: (u64, u64),
     pub talk_ms: (u64, u64),
-    /// Of a thousand calls, those in which the AI calls a function.
+    /// Of 1,000 calls, the number in which the AI invokes a function.
     pub functions_per_mille: u64,
-    /// Of a thousand calls, those whose caller hangs up while it rings.
+    /// Of 1,000 calls, the number whose caller hangs up while it rings.
     pub abandon_per_mille: u64,
-    /// The first call is answered, and its AI calls a function: somebody watches.
+    /// The first call is answered and invokes a function, because somebody watches.
     pub shows_first: bool,
-    /// Tells the engine at the first connection that this bridge holds no calls, so that those of an earlier run are dropped.
-    /// Not for bridges that share their token with another.
+    /// Reports at the first connection that this bridge has no calls, so that the service drops those of an earlier
+    /// run. Not for bridges that share their token.
     pub forgets_earlier_calls: bool,
 }
 
-/// How a call will go if nobody interferes; drawn before it is placed.
+/// The course of an undisturbed call, drawn before it is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// From the acceptance to the answer, or to the moment the caller gives up.
+    /// Time from the acceptance to the answer, or until the caller gives up.
     pub ring_ms: u64,
     pub talk_ms: u64,
     /// The caller hangs up while it rings.
     pub abandons: bool,
-    /// The AI calls a function half-way, if the agent has any.
+    /// The AI invokes a function half-way, if the agent has any.
     pub asks: bool,
     /// The agent hangs up, not the caller.
     pub agent_ends: bool,
-    /// Chooses the function and the topic.
+    /// Selects the function and the topic.
     pub choice: usize,
 }

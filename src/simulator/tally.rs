@@ -1,4 +1,4 @@
-//! What a simulated bridge counts and measures.
+//! Counters and latencies of a simulated bridge.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use serde::Serialize;
 
 use super::figures::Thousandths;
 
-/// Different reasons and codes that are told apart; past that they are counted together.
+/// Maximum number of distinct reasons and codes; further ones are counted as `other`.
 const REASONS_MAX: usize = 64;
-/// Anything slower, about 19 hours, counts as this.
+/// The largest recorded latency, about 19 hours; larger ones count as this.
 const LATENCY_US_MAX: u64 = (1 << 36) - 1;
-/// Decimal digits that are exact.
+/// Significant digits.
 const DIGITS: u8 = 3;
 
-/// Latencies in microseconds: bounded memory however many are recorded.
+/// A histogram of latencies in microseconds, in bounded memory.
 #[derive(Clone, Debug)]
 pub struct Latencies(Histogram<u64>);
 
@@ -25,17 +25,16 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Records one latency, in microseconds.
     pub fn record(&mut self, us: u64) {
         self.0.saturating_record(us.min(LATENCY_US_MAX));
     }
 
-    /// The latency that `percent` of the recorded ones do not exceed, in microseconds; 0 where none was recorded.
+    /// A percentile in microseconds; 0 if nothing was recorded.
     pub fn percentile_us(&self, percent: f64) -> u64 {
         self.0.value_at_percentile(percent)
     }
 
-    /// What is shown of them.
+    /// The shown percentiles.
     pub fn percentiles(&self) -> Percentiles {
         Percentiles {
             p50: Thousandths(self.percentile_us(50.0)),
@@ -55,37 +54,36 @@ pub struct Percentiles {
     pub max: Thousandths,
 }
 
-/// What was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Totals {
-    /// Calls that were placed.
+    /// Placed calls.
     pub calls: u64,
-    /// Of them, those that reached their end: answered or not.
+    /// Calls that reached their end, answered or not.
     pub ended: u64,
     pub answered: u64,
-    /// Hung up by the caller while they rang.
+    /// Calls whose caller hung up while it rang.
     pub abandoned: u64,
-    /// Turned away by the engine when they came in.
+    /// Calls that the service rejected.
     pub refused: u64,
-    /// Ended by the engine before the bridge did.
+    /// Calls that the service ended before the bridge did.
     pub ended_by_engine: u64,
-    /// Ended because a message was answered with an error.
+    /// Calls that ended because a message was answered with an error.
     pub failed: u64,
-    /// Not over when the simulation was.
+    /// Calls that had not ended when the simulation did.
     pub unfinished: u64,
     pub functions_called: u64,
-    /// Of them, those whose outcome was an error.
+    /// Invocations whose outcome was an error.
     pub functions_failed: u64,
     pub commands: u64,
     pub messages: u64,
     pub acknowledgements: u64,
-    /// Messages that were sent more than once, each time after the first.
+    /// Number of retransmissions.
     pub resent: u64,
-    /// Replies that were errors.
+    /// Number of replies that were errors.
     pub errors: u64,
     pub reconnects: u64,
-    /// Why calls were refused, and the codes of errors.
+    /// Counts by reason of rejection or error code.
     pub reasons: BTreeMap<String, u64>,
 }
 
@@ -98,7 +96,7 @@ impl Totals {
     }
 }
 
-/// How it went.
+/// Result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
@@ -107,33 +105,33 @@ pub struct Summary {
     pub seconds: Thousandths,
     pub calls_per_second: Thousandths,
     pub acknowledgements_per_second: Thousandths,
-    /// From the moment the bridge had a message to send until its reply, outages included; functions apart.
+    /// From the creation of a message to its reply, outages included; without functions.
     pub latency_ms: Percentiles,
-    /// Of that, from the last sending until the reply: what the service took. The rest is this bridge's own: messages that
-    /// wait for others to be answered, and those that are sent again.
+    /// The service's part of it: from the last transmission to the reply. The rest is queueing
+    /// and retries in this bridge.
     pub service_latency_ms: Percentiles,
-    /// The same of `call.function`, which waits for the tenant's endpoint.
+    /// The same for `call.function`, which waits for the tenant's endpoint.
     pub function_latency_ms: Percentiles,
-    /// Why it ended early.
+    /// The reason for an early end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
 }
 
 impl Summary {
-    /// Whether every call that was placed reached its end and none of them failed.
+    /// True if all placed calls reached their end and none failed.
     pub fn is_clean(&self) -> bool {
         self.fault.is_none() && self.totals.unfinished == 0 && self.totals.failed == 0
     }
 }
 
-/// The latencies of acknowledgements.
+/// Latencies of acknowledgements.
 #[derive(Debug)]
 pub struct Measured {
-    /// From the moment there was a message to send.
+    /// From a message's creation.
     pub all: Latencies,
-    /// From the moment it was sent for the last time: the service's part.
+    /// From a message's last transmission: the service's part.
     pub service: Latencies,
-    /// Of functions, apart from both.
+    /// Functions only; the other two exclude them.
     pub functions: Latencies,
 }
 

@@ -1,4 +1,5 @@
-//! A simulated bridge against a model of the engine: without a socket, and over a real one that is cut again and again.
+//! Tests of a simulated bridge against a model of the service: without a socket, and over a real one that is
+//! repeatedly cut.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{connection::ConnectError, engine::Engine, *};
 
-/// The engine as the protocol describes it, kept in memory: what was answered once is answered the same again.
+/// The service's side of the protocol, in memory. A repeated message gets the same answer.
 #[derive(Debug, Default)]
 struct Model {
     calls: HashMap<String, &'static str>,
@@ -58,7 +59,7 @@ impl Model {
 
     fn incoming(&mut self, id: &str, bridge_call_id: &str) -> Value {
         let call_id = format!("call_of_{bridge_call_id}");
-        // One call in eight is refused; the same one again.
+        // Rejects some calls; a repeated message is rejected again.
         if bridge_call_id.ends_with('7') {
             return json!({"replyTo": id, "ok": true, "callId": call_id, "action": "reject", "reason": "concurrency_limit"});
         }
@@ -115,7 +116,7 @@ proptest! {
     }
 }
 
-/// Moves on to the next moment at which something is due, at most a millisecond.
+/// The next time at which something is due, at most a millisecond later.
 fn next_moment(engine: &Engine, now_us: i64) -> i64 {
     engine
         .next_wake_us()
@@ -135,7 +136,7 @@ proptest! {
             engine.advance(now_us);
             while let Some(text) = engine.next_message(now_us) {
                 match fates.next() {
-                    // The connection breaks before the message arrives, or after.
+                    // The connection breaks before or after the message arrives.
                     Some(fate @ (0 | 1)) => {
                         if fate == 1 {
                             model.answer(&text);
@@ -151,7 +152,7 @@ proptest! {
                     _ => {
                         let reply = model.answer(&text).to_string();
                         engine.on_text(reply.as_bytes(), now_us + 500);
-                        // A reply that comes twice is no news.
+                        // A duplicate reply has no effect.
                         engine.on_text(reply.as_bytes(), now_us + 500);
                     }
                 }
@@ -237,7 +238,7 @@ fn a_bridge_that_forgets_says_so_first() {
     );
 }
 
-/// A server that closes each connection after some messages, the last of them unanswered.
+/// A server that closes each connection after some messages, leaving the last one unanswered.
 async fn cutting_engine(
     request: HttpRequest,
     body: web::Payload,
@@ -262,7 +263,7 @@ async fn cutting_engine(
                 break;
             }
         }
-        // A peer that is gone cannot be told.
+        // The peer may be gone.
         let _ = session.close(None).await;
     });
     Ok(response)
@@ -320,7 +321,7 @@ async fn a_connection_that_is_cut_loses_nothing() {
     assert!(totals.reconnects > 0 && totals.resent > 0, "{totals:?}");
     assert!(model.lock().expect("not poisoned").all_over());
 
-    // Calls without end are ended by a stop.
+    // Endless calls are ended by a stop.
     let endless = Scenario {
         calls: None,
         talk_ms: (60_000, 90_000),

@@ -1,5 +1,5 @@
-// What cannot be done without a script: copying, looking at a password that is typed, and keeping a page up to date. Every page works
-// without it; the buttons for these are hidden until it runs.
+// Copies texts, reveals typed passwords, and updates live pages. Every page works without this script, which also shows the buttons
+// for these features.
 "use strict";
 
 document.documentElement.classList.add("scripted");
@@ -9,7 +9,7 @@ const copy = async (button) => {
   try {
     await navigator.clipboard.writeText(source.textContent);
   } catch {
-    // Without https browsers give no clipboard; what is selected can be copied by hand.
+    // Browsers offer the clipboard over HTTPS only; a selected text can be copied by hand.
     const range = document.createRange();
     range.selectNodeContents(source);
     getSelection().removeAllRanges();
@@ -29,7 +29,7 @@ const reveal = (button) => {
   button.textContent = shown ? button.dataset.hide : button.dataset.name;
 };
 
-// On the document, so that buttons that come later work too.
+// On the document, so that it covers buttons that are added later.
 document.addEventListener("click", (event) => {
   const button = event.target.closest?.("[data-copy], [data-reveal]");
   if (button?.dataset.copy) copy(button);
@@ -41,8 +41,8 @@ document.addEventListener("submit", (event) => {
   }
 });
 
-// A page with live parts follows one stream while it is looked at. What comes are elements as the server writes them; of the one with
-// the same id only what is different is changed, and nothing that the reader has selected. New rows go on top.
+// A page with live parts follows one stream while it is visible. The stream sends rendered elements. Only the differences to the
+// element with the same id are applied, and selected text is left alone. New rows are inserted at the top.
 const live = document.querySelector("[data-live]");
 
 if (live && "EventSource" in window) {
@@ -83,7 +83,7 @@ if (live && "EventSource" in window) {
 
   const patch = (old, fresh) => {
     if (old.isEqualNode(fresh)) return true;
-    // A row, a line or a fact is changed whole or not at all.
+    // These elements are changed entirely or not at all.
     const isWhole = old.nodeType === Node.TEXT_NODE || ["TR", "LI", "DD", "PRE", "P"].includes(old.nodeName);
     if (isWhole && isSelected(old)) return false;
     if (old.nodeType !== Node.ELEMENT_NODE) {
@@ -92,7 +92,7 @@ if (live && "EventSource" in window) {
     }
     for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
     for (const { name } of [...old.attributes]) {
-      // What was unfolded stays unfolded.
+      // Expanded elements stay expanded.
       if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
     }
     return patchChildren(old, fresh);
@@ -103,7 +103,7 @@ if (live && "EventSource" in window) {
     let at = old.firstChild;
     const wanted = new Set([...fresh.children].map((child) => child.id).filter(Boolean));
     for (const child of [...fresh.childNodes]) {
-      // What the new one does not have goes first, so that the others need not move.
+      // Obsolete elements are removed first, so that the others need not move.
       while (at?.id && !wanted.has(at.id) && !isSelected(at)) at = remove(at);
       const same = child.id ? [...old.children].find((one) => one.id === child.id) : at && isSame(at, child) ? at : null;
       if (!same) {
@@ -131,7 +131,7 @@ if (live && "EventSource" in window) {
     return next;
   };
 
-  // Changes the page without moving what is read: neither the keyboard nor what stands at the top of the window.
+  // Changes the page without moving the focus or the text at the top of the window.
   const still = (change) => {
     const focused = document.activeElement;
     const isRead = (one) => one.getBoundingClientRect().top >= 0;
@@ -146,7 +146,7 @@ if (live && "EventSource" in window) {
     const element = parsed(html);
     const old = element && document.getElementById(element.id);
     if (!old) return element;
-    // What is selected is changed once it is not any more.
+    // An element with selected text is changed once the selection is gone.
     held.delete(element.id);
     still(() => { if (!patch(old, element)) held.set(old.id, html); });
     return null;
@@ -195,7 +195,7 @@ if (live && "EventSource" in window) {
     stream.addEventListener("open", () => show("on"));
     stream.addEventListener("error", () => {
       show("lost");
-      // It was refused, by a proxy, or because there are too many: a browser does not ask again by itself.
+      // Refused by a proxy, or because there are too many streams: the browser does not reconnect by itself.
       if (stream?.readyState !== EventSource.CLOSED) return;
       close();
       retry = setTimeout(open, 5000);
