@@ -302,7 +302,7 @@ pub async fn remove_member(
     Ok(person.into())
 }
 
-/// Of two concurrent deletions, one succeeds and the other finds nothing.
+/// Two concurrent deletions: one succeeds, the other finds nothing.
 async fn delete(
     txn: &Transaction,
     person: &user::Model,

@@ -55,7 +55,7 @@ const BATCH: u64 = 16;
 pub struct FunctionDraft {
     /// Unique in the agent; none of the built-in tools' names.
     name: Name,
-    /// What the function does, read by the AI.
+    /// The function's purpose, read by the AI.
     description: FunctionDescription,
     endpoint: OutboundUrl,
     #[schema(nullable, default = "POST")]

@@ -1,4 +1,4 @@
-//! How long requests to tenants' servers took, in percentiles.
+//! Percentiles of the durations of requests to tenants' servers.
 
 use std::collections::BTreeMap;
 

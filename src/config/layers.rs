@@ -18,7 +18,7 @@ use super::{
 const DEFAULTS: &str = include_str!("../../config/default.toml");
 const PREFIX: &str = "DIKALA_";
 /// Variables with the prefix that are no configuration keys: the path of the file, and options of client commands.
-/// Those of [`TESTS`] are none either.
+/// [`TESTS`] are none either.
 const NO_KEYS: &[&str] = &[
     "DIKALA_CONFIG",
     "DIKALA_URL",

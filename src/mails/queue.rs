@@ -24,7 +24,8 @@ pub(super) async fn due(store: &Store, now: Millis) -> Result<Vec<mail::Model>, 
         .await
 }
 
-/// Reschedules mails that a clock running ahead had scheduled too far in the future. Runs once at the start: this process sets its clock then only.
+/// Reschedules mails that a clock running ahead had scheduled too far in the future. Runs once, at the start: this
+/// process sets its clock then only.
 pub(super) async fn set_right(store: &Store, now: Millis) -> Result<(), DbErr> {
     mail::Entity::update_many()
         .col_expr(mail::Column::NextAt, Expr::value(Some(now)))

@@ -41,9 +41,9 @@ const OWN_FAULTS: [u16; 4] = [530, 534, 535, 538];
 enum Tls {
     /// From the first byte.
     AtOnce,
-    /// By STARTTLS, which is required.
+    /// STARTTLS, required.
     Upgraded,
-    /// By STARTTLS, if the server offers it.
+    /// STARTTLS, if the server offers it.
     IfOffered,
     /// Never, on the loopback interface.
     Never,

@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(left(&store).await, (603, 602, 602));
         let hour = NOW.plus_ms(TEST_KEPT_MS + 600);
         assert_eq!(sweep(&store, hour).await, Ok(1_200));
-        // What is being resent, and what is no test, stays.
+        // Deliveries that are being resent stay, and so do those of real events.
         assert_eq!(left(&store).await, (603, 2, 2));
         let day = NOW.plus_ms(SAMPLE_KEPT_MS + 600);
         assert_eq!(sweep(&store, day).await, Ok(601));

@@ -1,4 +1,4 @@
-//! What the service sends: replies and commands.
+//! The service's messages: replies and commands.
 
 use dikala_actors::{bridges::Command, calls::Reply};
 use dikala_entities::CallId;
