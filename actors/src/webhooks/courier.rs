@@ -1,6 +1,7 @@
-//! Carries out what the scheduler decides, on one thread: attempts, reads and records are tasks, which say here how they went.
+//! Carries out the scheduler's decisions on one thread. Attempts, reads and records are tasks that report their
+//! results here.
 //!
-//! Nothing here waits with the scheduler borrowed: every method takes it, changes it, and lets go.
+//! No method awaits while the scheduler is borrowed.
 
 use std::{
     cell::{Cell, RefCell},
@@ -32,33 +33,33 @@ use crate::{
     outbound::{ErrorKind, Permission},
 };
 
-/// How long to wait after the database failed.
+/// Pause after an error of the database.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
 
 /// The dispatcher without its mailbox.
 #[derive(Debug)]
 pub(super) struct Courier {
     pub(super) parts: WebhookParts,
-    /// The node that holds what is delivered here.
+    /// The id of the node that owns the deliveries here.
     pub(super) node: Arc<str>,
     pub(super) stats: Arc<Stats>,
     pub(super) scheduler: RefCell<Scheduler<Endpoint>>,
-    /// Something may be due in the table.
+    /// Notified when a delivery in the table may be due.
     pub(super) woken: Notify,
-    /// A recovery may have been asked for.
+    /// Notified when a recovery may have been requested.
     pub(super) asked: Notify,
-    /// An attempt was recorded, or the courier was abandoned.
+    /// Notified when an attempt was recorded or the courier was abandoned.
     pub(super) changed: Notify,
     recorder: Recorder,
     heard: RefCell<Heard>,
     schedule: Schedule,
-    /// For one whole exchange.
+    /// Timeout of one whole exchange.
     pub(super) timeout: Duration,
-    /// To one endpoint.
+    /// Connections per endpoint.
     connections: usize,
-    /// Given up for another courier: what ends now ends unheard.
+    /// Replaced by another courier: results of running tasks are ignored.
     dead: Cell<bool>,
-    /// Whether more attempts are about to begin.
+    /// True if starting more attempts is already scheduled.
     going_on: Cell<bool>,
 }
 
@@ -110,13 +111,13 @@ impl Courier {
         self.scheduler.borrow().is_stopping()
     }
 
-    /// Whether this node holds what it took, so that nobody else sends it. Where its lease is over nothing begins; the poller
-    /// looks again every second.
+    /// True if this node still owns its deliveries, so that no other sends them. After its lease nothing begins; the
+    /// poller checks again every second.
     pub(super) fn may_act(&self) -> bool {
         self.parts.node.acts_as(&self.node)
     }
 
-    /// Takes no part any more: tasks under way end unheard.
+    /// Stops it for good: results of running tasks are ignored.
     pub(super) fn abandon(&self) {
         self.dead.set(true);
         self.recorder.close();
@@ -125,13 +126,13 @@ impl Courier {
         self.changed.notify_waiters();
     }
 
-    /// Something may be due in the table, or asked for there.
+    /// Wakes the poller and recovery.
     pub(super) fn wake(&self) {
         self.woken.notify_one();
         self.asked.notify_one();
     }
 
-    /// Takes committed deliveries; what finds no room is left to the table.
+    /// Accepts committed deliveries. Those without room stay in the table.
     pub(super) fn deliver(self: &Rc<Self>, dispatches: Vec<Dispatch>) {
         let now = self.now();
         let left = self.scheduler.borrow_mut().deliver(dispatches, now);
@@ -142,12 +143,12 @@ impl Courier {
         self.go_on();
     }
 
-    /// Others may have something to deliver.
+    /// Tells other nodes that they may have something to deliver.
     pub(super) fn tell_others(&self) {
         self.parts.node.notices().tell(Topic::Deliveries);
     }
 
-    /// A webhook was changed, or deliveries to it: it and what waits for it are read again before anything else goes to it.
+    /// Call this after a webhook or its deliveries changed. Both are read again before anything else is sent to it.
     pub(super) fn refresh(self: &Rc<Self>, webhook: WebhookId) {
         if self.scheduler.borrow_mut().suspect(webhook) {
             self.go_on();
@@ -155,7 +156,7 @@ impl Courier {
         self.wake();
     }
 
-    /// Has done what can be done now.
+    /// Carries out what the scheduler wants now.
     pub(super) fn go_on(self: &Rc<Self>) {
         if self.is_dead() || !self.may_act() {
             return;
@@ -179,7 +180,7 @@ impl Courier {
         self.gauge();
     }
 
-    /// Lets what came in between have its turn.
+    /// Does so later, after other waiting tasks.
     fn go_on_later(self: &Rc<Self>) {
         if self.going_on.replace(true) {
             return;
@@ -196,7 +197,7 @@ impl Courier {
         let courier = Rc::clone(self);
         actix_rt::spawn(async move {
             let attempt = courier.make(&endpoint, &item.dispatch);
-            // A panic in here must not leave the lane with a slot taken for ever.
+            // After a panic the lane's slot must still be returned.
             let record = AssertUnwindSafe(attempt).catch_unwind().await.ok();
             courier.attempted(item, record);
         });
@@ -250,7 +251,7 @@ impl Courier {
         self.go_on();
     }
 
-    /// Counts an attempt, and remembers the endpoint's answer.
+    /// Counts an attempt and keeps the endpoint's answer.
     pub(super) fn note(&self, record: &AttemptRecord, created: Millis) {
         self.heard.borrow_mut().note(record);
         let counter = match record.verdict {
@@ -267,13 +268,13 @@ impl Courier {
         }
     }
 
-    /// Has an attempt written, and tells who waits for that.
+    /// Has an attempt written and notifies waiting callers.
     pub(super) fn record(
         self: &Rc<Self>,
         record: AttemptRecord,
         recorded: Option<oneshot::Sender<()>>,
     ) {
-        // Where there is no room for it, it is read from the table and sent again.
+        // Without room, the delivery is read from the table again and sent again.
         if self.recorder.push(record, recorded) {
             self.scheduler.borrow_mut().recording();
         }
@@ -285,7 +286,7 @@ impl Courier {
             let mut next = Some(batch);
             while let Some(batch) = next {
                 let began = Instant::now();
-                // What a process held that became another node is others' to record.
+                // If the process became another node, other nodes record its old deliveries.
                 let wanted = || !courier.is_dead() && courier.parts.node.is(&courier.node);
                 let write = batch.write(&courier.parts.store, &courier.node, wanted);
                 let Some(recorded) = write.await else {
@@ -302,7 +303,8 @@ impl Courier {
         });
     }
 
-    /// A batch is written, but for what others have by now, which is theirs to send. Either is known here no more.
+    /// Handles a batch that was written, except deliveries that other nodes own by now. This node forgets all of
+    /// them.
     fn recorded(&self, batch: &Batch, recorded: &Recorded) {
         let mut scheduler = self.scheduler.borrow_mut();
         for record in &batch.records {
@@ -344,7 +346,8 @@ impl Courier {
         });
     }
 
-    /// The webhooks, and those of them that this node delivers to. Those that it could deliver to and nobody has, it takes.
+    /// Reads webhooks, and which of them this node delivers to. It takes the lanes that no node has and that it could
+    /// deliver to.
     pub(super) async fn read(
         &self,
         ids: &[WebhookId],
@@ -391,7 +394,7 @@ impl Courier {
         self.scheduler.borrow_mut().loaded(ids, now, aim);
     }
 
-    /// What a lane is aimed at now that its webhook is this.
+    /// The destination of a lane, given its webhook's row.
     fn aim(
         &self,
         lane: &Lane<Endpoint>,
@@ -470,7 +473,7 @@ impl Courier {
         }
     }
 
-    /// How webhooks stand. Those of which nothing is known are among them.
+    /// The status of webhooks, including those without any activity.
     pub(super) fn standings(&self, webhooks: &[WebhookId]) -> HashMap<WebhookId, Standing> {
         let (scheduler, heard) = (self.scheduler.borrow(), self.heard.borrow());
         let standing = |id: &WebhookId| Standing {

@@ -1,7 +1,7 @@
-//! The actor in front of the courier: messages in, nothing decided.
+//! The actor in front of the courier. It only passes messages on.
 //!
-//! After a panic it comes back with a new courier, which reads everything from the table again; what the old one had in
-//! flight may be sent twice.
+//! After a panic it restarts with a new courier, which reads everything from the table. Deliveries in flight may then
+//! be sent twice.
 
 use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{events::outbox::Deliver, metered, runtime::context::MeteredContext};
 
-/// Something may have become due in the table.
+/// A delivery in the table may have become due.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct Wake;
@@ -32,7 +32,7 @@ pub(super) struct Refresh {
     pub(super) webhook: WebhookId,
 }
 
-/// Send a sample now.
+/// Sends a sample now.
 #[derive(Message)]
 #[rtype(result = "Result<DeliveryId, TestError>")]
 pub(super) struct Test {
@@ -51,26 +51,26 @@ pub(super) struct Again {
     pub(super) trace: Option<TraceParent>,
 }
 
-/// How these webhooks stand.
+/// Asks for the status of these webhooks.
 #[derive(Message)]
 #[rtype(result = "HashMap<WebhookId, Standing>")]
 pub(super) struct Look {
     pub(super) webhooks: Vec<WebhookId>,
 }
 
-/// Finish what is in flight and take nothing more.
+/// Finishes what is in flight and begins nothing more.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct Drain {
     pub(super) limit: Duration,
 }
 
-/// What was held is others'.
+/// Other nodes own the deliveries that this node had.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct BeginAnew;
 
-/// Hands committed deliveries to their endpoints, and those that are due again.
+/// Delivers committed deliveries to their endpoints, and repeats those that are due.
 #[derive(Debug)]
 pub struct WebhookDispatcher {
     parts: WebhookParts,
@@ -94,7 +94,7 @@ impl WebhookDispatcher {
         }
     }
 
-    /// The tables have it all.
+    /// Drops all state; the tables have it.
     fn forget_everything(&mut self) {
         self.courier.abandon();
         *self = Self::new(
@@ -200,7 +200,7 @@ impl Handler<Drain> for WebhookDispatcher {
     }
 }
 
-/// Panic, please.
+/// Panics, for tests.
 #[cfg(test)]
 #[derive(Message)]
 #[rtype(result = "()")]

@@ -1,11 +1,11 @@
-//! The end of the work: what is under way is waited for, what was not begun is given back.
+//! Draining: waits for attempts in progress and gives back deliveries that were not begun.
 
 use std::{rc::Rc, time::Duration};
 
 use super::{courier::Courier, store::lanes, test_delivery::Tests};
 
-/// Begins nothing more, waits for what is under way, `limit` at most, and gives back what was not begun. An endpoint is others' to
-/// deliver to as soon as nothing more is under way to it.
+/// Begins nothing more, waits at most `limit` for attempts in progress, and gives back the rest. Another node may
+/// deliver to an endpoint once no attempt to it is in progress.
 pub(super) async fn drain(courier: Rc<Courier>, tests: Tests, limit: Duration) {
     courier.scheduler.borrow_mut().stop();
     courier.woken.notify_one();

@@ -1,4 +1,4 @@
-//! What lanes show of themselves to who asks the dispatcher: where they stand, and what their endpoints said last.
+//! The status of webhooks: their lanes, and their endpoints' last answers.
 
 use std::collections::HashMap;
 
@@ -7,22 +7,22 @@ use dikala_entities::{Millis, WebhookId};
 use super::{attempt::AttemptRecord, stats::LaneState};
 use crate::outbound::ErrorKind;
 
-/// Endpoints whose last answer is kept; of more than that, those that answered last.
+/// Limit of kept last answers; the oldest are removed.
 const HEARD_MAX: usize = 10_000;
 
-/// An endpoint's queue in memory at one moment.
+/// A reading of an endpoint's lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneReading {
     pub state: LaneState,
     /// Deliveries in memory whose next attempt has not begun.
     pub waiting: usize,
-    /// Attempts under way.
+    /// Attempts in progress.
     pub in_flight: usize,
-    /// When one attempt is let through again; none while the circuit is closed, or that attempt is under way.
+    /// The time of the circuit's next probe. None while the circuit is closed or a probe is in progress.
     pub probe_at: Option<Millis>,
 }
 
-/// What came of the last attempt to deliver to an endpoint.
+/// The result of the last attempt at an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastAnswer {
     pub at: Millis,
@@ -31,12 +31,12 @@ pub struct LastAnswer {
     pub duration_ms: i64,
 }
 
-/// What is known of one webhook.
+/// The status of one webhook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// None where there was nothing to do for a minute.
+    /// None if the lane had nothing to do for a minute.
     pub lane: Option<LaneReading>,
-    /// None where nothing was delivered since the start of this process.
+    /// None if nothing was delivered since this process started.
     pub last_answer: Option<LastAnswer>,
 }
 
@@ -45,7 +45,7 @@ pub struct Standing {
 pub(super) struct Heard(HashMap<WebhookId, LastAnswer>);
 
 impl Heard {
-    /// An attempt is over.
+    /// Keeps the result of an attempt.
     pub(super) fn note(&mut self, record: &AttemptRecord) {
         if self.0.len() >= HEARD_MAX && !self.0.contains_key(&record.webhook) {
             self.forget_half();
@@ -63,7 +63,7 @@ impl Heard {
         self.0.get(&webhook).copied()
     }
 
-    /// Half of them in one go: what is kept is not gone through again for each one that is new.
+    /// Removes half at once, so that not every new entry has to search all others.
     fn forget_half(&mut self) {
         let mut times: Vec<Millis> = self.0.values().map(|answer| answer.at).collect();
         times.sort_unstable();

@@ -1,9 +1,9 @@
-//! Delivering events: committed deliveries go out at once, failed ones are tried again from the table, and nobody's
-//! endpoint slows anybody else's.
+//! Delivery of events. Committed deliveries are sent at once, failed ones are retried from the table, and no endpoint
+//! slows another.
 //!
-//! [`dispatcher`] is the actor. What is done when is decided by the pure [`scheduler`]; the [`courier`] carries that out, with an
-//! [`attempt`] for each delivery and the [`recorder`] for what came of it. Beside it the [`poller`] looks at the table for what
-//! is due, [`recovery`] sends again what failed in a given time, and `resend` one delivery at once; [`test_delivery`] and
+//! [`dispatcher`] is the actor. The pure [`scheduler`] decides; the [`courier`] carries that out, with an [`attempt`]
+//! for each delivery and the [`recorder`] for results. The [`poller`] reads due deliveries from the table.
+//! [`recovery`] sends again what failed in a given period, `resend` a single delivery. [`test_delivery`] and
 //! [`drain`] complete it. [`store`] is the SQL.
 
 mod attempt;
@@ -58,24 +58,24 @@ use crate::{
     traces::Traces,
 };
 
-/// Messages that may wait for the dispatcher. What does not fit is found in the table a second later.
+/// Mailbox of the dispatcher. A message without room is made up for by the poll of the table within a second.
 const MAILBOX: usize = 4_096;
-/// How long somebody waits who only looks.
+/// Timeout for reading the status.
 const LOOK_WITHIN: Duration = Duration::from_secs(1);
 
-/// An attempt that has waited for its endpoint for so long is one that hangs.
+/// An attempt that has waited this long for its endpoint counts as hanging.
 pub const HANGS_AFTER: Duration = Duration::from_secs(2);
 
-/// How deliveries are made.
+/// Settings of deliveries.
 #[derive(Clone, Debug)]
 pub struct WebhooksConfig {
-    /// The waits before the second, third … attempt, in seconds. After the last a delivery has failed.
+    /// The waits before the second, third … attempt, in seconds. A delivery fails after the last.
     pub retry_schedule_seconds: Vec<i64>,
-    /// For one whole exchange, body included.
+    /// Timeout of one whole exchange, including the body.
     pub timeout: Duration,
-    /// Attempts at the same time to one endpoint.
+    /// Concurrent attempts at one endpoint.
     pub endpoint_concurrency: usize,
-    /// Attempts at the same time to all endpoints. No tenant gets more than a quarter.
+    /// Concurrent attempts at all endpoints. A tenant gets a quarter at most.
     pub max_in_flight: usize,
 }
 
@@ -90,39 +90,39 @@ impl Default for WebhooksConfig {
     }
 }
 
-/// What the dispatcher works with.
+/// The services that the dispatcher uses.
 #[derive(Clone, Debug)]
 pub struct WebhookParts {
     pub store: Store,
     pub clock: SharedClock,
     pub vault: Vault,
     pub outbound: Outbound,
-    /// Which node this is, as it stands in leases.
+    /// This node, as named in leases.
     pub node: Membership,
     pub traces: Traces,
 }
 
-/// A test delivery was not made.
+/// The reason why a test delivery was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum TestError {
-    /// Too many tests at the same time, or the dispatcher is stopping.
+    /// Too many concurrent tests, or the dispatcher is stopping.
     #[error("too many test deliveries are running; try again in a moment")]
     Busy,
-    /// The webhook's secret does not open with the configured key.
+    /// The webhook's secret cannot be decrypted with the configured key.
     #[error(transparent)]
     Vault(#[from] dikala_entities::vault::VaultError),
     #[error(transparent)]
     Store(#[from] sea_orm::DbErr),
 }
 
-/// What the rest of the program knows of the dispatcher.
+/// The handle of the dispatcher for the rest of the program.
 #[derive(Clone, Debug)]
 pub struct WebhooksHandle {
     dispatcher: Addr<WebhookDispatcher>,
     stats: Arc<Stats>,
 }
 
-/// Starts the dispatcher on `arbiter`, which should be its own: the HTTP clients live there.
+/// Starts the dispatcher on `arbiter`. Give it an arbiter of its own: the HTTP clients live there.
 pub fn start(
     arbiter: &ArbiterHandle,
     parts: WebhookParts,
@@ -137,23 +137,25 @@ pub fn start(
 }
 
 impl WebhooksHandle {
-    /// Where committed deliveries go, by `try_send`: what is refused is found in the table.
+    /// The recipient of committed deliveries. Use `try_send`: a refused message is made up for from the table.
     pub fn recipient(&self) -> Recipient<Deliver> {
         self.dispatcher.clone().recipient()
     }
 
-    /// Says that deliveries may have become due in the table, or a recovery was asked for: a resend, a webhook enabled again.
+    /// Wakes the poller: deliveries may have become due in the table, after a recovery, a resend or the enabling of a
+    /// webhook.
     pub fn wake(&self) {
-        // Lost where the mailbox is full; the dispatcher looks every second anyway.
+        // Lost if the mailbox is full; the table is polled every second anyway.
         let _ = self.dispatcher.try_send(Wake);
     }
 
-    /// Says that a webhook was changed or deleted. Without it the dispatcher notices within about a second.
+    /// Reports that a webhook was changed or deleted. Otherwise the dispatcher notices within about a second.
     pub fn refresh(&self, webhook: WebhookId) {
         let _ = self.dispatcher.try_send(Refresh { webhook });
     }
 
-    /// Sends a signed sample of one subscribed kind, waits for its only attempt to be recorded, and names the delivery.
+    /// Sends a signed sample of a subscribed kind and waits until its only attempt is recorded. Returns the
+    /// delivery's id.
     pub async fn test(
         &self,
         webhook: webhook::Model,
@@ -169,8 +171,8 @@ impl WebhooksHandle {
             .unwrap_or(Err(TestError::Busy))
     }
 
-    /// Makes one attempt of a due delivery, past the circuit, and waits until it is recorded. Makes none if there are more than
-    /// `made` attempts already.
+    /// Makes one attempt of a due delivery, bypassing the circuit, and waits until it is recorded. Makes none if
+    /// there are more than `made` attempts already.
     pub async fn resend(
         &self,
         webhook: WebhookId,
@@ -190,14 +192,14 @@ impl WebhooksHandle {
             .unwrap_or(Err(TestError::Busy))
     }
 
-    /// Takes no more work, waits for what is in flight, `limit` at most, records it, and gives back what was not begun.
+    /// Accepts no more work, waits at most `limit` for attempts in progress, and gives back the rest.
     pub async fn drain(&self, limit: Duration) {
         if self.dispatcher.send(Drain { limit }).await.is_err() {
             tracing::warn!("the webhook dispatcher was gone before it was drained");
         }
     }
 
-    /// How webhooks stand; none where the dispatcher does not answer in time.
+    /// The status of webhooks. None if the dispatcher does not answer in time.
     pub async fn standings(
         &self,
         webhooks: Vec<WebhookId>,
@@ -206,17 +208,18 @@ impl WebhooksHandle {
         tokio::time::timeout(LOOK_WITHIN, asked).await.ok()?.ok()
     }
 
-    /// This process has become another node: what it held is others' to send, and nothing of it is sent here any more.
+    /// Call this after the process became another node: other nodes own its old deliveries, and none of them is sent
+    /// here.
     pub async fn begin_anew(&self) {
         let _ = self.dispatcher.send(BeginAnew).await;
     }
 
-    /// Whether the dispatcher answers.
+    /// True if the dispatcher answers.
     pub async fn is_alive(&self) -> bool {
         self.dispatcher.send(Ping).await.is_ok()
     }
 
-    /// Webhooks, and whose they are, whose endpoint has left an attempt without an answer for so long.
+    /// Webhooks, with their tenants, whose endpoint has not answered an attempt for this long.
     pub fn slow_attempts(&self, for_so_long: Duration) -> BTreeMap<WebhookId, TenantId> {
         self.stats.slow_attempts(for_so_long)
     }

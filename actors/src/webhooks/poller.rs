@@ -1,4 +1,4 @@
-//! Looks at the table for what is due: regularly, when something becomes due, and when somebody says so.
+//! Polls the table for due deliveries: regularly, when one becomes due, and after a wake-up.
 
 use std::{rc::Rc, time::Duration};
 
@@ -11,23 +11,23 @@ use super::{
 };
 use crate::nodes::notices::Topic;
 
-/// The table is looked at this often, whatever is known; webhooks are then read again.
+/// Poll interval; every poll reads webhooks again.
 pub(super) const LOOK_MS: i64 = 1_000;
-/// The same where other nodes commit what is delivered here and cannot be heard.
+/// Poll interval while other nodes commit deliveries for this one and their notices cannot be received.
 pub(super) const LOOK_UNHEARD_MS: i64 = 250;
-/// Between two looks because other nodes tell of something.
+/// Minimum pause between two polls caused by notices of other nodes.
 const LOOKS_APART: Duration = Duration::from_millis(50);
-/// After a poll, the poller rests this many times as long as the poll took, up to [`REST_MAX_MS`]. So polling costs a fifth of
-/// the time at most, however many webhooks have pending deliveries.
+/// After a poll, the poller rests this many times as long as the poll took, up to [`REST_MAX_MS`]. So polling takes a
+/// fifth of the time at most, however many webhooks have pending deliveries.
 const REST: i64 = 4;
 const REST_MAX_MS: i64 = 2_000;
-/// What lanes know of their webhooks is read again after this, where the table is looked at more often.
+/// Interval of reading webhooks again, if the table is polled more often.
 pub(super) const REREAD_MS: i64 = 500;
 
 /// Polls the table while the courier works.
 pub(super) async fn run(courier: Rc<Courier>) {
     let notices = courier.parts.node.notices();
-    // Whether webhooks may have been changed since they were read.
+    // True if webhooks may have changed since they were read.
     let mut is_told = false;
     let mut reread_at = Millis::MIN;
     while !courier.is_stopping() {
@@ -68,14 +68,14 @@ pub(super) async fn run(courier: Rc<Courier>) {
     }
 }
 
-/// Looks at the table once.
+/// Polls the table once.
 async fn look(courier: &Rc<Courier>, reread: bool) -> Result<(), DbErr> {
     let now = courier.now();
     let (store, node) = (&courier.parts.store, &courier.node);
     let due = pending::due(store, node, now).await?;
     let deleted = {
         let mut scheduler = courier.scheduler.borrow_mut();
-        // What an endpoint that keeps failing is spared is late through no fault of ours.
+        // Deliveries held back by an open circuit are not late through our fault.
         let ours = due.iter().filter(|due| !scheduler.spares(due.webhook));
         let due_since = ours.filter_map(|due| due.at).min();
         let due_since = due_since.filter(|at| *at <= now);

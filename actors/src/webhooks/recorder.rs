@@ -1,6 +1,6 @@
-//! Group commit of what came of attempts: while one batch is being written the next one gathers. A batch is written however long
-//! that takes; an attempt that was made is not made again because the database was away. If its data makes a batch fail, it is
-//! halved until the bad record is alone, which is then set aside.
+//! Group commit of attempts' results: while one batch is written, the next gathers. A batch is written however long
+//! that takes, because an attempt is not repeated for an outage of the database. A batch that fails because of its
+//! data is halved until the faulty record is alone, which is then set aside.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -14,26 +14,26 @@ use super::{
 };
 use crate::runtime::group_commit::GroupCommit;
 
-/// Attempts in one write.
+/// Maximum number of attempts in one write.
 const RECORD_BATCH: usize = 256;
-/// The first wait after a write that failed; doubled up to [`AGAIN_MAX`].
+/// The first backoff after a failed write; it doubles up to [`AGAIN_MAX`].
 const AGAIN: Duration = Duration::from_millis(100);
 const AGAIN_MAX: Duration = Duration::from_secs(5);
 
-/// A record on its way to the table, and who waits for it to be there.
+/// A record waiting to be written, with the caller that waits for it.
 #[derive(Debug)]
 struct Queued {
     record: AttemptRecord,
     recorded: Option<oneshot::Sender<()>>,
 }
 
-/// What waits to be written.
+/// The queue of records to be written.
 #[derive(Debug)]
 pub(super) struct Recorder {
     queue: RefCell<GroupCommit<Queued>>,
 }
 
-/// Records in one write.
+/// The records of one write.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) records: Vec<AttemptRecord>,
@@ -42,14 +42,14 @@ pub(super) struct Batch {
 
 impl Recorder {
     pub(super) fn new() -> Self {
-        // No attempt begins beyond `UNRECORDED_MAX`, and this has room for those under way then.
+        // No attempt begins beyond `UNRECORDED_MAX`; this has room for attempts in progress then.
         let queue = GroupCommit::new(RECORD_BATCH, UNRECORDED_MAX * 4);
         Self {
             queue: RefCell::new(queue),
         }
     }
 
-    /// Queues a record. False where there is no room for it.
+    /// Queues a record. False if there is no room.
     pub(super) fn push(
         &self,
         record: AttemptRecord,
@@ -59,7 +59,7 @@ impl Recorder {
         self.queue.borrow_mut().push(queued).is_ok()
     }
 
-    /// The next batch, if none is being written. [`finished`](Self::finished) must follow.
+    /// The next batch, if none is being written. Call [`finished`](Self::finished) afterwards.
     pub(super) fn take(&self) -> Option<Batch> {
         let batch = self.queue.borrow_mut().take()?;
         let (records, waiting): (Vec<_>, Vec<_>) = batch
@@ -72,12 +72,12 @@ impl Recorder {
         })
     }
 
-    /// Writes nothing more: who waits for a record hears that it is not there.
+    /// Writes nothing more. Waiting callers learn that their record is missing.
     pub(super) fn close(&self) {
         *self.queue.borrow_mut() = GroupCommit::new(RECORD_BATCH, 0);
     }
 
-    /// A batch is written.
+    /// Reports that a batch is written.
     pub(super) fn finished(&self, batch: Batch) {
         for waiting in batch.waiting {
             let _ = waiting.send(());
@@ -87,7 +87,7 @@ impl Recorder {
 }
 
 impl Batch {
-    /// Writes what `node` did, as long as that is `wanted`. Returns none where it is not any more.
+    /// Writes the batch of `node`, as long as it is `wanted`. Returns none once it is not.
     pub(super) async fn write(
         &self,
         store: &Store,

@@ -1,8 +1,9 @@
-//! Recoveries: what failed in a time becomes pending again. A recovery is a row; one task works the rows off in small
-//! batches, each in one transaction with the step of the row's cursor, so a restart goes on where the last commit was.
+//! Recoveries make deliveries that failed in a given period pending again. A recovery is a row. One task works the
+//! rows off in small batches. Each transaction also moves the row's cursor, so a restart goes on after the last
+//! commit.
 //!
-//! A batch is looked for before its transaction begins: what a recovery means had failed when it was asked for, and the
-//! cursor says whether somebody else was quicker.
+//! A batch is selected before its transaction begins: its deliveries had failed before the request, and the cursor
+//! shows if another node was faster.
 
 use std::{
     rc::Rc,
@@ -24,12 +25,12 @@ use super::{
 
 /// Deliveries that one transaction makes pending.
 pub(super) const RECOVERY_BATCH: u64 = 500;
-/// Between two batches at least, and at least as long as the last one took: others write in the meantime.
+/// Minimum pause between two batches, and never shorter than the last batch took, so that other writes get through.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The table is looked at this often, whatever is known.
+/// Poll interval.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Works off recoveries for as long as the courier works: all that are open take turns, a batch each.
+/// Works off recoveries while the courier works. Open recoveries take turns, one batch each.
 pub(super) async fn run(courier: Rc<Courier>) {
     let mut last = None;
     while !courier.is_stopping() {
@@ -52,12 +53,12 @@ pub(super) async fn run(courier: Rc<Courier>) {
     }
 }
 
-/// How many deliveries a recovery still means.
+/// The number of deliveries left in a recovery.
 pub async fn count(db: &impl ConnectionTrait, recovery: &recovery::Model) -> Result<u64, DbErr> {
     failed(recovery).count(db).await
 }
 
-/// The ids of the deliveries that a recovery still means. Tests are not sent again.
+/// The ids of the deliveries left in a recovery. Tests are not repeated.
 fn failed(recovery: &recovery::Model) -> Select<delivery::Entity> {
     let within = |column: delivery::Column| {
         Condition::all()
@@ -79,7 +80,7 @@ fn failed(recovery: &recovery::Model) -> Select<delivery::Entity> {
         )
 }
 
-/// Does one batch of the recovery whose turn is after `last`, and names it; none where no recovery is open.
+/// Works off one batch of the recovery that follows `last`, and returns its id. None if no recovery is open.
 pub(super) async fn work(
     store: &Store,
     last: Option<RecoveryId>,
@@ -95,7 +96,7 @@ pub(super) async fn work(
         .all(store.reader())
         .await?;
     let txn = store.begin().await?;
-    // Otherwise another node did this batch, or the webhook was deleted: dropped, the transaction is rolled back.
+    // Otherwise another node did this batch or the webhook was deleted, and dropping the transaction rolls it back.
     if step(&txn, &recovery, &ids).await? {
         send_again(&txn, &recovery, ids, now).await?;
         txn.commit().await?;
@@ -114,7 +115,7 @@ async fn next(store: &Store, last: Option<RecoveryId>) -> Result<Option<recovery
     oldest().one(store.reader()).await
 }
 
-/// Moves the cursor over a batch, or removes the row after the last one. False if the row is not as it was read.
+/// Moves the cursor over a batch, or removes the row after the last one. False if the row has changed.
 pub(super) async fn step(
     txn: &Transaction,
     recovery: &recovery::Model,
@@ -144,7 +145,7 @@ pub(super) async fn step(
     Ok(changed == 1)
 }
 
-/// Makes those pending that are still as they were found: one that was sent again on its own meanwhile is left alone.
+/// Makes deliveries pending that have not changed. One that was resent by hand meanwhile is left alone.
 pub(super) async fn send_again(
     txn: &Transaction,
     recovery: &recovery::Model,

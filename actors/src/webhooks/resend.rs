@@ -12,19 +12,19 @@ use tokio::sync::oneshot;
 use super::{TestError, attempt::Endpoint, courier::Courier, retry::Verdict, test_delivery::Tests};
 use crate::events::outbox::Dispatch;
 
-/// How long an attempt under way is awaited, beyond the limit of an exchange.
+/// Time to wait for an attempt in progress, beyond the timeout of an exchange.
 const RECORDED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The outcome of resending a delivery by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resent {
-    /// An attempt was made since the request, and is recorded.
+    /// An attempt was made after the request and is recorded.
     Made,
-    /// It waits in its queue: the webhook is off or paused, or another node delivers to it.
+    /// The delivery waits in its queue: the webhook is off or paused, or another node delivers to it.
     Waits,
 }
 
-/// Makes the next attempt of a due delivery, and waits until it is recorded.
+/// Makes the next attempt of a due delivery and waits until it is recorded.
 pub(super) async fn send(
     courier: Rc<Courier>,
     tests: Tests,
@@ -69,7 +69,7 @@ pub(super) async fn send(
         made
     });
     task.await.map_err(|_| {
-        // It panicked: the delivery is the lane's again.
+        // The attempt panicked: the lane may send the delivery again.
         courier.scheduler.borrow_mut().release(webhook, delivery);
         courier.wake();
         TestError::Busy
@@ -102,7 +102,7 @@ async fn attempt(
     Resent::Made
 }
 
-/// Waits for the attempt that is under way.
+/// Waits for the attempt in progress.
 async fn under_way(courier: &Rc<Courier>, webhook: WebhookId, delivery: DeliveryId) -> Resent {
     let ended = async {
         loop {
@@ -122,7 +122,7 @@ async fn under_way(courier: &Rc<Courier>, webhook: WebhookId, delivery: Delivery
 /// The input of an attempt, or the outcome if none is made.
 type Prepared = Result<(Endpoint, (Dispatch, Millis)), Resent>;
 
-/// Claims the delivery for this node, and reads its contents.
+/// Claims the delivery for this node and reads its contents.
 async fn prepare(
     courier: &Courier,
     webhook: webhook::Model,

@@ -1,4 +1,5 @@
-//! What follows from an attempt: delivered, tried again, given up, and when a webhook has failed for too long. Pure.
+//! The consequences of an attempt: delivered, retried or failed for good, and a webhook disabled after failing too
+//! long. Pure.
 
 use dikala_entities::Millis;
 
@@ -8,39 +9,39 @@ use crate::outbound::{Exchange, Failure, retry_after_ms};
 pub const DEFAULT_SCHEDULE_SECONDS: [i64; 10] = [
     5, 30, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400,
 ];
-/// A wait is made longer by up to this, in thousandths, so that failed deliveries do not come back all at once.
+/// Maximum jitter added to a wait, in thousandths, so that failed deliveries do not come back all at once.
 pub const JITTER_PERMILLE_MAX: i64 = 200;
-/// Failed deliveries in a row, without a success, that disable a webhook …
+/// Consecutive failed deliveries that disable a webhook …
 pub const DISABLE_AFTER_FAILED: i64 = 10;
 /// … once they span this time, in milliseconds: five days.
 pub const DISABLE_AFTER_MS: i64 = 5 * 24 * 3_600 * 1_000;
 
-/// The reason in a webhook's record after a 410.
+/// The reason stored with a webhook after a 410.
 pub const REASON_GONE: &str = "The endpoint answered 410 Gone.";
-/// The reason in a webhook's record after days of failure.
+/// The reason stored with a webhook after days of failure.
 pub const REASON_FAILING: &str = "Ten deliveries in a row failed over five days without a success.";
 
-/// What becomes of the delivery.
+/// The consequence of an attempt for its delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Delivered,
-    /// The next attempt is due at this instant.
+    /// The next attempt is due at this time.
     Retry {
         at: Millis,
     },
     GivenUp,
-    /// Given up, and the endpoint wants nothing more at all.
+    /// Failed for good, and the endpoint wants no more deliveries.
     Gone,
 }
 
-/// The operator's schedule.
+/// The operator's retry schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     waits_ms: Vec<i64>,
 }
 
 impl Schedule {
-    /// Takes the waits in seconds; a negative one counts as 0.
+    /// A schedule of these waits in seconds; a negative one counts as 0.
     pub fn from_seconds(waits: &[i64]) -> Self {
         let ms = |seconds: &i64| (*seconds).max(0).saturating_mul(1_000);
         Self {
@@ -48,8 +49,8 @@ impl Schedule {
         }
     }
 
-    /// The verdict on attempt `number` (the first is 1) that ended `now` with `result`. `jitter_permille` is a random number from 0 to
-    /// [`JITTER_PERMILLE_MAX`].
+    /// The verdict on attempt `number` (the first is 1), which ended `now` with `result`. `jitter_permille` is a
+    /// random number from 0 to [`JITTER_PERMILLE_MAX`].
     pub fn verdict(
         &self,
         number: i64,
@@ -83,17 +84,17 @@ impl Schedule {
     }
 }
 
-/// How long a webhook has been failing.
+/// A webhook's recent failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Deliveries given up since the last success.
+    /// Deliveries that failed for good since the last success.
     pub failed_in_row: i64,
     /// The first failed attempt since the last success.
     pub failing_since: Option<Millis>,
 }
 
 impl Health {
-    /// The health after one more attempt that ended `at` with `verdict`.
+    /// The health after another attempt, which ended `at` with `verdict`.
     #[must_use]
     pub fn after(self, verdict: Verdict, at: Millis) -> Self {
         let failing_since = Some(self.failing_since.unwrap_or(at));
@@ -110,7 +111,7 @@ impl Health {
         }
     }
 
-    /// Why the webhook must be disabled now, if it must.
+    /// The reason to disable the webhook now, if there is one.
     pub fn disabled_reason(self, last: Verdict, now: Millis) -> Option<&'static str> {
         if last == Verdict::Gone {
             return Some(REASON_GONE);

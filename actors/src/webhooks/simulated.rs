@@ -1,5 +1,5 @@
-//! The courier of a simulation: carries out what the real scheduler decides, on deliveries in memory and towards a receiver that
-//! fails now and then. What follows from an attempt is decided by the real schedule.
+//! The courier of a simulation. It carries out the real scheduler's decisions, with deliveries in memory and a
+//! receiver that sometimes fails. The real schedule decides the consequences.
 
 use std::{
     cell::{Cell, RefCell},
@@ -38,10 +38,10 @@ use crate::{
 };
 
 const AGAIN_MS: i64 = 500;
-/// So many attempts that none is the last while faults last.
+/// So many attempts that none is the last during the faults.
 const WAITS_SECONDS: [i64; 40] = [5; 40];
 
-/// An attempt as the tenant's server saw it.
+/// An attempt as the tenant's server received it.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) delivery: DeliveryId,
@@ -57,7 +57,7 @@ pub(crate) struct Received {
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) received: Vec<Received>,
-    /// How often of a thousand times they answer with a fault.
+    /// The probability of an error answer, in thousandths.
     pub(crate) fails_permille: i64,
     pub(crate) chance: Chance,
 }
@@ -82,7 +82,7 @@ impl Receiver {
     }
 }
 
-/// What a courier works with.
+/// The services that a courier uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Office {
     pub(crate) member: Membership,
@@ -103,7 +103,7 @@ pub(crate) struct Courier {
 }
 
 impl Courier {
-    /// Begins to deliver what the node commits, and what it finds.
+    /// Starts delivering what the node commits and what it finds in the table.
     pub(crate) fn start(office: Office) -> Rc<Self> {
         let limits = SchedulerLimits {
             in_flight: 64,
@@ -124,7 +124,7 @@ impl Courier {
         courier
     }
 
-    /// Takes no part any more.
+    /// Stops it for good.
     pub(crate) fn abandon(&self) {
         self.dead.set(true);
         self.scheduler.borrow_mut().stop();
@@ -177,7 +177,7 @@ impl Courier {
         self.scheduler.borrow_mut().attempted(&item, verdict, now);
         self.scheduler.borrow_mut().recording();
         self.go_on();
-        // Written however long that takes.
+        // Retried until it is written.
         let (delivery, webhook) = (item.dispatch.delivery, item.dispatch.webhook);
         let node = Arc::clone(&self.node);
         let written =
@@ -275,7 +275,7 @@ impl Courier {
             }
             let now = self.now();
             let next = self.scheduler.borrow_mut().take_next_due();
-            // Of what nodes tell each other everything is lost.
+            // Notices between nodes do not exist here, so polling has to do.
             let next = next.unwrap_or(Millis::MAX).min(now.plus_ms(LOOK_MS));
             let sleep = self.office.clock.sleep_until(next.max(now.plus_ms(1)));
             select(sleep, self.woken.notified().boxed_local()).await;
@@ -283,7 +283,7 @@ impl Courier {
     }
 }
 
-/// Whose lanes are, and whether those nodes live.
+/// The owner of each lane, and whether that node is alive.
 fn held(tables: &Tables, ids: &[WebhookId]) -> Vec<(WebhookId, Option<(String, bool)>)> {
     let read = |id: &WebhookId| {
         let holder = tables.lanes.get(id);
@@ -293,7 +293,7 @@ fn held(tables: &Tables, ids: &[WebhookId]) -> Vec<(WebhookId, Option<(String, b
     ids.iter().map(read).collect()
 }
 
-/// Takes lanes that nobody had, as they were read.
+/// Takes lanes that had no owner, or a dead one, as they were read.
 fn take(
     tables: &mut Tables,
     node: &str,
@@ -343,7 +343,8 @@ pub(super) fn due(tables: &Tables, node: &str, now: Millis) -> Vec<DueWebhook> {
     webhooks.into_iter().map(due).collect()
 }
 
-/// Whether a delivery that another node committed waits for one of this node's before it, which is on its way to memory.
+/// True if a delivery committed by another node must wait for an earlier one of this node, which is on its way to
+/// memory.
 fn waits(
     tables: &Tables,
     refill: &Refill,
@@ -426,7 +427,7 @@ pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Milli
     items
 }
 
-/// As [`results::record`](super::store::results::record) does it for one delivery.
+/// As [`results::record`](super::store::results::record), for one delivery.
 pub(super) fn record(
     tables: &mut Tables,
     node: &str,

@@ -1,4 +1,4 @@
-//! What the dispatcher shows of itself: plain integers, read without asking it.
+//! The dispatcher's metrics: plain integers, read without asking it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,18 +19,18 @@ use crate::{
     },
 };
 
-/// Where a lane stands.
+/// The state of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneState {
-    /// Its endpoint gets what is meant for it.
+    /// Its endpoint receives all deliveries.
     Closed,
-    /// Its endpoint keeps failing and is only probed.
+    /// Its endpoint keeps failing and only receives probes.
     Open,
     /// Its webhook is disabled or deleted.
     Disabled,
-    /// An operator has its deliveries wait.
+    /// An operator paused its deliveries.
     Paused,
-    /// Its webhook's secret does not open with the configured key.
+    /// Its webhook's secret cannot be decrypted with the configured key.
     Sealed,
     /// Its webhook is being read.
     Unread,
@@ -39,7 +39,6 @@ pub enum LaneState {
 }
 
 impl LaneState {
-    /// Every state.
     pub const ALL: [Self; 7] = [
         Self::Closed,
         Self::Open,
@@ -50,7 +49,7 @@ impl LaneState {
         Self::Elsewhere,
     ];
 
-    /// The state as metrics name it; the first two are those of its circuit.
+    /// The state's name in metrics. The first two are those of its circuit.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -64,14 +63,13 @@ impl LaneState {
     }
 }
 
-/// Lanes by state.
+/// The number of lanes by state.
 pub type Lanes = [i64; LaneState::ALL.len()];
 
-/// The dispatcher's gauges and counters.
 #[derive(Debug)]
 pub(crate) struct Stats {
     lanes: [AtomicI64; LaneState::ALL.len()],
-    /// Milliseconds of the first moment at which something was due that is still to be done; the largest number: nothing is.
+    /// The earliest due time of a pending delivery, in milliseconds; the maximum if none is due.
     due_since: AtomicI64,
     pub(crate) in_flight: AtomicI64,
     pub(crate) unrecorded: AtomicI64,
@@ -114,36 +112,36 @@ impl Default for Stats {
     }
 }
 
-/// What the dispatcher shows at one moment. Times are in microseconds.
+/// A reading of the dispatcher's metrics. Times are in microseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatsReading {
-    /// Endpoints with a queue of their own in memory, by state, when the table was last looked at.
+    /// Endpoints with a lane in memory, by state, at the last poll.
     pub lanes: Lanes,
-    /// The first moment at which something was due that is still to be done, as far as the table was read. What waits because its
-    /// endpoint keeps failing is not in it.
+    /// The earliest due time of a pending delivery, as of the last poll. Deliveries held back by an open circuit do
+    /// not count.
     pub due_since: Option<Millis>,
-    /// Attempts under way.
+    /// Attempts in progress.
     pub in_flight: i64,
-    /// Attempts that ended and are not yet in the table.
+    /// Attempts that ended and are not recorded.
     pub unrecorded: i64,
-    /// Fresh deliveries that found no room in memory and were left to the table.
+    /// Committed deliveries that found no room in memory and were left to the table.
     pub left_in_table: u64,
-    /// Attempts by what became of the delivery: delivered, to be tried again, given up.
+    /// Attempts by their consequence for the delivery: delivered, retried, failed for good.
     pub succeeded: u64,
     pub retried: u64,
     pub failed: u64,
-    /// Attempts that could not be made through a fault of the service's own; none was used up.
+    /// Attempts that could not be made through the service's own fault; they do not count for the delivery.
     pub own_faults: u64,
-    /// The time of one exchange.
+    /// Duration of one exchange.
     pub attempts: Distribution,
-    /// From an event's commit to the end of the attempt that delivered it.
+    /// Time from an event's commit to the end of the attempt that delivered it.
     pub end_to_end: Distribution,
-    /// Writing down what came of attempts.
+    /// Batches of recorded attempts.
     pub batches: BatchReading,
 }
 
 impl Stats {
-    /// The table was looked at: this is due for the longest time, and these are the lanes.
+    /// Records a poll: the earliest due time and the lanes.
     pub(crate) fn looked(&self, due_since: Option<Millis>, lanes: Lanes) {
         let due_since = due_since.map_or(i64::MAX, Millis::as_i64);
         self.due_since.store(due_since, Relaxed);
@@ -152,7 +150,7 @@ impl Stats {
         }
     }
 
-    /// An attempt begins. It is known of for as long as what is given back lives.
+    /// Records the start of an attempt, which counts as in progress until the returned guard is dropped.
     pub(crate) fn begins(self: &Arc<Self>, dispatch: &Dispatch) -> Attempting {
         let attempt = UnderWay {
             webhook: dispatch.webhook,
@@ -166,7 +164,7 @@ impl Stats {
         }
     }
 
-    /// Webhooks, and whose they are, with an attempt that has waited for so long.
+    /// Webhooks, with their tenants, with an attempt that has waited for this long.
     pub(crate) fn slow_attempts(&self, for_so_long: Duration) -> BTreeMap<WebhookId, TenantId> {
         let under_way = self.under_way();
         let slow = under_way
@@ -200,7 +198,7 @@ impl Stats {
     }
 }
 
-/// An attempt is under way.
+/// The guard of an attempt in progress.
 #[derive(Debug)]
 pub(crate) struct Attempting {
     stats: Arc<Stats>,

@@ -1,4 +1,4 @@
-//! Test deliveries: a signed sample to one webhook, with one attempt, whose outcome the tenant waits for.
+//! Test deliveries: a signed sample to one webhook in one attempt, whose result the tenant waits for.
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
@@ -8,15 +8,15 @@ use tokio::sync::oneshot;
 use super::{TestError, attempt::Endpoint, courier::Courier, store::pending};
 use crate::events::outbox::{Dispatch, NewEvent};
 
-/// Test deliveries at the same time, in all and of one tenant.
+/// Concurrent test deliveries, in all and of one tenant.
 const TESTS_MAX: usize = 64;
 const TESTS_PER_TENANT_MAX: usize = 4;
 
-/// The test deliveries under way; cheap to clone.
+/// The test deliveries in progress; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tests(Rc<RefCell<HashMap<TenantId, usize>>>);
 
-/// A test delivery's seat, given back when it is dropped.
+/// A test delivery's permit, returned when dropped.
 pub(super) struct Seat {
     tests: Tests,
     tenant: TenantId,
@@ -58,7 +58,7 @@ impl Drop for Seat {
     }
 }
 
-/// Sends a signed sample and waits until its only attempt stands in the table.
+/// Sends a signed sample and waits until its only attempt is recorded.
 pub(super) async fn send(
     courier: Rc<Courier>,
     tests: Tests,
@@ -86,12 +86,12 @@ pub(super) async fn send(
         courier.scheduler.borrow_mut().release(webhook, delivery);
         return Err(error.into());
     }
-    // A task of its own: the attempt is recorded although the one who asked went away.
+    // Spawned, so the attempt is recorded even if the caller goes away.
     let task = actix_rt::spawn(async move {
         let record = courier.make(&endpoint, &dispatch).await;
         let (recorded, waiting) = oneshot::channel();
         courier.record(record, Some(recorded));
-        // An error means that the courier was given up; the row tells.
+        // An error means that the courier was abandoned; the row has the result.
         let _ = waiting.await;
         drop(seat);
     });

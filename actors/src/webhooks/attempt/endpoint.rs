@@ -1,4 +1,4 @@
-//! Where a webhook's deliveries go, and with what they are signed; one exchange with it.
+//! The endpoint of a webhook's deliveries: its address, signing keys and connections, and one exchange with it.
 
 use std::{
     cell::Cell,
@@ -18,24 +18,24 @@ use crate::{
     outbound::{Client, ErrorKind, Exchange, Failure, Head, Outbound, exchange},
 };
 
-/// The most that is kept of an answer, in bytes.
+/// Maximum number of bytes kept of an answer.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024;
 
-/// Where a lane's deliveries go, and with what they are signed.
+/// The address and signing keys for a lane's deliveries.
 #[derive(Debug)]
 pub(in crate::webhooks) struct Endpoint {
     uri: Uri,
     keys: SigningKeys,
     client: Client,
     outbound: Outbound,
-    /// Whether a connection may have been kept from an exchange before.
+    /// True if an earlier exchange may have left a connection open.
     used: Cell<bool>,
-    /// What it was made from.
+    /// The row from which it was made.
     row: webhook::Model,
 }
 
 impl Endpoint {
-    /// Opens the secrets of a webhook. Keeps the connections of `before` if the address is the same.
+    /// Decrypts the secrets of a webhook. Keeps the connections of `before` if the address is the same.
     pub(in crate::webhooks) fn new(
         row: webhook::Model,
         vault: &Vault,
@@ -50,7 +50,7 @@ impl Endpoint {
             None => outbound.client(Some(row.tenant_id), connections),
         };
         Ok(Self {
-            // An address that the HTTP client cannot take fails each attempt as one that cannot be reached.
+            // With an address that the HTTP client refuses, each attempt fails as unreachable.
             uri: row.url.as_str().parse().unwrap_or_default(),
             keys,
             client,
@@ -60,7 +60,7 @@ impl Endpoint {
         })
     }
 
-    /// Whether it still is what the row says.
+    /// True if the row has not changed.
     pub(in crate::webhooks) fn is_current(&self, row: &webhook::Model) -> bool {
         self.row.updated_at == row.updated_at
             && self.row.url == row.url
@@ -69,12 +69,13 @@ impl Endpoint {
             && self.row.previous_secret_until == row.previous_secret_until
     }
 
-    /// Which state of the webhook it was made from.
+    /// The version of the webhook from which it was made.
     pub(in crate::webhooks) fn webhook_updated_at(&self) -> Millis {
         self.row.updated_at
     }
 
-    /// Sends a delivery, with the `traceparent` of this attempt; `signed_at` is what the receiver compares with its own clock. Over within `limit`.
+    /// Sends a delivery within `limit`, with the `traceparent` of this attempt. `signed_at` is by the wall clock:
+    /// receivers compare it with theirs.
     pub(in crate::webhooks) async fn send(
         &self,
         dispatch: &Dispatch,
@@ -100,7 +101,8 @@ impl Endpoint {
         let sent = exchange(&self.client, head, body, RESPONSE_BYTES_MAX, limit).await;
         let closed = Err(Failure::without_answer(ErrorKind::Reset));
         let sent = match again {
-            // A server closes a kept connection when it likes; a request that met that moment goes out on a new one.
+            // A server may close a kept connection at any moment; a request that met that moment is sent again on a
+            // new one.
             Some((head, body)) if sent == closed => {
                 let rest = limit.saturating_sub(began.elapsed());
                 let fresh = self.outbound.client_for_one(Some(self.row.tenant_id));
@@ -108,7 +110,7 @@ impl Endpoint {
             }
             _ => sent,
         };
-        // After a reset nothing is known of a connection that would be kept: the next attempt is one request again.
+        // After a reset the state of a kept connection is unknown, so the next attempt is not sent twice.
         if sent.is_ok() || sent == closed {
             self.used.set(sent.is_ok());
         }

@@ -1,29 +1,29 @@
-//! What the head of a delivery says. Pure.
+//! The headers of a delivery. Pure.
 
 use awc::http::header::{HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use dikala_entities::{DeliveryId, EventId, Millis};
 
 use super::signature::SigningKeys;
 
-/// One attempt, as its headers tell of it.
+/// The data of one attempt for its headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope<'a> {
     pub event: EventId,
-    /// The event's kind as it is written.
+    /// The event's kind as text.
     pub kind: &'a str,
-    /// The same on every attempt.
+    /// The same for every attempt.
     pub delivery: DeliveryId,
     /// 1 for the first attempt.
     pub number: i64,
-    /// The exact bytes that are sent.
+    /// The exact body.
     pub body: &'a [u8],
-    /// A sample.
+    /// The event is a sample.
     pub is_test: bool,
     /// The attempt's own `traceparent`.
     pub trace: Option<&'a str>,
 }
 
-/// The headers of an attempt made at `at`: both signatures, and what they are about.
+/// The headers of an attempt made at `at`, with both signatures.
 pub fn headers(
     envelope: Envelope<'_>,
     keys: &SigningKeys,

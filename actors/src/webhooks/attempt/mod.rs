@@ -1,5 +1,5 @@
-//! One attempt: the signed request ([`endpoint`], [`headers`](mod@headers), [`signature`]), what is kept of it ([`record`]), and what a trace tells of it
-//! ([`spans`]).
+//! One attempt: the signed request ([`endpoint`], [`headers`](mod@headers), [`signature`]), its [`record`] and its
+//! [`spans`].
 
 mod endpoint;
 mod headers;

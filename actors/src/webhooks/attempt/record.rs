@@ -1,4 +1,4 @@
-//! An attempt that is over, as it goes into the table.
+//! A finished attempt, as it is written to the table.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::{
     webhooks::retry::{JITTER_PERMILLE_MAX, Schedule, Verdict},
 };
 
-/// An attempt that is over so much later than it may be, in milliseconds, was held up by this process, which stood still.
+/// An attempt that exceeds its limit by more than this was delayed by a pause of this process, in milliseconds.
 const LATE_MS: i64 = 5_000;
 
-/// What came of one attempt.
+/// The result of one attempt.
 #[derive(Debug)]
 pub(in crate::webhooks) struct AttemptRecord {
     pub(in crate::webhooks) delivery: DeliveryId,
@@ -26,18 +26,18 @@ pub(in crate::webhooks) struct AttemptRecord {
     pub(in crate::webhooks) is_test: bool,
     pub(in crate::webhooks) started_at: Millis,
     pub(in crate::webhooks) ended_at: Millis,
-    /// Of the exchange alone, on the monotonic clock.
+    /// Duration of the exchange alone, by the monotonic clock.
     pub(in crate::webhooks) duration_ms: i64,
     pub(in crate::webhooks) status_code: Option<u16>,
-    /// None where a whole answer came, whatever its status.
+    /// None if a whole answer came, whatever its status.
     pub(in crate::webhooks) error_kind: Option<ErrorKind>,
-    /// The beginning of what the endpoint said.
+    /// The beginning of the endpoint's answer.
     pub(in crate::webhooks) response: Vec<u8>,
-    /// What becomes of the delivery.
+    /// The consequence for the delivery.
     pub(in crate::webhooks) verdict: Verdict,
 }
 
-/// When an attempt was made, and how long it took.
+/// The times of an attempt.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::webhooks) struct Times {
     pub(in crate::webhooks) started_at: Millis,
@@ -46,7 +46,7 @@ pub(in crate::webhooks) struct Times {
 }
 
 impl AttemptRecord {
-    /// The next attempt of a delivery, which ended with `result`. A test has one attempt only, and closes nothing.
+    /// Records an attempt that ended with `result`. A test has only one attempt and never closes an endpoint.
     pub(in crate::webhooks) fn new(
         dispatch: &Dispatch,
         webhook_updated_at: Millis,
@@ -81,11 +81,11 @@ impl AttemptRecord {
         }
     }
 
-    /// Whether it failed through a fault of our own: it was not made at all, or this process stood still meanwhile, so that the
-    /// endpoint was not heard within `limit`.
+    /// True if the service is at fault: the attempt was not made, or a pause of this process kept it from reading the
+    /// answer within `limit`.
     pub(in crate::webhooks) fn is_our_fault(&self, limit: Duration) -> bool {
         let limit_ms = i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
-        // A machine that sleeps stops the one clock and not the other.
+        // A sleeping machine stops one of the clocks but not the other.
         let took_ms = self.duration_ms.max(self.ended_at.since(self.started_at));
         let is_late = took_ms > limit_ms.saturating_add(LATE_MS);
         self.error_kind

@@ -1,9 +1,9 @@
-//! The signatures on outbound requests. Pure.
+//! The signatures of outbound requests. Pure.
 //!
-//! `X-Service-Signature` is ours: `sha256=` and the hexadecimal HMAC-SHA256 of the raw body. `webhook-signature` is that of
-//! the Standard Webhooks specification 1.0 (<https://www.standardwebhooks.com>): `v1,` and the base64 HMAC-SHA256 of
-//! `id.timestamp.body`. Both are keyed with the bytes of the secret as it was registered; a stock verifier of Standard
-//! Webhooks takes it as `whsec_` followed by its base64.
+//! `X-Service-Signature` is our own: `sha256=` and the hexadecimal HMAC-SHA256 of the raw body. `webhook-signature`
+//! follows Standard Webhooks 1.0 (<https://www.standardwebhooks.com>): `v1,` and the base64 HMAC-SHA256 of
+//! `id.timestamp.body`. The key of both is the secret's bytes as registered. Standard verifiers take it as `whsec_`
+//! followed by its base64.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use dikala_entities::{EventId, Millis, Secret};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// A secret made ready to sign.
+/// A secret prepared for signing.
 #[derive(Clone)]
 pub struct Signer(Hmac<Sha256>);
 
@@ -23,7 +23,6 @@ impl fmt::Debug for Signer {
 }
 
 impl Signer {
-    /// Takes the secret as it was registered.
     pub fn new(secret: &Secret) -> Self {
         let mac = Hmac::new_from_slice(secret.expose().as_bytes());
         Self(mac.expect("HMAC takes keys of any length"))
@@ -49,16 +48,17 @@ impl Signer {
     }
 }
 
-/// The keys of one webhook: the current one, and for a while after a rotation the one before.
+/// The keys of one webhook: the current one and, for a while after a rotation, the previous one.
 #[derive(Clone, Debug)]
 pub struct SigningKeys {
     pub current: Signer,
-    /// With the instant at which it stops being used.
+    /// With the time at which it expires.
     pub previous: Option<(Signer, Millis)>,
 }
 
 impl SigningKeys {
-    /// The value of `webhook-signature` at an attempt: both signatures, separated by a space, while the previous key holds.
+    /// The value of `webhook-signature` for an attempt: both signatures, separated by a space, while the previous key
+    /// is valid.
     pub fn standard_signatures(&self, id: EventId, at: Millis, body: &[u8]) -> String {
         let mut value = self.current.standard_signature(id, at, body);
         if let Some((previous, until)) = &self.previous
@@ -75,7 +75,7 @@ impl SigningKeys {
 mod tests {
     use super::*;
 
-    /// RFC 4231 section 4.3, and the well-known sentence.
+    /// RFC 4231 section 4.3, and a commonly published example.
     #[test]
     fn the_service_signature_is_hmac_sha256_in_hexadecimal() {
         for (key, body, digest) in [
@@ -95,7 +95,8 @@ mod tests {
         }
     }
 
-    /// The example of the Standard Webhooks libraries; its secret is base64 of 24 bytes that are not text, so it is keyed directly.
+    /// The example of the Standard Webhooks libraries. Its secret is base64 of 24 bytes that are not text, so they
+    /// are the key directly.
     #[test]
     fn the_standard_signature_is_the_specifications() {
         let secret = STANDARD

@@ -1,4 +1,4 @@
-//! What an attempt tells of itself in the trace that its event is part of.
+//! The span of an attempt, as part of its event's trace.
 
 use crate::{
     events::outbox::Dispatch,
@@ -8,8 +8,8 @@ use crate::{
 
 use super::AttemptRecord;
 
-/// The span of the next attempt. It hangs below the call, whenever it is made; what is not of a call hangs below what asked for
-/// it, and where nobody did, all attempts of an event are one trace.
+/// The span of the next attempt. Its parent is the call, or else the request that caused the event. Without either,
+/// all attempts of an event form one trace.
 pub(in crate::webhooks) fn attempt(traces: &Traces, dispatch: &Dispatch) -> Option<Span> {
     const NAME: &str = "webhook";
     let trace = dispatch.trace.as_ref();
@@ -21,7 +21,7 @@ pub(in crate::webhooks) fn attempt(traces: &Traces, dispatch: &Dispatch) -> Opti
     Some(span)
 }
 
-/// What the request of the attempt says.
+/// The `traceparent` for the attempt's request.
 pub(in crate::webhooks) fn traceparent(span: Option<&Span>, dispatch: &Dispatch) -> Option<String> {
     match span {
         Some(span) => Some(span.traceparent().as_str().to_owned()),
@@ -32,7 +32,7 @@ pub(in crate::webhooks) fn traceparent(span: Option<&Span>, dispatch: &Dispatch)
     }
 }
 
-/// The attempt is over.
+/// Ends the span with the result.
 pub(in crate::webhooks) fn attempted(
     span: Option<Span>,
     dispatch: &Dispatch,

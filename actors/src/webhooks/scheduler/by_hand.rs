@@ -5,7 +5,7 @@ use dikala_entities::{DeliveryId, Millis, TenantId, WebhookId};
 use super::Scheduler;
 
 impl<E> Scheduler<E> {
-    /// Takes a delivery out of its queue for an attempt by hand. False if an attempt of it is under way.
+    /// Takes a delivery from its queue for an attempt by hand. False if an attempt of it is in progress.
     pub(in crate::webhooks) fn pull(
         &mut self,
         webhook: WebhookId,
@@ -16,13 +16,13 @@ impl<E> Scheduler<E> {
         self.lane(webhook, tenant, now).pull(delivery)
     }
 
-    /// True if a delivery waits in memory, is under way, or is not recorded yet.
+    /// True if a delivery waits in memory, is in progress, or is not recorded yet.
     pub(in crate::webhooks) fn knows(&self, webhook: WebhookId, delivery: DeliveryId) -> bool {
         let lane = self.lanes.get(&webhook);
         lane.is_some_and(|lane| lane.known().any(|known| known == delivery))
     }
 
-    /// An attempt by hand was delivered, so the endpoint's queue need not wait for a probe.
+    /// Records that an attempt by hand was delivered, so the endpoint's queue need not wait for a probe.
     pub(in crate::webhooks) fn answers_again(&mut self, webhook: WebhookId) {
         if let Some(lane) = self.lanes.get_mut(&webhook) {
             lane.circuit.succeeded();

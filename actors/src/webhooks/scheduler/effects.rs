@@ -1,4 +1,4 @@
-//! What goes into the scheduler and what comes out of it.
+//! The scheduler's inputs and outputs.
 
 use std::rc::Rc;
 
@@ -6,59 +6,62 @@ use dikala_entities::{DeliveryId, Millis, TenantId, WebhookId};
 
 use super::lane::{Item, LaneLimits};
 
-/// What the operator configures, as far as it decides what is done when.
+/// The operator's limits that affect scheduling.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::webhooks) struct SchedulerLimits {
-    /// Attempts at the same time. No tenant gets more than a quarter.
+    /// Concurrent attempts. A tenant gets a quarter at most.
     pub(in crate::webhooks) in_flight: usize,
     pub(in crate::webhooks) lane: LaneLimits,
 }
 
-/// Something that is to be done now. `E` is what a lane is aimed at, which the scheduler only hands on.
+/// An action to carry out now. `E` is a lane's endpoint, which the scheduler only passes on.
 #[derive(Debug)]
 pub(in crate::webhooks) enum Effect<E> {
-    /// Make the next attempt of a delivery, then say [`attempted`](super::Scheduler::attempted) or [`not_made`](super::Scheduler::not_made).
+    /// Make the next attempt of a delivery, then call [`attempted`](super::Scheduler::attempted) or
+    /// [`not_made`](super::Scheduler::not_made).
     Attempt(Rc<E>, Item),
-    /// Read these webhooks, then say [`loaded`](super::Scheduler::loaded) or [`not_loaded`](super::Scheduler::not_loaded).
+    /// Read these webhooks, then call [`loaded`](super::Scheduler::loaded) or
+    /// [`not_loaded`](super::Scheduler::not_loaded).
     Load(Vec<WebhookId>),
-    /// Read deliveries of one webhook, then say [`claimed`](super::Scheduler::claimed) or [`not_claimed`](super::Scheduler::not_claimed).
+    /// Read deliveries of one webhook, then call [`claimed`](super::Scheduler::claimed) or
+    /// [`not_claimed`](super::Scheduler::not_claimed).
     Refill(Refill),
-    /// Let others deliver to these webhooks, then say [`released`](super::Scheduler::released).
+    /// Let other nodes deliver to these webhooks, then call [`released`](super::Scheduler::released).
     Release(Vec<WebhookId>),
-    /// Look at the table before it is time to: a webhook can be delivered to that could not be before.
+    /// Poll the table now: a webhook can be delivered to again.
     Look,
-    /// Ask for effects again, after what else wants to be done.
+    /// Ask for effects again, after other waiting work.
     GoOn,
 }
 
-/// What to read for one lane.
+/// The deliveries to read for one lane.
 #[derive(Clone, Debug)]
 pub(in crate::webhooks) struct Refill {
     pub(in crate::webhooks) webhook: WebhookId,
     pub(in crate::webhooks) limit: usize,
-    /// In memory already.
+    /// Deliveries already in memory.
     pub(in crate::webhooks) known: Vec<DeliveryId>,
     pub(in crate::webhooks) left_behind: Option<DeliveryId>,
 }
 
-/// A webhook that has pending deliveries and is neither disabled nor paused, according to the table.
+/// A webhook with pending deliveries that the table shows as neither disabled nor paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::webhooks) struct DueWebhook {
     pub(in crate::webhooks) webhook: WebhookId,
-    /// None where the webhook was deleted.
+    /// None if the webhook was deleted.
     pub(in crate::webhooks) tenant: Option<TenantId>,
-    /// When its first pending delivery that nobody holds is due.
+    /// The due time of its first pending delivery that no node has claimed.
     pub(in crate::webhooks) at: Option<Millis>,
 }
 
-/// How many committed deliveries were left to the table, and whether others are to look for some of them.
+/// The number of committed deliveries left to the table, and whether other nodes should read some of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::webhooks) struct Left {
     pub(in crate::webhooks) all: u64,
     pub(in crate::webhooks) for_others: bool,
 }
 
-/// How much there is of everything.
+/// The scheduler's totals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::webhooks) struct Counts {
     pub(in crate::webhooks) in_flight: usize,

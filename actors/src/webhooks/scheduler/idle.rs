@@ -1,14 +1,14 @@
-//! Lanes that have nothing to do, or nothing yet: they are dropped once other nodes may have them, or get a turn.
+//! Idle and resting lanes: idle ones are dropped once other nodes may have them, rested ones take a turn.
 
 use dikala_entities::{Millis, WebhookId};
 
 use super::{Lane, Scheduler};
 
-/// A lane with nothing to do for this long is dropped, and its sockets with it.
+/// A lane is dropped after this idle time, along with its sockets.
 const LANE_IDLE_MS: i64 = 60_000;
 
 impl<E> Scheduler<E> {
-    /// Drops lanes that have nothing to do, once others may have them, and gives a turn to those whose rest is over.
+    /// Drops idle lanes that other nodes may have by now, and gives a turn to lanes whose rest is over.
     pub(super) fn sweep(&mut self, now: Millis) {
         self.lanes
             .retain(|_, lane| lane.may_be_ours() || !lane.is_idle(LANE_IDLE_MS, now));
@@ -33,21 +33,21 @@ impl<E> Scheduler<E> {
         }
     }
 
-    /// Begins nothing more; what is under way ends, and what waits is left to the table.
+    /// Begins nothing more. Attempts in progress end, and waiting deliveries are left to the table.
     pub(in crate::webhooks) fn stop(&mut self) {
         self.stopping = true;
         self.lanes.values_mut().for_each(Lane::forget);
         self.waiting = 0;
     }
 
-    /// At the end: the lanes of which nothing is under way, or no more. Each is named once.
+    /// For the stop: removes the lanes without work in progress. Returns this node's, each once.
     pub(in crate::webhooks) fn take_ended(&mut self) -> Vec<WebhookId> {
         let at_rest = self.lanes.extract_if(.., |_, lane| lane.is_at_rest());
         let ours = at_rest.filter(|(_, lane)| lane.may_be_ours());
         ours.map(|(webhook, _)| webhook).collect()
     }
 
-    /// Other nodes may deliver to these webhooks, or it is not known whether they may. What came meanwhile asks again for it.
+    /// Handles the release of these lanes, successful or not. A lane with new work asks for its webhook again.
     pub(in crate::webhooks) fn released(&mut self, ids: Vec<WebhookId>, now: Millis) {
         for id in ids {
             let Some(lane) = self.lanes.get_mut(&id) else {

@@ -1,8 +1,8 @@
-//! One endpoint's queue: what waits in memory, what is under way, and what must be read from the table.
+//! One endpoint's lane: deliveries that wait in memory, that are in progress, and that must be read from the table.
 //!
-//! A delivery comes in fresh from the commit that made it ([`Lane::offer`]) or from the table ([`Lane::claimed`]). The
-//! order of a call's first attempts is kept in both ways at once by one rule: as long as something was left to the table,
-//! everything newer is left there too, and comes back in order.
+//! A delivery comes fresh from its commit ([`Lane::offer`]) or from the table ([`Lane::claimed`]). One rule keeps the
+//! order of a call's first attempts: once a delivery was left to the table, all newer ones are left there too and
+//! come back in order.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -17,43 +17,44 @@ use crate::{
     webhooks::{lanes::LaneReading, retry::Verdict, stats::LaneState},
 };
 
-/// Deliveries that wait in memory for one endpoint; the rest waits in the table.
+/// Deliveries waiting in memory per endpoint; the rest waits in the table.
 const WAITING_MAX: usize = 64;
-/// With a backlog in the table, it is read again when no more than this many wait.
+/// A lane with a backlog reads the table again when at most this many wait.
 const READ_AGAIN_AT: usize = 16;
 /// The first pause of a circuit, in milliseconds.
 const FIRST_PAUSE_MS: i64 = 1_000;
-/// What was read is believed for so long, and then read again.
+/// Deliveries in memory are read again after this time.
 const BELIEVED_MS: i64 = 30_000;
-/// The same where other nodes may change it: what is erased at one of them is not sent by this one.
+/// The same among other nodes: a call erased at another node must not be sent by this one.
 const BELIEVED_AMONG_OTHERS_MS: i64 = 250;
-/// A fresh delivery that is older than this when it arrives is left to the table, which may have given it out already.
+/// A committed delivery that arrives later than this is left to the table, from which it may have been claimed
+/// already.
 const FRESH_MS: i64 = 1_000;
 
 /// A delivery in memory.
 #[derive(Clone, Debug)]
 pub(in crate::webhooks) struct Item {
     pub(in crate::webhooks) dispatch: Dispatch,
-    /// When it came from the table, or from its commit, by this node's clock.
+    /// The time at which it was read or committed, by this node's clock.
     pub(in crate::webhooks) read_at: Millis,
     pub(in crate::webhooks) created: Millis,
 }
 
-/// What is known of the webhook.
+/// The state of the lane's webhook.
 #[derive(Debug)]
 pub(in crate::webhooks) enum Destination<E> {
     /// Not read yet.
     Unknown,
     Ready(Rc<E>),
-    /// Another node delivers to it: what is pending is left to that.
+    /// Another node delivers to it, including what is pending here.
     Elsewhere,
-    /// Disabled: what is pending stays pending, for when it is delivered to again.
+    /// Disabled: pending deliveries stay pending until it is enabled.
     Disabled,
-    /// An operator has it wait: the same.
+    /// Paused by an operator: pending deliveries stay pending.
     Paused,
-    /// The secret does not open: a fault of our own, nothing is sent and nothing is lost.
+    /// The secret cannot be decrypted: the service is at fault, so nothing is sent and nothing is lost.
     Sealed,
-    /// Deleted: what is pending is closed.
+    /// Deleted: pending deliveries are closed.
     Deleted,
 }
 
@@ -61,36 +62,36 @@ pub(in crate::webhooks) enum Destination<E> {
 pub(in crate::webhooks) struct Lane<E> {
     pub(super) tenant: TenantId,
     pub(in crate::webhooks) target: Destination<E>,
-    /// What it was aimed at before the webhook changed.
+    /// The endpoint before the webhook changed.
     before: Option<Rc<E>>,
     pub(super) circuit: Circuit,
-    /// Whether it stands in the scheduler's round of turns.
+    /// True if the lane is in the scheduler's round.
     pub(super) in_round: bool,
     pub(super) claiming: bool,
-    /// Whether other nodes are being told that they may deliver; until that is done nothing begins.
+    /// True while other nodes are told that they may deliver. Until then nothing begins.
     pub(super) releasing: bool,
-    /// The endpoint wants nothing more, which the table does not say yet.
+    /// The endpoint answered 410, which the table does not show yet.
     pub(in crate::webhooks) closing: bool,
     used_at: Millis,
     queue: VecDeque<Item>,
-    /// Everything in memory: waiting, under way, ended but not yet in the table.
+    /// All deliveries in memory: waiting, in progress, or ended but not recorded.
     known: HashSet<DeliveryId>,
     first_attempts: HashSet<CallId>,
     in_flight: usize,
     /// Deliveries whose attempts cannot be recorded. They stay in `known`.
     aside: usize,
-    /// The newest delivery that was left to the table.
+    /// The newest delivery left to the table.
     left_behind: Option<DeliveryId>,
-    /// What is not newer than this comes from the table only.
+    /// Deliveries up to this one come from the table only.
     read_up_to: Option<DeliveryId>,
     held_until: Option<Millis>,
 }
 
-/// The limits of one attempt's beginning.
+/// The limits for beginning an attempt.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::webhooks) struct LaneLimits {
     pub(in crate::webhooks) concurrency: usize,
-    /// Other nodes may change what was read here.
+    /// Other nodes may change rows that were read here.
     pub(in crate::webhooks) has_others: bool,
 }
 
@@ -117,13 +118,13 @@ impl<E> Lane<E> {
         }
     }
 
-    /// The webhook changed: nothing begins until it is read again.
+    /// Handles a change of the webhook: nothing begins until it is read again.
     pub(super) fn suspect(&mut self) {
         self.before = self.endpoint();
         self.target = Destination::Unknown;
     }
 
-    /// What the lane is, or was last, aimed at.
+    /// The present or last endpoint of the lane.
     pub(in crate::webhooks) fn endpoint(&self) -> Option<Rc<E>> {
         match &self.target {
             Destination::Ready(endpoint) => Some(Rc::clone(endpoint)),
@@ -131,7 +132,7 @@ impl<E> Lane<E> {
         }
     }
 
-    /// Whether it may be this node that delivers to the webhook.
+    /// False if another node delivers to the webhook.
     pub(super) fn may_be_ours(&self) -> bool {
         !matches!(self.target, Destination::Elsewhere)
     }
@@ -161,7 +162,7 @@ impl<E> Lane<E> {
         }
     }
 
-    /// The webhook was read. What waits for one that cannot be delivered to is left to the table.
+    /// Sets the destination. If it cannot receive deliveries, those that wait are left to the table.
     pub(super) fn aim(&mut self, target: Destination<E>) {
         match &target {
             Destination::Ready(_) | Destination::Unknown => {}
@@ -174,13 +175,13 @@ impl<E> Lane<E> {
         self.target = target;
     }
 
-    /// The endpoint is to get nothing more.
+    /// Sends nothing more to the endpoint.
     pub(super) fn disable(&mut self) {
         self.target = Destination::Disabled;
         self.forget();
     }
 
-    /// Takes a delivery that was just committed, or leaves it to the table.
+    /// Accepts a delivery that was just committed, or leaves it to the table.
     pub(super) fn offer(&mut self, item: Item, room: bool, now: Millis) -> bool {
         let id = item.dispatch.delivery;
         if self.known.contains(&id) {
@@ -204,8 +205,8 @@ impl<E> Lane<E> {
         self.left_behind = self.left_behind.max(Some(id));
     }
 
-    /// Takes what was read from the table. `mark` is the newest that had been left behind when it was asked for; `complete`
-    /// says that nothing else was due.
+    /// Accepts deliveries from the table. `mark` is the newest that was left behind at the time of the query.
+    /// `complete` means that nothing else was due.
     pub(super) fn claimed(&mut self, items: Vec<Item>, mark: Option<DeliveryId>, complete: bool) {
         for item in items {
             if self.known.insert(item.dispatch.delivery) {
@@ -218,7 +219,7 @@ impl<E> Lane<E> {
         }
     }
 
-    /// How many deliveries should be read from the table now.
+    /// The number of deliveries to read from the table now.
     pub(super) fn wanted(&self, now: Millis) -> usize {
         let ready = self.is_ready() && !self.claiming;
         if !ready || self.held_until.is_some_and(|until| now < until) {
@@ -231,17 +232,17 @@ impl<E> Lane<E> {
         }
     }
 
-    /// How many more deliveries may wait in memory.
+    /// The number of further deliveries that may wait in memory.
     fn room(&self) -> usize {
         WAITING_MAX.saturating_sub(self.queue.len() + self.aside)
     }
 
-    /// Whether so little waits that it is worth reading more.
+    /// True if so few wait that reading more is worthwhile.
     pub(super) fn has_room(&self) -> bool {
         self.queue.len() <= READ_AGAIN_AT
     }
 
-    /// Whether the table holds more and there is room for it.
+    /// True if the table holds more and there is room for it.
     pub(super) fn should_read(&self, now: Millis) -> bool {
         self.left_behind.is_some() && self.has_room() && self.wanted(now) > 0
     }
@@ -250,7 +251,7 @@ impl<E> Lane<E> {
         self.left_behind
     }
 
-    /// The table held more than was read.
+    /// Records that the table holds more than was read.
     pub(super) fn more_in_table(&mut self, newest: DeliveryId) {
         self.leave(newest);
     }
@@ -259,12 +260,12 @@ impl<E> Lane<E> {
         self.known.iter().copied()
     }
 
-    /// Remembers a delivery that is made outside the queue, so that the table does not give it out too.
+    /// Reserves a delivery for an attempt outside the queue, so that it does not come from the table too.
     pub(super) fn reserve(&mut self, id: DeliveryId) {
         self.known.insert(id);
     }
 
-    /// The same for a delivery that may wait in the queue, and is removed from it. False if it is under way already.
+    /// Does the same for a delivery that may wait in the queue, and removes it there. False if it is in progress.
     pub(super) fn pull(&mut self, id: DeliveryId) -> bool {
         let waits = |item: &Item| item.dispatch.delivery == id;
         match self.queue.iter().position(waits) {
@@ -292,7 +293,7 @@ impl<E> Lane<E> {
             false => BELIEVED_MS,
         };
         if now.since(self.queue.get(next)?.read_at) > believed_ms {
-            // Its call may have been erased meanwhile. The table is asked for all of it again, in order.
+            // Its call may have been erased meanwhile, so the table is read again, in order.
             self.forget();
             return None;
         }
@@ -306,7 +307,7 @@ impl<E> Lane<E> {
         Some((endpoint, item))
     }
 
-    /// An event of a call waits for the first attempt of the one before; retries wait for nobody and hold nobody up.
+    /// An event of a call waits for the first attempt of the previous one. Retries neither wait nor block.
     fn may_begin(&self, item: &Item) -> bool {
         match (item.dispatch.attempts, item.dispatch.call) {
             (0, Some(call)) => !self.first_attempts.contains(&call),
@@ -314,7 +315,7 @@ impl<E> Lane<E> {
         }
     }
 
-    /// An attempt is over. The delivery stays known until [`recorded`](Self::recorded).
+    /// Handles a finished attempt. The delivery stays known until [`recorded`](Self::recorded).
     pub(super) fn attempted(&mut self, item: &Item, verdict: Verdict, now: Millis) {
         self.ended(item, now);
         match verdict {
@@ -337,7 +338,8 @@ impl<E> Lane<E> {
         self.used_at = now;
     }
 
-    /// An attempt was not made: the delivery goes back to the front, and the lane rests until `held_until`.
+    /// Handles an attempt that was not made: the delivery returns to the front, and the lane rests until
+    /// `held_until`.
     pub(super) fn not_made(&mut self, item: Item, held_until: Millis, now: Millis) {
         self.ended(&item, now);
         self.circuit.not_made();
@@ -349,12 +351,12 @@ impl<E> Lane<E> {
         self.known.remove(&id);
     }
 
-    /// An attempt cannot be recorded: its delivery stays in `known`, and takes room.
+    /// Handles an attempt that cannot be recorded: its delivery stays in `known` and takes room.
     pub(super) fn set_aside(&mut self) {
         self.aside += 1;
     }
 
-    /// Leaves everything that waits to the table.
+    /// Leaves all waiting deliveries to the table.
     pub(super) fn forget(&mut self) {
         for item in std::mem::take(&mut self.queue) {
             self.known.remove(&item.dispatch.delivery);
@@ -362,7 +364,7 @@ impl<E> Lane<E> {
         }
     }
 
-    /// Whether nothing of it is under way, or on its way to the table.
+    /// True if nothing is in progress or waits to be recorded.
     pub(super) fn is_at_rest(&self) -> bool {
         self.known.is_empty() && !self.claiming
     }
@@ -371,7 +373,7 @@ impl<E> Lane<E> {
         self.queue.len()
     }
 
-    /// When the lane must be looked at again although nothing happens to it.
+    /// The next time at which the lane needs a look without another cause.
     pub(super) fn looks_at(&self) -> Option<Millis> {
         let wants = !self.queue.is_empty() || self.left_behind.is_some();
         let probe = self.circuit.probe_at();
@@ -379,7 +381,7 @@ impl<E> Lane<E> {
         times.into_iter().flatten().max().filter(|_| wants)
     }
 
-    /// Whether nothing was to do for `idle_ms`.
+    /// True if it had nothing to do for `idle_ms`.
     pub(super) fn is_idle(&self, idle_ms: i64, now: Millis) -> bool {
         self.known.is_empty()
             && !self.claiming
@@ -427,7 +429,7 @@ mod tests {
         moved.dispatch.has_moved = true;
         assert!(!lane.offer(moved.clone(), true, NOW));
         assert_eq!(lane.left_behind(), Some(moved.dispatch.delivery));
-        // And everything after it, until the table was read.
+        // So is every later one, until the table was read.
         assert!(!lane.offer(item(call), true, NOW));
     }
 
@@ -444,7 +446,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is offered, forgotten and read in whatever order, what waits is in the order of the commits.
+        /// Whatever is offered, forgotten and read, waiting deliveries are in the order of their commits.
         #[test]
         fn memory_and_table_together_keep_the_order(steps in proptest::collection::vec(0_u8..6, 1..400)) {
             let mut lane = Lane::<()>::new(TenantId::new(NOW), NOW);
@@ -453,7 +455,7 @@ mod tests {
             let mut began: Vec<DeliveryId> = Vec::new();
             for step in steps {
                 match step {
-                    // Committed and announced; sometimes there is no room.
+                    // Committed and announced; sometimes without room.
                     0..=2 => {
                         let item = item(call);
                         if !lane.offer(item.clone(), step > 0, NOW) {

@@ -1,7 +1,7 @@
-//! Which delivery is attempted next, and what has to be read for that. Pure: what happened comes in with the time, and what is
-//! to be done comes out of [`Scheduler::effects`]; whoever does it says here how it went.
+//! Decides which delivery is attempted next, and what to read for that. Pure: it receives events with their time, and
+//! [`Scheduler::effects`] returns the actions. The courier carries them out and reports the results here.
 //!
-//! Each webhook has a [`Lane`]. Lanes take turns, one attempt each; a tenant has a share of all attempts ([`slots`]).
+//! Each webhook has a [`Lane`]. Lanes take turns, one attempt each. A tenant has a share of all attempts ([`slots`]).
 
 mod by_hand;
 mod effects;
@@ -31,40 +31,41 @@ use super::{
 };
 use crate::events::outbox::Dispatch;
 
-/// Deliveries that wait in memory, over all lanes.
+/// Limit of deliveries waiting in memory, over all lanes.
 const WAITING_MAX: usize = 16_384;
-/// Attempts that are over and not yet in the table; no new ones begin while there are more, so a database that is away stops the work.
+/// Limit of attempts that ended and are not recorded. No new ones begin beyond it, so an outage of the database stops
+/// the work.
 pub(super) const UNRECORDED_MAX: usize = 2_048;
-/// Attempts begun in one go; a tenant's burst of them would hold up everybody's messages for milliseconds.
+/// Attempts begun at once. Without a limit, one tenant's burst would delay all messages by milliseconds.
 const BURST: usize = 8;
-/// Reads of deliveries at the same time.
+/// Concurrent reads of deliveries.
 const CLAIMS_MAX: usize = 4;
 /// Webhooks read by one query.
 const LOAD_BATCH: usize = 500;
-/// How long a lane rests after an attempt could not be made through a fault of our own, in milliseconds.
+/// A lane's rest after an attempt that could not be made through our own fault, in milliseconds.
 const REST_MS: i64 = 1_000;
 
 #[derive(Debug)]
 pub(super) struct Scheduler<E> {
     limits: SchedulerLimits,
     lanes: BTreeMap<WebhookId, Lane<E>>,
-    /// Lanes that may have something to begin, in the order of their turns.
+    /// Lanes that may have an attempt to begin, in the order of their turns.
     round: VecDeque<WebhookId>,
     slots: Slots,
     waiting: usize,
-    /// Attempts that are over and not yet in the table.
+    /// Attempts that ended and are not recorded.
     unrecorded: usize,
     /// Webhooks to read.
     to_load: BTreeSet<WebhookId>,
     loading: bool,
-    /// Lanes that have had nothing to do for long: other nodes may have them.
+    /// Lanes idle for long, which other nodes may have.
     to_release: Vec<WebhookId>,
-    /// Lanes to read deliveries for.
+    /// Lanes whose deliveries are to be read.
     to_claim: VecDeque<WebhookId>,
     claims: usize,
-    /// Whether the table is to be looked at before it is time to.
+    /// True if the table should be polled now.
     look: bool,
-    /// The first moment at which something will be due that nothing else announces.
+    /// The next due time that nothing else announces.
     next_due: Option<Millis>,
     stopping: bool,
     started_at: Millis,
@@ -91,7 +92,7 @@ impl<E> Scheduler<E> {
         }
     }
 
-    /// Whether other nodes may change what is read here.
+    /// Sets whether other nodes may change rows that were read here.
     pub(super) fn among_others(&mut self, has_others: bool) {
         self.limits.lane.has_others = has_others;
     }
@@ -100,7 +101,7 @@ impl<E> Scheduler<E> {
         self.stopping
     }
 
-    /// What is to be done now. Each is under way from here on.
+    /// The actions to carry out now; each counts as in progress from here on.
     pub(super) fn effects(&mut self, now: Millis) -> Vec<Effect<E>> {
         let mut effects = Vec::new();
         if std::mem::take(&mut self.look) {
@@ -126,13 +127,13 @@ impl<E> Scheduler<E> {
         effects
     }
 
-    /// Takes committed deliveries. Returns what found no room here and was left to the table.
+    /// Accepts committed deliveries. Returns the number left to the table.
     pub(super) fn deliver(&mut self, dispatches: Vec<Dispatch>, now: Millis) -> Left {
         let mut left = Left::default();
         for dispatch in dispatches {
             let webhook = dispatch.webhook;
             let created = created(dispatch.delivery);
-            // What was committed before this scheduler began is read from the table.
+            // Deliveries committed before this scheduler began come from the table.
             let ours = created >= self.started_at && !self.stopping;
             let item = Item {
                 read_at: now,
@@ -153,7 +154,7 @@ impl<E> Scheduler<E> {
         left
     }
 
-    /// An attempt is over, and is on its way to the table.
+    /// Handles a finished attempt, which is about to be recorded.
     pub(super) fn attempted(&mut self, item: &Item, verdict: Verdict, now: Millis) {
         let webhook = item.dispatch.webhook;
         if let Some(lane) = self.lanes.get_mut(&webhook) {
@@ -167,7 +168,7 @@ impl<E> Scheduler<E> {
         self.slot_free(webhook, item.dispatch.tenant);
     }
 
-    /// An attempt could not be made through a fault of our own: the delivery waits.
+    /// Handles an attempt that could not be made through our own fault: the delivery waits.
     pub(super) fn not_made(&mut self, item: Item, now: Millis) {
         let (webhook, tenant) = (item.dispatch.webhook, item.dispatch.tenant);
         let until = now.plus_ms(REST_MS);
@@ -178,12 +179,12 @@ impl<E> Scheduler<E> {
         self.slot_free(webhook, tenant);
     }
 
-    /// An attempt is to be recorded.
+    /// Counts an attempt as waiting to be recorded.
     pub(super) fn recording(&mut self) {
         self.unrecorded += 1;
     }
 
-    /// An attempt stands in the table.
+    /// Handles an attempt that was recorded.
     pub(super) fn recorded(&mut self, webhook: WebhookId, delivery: DeliveryId, verdict: Verdict) {
         self.unrecorded = self.unrecorded.saturating_sub(1);
         if let Some(lane) = self.lanes.get_mut(&webhook) {
@@ -195,8 +196,8 @@ impl<E> Scheduler<E> {
         }
     }
 
-    /// An attempt cannot be recorded. Its delivery stays known, so this process does not send it again. It takes room of its lane
-    /// only: with too many such deliveries that lane rests, and no other.
+    /// Handles an attempt that cannot be recorded. Its delivery stays known, so this process does not send it again.
+    /// It takes room in its lane only: with too many of them that lane rests, and no other.
     pub(super) fn set_aside(&mut self, webhook: WebhookId) {
         self.unrecorded = self.unrecorded.saturating_sub(1);
         if let Some(lane) = self.lanes.get_mut(&webhook) {
@@ -204,14 +205,14 @@ impl<E> Scheduler<E> {
         }
     }
 
-    /// A webhook was disabled for its failures.
+    /// Handles a webhook that was disabled for its failures.
     pub(super) fn disabled(&mut self, webhook: WebhookId) {
         if let Some(lane) = self.lanes.get_mut(&webhook) {
             lane.disable();
         }
     }
 
-    /// A delivery is made beside the queues: the table does not give it out too.
+    /// Reserves a delivery that is made outside the queues, so that it does not come from the table too.
     pub(super) fn reserve(
         &mut self,
         webhook: WebhookId,
@@ -222,15 +223,15 @@ impl<E> Scheduler<E> {
         self.lane(webhook, tenant, now).reserve(delivery);
     }
 
-    /// A delivery that was [reserved](Self::reserve) will not be made.
+    /// Cancels a [reservation](Self::reserve).
     pub(super) fn release(&mut self, webhook: WebhookId, delivery: DeliveryId) {
         if let Some(lane) = self.lanes.get_mut(&webhook) {
             lane.recorded(delivery);
         }
     }
 
-    /// A webhook was changed: nothing goes to it, and what waits for it is left to the table, until it is read again. Whether
-    /// anything is known of it.
+    /// Handles a changed webhook: until it is read again, nothing is sent to it and waiting deliveries are left to
+    /// the table. False if it has no lane.
     pub(super) fn suspect(&mut self, webhook: WebhookId) -> bool {
         let Some(lane) = self.lanes.get_mut(&webhook) else {
             return false;
@@ -241,7 +242,8 @@ impl<E> Scheduler<E> {
         true
     }
 
-    /// The table was looked at, and all webhooks are to be `reread`. Returns the webhooks that were deleted with deliveries pending.
+    /// Handles the result of a poll; `reread` has all webhooks read again. Returns deleted webhooks with pending
+    /// deliveries.
     pub(super) fn looked(
         &mut self,
         due: Vec<DueWebhook>,
@@ -249,7 +251,7 @@ impl<E> Scheduler<E> {
         now: Millis,
     ) -> Vec<WebhookId> {
         self.sweep(now);
-        // Between two counts only additions are followed, so the figure errs upwards.
+        // Between two polls only additions are counted, so the figure errs upwards.
         self.waiting = self.lanes.values().map(Lane::waiting).sum();
         let mut deleted = Vec::new();
         for due in due {
@@ -264,12 +266,12 @@ impl<E> Scheduler<E> {
         deleted
     }
 
-    /// The moment at which to look again, which is forgotten by that.
+    /// Takes the time of the next poll.
     pub(super) fn take_next_due(&mut self) -> Option<Millis> {
         self.next_due.take()
     }
 
-    /// Webhooks were read; `aim` says at what each lane is aimed now.
+    /// Handles webhooks that were read; `aim` returns each lane's destination.
     pub(super) fn loaded(
         &mut self,
         ids: &[WebhookId],
@@ -278,7 +280,7 @@ impl<E> Scheduler<E> {
     ) {
         self.loading = false;
         for id in ids {
-            // Changed again while it was being read: this answer is old.
+            // Changed again during the read, so this result is stale.
             if self.to_load.contains(id) {
                 continue;
             }
@@ -293,13 +295,13 @@ impl<E> Scheduler<E> {
         }
     }
 
-    /// Webhooks could not be read.
+    /// Handles a failed read of webhooks.
     pub(super) fn not_loaded(&mut self, ids: Vec<WebhookId>) {
         self.loading = false;
         self.to_load.extend(ids);
     }
 
-    /// Deliveries were read; `lost` of those that were due have no event any more.
+    /// Handles deliveries that were read. The events of `lost` due ones no longer exist.
     pub(super) fn claimed(
         &mut self,
         claim: &Refill,
@@ -307,7 +309,7 @@ impl<E> Scheduler<E> {
         lost: usize,
         now: Millis,
     ) {
-        // However long that took: what is read again and again would never be sent.
+        // However long the read took: deliveries that expire at once would never be sent.
         items.iter_mut().for_each(|item| item.read_at = now);
         self.claims = self.claims.saturating_sub(1);
         let Some(lane) = self.lanes.get_mut(&claim.webhook) else {
@@ -328,7 +330,7 @@ impl<E> Scheduler<E> {
         self.want(claim.webhook, now);
     }
 
-    /// Deliveries could not be read.
+    /// Handles a failed read of deliveries.
     pub(super) fn not_claimed(&mut self, claim: &Refill) {
         self.claims = self.claims.saturating_sub(1);
         if let Some(lane) = self.lanes.get_mut(&claim.webhook) {
@@ -343,18 +345,18 @@ impl<E> Scheduler<E> {
         }
     }
 
-    /// Whether nothing is expected of this node: a webhook's endpoint keeps failing and is only probed, or another node delivers.
+    /// True if this node is not expected to deliver now: the endpoint's circuit is open, or another node delivers.
     pub(super) fn spares(&self, webhook: WebhookId) -> bool {
         let lane = self.lanes.get(&webhook);
         lane.is_some_and(|lane| matches!(lane.state(), LaneState::Open | LaneState::Elsewhere))
     }
 
-    /// A webhook's lane, where it has one.
+    /// A reading of a webhook's lane, if it has one.
     pub(super) fn lane_reading(&self, webhook: WebhookId) -> Option<LaneReading> {
         self.lanes.get(&webhook).map(Lane::reading)
     }
 
-    /// Lanes by state. Goes through all of them.
+    /// The number of lanes by state. Visits all of them.
     pub(super) fn lanes(&self) -> Lanes {
         let mut lanes = Lanes::default();
         for lane in self.lanes.values() {
@@ -363,7 +365,7 @@ impl<E> Scheduler<E> {
         lanes
     }
 
-    /// The lane of a webhook; a new one asks for its webhook to be read.
+    /// The lane of a webhook. A new lane asks for its webhook to be read.
     fn lane(&mut self, webhook: WebhookId, tenant: TenantId, now: Millis) -> &mut Lane<E> {
         self.lanes.entry(webhook).or_insert_with(|| {
             self.to_load.insert(webhook);
@@ -371,7 +373,7 @@ impl<E> Scheduler<E> {
         })
     }
 
-    /// Puts a lane into the round.
+    /// Adds a lane to the round.
     fn take_turn(&mut self, webhook: WebhookId) {
         if let Some(lane) = self.lanes.get_mut(&webhook)
             && !lane.in_round
@@ -381,7 +383,7 @@ impl<E> Scheduler<E> {
         }
     }
 
-    /// The next attempt that may begin: lanes take turns, one attempt each.
+    /// The next attempt that may begin. Lanes take turns, one attempt each.
     fn next_attempt(&mut self, now: Millis) -> Option<(Rc<E>, Item)> {
         if self.slots.is_full() || self.unrecorded >= UNRECORDED_MAX || self.stopping {
             return None;
@@ -447,7 +449,7 @@ impl<E> Scheduler<E> {
         None
     }
 
-    /// A webhook has something due, now or later.
+    /// Handles a webhook whose next delivery is due at `at`, now or later.
     fn expect(&mut self, webhook: WebhookId, tenant: TenantId, at: Option<Millis>, now: Millis) {
         let Some(at) = at else {
             return;
@@ -457,14 +459,14 @@ impl<E> Scheduler<E> {
             return;
         }
         let lane = self.lane(webhook, tenant, now);
-        // A lane with enough in memory is not read for: what is due is most likely just that.
+        // A lane with enough in memory most likely has the due ones there.
         let wanted = lane.has_room() && lane.wanted(now) > 0;
         if wanted && !self.to_claim.contains(&webhook) {
             self.to_claim.push_back(webhook);
         }
     }
 
-    /// Asks for a lane's deliveries in the table, if it has some there and room for them.
+    /// Asks for a lane's deliveries from the table, if there are any and there is room.
     fn want(&mut self, webhook: WebhookId, now: Millis) {
         let wants = self
             .lanes
@@ -480,7 +482,7 @@ impl<E> Scheduler<E> {
         self.take_turn(webhook);
     }
 
-    /// Remembers that something will be due.
+    /// Notes a due time.
     fn due(&mut self, at: Option<Millis>) {
         self.next_due = match (self.next_due, at) {
             (Some(known), Some(at)) => Some(known.min(at)),
@@ -489,7 +491,7 @@ impl<E> Scheduler<E> {
     }
 }
 
-/// When a delivery was made: an id begins with its milliseconds.
+/// The creation time of a delivery, which is the beginning of its id.
 fn created(delivery: DeliveryId) -> Millis {
     Millis::from_i64(i64::try_from(delivery.as_u128() >> 80).unwrap_or(i64::MAX))
 }

@@ -1,4 +1,4 @@
-//! How many attempts run at once, and whose: tenants share what there is, so that no number of busy ones takes it all.
+//! Limits concurrent attempts and shares them between tenants, so that a few busy ones do not use all.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use crate::runtime::shares::fair;
 #[derive(Debug)]
 pub(super) struct Slots {
     max: usize,
-    /// For one tenant: a quarter of all.
+    /// The limit of one tenant: a quarter of all.
     each: usize,
     in_flight: usize,
     by_tenant: HashMap<TenantId, usize>,
-    /// Lanes of tenants that use their whole share, until an attempt of theirs ends.
+    /// Lanes of tenants at their limit, until one of the tenant's attempts ends.
     parked: HashMap<TenantId, Vec<WebhookId>>,
 }
 
@@ -37,8 +37,8 @@ impl Slots {
         self.in_flight >= self.max
     }
 
-    /// Whether a tenant may have one attempt more under way; while more than half of all are, he gets a part of the other half
-    /// that leaves as much for one tenant who has none yet.
+    /// True if a tenant may begin another attempt. Once more than half of all slots are taken, it gets a part of the
+    /// other half that leaves as much for a new tenant.
     pub(super) fn may_begin(&self, tenant: TenantId) -> bool {
         let running = self.by_tenant.get(&tenant).copied().unwrap_or(0);
         running < fair(self.max, self.each, self.in_flight, self.by_tenant.len())
@@ -49,12 +49,12 @@ impl Slots {
         *self.by_tenant.entry(tenant).or_insert(0) += 1;
     }
 
-    /// Keeps a lane until an attempt of its tenant ends.
+    /// Parks a lane until an attempt of its tenant ends.
     pub(super) fn park(&mut self, tenant: TenantId, webhook: WebhookId) {
         self.parked.entry(tenant).or_default().push(webhook);
     }
 
-    /// An attempt ended. Returns the lanes that were parked for it.
+    /// Handles the end of an attempt. Returns the lanes parked for it.
     pub(super) fn end(&mut self, tenant: TenantId) -> Vec<WebhookId> {
         self.in_flight = self.in_flight.saturating_sub(1);
         if let Some(running) = self.by_tenant.get_mut(&tenant) {
@@ -73,14 +73,14 @@ mod tests {
 
     use super::*;
 
-    /// However many tenants take all they can get, one who has nothing under way finds room.
+    /// However many tenants take all they can get, a tenant without an attempt finds a slot.
     #[test]
     fn no_number_of_busy_tenants_takes_everything() {
         let now = Millis::from_i64(1_768_447_800_000);
         for busy in 1..100 {
             let mut slots = Slots::new(256);
             let tenants: Vec<TenantId> = (0..busy).map(|_| TenantId::new(now)).collect();
-            // In turn, as lanes take theirs.
+            // Round-robin, like lanes.
             while tenants.iter().any(|tenant| slots.may_begin(*tenant)) {
                 for tenant in &tenants {
                     if slots.may_begin(*tenant) {

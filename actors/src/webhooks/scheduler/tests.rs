@@ -1,4 +1,4 @@
-//! What the scheduler wants done, told how it went in whatever order: without a table, an endpoint or a clock.
+//! The scheduler's effects, completed in any order, without a table, endpoints or a clock.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ fn scheduler() -> Scheduler<()> {
     Scheduler::new(LIMITS, NOW)
 }
 
-/// Delivers so many to a webhook.
+/// Offers `count` deliveries to a webhook.
 fn deliver(scheduler: &mut Scheduler<()>, webhook: WebhookId, tenant: TenantId, count: usize) {
     let dispatches = (0..count).map(|_| dispatch(webhook, tenant)).collect();
     assert_eq!(scheduler.deliver(dispatches, NOW).all, 0);
@@ -46,7 +46,7 @@ fn ready(_: WebhookId, _: &Lane<()>) -> Destination<()> {
     Destination::Ready(Rc::new(()))
 }
 
-/// The attempts among effects, by webhook.
+/// The webhooks of the attempts among effects.
 fn attempts(effects: &[Effect<()>]) -> Vec<WebhookId> {
     let of = |effect: &Effect<()>| match effect {
         Effect::Attempt(_, item) => Some(item.dispatch.webhook),
@@ -71,7 +71,7 @@ fn lanes_take_turns_and_begin_a_few_at_once() {
         [one, other, one, other, one, other, one, other]
     );
     assert!(matches!(effects.last(), Some(Effect::GoOn)));
-    // Both endpoints have as many under way as they may.
+    // Both endpoints are at their limit.
     assert!(scheduler.effects(NOW).is_empty());
 }
 
@@ -142,11 +142,11 @@ fn who_stops_begins_nothing() {
     );
 }
 
-/// The scheduler with a table and endpoints that answer when they are told to.
+/// The scheduler with a table and simulated endpoints.
 struct Play {
     scheduler: Scheduler<()>,
     now: Millis,
-    /// Pending deliveries, with when they are due.
+    /// Pending deliveries with their due times.
     table: BTreeMap<DeliveryId, (Dispatch, Millis)>,
     under_way: BTreeMap<DeliveryId, Item>,
     open: Vec<Effect<()>>,
@@ -208,7 +208,7 @@ impl Play {
         }
     }
 
-    /// Says how one of the open effects went; `fails` where it did not go well.
+    /// Completes one of the open effects, as a failure if `fails`.
     fn finish(&mut self, which: usize, fails: bool) {
         if self.open.is_empty() {
             return;
@@ -248,7 +248,7 @@ impl Play {
             .collect()
     }
 
-    /// Every fourth attempt has to be made again.
+    /// Every fourth attempt must be repeated.
     fn made(&mut self, item: &Item) {
         let delivery = item.dispatch.delivery;
         self.under_way.remove(&delivery);
@@ -278,8 +278,8 @@ impl Play {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is announced or lost, and however reads and attempts go: nothing is under way twice, no lane and no tenant has
-    /// more than its share, and in the end all is delivered.
+    /// Whatever is announced or lost, and however reads and attempts end: no delivery is in progress twice, limits
+    /// hold, and in the end all is delivered.
     #[test]
     fn everything_is_delivered_in_the_end(
         steps in proptest::collection::vec((0_u8..8, any::<u8>(), any::<bool>()), 1..300),

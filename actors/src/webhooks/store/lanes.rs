@@ -1,5 +1,6 @@
-//! Which node delivers to which webhook, in SQL. A lane is a node's as long as that stands in the table of nodes, so that no two
-//! deliver to one endpoint: its concurrency, its circuit and the order of a call's events are in one place.
+//! Lane ownership in SQL: which node delivers to which webhook. A node has a lane until it is ended or gives it up.
+//! So only one node delivers to an endpoint, and its concurrency, its circuit and the order of a call's events are in
+//! one place.
 
 use std::collections::HashSet;
 
@@ -19,7 +20,7 @@ struct Held {
     is_alive: bool,
 }
 
-/// A lane that a node wants, and whose it was.
+/// A lane that a node wants, and its previous owner.
 #[derive(Serialize)]
 struct Wanted<'a> {
     webhook_id: WebhookId,
@@ -27,7 +28,7 @@ struct Wanted<'a> {
     before: &'a str,
 }
 
-/// Takes the lanes among these that nobody has. Returns those that are this node's now.
+/// Takes those lanes that have no living owner. Returns the lanes that this node has now.
 pub(in crate::webhooks) async fn take(
     store: &Store,
     node: &str,
@@ -55,7 +56,7 @@ pub(in crate::webhooks) async fn take(
         .filter(|lane| !lane.is_alive && lane.node != node)
         .map(|lane| wanted(lane.webhook, &lane.node))
         .collect();
-    // Who is no node itself takes nothing.
+    // A process that is not in the table of nodes takes nothing.
     let new_sql = "INSERT INTO webhook_lanes (webhook_id, node) SELECT rows.webhook_id, rows.node FROM {rows} \
                    JOIN nodes ON nodes.id = rows.node WHERE true ORDER BY rows.webhook_id ON CONFLICT (webhook_id) DO NOTHING \
                    RETURNING webhook_id";
@@ -124,8 +125,8 @@ pub(in crate::webhooks) async fn give_up(
         .map(drop)
 }
 
-/// Frees the lanes of a node that leaves, and those that dead nodes left. Its deliveries need not be written: `claim` takes them
-/// for the node that delivers to their webhook.
+/// Frees the lanes of a node that leaves, and those of dead nodes. Its deliveries need no write: `claim` takes them
+/// for the lane's new owner.
 pub async fn give_back(db: &impl ConnectionTrait, node: &str) -> Result<(), DbErr> {
     let sql = "DELETE FROM webhook_lanes WHERE node = $1 OR node NOT IN (SELECT id FROM nodes)";
     let values = [Value::from(node)];

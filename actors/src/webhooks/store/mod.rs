@@ -1,4 +1,4 @@
-//! Deliveries in the tables: which are [`pending`], who delivers to whom ([`lanes`]), and the [`results`] of attempts.
+//! Deliveries in the tables: [`pending`] ones, the nodes that deliver ([`lanes`]), and the [`results`] of attempts.
 
 pub(super) mod lanes;
 pub(super) mod pending;

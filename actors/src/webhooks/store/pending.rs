@@ -1,4 +1,4 @@
-//! What is due and who takes it, in SQL. The same text runs on SQLite and PostgreSQL.
+//! Due deliveries and their claims, in SQL. The same text runs on SQLite and PostgreSQL.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -19,12 +19,13 @@ use crate::{
     webhooks::scheduler::{DueWebhook, Item, Refill},
 };
 
-/// Pending deliveries of a deleted webhook that are closed by one statement.
+/// Maximum number of a deleted webhook's deliveries closed by one statement.
 pub(in crate::webhooks) const CLOSE_BATCH: i64 = 500;
-/// A delivery of this node's that is older than this is not on its way from a commit any more, in milliseconds.
+/// After this time a delivery of this node is no longer on its way from its commit, in milliseconds.
 pub(in crate::webhooks) const ON_ITS_WAY_MS: i64 = 1_000;
-/// Delivery `d`, which another node committed or claimed, belongs to the node that has its webhook's lane. A test does so once
-/// its node is gone. Ending a node writes nothing for its deliveries, because that would cost as much as it left behind.
+/// Delivery `d`, committed or claimed by another node, belongs to the owner of its webhook's lane. A test does so
+/// once its node is gone. Ending a node writes nothing for its deliveries, because that would cost as much as their
+/// number.
 const NOT_OURS: &str =
     "(d.lease_owner <> $1 AND (NOT d.is_test OR d.lease_owner NOT IN (SELECT id FROM nodes)))";
 
@@ -36,8 +37,8 @@ fn statement(backend: DbBackend, sql: &str, values: Vec<Value>) -> Statement {
     Statement::from_sql_and_values(backend, sql, values)
 }
 
-/// Ends a `SELECT` of ids: whoever changes deliveries locks them in this order first, so that no two can wait for
-/// each other. SQLite has one writer.
+/// Ends a `SELECT` of ids. Every change of deliveries locks them in this order first, which prevents deadlocks.
+/// SQLite has one writer.
 fn lock(backend: DbBackend) -> &'static str {
     match backend {
         DbBackend::Postgres => "ORDER BY d.id FOR UPDATE OF d",
@@ -45,9 +46,8 @@ fn lock(backend: DbBackend) -> &'static str {
     }
 }
 
-/// Every webhook with pending deliveries, except disabled and paused ones: their deliveries stay pending until they are delivered
-/// to again. Walks the index from webhook to webhook, so that one with a million pending deliveries costs as much as one with
-/// one.
+/// Every webhook with pending deliveries, except disabled and paused ones, whose deliveries stay pending. Walks the
+/// index from webhook to webhook, so the cost does not depend on the number of pending deliveries.
 pub(in crate::webhooks) async fn due(
     store: &Store,
     node: &str,
@@ -59,7 +59,7 @@ pub(in crate::webhooks) async fn due(
 }
 
 pub(in crate::webhooks) fn due_statement(backend: DbBackend, node: &str, now: Millis) -> Statement {
-    // The order is the partial index's own, which makes both databases walk that one.
+    // The order is that of the partial index, so both databases use it.
     let sql = format!(
         "WITH RECURSIVE w(id) AS ( \
             SELECT (SELECT d.webhook_id FROM deliveries d WHERE d.status = 'pending' \
@@ -90,7 +90,7 @@ fn due_row(row: &QueryResult) -> Result<DueWebhook, DbErr> {
     })
 }
 
-/// The webhooks of the given ids that exist.
+/// The webhooks with these ids that exist.
 pub(in crate::webhooks) async fn webhooks(
     store: &Store,
     ids: &[WebhookId],
@@ -101,8 +101,8 @@ pub(in crate::webhooks) async fn webhooks(
         .await
 }
 
-/// Takes due deliveries of one webhook, which is this node's to deliver to, oldest first. The second part are those whose event is
-/// gone. Where the webhook has become another's, nothing is taken.
+/// Claims due deliveries of one webhook, oldest first, if this node has its lane. The second part are those whose
+/// event is gone. If another node has the lane by now, it claims nothing.
 pub(in crate::webhooks) async fn claim(
     store: &Store,
     claim: &Refill,
@@ -116,11 +116,11 @@ pub(in crate::webhooks) async fn claim(
     with_bodies(store, taken, now).await
 }
 
-/// Deliveries that other nodes committed are claimed too, except tests: those are made on the node that was asked, while it
-/// lives.
+/// Claims deliveries that other nodes committed too, except tests: those are made on the node that received the
+/// request, while it lives.
 ///
-/// After a call moved, an event from another node waits for an earlier one in `coming`: on its way here, straight from its
-/// commit. What is committed first is due first, so only deliveries that became due lately are read for this.
+/// After a call moved, an event from another node waits for an earlier one in `coming`, which is on its way here from
+/// its commit. Due times follow the order of commits, so only deliveries that became due recently are read for this.
 pub(in crate::webhooks) fn claim_statement(
     backend: DbBackend,
     claim: &Refill,
@@ -229,7 +229,7 @@ async fn with_bodies(
     Ok((items, lost))
 }
 
-/// The traces of the calls that are part of one.
+/// The traces of calls, for those that have one.
 async fn traces(store: &Store, calls: Vec<CallId>) -> Result<HashMap<CallId, TraceParent>, DbErr> {
     if calls.is_empty() {
         return Ok(HashMap::new());
@@ -267,7 +267,7 @@ fn item(taken: &Taken, body: Arc<str>, trace: Option<TraceParent>, read_at: Mill
     }
 }
 
-/// Closes pending deliveries whose webhook was deleted, some at a time. Returns how many.
+/// Closes some pending deliveries of a deleted webhook. Returns their number.
 pub(in crate::webhooks) async fn close_deleted(
     store: &Store,
     webhook: WebhookId,
@@ -292,7 +292,7 @@ pub(in crate::webhooks) async fn close_deleted(
     Ok(closed.rows_affected())
 }
 
-/// Closes deliveries that have nothing to deliver: their event was swept.
+/// Closes deliveries without an event, because it was swept.
 pub(in crate::webhooks) async fn close_lost(
     store: &Store,
     ids: &[DeliveryId],
@@ -328,7 +328,7 @@ pub(in crate::webhooks) async fn close_lost(
         .map(drop)
 }
 
-/// Writes an event that goes to one webhook only, with its delivery.
+/// Writes an event for one webhook only, with its delivery.
 pub(in crate::webhooks) async fn insert_test(
     store: &Store,
     event: &NewEvent,
@@ -337,7 +337,7 @@ pub(in crate::webhooks) async fn insert_test(
     now: Millis,
 ) -> Result<(), DbErr> {
     let txn = store.begin().await?;
-    // Without a position: nobody but this webhook hears of it.
+    // Without a position, because no follower should see it.
     let sql = "INSERT INTO events (id, tenant_id, call_id, kind, occurred_at, body, is_test) \
         VALUES ($1, $2, NULL, $3, $4, $5, true)";
     let values = vec![

@@ -1,4 +1,4 @@
-//! What came of attempts, written in batches: the webhooks' health, the deliveries, the log.
+//! Results of attempts, written in batches: webhooks' health, deliveries and the log of attempts.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -30,18 +30,18 @@ pub(in crate::webhooks) struct DisabledNow {
     pub(in crate::webhooks) at: Millis,
 }
 
-/// What came of recording a batch.
+/// The result of recording a batch.
 #[derive(Debug, Default)]
 pub(in crate::webhooks) struct Recorded {
     pub(in crate::webhooks) disabled: Vec<DisabledNow>,
-    /// Deliveries of which nothing is written, because they are another node's by now.
+    /// Deliveries of which nothing is written, because another node owns them by now.
     pub(in crate::webhooks) refused: HashSet<DeliveryId>,
-    /// Deliveries about which nothing is written, because their outcomes cannot be recorded.
+    /// Deliveries of which nothing is written, because their results cannot be recorded.
     pub(in crate::webhooks) set_aside: HashSet<DeliveryId>,
 }
 
-/// Records a batch of attempts that `node` made: the webhooks' health, the deliveries, the log, the figures. One transaction. A
-/// node that stood still, or was cut off, finds there what others took meanwhile, and writes nothing of that.
+/// Records a batch of attempts that `node` made in one transaction: webhooks' health, deliveries, log and statistics.
+/// Deliveries that other nodes took while this node was paused or cut off are skipped.
 pub(in crate::webhooks) async fn record(
     store: &Store,
     node: &str,
@@ -81,8 +81,8 @@ pub(in crate::webhooks) async fn record(
     })
 }
 
-/// Locks the deliveries of a batch, in the order of their ids. Returns those that are not the node's to record: another node
-/// delivers to their webhook or has taken them, or what came of that attempt stands in the table. SQLite has one node.
+/// Locks the deliveries of a batch in the order of their ids. Returns those that this node may not record: another
+/// node has their lane or claimed them, or the attempt is recorded already. SQLite has one node.
 async fn taken_by_others(
     txn: &Transaction,
     node: &str,
@@ -108,7 +108,8 @@ async fn taken_by_others(
         backend,
         &[("id", ColumnType::Text), ("number", ColumnType::BigInt)],
     );
-    // Of a row that changed while it was waited for, what is asked of `d` is asked again. Tests are made beside the lanes.
+    // PostgreSQL evaluates the conditions on `d` again if the row changed while it waited for the lock. Tests bypass
+    // the lanes.
     let sql = format!(
         "SELECT d.id AS id FROM {source} JOIN deliveries d ON d.id = rows.id \
             LEFT JOIN webhook_lanes l ON l.webhook_id = d.webhook_id \
@@ -128,7 +129,8 @@ async fn taken_by_others(
     Ok(others)
 }
 
-/// What of a batch stands in the log as it was made here: the answer to its commit was lost, and it is recorded again.
+/// Deliveries of a batch whose attempts are in the log already: the answer to the commit was lost, and the batch is
+/// written again.
 async fn written_before(
     txn: &Transaction,
     batch: &[AttemptRecord],
@@ -186,7 +188,8 @@ async fn record_health(
     let mut disabled = Vec::new();
     for (webhook, before, is_active, updated_at) in health_before(txn, batch).await? {
         let (mut health, mut disabled_now, mut last) = (before, None, Millis::MIN);
-        // An attempt at what the webhook was tells of the address that it had, or of the time before it was enabled.
+        // Attempts with an earlier version of the webhook concern its old address, or the time before it was
+        // enabled.
         let counts = |record: &&&AttemptRecord| {
             record.webhook == webhook && !record.is_test && record.webhook_updated_at == updated_at
         };
@@ -218,8 +221,8 @@ async fn record_health(
     Ok(disabled)
 }
 
-/// The webhooks whose health this batch may change: those with a failure, and those that were failing. Locked in the order
-/// of their ids, so that two nodes cannot wait for each other.
+/// The webhooks whose health this batch may change: those with a failure, and those that were failing. Locked in the
+/// order of their ids, which prevents deadlocks between nodes.
 async fn health_before(
     txn: &Transaction,
     batch: &[&AttemptRecord],
@@ -340,7 +343,7 @@ async fn record_deliveries(txn: &Transaction, batch: &[&AttemptRecord]) -> Resul
             ("completed_at", ColumnType::BigInt),
         ],
     );
-    // What was closed meanwhile, because its call was erased or its webhook deleted, stays closed.
+    // A delivery that was closed meanwhile, because its call was erased or its webhook deleted, stays closed.
     let sql = format!(
         "UPDATE deliveries SET status = rows.status, attempts = rows.number, \
             next_attempt_at = rows.next_attempt_at, completed_at = rows.completed_at, \
@@ -353,8 +356,8 @@ async fn record_deliveries(txn: &Transaction, batch: &[&AttemptRecord]) -> Resul
         .map(drop)
 }
 
-/// Locks deliveries in the order of their ids, as everybody does who changes more than one of them, so that no two can wait for
-/// each other. SQLite has one writer.
+/// Locks deliveries in the order of their ids, as every change of several deliveries does, which prevents deadlocks.
+/// SQLite has one writer.
 pub async fn lock_deliveries(txn: &Transaction, ids: &[DeliveryId]) -> Result<(), DbErr> {
     #[derive(Serialize)]
     struct Row {
@@ -375,7 +378,7 @@ pub async fn lock_deliveries(txn: &Transaction, ids: &[DeliveryId]) -> Result<()
         .map(drop)
 }
 
-/// Returns those that were not recorded before.
+/// Returns the attempts that were not recorded before.
 async fn record_attempts(
     txn: &Transaction,
     batch: &[&AttemptRecord],
@@ -422,8 +425,8 @@ async fn record_attempts(
         DbBackend::Postgres => ("decode(response, 'hex')", "''::bytea"),
         _ => ("unhex(response)", "x''"),
     };
-    // An answer to an attempt that was under way when its call was erased may repeat what was sent: it is not kept.
-    // `WHERE true` because SQLite takes `ON CONFLICT` after a `SELECT` for a join's `ON` without it.
+    // An answer to an attempt during which the call was erased may repeat the call's data, so it is not kept. `WHERE
+    // true`, because otherwise SQLite takes the `ON CONFLICT` after a `SELECT` for a join's `ON`.
     let sql = format!(
         "INSERT INTO delivery_attempts (delivery_id, number, tenant_id, started_at, duration_ms, \
             status_code, error_kind, response) \
@@ -439,8 +442,8 @@ async fn record_attempts(
     new.iter().map(key).collect()
 }
 
-/// Counts the attempts that were not recorded before; tests do not count. In the order of the key, so that no two nodes can wait
-/// for each other.
+/// Counts attempts that were not recorded before, except tests. In the order of the key, which prevents deadlocks
+/// between nodes.
 async fn count(
     txn: &Transaction,
     batch: &[&AttemptRecord],

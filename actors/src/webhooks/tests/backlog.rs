@@ -1,5 +1,5 @@
-//! A backlog slows nothing down: statements read only what they return, however much is pending. The tests count the rows that
-//! PostgreSQL reads and ignore the name of the plan.
+//! A backlog slows nothing down: statements read only what they return, however much is pending. The tests count the
+//! rows that PostgreSQL reads and ignore the plan's name.
 
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use serde_json::{Map, Value};
@@ -13,9 +13,9 @@ use crate::webhooks::{
 /// So many that reading them once for each claimed delivery takes seconds.
 const BACKLOG: usize = 30_000;
 const CLAIMED: usize = 64;
-/// Deliveries of other webhooks, so that the statistics distinguish webhooks.
+/// Other webhooks with deliveries, so that the statistics distinguish webhooks.
 const WEBHOOKS: usize = 20;
-/// Rows of deliveries that a statement may read. Independent of [`BACKLOG`].
+/// Maximum rows of deliveries that a statement may read. Independent of [`BACKLOG`].
 const READ_MAX: i64 = 2_000;
 
 /// A database in which one webhook has [`BACKLOG`] pending deliveries that node `b` committed, and others have a few.
@@ -29,7 +29,7 @@ struct Backlog {
 /// Due time and number of attempts of a backlog.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
-    /// It failed, and is tried again in an hour.
+    /// It failed and is retried in an hour.
     Later,
     /// It was never tried, because its endpoint was down or its node died.
     Due,
@@ -85,7 +85,7 @@ impl Backlog {
         claim_statement(DbBackend::Postgres, &claim, "a", self.now).expect("a statement")
     }
 
-    /// How many rows of deliveries a statement reads, with a custom plan and with a generic one.
+    /// The number of delivery rows that a statement reads, with a custom plan and with a generic one.
     async fn reads(&self, sent: &Statement) -> [i64; 2] {
         let mut reads = [0; 2];
         for (reads, mode) in reads
@@ -119,7 +119,7 @@ impl Backlog {
     }
 }
 
-/// Deliveries of calls of their own. `values` are webhook, attempts, when it is due, and the node that has it.
+/// Deliveries, each of a call of its own. `values` are webhook, attempts, due time and owner.
 fn fill(first: usize, rows: usize, values: &str, now: Millis) -> String {
     let id = |prefix: &str| format!("'{prefix}_' || lpad((n + {first})::text, 26, '0')");
     format!(
@@ -154,7 +154,7 @@ fn rows_read(plan: &Value) -> i64 {
     }
 }
 
-/// A number of a plan, without the decimals of newer versions of PostgreSQL.
+/// A number in a plan, without the decimals of newer PostgreSQL versions.
 fn number(node: &Map<String, Value>, name: &str) -> i64 {
     let number = node.get(name).map(Value::to_string).unwrap_or_default();
     let whole = number.split('.').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Endpoints that fail, hang, go away, or are taken away.
+//! Endpoints that fail, hang, disappear or are deleted.
 
 use tokio::sync::Semaphore;
 
@@ -135,7 +135,7 @@ async fn a_tenant_whose_endpoint_hangs_delays_nobody_else() {
     });
     let hung = world.announce(&handle, bad, &world.calls(40)).await;
     assert_eq!(hung.len(), 800);
-    // A quarter of all permits, and not one more.
+    // Exactly a quarter of all slots.
     hanging.wait_for_total(64).await;
     for _ in 0..10 {
         let ids = world.announce(&handle, good, &world.calls(2)).await;
@@ -172,7 +172,8 @@ async fn an_endpoint_that_keeps_failing_is_probed_and_then_gets_everything() {
         stats.lanes[LaneState::Open as usize] == 1 && stats.in_flight == 0
     };
     condition("circuit to open", opened).await;
-    // Eight were under way when it opened, and some probes may have gone out since; without the circuit it would be all sixty.
+    // Eight were in progress when it opened, and some probes may have followed; without the circuit it would be all
+    // sixty.
     let burnt = receiver.all().len();
     assert!(burnt < 30, "{burnt} attempts");
     broken.store(false, Ordering::SeqCst);
@@ -255,7 +256,7 @@ async fn ten_failed_deliveries_over_five_days_disable_with_the_reason_in_the_rec
         disabled.disabled_reason.as_deref(),
         Some(retry::REASON_FAILING)
     );
-    // Nothing is made for it any more.
+    // No more deliveries are created for it.
     assert_eq!(world.commit(world.tenant, &world.calls(1)).await, []);
     assert_eq!(receiver.all().len(), 10);
 }
@@ -283,7 +284,7 @@ async fn a_late_410_tells_of_the_address_that_it_came_from() {
     let row = world.webhook_row(hook.id).await;
     assert_eq!((row.is_active, row.disabled_reason), (true, None));
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
-    // After the pause of a failed attempt, and when the table was looked at.
+    // After the backoff and the next poll.
     let succeeds = |row: &delivery::Model| {
         clock.advance_ms(100);
         row.status == DeliveryStatus::Succeeded
@@ -339,7 +340,7 @@ async fn silent_name_servers_of_one_tenant_delay_no_other() {
     handle.drain(Duration::ZERO).await;
 }
 
-/// A receiver that says 103 first, the real answer after a moment, and sometimes everything twice.
+/// A receiver that sends 103 first, the real answer a moment later, and sometimes everything twice.
 #[actix::test]
 async fn an_answer_is_booked_for_the_delivery_that_it_belongs_to() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! A lane is one node's, and changes hands only where that node is no more, or lets go of it.
+//! A lane belongs to one node, and changes hands only if that node is gone or gives it up.
 
 use std::collections::HashSet;
 
@@ -26,7 +26,7 @@ async fn a_lane_is_one_nodes() {
         let left: HashSet<WebhookId> = [webhooks[2]].into();
         assert_eq!(has(&store, "b", &webhooks).await, left);
         assert_eq!(has(&store, "a", &webhooks).await.len(), 2);
-        // Nobody gives up what is another's.
+        // A node cannot give up another's lane.
         lanes::give_up(&store, "b", &webhooks[..2])
             .await
             .expect("asks");
@@ -35,7 +35,7 @@ async fn a_lane_is_one_nodes() {
             .await
             .expect("asks");
         assert_eq!(has(&store, "b", &webhooks).await.len(), 2);
-        // A node that was ended has nothing any more, whoever looks first.
+        // A node that was ended has nothing, whichever node reads first.
         db.execute_unprepared("DELETE FROM nodes WHERE id = 'a'")
             .await
             .expect("is ended");
@@ -46,7 +46,7 @@ async fn a_lane_is_one_nodes() {
     }
 }
 
-/// Events of one call that moved: the other node's event waits for one that is on its way here from its commit.
+/// Events of a call that moved: the other node's event waits for one that is on its way here from its commit.
 #[actix::test]
 async fn an_event_from_elsewhere_waits_for_the_one_before_it() {
     for (keep, store) in dikala_testkit::both().await {
@@ -87,7 +87,7 @@ async fn an_event_from_elsewhere_waits_for_the_one_before_it() {
     }
 }
 
-/// Tests are made by the node that was asked. Once it is gone, the node that has the webhook's lane makes them.
+/// The node that received the request makes a test. Once that node is gone, the owner of the lane makes it.
 #[actix::test]
 async fn a_test_of_a_node_that_is_gone_is_made_by_another() {
     for (keep, store) in dikala_testkit::both().await {
@@ -122,7 +122,7 @@ async fn a_test_of_a_node_that_is_gone_is_made_by_another() {
     }
 }
 
-/// Pending deliveries of disabled and paused webhooks are not read until they are delivered to again.
+/// Pending deliveries of disabled and paused webhooks are not read until the webhook is delivered to again.
 #[actix::test]
 async fn webhooks_that_are_disabled_or_paused_are_not_due() {
     for (keep, store) in dikala_testkit::both().await {

@@ -1,4 +1,4 @@
-//! What outlasts a moment: order, restarts, lost announcements, draining.
+//! Order, restarts, lost announcements and draining.
 
 use tokio::sync::Semaphore;
 
@@ -24,7 +24,7 @@ async fn the_first_attempts_of_one_call_go_in_order_and_calls_do_not_wait_for_ea
         .await;
     let handle = world.start(patient());
     let calls = world.calls(5);
-    // More than a lane holds in memory, so that part of it comes back from the table.
+    // More than a lane holds in memory, so that some come back from the table.
     let order: Vec<CallId> = (0..300).map(|n| calls[n % calls.len()]).collect();
     let mut ids = Vec::new();
     for part in order.chunks(30) {
@@ -101,7 +101,7 @@ async fn a_drain_waits_for_what_is_under_way_and_gives_the_rest_back() {
     });
     let ids = world.announce(&handle, world.tenant, &world.calls(6)).await;
     receiver.wait_for_total(2).await;
-    // The answers come when the drain has been asked for.
+    // The answers come after the drain was requested.
     let drain = handle.drain(PATIENCE);
     tokio::join!(drain, async { answers.add_permits(2) });
     for id in &ids[..2] {
@@ -163,7 +163,7 @@ async fn an_endpoint_that_gets_nothing_keeps_no_connection() {
     };
     let kept = || (receiver.open(), lanes()) == (1, 1);
     condition("connection that is kept", kept).await;
-    // What the lane did last may be booked after its row can be seen, so the minute without work may begin a little later.
+    // The lane may learn of its last result after the row shows it, so the idle minute may begin a little later.
     let gone = || {
         clock.advance_ms(60_000);
         (receiver.open(), lanes()) == (0, 0)

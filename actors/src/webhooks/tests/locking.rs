@@ -1,4 +1,4 @@
-//! Who changes deliveries waits for them in the order of their ids.
+//! Changes of deliveries lock them in the order of their ids.
 
 use dikala_entities::{RecoveryId, recovery};
 use dikala_testkit::rows;
@@ -19,7 +19,7 @@ use super::{
 
 const ALL: usize = 3;
 
-/// Of one webhook, by their ids. By when they are due, which is how the index has them, the last comes first.
+/// Deliveries of one webhook, by id. Their due times, and so the index, have the opposite order.
 fn deliveries(now: Millis, status: DeliveryStatus) -> Vec<delivery::Model> {
     let webhook = WebhookId::new(now);
     let mut ids: Vec<DeliveryId> = (0..ALL).map(|_| DeliveryId::new(now)).collect();
@@ -57,8 +57,8 @@ fn delivered(delivery: &delivery::Model) -> AttemptRecord {
     }
 }
 
-/// The rows stand in the table and in the index with the greatest id first, somebody has the smallest, and it is named last:
-/// whoever waits for it must not have another one by then.
+/// Table and index have the greatest id first, another transaction locks the smallest, and it is named last. A change
+/// that waits for it must not have locked any other row.
 async fn holds_none_while_it_waits<W>(
     status: DeliveryStatus,
     change: impl FnOnce(Store, Vec<delivery::Model>) -> W,
@@ -80,7 +80,7 @@ async fn holds_none_while_it_waits<W>(
     other.query_one_raw(ask(lock)).await.expect("is locked");
 
     let changing = actix_rt::spawn(change(store.clone(), deliveries));
-    // Of this test's own database: others wait in theirs.
+    // Only of this test's own database; other tests wait in theirs.
     let waits = "SELECT 1 AS one FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
     loop {
         assert!(!changing.is_finished(), "it waits for nobody");
@@ -91,7 +91,7 @@ async fn holds_none_while_it_waits<W>(
     }
     let free = "SELECT id FROM deliveries FOR UPDATE SKIP LOCKED".to_owned();
     let free = other.query_all_raw(ask(free)).await.expect("answers");
-    // Its own, and those that nobody has yet.
+    // The row that it locked itself, and all others: none is locked by the change.
     assert_eq!(free.len(), ALL);
     other.commit().await.expect("commits");
     changing.await.expect("is done").expect("is written");
@@ -153,7 +153,7 @@ async fn recovering_locks_in_order() {
     .await;
 }
 
-/// PostgreSQL ends a deadlock by rolling one of the two back. Where that was a single statement it is carried out all the same.
+/// PostgreSQL breaks a deadlock by rolling one side back. If that was a single statement, it is sent again.
 #[actix::test]
 async fn a_statement_that_lost_a_deadlock_is_sent_again() {
     let Some((_keep, store)) = dikala_testkit::postgres().await else {
@@ -167,7 +167,8 @@ async fn a_statement_that_lost_a_deadlock_is_sent_again() {
         .expect("a table");
     let add = |id: i64| format!("UPDATE races SET n = n + 1 WHERE id = {id}");
     let other = store.begin().await.expect("begins");
-    // The statement is to find the deadlock, and so to lose it; and nobody ends this one while the test asks who waits.
+    // The statement must detect the deadlock, and so lose it; and this transaction must not be ended while the test
+    // waits.
     let patient =
         "SET LOCAL deadlock_timeout = '60s'; SET LOCAL idle_in_transaction_session_timeout = '60s'";
     other.execute_unprepared(patient).await.expect("is set");

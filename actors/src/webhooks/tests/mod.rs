@@ -122,7 +122,7 @@ impl World {
         self.commit_as(tenant, calls, NODE).await
     }
 
-    /// Writes one event for each call named, with its place among them as the caller's number.
+    /// Writes one event for each call, with its index as the caller's number.
     async fn commit_as(
         &self,
         tenant: TenantId,
@@ -176,7 +176,7 @@ impl World {
             known: Vec::new(),
             left_behind: None,
         };
-        // A delivery on its way from a commit is not claimed yet.
+        // Late enough that a delivery no longer counts as on its way from its commit.
         let now = self.clock.now().plus_ms(pending::ON_ITS_WAY_MS);
         let (items, _) = pending::claim(&self.store, &all, node, now)
             .await
@@ -237,7 +237,7 @@ impl World {
     }
 }
 
-/// Waits until something holds that is not in the store.
+/// Waits for a condition outside the store.
 async fn condition(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -246,7 +246,7 @@ async fn condition(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// With more time than any attempt takes: one that ended for its time would be tried again, and counted.
+/// With a timeout longer than any attempt takes: an attempt that times out would be retried and counted.
 fn patient() -> WebhooksConfig {
     WebhooksConfig {
         timeout: Duration::from_secs(60),
@@ -269,7 +269,7 @@ fn delivery_of(seen: &Received) -> String {
     seen.headers["x-service-delivery"].clone()
 }
 
-/// A clock that began an hour before the wall clock was set forward by one.
+/// A clock that started an hour before the wall clock was set forward by one.
 #[derive(Debug)]
 struct Stepped;
 
@@ -289,7 +289,7 @@ impl Clock for Stepped {
     }
 }
 
-/// Receivers compare it with their clocks, and refuse what is five minutes off.
+/// Receivers compare the time with their clocks and refuse one that is five minutes off.
 #[actix::test]
 async fn a_signature_shows_the_wall_clock_after_that_was_set() {
     let world = World::with_clock(Arc::new(Stepped)).await;
@@ -374,7 +374,7 @@ async fn a_committed_event_arrives_signed_and_is_recorded() {
     assert_eq!(world.webhook_row(hook.id).await, hook);
 }
 
-/// An answer and what it leaves: the delivery's status, and the attempt's code, error and response.
+/// An answer and its result: the delivery's status, and the attempt's code, error and response.
 type Leaves = (
     Answer,
     DeliveryStatus,

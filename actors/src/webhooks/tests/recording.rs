@@ -5,7 +5,7 @@ use sea_orm::ConnectionTrait;
 use super::*;
 
 impl World {
-    /// Nothing can be written into the log of attempts of a tenant.
+    /// Makes the database refuse attempts of a tenant.
     async fn refuses_attempts_of(&self, tenant: TenantId) {
         let refuses = format!(
             "CREATE TRIGGER refuses BEFORE INSERT ON delivery_attempts WHEN NEW.tenant_id = '{tenant}' \
@@ -26,14 +26,14 @@ async fn an_attempt_that_cannot_be_recorded_stops_no_other() {
     world.refuses_attempts_of(strange).await;
     let handle = world.start(patient());
     let calls = world.calls(40);
-    // In one batch with others, or in one of its own.
+    // In one batch with others or in one of its own.
     let strange_ids = world.announce(&handle, strange, &calls[..3]).await;
     let ids = world.announce(&handle, world.tenant, &calls).await;
     bad.wait_for_total(3).await;
     for id in &ids {
         world.succeeded(*id).await;
     }
-    // They no longer count as waiting to be recorded, and this process does not send them again.
+    // They no longer count as unrecorded, and this process does not send them again.
     condition("end of it", || handle.stats().unrecorded == 0).await;
     handle.wake();
     for id in world.announce(&handle, world.tenant, &calls[..1]).await {

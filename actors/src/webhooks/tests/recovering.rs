@@ -1,4 +1,4 @@
-//! Sending again what failed in a time: batches, turns, what is meant and what is not.
+//! Recoveries: batches, turns, and the deliveries that they include.
 
 use dikala_entities::{RecoveryId, recovery};
 use dikala_testkit::rows;
@@ -10,7 +10,7 @@ use crate::webhooks::recovery::{RECOVERY_BATCH, count, step, work};
 const NOW: Millis = Millis::from_i64(1_768_447_800_000);
 const BATCH: usize = RECOVERY_BATCH as usize;
 
-/// A webhook without anything behind it.
+/// A webhook without an endpoint.
 async fn webhook(store: &Store) -> webhook::Model {
     let row = webhook::Model {
         id: WebhookId::new(NOW),
@@ -33,7 +33,7 @@ async fn webhook(store: &Store) -> webhook::Model {
     row
 }
 
-/// A delivery that was made, and failed, a minute before now.
+/// A delivery that failed a minute before now.
 fn failed(webhook: &webhook::Model) -> delivery::Model {
     let at = NOW.plus_ms(-60_000);
     delivery::Model {
@@ -63,7 +63,7 @@ async fn insert_failed(store: &Store, webhook: &webhook::Model, count: usize) ->
     insert(store, (0..count).map(|_| failed(webhook)).collect()).await
 }
 
-/// Asks for the hour before `now`.
+/// Requests a recovery of the hour before `now`.
 async fn ask(store: &Store, webhook: &webhook::Model, now: Millis) -> recovery::Model {
     let row = recovery::Model {
         id: RecoveryId::new(now),
@@ -102,7 +102,7 @@ async fn pending(store: &Store, webhook: &webhook::Model) -> Vec<DeliveryId> {
         .expect("read")
 }
 
-/// Works until nothing is open. Returns whose turns they were.
+/// Works until no recovery is open. Returns whose turns they were.
 async fn work_off(store: &Store, mut last: Option<RecoveryId>) -> Vec<RecoveryId> {
     let mut turns = Vec::new();
     while let Some(worked) = work(store, last, NOW).await.expect("worked") {
@@ -178,7 +178,7 @@ async fn only_what_had_failed_in_the_time_is_meant() {
             completed_at: Some(before),
             ..row()
         });
-        // It failed when the recovery had been asked for.
+        // It failed after the recovery was requested.
         others.push(delivery::Model {
             completed_at: Some(NOW.plus_ms(1)),
             ..row()
@@ -214,7 +214,7 @@ async fn nothing_is_sent_again_twice() {
         let first = ask(&store, &hook, NOW).await;
         let second = ask(&store, &hook, NOW.plus_ms(5)).await;
         work(&store, None, NOW).await.expect("worked");
-        // It was tried, and failed once more, while the rest is still to come.
+        // It was retried and failed again, while the rest is still to come.
         let again = delivery::ActiveModel {
             id: Set(all[0]),
             status: Set(DeliveryStatus::Failed),
@@ -262,7 +262,7 @@ async fn a_deleted_webhook_takes_its_recoveries_along() {
     }
 }
 
-/// Deliveries as after a long outage, with their events.
+/// Deliveries after a long outage, with their events.
 async fn given_up(world: &World, deliveries: usize) -> Vec<DeliveryId> {
     let dispatches = world.commit(world.tenant, &world.calls(deliveries)).await;
     delivery::Entity::update_many()

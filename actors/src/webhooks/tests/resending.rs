@@ -5,7 +5,7 @@ use tokio::sync::Semaphore;
 use super::*;
 use crate::webhooks::{Resent, stats::LaneState};
 
-/// Due now, as the API makes it.
+/// Makes a delivery due now, as the API does.
 async fn make_due(world: &World, id: DeliveryId) {
     let mut row = world.delivery(id).await.into_active_model();
     row.status = Set(DeliveryStatus::Pending);
@@ -85,7 +85,7 @@ async fn what_is_under_way_is_not_sent_twice_by_hand() {
     receiver.wait_for_total(1).await;
     make_due(&world, ids[0]).await;
     let open = async {
-        // Asked after the two, and answered after they have looked.
+        // Sent after the two requests, and answered after they were handled.
         for _ in 0..20 {
             handle.standings(vec![hook.id]).await.expect("is there");
         }

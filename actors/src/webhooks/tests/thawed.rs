@@ -1,4 +1,4 @@
-//! A node that goes on after others took what it had, and one that stood still with an attempt under way.
+//! A node that continues after others took its deliveries, and one that was paused during an attempt.
 
 use std::collections::HashSet;
 
@@ -26,7 +26,7 @@ async fn two_nodes() -> Option<World> {
     Some(World::with_store(keep, store))
 }
 
-/// The same with a webhook, and the server that it leads to.
+/// The same with a webhook and its receiver.
 async fn two_nodes_and_a_webhook() -> Option<(World, Receiver, webhook::Model)> {
     let world = two_nodes().await?;
     let receiver = Receiver::scripted(|_| ok());
@@ -36,7 +36,7 @@ async fn two_nodes_and_a_webhook() -> Option<(World, Receiver, webhook::Model)> 
 }
 
 impl World {
-    /// Whether `node` has the lane.
+    /// True if `node` has the lane.
     async fn takes(&self, node: &str, webhook: WebhookId) -> bool {
         let taken = lanes::take(&self.store, node, &[webhook]).await;
         !taken.expect("asks").is_empty()
@@ -49,7 +49,7 @@ impl World {
         give_back(db, node).await.expect("is free");
     }
 
-    /// The delivery, its webhook, and how many attempts are in the log and in the figures.
+    /// The delivery, its webhook, and its number of attempts in the log and in the statistics.
     async fn written(&self, id: DeliveryId) -> (delivery::Model, webhook::Model, usize, i64) {
         let row = self.delivery(id).await;
         let hook = self.webhook_row(row.webhook_id).await;
@@ -97,7 +97,7 @@ async fn a_node_that_was_followed_records_nothing_and_takes_nothing() {
     let late = Verdict::Retry {
         at: before.0.created_at.plus_ms(5_000),
     };
-    // Whether B has the delivery already, or only the webhook.
+    // Node B has claimed the delivery, or only has the lane.
     for is_claimed in [false, true] {
         if is_claimed {
             assert_eq!(world.claims("b", hook.id).await, ids);
@@ -121,20 +121,20 @@ async fn a_node_that_was_followed_records_nothing_and_takes_nothing() {
         assert_eq!((row.attempts, row.lease_owner, logged), (1, None, 1));
         assert_eq!((hook.failing_since.is_some(), counted), (true, 2));
     }
-    // Written again, where the answer of the commit was lost, it counts once.
+    // If the answer to the commit was lost and it is written again, it counts once.
     let known = world.written(ids[0]).await;
     let recorded = record(&world.store, "b", &batch).await.expect("asks");
     assert!(recorded.refused.is_empty(), "{recorded:?}");
     assert_eq!(world.written(ids[0]).await.0, known.0);
     assert_eq!(world.written(ids[2]).await.3, 3);
-    // What another has made stands there as another attempt.
+    // Another node's record of this attempt counts as another attempt.
     batch[0].started_at = batch[0].started_at.plus_ms(1);
     let recorded = record(&world.store, "b", &batch).await.expect("asks");
     assert_eq!(recorded.refused, HashSet::from([ids[0]]));
     assert_eq!(world.written(ids[0]).await.3, 3);
 }
 
-/// A test is made where it is asked for, whoever delivers to the webhook.
+/// A test is made where it is requested, whichever node has the lane.
 #[actix::test]
 async fn a_test_is_recorded_beside_the_lanes_by_who_has_it() {
     let Some((world, _receiver, hook)) = two_nodes_and_a_webhook().await else {
@@ -159,7 +159,7 @@ async fn a_test_is_recorded_beside_the_lanes_by_who_has_it() {
     assert_eq!(world.delivery(test.id).await.attempts, 1);
 }
 
-/// The whole dispatcher: what it still hears of an attempt is not written, and it knows nothing of the delivery any more.
+/// The whole dispatcher: it neither writes nor keeps a delivery whose record was refused.
 #[actix::test]
 async fn what_is_refused_is_forgotten() {
     let Some(world) = two_nodes().await else {
@@ -204,7 +204,7 @@ async fn what_is_refused_is_forgotten() {
     };
     condition("end of it", is_forgotten).await;
     assert_eq!(world.written(delivery).await, before);
-    // B's own outcome of the same attempt counts.
+    // Node B's own result of the same attempt counts.
     let delivered = attempt_of(&before.0, &hook, Verdict::Delivered);
     let recorded = record(&world.store, "b", &[delivered]).await;
     assert!(recorded.expect("asks").refused.is_empty());
@@ -216,7 +216,7 @@ async fn what_is_refused_is_forgotten() {
     );
 }
 
-/// Whoever waits for tests hears that they came to nothing when the process becomes another node.
+/// Callers that wait for tests learn that they failed when the process becomes another node.
 #[actix::test]
 async fn nobody_waits_for_tests_of_a_node_that_is_no_more() {
     let world = World::new().await;
@@ -260,7 +260,7 @@ async fn standing_still_uses_up_no_attempt() {
     });
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
     receiver.wait_for_total(1).await;
-    // The dispatcher's thread is this one: it stands still as in a process that is stopped.
+    // This is the dispatcher's thread: blocking it has the effect of a paused process.
     std::thread::sleep(Duration::from_millis(5_600));
     let row = world.succeeded(ids[0]).await;
     assert_eq!((row.attempts, receiver.all().len()), (1, 2));
@@ -269,7 +269,7 @@ async fn standing_still_uses_up_no_attempt() {
     assert_eq!(world.webhook_row(hook.id).await, hook);
 }
 
-/// The connection of an attempt was being made when another took what this node had: nothing is sent on it, and nobody has heard of it.
+/// Another node took the delivery while the attempt was connecting: nothing is sent on the connection.
 #[actix::test]
 async fn an_attempt_that_is_connected_when_it_is_anothers_is_not_sent() {
     let world = World::new().await;
