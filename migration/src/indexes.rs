@@ -41,7 +41,7 @@ impl MigrationTrait for Indexes {
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         let db = manager.get_connection();
-        // In a transaction nobody else sees the table yet, or the database is SQLite, which has one writer.
+        // In a transaction the table is not visible to others yet, or the database is SQLite, which has one writer.
         let is_alone = !matches!(db, SchemaManagerConnection::Connection(_));
         let concurrently = db.get_database_backend() == DbBackend::Postgres && !is_alone;
         for index in self.indexes {

@@ -127,7 +127,7 @@ fn steps() -> Vec<Step> {
     steps
 }
 
-/// The steps as the library wants them.
+/// The steps, as the library requires them.
 #[derive(Debug)]
 pub struct Migrator;
 
@@ -141,9 +141,9 @@ impl MigratorTrait for Migrator {
     }
 }
 
-/// A step that is nothing but statements, the same on both databases.
+/// A step that consists of statements, the same on both databases.
 struct Statements {
-    /// Whose name the step has.
+    /// The file that gives the step its name.
     file: &'static str,
     up: &'static [&'static str],
     down: &'static [&'static str],
@@ -174,7 +174,7 @@ impl MigrationTrait for Statements {
     }
 }
 
-/// Carries out the statements of a step, one after the other; each works on both databases as it stands.
+/// Executes the statements of a step in order. Each runs unchanged on both databases.
 async fn run(manager: &SchemaManager<'_>, statements: &[&str]) -> Result<(), DbErr> {
     for statement in statements {
         manager

@@ -1,7 +1,7 @@
 //! The schema of version 1.
 //!
-//! Conventions: ids and words are text, instants are BIGINT milliseconds since the Unix epoch, JSON is text, booleans are
-//! booleans. Nothing refers from one tenant's rows to another's.
+//! Conventions: ids and enumerations are text, instants are BIGINT milliseconds since the Unix epoch, JSON is text,
+//! booleans are booleans. No row refers to another tenant's rows.
 
 #![expect(
     elided_lifetimes_in_paths,
@@ -54,7 +54,7 @@ impl MigrationTrait for Migration {
     }
 }
 
-/// Those that refer to others before those.
+/// Referencing tables before referenced ones.
 pub(super) const TABLES: &[&str] = &[
     "idempotency_keys",
     "credit_transactions",
@@ -75,7 +75,7 @@ pub(super) const TABLES: &[&str] = &[
     "tenants",
 ];
 
-/// Written out because sea-query cannot say `WHERE` for both databases; each works on both as it stands.
+/// In SQL, because sea-query cannot write `WHERE` for both databases. Each runs unchanged on both.
 const INDEXES: &[&str] = &[
     "CREATE UNIQUE INDEX api_keys_hash ON api_keys (hash)",
     "CREATE INDEX api_keys_tenant ON api_keys (tenant_id, id)",

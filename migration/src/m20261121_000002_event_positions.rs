@@ -1,7 +1,8 @@
-//! Events get a place in the order of their commits, so that who follows a tenant's events can go on where he was. Ids cannot
-//! say that: they are made before the commit, and two commits may overtake each other.
+//! Gives events a position in the order of their commits, so that a follower can resume. Ids cannot serve for that:
+//! they are made before the commit, and two commits may overtake each other.
 //!
-//! The places come from one row, which a transaction keeps until it ends: numbers are given in the order of the commits, and
+//! Positions come from one row that a transaction locks until it ends. So they follow the order of commits and are
+//! never reused, even after the newest events were swept.
 //! never twice, also after the newest events were swept.
 
 use super::Statements;
@@ -12,7 +13,7 @@ pub(crate) const STEP: Statements = Statements {
         "ALTER TABLE events ADD COLUMN position BIGINT",
         "ALTER TABLE events ADD COLUMN is_test BOOLEAN NOT NULL DEFAULT FALSE",
         "UPDATE events SET is_test = TRUE WHERE id IN (SELECT event_id FROM deliveries WHERE is_test)",
-        // What was committed so far has only its id to be ordered by.
+        // Events committed so far can only be ordered by their ids.
         "UPDATE events SET position = numbered.place FROM \
      (SELECT id, ROW_NUMBER() OVER (ORDER BY id) AS place FROM events WHERE NOT is_test) AS numbered \
      WHERE events.id = numbered.id",

@@ -1,4 +1,4 @@
-//! Recoveries: failed deliveries that a tenant wants sent again, as work that a restart does not forget.
+//! Recoveries: requests to send failed deliveries again, which survive a restart.
 
 #![expect(
     elided_lifetimes_in_paths,

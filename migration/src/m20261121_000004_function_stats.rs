@@ -1,4 +1,4 @@
-//! Which function an invocation was of and how it failed, so that a function's latency can be told.
+//! An invocation's function and fault, for statistics of a function's latency.
 
 #![expect(
     elided_lifetimes_in_paths,
@@ -17,7 +17,7 @@ impl MigrationTrait for Migration {
     }
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        // One column a statement: SQLite takes no more.
+        // One column per statement, because SQLite accepts no more.
         for column in ["function_id", "fault"] {
             let alter = Table::alter()
                 .table("invocations")
@@ -25,7 +25,7 @@ impl MigrationTrait for Migration {
                 .take();
             manager.alter_table(alter).await?;
         }
-        // Holds all that is asked for: a row can carry an outcome of 64 KiB before what a reader of figures wants.
+        // A covering index: an outcome of up to 64 KiB may precede the other columns in the row.
         let index = "CREATE INDEX invocations_function \
             ON invocations (function_id, created_at DESC, duration_ms, fault) WHERE function_id IS NOT NULL";
         manager

@@ -1,4 +1,4 @@
-//! A row that readiness changes, to see whether anything can be committed.
+//! A row that the readiness check updates, to test that commits work.
 
 #![expect(
     elided_lifetimes_in_paths,

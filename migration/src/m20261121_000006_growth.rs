@@ -1,5 +1,6 @@
-//! What keeps a store from growing for ever: a record of erasures, how far settled holds were removed, and, on PostgreSQL,
-//! room in the pages of rows that change often and a cleaner that comes before a fifth of a large table is dead.
+//! Keeps a store from growing without bound: a record of erasures, the progress of removing settled holds, and
+//! settings for PostgreSQL. Those leave room in pages of rows that change often, and vacuum large tables before a
+//! fifth of them is dead.
 
 #![expect(
     elided_lifetimes_in_paths,
@@ -11,20 +12,20 @@ use sea_orm_migration::{prelude::*, schema::*, sea_orm::DbBackend};
 #[derive(DeriveMigrationName)]
 pub(crate) struct Migration;
 
-/// Rows of these change after they were written: a new version finds room in the same page, and needs no new entry in any
-/// index as long as no indexed column changed. The share of a page that inserts fill, in percent.
+/// The fill factor, in percent, of tables whose rows are updated. A new row version then fits in the same page and
+/// needs no new index entries unless an indexed column changed.
 const CHANGING: &[(&str, u32)] = &[
     ("calls", 80),
     ("deliveries", 80),
     ("credit_holds", 80),
     ("idempotency_keys", 80),
-    // Few rows that change all the time.
+    // A few rows that change constantly.
     ("credit_accounts", 50),
     ("event_positions", 10),
     ("bridges", 50),
     ("webhooks", 50),
 ];
-/// Cleaned and measured after so many changed rows and one percent of the table, not after a fifth of it.
+/// Tables vacuumed and analysed after a fixed number of changes plus one percent of the table, not after a fifth.
 const LARGE: &[&str] = &[
     "calls",
     "deliveries",
@@ -87,7 +88,7 @@ impl MigrationTrait for Migration {
     }
 }
 
-/// Says that a call was erased; it stays when the call's own row goes.
+/// Records that a call was erased. It remains when the call's own row is removed.
 fn erasure() -> TableCreateStatement {
     Table::create()
         .table("erasures")
@@ -98,7 +99,7 @@ fn erasure() -> TableCreateStatement {
         .take()
 }
 
-/// One row once anything was removed: all holds that were settled before this may be gone.
+/// A single row, written with the first removal: all holds settled before its time may be gone.
 fn swept() -> TableCreateStatement {
     Table::create()
         .table("swept_holds")

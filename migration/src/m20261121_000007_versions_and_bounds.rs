@@ -1,5 +1,5 @@
-//! Versions of agents, which calls name instead of carrying a copy of their settings, and what it takes to bound what a tenant
-//! makes us keep: how heavy an agent is, which answers of `Idempotency-Key`s are large or only of a test, which events are.
+//! Versions of agents, which calls name instead of copying the settings. Also the data for limits on a tenant's
+//! storage: the size of an agent, and the marking of large answers, test answers and test events.
 
 use super::Statements;
 
@@ -10,12 +10,12 @@ pub(crate) const STEP: Statements = Statements {
      hash TEXT NOT NULL, settings TEXT NOT NULL, max_call_duration_minutes BIGINT NOT NULL, created_at BIGINT NOT NULL, \
      orphaned_at BIGINT, PRIMARY KEY (agent_id, version))",
         "CREATE INDEX agent_versions_orphaned ON agent_versions (orphaned_at) WHERE orphaned_at IS NOT NULL",
-        // 0: the agent's first version is written when it is needed or changed.
+        // 0: the agent's first version is written when it is first needed or changed.
         "ALTER TABLE agents ADD COLUMN version BIGINT NOT NULL DEFAULT 0",
         "ALTER TABLE agents ADD COLUMN weight BIGINT NOT NULL DEFAULT 0",
-        // The sum over a tenant is read without the prompts, which stand before it in the row.
+        // Sums over a tenant without reading the prompts, which precede the column in the row.
         "CREATE INDEX agents_tenant_weight ON agents (tenant_id, weight)",
-        // Calls of before keep the settings in their rows.
+        // Earlier calls keep the settings in their rows.
         "ALTER TABLE calls ADD COLUMN agent_version BIGINT",
         "CREATE INDEX calls_agent_version ON calls (agent_id, agent_version) WHERE agent_version IS NOT NULL",
         "CREATE INDEX calls_tenant_agent ON calls (tenant_id, agent_id, started_at DESC, id DESC)",

@@ -1,4 +1,4 @@
-//! Room in the row that readiness changes for a commit as large as ordinary ones.
+//! Padding for the readiness check's row, so that its commit is as large as ordinary ones.
 
 #![expect(
     elided_lifetimes_in_paths,

@@ -1,11 +1,11 @@
-//! The settings of agents by their content: a change and its undoing store them twice, not three times.
+//! Agents' settings by content hash: changing them and changing them back stores two copies, not three.
 
 use super::Statements;
 
 pub(crate) const STEP: Statements = Statements {
     file: file!(),
     up: &[
-        // The settings stand last: what is small is read without them.
+        // The settings come last, so that the small columns are read without them.
         "CREATE TABLE agent_settings (agent_id TEXT NOT NULL, hash TEXT NOT NULL, tenant_id TEXT NOT NULL, size BIGINT NOT NULL, \
      used_at BIGINT NOT NULL, settings TEXT NOT NULL, PRIMARY KEY (agent_id, hash))",
         "INSERT INTO agent_settings (agent_id, hash, tenant_id, size, used_at, settings) \

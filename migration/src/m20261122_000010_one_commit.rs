@@ -1,6 +1,6 @@
-//! State, money and announcement of a message are one commit from here on. What two commits could leave behind goes: holds
-//! whose call was never written, or is over, give their credit back. And events are ordered for each tenant by a row of its own,
-//! so that tenants do not wait for one another's commits.
+//! From here on a message's state, minutes and events are one commit. This removes leftovers of the earlier two
+//! commits: holds of calls that were never written or are over return their minutes. Events get their positions from
+//! one row per tenant, so that tenants do not wait for each other's commits.
 
 #![expect(
     elided_lifetimes_in_paths,
@@ -14,15 +14,15 @@ use super::run;
 #[derive(DeriveMigrationName)]
 pub(crate) struct Migration;
 
-/// Each works on both databases as it stands.
+/// Each runs unchanged on both databases.
 const UP: &[&str] = &[
     "ALTER TABLE event_positions RENAME TO event_positions_of_all",
     "CREATE TABLE event_positions (tenant_id TEXT NOT NULL PRIMARY KEY, last BIGINT NOT NULL)",
-    // Everybody goes on where all were: a position is never given twice.
+    // Each tenant continues from the global position, so that no position is reused.
     "INSERT INTO event_positions (tenant_id, last) SELECT t.id, o.last FROM \
      (SELECT id FROM tenants UNION SELECT tenant_id FROM events) AS t CROSS JOIN event_positions_of_all o",
     "DROP TABLE event_positions_of_all",
-    // A call settled before its end was written, so what is left open belongs to no talk.
+    // A call settled before its end was written, so an open hold belongs to no talk time.
     "UPDATE credit_accounts SET available = available + not_begun + begun, held = held - not_begun, used = used - begun, \
      open_holds = open_holds - holds, version = version + 1 FROM \
      (SELECT h.tenant_id, SUM(h.held) AS not_begun, SUM(h.used) AS begun, COUNT(*) AS holds \
@@ -49,7 +49,7 @@ impl MigrationTrait for Migration {
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         run(manager, UP).await?;
         if manager.get_database_backend() == DbBackend::Postgres {
-            // A new version of a row finds room in its page.
+            // Leaves room for a new row version in the same page.
             run(
                 manager,
                 &["ALTER TABLE event_positions SET (fillfactor = 50)"],

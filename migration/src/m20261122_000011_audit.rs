@@ -1,4 +1,4 @@
-//! Who changed what, when and from where; and calls that are erased by others than keys.
+//! The audit: actor, change, time and origin. Also the actors of erasures, which need not be keys.
 
 use super::Statements;
 
@@ -7,13 +7,13 @@ pub(crate) const STEP: Statements = Statements {
     up: &[
         "CREATE TABLE audit (id TEXT NOT NULL PRIMARY KEY, tenant_id TEXT, actor TEXT NOT NULL, action TEXT NOT NULL, \
      target TEXT NOT NULL, detail TEXT NOT NULL, at BIGINT NOT NULL, address TEXT, request_id TEXT, node TEXT NOT NULL)",
-        // One for each way in which entries are asked for, so that a page of them is read from where it begins.
+        // One for each filter of entries, so that a page is read from its beginning.
         "CREATE INDEX audit_at ON audit (at DESC, id DESC)",
         "CREATE INDEX audit_tenant ON audit (tenant_id, at DESC, id DESC)",
         "CREATE INDEX audit_tenant_actor ON audit (tenant_id, actor, at DESC, id DESC)",
         "CREATE INDEX audit_tenant_action ON audit (tenant_id, action, at DESC, id DESC)",
         "CREATE INDEX audit_tenant_actor_action ON audit (tenant_id, actor, action, at DESC, id DESC)",
-        // An actor that is a key is written as the key's id: what is there stays right.
+        // A key as an actor is written as the key's id, so existing values stay valid.
         "ALTER TABLE erasures RENAME COLUMN key_id TO actor",
     ],
     down: &[

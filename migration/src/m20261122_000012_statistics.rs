@@ -1,4 +1,4 @@
-//! Calls that are over and attempts of deliveries, counted, so that statistics cost the same however many there are.
+//! Counts of ended calls and delivery attempts, so that the cost of statistics does not depend on their number.
 
 #![expect(
     elided_lifetimes_in_paths,
@@ -19,9 +19,10 @@ const CALL_STATS: &str = "CREATE TABLE call_stats (tenant_id TEXT NOT NULL, subj
 const WEBHOOK_STATS: &str = "CREATE TABLE webhook_stats (webhook_id TEXT NOT NULL, hour BIGINT NOT NULL, outcome TEXT NOT NULL, \
     up_to_ms BIGINT NOT NULL, attempts BIGINT NOT NULL, PRIMARY KEY (webhook_id, hour, outcome, up_to_ms))";
 
-/// Each works on both databases as it stands.
+/// Each runs unchanged on both databases.
 const FILL: &[&str] = &[
-    // Each call counts for all, for its agent and for its number. What it cost follows from its talk: every minute that began.
+    // Each call counts for its tenant, its agent and its number. Its cost follows from its talk time: every minute
+    // that began.
     "INSERT INTO call_stats (tenant_id, subject, slot, calls, answered, ended, dropped, failed, minutes, talk_seconds, \
      duration_seconds) WITH counted AS (SELECT tenant_id, agent_id, phone_number_id, started_at - started_at % 900000 AS slot, \
      COUNT(*) AS calls, SUM(CASE WHEN answered_at IS NULL THEN 0 ELSE 1 END) AS answered, \
@@ -34,7 +35,7 @@ const FILL: &[&str] = &[
      SUM(c.answered), SUM(c.ended), SUM(c.dropped), SUM(c.failed), SUM(c.minutes), SUM(c.talk_seconds), SUM(c.duration_seconds) \
      FROM counted c CROSS JOIN (SELECT 1 AS one UNION ALL SELECT 2 UNION ALL SELECT 3) AS s \
      WHERE s.one <> 2 OR c.agent_id IS NOT NULL GROUP BY 1, 2, 3",
-    // Times are rounded up to their first four binary digits.
+    // Durations are rounded up to their first four binary digits.
     "INSERT INTO webhook_stats (webhook_id, hour, outcome, up_to_ms, attempts) SELECT d.webhook_id, \
      a.started_at - a.started_at % 3600000, CASE WHEN d.status = 'succeeded' AND a.number = d.attempts THEN 'delivered' \
      WHEN d.status = 'failed' AND a.number = d.attempts THEN 'given_up' ELSE 'failed' END, \
@@ -60,8 +61,8 @@ impl MigrationTrait for Migration {
     }
 
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        // Read by ranges of the key: on SQLite the rows lie in its order; on PostgreSQL a row that is counted up finds room for
-        // its next version in its page.
+        // Read by key ranges: SQLite stores the rows in key order, and on PostgreSQL an updated row fits in its
+        // page.
         let as_kept = match manager.get_database_backend() {
             DbBackend::Postgres => " WITH (fillfactor = 50)",
             _ => " WITHOUT ROWID",

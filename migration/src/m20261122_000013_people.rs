@@ -1,4 +1,4 @@
-//! People who sign in to the dashboard: users, their one-time links and sessions, and what failed at signing in.
+//! Dashboard users, their one-time links and sessions, and failed sign-ins.
 
 use super::Statements;
 

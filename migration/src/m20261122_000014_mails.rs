@@ -1,4 +1,4 @@
-//! Mails to people, each written in the transaction of what it tells.
+//! Mails to people, each written in the transaction of its cause.
 
 use super::Statements;
 

@@ -1,4 +1,4 @@
-//! What the operators' API needs: webhooks that wait, and idempotency keys that are not a tenant's.
+//! For the operators' API: paused webhooks, and idempotency keys that belong to no tenant.
 
 use super::Statements;
 
@@ -6,7 +6,7 @@ pub(crate) const STEP: Statements = Statements {
     file: file!(),
     up: &[
         "ALTER TABLE webhooks ADD COLUMN paused_at BIGINT",
-        // A tenant's keys are under the tenant's id, as they were.
+        // A tenant's keys stay under the tenant's id.
         "ALTER TABLE idempotency_keys RENAME COLUMN tenant_id TO scope",
     ],
     down: &[

@@ -1,4 +1,4 @@
-//! The trace that a call is part of, where its bridge named one.
+//! The trace of a call, if its bridge sent one.
 
 use super::Statements;
 

@@ -1,4 +1,4 @@
-//! Calls that a command wants ended, until the node that runs them has heard of it.
+//! Requests by commands to end calls, until the owning node has received them.
 
 use super::Statements;
 

@@ -1,5 +1,5 @@
-//! Calls by two things at once: by the number and the agent that answered it, and those of an agent or a number that did not end
-//! well. Of the latter there are few, and of calls that go well nothing is written into their indexes.
+//! Indexes for two filters at once: number and agent, and the calls of an agent or a number that did not end well.
+//! The latter are few, and calls that end well add nothing to their indexes.
 
 use super::Statements;
 

@@ -1,5 +1,5 @@
-//! The processes that serve the database, each with a lease; where each bridge has its newest socket; commands on their way to a
-//! bridge that is at another node, and who is calling a function's endpoint.
+//! The nodes with their leases, the node of each bridge's newest socket, commands for bridges at other nodes, and
+//! claims of invocations.
 
 use super::Statements;
 

@@ -1,4 +1,4 @@
-//! Operators' sessions that somebody signed out of, until they would have been over anyway.
+//! Operators' sessions that were signed out, until they would have expired.
 
 use super::Statements;
 

@@ -1,5 +1,5 @@
-//! Which node delivers to which webhook. With that nothing is compared with a node's clock to know whose a delivery is; and what
-//! is due first is what was committed first, whichever node committed it.
+//! Lanes: the node that delivers to each webhook. So the owner of a delivery does not depend on a node's clock, and
+//! due times follow the order of commits, whichever node commits.
 
 use super::Statements;
 

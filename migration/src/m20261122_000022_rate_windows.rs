@@ -1,5 +1,5 @@
-//! The requests of the present minute of those tenants whose requests come to several nodes. Nothing of it is worth a write to
-//! PostgreSQL's log: after a crash a minute begins anew.
+//! The current minute's requests of tenants that send requests to several nodes. The table is not in PostgreSQL's
+//! write-ahead log: after a crash the minute starts at zero.
 
 #![expect(
     elided_lifetimes_in_paths,

@@ -1,6 +1,6 @@
-//! Calls by any two things at once: every state that is final beside the agent and the number (before, only those that went badly),
-//! and what a caller who gave no number (`anonymous`, `erased`) has beside each. One such caller has a great many calls; a caller
-//! with a number has few, and of those nothing is written into these indexes.
+//! Indexes for any two filters of calls: every final status with the agent or number (before, only calls that did not
+//! end well), and calls without a caller's number (`anonymous`, `erased`) with each filter. Such calls are many; a
+//! caller with a number has few, which add nothing to these indexes.
 
 use super::Statements;
 

@@ -1,4 +1,4 @@
-//! Which node carries out the request of an `Idempotency-Key`: where that is gone, another need not wait.
+//! The node that handles the request of an `Idempotency-Key`. If it is gone, another need not wait.
 
 use super::Statements;
 

@@ -1,4 +1,4 @@
-//! Since when each bridge has had its newest socket: of two nodes that say it is theirs, the later has it.
+//! The time of each bridge's newest socket. If two nodes claim it, the later one has it.
 
 use super::Statements;
 

@@ -1,5 +1,5 @@
-//! With which request's answer a command went to a bridge that speaks HTTP, and when: it is kept until the bridge's next request says
-//! whether it has that answer.
+//! The request whose answer carried a command to a bridge over HTTP, and its time. The command is kept until the
+//! bridge's next request shows if it received that answer.
 
 use super::Statements;
 

@@ -1,4 +1,4 @@
-//! How far each node's clock is ahead of the database's, so that a node that starts beside others goes by the same time as they.
+//! Each node's clock's lead over the database's, so that a new node follows the same time as the others.
 
 use super::Statements;
 

@@ -1,5 +1,5 @@
-//! The call that a stored answer tells of, so that erasing the call finds it by key. Answers of before have none; they are those
-//! of a day.
+//! The call that a stored answer is about, so that erasing the call finds the answer by key. Earlier answers have
+//! none; they are kept for a day.
 
 use super::Statements;
 

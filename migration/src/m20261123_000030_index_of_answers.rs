@@ -1,4 +1,4 @@
-//! Finds stored answers by the call that they are about.
+//! An index of stored answers by their call.
 
 use super::indexes::{ConcurrentIndex, Indexes};
 

@@ -88,7 +88,7 @@ impl Next {
             backend == DbBackend::Postgres && step.migration().use_transaction() == Some(false)
         };
         if is_new {
-            // Nobody is beside it.
+            // An empty database: no node serves it.
             return Some(Self::Together {
                 steps: count(pending.len()),
                 is_breaking: false,

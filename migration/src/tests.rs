@@ -11,7 +11,7 @@ use super::{
     *,
 };
 
-/// A connection to a file with at most this many pages.
+/// A connection to a file of at most this many pages.
 async fn open(path: &Path, pages: Option<u32>) -> DatabaseConnection {
     let mut options = ConnectOptions::new(format!("sqlite://{}?mode=rwc", path.display()));
     options.max_connections(1);
@@ -81,7 +81,7 @@ async fn a_file_with_anything_else_in_it_is_left_alone() {
     }
 }
 
-/// The traces of a later release: its step, and the oldest step that a program must know.
+/// What a later release leaves: its step, and the oldest step that a program must know.
 async fn later_release(db: &DatabaseConnection, serves_from: i64) {
     for left in [
         "INSERT INTO seaql_migrations (version, applied_at) VALUES ('m20991231_999999_later', 0)",
