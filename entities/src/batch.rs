@@ -1,9 +1,9 @@
-//! Many rows written by one statement whose text, and so its plan, is the same for batches of any size. With a parameter for
-//! each value there would be as many texts as sizes, and each connection would keep hundreds of them prepared.
+//! Writes many rows with one statement, whose text, and so its plan, is the same for batches of any size. One
+//! parameter per value would need a text for each size, and each connection would keep hundreds of them prepared.
 //!
-//! PostgreSQL takes all rows as one JSON parameter, and all the writes of a transaction in one round trip
-//! ([`Transaction::write_all`](crate::store::Transaction::write_all)). SQLite has no round trips, and reading JSON costs it more
-//! than binding values: there the rows are `VALUES` in blocks of a few sizes.
+//! PostgreSQL receives all rows as one JSON parameter, and all writes of a transaction in one round trip
+//! ([`Transaction::write_all`](crate::store::Transaction::write_all)). SQLite has no round trips, and reading JSON
+//! costs it more than binding values, so there the rows are `VALUES` in blocks of a few sizes.
 
 use sea_orm::{
     ActiveModelTrait, ActiveValue, DbBackend, DbErr, EntityName, EntityTrait, IdenStatic, Iterable,
@@ -13,27 +13,26 @@ use serde_json::{Map, Value as Json};
 
 use crate::rows::{ColumnType, json_rows_of};
 
-/// Where the rows stand in the text of a statement.
+/// The placeholder of the rows in a statement's text.
 const ROWS: &str = "{rows}";
-/// Rows in one statement on SQLite: each size is a text of its own.
+/// Sizes of blocks on SQLite, each with a text of its own.
 const BLOCKS: [usize; 4] = [1, 4, 16, 64];
-/// More rows of a table are several texts.
+/// Larger tables of rows need several statements.
 const BLOCK_MAX: usize = 64;
-/// Where no write has more rows, all of them are one text.
+/// If no write has more rows than this, all writes are one statement.
 const TOGETHER_MAX: usize = 4;
 
-/// Rows, and the statement that writes them. It changes one row of the table for each that it is given, or something is wrong.
+/// Rows and the statement that writes them. It must change exactly one row of the table for each given row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchWrite {
-    /// With `{rows}` where the rows are read: a table source named `rows`.
+    /// With `{rows}` in place of a table source named `rows`.
     sql: String,
     columns: Vec<(&'static str, ColumnType)>,
     rows: Vec<Vec<Value>>,
 }
 
 impl BatchWrite {
-    /// A statement with `{rows}` in its place, the columns of the rows, and for each row a value for each of them. The first
-    /// column is never null.
+    /// `sql` is a statement with `{rows}`. Each row has a value for each column, and its first column is never null.
     pub fn new(
         sql: impl Into<String>,
         columns: &[(&'static str, ColumnType)],
@@ -47,8 +46,8 @@ impl BatchWrite {
         }
     }
 
-    /// `INSERT INTO … SELECT …` of whole rows, with an ending such as `ON CONFLICT DO NOTHING`. Every column must be set, to a
-    /// text, a whole number or a boolean.
+    /// `INSERT INTO … SELECT …` of whole rows, with an ending such as `ON CONFLICT DO NOTHING`. Every column must be
+    /// set to a text, an integer or a boolean.
     pub fn insert<A: ActiveModelTrait>(rows: Vec<A>, ending: &str) -> Result<Self, DbErr> {
         let mut columns: Vec<(&'static str, ColumnType)> = Vec::new();
         let mut batch = Vec::with_capacity(rows.len());
@@ -74,7 +73,7 @@ impl BatchWrite {
             .collect();
         let names = names.join(", ");
         let table = A::Entity::default();
-        // SQLite takes `ON` for a join condition after a plain SELECT: hence `WHERE true`.
+        // SQLite takes `ON` after a plain SELECT for a join condition: hence `WHERE true`.
         let sql = format!(
             "INSERT INTO {} ({names}) SELECT {names} FROM {ROWS} WHERE true {ending}",
             table.table_name()
@@ -86,12 +85,12 @@ impl BatchWrite {
         })
     }
 
-    /// How many rows it writes.
+    /// The number of rows that it writes.
     pub fn count(&self) -> u64 {
         self.rows.len() as u64
     }
 
-    /// The rows of one block of so many, from the one that begins with `first`.
+    /// The rows of the block of `BLOCK_MAX` that begins with `first`.
     fn block(&self, first: usize) -> &[Vec<Value>] {
         let rest = self.rows.get(first..).unwrap_or_default();
         &rest[..rest.len().min(BLOCK_MAX)]
@@ -111,7 +110,7 @@ impl BatchWrite {
         )
     }
 
-    /// Its text on PostgreSQL, as the part with that number of a statement.
+    /// Its text on PostgreSQL, as the part with this number of a larger statement.
     fn part(&self, number: usize) -> String {
         let rows = json_rows_of(DbBackend::Postgres, &self.columns, number);
         self.sql.replace(ROWS, &rows)
@@ -127,9 +126,9 @@ impl BatchWrite {
     }
 }
 
-/// Several writes as one statement of PostgreSQL, which answers with the number of rows that each changed: `n1`, `n2`, …
+/// Several writes as one PostgreSQL statement, which returns the number of rows that each changed: `n1`, `n2`, …
 ///
-/// All of them see the tables as they were before; none may touch a row that another one touches.
+/// All writes see the tables as they were before, so no two may touch the same row.
 pub(crate) fn together(writes: &[&BatchWrite]) -> Statement {
     let numbered = || (1..).zip(writes);
     let parts: Vec<String> = numbered()
@@ -143,9 +142,9 @@ pub(crate) fn together(writes: &[&BatchWrite]) -> Statement {
     Statement::from_sql_and_values(DbBackend::Postgres, sql, values)
 }
 
-/// Several writes as SQLite is sent them. A few rows of each are one text for all of them: each text that is sent changes threads
-/// twice, which is what a message that is alone in its batch waits for. Many rows are a text for each write, so that the texts
-/// that stay prepared are few whatever is written together.
+/// Several writes as statements for SQLite. Small writes share one statement, because each statement switches threads
+/// twice, which delays a message that is alone in its batch. Large writes have a statement each, so that few texts
+/// stay prepared.
 pub(crate) fn in_blocks(writes: &[&BatchWrite]) -> Vec<Statement> {
     let most = writes.iter().map(|write| write.rows.len()).max();
     let most = most.unwrap_or(0);
@@ -160,8 +159,7 @@ pub(crate) fn in_blocks(writes: &[&BatchWrite]) -> Vec<Statement> {
         .collect()
 }
 
-/// One text with as many rows in each write as the next block has. What is missing to that number is rows of nulls, which the
-/// statements pass over.
+/// One statement with the same number of rows for each write, padded with rows of nulls, which the statements skip.
 fn block_of(writes: &[&BatchWrite], first: usize) -> Statement {
     let parts = writes.iter().map(|write| (write, write.block(first)));
     let parts: Vec<_> = parts.filter(|(_, rows)| !rows.is_empty()).collect();

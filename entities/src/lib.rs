@@ -1,8 +1,8 @@
-//! What Dikala stores, and the typed values that every other crate speaks.
+//! The data that Dikala stores, and the typed values that all other crates use.
 //!
 //! - [`values`]: ids, phone numbers, statuses, secrets … each parsed once, private inside, correct from then on.
 //! - [`tables`]: one file per table; every read on behalf of a tenant starts with the tenant ([`OfTenant`]).
-//! - [`batch`]: many rows in one statement; [`rows`]: those that are one JSON parameter.
+//! - [`batch`]: many rows in one statement; [`rows`]: rows as one JSON parameter.
 //! - [`store`]: the connections, and how a write transaction begins on each database.
 //! - [`vault`]: secrets at rest.
 //!

@@ -1,8 +1,8 @@
-//! The rows of a batch as one JSON parameter of a statement, so that its text is the same for batches of any size.
+//! Rows of a batch as one JSON parameter of a statement, so that its text is the same for batches of any size.
 
 use sea_orm::{DbBackend, DbErr, Statement, Value};
 
-/// The type of a column in a [`json_rows`] source, as PostgreSQL names it.
+/// The type of a column in [`json_rows`], as PostgreSQL names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnType {
     Text,
@@ -10,15 +10,13 @@ pub enum ColumnType {
     Boolean,
 }
 
-/// A table source that reads the rows of a batch out of one JSON parameter: `(SELECT …) AS rows`. One parameter keeps a
-/// statement's text, and so its plan, the same for batches of any size.
-///
-/// The parameter is an array of objects with the named columns; [`json_statement`] binds it.
+/// A table source for the rows of a batch: `(SELECT …) AS rows`. It reads them from one JSON parameter, an array of
+/// objects with the named columns, which [`json_statement`] binds.
 pub fn json_rows(backend: DbBackend, columns: &[(&str, ColumnType)]) -> String {
     json_rows_of(backend, columns, 1)
 }
 
-/// The same for the parameter with that number.
+/// The same for the parameter with this number.
 pub(crate) fn json_rows_of(
     backend: DbBackend,
     columns: &[(&str, ColumnType)],
@@ -55,8 +53,8 @@ pub(crate) fn json_rows_of(
     }
 }
 
-/// An array of texts out of the JSON parameter with that number, for `= ANY(…)` on PostgreSQL and `IN …` on SQLite: the
-/// condition that a column is one of them.
+/// The condition that a column equals one of the texts in the JSON array of this parameter: `= ANY(…)` on PostgreSQL,
+/// `IN …` on SQLite.
 pub fn is_one_of(backend: DbBackend, column: &str, parameter: usize) -> String {
     match backend {
         DbBackend::Postgres => {

@@ -1,15 +1,15 @@
-//! The connections to the database, and how a write begins on each kind.
+//! The database's connections, and how a write transaction begins on each kind of database.
 //!
-//! SQLite: WAL, `synchronous=FULL`, one writer connection for the whole process and pools of readers that cannot write. The
-//! writer is handed out in the order of asking, but of all that is not a call or credit only one asks at a time: a call waits
-//! for one such write at most, however many there are. PostgreSQL: pools; the ledger has connections of its own. On both, what a
-//! call's opening reads has readers of its own: a crowd of API requests, a page far into a long list or a sweep
-//! cannot starve a call. What the API reads for tenants has readers of its own too, and is broken off where
-//! it takes too long: sweeps and deliveries do not wait behind it.
+//! SQLite: WAL, `synchronous=FULL`, one writer connection for the process, and pools of read-only connections. The
+//! writer is granted in order, but among writes that are no call or credit only one may wait for it. So a call waits
+//! for one other write at most. PostgreSQL: pools, and connections of its own for the ledger.
 //!
-//! Whatever is sent to PostgreSQL, and whatever is awaited from it, has a deadline here, on this side: a link that drops
-//! packets says nothing for a quarter of an hour. What the server may take for itself is a little less, so that it is the
-//! server who refuses where the link is well.
+//! Both have separate readers for calls' openings, so that API requests, long lists or sweeps cannot starve a call.
+//! API reads have their own readers and a timeout, so that sweeps and deliveries do not wait for them.
+//!
+//! Everything sent to PostgreSQL has a timeout on this side: a link that drops packets would stay silent for a
+//! quarter of an hour. The server's own timeouts are a little shorter, so that on a good link the server is the one
+//! that refuses.
 
 mod durability;
 mod fault;
@@ -57,16 +57,16 @@ use self::{
     raw::Driver,
 };
 
-/// How long a write waits for another process's write on the same SQLite file.
+/// Timeout of a write that waits for another process's write on the same SQLite file.
 const SQLITE_BUSY_TIMEOUT_MS: u64 = 10_000;
-/// Prepared statements that an SQLite connection keeps.
+/// Prepared statements kept by an SQLite connection.
 const SQLITE_STATEMENTS: usize = 256;
 const READERS: u32 = 8;
 const POSTGRES_WRITERS: u32 = 8;
 const POSTGRES_CRITICAL: u32 = 6;
-/// Readers of what tenants ask the API for: as many statements of theirs run at once, beside calls on the same cores.
+/// Readers of the tenants' API: the number of its statements that run at once, beside calls on the same cores.
 pub const API_READERS: u32 = 4;
-/// How long the database works on one of those. PostgreSQL is told so; SQLite is interrupted.
+/// Timeout of a statement on these readers. PostgreSQL enforces it; SQLite is interrupted.
 const API_STATEMENT: Duration = Duration::from_secs(3);
 const SQLITE_LIMITS: Limits = Limits {
     acquire: Duration::from_secs(10),
@@ -80,15 +80,15 @@ const POSTGRES_LIMITS: Limits = Limits {
     statement: Some(Duration::from_secs(7)),
     begin: Some(Duration::from_secs(3)),
 };
-/// Of the connection that renews this node's lease, and of nothing else: a renewal that takes longer comes too late to try again.
+/// Limits of the connection that renews this node's lease: a slower renewal would leave no time for another try.
 const LEASE_LIMITS: Limits = Limits {
     acquire: Duration::from_millis(1_500),
     connect: Duration::from_millis(1_500),
     statement: Some(Duration::from_millis(1_500)),
     begin: Some(Duration::from_millis(1_500)),
 };
-/// What PostgreSQL is told at each connection: how long a statement and a lock may take, and how soon it gives up a client
-/// that it does not hear of, with all that this client had locked. Milliseconds, but keepalives in seconds.
+/// PostgreSQL settings of each connection: timeouts of statements and locks, and how soon the server gives up a
+/// silent client and its locks. In milliseconds, but keepalives in seconds.
 const POSTGRES_OPTIONS: [(&str, &str); 7] = [
     ("statement_timeout", "6000"),
     ("lock_timeout", "4000"),
@@ -98,33 +98,33 @@ const POSTGRES_OPTIONS: [(&str, &str); 7] = [
     ("tcp_keepalives_interval", "5"),
     ("tcp_keepalives_count", "3"),
 ];
-/// What calls need is read and written by key, whatever PostgreSQL believes of the sizes of the tables: it keeps plans that it made
-/// when they were empty.
+/// Calls read and write by key, whatever PostgreSQL assumes about table sizes: it keeps plans made while the tables
+/// were empty.
 const POSTGRES_BY_KEY: [(&str, &str); 3] = [
     ("enable_seqscan", "off"),
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
 ];
-/// Only the text of statements, without what is bound to them; asked for with `sqlx::query=debug`.
+/// Logs statements' text without bound values; enabled with `sqlx::query=debug`.
 const STATEMENTS_LOGGED: log::LevelFilter = log::LevelFilter::Debug;
-/// Statements that take longer are marked as slow where they are logged.
+/// Slower statements are marked as slow in the log.
 const SLOW: Duration = Duration::from_secs(1);
-/// Readers of what calls and bridges need, and nobody else.
+/// Readers reserved for calls and bridges.
 const CRITICAL_READERS: u32 = 4;
-/// All of them, with the one that renews the lease and the one that listens.
+/// All of them, with the connections for lease and notices.
 const POSTGRES_CONNECTIONS: u32 =
     READERS + POSTGRES_WRITERS + POSTGRES_CRITICAL + CRITICAL_READERS + API_READERS + 2;
-/// The file of SQLite's log is cut back to this when it begins anew.
+/// SQLite's log is truncated to this size when it restarts.
 const SQLITE_LOG_BYTES: u64 = 64 * 1024 * 1024;
-/// When so many pages of 4 KiB are in the log that nobody has copied into the file beside them, see [`Store::copy_log`], a commit
-/// does it. With SQLite's own 1,000 pages every third commit under load would.
+/// With this many pages of 4 KiB in the log, a commit runs a checkpoint, unless [`Store::copy_log`] did so before.
+/// With SQLite's default of 1,000 pages every third commit under load would.
 const SQLITE_LOG_PAGES: u32 = 16_000;
-/// Rows that SQLite's thread reads before it waits for who asked.
+/// Rows that SQLite's thread reads ahead of the caller.
 const SQLITE_ROWS_AHEAD: usize = 1_024;
-/// A log smaller than this is not worth a checkpoint of its own.
+/// A smaller log is not worth a checkpoint of its own.
 const SQLITE_LOG_SMALL_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The database of one running program.
+/// The database of a running program.
 #[derive(Clone, Debug)]
 pub struct Store {
     reader: Connections,
@@ -132,11 +132,11 @@ pub struct Store {
     critical: Connections,
     critical_reader: Connections,
     api_reader: Connections,
-    /// Renews this node's lease; none on SQLite, where the file's lock is the lease.
+    /// For renewing this node's lease. None on SQLite, where the file's lock is the lease.
     lease: Option<Connections>,
-    /// Hears of other nodes; none on SQLite.
+    /// For notices of other nodes. None on SQLite.
     listening: Option<Listening>,
-    /// Copies SQLite's log into the file.
+    /// For checkpoints of SQLite's log.
     copier: Option<Connections>,
     url: Arc<str>,
     signs: Arc<Signs>,
@@ -144,7 +144,7 @@ pub struct Store {
     confirmation: Arc<Mutex<Confirmation>>,
 }
 
-/// The database cannot be used.
+/// The reason why the database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("database.url must begin with sqlite:// or postgres://")]
@@ -153,18 +153,16 @@ pub enum StoreError {
         "the database folder {folder:?} cannot be written: {reason}; create it or give this user the right to write there"
     )]
     Folder {
-        /// The folder.
         folder: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         reason: std::io::Error,
     },
     #[error(
         "the database file {file:?} cannot be opened: {reason}; let database.url name a file that this user may read and write"
     )]
     File {
-        /// The file.
         file: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         reason: std::io::Error,
     },
     #[error("the database does not answer: {words}; check database.url and that the server runs", words = in_words(.0))]
@@ -175,27 +173,26 @@ pub enum StoreError {
     Postgres {
         /// Host, port and database.
         place: String,
-        /// What became of the attempt.
+        /// The result of the attempt.
         reason: String,
     },
     #[error(
         "the database user has not the right to {right} in the schema {schema:?}; run: {remedy}"
     )]
     Rights {
-        /// What it may not do.
+        /// The missing right.
         right: &'static str,
-        /// Where.
+        /// The schema to which it applies.
         schema: String,
-        /// What gives the right.
+        /// The statement that grants it.
         remedy: String,
     },
     #[error(
         "the database has no schema {schema:?}, which the search_path of its user names; create it: {remedy}"
     )]
     NoSchema {
-        /// The schema.
         schema: String,
-        /// What makes it.
+        /// The statement that creates it.
         remedy: String,
     },
     #[error(
@@ -205,7 +202,6 @@ pub enum StoreError {
     Encoding {
         /// Host, port and database.
         place: String,
-        /// Its encoding.
         encoding: String,
     },
     #[error(
@@ -215,20 +211,19 @@ pub enum StoreError {
     Pooler {
         /// Host, port and database.
         place: String,
-        /// What shows it.
+        /// The evidence.
         found: &'static str,
     },
     #[error(
         "another dikala serves the database {path:?} already; stop it first, or give this one another database.url"
     )]
     Served {
-        /// The database's file.
         path: PathBuf,
     },
 }
 
 impl Store {
-    /// Connects to `sqlite://path` or `postgres://…`. Makes the SQLite file and its folder if they are not there.
+    /// Connects to `sqlite://path` or `postgres://…`. Creates the SQLite file and its folder if they are missing.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         let store = if let Some(path) = sqlite_file(url) {
             prepare_file(&path)?;
@@ -239,7 +234,7 @@ impl Store {
         } else {
             return Err(StoreError::UnknownKind);
         };
-        // The writer first: on SQLite it makes the file and switches it to WAL.
+        // The writer comes first: on SQLite it creates the file and switches it to WAL.
         for connections in [
             &store.writer,
             &store.reader,
@@ -253,17 +248,17 @@ impl Store {
         Ok(store)
     }
 
-    /// The SQLite file that a URL names; none for PostgreSQL.
+    /// The SQLite file of a URL; none for PostgreSQL.
     pub fn sqlite_file(url: &str) -> Option<PathBuf> {
         sqlite_file(url)
     }
 
-    /// The SQLite file that a URL names and that is not there yet.
+    /// The SQLite file of a URL, if it does not exist yet.
     pub fn missing_file(url: &str) -> Option<PathBuf> {
         sqlite_file(url).filter(|path| !path.exists())
     }
 
-    /// Whether the SQLite file that is not there yet could be made. Leaves everything as it is.
+    /// Checks that the SQLite file could be created. Changes nothing.
     pub fn could_make(path: &Path) -> Result<(), StoreError> {
         let folder = folder_of(path);
         let there = folder.ancestors().find(|folder| folder.exists());
@@ -292,7 +287,7 @@ impl Store {
             let target = Driver::Sqlite(Box::new(options), longest);
             Connections::new(target, SQLITE_LIMITS, most, false, Arc::clone(&signs))
         };
-        // Waits for nobody.
+        // A checkpoint never waits for a lock.
         let copying = sqlite_options(path)
             .create_if_missing(false)
             .busy_timeout(Duration::ZERO);
@@ -354,18 +349,18 @@ impl Store {
         &self.reader
     }
 
-    /// For the short reads, by key, that calls and bridges cannot do without. Nothing else may keep these busy.
+    /// For short reads by key that calls and bridges need. Use it for nothing else.
     pub fn critical_reader(&self) -> &Connections {
         &self.critical_reader
     }
 
-    /// For what tenants ask the API for. A statement that takes too long here is broken off, see [`took_too_long`].
+    /// For reads of the tenants' API. A statement that exceeds its timeout fails with [`took_too_long`].
     pub fn api_reader(&self) -> &Connections {
         &self.api_reader
     }
 
-    /// For this node's lease alone, so that no crowd keeps it from being renewed; none on SQLite, where nobody else may serve the
-    /// file.
+    /// Only for this node's lease, so that load cannot delay its renewal. None on SQLite, whose file only one process
+    /// can serve.
     pub fn lease(&self) -> Option<&Connections> {
         self.lease.as_ref()
     }
@@ -375,12 +370,12 @@ impl Store {
         &self.writer
     }
 
-    /// Which SQL is spoken.
+    /// The SQL dialect.
     pub fn backend(&self) -> DbBackend {
         self.reader.get_database_backend()
     }
 
-    /// The pools by name. Asks nobody.
+    /// Readings of the pools by name. Makes no request.
     pub fn pools(&self) -> Vec<(&'static str, PoolReading)> {
         let critical = Some(&self.critical).filter(|critical| !critical.are(&self.writer));
         let pools = [
@@ -397,7 +392,7 @@ impl Store {
             .collect()
     }
 
-    /// Whether the database answers now.
+    /// Fails if the database does not answer now.
     pub async fn ping(&self) -> Result<(), DbErr> {
         for readers in [&self.reader, &self.critical_reader, &self.api_reader] {
             readers
@@ -407,9 +402,9 @@ impl Store {
         Ok(())
     }
 
-    /// Copies what SQLite's log has into the file, beside all readers and writers, so that little is left for the commit that finds
-    /// the log too long. What is changed again and again meanwhile, as the ends of indexes are, is copied once. On PostgreSQL there
-    /// is nothing to do.
+    /// Runs a checkpoint of SQLite's log beside readers and writers, so that little is left for the commit that finds
+    /// the log too long. Pages that change often, such as the ends of indexes, are copied once. Does nothing on
+    /// PostgreSQL.
     pub async fn copy_log(&self) -> Result<(), DbErr> {
         let Some(copier) = &self.copier else {
             return Ok(());
@@ -418,8 +413,8 @@ impl Store {
         copied.await.map(drop)
     }
 
-    /// Empties SQLite's log where it has grown, if that can be done now without holding up a commit: its content is copied
-    /// first, and only cutting it off takes the writers' lock, if nobody has it. Returns how many bytes it had if it was cut off.
+    /// Truncates SQLite's log if it has grown, unless that would delay a commit. The content is copied first; only
+    /// the truncation takes the writers' lock, if it is free. Returns the number of bytes, if it was truncated.
     pub async fn empty_log(&self) -> Result<Option<u64>, DbErr> {
         let (Some(copier), Some(file)) = (&self.copier, sqlite_file(&self.url)) else {
             return Ok(None);
@@ -437,7 +432,7 @@ impl Store {
         Ok((busy == 0).then_some(bytes))
     }
 
-    /// Closes all connections after what is running on them.
+    /// Closes all connections after their running statements.
     pub async fn close(&self) {
         for one in [&self.copier, &self.lease].into_iter().flatten() {
             one.close().await;
@@ -447,7 +442,7 @@ impl Store {
             self.critical_reader.close(),
             self.api_reader.close()
         );
-        // Last: who closes an SQLite file as the last one empties its log, and readers may not.
+        // Last: closing an SQLite file's last connection empties its log, which readers may not do.
         tokio::join!(self.critical.close(), self.writer.close());
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong on a connection, and what follows from it.
+//! Faults of a connection and their consequences.
 
 use std::{
     fmt::Display,
@@ -13,27 +13,27 @@ use sea_orm::{DbErr, RuntimeErr, SqlxError};
 
 use super::statements::Statements;
 
-/// Why something sent over a connection did not succeed.
+/// The reason why a request over a connection did not succeed.
 #[derive(Debug)]
 pub(super) enum SendFault {
-    /// No answer came within the time.
+    /// No answer came within the timeout.
     Silent(Duration),
-    /// The database, or the way to it, said so.
+    /// The error of the database or of the connection.
     Said(SqlxError),
 }
 
-/// What may still be done with the connection on which a fault happened.
+/// The state of a connection after a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leaves {
     /// As before: the statement was refused.
     Usable,
-    /// Nothing: its state is not known, or known to be bad.
+    /// Its state is unknown or bad, so it must be closed.
     Unusable,
-    /// Nothing, and others to the same database will be like it: the way there is cut, or the server went away.
+    /// The link is cut or the server is gone, which also affects other connections to the database.
     Cut,
 }
 
-/// What the pools of one store find out for each other.
+/// Facts that the pools of one store share.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
     cuts: AtomicU64,
@@ -42,7 +42,7 @@ pub(super) struct Signs {
 }
 
 impl Signs {
-    /// How often the way to the server was cut; connections from before are not used again.
+    /// Number of times the link to the server was cut. Connections made before the last one are not used again.
     pub(super) fn cuts(&self) -> u64 {
         self.cuts.load(Relaxed)
     }
@@ -51,7 +51,7 @@ impl Signs {
         self.cuts.fetch_add(1, Relaxed);
     }
 
-    /// How often the disk or the memory would not have something.
+    /// Number of refusals by disk or memory.
     pub(super) fn refusals(&self) -> u64 {
         self.refusals.load(Relaxed)
     }
@@ -69,7 +69,7 @@ impl SendFault {
         }
     }
 
-    /// Whether the disk or the memory would not have it, so that the next may be refused too.
+    /// True if disk or memory refused, so that the next write may be refused too.
     pub(super) fn is_refusal(&self) -> bool {
         match self {
             Self::Silent(_) => false,
@@ -77,8 +77,8 @@ impl SendFault {
         }
     }
 
-    /// SQLite refuses to roll back where no transaction is open, as after a `BEGIN` that another process's write kept waiting for
-    /// too long; and it refuses that for no other reason.
+    /// Ignores SQLite's error for a rollback without an open transaction, as after a `BEGIN` that waited too long for
+    /// another process's write. SQLite refuses a rollback for no other reason.
     pub(super) fn unless_nothing_was_open(self) -> Result<(), Self> {
         match &self {
             Self::Said(SqlxError::Database(error)) if error.code().as_deref() == Some("1") => {
@@ -88,17 +88,17 @@ impl SendFault {
         }
     }
 
-    /// As an error of a statement that changes something.
+    /// As the error of a statement that writes.
     pub(super) fn executing(self) -> DbErr {
         self.into_error(DbErr::Exec)
     }
 
-    /// As an error of a statement that asks something.
+    /// As the error of a statement that reads.
     pub(super) fn asking(self) -> DbErr {
         self.into_error(DbErr::Query)
     }
 
-    /// As an error of a connection that could not be had.
+    /// As the error of a failed connection.
     pub(super) fn connecting(self) -> DbErr {
         self.into_error(DbErr::Conn)
     }
@@ -111,12 +111,12 @@ impl SendFault {
     }
 }
 
-/// The error for a database that cannot be used now.
+/// The error for a database that is unavailable now.
 pub(super) fn away(why: impl Display) -> DbErr {
     DbErr::Conn(RuntimeErr::Internal(why.to_string()))
 }
 
-/// A fault in words. PostgreSQL tells the line of its own source where it came about, which means nothing to anybody here.
+/// An error's text, without the line of PostgreSQL's source, which helps no reader.
 pub fn in_words(error: &impl Display) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {
@@ -125,22 +125,22 @@ pub fn in_words(error: &impl Display) -> String {
     }
 }
 
-/// What an error means: the one list from which everything that follows of errors is read.
+/// The meaning of an error: the only list from which its consequences are derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
-    /// The fault is the statement's, or lies in what it found.
+    /// The statement is wrong, or conflicts with the data that it found.
     Wrong,
-    /// Others use what it needs, or it took too long. It may well succeed later.
+    /// Resources are in use, or a timeout expired. It may succeed later.
     Busy,
-    /// The disk or the memory would not have it. It may succeed when there is room.
+    /// Disk or memory refused. It may succeed once there is room.
     Refused,
-    /// The same, and SQLite may have rolled back by itself, or not: nobody knows how the connection stands.
+    /// Disk or memory refused, and SQLite may have rolled back or not: the connection's state is unknown.
     RefusedMidway,
-    /// The file is no database, or not a whole one.
+    /// The file is no database, or a damaged one.
     Broken,
-    /// The way to the server is cut, or the server went away. It may succeed on another connection.
+    /// The link is cut or the server is gone. It may succeed on another connection.
     Cut,
-    /// Nobody knows, so nothing is relied upon: not on the connection, nor on another try.
+    /// Unknown, so neither the connection nor another try is relied upon.
     Unknown,
 }
 
@@ -182,17 +182,18 @@ fn meaning(error: &SqlxError) -> Meaning {
     }
 }
 
-/// PostgreSQL's codes have five characters (<https://www.postgresql.org/docs/current/errcodes-appendix.html>); SQLite's are
-/// numbers, whose low byte is the kind (<https://www.sqlite.org/rescode.html>).
+/// PostgreSQL's codes have five characters (<https://www.postgresql.org/docs/current/errcodes-appendix.html>).
+/// SQLite's are numbers whose low byte is the kind (<https://www.sqlite.org/rescode.html>).
 fn meaning_of_code(code: &str) -> Meaning {
     if code.len() == 5 {
         return match (&code[..2], code) {
-            // Connection exceptions, shut down or terminated, idle for too long in a transaction, read-only after a fail-over.
+            // Connection exceptions, shutdown or termination, idle too long in a transaction, read-only after a
+            // failover.
             ("08", _) | (_, "25P03" | "25006") => Meaning::Cut,
             ("57", code) if code.starts_with("57P") => Meaning::Cut,
-            // A full disk, no memory, errors of the system below it.
+            // Full disk, out of memory, system errors.
             (_, "53100" | "53200") | ("58", _) => Meaning::Refused,
-            // Rolled back for another's sake, no resources, in use, stopped by the server or an operator.
+            // Rolled back because of others, no resources, in use, stopped by the server or an operator.
             ("40" | "53" | "55" | "57", _) => Meaning::Busy,
             _ => Meaning::Wrong,
         };
@@ -200,7 +201,7 @@ fn meaning_of_code(code: &str) -> Meaning {
     match code.parse().map_or(0, |code: u32| code & 0xff) {
         // Busy, locked, interrupted.
         5 | 6 | 9 => Meaning::Busy,
-        // No memory, read-only, input or output, full, cannot open.
+        // Out of memory, read-only, input or output, full, cannot open.
         7 | 8 | 10 | 13 | 14 => Meaning::RefusedMidway,
         // Corrupt, not a database.
         11 | 26 => Meaning::Broken,
@@ -208,8 +209,8 @@ fn meaning_of_code(code: &str) -> Meaning {
     }
 }
 
-/// Whether the fault lies with the database, or with others who use it, and passes by itself: the same statement may well
-/// succeed later. Anything else lies with the statement.
+/// True if the fault lies with the database or its other users and may pass: the same statement may succeed later.
+/// Otherwise it lies with the statement.
 pub fn is_transient(error: &DbErr) -> bool {
     match error {
         DbErr::ConnectionAcquire(_) | DbErr::Conn(_) => true,
@@ -220,8 +221,8 @@ pub fn is_transient(error: &DbErr) -> bool {
     }
 }
 
-/// Whether the server rolled a transaction back because of others, which it says of a deadlock and where two cannot be put into an
-/// order: nothing of it happened, and it may be done again.
+/// True if the server rolled a transaction back because of others, after a deadlock or a serialization failure.
+/// Nothing of it happened, and it may be repeated.
 pub fn lost_a_race(error: &DbErr) -> bool {
     says(error, &["40P01", "40001"])
 }
@@ -231,7 +232,7 @@ pub fn is_locked_out(error: &DbErr) -> bool {
     says(error, &["55P03"])
 }
 
-/// Whether the database broke a statement off because it took too long. The same statement may well take as long again.
+/// True if a statement exceeded its timeout. The same statement may well take as long again.
 pub fn took_too_long(error: &DbErr) -> bool {
     says(error, &["57014", "9"])
 }
@@ -267,25 +268,25 @@ mod tests {
         }
     }
 
-    /// One row a code: what it leaves of the connection, whether it passes by itself, whether the disk or the memory refused.
+    /// For each code: the connection's state, whether it is transient, and whether disk or memory refused.
     #[test]
     fn every_code_means_one_thing() {
         use Leaves::{Cut, Unusable, Usable};
         #[rustfmt::skip]
         let table = [
-            // PostgreSQL: a lost connection, shutting down, idle for too long, read-only after a fail-over.
+            // PostgreSQL: a lost connection, shutting down, idle for too long, read-only after a failover.
             ("08006", Cut, true, false), ("57P01", Cut, true, false), ("25P03", Cut, true, false), ("25006", Cut, true, false),
             // Deadlock, serialisation, lock timeout, statement timeout, too many connections.
             ("40P01", Usable, true, false), ("40001", Usable, true, false), ("55P03", Usable, true, false),
             ("57014", Usable, true, false), ("53300", Usable, true, false),
-            // Disk full, no memory, an error of the system.
+            // Full disk, out of memory, a system error.
             ("53100", Usable, true, true), ("53200", Usable, true, true), ("58030", Usable, true, true),
-            // Check and unique violations, bad text, no such table, failed transaction, nothing.
+            // Check and unique violations, invalid text, undefined table, failed transaction, unknown.
             ("23514", Usable, false, false), ("23505", Usable, false, false), ("22021", Usable, false, false),
             ("42P01", Usable, false, false), ("25P02", Usable, false, false), ("", Usable, false, false),
             // SQLite: busy, its snapshot form, locked, interrupted.
             ("5", Usable, true, false), ("517", Usable, true, false), ("6", Usable, true, false), ("9", Usable, true, false),
-            // No memory, read-only, input or output, its form of a write, full, cannot open.
+            // Out of memory, read-only, input or output, its write variant, full, cannot open.
             ("7", Unusable, true, true), ("8", Unusable, true, true), ("10", Unusable, true, true),
             ("778", Unusable, true, true), ("13", Unusable, true, true), ("14", Unusable, true, true),
             // Corrupt, not a database.
@@ -306,7 +307,7 @@ mod tests {
         assert_eq!(SendFault::Silent(Duration::ZERO).leaves(), Cut);
     }
 
-    /// What is said without a code: by the way to the database, or by the library that reads its answers.
+    /// Errors without a code, from the connection or from the library that reads answers.
     #[test]
     fn a_way_that_is_cut_passes_and_what_nobody_knows_does_not() {
         let io = || SqlxError::Io(std::io::ErrorKind::ConnectionReset.into());

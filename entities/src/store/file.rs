@@ -1,4 +1,4 @@
-//! SQLite's files: they are made so that only their owner reads them, and one process serves them.
+//! SQLite's files: only their owner can read them, and only one process serves them.
 
 use std::{
     fs::File,
@@ -21,8 +21,8 @@ pub(super) fn unwritable(path: &Path, reason: std::io::Error) -> StoreError {
     }
 }
 
-/// Makes the database's file, which only its owner may read: callers' numbers and what they said are in it. SQLite gives the
-/// files beside it the same rights.
+/// Creates the database's file, readable only by its owner because it holds callers' numbers and words. SQLite gives
+/// the same rights to its other files.
 pub(super) fn prepare_file(path: &Path) -> Result<(), StoreError> {
     let folder = folder_of(path);
     let writable = || -> std::io::Result<()> {
@@ -40,7 +40,7 @@ pub(super) fn prepare_file(path: &Path) -> Result<(), StoreError> {
         })
 }
 
-/// The file whose lock the process has that serves this database.
+/// The lock file of the process that serves this database.
 pub(super) fn lock_beside(path: &Path) -> PathBuf {
     let mut lock = path.as_os_str().to_owned();
     lock.push("-serving");

@@ -1,5 +1,5 @@
-//! Breaks off what SQLite works on for too long. SQLite is in this process and knows no deadlines of its own; it asks from
-//! time to time whether it may go on.
+//! Interrupts SQLite statements that take too long. SQLite runs in this process and knows no timeouts, but calls back
+//! regularly.
 
 use std::{
     sync::{
@@ -11,22 +11,22 @@ use std::{
 
 use sea_orm::{SqlxError, sqlx::sqlite::SqliteConnection};
 
-/// Steps of SQLite's machine between two questions: well below a millisecond.
+/// Steps of SQLite's virtual machine between two callbacks: well below a millisecond.
 const STEPS: i32 = 10_000;
-/// Nothing is to be broken off.
+/// No statement has a deadline.
 const NEVER: u64 = u64::MAX;
 
-/// The deadline of what a connection works on. Cheap to clone; all clones share it.
+/// The deadline of a connection's present statement. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Fuse {
     longest: Duration,
     made: Instant,
-    /// Milliseconds since it was made.
+    /// Milliseconds since `made`.
     blows_at: Arc<AtomicU64>,
 }
 
 impl Fuse {
-    /// One that breaks off statements of a connection after that time.
+    /// Installs a fuse on a connection, with this timeout.
     pub(super) async fn of(
         connection: &mut SqliteConnection,
         longest: Duration,
@@ -44,7 +44,7 @@ impl Fuse {
         Ok(fuse)
     }
 
-    /// A statement begins. Its deadline stays after whoever asked for it has left: so does its work.
+    /// Starts the timeout of a statement. The deadline stays after the caller left, because the work goes on.
     pub(super) fn light(&self) {
         let at = self.elapsed_ms().saturating_add(millis(self.longest));
         self.blows_at.store(at, Relaxed);

@@ -1,5 +1,5 @@
-//! What processes over one PostgreSQL tell each other at once (`LISTEN` and `NOTIFY`), on a connection of its own. PostgreSQL keeps
-//! nothing for who does not listen at the moment.
+//! Notices between processes over one PostgreSQL (`LISTEN` and `NOTIFY`), on a dedicated connection. PostgreSQL keeps
+//! no notices for a process that is not listening.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,10 +18,10 @@ use super::{
     runtime::{inside, spawn},
 };
 
-/// For a connection, and for the answer to what is sent over it.
+/// Timeout of connecting, and of each answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// How such a connection is made.
+/// The settings of such a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Listening {
     options: Box<PgConnectOptions>,
@@ -30,7 +30,7 @@ pub(super) struct Listening {
 
 impl Listening {
     pub(super) fn new(options: PgConnectOptions, signs: Arc<Signs>) -> Self {
-        // A notice is lost with the server anyway: it waits for no disk and for no standby.
+        // A notice is lost with the server anyway, so it need not wait for disk or standby.
         let options = options.options([("synchronous_commit", "off")]);
         Self {
             options: Box::new(options.application_name("dikala notices")),
@@ -38,7 +38,7 @@ impl Listening {
         }
     }
 
-    /// What is told on a channel from now on.
+    /// Listens on a channel from now on.
     async fn listen(self, channel: &'static str) -> Result<Notices, DbErr> {
         let (signs, cuts) = (Arc::clone(&self.signs), self.signs.cuts());
         let connecting = async move {
@@ -50,9 +50,9 @@ impl Listening {
                 .acquire_timeout(ANSWER_WITHIN)
                 .connect_lazy_with(*self.options);
             let mut listener = PgListener::connect_with(&one).await?;
-            // Who listens has to know what he may have missed.
+            // The listener must learn that it may have missed notices.
             listener.eager_reconnect(false);
-            // Held from here on, so that it is let go of where it belongs.
+            // Wrapped from here on, so that it is dropped inside the right runtime.
             let mut notices = Notices {
                 listener: Some(listener),
                 channel,
@@ -68,18 +68,18 @@ impl Listening {
     }
 }
 
-/// A connection over which processes tell each other something. After an error it is of no more use.
+/// A connection for notices. After an error it must not be used again.
 #[derive(Debug)]
 pub struct Notices {
     listener: Option<PgListener>,
     channel: &'static str,
     signs: Arc<Signs>,
-    /// How often the way to the server was cut when it was made.
+    /// The number of cuts of the link when the connection was made.
     cuts: u64,
 }
 
 impl Store {
-    /// Listens on a channel; none on SQLite, which only one process serves.
+    /// Listens on a channel. None on SQLite, which only one process serves.
     pub async fn listen(&self, channel: &'static str) -> Result<Option<Notices>, DbErr> {
         match &self.listening {
             Some(listening) => listening.clone().listen(channel).await.map(Some),
@@ -93,7 +93,7 @@ impl Notices {
         self.listener.as_mut().expect("held until it is dropped")
     }
 
-    /// Waits for the next notice, this process's own among them. Nothing is lost where that is given up.
+    /// Waits for the next notice, including this process's own. Cancelling it loses no notice.
     pub async fn next(&mut self) -> Result<String, DbErr> {
         let next = inside(self.listener().try_recv()).await;
         let next = next.map_err(|error| SendFault::Said(error).asking())?;
@@ -101,7 +101,7 @@ impl Notices {
         Ok(notice.payload().to_owned())
     }
 
-    /// Tells all who listen, at most 8,000 bytes.
+    /// Sends a notice of at most 8,000 bytes to all listeners.
     pub async fn tell(&mut self, notice: &str) -> Result<(), DbErr> {
         let channel = self.channel;
         let query = sqlx::query("SELECT pg_notify($1, $2)");
@@ -109,7 +109,7 @@ impl Notices {
         self.send(query).await
     }
 
-    /// Whether the server answers on this connection.
+    /// Fails if the server does not answer on this connection.
     pub async fn prove(&mut self) -> Result<(), DbErr> {
         self.send(sqlx::query("SELECT 1")).await
     }
@@ -118,7 +118,7 @@ impl Notices {
         &mut self,
         query: sqlx::query::Query<'_, sqlx::Postgres, sqlx::postgres::PgArguments>,
     ) -> Result<(), DbErr> {
-        // It may lead to a server that is the old one by now, and answers all the same.
+        // Before the last cut it may have led to the old primary, which may still answer.
         if self.signs.cuts() != self.cuts {
             return Err(away("the way to the server was cut"));
         }
@@ -133,7 +133,7 @@ impl Notices {
 impl Drop for Notices {
     fn drop(&mut self) {
         let listener = self.listener.take();
-        // It says good-bye in a task, which has to have a runtime.
+        // Dropping it closes it in a task, which needs a runtime.
         spawn(async move { drop(listener) });
     }
 }

@@ -1,13 +1,14 @@
-//! A bounded set of connections, each used by one at a time.
+//! A bounded pool of connections, each used by one caller at a time.
 //!
-//! A connection is given back only by who can say that nothing is open on it: after a statement that was answered, or after a
-//! `COMMIT` or `ROLLBACK` that succeeded. So one that is taken is in no transaction. All others are closed; SQLite rolls back by
-//! itself when its disk is full, and whoever went on there would write into a transaction that nobody commits.
+//! A connection returns to the pool only if nothing is open on it: after a statement that was answered, or after a
+//! successful `COMMIT` or `ROLLBACK`. So an acquired connection is in no transaction. All others are closed. For
+//! example, SQLite rolls back by itself when the disk is full, and later writes would go into a transaction that is
+//! never committed.
 //!
-//! When the way to the server is cut, every connection that was made before is given up with the one that found out.
+//! When the link to the server is cut, every connection made before is dropped along with the one that noticed.
 //!
-//! A transaction that waits for a synchronous standby keeps its seat, whoever has given up waiting for it: else each that follows
-//! would leave the server one more connection that does nothing, until it has none left for those who read.
+//! A transaction that waits for a synchronous standby keeps its permit even if its caller gave up. Otherwise each
+//! further one would hold another idle connection of the server, until none were left for readers.
 
 mod abandoned;
 mod lease;
@@ -31,34 +32,34 @@ use super::{
     runtime::{inside, spawn},
 };
 
-/// A connection to PostgreSQL that has not been used for this long proves first that it is there.
+/// A PostgreSQL connection that was idle for longer is tested before use.
 const PROVEN_FOR: Duration = Duration::from_secs(5);
-/// How long such a proof, and the cleaning up after a caller that left, may take.
+/// Timeout of such a test, and of cleaning up after a caller that left.
 const PROOF_WITHIN: Duration = Duration::from_secs(2);
-/// A connection to PostgreSQL is replaced after this long: its memory only grows.
+/// A PostgreSQL connection is replaced after this time, because its memory only grows.
 const LIFETIME: Duration = Duration::from_secs(30 * 60);
-/// How long a caller that left may still have something running when the connections are closed.
+/// At closing, the time for statements of callers that left.
 const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long things may take. SQLite is in this process and has no link that falls silent; what it waits for, another process's
-/// write, is bounded by its own timeout.
+/// Timeouts. SQLite needs none: it runs in this process, and its wait for another process's write has a timeout of
+/// its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// For a connection of the pool.
+    /// To acquire a connection of the pool.
     pub acquire: Duration,
-    /// For a new connection.
+    /// To make a new connection.
     pub connect: Duration,
     /// For the answer to a statement or a commit.
     pub statement: Option<Duration>,
-    /// For the answer to `BEGIN`, which has nothing to wait for.
+    /// For the answer to `BEGIN`, which waits for no lock.
     pub begin: Option<Duration>,
 }
 
-/// Connections of one kind. Cheap to clone; all clones share them.
+/// A pool of connections. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Connections {
     shared: Arc<Shared>,
-    /// Of those who come through here, one at a time has a connection or waits for one.
+    /// With this, only one of its callers at a time has a connection or waits for one.
     turn: Option<Arc<Semaphore>>,
 }
 
@@ -82,15 +83,15 @@ struct Idle {
     since: Instant,
 }
 
-/// A connection in the hands of one.
+/// A connection in use by one caller.
 #[derive(Debug)]
 pub(super) struct Lease {
     home: Connections,
     held: Option<Held>,
     state: State,
-    /// What begins the transaction, where it is not sent yet.
+    /// The statement that begins the transaction, if it was not sent yet.
     opening: Option<&'static str>,
-    /// The server's process that may commit writes of this connection; none if there are none.
+    /// The server's process that may commit writes of this connection, if there are any.
     pub writer: Option<Process>,
 }
 
@@ -103,7 +104,7 @@ struct Held {
     seats: Seats,
 }
 
-/// The seat among the connections, and the turn of who came through a door where one goes at a time.
+/// The pool's permit, and the permit of a handle that admits one caller at a time.
 #[derive(Debug)]
 struct Seats {
     _permit: OwnedSemaphorePermit,
@@ -112,9 +113,9 @@ struct Seats {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing is open or under way.
+    /// Nothing is open or in progress.
     Clean,
-    /// Something is under way whose answer nobody has seen.
+    /// A statement is in progress, and its answer was not seen yet.
     Asked,
     /// A transaction is open.
     Open,
@@ -146,8 +147,7 @@ impl Connections {
         }
     }
 
-    /// The same connections for a crowd, of which one at a time asks: who asks the others for one waits for one of the crowd
-    /// at most.
+    /// A handle on the same pool that admits one caller at a time. So others wait for at most one of its callers.
     pub(super) fn one_at_a_time(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
@@ -163,12 +163,12 @@ impl Connections {
         self.shared.target.backend()
     }
 
-    /// If true, each statement is a transaction of its own, whose process is ended if the answer does not come.
+    /// If true, each statement is a transaction of its own, whose server process is ended if no answer comes.
     pub(super) fn is_careful(&self) -> bool {
         self.shared.careful
     }
 
-    /// A connection on which nothing is open.
+    /// Acquires a connection on which nothing is open.
     pub(super) async fn lease(&self) -> Result<Lease, DbErr> {
         let limit = self.shared.limits.acquire;
         inside(async {
@@ -180,7 +180,7 @@ impl Connections {
     }
 
     async fn lease_when_free(&self) -> Result<Lease, DbErr> {
-        // The turn first: who waits for it stands in nobody's way.
+        // This permit first: a waiting caller must not hold a permit of the pool.
         let turn = match &self.turn {
             Some(turn) => Some(Arc::clone(turn).acquire_owned().await.map_err(away)?),
             None => None,
@@ -231,7 +231,7 @@ impl Connections {
         }
     }
 
-    /// Gives up every connection that was made until now.
+    /// Drops every connection made until now.
     fn cut(&self) {
         self.shared.signs.note_cut();
         self.idle().clear();
@@ -245,7 +245,7 @@ impl Connections {
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Idle>> {
-        // Each change of the list is one step: it is whole also after a panic.
+        // Each change of the list is a single step, so it is consistent even after a panic.
         self.shared
             .idle
             .lock()
@@ -270,8 +270,8 @@ impl Connections {
         });
     }
 
-    /// A connection on which a transaction is begun with `sql`. One that turns out to be gone is replaced: nothing has happened
-    /// yet.
+    /// Acquires a connection and begins a transaction with `sql`. A dead connection is replaced, because nothing has
+    /// happened on it yet.
     pub(super) async fn lease_begun(&self, sql: &'static str) -> Result<Lease, DbErr> {
         let mut replaced = 0;
         loop {
@@ -287,7 +287,7 @@ impl Connections {
         }
     }
 
-    /// Closes all connections after what is running on them, and hands out no more.
+    /// Closes all connections after their running statements, and grants no more.
     pub(super) async fn close(&self) {
         self.shared.closed.store(true, Relaxed);
         inside(async {

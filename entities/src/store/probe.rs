@@ -1,7 +1,7 @@
-//! Whether a write can be committed now. A disk that is full still reads.
+//! Checks that writes can be committed now. A full disk can still be read.
 //!
-//! One that is full refuses what is large before what is small, and a write that was refused leaves room in the log that a small
-//! one fits into. So after anything was refused it takes a large commit to believe that there is room again.
+//! A full disk refuses large writes first, and a refused write leaves room in the log for small ones. So after a
+//! refusal only a large commit proves that there is room again.
 
 use std::time::{Duration, Instant};
 
@@ -12,27 +12,27 @@ use tokio::sync::oneshot;
 
 use super::{Store, fault::away, runtime::spawn};
 
-/// How long it is believed that a write can be committed because one was.
+/// A successful commit is trusted for this time.
 const PROBE_EVERY: Duration = Duration::from_secs(2);
-/// What is committed to see that there is room again: more than a request or an ordinary batch writes.
+/// Size of the test commit: more than a request or an ordinary batch writes.
 const ROOM_BYTES: usize = 1024 * 1024;
 
-/// What the last try to commit showed.
+/// The result of the last try.
 #[derive(Debug, Default)]
 pub(super) struct Probe {
-    /// When that was, and whether it was possible.
+    /// Its time, and true if it succeeded.
     last: Option<(Instant, bool)>,
-    /// So many refusals had been seen before a try that succeeded.
+    /// The number of refusals before the last successful try.
     settled: u64,
 }
 
-/// When the last commit began that was to confirm what was read before, and whether it succeeded.
+/// The start of the last confirming commit, and true if it succeeded.
 pub(super) type Confirmation = Option<(Instant, bool)>;
 
 impl Store {
-    /// To be awaited before something is acknowledged because it was read that it is done. What PostgreSQL shows may be committed on
-    /// this server alone, where the waiting for a synchronous standby was broken off, and a failover takes it back; but not once a
-    /// later commit was answered. Those who ask at the same time share one.
+    /// Await this before acknowledging something that was read as done. If the wait for a synchronous standby was
+    /// interrupted, PostgreSQL shows rows that are committed on this server only, and a failover takes them back.
+    /// Once a later commit is answered, it cannot. Concurrent callers share one commit.
     pub async fn confirm(&self) -> Result<(), DbErr> {
         if self.backend() != DbBackend::Postgres {
             return Ok(());
@@ -53,8 +53,8 @@ impl Store {
         }
     }
 
-    /// Whether what a call writes can be committed now; tried every two seconds at most, however often it is asked, and anew as
-    /// soon as anything was refused. Who stops waiting for the answer does not stop the try.
+    /// True if a call's writes can be committed now. Tried at most every two seconds, and again after any refusal.
+    /// The try goes on if the caller stops waiting.
     pub async fn can_commit(&self) -> bool {
         let (store, (tell, told)) = (self.clone(), oneshot::channel());
         spawn(async move {
@@ -102,7 +102,7 @@ impl Store {
     }
 }
 
-/// Nothing that a database or a file system could make smaller, or has already.
+/// Bytes that no database or file system can compress or deduplicate.
 fn fresh_bytes() -> Vec<u8> {
     let mut bytes = vec![0; ROOM_BYTES];
     rand::rng().fill(&mut bytes[..]);

@@ -1,4 +1,4 @@
-//! One connection to the database, and what is sent over it.
+//! One connection to the database.
 
 use std::{future::Future, time::Duration};
 
@@ -14,15 +14,14 @@ use sea_query_sqlx::SqlxValues;
 
 use super::{durability::assert_durable, fault::SendFault, fuse::Fuse};
 
-/// How a connection is made.
+/// The settings of a new connection.
 #[derive(Clone, Debug)]
 pub(super) enum Driver {
-    /// With how long SQLite may work on one statement, where that is bounded.
+    /// With the timeout of a statement, if there is one.
     Sqlite(Box<SqliteConnectOptions>, Option<Duration>),
     Postgres(Box<PgConnectOptions>),
 }
 
-/// A connection.
 #[derive(Debug)]
 pub(super) enum Raw {
     Sqlite(SqliteConnection, Option<Fuse>),
@@ -36,10 +35,10 @@ pub(super) struct Process {
     pub started_at: String,
 }
 
-/// How a transaction began.
+/// The state of a transaction after `begin`.
 pub(super) enum Begun {
     Sent,
-    /// It begins with the first statement, which this goes before.
+    /// This text is to be sent before the first statement.
     WithTheFirst(&'static str),
 }
 
@@ -72,7 +71,7 @@ impl Driver {
 }
 
 impl Process {
-    /// Read once for each connection, so that no transaction has to.
+    /// Read once per connection, so that no transaction has to.
     async fn of(connection: &mut PgConnection) -> Result<Self, SqlxError> {
         let ask =
             "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()";
@@ -85,7 +84,7 @@ impl Process {
 }
 
 impl Raw {
-    /// The server's process on the other side; none with SQLite, which is in this one.
+    /// The server's process; none with SQLite, which runs in this one.
     pub(super) fn process(&self) -> Option<&Process> {
         match self {
             Self::Sqlite(..) => None,
@@ -93,7 +92,7 @@ impl Raw {
         }
     }
 
-    /// A statement begins.
+    /// Starts the timeout of a statement.
     fn light(&self) {
         if let Self::Sqlite(_, Some(fuse)) = self {
             fuse.light();
@@ -115,7 +114,8 @@ impl Raw {
         }
     }
 
-    /// All rows: a statement that writes and returns rows is not done, and outside of a transaction not committed, before its last.
+    /// Reads all rows: a statement that writes and returns rows is done, and outside of a transaction committed, only
+    /// after the last.
     pub(super) async fn all(
         &mut self,
         statement: &Statement,
@@ -136,7 +136,7 @@ impl Raw {
         }
     }
 
-    /// One or more statements without parameters.
+    /// Runs one or more statements without parameters.
     pub(super) async fn unprepared(&mut self, sql: &str) -> Result<ExecResult, SqlxError> {
         self.light();
         let sql = AssertSqlSafe(sql.to_owned());
@@ -146,8 +146,8 @@ impl Raw {
         }
     }
 
-    /// Begins a transaction with `sql`. On SQLite it is sent with the first statement, because each statement switches threads
-    /// twice.
+    /// Begins a transaction with `sql`. On SQLite it is sent with the first statement, because each statement
+    /// switches threads twice.
     pub(super) async fn begin(&mut self, sql: &'static str) -> Result<Begun, SqlxError> {
         match self {
             Self::Sqlite(..) => Ok(Begun::WithTheFirst(sql)),
@@ -165,7 +165,7 @@ impl Raw {
         }
     }
 
-    /// Takes leave properly.
+    /// Closes the connection with the protocol's goodbye.
     pub(super) async fn close(self) -> Result<(), SqlxError> {
         match self {
             Self::Sqlite(raw, _) => raw.close().await,

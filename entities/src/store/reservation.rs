@@ -1,4 +1,4 @@
-//! The right to serve an SQLite file: a lock beside it that one process can have.
+//! The right to serve an SQLite file: a lock file that only one process can hold.
 
 use std::fs::{File, TryLockError};
 
@@ -8,13 +8,13 @@ use super::{
     sqlite_file,
 };
 
-/// The right to serve a database, until it is dropped or the process ends, however it ends.
+/// The right to serve a database. It ends when dropped or with the process.
 #[derive(Debug)]
 pub struct Reservation(#[expect(dead_code, reason = "held for its lock")] Option<File>);
 
 impl Store {
-    /// Keeps others from serving the same SQLite file: two processes would take each other's calls for their own. On
-    /// PostgreSQL owners and epochs tell nodes apart.
+    /// Keeps other processes from serving the same SQLite file: they would take each other's calls for their own. On
+    /// PostgreSQL owners and epochs distinguish nodes.
     pub fn reserve(url: &str) -> Result<Reservation, StoreError> {
         let Some(path) = sqlite_file(url) else {
             return Ok(Reservation(None));
@@ -25,19 +25,20 @@ impl Store {
         match file.try_lock() {
             Ok(()) => Ok(Reservation(Some(file))),
             Err(TryLockError::WouldBlock) => Err(StoreError::Served { path }),
-            // A file system without locks: then nobody can be kept off.
+            // On a file system without locks no process can be kept out.
             Err(TryLockError::Error(_)) => Ok(Reservation(None)),
         }
     }
 
-    /// Whether nobody serves the database now, so that [`reserve`](Self::reserve) would succeed. Makes no file.
+    /// Succeeds if no process serves the database now, so that [`reserve`](Self::reserve) would succeed. Creates no
+    /// file.
     pub fn is_free(url: &str) -> Result<(), StoreError> {
         let Some(path) = sqlite_file(url) else {
             return Ok(());
         };
         match File::open(lock_beside(&path)).map(|lock| lock.try_lock_shared()) {
             Ok(Err(TryLockError::WouldBlock)) => Err(StoreError::Served { path }),
-            // Nobody ever served it, or the file system has no locks.
+            // It was never served, or the file system has no locks.
             _ => Ok(()),
         }
     }

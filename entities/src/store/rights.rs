@@ -1,4 +1,4 @@
-//! PostgreSQL before it is used: can it be reached, and may its user do what is to be done?
+//! Checks of PostgreSQL before use: is it reachable, and does its user have the rights that are needed?
 
 use std::{str::FromStr, time::Duration};
 
@@ -9,8 +9,9 @@ use sea_orm::{
 
 use super::{POSTGRES_OPTIONS, Store, StoreError, in_words};
 
-/// The schema that is used, or that would be if the user might: `current_schema()` passes over those he may not use. The first
-/// that is there, or else the first at all but for the user's own, which is named by default and hardly ever there.
+/// The schema in use, or the one that would be with the right to it, because `current_schema()` skips schemas without
+/// it. That is the first existing one, else the first other than the user's own, which is listed by default and
+/// rarely exists.
 const SCHEMA: &str = "WITH entries AS ( \
     SELECT trim(BOTH '\"' FROM trim(entry)) AS entry, place \
     FROM unnest(string_to_array(current_setting('search_path'), ',')) WITH ORDINALITY AS path(entry, place)), \
@@ -20,13 +21,13 @@ const SCHEMA: &str = "WITH entries AS ( \
     SELECT name, EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = name) AS there, own, place FROM named), \
   chosen AS (SELECT name, there FROM found ORDER BY there DESC, own, place LIMIT 1) ";
 const ENCODING: &str = "UTF8";
-/// What a pooler says that does not pass a setting on.
+/// The error of a pooler that does not pass a setting on.
 const REFUSED_SETTING: &str = "unsupported startup parameter";
 
-/// Tries connections. A pool would take a server that refuses for one that starts, and go on trying.
+/// Tries connections. A pool would retry a server that refuses, as if it were starting.
 pub(super) async fn reach(url: &str, within: Duration) -> Result<(), StoreError> {
     let unreachable = |place: String, reason: String| StoreError::Postgres { place, reason };
-    // What the parser says may hold what it could not parse.
+    // The parser's error may contain the URL, with its password.
     let options = PgConnectOptions::from_str(url).map_err(|_| {
         let reason = "its address cannot be read".to_owned();
         unreachable("database.url".to_owned(), reason)
@@ -64,15 +65,15 @@ pub(super) async fn reach(url: &str, within: Duration) -> Result<(), StoreError>
     }
 }
 
-/// What a server shows of itself, and of what is before it.
+/// The facts about a server and a pooler before it.
 struct Seen {
     encoding: String,
-    /// What became of a setting.
+    /// The setting's value as the server has it.
     value: String,
     shares_a_session: bool,
 }
 
-/// Makes two connections at the same time. A pooler that lends its sessions for a transaction lends both the same.
+/// Makes two connections at once. A pooler in transaction mode gives both the same session.
 async fn look(options: &PgConnectOptions, setting: &str) -> Result<Seen, sqlx::Error> {
     let ask = format!(
         "SELECT current_setting('server_encoding'), (SELECT setting FROM pg_settings WHERE name = '{setting}'), \
@@ -84,7 +85,7 @@ async fn look(options: &PgConnectOptions, setting: &str) -> Result<Seen, sqlx::E
         let asked = sqlx::raw_sql(sqlx::AssertSqlSafe(ask.as_str()));
         shown.push(asked.fetch_one(connection).await?);
     }
-    // They have done what they were for.
+    // Errors while closing do not matter.
     let _ = one.close().await;
     let _ = other.close().await;
     let read = |at: usize, column: usize| match shown.get(at) {
@@ -98,7 +99,7 @@ async fn look(options: &PgConnectOptions, setting: &str) -> Result<Seen, sqlx::E
     })
 }
 
-/// What the user of a connection may do in its schema.
+/// The user's rights in its schema.
 struct Found {
     schema: String,
     there: bool,
@@ -107,7 +108,7 @@ struct Found {
 }
 
 impl Store {
-    /// Whether the schema can be brought up to date.
+    /// Fails if the user cannot create tables.
     pub async fn may_make_tables(&self) -> Result<(), StoreError> {
         let may = "COALESCE(has_schema_privilege(current_schema(), 'CREATE'), false)";
         let Some(found) = self.ask(may).await? else {
@@ -118,8 +119,8 @@ impl Store {
         })
     }
 
-    /// Whether the tables that are there can be read and written: those whose owner made the record of the steps, which itself
-    /// is only read.
+    /// Fails if the user cannot read and write the existing tables: those with the same owner as the record of steps,
+    /// which is only read.
     pub async fn may_use_tables(&self) -> Result<(), StoreError> {
         let may = "(WITH tables AS ( \
                       SELECT c.oid, c.relname = 'seaql_migrations' AS record, c.relowner AS owner \
@@ -139,7 +140,7 @@ impl Store {
         })
     }
 
-    /// Asks whether the user may do something, which is an expression in SQL. None on SQLite, whose rights are those of its file.
+    /// Evaluates an SQL expression for a right of the user. None on SQLite, which only has the rights of its file.
     async fn ask(&self, may: &str) -> Result<Option<Found>, StoreError> {
         if self.backend() != DbBackend::Postgres {
             return Ok(None);

@@ -1,8 +1,7 @@
-//! The runtime that connections live on. A socket belongs to the runtime in which it was opened and dies with it; the threads
-//! that serve HTTP end seconds before those that still have something to write. So there is one runtime for all connections,
-//! which lasts as long as the process.
+//! The runtime of all connections. A socket belongs to the runtime that opened it and dies with it, but the HTTP
+//! threads end seconds before the last writes. So one runtime lasts as long as the process.
 //!
-//! It only watches sockets and clocks: what waits for the database is polled where it is awaited, inside this runtime's context.
+//! It only watches sockets and timers: work on the database is polled by its caller, inside this runtime's context.
 
 use std::{
     future::{Future, pending, poll_fn},
@@ -25,8 +24,8 @@ static RUNTIME: LazyLock<Handle> = LazyLock::new(|| {
     handle
 });
 
-/// Awaits `work` so that every socket and timer it makes belongs to the lasting runtime. In a box: what speaks to a database is
-/// large, and would be part of every future that comes to it.
+/// Awaits `work` so that all its sockets and timers belong to the lasting runtime. Boxed, because futures of database
+/// libraries are large and would be part of every caller's.
 pub(super) fn inside<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
     let mut work = Box::pin(work);
     poll_fn(move |cx| {
@@ -35,7 +34,7 @@ pub(super) fn inside<T>(work: impl Future<Output = T>) -> impl Future<Output = T
     })
 }
 
-/// Does `work` whether or not anybody waits for it.
+/// Runs `work` even if no caller waits for it.
 pub(super) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
     drop(RUNTIME.spawn(work));
 }

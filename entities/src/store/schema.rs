@@ -1,11 +1,11 @@
-//! The connection that changes the schema.
+//! The connection for schema changes.
 
 use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr};
 
 use super::{POSTGRES_LIMITS, POSTGRES_OPTIONS, Store, sqlite_file, sqlite_options};
 
-/// What PostgreSQL is told there beside what it is told at each connection: statements may take hours, and who waits for another that
-/// changes the schema waits for that; but who is frozen or cut off in between keeps nobody out for longer than a minute.
+/// Further PostgreSQL settings of this connection. Statements may take hours, and another schema change is waited
+/// for. A client that hangs or is cut off in a transaction blocks others for a minute at most.
 const POSTGRES_SCHEMA: [(&str, &str); 3] = [
     ("statement_timeout", "14400000"),
     ("lock_timeout", "300000"),
@@ -13,12 +13,12 @@ const POSTGRES_SCHEMA: [(&str, &str); 3] = [
 ];
 
 impl Store {
-    /// One connection with deadlines of hours, for changes of the schema. Who asks for it closes it.
+    /// A connection with timeouts of hours, for schema changes. The caller closes it.
     pub async fn for_schema(&self) -> Result<DatabaseConnection, DbErr> {
         let mut options = ConnectOptions::new(self.url.as_ref());
         options
             .max_connections(1)
-            // The lock of those who change the schema goes with the connection, and an index may take hours.
+            // The advisory lock is lost with the connection, and an index may take hours.
             .max_lifetime(None)
             .idle_timeout(None)
             .acquire_timeout(POSTGRES_LIMITS.acquire)

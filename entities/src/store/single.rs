@@ -1,5 +1,5 @@
-//! Statements outside of a transaction of the caller's. Where the server rolled one back for others' sake it is sent again: nothing
-//! of it happened.
+//! Single statements outside of a transaction. A statement that the server rolled back because of others is repeated:
+//! nothing of it happened.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use sea_orm::{
 
 use super::{fault::lost_a_race, pool::Connections, transaction::TransactionKind};
 
-/// How often it is sent at most.
+/// Maximum number of tries.
 const TRIES: u32 = 5;
-/// Before the second time, and so much longer each time.
+/// Backoff before the second try; it grows by this with each try.
 const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// Does it until the server does not roll it back for others' sake.
+/// Repeats a statement while the server rolls it back because of others.
 macro_rules! again {
     ($work:expr) => {{
         let mut tries = 1;

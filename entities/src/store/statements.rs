@@ -1,5 +1,5 @@
-//! How long statements take, by their shape: their text without what tells one use of it from another. What is bound to them is
-//! never looked at, and literals are left out of the text. The table is bounded, and filled where statements are answered.
+//! Durations of statements by shape: the text without literals and list lengths. Bound values are never examined. The
+//! table is bounded and filled as answers arrive.
 
 use std::{
     collections::HashMap,
@@ -13,23 +13,23 @@ use std::{
 
 use super::Store;
 
-/// Shapes that are told apart; what is sent beyond them is counted together.
+/// Limit of shapes; statements beyond it are counted together.
 const SHAPES_MAX: usize = 512;
-/// Texts whose shape is remembered; others are looked at anew each time.
+/// Limit of cached texts; the shape of others is computed each time.
 const TEXTS_MAX: usize = 4_096;
-/// As much is kept of a shape.
+/// Maximum length kept of a shape.
 const SHAPE_BYTES_MAX: usize = 2_000;
-/// What stands for all that found no room.
+/// Stands for statements without room of their own.
 const OTHERS: &str = "others";
 
-/// What was counted of one shape.
+/// The counts of one shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementReading {
     pub shape: Arc<str>,
-    /// Those that were answered, or failed.
+    /// Number of statements that were answered or failed.
     pub count: u64,
     pub failed: u64,
-    /// From sending it until its last row, all of them together, in microseconds. A wait for a connection is not in it.
+    /// Total time from sending until the last row, in microseconds, without the wait for a connection.
     pub total_us: u64,
     pub longest_us: u64,
 }
@@ -70,7 +70,7 @@ impl Counts {
 }
 
 impl Statements {
-    /// A statement that began then has ended.
+    /// Counts a statement that ended.
     pub(super) fn ended(&self, text: &str, began: Instant, failed: bool) {
         let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let counts = self.counts(text);
@@ -118,13 +118,13 @@ impl Statements {
 }
 
 impl Store {
-    /// What was counted of every shape of statement since the store was opened, in no order.
+    /// The counts of every shape since the store was opened, in no order.
     pub fn statements(&self) -> Vec<StatementReading> {
         self.signs.statements.reading()
     }
 }
 
-/// A statement's text with `?` for each literal and each place of a bound value, and `…` for what repeats itself in a list.
+/// A statement's text with `?` for each literal or bound value, and `…` for repetitions in a list.
 fn shape_of(text: &str) -> String {
     let mut shape = Shape::default();
     let mut rest = text.trim();
@@ -141,12 +141,12 @@ fn shape_of(text: &str) -> String {
 #[derive(Default)]
 struct Shape {
     text: String,
-    /// Where parentheses that are not closed yet were opened.
+    /// The positions of open parentheses.
     open: Vec<usize>,
 }
 
 impl Shape {
-    /// Takes the next part of a text, which begins with `first`, and returns what is left.
+    /// Consumes the next part of a text, which begins with `first`, and returns the rest.
     fn take<'t>(&mut self, first: char, text: &'t str) -> &'t str {
         let after = &text[first.len_utf8()..];
         let in_name = self
@@ -195,7 +195,7 @@ impl Shape {
         }
     }
 
-    /// A value: the second of a list says that there are more, and the others say nothing.
+    /// Adds a value. The second in a list becomes `…`, and further ones are dropped.
     fn value(&mut self) {
         if self.text.ends_with("…, ") {
             self.text.truncate(self.text.len() - 2);
@@ -206,7 +206,7 @@ impl Shape {
         }
     }
 
-    /// The end of a parenthesis: one that is the same as the one before it in a list says only that there are more.
+    /// Closes a parenthesis. One equal to the previous in a list becomes `…`.
     fn close(&mut self) {
         let end = self.text.trim_end().len();
         self.text.truncate(end);
@@ -224,7 +224,7 @@ impl Shape {
     }
 }
 
-/// What comes after a quoted text; a quote in it is written twice.
+/// The text after a quoted part; a quote inside is doubled.
 fn after_quoted(text: &str, quote: char) -> &str {
     let mut rest = text;
     while let Some(end) = rest.find(quote) {

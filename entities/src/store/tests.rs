@@ -1,4 +1,4 @@
-//! What may be done with a connection after it failed. PostgreSQL's side is shown from outside, through a link that falls silent.
+//! Connections after faults. PostgreSQL is tested elsewhere, over a link that falls silent.
 
 use std::sync::{
     Mutex as Noted,
@@ -23,7 +23,8 @@ async fn store() -> (TempDir, Store) {
     (folder, store)
 }
 
-/// The writer's connection takes no page more, as if the disk were full. It is a setting of this one connection.
+/// Limits the writer's connection to its present pages, as if the disk were full. The setting ends with the
+/// connection.
 async fn fill(store: &Store) {
     let db = store.writer();
     db.execute_unprepared("PRAGMA max_page_count = 1")
@@ -39,7 +40,7 @@ fn large_note() -> String {
     note(&"x".repeat(100_000))
 }
 
-/// Rows as another process sees them: what is not committed is not among them.
+/// Rows as another process sees them, without uncommitted ones.
 async fn notes(store: &Store) -> i64 {
     let other = Store::connect(&store.url).await.expect("a store");
     let count = Statement::from_string(other.backend(), "SELECT COUNT(*) AS notes FROM notes");
@@ -78,7 +79,7 @@ async fn what_is_acknowledged_after_a_full_disk_is_committed() {
             }
         }
         assert_eq!(notes(&store).await, before, "{way}");
-        // There is room again: the limit went with the connection.
+        // There is room again: the limit ended with the connection.
         for more in 1..=3 {
             write(&store, &large_note()).await.expect("is written");
             assert_eq!(notes(&store).await, before + more, "{way}");
@@ -136,7 +137,7 @@ async fn a_closed_store_hands_out_no_connection() {
     assert!(is_transient(&store.ping().await.expect_err("is closed")));
 }
 
-/// On one thread a task that has counted itself stands in the queue before anybody else runs.
+/// On one thread, a task that has counted itself is in the queue before any other task runs.
 #[tokio::test]
 async fn a_call_waits_for_one_other_write_however_many_there_are() {
     const CROWD: usize = 60;
@@ -172,7 +173,7 @@ async fn a_call_waits_for_one_other_write_however_many_there_are() {
     while asked.load(SeqCst) <= CROWD {
         tokio::task::yield_now().await;
     }
-    // Who leaves, leaves no turn behind that nobody takes.
+    // A caller that leaves must not leave a permit behind.
     for leaving in tasks.drain(..10) {
         leaving.abort();
     }
@@ -202,7 +203,7 @@ async fn what_tenants_ask_for_is_broken_off_where_it_takes_too_long_and_leaves_i
         let error = broken_off.await.expect("asks").expect_err("it never ends");
         assert!(took_too_long(&error) && is_transient(&error), "{error}");
     }
-    // Who leaves in the middle leaves nothing that goes on for ever.
+    // A caller that leaves must not leave a statement that runs for ever.
     for _ in 0..API_READERS {
         let left = store.api_reader().query_one_raw(query(endless));
         let soon = Duration::from_millis(5);
@@ -212,7 +213,7 @@ async fn what_tenants_ask_for_is_broken_off_where_it_takes_too_long_and_leaves_i
     assert!(one.await.expect("answers").is_some());
 }
 
-/// The time that the writer's connection waits for others: what a new connection would not have.
+/// The timeout of the writer's connection, which a new connection would not have.
 async fn patience(store: &Store) -> i64 {
     let ask = Statement::from_string(store.backend(), "PRAGMA busy_timeout");
     let row = store.writer().query_one_raw(ask).await.expect("answers");

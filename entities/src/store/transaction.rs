@@ -1,4 +1,4 @@
-//! Transactions: how they begin on each kind of database, and how they end.
+//! Transactions: their beginning and end on each kind of database.
 
 use std::{
     fmt,
@@ -19,16 +19,16 @@ use super::{
 };
 use crate::batch::{BatchWrite, in_blocks, together};
 
-/// What a report that reads whole tables may take for one of its statements.
+/// Timeout of a statement of a report that reads whole tables.
 const SNAPSHOT_STATEMENT: Duration = Duration::from_secs(600);
 
-/// What a transaction is for.
+/// The purpose of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransactionKind {
     Write,
-    /// A write of many tenants, which waits only briefly for a locked row.
+    /// A write for many tenants, which waits only briefly for a locked row.
     Shared,
-    /// Reads that see one moment, and may take long.
+    /// Reads of one snapshot, which may take long.
     Snapshot,
 }
 
@@ -49,30 +49,28 @@ impl TransactionKind {
 }
 
 impl Store {
-    /// Begins a write transaction for everything but calls and credit.
+    /// Begins a write transaction, except for calls and credit.
     pub async fn begin(&self) -> Result<Transaction, DbErr> {
         self.writer.begin(TransactionKind::Write).await
     }
 
-    /// Begins a write transaction of the ledger.
     pub async fn begin_critical(&self) -> Result<Transaction, DbErr> {
         self.critical.begin(TransactionKind::Write).await
     }
 
-    /// Begins a write transaction that many tenants share: it waits one second only for a locked row, see
+    /// Begins a write transaction for many tenants. It waits at most one second for a locked row, see
     /// [`is_locked_out`](super::is_locked_out).
     pub async fn begin_shared(&self) -> Result<Transaction, DbErr> {
         self.critical.begin(TransactionKind::Shared).await
     }
 
-    /// Begins a transaction that only reads, sees one moment, and may take minutes.
+    /// Begins a read-only transaction on one snapshot, which may take minutes.
     pub async fn begin_snapshot(&self) -> Result<Transaction, DbErr> {
         self.reader.begin(TransactionKind::Snapshot).await
     }
 }
 
 impl Connections {
-    /// Begins a transaction.
     pub(super) async fn begin(&self, kind: TransactionKind) -> Result<Transaction, DbErr> {
         let mut lease = self.lease_begun(kind.sql(self.backend())).await?;
         if kind != TransactionKind::Snapshot {
@@ -82,7 +80,7 @@ impl Connections {
     }
 }
 
-/// An open transaction. Dropped without [`commit`](Self::commit), it is rolled back.
+/// An open transaction. Dropping it without [`commit`](Self::commit) rolls it back.
 pub struct Transaction {
     lease: Mutex<Lease>,
     backend: DbBackend,
@@ -112,14 +110,14 @@ impl Transaction {
         }
     }
 
-    /// Makes everything durable, or nothing. If the answer does not come, the server's process is ended, so that nothing is
-    /// committed later, and the error is a [transient](super::is_transient) one. It leaves the outcome open: the caller looks for
-    /// its rows by their keys, in a transaction that it [confirms](Self::confirm). A transaction number would not tell the
+    /// Commits all or nothing. If no answer comes, the server's process is ended, so that nothing is committed later,
+    /// and the error is [transient](super::is_transient). The outcome is open then: the caller looks for its rows by
+    /// their keys, in a transaction that it [confirms](Self::confirm). A transaction number would not tell the
     /// outcome, because PostgreSQL reuses unflushed numbers after a crash.
     pub async fn commit(self) -> Result<(), DbErr> {
         let mut lease = self.lease.into_inner();
         if self.failed.load(Relaxed) {
-            // What failed has said why; the lease rolls back.
+            // The failed statement returned its reason; dropping rolls back.
             return Err(away("a statement of this transaction failed"));
         }
         let Err(fault) = lease.end("COMMIT").await else {
@@ -137,9 +135,9 @@ impl Transaction {
         Err(away("a commit was not answered; its outcome is not known"))
     }
 
-    /// Commits, so that rows read in this transaction are known to last. If the wait for a synchronous standby was interrupted,
-    /// PostgreSQL shows rows that are committed on this server only, and a failover takes them back. Once a later commit of the
-    /// same server is answered, it cannot.
+    /// Commits, so that rows read in this transaction are known to last. If the wait for a synchronous standby was
+    /// interrupted, PostgreSQL shows rows that are committed on this server only, and a failover takes them back.
+    /// Once a later commit of the same server is answered, it cannot.
     pub async fn confirm(self) -> Result<(), DbErr> {
         if self.backend == DbBackend::Postgres {
             let after = "UPDATE commit_probe SET commits = commits + 1";
@@ -148,8 +146,8 @@ impl Transaction {
         self.commit().await
     }
 
-    /// Carries out writes, on PostgreSQL in one round trip. Whether each changed as many rows as it was given; where one did
-    /// not, the transaction is good for nothing but [`rollback`](Self::rollback).
+    /// Executes writes, on PostgreSQL in one round trip. False if one changed fewer rows than it was given; then the
+    /// transaction must be [rolled back](Self::rollback).
     pub async fn write_all(&self, writes: &[BatchWrite]) -> Result<bool, DbErr> {
         let writes: Vec<&BatchWrite> = writes.iter().filter(|write| write.count() > 0).collect();
         match (self.backend, writes.as_slice()) {
@@ -170,13 +168,12 @@ impl Transaction {
                 for statement in in_blocks(writes) {
                     changed += self.execute_raw(statement).await?.rows_affected();
                 }
-                // None changes more than it is given.
+                // No write changes more rows than it is given.
                 Ok(changed == writes.iter().map(|write| write.count()).sum::<u64>())
             }
         }
     }
 
-    /// Undoes everything.
     pub async fn rollback(self) -> Result<(), DbErr> {
         let mut lease = self.lease.into_inner();
         if lease.is_spoilt() {
@@ -185,8 +182,8 @@ impl Transaction {
         lease.end("ROLLBACK").await.map_err(SendFault::executing)
     }
 
-    /// After a statement that failed nothing more is sent: PostgreSQL would refuse it, and SQLite, where it rolled back by
-    /// itself, would commit it alone.
+    /// Sends nothing after a failed statement. PostgreSQL would refuse it, and SQLite may have rolled back by itself
+    /// and would commit it alone.
     fn refuse_after_failure(&self) -> Result<(), DbErr> {
         if self.failed.load(Relaxed) {
             return Err(away("an earlier statement of this transaction failed"));

@@ -1,8 +1,8 @@
-//! The end of a write transaction whose connection is lost. The server may still receive its `COMMIT`, or be carrying it out. Its
-//! process is ended before anybody looks for what the transaction wrote: what is not there then is not committed later.
+//! The end of a write transaction whose connection is lost. The server may still receive or execute its `COMMIT`. Its
+//! process is ended before any search for its rows: rows that are missing then are not committed later.
 //!
-//! A process that is committing is left alone. It may wait for a synchronous standby. If that wait is cancelled, PostgreSQL
-//! commits on this server only, which everybody sees and a failover takes back.
+//! A process that is committing is left alone. It may wait for a synchronous standby. If that wait is cancelled,
+//! PostgreSQL commits on this server only, which all clients see and a failover takes back.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 use super::Lease;
 use crate::store::{raw::Process, runtime::spawn};
 
-/// How long a commit that was not answered waits for the end of its process.
+/// The time for which a commit without an answer waits for the end of its process.
 const END_WITHIN: Duration = Duration::from_secs(6);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// How often an abandoned transaction is checked for being committed still.
+/// Pause between two checks if an abandoned transaction is still committing.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The state of a process of the server.
@@ -29,8 +29,8 @@ enum Standing {
 }
 
 impl Lease {
-    /// Returns when the process of a lost connection is gone, or after [`END_WITHIN`]. A caller that stops waiting does not stop the
-    /// search: the seat is kept for as long as the process commits.
+    /// Returns when the process of a lost connection is gone, or after [`END_WITHIN`]. The search continues if the
+    /// caller stops waiting: the permit is kept while the process commits.
     pub(in crate::store) async fn gone(mut self, process: Process) {
         let (tell, told) = oneshot::channel();
         spawn(async move {
@@ -55,8 +55,8 @@ impl Lease {
         }
     }
 
-    /// Ends an abandoned transaction, so that it keeps no locks; while it commits, its seat is kept instead. If the server cannot
-    /// be reached, its own timeouts end the transaction.
+    /// Ends an abandoned transaction, so that it holds no locks; while it commits, its permit is kept instead. If the
+    /// server is unreachable, its own timeouts end the transaction.
     pub(super) async fn stay_while_committing(mut self, process: &Process) {
         loop {
             match self.standing(process).await {
@@ -70,7 +70,8 @@ impl Lease {
         }
     }
 
-    /// Ends the process unless it commits, and returns its state. Another server has no process that started at the same moment.
+    /// Ends the process unless it commits, and returns its state. On another server no process has the same start
+    /// time.
     async fn standing(&mut self, process: &Process) -> Result<Standing, DbErr> {
         const SQL: &str = "SELECT CASE WHEN wait_event = 'SyncRep' OR state = 'active' AND query = 'COMMIT' THEN true \
             ELSE NOT pg_terminate_backend(pid) END AS commits \

@@ -1,4 +1,4 @@
-//! A connection in the hands of one: what is sent over it, and what becomes of it afterwards.
+//! A connection in use: sending statements over it, and its return or end.
 
 use std::time::{Duration, Instant};
 
@@ -38,12 +38,12 @@ impl Lease {
         }
     }
 
-    /// Statements from now on belong to a transaction that may commit.
+    /// Marks the following statements as part of a transaction that may commit.
     pub(in crate::store) fn writes(&mut self) {
         self.writer = self.raw().process().cloned();
     }
 
-    /// Ends the transaction with `COMMIT` or `ROLLBACK`. What fails to end is not used again.
+    /// Ends the transaction with `COMMIT` or `ROLLBACK`. If that fails, the connection is not used again.
     pub(in crate::store) async fn end(&mut self, sql: &str) -> Result<(), SendFault> {
         if self.opening.take().is_some() {
             self.state = State::Clean;
@@ -113,8 +113,8 @@ impl Lease {
         self.answered(before, answer).map_err(SendFault::asking)
     }
 
-    /// Sends what begins the transaction, where that has still to be done. What changes rows does not go in one text with it:
-    /// SQLite would count what was changed before.
+    /// Sends the statement that begins the transaction, if that was not done. A write is not sent in the same text,
+    /// because SQLite would count earlier changes too.
     async fn open(&mut self) -> Result<(), DbErr> {
         let Some(opening) = self.opening.take() else {
             return Ok(());
@@ -149,7 +149,7 @@ impl Lease {
         answer
     }
 
-    /// What others should know of a fault.
+    /// Reports a fault to the other pools.
     fn note(&self, fault: &SendFault) {
         if fault.is_refusal() {
             self.home.shared.signs.note_refusal();
@@ -167,7 +167,7 @@ impl Lease {
         &self.home
     }
 
-    /// Another connection on the same seat, where this one is not to be used again.
+    /// Replaces the connection, keeping the permit, if it must not be used again.
     pub(super) async fn reconnect(&mut self) -> Result<(), DbErr> {
         if self.state == State::Clean {
             return Ok(());
@@ -189,7 +189,7 @@ impl Drop for Lease {
         };
         let left = match self.state {
             State::Clean => return self.home.give_back(held),
-            // It never began.
+            // The transaction never began.
             State::Open if self.opening.is_some() => return self.home.give_back(held),
             State::Spoilt if self.writer.is_none() => return,
             state => state,
@@ -205,7 +205,7 @@ impl Drop for Lease {
             if left != State::Spoilt && lease.settle().await {
                 return;
             }
-            // Its transaction, if there is one, keeps what it locked until the server finds out.
+            // A transaction on it keeps its locks until the server notices.
             if let Some(process) = lease.writer.take() {
                 lease.state = State::Spoilt;
                 lease.stay_while_committing(&process).await;
@@ -215,7 +215,7 @@ impl Drop for Lease {
 }
 
 impl Lease {
-    /// The caller left in the middle: what was sent is answered first. Whether the connection is as good as before.
+    /// Finishes the statement or transaction of a caller that left. True if the connection can be used again.
     async fn settle(&mut self) -> bool {
         let open = self.state == State::Open;
         let limit = self.home.shared.limits.statement.map(|_| PROOF_WITHIN);

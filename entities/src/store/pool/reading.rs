@@ -1,17 +1,17 @@
-//! What a pool shows of itself.
+//! Readings of pools.
 
 use std::sync::Arc;
 
 use super::Connections;
 
-/// How many connections of a pool there are, by what they do.
+/// The number of a pool's connections by state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolReading {
-    /// In somebody's hands, or being made.
+    /// In use or being made.
     pub in_use: usize,
-    /// Open, and nobody has them.
+    /// Open and unused.
     pub idle: usize,
-    /// There may be so many more.
+    /// May still be opened.
     pub unopened: usize,
 }
 
@@ -27,7 +27,7 @@ impl Connections {
         }
     }
 
-    /// Whether these are the same connections by another door.
+    /// True if both are handles on the same pool.
     pub(in crate::store) fn are(&self, others: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &others.shared)
     }
