@@ -1,11 +1,11 @@
 //! Secrets at rest: AES-256-GCM (NIST SP 800-38D) under the operator's `secrets.key`.
 //!
-//! A sealed secret is `2.`, the name of its key, `.`, and base64 of a fresh 12-byte nonce followed by ciphertext and tag.
-//! Table, column and the row's id go in as associated data, so a sealed secret that was copied to another place does not
-//! open. Secrets from before keys had names are base64 alone, bound to the row's id; they open, and are sealed in the
-//! present form when the key is rotated.
+//! A sealed secret is `2.`, the name of its key, `.`, and base64 of a fresh 12-byte nonce followed by ciphertext and
+//! tag. Table, column and the row's id are associated data, so a sealed secret copied to another place does not open.
+//! Secrets from before keys had names are plain base64, bound to the row's id only; they open, and rotating the key
+//! seals them in the present form.
 //!
-//! One key writes; any number of older ones only open what they sealed, until everything is sealed again.
+//! One key seals; any number of older keys only open, until everything is sealed again.
 
 use std::fmt;
 
@@ -20,10 +20,10 @@ use crate::values::Secret;
 
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 12;
-/// Begins what is sealed in the present form; no base64 has a full stop.
+/// The beginning of a secret sealed in the present form; base64 has no full stop.
 const FORM: &str = "2.";
 
-/// Where a secret is kept.
+/// The place of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretPlace {
     /// `tenants.function_secret`
@@ -32,20 +32,20 @@ pub enum SecretPlace {
     WebhookSecret,
     /// `webhooks.previous_secret`
     PreviousWebhookSecret,
-    /// `sessions.note`, for minutes: it is not sealed again with the next key.
+    /// `sessions.note`, for minutes: a key rotation does not seal it again.
     SessionNote,
     /// `mails.link`
     MailLink,
-    /// `idempotency_keys.body`, for a day: it is not sealed again either.
+    /// `idempotency_keys.body`, for a day: a key rotation does not seal it again either.
     StoredAnswer,
-    /// A cookie of an operator's browser, which no table has: who is signed in by it.
+    /// A cookie of an operator's browser, stored in no table: the operator's session.
     OperatorSession,
-    /// Another one: what the next page shows once.
+    /// Another such cookie: the message that the next page shows once.
     OperatorNote,
 }
 
 impl SecretPlace {
-    /// Table and column, or where else it is kept.
+    /// Table and column, or the place outside the tables.
     pub const fn table_and_column(self) -> (&'static str, &'static str) {
         match self {
             Self::FunctionSecret => ("tenants", "function_secret"),
@@ -59,7 +59,7 @@ impl SecretPlace {
         }
     }
 
-    /// What a secret in this place of the row `id` is bound to. No id has a colon.
+    /// The associated data of a secret in this place of the row `id`. No id has a colon.
     fn bound_to(self, id: impl fmt::Display) -> String {
         let (table, column) = self.table_and_column();
         format!("{table}.{column}:{id}")
@@ -68,7 +68,7 @@ impl SecretPlace {
 
 #[derive(Clone)]
 struct Key {
-    /// Tells keys apart, and nothing about them.
+    /// Distinguishes keys and reveals nothing about them.
     name: String,
     cipher: Aes256Gcm,
 }
@@ -77,11 +77,11 @@ struct Key {
 #[derive(Clone)]
 pub struct Vault {
     key: Key,
-    /// Open only.
+    /// These keys only open.
     older: Vec<Key>,
 }
 
-/// A secret could not be opened, or a key is no key.
+/// A secret could not be opened, or a key is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VaultError {
     #[error("must be 32 random bytes in base64; make one with: openssl rand -base64 32")]
@@ -109,7 +109,7 @@ impl Key {
         let mut distinct = bytes.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        // 32 random bytes have fewer than 12 different ones less than once in 10^20 keys.
+        // Of 32 random bytes, fewer than 12 are distinct less than once in 10^20 keys.
         if distinct.len() < 12 {
             return Err(VaultError::WeakKey);
         }
@@ -122,7 +122,7 @@ impl Key {
         Ok(Self { name, cipher })
     }
 
-    /// Opens a nonce and what follows it.
+    /// Decrypts a nonce and the ciphertext that follows.
     fn open(&self, sealed: &[u8], bound_to: &str) -> Option<Secret> {
         let (nonce, ciphertext) = sealed.split_at_checked(NONCE_BYTES)?;
         let nonce = Nonce::try_from(nonce).ok()?;
@@ -136,7 +136,7 @@ impl Key {
 }
 
 impl Vault {
-    /// Takes the key as the configuration gives it: 32 bytes in base64.
+    /// Parses the key from the configuration: 32 bytes in base64.
     pub fn from_base64(key: &str) -> Result<Self, VaultError> {
         Ok(Self {
             key: Key::from_base64(key)?,
@@ -144,13 +144,13 @@ impl Vault {
         })
     }
 
-    /// Opens what this older key sealed as well.
+    /// Adds an older key, which only opens.
     pub fn with_older(mut self, key: &str) -> Result<Self, VaultError> {
         self.older.push(Key::from_base64(key)?);
         Ok(self)
     }
 
-    /// A new random key in the form the configuration takes.
+    /// A new random key in the configuration's format.
     pub fn generate_key() -> String {
         STANDARD.encode(rand::random::<[u8; KEY_BYTES]>())
     }
@@ -173,7 +173,7 @@ impl Vault {
         format!("{FORM}{}.{}", self.key.name, STANDARD.encode(sealed))
     }
 
-    /// Opens what [`seal`](Self::seal) made for the same place of the same row.
+    /// Opens a secret sealed by [`seal`](Self::seal) for the same place of the same row.
     pub fn open(
         &self,
         place: SecretPlace,
@@ -197,12 +197,12 @@ impl Vault {
         opened.ok_or(VaultError::Sealed)
     }
 
-    /// Whether a text is sealed in the present form. No JSON begins like it.
+    /// True if a text is sealed in the present form. No JSON begins like that.
     pub fn is_sealed(text: &str) -> bool {
         text.starts_with(FORM)
     }
 
-    /// Whether it is sealed with the key that writes, in the present form.
+    /// True if it is sealed with the present key in the present form.
     pub fn is_current(&self, sealed: &str) -> bool {
         sealed
             .strip_prefix(FORM)
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(old.open(PLACE, "wh_1", &again), Err(VaultError::Sealed));
     }
 
-    /// As the first version sealed: the row's id is all that it is bound to, and no key is named.
+    /// The first version's form: bound to the row's id only, without a key's name.
     #[test]
     fn what_the_first_version_sealed_opens_and_is_not_current() {
         let key = STANDARD.encode((0..32).collect::<Vec<u8>>());

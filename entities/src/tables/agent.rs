@@ -4,7 +4,6 @@ use sea_orm::entity::prelude::*;
 
 use crate::values::{AgentId, Language, Millis, PhoneNumber, TenantId, VoiceId};
 
-/// An AI agent as its tenant configures it.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "agents")]
 pub struct Model {
@@ -23,9 +22,9 @@ pub struct Model {
     pub is_active: bool,
     pub created_at: Millis,
     pub updated_at: Millis,
-    /// The number of the present version; 0 where none was written yet.
+    /// The number of the present version; 0 if none was written yet.
     pub version: i64,
-    /// What the present version weighs, in bytes of JSON.
+    /// Size of the present version, in bytes of JSON.
     pub weight: i64,
 }
 

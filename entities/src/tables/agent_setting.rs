@@ -1,22 +1,23 @@
-//! `agent_settings`: an agent with its functions as it was in one version or more. A row never changes, but for `used_at`.
+//! `agent_settings`: the settings of an agent and its functions in one or more versions. Only `used_at` of a row ever
+//! changes.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::{AgentId, Millis, TenantId};
 
-/// An agent with its functions as it was in one version or more.
+/// The settings of an agent and its functions in one or more versions.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "agent_settings")]
 pub struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub agent_id: AgentId,
-    /// SHA-256 over the settings, in hexadecimal digits.
+    /// SHA-256 of the settings, in hexadecimal.
     #[sea_orm(primary_key, auto_increment = false)]
     pub hash: String,
     pub tenant_id: TenantId,
-    /// Of the settings, in bytes.
+    /// Size of the settings, in bytes.
     pub size: i64,
-    /// When the latest version was made that names them.
+    /// The time of the latest version that names them.
     pub used_at: Millis,
     /// The settings as JSON, without secrets.
     pub settings: String,

@@ -4,7 +4,6 @@ use sea_orm::entity::prelude::*;
 
 use crate::values::{ApiKeyId, CredentialHash, Millis, TenantId, UserId};
 
-/// A tenant's API key, of which only the hash is kept.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "api_keys")]
 pub struct Model {
@@ -16,10 +15,10 @@ pub struct Model {
     pub prefix: String,
     pub hash: CredentialHash,
     pub created_at: Millis,
-    /// To about a minute.
+    /// Accurate to about a minute.
     pub last_used_at: Option<Millis>,
     pub revoked_at: Option<Millis>,
-    /// Who made it in the dashboard; none: an operator did.
+    /// The dashboard user that made it; none: an operator.
     pub made_by: Option<UserId>,
 }
 

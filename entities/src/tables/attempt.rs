@@ -4,7 +4,6 @@ use sea_orm::entity::prelude::*;
 
 use crate::values::{DeliveryId, Millis, TenantId};
 
-/// One HTTP exchange of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "delivery_attempts")]
 pub struct Model {
@@ -15,11 +14,11 @@ pub struct Model {
     pub tenant_id: TenantId,
     pub started_at: Millis,
     pub duration_ms: i64,
-    /// None where no answer came.
+    /// None if no answer came.
     pub status_code: Option<i64>,
-    /// None for an answer of any status.
+    /// None if an answer came, whatever its status.
     pub error_kind: Option<String>,
-    /// The beginning of the answer's body; any bytes.
+    /// The beginning of the answer's body, as raw bytes.
     #[sea_orm(column_type = "VarBinary(StringLen::None)")]
     pub response: Vec<u8>,
 }

@@ -1,10 +1,9 @@
-//! `bridges`: a telephony bridge: its token's hash, and when it last gave a sign of life.
+//! `bridges`: a telephony bridge: its token's hash and its last sign of life.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::{BridgeId, CredentialHash, Millis};
 
-/// A telephony bridge: its token's hash, and when it last gave a sign of life.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "bridges")]
 pub struct Model {
@@ -13,14 +12,14 @@ pub struct Model {
     pub name: String,
     pub hash: CredentialHash,
     pub created_at: Millis,
-    /// Written every few seconds while the bridge is there, so that calls are billed rightly after a crash.
+    /// Written every few seconds while the bridge is connected, so that calls are billed correctly after a crash.
     pub last_seen_at: Option<Millis>,
     pub revoked_at: Option<Millis>,
-    /// Where its newest socket is; none where it has none, or had none since that node was lost.
+    /// The node of its newest socket. None if it has none, or since that node was lost.
     pub node: Option<String>,
-    /// When it last said something over a socket: an open one may be long dead.
+    /// The time of its last frame over a socket: an open socket may be long dead.
     pub last_frame_at: Option<Millis>,
-    /// When its newest socket was opened.
+    /// The time at which its newest socket was opened.
     pub connected_at: Option<Millis>,
 }
 

@@ -10,7 +10,6 @@ use crate::values::{
     PhoneNumber, PhoneNumberId, TenantId, TraceParent,
 };
 
-/// A call, running or over.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "calls")]
 pub struct Model {
@@ -36,23 +35,23 @@ pub struct Model {
     pub ai_cost_idr: Option<i64>,
     /// A JSON object.
     pub metadata: String,
-    /// The agent and its functions as they were when the call began, as JSON, in calls from before there were versions.
+    /// The agent and its functions at the call's start, as JSON, for calls from before versions existed.
     pub settings: Option<String>,
-    /// The version of the agent that the call began with; none for a refused call.
+    /// The version of the agent at the call's start; none for a refused call.
     pub agent_version: Option<i64>,
     /// Commands that were acknowledged and not yet carried out, as JSON; none once the call is over.
     pub pending: Option<String>,
-    /// The id of the message that answered the call: its repeat is answered the same even after the end.
+    /// The id of the message that answered the call: a repeat gets the same reply even after the end.
     pub answer_message_id: Option<String>,
-    /// What the bridge said of a failure; for operators.
+    /// The bridge's reason for a failure, for operators.
     pub failure_detail: Option<String>,
-    /// The last message about this call that changed its row.
+    /// The time of the last message that changed this row.
     pub last_sign_at: Millis,
     /// The node that runs the call's actor; [`NOBODY`] once the call was erased.
     pub owner: String,
-    /// Goes up with every change of owner; every write of a running call carries it.
+    /// The fencing epoch: it increases with every change of owner, and every write of a running call carries it.
     pub epoch: i64,
-    /// The trace that its bridge named when it came in.
+    /// The trace that its bridge sent at its start.
     pub traceparent: Option<TraceParent>,
 }
 
@@ -61,34 +60,34 @@ pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// Calls that are not over, found in the index that holds only those. The states stand in the statement's text: what is
-/// bound is not known when a plan is made, and then neither database uses such an index.
+/// Running calls, found in the partial index for them. The states are literals in the statement: with bound values
+/// neither database would use such an index.
 pub fn unfinished() -> SimpleExpr {
     Expr::cust("status IN ('ringing', 'answered')")
 }
 
-/// Calls that are over, found in the indexes that hold only those; in the statement's text for the same reason.
+/// Calls that are over, found in their partial indexes; as literals for the same reason.
 pub fn over() -> SimpleExpr {
     Expr::cust("status IN ('ended', 'dropped', 'failed')")
 }
 
-/// Calls whose caller is known by no number, found in the indexes that hold only those; in the statement's text likewise.
+/// Calls without a caller's number, found in their partial indexes; as a literal for the same reason.
 pub fn nameless() -> SimpleExpr {
     Expr::cust("substr(caller_number, 1, 1) <> '+'")
 }
 
-/// The owner of an erased call. No node has this name, so nothing that knew the call before writes to it any more.
+/// The owner of an erased call. No node has this id, so former owners can no longer write it.
 pub const NOBODY: &str = "";
-/// Who owns a running call that its node gave back when it stopped: no node.
+/// The owner of a running call that its node gave back when it stopped. No node has this id.
 pub const GIVEN_BACK: &str = "given_back";
 
 impl Model {
-    /// The trace that it is part of, if any.
+    /// The id of its trace, if there is one.
     pub fn trace_id(&self) -> Option<&str> {
         self.traceparent.as_ref().map(TraceParent::trace_id)
     }
 
-    /// Whether numbers, words and metadata were taken out for good.
+    /// True if numbers, words and metadata were removed for good.
     pub fn is_erased(&self) -> bool {
         self.owner == NOBODY
     }

@@ -1,4 +1,4 @@
-//! `call_stats`: calls that are over, counted as they end, in quarters of an hour: every time zone's days begin with one.
+//! `call_stats`: counts of ended calls in quarters of an hour, since every time zone's days begin at one.
 
 use sea_orm::entity::prelude::*;
 
@@ -6,19 +6,19 @@ use crate::values::{Millis, TenantId};
 
 /// A quarter of an hour, in milliseconds.
 pub const SLOT_MS: i64 = 15 * 60 * 1_000;
-/// The subject that stands for all calls of a tenant.
+/// The subject of all calls of a tenant.
 pub const ALL: &str = "";
 
-/// The calls of one subject that began in a quarter of an hour and are over.
+/// Ended calls of one subject that began in the same quarter of an hour.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "call_stats")]
 pub struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub tenant_id: TenantId,
-    /// The id of an agent or of a phone number, or [`ALL`].
+    /// The id of an agent or phone number, or [`ALL`].
     #[sea_orm(primary_key, auto_increment = false)]
     pub subject: String,
-    /// When the quarter began.
+    /// The beginning of the quarter of an hour.
     #[sea_orm(primary_key, auto_increment = false)]
     pub slot: Millis,
     pub calls: i64,
@@ -26,7 +26,7 @@ pub struct Model {
     pub ended: i64,
     pub dropped: i64,
     pub failed: i64,
-    /// Minutes that were used.
+    /// Minutes used.
     pub minutes: i64,
     pub talk_seconds: i64,
     pub duration_seconds: i64,
@@ -37,7 +37,7 @@ pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// The quarter of an hour that an instant is in.
+/// The quarter of an hour of an instant.
 pub const fn slot_of(at: Millis) -> Millis {
     at.plus_ms(-(at.as_i64() % SLOT_MS))
 }

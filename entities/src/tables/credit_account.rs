@@ -4,7 +4,6 @@ use sea_orm::entity::prelude::*;
 
 use crate::values::TenantId;
 
-/// A tenant's minutes. `available + held + used = purchased + adjusted`, which the table itself checks.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "credit_accounts")]
 pub struct Model {
@@ -15,16 +14,16 @@ pub struct Model {
     pub held: i64,
     pub used: i64,
     pub purchased: i64,
-    /// Refunds, bonuses and adjustments, summed.
+    /// The sum of refunds, bonuses and adjustments.
     pub adjusted: i64,
     /// The running sum of the transactions.
     pub posted: i64,
     /// The number of the last transaction.
     pub seq: i64,
-    /// Calls that hold credit now.
+    /// Number of running calls with a hold.
     pub open_holds: i64,
     pub low_threshold: i64,
-    /// Whether the next fall below the threshold is announced.
+    /// True if the next fall below the threshold is announced.
     pub low_armed: bool,
     pub version: i64,
 }
@@ -35,7 +34,7 @@ pub enum Relation {}
 impl ActiveModelBehavior for ActiveModel {}
 
 impl Model {
-    /// The account of a tenant that has nothing yet.
+    /// The account of a tenant without minutes.
     pub fn empty(tenant: TenantId, low_threshold: i64) -> Self {
         Self {
             tenant_id: tenant,

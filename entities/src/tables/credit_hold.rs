@@ -1,10 +1,9 @@
-//! `credit_holds`: the credit of one call.
+//! `credit_holds`: the minutes held for one call.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::{CallId, Millis, TenantId};
 
-/// The credit of one call.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "credit_holds")]
 pub struct Model {
@@ -19,9 +18,9 @@ pub struct Model {
     pub held: i64,
     /// Begun.
     pub used: i64,
-    /// The last grant was announced as the last.
+    /// The last grant was announced as final.
     pub last: bool,
-    /// Why the call was not admitted; remembered, so that a repeat is refused as well.
+    /// The reason why the call was not admitted, kept so that a repeat is refused too.
     pub refusal: Option<String>,
     pub created_at: Millis,
     pub settled_at: Option<Millis>,

@@ -1,10 +1,9 @@
-//! `credit_transactions`: a movement of a balance; never changed once written.
+//! `credit_transactions`: a movement of a balance; immutable.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::{CallId, Millis, TenantId, TransactionId, TransactionType};
 
-/// A movement of a balance; never changed once written.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "credit_transactions")]
 pub struct Model {
@@ -13,10 +12,10 @@ pub struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub seq: i64,
     pub id: TransactionId,
-    /// The call, or the operator's reference; unique in the tenant.
+    /// The call's id or the operator's reference; unique per tenant.
     pub idempotency_key: String,
     pub kind: TransactionType,
-    /// Signed.
+    /// Positive or negative.
     pub minutes: i64,
     pub balance_after: i64,
     pub call_id: Option<CallId>,

@@ -1,4 +1,4 @@
-//! `deliveries`: one event on its way to one webhook: the outbox.
+//! `deliveries`: the outbox: one event on its way to one webhook.
 
 use sea_orm::entity::prelude::*;
 
@@ -6,7 +6,6 @@ use crate::values::{
     CallId, DeliveryId, DeliveryStatus, EventId, EventKind, Millis, TenantId, WebhookId,
 };
 
-/// One event on its way to one webhook: the outbox.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "deliveries")]
 pub struct Model {
@@ -18,11 +17,11 @@ pub struct Model {
     pub call_id: Option<CallId>,
     pub kind: EventKind,
     pub status: DeliveryStatus,
-    /// Attempts made.
     pub attempts: i64,
     /// None once it is over.
     pub next_attempt_at: Option<Millis>,
-    /// The node that has it in memory, or is about to: that which committed it, or delivers to its webhook.
+    /// The node that has it in memory or will have it soon: the node that committed it, or the one that delivers to
+    /// its webhook.
     pub lease_owner: Option<String>,
     pub is_test: bool,
     pub created_at: Millis,

@@ -1,10 +1,9 @@
-//! `events`: something that happened and was announced.
+//! `events`: events as they were announced.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::{CallId, EventId, EventKind, Millis, TenantId};
 
-/// Something that happened and was announced.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "events")]
 pub struct Model {
@@ -14,12 +13,12 @@ pub struct Model {
     pub call_id: Option<CallId>,
     pub kind: EventKind,
     pub occurred_at: Millis,
-    /// The exact bytes that every delivery carries.
+    /// The exact body of every delivery.
     pub body: String,
-    /// Its place among the tenant's events, in the order of their commits; none for a sample that was made for one webhook, which
-    /// nobody else hears of.
+    /// Its position among the tenant's events, in the order of commits. None for a sample to a single webhook, which
+    /// no follower sees.
     pub position: Option<i64>,
-    /// A sample: it tells of nothing that happened.
+    /// A sample reports nothing that happened.
     pub is_test: bool,
 }
 

@@ -1,10 +1,9 @@
-//! `functions`: a function of an agent: an endpoint of the tenant that the AI may call.
+//! `functions`: an agent's function: an endpoint of the tenant that the AI may call.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::{AgentId, FunctionId, FunctionMethod, Millis, OutboundUrl, TenantId};
 
-/// A function of an agent: an endpoint of the tenant that the AI may call.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "functions")]
 pub struct Model {
@@ -12,7 +11,7 @@ pub struct Model {
     pub id: FunctionId,
     pub tenant_id: TenantId,
     pub agent_id: AgentId,
-    /// Unique in the agent.
+    /// Unique per agent.
     pub name: String,
     pub description: String,
     pub endpoint: OutboundUrl,

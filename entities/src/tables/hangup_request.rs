@@ -1,18 +1,17 @@
-//! `hangup_requests`: calls that a command wants ended, until the node that runs them has heard of it.
+//! `hangup_requests`: requests of commands to end calls, until the owning node has received them.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::{Actor, CallId, Millis};
 
-/// A call that a command wants ended.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "hangup_requests")]
 pub struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub call_id: CallId,
-    /// Who asks.
+    /// The actor that requests it.
     pub actor: Actor,
-    /// The node whose configuration the command has.
+    /// The node named in the command's configuration.
     pub node: String,
     pub asked_at: Millis,
 }

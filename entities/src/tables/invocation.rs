@@ -1,10 +1,9 @@
-//! `invocations`: a function that the AI invoked, with its outcome: a repeat of the invocation is answered from here.
+//! `invocations`: an invocation of a function by the AI, with its outcome, from which a repeat is answered.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::{CallId, FunctionId, Millis, TenantId};
 
-/// A function that the AI invoked, with its outcome: a repeat of the invocation is answered from here.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "invocations")]
 pub struct Model {
@@ -14,14 +13,14 @@ pub struct Model {
     pub invocation_id: String,
     pub tenant_id: TenantId,
     pub function_name: String,
-    /// The outcome as the bridge was told it, as JSON.
+    /// The outcome as sent to the bridge, as JSON.
     pub outcome: String,
-    /// 0 where nothing was sent.
+    /// 0 if nothing was sent.
     pub duration_ms: i64,
     pub created_at: Millis,
-    /// None where the agent had no such function, and for calls from before this was kept.
+    /// None if the agent had no such function, and for older calls.
     pub function_id: Option<FunctionId>,
-    /// The code of an outcome that is an error.
+    /// The code of an error outcome.
     pub fault: Option<String>,
 }
 

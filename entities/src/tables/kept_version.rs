@@ -1,10 +1,9 @@
-//! `kept_versions`: versions of agents with their settings, to be read. A view.
+//! `kept_versions`: a view of agents' versions with their settings.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::{AgentId, Millis, TenantId};
 
-/// An agent with its functions as it once was.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "kept_versions")]
 pub struct Model {
@@ -15,7 +14,7 @@ pub struct Model {
     pub version: i64,
     pub tenant_id: TenantId,
     pub created_at: Millis,
-    /// When the agent was deleted.
+    /// The time at which the agent was deleted.
     pub orphaned_at: Option<Millis>,
     /// The settings as JSON, without secrets.
     pub settings: String,

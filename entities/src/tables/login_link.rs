@@ -1,10 +1,9 @@
-//! `login_links`: a one-time link that signs a person in, of which only the hash is kept.
+//! `login_links`: a one-time link for signing in, of which only the hash is kept.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::{CredentialHash, Millis, UserId};
 
-/// A one-time link that signs a person in, of which only the hash is kept.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "login_links")]
 pub struct Model {

@@ -1,4 +1,4 @@
-//! `mails`: what somebody is to be told by mail, written in the transaction of what it tells.
+//! `mails`: mails to people, each written in the transaction of its cause.
 
 use sea_orm::entity::prelude::*;
 
@@ -11,21 +11,22 @@ pub struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub id: MailId,
     pub tenant_id: TenantId,
-    /// Whom it is for; none: all owners of the tenant who want mails of this kind, each of whom gets a row of his own.
+    /// The recipient. None: all owners of the tenant who want mails of this kind; each of them gets a row of their
+    /// own.
     pub user_id: Option<UserId>,
     pub kind: MailKind,
-    /// The id of what it tells of: an event, a webhook, or the person who invites.
+    /// The id of the mail's subject: an event, a webhook, or the person who invites.
     pub subject: String,
-    /// The language of those who chose none.
+    /// The language for recipients who chose none.
     pub language: Option<String>,
     /// The one-time link of an invitation, sealed, until the mail is sent.
     pub link: Option<String>,
-    /// How often it was tried.
+    /// Number of tries.
     pub attempts: i64,
-    /// When it is tried next; none: it was sent or given up.
+    /// The time of the next try. None: it was sent or given up.
     pub next_at: Option<Millis>,
     pub created_at: Millis,
-    /// When it is given up, and not kept any longer.
+    /// The time at which it is given up and removed.
     pub ends_at: Millis,
 }
 

@@ -1,29 +1,30 @@
-//! `nodes`: the processes that serve this database. One without a row owns nothing.
+//! `nodes`: the processes that serve this database. A process without a row owns nothing.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::{Millis, NodeId};
 
-/// A process that serves this database, until it ends or others took its lease for lost. Times are the database's.
+/// A process that serves this database, until it ends or its lease is over and others end it. Times are the
+/// database's.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "nodes")]
 pub struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub id: NodeId,
-    /// `node.name`: a label, which several may have.
+    /// Configuration key `node.name`: a label, which need not be unique.
     pub name: String,
-    /// Where its public listener answers.
+    /// The address of its public listener.
     pub address: String,
-    /// Which process of which machine, for who starts there after it.
+    /// Identifies the process on its machine, for nodes that start there later.
     pub process: String,
     pub version: String,
     pub started_at: Millis,
     pub lease_until: Millis,
-    /// Calls in its memory when it renewed its lease the last time.
+    /// Calls in its memory at the last renewal of its lease.
     pub calls: i64,
-    /// Bridges with an open socket there, then.
+    /// Bridges with an open socket there, at that time.
     pub bridges: i64,
-    /// How far its clock was ahead of the database's then, in milliseconds.
+    /// Its clock's lead over the database's at that time, in milliseconds.
     pub ahead_ms: i64,
 }
 

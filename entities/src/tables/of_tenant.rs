@@ -1,4 +1,4 @@
-//! Where every read on behalf of a tenant begins: with the tenant.
+//! Tenancy: every read on behalf of a tenant begins with the tenant.
 
 use sea_orm::{ColumnTrait, EntityTrait, PrimaryKeyTrait, QueryFilter, Select};
 
@@ -9,12 +9,12 @@ use super::{
 };
 use crate::values::TenantId;
 
-/// A table whose rows belong to tenants. What another tenant has is not there.
+/// A table whose rows belong to tenants. Another tenant's rows are not found.
 ///
-/// Rows of a row that was found this way have finders of their own beside it, such as
-/// [`delivery::Entity::of_webhook`]: they take the row, so that nobody can ask with an id of somebody else's.
+/// Rows that belong to a row found this way have finders beside it, such as [`delivery::Entity::of_webhook`]. These
+/// take the row itself, so an id of another tenant's cannot be used.
 pub trait OfTenant: EntityTrait {
-    /// Whose a row is.
+    /// The column of the tenant's id.
     const TENANT: Self::Column;
 
     /// The tenant's rows.
@@ -22,7 +22,7 @@ pub trait OfTenant: EntityTrait {
         Self::find().filter(Self::TENANT.eq(tenant))
     }
 
-    /// The tenant's row with that key.
+    /// The tenant's row with this key.
     fn one_of(
         tenant: TenantId,
         key: impl Into<<Self::PrimaryKey as PrimaryKeyTrait>::ValueType>,
@@ -45,35 +45,35 @@ of_tenant! {
 }
 
 impl attempt::Entity {
-    /// Of this delivery.
+    /// The attempts of this delivery.
     pub fn of_delivery(delivery: &delivery::Model) -> Select<Self> {
         Self::find().filter(attempt::Column::DeliveryId.eq(delivery.id))
     }
 }
 
 impl delivery::Entity {
-    /// To this webhook. Its index alone tells which to skip in a long list.
+    /// The deliveries to this webhook. Its index suffices to skip rows in a long list.
     pub fn of_webhook(webhook: &webhook::Model) -> Select<Self> {
         Self::find().filter(delivery::Column::WebhookId.eq(webhook.id))
     }
 }
 
 impl function::Entity {
-    /// Of this agent.
+    /// The functions of this agent.
     pub fn of_agent(agent: &agent::Model) -> Select<Self> {
         Self::find().filter(function::Column::AgentId.eq(agent.id))
     }
 }
 
 impl invocation::Entity {
-    /// Of this function. Its index alone tells how they went, whatever the outcomes hold.
+    /// The invocations of this function. Its index holds their results, so large outcomes are not read.
     pub fn of_function(function: &function::Model) -> Select<Self> {
         Self::find().filter(invocation::Column::FunctionId.eq(function.id))
     }
 }
 
 impl recovery::Entity {
-    /// Of this webhook.
+    /// The recoveries of this webhook.
     pub fn of_webhook(webhook: &webhook::Model) -> Select<Self> {
         Self::find().filter(recovery::Column::WebhookId.eq(webhook.id))
     }

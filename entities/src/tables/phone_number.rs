@@ -4,7 +4,6 @@ use sea_orm::entity::prelude::*;
 
 use crate::values::{AgentId, Millis, PhoneNumber, PhoneNumberId, TenantId};
 
-/// A number that customers call. A `did` belongs to one tenant.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "phone_numbers")]
 pub struct Model {

@@ -1,10 +1,10 @@
-//! `recoveries`: failed deliveries of a time that a tenant wants sent again, until the last of them is pending.
+//! `recoveries`: requests to send the failed deliveries of a period again, until all of them are pending.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::{DeliveryId, Millis, RecoveryId, TenantId, WebhookId};
 
-/// Failed deliveries of a time that a tenant wants sent again. Goes with its webhook.
+/// A request to send the failed deliveries of a period again. It is removed with its webhook.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "recoveries")]
 pub struct Model {
@@ -12,13 +12,13 @@ pub struct Model {
     pub id: RecoveryId,
     pub tenant_id: TenantId,
     pub webhook_id: WebhookId,
-    /// From when, inclusive.
+    /// The start of the period, inclusive.
     pub since: Millis,
-    /// To when, exclusive.
+    /// The end of the period, exclusive.
     pub until: Millis,
-    /// The last delivery that was seen to. Only ever goes forward.
+    /// The cursor: the last delivery worked off. It only moves forward.
     pub after: DeliveryId,
-    /// What failed later than this is not meant.
+    /// Deliveries that failed later than this are not included.
     pub asked_at: Millis,
 }
 

@@ -1,10 +1,9 @@
-//! `sessions`: a browser that is signed in, known by the hash of what its cookie holds.
+//! `sessions`: a signed-in browser, identified by the hash of its cookie.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::{CredentialHash, Millis, TenantId, UserId};
 
-/// A browser that is signed in, known by the hash of what its cookie holds.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "sessions")]
 pub struct Model {
@@ -12,18 +11,18 @@ pub struct Model {
     pub hash: CredentialHash,
     pub tenant_id: TenantId,
     pub user_id: UserId,
-    /// It began with a one-time link, which stands for the password where a new one is set.
+    /// It began with a one-time link, which replaces the old password when a new one is set.
     pub by_link: bool,
-    /// The network address that it began from.
+    /// The network address from which it began.
     pub address: String,
-    /// What the browser called itself, shortened.
+    /// The browser's user agent, shortened.
     pub agent: String,
-    /// What the next page shows once, sealed: a new key, a link to pass on.
+    /// A message that the next page shows once, sealed, such as a new key or a link to pass on.
     pub note: Option<String>,
     pub created_at: Millis,
-    /// To about a minute.
+    /// Accurate to about a minute.
     pub used_at: Millis,
-    /// Moves on with its use, up to the longest that a session lasts.
+    /// Extended with use, up to the maximum duration of a session.
     pub ends_at: Millis,
 }
 

@@ -1,19 +1,19 @@
-//! `sign_in_failures`: what failed lately at signing in, one row for each e-mail address and each network address that was tried.
+//! `sign_in_failures`: recent failed sign-ins, one row per e-mail address and network address.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::Millis;
 
-/// What failed lately at signing in with one e-mail address, or from one network address.
+/// Recent failed sign-ins with one e-mail address, or from one network address.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "sign_in_failures")]
 pub struct Model {
-    /// `email:` and the hash of an address, or `network:` and an address.
+    /// `email:` and an address's hash, or `network:` and an address.
     #[sea_orm(primary_key, auto_increment = false)]
     pub subject: String,
-    /// When, in milliseconds since the epoch, oldest first: a JSON array of bounded length.
+    /// Their times in milliseconds since the epoch, oldest first, as a JSON array of bounded length.
     pub failed_at: String,
-    /// When nothing of it counts any more.
+    /// The time from which none of them counts.
     pub ends_at: Millis,
 }
 

@@ -4,7 +4,6 @@ use sea_orm::entity::prelude::*;
 
 use crate::values::{Millis, Plan, TenantId};
 
-/// A customer account. Everything else a tenant has is found through its id.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "tenants")]
 pub struct Model {
@@ -12,11 +11,11 @@ pub struct Model {
     pub id: TenantId,
     pub name: String,
     pub plan: Plan,
-    /// Requests a minute where they differ from the plan's.
+    /// Requests per minute, if they differ from the plan's.
     pub rate_limit: Option<i64>,
-    /// Calls at the same time; none: the plan's.
+    /// Limit of concurrent calls; none: the plan's.
     pub max_concurrent_calls: Option<i64>,
-    /// Signs function requests; sealed with the tenant's id.
+    /// The secret that signs function requests, sealed with the tenant's id.
     pub function_secret: String,
     pub suspended_at: Option<Millis>,
     pub created_at: Millis,

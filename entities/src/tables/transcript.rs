@@ -1,10 +1,9 @@
-//! `transcripts`: what was said in a call.
+//! `transcripts`: the words spoken in a call.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::{CallId, Millis, TenantId};
 
-/// What was said in a call.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "transcripts")]
 pub struct Model {

@@ -4,7 +4,6 @@ use sea_orm::entity::prelude::*;
 
 use crate::values::{Email, Millis, Role, TenantId, UserId};
 
-/// A person who signs in to the dashboard of one tenant.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "users")]
 pub struct Model {
@@ -15,15 +14,15 @@ pub struct Model {
     pub email: Email,
     pub name: String,
     pub role: Role,
-    /// `en` or `id`; none: what the browser asks for.
+    /// `en` or `id`; none: the browser's language.
     pub language: Option<String>,
-    /// A name of the time zone database, such as `Asia/Jakarta`; none: that one.
+    /// A name of the time zone database; none: `Asia/Jakarta`.
     pub time_zone: Option<String>,
-    /// argon2id as a PHC string; none: the person signs in with a one-time link only.
+    /// argon2id as a PHC string; none: the person signs in only with one-time links.
     pub password_hash: Option<String>,
-    /// Whether low credit is told by mail.
+    /// True if they want mails about low credit.
     pub mails_low_credit: bool,
-    /// Whether a webhook that was switched off by the service is told by mail.
+    /// True if they want mails about webhooks that the service disabled.
     pub mails_disabled_webhooks: bool,
     pub created_at: Millis,
     pub updated_at: Millis,

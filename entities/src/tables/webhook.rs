@@ -7,7 +7,6 @@ use crate::{
     vault::{SecretPlace, Vault},
 };
 
-/// A receiver of a tenant's events.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "webhooks")]
 pub struct Model {
@@ -20,12 +19,12 @@ pub struct Model {
     /// Sealed with the webhook's id.
     pub secret: String,
     pub secret_hint: String,
-    /// Sealed; after a rotation.
+    /// Sealed; set by a rotation.
     pub previous_secret: Option<String>,
     pub previous_secret_until: Option<Millis>,
     pub is_active: bool,
     pub disabled_reason: Option<String>,
-    /// Since when an operator has its deliveries wait.
+    /// The time since when an operator has paused its deliveries.
     pub paused_at: Option<Millis>,
     /// Deliveries that failed for good since the last success.
     pub failed_in_row: i64,
@@ -40,7 +39,7 @@ pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// What a webhook begins with.
+/// The fields of a new webhook.
 #[derive(Clone, Debug)]
 pub struct NewWebhook<'a> {
     pub id: WebhookId,
@@ -51,7 +50,7 @@ pub struct NewWebhook<'a> {
 }
 
 impl Model {
-    /// One that is active and has failed at nothing yet.
+    /// An active webhook without failures.
     pub fn new(new: NewWebhook<'_>, vault: &Vault, now: Millis) -> Self {
         Self {
             id: new.id,
@@ -72,19 +71,18 @@ impl Model {
         }
     }
 
-    /// Marks a change. No two states of a webhook have the same time, even within one millisecond or by two nodes' clocks:
-    /// it tells an attempt at what the webhook was from one at what it is.
+    /// Marks a change. Every state of a webhook has a different time, even within a millisecond or by two nodes'
+    /// clocks, so that an attempt at an earlier state can be recognised.
     pub fn changed(&mut self, now: Millis) {
         self.updated_at = now.max(self.updated_at.plus_ms(1));
     }
 
-    /// The kinds of event that this webhook subscribed to.
     pub fn event_kinds(&self) -> Vec<EventKind> {
         serde_json::from_str(&self.events).unwrap_or_default()
     }
 }
 
-/// Kinds of event as the row holds them.
+/// Event kinds as the row stores them.
 pub fn events_json(events: &[EventKind]) -> String {
     serde_json::to_string(events).expect("words are JSON")
 }

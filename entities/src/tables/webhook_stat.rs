@@ -1,4 +1,4 @@
-//! `webhook_stats`: attempts of deliveries, counted as they are recorded, by hour, outcome and time taken.
+//! `webhook_stats`: counts of delivery attempts by hour, outcome and duration, written as they are recorded.
 
 use sea_orm::entity::prelude::*;
 
@@ -6,21 +6,21 @@ use crate::values::{AttemptOutcome, Millis, WebhookId};
 
 /// An hour, in milliseconds.
 pub const HOUR_MS: i64 = 60 * 60 * 1_000;
-/// Times below this are kept as they are.
+/// Shorter durations are stored exactly.
 const EXACT_MS: i64 = 16;
 
-/// The attempts at one webhook that began in an hour, ended alike and took about as long.
+/// Attempts at one webhook with the same hour, outcome and rounded duration.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "webhook_stats")]
 pub struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub webhook_id: WebhookId,
-    /// When the hour began.
+    /// The beginning of the hour.
     #[sea_orm(primary_key, auto_increment = false)]
     pub hour: Millis,
     #[sea_orm(primary_key, auto_increment = false)]
     pub outcome: AttemptOutcome,
-    /// They took no longer, in milliseconds; see [`up_to`].
+    /// The upper bound of their durations, in milliseconds; see [`up_to`].
     #[sea_orm(primary_key, auto_increment = false)]
     pub up_to_ms: i64,
     pub attempts: i64,
@@ -31,17 +31,17 @@ pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// The hour that an instant is in.
+/// The hour of an instant.
 pub const fn hour_of(at: Millis) -> Millis {
     at.plus_ms(-(at.as_i64() % HOUR_MS))
 }
 
-/// A time rounded up, by an eighth of it at most: what few rows are enough to keep.
+/// A duration rounded up, by an eighth at most, so that few rows suffice.
 pub const fn up_to(ms: i64) -> i64 {
     if ms < EXACT_MS {
         return if ms < 0 { 0 } else { ms };
     }
-    // All but the first four binary digits.
+    // Clears all but the first four binary digits.
     let cut = ms.ilog2() - 3;
     (((ms >> cut) + 1) << cut) - 1
 }

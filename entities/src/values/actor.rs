@@ -1,4 +1,4 @@
-//! Who changes something.
+//! The actor of a change.
 
 use std::{fmt, str::FromStr};
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{ApiKeyId, UserId};
 
-/// Who changes something: `key_…`, `user_…`, `operator` or `cli`.
+/// The actor of a change: `key_…`, `user_…`, `operator` or `cli`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, DeriveValueType)]
 #[sea_orm(value_type = "String")]
 pub enum Actor {
-    /// A program of the tenant's, by its key.
+    /// A program of the tenant, by its API key.
     Key(ApiKeyId),
     /// A person who signed in for the tenant.
     User(UserId),
-    /// Somebody at the operators' listener.
+    /// An operator, over the operators' listener.
     Operator,
-    /// Somebody at the command line.
+    /// An operator, on the command line.
     Cli,
 }
 
-/// The text names nobody who can change something.
+/// The text names no actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be the id of a key or a user, operator or cli")]
 pub struct ActorError;

@@ -1,8 +1,9 @@
-//! API keys, bridge tokens, sessions and one-time links: a prefix, 30 base62 characters of randomness and 6 of a checksum.
+//! API keys, bridge tokens, sessions and one-time links: a prefix, 30 base62 characters of randomness and 6 of a
+//! checksum.
 //!
-//! The checksum (CRC-32/ISO-HDLC over everything before it, in base62, most significant digit first, padded with `0`) lets a
-//! mistyped key be refused without asking the database. Only the SHA-256 of a credential is stored: with 178 bits of
-//! randomness a slow hash would protect nothing more.
+//! The checksum is CRC-32/ISO-HDLC of everything before it, in base62, most significant digit first, padded with `0`.
+//! With it a mistyped key is refused without a query. Only the SHA-256 of a credential is stored: with 178 bits of
+//! randomness a slow hash would add no protection.
 
 use std::fmt;
 
@@ -16,7 +17,7 @@ const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 const RANDOM_CHARS: usize = 30;
 const CHECKSUM_CHARS: usize = 6;
 
-/// What a kind of credential begins with.
+/// The prefix of a kind of credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheme(&'static str);
 
@@ -24,16 +25,16 @@ pub struct Scheme(&'static str);
 pub const API_KEY_SCHEME: Scheme = Scheme("dkl_");
 /// Tokens of telephony bridges.
 pub const BRIDGE_TOKEN_SCHEME: Scheme = Scheme("dkb_");
-/// What a browser that is signed in to the dashboard shows.
+/// Session cookies of the dashboard.
 pub const SESSION_SCHEME: Scheme = Scheme("dks_");
-/// What stands in a one-time link to the dashboard.
+/// One-time links to the dashboard.
 pub const LOGIN_LINK_SCHEME: Scheme = Scheme("dko_");
 
-/// A well-formed credential; whether anybody knows it is another question.
+/// A well-formed credential, which need not exist.
 #[derive(Clone, Debug)]
 pub struct Credential(Secret);
 
-/// The SHA-256 of a credential, in hexadecimal: what is stored and looked up.
+/// The SHA-256 of a credential, in hexadecimal, as it is stored and looked up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, DeriveValueType)]
 pub struct CredentialHash(String);
 
@@ -49,7 +50,7 @@ impl Scheme {
         Credential(Secret::new(text))
     }
 
-    /// Checks prefix, length, alphabet and checksum; `None` for what this program never gave out.
+    /// Checks prefix, length, alphabet and checksum; `None` for a text that this program never generated.
     pub fn parse(self, text: &str) -> Option<Credential> {
         let body = text.strip_prefix(self.0)?;
         let well_formed = body.len() == RANDOM_CHARS + CHECKSUM_CHARS
@@ -73,30 +74,29 @@ impl Credential {
         &self.0.expose()[..12]
     }
 
-    /// What is stored.
+    /// The hash to be stored.
     pub fn hash(&self) -> CredentialHash {
         CredentialHash::of(self.0.expose())
     }
 }
 
 impl CredentialHash {
-    /// Of what is no credential of ours, such as a token that an operator chose.
+    /// The hash of another text, such as a token that an operator chose.
     pub fn of(text: &str) -> Self {
         Self(hex::encode(Sha256::digest(text.as_bytes())))
     }
 
-    /// One that was written down.
+    /// A hash that was stored.
     pub fn from_hash(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// The hexadecimal text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-// Asked for by the ORM of every primary key; ours are never numbers.
+// Required by the ORM of every primary key; ours are never numbers.
 impl sea_orm::TryFromU64 for CredentialHash {
     fn try_from_u64(_: u64) -> Result<Self, sea_orm::DbErr> {
         Err(sea_orm::DbErr::ConvertFromU64("CredentialHash"))

@@ -1,16 +1,16 @@
-//! E-mail addresses of people, folded so that one address has one spelling.
+//! E-mail addresses of people, in one spelling each.
 
 use std::{fmt, str::FromStr};
 
 use sea_orm::DeriveValueType;
 use serde::{Deserialize, Serialize};
 
-/// The longest address, in bytes (RFC 5321 section 4.5.3.1.3 leaves 254 for what stands between the brackets).
+/// The longest address, in bytes (RFC 5321 section 4.5.3.1.3 leaves 254 between the brackets).
 const BYTES_MAX: usize = 254;
 /// The longest part before the `@`, in bytes (RFC 5321 section 4.5.3.1.1).
 const LOCAL_BYTES_MAX: usize = 64;
 
-/// An e-mail address in small letters. Whether anybody reads what is sent there is another question.
+/// An e-mail address in lower case, which need not exist.
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, DeriveValueType,
 )]
@@ -22,13 +22,11 @@ crate::described! {
     Email: super::schema::text().max_length(Some(BYTES_MAX)).pattern(Some(r"^\s*[^@\s]+@[^@\s]+\s*$"));
 }
 
-/// The text is no e-mail address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be an e-mail address such as sari@example.com")]
 pub struct EmailError;
 
 impl Email {
-    /// The address.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -51,8 +49,8 @@ impl TryFrom<String> for Email {
 impl FromStr for Email {
     type Err = EmailError;
 
-    /// Blanks around it go, and so does the difference between large and small letters: no provider that people use minds
-    /// it, and two people with one address between them would be a riddle.
+    /// Trims blanks and converts to lower case: common providers ignore case, and two users that differ only in case
+    /// would cause confusion.
     fn from_str(text: &str) -> Result<Self, EmailError> {
         let folded = text.trim().to_lowercase();
         let is_ink =

@@ -1,4 +1,4 @@
-//! Closed sets of words, each written exactly as the API and the store write it.
+//! Closed sets of words, each written as in the API and in the store.
 
 use std::{fmt, str::FromStr};
 
@@ -9,9 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is none of: {}", allowed.join(", "))]
 pub struct UnknownValue {
-    /// What was given.
+    /// The given text.
     pub given: String,
-    /// Every allowed value.
     pub allowed: &'static [&'static str],
 }
 
@@ -25,10 +24,10 @@ macro_rules! words {
         impl $name {
             /// Every value, in the order of the documentation.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-            /// Every value as it is written.
+            /// Every value as text.
             pub const WORDS: &'static [&'static str] = &[$($word,)*];
 
-            /// The value as it is written.
+            /// The value as text.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
             }
@@ -70,7 +69,7 @@ crate::described! { $name: super::schema::words(Self::WORDS); }
 }
 
 words! {
-    /// Where a call stands. `ended`, `dropped` and `failed` are final.
+    /// The status of a call. `ended`, `dropped` and `failed` are final.
     CallStatus {
         Ringing = "ringing",
         Answered = "answered",
@@ -79,17 +78,17 @@ words! {
         Failed = "failed",
     }
 
-    /// Why a call is over.
+    /// The reason why a call is over.
     HangupReason {
-        /// Somebody hung up after the conversation.
+        /// A hang-up after the conversation.
         Normal = "normal",
         /// The caller was connected to a person.
         Transferred = "transferred",
-        /// The agent's longest call was reached.
+        /// The agent's maximum duration was reached.
         MaxDuration = "max_duration",
         /// The last granted minute was used up.
         CreditsExhausted = "credits_exhausted",
-        /// The tenant asked for it over the API.
+        /// The tenant ended it over the API.
         Requested = "requested",
         /// An operator ended it.
         Operator = "operator",
@@ -97,11 +96,11 @@ words! {
         Abandoned = "abandoned",
         /// The audio was lost.
         MediaLost = "media_lost",
-        /// The AI broke.
+        /// The AI failed.
         AiError = "ai_error",
         /// The bridge gave no sign of life.
         BridgeLost = "bridge_lost",
-        /// Nobody answered in time.
+        /// The call was not answered in time.
         AnswerTimeout = "answer_timeout",
         /// The bridge could not carry the call.
         BridgeError = "bridge_error",
@@ -109,19 +108,19 @@ words! {
         Rejected = "rejected",
         /// The number has no agent.
         NoAgent = "no_agent",
-        /// The number's agent is switched off.
+        /// The number's agent is disabled.
         AgentInactive = "agent_inactive",
-        /// The number is switched off.
+        /// The number is disabled.
         NumberInactive = "number_inactive",
         /// No minute was left.
         InsufficientCredits = "insufficient_credits",
-        /// The tenant's calls at the same time were at their limit.
+        /// The tenant's limit of concurrent calls was reached.
         ConcurrencyLimit = "concurrency_limit",
         /// The tenant is suspended.
         TenantSuspended = "tenant_suspended",
     }
 
-    /// Who ended a call.
+    /// The party that ended a call.
     HangupInitiator {
         Caller = "caller",
         Agent = "agent",
@@ -131,7 +130,7 @@ words! {
         System = "system",
     }
 
-    /// What a webhook can subscribe to.
+    /// The kinds of events that a webhook can subscribe to.
     EventKind {
         CallStarted = "call.started",
         CallAnswered = "call.answered",
@@ -141,7 +140,7 @@ words! {
         FunctionCalled = "function.called",
     }
 
-    /// What moved a balance.
+    /// The cause of a movement of a balance.
     TransactionType {
         Purchase = "purchase",
         Usage = "usage",
@@ -150,18 +149,18 @@ words! {
         Bonus = "bonus",
     }
 
-    /// What a tenant pays for; decides its request limit.
+    /// A tenant's plan, which sets its request limit.
     Plan {
         Starter = "starter",
         Business = "business",
         Enterprise = "enterprise",
     }
 
-    /// What a person may do in the dashboard.
+    /// A person's rights in the dashboard.
     Role {
         /// Everything.
         Owner = "owner",
-        /// Sees everything but secrets, and changes nothing.
+        /// Everything except secrets, read-only.
         Viewer = "viewer",
     }
 
@@ -174,46 +173,46 @@ words! {
         Aoede = "Aoede",
     }
 
-    /// Who said something in a call.
+    /// The speaker of a turn in a call.
     Speaker {
         Caller = "caller",
         Agent = "agent",
         Tool = "tool",
     }
 
-    /// Where the delivery of an event to a webhook stands.
+    /// The status of a delivery.
     DeliveryStatus {
         Pending = "pending",
         Succeeded = "succeeded",
         Failed = "failed",
     }
 
-    /// How a webhook fares.
+    /// The state of a webhook.
     WebhookState {
-        /// Its latest attempts failed; it is tried on.
+        /// Its latest attempts failed; it is still tried.
         Failing = "failing",
-        /// Switched off, by the service or by its tenant.
+        /// Disabled by the service or by its tenant.
         Disabled = "disabled",
-        /// An operator has its deliveries wait.
+        /// An operator paused its deliveries.
         Paused = "paused",
     }
 
-    /// What became of an attempt to deliver.
+    /// The outcome of a delivery attempt.
     AttemptOutcome {
         Delivered = "delivered",
-        /// It is tried again, or somebody else has seen to it.
+        /// It is retried, or the delivery was handled otherwise.
         Failed = "failed",
-        /// It was the last.
+        /// It was the last attempt.
         GivenUp = "given_up",
     }
 
-    /// How long the time is that a figure of a statistic tells of.
+    /// The length of an interval of statistics.
     Interval {
         Hour = "hour",
         Day = "day",
     }
 
-    /// By what functions and routes are ranked; those with the most come first.
+    /// The ranking of functions and routes, highest first.
     Ranking {
         /// Calls in the last minute.
         Rate = "rate",
@@ -222,24 +221,24 @@ words! {
         P99 = "p99",
     }
 
-    /// By what statements of the database are ranked; those with the most come first.
+    /// The ranking of database statements, highest first.
     StatementRanking {
         Mean = "mean",
         Longest = "longest",
-        /// All of them together.
+        /// Total time.
         Total = "total",
     }
 
-    /// What somebody is told by mail.
+    /// The kinds of mails.
     MailKind {
-        /// The one-time link of who was invited to the dashboard.
+        /// The one-time link for a person invited to the dashboard.
         Invitation = "invitation",
         CreditsLow = "credits.low",
-        /// The service switched a webhook off.
+        /// The service disabled a webhook.
         WebhookDisabled = "webhook.disabled",
     }
 
-    /// What somebody did that is kept in the audit.
+    /// The actions that the audit records.
     AuditAction {
         AgentCreate = "agent.create",
         AgentUpdate = "agent.update",
@@ -294,7 +293,7 @@ words! {
     }
 }
 
-// Asked for by the ORM of every part of a primary key; it is never a number.
+// Required by the ORM of every part of a primary key; it is never a number.
 impl sea_orm::TryFromU64 for AttemptOutcome {
     fn try_from_u64(_: u64) -> Result<Self, sea_orm::DbErr> {
         Err(sea_orm::DbErr::ConvertFromU64(stringify!(AttemptOutcome)))
@@ -302,7 +301,7 @@ impl sea_orm::TryFromU64 for AttemptOutcome {
 }
 
 impl CallStatus {
-    /// Whether the call is over.
+    /// True if the call is over.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Ended | Self::Dropped | Self::Failed)
     }

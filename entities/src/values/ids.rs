@@ -1,7 +1,7 @@
 //! Prefixed identifiers: a short prefix, an underscore and a 26-character lowercase ULID
 //! (<https://github.com/ulid/spec>), for example `call_01k9zv3m8rj2q4w6y8a0c2e4g6`.
 //!
-//! An id sorts by the moment it was made; ids made by one process in the same millisecond sort in the order of their making.
+//! Ids sort by creation time, and those of one process in the same millisecond by creation order.
 
 use std::{
     fmt,
@@ -16,11 +16,11 @@ use ulid::{Generator, Ulid};
 
 use super::Millis;
 
-/// The text is not an identifier of the expected kind.
+/// The text is no identifier of the expected kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an identifier of the form {prefix}_<26 characters>")]
 pub struct IdError {
-    /// The prefix that was expected.
+    /// The expected prefix.
     pub prefix: &'static str,
 }
 
@@ -41,7 +41,7 @@ fn parse_ulid(text: &str, prefix: &'static str) -> Result<Ulid, IdError> {
         .strip_prefix(prefix)
         .and_then(|rest| rest.strip_prefix('_'))
         .ok_or(error)?;
-    // One spelling per id: what is not written exactly as it was given out is not found.
+    // One spelling per id: only the exact text that was given out is accepted.
     let canonical = body.len() == 26
         && body
             .bytes()
@@ -59,7 +59,7 @@ macro_rules! ids {
         pub struct $name(Ulid);
 
         impl $name {
-            /// What every id of this kind begins with, without the underscore.
+            /// The prefix of this kind, without the underscore.
             pub const PREFIX: &'static str = $prefix;
 
             /// A new id, stamped with `now`.
@@ -67,23 +67,23 @@ macro_rules! ids {
                 Self(next_ulid(now))
             }
 
-            /// The id that follows from these, whoever makes it.
+            /// An id derived from these, the same in every process.
             pub fn derived(at: Millis, rest: u128) -> Self {
                 Self(Ulid::from_parts(at.as_u64(), rest))
             }
 
-            /// The smallest id that can be stamped with `at`; for finding what was made before.
+            /// The smallest id with the time `at`, for finding what was created before.
             pub fn first_at(at: Millis) -> Self {
                 Self(Ulid::from_parts(at.as_u64(), 0))
             }
 
-            /// The number behind the text; for spreading keys over shards.
+            /// The id as a number, for spreading keys over shards.
             pub fn as_u128(self) -> u128 {
                 u128::from(self.0)
             }
         }
 
-        // Asked for by the ORM of every primary key; ours are never numbers.
+        // Required by the ORM of every primary key; ours are never numbers.
         impl sea_orm::TryFromU64 for $name {
             fn try_from_u64(_: u64) -> Result<Self, sea_orm::DbErr> {
                 Err(sea_orm::DbErr::ConvertFromU64(stringify!($name)))
@@ -151,11 +151,11 @@ ids! {
     EventId = "evt";
     /// One event on its way to one webhook.
     DeliveryId = "dlv";
-    /// A time whose failed deliveries are sent again.
+    /// A request to send a period's failed deliveries again.
     RecoveryId = "rcv";
     /// An API key.
     ApiKeyId = "key";
-    /// A telephony bridge, named by its token.
+    /// A telephony bridge, identified by its token.
     BridgeId = "br";
     /// One HTTP request.
     RequestId = "req";
@@ -167,7 +167,7 @@ ids! {
     AuditId = "aud";
     /// A mail to somebody.
     MailId = "mail";
-    /// A process of the service, from its start, or from when it lost its lease, until it ends or loses it.
+    /// A process of the service, from its start or from the loss of its lease until its end or the next loss.
     NodeId = "node";
 }
 

@@ -17,7 +17,7 @@ pub struct Millis(i64);
 #[cfg(feature = "openapi")]
 crate::described! { Millis: super::schema::instant(); }
 
-/// The text is not an instant that can be used.
+/// The text is no valid instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MillisError {
     #[error("not an RFC 3339 date and time such as 2026-01-15T03:30:00.000Z")]
@@ -29,12 +29,12 @@ pub enum MillisError {
 }
 
 impl Millis {
-    /// The first instant that can be written down.
+    /// The earliest instant.
     pub const MIN: Self = Self(0);
-    /// The last instant that can be written down: 9999-12-31T23:59:59.999Z.
+    /// The latest instant: 9999-12-31T23:59:59.999Z.
     pub const MAX: Self = Self(253_402_300_799_999);
 
-    /// Takes a count of milliseconds, moved to the nearest instant that can be written down.
+    /// The nearest valid instant to a count of milliseconds.
     pub const fn from_i64(ms: i64) -> Self {
         if ms < Self::MIN.0 {
             Self::MIN
@@ -65,12 +65,12 @@ impl Millis {
         self.plus_ms(seconds.saturating_mul(1_000))
     }
 
-    /// Milliseconds from `earlier` to this instant; negative if it is the other way round.
+    /// Milliseconds from `earlier` to this instant; negative if `earlier` is later.
     pub const fn since(self, earlier: Self) -> i64 {
         self.0 - earlier.0
     }
 
-    /// Whole seconds from `earlier` to this instant; 0 if it is the other way round.
+    /// Whole seconds from `earlier` to this instant; 0 if `earlier` is later.
     pub const fn whole_seconds_since(self, earlier: Self) -> i64 {
         let ms = self.since(earlier);
         if ms < 0 { 0 } else { ms / 1_000 }

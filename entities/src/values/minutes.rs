@@ -5,7 +5,7 @@ use std::fmt;
 use sea_orm::DeriveValueType;
 use serde::Serialize;
 
-/// The most minutes one account or one transaction can hold: about 1,900 years of talk.
+/// The most minutes that one account or transaction can hold: about 1,900 years of talk time.
 pub const MINUTES_MAX: i64 = 1_000_000_000;
 
 /// Whole minutes, from 0 to [`MINUTES_MAX`].
@@ -20,9 +20,8 @@ pub struct Minutes(i64);
 pub struct MinutesError;
 
 impl Minutes {
-    /// No minutes.
     pub const ZERO: Self = Self(0);
-    /// One minute: what a call holds before it is answered.
+    /// One minute: the hold of a call before it is answered.
     pub const ONE: Self = Self(1);
 
     /// Checks the range.
@@ -34,12 +33,11 @@ impl Minutes {
         }
     }
 
-    /// The number.
     pub const fn get(self) -> i64 {
         self.0
     }
 
-    /// The minutes that an answered call of `talk_seconds` costs: every started one, and at least one.
+    /// The minutes billed for an answered call of `talk_seconds`: every started one, and at least one.
     pub const fn for_talk(talk_seconds: i64) -> Self {
         let started = talk_seconds.saturating_add(59) / 60;
         if started < 1 {

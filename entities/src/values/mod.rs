@@ -1,4 +1,4 @@
-//! Typed values: parsed at the border, trusted everywhere else.
+//! Typed values: parsed at the boundary, trusted everywhere else.
 
 mod actor;
 mod credentials;

@@ -5,23 +5,22 @@ use std::{fmt, str::FromStr};
 use sea_orm::DeriveValueType;
 use serde::{Deserialize, Serialize};
 
-/// Digits of a number, the country code's included (ITU-T E.164 allows no more).
+/// Digits of a number, including the country code (ITU-T E.164 allows no more).
 const DIGITS_MIN: usize = 7;
 pub(super) const DIGITS_MAX: usize = 15;
 /// The longest name or number of a caller, in characters.
 const CALLER_CHARS_MAX: usize = 64;
 
-/// A number in E.164: a plus and 7 to 15 digits, of which the first is not 0, nothing else.
+/// An E.164 number: a plus and 7 to 15 digits, of which the first is not 0.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize, DeriveValueType)]
 #[serde(try_from = "String")]
 pub struct PhoneNumber(String);
 
-/// Who calls, as the bridge knows it: an E.164 number where known, else 1 to 64 characters of any text.
+/// A caller as the bridge knows it: an E.164 number if known, else any text of 1 to 64 characters.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize, DeriveValueType)]
 #[serde(try_from = "String")]
 pub struct CallerNumber(String);
 
-/// The text is not a phone number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PhoneError {
     #[error(
@@ -44,8 +43,8 @@ fn masked(number: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str(&chars[chars.len() - tail..].iter().collect::<String>())
 }
 
-/// Somebody else's text, such as a bridge's own id of a call, with what may be a phone number in it masked: digits, also with what
-/// people write between them.
+/// Masks possible phone numbers in foreign text, such as a bridge's own id of a call: digits, including common
+/// separators.
 pub fn with_numbers_masked(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,9 +1,9 @@
-//! What values look like when they are written, as the description of the API tells it (JSON Schema as OpenAPI 3.1 has it). It is
-//! told beside the values, so that it comes from the same constants as what parses them.
+//! The formats of values for the API's description (JSON Schema as in OpenAPI 3.1). They are defined beside the
+//! values, from the same constants as the parsers.
 
 use utoipa::openapi::{KnownFormat, ObjectBuilder, SchemaFormat, Type, schema::AnyOfBuilder};
 
-/// Says of types what they look like. Whoever uses it depends on `utoipa`.
+/// Defines the schemas of types. Its users depend on `utoipa`.
 #[macro_export]
 macro_rules! described {
     ($($name:ty: $schema:expr;)*) => {$(
@@ -14,7 +14,7 @@ macro_rules! described {
         }
 
         impl utoipa::ToSchema for $name {
-            // Apart from objects of the API that are called the same.
+            // Distinguishes them from API objects with the same name.
             fn name() -> std::borrow::Cow<'static, str> {
                 std::borrow::Cow::Borrowed(concat!("value ", stringify!($name)))
             }
@@ -22,19 +22,20 @@ macro_rules! described {
     )*};
 }
 
-/// What the middle of an id looks like: a ULID in small letters.
+/// The ULID of an id in lower case.
 const ULID_PATTERN: &str = "[0-7][0-9a-hjkmnp-tv-z]{25}";
 
-/// An address without user info and fragment; the rest is the parser's.
+/// An address without user info and fragment; the parser checks the rest.
 pub(super) const URL_PATTERN: &str = r"^https?://[^/?#@\s\x00-\x1f]+([/?][^#\s\x00-\x1f]*)?$";
 
-/// How an instant may be given: as [`Millis::parse_date_or_rfc3339`](super::Millis::parse_date_or_rfc3339) reads it. Nothing is of this type, it is for descriptions.
+/// The format of an instant in a request, as [`Millis::parse_date_or_rfc3339`](super::Millis::parse_date_or_rfc3339)
+/// reads it. No value has this type; it is for descriptions only.
 #[derive(Clone, Copy, Debug)]
 pub enum InstantOrDate {}
 
 described! { InstantOrDate: instant_or_date(); }
 
-/// A text; what is known of it is added.
+/// A text, to which constraints can be added.
 pub(super) fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
@@ -44,12 +45,12 @@ pub(super) fn words(words: &[&str]) -> ObjectBuilder {
     text().enum_values(Some(words.iter().copied()))
 }
 
-/// An id that begins with this prefix.
+/// An id with this prefix.
 pub(super) fn id(prefix: &str) -> ObjectBuilder {
     text().pattern(Some(format!("^{prefix}_{ULID_PATTERN}$")))
 }
 
-/// An instant as it is written.
+/// The format of an instant in a response.
 pub(super) fn instant() -> ObjectBuilder {
     of_format(KnownFormat::DateTime)
 }

@@ -1,4 +1,4 @@
-//! Among whose requests an `Idempotency-Key` is looked for.
+//! The scope of an `Idempotency-Key`.
 
 use std::{fmt, str::FromStr};
 
@@ -7,10 +7,10 @@ use serde::{Serialize, Serializer};
 
 use super::{IdError, TenantId};
 
-/// How the operators are written.
+/// The operators' scope as text.
 const OPERATORS: &str = "operators";
 
-/// Among whose requests an `Idempotency-Key` is looked for: two who choose the same one do not hear of each other.
+/// The scope of an `Idempotency-Key`: equal keys in different scopes are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, DeriveValueType)]
 #[sea_orm(value_type = "String")]
 pub enum IdempotencyScope {
@@ -44,7 +44,7 @@ impl FromStr for IdempotencyScope {
     }
 }
 
-// Asked for by the ORM of every part of a primary key; it is never a number.
+// Required by the ORM of every part of a primary key; it is never a number.
 impl sea_orm::TryFromU64 for IdempotencyScope {
     fn try_from_u64(_: u64) -> Result<Self, sea_orm::DbErr> {
         Err(sea_orm::DbErr::ConvertFromU64("IdempotencyScope"))

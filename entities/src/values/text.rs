@@ -1,4 +1,4 @@
-//! Language tags, and texts that are there only for machines.
+//! Language tags, and checks of invisible or misleading text.
 
 use std::{fmt, str::FromStr};
 
@@ -9,7 +9,7 @@ use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 /// The shortest and the longest language tag, in characters.
 const LANGUAGE_CHARS_MIN: usize = 2;
 const LANGUAGE_CHARS_MAX: usize = 35;
-/// The longest part of one between two hyphens.
+/// The longest part between two hyphens.
 const SUBTAG_CHARS_MAX: usize = 8;
 
 /// A language tag of BCP 47 shape (RFC 5646 section 2.1), at most 35 characters: `id`, `en-US`, `zh-Hant-TW`.
@@ -23,7 +23,6 @@ pub struct Language(String);
 pub struct LanguageError;
 
 impl Language {
-    /// The tag.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -81,14 +80,13 @@ crate::described! {
     };
 }
 
-/// Whether nobody would see anything of a text: it is empty, or all of it is blanks, controls, joiners and other characters
-/// that leave no ink.
+/// True if a text is invisible: empty, or only blanks, controls, joiners and other characters without a glyph.
 pub fn is_blank(text: &str) -> bool {
     text.chars().all(is_invisible)
 }
 
-/// Whether a text stays on its line, and is read in the order in which it is written: nothing in it breaks the line, rings a bell
-/// or turns what stands after it around. What does would show a name as another one.
+/// True if a text stays on its line and reads in the written order: no line breaks, control characters or direction
+/// changes, which could disguise one name as another.
 pub fn is_one_line(text: &str) -> bool {
     !text.chars().any(|character| {
         character.is_control()
@@ -106,8 +104,8 @@ fn is_invisible(character: char) -> bool {
         character.general_category(),
         Control | Format | LineSeparator | ParagraphSeparator | SpaceSeparator
     );
-    // What Unicode has among letters, marks and symbols and displays as nothing: joiners, fillers, selectors, blanks of
-    // Braille and music, and code points that are to be ignored although they are not assigned.
+    // Letters, marks and symbols of Unicode without a glyph: joiners, fillers, selectors, blanks of Braille and
+    // music, and unassigned code points that are ignored by default.
     let among_others = matches!(
         character,
         '\u{34f}'

@@ -1,20 +1,20 @@
-//! The trace that a request or a call is part of, as W3C's Trace Context hands it on.
+//! The trace of a request or call, as in W3C Trace Context.
 
 use sea_orm::DeriveValueType;
 
-/// A `traceparent`, in the form of version 00: one that came in, or the one of what is done here.
+/// A `traceparent` of version 00: a received one, or one for an outgoing request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, DeriveValueType)]
 pub struct TraceParent(String);
 
-/// Of its text, what names the trace.
+/// The trace's id in the text.
 const TRACE_ID: std::ops::Range<usize> = 3..35;
-/// Of its text, what names who sent it.
+/// The sender's span id in the text.
 const PARENT_ID: std::ops::Range<usize> = 36..52;
-/// The one flag that is known: somebody records the trace.
+/// The only defined flag: the trace is recorded.
 const SAMPLED: u8 = 1;
 
 impl TraceParent {
-    /// Reads one, of version 00 or a later one. None where it is not valid: it is then as if there were none.
+    /// Parses version 00 or a later one. None if it is invalid, which counts as absent.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let mut hex = |digits: usize| {
@@ -33,37 +33,37 @@ impl TraceParent {
         Some(Self(format!("00-{trace}-{parent}-{flags:02x}")))
     }
 
-    /// That of a span of a trace that is recorded.
+    /// The `traceparent` of a span in a recorded trace.
     pub fn of(trace: u128, span: u64) -> Self {
         Self(format!("00-{:032x}-{:016x}-01", trace.max(1), span.max(1)))
     }
 
-    /// As it is sent.
+    /// The header's value.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The trace as a number.
+    /// The trace's id as a number.
     pub fn trace(&self) -> u128 {
         u128::from_str_radix(self.trace_id(), 16).unwrap_or_default()
     }
 
-    /// The span that it was sent by.
+    /// The sender's span id.
     pub fn parent(&self) -> u64 {
         u64::from_str_radix(&self.0[PARENT_ID], 16).unwrap_or_default()
     }
 
-    /// Whether somebody records the trace.
+    /// True if the sender records the trace.
     pub fn is_recorded(&self) -> bool {
         self.0.ends_with('1')
     }
 
-    /// What all that belongs to the trace has in common.
+    /// The trace's id.
     pub fn trace_id(&self) -> &str {
         &self.0[TRACE_ID]
     }
 
-    /// What a request says that is made because of it, under a number of its own.
+    /// The header of a request made in this trace, by the span with this id.
     pub fn child(&self, span: u64) -> String {
         let flags = &self.0[self.0.len() - 2..];
         format!("00-{}-{:016x}-{flags}", self.trace_id(), span.max(1))

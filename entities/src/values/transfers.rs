@@ -1,15 +1,16 @@
-//! Which numbers a call may be transferred to. Numbers that cost more than a call, or pay who is called, are how stolen keys are
-//! turned into money: they are refused unless an operator names them.
+//! The numbers to which a call may be transferred. Numbers that are expensive or pay the called party turn stolen
+//! keys into money, so they are refused unless an operator allows them.
 
 use super::{PhoneNumber, phone::DIGITS_MAX};
 
-/// Prefixes that are refused unless a prefix at least as long is allowed.
+/// Prefixes that are refused unless an equally long or longer prefix is allowed.
 ///
-/// Country codes: ITU-T E.164, list of assigned country codes (Annex to ITU Operational Bulletin). National ranges: the numbering
-/// plans that the administrations publish with the ITU (ITU-T E.129). Not on it are countries as a whole, however dear: an operator
-/// who never calls them allows only those that he does.
+/// Country codes: ITU-T E.164, list of assigned country codes (Annex to ITU Operational Bulletin). National ranges:
+/// the numbering plans that administrations publish with the ITU (ITU-T E.129). Whole countries are not listed,
+/// however expensive: operators who never call them allow only the ones that they do.
 const REFUSED: &[&str] = &[
-    // International shared cost, satellite, personal numbers, networks and premium rate; disaster relief and a trial.
+    // International shared cost, satellite, personal numbers, networks and premium rate; disaster relief and a
+    // trial.
     "+808", "+870", "+878", "+881", "+882", "+883", "+888", "+979", "+991",
     // North America: premium rate.
     "+1900", // Great Britain: personal numbers, shared cost and premium rate.
@@ -34,11 +35,11 @@ const REFUSED: &[&str] = &[
     "+971700", "+971900",
 ];
 
-/// What operators allow calls to be transferred to.
+/// The prefixes to which operators allow transfers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransferPrefixes(Vec<String>);
 
-/// Not a prefix of telephone numbers.
+/// The text is no prefix of telephone numbers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no prefix of a number in international format: a plus and up to 15 digits, such as \"+62\""
@@ -46,14 +47,14 @@ pub struct TransferPrefixes(Vec<String>);
 pub struct TransferPrefixError(String);
 
 impl Default for TransferPrefixes {
-    /// Every number that is not refused by itself.
+    /// Allows every number that is not refused by default.
     fn default() -> Self {
         Self(vec!["+".to_owned()])
     }
 }
 
 impl TransferPrefixes {
-    /// Takes prefixes such as `+62`; none allows no transfer at all.
+    /// Parses prefixes such as `+62`; an empty list allows no transfer at all.
     pub fn parse(prefixes: &[String]) -> Result<Self, TransferPrefixError> {
         let is_prefix = |text: &String| {
             text.strip_prefix('+').is_some_and(|digits| {
@@ -66,7 +67,8 @@ impl TransferPrefixes {
         }
     }
 
-    /// Whether a call may be transferred there: the longest prefix decides, and where two are as long, the operator's.
+    /// True if a call may be transferred to this number. The longest prefix decides; of equally long ones, the
+    /// operator's.
     pub fn allow(&self, number: &PhoneNumber) -> bool {
         let allowed = longest(number, self.0.iter().map(String::as_str));
         let refused = longest(number, REFUSED.iter().copied());

@@ -1,4 +1,4 @@
-//! Addresses of tenants' servers, as text. Whether their host may be dialled is decided where connections are made.
+//! Addresses of tenants' servers, as text. The connection decides if their host may be dialled.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use url::Url;
 
 /// The longest address, in characters, before and after normalisation.
 pub(super) const URL_LENGTH_MAX: usize = 2_048;
-/// The longest host name and the longest part of one between two dots, in characters (RFC 1035 section 2.3.4).
+/// The longest host name and the longest label between two dots, in characters (RFC 1035 section 2.3.4).
 const HOST_LENGTH_MAX: usize = 253;
 const LABEL_LENGTH_MAX: usize = 63;
 
@@ -16,14 +16,14 @@ const LABEL_LENGTH_MAX: usize = 63;
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, DeriveValueType)]
 pub struct OutboundUrl(String);
 
-/// What operators allow beyond public https.
+/// The operator's exceptions from public https.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UrlPolicy {
-    /// Plain http may be used.
+    /// Plain http is allowed.
     pub allow_http: bool,
 }
 
-/// Why an address was refused.
+/// The reason why an address was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     #[error("must be an absolute URL such as https://example.com/hooks")]
@@ -67,7 +67,7 @@ impl OutboundUrl {
         if url.domain().is_some_and(|name| !is_host_name(name)) {
             return Err(UrlError::Host);
         }
-        // `https://@host` has an empty user name: nothing in the parsed form tells, the text does.
+        // `https://@host` has an empty user name, which only the text shows, not the parsed form.
         let authority_end = text.find("://").map_or(0, |i| i + 3);
         let authority = text[authority_end..].split(['/', '?', '#', '\\']).next();
         if authority.is_some_and(|a| a.contains('@')) {
@@ -101,8 +101,8 @@ crate::described! {
         .description(Some("https, public host, no user info, no fragment; stored normalised."));
 }
 
-/// Whether a name, which may end with a dot, can be one of a host (RFC 1123 section 2.1). Underscores are taken too: they
-/// are not right, and in use.
+/// True if a name, which may end with a dot, is a valid host name (RFC 1123 section 2.1). Underscores are allowed
+/// too: they are invalid but in use.
 pub fn is_host_name(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     let is_label = |label: &str| {
@@ -121,7 +121,7 @@ impl fmt::Display for OutboundUrl {
     }
 }
 
-/// Addresses can carry tokens in their query: only the origin is shown.
+/// Shows only the origin, because the query of an address may hold tokens.
 impl fmt::Debug for OutboundUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.to_url().origin().ascii_serialization())
