@@ -6,7 +6,7 @@ use dikala_entities::{
 };
 use sea_orm::{DbErr, EntityTrait, IntoActiveModel};
 
-/// How long a mail is tried and its row kept, in milliseconds.
+/// Retries and the row of a mail end after this time, in milliseconds.
 pub const KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// Limit of mails to one tenant's people within `KEPT_MS`. Mails beyond it are not sent, so that no tenant floods its

@@ -2,8 +2,8 @@
 //!
 //! Architecture invariant: nothing here imports anything else of ours. A step, once released, is never changed.
 //!
-//! Nodes of an earlier release may serve the database while steps are applied, and afterwards. So every step says what it does to
-//! them: see [`Step`].
+//! Nodes of an earlier release may serve the database while steps are applied, and afterwards. So every step declares
+//! its effect on them: see [`Step`].
 
 #![warn(unreachable_pub)]
 

@@ -21,8 +21,8 @@ const POSTGRES_UNLOCK: &str = "SELECT pg_advisory_unlock(4920182613)";
 /// The pause between two tries. The server sleeps, because this process has no known async runtime here.
 const POSTGRES_PAUSE: &str = "SELECT pg_sleep(0.1)";
 
-/// How long a step waits for a table lock. Later statements queue behind it, so this is less than the 4 s after which they give
-/// up. The steps themselves may take longer.
+/// Timeout of a step that waits for a table lock. Later statements queue behind it, so this is less than their own
+/// timeout of 4 s. The step itself may take longer.
 const POSTGRES_PATIENCE: &str = "SET LOCAL lock_timeout = '2s'";
 
 const TABLE_IN_USE: &str = "a step of the schema waited for 2 s for a table that others use, as pg_dump does; the step changed nothing: \

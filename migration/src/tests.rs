@@ -81,7 +81,7 @@ async fn a_file_with_anything_else_in_it_is_left_alone() {
     }
 }
 
-/// What a later release leaves: its step, and the oldest step that a program must know.
+/// Applies the traces of a later release: its step, and the oldest step that a program must know.
 async fn later_release(db: &DatabaseConnection, serves_from: i64) {
     for left in [
         "INSERT INTO seaql_migrations (version, applied_at) VALUES ('m20991231_999999_later', 0)",

@@ -72,7 +72,8 @@ struct Shared {
 #[derive(Debug)]
 struct Present {
     id: Arc<str>,
-    /// By this process's monotonic clock, in milliseconds since its start. None: without limit.
+    /// The end of the time to act, by this process's monotonic clock, in milliseconds since its start. None: without
+    /// limit.
     acts_until: Option<i64>,
     /// The start of the database's current answering time, by its own clock.
     answering_since: i64,

@@ -76,7 +76,7 @@ pub(crate) struct Process {
     pub(crate) posts: UnboundedReceiver<Asked<Receiver>>,
     pub(crate) is_ready: Rc<Cell<bool>>,
     pub(crate) answers: Rc<RefCell<Vec<(From, Answer)>>>,
-    /// By the bridge's index.
+    /// Each with its bridge's index.
     pub(crate) sockets: Vec<(usize, Socket)>,
     /// The process's node ids, the present one last.
     pub(crate) names: Rc<RefCell<Vec<String>>>,

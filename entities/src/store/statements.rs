@@ -52,7 +52,7 @@ pub(super) struct Statements {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By the hash of a text.
+    /// Keyed by the hash of a text.
     texts: HashMap<u64, Arc<Counts>>,
     shapes: HashMap<Arc<str>, Arc<Counts>>,
 }

@@ -109,7 +109,7 @@ pub(crate) struct BridgeRow {
 /// A write of a call's row, for the checks.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
-    /// By the true time.
+    /// The true time.
     pub(crate) at: i64,
     pub(crate) call: CallId,
     pub(crate) from: Option<CallStatus>,
