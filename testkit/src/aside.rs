@@ -1,10 +1,10 @@
-//! A server of the kit on a thread of its own, beside whatever runs the test.
+//! Runs a test server on a thread of its own, independent of the test's runtime.
 
 use std::thread::{self, JoinHandle};
 
 use tokio::sync::oneshot;
 
-/// What runs beside; it ends with this value.
+/// A running server thread; dropping it stops the server.
 #[derive(Debug)]
 pub(crate) struct Aside {
     stop: Option<oneshot::Sender<()>>,

@@ -1,9 +1,9 @@
-//! Where tests write.
+//! Temporary folders for tests.
 
 use tempfile::TempDir;
 
-/// A folder of one's own, in memory where the machine has such: a test outlives no power cut, and SQLite waits for the disk
-/// with every commit.
+/// A new temporary folder, in memory where possible: tests need no durability, and SQLite would wait for the disk
+/// at every commit.
 pub fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())

@@ -15,7 +15,7 @@ const VARIABLE: &str = "DIKALA_TEST_TABLES";
 
 const TENANTS: i64 = 10_000;
 const CALLS: i64 = 1_000_000;
-/// Each call has five.
+/// Five events per call.
 const EVENTS: i64 = 5 * CALLS;
 const PENDING: i64 = 1_000_000;
 /// Tenants that share the newest tenth of all calls.
@@ -238,7 +238,7 @@ impl Sql {
         rows
     }
 
-    /// The number of the tenant of a call of a number.
+    /// SQL for the number of a call's tenant.
     fn tenant_of(call: &str) -> String {
         let small = TENANTS - BIG_TENANTS;
         format!(
@@ -246,7 +246,7 @@ impl Sql {
         )
     }
 
-    /// The place of a call of a number among those of its tenant.
+    /// SQL for the index of a call among its tenant's calls.
     fn place_of(call: &str) -> String {
         let small = TENANTS - BIG_TENANTS;
         format!(
@@ -254,12 +254,12 @@ impl Sql {
         )
     }
 
-    /// When a call of a number came in.
+    /// SQL for the start of a call.
     fn at(begins: i64, call: &str) -> String {
         format!("({begins} + {call} * {})", OLDEST_DAYS * DAY_MS / CALLS)
     }
 
-    /// The kind of an event of a number.
+    /// SQL for the kind of an event.
     fn kind(event: &str) -> String {
         let kinds = KINDS.iter().enumerate();
         let cases: String = kinds
@@ -296,7 +296,7 @@ impl Sql {
         ]
     }
 
-    /// Each tenant was granted more than its calls cost, a minute each.
+    /// Credit transactions: each tenant has more than its calls cost, at a minute each.
     fn credit(self, begins: i64) -> [String; 3] {
         let granted = 2 * CALLS;
         let (tenant, place, at) = (

@@ -1,20 +1,20 @@
-//! What the tests of more than one crate stand on. A development dependency of theirs: nothing of it is part of the program,
-//! and it knows nothing of actors or HTTP handlers.
+//! Common helpers for the tests of several crates. A development dependency only: it is no part of the program, and depends on
+//! neither actors nor HTTP handlers.
 //!
-//! - [`StoreKind`] is what a test runs on; [`StoreKind::open`] gives it a migrated store of its own, [`StoreKind::place`] the
-//!   URL of one that a program is to open. [`both`] opens one of each. What a test made goes away with what it was given.
-//! - [`Receiver`] is a customer's server that answers as well or as badly as [`Answer`] says, and remembers what came.
-//! - [`Postbox`] is an operator's mail server that behaves as well or as badly as [`Post`] says, and keeps what it took.
-//! - [`OwnPostgres`] is a PostgreSQL server to do harm to: stopped, restarted, copied to a standby.
-//! - [`gemini`] is a model that listens and speaks, as strict as the real one is documented to be and as faulty as it is told to.
-//! - [`phone`] is a SIP phone without its audio.
-//! - [`tls`] is what servers and clients of TLS are made of, with the certificates of [`certificate`].
-//! - [`rows`] are initial rows, [`large`] those of years.
-//! - [`free_port`] is for who has to be told his port, or is to find nobody at one.
-//! - [`eventually`] waits for a condition. No test sleeps and hopes.
+//! - [`StoreKind`] is the kind of store that a test runs on. [`StoreKind::open`] returns a migrated store, [`StoreKind::place`] the
+//!   URL of an empty one. [`both`] opens one of each kind. Dropping the returned value removes the data.
+//! - [`Receiver`] is a customer's server that answers as [`Answer`] says, and records its requests.
+//! - [`Postbox`] is a mail server that behaves as [`Post`] says, and keeps its mails.
+//! - [`OwnPostgres`] is a PostgreSQL server for fault tests: it can be stopped, restarted, and copied to a standby.
+//! - [`gemini`] is a simulated model that enforces the real one's documented rules, and misbehaves on demand.
+//! - [`phone`] is a SIP phone without audio.
+//! - [`tls`] has servers and clients of TLS, with the certificates of [`certificate`].
+//! - [`rows`] has initial rows; [`large`] fills tables with years of data.
+//! - [`free_port`] returns a port for a program that needs a fixed one, or one where nothing listens.
+//! - [`eventually`] waits for a condition. Tests never sleep instead.
 //!
-//! PostgreSQL is started once per test process, from the programs that are installed. Without them its tests are skipped, or
-//! fail where `DIKALA_REQUIRE_POSTGRES=1` says that they have to run.
+//! PostgreSQL is started once per test process, from the installed programs. Without them its tests are skipped, or fail if
+//! `DIKALA_REQUIRE_POSTGRES=1` is set.
 
 #![warn(unreachable_pub)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]

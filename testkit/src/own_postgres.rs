@@ -1,8 +1,8 @@
-//! A PostgreSQL server of a test's own, as durable as PostgreSQL comes, to do harm to: stopped as an operator stops it or as a
-//! power cut does, started again, copied to a standby that is promoted by hand.
+//! A PostgreSQL server for fault tests, with PostgreSQL's default durability. Tests stop it cleanly or as a power
+//! failure does, restart it, and copy it to a standby that they promote.
 //!
-//! As with the servers that tests share (`postgres`), a shell owns it and ends with this process. It carries out the lines that
-//! it is given.
+//! As for the shared servers (`postgres`), a shell owns it and ends with this process. The shell executes the lines
+//! written to it.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -22,7 +22,7 @@ use crate::{
     wait::PATIENCE,
 };
 
-/// The database that [`OwnPostgres::place`] makes.
+/// The database of [`OwnPostgres::place`].
 const DATABASE: &str = "dikala";
 
 const OWNER_SCRIPT: &str = r#"
@@ -45,16 +45,15 @@ while read -r line; do
 done
 "#;
 
-/// How PostgreSQL is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Transactions are broken off, and everything is written: an operator's restart.
+    /// Aborts transactions and writes everything: an operator's restart.
     Fast,
-    /// As when the power fails: the next start recovers.
+    /// Like a power failure: the next start recovers.
     Immediate,
 }
 
-/// A running server; it goes away with the last value that speaks of it or of its standby.
+/// A running server. It is removed with the last clone and standby.
 #[derive(Clone, Debug)]
 pub struct OwnPostgres {
     name: &'static str,
@@ -64,7 +63,7 @@ pub struct OwnPostgres {
 
 #[derive(Debug)]
 struct Shell {
-    // Its standard input is the leash.
+    // The shell and its server end when this is closed.
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     child: Child,
@@ -78,7 +77,7 @@ impl Drop for Shell {
 }
 
 impl Shell {
-    /// What a line says, and its exit code.
+    /// Runs a line; returns its output and exit code.
     fn run(&mut self, line: &str) -> (String, i32) {
         let input = self.input.as_mut().unwrap();
         input.write_all(line.as_bytes()).unwrap();
@@ -100,7 +99,7 @@ impl Shell {
 }
 
 impl OwnPostgres {
-    /// `None`, and a printed note, where no PostgreSQL is installed.
+    /// Starts a server. Returns `None` with a printed note if PostgreSQL is not installed.
     pub fn start() -> Option<Self> {
         let Some(tools) = tools() else {
             missing();
@@ -109,7 +108,7 @@ impl OwnPostgres {
         let mut child = unprivileged_shell()
             .args(["-c", OWNER_SCRIPT])
             .env("BIN", tools)
-            // Ctrl-C on the terminal ends the tests; the shell must outlive them to clean up.
+            // Ctrl-C on the terminal ends the tests; the shell must survive it to clean up.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -142,8 +141,8 @@ impl OwnPostgres {
         ))
     }
 
-    /// Its database, with the current schema, as it is found at a port of this machine: the server's own, or that of somebody
-    /// who passes it on.
+    /// Creates the database with the current schema. Its URL has the given port: the server's own, or that of a
+    /// proxy.
     pub fn place(&self, port: u16) -> Place {
         let url = |port| format!("postgres://dikala@127.0.0.1:{port}/{DATABASE}");
         match large::wanted() {
@@ -159,7 +158,7 @@ impl OwnPostgres {
         Place::at(url(port))
     }
 
-    /// As [`Self::place`]; the plan of each statement, with what it read, is in [`Self::log`].
+    /// As [`Self::place`], but logs each statement's plan with its reads; see [`Self::log`].
     pub fn explained_place(&self, port: u16) -> Place {
         let place = self.place(port);
         let settings = [
@@ -174,7 +173,6 @@ impl OwnPostgres {
         Place::at(format!("{}?{}", place.url, options.join("&")))
     }
 
-    /// The server's log.
     pub fn log(&self) -> String {
         self.run(&format!("cat {}.log", self.name))
     }
@@ -190,12 +188,12 @@ impl OwnPostgres {
         ));
     }
 
-    /// Returns when it takes connections.
+    /// Restarts the server; returns when it accepts connections.
     pub fn start_again(&self) {
         self.run(&format!("start {} {}", self.name, self.port));
     }
 
-    /// Another server that follows this one.
+    /// Starts a server that replicates this one.
     pub fn standby(&self) -> Self {
         let standby = Self {
             name: "standby",
@@ -210,7 +208,7 @@ impl OwnPostgres {
         standby
     }
 
-    /// From now on nothing is committed before the standby has it.
+    /// Switches to synchronous replication: each commit then waits for the standby.
     pub fn waits_for_its_standby(&self) {
         self.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'");
         self.sql("SELECT pg_reload_conf()");
@@ -231,25 +229,25 @@ impl OwnPostgres {
         }
     }
 
-    /// A standby becomes a server that takes writes.
+    /// Promotes a standby, which then accepts writes.
     pub fn promote(&self) {
         self.run(&format!("\"$BIN/pg_ctl\" -D {} -w promote", self.name));
     }
 
-    /// A standby hears nothing more of what is committed.
+    /// Stops a standby's replication.
     pub fn fall_behind(&self) {
         self.sql("ALTER SYSTEM SET primary_conninfo = ''");
         self.sql("SELECT pg_reload_conf()");
         self.until("SELECT count(*) FROM pg_stat_wal_receiver", "0");
     }
 
-    /// What a statement says, without head and foot.
+    /// Runs a statement; returns its output without header and footer.
     pub fn sql(&self, statement: &str) -> String {
         let said = self.tool("psql", &format!("-qAtXc \"{statement}\" -d {DATABASE}"));
         said.trim().to_owned()
     }
 
-    /// Every connection that does something for clients is ended, as an operator or the kernel does it.
+    /// Terminates all client connections, as an operator or the kernel might.
     pub fn kill_backends(&self) {
         self.sql(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
@@ -257,7 +255,7 @@ impl OwnPostgres {
         );
     }
 
-    /// Everything is read for a copy: how many bytes that is.
+    /// Dumps the database; returns the number of bytes.
     pub fn dump(&self) -> usize {
         let bytes = self.tool("pg_dump", &format!("-d {DATABASE} | wc -c"));
         bytes.trim().parse().unwrap()
@@ -270,7 +268,7 @@ impl OwnPostgres {
         ))
     }
 
-    /// Carries out a line that has to succeed.
+    /// Runs a line that must succeed.
     fn run(&self, line: &str) -> String {
         let (said, code) = self.shell.lock().unwrap().run(line);
         assert_eq!(code, 0, "{line}: {said}");

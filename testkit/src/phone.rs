@@ -1,4 +1,4 @@
-//! The signalling of a SIP phone over UDP that calls, and hangs up or is hung up. Its audio belongs to whoever uses it.
+//! The signalling of a SIP phone over UDP: it calls, hangs up and is hung up. Its user supplies the audio.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -9,24 +9,24 @@ use tokio::{net::UdpSocket, time::timeout};
 
 use crate::wait::PATIENCE;
 
-/// A call, and its phone.
+/// A phone with one call.
 #[derive(Debug)]
 pub struct Phone {
     socket: UdpSocket,
     edge: SocketAddr,
     did: String,
     caller: String,
-    /// Not of this process alone: the edge tells calls apart by it.
+    /// The Call-ID; unique across processes, because the edge identifies calls by it.
     id: String,
-    /// Of the next request.
+    /// `CSeq` of the next request.
     number: u32,
-    /// To, with the edge's tag.
+    /// The `To` header, with the edge's tag once it is known.
     to: String,
-    /// Where the other side wants RTP, once it has answered.
+    /// The peer's RTP address, once it has answered.
     pub media: SocketAddr,
 }
 
-/// An offer of one codec, and of keys as RFC 4733 has them.
+/// An SDP offer with one codec and telephone events (RFC 4733).
 pub fn offer(port: u16, payload: u8, codec: &str) -> String {
     format!(
         "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} RTP/AVP {payload} 101\r\n\
@@ -35,7 +35,7 @@ pub fn offer(port: u16, payload: u8, codec: &str) -> String {
 }
 
 impl Phone {
-    /// One that calls a number. `id` is any name that no other call has.
+    /// A phone that will call `did`. `id` must be unique among all calls.
     pub async fn new(edge: SocketAddr, did: &str, caller: &str, id: &str) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         socket.connect(edge).await.unwrap();
@@ -51,16 +51,14 @@ impl Phone {
         }
     }
 
-    /// As [`Phone::new`] and [`Phone::invite`].
+    /// Creates a phone and calls.
     pub async fn call(edge: SocketAddr, did: &str, caller: &str, id: &str, offer: &str) -> Self {
         let mut phone = Self::new(edge, did, caller, id).await;
         phone.invite(offer).await;
         phone
     }
 
-    /// Calls, and acknowledges the answer.
-    ///
-    /// Panics where it is refused, or nothing comes.
+    /// Calls, and acknowledges the answer. Panics if the call is refused or nothing is answered.
     pub async fn invite(&mut self, offer: &str) {
         let answer = self.ask("INVITE", offer).await;
         assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
@@ -70,7 +68,7 @@ impl Phone {
         self.media = media(&answer, self.edge);
     }
 
-    /// Calls outside of any call that was, and is refused: the refusal. The next call is the same once more, with the next number.
+    /// Calls in a new dialog and returns the refusal. The next call repeats this one with the next `CSeq`.
     pub async fn refused(&mut self, offer: &str) -> String {
         let called = format!("<sip:{}@{}>", self.did, self.edge);
         self.to.clone_from(&called);
@@ -83,13 +81,13 @@ impl Phone {
         answer
     }
 
-    /// The final answer to a request.
+    /// Sends a request and returns its final response.
     pub async fn ask(&self, method: &str, body: &str) -> String {
         self.send(method, method, self.number, body).await;
         self.answer_of(&format!("{} {method}", self.number)).await
     }
 
-    /// Answers a call of the other side's that comes to this phone: where it wants RTP, and its id.
+    /// Accepts an incoming call; returns the peer's RTP address and the Call-ID.
     pub async fn takes_a_call(&self, answer: &str) -> (SocketAddr, String) {
         let invite = self.next(|text| text.starts_with("INVITE "));
         let invite = timeout(PATIENCE, invite).await.expect("a call comes");
@@ -108,13 +106,13 @@ impl Phone {
         assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
     }
 
-    /// Waits to be hung up, and consents: the request.
+    /// Waits for a `BYE` and answers it; returns the request.
     pub async fn hung_up(&self) -> String {
         let asked = self.hung_up_within(PATIENCE).await;
         asked.expect("a BYE comes")
     }
 
-    /// The same, if it comes so soon.
+    /// As [`Self::hung_up`], but returns `None` after `patience`.
     pub async fn hung_up_within(&self, patience: Duration) -> Option<String> {
         let asked = self.next(|text| text.starts_with("BYE "));
         let asked = timeout(patience, asked).await.ok()?;
@@ -123,7 +121,7 @@ impl Phone {
         Some(asked)
     }
 
-    /// Sends what belongs to the transaction of a method.
+    /// Sends a request of the transaction of method `of`.
     async fn send(&self, method: &str, of: &str, number: u32, body: &str) {
         let (me, edge) = (self.socket.local_addr().unwrap(), self.edge);
         let (did, caller, id) = (&self.did, &self.caller, &self.id);
@@ -161,14 +159,14 @@ impl Phone {
     }
 }
 
-/// Where a message wants RTP.
+/// The RTP address in a message.
 fn media(text: &str, edge: SocketAddr) -> SocketAddr {
     let media = text.split("m=audio ").nth(1).unwrap();
     let port = media.split(' ').next().unwrap().parse().unwrap();
     SocketAddr::new(edge.ip(), port)
 }
 
-/// The beginning of a consent; the tag is put on To.
+/// The head of a 200 response; `tag` is appended to `To`.
 fn consent(request: &str, tag: &str) -> String {
     let kept = ["via", "from", "to", "call-id", "cseq"].map(|name| {
         let tag = if name == "to" { tag } else { "" };
@@ -177,7 +175,7 @@ fn consent(request: &str, tag: &str) -> String {
     format!("SIP/2.0 200 OK\r\n{}", kept.concat())
 }
 
-/// The value of a message's first header with this name, in small letters.
+/// The value of a message's first header with this name, given in lowercase.
 pub fn header(text: &str, name: &str) -> String {
     let found = text.lines().find_map(|line| {
         let (named, value) = line.split_once(':')?;

@@ -1,4 +1,4 @@
-//! The two stores that every promise holds on, and where a program finds them.
+//! The two kinds of store, and a store's URL.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use sea_orm::{ConnectionTrait, Database as Connections, DatabaseConnection, Stat
 
 use crate::{postgres::Database, schema};
 
-/// Which store a test runs on; tests take it as an rstest value.
+/// The kind of store that a test runs on; tests take it as an rstest value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreKind {
     Sqlite,
@@ -15,7 +15,7 @@ pub enum StoreKind {
 
 const FILE: &str = "dikala.db";
 
-/// A store that goes away with this value (SQLite's file lives in the folder that was given).
+/// A store that is removed with this value. An SQLite file lives in the given folder.
 #[derive(Debug)]
 pub struct Place {
     pub url: String,
@@ -34,7 +34,7 @@ impl Place {
         }
     }
 
-    /// A store that somebody else keeps.
+    /// A store that something else owns.
     pub(crate) fn at(url: String) -> Self {
         Self {
             url,
@@ -42,12 +42,12 @@ impl Place {
         }
     }
 
-    /// The same store for another process. It goes away with the first.
+    /// The same store for another process. The first value still owns it.
     pub fn shared(&self) -> Self {
         Self::at(self.url.clone())
     }
 
-    /// The PostgreSQL database behind it, to do harm to.
+    /// The PostgreSQL database behind it, for fault tests.
     pub fn database(&self) -> Option<&Database> {
         self.database.as_ref()
     }
@@ -56,14 +56,14 @@ impl Place {
         Connections::connect(&self.url).await.unwrap()
     }
 
-    /// Writes what no API writes.
+    /// Runs SQL, for changes that no API makes.
     pub async fn execute(&self, sql: &str) {
         let connection = self.connect().await;
         connection.execute_unprepared(sql).await.unwrap();
         connection.close().await.unwrap();
     }
 
-    /// What a query finds in it, beside the server: rows of texts.
+    /// Runs a query beside the server; returns rows of texts.
     pub async fn rows<const N: usize>(&self, sql: &str) -> Vec<[String; N]> {
         let connection = self.connect().await;
         let query = Statement::from_string(connection.get_database_backend(), sql);
@@ -74,7 +74,7 @@ impl Place {
             .collect()
     }
 
-    /// A count that no API shows.
+    /// The number of a table's rows.
     pub async fn count(&self, table: &str) -> usize {
         let rows = self
             .rows::<1>(&format!("SELECT CAST(COUNT(*) AS TEXT) FROM {table}"))
@@ -84,7 +84,7 @@ impl Place {
 }
 
 impl StoreKind {
-    /// An empty store; `None` where the machine has no PostgreSQL: the test is skipped.
+    /// An empty store; `None` if PostgreSQL is not installed, so that the test is skipped.
     pub fn place(self, folder: &Path) -> Option<Place> {
         Some(match self {
             Self::Sqlite => Place::file(&folder.join(FILE)),
@@ -92,7 +92,7 @@ impl StoreKind {
         })
     }
 
-    /// As [`Self::place`], with the schema that `dikala migrate` would make.
+    /// As [`Self::place`], with the schema of `dikala migrate`.
     pub fn migrated_place(self, folder: &Path) -> Option<Place> {
         Some(match self {
             Self::Sqlite => {

@@ -1,4 +1,4 @@
-//! Ports of this machine for programs that are told theirs.
+//! Free ports for programs that need a fixed one.
 
 use std::{
     net::{Ipv4Addr, TcpListener, UdpSocket},
@@ -6,17 +6,17 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Below the ports that Linux draws from for whoever asks for any (32768 and above), so that no socket of another test comes
-/// between, and below those of the calls' audio (20000 and above).
+/// Below Linux's ephemeral ports (32768 and above), so that no other test's socket takes one, and below the ports
+/// of RTP (20000 and above).
 const FIRST: u32 = 10_000;
 const COUNT: u32 = 10_000;
-/// Processes that were started one after the other begin this far from each other.
+/// Distance of the first ports of processes with consecutive ids.
 const APART: u32 = 1_009;
 
-/// How many this process has looked at.
+/// Number of ports that this process has tried.
 static LOOKED_AT: AtomicU32 = AtomicU32::new(0);
 
-/// A port at which nobody listens, for TCP and UDP, and which nobody else in this process is given.
+/// A port that is free for TCP and UDP, and that this process has not returned before.
 pub fn free_port() -> u16 {
     let first = process::id() % COUNT * APART;
     (0..COUNT)

@@ -1,4 +1,4 @@
-//! An operator's mail server (RFC 5321): takes mails, and behaves as well or as badly as it is told to.
+//! A mail server (RFC 5321) that accepts mails and misbehaves on demand.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -15,47 +15,46 @@ use tokio::{
 
 use crate::{aside::Aside, tls::acceptor, wait::eventually};
 
-/// What becomes of one mail.
+/// The treatment of one mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Post {
     Take,
-    /// The address is answered with this code.
+    /// Answers the recipient's address with this code.
     Refuse(u16),
-    /// The mail is answered with this code, once all of it is there.
+    /// Answers with this code once the whole mail has arrived.
     RefuseText(u16),
-    /// Nothing is ever said.
+    /// Never answers.
     Hang,
-    /// The connection ends before all of the mail is there.
+    /// Closes the connection before the whole mail has arrived.
     Drop,
-    /// The mail is taken, and nothing is said after that.
+    /// Accepts the mail, then never answers again.
     TakeAndHang,
 }
 
-/// When a [`Postbox`] encrypts.
+/// The encryption of a [`Postbox`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encryption {
     None,
-    /// From the first byte on.
+    /// TLS from the first byte on.
     AtOnce,
-    /// `STARTTLS` is offered.
+    /// Offers `STARTTLS`.
     Offered,
 }
 
-/// A mail that was taken.
+/// An accepted mail.
 #[derive(Clone, Debug)]
 pub struct Letter {
     pub from: String,
     pub to: String,
-    /// By lowercase name, as they came.
+    /// By lowercase name, with the values as received.
     pub headers: BTreeMap<String, String>,
-    /// The text, decoded.
     pub text: String,
-    /// Who signed in, with which password.
+    /// User name and password of the client's authentication.
     pub signed_in: Option<(String, String)>,
     pub was_encrypted: bool,
 }
 
-/// A running mail server; it ends with this value.
+/// A running mail server; dropping it stops the server.
 #[derive(Debug)]
 pub struct Postbox {
     pub address: SocketAddr,
@@ -76,7 +75,7 @@ struct State {
 }
 
 impl Shared {
-    /// What becomes of the next mail; the last word stays.
+    /// The treatment of the next mail; the last one is repeated.
     fn next(&self) -> Post {
         let mut state = self.state.lock().unwrap();
         state.connections += 1;
@@ -89,12 +88,12 @@ impl Shared {
 }
 
 impl Postbox {
-    /// Takes every mail until it is told otherwise.
+    /// Accepts every mail until told otherwise.
     pub fn start() -> Self {
         Self::start_on(0, Encryption::None)
     }
 
-    /// Listens on a port that was promised before; 0 takes any.
+    /// Listens on the given port; 0 takes any.
     pub fn start_on(port: u16, encryption: Encryption) -> Self {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -109,22 +108,22 @@ impl Postbox {
         }
     }
 
-    /// What becomes of the mails from now on, one connection after the other; the last word stays.
+    /// Sets the treatment of the next connections, in order; the last one is repeated.
     pub fn answer(&self, posts: impl IntoIterator<Item = Post>) {
         self.shared.state.lock().unwrap().posts = posts.into_iter().collect();
     }
 
-    /// Every mail that was taken so far.
+    /// All accepted mails.
     pub fn letters(&self) -> Vec<Letter> {
         self.shared.state.lock().unwrap().letters.clone()
     }
 
-    /// How often somebody connected so far.
+    /// Number of connections so far.
     pub fn connections(&self) -> usize {
         self.shared.state.lock().unwrap().connections
     }
 
-    /// Waits for at least `count` mails to somebody.
+    /// Waits for at least `count` mails to an address.
     pub async fn wait_for(&self, to: &str, count: usize) -> Vec<Letter> {
         eventually(&format!("{count} mails to {to}"), async || {
             let mut letters = self.letters();
@@ -134,7 +133,7 @@ impl Postbox {
         .await
     }
 
-    /// Waits until somebody has connected so often.
+    /// Waits for at least `count` connections.
     pub async fn wait_for_connections(&self, count: usize) {
         let there = async || (self.connections() >= count).then_some(());
         eventually(&format!("{count} connections"), there).await;
@@ -149,7 +148,6 @@ impl Letter {
             .unwrap_or_else(|| panic!("no {name} in {self:?}"))
     }
 
-    /// The first link in the text.
     #[track_caller]
     pub fn link(&self) -> String {
         let words = self.text.split_whitespace();
@@ -163,7 +161,7 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>, encryption
     loop {
         let (socket, _) = listener.accept().await.unwrap();
         let shared = Arc::clone(&shared);
-        // What fails is the client's doing, and what the test is about.
+        // Errors are the client's doing, and the test checks their effect.
         tokio::spawn(async move { serve(socket, &shared, encryption).await.ok() });
     }
 }
@@ -194,7 +192,6 @@ async fn serve(socket: TcpStream, shared: &Shared, encryption: Encryption) -> io
     }
 }
 
-/// One connection.
 struct Session<S> {
     stream: BufReader<S>,
     is_encrypted: bool,
@@ -236,7 +233,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         self.run(post, shared).await
     }
 
-    /// To the end of the connection; gives the stream back where it is to be encrypted.
+    /// Serves until the connection ends; returns the stream if it has to switch to TLS.
     async fn run(mut self, post: Post, shared: &Shared) -> io::Result<Option<S>> {
         while let Some(line) = self.line().await? {
             let upper = line.to_uppercase();
@@ -272,7 +269,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                     self.say("250 ok").await?;
                 }
                 "RCPT" => {
-                    // As real servers do, it repeats the address.
+                    // Repeats the address, as real servers do.
                     let answer = match post {
                         Post::Refuse(code) => format!("{code} <{address}>: not now"),
                         _ => "250 ok".to_owned(),
@@ -296,7 +293,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Ok(None)
     }
 
-    /// None where the connection is over.
+    /// Returns `None` if the connection has ended.
     async fn data(&mut self, post: Post, shared: &Shared) -> io::Result<Option<()>> {
         let mut lines = Vec::new();
         loop {
@@ -349,12 +346,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 }
 
-/// Until the test is over.
+/// Waits until the test ends.
 async fn hang<T>() -> io::Result<T> {
     std::future::pending().await
 }
 
-/// A text as RFC 2045 section 6 sends it.
+/// Decodes a text by its encoding (RFC 2045 section 6).
 fn decoded(encoding: &str, lines: &[String]) -> String {
     let bytes = match encoding {
         "base64" => STANDARD.decode(lines.concat()).unwrap(),

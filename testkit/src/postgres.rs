@@ -1,10 +1,10 @@
-//! One throw-away PostgreSQL cluster per test process, one database per test.
+//! One temporary PostgreSQL cluster per test process, and one database per test.
 //!
-//! `dikala bench` has a starter of its own (`src/cli/bench/ground/postgres.rs`): it is part of the program, which does not
-//! depend on what is here, and it answers faults where this panics.
+//! `dikala bench` has its own starter (`src/cli/bench/ground/postgres.rs`): the program must not depend on this
+//! crate, and it returns errors where this one panics.
 //!
-//! A shell started as a child owns the cluster and watches its standard input, the other end of which only this process
-//! holds: however the process ends, the shell stops the server and removes its folder.
+//! A child shell owns the cluster and watches its standard input, whose other end only this process holds. However
+//! the process ends, the shell then stops the server and removes its folder.
 
 use std::{
     env, fs,
@@ -20,7 +20,7 @@ use std::{
 
 use crate::{large, port::free_port, schema};
 
-/// Set to 1 where a missing PostgreSQL must fail the tests instead of skipping them.
+/// If this is 1, a missing PostgreSQL fails the tests instead of skipping them.
 const REQUIRED: &str = "DIKALA_REQUIRE_POSTGRES";
 
 const OWNER_SCRIPT: &str = r#"
@@ -36,7 +36,7 @@ cat >/dev/null
 
 static QUICK: LazyLock<Option<Cluster>> = LazyLock::new(|| Cluster::start(Durability::None));
 static DURABLE: LazyLock<Option<Cluster>> = LazyLock::new(|| Cluster::start(Durability::Full));
-/// The database with the current schema that others are copied from; nobody is connected to it.
+/// The template database with the current schema; nothing stays connected to it.
 pub(crate) const TEMPLATE_NAME: &str = "migrated";
 static TEMPLATE: LazyLock<Option<String>> = LazyLock::new(|| {
     let cluster = QUICK.as_ref()?;
@@ -48,15 +48,15 @@ static TEMPLATE: LazyLock<Option<String>> = LazyLock::new(|| {
     }
     Some(TEMPLATE_NAME.to_owned())
 });
-/// An empty database that nobody can be connected to, so that parallel tests do not disturb each other here.
+/// An empty database that accepts no connections, so that parallel tests can copy it at once.
 const NOTHING: &str = "template0";
 
-/// Whether a commit waits for the disk.
+/// The durability of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// It does not: a test outlives no power cut.
+    /// Commits do not wait for the disk; tests need no durability.
     None,
-    /// As PostgreSQL comes.
+    /// PostgreSQL's default.
     Full,
 }
 
@@ -64,11 +64,11 @@ pub enum Durability {
 struct Cluster {
     tools: PathBuf,
     port: u16,
-    /// Its standard input is the leash.
+    /// The shell and its server end when its standard input is closed.
     _owner: Child,
 }
 
-/// A database of its own, dropped with this value.
+/// A database that is dropped with this value.
 #[derive(Debug)]
 pub struct Database {
     cluster: &'static Cluster,
@@ -77,12 +77,12 @@ pub struct Database {
 }
 
 impl Database {
-    /// Makes an empty database; `None`, and a printed note, where no PostgreSQL is installed.
+    /// Creates an empty database. Returns `None` with a printed note if PostgreSQL is not installed.
     pub fn create() -> Option<Self> {
         Self::on(Durability::None)
     }
 
-    /// An empty database of a cluster that is as durable as this.
+    /// Creates an empty database on a cluster with this durability.
     pub fn on(durability: Durability) -> Option<Self> {
         let cluster = match durability {
             Durability::None => &*QUICK,
@@ -91,7 +91,7 @@ impl Database {
         Self::copy(cluster, NOTHING)
     }
 
-    /// A database with the current schema and nothing in it.
+    /// Creates an empty database with the current schema.
     pub fn migrated() -> Option<Self> {
         Self::copy(&QUICK, TEMPLATE.as_deref().unwrap_or(NOTHING))
     }
@@ -108,7 +108,7 @@ impl Database {
         Some(Self { cluster, name, url })
     }
 
-    /// Cuts every connection and lets nobody in, as an outage does.
+    /// Terminates all connections and accepts no new ones, as in an outage.
     pub fn go_away(&self) {
         self.administer(&format!(
             "ALTER DATABASE {} ALLOW_CONNECTIONS false",
@@ -135,7 +135,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // A database that stays goes away with the cluster.
+        // If this fails, the database is removed with the cluster.
         let mut drop = self.cluster.tool("dropdb");
         let _ = drop.args(["--force", &self.name]).output();
     }
@@ -145,12 +145,12 @@ impl Cluster {
     fn start(durability: Durability) -> Option<Self> {
         let tools = tools()?;
         let options = match durability {
-            // Each session looks for a deadlock once, so long after it began to wait: a test that makes one has that time to close
-            // the circle. Less than what `Store` waits for a lock.
+            // A session looks for a deadlock once, after this time. A test that provokes one must close the circle
+            // before. It must be shorter than the lock timeout of `Store`.
             Durability::None => "-c fsync=off -c full_page_writes=off -c deadlock_timeout=3s",
             Durability::Full => "",
         };
-        // The port is free when chosen and may be gone when used.
+        // A free port may be taken between choosing and using it.
         let attempts = (0..3).map(|_| Self::start_once(&tools, options));
         let mut faults = String::new();
         for attempt in attempts {
@@ -169,7 +169,7 @@ impl Cluster {
             .env("BIN", tools)
             .env("PORT", port.to_string())
             .env("OPTIONS", options)
-            // Ctrl-C on the terminal ends the tests; the shell must outlive them to clean up.
+            // Ctrl-C on the terminal ends the tests; the shell must survive it to clean up.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -198,7 +198,7 @@ impl Cluster {
     }
 
     fn create(&self, database: &str, template: &str) {
-        // A large database is copied as files: through the WAL it would be written twice.
+        // A large database is copied as files; through the WAL it would be written twice.
         let strategy = match large::wanted() {
             true => "STRATEGY file_copy",
             false => "",
@@ -207,7 +207,7 @@ impl Cluster {
         self.run("psql", &["-d", "postgres", "-qc", &sql]);
     }
 
-    /// Runs a tool that has to succeed.
+    /// Runs a tool that must succeed.
     fn run(&self, tool: &str, arguments: &[&str]) {
         let done = self.tool(tool).args(arguments).output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr);
@@ -228,7 +228,7 @@ pub(crate) fn port_of_template() -> Option<u16> {
     Some(QUICK.as_ref()?.port)
 }
 
-/// There is no PostgreSQL: the test is skipped, or fails where it has to run.
+/// Skips the test because PostgreSQL is missing, or fails it if PostgreSQL is required.
 pub(crate) fn missing() {
     let note = format!(
         "no PostgreSQL (initdb, pg_ctl) on this machine; {REQUIRED}=1 makes this a failure"
@@ -237,7 +237,7 @@ pub(crate) fn missing() {
     println!("skipped: {note}");
 }
 
-/// The folder of `initdb` and `pg_ctl`: Debian's newest version, else the one on the path.
+/// The folder of `initdb` and `pg_ctl`: Debian's newest version, or else the one on the path.
 pub(crate) fn tools() -> Option<PathBuf> {
     let mut debian: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -269,7 +269,7 @@ pub(crate) fn tools() -> Option<PathBuf> {
     })
 }
 
-/// A shell as a user that PostgreSQL agrees to run as: anybody but root.
+/// A shell that runs as a user other than root: PostgreSQL refuses to run as root.
 pub(crate) fn unprivileged_shell() -> Command {
     let id = |arguments: &[&str]| {
         let output = Command::new("id").args(arguments).output().ok()?;

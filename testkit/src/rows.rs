@@ -1,4 +1,4 @@
-//! Rows that tests begin with: each is whole and says nothing in particular, so that a test names what it is about.
+//! Valid rows with neutral values, so that a test sets only what it is about.
 
 use dikala_entities::{
     AgentId, BridgeId, CallId, CallStatus, DeliveryId, DeliveryStatus, EventId, EventKind,
@@ -8,7 +8,6 @@ use dikala_entities::{
 };
 use sea_orm::{ActiveModelTrait, ConnectionTrait, EntityTrait, IntoActiveModel, ModelTrait};
 
-/// Writes a row.
 pub async fn insert<M>(db: &impl ConnectionTrait, row: M)
 where
     M: ModelTrait + IntoActiveModel<<M::Entity as EntityTrait>::ActiveModel>,
@@ -41,7 +40,7 @@ pub fn agent(tenant: TenantId, now: Millis) -> agent::Model {
     }
 }
 
-/// A call that rings.
+/// A ringing call.
 pub fn call(tenant: TenantId, now: Millis) -> call::Model {
     let id = CallId::new(now);
     call::Model {
@@ -76,7 +75,7 @@ pub fn call(tenant: TenantId, now: Millis) -> call::Model {
     }
 }
 
-/// An event that is about no call.
+/// An event of no call.
 pub fn event(tenant: TenantId, at: Millis) -> event::Model {
     event::Model {
         id: EventId::new(at),
@@ -90,7 +89,7 @@ pub fn event(tenant: TenantId, at: Millis) -> event::Model {
     }
 }
 
-/// A delivery of an event that nobody has taken up.
+/// A new delivery of an event.
 pub fn delivery(event: &event::Model, webhook: WebhookId) -> delivery::Model {
     let at = event.occurred_at;
     delivery::Model {
@@ -110,7 +109,7 @@ pub fn delivery(event: &event::Model, webhook: WebhookId) -> delivery::Model {
     }
 }
 
-/// The first attempt of a delivery, which was answered with 200.
+/// The first attempt of a delivery, answered with 200.
 pub fn attempt(delivery: &delivery::Model) -> attempt::Model {
     attempt::Model {
         delivery_id: delivery.id,
@@ -124,7 +123,7 @@ pub fn attempt(delivery: &delivery::Model) -> attempt::Model {
     }
 }
 
-/// A webhook that wants these events, at an address where nothing is, with a secret that nobody knows.
+/// A webhook for these events, at an address where nothing listens, with an unusable secret.
 pub fn webhook(
     id: WebhookId,
     tenant: TenantId,

@@ -1,4 +1,4 @@
-//! The current schema, which is made once and copied.
+//! The current schema, created once and copied.
 
 use std::{
     fs::{self, File},
@@ -29,7 +29,7 @@ static MIGRATED: LazyLock<Mutex<File>> = LazyLock::new(|| {
     if large::wanted() {
         on_a_thread(large::fill(&url));
     }
-    // Of connections that close at the same time none may find itself the last, whose the log is to write back.
+    // If several connections close at once, none may be the last one, which would write the log back.
     let log = folder.path().join("migrated.db-wal");
     let began = Instant::now();
     while fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
@@ -39,7 +39,7 @@ static MIGRATED: LazyLock<Mutex<File>> = LazyLock::new(|| {
     Mutex::new(File::open(file).unwrap())
 });
 
-/// Brings a store up to date, from wherever this is called.
+/// Migrates a store. Can be called from any context.
 pub(crate) fn migrate(url: &str) {
     on_a_thread(async {
         let store = Store::connect(url).await.expect("a store");
@@ -52,7 +52,7 @@ pub(crate) fn migrate(url: &str) {
     });
 }
 
-/// Brings what stands in the log of a SQLite store into its file, unless another connection is in the way.
+/// Checkpoints an SQLite store's log into its file, unless another connection prevents it.
 fn write_back(url: &str) {
     on_a_thread(async {
         let connection = Database::connect(url).await.expect("a store");
@@ -62,7 +62,7 @@ fn write_back(url: &str) {
     });
 }
 
-/// Whoever asks may be on a runtime, where one cannot block on another.
+/// Runs on a new thread: the caller may be on a runtime, which must not block on another one.
 pub(crate) fn on_a_thread(work: impl Future<Output = ()> + Send) {
     thread::scope(|scope| {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -73,7 +73,7 @@ pub(crate) fn on_a_thread(work: impl Future<Output = ()> + Send) {
     });
 }
 
-/// Writes a store with the current schema.
+/// Writes an SQLite file with the current schema.
 pub(crate) fn write_migrated(file: &Path) {
     let mut template = MIGRATED.lock().unwrap();
     template.rewind().unwrap();

@@ -1,4 +1,4 @@
-//! Stores that are open.
+//! Open stores.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{
     schema::migrate,
 };
 
-/// What keeps the data of a store; they go away with it.
+/// Owns a store's data and removes it when dropped.
 #[derive(Debug)]
 pub struct Keep {
     _place: Place,
@@ -20,7 +20,7 @@ pub struct Keep {
 }
 
 impl StoreKind {
-    /// A migrated store of its own, and what keeps it; `None` where the machine has no PostgreSQL.
+    /// A migrated store and its owner; `None` if PostgreSQL is not installed.
     pub async fn open(self) -> Option<(Keep, Store)> {
         open(|folder| self.migrated_place(folder)).await
     }
@@ -37,18 +37,18 @@ pub async fn sqlite() -> (Keep, Store) {
     opened.expect("there is always SQLite")
 }
 
-/// A migrated PostgreSQL store, or none where the machine has no PostgreSQL.
+/// A migrated PostgreSQL store; `None` if PostgreSQL is not installed.
 pub async fn postgres() -> Option<(Keep, Store)> {
     StoreKind::Postgres.open().await
 }
 
-/// One migrated store of each kind that this machine has.
+/// One migrated store of each available kind.
 pub async fn both() -> Vec<(Keep, Store)> {
     let sqlite = [sqlite().await];
     sqlite.into_iter().chain(postgres().await).collect()
 }
 
-/// As [`both`], with commits on the disk before they are answered, as in production: for measuring.
+/// As [`both`], with durable commits as in production, for measurements.
 pub async fn durable() -> Vec<(Keep, Store)> {
     let postgres = open(|_| {
         let database = Database::on(Durability::Full)?;

@@ -1,4 +1,5 @@
-//! TLS as tests need it: servers with the certificate of [`certificate`], and clients that can say which one they were shown.
+//! TLS for tests: servers with the certificate of [`certificate`], and clients that report the server's
+//! certificate.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -15,7 +16,7 @@ use tokio_rustls::{
 
 use crate::certificate;
 
-/// Takes connections with the certificate.
+/// Accepts connections with the certificate.
 pub fn acceptor() -> TlsAcceptor {
     let key = PrivateKeyDer::from_pem_slice(certificate::SERVER_KEY).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -27,19 +28,19 @@ pub fn acceptor() -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// What stands in a PEM.
+/// The certificate in a PEM text.
 pub fn der(pem: &[u8]) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pem).unwrap()
 }
 
-/// Puts TLS in front of a server that has none, for as long as the test runs. Gives where.
+/// Starts a TLS proxy in front of a plain server, for as long as the test runs. Returns its address.
 pub async fn front(host: &str, plain: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind((host, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             tokio::spawn(async move {
-                // Who does not trust it hangs up.
+                // A client that does not trust the certificate hangs up.
                 let Ok(mut secured) = acceptor().accept(stream).await else {
                     return;
                 };
@@ -52,7 +53,7 @@ pub async fn front(host: &str, plain: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Opens a connection to this machine, with either certificate.
+/// Connects to this machine, trusting either certificate.
 pub async fn connect(address: SocketAddr) -> TlsStream<TcpStream> {
     let mut roots = RootCertStore::empty();
     for trusted in [certificate::AUTHORITY, certificate::RENEWED] {
@@ -69,7 +70,6 @@ pub async fn connect(address: SocketAddr) -> TlsStream<TcpStream> {
     connector.connect(name, stream).await.unwrap()
 }
 
-/// The certificate that the server showed.
 pub fn shown(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
     let (_, connection) = stream.get_ref();
     let shown = connection.peer_certificates().unwrap();

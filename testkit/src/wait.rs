@@ -1,18 +1,18 @@
-//! Waiting for conditions.
+//! Waits for conditions.
 
 use std::time::{Duration, Instant};
 
-/// How long anything may take on a slow, busy machine before a test gives up.
+/// Timeout for anything on a slow, busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a condition is looked at that cannot announce itself.
+/// Interval at which a condition is polled.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Asks until there is an answer; panics with `what` when patience ends.
+/// Polls until there is a value; panics with `what` at the timeout.
 pub async fn eventually<T>(what: &str, probe: impl AsyncFnMut() -> Option<T>) -> T {
     within(PATIENCE, what, probe).await
 }
 
-/// As [`eventually`], with a patience of one's own.
+/// As [`eventually`], with another timeout.
 pub async fn within<T>(
     patience: Duration,
     what: &str,

@@ -1,4 +1,4 @@
-//! A copy of the database while a server works on it, and the way back.
+//! `dikala backup` while a server works on the database, and `dikala restore`.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use crate::support::{
     server::{assert_fails, installation},
 };
 
-/// Commits without a pause until it is dropped.
+/// Commits continuously until it is dropped.
 struct Busy {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicUsize>,
@@ -143,7 +143,7 @@ async fn what_is_no_whole_copy_does_not_come_back() {
 
     let bytes = fs::read(&good).unwrap();
     let mut broken = bytes.clone();
-    // One page of an index, at the end: everything that a start reads is whole.
+    // Breaks the last page, which belongs to an index: everything that a start reads is intact.
     let last_page = broken.len() - 4_096;
     broken[last_page..].fill(0x5a);
     let half = bytes[..bytes.len() / 2 + 100].to_vec();
@@ -178,7 +178,7 @@ async fn what_is_no_whole_copy_does_not_come_back() {
     assert_fails(&keyless, &[3], "holds secrets that do not open without");
     installation.settings = key;
 
-    // Nothing of all that changed anything, or left anything.
+    // None of these changed the database or left a file.
     let tenants = installation.cli(&["tenant", "list"]);
     assert_eq!(tenants["tenants"].as_array().unwrap().len(), 1);
     let left: Vec<String> = fs::read_dir(&folder)
@@ -188,7 +188,7 @@ async fn what_is_no_whole_copy_does_not_come_back() {
         .collect();
     assert_eq!(left, [""; 0]);
 
-    // A database that is broken, or gone, is brought back all the same.
+    // A broken or missing database can be restored.
     fs::write(&database, b"overwritten by something").unwrap();
     installation.cli(&["restore", good.to_str().unwrap()]);
     let tenants = installation.cli(&["tenant", "list"]);
@@ -198,7 +198,7 @@ async fn what_is_no_whole_copy_does_not_come_back() {
     let tenants = installation.cli(&["tenant", "list"]);
     assert_eq!(tenants["tenants"].as_array().unwrap().len(), 1);
 
-    // What holds no secrets comes back without a key.
+    // A backup without secrets can be restored without a key.
     let mut fresh = installation!(Sqlite);
     let empty = fresh.folder.path().join("copy.db");
     fresh.cli(&["backup", empty.to_str().unwrap()]);

@@ -1,4 +1,4 @@
-//! `dikala bench` measures what it says. How fast anything is, is nowhere asserted.
+//! `dikala bench` measures what it promises. No test asserts a speed.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use dikala_testkit::postgres;
 
 use crate::support::{prelude::*, server::installation};
 
-/// The figures that each scenario has to find.
+/// The figures that each scenario must report.
 const FIGURES: &[(&str, &[&str])] = &[
     (
         "lifecycles",
@@ -74,8 +74,7 @@ fn names() -> Vec<&'static str> {
     FIGURES.iter().map(|(scenario, _)| *scenario).collect()
 }
 
-/// Runs the smallest measurement of these scenarios, in a folder of its own for what is temporary, which has to be empty
-/// afterwards.
+/// Runs the smallest measurement of these scenarios. Its temporary folder must be empty afterwards.
 fn measured(installation: &Installation, store: &str, scenarios: &str) -> Value {
     let temporary = installation.folder.path().join("temporary");
     std::fs::create_dir(&temporary).unwrap();
@@ -99,7 +98,7 @@ fn measured(installation: &Installation, store: &str, scenarios: &str) -> Value 
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Neither files nor processes that work there.
+/// Asserts that no files are left, nor processes that work in the folder.
 #[track_caller]
 fn assert_nothing_is_left(folder: &Path) {
     let left: Vec<_> = std::fs::read_dir(folder).unwrap().flatten().collect();
@@ -111,7 +110,7 @@ fn assert_nothing_is_left(folder: &Path) {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// PostgreSQL runs as another user where the tests run as root.
+/// PostgreSQL runs as another user if the tests run as root.
 fn open_to_all(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;
     for folder in [folder, folder.parent().unwrap()] {

@@ -1,10 +1,10 @@
-//! Minutes: held, granted, used up, given back, and never below zero.
+//! Minutes: holds, grants, use and release; the balance never falls below zero.
 //!
-//! Long talks are told with an old `at`: the engine bills what the bridge says, so nobody has to wait for them.
+//! Long calls are reported with an old `at`: the service bills by the bridge's times, so no test has to wait.
 
 use crate::support::{prelude::*, tenant::top_up};
 
-/// Seconds (in milliseconds) of talk, and what they cost.
+/// Talk time in milliseconds, and its price in minutes.
 const RULE: [(i64, i64); 12] = [
     (0, 1),
     (999, 1),
@@ -80,7 +80,7 @@ async fn a_call_that_was_not_answered_is_free(#[values(Sqlite, Postgres)] store:
     let world = world!(store, Setup::new().minutes(1));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Http).await;
-    // One minute is enough for any number of them, one after the other: what was held comes back.
+    // One minute is enough for any number of consecutive calls, because each hold is released.
     for kind in ["call.hangup", "call.failed", "call.hangup"] {
         let id = bridge.ring(&tenant.did).await;
         let second = bridge.incoming(&tenant.did, None).await;
@@ -157,10 +157,10 @@ async fn the_limit_of_concurrent_calls_frees_its_slots(
     assert_eq!(held.len(), 2);
 }
 
-/// How long a bridge may take to carry out a hang-up, in seconds.
+/// Time for a bridge to carry out a hang-up, in seconds.
 const GRACE: &str = "calls.hangup_grace_seconds";
 
-/// A call on its last minute, of which this many seconds are left.
+/// A call in its last minute, with this many seconds left.
 async fn on_the_last_minute(world: &World, bridge: &Bridge, left_s: i64) -> (String, Moment) {
     let answered = Moment::ago(60 - left_s);
     (
@@ -191,7 +191,8 @@ async fn a_call_without_credit_is_warned_told_and_ended_by_the_engine(
         "the granted minute is talked to its end"
     );
 
-    // The bridge does not obey. When its time for that is over the engine does it, as of the moment that was due.
+    // The bridge does not obey. After the grace period the service ends the call, dated to the time when it was
+    // due.
     let call = tenant.call_over(&id).await;
     let seen = ["status", "hangupReason", "hangupInitiator", "endedAt"].map(|f| call[f].clone());
     let due = answered.plus(60).text();
@@ -360,8 +361,8 @@ async fn low_credit_is_announced_once_per_crossing(#[values(Sqlite, Postgres)] s
     let world = world!(store, Setup::new().minutes(6).low_threshold(5));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
-    // Answered now, and hung up in its first minute. Of one that was answered long ago the minutes since are spent until the bridge
-    // says that it had ended before: the balance is lower in between, which is announced.
+    // Each call is answered now and hung up in its first minute. For a call answered long ago, minutes would be
+    // used until the bridge reports the earlier end; the lower balance in between would be announced.
     let talk = async || {
         let id = bridge.talk(&tenant.did).await;
         bridge.hang_up(&id).await;

@@ -1,4 +1,4 @@
-//! What the protocol's documentation says is what the service does: every exchange in it is played, and the example bridge runs.
+//! The protocol's documentation is correct: every exchange in it is played, and its example bridge runs.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,9 +14,9 @@ use crate::support::{
     tenant::{fresh_did, text},
 };
 
-/// What the documentation takes for now.
+/// The documentation's current time.
 const ITS_NOW: &str = "2026-01-15T03:40:00.000Z";
-/// What a second on a busy machine may come to, in `secondsLeft`.
+/// Tolerance of `secondsLeft` on a busy machine.
 const SECONDS_OFF: i64 = 10;
 
 fn documentation() -> String {
@@ -31,12 +31,12 @@ fn exchanges(text: &str) -> Vec<Vec<&str>> {
         .collect()
 }
 
-/// The ids and numbers of the documentation, and those of this run in their place.
+/// Maps the documentation's ids and numbers to those of this run.
 #[derive(Default)]
 struct Names(HashMap<String, String>);
 
 impl Names {
-    /// The documentation's value as it is sent here.
+    /// The documentation's value with this run's names.
     fn ours(&self, theirs: &Value) -> Value {
         match theirs {
             Value::String(text) => json!(self.our_text(text)),
@@ -62,7 +62,7 @@ impl Names {
         self.0.get(text).cloned().unwrap_or_else(|| text.to_owned())
     }
 
-    /// Whether a value of ours is what the documentation shows; ids that come up for the first time are learnt.
+    /// True if a value of ours matches the documentation's. Ids that occur for the first time are recorded.
     fn fits(&mut self, field: &str, theirs: &Value, ours: &Value) -> bool {
         match (theirs, ours) {
             (Value::String(theirs), Value::String(ours)) => {
@@ -87,7 +87,7 @@ impl Names {
                         .zip(ours)
                         .all(|(theirs, ours)| self.fits("", theirs, ours))
             }
-            // Shown once in full.
+            // The agent is shown in full only once.
             (Value::Object(theirs), Value::Object(_)) if field == "agent" && theirs.is_empty() => {
                 true
             }
@@ -114,7 +114,7 @@ impl Names {
     }
 }
 
-/// The stage of the documentation: an agent, its functions, a number without an agent.
+/// Creates the documentation's setting: an agent, its functions, and a number without an agent.
 async fn stage(world: &World) -> Names {
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     for name in ["check_order", "old_menu"] {
@@ -219,7 +219,8 @@ async fn every_exchange_of_the_documentation_is_what_happens() {
     world.assert_ledger_is_exact();
 }
 
-/// Every word of the protocol, those first that have an exchange: messages and commands, errors, outcomes, reasons, initiators.
+/// Every word of the protocol: messages and commands (which have an exchange), then errors, outcomes, reasons,
+/// initiators.
 const WORDS: [&str; 54] = [
     "call.incoming",
     "call.answered",
@@ -285,7 +286,7 @@ fn every_word_of_the_protocol_is_explained() {
     }
 }
 
-/// Where Python is at hand; `DIKALA_REQUIRE_PYTHON` makes its absence a failure.
+/// Skipped without Python; `DIKALA_REQUIRE_PYTHON` makes its absence a failure.
 #[rstest]
 #[actix_web::test]
 async fn the_example_bridge_holds_a_call_and_obeys(#[values(Sqlite, Postgres)] store: StoreKind) {
@@ -335,7 +336,7 @@ async fn the_example_bridge_holds_a_call_and_obeys(#[values(Sqlite, Postgres)] s
         assert_eq!(tenant.billed(&text(call, "id")).await, Some(1));
     }
 
-    // A call that the tenant ends is ended by the bridge, with that reason.
+    // If the tenant ends a call, the bridge hangs up with that reason.
     let talking = run("600", "1");
     let call = eventually("a call that talks", async || {
         let calls = tenant.calls().await;

@@ -1,4 +1,4 @@
-//! The bridge protocol at its edges: wrong tokens, wrong messages, order, repeats.
+//! Edge cases of the bridge protocol: invalid tokens, invalid messages, order, repetitions.
 
 use awc::ws::{CloseCode, Message};
 
@@ -53,7 +53,8 @@ async fn only_a_bridges_token_opens_the_door(#[values(Sqlite, Postgres)] store: 
     assert!(Bridge::socket(base, Some(good)).await.is_ok());
 }
 
-/// Messages that are wrong, and the codes (any of them) that say so. `$call` stands for a live call, `$did` for its number.
+/// Invalid messages, and the error codes of which one must be answered. `$call` stands for an active call, `$did`
+/// for its number.
 fn wrong_messages() -> Vec<(&'static str, Value, &'static str)> {
     let long = |length: usize| "x".repeat(length);
     let incoming = |changes: Value| {
@@ -278,7 +279,7 @@ async fn a_frame_that_cannot_be_answered_closes_its_socket_only(
         wild.frame(frame);
         assert_eq!(wild.closed().await, Closed(Some(code)));
     }
-    // A message whose id can be read is answered, and its socket lives.
+    // A message with a readable id is answered, and its socket stays open.
     calm.frame(text(r#"{"id":"readable"}"#));
     let reply = calm
         .stray_reply(|reply| reply["replyTo"] == "readable")
@@ -365,7 +366,7 @@ async fn replies_come_in_the_order_of_the_messages(#[values(Sqlite, Postgres)] s
     );
     assert_eq!(tenant.call(&one).await["status"], "answered");
 
-    // Pipelined on a socket: for each call in its order, what is wrong included.
+    // Pipelined messages are answered in order per call, invalid ones included.
     let mut calls = Vec::new();
     for _ in 0..10 {
         calls.push(socket.ring(&tenant.did).await);
@@ -437,7 +438,7 @@ async fn a_bridge_touches_only_its_own_calls(
     }
     stranger.ok("heartbeat", json!({"activeCalls": []})).await;
     assert_eq!(tenant.call(&id).await, before);
-    // The bridge's own id of a call is its own, too.
+    // Bridge call ids are scoped to their bridge.
     let incoming = json!({"bridgeCallId": "same", "did": tenant.did, "callerNumber": "+6281"});
     let ours = mine.ok("call.incoming", incoming.clone()).await;
     let theirs = stranger.ok("call.incoming", incoming).await;
@@ -460,7 +461,7 @@ async fn a_hundred_pipelined_calls_are_a_hundred_calls(
             bridge.message("call.incoming", fields)
         })
         .collect();
-    // Each is sent twice at once: a message sent twice has the reply of one.
+    // Each message is sent twice at once; both get the same reply.
     let waiting: Vec<_> = incoming
         .iter()
         .map(|message| bridge.begin(message))

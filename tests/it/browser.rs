@@ -1,5 +1,5 @@
-//! Pages in a real browser: what a shop's owner does in the dashboard, what operators see in the console, and what anybody may expect
-//! of every page of both, however he reads it.
+//! Pages in a real browser: an owner's work in the dashboard, an operator's in the console, and the accessibility
+//! of all pages.
 
 mod aside;
 mod console;
@@ -12,17 +12,17 @@ use std::collections::BTreeSet;
 
 use crate::support::{browser::Browser, prelude::*, visitor::kind};
 
-/// Where `npm ci` puts what looks for barriers.
+/// `npm ci` installs the accessibility checker here.
 const AXE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/axe/node_modules/axe-core/axe.min.js"
 );
-/// Pages that a walk looks at; of lists with many alike, it is enough to look at some.
+/// Maximum number of pages per walk; lists with many similar pages are sampled.
 const PAGES_MAX: usize = 60;
-/// Pages of one kind that a walk looks at.
+/// Maximum number of similar pages per walk.
 const ALIKE_MAX: usize = 2;
 
-/// A link that signs somebody in.
+/// A link that signs a person in.
 fn invited(world: &World, email: &str) -> String {
     let made = world.server.cli(&[
         "user",
@@ -39,7 +39,7 @@ fn invited(world: &World, email: &str) -> String {
     made["url"].as_str().unwrap().to_owned()
 }
 
-/// Follows a link that works once.
+/// Follows a one-time link.
 async fn enter(browser: &Browser, link: &str, press: &str) {
     browser.go(link).await;
     browser.press(press).await;
@@ -50,7 +50,7 @@ async fn enter(browser: &Browser, link: &str, press: &str) {
     .await;
 }
 
-/// Also with scripts off: a form is a form.
+/// Forms also work without scripts.
 #[rstest]
 #[actix_web::test]
 async fn a_password_signs_in_again(#[values(true, false)] scripts: bool) {
@@ -81,7 +81,8 @@ async fn a_password_signs_in_again(#[values(true, false)] scripts: bool) {
     browser.see("Ibu Rina").await;
 }
 
-/// What no page may have: barriers, complaints of the browser, anything from elsewhere, text that runs out of a narrow window.
+/// No page may have accessibility violations, browser errors, content from other sites, or text that overflows a
+/// narrow window.
 #[rstest]
 #[ignore = "keeps a processor busy for minutes, which others measure with; `.ci/slow` runs it"]
 #[actix_web::test]
@@ -129,11 +130,11 @@ async fn every_page_is_for_everybody(#[values("en", "id")] language: &str) {
     assert!(seen.len() > 5, "{seen:?}");
 }
 
-/// The pages that a page leads to, by their paths. What is downloaded is no page.
+/// The paths of all linked pages, without downloads.
 const LINKS: &str = "return [...document.querySelectorAll('a[href]')].filter(a => a.origin === location.origin)
     .map(a => a.pathname + a.search).filter(p => p.startsWith('/dashboard') && !p.includes('.csv') && !p.includes('done='))";
 
-/// What looks for barriers; none, and a printed note, where it is not installed.
+/// The accessibility checker; `None` with a printed note if it is not installed.
 fn axe() -> Option<String> {
     let axe = std::fs::read_to_string(AXE).ok();
     if axe.is_none() {
@@ -147,7 +148,7 @@ fn axe() -> Option<String> {
     axe
 }
 
-/// What is wrong with the page that is shown, in a narrow window and a wide one, in the light and in the dark.
+/// The problems of the current page, in a narrow and a wide window, light and dark.
 async fn barriers(browser: &Browser, axe: &str) -> Vec<String> {
     let mut found = Vec::new();
     let foreign = "return performance.getEntriesByType('resource').map(it => it.name).filter(it => !it.startsWith(location.origin))";

@@ -1,4 +1,4 @@
-//! What happens to a call, from the first ring to the invoice.
+//! The life of a call, from the first ring to its cost.
 
 use actix_web::rt;
 
@@ -49,7 +49,7 @@ async fn a_call_runs_from_ring_to_invoice(
         "metadata": {"campaign": {"id": 7}},
     });
     assert_eq!(tenant.call(&id).await, ringing);
-    // Minutes that are only held do not lower the balance.
+    // A hold does not lower the balance.
     assert_eq!(tenant.credits().await, (100, 100, 0));
 
     bridge
@@ -112,7 +112,8 @@ async fn a_call_runs_from_ring_to_invoice(
     world.assert_ledger_is_exact();
 }
 
-/// Every event of the finished call came, in order, with its payload; signatures are checked by the receiver.
+/// Asserts that all events of the ended call arrived in order with their payloads. The receiver checks the
+/// signatures.
 async fn announced_in_order(world: &World, id: &str, call: &Value) {
     let kinds = world.kinds(id, "call.ended").await;
     let order = [
@@ -256,7 +257,7 @@ async fn repeated_and_late_messages_change_nothing(#[values(Sqlite, Postgres)] s
         (&json!("invalid_transition"), &json!("ended"))
     );
 
-    // A transcript may come after the end, and is announced then.
+    // A transcript may come after the call's end, and is announced then.
     let transcript = json!({"callId": id, "summary": "Late."});
     socket.ok("call.transcript", transcript).await;
     assert_eq!(tenant.call(&id).await["transcriptSummary"], "Late.");
@@ -281,7 +282,7 @@ async fn the_time_of_the_bridge_is_honoured_within_reason(
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Http).await;
 
-    // The future is now.
+    // A time in the future counts as the current time.
     let before = Moment::now();
     let id = bridge.ring_at(&tenant.did, Some(before.plus(3_600))).await;
     let started = Moment::parse(&tenant.call(&id).await["startedAt"]);
@@ -289,7 +290,7 @@ async fn the_time_of_the_bridge_is_honoured_within_reason(
     bridge.hang_up_at(&id, Moment::now().plus(86_400)).await;
     assert!(Moment::parse(&tenant.call(&id).await["endedAt"]) <= Moment::now());
 
-    // Earlier than the last change is the time of that change; any offset will do.
+    // A time before the last change counts as that change's time; any UTC offset is accepted.
     let rang = Moment::ago(100);
     let id = bridge.ring_at(&tenant.did, Some(rang)).await;
     bridge
@@ -445,7 +446,7 @@ async fn the_agent_of_a_call_is_the_one_it_began_with(
     );
 }
 
-/// Opening a call takes a few turns of the store; each change of its agent beside it makes another version.
+/// Opening a call takes several database reads; concurrent changes of its agent create new versions.
 #[rstest]
 #[actix_web::test]
 async fn calls_that_come_in_while_their_agent_is_changed_keep_what_they_began_with(

@@ -275,7 +275,7 @@ async fn credit_with_the_same_reference_is_added_once(
     assert_eq!(add("bonus", 5)["balanceAfterMinutes"], 40);
     assert_eq!(add("refund", 2)["description"], "because");
     assert_eq!(add("adjustment", -12)["balanceAfterMinutes"], 30);
-    // What was purchased stays what was purchased; the rest shows in the balance.
+    // Adjustments do not change the purchased minutes, only the balance.
     assert_eq!(tenant.credits().await, (30, 35, 0));
     let listed: Vec<_> = tenant
         .transactions()

@@ -1,4 +1,4 @@
-//! Configuration: its layers, its mistakes, and what stands in the way of a start.
+//! Configuration: layers, errors, and obstacles to a start.
 
 use std::fs;
 
@@ -41,7 +41,7 @@ async fn a_wrong_configuration_is_named(
         installation.set(key, value);
         let finished = installation.run(&command);
         println!("{key} = {value}");
-        // `check` lists what is wrong, on standard output, and fails on any of it.
+        // `check` prints all errors on standard output and fails if there is any.
         let (code, says) = match command[0] {
             "check" => (1, &finished.stdout),
             _ => (3, &finished.stderr),
@@ -81,7 +81,7 @@ fn serve_refuses_what_is_not_safe() {
 
 #[test]
 fn bad_luck_is_one_sentence() {
-    // A taken port.
+    // A port in use.
     let mut installation = Installation::new(Sqlite).unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -89,7 +89,7 @@ fn bad_luck_is_one_sentence() {
     let finished = installation.run(&["serve"]);
     assert_fails(&finished, &[1, 3], &address);
 
-    // A folder that cannot be made, because a file stands in the way.
+    // A folder that cannot be created, because a file has its name.
     let mut installation = Installation::new(Sqlite).unwrap();
     let file = installation.folder.path().join("file");
     fs::write(&file, "").unwrap();
@@ -99,7 +99,7 @@ fn bad_luck_is_one_sentence() {
     );
     assert_fails(&installation.run(&["serve"]), &[1, 3], "file");
 
-    // A database that is not there.
+    // An unreachable database.
     let mut installation = Installation::new(Sqlite).unwrap();
     let url = format!(
         "postgres://nobody:hidden-password@127.0.0.1:{}/none",
@@ -137,7 +137,7 @@ async fn check_looks_at_everything_before_the_start(#[values(Sqlite, Postgres)] 
         "{person:?}"
     );
 
-    // Free, but not for both.
+    // The port is free, but both listeners cannot use it.
     let one = format!("127.0.0.1:{}", free_port());
     installation.set("http.listen", &one);
     installation.set("operator.listen", &one);
@@ -207,7 +207,7 @@ fn a_database_file_has_one_server_and_no_other_readers() {
         server.installation.set(key, "127.0.0.1:0");
     }
     assert_fails(&server.installation.run(&["serve"]), &[1], "already");
-    // Commands work beside it, and nothing is left of the lock when it dies.
+    // Commands work beside the server, and its death releases the lock.
     server.cli(&["tenant", "list"]);
     server.installation.settings = ports;
     server.kill9();

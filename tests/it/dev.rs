@@ -1,4 +1,4 @@
-//! `dikala dev`: one command, a working service, and the same one again.
+//! `dikala dev`: one command starts a working service, and a restart continues it.
 
 use std::{
     net::SocketAddr,
@@ -15,14 +15,14 @@ use crate::support::{
 };
 use crate::telephony::phone::Phone;
 
-/// A running `dikala dev` and what it printed that a person would use.
+/// A running `dikala dev` and the values it printed for people.
 struct Dev {
     child: Child,
     key: String,
     addresses: Vec<String>,
-    /// The first addresses that it prints: for the owner, and for the one whose tenant is low on credit.
+    /// The links of the first owner, and of the owner whose tenant is low on credit.
     links: [String; 2],
-    /// A number and where it is called.
+    /// A number and the address that reaches it.
     telephone: (String, SocketAddr),
 }
 
@@ -34,7 +34,7 @@ impl Dev {
             .arg(data)
             .env_clear()
             .env("DIKALA_OPERATOR__LISTEN", "127.0.0.1:0")
-            // Two that start at the same moment would both find 5060 free.
+            // Two instances that start at once would both find port 5060 free.
             .env("DIKALA_TELEPHONY__SIP__LISTEN", "udp://127.0.0.1:0")
             .current_dir(data)
             .stdin(Stdio::null())
@@ -57,7 +57,7 @@ impl Dev {
                     .filter(|address| address.starts_with("127.0.0.1:"))
                     .map(|address| format!("http://{address}"))
                     .collect();
-                // The last of what is printed are the commands to try.
+                // The commands to try are printed last.
                 let mut links = words(&printed).filter(|word| word.starts_with("http"));
                 let links = [links.next()?.to_owned(), links.next()?.to_owned()];
                 let mut telephones = words(&printed).filter_map(|word| word.strip_prefix("sip:"));
@@ -75,7 +75,7 @@ impl Dev {
         }
     }
 
-    /// The address that serves the API, among those printed.
+    /// The printed address that serves the API.
     async fn api(&self) -> Rest {
         for address in &self.addresses {
             let rest = Rest::new(address).with("x-api-key", &self.key);
@@ -91,7 +91,7 @@ impl Dev {
         panic!("no address of {:?} serves the API", self.addresses);
     }
 
-    /// Ctrl-C, and the exit code.
+    /// Sends Ctrl-C; returns the exit code.
     async fn stop(mut self) -> Option<i32> {
         interrupt(&self.child);
         let exited = async || self.child.try_wait().unwrap();
@@ -112,7 +112,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| c.is_whitespace() || "\"'`,()".contains(c))
 }
 
-/// Signs in with a link that was printed.
+/// Signs in with a printed link.
 async fn come_in(link: &str) -> Visitor {
     let (base, path) = link.split_once("/dashboard").unwrap();
     let visitor = Visitor::new(base);
@@ -129,7 +129,7 @@ async fn calls(api: &Rest) -> Vec<Value> {
     page["calls"].as_array().unwrap().clone()
 }
 
-/// Agents as they are but for their versions: where the receiver is elsewhere there is a new one.
+/// Agents without their versions: a receiver at another address makes a new version.
 fn without_versions(agents: &Value) -> Vec<Value> {
     let mut agents = agents["agents"].as_array().unwrap().clone();
     for agent in &mut agents {
@@ -138,7 +138,7 @@ fn without_versions(agents: &Value) -> Vec<Value> {
     agents
 }
 
-/// The receiver is somewhere else at each start.
+/// The receiver has another address at each start.
 async fn assert_calls_ask_where_the_function_is(api: &Rest, agents: &Value) {
     let agent = agents["agents"][0]["id"].as_str().unwrap();
     let functions = api.get(&format!("/agents/{agent}/functions")).await;
@@ -150,10 +150,10 @@ async fn assert_calls_ask_where_the_function_is(api: &Rest, agents: &Value) {
     );
 }
 
-/// Between two questions to the API, which takes so many in a minute and no more.
+/// Interval between API requests, below the rate limit.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
-/// One server takes everything, another nothing; one tenant is low on credit.
+/// One webhook receives everything, another nothing; one tenant is low on credit.
 async fn assert_pages_have_something_to_show(dev: &Dev, api: &Rest) {
     let webhooks = api.get("/webhooks").await.expect(200)["webhooks"].clone();
     let mut fared = Vec::new();
@@ -181,7 +181,7 @@ async fn dev_works_at_once_and_is_the_same_the_second_time() {
     let dev = Dev::start(data.path());
     let api = dev.api().await;
     let visitor = come_in(&dev.links[0]).await;
-    // The demo's owner, of the tenant that the key is of.
+    // The owner belongs to the tenant of the printed key.
     let members = visitor.open("/dashboard/settings/members").await;
     members.assert_shows("Owner");
     let keys = visitor.open("/dashboard/settings/keys").await;
@@ -231,7 +231,7 @@ async fn dev_works_at_once_and_is_the_same_the_second_time() {
     assert_eq!(again.stop().await, Some(0));
 }
 
-/// Who reads that it runs may press Ctrl-C at once: before the simulated bridge has connected, too.
+/// Ctrl-C right after the start works, even before the simulated bridge has connected.
 #[actix_web::test]
 async fn dev_stops_properly_from_the_first_moment_on() {
     let data = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The programs that the documentation gives to tenants do what it says.
+//! The programs in the documentation for tenants work.
 
 use std::{
     io::Write,
@@ -17,13 +17,13 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/verify")
 }
 
-/// What the program says of a body and a header; none where its interpreter is not at hand.
+/// The program's output for a body and a header; `None` if its interpreter is not installed.
 fn verdict(program: &[&str], header: &str, body: &str) -> Option<String> {
     let spawned = Command::new(program[0])
         .args(&program[1..])
         .args([SECRET, header])
         .current_dir(folder())
-        // Go keeps what it builds there.
+        // Go's build cache.
         .env("GOCACHE", std::env::temp_dir().join("dikala-go-cache"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -1,4 +1,4 @@
-//! A PostgreSQL that may lose acknowledged commits.
+//! A PostgreSQL server that may lose acknowledged commits.
 
 use dikala_testkit::OwnPostgres;
 

@@ -1,8 +1,8 @@
-//! Calls that are refused, and every way in which a call ends.
+//! Refused calls, and every way in which a call ends.
 
 use crate::support::{prelude::*, tenant::text};
 
-/// Why the engine refuses a call.
+/// A reason for refusing a call.
 #[derive(Clone, Copy, Debug)]
 enum Refusal {
     NoAgent,
@@ -109,7 +109,7 @@ async fn a_call_that_cannot_be_served_is_refused_stored_and_free(
         ["call.started", "call.ended"]
     );
     assert_eq!(tenant.billed(&id).await, None);
-    // A refused call is over: what the bridge may still say about it changes nothing.
+    // A refused call is over: later messages of the bridge change nothing.
     bridge.hang_up(&id).await;
     assert_eq!(tenant.call(&id).await, call);
     world.assert_ledger_is_exact();
@@ -137,7 +137,8 @@ async fn a_refusal_is_not_forever(#[values(Sqlite, Postgres)] store: StoreKind) 
     bridge.ring(&tenant.did).await;
 }
 
-/// `(after the answer, message, reason, initiator, status, hangupReason, hangupInitiator)`; an empty text is left out.
+/// `(answered before, message, reason, initiator, status, hangupReason, hangupInitiator)`; an empty text is left
+/// out.
 type Ending = (
     bool,
     &'static str,

@@ -1,7 +1,8 @@
-//! Faults that are injected, and where each shows: on the overview in words, in `/metrics`, in an alert of the rules that are
-//! shipped, and in readiness where calls cannot be taken. The program is the real one, in a build for tests: some of its actors'
-//! faults come from fail points (`actors/src/runtime/fail_points.rs`), all others from what a machine can do to it.
-//! Every alert fires in one of these tests.
+//! Injected faults and their signs: problems of the overview, `/metrics`, the shipped alert rules, and readiness if
+//! calls cannot be answered.
+//!
+//! The program is the real one, in a build for tests. Faults of actors come from fail points
+//! (`actors/src/runtime/fail_points.rs`), all others from the machine. Every alert fires in one of these tests.
 
 use std::{fs, path::Path, process::Command};
 
@@ -18,31 +19,31 @@ use crate::support::{
     world::HOOK,
 };
 
-/// How soon a fault shows: five seconds, and what a busy machine adds.
+/// Time until a fault shows: five seconds, and more on a busy machine.
 const SHOWN_WITHIN: Duration = Duration::from_secs(20);
-/// What Prometheus adds here: it asks every second, and looks at its rules every second.
+/// Additional time for Prometheus, which scrapes and evaluates once a second.
 const TOLD_WITHIN: Duration = Duration::from_secs(15);
-/// How long a fault of a fail point lasts, in milliseconds: longer than it takes to be shown everywhere.
+/// Duration of a fault from a fail point, in milliseconds: long enough to show everywhere.
 const LASTS_MS: u64 = 40_000;
 
-/// A metric's name and labels, and what is seen of its value.
+/// A metric's name and labels, and a condition on its value.
 type Sign<'a> = (&'a str, &'a [(&'a str, &'a str)], fn(f64) -> bool);
 
-/// How one fault shows.
+/// The signs of one fault.
 struct Shows<'a> {
-    /// `code` and `target` among the overview's problems, and a word of its summary.
+    /// `code` and `target` of a problem in the overview, and a word of its summary.
     problem: (&'a str, Option<&'a str>, &'a str),
     metric: Sign<'a>,
-    /// An alert, and one of its labels.
+    /// An alert and one of its labels.
     alert: (Alert, &'a str, &'a str),
-    /// What readiness says is not well; none: it is ready all the same.
+    /// The failed readiness check; `None` if the service stays ready.
     unready: Option<&'a str>,
 }
 
-/// A world whose actors can be told to fail, with a Prometheus that watches it.
+/// A world with fail points, watched by a Prometheus.
 struct Watched {
     world: World,
-    /// None where it is not installed.
+    /// `None` if it is not installed.
     prometheus: Option<Prometheus>,
     operator: Rest,
 }
@@ -74,13 +75,13 @@ impl Watched {
         watched
     }
 
-    /// Before anything is injected nothing shows, and everybody has begun to look.
+    /// Asserts that nothing shows before a fault is injected, and that everything is being watched.
     async fn is_well(&self) {
         self.operator.get("/health/ready").await.expect(200);
         eventually("an overview without problems", async || {
             let overview = self.overview().await;
             let problems = overview["problems"].as_array().unwrap();
-            // How full the disk of this machine is, is not ours to say.
+            // The fill level of this machine's disk does not matter here.
             let ours = |problem: &&Value| problem["code"] != "disk_low";
             problems.iter().find(ours).is_none().then_some(())
         })
@@ -98,7 +99,7 @@ impl Watched {
         }
     }
 
-    /// Waits until an alert fires with a label, where Prometheus is installed.
+    /// Waits until an alert fires with a label, if Prometheus is installed.
     async fn fires(&self, alert: Alert, label: &str, value: &str) {
         within(TOLD_WITHIN, &format!("{alert:?}"), async || {
             let Some(prometheus) = &self.prometheus else {
@@ -109,7 +110,7 @@ impl Watched {
         .await;
     }
 
-    /// What Prometheus calls the node.
+    /// The node's `instance` label in Prometheus.
     fn instance(&self) -> String {
         let operator = &self.world.server.operator;
         operator.trim_start_matches("http://").to_owned()
@@ -119,13 +120,13 @@ impl Watched {
         self.operator.get("/operator/v1/overview").await.expect(200)
     }
 
-    /// Has an actor fail.
+    /// Injects a fault into an actor.
     fn fail(&self, fault: &str, actor: &str) {
         let pipe = self.world.server.installation.folder.path().join("faults");
         fs::write(pipe, format!("{fault} {actor} {LASTS_MS}\n")).unwrap();
     }
 
-    /// Waits until a fault shows everywhere, in the time that each place has.
+    /// Waits until a fault shows everywhere, within the time of each place.
     async fn shows(&self, shows: Shows<'_>) {
         let (code, target, word) = shows.problem;
         let overview = within(SHOWN_WITHIN, code, async || {
@@ -165,7 +166,7 @@ impl Watched {
         if shows.unready.is_none() {
             self.operator.get("/health/ready").await.expect(200);
         }
-        // The first page says the same.
+        // The home page agrees.
         let page = self.operator.get("/").await;
         assert_eq!(page.status, 200, "{}", page.text);
         assert!(page.text.contains(word), "{word} on the overview");
@@ -230,7 +231,7 @@ async fn a_dispatcher_that_is_stuck_shows() {
         .await;
 }
 
-/// What finds no room is in the table, and is delivered once the actor works again.
+/// Deliveries beyond a full mailbox are in the table, and are made once the actor works again.
 #[actix_web::test]
 async fn a_full_mailbox_shows_and_loses_nothing() {
     let watched = watched!(Sqlite, Setup::new());
@@ -307,7 +308,7 @@ async fn a_database_that_is_away_shows() {
     store.database().unwrap().come_back();
 }
 
-/// One that hangs shows before it has failed, and goes on to show when it has often.
+/// A hanging endpoint shows before its first failure, and still shows after many.
 #[actix_web::test]
 async fn an_endpoint_that_hangs_shows() {
     let watched = watched!(Sqlite, Setup::new());
@@ -388,7 +389,7 @@ async fn a_tenant_that_floods_shows() {
     assert_eq!(flooding.unwrap()["tenantId"], id, "{overview}");
 }
 
-/// Nobody can have an actor fail in what is shipped.
+/// Release builds have no fail points.
 #[test]
 fn fail_points_are_in_builds_for_tests_only() {
     const FEATURE: &str = "fail-points";

@@ -1,4 +1,4 @@
-//! What is not kept: calls that a tenant has erased, and what is older than the operator wants.
+//! Erasure of calls by a tenant, and retention limits of the operator.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ const WORDS: [&str; 5] = [
     "tulip-in-turns",
     "tulip-in-parameters",
 ];
-/// What the function and the receiver answer.
+/// The answer of the function and of the receiver.
 const ANSWERED: &str = "tulip-in-an-answer";
 
-/// Every row of every table as one text, bytes as hexadecimal figures.
+/// All rows of all tables as one text, with bytes in hexadecimal.
 async fn everything(store: &dikala_testkit::Place, kind: StoreKind) -> String {
     let mut all = String::new();
     for table in [
@@ -69,7 +69,8 @@ fn hex(words: &str) -> String {
     words.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A call with a number, metadata, words and a function, told to the usual webhook; its id.
+/// Makes a call with personal data: number, metadata, transcript and function. Its events are delivered; returns
+/// its id.
 async fn a_personal_call(world: &World, bridge: &Bridge) -> String {
     let fields = json!({"bridgeCallId": format!("b-{}", bridge.message("x", json!({}))["id"]), "did": world.tenant.did,
         "callerNumber": CALLER, "metadata": {"note": WORDS[1]}});
@@ -108,7 +109,7 @@ async fn an_erased_call_leaves_nothing_but_what_it_cost(
     tenant
         .create_function("find_order", "POST", &endpoint)
         .await;
-    // Another receiver is not there yet: what goes there waits.
+    // Nothing listens at this webhook's port yet, so its deliveries wait.
     let port = free_port();
     let later = format!("http://127.0.0.1:{port}/later");
     tenant.subscribe(&later, &["call.ended"], SECRET).await;
@@ -173,7 +174,7 @@ async fn an_erased_call_leaves_nothing_but_what_it_cost(
     assert_eq!(record[0][0], call);
     assert!(record[0][1].starts_with("key_"), "who did it: {record:?}");
 
-    // What the bridge says late is taken at the first time, and not kept.
+    // A late transcript is accepted when it first arrives, and not stored.
     for _ in 0..2 {
         let words = json!([{"role": "agent", "text": WORDS[3]}]);
         let late = json!({"callId": call, "summary": WORDS[2], "turns": words});
@@ -181,7 +182,7 @@ async fn an_erased_call_leaves_nothing_but_what_it_cost(
     }
     assert!(!holds(&everything(store, kind).await, WORDS[2]));
 
-    // Nothing of it is delivered any more: another call's event, made later, arrives alone.
+    // Nothing of the erased call is delivered any more: a later call's event arrives alone.
     let later = Receiver::start_on(port);
     let other = bridge.talk(&tenant.did).await;
     bridge.hang_up(&other).await;
@@ -196,7 +197,7 @@ async fn an_erased_call_leaves_nothing_but_what_it_cost(
     assert_eq!(told, [json!(other)]);
 }
 
-/// The receiver has the request and answers only after the call was erased.
+/// The receiver has the request, and answers only after the call was erased.
 #[rstest]
 #[actix_web::test]
 async fn what_is_under_way_when_a_call_is_erased_is_not_kept(
@@ -219,7 +220,7 @@ async fn what_is_under_way_when_a_call_is_erased_is_not_kept(
         .await
         .expect(204);
     permits.add_permits(1);
-    // Its attempt ends and is noted, without the answer, and nothing more is sent of it.
+    // The attempt ends and is recorded without the answer; nothing more is sent.
     let store = &world.server.installation.store;
     let attempt = "SELECT CAST(length(a.response) AS TEXT) FROM delivery_attempts a \
                    JOIN deliveries d ON d.id = a.delivery_id WHERE d.status = 'failed' AND a.status_code = 200";
@@ -236,7 +237,7 @@ async fn what_is_under_way_when_a_call_is_erased_is_not_kept(
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// The id that would have been made so many days earlier: the ten characters after the prefix are its time.
+/// The id that would have been made `days` earlier: its time is in the ten characters after the prefix.
 fn earlier(id: &str, days: u64) -> String {
     const DIGITS: &str = "0123456789abcdefghjkmnpqrstvwxyz";
     let (prefix, ulid) = id.split_once('_').unwrap();
@@ -251,7 +252,7 @@ fn earlier(id: &str, days: u64) -> String {
     format!("{prefix}_{time}{}", &ulid[10..])
 }
 
-/// Makes calls and all that belongs to them older by so many days, while no server runs.
+/// Makes calls and everything that belongs to them `days` older, while no server runs.
 async fn age(store: &dikala_testkit::Place, days: u64, calls: &[String]) {
     let ms = days * DAY_MS;
     let mut sql = vec![
@@ -320,7 +321,7 @@ async fn what_is_older_than_the_operator_wants_goes_and_the_books_stay_exact(
         world.event("call.ended", call).await;
     }
     bridge.cut();
-    // Every delivery is recorded, or an event would be kept for it.
+    // Every delivery is recorded; otherwise an event would be kept for it.
     let store = &world.server.installation.store;
     let waiting = "SELECT id FROM deliveries WHERE status = 'pending'";
     eventually("all to be delivered", async || {
@@ -333,7 +334,7 @@ async fn what_is_older_than_the_operator_wants_goes_and_the_books_stay_exact(
     age(store, 10, &[one, two]).await;
     let of_old = format!("call_id IN ('{}', '{}')", old[0], old[1]);
 
-    // First what was said, then the calls themselves.
+    // Transcripts expire first, then the calls themselves.
     world
         .server
         .installation
@@ -386,7 +387,7 @@ async fn what_is_older_than_the_operator_wants_goes_and_the_books_stay_exact(
         .count();
     assert_eq!(usage, 3, "what was paid for stays");
     world.assert_ledger_is_exact();
-    // The proof still sees a hold that is missing.
+    // The verification still detects a missing hold.
     let lost = format!("DELETE FROM credit_holds WHERE call_id = '{young}'");
     store.execute(&lost).await;
     let verdict = world

@@ -1,5 +1,5 @@
-//! What strangers meet: who drips, guesses, floods or sends what is no request holds up nobody else, and is told no more than
-//! he has to be.
+//! Unauthenticated clients that are slow, guess, flood or send garbage: they delay nobody else and learn no more
+//! than necessary.
 
 use std::{io::Write as _, time::Instant};
 
@@ -18,8 +18,8 @@ use crate::support::{
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection from another address of this machine.
-/// A connection that was taken, and is idle; none where it was refused. Several workers take connections, and not in the order in which they were made.
+/// An accepted, idle connection from another local address; `None` if it was refused. Several workers accept
+/// connections, in no fixed order.
 async fn taken_from(from: &str, to: &str) -> Option<TcpStream> {
     let mut stream = connect_from(from, to).await;
     let request = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -29,7 +29,7 @@ async fn taken_from(from: &str, to: &str) -> Option<TcpStream> {
     (&answer == b"HTTP/1.1 200 OK").then_some(stream)
 }
 
-/// Reads one answer of a connection that goes on.
+/// Reads one answer of a keep-alive connection.
 async fn read_one(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     let mut buffer = [0; 4096];
@@ -61,7 +61,7 @@ fn status(answer: &str) -> u16 {
     status.unwrap_or_else(|| panic!("no answer: {answer:?}"))
 }
 
-/// Writes bytes one at a time until the other side is gone, and gives what it said.
+/// Writes bytes one at a time until the peer closes; returns what it sent.
 async fn drip(mut stream: TcpStream, bytes: &'static [u8]) -> String {
     let (mut reads, mut writes) = stream.split();
     let mut answer = Vec::new();
@@ -81,7 +81,7 @@ async fn drip(mut stream: TcpStream, bytes: &'static [u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// With as few files as most systems give, of which the limit can be raised.
+/// Starts with the low soft limit of open files that most systems have, which can be raised.
 fn few_files(setup: Setup) -> Setup {
     setup.files(256, 8_192)
 }
@@ -103,7 +103,7 @@ async fn bodies_that_strangers_drip_take_nothing_from_others() {
     ];
     let mut strangers = Vec::new();
     for n in 0..STRANGERS {
-        // In one go: the head is not what is late, however much this machine has to do.
+        // Written at once, so that the head is not late, however busy the machine is.
         let mut stream = std::net::TcpStream::connect(address(&world.server.http)).unwrap();
         let _ = stream.write_all(heads[n % heads.len()].as_bytes());
         stream.set_nonblocking(true).unwrap();
@@ -147,7 +147,7 @@ async fn heads_that_drip_are_cut_off_the_first_and_every_later_one() {
         let answer = drip(stream, b"GET /health/live HTTP/1.1\r\nx-very-long: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa").await;
         assert_eq!(answer, "", "it is no request yet");
     };
-    // Who works goes on as long as he likes.
+    // An active client may stay as long as it likes.
     let working = async {
         let mut stream = TcpStream::connect(address(http)).await.unwrap();
         let until = Instant::now() + Duration::from_secs(12);
@@ -187,9 +187,9 @@ async fn one_address_has_its_share_of_the_connections() {
         "{answer}"
     );
     world.tenant.api.get("/agents").await.expect(200);
-    // A proxy has all clients behind it.
+    // A proxy carries the connections of all clients.
     eventually("every place to be taken", async || {
-        // The tenant's client may have kept one for a while.
+        // The tenant's client may have held one for a while.
         held.extend(taken_from("127.0.0.3", http).await);
         (held.len() == 16).then_some(())
     })
@@ -207,7 +207,7 @@ async fn one_address_has_its_share_of_the_connections() {
     .await;
 }
 
-/// A key or token as the service makes them, which it never made.
+/// A well-formed key or token that was never issued.
 pub fn well_made(prefix: &str) -> String {
     const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut text = prefix.to_owned();
@@ -223,7 +223,7 @@ pub fn well_made(prefix: &str) -> String {
     text
 }
 
-/// A bridge's or tenant's request through a proxy, for a client of the proxy's.
+/// A request of a bridge or tenant through a proxy, on behalf of one of its clients.
 async fn ask_through(http: &str, from: &str, client: &str, path: &str, credential: &str) -> u16 {
     let mut stream = connect_from(from, http).await;
     let request = format!(
@@ -251,7 +251,8 @@ async fn who_guesses_is_limited_on_every_way_in_and_others_are_not() {
         assert_eq!(bridge("198.51.100.1", token).await, 401);
     }
     assert_eq!(bridge("198.51.100.1", bearer(&guess())).await, 429);
-    // The same address on another way in, another client of the same proxy, and the same client without the proxy.
+    // The same address with another kind of credential, another client of the proxy, and the same client without
+    // the proxy.
     let key = format!("x-api-key: {}", well_made("dkl_"));
     let path = "/api/v1/agents";
     assert_eq!(
@@ -266,7 +267,7 @@ async fn who_guesses_is_limited_on_every_way_in_and_others_are_not() {
         ask_through(http, "127.0.0.4", "198.51.100.1", path, &key).await,
         401
     );
-    // Whoever was let in before is let in on.
+    // A credential that was accepted before is still accepted.
     let token = bearer(&world.tenant.token);
     assert_eq!(bridge("198.51.100.3", token.clone()).await, 422);
     assert_eq!(bridge("198.51.100.1", token).await, 422);
@@ -309,7 +310,7 @@ async fn what_is_no_request_is_refused_like_one_and_told_to_nobody() {
         );
         ids.push(body["error"]["requestId"].as_str().unwrap().to_owned());
     }
-    // Pipelined behind a good one, which is answered as ever.
+    // Pipelined after a valid request, which is answered normally.
     let both = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\nno HTTP\r\n\r\n";
     let answers = exchange(http, both).await;
     assert!(
@@ -320,7 +321,7 @@ async fn what_is_no_request_is_refused_like_one_and_told_to_nobody() {
         answers.contains("HTTP/1.1 400") && answers.contains("\"invalid_json\""),
         "{answers}"
     );
-    // A tenant's server that answers nonsense is as quiet.
+    // A tenant's server that answers nonsense causes no log lines either.
     world.receiver.answer(
         "/nonsense",
         [Answer::Raw(b"HTTP/1.1 200 OK\r\nbad\0name: \xff\r\n\r\n")],
@@ -408,7 +409,7 @@ async fn an_operators_listener_without_a_token_answers_its_own_machine_only() {
         assert_eq!(status(&answer), 403, "{foreign}");
         assert!(!answer.contains("dikala_"), "{foreign}: {answer}");
     }
-    // With a token the name does not matter: it is asked for whoever comes.
+    // With a token the host name does not matter, because every request needs the token.
     let token = "correct-horse-battery";
     let world = world!(Sqlite, Setup::new().set("operator.token", token));
     let request = format!(
@@ -442,7 +443,7 @@ async fn a_stream_of_events_ends_with_its_key(#[values(Sqlite, Postgres)] store:
     let keys = server.cli(&["key", "list", "--tenant", &tenant.id]);
     let id = keys["keys"][0]["id"].as_str().unwrap().to_owned();
     server.cli(&["key", "revoke", &id]);
-    // Sooner than the stream has anything to say by itself, every ten seconds.
+    // Earlier than the stream's own keep-alive, every ten seconds.
     let mut rest = Vec::new();
     let rest = tokio::time::timeout(Duration::from_secs(9), stream.read_to_end(&mut rest));
     rest.await.expect("it ends").unwrap();

@@ -1,4 +1,4 @@
-//! A disk that is full for a while: writes are refused in words, and what was acknowledged before, between and after is there.
+//! A full disk: writes are refused with an error, and everything acknowledged before, during and after stays.
 
 use std::collections::HashMap;
 
@@ -12,22 +12,22 @@ use crate::support::{
     tenant::{Tenant, text},
 };
 
-/// How soon the service works again once there is room.
+/// Time until the service works again once there is space.
 const WORKS_WITHIN: Duration = Duration::from_secs(15);
-/// Smaller than what the database has already: nothing more is written.
+/// Smaller than the database is already, so that nothing can be written.
 const FULL: u64 = 16 << 10;
 
-/// Room for a few pages: less than what an agent with a long prompt takes, more than a small commit.
+/// Space for a few pages: too little for an agent with a long prompt, enough for a small commit.
 const NEARLY_FULL: u64 = 24 << 10;
-/// By then no write fits, or the disk is not full.
+/// After this many writes the disk must be full.
 const WRITES: usize = 100;
 
-/// Agents that were acknowledged: id and name.
+/// Acknowledged agents: id and name.
 #[derive(Default)]
 struct Acknowledged(HashMap<String, String>);
 
 impl Acknowledged {
-    /// Writes agents side by side and keeps those that were acknowledged; the answers of the others.
+    /// Writes agents concurrently and records the acknowledged ones; returns the other answers.
     async fn write(&mut self, tenant: &Tenant, what: &str, count: usize) -> Vec<Response> {
         let write = async |number: usize| {
             let name = format!("{what} {number}");
@@ -112,7 +112,7 @@ async fn what_is_acknowledged_around_a_full_disk_is_there_after_a_kill() {
     world.assert_ledger_is_exact();
 }
 
-/// What was refused leaves room that a small write fits into. Readiness is not to be had for so little.
+/// A refused write leaves space for a small one, which does not restore readiness.
 #[actix_web::test]
 async fn readiness_ends_with_the_first_write_that_a_full_disk_refuses() {
     let world = world!(Sqlite);

@@ -1,4 +1,4 @@
-//! What the AI gets when it calls a tenant's function.
+//! The AI's results of a tenant's functions.
 
 use std::{sync::Arc, time::Instant};
 
@@ -260,7 +260,7 @@ async fn an_invocation_runs_once_and_holds_up_nothing(
     let first = bridge.message("call.function", invoke.clone());
     let waiting = bridge.begin(&first);
     receiver.wait_for("/slow", 1).await;
-    // While it waits: a repeat of the invocation, and the rest of this call's life.
+    // While the invocation waits: a repetition of it, and the rest of the call's life.
     let repeated = bridge.begin(&bridge.message("call.function", invoke.clone()));
     bridge
         .ok(
@@ -316,7 +316,8 @@ async fn a_function_tells_how_it_did(#[values(Sqlite, Postgres)] store: StoreKin
         text(&reply["outcome"], "status")
     };
     let fits = json!({"orderId": "1"});
-    // One after the other, so that each meets its own answer; the second of each is a repeat, which asks nobody.
+    // One after the other, so that each gets its own answer. Every second one is a repetition, which calls no
+    // endpoint.
     for n in 0..8 {
         let outcome = invoke(&format!("fits-{}", n / 2), "stock", fits.clone()).await;
         assert_eq!(outcome, "ok");
@@ -346,10 +347,11 @@ async fn a_function_tells_how_it_did(#[values(Sqlite, Postgres)] store: StoreKin
     assert_eq!(from.plus(24 * 60 * 60), to);
     let latency = ["p50", "p95", "p99", "max"].map(|p| stats["latencyMs"][p].as_i64().unwrap());
     assert!(latency.is_sorted(), "{stats}");
-    // Of the five that were sent, three took at least 300, 600 and 1200 ms.
+    // Of the five requests, three took at least 300, 600 and 1,200 ms.
     assert!(latency[0] >= 300 && latency[1] >= 1_200, "{stats}");
 
-    // It is the same function after a restart and under another name, and another agent's of that name is another.
+    // A function keeps its statistics after a restart and under a new name; another agent's function of that name
+    // is a different one.
     world.server.kill9();
     bridge.cut();
     world.server.restart();
@@ -384,7 +386,7 @@ async fn a_function_tells_how_it_did(#[values(Sqlite, Postgres)] store: StoreKin
     );
 }
 
-// Whether the endpoint did what it was asked for is not known then, and it may have been an order.
+// The outcome at the endpoint is unknown then, and it may have been an order.
 #[rstest]
 #[actix_web::test]
 async fn a_function_that_a_crash_interrupts_is_called_once(
@@ -425,7 +427,7 @@ async fn a_function_that_a_crash_interrupts_is_called_once(
     assert_eq!(world.receiver.received("/slow").len(), 1);
 }
 
-// Another node may write the outcome and let go of its claim, after this one looked for the outcome and before it has the claim.
+// Another node may write the outcome and release its claim between this node's look for the outcome and its claim.
 #[actix_web::test]
 async fn an_outcome_that_is_written_while_the_claim_is_waited_for_is_told() {
     let world = world!(Postgres);
@@ -549,7 +551,7 @@ async fn an_endpoint_that_keeps_hanging_is_left_alone(
     let reply = bridge.send(&invoke("fine".to_owned(), "fine")).await;
     assert_eq!(reply["outcome"]["status"], "ok", "{reply}");
 
-    // It is mended: a test asks it all the same, and ends the pause.
+    // Repaired: a test calls the endpoint despite the open circuit, and closes it.
     receiver.answer("/hangs", [Answer::Json(json!({}))]);
     let path = format!("{functions}/hangs/test");
     let tested = tenant.api.post(&path, json!({"parameters": fits})).await;
@@ -559,7 +561,7 @@ async fn an_endpoint_that_keeps_hanging_is_left_alone(
     assert_eq!(reply["outcome"]["status"], "ok", "{reply}");
 }
 
-/// What is taken can be read again wherever it is stored; what is nested deeper is not taken.
+/// Accepted JSON can be read again from any store; JSON that is nested deeper is refused.
 #[rstest]
 #[actix_web::test]
 async fn deep_json_breaks_no_repeat(#[values(Sqlite, Postgres)] store: StoreKind) {

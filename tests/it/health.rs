@@ -1,4 +1,4 @@
-//! What a load balancer, a scraper and an outage see.
+//! Health endpoints for load balancers, scrapers and outages.
 
 use dikala_testkit::within;
 
@@ -26,7 +26,7 @@ async fn health_tells_how_it_is(#[values(Sqlite, Postgres)] store: StoreKind) {
     bridge.hang_up(&call).await;
 }
 
-/// Who asks often does not make the parts answer often, and an alert rises at the first answer that something is wrong.
+/// Frequent readiness requests do not query the parts frequently. A problem is reported at its first sign.
 #[rstest]
 #[actix_web::test]
 async fn readiness_that_is_asked_often_asks_its_parts_seldom(
@@ -56,12 +56,12 @@ async fn readiness_that_is_asked_often_asks_its_parts_seldom(
     for (actor, before) in actors.into_iter().zip(before) {
         let pings = counted(actor).await - before;
         let most = began.elapsed().as_secs() + 3;
-        // Whoever scrapes has them looked at once a second already.
+        // Every scrape queries them once a second already.
         assert!(before > 0 && pings <= most, "{actor}: {pings} of {most}");
     }
 }
 
-/// While a delivery under way keeps a stop from ending, the operators' listener answers, and says what it waits for.
+/// While a delivery delays a stop, the operators' listener answers and says what it waits for.
 #[rstest]
 #[actix_web::test]
 async fn a_stop_is_told_until_it_is_done(#[values(Sqlite, Postgres)] store: StoreKind) {
@@ -128,7 +128,7 @@ async fn a_database_that_is_away_is_unavailable_and_comes_back() {
     world.assert_ledger_is_exact();
 }
 
-/// The path is right and the method wrong: that is what the answer says, on every listener.
+/// A right path with a wrong method is answered as such, on every listener.
 #[actix_web::test]
 async fn what_is_there_says_which_methods_it_takes() {
     use awc::http::Method;
@@ -180,7 +180,7 @@ async fn what_is_there_says_which_methods_it_takes() {
             }
         }
     }
-    // What is nowhere is not there for any method.
+    // An unknown path is 404 for every method.
     for path in ["/nothing", "/health/nothing", "/doc"] {
         for method in [Method::GET, Method::PUT] {
             let answer = public.send(method, path, None).await;

@@ -1,4 +1,4 @@
-//! What is written down about receivers of every kind of badness: each attempt ends in its time and has its name.
+//! Records of deliveries to misbehaving receivers: each attempt ends in time and with the right error.
 
 use std::{
     io::Write as _,
@@ -13,20 +13,20 @@ use crate::support::{
     tenant::{Tenant, text},
 };
 
-/// The limit of one exchange, and the most that an attempt may take on a busy machine.
+/// Timeout of one exchange, and the longest attempt on a busy machine.
 const TIMEOUT_SECONDS: i64 = 5;
 const ENDED_WITHIN_MS: i64 = 15_000;
-/// The most that is kept of an answer.
+/// Stored part of an answer, in bytes.
 const KEPT: usize = 16 * 1024;
 
-/// An answer, and what is to be stored of it: status code, error, the answer's text.
+/// An answer and its record: status code, error, text.
 type Case = (&'static str, Answer, Value, Value, String);
 
 fn full(status: u16, body: &[u8]) -> Answer {
     Answer::Full(status, "x-a", "b".to_owned(), body.to_vec())
 }
 
-/// Answers that came, of any status and any bytes.
+/// Complete answers with any status and bytes.
 fn answers(elsewhere: &str) -> Vec<Case> {
     let moved = |status| Answer::Full(status, "location", elsewhere.to_owned(), b"there".to_vec());
     let later = |status| Answer::Full(status, "retry-after", "1".to_owned(), vec![]);
@@ -53,14 +53,14 @@ fn answers(elsewhere: &str) -> Vec<Case> {
             "\u{fffd}\0\u{fffd}<b>",
         ),
         case("/long", full(500, &vec![b'x'; KEPT + 1]), 500, &kept),
-        // The head has said how it went; a body that breaks off does not undo that.
+        // The head has decided the result; a truncated body does not change it.
         case("/half", half, 200, "half"),
         case("/endless", Answer::EndlessBody, 200, &kept),
         case("/ten-gigabytes", Answer::TenGigabytes, 200, &kept),
     ]
 }
 
-/// What is no answer, or not all of one.
+/// Missing and incomplete answers.
 fn failures() -> Vec<Case> {
     let case = |path, answer, status: Value, error: &str| {
         (path, answer, status, json!(error), String::new())
@@ -85,7 +85,7 @@ fn failures() -> Vec<Case> {
     ]
 }
 
-/// The one delivery of a webhook with its attempts, once it is as wanted.
+/// The only delivery of a webhook with its attempts, once it is as wanted.
 async fn delivery(tenant: &Tenant, webhook: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     within(PATIENCE, "a delivery to end", async || {
         let list = format!("/webhooks/{webhook}/deliveries");
@@ -152,7 +152,7 @@ async fn what_is_stored_of_a_failure_is_right(#[values(Sqlite, Postgres)] store:
     assert_stored(&world.tenant, cases).await;
 }
 
-/// Answers a handshake as a server does that speaks HTTP only.
+/// Answers a TLS handshake in plain HTTP.
 fn without_tls() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -173,7 +173,7 @@ fn one_attempt() -> Setup {
         .set("webhooks.timeout_seconds", TIMEOUT_SECONDS)
 }
 
-/// An address, and what is to be stored of it.
+/// An address, and the record of its attempt.
 type Told = (String, Value, Value, String);
 
 fn served(receiver: &Receiver, (path, answer, status, error, text): Case) -> Told {
@@ -181,7 +181,7 @@ fn served(receiver: &Receiver, (path, answer, status, error, text): Case) -> Tol
     (receiver.url(path), status, error, text)
 }
 
-/// Sends one event to each address, and looks at what is shown of the attempts.
+/// Sends one event to each address and checks the recorded attempts.
 async fn assert_stored(tenant: &Tenant, cases: Vec<Told>) {
     let mut webhooks = Vec::new();
     for (url, ..) in &cases {
@@ -196,7 +196,7 @@ async fn assert_stored(tenant: &Tenant, cases: Vec<Told>) {
         assert_eq!(stored, [&json!(1), status, error], "{url}");
         let response = attempt["response"].as_str().unwrap();
         if url.ends_with("/drip-body") {
-            // As many bytes as came in time.
+            // The bytes that arrived in time.
             assert!((1..1_000).contains(&response.len()), "{response}");
         } else {
             assert_eq!(response, text, "{url}");
@@ -216,10 +216,10 @@ async fn assert_stored(tenant: &Tenant, cases: Vec<Told>) {
 #[rstest]
 #[actix_web::test]
 async fn bodies_without_end_take_no_memory(#[values(Sqlite, Postgres)] store: StoreKind) {
-    // Between them the answers of one round have more than all memory there is.
+    // The answers of one round together exceed the memory.
     const CALLS: usize = 20;
     const GROWTH_MB: u64 = 64;
-    // Time enough that it is the size that ends each attempt.
+    // Long enough that the size, not the timeout, ends each attempt.
     let world = world!(store, one_attempt().set("webhooks.timeout_seconds", 25));
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     let paths = ["/endless", "/ten-gigabytes", "/bomb"];
@@ -246,7 +246,7 @@ async fn bodies_without_end_take_no_memory(#[values(Sqlite, Postgres)] store: St
             [&attempt["statusCode"], &attempt["error"]],
             [&json!(200), &Value::Null]
         );
-        // Bytes that are not UTF-8 take up to three times their room as text.
+        // As text, bytes that are not UTF-8 take up to three times their size.
         assert!((1..=KEPT).contains(&text(attempt, "response").chars().count()));
         assert_eq!(delivery["status"], "succeeded");
     }
@@ -324,7 +324,7 @@ async fn a_flapping_receiver_gets_everything(#[values(Sqlite, Postgres)] store: 
     assert_eq!(record["isActive"], true);
 }
 
-/// Where a tenant's address may lead: what is refused at registration, and what the operator opens.
+/// Allowed and refused addresses at registration, and the operator's exceptions.
 #[rstest]
 #[actix_web::test]
 async fn addresses_are_judged_when_they_are_registered(

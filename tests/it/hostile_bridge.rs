@@ -1,4 +1,4 @@
-//! Bridges that ask for too much, do not read, or are not wanted any more: they hurt nobody else.
+//! Bridges that overload, do not read, or were revoked: they affect nobody else.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use crate::support::{
 /// As many as fit into one message.
 const LISTED: usize = 7_000;
 const SOCKETS: usize = 8;
-/// What the service takes with nothing to do, in a build for tests, is about 60 MB.
+/// An idle service takes about 60 MB in a build for tests.
 const MEMORY_MB_MAX: u64 = 500;
 
 async fn another_bridge(world: &World) -> (String, String) {
@@ -31,12 +31,12 @@ fn list_of_calls(number: usize) -> String {
     json!({"id": number.to_string(), "type": "heartbeat", "activeCalls": calls}).to_string()
 }
 
-/// Sends as fast as it goes, reads nothing, and goes on until it is dropped.
+/// Sends as fast as possible without reading, until it is dropped.
 fn flood(mut socket: RawSocket, message: String) -> rt::task::JoinHandle<()> {
     rt::spawn(async move { while socket.send(TEXT, message.as_bytes()).await {} })
 }
 
-/// A hundred calls of a healthy bridge and as many requests, all of which succeed.
+/// Runs a hundred calls of a healthy bridge and as many requests, all of which must succeed.
 async fn others_are_served(world: &World) {
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
@@ -87,7 +87,7 @@ async fn a_bridge_that_does_not_read_what_it_asks_for_holds_nothing(
         let socket = RawSocket::open(&world.server.http, &token).await;
         floods.push(flood(socket, incoming.to_string()));
     }
-    // Each stands still at last: its replies are not read, so its messages are not either.
+    // Each flood stalls in the end: its replies are not read, so its messages are not read either.
     join_all(floods).await;
     others_are_served(&world).await;
     let memory = world.server.peak_memory_mb();
@@ -145,7 +145,7 @@ async fn frames_that_are_wrong_close_with_the_code_that_says_how() {
         }
         assert_eq!(socket.closed().await, code);
     }
-    // One message in fragments is a message.
+    // Fragments form one message.
     let mut socket = RawSocket::open(&world.server.http, &token).await;
     socket
         .send(TEXT_GOES_ON, b"{\"id\": \"1\", \"type\": ")
@@ -155,7 +155,7 @@ async fn frames_that_are_wrong_close_with_the_code_that_says_how() {
     assert_eq!(socket.closed().await, 1007);
 }
 
-/// Before the first ping, which comes after 15 s.
+/// Happens before the first ping, which comes after 15 s.
 #[rstest]
 #[actix_web::test]
 async fn a_revoked_token_ends_the_open_sockets_of_its_bridge_at_once(
@@ -189,7 +189,7 @@ async fn a_bridge_with_too_many_sockets_keeps_the_newest() {
     }
 }
 
-/// Two tenants' endpoints hang, and everything that one bridge may call at them is under way.
+/// The endpoints of two tenants hang, and one bridge has its maximum of invocations outstanding.
 #[rstest]
 #[actix_web::test]
 async fn functions_that_hang_hold_up_nothing_else_of_their_bridge(

@@ -1,4 +1,4 @@
-//! `dikala init`: from nothing to a configuration with which the service starts.
+//! `dikala init`: from nothing to a configuration that starts the service.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -6,7 +6,7 @@ use dikala_testkit::free_port;
 
 use crate::support::{prelude::*, server::assert_fails, tenant::text, terminal::Terminal};
 
-/// An installation that has nothing but a folder.
+/// An installation with an empty configuration.
 fn bare() -> Installation {
     let mut installation = Installation::new(Sqlite).unwrap();
     installation.settings.clear();
@@ -35,7 +35,7 @@ async fn what_it_writes_is_what_the_service_starts_with(
         return;
     };
     installation.settings.clear();
-    // The tests' own PostgreSQL does not flush.
+    // The tests' PostgreSQL does not flush commits.
     installation.set("database.allow_unsafe", "true");
     let url = installation.store.url.clone();
     let ports = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
@@ -72,7 +72,7 @@ async fn what_it_writes_is_what_the_service_starts_with(
     assert_eq!(written["next"], next);
     let checked = installation.run(&["check", "--config", named]);
     assert_eq!(checked.code, Some(0), "{checked:?}");
-    // No secret is shown.
+    // No secret is printed.
     let [key, full, read] = ["key", "token", "read_token"].map(|key| value(&file, key).unwrap());
     for secret in [&key, &full, &read] {
         assert!(secret.len() >= 40 && !written.to_string().contains(secret.as_str()));
@@ -127,7 +127,7 @@ fn nothing_is_written_over_unless_that_is_wanted() {
     assert_eq!(fs::read_to_string(&kept).unwrap(), first);
     assert_eq!((mode(&file), mode(Path::new(&kept))), (0o600, 0o600));
     assert_eq!(value(&file, "listen").unwrap(), "127.0.0.1:9999");
-    // What is stored opens with no other key; who has the tokens is another matter.
+    // The key is kept, because stored secrets need it; the tokens are new.
     assert_eq!(value(&file, "key"), value(Path::new(&kept), "key"));
     assert_ne!(value(&file, "token"), value(Path::new(&kept), "token"));
 }
@@ -214,7 +214,7 @@ async fn on_a_terminal_it_asks_until_the_answer_can_be_used() {
     assert_eq!(value(&file, "listen").unwrap(), "127.0.0.1:7070");
     assert_eq!(value(&file, "from").unwrap(), "a@example.com");
     let checked = installation.run(&["check", "--config", "dikala.toml"]);
-    // Its ports may be somebody else's here.
+    // Its ports may be in use on this machine.
     let about = checked
         .stdout
         .lines()

@@ -1,4 +1,4 @@
-//! `kill -9` under load, again and again: every event that was committed arrives, and what arrives twice was in flight.
+//! Repeated `kill -9` under load: every committed event arrives, and only deliveries in flight arrive twice.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,24 +10,24 @@ use actix_web::rt;
 
 use crate::support::{prelude::*, tenant::Tenant, world::ALL_EVENTS};
 
-/// How many deliveries of a process arrive before it is killed: in the middle of the load, and just after the start.
+/// Deliveries of each process before it is killed: during the load, and just after the start.
 const KILLED_AFTER: [usize; 10] = [500, 1, 900, 60, 700, 5, 1_200, 150, 30, 600];
 const MAX_IN_FLIGHT: usize = 16;
 const TENANTS: usize = 4;
 const HOOKS: usize = 3;
-/// Calls of a tenant at the same time.
+/// Concurrent calls of a tenant.
 const CALLERS: usize = 6;
-/// After a restart every endpoint with something left gets some of it within this.
+/// Time after a restart until every endpoint with pending deliveries gets some.
 const GOES_ON_WITHIN: Duration = Duration::from_secs(15);
 /// An answer older than this was recorded, however busy the machine.
 const RECORDED_WITHIN: Duration = Duration::from_secs(5);
 
-/// A killed process as the outside saw it.
+/// A killed process as seen from outside.
 struct Killed {
     at: Instant,
-    /// How many requests had come by then, from all processes.
+    /// Number of requests received by then, from all processes.
     requests: usize,
-    /// Deliveries that the store had as not yet made: id and webhook.
+    /// Pending deliveries in the store: id and webhook.
     pending: HashMap<String, String>,
 }
 
@@ -46,7 +46,7 @@ async fn ten_kills_lose_nothing_and_repeat_only_what_was_in_flight(
         let tenant = world.another_tenant(10_000).await;
         for hook in 0..HOOKS {
             let path = format!("/hooks/{number}/{hook}");
-            // Long enough that some are always in flight.
+            // Slow enough that some are always in flight.
             let slow = Answer::Slow(Duration::from_millis(10));
             world.receiver.answer(&path, [slow]);
             let url = world.receiver.url(&path);
@@ -125,8 +125,8 @@ async fn kill(world: &mut World) -> Killed {
     }
 }
 
-/// Every endpoint with something left gets some of it soon, with nothing new to set it going. A kill just after a start
-/// may have met a moment with nothing left.
+/// Asserts that every endpoint with pending deliveries soon gets some, without new events. A kill just after a
+/// start may have found nothing pending.
 async fn goes_on(receiver: &Receiver, killed: &Killed, ready: Instant) {
     let mut waiting: HashSet<_> = killed.pending.values().collect();
     let mut last = ready;
@@ -144,7 +144,7 @@ async fn goes_on(receiver: &Receiver, killed: &Killed, ready: Instant) {
     assert!(took <= GOES_ON_WITHIN, "delivery went on after {took:?}");
 }
 
-/// Each event in the store arrives at each of its tenant's webhooks, signed.
+/// Asserts that each stored event arrives, signed, at each of its tenant's webhooks.
 async fn every_event_arrives(world: &World, hooks: &HashMap<String, String>) {
     let owed = "SELECT events.id, webhooks.id FROM events \
         JOIN webhooks ON webhooks.tenant_id = events.tenant_id";
@@ -168,8 +168,8 @@ async fn every_event_arrives(world: &World, hooks: &HashMap<String, String>) {
     .await;
 }
 
-/// No process sends a delivery twice; one that two processes sent was not recorded when the first was killed, because the
-/// request was under way or its answer had only just come.
+/// Asserts that no process sends a delivery twice. A delivery sent by two processes was unrecorded when the first
+/// was killed: its request was in flight, or its answer had just arrived.
 fn only_what_was_in_flight_arrives_twice(requests: &[Received], kills: &[Killed]) {
     let process = |request: usize| kills.partition_point(|killed| killed.requests <= request);
     let mut last_sent = HashMap::new();

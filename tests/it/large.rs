@@ -43,7 +43,7 @@ impl Cost {
     }
 }
 
-/// A figure of a plan's node. Newer servers give rows with decimals, which are left out.
+/// A figure of a plan's node. Newer servers report rows with decimals, which are dropped.
 fn figure(plan: &Map<String, Value>, name: &str) -> u64 {
     let text = plan.get(name).map(Value::to_string).unwrap_or_default();
     let whole = text.split('.').next().unwrap_or_default();
@@ -81,7 +81,7 @@ fn cost(plan: &Map<String, Value>) -> Cost {
 /// The most expensive execution of each statement in the server's log.
 fn dearest(log: &str) -> BTreeMap<String, Cost> {
     let mut found: BTreeMap<String, Cost> = BTreeMap::new();
-    // A plan stands below the line that announces it, indented.
+    // A plan follows the line that announces it, indented.
     for entry in log.split("  plan:\n").skip(1) {
         let plan: String = entry
             .lines()
@@ -96,7 +96,7 @@ fn dearest(log: &str) -> BTreeMap<String, Cost> {
     found
 }
 
-/// Every path that reads, as the owner of half a million pending deliveries and as an operator.
+/// Runs every read path, for the owner of half a million pending deliveries and for an operator.
 async fn read_everything(fleet: &Fleet) {
     let key = fleet
         .cli(&[

@@ -1,4 +1,4 @@
-//! `dikala listen` and `dikala trigger`: a tenant's events on a developer's own machine.
+//! `dikala listen` and `dikala trigger`: a tenant's events on a developer's machine.
 
 use std::{
     collections::HashSet,
@@ -22,7 +22,7 @@ use crate::support::{
 
 const LOCAL: &str = "/local";
 
-/// A running `dikala listen` that passes on to the receiver; killed when dropped.
+/// A running `dikala listen` that forwards to the receiver; killed when dropped.
 struct Listener {
     child: Child,
     printed: PathBuf,
@@ -65,7 +65,7 @@ impl Listener {
         fs::read_to_string(&self.said).unwrap()
     }
 
-    /// The secret that it signs with.
+    /// Its signing secret.
     async fn secret(&self) -> String {
         eventually("the secret", async || {
             let said = self.said();
@@ -87,7 +87,7 @@ impl Drop for Listener {
     }
 }
 
-/// Makes samples until the listener passes one on: from then on it follows.
+/// Triggers samples until the listener forwards one: from then on it follows.
 async fn following(world: &World) {
     let installation = &world.server.installation;
     eventually("the listener to follow", async || {
@@ -103,7 +103,7 @@ fn trigger<'a>(world: &'a World, kind: &'a str) -> Vec<&'a str> {
     vec!["trigger", kind, "--url", http, "--key", key]
 }
 
-/// What is no sample.
+/// Requests that are no samples.
 fn real(received: &[Received]) -> impl Iterator<Item = &Received> {
     received
         .iter()
@@ -127,7 +127,7 @@ async fn what_a_webhook_gets_a_listener_gets_through_a_crash_of_the_service(
             world.server.kill9();
             world.server.restart();
         }
-        // The listener may be away while this happens.
+        // The listener may be disconnected meanwhile.
         let bridge = world.tenant.bridge(Socket).await;
         let theirs = other.bridge(Socket).await;
         let call = bridge.talk(&world.tenant.did).await;
@@ -136,7 +136,7 @@ async fn what_a_webhook_gets_a_listener_gets_through_a_crash_of_the_service(
         theirs.hang_up(&foreign).await;
         world.event("call.ended", &call).await;
     }
-    // Some may have arrived twice, around the crash.
+    // Some may have arrived twice around the crash.
     let mut delivered = world.receiver.received(HOOK);
     let mut seen = HashSet::new();
     delivered.retain(|request| seen.insert(request.header("webhook-id").to_owned()));
@@ -183,7 +183,7 @@ async fn a_sample_reaches_listeners_and_no_webhook() {
     assert_eq!(received.event(SECRET).data, sample["data"]);
     assert_eq!(world.receiver.received(HOOK).len(), 0);
 
-    // Who comes later and says after which event gets the rest.
+    // A later listener with `--after` gets the rest.
     world.server.cli(&trigger(&world, "call.started"));
     let mut later = world
         .server
@@ -233,7 +233,7 @@ async fn it_ends_with_who_reads_it() {
     assert_eq!(status.await.code(), Some(0));
 }
 
-/// More than the kernel takes for a socket: the service has to notice that nobody reads.
+/// More than a socket's kernel buffers hold: the service must notice that nobody reads.
 const UNREAD_EVENTS: &str = "
     WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 400)
     INSERT INTO events (id, tenant_id, kind, occurred_at, body, position, is_test)
@@ -241,7 +241,7 @@ const UNREAD_EVENTS: &str = "
         position + n, FALSE
     FROM numbers, (SELECT * FROM events ORDER BY position DESC LIMIT 1)";
 
-/// How many sockets a server has once those are closed that were only used for a while.
+/// The server's number of sockets, once temporary ones are closed.
 async fn idle_sockets(server: &Server) -> usize {
     let (mut count, mut since) = (server.sockets(), Instant::now());
     eventually("the server's sockets to stay the same", async || {

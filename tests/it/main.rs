@@ -1,4 +1,5 @@
-//! Black-box tests: the real binary, real stores, real sockets, and nothing known but the published texts.
+//! Black-box tests: the real binary, real stores and real sockets, with the published documents as the only
+//! knowledge.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! What Prometheus finds: the metrics of docs/metrics.md, under names that it understands, with few series and true values.
+//! The metrics of docs/metrics.md: names that Prometheus expects, few series, and true values.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use crate::support::{
     tenant::Tenant,
 };
 
-/// How a name ends, but for `_total` and `_info`: in a unit of Prometheus', or with the things that are counted.
+/// Endings of names, before `_total` and `_info`: Prometheus units, or the counted things.
 const UNITS: &[&str] = &[
     "seconds",
     "bytes",
@@ -44,16 +44,16 @@ const UNITS: &[&str] = &[
     "idr",
     "settings",
 ];
-/// Nothing is measured in these.
+/// Names without a unit.
 const OTHER_UNITS: &[&str] = &[
     "ms", "us", "milli", "micro", "minutes", "hours", "kb", "mb", "percent",
 ];
-/// Series of a server that did a little of everything. More than this would be a label that grows.
+/// Number of series of a server that did a little of everything; more would mean an unbounded label.
 const SERIES_MAX: usize = 4_000;
 
-/// There only where mails, or spans, are sent.
+/// Exposed only if mails, or spans, are sent.
 const SENT: [&str; 2] = ["dikala_mails_total", "dikala_spans_total"];
-/// There only where `serve` runs the bridge; tests/it/telephony looks at them.
+/// Exposed only if `serve` runs the telephony bridge; tested in tests/it/telephony.
 const TELEPHONY: &str = "dikala_telephony_";
 
 /// A row of docs/metrics.md: type and labels.
@@ -75,7 +75,7 @@ pub fn documented() -> Documented {
     .collect()
 }
 
-/// A call with a function and its webhooks, requests that succeed and fail, messages that are not understood.
+/// A call with a function and webhooks, successful and failed requests, and invalid messages.
 async fn everything(world: &World, tenant: &Tenant, round: usize) -> String {
     let endpoint = world.receiver.url("/function");
     let name = format!("find_{round}");
@@ -115,7 +115,7 @@ async fn every_metric_is_documented_and_named_as_prometheus_wants_it(
     world.event("call.ended", &call).await;
     let scrape = Scrape::of(&world.server.operator).await;
     let mut documented = documented();
-    // OpenMetrics names a counter without its end, and no two things alike.
+    // OpenMetrics names a counter without `_total`, and names must stay unique without it.
     let families: BTreeSet<&str> = documented
         .keys()
         .map(|name| name.trim_end_matches("_total").trim_end_matches("_info"))
@@ -132,7 +132,7 @@ async fn every_metric_is_documented_and_named_as_prometheus_wants_it(
     }
 }
 
-/// Type, labels, unit and name of a metric that is served.
+/// Asserts a metric's type, labels, unit and name.
 pub fn assert_as_documented(name: &str, metric: &Metric, documented: &Documented) {
     let (kind, labels) = &documented[name];
     let shown = if kind == "info" { "gauge" } else { kind };
@@ -171,7 +171,7 @@ async fn series_do_not_grow_with_tenants_calls_and_paths(
         .answer("/function", [Answer::Json(json!({"stock": 3}))]);
     let first = everything(&world, &world.tenant, 0).await;
     world.event("call.ended", &first).await;
-    // What a first call leaves behind, and what happens on its own time, comes with the next one at the latest.
+    // Traces and background work of a first call appear with the next one at the latest.
     everything(&world, &world.tenant, 1).await;
     Scrape::of(&world.server.operator).await;
     let before = Scrape::of(&world.server.operator).await;
@@ -296,7 +296,7 @@ async fn what_happens_is_counted(#[values(Sqlite, Postgres)] store: StoreKind) {
     }
 }
 
-/// Somebody wrote into the books past the ledger: the next look finds it.
+/// Something changed the ledger's tables directly: the next check detects it.
 #[actix_web::test]
 async fn books_that_do_not_add_up_are_shown() {
     let mut world = world!(Sqlite);
@@ -314,7 +314,7 @@ async fn books_that_do_not_add_up_are_shown() {
     assert!(world.server.log().contains("the books do not add up"));
 }
 
-/// The store is away for good, and the answer comes all the same, in the format that was asked for.
+/// The store is gone, and the metrics are still served, in the requested format.
 #[rstest]
 #[actix_web::test]
 async fn they_answer_while_the_database_is_away() {

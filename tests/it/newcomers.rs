@@ -1,4 +1,4 @@
-//! A first hour with the command line and the log: what is said, how, and how soon.
+//! A first hour with the command line and the log: messages, their form, and their delays.
 
 use std::{fs, process::Command};
 
@@ -47,7 +47,7 @@ async fn what_clients_are_told_by_variables_disturbs_no_other_command() {
             "{help}"
         );
     }
-    // An option wins.
+    // An option overrides the environment.
     let wrong = server
         .installation
         .run(&["trigger", "call.ended", "--url", "http://127.0.0.1:1"]);
@@ -189,7 +189,7 @@ fn failed_checks(installation: &Installation) -> String {
     failed.collect::<Vec<_>>().join("\n")
 }
 
-/// `check` foresees what `serve` says.
+/// `check` reports the error that `serve` would.
 #[track_caller]
 fn both_refuse(installation: &Installation, words: &str) {
     let failed = failed_checks(installation);
@@ -199,7 +199,7 @@ fn both_refuse(installation: &Installation, words: &str) {
 
 #[actix_web::test]
 async fn check_says_what_serve_will_say() {
-    // A folder that cannot be written, of a database that is not there yet.
+    // A folder that cannot be written, for a database that does not exist yet.
     let mut installation = Installation::new(Sqlite).unwrap();
     let file = installation.folder.path().join("file");
     fs::write(&file, "").unwrap();
@@ -214,14 +214,14 @@ async fn check_says_what_serve_will_say() {
     );
     assert_fails(&installation.run(&["serve"]), &[1], "cannot be written");
 
-    // Certificates that are not there.
+    // Missing certificates.
     let mut installation = installation!(Sqlite);
     installation.set("outbound.extra_ca_file", "/nowhere/ca.pem");
     let failed = failed_checks(&installation);
     assert!(failed.contains("/nowhere/ca.pem"), "{failed}");
     assert_fails(&installation.run(&["serve"]), &[1], "/nowhere/ca.pem");
 
-    // All that is wrong with the configuration at once.
+    // All errors of the configuration at once.
     installation.set("log.level", "loud");
     installation.set("calls.warn_before_seconds", "soon");
     installation.set("secrets.key_file", "/nowhere/key");
@@ -234,14 +234,14 @@ async fn check_says_what_serve_will_say() {
 
 #[actix_web::test]
 async fn check_says_what_serve_will_say_of_a_database_file() {
-    // A folder in the place of the file.
+    // A folder in place of the file.
     let mut installation = Installation::new(Sqlite).unwrap();
     let folder = installation.folder.path().join("data");
     fs::create_dir(&folder).unwrap();
     installation.set("database.url", &format!("sqlite://{}", folder.display()));
     both_refuse(&installation, "let database.url name a file");
 
-    // Somebody else's tables.
+    // Another application's tables.
     let installation = Installation::new(Sqlite).unwrap();
     fs::write(installation.folder.path().join("dikala.db"), "").unwrap();
     installation
@@ -250,7 +250,7 @@ async fn check_says_what_serve_will_say_of_a_database_file() {
         .await;
     both_refuse(&installation, "invoices");
 
-    // Another server of the same file, on other ports. A look disturbs neither it nor the next.
+    // Another server on the same file, with other ports. A check disturbs neither it nor the next one.
     let mut server = Server::start(installation!(Sqlite));
     let ports = server.installation.settings.clone();
     for key in ["http.listen", "operator.listen"] {
@@ -310,7 +310,7 @@ async fn check_knows_what_the_database_user_may_do() {
     let (_, place) = rest.split_once('@').unwrap();
     let limited = format!("{scheme}://{user}@{place}");
     installation.set("database.url", &limited);
-    // Without USAGE the schema is passed over.
+    // Without USAGE the schema is skipped.
     for change in [
         "REVOKE ALL ON SCHEMA public FROM PUBLIC",
         "GRANT USAGE ON SCHEMA public TO PUBLIC",
@@ -323,7 +323,7 @@ async fn check_knows_what_the_database_user_may_do() {
     sql(&format!("ALTER ROLE {user} RESET search_path"));
     installation.set("database.url", &all);
     assert_eq!(installation.run(&["migrate"]).code, Some(0));
-    // Nothing may be read, not even how far the schema is.
+    // Nothing may be read, not even the schema's version.
     installation.set("database.url", &limited);
     both_refuse(&installation, "GRANT SELECT, INSERT");
     sql(&format!(
@@ -343,7 +343,7 @@ async fn a_postgresql_that_is_not_there_is_told_at_once() {
         "database.url",
         &format!("postgres://me:hush@127.0.0.1:{port}/calls"),
     );
-    // A pool would have tried again for ten seconds. A busy machine may be late now and then.
+    // A pool would have retried for ten seconds. A busy machine may be late now and then.
     let mut least = PATIENCE;
     let mut tries = 0;
     let finished = loop {

@@ -1,4 +1,4 @@
-//! Two nodes on one PostgreSQL: each has what is its own, and what a node leaves behind is taken up by the other.
+//! Two nodes on one PostgreSQL: each owns its calls and webhooks, and the other takes over after a node's death.
 
 use std::{collections::BTreeMap, process::Stdio, time::Instant};
 
@@ -21,20 +21,20 @@ mod upgrades;
 
 use crate::support::{link::linked, prelude::*, tenant::Tenant, tenant::text, world::HOOK};
 
-/// What a node that died has is another's after this at the latest: twenty seconds, and what a busy machine adds.
+/// Maximum time until a dead node's ownership is taken over: twenty seconds, and more on a busy machine.
 const TAKEN_WITHIN: Duration = Duration::from_secs(30);
-/// Commands reach their bridge within this, wherever it is.
+/// Maximum time for commands to reach their bridge at any node.
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 /// Two nodes, and a tenant with a webhook.
 struct Nodes {
-    // First: the store goes with the world.
+    // Dropped first: the store goes with the world.
     b: Server,
     a: World,
 }
 
 impl Nodes {
-    /// None where the machine has no PostgreSQL.
+    /// `None` if PostgreSQL is not installed.
     async fn start(setup: Setup) -> Option<Self> {
         let a = World::start(Postgres, setup).await?;
         Some(Self::beside(a).await)
@@ -48,7 +48,7 @@ impl Nodes {
     }
 
     async fn know_each_other(&self) {
-        // Each looks once a second, and tells of itself when it renews its lease.
+        // Each node polls once a second, and announces itself when it renews its lease.
         let both = "SELECT id FROM nodes WHERE lease_until > started_at + 15000";
         eventually("two nodes that renewed their leases", async || {
             (self.rows::<1>(both).await.len() == 2).then_some(())
@@ -60,7 +60,7 @@ impl Nodes {
         self.a.server.installation.store.rows(sql).await
     }
 
-    /// Who owns a call and its hold, and the epoch, which both have.
+    /// Owner and epoch of a call and of its hold, which must be equal.
     async fn owner(&self, call: &str) -> (String, String) {
         let sql = format!(
             "SELECT c.owner, CAST(c.epoch AS TEXT), h.owner, CAST(h.epoch AS TEXT) FROM calls c \
@@ -77,7 +77,7 @@ impl Nodes {
         (owner.clone(), epoch.clone())
     }
 
-    /// A has the lane of a webhook to which nothing was sent so far, however slow it is.
+    /// Gives node A the lane of a webhook that has no deliveries yet, however slow A is.
     async fn deliver_at_a(&self, webhook: &str) {
         let a = id_of(&self.a.server).await;
         let take = format!(
@@ -100,13 +100,13 @@ impl Nodes {
     }
 }
 
-/// What a node says of all.
+/// The nodes that this one lists.
 async fn listed(server: &Server) -> Vec<Value> {
     let nodes = Rest::new(&server.operator).get("/operator/v1/nodes").await;
     nodes.expect(200)["nodes"].as_array().unwrap().clone()
 }
 
-/// What a node is called at present.
+/// The node's current id.
 async fn id_of(server: &Server) -> String {
     let listed = listed(server).await;
     let this: Vec<_> = listed
@@ -121,7 +121,7 @@ async fn ready(server: &Server) -> Value {
     server.rest().get("/health/ready").await.body
 }
 
-/// A node has become another than `before`, and takes calls again.
+/// Waits until the node has a new id and accepts calls again.
 async fn is_back(server: &Server, before: &str) {
     eventually("the node to be back", async || {
         let answer = server.rest().get("/health/ready").await;
@@ -156,7 +156,7 @@ async fn a_node_takes_nothing_of_one_that_lives_whatever_its_name() {
             "{listed:?}"
         );
     }
-    // B has looked several times by now.
+    // B has polled several times by now.
     for call in calls.iter().chain([&ringing]) {
         assert_eq!(nodes.owner(call).await, (a.clone(), "1".to_owned()));
     }
@@ -183,7 +183,7 @@ async fn calls_of_a_node_that_is_killed_go_on_at_another() {
     let call = bridge.talk_since(&nodes.a.tenant.did, answered).await;
     let ringing = bridge.ring(&nodes.a.tenant.did).await;
     let lost = lost_bridge.talk_since(&stays_away.did, answered).await;
-    // A second later the store knows that the bridges are there.
+    // After a second the store knows the connected bridges.
     Moment::now().plus(2).passed().await;
     let killed = Moment::now();
     nodes.a.server.kill9();
@@ -200,7 +200,7 @@ async fn calls_of_a_node_that_is_killed_go_on_at_another() {
     for call in [&call, &ringing] {
         assert_eq!(nodes.a.kinds(call, "call.ended").await, order);
     }
-    // Minutes are billed by what bridges say, and where they say nothing to their last sign of life.
+    // Calls are billed by the bridges' times, or else up to the last sign of life.
     let api = |tenant: &Tenant| {
         Rest::new(&format!("{}/api/v1", nodes.b.http)).with("x-api-key", &tenant.key)
     };
@@ -245,13 +245,13 @@ async fn a_node_that_stood_still_writes_nothing_of_what_others_have_taken() {
     for _ in 0..4 {
         calls.push(old.talk(&tenant.did).await);
     }
-    // The owner's next look at the clock is due while it stands still.
+    // The owner's next deadline falls into its pause.
     let due = old.talk_since(&tenant.did, Moment::ago(20)).await;
     for call in calls.iter().chain([&due]) {
         nodes.a.event("call.answered", call).await;
     }
     nodes.a.server.freeze();
-    // What arrives meanwhile is read when it goes on.
+    // Messages that arrive meanwhile are read when it resumes.
     let late = old.begin(&old.message("call.hangup", json!({"callId": calls[0]})));
     nodes.taken_by_b(&due).await;
     for call in &calls {
@@ -270,7 +270,7 @@ async fn a_node_that_stood_still_writes_nothing_of_what_others_have_taken() {
     for call in &calls[2..] {
         assert_eq!(nodes.owner(call).await, (b.clone(), "2".to_owned()));
     }
-    // What was said to A is carried out there, or refused and asked again; never lost, and never twice.
+    // A message sent to A takes effect there, or is refused and retried; it is never lost, nor applied twice.
     let answered = late.reply_if_any().await;
     if answered.is_none_or(|reply| reply["ok"] != true) {
         bridge.hang_up(&calls[0]).await;
@@ -299,7 +299,7 @@ async fn a_node_that_is_cut_from_the_database_stops_before_others_begin() {
     link.go_dark();
     let b = id_of(&nodes.b).await;
     let stopped = within(TAKEN_WITHIN, "A to stop", async || {
-        // As long as it acts, nobody else has what it has.
+        // While A may act, no other node owns its call.
         let acts = ready(&nodes.a.server).await["checks"]["lease"] == true;
         let owner = nodes.owner(&call).await.0;
         assert!(!acts || owner != b, "two owners");
@@ -338,7 +338,7 @@ async fn a_node_that_stops_gives_back_what_it_has_at_once() {
     assert_eq!(nodes.a.kinds(&call, "call.ended").await, order);
 }
 
-/// One database outage is nobody's loss: who had a call has it afterwards.
+/// After an outage of the database each node still owns its calls.
 #[actix_web::test]
 async fn after_an_outage_of_the_database_everybody_has_what_he_had() {
     let setup = Setup::new().set("bridge.lost_after_seconds", 600);
@@ -361,7 +361,7 @@ async fn after_an_outage_of_the_database_everybody_has_what_he_had() {
         })
         .await;
     }
-    // Longer than a lease lasts.
+    // Longer than a lease.
     Moment::now().plus(5).passed().await;
     database.come_back();
     for server in [&nodes.a.server, &nodes.b] {
@@ -374,7 +374,7 @@ async fn after_an_outage_of_the_database_everybody_has_what_he_had() {
         [nodes.owner(&calls[0]).await, nodes.owner(&calls[1]).await],
         owners
     );
-    // A node that cannot work sends bridges away, to one that can; there was none.
+    // A node that cannot work closes its sockets, so that bridges go to another one; there was none.
     bridge.closed().await;
     let bridge = nodes.a.tenant.bridge(Socket).await;
     bridge.hang_up(&calls[0]).await;
@@ -389,7 +389,7 @@ async fn commands_reach_the_bridge_wherever_it_is() {
     };
     let tenant = &nodes.a.tenant;
     let bridge = nodes.bridge_at_b(tenant, Socket).await;
-    // A has seen where the bridge is.
+    // A has learned by now where the bridge is.
     Moment::now().plus_ms(2_500).passed().await;
     let operator = Rest::new(&nodes.a.server.operator);
     let asked = [
@@ -398,7 +398,7 @@ async fn commands_reach_the_bridge_wherever_it_is() {
     ];
     let mut calls = Vec::new();
     for (api, prefix, reason) in asked {
-        // A busy machine may be late now and then; who is never in time keeps no promise.
+        // A busy machine may be late now and then; only the shortest time counts.
         let mut least = PATIENCE;
         for _ in 0..5 {
             let call = bridge.talk(&tenant.did).await;
@@ -428,7 +428,7 @@ async fn commands_reach_the_bridge_wherever_it_is() {
     .await;
 }
 
-/// A command that nobody could take waits for the bridge, at whichever node it comes back.
+/// A command for an absent bridge waits for it, at whichever node it returns.
 #[actix_web::test]
 async fn commands_wait_for_a_bridge_that_is_nowhere() {
     let setup = Setup::new().set("bridge.lost_after_seconds", 600);
@@ -460,7 +460,7 @@ async fn commands_wait_for_a_bridge_that_is_nowhere() {
     }
 }
 
-/// What was under way at the node where the bridge was is not begun again where it goes on.
+/// An invocation that runs at the bridge's old node is not repeated at the new one.
 #[actix_web::test]
 async fn a_bridge_that_moves_takes_its_calls_along() {
     let setup = Setup::new().set("functions.timeout_seconds", 30);
@@ -499,7 +499,7 @@ async fn a_bridge_that_moves_takes_its_calls_along() {
     assert_eq!(nodes.owner(&call).await, (b, "2".to_owned()));
     assert_eq!(nodes.owner(&other).await.1, "1");
     bridge.hang_up(&call).await;
-    // The old socket's messages are about the same call.
+    // Messages on the old socket are about the same call.
     old.hang_up(&call).await;
     old.hang_up(&other).await;
     let kinds = nodes.a.kinds(&call, "call.ended").await;
@@ -512,7 +512,7 @@ async fn a_bridge_that_moves_takes_its_calls_along() {
     .await;
 }
 
-/// Signs of life count wherever they are given, and a list is of all calls, wherever they are.
+/// Heartbeats count at any node, and a list shows the calls of all nodes.
 #[actix_web::test]
 async fn heartbeats_count_at_any_node() {
     let setup = Setup::new().set("bridge.lost_after_seconds", 8);
@@ -548,7 +548,7 @@ async fn heartbeats_count_at_any_node() {
     );
 }
 
-/// Deliveries of both nodes, to one endpoint: each once, and those that a dead node held by the other.
+/// Two nodes deliver to one endpoint: each delivery is made once, and a dead node's deliveries are taken over.
 #[actix_web::test]
 async fn deliveries_are_made_once_while_both_live_and_go_on_when_one_dies() {
     let schedule = vec!["1"; 60].join(",");
@@ -573,7 +573,7 @@ async fn deliveries_are_made_once_while_both_live_and_go_on_when_one_dies() {
         *times.entry(delivery.to_owned()).or_insert(0) += 1;
     }
     assert!(times.values().all(|times| *times == 1), "{times:?}");
-    // Those that wait for an answer at A when it dies are made again, and those that it held and had not begun are made.
+    // Deliveries in flight at A when it dies are repeated; those that it had not begun are made.
     nodes.a.receiver.answer(HOOK, [Answer::Hang]);
     let before = nodes.a.receiver.received(HOOK).len();
     for _ in 0..10 {
@@ -591,7 +591,7 @@ async fn deliveries_are_made_once_while_both_live_and_go_on_when_one_dies() {
     .await;
 }
 
-/// Who follows events at one node hears of what another announces.
+/// A follower of events at one node receives those of another.
 #[actix_web::test]
 async fn events_are_followed_at_any_node() {
     let Some(nodes) = Nodes::start(Setup::new()).await else {

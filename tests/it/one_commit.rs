@@ -1,4 +1,5 @@
-//! One message, one commit, in a few rounds: counted on the link to PostgreSQL, and cut off after each of them.
+//! One message is one commit in a few round trips, counted on the link to PostgreSQL, which is also cut after each
+//! of them.
 
 use actix_web::rt;
 use futures_util::future::Either;
@@ -8,17 +9,17 @@ use crate::support::{
     prelude::*,
 };
 
-/// Rounds to the database before the acknowledgement, at most.
+/// Maximum round trips to the database before the acknowledgement.
 const STEPS: [(&str, usize); 3] = [
     ("call.incoming", 6),
     ("call.answered", 4),
     ("call.hangup", 5),
 ];
-/// No message is acknowledged after fewer.
+/// Minimum round trips before any acknowledgement.
 const AT_LEAST: usize = 4;
-/// What goes on beside messages, twice a second, has longer pauses.
+/// Periodic work beside messages happens twice a second, with longer pauses.
 const QUIET: Duration = Duration::from_millis(100);
-/// Calls that are measured. What the service does beside them is counted too, so that the least counts.
+/// Number of measured calls. Other work is counted too, so the minimum counts.
 const CALLS: usize = 12;
 
 fn opening(world: &World, name: &str) -> Value {
@@ -59,7 +60,7 @@ async fn a_message_waits_for_the_database_a_few_times() {
     }
 }
 
-/// The rounds so far, once nothing goes over the link for a moment: what follows a message is over.
+/// The round trips so far, once the link is idle, which means that the message is fully handled.
 async fn quiet(link: &Link) -> usize {
     eventually("a quiet moment", async || {
         let before = link.rounds();
@@ -69,7 +70,7 @@ async fn quiet(link: &Link) -> usize {
     .await
 }
 
-/// What the store has of its calls: status, events, what is held or used, and how often it was charged.
+/// The stored state of calls: status, events, minutes held or used, and charges.
 async fn stored(world: &World) -> Vec<String> {
     let sql = "SELECT c.status || ', ' || (SELECT COUNT(*) FROM events e WHERE e.call_id = c.id) || ' events, ' || \
                COALESCE((SELECT h.held + h.used FROM credit_holds h WHERE h.call_id = c.id), -1) || ' minutes, ' || \
@@ -92,7 +93,7 @@ async fn a_kill_between_any_two_statements_leaves_all_of_a_message_or_nothing(
     #[values(0, 1, 2)] stage: usize,
 ) {
     let (message, most) = STEPS[stage];
-    // One place to be killed more than there are rounds: then the message was answered.
+    // One more point of interruption than round trips: at the last one, the message was answered.
     for rounds in 0..=most {
         let Some((mut world, link)) = linked(Setup::new()).await else {
             return;
@@ -104,7 +105,7 @@ async fn a_kill_between_any_two_statements_leaves_all_of_a_message_or_nothing(
             assert_eq!(reply["ok"], true, "{earlier}: {reply}");
         }
         cut_off(&mut world, &link, (stage, rounds), bridge, &mut call).await;
-        // Asked again, everything is as if nothing had been.
+        // Repeated messages have the same result as if nothing had happened.
         let bridge = world.tenant.bridge(Socket).await;
         for (message, _) in &STEPS[stage..] {
             let reply = step(&world, &bridge, message, "one", &mut call).await;
@@ -120,7 +121,7 @@ async fn a_kill_between_any_two_statements_leaves_all_of_a_message_or_nothing(
     }
 }
 
-/// The server is killed when the link has answered so often; then the store has all of the message or nothing.
+/// Kills the server after this many answers of the link. The store then has all of the message or nothing.
 async fn cut_off(
     world: &mut World,
     link: &Link,

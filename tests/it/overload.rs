@@ -1,11 +1,11 @@
-//! More than can be done at once: it is said early, and who asks for little is served beside who asks for much.
+//! Overload: it is reported early, and light users are served beside heavy ones.
 
 use crate::support::{bridge::Pending, prelude::*};
 
-/// More calls than a bridge may have waiting for one tenant.
+/// More calls than a bridge may have pending for one tenant.
 const FLOOD: usize = 12_000;
 
-/// What a reply may take behind a flood, on a busy machine.
+/// Maximum time of a reply behind a flood, on a busy machine.
 const PATIENT: Duration = Duration::from_secs(180);
 
 fn is_taken(reply: &Value) -> bool {
@@ -16,7 +16,7 @@ fn is_busy(reply: &Value) -> bool {
     reply["error"]["code"] == "busy"
 }
 
-/// So many calls come in at a number at once.
+/// Many concurrent calls to a number.
 fn flood(bridge: &Bridge, did: &str) -> Vec<(Value, Pending)> {
     let ring = |n: usize| {
         let fields = json!({"bridgeCallId": format!("flood-{n}"), "did": did, "callerNumber": "+6281234567890"});
@@ -27,7 +27,7 @@ fn flood(bridge: &Bridge, did: &str) -> Vec<(Value, Pending)> {
     (0..FLOOD).map(ring).collect()
 }
 
-/// A call of somebody beside the flood, from its begin to its end.
+/// Another tenant's call during the flood, from ring to hang-up.
 async fn call_beside(bridge: &Bridge, did: &str) {
     let ask = async |kind: &str, fields: Value| {
         let message = bridge.message(kind, fields);
@@ -45,7 +45,7 @@ async fn call_beside(bridge: &Bridge, did: &str) {
     }
 }
 
-/// Both numbers are known to the service, as they are after their first calls.
+/// Makes both numbers known to the service by a first call each.
 async fn introduce(bridge: &Bridge, dids: [&str; 2]) {
     for did in dids {
         let call = bridge.talk(did).await;
@@ -68,7 +68,7 @@ async fn calls_of_one_tenant_that_flood_a_socket_keep_nobody_behind_them_waiting
     println!("{taken} taken and {busy} refused before the other tenant's call was over");
     assert!(taken < FLOOD / 2, "{taken} calls were taken before");
     assert!(busy > 0, "nobody was told that there is too much to do");
-    // What was refused did not happen, and may be asked for again.
+    // A refused message had no effect and can be sent again.
     let (mut refused, mut known) = (None, 0);
     for (message, pending) in waiting {
         let reply = pending.reply_within(PATIENT).await.unwrap();

@@ -1,5 +1,5 @@
-//! A pooler before PostgreSQL that keeps no session for each connection is refused in words. With pgbouncer, where that is at hand;
-//! `DIKALA_REQUIRE_PROXIES` makes its absence a failure.
+//! A pooler in front of PostgreSQL that does not keep sessions is refused with an error. Tested with pgbouncer if
+//! installed; `DIKALA_REQUIRE_PROXIES` makes its absence a failure.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::support::{prelude::*, server::assert_fails};
 
-/// Passes on what it does not know how to pass on by leaving it out.
+/// pgbouncer drops startup parameters that it does not support.
 const LENIENT: &str = "ignore_startup_parameters = extra_float_digits,options\n";
 
 struct Pooler {
@@ -23,14 +23,14 @@ struct Pooler {
 
 impl Drop for Pooler {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Pooler {
-    /// None where there is no pgbouncer.
+    /// `None` if pgbouncer is not installed.
     async fn before(server: u16, settings: &str) -> Option<Self> {
         let is_there = Command::new("pgbouncer")
             .arg("--version")
@@ -52,7 +52,7 @@ impl Pooler {
         );
         fs::write(&file, text).unwrap();
         let mut command = Command::new("pgbouncer");
-        // It does not run as root.
+        // pgbouncer refuses to run as root.
         if fs::metadata(folder.path()).unwrap().uid() == 0 {
             command.args(["-u", "nobody"]);
         }
@@ -108,7 +108,7 @@ async fn a_pooler_without_sessions_is_refused_in_words(
             "{refused:?}"
         );
     }
-    // Nothing is wrong with the database.
+    // The database itself is fine.
     installation.set("database.url", &url);
     installation.cli(&["tenant", "list"]);
 }

@@ -1,6 +1,7 @@
-//! What is shipped for Prometheus and Grafana, on a real Prometheus: each rule waits as long as it says, each query finds something
-//! while calls run. That each alert fires when what it is about happens is in `faults`.
-//! Where Prometheus is at hand; `DIKALA_REQUIRE_PROMETHEUS` makes its absence a failure.
+//! The shipped files for Prometheus and Grafana, on a real Prometheus: each rule waits as long as it says, and each
+//! query finds data while calls run. That each alert fires for its fault is tested in `faults`.
+//!
+//! Skipped without Prometheus; `DIKALA_REQUIRE_PROMETHEUS` makes its absence a failure.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +18,7 @@ use crate::support::{
     scrape::Scrape,
 };
 
-/// What Grafana makes of a panel's interval, when Prometheus asks every second.
+/// Grafana's rate interval for a scrape interval of a second.
 const RATE_INTERVAL: &str = "10s";
 
 fn promtool(arguments: &[&str], input: Stdio) -> Output {
@@ -80,7 +81,7 @@ fn each_alert_fires_in_a_test_and_has_its_part_of_the_runbook() {
     }
 }
 
-/// How long a rule waits is tried, too: one that does not fails.
+/// A rule with another waiting time fails its test.
 #[test]
 fn a_rule_that_does_not_wait_as_it_says_is_noticed() {
     if !is_at_hand() {
@@ -101,7 +102,7 @@ fn a_rule_that_does_not_wait_as_it_says_is_noticed() {
     assert!(waiting > 0);
 }
 
-/// A Prometheus that asks a server every second, and a simulation on that.
+/// A Prometheus that scrapes a server every second, and a simulation on that server.
 struct Watched {
     prometheus: Prometheus,
     simulation: Child,
@@ -109,7 +110,7 @@ struct Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         let _ = self.simulation.kill();
         let _ = self.simulation.wait();
     }
@@ -149,7 +150,7 @@ impl Watched {
         }
     }
 
-    /// What the dashboard's list of nodes is filled with: the values that a label of a metric has.
+    /// The choices of the dashboard's node variable: the values of a metric's label.
     async fn nodes_to_choose(&self, dashboard: &Value) -> Value {
         let lists = dashboard["templating"]["list"].as_array().unwrap();
         let queried: Vec<_> = lists.iter().filter(|of| of["type"] == "query").collect();
@@ -168,7 +169,7 @@ impl Watched {
     async fn finds(&self, query: &str) {
         eventually(query, async || {
             let found = self.prometheus.query(query).await?;
-            // A distribution of nothing has a quantile that is no number.
+            // The quantile of an empty histogram is NaN.
             let is_a_number = |found: &Value| found["value"][1] != "NaN";
             found.iter().any(is_a_number).then_some(())
         })
@@ -181,7 +182,7 @@ fn dashboard() -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Every query of panels and of those inside them.
+/// Every query of panels, including nested ones.
 fn queries(panels: &Value) -> Vec<String> {
     let of_panel = |panel: &Value| {
         let targets = panel["targets"].as_array().into_iter().flatten();
@@ -195,7 +196,7 @@ fn queries(panels: &Value) -> Vec<String> {
     panels.flat_map(of_panel).collect()
 }
 
-/// The metrics that a query names.
+/// The metrics in a query.
 fn named(query: &str) -> BTreeSet<String> {
     let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     let ours = words.filter(|word| word.starts_with("dikala_") || *word == "up");
@@ -227,7 +228,7 @@ async fn every_query_finds_something_while_calls_run(#[values(Sqlite, Postgres)]
     assert!(queries.len() > 20);
     for query in &queries {
         let query = query.replace("$__rate_interval", RATE_INTERVAL);
-        // As Grafana sends it: for the node that was chosen, and for all.
+        // As Grafana sends it, for the selected node and for all nodes.
         watched.finds(&query.replace("$instance", node)).await;
         watched.finds(&query.replace("$instance", ".*")).await;
     }
@@ -244,7 +245,7 @@ async fn every_query_finds_something_while_calls_run(#[values(Sqlite, Postgres)]
             assert!(!text.is_empty(), "{annotation} of {rule}");
         }
     }
-    // What Prometheus' own linter has to say of the text.
+    // Prometheus's own linter.
     let scrape = Scrape::of(&world.server.operator).await;
     let file = world.server.installation.folder.path().join("metrics.txt");
     fs::write(&file, &scrape.text).unwrap();

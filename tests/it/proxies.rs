@@ -1,5 +1,6 @@
-//! What is shipped for nginx and haproxy, on those of Debian: TLS ends there, and bridges, events, addresses and refusals come
-//! through. Where they are at hand; `DIKALA_REQUIRE_PROXIES` makes their absence a failure.
+//! The shipped configurations of nginx and haproxy, on Debian's versions: TLS ends there, and bridges, events,
+//! addresses and refusals pass through. Skipped if they are not installed; `DIKALA_REQUIRE_PROXIES` makes their
+//! absence a failure.
 
 use std::{
     fs,
@@ -18,7 +19,7 @@ use crate::{
     support::{bridge::Closed, prelude::*, rest, server::Server},
 };
 
-/// The address that the shipped configurations expect the service at.
+/// The service's address in the shipped configurations.
 const SERVICE: &str = "127.0.0.1:8080";
 
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +29,7 @@ enum Kind {
 }
 use Kind::{Haproxy, Nginx};
 
-/// A proxy in front of a service, on ports of its own.
+/// A proxy in front of a service, on its own ports.
 struct Proxy {
     child: Child,
     http: String,
@@ -38,7 +39,7 @@ struct Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -49,7 +50,7 @@ fn shipped(file: &str) -> String {
     fs::read_to_string(path).unwrap()
 }
 
-/// Replaces what has to be there.
+/// Replaces texts that must occur.
 #[track_caller]
 fn replaced(text: &str, changes: &[(&str, &str)]) -> String {
     changes.iter().fold(text.to_owned(), |text, (old, new)| {
@@ -58,7 +59,7 @@ fn replaced(text: &str, changes: &[(&str, &str)]) -> String {
     })
 }
 
-/// The path of a program that is not on everybody's search path.
+/// The path of a program that may not be on the search path.
 fn program(name: &str) -> Option<PathBuf> {
     let places = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
     let paths = places.iter().map(|place| Path::new(place).join(name));
@@ -72,7 +73,8 @@ fn program(name: &str) -> Option<PathBuf> {
 }
 
 impl Proxy {
-    /// With the shipped configuration, but for ports, certificate and the service's address. None where it is not at hand.
+    /// Starts a proxy with the shipped configuration; only ports, certificate and the service's address differ.
+    /// `None` if it is not installed.
     async fn start(kind: Kind, service: &str) -> Option<Self> {
         let folder = dikala_testkit::folder();
         let (plain, tls) = (free_port(), free_port());
@@ -111,7 +113,7 @@ impl Proxy {
         Some(proxy)
     }
 
-    /// Waits until the service's readiness comes through like this.
+    /// Waits until the service's readiness is seen through the proxy.
     async fn answers(&self, status: u16) {
         let rest = Rest::new(&self.https);
         eventually(&format!("{status} through the proxy"), async || {
@@ -123,7 +125,7 @@ impl Proxy {
     }
 }
 
-/// The shipped file, in a main configuration that needs no rights and leaves nothing outside of its folder.
+/// The shipped file in a main configuration that needs no privileges and writes to its folder only.
 fn nginx(at: &str, service: &str, plain: u16, tls: u16) -> String {
     let site = replaced(
         &shipped("nginx/dikala.conf"),
@@ -177,7 +179,7 @@ fn haproxy(at: &str, service: &str, plain: u16, tls: u16) -> String {
     file
 }
 
-/// A world whose service trusts the proxy in front of it.
+/// A world whose service trusts the proxy.
 macro_rules! behind {
     ($kind:expr, $setup:expr) => {{
         let world = world!(Sqlite, $setup.set("http.trusted_proxies", "127.0.0.1"));
@@ -212,7 +214,7 @@ async fn calls_and_events_come_through(#[values(Nginx, Haproxy)] kind: Kind) {
     // The bridge's socket, over TLS.
     let bridge = Bridge::open(&proxy.https, &tenant.token, Socket).await;
     let call = bridge.talk(&tenant.did).await;
-    // What happened is told while the stream is open: nothing gathers it on the way.
+    // Events arrive while the stream is open: the proxy does not buffer them.
     let mut told = String::new();
     while !(told.contains("call.answered") && told.contains(&call)) {
         let piece = tokio::time::timeout(dikala_testkit::PATIENCE, stream.next()).await;
@@ -222,7 +224,7 @@ async fn calls_and_events_come_through(#[values(Nginx, Haproxy)] kind: Kind) {
             .unwrap();
         told.push_str(&String::from_utf8_lossy(&piece));
     }
-    // A command that nobody asked for comes the same way.
+    // An unsolicited command passes through, too.
     let api = Rest::new(&format!("{}/api/v1", proxy.https)).with("x-api-key", &tenant.key);
     api.post(&format!("/calls/{call}/hangup"), json!({}))
         .await
@@ -230,12 +232,12 @@ async fn calls_and_events_come_through(#[values(Nginx, Haproxy)] kind: Kind) {
     bridge.command("hangup", &call).await;
     bridge.hang_up(&call).await;
 
-    // What is too large is refused in the service's words.
+    // A body that is too large gets the service's own error.
     let long = json!({"name": "x".repeat(300 << 10)});
     let refused = api.post("/agents", long).await.expect(413);
     assert_eq!(refused["error"]["code"], "body_too_large");
 
-    // A stop reaches the bridge, and the service is found again after it.
+    // A stop reaches the bridge, and the service is found again afterwards.
     world.server.terminate().await;
     assert_eq!(bridge.closed().await, Closed(Some(CloseCode::Away)));
     world.server.restart();
@@ -243,7 +245,7 @@ async fn calls_and_events_come_through(#[values(Nginx, Haproxy)] kind: Kind) {
     Bridge::open(&proxy.https, &world.tenant.token, Socket).await;
 }
 
-/// Who writes X-Forwarded-For himself hides behind nobody, and uses up nobody's share.
+/// A client's own `X-Forwarded-For` neither hides it nor charges others.
 #[rstest]
 #[actix_web::test]
 async fn limits_are_those_of_the_client_and_not_of_what_he_says(
@@ -268,7 +270,7 @@ async fn limits_are_those_of_the_client_and_not_of_what_he_says(
     assert_eq!(ask("127.0.0.3", "127.0.0.2").await, 401);
 }
 
-/// Two nodes, as docs/deploying.md names them, of which one dies: from the next request on nobody notices.
+/// One of two nodes, set up as in docs/deploying.md, dies: the next requests succeed.
 #[rstest]
 #[actix_web::test]
 async fn what_a_node_does_not_take_goes_to_another(#[values(Nginx, Haproxy)] kind: Kind) {

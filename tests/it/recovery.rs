@@ -1,4 +1,4 @@
-//! kill -9 at bad moments, SIGTERM at any: what was acknowledged stays, what was begun goes on.
+//! `kill -9` at bad moments and SIGTERM at any time: acknowledged changes stay, and begun work continues.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -83,7 +83,7 @@ async fn deadlines_are_kept_over_a_kill(#[values(Sqlite, Postgres)] store: Store
     let answered = Moment::ago(55);
     let id = bridge.talk_since(&world.tenant.did, answered).await;
     world.server.kill9();
-    // Past the end of the granted minute, with nobody there to end the call.
+    // Beyond the granted minute, while no process could end the call.
     answered.plus(61).passed().await;
     world.server.restart();
     let call = world.tenant.call_over(&id).await;
@@ -94,8 +94,8 @@ async fn deadlines_are_kept_over_a_kill(#[values(Sqlite, Postgres)] store: Store
     world.assert_ledger_is_exact();
 }
 
-/// The engine is cutting the call off already when the tenant asks for the same: what he was promised outlives a crash, even
-/// if minutes are there again.
+/// The service is already ending the call when the tenant asks for it: the acknowledged reason survives a crash,
+/// even if there is credit again.
 #[rstest]
 #[actix_web::test]
 async fn a_hang_up_that_was_acknowledged_is_kept_over_a_kill(
@@ -352,17 +352,17 @@ async fn a_thousand_calls_and_three_kills(#[values(Sqlite, Postgres)] store: Sto
     world.assert_ledger_is_exact();
 }
 
-/// Connections of the database belong to nobody who ends before the last delivery is recorded.
+/// Database connections are not taken away before the last delivery is recorded.
 #[rstest]
 #[actix_web::test]
 async fn sigterm_under_load_ends_soon_and_records_every_attempt(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
     const ROUNDS: usize = 4;
-    /// What is under way takes far less.
+    /// Usual work in flight needs far less.
     const EXITS_WITHIN: Duration = Duration::from_secs(30);
     let mut world = world!(store, Setup::new().minutes(10_000));
-    // Answers come while the listeners are closing, and after.
+    // Answers arrive while the listeners close, and after.
     let slow = Answer::Slow(Duration::from_millis(1_500));
     world.receiver.answer(HOOK, [slow]);
     for _ in 0..ROUNDS {
@@ -432,10 +432,10 @@ async fn read_again_and_again(api: Rest) {
     }
 }
 
-/// In how many parts of its time a change of the schema is killed.
+/// Number of points in time at which a migration is killed.
 const PARTS: u32 = 24;
 
-/// Whenever a change of the schema is killed, the next one goes through.
+/// Whenever a migration is killed, the next one succeeds.
 #[rstest]
 #[actix_web::test]
 async fn a_migration_that_is_killed_leaves_what_was_there(
@@ -457,7 +457,7 @@ async fn a_migration_that_is_killed_leaves_what_was_there(
             .unwrap();
         std::thread::sleep(whole * part / PARTS);
         if migrating.try_wait().unwrap().is_some() {
-            // The one that was measured was held up.
+            // The measured migration was slower than this one.
             whole /= 2;
             continue;
         }

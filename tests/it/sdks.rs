@@ -1,4 +1,4 @@
-//! The client packages as their users install them, against the real binary: the examples of their READMEs do what they say.
+//! The client packages as installed by users, against the real binary: the examples of their READMEs work.
 
 use std::{
     env, fs,
@@ -11,9 +11,9 @@ use std::{
 
 use crate::support::{prelude::*, world::HOOK};
 
-/// The folder in which `.ci/sdks` has installed the packages, and nothing else.
+/// The folder in which `.ci/sdks` has installed only the packages.
 const FOLDER: &str = "DIKALA_SDKS";
-/// Set to 1 where missing packages must fail the test instead of skipping it.
+/// If set to 1, missing packages fail the test instead of skipping it.
 const REQUIRED: &str = "DIKALA_REQUIRE_SDKS";
 
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ enum Language {
 }
 use Language::*;
 
-/// Which code of a README: in their order there.
+/// The examples of a README, in their order there.
 #[derive(Clone, Copy)]
 enum Example {
     Api,
@@ -41,7 +41,7 @@ fn folder() -> Option<PathBuf> {
 }
 
 impl Language {
-    /// An example word by word, in the place where its package is installed.
+    /// An unchanged example, in the folder of its package.
     fn program(self, folder: &Path, example: Example) -> Command {
         let (readme, fence) = match self {
             TypeScript => ("sdks/typescript/README.md", "```js\n"),
@@ -69,7 +69,7 @@ impl Language {
     }
 }
 
-/// A program that goes on, and what it has said; ended when dropped.
+/// A background program and its output; killed when dropped.
 struct Running {
     child: Child,
     said: Arc<Mutex<Vec<String>>>,
@@ -87,7 +87,7 @@ impl Running {
         Self { child, said }
     }
 
-    /// Waits for a line with this in it.
+    /// Waits for a line that contains this text.
     async fn says(&self, part: &str) -> String {
         eventually(&format!("a line with {part:?}"), async || {
             let said = self.said.lock().unwrap();
@@ -110,7 +110,7 @@ impl Drop for Running {
     }
 }
 
-/// A call that somebody talked in for some seconds.
+/// A call with this talk time.
 async fn talked(world: &World, bridge: &Bridge, seconds: i64) -> String {
     let answered = Moment::ago(seconds);
     let call = bridge.talk_since(&world.tenant.did, answered).await;
@@ -173,14 +173,14 @@ async fn the_receiver_of_a_package_takes_what_is_sent_and_nothing_else(
     receiver.says(": over after 7 s, normal").await;
     receiver.says(" calls").await;
 
-    // The same delivery, as the usual receiver got it: word by word it is taken again, with a word changed it is not.
+    // A replay of the same delivery is accepted unchanged, and refused if a word is changed.
     let genuine = delivery_of(&world, &call).await;
     let changed = genuine.text().replace("normal", "max_duration");
     assert_eq!(replay(&url, &genuine, &genuine.text()).await, 204);
     assert_eq!(replay(&url, &genuine, &changed).await, 400);
     receiver.says("refused: ").await;
 
-    // Who was not told of a new secret yet goes on for a day.
+    // Receivers that still use the old secret work for another day.
     let rotate = format!("/webhooks/{webhook}/rotate-secret");
     let new = json!({"secret": "another-secret-of-theirs"});
     tenant.api.post(&rotate, new).await.expect(200);
@@ -198,7 +198,7 @@ async fn delivery_of(world: &World, call: &str) -> Received {
     came.into_iter().find(is_it).unwrap()
 }
 
-/// The status that a body gets with a delivery's headers.
+/// The status for a body with a delivery's headers.
 async fn replay(url: &str, delivery: &Received, body: &str) -> u16 {
     let mut request = awc::Client::default().post(url);
     for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {

@@ -1,5 +1,5 @@
-//! Planted values: what a tenant keeps secret, and what people say, stands in no log line at any level, no metric, no span, no
-//! entry of the audit and no answer to operators.
+//! Planted values: tenants' secrets and people's words occur in no log line of any level, no metric, no span, no
+//! audit entry, and no answer to operators.
 
 use std::collections::HashMap;
 
@@ -24,15 +24,15 @@ const RESULT: &str = "planted-result";
 const METADATA: &str = "planted-metadata";
 const CALLER: &str = "+6281357924680";
 const TRANSFER: &str = "+6281475310864";
-/// What a bridge's own ids of calls begin with.
+/// Prefix of the bridge's own call ids.
 const IN_AN_ID: &str = "+6281592637480";
-/// What only pages mask for operators: in answers they look numbers up, and calls by their bridge's ids.
+/// Masked for operators on pages only: API answers contain them, for searches by number or bridge call id.
 const NUMBERS: [&str; 3] = [CALLER, TRANSFER, IN_AN_ID];
 
-/// A value with what it is.
+/// Planted values with their descriptions.
 type Planted = Vec<(&'static str, String)>;
 
-/// What is looked for: without its ends, in case somebody cuts or quotes it; of a number, without what it begins with.
+/// The text to search for: without its ends, in case it is cut or quoted, and without a number's prefix.
 fn inner(value: &str) -> &str {
     value
         .strip_prefix("+62")
@@ -50,7 +50,7 @@ fn assert_clean(place: &str, planted: &Planted, text: &str) {
     }
 }
 
-/// Everything that a tenant does, with planted values: what they are.
+/// Does everything that a tenant can do with planted values; returns the values.
 async fn do_everything(world: &World, operator: &Rest) -> Planted {
     let tenant = &world.tenant;
     let sari = world.server.cli(&[
@@ -120,7 +120,7 @@ async fn do_everything(world: &World, operator: &Rest) -> Planted {
                 json!({"callId": call, "summary": SUMMARY, "turns": turns}),
             )
             .await;
-        // What is not understood is not shown either.
+        // Invalid messages are not logged, either.
         bridge
             .refused(
                 "call.transcript",
@@ -187,13 +187,13 @@ async fn do_everything(world: &World, operator: &Rest) -> Planted {
     let named = named
         .into_iter()
         .map(|(what, value)| (what, value.to_owned()));
-    // What it speaks is no secret.
+    // Short cookie values are no secrets.
     let cookies = cookies.into_iter().filter(|value| value.len() > 16);
     let cookies = cookies.map(|value| ("cookie", value));
     named.chain(cookies).collect()
 }
 
-/// What there is of a kind: of all tenants where only their own lists have it.
+/// The things of a list, collected from all tenants if only tenants have it.
 async fn listed(operator: &Rest, list: &str) -> Vec<Value> {
     let of_tenants = match list {
         "/keys" | "/users" => list,
@@ -215,7 +215,7 @@ async fn rows(operator: &Rest, list: &str) -> Vec<Value> {
     rows.unwrap().clone()
 }
 
-/// Every address of the operators' API that is read, with each id that there is for it.
+/// The answers of every GET in the operators' API, with every known id.
 async fn answers(operator: &Rest, root: &Rest) -> Vec<(String, String)> {
     let document = root.get("/operator/openapi.json").await.expect(200);
     let paths = document["paths"].as_object().unwrap();
@@ -314,14 +314,14 @@ async fn what_was_planted_is_nowhere(
     }
 }
 
-/// The request that a line names.
+/// The request id in a log line.
 fn request_of(line: &str, format: &str) -> Option<String> {
     match format {
         "json" => {
             let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
             line["request_id"].as_str().map(str::to_owned)
         }
-        // The last one is the line's own, behind that of the span.
+        // The last one is the line's own; earlier ones belong to its span.
         _ => {
             let (_, named) = line.rsplit_once("request_id=")?;
             let id = named.split([' ', '}']).next()?;
@@ -330,8 +330,8 @@ fn request_of(line: &str, format: &str) -> Option<String> {
     }
 }
 
-/// A line for each request and each step of a call, with the ids of both: a step names the request that it was taken for, with the
-/// call's message or, over a socket, with the socket itself.
+/// Checks that each request and each step of a call has a log line with both ids. A step names its request: the
+/// message's over HTTP, or the socket's.
 fn judge_lines(log: &str, format: &str) {
     let mut requests = HashMap::new();
     for line in log.lines() {

@@ -1,4 +1,4 @@
-//! A new `secrets.key`, while the service goes on.
+//! Rotation of `secrets.key` while the service runs.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
@@ -21,7 +21,7 @@ fn key_of(world: &World) -> String {
     key.expect("a key is set").1.clone()
 }
 
-/// Everything that is sealed, as `place row value`.
+/// All sealed values as `row value`.
 async fn sealed(world: &World) -> Vec<[String; 2]> {
     let all = "SELECT id, function_secret FROM tenants UNION ALL SELECT id, secret FROM webhooks \
                UNION ALL SELECT id, previous_secret FROM webhooks WHERE previous_secret IS NOT NULL";
@@ -34,7 +34,7 @@ async fn a_key_is_changed_under_a_running_server(#[values(Sqlite, Postgres)] sto
     let mut world = world!(store);
     let webhooks = world.tenant.api.get("/webhooks").await.expect(200);
     let webhook = webhooks["webhooks"][0]["id"].as_str().unwrap().to_owned();
-    // A previous secret is one of what is stored.
+    // Previous secrets are stored and sealed, too.
     let rotation = json!({"secret": "the-second-secret"});
     world
         .tenant
@@ -56,7 +56,8 @@ async fn a_key_is_changed_under_a_running_server(#[values(Sqlite, Postgres)] sto
     assert_eq!(before.len(), 5);
     let (old, new) = (key_of(&world), new_key());
 
-    // Only the new key: refused. Both: everything works, and what is written is written with the new one.
+    // With only the new key the start fails. With both keys everything works, and new values are sealed with the
+    // new key.
     world.server.terminate().await;
     let installation = &mut world.server.installation;
     installation.set("secrets.key", &new);
@@ -83,14 +84,14 @@ async fn a_key_is_changed_under_a_running_server(#[values(Sqlite, Postgres)] sto
         (&again["sealed"], &again["current"]),
         (&json!(0), &json!(5))
     );
-    // The server reads what was sealed anew under it.
+    // The server reads the resealed secrets.
     bridge.hang_up(&call).await;
     world
         .receiver
         .wait_for_event(HOOK, "the-second-secret", "call.ended", &call)
         .await;
 
-    // The old key has no use any more.
+    // The old key is no longer needed.
     world.server.terminate().await;
     world.server.installation.unset("secrets.old_keys");
     world.server.restart();
@@ -116,7 +117,7 @@ async fn a_rotation_counts_what_opens_and_asks_for_the_key_that_was_used(
         let created = installation.cli(&["tenant", "create", "--name", name]);
         tenants.push(text(&created, "id"));
     }
-    // Sealed for another row: it names the present key, and does not open.
+    // Sealed for another row: it names the current key, but cannot be opened.
     let (one, other) = (&tenants[0], &tenants[1]);
     installation
         .store

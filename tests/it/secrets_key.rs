@@ -1,4 +1,4 @@
-//! The key that opens what is stored: no command writes with another one, and none is made where one is needed.
+//! The key that opens stored secrets: no command writes with a wrong one, and none is generated if one is needed.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
@@ -11,7 +11,7 @@ use crate::support::{
 const WRONG: &str = "does not open what is stored";
 const MISSING: &str = "do not open without the key";
 
-/// A store with two tenants, and the ids of these.
+/// A store with two tenants; returns their ids.
 fn with_tenants(installation: &Installation) -> [String; 2] {
     ["one", "two"].map(|name| {
         text(
@@ -25,7 +25,7 @@ fn another_key() -> String {
     STANDARD.encode(rand::random::<[u8; 32]>())
 }
 
-/// All commands that write something, for a tenant that is there.
+/// All commands that write, for an existing tenant.
 fn writing(tenant: &str) -> Vec<Vec<String>> {
     let did = fresh_did();
     [
@@ -97,7 +97,7 @@ async fn a_missing_key_is_not_made_anew_where_secrets_are(
     }
     let check = installation.run(&["check"]);
     assert!(check.stdout.contains(MISSING), "{check:?}");
-    // What needs no secret goes without.
+    // Commands that need no secret work.
     let added = installation.run(&["bridge", "create", "--name", "b"]);
     assert_eq!(added.code, Some(0), "{added:?}");
 
@@ -125,7 +125,7 @@ async fn check_names_each_secret_that_does_not_open(#[values(Sqlite, Postgres)] 
             .unwrap()
     };
     assert_eq!(detail()["ok"], true);
-    // Sealed for another row, they open with no key.
+    // Sealed for another row, so no key opens them.
     let foreign = format!(
         "(SELECT function_secret FROM tenants WHERE id = '{}')",
         world.tenant.id
@@ -149,7 +149,7 @@ async fn check_names_each_secret_that_does_not_open(#[values(Sqlite, Postgres)] 
         !text(&found, "detail").contains(&world.tenant.id),
         "{found}"
     );
-    // The others are served all the same.
+    // Other tenants are served nevertheless.
     let secret = installation.cli(&["function-secret", "rotate", "--tenant", &third.id]);
     assert!(!text(&secret, "secret").is_empty());
 }

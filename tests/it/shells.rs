@@ -1,4 +1,4 @@
-//! What is made from the commands: completions for shells and pages of a manual; and that every command is told of.
+//! Generated completions and manual pages; every command has a description.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ fn installation() -> Installation {
     Installation::new(Sqlite).unwrap()
 }
 
-/// Every command that there is, as it is typed, but for those that only have others below them.
+/// Every command as typed, without groups.
 fn commands(installation: &Installation) -> Vec<String> {
     let mut found = Vec::new();
     let mut ahead = vec![Vec::new()];
@@ -23,7 +23,7 @@ fn commands(installation: &Installation) -> Vec<String> {
         let help = installation.run(&arguments).stdout;
         let below = help.split("Commands:\n").nth(1).unwrap_or_default();
         let below = below.lines().take_while(|line| !line.trim().is_empty());
-        // A line that goes on is further to the right.
+        // Continuation lines are indented further.
         let names = below.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
         let names: Vec<&str> = names
             .filter_map(|line| line.split_whitespace().next())
@@ -88,7 +88,7 @@ fn each_command_has_a_page() {
     assert_fails(&finished, &[1], "/proc/man1");
 }
 
-/// Asks a shell what it would complete. None where it is not on this machine.
+/// The completions of a shell; `None` if it is not installed.
 fn completed(shell: &str, script: &str) -> Option<String> {
     let spawned = Command::new(shell)
         .stdin(Stdio::piped())

@@ -25,7 +25,7 @@ async fn a_heartbeat_tells_each_side_what_is_over(
         .ok("heartbeat", json!({"activeCalls": [over, live]}))
         .await;
     assert_eq!(reply["ended"], json!([over]));
-    // What the complete list leaves out, the bridge no longer holds.
+    // The bridge no longer has calls that are missing in its complete list.
     let call = tenant.call_over(&forgotten).await;
     let seen = [
         &call["status"],
@@ -51,7 +51,7 @@ async fn a_lost_bridge_loses_its_calls_as_of_its_last_sign(
         bridge.ring(&tenant.did).await,
         bridge.talk(&tenant.did).await,
     );
-    // Signs of life keep them for longer than that: an open socket, or heartbeats.
+    // An open socket, or heartbeats, keep the calls for longer than that.
     let until = Moment::now().plus(12);
     while Moment::now() < until {
         if transport == Http {
@@ -121,7 +121,7 @@ async fn a_bridge_that_comes_back_in_time_keeps_its_calls(
     assert_eq!(tenant.call(&kept).await["hangupReason"], "requested");
 }
 
-/// The engine takes a socket without a close for open, for up to 45 s; a bridge that comes back meanwhile says otherwise.
+/// The service considers a socket without a close as open for up to 45 s, unless the bridge returns meanwhile.
 #[rstest]
 #[actix_web::test]
 async fn a_call_that_went_with_a_half_open_socket_is_billed_to_its_last_sign(
@@ -186,7 +186,7 @@ async fn commands_go_to_the_newest_socket(#[values(Sqlite, Postgres)] store: Sto
     };
     hang_up(&first).await;
     new.command("hangup", &first).await;
-    // Either socket may carry the messages of a call.
+    // Either socket may carry a call's messages.
     old.ok(
         "call.hangup",
         json!({"callId": first, "reason": "requested"}),
@@ -194,7 +194,7 @@ async fn commands_go_to_the_newest_socket(#[values(Sqlite, Postgres)] store: Sto
     .await;
     assert_eq!(old.commands(), Vec::<Value>::new());
 
-    // The old one is still open: nothing is lost with the new one.
+    // The old socket is still open: the end of the new one loses nothing.
     new.cut();
     Moment::now().plus(9).passed().await;
     assert_eq!(tenant.call(&second).await["status"], "answered");
@@ -203,7 +203,7 @@ async fn commands_go_to_the_newest_socket(#[values(Sqlite, Postgres)] store: Sto
     old.hang_up(&second).await;
 }
 
-/// Takes its 45 s, but hardly any work; no store plays a part in it.
+/// It takes 45 s but little work, and does not depend on the store.
 #[actix_web::test]
 async fn a_silent_socket_is_pinged_and_then_closed() {
     let world = world!(Sqlite);
@@ -216,13 +216,14 @@ async fn a_silent_socket_is_pinged_and_then_closed() {
     assert_eq!(silent.closed().await, Closed(Some(CloseCode::Policy)));
     let after = opened.elapsed().as_secs();
     assert!((44..65).contains(&after), "closed after {after} s");
-    // After 15 s and 30 s of silence; a third may meet the end.
+    // Pings come after 15 s and 30 s of silence; a third may coincide with the end.
     assert!((2..=3).contains(&silent.pings()), "{}", silent.pings());
     assert!(alive.pings() >= 2, "{}", alive.pings());
     alive.ok("heartbeat", json!({})).await;
 }
 
-/// A call whose id its bridge never used waits for the reply that may be on its way, however often the bridge says that it has none.
+/// A call whose id its bridge never used waits for a reply in transit, however often the bridge reports that it has
+/// no calls.
 #[actix_web::test]
 async fn a_call_that_no_list_has_ends_however_many_lists_come() {
     let world = world!(Sqlite);
@@ -237,7 +238,7 @@ async fn a_call_that_no_list_has_ends_however_many_lists_come() {
     assert_eq!(over["hangupReason"], "bridge_lost");
 }
 
-/// What the bridge said in that time waits in buffers: it was there a moment before, and nobody knows until when.
+/// The bridge's messages of that time wait in buffers: it was present just before, and nobody knows until when.
 #[rstest]
 #[case(Sqlite, Socket)]
 #[case(Sqlite, Http)]
@@ -247,11 +248,11 @@ async fn a_bridge_that_went_while_the_service_stood_still_is_billed_to_that_mome
     #[case] store: StoreKind,
     #[case] transport: Transport,
 ) {
-    // A lease lasts for longer, and seven seconds of it are left at least.
+    // A lease lasts longer: at least seven seconds of it are left.
     went_while_frozen(store, transport, 6).await;
 }
 
-/// As long as makes a socket silent.
+/// Long enough for a socket to count as silent.
 #[rstest]
 #[actix_web::test]
 #[ignore = "stands still for 50 seconds; .ci/slow runs it"]
@@ -270,7 +271,7 @@ async fn went_while_frozen(store: StoreKind, transport: Transport, seconds: i64)
         bridge.talk(&tenant.did).await,
         bridge.talk(&tenant.did).await,
     ];
-    // Longer ago than two seconds, so that nobody takes it for the last sign of an open socket.
+    // Longer than two seconds ago, so that it is not taken for the last sign of an open socket.
     Moment::now().plus(3).passed().await;
     if transport == Http {
         bridge.ok("heartbeat", json!({})).await;
@@ -291,7 +292,7 @@ async fn went_while_frozen(store: StoreKind, transport: Transport, seconds: i64)
         assert_eq!(over["hangupReason"], "bridge_lost");
         let off = Moment::parse(&over["endedAt"]).ms_since(stood_still).abs();
         assert!(off <= 2_000, "billed {off} ms from the last sign of life");
-        // Who could not be heard is given the time to come back.
+        // A bridge that could not be heard gets time to return.
         assert!(Moment::now() >= goes_on.plus(5), "over too soon");
     }
     world.assert_ledger_is_exact();

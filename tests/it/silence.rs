@@ -1,5 +1,5 @@
-//! PostgreSQL behind a link that falls silent: no error, no end, no answer. Whatever was acknowledged is there once, whatever
-//! was not can be asked for again, and the service is back soon after new connections work.
+//! PostgreSQL behind a link that falls silent: no error, no close, no answer. Acknowledged writes exist once,
+//! others can be repeated, and the service recovers soon after new connections work.
 
 use std::{
     cell::{Cell, RefCell},
@@ -16,13 +16,13 @@ use crate::support::{
     tenant::text,
 };
 
-/// How soon everything works again once new connections do: ten seconds, and what a busy machine adds.
+/// Time to recover once new connections work: ten seconds, and more on a busy machine.
 const BACK_WITHIN: Duration = Duration::from_secs(20);
-/// Between two writes of one writer: a tenant has room for so many agents.
+/// Interval between a writer's writes: the number of a tenant's agents is limited.
 const PACE: Duration = Duration::from_millis(100);
 const WRITERS: usize = 4;
 
-/// Writes agents, each with an `Idempotency-Key` under which it is asked for until it is acknowledged.
+/// Creates agents, and repeats each under its `Idempotency-Key` until it is acknowledged.
 #[derive(Default)]
 struct Writers {
     stop: Cell<bool>,
@@ -64,7 +64,7 @@ impl Writers {
     }
 }
 
-/// A call that nobody has heard of.
+/// A call that is unknown to the service.
 fn incoming(world: &World) -> Value {
     thread_local!(static CALLS: Cell<u32> = const { Cell::new(0) });
     CALLS.set(CALLS.get() + 1);
@@ -72,7 +72,7 @@ fn incoming(world: &World) -> Value {
     json!({"did": world.tenant.did, "callerNumber": "+6281", "bridgeCallId": format!("c-{number}")})
 }
 
-/// Everything that a caller may want works: writes, reads, a call from beginning to end, readiness.
+/// Waits until everything works: writes, reads, a whole call, readiness.
 async fn is_back(world: &World, bridge: &Bridge) {
     within(
         BACK_WITHIN,
@@ -89,7 +89,7 @@ async fn is_back(world: &World, bridge: &Bridge) {
     .await;
 }
 
-/// Each acknowledged agent is there, and none twice.
+/// Asserts that each acknowledged agent exists once.
 async fn all_are_there_once(world: &World, writers: &Writers) {
     let agents = world.tenant.api.get("/agents").await.expect(200);
     let agents = agents["agents"].as_array().unwrap();
@@ -175,7 +175,7 @@ async fn a_link_that_is_dark_for_a_while_refuses_in_time_and_loses_nothing() {
     world.assert_ledger_is_exact();
 }
 
-/// One agent more, asked for once.
+/// Creates an agent, with a single request.
 async fn write(world: &World, api: &Rest, name: &str) -> u16 {
     let agent = json!({"name": name, "systemPrompt": "Answer kindly."});
     let status = api.post("/agents", agent).await.status;
@@ -186,7 +186,7 @@ async fn write(world: &World, api: &Rest, name: &str) -> u16 {
     status
 }
 
-/// The moment in which nobody but the database knows: its answer to a commit is on the way.
+/// The answer to a commit is in transit, so only the database knows the outcome.
 #[actix_web::test]
 async fn a_commit_whose_answer_is_lost_is_found_out() {
     let Some((world, link)) = linked(Setup::new()).await else {
@@ -196,18 +196,18 @@ async fn a_commit_whose_answer_is_lost_is_found_out() {
     for (lost, expected) in [(Lost::Answer, 201), (Lost::Commit, 503)] {
         let name = format!("{lost:?} was lost");
         let before = link.lost();
-        // The claim of the key is a transaction of its own, which does not have the name.
+        // The claim of the key is a separate transaction without the name.
         let key = format!("key {before}");
         let once = api.clone().with("idempotency-key", &key);
         link.lose(&name, lost);
-        // It was carried out, and is acknowledged; or it surely was not, and never will be.
+        // The write happened and is acknowledged, or it did not happen and never will.
         assert_eq!(write(&world, &once, &name).await, expected, "{name}");
         assert_eq!(link.lost(), before + 1, "{name}");
         assert_eq!(write(&world, &once, &name).await, 201, "again: {name}");
     }
 }
 
-/// The same in the ledger, step by step of a call: its transactions name the tenant.
+/// The same for the ledger, at each step of a call: its transactions contain the tenant's id.
 #[rstest]
 #[actix_web::test]
 async fn a_call_whose_commits_are_not_answered_is_taken_and_billed_once(

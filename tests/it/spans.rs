@@ -1,4 +1,4 @@
-//! Spans from ring to last delivery, as a collector gets them.
+//! Spans from the ring to the last delivery, as a collector receives them.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +17,14 @@ fn named() -> String {
     format!("00-{TRACE}-{PARENT}-01")
 }
 
-/// A server that sends its spans to a collector.
+/// The settings of a server with a collector.
 fn traced(collector: &Receiver) -> Setup {
     Setup::new()
         .set("telemetry.otlp_endpoint", collector.url(""))
         .set("webhooks.retry_schedule_seconds", vec!["1"; 60].join(","))
 }
 
-/// Trace and span of the request.
+/// Trace and span ids of the request.
 #[track_caller]
 fn sent_as(request: &Received) -> (String, String) {
     let sent = request.header("traceparent");
@@ -46,7 +46,7 @@ fn one<'a>(spans: &'a [Span], name: &str) -> &'a Span {
     found[0]
 }
 
-/// What a call of [`story`] leaves at its end.
+/// True if all spans of a call of [`story`] have arrived.
 fn is_whole(spans: &[Span], call: &str) -> bool {
     let of_call =
         |span: &&Span| span.attributes.get("dikala.call.id").map(String::as_str) == Some(call);
@@ -58,7 +58,7 @@ fn is_whole(spans: &[Span], call: &str) -> bool {
     delivered == 4 && spans.iter().filter(of_call).any(|span| span.name == "call")
 }
 
-/// A call whose deliveries fail at first; the process dies in the middle of it.
+/// A call whose deliveries fail at first; the process is killed during the call.
 #[rstest]
 #[actix_web::test]
 async fn one_trace_leads_from_the_ring_to_the_last_delivery_also_through_a_kill(
@@ -109,7 +109,7 @@ async fn one_trace_leads_from_the_ring_to_the_last_delivery_also_through_a_kill(
     judge(&all, &call, is_named, &world.receiver);
 }
 
-/// One trace, everybody below who caused it, and what was sent names the span of its sending.
+/// Checks that all spans are in one trace below their causes, and that requests carry the span of their sending.
 fn judge(all: &[Span], call: &str, is_named: bool, receiver: &Receiver) {
     let root = one(all, "call");
     let (trace, parent) = if is_named {
@@ -177,7 +177,7 @@ fn judge(all: &[Span], call: &str, is_named: bool, receiver: &Receiver) {
     }
 }
 
-/// A request is below what its client does, and what is sent because of it below the request.
+/// A request's span is below its client's, and the deliveries that it causes are below the request.
 #[actix_web::test]
 async fn a_request_hangs_below_its_client_and_its_deliveries_below_it() {
     let collector = Receiver::start();
@@ -206,7 +206,7 @@ async fn a_request_hangs_below_its_client_and_its_deliveries_below_it() {
     );
     let sent = world.receiver.received(HOOK);
     assert_eq!(sent_as(&sent[0]), (TRACE.to_owned(), sample.id.clone()));
-    // What names no trace begins one, and what is asked all the time is not told.
+    // A request without a trace starts one. Health and metrics requests are not traced.
     let operator = Rest::new(&world.server.operator);
     for path in ["/metrics", "/health/ready", "/operator/v1/tenants"] {
         operator.get(path).await;
@@ -224,7 +224,7 @@ async fn a_request_hangs_below_its_client_and_its_deliveries_below_it() {
     assert_eq!(asked.count(), 0);
 }
 
-/// A trace that is not recorded is handed on, and not told.
+/// An unsampled trace is propagated but not exported.
 #[actix_web::test]
 async fn who_does_not_record_his_trace_is_not_told_of() {
     let collector = Receiver::start();
@@ -241,7 +241,7 @@ async fn who_does_not_record_his_trace_is_not_told_of() {
         sent.starts_with(&format!("00-{TRACE}-")) && sent.ends_with("-00"),
         "{sent}"
     );
-    // A call that is told of comes after it, in the same queue.
+    // A sampled call comes after it, in the same queue.
     let told = bridge.talk(&world.tenant.did).await;
     bridge.hang_up(&told).await;
     let all = wait_for_spans(&collector, "the other call", |spans| {
@@ -251,7 +251,7 @@ async fn who_does_not_record_his_trace_is_not_told_of() {
     assert!(all.iter().all(|span| span.trace != TRACE), "{all:?}");
 }
 
-/// A collector that hangs, is not there, or wants nothing costs a call nothing, and a stop no more than a moment.
+/// A hanging, missing or refusing collector does not delay calls, and delays a stop only briefly.
 #[rstest]
 #[case::hangs(Some(Deaf::silent()))]
 #[case::takes_no_connection(Some(Deaf::full()))]
@@ -291,7 +291,7 @@ async fn a_collector_that_is_away_costs_nothing(#[case] deaf: Option<Deaf>) {
     assert_eq!(world.server.terminate().await, 0);
 }
 
-/// What is queued at a stop is sent.
+/// Queued spans are sent at a stop.
 #[actix_web::test]
 async fn the_last_spans_are_sent_at_a_stop() {
     let collector = Receiver::start();

@@ -1,8 +1,8 @@
-//! What a request or a regular task costs does not grow with what was ever stored.
+//! The cost of a request or periodic task does not grow with the stored data.
 
 use crate::support::{prelude::*, statements, tenant::text};
 
-/// The judge itself: it knows what it has to know, and lets pass what it has to let pass.
+/// Tests the check itself: it finds bad statements and accepts good ones.
 #[rstest]
 #[actix_web::test]
 async fn a_statement_that_reads_a_whole_table_is_found(
@@ -37,8 +37,8 @@ async fn a_statement_that_reads_a_whole_table_is_found(
     }
 }
 
-/// Asks for everything in every way, lets every regular task run, and starts again. What was sent is judged when the server
-/// goes, as in every other test.
+/// Sends every kind of request, lets every periodic task run, and restarts. Statements are judged when the server
+/// stops, as in every test.
 #[rstest]
 #[actix_web::test]
 async fn no_statement_reads_through_a_table_that_grows(
@@ -104,11 +104,11 @@ async fn no_statement_reads_through_a_table_that_grows(
         .await
         .expect(202);
     api.delete(&format!("/calls/{call}")).await.expect(204);
-    // A call that runs, which the next start takes up.
+    // An active call, which the next start takes over.
     bridge.talk(&world.tenant.did).await;
     world.server.terminate().await;
     world.server.restart();
-    // Each regular task, by a part of what only it sends; the slowest of them runs twice a minute.
+    // Each periodic task, by a part of its statement; the slowest runs twice a minute.
     for task in [
         "\"owner\" = ",
         "FROM events e WHERE e.id <",

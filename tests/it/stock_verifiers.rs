@@ -1,5 +1,5 @@
-//! The stock libraries of the Standard Webhooks specification take what the real binary sends, by the programs that the
-//! documentation gives to tenants.
+//! The Standard Webhooks libraries accept deliveries of the real binary, using the programs of the tenants'
+//! documentation.
 
 use std::{
     env,
@@ -12,7 +12,7 @@ use crate::support::prelude::*;
 
 /// The folder in which `.ci/standard-webhooks` has installed the libraries.
 const FOLDER: &str = "DIKALA_VERIFIERS";
-/// Set to 1 where missing libraries must fail the test instead of skipping it.
+/// If set to 1, missing libraries fail the test instead of skipping it.
 const REQUIRED: &str = "DIKALA_REQUIRE_VERIFIERS";
 const PATH: &str = "/stock";
 
@@ -27,7 +27,7 @@ fn folder() -> Option<PathBuf> {
     folder
 }
 
-/// A program of the documentation with its library at hand.
+/// The documentation's programs, with their libraries on the path.
 fn programs(folder: &Path) -> [Command; 2] {
     let verify = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/verify");
     let mut python = Command::new(folder.join("venv/bin/python"));
@@ -38,7 +38,7 @@ fn programs(folder: &Path) -> [Command; 2] {
     [python, node]
 }
 
-/// What the stock verifiers say of a delivery with this body.
+/// The verifiers' outputs for a delivery with this body.
 fn verdicts(folder: &Path, secret: &str, delivery: &Received, body: &[u8]) -> [String; 2] {
     let names = ["webhook-id", "webhook-timestamp", "webhook-signature"];
     programs(folder).map(|mut program| {

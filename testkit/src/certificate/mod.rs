@@ -1,13 +1,13 @@
-//! The certificate of a server on this machine (`localhost` and its addresses, good for a century), its key, and the authority
-//! that signed it.
+//! A certificate for `localhost` and its addresses, valid for a century, with its key and its certificate
+//! authority.
 
-/// PEM of the authority.
+/// The authority's certificate in PEM.
 pub const AUTHORITY: &[u8] = include_bytes!("ca.pem");
-/// PEM of the server's certificate.
+/// The server's certificate in PEM.
 pub const SERVER: &[u8] = include_bytes!("server.pem");
-/// PEM of the server's key.
+/// The server's key in PEM.
 pub const SERVER_KEY: &[u8] = include_bytes!("server.key");
-/// PEM of another certificate of the same server, which has signed itself.
+/// Another, self-signed certificate for the same server, in PEM.
 pub const RENEWED: &[u8] = include_bytes!("renewed.pem");
-/// PEM of its key.
+/// Its key in PEM.
 pub const RENEWED_KEY: &[u8] = include_bytes!("renewed.key");

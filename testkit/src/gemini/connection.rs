@@ -1,4 +1,4 @@
-//! One connection of the fake.
+//! One connection of the simulated model.
 
 use std::{
     collections::VecDeque,
@@ -26,11 +26,11 @@ use super::{
     wire::{End, Wire},
 };
 
-/// Voice that makes a turn, the silence that ends it, and the voice that interrupts.
+/// Voice that starts a turn, silence that ends it, and voice that interrupts the model.
 const TURN_MS: u64 = 200;
 const SILENCE_MS: u64 = 300;
 const INTERRUPTS_MS: u64 = 100;
-/// Audio goes out in pieces of so much.
+/// Length of one piece of outgoing audio.
 const PIECE_MS: u64 = 100;
 
 struct Live {
@@ -41,7 +41,7 @@ struct Live {
     handles: bool,
     voice_ms: u64,
     silence_ms: u64,
-    /// The caller hears the model until then.
+    /// The caller hears the model until this time.
     speaking_until: Instant,
     calls: u64,
     script: VecDeque<Answer>,
@@ -110,7 +110,7 @@ pub(super) async fn serve(
     state.taken.retain(|_, by| *by != number);
 }
 
-/// Closes as it has to end.
+/// Ends the connection in the given way.
 async fn finish(wire: Wire, number: usize, end: End, shared: &Shared) {
     match end {
         End::Gone => wire.leave().await,
@@ -122,7 +122,7 @@ async fn finish(wire: Wire, number: usize, end: End, shared: &Shared) {
     }
 }
 
-/// Takes the setup, as strictly as the rules want it.
+/// Checks the setup against the rules and accepts it.
 async fn set_up(
     wire: &mut Wire,
     number: usize,
@@ -135,7 +135,7 @@ async fn set_up(
     match begin {
         Begin::Close(code, reason) => return Err(End::Close(*code, (*reason).to_owned())),
         Begin::Slowly(time) => {
-            // What comes before the setup was taken breaks a rule ("wait for setupComplete", the service's protocol description).
+            // No message may come before `setupComplete` (the service's protocol description).
             tokio::select! {
                 () = sleep(*time) => {}
                 early = wire.next() => {
@@ -170,7 +170,7 @@ async fn set_up(
         state.taken.insert(rules.memory.session, number);
         state.connections[number].set_up = Some(Instant::now());
     }
-    // As the real one: JSON in a binary frame.
+    // Like the real service: JSON in a binary frame.
     let complete = json!({"setupComplete": {}}).to_string();
     wire.send(Message::binary(complete.into_bytes()))?;
     Ok(rules)
@@ -206,7 +206,7 @@ impl Live {
         self.wire.send(Message::binary(bytes))
     }
 
-    /// A handle of the state as it is now.
+    /// Sends a resumption handle for the current state.
     fn give_handle(&mut self) -> Result<(), End> {
         if !self.handles {
             return Ok(());
@@ -252,7 +252,7 @@ impl Live {
         }
     }
 
-    /// A turn of the caller ends with silence, and his voice interrupts.
+    /// Silence ends the caller's turn; voice interrupts the model.
     fn hear(&mut self, milliseconds: u64, voice: bool) -> Result<(), End> {
         self.note(|it| {
             it.audio_ms += milliseconds;
@@ -301,14 +301,14 @@ impl Live {
         }
     }
 
-    /// Faster than it is spoken, as the real one.
+    /// Sends audio faster than it is spoken, like the real service.
     fn begin(&mut self, milliseconds: u64, piece_ms: u64) -> Result<(), End> {
         let update = json!({"sessionResumptionUpdate": {"newHandle": "", "resumable": false}});
         if self.handles {
             self.send(&update)?;
         }
         self.speaking_until = Instant::now() + Duration::from_millis(milliseconds);
-        // Made once: while this works nobody here reads, and ten minutes take seconds on a busy machine.
+        // Encoded once: nothing is read meanwhile, and encoding ten minutes takes seconds on a busy machine.
         let piece = spoken(piece_ms);
         for _ in 0..milliseconds / piece_ms {
             self.wire.send(Message::binary(piece.clone()))?;
@@ -326,7 +326,7 @@ impl Live {
             self.send(&json!({"serverContent": {"outputTranscription": piece}}))?;
         }
         self.send(&json!({"serverContent": {"generationComplete": true}}))?;
-        // The real one has 25 tokens for a second of audio, and bills the whole context with every turn.
+        // The real service counts 25 tokens per second of audio, and bills the whole context with every turn.
         let audio = milliseconds / 40;
         let usage = json!({"promptTokenCount": 120, "responseTokenCount": audio, "totalTokenCount": 120 + audio,
             "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 100}, {"modality": "AUDIO", "tokenCount": 20}],
@@ -399,7 +399,7 @@ impl Live {
     }
 }
 
-/// A message with so much of the model's voice.
+/// A message with this much of the model's voice.
 fn spoken(milliseconds: u64) -> Bytes {
     let audio = json!({"mimeType": "audio/pcm;rate=24000", "data": sound::tone(milliseconds)});
     let turn = json!({"parts": [{"inlineData": audio}]});

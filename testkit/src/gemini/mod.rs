@@ -1,8 +1,9 @@
-//! A model that speaks Gemini Live: it hears how long somebody spoke, answers with tones, and calls functions.
+//! A simulated model with the Gemini Live protocol: it measures speech, answers with tones, and calls functions.
 //!
-//! It is as strict as the service is documented or known to be ([`rules`]): what breaks a rule is answered with a close of 1007 or 1008
-//! and the reason, which [`Gemini::broken_rules`] collects, so that a test ends with none. And it misbehaves as it is told, when a
-//! connection begins ([`Begin`]) or at any moment ([`Act`]).
+//! It enforces the service's documented or known rules ([`rules`]). A violation closes the connection with 1007 or
+//! 1008 and the reason; [`Gemini::broken_rules`] collects violations, and tests end with none.
+//!
+//! Tests make it misbehave at the start of a connection ([`Begin`]) or at any time ([`Act`]).
 
 mod connection;
 mod rules;
@@ -21,37 +22,37 @@ use tokio::{net::TcpListener, sync::mpsc};
 
 use crate::{aside::Aside, wait::eventually};
 
-/// The key that is taken.
+/// The only accepted key.
 pub const KEY: &str = "key-of-the-fake";
 
-/// How a connection begins.
+/// The start of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Begin {
     Normally,
-    /// The upgrade is answered with this status.
+    /// Answers the upgrade with this status.
     Status(u16),
-    /// The setup is taken after so long.
+    /// Accepts the setup after this delay.
     Slowly(Duration),
-    /// The setup is answered with this close.
+    /// Answers the setup with this close code and reason.
     Close(u16, &'static str),
-    /// The setup is never answered.
+    /// Never answers the setup.
     Silence,
-    /// No handle is ever given.
+    /// Never sends resumption handles.
     WithoutHandles,
 }
 
-/// What the model does at any moment, on the newest connection that is set up.
+/// An action of the model on the newest connection that is set up.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Act {
     Say {
         text: String,
         milliseconds: u64,
     },
-    /// Begins to say so much and does not end its turn.
+    /// Starts to speak for this long without ending the turn.
     Begin {
         milliseconds: u64,
     },
-    /// The same in messages of so much each.
+    /// As `Begin`, in pieces of this length.
     BeginIn {
         milliseconds: u64,
         piece_ms: u64,
@@ -65,32 +66,32 @@ pub enum Act {
         id: String,
     },
     Interrupted,
-    /// Says so, and closes with 1011 when the time is over.
+    /// Announces the end, and closes with 1011 when the time is over.
     GoAway {
         time_left: Duration,
     },
-    /// The newest state cannot be resumed; the handle that was given before can.
+    /// The current state cannot be resumed; the state of the handle before can.
     Unresumable,
-    /// Every handle that was given so far is forgotten.
+    /// Invalidates all handles.
     Forget,
     Close {
         code: u16,
         reason: &'static str,
     },
-    /// The connection is gone without a word.
+    /// Drops the connection without a close frame.
     Cut,
     Text(String),
     Binary(Vec<u8>),
-    /// A message in frames of so many bytes.
+    /// Sends a message in frames of this size.
     Fragments {
         message: Value,
         bytes: usize,
     },
-    /// A message as it is given.
+    /// Sends a message unchanged.
     Message(Value),
 }
 
-/// What the model does when it was spoken to.
+/// The model's reaction to speech.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     Say { text: String, milliseconds: u64 },
@@ -98,30 +99,30 @@ pub enum Answer {
     Nothing,
 }
 
-/// One connection, as it went so far.
+/// Log of one connection.
 #[derive(Debug, Clone, Default)]
 pub struct Connection {
     pub opened: Option<Instant>,
-    /// Null until it came.
+    /// Null before the setup arrived.
     pub setup: Value,
-    /// When the setup was taken.
+    /// Time at which the setup was accepted.
     pub set_up: Option<Instant>,
-    /// What came after the setup, without audio.
+    /// Messages after the setup, without audio.
     pub messages: Vec<Value>,
-    /// Audio that came: milliseconds, those of them with voice in them, and the lengths of its pieces.
+    /// Received audio: its length, the length with voice, and the lengths of its pieces, in milliseconds.
     pub audio_ms: u64,
     pub voice_ms: u64,
     pub shortest_ms: u64,
     pub longest_ms: u64,
-    /// Messages that wait until the other side reads on.
+    /// Messages that wait because the peer does not read.
     pub unsent: Arc<AtomicUsize>,
-    /// The rule that was broken.
+    /// The violated rule.
     pub broken: Option<String>,
     pub over: Option<Instant>,
 }
 
 impl Connection {
-    /// The texts that came, in realtime or as the last turn.
+    /// The received texts, of realtime input or as the last turn.
     pub fn texts(&self) -> Vec<String> {
         let of = |message: &Value| {
             let last = message["clientContent"]["turns"].as_array();
@@ -132,7 +133,7 @@ impl Connection {
         self.messages.iter().filter_map(of).collect()
     }
 
-    /// The answers of functions that came.
+    /// The received function responses.
     pub fn function_responses(&self) -> Vec<Value> {
         let of = |message: &Value| {
             message["toolResponse"]["functionResponses"]
@@ -142,7 +143,7 @@ impl Connection {
         self.messages.iter().filter_map(of).flatten().collect()
     }
 
-    /// The handle that it began with.
+    /// The resumption handle that it began with.
     pub fn handle(&self) -> Option<&str> {
         self.setup["sessionResumption"]["handle"].as_str()
     }
@@ -154,11 +155,11 @@ struct State {
     acts: HashMap<usize, mpsc::UnboundedSender<Act>>,
     begins: VecDeque<Begin>,
     answers: VecDeque<Answer>,
-    /// What each connection does by itself.
+    /// Reactions of each connection.
     script: Vec<Answer>,
-    /// What a handle stands for.
+    /// The session state of each handle.
     handles: HashMap<String, rules::Memory>,
-    /// Sessions that a socket has.
+    /// Number of open sockets per session.
     taken: HashMap<u64, usize>,
     sessions: u64,
     given: u64,
@@ -167,7 +168,7 @@ struct State {
 
 type Shared = Arc<Mutex<State>>;
 
-/// A running model; it ends with this value.
+/// A running model; dropping it stops the server.
 #[derive(Debug)]
 pub struct Gemini {
     pub address: SocketAddr,
@@ -190,32 +191,32 @@ impl Gemini {
         }
     }
 
-    /// What `telephony.gemini.url` is to be; the key is [`KEY`].
+    /// The value for `telephony.gemini.url`; the key is [`KEY`].
     pub fn url(&self) -> String {
         format!("ws://{}/ws/fake.BidiGenerateContent", self.address)
     }
 
-    /// From now on no key is wanted, and an address with one in it is not known.
+    /// From now on no key is expected, and an address with a key is unknown.
     pub fn takes_no_key(&self) {
         self.shared.lock().unwrap().takes_no_key = true;
     }
 
-    /// How the next connections begin, one after the other; those after them normally.
+    /// Sets the starts of the next connections, in order; later connections start normally.
     pub fn begin(&self, begins: impl IntoIterator<Item = Begin>) {
         self.shared.lock().unwrap().begins.extend(begins);
     }
 
-    /// What is done when the model was spoken to, one after the other: the greeting is the first. Otherwise it says what it heard.
+    /// Queues reactions to speech, the greeting being the first. Without one the model says what it heard.
     pub fn answer(&self, answers: impl IntoIterator<Item = Answer>) {
         self.shared.lock().unwrap().answers.extend(answers);
     }
 
-    /// What each connection to come does when the model was spoken to, one after the other, where [`Gemini::answer`] says nothing.
+    /// Sets the reactions of each later connection, used if [`Gemini::answer`] queued none.
     pub fn script(&self, answers: impl IntoIterator<Item = Answer>) {
         self.shared.lock().unwrap().script = answers.into_iter().collect();
     }
 
-    /// Does something on the newest connection that is set up.
+    /// Performs an action on the newest connection that is set up.
     pub fn act(&self, act: Act) {
         let state = self.shared.lock().unwrap();
         let newest = state
@@ -226,12 +227,11 @@ impl Gemini {
         state.acts[&newest].send(act).unwrap();
     }
 
-    /// Every connection so far.
     pub fn connections(&self) -> Vec<Connection> {
         self.shared.lock().unwrap().connections.clone()
     }
 
-    /// The rules that were broken.
+    /// The violations of all connections.
     pub fn broken_rules(&self) -> Vec<String> {
         let connections = self.connections();
         connections
@@ -240,7 +240,7 @@ impl Gemini {
             .collect()
     }
 
-    /// Waits until the connections are as wanted.
+    /// Waits until `wanted` returns a value for the connections.
     pub async fn wait<T>(&self, what: &str, wanted: impl Fn(&[Connection]) -> Option<T>) -> T {
         eventually(what, async || {
             let connections = self.connections();

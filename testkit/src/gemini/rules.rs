@@ -1,4 +1,4 @@
-//! What the service demands, each rule with its source. A breach is a close code and a reason in its own manner.
+//! The service's rules, each with its source. A violation yields a close code and a reason in the service's style.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::sound;
 
-/// A breach: the connection is closed with this.
+/// The close code and reason of a violation.
 pub(super) type Breach = (u16, String);
 
-/// The voices (livekit's Google plugin, checked in November 2026); names are exact.
+/// Names of voices, matched exactly (livekit's Google plugin, checked in November 2026).
 const VOICES: &[&str] = &[
     "Achernar",
     "Achird",
@@ -74,11 +74,11 @@ pub(super) enum Family {
     Native25,
 }
 
-/// What a session knows: a handle keeps it as it was when it was given.
+/// State of a session. A handle keeps the state at the time of its creation.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Memory {
     pub(super) session: u64,
-    /// Calls without an answer, by id: the function's name.
+    /// Unanswered function calls: id and function name.
     pub(super) pending: BTreeMap<String, String>,
 }
 
@@ -86,24 +86,24 @@ pub(super) struct Memory {
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     family: Family,
-    /// Functions by name: whether they block.
+    /// Functions by name; true if they block.
     functions: BTreeMap<String, bool>,
     pub(super) memory: Memory,
     realtime: bool,
 }
 
-/// What a message was.
+/// Kinds of received messages.
 #[derive(Debug, PartialEq)]
 pub(super) enum Came {
     Audio {
         milliseconds: u64,
         voice: bool,
     },
-    /// It wants an answer.
+    /// Requires an answer.
     Text(String),
-    /// Nothing follows.
+    /// Requires no answer.
     Quiet,
-    /// Functions answered: name, response, and whether it is to be spoken of.
+    /// Function responses: name, response, and whether the model should talk about them.
     Answers(Vec<(String, Value, bool)>),
 }
 
@@ -113,7 +113,7 @@ fn invalid<T>(reason: impl Into<String>) -> Result<T, Breach> {
     Err((1007, reason))
 }
 
-/// The one key of a message and what it holds ("exactly one of the fields", ai.google.dev/api/live).
+/// The only key of a message, and its value ("exactly one of the fields", ai.google.dev/api/live).
 pub(super) fn single(message: &Value) -> Result<(&str, &Value), Breach> {
     match message.as_object() {
         Some(fields) if fields.len() == 1 => {
@@ -125,7 +125,7 @@ pub(super) fn single(message: &Value) -> Result<(&str, &Value), Breach> {
 }
 
 impl Rules {
-    /// Takes the first message.
+    /// Checks the first message.
     pub(super) fn set_up(message: &Value) -> Result<Self, Breach> {
         let (key, setup) = single(message)?;
         if key != "setup" {
@@ -166,7 +166,7 @@ impl Rules {
         if config["responseModalities"] != serde_json::json!(["AUDIO"]) {
             return invalid("Live models answer in AUDIO only");
         }
-        // models/gemini-3.8-live, September 2026: these are errors now.
+        // models/gemini-3.8-live, September 2026: these have become errors.
         let gone = config.get("thinkingConfig").is_some()
             || config.get("enableAffectiveDialog").is_some()
             || setup["proactivity"]["proactiveAudio"] == false;
@@ -205,7 +205,7 @@ impl Rules {
         if self.family == Family::Flash31 && behavior == Some("NON_BLOCKING") {
             return invalid("NON_BLOCKING is not supported by this model");
         }
-        // Where nothing is said, 3.8 does not block (September 2026), the older ones do.
+        // Default: 3.8 does not block (September 2026), older models do.
         let blocks = match behavior {
             Some(behavior) => behavior == "BLOCKING",
             None => self.family != Family::Stable,
@@ -216,7 +216,7 @@ impl Rules {
         Ok(())
     }
 
-    /// The model calls a function.
+    /// Records a function call by the model.
     pub(super) fn called(&mut self, id: &str, name: &str) {
         self.memory.pending.insert(id.to_owned(), name.to_owned());
     }
@@ -226,7 +226,7 @@ impl Rules {
         pending.any(|name| self.functions.get(name) == Some(&true))
     }
 
-    /// Takes a message after the setup.
+    /// Checks a message after the setup.
     pub(super) fn take(&mut self, message: &Value) -> Result<Came, Breach> {
         let (key, value) = single(message)?;
         match key {
@@ -251,7 +251,7 @@ impl Rules {
         self.realtime = true;
         match single(input)? {
             ("text", text) => match text.as_str() {
-                // 2.5 is greeted by a turn; in realtime it stays quiet until it hears somebody.
+                // 2.5 is greeted with a turn; realtime text has no effect before it has heard a voice.
                 Some(_) if self.family == Family::Native25 => Ok(Came::Quiet),
                 Some(text) => Ok(Came::Text(text.to_owned())),
                 None => invalid("text is no string"),
@@ -274,14 +274,14 @@ impl Rules {
     }
 
     fn content(&mut self, content: &Value) -> Result<Came, Breach> {
-        // livekit/agents#5262 (March 2026): 3.1 takes no clientContent.
+        // livekit/agents#5262 (March 2026): 3.1 accepts no clientContent.
         if self.family == Family::Flash31 {
             return invalid("Request contains an invalid argument.");
         }
         let turns = content["turns"].as_array().cloned().unwrap_or_default();
         let mut last = None;
         for turn in &turns {
-            // models/gemini-3.8-live, September 2026: with explicit roles.
+            // models/gemini-3.8-live, September 2026: roles must be explicit.
             if !matches!(turn["role"].as_str(), Some("user" | "model")) {
                 return invalid("Please use a valid role: user, model.");
             }

@@ -1,14 +1,14 @@
-//! Tones to say, and whether somebody speaks.
+//! Generates tones and detects voice.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-/// Samples a millisecond of what comes and of what is said.
+/// Samples per millisecond of incoming and outgoing audio.
 const HEARD: u64 = 16;
 const SAID: u64 = 24;
-/// The mean of the magnitudes from which on a piece has voice in it.
+/// Mean magnitude from which a piece counts as voice.
 const VOICE: u64 = 400;
 
-/// So many milliseconds of a tone of 500 Hz, as base64.
+/// A tone of 500 Hz of this length, in base64.
 pub(super) fn tone(milliseconds: u64) -> String {
     let samples = 0..milliseconds * SAID;
     let wave = samples.map(|at| if at % 48 < 24 { 8_000_i16 } else { -8_000 });
@@ -16,7 +16,7 @@ pub(super) fn tone(milliseconds: u64) -> String {
     STANDARD.encode(bytes)
 }
 
-/// What a piece of audio is: its length in milliseconds, and whether it has voice in it. None where it is no 16-bit audio.
+/// A piece's length in milliseconds, and whether it contains voice. `None` if it is no 16-bit audio.
 pub(super) fn heard(data: &str) -> Option<(u64, bool)> {
     let bytes = STANDARD.decode(data).ok()?;
     let (samples, rest) = bytes.as_chunks::<2>();

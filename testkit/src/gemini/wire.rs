@@ -1,4 +1,4 @@
-//! The socket of a connection of the fake, and what ends it.
+//! The socket of a simulated model's connection, and the ways in which it ends.
 
 use std::{
     sync::{
@@ -18,16 +18,16 @@ use tokio_tungstenite::{
 
 use super::rules::Breach;
 
-/// How long a peer may take to go.
+/// Time for a peer to close.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// What ends a connection.
+/// The end of a connection.
 pub(super) enum End {
-    /// With this close.
+    /// Close with this code and reason.
     Close(u16, String),
-    /// A rule was broken.
+    /// A rule was violated.
     Broken(Breach),
-    /// It is gone, or is to be.
+    /// Drop without a close frame.
     Gone,
 }
 
@@ -37,7 +37,7 @@ impl From<Error> for End {
     }
 }
 
-/// A socket that is read whether or not what is written is read: the real one does not wait for itself either.
+/// A socket whose reading does not wait for its writing, like the real service's.
 pub(super) struct Wire {
     stream: SplitStream<WebSocketStream<TcpStream>>,
     out: mpsc::UnboundedSender<Message>,
@@ -71,7 +71,6 @@ impl Wire {
         self.out.send(message).map_err(|_| End::Gone)
     }
 
-    /// The next JSON message.
     pub(super) async fn next(&mut self) -> Result<Value, End> {
         loop {
             let bytes = match self.stream.next().await.ok_or(End::Gone)?? {
@@ -85,7 +84,7 @@ impl Wire {
         }
     }
 
-    /// Goes away once what was said before is on its way.
+    /// Drops the connection after flushing earlier messages.
     pub(super) async fn leave(self) {
         let Self {
             out, mut writer, ..
@@ -96,7 +95,7 @@ impl Wire {
         }
     }
 
-    /// Closes; a peer that does not close in its turn is left after a second.
+    /// Closes the connection; waits at most a second for the peer's close frame.
     pub(super) async fn close(mut self, code: u16, reason: String) {
         let frame = CloseFrame {
             code: code.into(),

@@ -1,4 +1,4 @@
-//! The answers of a customer's server, good and bad.
+//! The answers of a customer's server, valid and faulty.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,60 +12,59 @@ use tokio::{
 
 use super::bomb::gzip_bomb;
 
-/// What a path answers.
+/// An answer of a path.
 #[derive(Clone, Debug)]
 pub enum Answer {
     Status(u16),
     Json(Value),
-    /// A status with a header and a body of any bytes.
+    /// A status with one header and any body.
     Full(u16, &'static str, String, Vec<u8>),
-    /// These bytes, and the next request is waited for.
+    /// These bytes; the connection stays open.
     Bytes(Vec<u8>),
-    /// These bytes, and the connection is closed.
+    /// These bytes; the connection is closed.
     Raw(&'static [u8]),
-    /// An answer that comes after a while.
+    /// An answer after a delay.
     After(Duration, Box<Answer>),
-    /// An answer that comes once there is a permit for it.
+    /// An answer once the semaphore has a permit.
     When(Arc<Semaphore>, Box<Answer>),
     /// Reads the request and never answers.
     Hang,
-    /// Takes this long to answer 200.
+    /// Answers 200 after this delay.
     Slow(Duration),
-    /// A head without end, one byte every 10 ms.
+    /// An endless head, one byte every 10 ms.
     DripHead,
     /// A body, one byte every 10 ms.
     DripBody,
-    /// A body without end, as fast as it is taken.
+    /// An endless body, as fast as the client reads.
     EndlessBody,
-    /// A body that says it has 10 GB, as fast as it is taken.
+    /// A body that announces 10 GB, as fast as the client reads.
     TenGigabytes,
-    /// A gzip body that unpacks to 1.6 GB.
+    /// A gzip body that decompresses to 1.6 GB.
     GzipBomb,
     /// Closes with RST instead of an answer.
     Reset,
 }
 
-/// The pause between two bytes of an answer that drips.
+/// Pause between two bytes of a slow answer.
 const DRIP: Duration = Duration::from_millis(10);
 
 impl Answer {
-    /// A status, lines of header (each with its end), a body.
+    /// A status, header lines (each with its line end) and a body.
     pub fn with(status: u16, headers: &str, body: &[u8]) -> Self {
         Self::Bytes(whole(status, headers, body))
     }
 
-    /// This answer after a while.
     pub fn after(self, wait: Duration) -> Self {
         Self::After(wait, Box::new(self))
     }
 
-    /// This answer once there is a permit for it.
+    /// This answer, once the semaphore has a permit.
     pub fn when(self, permits: &Arc<Semaphore>) -> Self {
         Self::When(Arc::clone(permits), Box::new(self))
     }
 }
 
-/// Gives the answer; whether the connection can be used again.
+/// Sends the answer. Returns true if the connection can be reused.
 pub(super) async fn give(
     stream: &mut BufReader<TcpStream>,
     answer: Answer,
@@ -99,7 +98,7 @@ pub(super) async fn give(
             return Ok(false);
         }
         Answer::Hang => {
-            // Until the peer has had enough.
+            // Waits until the peer closes.
             let mut rest = Vec::new();
             stream.read_to_end(&mut rest).await?;
             return Ok(false);
@@ -133,7 +132,7 @@ pub(super) async fn give(
     Ok(true)
 }
 
-/// One byte at a time, for ever.
+/// Sends one byte at a time, forever.
 async fn drip(stream: &mut BufReader<TcpStream>, first: &[u8]) -> std::io::Result<bool> {
     for byte in first.iter().chain(std::iter::repeat(&b'x')) {
         stream.write_all(&[*byte]).await?;

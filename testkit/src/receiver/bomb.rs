@@ -1,14 +1,14 @@
-//! A gzip stream that grows by 159 when unpacked.
+//! A gzip stream that grows by a factor of 159 when decompressed.
 
 use std::sync::LazyLock;
 
-/// The stream, made once: unoptimised it takes long enough to be in a receiver's way.
+/// Made once: without optimisation this is slow enough to delay a receiver.
 pub(super) fn gzip_bomb() -> &'static [u8] {
     static BOMB: LazyLock<Vec<u8>> = LazyLock::new(make);
     &BOMB
 }
 
-/// 10 MB of deflate that say "the same byte again": a literal zero, then copies of length 258 (13 bits each), by RFC 1951.
+/// 10 MB of deflate that repeat one byte: a literal zero, then copies of length 258 (13 bits each), by RFC 1951.
 fn make() -> Vec<u8> {
     let mut bits: Vec<bool> = Vec::new();
     let mut put = |code: &str| bits.extend(code.bytes().map(|bit| bit == b'1'));
@@ -19,7 +19,7 @@ fn make() -> Vec<u8> {
     put("1100010100000");
     let head = bits.clone();
     let unit: Vec<bool> = copies.bytes().map(|bit| bit == b'1').collect();
-    // Past the head the pattern repeats every 13 bytes, so that only one turn has to be packed.
+    // After the head the pattern repeats every 13 bytes, so only one period has to be packed.
     let packed = pack(&[head.as_slice(), &unit, &unit].concat());
     let mut bomb = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
     bomb.extend_from_slice(&packed[..head.len() / 8]);

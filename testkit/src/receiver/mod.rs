@@ -1,6 +1,7 @@
-//! A customer's server: records every request, and answers as well or as badly as it is told to.
+//! A customer's server that records every request and answers as it is told.
 //!
-//! It speaks HTTP/1.1 on bare sockets, on a thread of its own, because most of what it has to do no HTTP library allows.
+//! It speaks HTTP/1.1 on plain sockets and a thread of its own, because HTTP libraries do not allow most of its
+//! faults.
 
 mod answer;
 mod bomb;
@@ -34,7 +35,7 @@ use crate::{
     wait::{PATIENCE, eventually},
 };
 
-/// A running server; it ends with this value.
+/// A running server; dropping it stops the server.
 #[derive(Debug)]
 pub struct Receiver {
     pub address: SocketAddr,
@@ -42,13 +43,13 @@ pub struct Receiver {
     _serving: Aside,
 }
 
-/// What is answered to a request.
+/// Computes the answer to a request.
 type Script = Box<dyn Fn(&Received) -> Answer + Send + Sync>;
 
 struct Shared {
     state: Mutex<State>,
     count: watch::Sender<usize>,
-    /// Answers where [`Receiver::answer`] was not told what to.
+    /// The answers of paths that [`Receiver::answer`] has not set.
     script: Script,
 }
 
@@ -64,7 +65,7 @@ impl fmt::Debug for Shared {
 struct State {
     received: Vec<Received>,
     answers: HashMap<String, VecDeque<Answer>>,
-    /// Connections that were accepted and are not over.
+    /// Number of open connections.
     open: usize,
 }
 
@@ -74,17 +75,17 @@ impl Receiver {
         Self::start_on(0)
     }
 
-    /// Listens on a port that was promised before; 0 takes any.
+    /// Listens on the given port; 0 takes any.
     pub fn start_on(port: u16) -> Self {
         Self::listen(Ipv4Addr::LOCALHOST.into(), port, |_| Answer::Status(200))
     }
 
-    /// Answers each request as the script says.
+    /// Answers each request by the script.
     pub fn scripted(script: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
         Self::listen(Ipv4Addr::LOCALHOST.into(), 0, script)
     }
 
-    /// As [`Self::scripted`], on an address of one's own: Linux has all of 127.0.0.0/8.
+    /// As [`Self::scripted`], on another address: Linux accepts all of 127.0.0.0/8.
     pub fn listen(
         ip: IpAddr,
         port: u16,
@@ -110,12 +111,12 @@ impl Receiver {
         format!("http://{}{path}", self.address)
     }
 
-    /// The same as tenants' addresses are kept.
+    /// As [`Self::url`], in the type of stored tenants' addresses.
     pub fn outbound_url(&self, path: &str) -> OutboundUrl {
         OutboundUrl::parse(&self.url(path), UrlPolicy { allow_http: true }).unwrap()
     }
 
-    /// What a path answers from now on, one after the other; the last one stays.
+    /// Sets the answers of a path, in order; the last one is repeated.
     pub fn answer(&self, path: &str, answers: impl IntoIterator<Item = Answer>) {
         let answers = answers.into_iter().collect();
         self.shared
@@ -126,7 +127,7 @@ impl Receiver {
             .insert(path.to_owned(), answers);
     }
 
-    /// Everything that came to a path so far.
+    /// All requests to a path so far.
     pub fn received(&self, path: &str) -> Vec<Received> {
         let state = self.shared.state.lock().unwrap();
         state
@@ -137,30 +138,29 @@ impl Receiver {
             .collect()
     }
 
-    /// How many requests came so far, on all paths.
+    /// Number of requests so far, on all paths.
     pub fn total(&self) -> usize {
         self.shared.state.lock().unwrap().received.len()
     }
 
-    /// Connections that are open now.
+    /// Number of open connections.
     pub fn open(&self) -> usize {
         self.shared.state.lock().unwrap().open
     }
 
-    /// Everything that came so far, on all paths.
+    /// All requests so far, on all paths.
     pub fn all(&self) -> Vec<Received> {
         self.since(0)
     }
 
-    /// What came on all paths, but for the first so many.
+    /// All requests except the first ones.
     pub fn since(&self, first: usize) -> Vec<Received> {
         self.shared.state.lock().unwrap().received[first..].to_vec()
     }
 
-    /// Everything that came, on all paths, once every connection is over: after the death of the one who made them, all
-    /// that he had sent.
+    /// All requests, once every connection has ended. After a client's death this includes everything that it sent.
     pub async fn settled(&self) -> Vec<Received> {
-        // Connections are accepted in their order, so that with this one no earlier one is still to come.
+        // Connections are accepted in order: once this one is served, no earlier one is outstanding.
         let mut last = TcpStream::connect(self.address).await.unwrap();
         let request = b"GET /settled HTTP/1.1\r\nhost: x\r\n\r\n";
         last.write_all(request).await.unwrap();
@@ -173,7 +173,7 @@ impl Receiver {
         .await
     }
 
-    /// Waits for at least `count` requests, on all paths.
+    /// Waits for at least `count` requests on all paths.
     pub async fn wait_for_total(&self, count: usize) -> Vec<Received> {
         let what = format!("{count} requests");
         self.wait(PATIENCE, &what, || self.all(), |all| all.len() >= count)
@@ -188,7 +188,7 @@ impl Receiver {
         .await
     }
 
-    /// Waits until what came to a path is as wanted.
+    /// Waits until the requests to a path are as wanted.
     pub async fn wait_until(
         &self,
         path: &str,
@@ -198,7 +198,7 @@ impl Receiver {
         self.wait_long(PATIENCE, path, what, wanted).await
     }
 
-    /// As [`Self::wait_until`], with a patience of one's own.
+    /// As [`Self::wait_until`], with another timeout.
     pub async fn wait_long(
         &self,
         patience: Duration,
@@ -238,12 +238,12 @@ impl Receiver {
         })
     }
 
-    /// The distinct events that came to a path, in the order of their first attempts, each attempt verified.
+    /// The distinct events sent to a path, in the order of their first attempts. Each attempt is verified.
     pub fn events(&self, path: &str, secret: &str) -> Vec<Event> {
         distinct(&self.received(path), secret)
     }
 
-    /// Waits for distinct events until they are as wanted.
+    /// Waits until the distinct events are as wanted.
     pub async fn wait_for_events(
         &self,
         path: &str,
@@ -257,7 +257,7 @@ impl Receiver {
         distinct(&received, secret)
     }
 
-    /// Waits for an event of a kind (of a call, where `call` is not empty).
+    /// Waits for an event of this kind, and of this call unless `call` is empty.
     pub async fn wait_for_event(&self, path: &str, secret: &str, kind: &str, call: &str) -> Event {
         let is_it =
             |event: &Event| event.kind == kind && (call.is_empty() || event.data["callId"] == call);
@@ -269,8 +269,8 @@ impl Receiver {
     }
 }
 
-/// A listener with room for the hundreds that a test has dial at once; the standard library's has 128 places, and who finds none
-/// tries again a second later.
+/// A listener with a backlog for hundreds of concurrent connections. The standard library's is 128, and a client
+/// beyond that retries after a second.
 fn bind(address: SocketAddr) -> std::net::TcpListener {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
     socket.set_reuse_address(true).unwrap();
@@ -290,7 +290,7 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
         let shared = shared.clone();
         shared.state.lock().unwrap().open += 1;
         tokio::spawn(async move {
-            // A peer that goes away in the middle is no fault of the test.
+            // The peer may disconnect at any time.
             let _ = serve(stream, &shared).await;
             shared.state.lock().unwrap().open -= 1;
         });

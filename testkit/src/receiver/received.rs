@@ -1,4 +1,4 @@
-//! A request that came, and the webhook delivery that it is.
+//! A received request, and the webhook delivery in it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::signature;
 
-/// One request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub method: String,
@@ -19,11 +19,11 @@ pub struct Received {
     pub headers: BTreeMap<String, String>,
     pub body: Vec<u8>,
     pub arrived: Instant,
-    /// When its whole answer was handed to the kernel.
+    /// Time at which the kernel had taken the whole answer.
     pub answered: Option<Instant>,
 }
 
-/// A webhook delivery whose signatures hold.
+/// A webhook delivery with valid signatures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     pub id: String,
@@ -33,7 +33,6 @@ pub struct Event {
 }
 
 impl Received {
-    /// Path and query.
     pub fn target(&self) -> String {
         match &self.query {
             Some(query) => format!("{}?{query}", self.path),
@@ -56,12 +55,12 @@ impl Received {
             .unwrap_or_else(|| panic!("no header {name} in {:?}", self.headers))
     }
 
-    /// The delivery's id, where it is one.
+    /// The delivery's id, if the request is a delivery.
     pub fn delivery(&self) -> Option<&str> {
         self.headers.get("x-service-delivery").map(String::as_str)
     }
 
-    /// Checks the signature that every outgoing request carries.
+    /// Checks the signature that every request of the service carries.
     #[track_caller]
     pub fn assert_signed(&self, secret: &str) {
         assert_eq!(
@@ -71,7 +70,7 @@ impl Received {
         assert_eq!(self.header("content-type"), "application/json");
     }
 
-    /// Reads a webhook delivery and checks all that is promised of one.
+    /// Parses a webhook delivery and checks everything that is guaranteed about it.
     #[track_caller]
     pub fn event(&self, secret: &str) -> Event {
         self.assert_signed(secret);
@@ -104,7 +103,7 @@ impl Received {
     }
 }
 
-/// The events of deliveries, each once, however often it was sent: with the same bytes each time.
+/// The distinct events of deliveries. Repeated attempts must have identical bodies.
 pub(super) fn distinct(received: &[Received], secret: &str) -> Vec<Event> {
     let mut first_attempts: Vec<Event> = Vec::new();
     let mut seen = HashMap::new();

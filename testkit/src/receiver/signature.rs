@@ -1,4 +1,4 @@
-//! The receiver's own reckoning of signatures, from the specification alone.
+//! An independent implementation of the signatures, made from the specification.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};

@@ -1,20 +1,20 @@
-//! Pages that no link leads an owner to, or that are shown once: before somebody is signed in, refused forms, what went wrong,
-//! what is shown once, and what a viewer sees. They are for everybody as well.
+//! Pages without a link, or shown once: before sign-in, refused forms, errors, secrets, and a viewer's pages. They
+//! must be accessible as well.
 
 use super::*;
 
-/// How a form is filled in and sent by its fields' names, whatever language its labels are in. The page that it was on tells that
-/// it is gone by having lost its mark.
+/// Fills in a form by its fields' names, whatever the language, and sends it. The old page is gone once its mark
+/// is.
 const SEND: &str =
     "const form = [...document.forms].find(form => form.getAttribute('action') === arguments[0]);
     for (const [name, value] of arguments[1]) form.elements[name].value = value;
     window.formWasSent = true; form.submit();";
-/// The status of the page, once it is there after a form was sent.
+/// The status of the page that has loaded after a form was sent.
 const ARRIVED: &str = "return window.formWasSent || document.readyState !== 'complete' ? null
     : performance.getEntriesByType('navigation')[0].responseStatus";
 const PASSWORD: &str = "kopi susu gula aren";
 
-/// Somebody who looks at pages, and what is wrong with them.
+/// A tour of pages with the problems found on them.
 struct Round<'a> {
     browser: &'a Browser,
     axe: &'a str,
@@ -23,13 +23,13 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Looks at a page, which has this status.
+    /// Checks the page at a path; it must have this status.
     async fn at(&mut self, path: &str, status: u16) {
         self.browser.go(&format!("{}{path}", self.base)).await;
         self.here(path, status).await;
     }
 
-    /// Sends a form of the page that is shown, and looks at what comes of it.
+    /// Sends a form of the current page and checks the page that follows.
     async fn send(&mut self, action: &str, fields: &[(&str, &str)], status: u16) {
         self.browser.run_with(SEND, json!([action, fields])).await;
         self.here(&format!("POST {action}"), status).await;
@@ -44,7 +44,7 @@ impl Round<'_> {
             self.browser.text().await
         );
         let faults = barriers(self.browser, self.axe).await;
-        // What is refused has a status that the browser tells.
+        // The browser reports the status of refused forms as an error.
         let told = format!("the server responded with a status of {status}");
         let faults = faults.into_iter().filter(|fault| !fault.contains(&told));
         self.faults
@@ -52,7 +52,7 @@ impl Round<'_> {
     }
 }
 
-/// Somebody who was made by the operator, by the link.
+/// The one-time link of a person whom the operator creates.
 fn link_of(world: &World, email: &str, role: &str) -> String {
     let tenant = &world.tenant.id;
     let made = world.server.cli(&[
@@ -87,7 +87,7 @@ async fn pages_that_no_link_leads_to_are_for_everybody(#[values("en", "id")] lan
     assert!(round.faults.is_empty(), "{}", round.faults.join("\n"));
 }
 
-/// The pages before somebody is in, and the first one after.
+/// The pages before sign-in, and the first one after.
 async fn coming_in(round: &mut Round<'_>, world: &World) {
     let link = format!("/dashboard{}", link_of(world, "rina@example.com", "owner"));
     let sign_in = "/dashboard/sign-in";
@@ -105,7 +105,7 @@ async fn coming_in(round: &mut Round<'_>, world: &World) {
     round.at(&link, 410).await;
 }
 
-/// Forms that are refused, and pages that are not there.
+/// Refused forms and missing pages.
 async fn refused(round: &mut Round<'_>, world: &World) {
     let agent = format!("/dashboard/agents/{}", world.tenant.agent);
     let function = format!("{agent}/functions/new");
@@ -138,7 +138,7 @@ async fn refused(round: &mut Round<'_>, world: &World) {
         ),
     ] {
         round.browser.go(&format!("{}{page}", round.base)).await;
-        // A number can be left without an agent: that is no fault.
+        // A number without an agent is valid.
         let status = if action == number { 200 } else { 422 };
         round.send(action, fields, status).await;
     }
@@ -152,7 +152,7 @@ async fn refused(round: &mut Round<'_>, world: &World) {
     }
 }
 
-/// A key and secrets.
+/// The pages that show a new key or secret.
 async fn shown_once(round: &mut Round<'_>, world: &World) {
     let keys = "/dashboard/settings/keys";
     round.browser.go(&format!("{}{keys}", round.base)).await;
@@ -172,7 +172,7 @@ async fn shown_once(round: &mut Round<'_>, world: &World) {
     round.send(members, &budi, 200).await;
 }
 
-/// Somebody who may look only: pages without forms, and the one that says so.
+/// A viewer: pages without forms, and the page that refuses a change.
 async fn a_viewer(round: &mut Round<'_>, world: &World) {
     let link = format!("/dashboard{}", link_of(world, "sari@example.com", "viewer"));
     round.at(&link, 200).await;
@@ -204,7 +204,7 @@ async fn a_viewer(round: &mut Round<'_>, world: &World) {
     round.send("/dashboard/sign-out", &[], 200).await;
 }
 
-/// Who guesses.
+/// Too many failed sign-ins.
 async fn too_many(round: &mut Round<'_>) {
     let sign_in = "/dashboard/sign-in";
     let wrong = [("email", "nobody@example.com"), ("password", "wrong")];

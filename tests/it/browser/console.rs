@@ -1,5 +1,4 @@
-//! The operators' console in a real browser: figures that move by themselves while calls come in, and what anybody may expect of every
-//! page of it.
+//! The operators' console in a real browser: live figures during calls, and accessibility of all pages.
 
 use std::process::{Child, Stdio};
 
@@ -10,7 +9,7 @@ use crate::support::{scrape::Scrape, world::HOOK};
 
 const TOKEN: &str = "the-operators-full-token";
 
-/// Calls that come in for as long as it lives.
+/// Simulated calls for as long as this value lives.
 pub struct Simulation(Child);
 
 impl Drop for Simulation {
@@ -43,7 +42,7 @@ impl Simulation {
         Self(child.unwrap())
     }
 
-    /// Waits until all calls are over.
+    /// Waits until all calls have ended.
     async fn done(&mut self) {
         within(3 * PATIENCE, "the simulation to end", async || {
             self.0.try_wait().unwrap().map(drop)
@@ -59,7 +58,7 @@ fn guarded() -> Setup {
         .concurrent_calls(200)
 }
 
-/// Signs in as somebody types it.
+/// Signs in by typing the token.
 pub async fn sign_in(browser: &Browser, world: &World) {
     browser.go(&world.server.operator).await;
     browser.fill("Token", TOKEN).await;
@@ -67,7 +66,7 @@ pub async fn sign_in(browser: &Browser, world: &World) {
     browser.see("What is wrong").await;
 }
 
-/// What stands below a figure's label.
+/// The value below a figure's label.
 async fn figure(browser: &Browser, label: &str) -> Option<String> {
     let script = "const found = [...document.querySelectorAll('.lines > div')]
         .find(it => it.querySelector('h3').textContent === arguments[0]);
@@ -76,7 +75,7 @@ async fn figure(browser: &Browser, label: &str) -> Option<String> {
     found.as_str().map(str::to_owned)
 }
 
-/// Figures that a browser shows change by themselves, and say what the metrics, the API and the store say.
+/// The browser's figures change by themselves, and agree with the metrics, the API and the store.
 #[actix_web::test]
 async fn figures_move_and_agree_with_everybody_else() {
     let Some(browser) = Browser::open("en").await else {
@@ -88,7 +87,7 @@ async fn figures_move_and_agree_with_everybody_else() {
         .see("Nothing. Calls, minutes and webhooks flow.")
         .await;
     assert_eq!(figure(&browser, "Calls now").await.as_deref(), Some("0"));
-    // The page is not loaded again: a mark that it was given stays.
+    // The page is not reloaded: a mark set on its window stays.
     browser.run("window.marked = true").await;
     let mut simulation = Simulation::of(&world, "1000", "50", "0.8");
     let mut seen = BTreeSet::new();
@@ -131,7 +130,7 @@ async fn figures_move_and_agree_with_everybody_else() {
     let overview = operators.get("/operator/v1/overview").await.expect(200);
     assert_eq!(overview["figures"][0]["value"], 3);
 
-    // What goes wrong is told by itself as well.
+    // Problems appear by themselves, too.
     world.receiver.answer(HOOK, [Answer::Status(500)]);
     bridge.ring(&world.tenant.did).await;
     browser.see("has been failing since").await;
@@ -139,7 +138,8 @@ async fn figures_move_and_agree_with_everybody_else() {
     assert_eq!(browser.complaints().await, [""; 0]);
 }
 
-/// What no page may have: barriers, complaints of the browser, anything from elsewhere, text that runs out of a narrow window.
+/// No page may have accessibility violations, browser errors, content from other sites, or text that overflows a
+/// narrow window.
 #[actix_web::test]
 #[ignore = "keeps a processor busy for minutes, which others measure with; `.ci/slow` runs it"]
 async fn every_page_of_the_console_is_for_everybody() {
@@ -184,7 +184,7 @@ async fn every_page_of_the_console_is_for_everybody() {
     assert!(seen.len() > 5, "{seen:?}");
 }
 
-/// The pages that a page leads to, by their paths.
+/// The paths of all linked pages.
 const LINKS: &str =
     "return [...document.querySelectorAll('a[href]')].filter(a => a.origin === location.origin)
     .map(a => a.pathname + a.search).filter(p => !p.includes('.csv') && !p.includes('done='))";

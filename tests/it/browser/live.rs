@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Signs an owner in and has her look at the calls.
+/// Signs an owner in and opens the list of calls.
 async fn at_the_calls(browser: &Browser, world: &World) {
     enter(browser, &invited(world, "rina@example.com"), "Sign in").await;
     browser
@@ -27,7 +27,7 @@ async fn what_is_selected_stays_and_is_brought_up_to_date_afterwards() {
     assert_eq!(number, "+6281234567890");
     bridge.hang_up(&call).await;
     bridge.hang_up(&other).await;
-    // The other row shows that the page is up to date; it was sent after the first.
+    // The other row shows that the page is up to date: its event came after the first one.
     let text = "return document.getElementById(arguments[0]).textContent";
     eventually("the other row to change", async || {
         let row = browser.run_with(text, json!([other])).await;

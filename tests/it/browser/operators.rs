@@ -17,7 +17,7 @@ async fn at_the_console(setup: Setup) -> Option<(World, Browser)> {
     Some((world, browser))
 }
 
-/// A call comes in by itself while the page is open, and ends where somebody ends it.
+/// A call appears while the page is open, and an operator ends it.
 #[actix_web::test]
 async fn a_call_is_seen_and_ended() {
     let Some((world, browser)) = at_the_console(Setup::new()).await else {
@@ -34,7 +34,7 @@ async fn a_call_is_seen_and_ended() {
     bridge.command("hangup", &call).await;
     let ended = json!({"callId": call, "reason": "operator"});
     bridge.ok("call.hangup", ended).await;
-    // The page says so by itself.
+    // The page shows the end without a reload.
     browser.see("Why it ended").await;
     browser.see("by operator").await;
 }
@@ -60,7 +60,7 @@ async fn a_webhook_is_paused_resumed_and_recovered() {
     browser.see("in their order").await;
     receiver.wait_for("/gone", 1).await;
 
-    // It answered that it is gone, and its owner switches it on again.
+    // The endpoint answered 410 Gone; its owner re-enables the webhook.
     let path = format!("/webhooks/{hook}");
     eventually("it to be switched off", async || {
         let seen = tenant.api.get(&path).await.expect(200);

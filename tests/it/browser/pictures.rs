@@ -1,5 +1,5 @@
-//! The pictures of `docs/dashboard.md` and `docs/operators.md`: taken of a shop like that of `dikala dev`. What each run would show anew, dates and times,
-//! is replaced before, so that a picture changes where the page does.
+//! Takes the pictures of `docs/dashboard.md` and `docs/operators.md`, of a shop like that of `dikala dev`. Values
+//! that differ in each run, such as times, are replaced, so that a picture changes only with its page.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,22 +13,22 @@ use super::{
 };
 use crate::dashboard::execute;
 
-/// Set to 1 to take them for the documentation; else they are taken and thrown away.
+/// Set to 1 to store the pictures in the documentation; otherwise they are discarded.
 const KEEP: &str = "DIKALA_PICTURES";
 const FOLDER: &str = "docs/pictures";
 const DOCUMENTS: [&str; 2] = [
     include_str!("../../../docs/dashboard.md"),
     include_str!("../../../docs/operators.md"),
 ];
-/// All of them together.
+/// Maximum size of all pictures together.
 const BYTES_MAX: u64 = 800 * 1024;
 const WIDE: (u32, u32) = (1100, 860);
-/// What is seen at the first glance.
+/// The visible part of a page before scrolling.
 const LOW: (u32, u32) = (1100, 560);
 const TELEPHONE: (u32, u32) = (360, 740);
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 const QUARTER_MS: i64 = 15 * 60 * 1_000;
-/// UTC+7, where the reader is.
+/// The reader's zone, UTC+7.
 const JAKARTA_MS: i64 = 7 * 60 * 60 * 1_000;
 /// Answered and missed calls of each hour from 08:00 on.
 const HOURS: [(i64, i64); 12] = [
@@ -45,7 +45,7 @@ const HOURS: [(i64, i64); 12] = [
     (11, 1),
     (5, 0),
 ];
-/// Puts the same times, ids and addresses wherever each run has its own.
+/// Replaces times, ids and addresses that differ in each run.
 const STILL: &str = r"
     for (const time of document.querySelectorAll('time:not(.timeline time)')) time.textContent = arguments[0];
     const texts = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
@@ -54,7 +54,7 @@ const STILL: &str = r"
     document.activeElement.blur();
     scrollTo(0, 0);";
 
-/// A shop with a day behind it, a call under way, and a server that does not take what it is sent.
+/// A shop with a day's history, an active call, and a server that refuses deliveries.
 async fn shop() -> Option<World> {
     let setup = Setup::new()
         .set("operator.token", "the-operators-full-token")
@@ -80,7 +80,7 @@ async fn shop() -> Option<World> {
     Some(world)
 }
 
-/// What was counted today, whatever the time of the day is now.
+/// Today's statistics, whatever the time of day.
 async fn past(world: &World) {
     let now = Moment::now().ms_since(Moment::parse(&json!("1970-01-01T00:00:00.000Z")));
     let midnight = now - (now + JAKARTA_MS) % DAY_MS;
@@ -99,7 +99,7 @@ async fn past(world: &World) {
     }
 }
 
-/// A conversation about an order, to its end.
+/// A conversation about an order, from ring to hang-up.
 async fn conversation(world: &World, bridge: &Bridge) -> String {
     let began = Moment::ago(18);
     let call = bridge.talk_since(&world.tenant.did, began).await;
@@ -121,7 +121,7 @@ async fn conversation(world: &World, bridge: &Bridge) -> String {
     call
 }
 
-/// Takes a picture of what is in the window, as on a fine screen where it is small.
+/// Takes a picture of the window; a small window in double resolution.
 async fn take(browser: &Browser, name: &str, size: (u32, u32), time: &str) -> (String, Vec<u8>) {
     browser.run_with(STILL, json!([time])).await;
     let scale = if size.0 < 400 { 2 } else { 1 };
@@ -153,7 +153,7 @@ async fn all(browser: &Browser, world: &World) -> Vec<(String, Vec<u8>)> {
     taken
 }
 
-/// The same on a telephone, in Indonesian.
+/// The pages on a telephone, in Indonesian.
 async fn all_on_a_telephone(browser: &Browser, world: &World) -> Vec<(String, Vec<u8>)> {
     const TIME: &str = "15 Jan 2026 10.30 WIB";
     let base = format!("{}/dashboard", world.server.http);
@@ -170,12 +170,12 @@ async fn all_on_a_telephone(browser: &Browser, world: &World) -> Vec<(String, Ve
     taken
 }
 
-/// What an operator sees of it while calls come in.
+/// The console's pages while calls come in.
 async fn all_of_the_console(browser: &Browser, world: &World) -> Vec<(String, Vec<u8>)> {
     let _calls = Simulation::of(world, "100000", "5", "2");
     browser.look(WIDE.0, "light").await;
     sign_in(browser, world).await;
-    // Long enough for a line to be one.
+    // Wait until the line charts have enough samples.
     let minute = Moment::now().plus(45);
     minute.passed().await;
     browser.see("has been failing since").await;
@@ -243,7 +243,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER)
 }
 
-/// The pictures that the document shows, and the words for who does not see them.
+/// The pictures in the documents, with their alternative texts.
 fn shown() -> BTreeMap<String, String> {
     let pictures = DOCUMENTS.iter().flat_map(|text| text.split("![").skip(1));
     let picture = |text: &str| {

@@ -1,5 +1,5 @@
-//! What the owner of a shop does in the dashboard, from the link that was sent to her to a colleague who looks at the calls with
-//! her: in English on a wide screen, in Indonesian on a small telephone, and there once more with scripts off.
+//! A shop owner's work in the dashboard, from her invitation to inviting a colleague: in English on a wide screen,
+//! and in Indonesian on a small telephone, with and without scripts.
 
 use super::*;
 use crate::support::tenant::fresh_did;
@@ -8,13 +8,13 @@ const PASSWORD: &str = "kopi susu gula aren";
 const CALLER: &str = "+6281234567890";
 const PROMPT: &str = "Kamu menjawab telepon Toko Rina.\nRamah dan singkat.";
 
-/// The texts of the dashboard in both languages, by their names.
+/// The dashboard's messages in both languages.
 const TEXTS: [(&str, &str); 2] = [
     ("en", include_str!("../../../src/pages/locales/en.ftl")),
     ("id", include_str!("../../../src/pages/locales/id.ftl")),
 ];
 
-/// How she reads the pages.
+/// A way of reading the pages.
 #[derive(Clone, Copy)]
 struct Way {
     language: &'static str,
@@ -22,7 +22,7 @@ struct Way {
     scripts: bool,
 }
 
-/// Somebody in front of a browser.
+/// A person in front of a browser.
 struct Reader<'a> {
     browser: Browser,
     world: &'a World,
@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// What the pages say, by the name of the text.
+    /// The text of a message.
     fn words(&self, name: &str) -> String {
         self.words_with(name, &[])
     }
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
         self.browser.one(&title).await;
     }
 
-    /// Waits for words on the page, which fits into the window.
+    /// Waits for a text on the page, which must fit the window.
     async fn see(&self, name: &str) {
         self.browser.see(&self.words(name)).await;
         let beyond = "return document.documentElement.scrollWidth - innerWidth";
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
         assert!(beyond.as_i64() <= Some(0), "{name}: {beyond} px too wide");
     }
 
-    /// Waits for words that come by themselves, or, without scripts, when the page is loaded again.
+    /// Waits for a text that appears by itself, or, without scripts, after a reload.
     async fn see_in_time(&self, words: &str) {
         if self.way.scripts {
             return self.browser.see(words).await;
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         .await;
     }
 
-    /// Goes to a page by the navigation, which a narrow window opens first.
+    /// Opens a page through the navigation, which is closed in a narrow window.
     async fn go_to(&self, page: &str) {
         let menu = self.words("page-menu");
         let menu = format!("//header/button[normalize-space(.)={menu:?}]");
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
     }
 
     async fn sees_nothing_wrong(&self) {
-        // A form that is refused is answered with 422, which the browser tells.
+        // The browser reports the status 422 of refused forms as an error.
         let complaints = self.browser.complaints().await.into_iter();
         let others: Vec<String> = complaints.filter(|it| !it.contains("422")).collect();
         assert_eq!(others, [""; 0]);
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
         let api = Rest::new(&format!("{}/api/v1", self.world.server.http)).with("x-api-key", key);
         api.get("/agents").await.expect(200);
 
-        // Nobody sees it again.
+        // The key is never shown again.
         self.go_to("nav-keys").await;
         assert!(!self.browser.text().await.contains(key));
         self.press("keys-revoke").await;
@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
         self.fill("agents-prompt", PROMPT).await;
         self.fill("agents-minutes", "241").await;
         self.press("agents-make-submit").await;
-        // Nothing that she typed is lost, and what is wrong stands where it is mended.
+        // Typed values stay in the form, with the errors beside the fields.
         self.is_wrong("agents-name", "", "").await;
         self.is_wrong("agents-minutes", "241", "240").await;
         let prompt = self.words("agents-prompt");
@@ -216,7 +216,7 @@ impl<'a> Reader<'a> {
         did
     }
 
-    /// A field keeps what was typed and is told to be wrong, in words that contain this.
+    /// Asserts that a field keeps its value and has an error that contains this text.
     async fn is_wrong(&self, label: &str, typed: &str, because: &str) {
         let label = self.words(label);
         let told = self.browser.told_beside(&label).await;
@@ -320,7 +320,7 @@ impl<'a> Reader<'a> {
         .await;
     }
 
-    /// The link that she passes on.
+    /// Invites a colleague; returns the link.
     async fn invites_a_colleague(&self) -> String {
         self.go_to("nav-members").await;
         self.fill("members-email", "joko@example.com").await;

@@ -1,4 +1,4 @@
-//! The audit, as its page and its file show it.
+//! The audit log's page and file.
 
 use super::*;
 
@@ -13,7 +13,7 @@ async fn who_changed_what_is_shown_filtered_and_taken_away(
     let world = world!(store);
     let owner = owner(&world).await;
     let browser = &owner.browser;
-    // By a page, by a key, and by the operator.
+    // Changes on a page, with a key, and by the operator.
     let new = "/dashboard/webhooks/new";
     let form = browser
         .open(new)
@@ -158,7 +158,8 @@ async fn the_audit_has_pages_and_nothing_of_others(#[values(Sqlite, Postgres)] s
         .assert_shows("Agent changed");
 }
 
-/// The entries of people, oldest first: who, what, and what of it. Somebody is the owner, others are as the audit has them.
+/// The entries about people, oldest first: author, action and detail. The owner is shown as such, others as in the
+/// log.
 async fn of_people(somebody: &Somebody) -> Vec<String> {
     let file = somebody.browser.open(FILE).await;
     let mut lines: Vec<String> = file.html.lines().skip(1).map(str::to_owned).collect();
@@ -197,7 +198,7 @@ async fn what_becomes_of_people_is_told_whoever_does_it(
     let role = browser.open(MEMBERS).await;
     let role = role.form(&format!("{MEMBERS}/{sari}/role"));
     browser.submit(&role.clone().set("role", "owner")).await;
-    // The same once more, and what is refused, is no change.
+    // A repeated or refused change is no change.
     browser.submit(&role.set("role", "owner")).await;
     let phone = browser.another();
     try_password(&phone, &owner.email, "not the password").await;
@@ -263,7 +264,7 @@ async fn a_new_name_of_ones_own_is_kept(#[values(Sqlite, Postgres)] store: Store
     };
     browser.open(AUDIT).await.assert_hides("Ibu Sari");
     let form = browser.open(ACCOUNT).await.form(ACCOUNT);
-    // Another language is not another name.
+    // A new language is no new name.
     let other = form.clone().set("timeZone", "Asia/Makassar");
     browser.submit(&other).await.assert_shows("Saved.");
     browser

@@ -1,4 +1,4 @@
-//! Calls, as an owner follows, finds, ends, transfers and erases them.
+//! Calls: an owner follows, searches, ends, transfers and erases them.
 
 use awc::{Client, http::header::COOKIE};
 use bytes::Bytes;
@@ -14,7 +14,7 @@ fn page_of(call: &str) -> String {
     format!("{CALLS}/{call}")
 }
 
-/// The calls in the rows of a page, in their order.
+/// The ids of the calls in a page's rows, in order.
 fn rows(html: &str) -> Vec<String> {
     let rows = html.split("<tr role=\"row\" id=\"").skip(1);
     rows.map(|row| row.split('"').next().unwrap().to_owned())
@@ -31,7 +31,7 @@ async fn calls_are_listed_newest_first_page_by_page_and_found_again(
     let browser = &owner.browser;
     let none = browser.open(CALLS).await;
     none.assert_shows("No calls yet");
-    // That filters may be left out goes without saying.
+    // Filters are not marked as optional.
     none.input("callerNumber");
     none.assert_hides("(optional)");
 
@@ -357,7 +357,7 @@ async fn viewers_look_and_strangers_find_nothing(#[values(Sqlite, Postgres)] sto
     assert_eq!(world.tenant.call(&call).await["status"], "answered");
 }
 
-/// What comes over a stream, until it has all of these words. `None` where the stream ended before.
+/// Reads a stream until it contains all of these words. `None` if it ends before.
 async fn heard<S, E>(stream: &mut S, words: &[&str]) -> Option<String>
 where
     S: Stream<Item = Result<Bytes, E>> + Unpin,
@@ -403,10 +403,10 @@ async fn what_somebody_looks_at_changes_until_he_is_signed_out(
             .insert_header((COOKIE, cookies.join("; ")));
         request.send().await.expect("is answered")
     };
-    // Between the page and the stream something happens: it is told nevertheless.
+    // An event between the page and its stream is sent as well.
     bridge.ok("call.answered", json!({"callId": before})).await;
     let mut rows = follow(&format!("{place}&after={after}")).await;
-    // What is asked for by its state comes in when it gets there.
+    // In a list filtered by status, a call appears when it reaches the status.
     let mut over = follow(&format!("{place}&status=dropped")).await;
     heard(&mut over, &["id: "]).await.expect("goes on");
     assert_eq!(rows.status().as_u16(), 200);

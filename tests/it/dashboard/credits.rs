@@ -1,4 +1,4 @@
-//! Credit, as its page and its file show it.
+//! The credit page and its file.
 
 use super::*;
 use crate::support::tenant::top_up;

@@ -1,4 +1,4 @@
-//! What comes from elsewhere: posts of other sites, of out-of-date pages, of those who may only look, and ids of others.
+//! Refused requests: posts from other sites, from outdated pages and by viewers, and other tenants' ids.
 
 use super::*;
 use crate::support::visitor::Form;
@@ -60,7 +60,7 @@ async fn posts_of_other_places_change_nothing(#[values(Sqlite, Postgres)] store:
         assert_eq!(owner.browser.post(form).await.status, 403, "{form:?}");
     }
     assert!(!key_names(&owner).await.contains("planted"));
-    // Signing somebody in to another's account is a post as well.
+    // Signing a victim in to the attacker's account (login CSRF) is refused as well.
     let sign_in = stranger
         .open(SIGN_IN)
         .await
@@ -79,7 +79,7 @@ async fn posts_of_other_places_change_nothing(#[values(Sqlite, Postgres)] store:
     assert_eq!(evil.post(&sign_in).await.status, 403);
     assert!(!is_in(&stranger).await);
 
-    // The page's own post is taken, also where a browser tells only the one thing.
+    // The page's own post is accepted, even if the browser sends only one of the two headers.
     let browser = from(None).with("sec-fetch-site", "same-origin");
     assert_eq!(browser.post(&form).await.status, 303);
     assert!(key_names(&owner).await.contains("planted"));
@@ -117,7 +117,7 @@ async fn what_is_no_form_is_not_read(#[values(Sqlite)] store: StoreKind) {
         .browser
         .clone()
         .with("content-type", "application/json");
-    // The later of the two headers is the browser's own.
+    // Of repeated headers the browser's own is the later one.
     let long = form.clone().set("name", &"x".repeat(800_000));
     let page = owner.browser.post(&long).await;
     assert_eq!(page.status, 413);
@@ -236,7 +236,7 @@ async fn a_viewer_sees_everything_but_secrets_and_changes_nothing(
         secret
     );
     assert!(!key_names(&owner).await.contains("planted"));
-    // His own affairs are his.
+    // A viewer may change the own account.
     let name = viewer
         .browser
         .fill(ACCOUNT, ACCOUNT, &[("name", "Budi")])
@@ -321,7 +321,7 @@ async fn ids_of_others_are_as_if_they_never_were(#[values(Sqlite, Postgres)] sto
     }
 }
 
-/// Every page with an id in its address, by the table of the pages itself: method, and path with `{…}`.
+/// Every page with an id in its path, from the table of pages: method, and path with `{…}`.
 fn pages_of_one_thing() -> Vec<(&'static str, &'static str)> {
     let table = include_str!("../../../src/dashboard/mod.rs").lines();
     let pages: Vec<_> = table
@@ -336,11 +336,11 @@ fn pages_of_one_thing() -> Vec<(&'static str, &'static str)> {
     pages
 }
 
-/// What a tenant has, by how the addresses of its pages begin.
+/// A tenant's things, by the prefix of their pages' paths.
 struct Things([(&'static str, String); 7]);
 
 impl Things {
-    /// The address of a page about one of them.
+    /// The path with the ids filled in.
     fn address(&self, path: &str) -> String {
         let of = |(begin, _): &&(&str, String)| path.starts_with(*begin);
         let (_, id) = self.0.iter().find(of).unwrap_or_else(|| panic!("{path}"));
@@ -368,7 +368,7 @@ impl Things {
     }
 }
 
-/// All that could be changed of a tenant's things.
+/// Everything of a tenant that could have been changed.
 async fn state(
     world: &World,
     tenant: &crate::support::tenant::Tenant,

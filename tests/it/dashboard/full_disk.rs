@@ -1,4 +1,4 @@
-//! People while the disk is full: they are told, nothing half of what they did is there, and nothing that they had is used up.
+//! The dashboard on a full disk: people see an error, nothing is half done, and nothing of theirs is consumed.
 
 use dikala_testkit::{Postbox, within};
 
@@ -7,7 +7,7 @@ use super::{
     *,
 };
 
-/// Smaller than what the database has already: nothing more is written.
+/// Smaller than the database is already, so that nothing can be written.
 const FULL: u64 = 16 << 10;
 const WORKS_WITHIN: Duration = Duration::from_secs(15);
 
@@ -81,7 +81,7 @@ async fn a_full_disk_lets_nobody_in_and_uses_nothing_up() {
         .zip(&before)
         .map(|(now, then)| now - then)
         .collect();
-    // Two sessions; a link, a mail and a person by the invitation; three entries of the audit.
+    // Two sessions; a link, a mail and a person by the invitation; three audit entries.
     assert_eq!(added, [2, 1, 1, 1, 3]);
     assert_eq!(postbox.letters().len(), 1);
 }

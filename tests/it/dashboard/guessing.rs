@@ -1,4 +1,4 @@
-//! Somebody who has thousands of passwords tried.
+//! Password guessing with thousands of attempts.
 
 use std::{cell::Cell, collections::BTreeMap, rc::Rc, time::Duration};
 
@@ -6,24 +6,25 @@ use awc::{Client, Connector};
 
 use super::*;
 
-/// Wrong passwords that are tried.
+/// Number of wrong passwords.
 const TRIED: usize = 10_000;
-/// Of one address, and from one network address, that many are looked at.
+/// Attempts that are checked per e-mail address, and per network address.
 const OF_EMAIL: usize = 10;
 const OF_NETWORK: usize = 50;
-/// Connections that try at the same time.
+/// Concurrent connections.
 const AT_ONCE: usize = 32;
-/// How much more memory the server may have used at once.
+/// Maximum growth of the server's peak memory.
 const MORE_MB: u64 = 64;
 
-/// What is tried.
+/// An attempt.
 struct Guess {
     email: String,
-    /// Whom a proxy says it is for.
+    /// The client's address in `X-Forwarded-For`.
     address: String,
 }
 
-/// One half is about one person, each from another network; the other half about another address each, from one network.
+/// Half of the attempts are about one person from many networks, the other half about many addresses from one
+/// network.
 fn guess(n: usize, victim: &str) -> Guess {
     match n % 2 {
         0 => Guess {
@@ -37,7 +38,7 @@ fn guess(n: usize, victim: &str) -> Guess {
     }
 }
 
-/// Tries all of them, and counts what came of it.
+/// Makes all attempts; returns the number of each status.
 async fn try_all(world: &World, victim: &str) -> BTreeMap<u16, usize> {
     let browser = Visitor::new(&world.server.http);
     let form = browser.open(SIGN_IN).await.form(SIGN_IN);
@@ -82,8 +83,8 @@ async fn try_all(world: &World, victim: &str) -> BTreeMap<u16, usize> {
     counted
 }
 
-/// All but a few are refused without being looked at, for a few rows and no memory; whose password it is comes in by a link at
-/// once, and with the password when the time is over.
+/// Most attempts are refused without a check, and cost few rows and no memory. The owner of the password gets in by
+/// a link at once, and with the password later.
 #[rstest]
 #[actix_web::test]
 async fn ten_thousand_wrong_passwords_are_refused(#[values(Sqlite)] store: StoreKind) {
@@ -94,19 +95,19 @@ async fn ten_thousand_wrong_passwords_are_refused(#[values(Sqlite)] store: Store
     let memory = server.peak_memory_mb();
     let came = try_all(&world, &owner.email).await;
     let looked_at = OF_EMAIL + OF_NETWORK;
-    // A machine that is busy refuses some in another way.
+    // A busy machine refuses some attempts with 503.
     let count = |status: u16| came.get(&status).copied().unwrap_or_default();
     assert_eq!(count(422), looked_at, "{came:?}");
     assert_eq!(count(429) + count(503), TRIED - looked_at, "{came:?}");
     assert!(count(503) < TRIED / 100, "{came:?}");
     let more = server.peak_memory_mb() - memory;
     assert!(more < MORE_MB, "{more} MB");
-    // Each that was looked at has a row for its address and one for its network, of which one is all others' as well.
+    // Each checked attempt has a row for its e-mail address and one for its network; one of them is shared by all.
     let rows = server.installation.store.count("sign_in_failures").await;
     assert!(rows <= looked_at + 2, "{rows}");
     assert!(!server.log().contains("wrong password no."));
 
-    // The right one is refused as well meanwhile, from wherever it comes.
+    // Meanwhile the right password is refused, too, from any network.
     let browser = owner.browser.another();
     let page = try_password(&browser, &owner.email, PASSWORD).await;
     assert_eq!(page.status, 429);
@@ -118,7 +119,7 @@ async fn ten_thousand_wrong_passwords_are_refused(#[values(Sqlite)] store: Store
         come_by(&by_link, &text(&link, "url")).await.path,
         "/dashboard/password"
     );
-    // Nobody else is concerned.
+    // Other people are not affected.
     let other = somebody(server, tenant, "other@example.com", "viewer").await;
     let page = try_password(&browser, &other.email, PASSWORD).await;
     assert_eq!(page.status, 303);

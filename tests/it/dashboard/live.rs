@@ -1,4 +1,4 @@
-//! Live pages and event streams: how many may be open, and that a closed one no longer counts.
+//! Live pages and event streams: their limits, and the release of a closed stream's seat.
 
 use dikala_testkit::within;
 use tokio::{
@@ -9,21 +9,21 @@ use tokio::{
 use super::*;
 use crate::support::raw_socket::address;
 
-/// The time within which a closed stream's seat is free.
+/// Time within which a closed stream's seat becomes free.
 const FREE_WITHIN: Duration = Duration::from_secs(5);
-/// Streams of events that a tenant may have.
+/// Maximum number of a tenant's event streams.
 const STREAMS: usize = 10;
-/// Live pages that a session may have.
+/// Maximum number of a session's live pages.
 const PAGES: usize = 6;
 
-/// A stream that is followed by hand, so that its socket closes when it is dropped.
+/// A stream read by hand, so that dropping it closes its socket.
 struct Followed {
     socket: TcpStream,
     seen: String,
 }
 
 impl Followed {
-    /// Requests it and reads the head of the answer.
+    /// Requests the stream and reads the head of the answer.
     async fn open(base: &str, path: &str, header: (&str, &str)) -> Self {
         let mut socket = TcpStream::connect(address(base)).await.unwrap();
         let (name, value) = header;
@@ -41,7 +41,7 @@ impl Followed {
         self.seen.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
-    /// True if this text comes before the stream ends.
+    /// True if this text arrives before the stream ends.
     async fn hears(&mut self, words: &str) -> bool {
         let mut buffer = [0; 4096];
         while !self.seen.contains(words) {
@@ -106,7 +106,7 @@ async fn pages_and_streams_that_were_left_keep_no_seat_while_events_flow(
         () = visits => {}
         () = events => {}
     }
-    // All seats are free again, and pages and streams take none of each other's.
+    // All seats are free again. Pages and streams have separate seats.
     let seats = async || {
         let mut taken = Vec::new();
         for _ in 0..STREAMS {

@@ -1,4 +1,4 @@
-//! Mails to people: what is mailed, to whom, in which language, and what becomes of it where the mail server is bad or away.
+//! Mails to people: contents, recipients, languages, and failures of the mail server.
 
 use dikala_testkit::{Encryption, Letter, Post, Postbox, certificate, free_port};
 
@@ -18,7 +18,7 @@ fn at(port: u16) -> Setup {
         .low_threshold(6)
 }
 
-/// Invites somebody: the page that follows.
+/// Invites a person; returns the next page.
 pub(super) async fn invite(browser: &Visitor, email: &str) -> crate::support::visitor::Page {
     let values = [("email", email), ("name", "Sari"), ("role", "viewer")];
     browser.fill(MEMBERS, MEMBERS, &values).await
@@ -31,7 +31,7 @@ async fn talk(world: &World) {
     bridge.hang_up(&call).await;
 }
 
-/// Mails wait for minutes before they are tried again; this is over.
+/// Makes mails that wait for a retry due now.
 async fn hurry(world: &World) {
     execute(
         &world.server,
@@ -40,7 +40,7 @@ async fn hurry(world: &World) {
     .await;
 }
 
-/// What the operators' listener says of mails that came about so.
+/// The number of mails with this outcome in the metrics.
 async fn counted(world: &World, outcome: &str) -> u64 {
     let metrics = Rest::new(&world.server.operator).get("/metrics").await;
     let name = format!("dikala_mails_total{{outcome=\"{outcome}\"}} ");
@@ -56,10 +56,10 @@ async fn until_counted(world: &World, outcome: &str, count: u64) {
     .await;
 }
 
-/// Nothing of a mail is in the log that others must not read.
+/// Asserts that the log contains nothing confidential of a mail.
 fn assert_discreet(world: &World, letters: &[Letter]) {
     let log = world.server.log();
-    // Statements are written down without what is bound to them.
+    // Statements are logged without their parameters.
     assert!(!log.contains("@example.com") && !log.contains("dko_"));
     for letter in letters {
         assert!(!log.contains(&letter.to), "{}", letter.to);
@@ -92,7 +92,7 @@ async fn an_invitation_is_mailed_as_well(#[values(Sqlite, Postgres)] store: Stor
     let hers = Visitor::new(&world.server.http);
     assert_eq!(come_by(&hers, &shown).await.path, "/dashboard/password");
 
-    // In the language of who invites, as long as she has chosen none; a new link is mailed too.
+    // In the inviting person's language, until the invited person chooses one. A new link is mailed, too.
     let indonesian = owner.browser.clone().with("accept-language", "id");
     let page = invite(&indonesian, "dewi@example.com").await;
     let dewi = postbox.wait_for("dewi@example.com", 1).await;
@@ -110,7 +110,7 @@ async fn an_invitation_is_mailed_as_well(#[values(Sqlite, Postgres)] store: Stor
     assert_eq!(dewi[1].link(), page.element("link"));
     assert_ne!(dewi[0].link(), dewi[1].link());
 
-    // Whatever the browser calls the service: what it mails leads to itself.
+    // Links in mails use the service's own URL, whatever the `Host` header says.
     let mut elsewhere = owner.browser.clone().with("host", "evil.example");
     elsewhere.origin = Some("http://evil.example".to_owned());
     let page = invite(&elsewhere, "rina@example.com").await;
@@ -199,7 +199,7 @@ async fn owners_are_told_what_they_want_to_know(#[values(Sqlite, Postgres)] stor
     assert_discreet(&world, &postbox.letters());
 }
 
-/// What was committed is mailed once the server is back, after a crash as well, and once.
+/// Committed mails are sent exactly once when the server is back, also after a crash.
 #[rstest]
 #[actix_web::test]
 async fn no_mail_is_lost_while_the_mail_server_is_away(
@@ -220,7 +220,7 @@ async fn no_mail_is_lost_while_the_mail_server_is_away(
     assert_eq!(letters[0].link(), link);
     postbox.wait_for("owner@example.com", 1).await;
     until_counted(&world, "sent", 2).await;
-    // In an orderly stop nothing is forgotten of what was sent.
+    // An orderly stop remembers which mails were sent.
     world.server.terminate().await;
     world.server.restart();
     hurry(&world).await;
@@ -240,7 +240,7 @@ async fn a_server_that_hangs_delays_mails_and_nothing_else(
     let owner = owner(&world).await;
     invite(&owner.browser, "sari@example.com").await;
     postbox.wait_for_connections(1).await;
-    // While it hangs, calls are taken, answered and billed, and pages made.
+    // While the mail server hangs, calls are answered and billed, and pages work.
     talk(&world).await;
     invite(&owner.browser, "dewi@example.com").await;
     assert_eq!(counted(&world, "retried").await, 0, "it still hangs");
@@ -278,7 +278,7 @@ async fn what_the_server_answers_counts(
     assert!(world.server.log().contains(words), "{words}");
     postbox.answer([Post::Take]);
     hurry(&world).await;
-    // The mail after it shows that nothing more is done about what was given up.
+    // The next mail shows that the given-up one is not retried.
     invite(&owner.browser, "dewi@example.com").await;
     postbox.wait_for("dewi@example.com", 1).await;
     if outcome == "retried" {
@@ -295,7 +295,7 @@ async fn what_the_server_answers_counts(
     assert_discreet(&world, &[]);
 }
 
-/// It hangs after it took the mail, at the farewell.
+/// The mail server accepts the mail and hangs at `QUIT`.
 #[rstest]
 #[actix_web::test]
 async fn what_was_taken_is_not_sent_again(#[values(Sqlite)] store: StoreKind) {
@@ -399,7 +399,7 @@ async fn user_and_password_are_told_within_tls(#[values(Sqlite)] store: StoreKin
     assert!(letters[0].was_encrypted);
     assert!(!world.server.log().contains("rd@localhost"));
 
-    // Whom nobody vouches for is told nothing.
+    // Nothing is sent over an untrusted connection.
     let world = world!(store, setup);
     let browser = owner(&world).await.browser;
     invite(&browser, "dewi@example.com").await;

@@ -1,4 +1,4 @@
-//! The people of a tenant: inviting, roles, removing.
+//! A tenant's members: invitation, roles, removal.
 
 use super::*;
 
@@ -58,7 +58,7 @@ async fn somebody_is_invited_comes_gets_a_role_and_is_removed(
     assert!(url.starts_with(&server.http), "{url}");
     browser.open(MEMBERS).await.assert_hides(&url);
 
-    // The link that was lost is replaced; both work once, within seven days.
+    // A new link replaces a lost one; each works once within seven days.
     let sari = text(
         &server.cli(&["user", "list", "--tenant", tenant])["users"][1],
         "id",
@@ -78,7 +78,7 @@ async fn somebody_is_invited_comes_gets_a_role_and_is_removed(
     hers.submit(&password.set("password", PASSWORD))
         .await
         .assert_shows("Your password is set");
-    // Who has a password is not to be entered as.
+    // Nobody can get a link for a member with a password.
     let refused = browser.submit(&again).await;
     assert_eq!(refused.status, 422);
     refused.assert_shows("signs in with a password already");
@@ -153,7 +153,7 @@ async fn the_last_owner_stays(#[values(Sqlite, Postgres)] store: StoreKind) {
     );
 }
 
-/// Of two owners who leave at the same moment one stays.
+/// If two owners leave at once, one of them stays.
 #[rstest]
 #[actix_web::test]
 async fn two_owners_cannot_leave_at_once(#[values(Sqlite, Postgres)] store: StoreKind) {

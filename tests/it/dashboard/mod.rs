@@ -1,4 +1,4 @@
-//! The dashboard as a browser without a script sees it.
+//! The dashboard in a simulated browser without scripts.
 
 mod audit;
 mod calls;
@@ -23,7 +23,7 @@ use sea_orm::{ConnectionTrait, Database};
 
 use crate::support::{prelude::*, server::Server, tenant::text, visitor::Visitor};
 
-/// A password that is taken.
+/// A valid password.
 const PASSWORD: &str = "seven purple teapots";
 const SIGN_IN: &str = "/dashboard/sign-in";
 const ACCOUNT: &str = "/dashboard/settings/account";
@@ -38,14 +38,14 @@ struct Somebody {
     browser: Visitor,
 }
 
-/// Somebody whom an operator made: the document, with a link that nobody used.
+/// Creates a person by the command line; returns the document with the unused link.
 fn create(server: &Server, tenant: &str, email: &str, role: &str) -> Value {
     server.cli(&[
         "user", "create", "--tenant", tenant, "--email", email, "--role", role,
     ])
 }
 
-/// Somebody who came by the link and set a password.
+/// A person who has used the link and set a password.
 async fn somebody(server: &Server, tenant: &str, email: &str, role: &str) -> Somebody {
     let made = create(server, tenant, email, role);
     let browser = Visitor::new(&server.http);
@@ -82,7 +82,7 @@ async fn come_by(browser: &Visitor, url: &str) -> crate::support::visitor::Page 
         .await
 }
 
-/// Types an address and a password, and sends them.
+/// Sends an e-mail address and a password.
 async fn try_password(
     browser: &Visitor,
     email: &str,
@@ -94,14 +94,14 @@ async fn try_password(
         .await
 }
 
-/// Whether a browser is signed in.
+/// True if the browser is signed in.
 async fn is_in(browser: &Visitor) -> bool {
     let page = browser.fetch("/dashboard").await;
     assert!([200, 303].contains(&page.status), "{}", page.html);
     page.status == 200
 }
 
-/// Changes the store behind the server's back, as time does.
+/// Changes the store without the server, for example to simulate the passage of time.
 pub async fn execute(server: &Server, sql: &str) {
     let db = Database::connect(&server.installation.store.url)
         .await

@@ -1,9 +1,9 @@
-//! What holds of every page: headers, languages, times, assets, and what is not there.
+//! Common properties of all pages: headers, languages, times, assets, and missing pages.
 
 use super::*;
 use crate::support::visitor::Form;
 
-/// Where the assets of these pages are.
+/// Path of the dashboard's assets.
 const ASSETS: &str = "/dashboard/assets/";
 const ALL: [&str; 9] = [
     "/dashboard",
@@ -60,7 +60,7 @@ async fn what_is_not_there_is_said_in_words(#[values(Sqlite)] store: StoreKind) 
         assert_eq!(page.status, 404, "{path}");
         page.assert_shows("There is nothing here");
         page.assert_bound(ASSETS);
-        // Who is not signed in learns nothing of which pages there are.
+        // Without a session nobody learns which pages exist.
         let guest = Visitor::new(&world.server.http).open(path).await;
         assert!(guest.path.starts_with(SIGN_IN), "{path}");
     }
@@ -69,12 +69,12 @@ async fn what_is_not_there_is_said_in_words(#[values(Sqlite)] store: StoreKind) 
     let sign_out = owner.browser.open("/dashboard/sign-out").await;
     assert_eq!((sign_out.status, &*sign_out.path), (200, "/dashboard"));
     assert!(is_in(&owner.browser).await, "a link signs nobody out");
-    // What the API says of the rest is not changed.
+    // The API's answers are unchanged.
     let api = Rest::new(&world.server.http).get("/nothing").await;
     assert_eq!(api.body["error"]["code"], "route_not_found");
 }
 
-/// After a form was refused the address is that of the post: whoever asks for it again gets the page that the form was on.
+/// A refused form leaves the browser at the post's address; a reload leads to the form's page.
 #[rstest]
 #[actix_web::test]
 async fn the_address_of_a_refused_form_leads_back_to_its_page(#[values(Sqlite)] store: StoreKind) {
@@ -101,7 +101,7 @@ async fn the_address_of_a_refused_form_leads_back_to_its_page(#[values(Sqlite)] 
     assert_eq!(owner.browser.open(&refused.path).await.path, SECRET_PAGE);
 }
 
-/// What somebody guesses who knows the verb and not the name that the API has.
+/// The plain verb is also a path, for people who do not know the API's name.
 #[rstest]
 #[actix_web::test]
 async fn plain_verbs_are_paths_as_well(#[values(Sqlite)] store: StoreKind) {
@@ -134,7 +134,7 @@ async fn plain_verbs_are_paths_as_well(#[values(Sqlite)] store: StoreKind) {
     }
 }
 
-/// What people do does not use up what their programs may, and is bounded by itself.
+/// Posts of people have their own limit, separate from API requests.
 #[rstest]
 #[actix_web::test]
 async fn posts_are_counted_apart_from_requests_of_programs(#[values(Sqlite)] store: StoreKind) {
@@ -165,7 +165,7 @@ async fn posts_are_counted_apart_from_requests_of_programs(#[values(Sqlite)] sto
     assert_eq!(browser.open(KEYS).await.status, 200, "looking is free");
 }
 
-/// Who passes a link on adds marks to it.
+/// Links may carry unknown parameters, such as those of a campaign.
 #[rstest]
 #[actix_web::test]
 async fn marks_in_an_address_are_left_alone(#[values(Sqlite)] store: StoreKind) {
@@ -234,7 +234,7 @@ async fn language_and_time_zone_are_the_readers_own(#[values(Sqlite, Postgres)] 
         .set("name", " Wayan ");
     let chosen = chosen.without("mailsLowCredit");
     browser.submit(&chosen).await.assert_shows("Tersimpan.");
-    // The choice wins over what the browser says.
+    // The person's choice overrides the browser's language.
     let page = browser
         .clone()
         .with("accept-language", "en")

@@ -1,4 +1,4 @@
-//! People as operators make, list, link and remove them.
+//! Operators create, list, link and remove people.
 
 use super::*;
 use crate::support::server::{assert_fails, installation};
@@ -125,7 +125,7 @@ async fn people_are_made_listed_linked_and_removed(#[values(Sqlite, Postgres)] s
         "sari@toko.example"
     );
     assert_fails(&installation.run(&["user", "remove", &id]), &[5], &id);
-    // The address is free again, also for another tenant.
+    // The e-mail address is free again, also for another tenant.
     installation.cli(&[
         "user",
         "create",

@@ -1,11 +1,11 @@
-//! What is refused: the same page again, with why, and with what was typed.
+//! Refused forms: the same page again, with the reason and the typed values.
 
 use super::*;
 use crate::support::visitor::{Form, Page};
 
 const AGENTS: &str = "/dashboard/agents";
 const PASSWORD_PAGE: &str = "/dashboard/password";
-/// Keys of a tenant that are in force, and agents of a tenant.
+/// Maximum number of a tenant's active keys, and of its agents.
 const KEYS_MAX: usize = 100;
 const AGENTS_MAX: usize = 1_000;
 
@@ -15,7 +15,7 @@ fn assert_refused(page: &Page, words: &str) {
     page.assert_shows(words);
 }
 
-/// Said by the service in the reader's own words, and once.
+/// Asserts that the error is shown in Indonesian, once, and without an English text.
 #[track_caller]
 fn assert_told_in_indonesian(page: &Page, words: &str) {
     assert_refused(page, words);
@@ -59,7 +59,7 @@ async fn what_is_said_in_indonesian_is_not_said_in_english_as_well(
     let page = browser.fill(SECRET_PAGE, &show, &wrong).await;
     assert_told_in_indonesian(&page, "Ini bukan kata sandi Anda.");
 
-    // Of what is inside a field it is said what that is; of a list, that it is empty.
+    // An error inside a field names the place; an error of a list says that it is empty.
     let functions = format!("/dashboard/agents/{}/functions/new", world.tenant.agent);
     let nameless = [
         ("name", "cek"),
@@ -87,7 +87,7 @@ async fn what_is_said_in_indonesian_is_not_said_in_english_as_well(
     page.assert_hides("Paling banyak 0");
 }
 
-/// As many agents as a tenant can have, made behind the server's back.
+/// Inserts as many agents as a tenant may have.
 async fn fill_up_with_agents(world: &World) {
     let columns = "tenant_id, name, system_prompt, greeting_text, voice_id, language, max_call_duration_minutes, tools_enabled, \
                    escalation_number, is_active, created_at, updated_at, version, weight";
@@ -207,7 +207,7 @@ async fn a_role_that_is_none_is_refused_beside_the_list_and_only_for_members_of_
     }
 }
 
-/// Who signed in with the password has to know it to set another one.
+/// After a sign-in with the password, a change needs the old password.
 #[rstest]
 #[actix_web::test]
 async fn a_password_is_not_replaced_without_the_old_one(#[values(Sqlite)] store: StoreKind) {

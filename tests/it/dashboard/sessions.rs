@@ -1,4 +1,4 @@
-//! What a session is bound to, and what ends it.
+//! The binding and the end of sessions.
 
 use futures_util::future::join;
 use sea_orm::TransactionTrait;
@@ -11,7 +11,7 @@ async fn a_session_is_new_at_every_sign_in(#[values(Sqlite, Postgres)] store: St
     let world = world!(store);
     let owner = owner(&world).await;
     let first = owner.browser.cookies()["dikala"].clone();
-    // Somebody planted a cookie that he knows, of the form that ours have, and one that is in force.
+    // An attacker planted a cookie: a well-formed one, and one with a session.
     let planted = Visitor::new(&world.server.http);
     planted.fetch(SIGN_IN).await;
     let known = planted.cookies()["dikala"].clone();
@@ -25,7 +25,7 @@ async fn a_session_is_new_at_every_sign_in(#[values(Sqlite, Postgres)] store: St
     let second = planted.cookies()["dikala"].clone();
     assert!(known != second && first != second);
 
-    // What the browser had before ends when another session begins in it.
+    // A new session ends the browser's previous one.
     let url = text(&world.server.cli(&["user", "login-link", &owner.id]), "url");
     come_by(&planted, &url).await;
     attacker.set_cookie("dikala", &second);
@@ -124,12 +124,12 @@ async fn another_password_ends_the_other_sessions(#[values(Sqlite, Postgres)] st
         try_password(&owner.browser, &owner.email, new).await.status,
         303
     );
-    // Whoever came with a password has to know it.
+    // After a sign-in with the password, a change needs the old password.
     let page = phone.open("/dashboard/password").await;
     assert_eq!(page.path, ACCOUNT);
 }
 
-/// A password takes a while to compare with. Another one may be set meanwhile, in a session that the one who signs in is to lose.
+/// Comparing a password takes a while. Meanwhile it may be changed, and the new session must then not begin.
 #[actix_web::test]
 async fn who_signs_in_while_another_password_is_set_has_the_wrong_one() {
     let world = world!(Postgres);
@@ -157,7 +157,7 @@ async fn who_signs_in_while_another_password_is_set_has_the_wrong_one() {
         held.execute_unprepared(sql).await.unwrap();
         held.commit().await.unwrap();
     };
-    // Whatever it is set to: it is not the one that was typed.
+    // The stored hash changes, so the typed password is wrong.
     let another = "UPDATE users SET password_hash = password_hash || 'x'";
     let (page, ()) = join(typed.post(&sign_in), set(another)).await;
     assert_eq!(page.status, 422);
@@ -169,7 +169,7 @@ async fn who_signs_in_while_another_password_is_set_has_the_wrong_one() {
     assert_eq!(page.status, 422);
     page.assert_shows("This is not your password.");
 
-    // Nor does who was signed out meanwhile set one.
+    // A session that ended meanwhile cannot set a password.
     database.execute(before).await;
     let (page, ()) = join(tab.post(&change), set("DELETE FROM sessions")).await;
     assert_eq!(
@@ -226,7 +226,7 @@ async fn a_session_ends_by_itself_and_leaves_nothing(#[values(Sqlite, Postgres)]
     let world = world!(store, Setup::new().set("retention.sweep_seconds", 1));
     let owner = owner(&world).await;
     assert!(is_in(&owner.browser).await);
-    // Unused for a minute: the next page moves its end on.
+    // Unused for a minute: the next page extends the session.
     execute(
         &world.server,
         "UPDATE sessions SET used_at = used_at - 3600000, ends_at = ends_at - 3600000",
@@ -302,13 +302,13 @@ async fn cookies_are_for_this_service_alone(#[values(Sqlite)] store: StoreKind) 
         assert!(signed_in.contains(part), "{part} is not in {signed_in}");
     }
     assert!(!signed_in.contains("Domain"), "{signed_in}");
-    // The name without the prefix could have been set by a neighbour.
+    // A cookie without the prefix could have been set by another site on the host.
     let plain = Visitor::new(&server.http);
     plain.set_cookie("dikala", &browser.cookies()["__Host-dikala"]);
     assert!(!is_in(&plain).await);
 }
 
-/// As after a start of the service with a clock that was set right.
+/// Like a start of the service after its clock was corrected.
 #[rstest]
 #[actix_web::test]
 async fn what_a_clock_that_was_ahead_let_in_is_out(#[values(Sqlite, Postgres)] store: StoreKind) {

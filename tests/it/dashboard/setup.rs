@@ -1,4 +1,4 @@
-//! Agents, their functions and the numbers, as an owner sets them up.
+//! An owner sets up agents, functions and numbers.
 
 use dikala_testkit::Received;
 
@@ -14,18 +14,18 @@ fn agent_page(agent: &str) -> String {
     format!("{AGENTS}/{agent}")
 }
 
-/// The path of a page without what was told there.
+/// The path of a page without the confirmation's parameter.
 fn path(page: &Page) -> String {
     page.path.split('?').next().unwrap().to_owned()
 }
 
-/// The values of the boxes of that name that are ticked.
+/// The values of the ticked boxes with this name.
 fn ticked(form: &Form, name: &str) -> Vec<String> {
     let fields = form.fields.iter().filter(|(field, _)| field == name);
     fields.map(|(_, value)| value.clone()).collect()
 }
 
-/// A letter that is three bytes is nine in a form.
+/// A character of three bytes takes nine in a form.
 #[rstest]
 #[actix_web::test]
 async fn the_longest_prompt_can_be_typed_in_any_script(#[values(Sqlite)] store: StoreKind) {
@@ -295,7 +295,7 @@ async fn a_function_is_made_tested_renamed_and_deleted(
         .set("description", "Counts.")
         .set("endpoint", &world.receiver.url("/stock"))
         .set("parameters", parameters);
-    // A function can be called as the page for new ones.
+    // A function may have the name of the page for new ones.
     let made = browser.submit(&form).await;
     made.assert_shows("The function is made");
     let page = path(&made);
@@ -463,7 +463,7 @@ async fn numbers_are_given_to_agents_and_what_nobody_answers_is_marked(
         .await
         .assert_shows("The operator switched this number off.");
 
-    // Of other tenants, and never.
+    // Ids of other tenants, and ids that never existed.
     let other = world.another_tenant(0).await;
     for stranger in [
         &*other.agent,
@@ -477,7 +477,7 @@ async fn numbers_are_given_to_agents_and_what_nobody_answers_is_marked(
     }
     assert_eq!(agent_of().await, json!(second));
 
-    // Where there are many agents the newest are beside each number, and the others on a page of their own.
+    // With many agents, the newest are offered beside each number, and the others on the number's page.
     for n in 0..20 {
         tenant
             .create_agent(json!({"name": format!("Agent {n}")}))
@@ -496,7 +496,7 @@ async fn numbers_are_given_to_agents_and_what_nobody_answers_is_marked(
     assert_eq!(agent_of().await, json!(tenant.agent));
 }
 
-/// Every address of these pages, of this agent, function and number.
+/// All addresses of pages about this agent, function and number.
 fn addresses(agent: &str, function: &str, number: &str) -> [Vec<String>; 2] {
     let agent = agent_page(agent);
     let new = format!("{agent}/functions/new");
@@ -584,7 +584,7 @@ async fn what_is_others_is_as_if_it_never_was(#[values(Sqlite, Postgres)] store:
             assert_eq!(page.status, 404, "{path}");
         }
     }
-    // The other's function at an agent of one's own, by name and by id.
+    // Another tenant's function under an own agent, by name and by id.
     let id = text(&before.1["functions"][0], "id");
     for function in ["secret_work", &id] {
         let path = format!("{}/functions/{function}", agent_page(&tenant.agent));

@@ -1,4 +1,4 @@
-//! Coming in: by a one-time link, with a password, and what happens to those who guess.
+//! Sign-in: by a one-time link, by a password, and the limits of failures.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ async fn a_link_lets_in_once_and_asks_for_a_password(#[values(Sqlite, Postgres)]
         "{url}"
     );
 
-    // What looks into mails follows links, and uses nothing up.
+    // A mail scanner that follows the link does not consume it.
     let scanner = Visitor::new(&server.http);
     for _ in 0..3 {
         assert_eq!(scanner.open(&url).await.status, 200);
@@ -50,7 +50,7 @@ async fn a_link_lets_in_once_and_asks_for_a_password(#[values(Sqlite, Postgres)]
     let home = browser.submit(&form.set("password", PASSWORD)).await;
     home.assert_shows("Your password is set");
 
-    // The link is used, also in the browser that used it.
+    // The link is used up, also for the browser that used it.
     for tried in [&browser, &scanner] {
         assert_eq!(tried.open(&url).await.status, 410);
     }
@@ -106,7 +106,7 @@ async fn a_page_that_was_asked_for_comes_after_signing_in(#[values(Sqlite)] stor
             "{away}"
         );
     }
-    // Whoever is in already need not sign in.
+    // Signed-in people skip the sign-in page.
     assert_eq!(browser.open(SIGN_IN).await.path, "/dashboard");
 }
 
@@ -146,7 +146,7 @@ async fn wrong_passwords_are_counted_by_address_and_the_right_one_waits_too(
         assert!((800..=900).contains(&wait), "{wait}");
         refused.assert_shows("15 minutes");
     }
-    // Who is signed in stays so, and another address is not concerned.
+    // Signed-in sessions continue, and other e-mail addresses are not affected.
     assert!(is_in(&owner.browser).await);
     let other = somebody(server, tenant, "other@example.com", "viewer").await;
     assert_eq!(
@@ -154,7 +154,7 @@ async fn wrong_passwords_are_counted_by_address_and_the_right_one_waits_too(
         303
     );
 
-    // Fifty from one network, whomever they are about: thirty are left.
+    // Fifty attempts per network, for any e-mail addresses; thirty are left.
     let guesser = browser.another();
     for n in 0..30 {
         let email = format!("guess{n}@example.com");
@@ -181,7 +181,7 @@ async fn wrong_passwords_are_counted_by_address_and_the_right_one_waits_too(
     );
 }
 
-/// A page without what differs from one showing to the next.
+/// A page without the parts that differ each time.
 fn same(page: &Page, email: &str) -> String {
     let token = page.form(SIGN_IN).value("_token").unwrap().to_owned();
     page.html.replace(&token, "").replace(email, "")
@@ -209,7 +209,8 @@ async fn of_many_at_the_same_moment_ten_are_looked_at(
     assert_eq!((count(422), count(429)), (10, 15), "{statuses:?}");
 }
 
-/// Guesses from many networks at once, more than can be worked on. Who is sent away for that has guessed nothing, and may be right.
+/// Guesses from many networks, more than can be checked. Unchecked attempts do not count as failures, and the real
+/// person may be among them.
 #[actix_web::test]
 async fn what_was_not_looked_at_in_a_storm_is_no_failure() {
     let setup = Setup::new().set("http.trusted_proxies", "127.0.0.1");
@@ -220,14 +221,14 @@ async fn what_was_not_looked_at_in_a_storm_is_no_failure() {
     let cookie = browser.cookies()["dikala"].clone();
     let storm = (0..900).map(async |n| {
         let from = format!("10.0.{}.{}", n / 250, n % 250);
-        // A browser of its own, so that none waits for another's connection.
+        // A separate browser, so that attempts do not share a connection.
         let guesser = browser.another().with("x-forwarded-for", &from);
         guesser.set_cookie("dikala", &cookie);
         let email = format!("guess{n}@example.com");
         let form = form.clone().set("email", &email);
         guesser.post(&form).await.status
     });
-    // Who calls meanwhile is served.
+    // Calls are served meanwhile.
     let bridge = world.tenant.bridge(Socket).await;
     let calls = async {
         for _ in 0..20 {
@@ -247,7 +248,7 @@ async fn what_was_not_looked_at_in_a_storm_is_no_failure() {
     assert_eq!(failed.len(), looked_at);
 }
 
-/// The same statements are sent, in number and text, whether there is such a person, has a password, or not.
+/// The same statements are sent, in number and text, whether the person exists, has a password, or not.
 #[rstest]
 #[actix_web::test]
 async fn the_same_work_is_done_for_an_address_that_is_nobodys(
@@ -288,7 +289,7 @@ async fn the_same_work_is_done_for_an_address_that_is_nobodys(
         "invited@example.com",
         "no address",
     ] {
-        // Once before, so that the rows that count are there.
+        // Run once before, so that the counting rows exist.
         for _ in 0..2 {
             let before = about_people().len();
             assert_eq!(

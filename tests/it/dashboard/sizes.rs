@@ -1,4 +1,4 @@
-//! How large pages are, and how they are sent.
+//! Sizes and compression of pages.
 
 use std::{collections::BTreeSet, io::Read};
 
@@ -7,10 +7,10 @@ use flate2::read::GzDecoder;
 use super::*;
 use crate::support::visitor::{PAGE_BYTES, Page, kind};
 
-/// The most that somebody gets who comes for the first time.
+/// Maximum transfer of a first visit.
 const FIRST_VISIT_BYTES: usize = 60 * 1024;
 
-/// What somebody gets who takes packed pages, unpacked.
+/// The page of a client that accepts gzip, decompressed.
 #[track_caller]
 fn unpacked(page: &Page) -> String {
     let what = (page.header("content-encoding"), page.header("vary"));
@@ -26,7 +26,7 @@ fn unpacked(page: &Page) -> String {
     html
 }
 
-/// So many more rows like the first one of a table, behind the server's back; `n` numbers them in what is set of them.
+/// Inserts copies of a table's first row; `n` numbers them in `set`.
 async fn more(world: &World, table: &str, count: usize, set: &str) {
     let sql = format!(
         "CREATE TEMP TABLE more AS WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {count}) \
@@ -36,12 +36,12 @@ async fn more(world: &World, table: &str, count: usize, set: &str) {
     execute(&world.server, &sql).await;
 }
 
-/// A number of a row as the end of an id.
+/// The row's number as the end of an id.
 const NTH: &str = "printf('01k9zv3m8rj2q4w6y8a0%06d', n)";
-/// A name that is not short, with what has to be written otherwise in a page.
+/// A long name with a character that HTML must escape.
 const NAME: &str = "printf('Toko Kopi Senja, Bandung & Cimahi no. %d', n)";
 
-/// As much of everything as there can be, or more than a page has.
+/// Fills all lists to their limits, or beyond one page.
 async fn full_lists(world: &World) {
     let tenant = &world.tenant;
     tenant
@@ -100,7 +100,7 @@ async fn full_lists(world: &World) {
     }
 }
 
-/// Every page that links lead to, one of each kind, with lists that are full: as small as was promised, and packed for who asks.
+/// Every linked page, one of each kind, with full lists: within the size limit, and compressed on request.
 #[rstest]
 #[actix_web::test]
 async fn every_page_is_small_and_packed_for_who_asks(#[values(Sqlite)] store: StoreKind) {
@@ -133,7 +133,7 @@ async fn every_page_is_small_and_packed_for_who_asks(#[values(Sqlite)] store: St
         assert!(large.is_empty(), "{}", large.join("\n"));
         assert!(seen.len() > 25, "{seen:?}");
     }
-    // What is refused is a page, too; a file is sent piece by piece.
+    // Refused forms are compressed, too; files are streamed.
     let packed = owner.browser.clone().with("accept-encoding", "gzip, br");
     let form = owner.browser.open("/dashboard/agents/new").await;
     let refused = packed.submit(&form.form("/dashboard/agents/new")).await;
@@ -143,7 +143,7 @@ async fn every_page_is_small_and_packed_for_who_asks(#[values(Sqlite)] store: St
     assert_eq!(file.header("content-encoding"), None);
 }
 
-/// Pages of a list have each thing once, whatever is on the pages before.
+/// The pages of a list contain each item exactly once.
 #[rstest]
 #[actix_web::test]
 async fn a_long_list_is_read_to_its_end(#[values(Sqlite)] store: StoreKind) {
@@ -184,7 +184,7 @@ async fn a_long_list_is_read_to_its_end(#[values(Sqlite)] store: StoreKind) {
     }
 }
 
-/// A long talk has pages as well, each of them small, and all that was said is on one of them.
+/// A long call has several small pages that together contain all utterances.
 #[rstest]
 #[actix_web::test]
 async fn a_long_call_is_read_page_by_page(#[values(Sqlite)] store: StoreKind) {
@@ -229,7 +229,7 @@ async fn a_long_call_is_read_page_by_page(#[values(Sqlite)] store: StoreKind) {
     beyond.assert_shows("From the ring on");
 }
 
-/// Of many agents some are offered; any other is found by a part of its name, in whatever letters.
+/// Of many agents some are offered; any other is found by a part of its name, in any case.
 #[rstest]
 #[actix_web::test]
 async fn one_of_a_thousand_agents_is_found_by_its_name(#[values(Sqlite)] store: StoreKind) {
@@ -253,7 +253,7 @@ async fn one_of_a_thousand_agents_is_found_by_its_name(#[values(Sqlite)] store: 
     .await;
     let many = browser.open(&path).await;
     many.assert_shows("The newest 50 are offered, 950 more are there.");
-    // The present one is offered in any case.
+    // The current agent is always offered.
     assert_eq!(
         many.form(&path).value("agentId"),
         Some(&*world.tenant.agent)
@@ -279,7 +279,7 @@ async fn one_of_a_thousand_agents_is_found_by_its_name(#[values(Sqlite)] store: 
     assert_eq!(none.status, 200);
     none.assert_shows("No agent has that in its name.");
     none.form(&path);
-    // What is no text is not sought.
+    // An invalid text is ignored in a search.
     let all = browser.open(&format!("{path}?name=%00nobody")).await;
     all.assert_shows("The newest 50 are offered, 950 more are there.");
 }

@@ -1,4 +1,4 @@
-//! Webhooks and deliveries, as an owner makes, tries, mends and removes them.
+//! An owner creates, tests, repairs and removes webhooks, and resends deliveries.
 
 use super::*;
 use crate::support::{
@@ -9,7 +9,7 @@ use crate::support::{
 const WEBHOOKS: &str = "/dashboard/webhooks";
 const NEW: &str = "/dashboard/webhooks/new";
 
-/// Where a page is, without what a post said on the way to it.
+/// The path of a page without the confirmation's parameter.
 fn place(page: &Page) -> String {
     page.path.split('?').next().unwrap().to_owned()
 }
@@ -20,7 +20,7 @@ async fn page_of_usual(world: &World) -> String {
     format!("{WEBHOOKS}/{}", text(&webhooks["webhooks"][0], "id"))
 }
 
-/// A post with nothing in it but the token of a page.
+/// A post with only the page's token.
 fn bare(page: &Page, action: &str) -> Form {
     let form = page.form("/dashboard/sign-out");
     Form {
@@ -70,7 +70,7 @@ async fn a_webhook_is_made_its_secret_shown_once_and_what_it_signs_is_right(
 
     let bridge = world.tenant.bridge(Http).await;
     let call = bridge.ring(&world.tenant.did).await;
-    // Checks the signatures with the secret that was shown.
+    // Checks the signatures with the shown secret.
     world
         .receiver
         .wait_for_event("/mine", &secret, "call.started", &call)
@@ -80,7 +80,7 @@ async fn a_webhook_is_made_its_secret_shown_once_and_what_it_signs_is_right(
         page.text().contains("call.started arrived").then_some(page)
     })
     .await;
-    // The first attempt of the day, in the picture and in its table.
+    // The day's first attempt appears in the chart and its table.
     assert!(
         arrived.html.contains("<rect class=\"ink-good\""),
         "{}",
@@ -132,7 +132,7 @@ async fn a_test_is_sent_and_what_came_of_it_shown(#[values(Sqlite, Postgres)] st
     resent.assert_shows("204");
 }
 
-/// A resend goes out however often its endpoint failed before, and whatever waits for it.
+/// A resend is attempted however often the endpoint failed, and whatever else waits for it.
 #[rstest]
 #[actix_web::test]
 async fn what_is_sent_again_has_its_answer_on_the_page_although_the_endpoint_fails(
@@ -157,14 +157,14 @@ async fn what_is_sent_again_has_its_answer_on_the_page_although_the_endpoint_fai
         let page = world.tenant.api.get(&list).await.expect(200);
         let rows = page["deliveries"].as_array().unwrap().clone();
         let tried = rows.iter().filter(|row| row["attemptCount"] != 0).count();
-        // The circuit opens after five, so some are not tried at all.
+        // The circuit opens after five failures, so some deliveries are not attempted.
         (rows.len() == 20 && (5..20).contains(&tried)).then_some(rows)
     })
     .await;
     let untried = all.iter().rfind(|row| row["attemptCount"] == 0).unwrap();
     let list = browser.open(&path).await;
     list.assert_shows("Paused: the endpoint fails.");
-    // The oldest were tried.
+    // The oldest deliveries were attempted.
     let older = list
         .links()
         .into_iter()
@@ -246,7 +246,7 @@ async fn deliveries_are_filtered_and_paged_and_failed_ones_sent_again(
         422
     );
 
-    // What is pending has not failed yet; time is up for all of them.
+    // Pending deliveries have not failed yet, so all are marked as failed.
     execute(
         &world.server,
         "UPDATE deliveries SET status = 'failed', next_attempt_at = NULL, completed_at = created_at",
@@ -366,7 +366,7 @@ async fn a_viewer_sees_webhooks_but_nothing_of_a_secret(
     world.event("call.started", &call).await;
     let rotate = format!("{path}/rotate-secret");
     let question = owner.browser.open(&rotate).await;
-    // The owner does not look: the secret waits for the owner's next page, whoever asks before.
+    // The owner has not opened the page yet: the secret waits for that page, whoever requests another one first.
     let rotated = owner.browser.post(&question.form(&rotate)).await;
     assert_eq!(rotated.status, 303);
 
@@ -482,7 +482,7 @@ async fn webhooks_and_deliveries_of_others_are_not_there(
         let post = bare(&home, &format!("{path}/resend"));
         assert_eq!(owner.browser.post(&post).await.status, 404);
     }
-    // A cursor of another's moves nothing: only rows of the own webhook are asked for.
+    // Another tenant's cursor has no effect: only rows of the own webhook are read.
     let own = page_of_usual(&world).await;
     owner
         .browser

@@ -1,4 +1,4 @@
-//! Something is not there any more: a bridge, the process, the database for longer than a lease lasts.
+//! Losses: of a bridge, of the process, and of the database for longer than a lease.
 
 use super::{Alert, IS_DOWN, Shows, Watched};
 use crate::support::{
@@ -35,7 +35,7 @@ async fn bridges_that_are_gone_and_a_process_that_died_show() {
     watched.fires(Alert::Down, "instance", &instance).await;
 }
 
-/// The rule of the lease looks back a minute: a Prometheus that comes to it when the lease is lost does not see what was before.
+/// The lease's rule looks back a minute: Prometheus must have been scraping before the lease is lost.
 #[actix_web::test]
 async fn a_lease_that_is_lost_and_requests_that_fail_show() {
     let Some(mut watched) = Watched::start(Postgres, Setup::new()).await else {

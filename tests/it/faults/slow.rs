@@ -1,9 +1,9 @@
-//! Something takes longer than it may: commits, answers to bridges, deliveries.
+//! Slowness: of commits, of answers to bridges, and of deliveries.
 
 use super::{Alert, IS_COUNTED, Shows, Watched};
 use crate::support::prelude::*;
 
-/// Nobody else writes calls for two seconds: less than what the service waits for a lock, so that nothing fails.
+/// Blocks writes of calls for two seconds. That is less than the lock timeout, so nothing fails.
 const HOLDS_UP: &str = "BEGIN; LOCK TABLE calls IN EXCLUSIVE MODE; SELECT pg_sleep(2); COMMIT";
 
 #[actix_web::test]
@@ -21,7 +21,7 @@ async fn a_database_that_is_slow_shows() {
     };
     let calls = async {
         loop {
-            // Whichever comes while the lock is held waits for it: all are of the type that is looked at.
+            // Whichever message arrives while the lock is held waits; all are of the measured type.
             bridge.ring(&tenant.did).await;
         }
     };
@@ -52,7 +52,7 @@ async fn a_database_that_is_slow_shows() {
     }
 }
 
-/// A secret that does not open is a fault of our own: nothing is sent, and no endpoint is to blame.
+/// A secret that cannot be opened is a fault of the service: nothing is sent, and the endpoint is not blamed.
 #[actix_web::test]
 async fn a_delivery_that_is_late_shows() {
     let Some(watched) = Watched::start(Sqlite, Setup::new()).await else {

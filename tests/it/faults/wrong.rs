@@ -1,4 +1,4 @@
-//! Something is not what it should be: the machine's clock, the database's, the books.
+//! Wrong states: of the machine's clock, the database's clock, and the ledger.
 
 use std::fs;
 
@@ -48,7 +48,7 @@ async fn a_clock_of_the_database_that_was_set_shows() {
         .await;
 }
 
-/// Somebody wrote into the books past the ledger while the process was away.
+/// Something changed the ledger's tables directly while the process was down.
 #[actix_web::test]
 async fn books_that_do_not_add_up_show() {
     let Some(mut watched) = Watched::start(Sqlite, Setup::new()).await else {

@@ -1,5 +1,5 @@
-//! A dead node may leave any number of deliveries. Neither the take-over nor a start writes them, so their number slows down
-//! neither. A start that takes long for other reasons keeps its lease.
+//! A dead node may leave any number of deliveries. Neither take-over nor start writes them, so their number delays
+//! neither. A start that is slow for other reasons keeps its lease.
 
 use std::{thread, time::Instant};
 
@@ -8,10 +8,10 @@ use sea_orm::{ConnectionTrait, Database, TransactionTrait};
 use super::{Nodes, id_of, ready};
 use crate::support::{prelude::*, scrape::Scrape, world::HOOK};
 
-/// A start is ready within this time: five seconds, and some more on a busy machine.
+/// Maximum time of a start: five seconds, and more on a busy machine.
 const STARTS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Deliveries that a node committed an hour ago, for the endpoint of the first that there is.
+/// Inserts deliveries that a node committed an hour ago, for the first delivery's endpoint.
 async fn left_behind(world: &World, node: &str, deliveries: u32) {
     let fill = format!(
         "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, next_attempt_at, \
@@ -22,7 +22,7 @@ async fn left_behind(world: &World, node: &str, deliveries: u32) {
     world.server.installation.store.execute(&fill).await;
 }
 
-/// Checks what is due and for how long, or that the endpoint is down, and that calls are accepted.
+/// Checks that the metrics report the backlog's age, or the endpoint's failure, and that calls are accepted.
 async fn tells_the_truth(server: &Server) {
     assert_eq!(ready(server).await["status"], "ready");
     eventually("the backlog to be told", async || {
@@ -47,7 +47,7 @@ async fn owner(world: &World, call: &str) -> String {
     rows[0][0].clone()
 }
 
-/// A row lock on one of them: a write to it would wait, and the start would fail.
+/// A row lock on one delivery would block a write, and the start would fail.
 #[actix_web::test]
 async fn a_start_writes_nothing_of_what_was_left_behind() {
     let Some(mut world) = World::start(Postgres, Setup::new()).await else {
@@ -91,7 +91,7 @@ async fn a_million_deliveries_left_behind_slow_no_start_and_no_take_over() {
     tells_the_truth(&nodes.b).await;
     starts(&mut nodes.a.server);
     tells_the_truth(&nodes.b).await;
-    // No node is left, and the deliveries were committed by all of them.
+    // No node is left, and both had committed deliveries.
     let half = format!(
         "UPDATE deliveries SET lease_owner = '{}' WHERE id LIKE 'dlv_0%' AND right(id, 1) < '5'",
         id_of(&nodes.b).await
@@ -102,14 +102,14 @@ async fn a_million_deliveries_left_behind_slow_no_start_and_no_take_over() {
     starts(&mut nodes.a.server);
     assert_eq!(owner(&nodes.a, &call).await, id_of(&nodes.a.server).await);
     tells_the_truth(&nodes.a.server).await;
-    // The endpoint is back, and gets what waited.
+    // The endpoint is back and receives the backlog.
     nodes.a.receiver.answer(HOOK, [Answer::Status(200)]);
     let before = nodes.a.receiver.received(HOOK).len();
     nodes.a.receiver.wait_for(HOOK, before + 200).await;
     nodes.a.assert_ledger_is_exact();
 }
 
-/// Otherwise others would end it while it starts, and it would have to give up what it took up.
+/// Otherwise other nodes would take over while it starts, and it would lose what it has taken over.
 #[actix_web::test]
 async fn a_start_that_takes_long_renews_its_lease_meanwhile() {
     let Some(mut world) = World::start(Postgres, Setup::new()).await else {
@@ -119,7 +119,7 @@ async fn a_start_that_takes_long_renews_its_lease_meanwhile() {
     let call = bridge.talk(&world.tenant.did).await;
     world.server.kill9();
     let store = world.server.installation.store.shared();
-    // A lease is renewed every five seconds. Taking up is two statements, each of which may take six.
+    // A lease is renewed every five seconds. The take-over consists of two statements, each with a timeout of six.
     store
         .execute(
             "CREATE FUNCTION dawdle() RETURNS trigger AS $$ BEGIN PERFORM pg_sleep(4); RETURN NULL; END $$ LANGUAGE plpgsql; \

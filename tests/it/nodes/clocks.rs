@@ -1,4 +1,4 @@
-//! Nodes go by the database's clock, whatever those of their machines show.
+//! Nodes use the database's clock, whatever their machines' clocks show.
 
 use std::{fs, time::Duration};
 
@@ -7,7 +7,7 @@ use crate::support::{clock, prelude::*, tenant::text};
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// Two nodes of which B's machine has a clock that is off, and may be set.
+/// Two nodes; the clock of B's machine is off, and can be set.
 async fn with_b_off(ms: i64) -> Option<(Nodes, std::path::PathBuf)> {
     let a = World::start(Postgres, Setup::new()).await?;
     let mut beside = a.server.installation.beside();
@@ -34,13 +34,13 @@ async fn a_call_that_moves_between_clocks_is_billed_for_its_time(
     let b = nodes.bridge_at_b(tenant, Http).await;
     let began = Moment::now();
     let (there, back) = (a.talk(&tenant.did).await, b.talk(&tenant.did).await);
-    // Calls whose bridge says when things happened, by a clock that is right.
+    // Calls whose bridge sends times by a correct clock.
     let answered = Moment::ago(70);
     let (dated, dated_back) = (
         a.talk_since(&tenant.did, answered).await,
         b.talk_since(&tenant.did, answered).await,
     );
-    // In between B's clock is set right, and wrong again.
+    // B's clock is corrected in between, then wrong again.
     fs::write(&clock, "0").unwrap();
     began.plus(2).passed().await;
     fs::write(&clock, off.to_string()).unwrap();
@@ -58,17 +58,17 @@ async fn a_call_that_moves_between_clocks_is_billed_for_its_time(
     a.hang_up_at(&dated_back, answered.plus(70)).await;
     for (call, minutes) in [(&there, 1), (&back, 1), (&dated, 2), (&dated_back, 2)] {
         assert_eq!(tenant.billed(call).await, Some(minutes), "{call}");
-        // Whoever delivers, it is due now.
+        // The delivery is due now, whichever node makes it.
         let ended = nodes.a.event("call.ended", call);
         let arrived = tokio::time::timeout(Duration::from_secs(10), ended).await;
         assert!(arrived.is_ok(), "not delivered in time");
     }
-    // Nobody ended anybody.
+    // Neither node ended the other.
     assert_eq!(listed(&nodes.b).await.len(), 2);
     nodes.a.assert_ledger_is_exact();
 }
 
-/// The database's clock is set while A lives, and B comes to it: both go by the time that A began with.
+/// The database's clock is set while A runs, then B starts: both use the time that A began with.
 #[rstest]
 #[actix_web::test]
 async fn a_node_that_starts_goes_by_the_clock_of_those_that_live(
@@ -106,7 +106,7 @@ async fn a_node_that_starts_goes_by_the_clock_of_those_that_live(
         assert_eq!(tenant.billed(call).await, Some(1), "{shown}");
     }
     assert_eq!(nodes.rows::<1>(&noticed).await.len(), 2, "B is off, too");
-    // A command beside them does as they do.
+    // A command beside them uses the same time.
     let booking = ["credits", "add", "--tenant", &tenant.id, "--minutes", "5"];
     let booked = nodes.b.cli(&booking);
     let at = Moment::parse(&booked["createdAt"]).ms_since(Moment::now());
@@ -126,7 +126,7 @@ async fn a_node_that_starts_goes_by_the_clock_of_those_that_live(
     nodes.a.assert_ledger_is_exact();
 }
 
-/// A machine whose clock is off is told of, and what it delivers carries the time that its receivers compare.
+/// A wrong clock of a machine is reported, and its deliveries carry the right time for receivers to compare.
 #[actix_web::test]
 async fn a_clock_that_is_off_is_told_of() {
     let Some((nodes, _)) = with_b_off(HOUR_MS).await else {
@@ -146,7 +146,7 @@ async fn a_clock_that_is_off_is_told_of() {
     assert!(!page.text.contains("clock_off"), "{}", page.text);
 }
 
-/// A step of the clock costs nobody his lease.
+/// A step of the clock costs no node its lease.
 #[actix_web::test]
 async fn a_node_whose_clock_is_set_stays_who_it_is() {
     let Some((nodes, clock)) = with_b_off(0).await else {
@@ -155,7 +155,7 @@ async fn a_node_whose_clock_is_set_stays_who_it_is() {
     let before = super::id_of(&nodes.b).await;
     for off in [HOUR_MS, -HOUR_MS] {
         fs::write(&clock, off.to_string()).unwrap();
-        // Longer than a lease lasts.
+        // Longer than a lease.
         Moment::now().plus(9).passed().await;
         assert_eq!(super::ready(&nodes.b).await["checks"]["lease"], true);
     }
@@ -167,7 +167,7 @@ async fn a_node_whose_clock_is_set_stays_who_it_is() {
     assert_eq!(tenant.billed(&call).await, Some(1));
 }
 
-/// A command beside a server writes the database's time, whatever the machine shows that it is given on.
+/// A command beside a server writes the database's time, whatever its machine's clock shows.
 #[rstest]
 #[actix_web::test]
 async fn a_command_goes_by_the_same_clock(#[values(HOUR_MS, -HOUR_MS)] off: i64) {

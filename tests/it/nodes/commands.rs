@@ -1,5 +1,5 @@
-//! Commands go to the newest socket of their bridge, at whichever node, and what was written to one which nobody reads any more
-//! is not lost: it goes again to the next.
+//! Commands go to the newest socket of their bridge at any node. A command that may not have arrived is sent again
+//! to the next one.
 
 use std::{
     iter,
@@ -17,7 +17,7 @@ async fn transfer(tenant: &Tenant, call: &str) {
     tenant.api.post(&path, to).await.expect(202);
 }
 
-/// So often was this bridge told to do something with the call.
+/// Number of commands about this call that the bridge received.
 fn told(bridge: &Bridge, call: &str) -> usize {
     let commands = bridge.commands();
     commands.iter().filter(|c| c["callId"] == call).count()
@@ -35,11 +35,11 @@ async fn what_a_half_open_socket_swallowed_goes_to_the_next(
     let (has, has_not) = (old.talk(&tenant.did).await, old.talk(&tenant.did).await);
     transfer(tenant, &has).await;
     old.command("transfer", &has).await;
-    // The ping after it came before the first answer, so what answers that before the second message.
+    // The ping after the command came before the first answer, so its pong came before the second message.
     for _ in 0..2 {
         old.ok("heartbeat", json!({})).await;
     }
-    // From here on nothing that is written to it is known to have arrived.
+    // From here on, nothing written to it is known to have arrived.
     old.fall_silent();
     transfer(tenant, &has_not).await;
     old.command("transfer", &has_not).await;
@@ -77,7 +77,7 @@ async fn what_a_half_open_socket_swallowed_goes_to_the_next_at_another_node() {
     assert_eq!(told(&new, &call), 1);
 }
 
-/// Of two sockets at two nodes the one that was opened last is the newest, whichever node looks first, and from that moment on.
+/// Of two sockets at two nodes the one that was opened last is the newest at once, whichever node checks.
 #[actix_web::test]
 async fn commands_go_to_the_socket_that_was_opened_last() {
     let Some(nodes) = Nodes::start(Setup::new()).await else {
@@ -85,7 +85,7 @@ async fn commands_go_to_the_socket_that_was_opened_last() {
     };
     let tenant = &nodes.a.tenant;
     let mut older = tenant.bridge(Socket).await;
-    // A busy machine may be late now and then; who is never in time keeps no promise.
+    // A busy machine may be late now and then; only the shortest time counts.
     let mut least = [PATIENCE; 2];
     for round in 0..10 {
         let call = older.talk(&tenant.did).await;
@@ -104,7 +104,7 @@ async fn commands_go_to_the_socket_that_was_opened_last() {
     assert!(least.iter().all(|least| *least <= TOLD_WITHIN), "{least:?}");
 }
 
-/// What a request's answer brought.
+/// The commands in the answer to a request.
 async fn poll(http: &str, token: &str, id: &str) -> Vec<Value> {
     let rest =
         Rest::new(&format!("{http}/bridge/v1")).with("authorization", &format!("Bearer {token}"));
@@ -125,12 +125,12 @@ async fn a_command_whose_answer_was_lost_comes_again_with_it(
     transfer(tenant, &call).await;
     let first = poll(http, &tenant.token, "lost").await;
     assert_eq!(first.len(), 1);
-    // As a bridge does that got no answer.
+    // The repeated request of a bridge that got no answer.
     assert_eq!(poll(http, &tenant.token, "lost").await, first);
     assert_eq!(poll(http, &tenant.token, "next").await, [] as [Value; 0]);
 }
 
-/// With the answer the process may be gone that gave it.
+/// The process that answered may be gone together with its answer.
 #[rstest]
 #[actix_web::test]
 async fn a_command_whose_answer_a_crash_swallowed_comes_again(
@@ -145,7 +145,7 @@ async fn a_command_whose_answer_a_crash_swallowed_comes_again(
     assert_eq!(first.len(), 1);
     world.server.kill9();
     world.server.restart();
-    // As a bridge does: the request whose answer was lost once more, and then others.
+    // Like a bridge: repeats the request without an answer, then sends others.
     let mut ids = iter::once("lost".to_owned()).chain((0..).map(|number| format!("next{number}")));
     let again = eventually("the command to come again", async || {
         let id = ids.next().unwrap();
@@ -156,7 +156,8 @@ async fn a_command_whose_answer_a_crash_swallowed_comes_again(
     assert_eq!(again, first);
 }
 
-/// The answer that is lost may be that of another node than the one which is asked again, and of two requests at once one has it.
+/// The lost answer may have come from another node than the repeated one. Of two concurrent requests, one gets the
+/// command.
 #[actix_web::test]
 async fn a_command_is_given_once_and_again_over_two_nodes() {
     let Some(nodes) = Nodes::start(Setup::new()).await else {
@@ -187,7 +188,7 @@ async fn a_command_is_given_once_and_again_over_two_nodes() {
     }
 }
 
-/// What was moved into the table for others is given also when there are none any more.
+/// A command moved into the table for other nodes is also delivered after those are gone.
 #[actix_web::test]
 async fn a_command_waits_in_the_table_also_for_a_node_that_was_left_alone() {
     let Some(mut nodes) = Nodes::start(Setup::new()).await else {
@@ -211,7 +212,8 @@ async fn a_command_waits_in_the_table_also_for_a_node_that_was_left_alone() {
     assert_eq!(poll(http, token, "alone").await.len(), 1);
 }
 
-/// A call that moves while the engine is about to cut it is cut once, and warned of once: who is told again knows it by the id.
+/// A call moves while the service is about to end it: it is ended once and warned of once. A repeated command has
+/// the same id.
 #[actix_web::test]
 async fn what_the_engine_commands_has_one_id_wherever_the_call_is() {
     let setup = Setup::new().minutes(1);

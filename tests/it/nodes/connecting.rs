@@ -1,11 +1,11 @@
-//! What a node was connecting for when it stood still, and another has done or given up since.
+//! A node pauses while it connects for a delivery or function, and another node makes or abandons it meanwhile.
 
 use dikala_testkit::within;
 
 use super::{Nodes, TAKEN_WITHIN, id_of, is_back};
 use crate::support::{late::Late, prelude::*};
 
-/// Its connections are made while it stands still, and it finds them ready when it goes on: nothing is written on them.
+/// The connections are established during the pause. After it, nothing may be written on them.
 #[actix_web::test]
 async fn what_was_not_sent_before_is_not_sent_after_another_has_taken_it() {
     let setup = Setup::new().set("functions.timeout_seconds", 30);

@@ -1,4 +1,4 @@
-//! One endpoint has one lane, whichever nodes commit what goes to it.
+//! An endpoint has one lane, whichever nodes commit its deliveries.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use super::Nodes;
 use crate::support::{prelude::*, scrape::Scrape, world::HOOK};
 
-/// An endpoint gets no more at once from several nodes than from one.
+/// Several nodes together do not exceed an endpoint's concurrency.
 #[actix_web::test]
 async fn an_endpoints_concurrency_holds_over_all_nodes() {
     let setup = Setup::new().set("webhooks.endpoint_concurrency", 2);
@@ -28,7 +28,7 @@ async fn an_endpoints_concurrency_holds_over_all_nodes() {
         }
     }
     receiver.wait_for(HOOK, 2).await;
-    // Both have looked for what is due several times by now.
+    // Both nodes have polled several times by now.
     Moment::now().plus(3).passed().await;
     assert_eq!(receiver.received(HOOK).len(), 2);
     permits.add_permits(1_000);
@@ -40,7 +40,7 @@ async fn an_endpoints_concurrency_holds_over_all_nodes() {
     assert_eq!((deliveries.len(), received.len()), (16, 16), "each once");
 }
 
-/// What a call announced at one node comes before what it announces at the next.
+/// A call's events at one node come before its events at the next.
 #[actix_web::test]
 async fn events_of_a_call_that_moves_arrive_in_their_order() {
     let Some(nodes) = Nodes::start(Setup::new()).await else {
@@ -60,12 +60,12 @@ async fn events_of_a_call_that_moves_arrive_in_their_order() {
     let order = ["call.started", "call.answered", "call.ended"];
     for call in &calls {
         assert_eq!(nodes.a.kinds(call, "call.ended").await, order);
-        // It moved twice: to the other, and back.
+        // It moved twice: to the other node, and back.
         assert_eq!(nodes.owner(call).await.1, "3");
     }
 }
 
-/// An endpoint that one node found to be down is not shown everything by the other.
+/// After one node has opened an endpoint's circuit, the other does not send everything to it.
 #[actix_web::test]
 async fn an_endpoint_that_is_down_is_left_alone_by_all_nodes() {
     let setup = Setup::new().set("webhooks.retry_schedule_seconds", "3600");
@@ -103,7 +103,7 @@ async fn an_endpoint_that_is_down_is_left_alone_by_all_nodes() {
     assert!(probes <= 3, "{probes} attempts at an endpoint that is down");
 }
 
-/// The next that delivers to an endpoint after its node stopped is another, at once.
+/// When the node of an endpoint stops, another one delivers at once.
 #[actix_web::test]
 async fn an_endpoint_changes_its_node_when_that_stops() {
     let Some(a) = World::start(Postgres, Setup::new()).await else {
@@ -128,7 +128,7 @@ async fn an_endpoint_changes_its_node_when_that_stops() {
     assert_eq!(nodes.rows::<1>(lanes).await, [[b]]);
 }
 
-/// An attempt under way keeps its own endpoint at the node that stops, and nothing else of what that had.
+/// An attempt in flight keeps its own endpoint at the stopping node, but none of the other endpoints.
 #[actix_web::test]
 async fn a_node_that_waits_for_an_endpoint_gives_back_the_rest_at_once() {
     let Some(a) = World::start(Postgres, Setup::new()).await else {
@@ -163,7 +163,7 @@ async fn a_node_that_waits_for_an_endpoint_gives_back_the_rest_at_once() {
     assert_eq!(nodes.a.receiver.received("/slow").len(), 1);
 }
 
-/// However little time there is for the stop, what the node has is others' when it is over.
+/// However short the time for a stop, the node's ownership is released when it is over.
 #[actix_web::test]
 async fn a_node_that_does_not_end_in_time_is_gone_when_it_is_over() {
     let setup = Setup::new().set("http.shutdown_seconds", 2);
@@ -179,7 +179,7 @@ async fn a_node_that_does_not_end_in_time_is_gone_when_it_is_over() {
     assert_eq!(nodes.rows::<1>("SELECT id FROM nodes").await, [[b]]);
 }
 
-/// What is erased at one node is not sent by another, however long it has waited there for its turn.
+/// A call erased at one node is not sent by another, however long its delivery has waited there.
 #[actix_web::test]
 async fn what_is_erased_at_one_node_is_not_sent_by_another() {
     let setup = Setup::new().set("webhooks.endpoint_concurrency", 1);
@@ -196,7 +196,7 @@ async fn what_is_erased_at_one_node_is_not_sent_by_another() {
     let tenant = &nodes.a.tenant;
     let erased = bridge.talk(&tenant.did).await;
     bridge.hang_up(&erased).await;
-    // A has it in memory, and waits for the endpoint.
+    // A has the delivery in memory; it waits for the endpoint.
     let api = Rest::new(&format!("{}/api/v1", nodes.b.http)).with("x-api-key", &tenant.key);
     Moment::now().plus(1).passed().await;
     api.delete(&format!("/calls/{erased}")).await.expect(204);

@@ -1,4 +1,4 @@
-//! What a node had under way when it stood still, and others have taken since.
+//! A node pauses with attempts in flight, and other nodes take over.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use super::{Nodes, TAKEN_WITHIN, id_of, is_back};
 use crate::support::prelude::*;
 
-/// An attempt of which a node hears when it goes on is not its to record by then: that of the node that has followed it counts.
+/// The paused node may not record the result of its attempt when it resumes: the new owner's attempt counts.
 #[actix_web::test]
 async fn an_attempt_that_another_node_makes_again_is_recorded_by_that() {
     let setup = Setup::new().set("webhooks.retry_schedule_seconds", "1");
@@ -30,7 +30,7 @@ async fn an_attempt_that_another_node_makes_again_is_recorded_by_that() {
     let bridge = tenant.bridge(Socket).await;
     bridge.ring(&tenant.did).await;
     receiver.wait_for("/slow", 1).await;
-    // Or A is still busy with that when it goes on.
+    // Otherwise A might still be busy with those when it resumes.
     let others = format!(
         "SELECT status FROM deliveries WHERE status = 'succeeded' AND webhook_id <> '{webhook}'"
     );
@@ -39,7 +39,7 @@ async fn an_attempt_that_another_node_makes_again_is_recorded_by_that() {
     })
     .await;
     nodes.a.server.freeze();
-    // It is what A finds when it goes on.
+    // A finds this answer when it resumes.
     first.add_permits(1);
     within(TAKEN_WITHIN, "B to send it again", async || {
         (receiver.received("/slow").len() == 2).then_some(())

@@ -62,7 +62,7 @@ impl Nodes {
     }
 }
 
-/// The order that docs/operating.md gives.
+/// The order of docs/operating.md.
 #[actix_web::test]
 async fn a_key_that_changes_node_by_node_fails_no_function_and_no_webhook() {
     let (old, new) = (make_key(), make_key());

@@ -1,13 +1,13 @@
-//! A node that stood still says nothing of when bridges were there meanwhile, and one whose socket is dead says less than another that
-//! hears the bridge.
+//! A node that paused cannot say when bridges were present meanwhile. A node with a dead socket cannot either,
+//! unlike one that receives the bridge's heartbeats.
 
 use dikala_testkit::within;
 
 use super::{Nodes, id_of, is_back};
 use crate::support::prelude::*;
 
-/// What the table says of the bridge, the node that stood still knows no better, though it finds the socket open when it goes on and
-/// reads only then that it was closed.
+/// The stored time counts: the paused node finds the socket open when it resumes, and reads only then that it was
+/// closed.
 #[actix_web::test]
 async fn a_bridge_that_went_while_its_node_stood_still_is_billed_to_that_moment() {
     let Some(nodes) = Nodes::start(Setup::new()).await else {
@@ -17,7 +17,7 @@ async fn a_bridge_that_went_while_its_node_stood_still_is_billed_to_that_moment(
     let before = id_of(&nodes.a.server).await;
     let bridge = tenant.bridge(Socket).await;
     let call = bridge.talk_since(&tenant.did, Moment::ago(50)).await;
-    // A second later the store knows that the bridge is there.
+    // After a second the store knows that the bridge is connected.
     Moment::now().plus(2).passed().await;
     nodes.a.server.freeze();
     let stood_still = Moment::now();
@@ -42,8 +42,8 @@ async fn a_bridge_that_went_while_its_node_stood_still_is_billed_to_that_moment(
     nodes.a.assert_ledger_is_exact();
 }
 
-/// One node says every second that the bridges are there, until it notices after 45 s that nobody is; they beat at the other. Which of
-/// the two writes first is chance, so there are several.
+/// One node reports the bridges as present every second, until after 45 s it notices their silence; their
+/// heartbeats go to the other. Which node writes first is random, so there are several bridges.
 #[actix_web::test]
 #[ignore = "waits for 45 seconds of silence; .ci/slow runs it"]
 async fn bridges_that_are_half_open_at_one_node_live_by_their_beats_at_the_other() {
@@ -62,7 +62,7 @@ async fn bridges_that_are_half_open_at_one_node_live_by_their_beats_at_the_other
         all.push((tenant, half_open, call, beats));
     }
     let (mut last, mut until) = (Moment::now(), None);
-    // As long after the last socket is closed as makes a bridge a lost one that was heard only there.
+    // Beyond the last socket's end, for as long as would make a bridge lost that only that node had heard.
     while until.is_none_or(|until| Moment::now() < until) {
         last = Moment::now();
         for (tenant, _, call, beats) in &all {
@@ -91,7 +91,7 @@ async fn bridges_that_are_half_open_at_one_node_live_by_their_beats_at_the_other
     nodes.a.assert_ledger_is_exact();
 }
 
-/// Nor does one that stood still for less than its lease, and has lost nothing.
+/// The same holds for a node that paused for less than its lease, and has lost nothing.
 #[actix_web::test]
 async fn a_node_that_keeps_its_lease_does_not_know_either_what_happened_while_it_stood_still() {
     let setup = Setup::new().set("bridge.lost_after_seconds", 5);
@@ -118,7 +118,8 @@ async fn a_node_that_keeps_its_lease_does_not_know_either_what_happened_while_it
     nodes.a.assert_ledger_is_exact();
 }
 
-/// Others go by what is said of a bridge here: what may have waited says nothing, and is said again.
+/// Other nodes rely on the reported times: a message that may have waited says nothing about now, and the bridge
+/// repeats it.
 #[actix_web::test]
 async fn a_heartbeat_that_waited_for_a_node_that_stood_still_is_not_taken() {
     let Some(nodes) = Nodes::start(Setup::new()).await else {

@@ -1,4 +1,4 @@
-//! What a tenant may do holds over all nodes: requests a minute, calls at the same time, one effect for a key.
+//! A tenant's limits hold over all nodes: rate limit, concurrent calls, idempotency keys.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 const PER_MINUTE: i64 = 60;
-/// A twentieth.
+/// A twentieth of the limit.
 const BEYOND: i64 = 3;
 
 /// The tenant's API at B.
@@ -21,7 +21,7 @@ fn at_b(nodes: &Nodes, tenant: &Tenant) -> Rest {
     Rest::new(&format!("{}/api/v1", nodes.b.http)).with("x-api-key", &tenant.key)
 }
 
-/// The API of a new tenant of the smallest plan, at A and at B.
+/// The API of a new tenant with the smallest plan, at A and at B.
 fn of_a_starter(nodes: &Nodes) -> [Rest; 2] {
     let server = &nodes.a.server;
     let tenant = server.cli(&["tenant", "create", "--name", "Toko", "--plan", "starter"]);
@@ -53,7 +53,7 @@ async fn requests_a_minute_are_counted_over_all_nodes() {
         let wait: i64 = refused.header("retry-after").unwrap().parse().unwrap();
         assert!((1..=60).contains(&wait), "{wait}");
     }
-    // Nobody who asks one node alone is refused below the limit because another has some left.
+    // A client of one node is not refused below the limit because another node has requests left.
     let [a, b] = of_a_starter(&nodes);
     b.get("/phone-numbers").await.expect(200);
     for _ in 1..PER_MINUTE {
@@ -69,7 +69,7 @@ fn left(answer: &crate::support::rest::Response) -> i64 {
         .unwrap()
 }
 
-/// Alone, a node asks nobody, and its headers are exact.
+/// A single node does not ask the database, and its headers are exact.
 #[actix_web::test]
 async fn a_node_alone_counts_exactly_and_without_the_database() {
     let Some(world) = World::start(Postgres, Setup::new()).await else {
@@ -84,7 +84,7 @@ async fn a_node_alone_counts_exactly_and_without_the_database() {
     assert_eq!(store.count("rate_windows").await, 0);
 }
 
-/// Where windows that nodes have together cannot be reached, each counts alone, and nobody is refused for that.
+/// If the shared windows cannot be reached, each node counts alone, and no request is refused for that.
 #[actix_web::test]
 async fn where_no_block_is_to_be_had_a_node_counts_alone() {
     let Some(nodes) = Nodes::start(Setup::new()).await else {
@@ -105,7 +105,7 @@ async fn where_no_block_is_to_be_had_a_node_counts_alone() {
     assert_eq!(allowed, 60);
 }
 
-/// Under a storm at both nodes as many calls are taken as the tenant may have, and no more.
+/// Under a storm at both nodes, exactly the tenant's maximum of calls is accepted.
 #[actix_web::test]
 async fn calls_at_the_same_time_are_exact_over_all_nodes() {
     const MOST: usize = 7;
@@ -134,7 +134,7 @@ async fn calls_at_the_same_time_are_exact_over_all_nodes() {
     assert_eq!(nodes.rows::<1>(open).await.len(), MOST);
 }
 
-/// The same key at both nodes in the same moment has one effect.
+/// The same key at both nodes at once has one effect.
 #[actix_web::test]
 async fn an_idempotency_key_has_one_effect_over_all_nodes() {
     let Some(nodes) = Nodes::start(Setup::new()).await else {
@@ -153,7 +153,7 @@ async fn an_idempotency_key_has_one_effect_over_all_nodes() {
         let (one, other) = both.await;
         let mut made = BTreeSet::new();
         for answer in [one, other] {
-            // Who comes while the other is at work is told to come again.
+            // A repetition during the first request is asked to retry.
             let answer = match answer.status {
                 409 => {
                     eventually("the answer of the first", async || {
@@ -172,8 +172,8 @@ async fn an_idempotency_key_has_one_effect_over_all_nodes() {
     }
 }
 
-/// A request that its node did not bring to an end is carried out by the next that is asked, as soon as others have the rest of
-/// what that node had.
+/// A request that its node did not finish is carried out by the next node that is asked, once the first node's
+/// lease is over.
 #[actix_web::test]
 async fn a_key_whose_node_is_killed_is_free_within_its_lease() {
     let Some(mut nodes) = Nodes::start(Setup::new()).await else {
@@ -188,7 +188,7 @@ async fn a_key_whose_node_is_killed_is_free_within_its_lease() {
     });
     let [a, b] =
         [tenant.api.clone(), at_b(&nodes, tenant)].map(|api| api.with("idempotency-key", "one"));
-    // Somebody has the agent, whose row the request has to change.
+    // Something else has locked the agent's row, which the request has to change.
     let held = store.shared();
     let lock = format!(
         "BEGIN; SELECT 1 FROM agents WHERE id = '{}' FOR UPDATE; SELECT pg_sleep(60); COMMIT",

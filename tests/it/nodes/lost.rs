@@ -1,5 +1,5 @@
-//! What is half done when something breaks: calls that were taken and could not be read, sockets of a node that is cut off and
-//! knows of nobody, and sockets that nobody closed.
+//! Interrupted work: calls that were taken over and cannot be read, sockets of an isolated node, and sockets that
+//! were never closed.
 
 use awc::ws::CloseCode;
 use dikala_testkit::within;
@@ -15,7 +15,7 @@ async fn calls_that_could_not_be_read_when_they_were_taken_are_read_as_soon_as_t
     let tenant = &nodes.a.tenant;
     let bridge = tenant.bridge(Socket).await;
     let call = bridge.talk(&tenant.did).await;
-    // What is read of a call after it was taken, and not to take it.
+    // Only the loading of a taken-over call fails; the take-over itself succeeds.
     let rename = |from: &str, to: &str| format!("ALTER TABLE {from} RENAME TO {to}");
     let store = nodes.a.server.installation.store.shared();
     store.execute(&rename("agent_versions", "elsewhere")).await;
@@ -25,7 +25,7 @@ async fn calls_that_could_not_be_read_when_they_were_taken_are_read_as_soon_as_t
         let scrape = Scrape::of(&nodes.b.operator).await;
         scrape.value("dikala_calls_active", &[("status", "answered")])
     };
-    // It has looked again meanwhile.
+    // It has retried meanwhile.
     Moment::now().plus(2).passed().await;
     assert_eq!(answered().await, 0.0, "it cannot be read");
     store.execute(&rename("elsewhere", "agent_versions")).await;
@@ -50,13 +50,13 @@ async fn a_node_that_is_cut_off_when_it_was_left_alone_sends_its_bridges_away() 
         (listed(&nodes.a.server).await.len() == 1).then_some(())
     })
     .await;
-    // It has looked since, and when it renewed its lease.
+    // It has polled since, also when it renewed its lease.
     Moment::now().plus(6).passed().await;
     link.go_dark();
     assert_eq!(bridge.closed().await, Closed(Some(CloseCode::Away)));
 }
 
-/// The nodes take a socket without a close for open, for up to a minute; what they bill ends with what they last heard.
+/// The nodes consider a socket without a close as open for up to a minute; billing ends with the last message.
 #[actix_web::test]
 #[ignore = "waits for 45 seconds of silence; .ci/slow runs it"]
 async fn calls_of_a_half_open_socket_are_billed_to_its_last_sign_by_whichever_node() {
@@ -69,7 +69,7 @@ async fn calls_of_a_half_open_socket_are_billed_to_its_last_sign_by_whichever_no
         bridge.talk(&tenant.did).await,
         bridge.talk(&tenant.did).await,
     );
-    // Whoever says something there has the call there.
+    // A bridge's message at a node moves the call there.
     let at_b = nodes.bridge_at_b(tenant, Http).await;
     at_b.ok(
         "call.transcript",
@@ -93,8 +93,8 @@ async fn calls_of_a_half_open_socket_are_billed_to_its_last_sign_by_whichever_no
     nodes.a.assert_ledger_is_exact();
 }
 
-/// Whoever was always alone keeps sockets while the database is away, as long as nobody else can have given its bridges up; then it
-/// lets go of them, for others that may have come.
+/// A node that never met another keeps its sockets during an outage of the database until another node could have
+/// given up its bridges. Then it closes them, because others may have come.
 #[actix_web::test]
 async fn a_node_that_never_met_another_lets_go_before_another_gives_its_bridges_up() {
     let setup = Setup::new().set("bridge.lost_after_seconds", 30);
@@ -112,7 +112,7 @@ async fn a_node_that_never_met_another_lets_go_before_another_gives_its_bridges_
     let kept_ms = Moment::now().ms_since(dark);
     let b = starting.join().unwrap();
     let nodes = Nodes { b, a };
-    // Its lease was over after twelve, counted from its last renewal.
+    // The lease is twelve seconds, counted from its last renewal.
     assert!((13_500..28_000).contains(&kept_ms), "{kept_ms} ms");
     assert_ne!(ready(&nodes.a.server).await["status"], "ready");
     nodes.taken_by_b(&call).await;
@@ -125,8 +125,8 @@ async fn a_node_that_never_met_another_lets_go_before_another_gives_its_bridges_
     nodes.a.assert_ledger_is_exact();
 }
 
-/// A node that starts as the database comes back knows nothing of how long that was away: who could not renew his lease is given
-/// time by it too.
+/// A node that starts after an outage does not know how long it lasted: other nodes that could not renew their
+/// leases get time to do so.
 #[actix_web::test]
 async fn a_node_that_starts_after_an_outage_ends_nobody_who_lives() {
     let Some((a, link)) = linked(Setup::new()).await else {

@@ -1,5 +1,5 @@
-//! What a node wrote is found by others at once, although they look only once a second. Whoever waits for what he makes himself
-//! always comes just after a look: none of several such rounds would be short if nobody told.
+//! Nodes find each other's writes at once, although they poll only once a second. A test that waits for its own
+//! write always begins just after a poll, so without notices no round would be short.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use super::{Nodes, truth::Stream};
 use crate::support::{prelude::*, tenant::text, world::HOOK};
 
 const ROUNDS: usize = 8;
-/// The shortest of all rounds takes no longer. A busy machine may be late now and then; who is never in time keeps no promise.
+/// Maximum of the shortest round. A busy machine may be late now and then; only the shortest time counts.
 const TOLD_AT_ONCE: Duration = Duration::from_millis(500);
 
 async fn nodes() -> Option<Nodes> {
@@ -39,7 +39,7 @@ async fn events_of_another_node_come_at_once() {
     assert!(least <= TOLD_AT_ONCE, "{least:?}");
 }
 
-/// The call is A's, and the bridge went on to B.
+/// A owns the call; the bridge has moved to B.
 #[actix_web::test]
 async fn commands_reach_a_bridge_at_another_node_at_once() {
     let Some(nodes) = nodes().await else {
@@ -63,7 +63,7 @@ async fn commands_reach_a_bridge_at_another_node_at_once() {
     assert!(least <= TOLD_AT_ONCE, "{least:?}");
 }
 
-/// A delivers to the webhook, whoever commits the event.
+/// A delivers to the webhook, whichever node commits the event.
 #[actix_web::test]
 async fn deliveries_that_another_node_committed_are_made_at_once() {
     let Some(nodes) = nodes().await else {

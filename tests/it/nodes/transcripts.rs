@@ -1,9 +1,9 @@
-//! What was said in a call that is over, told to two nodes at once.
+//! The transcript of an ended call, sent to two nodes at once.
 
 use super::{Nodes, id_of};
 use crate::support::prelude::*;
 
-/// The summary stays the same, so what was said differs in the turns alone.
+/// The summary stays the same, so transcripts differ in their turns only.
 #[actix_web::test]
 async fn a_transcript_that_is_told_to_two_nodes_at_once_is_announced_once() {
     const ROUNDS: usize = 20;

@@ -1,4 +1,4 @@
-//! What is changed at one node is in force at every other within a second, and what is done once is done once.
+//! A change at one node takes effect at every other within a second, and each effect happens once.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use futures_util::StreamExt;
 use super::Nodes;
 use crate::support::{prelude::*, rest::client, tenant::text, world::HOOK};
 
-/// What is changed is in force everywhere within this: a second, and what a busy machine adds.
+/// Maximum time until a change is in force everywhere: a second, and more on a busy machine.
 const IN_FORCE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Waits for what was changed a moment ago, for no longer than it may take.
+/// Waits for the effect of a recent change, at most [`IN_FORCE_WITHIN`].
 async fn in_force<T>(what: &str, probe: impl AsyncFnMut() -> Option<T>) -> T {
     within(IN_FORCE_WITHIN, what, probe).await
 }
@@ -107,7 +107,7 @@ async fn agents_numbers_functions_and_webhooks_are_the_same_everywhere() {
     })
     .await;
 
-    // Whichever node delivers, what a webhook gets is what it was told to last.
+    // Whichever node delivers, a webhook's latest address is used.
     let page = tenant.api.get("/webhooks").await.expect(200);
     let webhook = text(&page["webhooks"][0], "id");
     let change = json!({"url": receiver.url("/moved")});
@@ -128,7 +128,7 @@ async fn agents_numbers_functions_and_webhooks_are_the_same_everywhere() {
     assert_eq!(receiver.received(HOOK).len(), before);
 }
 
-/// A stream of events, as a client of server-sent events reads it.
+/// A stream of events, read like a client of server-sent events.
 pub(super) struct Stream {
     response: awc::ClientResponse,
     read: String,
@@ -147,12 +147,12 @@ impl Stream {
         Self { response, read }
     }
 
-    /// The next so many ids.
+    /// The next ids.
     pub(super) async fn ids(&mut self, count: usize) -> Vec<String> {
         let mut ids = Vec::new();
         while ids.len() < count {
             if let Some((frame, rest)) = self.read.split_once("\n\n") {
-                // One without data only says where the stream begins.
+                // A frame without data only tells the position at which the stream begins.
                 if frame.contains("data: ") {
                     let id = frame.lines().find_map(|line| line.strip_prefix("id: "));
                     ids.extend(id.map(str::to_owned));
@@ -169,7 +169,7 @@ impl Stream {
     }
 }
 
-/// Who follows events goes on at another node where he was at the first, whoever announced them.
+/// A follower of events continues at another node where it was, whichever node announced them.
 #[actix_web::test]
 async fn a_stream_of_events_goes_on_at_another_node() {
     let Some(nodes) = Nodes::start(Setup::new()).await else {
@@ -196,7 +196,7 @@ async fn a_stream_of_events_goes_on_at_another_node() {
     assert_eq!([first, resumed].concat(), all);
 }
 
-/// Three that start at the same moment on an empty database make its schema once, and all serve.
+/// Three nodes that start at once on an empty database create its schema once, and all serve.
 #[actix_web::test]
 async fn nodes_that_start_together_make_the_schema_once() {
     let Some(installation) = Installation::new(Postgres) else {
@@ -226,7 +226,8 @@ async fn nodes_that_start_together_make_the_schema_once() {
     assert!(installation.store.rows::<2>(steps).await.is_empty());
 }
 
-/// A step of the schema that needs a table which a dump reads gives up in words: whoever comes for the table later would wait too.
+/// A schema step that needs a table which a dump reads fails with an error: waiting would block every later use of
+/// the table.
 #[actix_web::test]
 async fn a_step_of_the_schema_does_not_wait_for_a_dump() {
     let Some(installation) = Installation::migrated(Postgres) else {

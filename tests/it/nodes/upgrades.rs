@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use super::Nodes;
 use crate::support::prelude::*;
 
-/// The release after that of an installation, beside it: it has `additive` or `breaking` steps more.
+/// The next release of an installation, beside it, with additional `additive` or `breaking` steps.
 fn next_release(of: &Installation, steps: &str) -> Installation {
     let mut next = of.beside();
     next.settings
@@ -110,7 +110,7 @@ async fn a_node_that_is_too_old_for_the_schema_gives_its_calls_to_a_newer_one() 
     nodes.know_each_other().await;
     let bridge = nodes.a.tenant.bridge(Socket).await;
     let call = bridge.talk(&nodes.a.tenant.did).await;
-    // The schema after a breaking step of that release, which a node slept through.
+    // The schema after a breaking step of that release, which happened during a node's pause.
     let store = nodes.a.server.installation.store.shared();
     let newer = "UPDATE schema_compatibility SET serves_from = (SELECT MAX(CAST(split_part(version, '_', 2) AS BIGINT)) \
                  FROM seaql_migrations)";

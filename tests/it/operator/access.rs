@@ -1,4 +1,4 @@
-//! Who may come to the operators' listener: tokens, throttling, and names that are made to lead here.
+//! Access to the operators' listener: tokens, throttling, and DNS rebinding.
 
 use tokio::io::AsyncWriteExt;
 
@@ -28,14 +28,14 @@ async fn wrong_tokens_are_throttled_and_the_right_one_is_not_hurt(
     let seconds: u64 = answer.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=60).contains(&seconds), "{answer:?}");
     assert_eq!(answer.expect(429)["error"]["code"], "rate_limited");
-    // Nothing is compared any more, so that the next guess may as well be the right one.
+    // No token is compared any more, so that even a right guess is refused.
     with(server, FULL).get("/nodes").await.expect(429);
-    // Who showed his token here before is not held up by those who guess.
+    // An address that sent a valid token before is not affected by others' guesses.
     with(server, READ).get("/nodes").await.expect(200);
     with(server, READ).get("/metrics").await;
 }
 
-/// What was shown at one address proves nothing at another, where somebody may be guessing.
+/// A token proven at one address is not trusted at another, where it might be a guess.
 #[actix_web::test]
 async fn a_token_is_proven_at_the_address_at_which_it_was_shown() {
     let setup = guarded().set("http.unauthenticated_requests_per_minute", 3);
@@ -57,9 +57,9 @@ async fn a_token_is_proven_at_the_address_at_which_it_was_shown() {
         assert_eq!(status(there, "not-one-of-the-tokens").await, "401");
     }
     assert_eq!(status(there, FULL).await, "429");
-    // And who guesses there holds nobody up here.
+    // Guesses there do not affect this address.
     assert_eq!(status(here, READ).await, "200");
-    // Who shows none is limited as well.
+    // Requests without a token are limited as well.
     for expected in ["401", "401", "401", "429"] {
         assert_eq!(ask("127.0.0.4", "").await, expected);
     }
@@ -98,7 +98,7 @@ async fn a_token_is_taken_as_the_field_writes_it_and_only_once() {
             "{headers:?}: {answer}"
         );
     }
-    // Health is asked by machines that have no token, and takes nothing whoever it comes from.
+    // Health checks need no token, and accept no changes from anybody.
     for path in ["/health/live", "/health/ready"] {
         assert_eq!(Rest::new(operator).get(path).await.status, 200);
         let refused = Rest::new(operator).post(path, json!({})).await;
@@ -110,7 +110,7 @@ async fn a_token_is_taken_as_the_field_writes_it_and_only_once() {
     let metrics = Rest::new(operator).with("authorization", &format!("Bearer {READ}"));
     assert_eq!(metrics.get("/metrics").await.status, 200);
 
-    // The runbook sends people to these lines.
+    // The runbook refers to these lines.
     let stranger = world.server.rest().with("x-api-key", "dkl_wrong");
     stranger.get("/api/v1/agents").await.expect(401);
     let runbook = include_str!("../../../docs/runbook.md");
@@ -172,7 +172,7 @@ async fn without_a_token_only_this_machines_own_pages_are_answered() {
             assert_eq!(answer.contains("foreign_host"), status == 403, "{answer}");
         }
     }
-    // Of two hosts nobody knows which is meant.
+    // With two host headers it is unclear which one counts.
     let request = format!(
         "GET {BASE}/tenants HTTP/1.1\r\nhost: {own}\r\nhost: rebound.example\r\nconnection: close\r\n\r\n"
     );
@@ -212,8 +212,7 @@ fn tokens_that_protect_nothing_are_refused_at_the_start() {
     }
 }
 
-/// Who is signed in to the console looks at the metrics and the description from there; what changes something, and the API, take a
-/// token.
+/// A console session may read metrics and description. Changes and the API need a token.
 #[actix_web::test]
 async fn a_session_of_the_console_reads_metrics_and_description_and_no_more() {
     let world = world!(Sqlite, guarded());

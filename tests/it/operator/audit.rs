@@ -1,4 +1,4 @@
-//! What operators and the command line leave in the audit.
+//! Audit entries of operators and of the command line.
 
 use super::*;
 use crate::support::tenant::text;
@@ -49,7 +49,7 @@ async fn every_change_over_http_leaves_who_what_and_from_where(
     ] {
         assert_eq!(api.delete(&path).await.status, 204, "{path}");
     }
-    // What changes nothing, or is refused, leaves nothing.
+    // Refused requests, and those that change nothing, leave no entry.
     api.patch(&of, json!({"rateLimit": 9})).await.expect(200);
     api.post("/tenants", json!({"name": ""})).await.expect(422);
     let page = api.get("/audit").await.expect(200);
@@ -149,7 +149,7 @@ async fn the_audit_is_filtered_by_whose_who_what_and_when(
     assert_eq!(list(&format!("?from={at}")).await.first(), Some(&third));
     assert!(!list(&format!("?to={at}")).await.contains(&third));
     assert_eq!(list("?from=2999-01-01").await, Vec::<String>::new());
-    // It cannot be changed.
+    // The log cannot be changed.
     for answer in [
         api.delete("/audit").await,
         api.post("/audit", json!({})).await,

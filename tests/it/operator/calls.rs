@@ -1,4 +1,4 @@
-//! Calls of all tenants, and ending one.
+//! Calls of all tenants, and the operator's hang-up.
 
 use super::*;
 
@@ -32,7 +32,7 @@ async fn live_calls_come_first_and_filters_find_the_rest(
             false
         )
     );
-    // A page may end among the live ones, or go on into the others.
+    // A page may end among the running calls, or continue with the others.
     assert_eq!(list("?limit=1").await, (vec![ringing.clone()], true));
     assert_eq!(
         list("?limit=2&offset=1").await,
@@ -53,7 +53,7 @@ async fn live_calls_come_first_and_filters_find_the_rest(
             format!("?did={}", theirs.did.replace('+', "%2B")),
             vec![&ringing, &last],
         ),
-        // As people type it.
+        // With an unencoded plus.
         (format!("?did={}", theirs.did), vec![&ringing, &last]),
         (
             format!("?bridgeId={}", bridge.as_str().unwrap()),

@@ -1,5 +1,4 @@
-//! What holds of every change over HTTP: it leaves one entry of the audit or does not happen, and under an `Idempotency-Key` it
-//! happens once.
+//! Every change over HTTP leaves one audit entry or does not happen; with an `Idempotency-Key` it happens once.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +17,7 @@ struct Step {
     path: String,
     body: Value,
     status: u16,
-    /// What the audit calls it; none for what changes nothing.
+    /// Its action in the audit log; `None` if it changes nothing.
     action: Option<&'static str>,
 }
 
@@ -47,7 +46,7 @@ fn delete(id: &'static str, path: String, action: &'static str) -> Step {
     }
 }
 
-/// One step for every route that changes something, in an order in which all of them can be.
+/// One step per changing route, in an order in which all succeed.
 async fn steps(world: &World, api: &Rest, call: &str) -> Vec<Step> {
     let made = async |path: &str, body: Value| text(&api.post(path, body).await.expect(201), "id");
     let other = made("/tenants", json!({"name": "Other"})).await;
@@ -181,7 +180,7 @@ async fn steps(world: &World, api: &Rest, call: &str) -> Vec<Step> {
     ]
 }
 
-/// A webhook and its delivery that failed for good.
+/// A webhook and its permanently failed delivery.
 async fn failed(world: &World, api: &Rest) -> (String, String) {
     let answers = [Answer::Status(410), Answer::Status(204)];
     world.receiver.answer("/gone", answers);
@@ -208,7 +207,7 @@ async fn send(api: &Rest, step: &Step) -> crate::support::rest::Response {
     api.send(step.method.clone(), &step.path, body).await
 }
 
-/// From here on nothing can be written into the audit.
+/// SQL after which no audit entry can be written.
 fn breaks(store: StoreKind) -> &'static str {
     match store {
         Sqlite => {
@@ -228,8 +227,8 @@ fn works(store: StoreKind) -> &'static str {
     }
 }
 
-/// The rows of everything that a step makes or changes. What only changes a row shows in its own second try: it finds nothing left
-/// to change.
+/// Number of rows in all tables that a step may write. A step that only updates a row is checked by its repetition,
+/// which finds nothing to change.
 async fn rows(world: &World) -> usize {
     let mut rows = 0;
     for table in [
@@ -266,7 +265,7 @@ async fn no_change_is_without_its_entry_and_none_is_made_twice_under_a_key(
     let database = &world.server.installation.store;
     for step in &steps {
         if step.action.is_some() {
-            // What a step before it began goes on by itself.
+            // Wait for background work of earlier steps.
             eventually("no recovery to be under way", async || {
                 (database.count("recoveries").await == 0).then_some(())
             })
@@ -290,7 +289,7 @@ async fn no_change_is_without_its_entry_and_none_is_made_twice_under_a_key(
     world.assert_ledger_is_exact();
 }
 
-/// Carries a step out, twice under a key where that is taken: it happens once, and leaves one entry.
+/// Carries out a step, twice with a key if the route accepts one: it happens once and leaves one entry.
 async fn once(world: &World, step: &Step) {
     let entries = || world.server.installation.store.count("audit");
     let before = entries().await;
@@ -328,7 +327,7 @@ async fn once(world: &World, step: &Step) {
         let told = ["action", "actor", "address", "requestId", "node"].map(|field| &entry[field]);
         let expected = json!([action, "operator", "127.0.0.1", step.id, "main"]);
         assert_eq!(json!(told), expected, "{entry}");
-        // What is made has an id that the path does not tell.
+        // The id of a new thing is not in the path.
         let target = text(entry, "target");
         assert!(step.status == 201 || step.path.contains(&target), "{entry}");
     }
@@ -341,7 +340,7 @@ async fn operations_that_change(server: &Server) -> BTreeSet<String> {
         .collect()
 }
 
-/// Every command that changes something leaves an entry by `cli`, of no address and no request.
+/// Every changing command leaves an entry by `cli`, without address and request id.
 #[rstest]
 #[actix_web::test]
 async fn every_command_that_changes_something_leaves_an_entry(
@@ -410,7 +409,7 @@ async fn every_command_that_changes_something_leaves_an_entry(
         done(&words);
         expected.push((action, target.clone()));
     }
-    // What is read, and what changes nothing any more, leaves nothing.
+    // Reads, and changes without effect, leave no entry.
     for words in [
         "tenant list".to_owned(),
         format!("tenant update {tenant} --rate-limit 9"),

@@ -1,9 +1,9 @@
-//! The command line is the API's twin: it shows the same documents, and what it does reaches the running server.
+//! Commands match the operators' API: they print the same documents, and their changes reach the running server.
 
 use super::*;
 use crate::support::{scrape::Scrape, server::assert_fails, tenant::text};
 
-/// A command's document is the API's, without what only the running process knows.
+/// Asserts that a command's document equals the API's, except for what only the running process knows.
 #[track_caller]
 fn assert_within(command: &Value, api: &Value) {
     match (command, api) {
@@ -158,7 +158,7 @@ async fn commands_show_what_the_api_shows(#[values(Sqlite, Postgres)] store: Sto
             "{shown}"
         );
     }
-    // A command is no node, and what it knows of one is as old as its lease.
+    // A command is no node; what it knows of nodes is as old as their last renewal.
     let [ours, theirs] = [
         server.cli(&["node", "list"]),
         api.get("/nodes").await.expect(200),
@@ -199,13 +199,13 @@ async fn bridges_are_connected_on_the_command_line_too(
         (&theirs["id"], &theirs["calls"], &theirs["connected"])
     );
     assert_eq!(ours["calls"], 1);
-    // Of a process that is gone nothing is connected, once its lease is over; its calls wait for the next one.
+    // After the end of a dead process's lease nothing is connected there; its calls wait for a take-over.
     world.server.kill9();
     let ours = shown(&world.server, false).await;
     assert_eq!(ours["calls"], 1, "{call}");
 }
 
-/// What is in a process's memory is asked of that, with the configuration's address and token.
+/// Data in a process's memory are requested from it, with the configuration's address and token.
 #[actix_web::test]
 async fn database_and_functions_are_asked_of_the_running_service() {
     let world = world!(Sqlite, guarded());
@@ -297,7 +297,7 @@ async fn a_call_that_a_command_ends_says_so(
         (&json!("cli"), &json!(call))
     );
 
-    // Without a server that runs the call it is not forgotten.
+    // Without a running server the hang-up is stored.
     world.server.kill9();
     world.server.cli(&["call", "hangup", &kept]);
     world.server.restart();
@@ -361,7 +361,7 @@ async fn webhooks_are_paused_recovered_and_sent_to_again_by_commands(
     assert_eq!(resumed["pausedAt"], Value::Null);
     let came = world.receiver.wait_for("/hook2", 2).await;
 
-    // It answered 410 to that, which failed for good and switched the webhook off.
+    // The endpoint answered 410 to that, which failed the delivery for good and disabled the webhook.
     let failed = eventually("it to have failed", async || {
         let listed = server.cli(&["delivery", "list", "--webhook", &hook, "--status", "failed"]);
         listed["deliveries"][0]["id"].as_str().map(str::to_owned)

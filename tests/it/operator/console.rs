@@ -1,4 +1,4 @@
-//! The operators' console: who comes in, and what holds of every page of it.
+//! The operators' console: sign-in, and common properties of its pages.
 
 use std::{collections::BTreeSet, io::Read};
 
@@ -12,10 +12,10 @@ use crate::support::{
 };
 
 const SIGN_IN: &str = "/sign-in";
-/// Who calls in all tests.
+/// The caller's number in all tests.
 const CALLER: &str = "6281234567890";
 const COOKIE: &str = "dikala-operator";
-/// The most that somebody gets who comes for the first time.
+/// Maximum transfer of a first visit.
 const FIRST_VISIT_BYTES: usize = 60 * 1024;
 
 /// A browser that signed in with a token.
@@ -32,14 +32,14 @@ async fn try_token(browser: &Visitor, token: &str) -> Page {
     browser.post(&form.set("token", token)).await
 }
 
-/// Whether a browser is signed in.
+/// True if the browser is signed in.
 async fn is_in(browser: &Visitor) -> bool {
     let page = browser.fetch("/").await;
     assert!([200, 303].contains(&page.status), "{}", page.html);
     page.status == 200
 }
 
-/// Everything that changes something, by the table of the pages itself: paths with `{…}`.
+/// All changing pages, from the table of pages: paths with `{…}`.
 fn changing() -> Vec<String> {
     let table = include_str!("../../../src/console/mod.rs").lines();
     let posts = table.filter_map(|line| {
@@ -49,7 +49,7 @@ fn changing() -> Vec<String> {
     posts.collect()
 }
 
-/// A form that is sent to a path, with that token of a form.
+/// A form for this path with this CSRF token.
 fn sent_to(path: &str, token: Option<&str>) -> Form {
     let token = token.map(|token| ("_token".to_owned(), token.to_owned()));
     let path = path.replace("{type}", "call");
@@ -60,7 +60,7 @@ fn sent_to(path: &str, token: Option<&str>) -> Form {
     }
 }
 
-/// The token of a form on the first page.
+/// The CSRF token of the home page.
 async fn form_token(browser: &Visitor) -> String {
     let form = browser.open("/").await.form("/sign-out");
     form.value("_token").unwrap().to_owned()
@@ -103,7 +103,7 @@ async fn a_token_signs_in_once_and_each_sees_what_it_may(
         assert_eq!(page.input("token")["aria-invalid"], "true");
         page.assert_hides("not-one-of-the-tokens");
     }
-    // Nobody is led away.
+    // No redirects to other sites.
     for away in ["//evil.example", "https://evil.example/", "/\\evil.example"] {
         let browser = guest.another();
         let form = browser.open(SIGN_IN).await.form(SIGN_IN).set("next", away);
@@ -114,7 +114,7 @@ async fn a_token_signs_in_once_and_each_sees_what_it_may(
             "{away}"
         );
     }
-    // A key of a tenant's, or a token of a bridge's, is no token of an operator's.
+    // A tenant's key or a bridge's token is no operator's token.
     for other in [&world.tenant.key, &world.tenant.token] {
         assert_eq!(try_token(&guest.another(), other).await.status, 422);
     }
@@ -152,7 +152,7 @@ async fn wrong_tokens_are_throttled_and_who_is_in_stays_in() {
 #[actix_web::test]
 async fn a_session_is_new_at_every_sign_in_and_ends_by_signing_out() {
     let mut world = world!(Sqlite, guarded());
-    // Somebody planted a cookie that he knows.
+    // An attacker planted a known cookie.
     let planted = Visitor::new(&world.server.operator);
     planted.fetch(SIGN_IN).await;
     let known = planted.cookies()[COOKIE].clone();
@@ -165,7 +165,7 @@ async fn a_session_is_new_at_every_sign_in_and_ends_by_signing_out() {
         !cookie.contains(&known) && !cookie.contains(FULL),
         "{cookie}"
     );
-    // What is sealed goes with its id, and nothing else is taken.
+    // The sealed part belongs to its id; anything else is refused.
     let (id, sealed) = cookie.split_once('.').unwrap();
     for forged in [
         String::new(),
@@ -180,7 +180,7 @@ async fn a_session_is_new_at_every_sign_in_and_ends_by_signing_out() {
             assert!(!is_in(&attacker).await, "{forged}");
         }
     }
-    // Two browsers, one of which signs out: what it showed does not come in again.
+    // Of two browsers, one signs out: its cookie is not accepted any more.
     let other = signed_in(&world.server, FULL).await;
     let stolen = planted.another();
     stolen.set_cookie(COOKIE, &cookie);
@@ -191,7 +191,7 @@ async fn a_session_is_new_at_every_sign_in_and_ends_by_signing_out() {
         .await
         .assert_shows("You are signed out.");
     assert!(!is_in(&planted).await && !is_in(&stolen).await && is_in(&other).await);
-    // A session outlives the process, and ends with its token.
+    // A session survives the process, and ends with its token.
     world.server.kill9();
     world.server.restart();
     assert!(is_in(&other).await && !is_in(&stolen).await);
@@ -266,7 +266,7 @@ async fn what_changes_something_comes_from_a_page_of_the_console() {
         );
     }
     assert!(is_in(&browser).await);
-    // Nobody is signed in by somebody else's page either.
+    // Another site's page cannot sign anybody in.
     let mut foreign = browser.another();
     let form = foreign.open(SIGN_IN).await.form(SIGN_IN).set("token", FULL);
     foreign.origin = Some("http://evil.example".to_owned());
@@ -309,7 +309,7 @@ async fn the_read_token_changes_nothing_anywhere() {
             assert!(harmless, "{path} has a form for {}", form.action);
         }
     }
-    // The API takes no cookies.
+    // The API accepts no cookies.
     let cookie = format!("{COOKIE}={}", reader.cookies()[COOKIE]);
     let api = client(&world.server).with("cookie", &cookie);
     api.get("/nodes").await.expect(401);
@@ -355,7 +355,7 @@ async fn without_a_token_the_console_is_open_to_this_machines_own_pages() {
     }
 }
 
-/// Every page that links lead to, one of each kind.
+/// Every linked page, one of each kind.
 async fn every_page(browser: &Visitor) -> BTreeSet<String> {
     let (mut seen, mut kinds, mut to_see) =
         (BTreeSet::new(), BTreeSet::new(), vec!["/".to_owned()]);
@@ -376,7 +376,7 @@ async fn every_page(browser: &Visitor) -> BTreeSet<String> {
     seen
 }
 
-/// A world in which there is something to see, with secrets and personal data in it.
+/// A world with something on every page, and with secrets and personal data in it.
 async fn busy(setup: Setup) -> Option<World> {
     let world = World::start(Sqlite, setup).await?;
     let tenant = &world.tenant;
@@ -473,7 +473,7 @@ async fn a_first_visit_is_small_and_what_is_not_there_is_said_in_words() {
         page.assert_bound("/assets/");
     }
     assert_eq!(browser.open("/actors/").await.path, "/actors");
-    // What only takes posts is the address after a form was refused; whoever asks for it wants the page above.
+    // A refused form leaves the browser at an address that only takes posts; a reload leads to the page above.
     for (path, above) in [
         ("/sign-out", "/"),
         ("/ledger/verify", "/ledger"),
@@ -483,7 +483,7 @@ async fn a_first_visit_is_small_and_what_is_not_there_is_said_in_words() {
         assert_eq!((led.status, led.header("location")), (303, Some(above)));
     }
     assert!(is_in(&browser).await, "a link signs nobody out");
-    // Machines are answered as before.
+    // Machines get the same answers as before.
     for path in ["/operator/v1/nothing", "/operator/nothing", "/nothing"] {
         let api =
             Rest::new(&world.server.operator).with("authorization", &format!("Bearer {READ}"));

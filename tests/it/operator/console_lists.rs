@@ -1,4 +1,4 @@
-//! The console's pages below the overview and the actors: what holds of each, whatever it shows.
+//! Common properties of the console's pages, except overview and actors.
 
 use super::{console::signed_in, *};
 use crate::support::{
@@ -6,16 +6,16 @@ use crate::support::{
     visitor::Form,
 };
 
-/// The most that a page may have, unpacked and without its assets.
+/// Maximum size of a page, uncompressed and without assets.
 const PAGE_BYTES: usize = 30 * 1024;
-/// What a page has for who may only look: the way out.
+/// The only form on a page for the read token.
 const SIGN_OUT: &str = "/sign-out";
 const CALLER: &str = "+6281234567890";
-/// What a bridge may put into its own id of a call.
+/// A bridge may put a phone number into its own call id.
 const IN_AN_ID: &str = "+6281592637480";
 const PROMPT: &str = "a-prompt-that-nobody-sees";
 const SAID: &str = "what-somebody-said";
-/// Pages that are at the same place for everybody.
+/// Pages with fixed paths.
 const LISTS: [&str; 12] = [
     "/calls",
     "/webhooks",
@@ -30,7 +30,7 @@ const LISTS: [&str; 12] = [
     "/configuration",
     "/audit",
 ];
-/// What changes one thing: the path, and the prefix of the id in it.
+/// Actions: the path, and the prefix of the id in it.
 const ACTS: [(&str, &str); 16] = [
     ("/calls/{id}/hangup", "call"),
     ("/webhooks/{id}/pause", "wh"),
@@ -50,7 +50,7 @@ const ACTS: [(&str, &str); 16] = [
     ("/numbers/{id}/delete", "pn"),
 ];
 
-/// A world with something of everything, and lists that are longer than a page.
+/// A world with some data of every kind, and lists longer than a page.
 async fn full_world() -> (World, Vec<String>) {
     let setup = guarded().set("webhooks.retry_schedule_seconds", "3600");
     let world = World::start(Sqlite, setup).await.unwrap();
@@ -145,7 +145,8 @@ fn planted(tenant: &Tenant) -> [&str; 11] {
     ]
 }
 
-/// Every page, for who may do everything and for who may look: there, small, bound, and without what nobody else is to see.
+/// Checks every page with both tokens: it exists, is small, has the security headers, and contains no confidential
+/// data.
 #[actix_web::test]
 async fn every_page_is_small_and_tells_no_secret() {
     let (world, pages) = full_world().await;
@@ -200,7 +201,7 @@ async fn every_page_is_small_and_tells_no_secret() {
     }
 }
 
-/// A list that is longer than a page goes on, and its filters go with it.
+/// A list longer than a page continues with its filters.
 #[actix_web::test]
 async fn long_lists_come_page_by_page() {
     let (world, _) = full_world().await;
@@ -276,7 +277,7 @@ async fn what_is_not_there_is_not_found() {
     }
 }
 
-/// A form as somebody makes it up.
+/// A hand-made form.
 pub(super) fn form(action: &str, token: &str) -> Form {
     Form {
         action: action.to_owned(),
@@ -285,7 +286,7 @@ pub(super) fn form(action: &str, token: &str) -> Form {
     }
 }
 
-/// What is wrong with a filter stands beside it; what a page does not know is left alone.
+/// An error of a filter is shown beside it; unknown parameters are ignored.
 #[actix_web::test]
 async fn filters_are_read_as_the_api_reads_them() {
     let world = world!(Sqlite, guarded());

@@ -1,4 +1,4 @@
-//! The console's pages follow by themselves: what a page's stream sends tells of what happened after the page was opened.
+//! Live pages of the console: a page's stream sends what happened after the page was opened.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::support::{
     visitor::{Page, Visitor},
 };
 
-/// Opens a page and follows it as its script does, while something is done, up to the words that this gives.
+/// Opens a page and its stream, as its script does, and performs an action until the text that it returns has
+/// arrived.
 async fn follow(
     browser: &Visitor,
     url: &str,
@@ -39,7 +40,7 @@ async fn follow(
         let chunk = chunk.unwrap().unwrap();
         seen.push_str(&String::from_utf8_lossy(&chunk));
     }
-    // Each part that comes takes the place of one that stands in the page.
+    // Each part replaces one that is in the page.
     for part in seen.split("event: part\ndata: <div id=\"").skip(1) {
         let id = part.split('"').next().unwrap();
         let place = format!("<div id=\"{id}\">");
@@ -48,7 +49,7 @@ async fn follow(
     (page, seen)
 }
 
-/// The same, of something that the page could not tell before it was done.
+/// The same, for a text that was not on the page before the action.
 async fn tells(browser: &Visitor, url: &str, path: &str, doing: impl Future<Output = String>) {
     let words = std::cell::RefCell::new(String::new());
     let doing = async {
@@ -105,14 +106,14 @@ async fn pages_tell_what_happens_while_they_are_open(#[values(Sqlite, Postgres)]
     let held = async { format!("<a href=\"/calls/{}\">", bridge.talk(&tenant.did).await) };
     tells(&browser, url, "/ledger", held).await;
 
-    // Both what stands above the choice of a ranking and what stands below it.
+    // Both parts change: above the choice of ranking, and below it.
     for part in ["part", "below"] {
         let comes = async { format!("event: part\ndata: <div id=\"{part}\">") };
         let (page, _) = follow(&browser, url, "/database?sort=total", comes).await;
         let place = "data-live=\"/live?of=database&amp;sort=total\"";
         assert!(page.html.contains(place), "{}", page.html);
     }
-    // Who looks for something, or at what was long ago, is left with what was found.
+    // Filtered lists, and later pages of a list, are not updated.
     for path in [
         "/audit?actor=operator",
         "/tenants?q=new",

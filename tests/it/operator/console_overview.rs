@@ -1,5 +1,5 @@
-//! What the overview and the pages of actors tell, as JSON and in the console: figures that agree with what happened, and what is
-//! wrong in words.
+//! The overview and the pages of actors, as JSON and in the console: figures agree with events, and problems are
+//! described.
 
 use futures_util::StreamExt;
 
@@ -19,7 +19,7 @@ fn figure(overview: &Value, name: &str) -> Value {
         .clone()
 }
 
-/// Waits until a problem is told of.
+/// Waits until a problem is shown.
 async fn problem(api: &Rest, code: &str) -> Value {
     eventually(code, async || {
         let overview = api.get("/overview").await.expect(200);
@@ -80,7 +80,7 @@ async fn figures_agree_with_what_happened(#[values(Sqlite, Postgres)] store: Sto
         60
     );
     let share = eventually("the share of calls that were answered", async || {
-        // Of four calls that are over in one window, three were talked on.
+        // Of four ended calls in one window, three had a conversation.
         for n in 0..4 {
             let call = match n {
                 3 => bridge.ring(&tenant.did).await,
@@ -104,7 +104,7 @@ async fn figures_agree_with_what_happened(#[values(Sqlite, Postgres)] store: Sto
             .iter()
             .all(|name| figure(&all_told, name)["value"].as_f64() > Some(0.0));
         let share = figure(&all_told, "answered_share")["value"].as_f64()?;
-        // One that the caller gave up was not answered.
+        // A call that the caller abandoned was not answered.
         (is_told && share < 100.0).then_some(share)
     })
     .await;
@@ -120,7 +120,7 @@ async fn figures_agree_with_what_happened(#[values(Sqlite, Postgres)] store: Sto
     let active = scrape.value("dikala_calls_active", &[("status", "answered")]);
     assert_eq!(active, 1.0);
 
-    // What the page shows is the same.
+    // The page shows the same.
     let browser = signed_in(&world.server, READ).await;
     browser.open("/").await.assert_shows("Calls now 1 calls");
     eventually("nothing wrong", async || {
@@ -208,7 +208,7 @@ async fn an_endpoint_that_hangs_and_a_tenant_that_floods_are_told() {
     assert_eq!(told["tenantId"], json!(tenant.id));
 }
 
-/// Operators come when the database is away, and are told so.
+/// The console works while the database is away, and says so.
 #[actix_web::test]
 async fn the_console_answers_while_the_database_is_away() {
     let world = world!(Postgres, guarded());
@@ -297,7 +297,7 @@ async fn a_calls_actor_tells_what_it_is_about(#[values(Sqlite, Postgres)] store:
     let ledger = browser.open("/actors/credit_ledger").await;
     ledger.assert_shows("Post");
     api.get("/actors/nothing").await.expect(404);
-    // One that is over leaves the list with its actor.
+    // An ended call leaves the list with its actor.
     bridge.hang_up(&ringing).await;
     bridge.hang_up(&talking).await;
     eventually("no call in memory", async || {
@@ -311,7 +311,7 @@ async fn a_calls_actor_tells_what_it_is_about(#[values(Sqlite, Postgres)] store:
     .await;
 }
 
-/// The page follows by itself: one stream, which ends with the session.
+/// The page is updated by one stream, which ends with the session.
 #[actix_web::test]
 async fn a_stream_tells_what_changes_until_somebody_signs_out() {
     let world = world!(Sqlite, guarded());

@@ -1,5 +1,5 @@
-//! What an operator does in the console for tenants: making and changing them, their keys, people, credit and numbers. Each form
-//! does what the operators' API does, and is read through that.
+//! An operator's work on tenants in the console: tenants, keys, people, credit and numbers. Effects are read
+//! through the operators' API.
 
 use super::{console::signed_in, *};
 use crate::support::{
@@ -7,7 +7,7 @@ use crate::support::{
     visitor::{Page, Visitor},
 };
 
-/// Asserts that a form was refused, with what is wrong beside these fields and what was typed kept.
+/// Asserts that a form was refused, with errors beside these fields, and that typed values were kept.
 #[track_caller]
 fn assert_refused(page: &Page, fields: &[&str]) {
     assert_eq!(page.status, 422, "{}", page.text());
@@ -83,7 +83,7 @@ async fn a_tenant_is_made_and_changed(#[values(Sqlite, Postgres)] store: StoreKi
     );
     let page = browser.fill(&path, &path, &[("name", "")]).await;
     assert_refused(&page, &["name"]);
-    // What no text may hold is told, and the rest of the text is still there.
+    // An invalid character is reported; the rest of the text stays.
     let page = browser.fill(&path, &path, &[("name", "Kopi\0 Pagi")]).await;
     assert_refused(&page, &["name"]);
     page.assert_shows("Name: This must not contain the character U+0000");
@@ -154,7 +154,7 @@ async fn a_key_is_shown_once_and_revoked(#[values(Sqlite, Postgres)] store: Stor
         .await
         .assert_shows("revoked");
     of_key().get("/agents").await.expect(401);
-    // Another tenant's page has none of it.
+    // Another tenant's page shows none of it.
     let other = world.another_tenant(10).await;
     let others = browser.open(&format!("/tenants/{}/keys", other.id)).await;
     assert!(!others.text().contains("cash desk"));
@@ -245,7 +245,7 @@ async fn minutes_are_booked_once_however_often_it_is_pressed(
     booked.assert_hides("<b>");
     browser.submit(&booking).await.assert_shows("booked");
     assert_eq!(balance().await, 150);
-    // The same reference with other content is another booking under a name that is taken.
+    // The same reference with other values is a conflict.
     let conflict = browser.submit(&booking.clone().set("minutes", "60")).await;
     assert_refused(&conflict, &["reference"]);
     let too_many = page

@@ -1,5 +1,5 @@
-//! What an operator does in the console about what runs: calls, webhooks, the ledger, bridges. Each form does what the operators'
-//! API does, and is read through that.
+//! An operator's work on running things in the console: calls, webhooks, ledger, bridges. Effects are read through
+//! the operators' API.
 
 use super::{console::signed_in, console_lists::form, *};
 use crate::support::tenant::text;
@@ -41,7 +41,7 @@ async fn a_call_is_ended_after_a_question(#[values(Sqlite, Postgres)] store: Sto
     assert_eq!(entries["entries"][0]["target"], call);
     assert_eq!(entries["entries"][0]["actor"], "operator");
 
-    // Once more: it is over, which is said.
+    // A second hang-up fails, because the call is over.
     let page = browser.submit(&question.form(&end)).await;
     assert_eq!(page.status, 422);
     page.assert_shows("over");
@@ -95,7 +95,7 @@ async fn a_webhook_is_paused_resumed_and_recovered(#[values(Sqlite, Postgres)] s
     page.assert_shows("sent again");
     world.receiver.wait_for("/gone", 2).await;
 
-    // One delivery by itself.
+    // Resends a single delivery.
     let page = eventually("it to be delivered", async || {
         let page = browser.open(&path).await;
         page.text().contains("succeeded").then_some(page)
@@ -215,7 +215,7 @@ async fn a_bridge_is_made_shown_once_and_revoked(#[values(Sqlite, Postgres)] sto
         .iter()
         .find(|of| path.ends_with(of["id"].as_str().unwrap()));
     assert!(ours.unwrap()["revokedAt"].is_string(), "{listed}");
-    // Once more there is nothing to revoke.
+    // A second revocation finds no bridge.
     let token = browser.open("/bridges").await.form("/bridges");
     let again = form(&revoke, token.value("_token").unwrap());
     assert_eq!(browser.post(&again).await.status, 404);

@@ -1,4 +1,4 @@
-//! Booking minutes over HTTP, as the callback of a payment gateway does.
+//! Bookings over HTTP, like a payment gateway's callback.
 
 use futures_util::future::{join, join_all};
 use sea_orm::{ConnectionTrait, Database, TransactionTrait};
@@ -37,7 +37,7 @@ async fn a_reference_is_booked_once_and_never_as_something_else(
         let refused = api.post(&path, another).await.expect(409);
         assert_eq!(refused["error"]["code"], "reference_conflict", "{name}");
     }
-    // References are the tenant's own.
+    // References are scoped to their tenant.
     let theirs = format!("/tenants/{}/credits/transactions", other.id);
     let booked = api.post(&theirs, booking).await.expect(201);
     assert_ne!(booked["id"], first["id"]);
@@ -80,7 +80,7 @@ async fn callbacks_that_come_at_once_are_one_booking(#[values(Sqlite, Postgres)]
         .collect();
     assert!(bodies.iter().all(|body| body == &bodies[0]), "{bodies:?}");
     assert_eq!(tenant.credits().await, (1_007, 1_007, 0));
-    // The command line books the same reference no second time either.
+    // The command line does not book the same reference again, either.
     let booked = world.server.cli(&[
         "credits",
         "add",
@@ -155,7 +155,7 @@ async fn what_cannot_be_booked_says_why(#[values(Sqlite, Postgres)] store: Store
             "{booking}"
         );
     }
-    // What running calls hold cannot be taken.
+    // Minutes held by running calls cannot be taken.
     let bridge = tenant.bridge(Http).await;
     let call = bridge.talk(&tenant.did).await;
     let take = |minutes: i64| json!({"minutes": -minutes, "type": "adjustment"});
@@ -168,7 +168,7 @@ async fn what_cannot_be_booked_says_why(#[values(Sqlite, Postgres)] store: Store
     world.assert_ledger_is_exact();
 }
 
-/// From here on no answer can be stored under a key.
+/// SQL after which no answer can be stored under a key.
 fn storing_breaks(store: StoreKind) -> &'static str {
     match store {
         Sqlite => {
@@ -188,8 +188,8 @@ fn storing_works(store: StoreKind) -> &'static str {
     }
 }
 
-/// Without a reference the key alone tells a repeat: what is booked and what is answered are there together or not at all, so that
-/// no repeat books again, however late it comes.
+/// Without a reference only the key identifies a repetition. Booking and answer are one commit, so no repetition
+/// books again, however late it comes.
 #[rstest]
 #[actix_web::test]
 async fn a_booking_and_the_answer_to_its_key_are_one_commit(
@@ -202,7 +202,7 @@ async fn a_booking_and_the_answer_to_its_key_are_one_commit(
     let post = || api.post(&path, json!({"minutes": 11}));
     let booked_before = database.count("credit_transactions").await;
     let booked = async || database.count("credit_transactions").await - booked_before;
-    // Longer ago than a request may run: if nothing is stored, the key is free.
+    // Longer ago than a request may run: without a stored answer, the key is free.
     let later = || database.execute("UPDATE idempotency_keys SET created_at = created_at - 61000");
 
     database.execute(storing_breaks(store)).await;
@@ -227,7 +227,7 @@ async fn a_booking_and_the_answer_to_its_key_are_one_commit(
     world.assert_ledger_is_exact();
 }
 
-/// A booking that is known by its reference is an answer to keep as well.
+/// A known reference gives an answer that is stored as well.
 #[rstest]
 #[actix_web::test]
 async fn a_known_reference_under_a_new_key_is_answered_once_and_kept(
@@ -247,7 +247,7 @@ async fn a_known_reference_under_a_new_key_is_answered_once_and_kept(
     assert_eq!(world.tenant.credits().await, (21, 21, 0));
 }
 
-/// It waited for so long that a later request took its key over.
+/// It waited for so long that a later request took over its key.
 #[actix_web::test]
 async fn a_booking_that_lost_its_key_books_nothing() {
     let world = world!(Postgres, Setup::new().minutes(10));

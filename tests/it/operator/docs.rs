@@ -1,10 +1,10 @@
-//! The lines of docs/operators.md work as they stand.
+//! The commands of docs/operators.md work as written.
 
 use std::process::Command;
 
 use super::*;
 
-/// The shell's lines of a page, one block after the other.
+/// The shell commands of a page, in order.
 fn lines(page: &str) -> String {
     let blocks = page.split("```sh\n").skip(1);
     blocks

@@ -1,4 +1,4 @@
-//! `Idempotency-Key` of operators: one effect, the same answer, and no secret that lies about.
+//! Operators' `Idempotency-Key`: one effect, the same answer, and no stored secret.
 
 use sea_orm::{ConnectionTrait, Database, Statement};
 
@@ -53,7 +53,7 @@ async fn the_same_request_twice_is_one_and_what_it_showed_is_stored_sealed(
         "{body}"
     );
 
-    // A tenant who chooses the same key hears nothing of it.
+    // A tenant with the same key is not affected.
     let theirs = Rest::new(&format!("{}/api/v1", server.http))
         .with("x-api-key", &text(&made, "key"))
         .with("idempotency-key", "key-1");

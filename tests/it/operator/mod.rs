@@ -1,4 +1,4 @@
-//! The operators' API as those see it who run the service: over HTTP, on the operators' listener.
+//! The operators' API over HTTP, on the operators' listener.
 
 mod access;
 mod audit;
@@ -31,12 +31,12 @@ use crate::support::{
     server::{Installation, Server},
 };
 
-/// The tokens of the tests.
+/// The operators' tokens.
 const FULL: &str = "the-operators-full-token";
 const READ: &str = "the-operators-read-token";
 const BASE: &str = "/operator/v1";
 
-/// A world whose operators' listener asks for a token.
+/// A world whose operators' listener needs a token.
 fn guarded() -> Setup {
     Setup::new()
         .set("operator.token", FULL)
@@ -54,25 +54,25 @@ fn with(server: &Server, token: &str) -> Rest {
     client(server).with("authorization", &format!("Bearer {token}"))
 }
 
-/// A server that serves nobody yet.
+/// A server without tenants.
 fn empty(store: StoreKind) -> Option<Server> {
     let mut installation = Installation::migrated(store)?;
     installation.set("log.level", crate::support::statements::LOG_LEVEL);
     Some(Server::start(installation))
 }
 
-/// What is at the path that the answer to a POST names.
+/// The document at the `Location` of an answer.
 async fn made_at(server: &Server, made: &Response) -> Value {
     let path = made.header("location").expect("where it is");
     Rest::new(&server.operator).get(path).await.expect(200)
 }
 
-/// An id that nothing has.
+/// An unused id.
 fn nobody(prefix: &str) -> String {
     format!("{prefix}_01k9zv3m8rj2q4w6y8a0c2e4g6")
 }
 
-/// The ids in a list, in its order.
+/// The ids of a list, in order.
 fn ids(list: &Value) -> Vec<&str> {
     let rows = list.as_array().unwrap();
     rows.iter().map(|row| row["id"].as_str().unwrap()).collect()

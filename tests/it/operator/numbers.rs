@@ -24,7 +24,7 @@ async fn a_number_belongs_to_one_tenant_until_it_is_moved(
     let path = &format!("/numbers/{}", text(&made, "id"));
     let told = ["did", "displayNumber", "label"].map(|field| &made[field]);
     assert_eq!(json!(told), json!([did, did, "Second"]));
-    // What was read can be sent back, and what cannot be changed is not passed over in silence.
+    // A response can be sent back; changes of read-only fields are refused.
     api.patch(path, made.clone()).await.expect(200);
     let others = json!({"did": fresh_did(), "displayNumber": null, "agentId": tenant.agent});
     let refused = api.patch(path, others).await.expect(422);
@@ -59,7 +59,7 @@ async fn a_number_belongs_to_one_tenant_until_it_is_moved(
     let refused = api.post("/numbers", stranger).await.expect(422);
     assert_eq!(refused["error"]["fields"][0]["code"], "not_found");
 
-    // Moved, it is the other one's, without the agent of who had it; a call reaches its new owner at once.
+    // A moved number belongs to its new tenant, without the old agent; calls reach the new owner at once.
     tenant.assign(&tenant.agent).await;
     let agent = json!({"agentId": tenant.agent});
     let assign = format!("/phone-numbers/{}/assign-agent", text(&made, "id"));
@@ -77,7 +77,7 @@ async fn a_number_belongs_to_one_tenant_until_it_is_moved(
         .get(&format!("/phone-numbers/{}", text(&made, "id")))
         .await
         .expect(404);
-    // Who had it and who has it now see where it went.
+    // Both tenants see the move.
     for of in [&tenant.id, &other.id] {
         let path = format!("/audit?tenantId={of}&action=number.update");
         let page = api.get(&path).await.expect(200);
@@ -111,7 +111,7 @@ async fn a_number_belongs_to_one_tenant_until_it_is_moved(
         .expect(422);
     assert_eq!(refused["error"]["fields"][0]["field"], "tenantId");
 
-    // Switched off, it takes no calls; removed, it is free again.
+    // An inactive number refuses calls; a removed one can be assigned again.
     api.patch(path, json!({"isActive": false}))
         .await
         .expect(200);

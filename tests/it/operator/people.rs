@@ -1,4 +1,4 @@
-//! The people of a tenant's dashboard, made and removed over HTTP.
+//! People of a tenant's dashboard, created and removed over HTTP.
 
 use super::*;
 use crate::support::{tenant::text, visitor::Visitor};
@@ -43,7 +43,7 @@ async fn somebody_comes_in_by_the_link_and_is_gone_when_removed(
     assert!(is_in(&browser).await);
     let user = format!("/users/{}", text(&made, "id"));
     let link = api.post(&format!("{user}/login-link"), json!({})).await;
-    // A link cannot be had again: the path is that of the person.
+    // A link cannot be read again: the path is the person's.
     assert_eq!(made_at(&world.server, &link).await, person);
     let link = link.expect(201);
     assert_ne!(link["url"], made["url"]);

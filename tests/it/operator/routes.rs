@@ -1,4 +1,4 @@
-//! What holds of every route, as the description lists them.
+//! Common properties of every route in the description.
 
 use awc::http::Method;
 
@@ -24,7 +24,7 @@ pub(super) async fn operations(server: &Server) -> Vec<(Method, String, String)>
     operations
 }
 
-/// A path to something that is not there, and the code that says so.
+/// A path with an unknown id, and the expected error code.
 fn unknown(path: &str) -> (String, &'static str) {
     let (prefix, code) = match path.split('/').nth(1).unwrap() {
         "tenants" => ("ten", "tenant_not_found"),
@@ -152,7 +152,7 @@ async fn bodies_and_queries_are_taken_as_strictly_as_the_tenants() {
         let answer = api.get(path).await.expect(422);
         assert_eq!(field(answer), told, "{path}");
     }
-    // A form of which nothing was filled in leaves nothing out.
+    // Empty parameters of a form are ignored.
     for path in [
         "/tenants?q=&limit=&offset=",
         "/calls?status=&did=&tenantId=&bridgeId=&callerNumber=&from=&to=",

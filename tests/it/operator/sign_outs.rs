@@ -1,13 +1,13 @@
-//! Signing out where it cannot be written down: whoever does is told, and what is written stays small.
+//! Sign-outs that cannot be stored: the operator is told, and the number of stored ones is limited.
 
 use dikala_testkit::within;
 
 use super::{console::signed_in, *};
 use crate::support::visitor::{Page, Visitor};
 
-/// Smaller than what the database has already: nothing more is written.
+/// Smaller than the database is already, so that nothing can be written.
 const FULL_DISK: u64 = 16 << 10;
-/// Sign-outs with one token that are written in a few minutes.
+/// Stored sign-outs with one token within a few minutes.
 const WRITTEN_MAX: usize = 100;
 const TOLD: &str = "could not be written down yet";
 
@@ -30,7 +30,7 @@ async fn on_a_full_disk_it_is_told_and_written_later() {
     }
     world.server.limit_files(Some(FULL_DISK));
     sign_out(&browser).await.assert_shows(TOLD);
-    // Here it counts at once.
+    // This node knows it at once.
     assert_eq!(copy.fetch("/").await.status, 303);
     assert_eq!(stored(&world.server).await, 0);
     world.server.limit_files(None);
@@ -59,7 +59,7 @@ async fn a_flood_of_sign_outs_is_told_and_takes_no_room(
         assert_eq!(browser.fetch("/").await.status, 303);
     }
     assert_eq!(stored(&world.server).await, WRITTEN_MAX);
-    // Who has the other token does not hear of it.
+    // Holders of the other token are not affected.
     let browser = signed_in(&world.server, FULL).await;
     sign_out(&browser).await.assert_shows("You are signed out.");
     assert_eq!(stored(&world.server).await, WRITTEN_MAX + 1);

@@ -1,4 +1,4 @@
-//! What runs: actors, nodes, the ledger, the database, the configuration.
+//! The running system: actors, nodes, ledger, database, configuration.
 
 use super::{console::signed_in, *};
 use crate::support::{link::linked, tenant::text};
@@ -28,7 +28,7 @@ async fn what_runs_is_shown_and_no_secret_with_it(#[values(Sqlite, Postgres)] st
     let ledger = api.get("/actors/credit_ledger").await.expect(200);
     assert!(ledger["handled"].as_i64().unwrap() > 0, "{ledger}");
     let messages = ledger["messages"].as_array().unwrap();
-    // Messages that ask how an actor does are counted in their own rows only.
+    // Messages that query an actor's state are counted in their own rows only.
     let looks = ["Describe", "Look", "Ping"];
     let handled: i64 = messages
         .iter()
@@ -103,7 +103,7 @@ async fn the_books_are_verified_and_what_was_found_stays(
         api.get("/ledger").await.expect(200)["lastVerification"],
         found
     );
-    // One tenant's books are not everybody's.
+    // Transactions of one tenant only.
     let one = api
         .post("/ledger/verify", json!({"tenantId": tenant.id}))
         .await
@@ -119,7 +119,7 @@ async fn the_books_are_verified_and_what_was_found_stays(
     bridge.hang_up(&call).await;
 }
 
-/// What this process knows by itself does not wait for a database that says nothing.
+/// Data in the process's memory do not wait for a silent database.
 #[actix_web::test]
 async fn what_needs_no_database_is_told_while_it_is_silent() {
     let Some((world, link)) = linked(guarded()).await else {

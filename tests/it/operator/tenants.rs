@@ -1,4 +1,4 @@
-//! Tenants and their keys: what is changed counts at once, on the command line and over HTTP alike.
+//! Tenants and their keys: changes take effect at once, by command line and over HTTP.
 
 use super::*;
 use crate::support::tenant::text;
@@ -30,7 +30,7 @@ async fn a_tenant_is_the_same_over_http_and_on_the_command_line(
     });
     assert_eq!(made, expected);
 
-    // What is absent stays, what is null goes back, and what was read may be sent back.
+    // A missing field stays, null resets, and a response can be sent back.
     let mut whole = api.get(&format!("/tenants/{id}")).await.expect(200);
     whole["maxConcurrentCalls"] = json!(7);
     whole["rateLimit"] = Value::Null;
@@ -91,12 +91,12 @@ async fn tenants_are_paged_and_found_by_name_or_id(#[values(Sqlite, Postgres)] s
     for (wanted, found) in [
         ("KOPI", vec![1, 2]),
         ("senja", vec![1]),
-        // Each stands for itself.
+        // Wildcards are literal.
         ("%25", vec![0]),
         ("_", vec![2]),
         ("%C3%85sa", vec![3]),
         ("nobody", vec![]),
-        // A search box that nothing was typed into.
+        // An empty search box.
         ("", vec![0, 1, 2, 3]),
         ("%20", vec![0, 1, 2, 3]),
         (&*made[2], vec![2]),
@@ -129,7 +129,7 @@ async fn a_suspension_and_a_revoked_key_count_at_once(
         .await
         .expect(200);
     assert_eq!(again, suspended);
-    // The call of a tenant who is suspended is refused, and nobody else's.
+    // Calls of a suspended tenant are refused; others are not affected.
     let bridge = tenant.bridge(Http).await;
     let call = bridge.incoming(&tenant.did, None).await;
     assert_eq!(call["action"], "reject", "{call}");

@@ -1,11 +1,11 @@
-//! What the console's pages show, as JSON: functions, routes, lanes, the oldest holds, the slowest statements.
+//! The data of the console's pages as JSON: functions, routes, lanes, oldest holds, slowest statements.
 
 use dikala_testkit::free_port;
 
 use super::{console::signed_in, *};
 use crate::support::tenant::text;
 
-/// The rows of a list that have this in a field.
+/// The rows with this value in a field.
 fn with_field<'v>(list: &'v Value, field: &str, wanted: &str) -> Vec<&'v Value> {
     let rows = list.as_array().unwrap().iter();
     rows.filter(|row| row[field] == wanted).collect()
@@ -55,7 +55,7 @@ async fn functions_are_told_by_tenant_agent_and_name(#[values(Sqlite, Postgres)]
     }
     assert_eq!(first["lastFault"], "http_status");
     assert!(first["lastFaultAt"].is_string() && second["lastFault"].is_null());
-    // Tokens stand in addresses.
+    // Addresses may contain tokens.
     assert!(!shown.to_string().contains("hush-hush"), "{shown}");
 
     let count = async |query: &str| {
@@ -125,12 +125,12 @@ async fn handlers_that_answer_with_an_error_are_counted() {
     bridge.hang_up(&call).await;
 }
 
-/// Five calls in a row without an answer: the sixth is not made, and the function comes first.
+/// After five consecutive calls without an answer the sixth is not sent, and the function is listed first.
 #[actix_web::test]
 async fn a_function_that_is_left_alone_comes_first() {
     let world = world!(Sqlite, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
-    // A port at which nobody listens.
+    // A port at which nothing listens.
     let nobody = format!("http://127.0.0.1:{}/nobody", free_port());
     tenant.create_function("nobody", "POST", &nobody).await;
     let bridge = tenant.bridge(Http).await;
@@ -181,7 +181,7 @@ async fn routes_are_told_by_how_often_and_how_they_were_asked_for() {
     );
     assert!(one["timesUs"]["p99"].as_u64() > Some(0), "{one}");
     assert!(!shown.to_string().contains(&nowhere), "a path is in it");
-    // Page by page the same routes come, each once.
+    // The pages contain the same routes, each once.
     let mut seen = Vec::new();
     for offset in (0..).step_by(2) {
         let page = api
@@ -252,7 +252,7 @@ async fn webhooks_tell_what_is_due_and_what_was_answered_last(
         assert_eq!(never[nothing], Value::Null, "{never}");
     }
     assert_eq!(never["due"], 0);
-    // Paused it says so, and what waits is still told.
+    // A paused lane says so, and still shows what is due.
     api.post(&format!("/webhooks/{dead}/pause"), json!({}))
         .await
         .expect(200);
@@ -291,7 +291,7 @@ async fn the_ledger_tells_its_oldest_holds(#[values(Sqlite, Postgres)] store: St
     assert_eq!(ledger["oldestHolds"], json!([]));
 }
 
-/// Whatever was said and whoever called: no statement's text tells it.
+/// No statement's text contains data of callers or conversations.
 #[rstest]
 #[actix_web::test]
 async fn the_slowest_statements_are_told_without_what_is_in_them(

@@ -1,4 +1,4 @@
-//! Tenants' endpoints: which fail, having their deliveries wait, and sending again.
+//! Tenants' endpoints: failures, pausing, and sending again.
 
 use super::*;
 use crate::support::{scrape::Scrape, tenant::text};
@@ -41,7 +41,7 @@ async fn a_paused_webhook_gets_nothing_and_loses_nothing(
             .collect::<Vec<_>>()
     };
     assert_eq!(of("paused").await, std::slice::from_ref(&hook));
-    // The tenant is told, and sees that it is no fault of his.
+    // The tenant sees the reason, and that it is no fault of the tenant's.
     let seen = tenant.api.get(&path).await.expect(200);
     assert_eq!(seen["isActive"], true);
     let why = text(&seen, "disabledReason");
@@ -50,8 +50,8 @@ async fn a_paused_webhook_gets_nothing_and_loses_nothing(
         "{why}"
     );
 
-    // The dispatcher may still have seen it before that: what is under way ends. From the next look on nothing goes out, while
-    // another endpoint gets the same events.
+    // The dispatcher may have read the webhook before the pause, and attempts in flight are finished. From its next
+    // read on nothing is sent, while another endpoint gets the same events.
     let calls = [
         bridge.ring(&tenant.did).await,
         bridge.ring(&tenant.did).await,
@@ -69,7 +69,7 @@ async fn a_paused_webhook_gets_nothing_and_loses_nothing(
     );
     assert_eq!(deliveries["deliveries"][0]["attemptCount"], 0);
     assert_eq!(world.receiver.received("/paused").len(), 1);
-    // Not even a start of the service lets them go.
+    // Not even a restart resumes them.
     let resumed = format!("{path}/resume");
     let resumed = api.post(&resumed, json!({})).await.expect(200);
     assert_eq!(resumed["pausedAt"], Value::Null);
@@ -170,7 +170,7 @@ async fn failing_and_disabled_webhooks_are_listed_and_their_deliveries_sent_agai
     assert_eq!(list(&of_other, "webhooks").await, [fine]);
     assert_eq!(list("/webhooks", "webhooks").await.len(), 4);
 
-    // What has failed once more waits for its next attempt; an operator does not.
+    // The failed delivery waits for its retry; the operator resends it at once.
     let of_failing = format!("/deliveries?webhookId={failing}");
     let delivery = list(&of_failing, "deliveries").await.remove(0);
     assert_eq!(
@@ -207,7 +207,8 @@ async fn failing_and_disabled_webhooks_are_listed_and_their_deliveries_sent_agai
     bridge.hang_up(&call).await;
 }
 
-/// What waits for an endpoint that keeps failing is not late through a fault of the service, so that no alert rises for it.
+/// Deliveries held back for a failing endpoint are not the service's fault, so no alert about late deliveries
+/// fires.
 #[rstest]
 #[actix_web::test]
 async fn what_a_dead_endpoint_is_spared_is_not_told_as_late(

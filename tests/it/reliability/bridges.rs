@@ -1,4 +1,5 @@
-//! Bridges whose messages come twice, late, in another order or not at all, and bridges that are cut off for a while.
+//! Bridges whose messages are duplicated, delayed, reordered or lost, and bridges that are disconnected for a
+//! while.
 
 use std::{rc::Rc, time::Instant};
 
@@ -17,22 +18,22 @@ use super::{
 };
 use crate::support::prelude::*;
 
-/// What becomes of so many of a hundred messages.
+/// Frequencies of faults, per hundred messages.
 const DOUBLED: u32 = 20;
 const DELAYED: u32 = 20;
 const REORDERED: u32 = 20;
 const DROPPED: u32 = 5;
 
-/// A network between bridges and two nodes that loses, doubles and delays.
+/// A network between bridges and two nodes that loses, duplicates and delays messages.
 struct Wild {
     lines: [Rc<Line>; 2],
     latest: Duration,
-    /// Copies that are still on their way.
+    /// Delayed copies in transit.
     late: std::cell::RefCell<Vec<rt::task::JoinHandle<()>>>,
     mangled: std::cell::Cell<[usize; 4]>,
 }
 
-/// What the network does with one message.
+/// The network's treatment of one message.
 #[derive(Clone, Copy, Debug)]
 struct Fate {
     at: usize,
@@ -64,7 +65,7 @@ impl Wild {
         }
     }
 
-    /// Says a message as often as it takes; what the network does with it decides when which copies arrive, and where.
+    /// Sends a message until it is answered. The network decides when and where copies arrive.
     async fn say(self: &Rc<Self>, message: &Value, random: &mut StdRng) -> Reply {
         self.answer(message, random).await.1
     }
@@ -73,7 +74,7 @@ impl Wild {
         let fate = self.fate(random);
         let line = self.lines[fate.at].clone();
         if let Some(delay) = fate.delay {
-            // It arrives all the same, however often it was said again by then.
+            // The delayed copy arrives in any case, however often the message was sent again by then.
             let (line, message) = (line.clone(), message.clone());
             self.late.borrow_mut().push(rt::spawn(async move {
                 sleep(delay).await;
@@ -87,7 +88,7 @@ impl Wild {
             }));
         }
         if fate.dropped || fate.delay.is_some() {
-            // The bridge hears nothing, and says it again.
+            // The reply is lost, so the bridge sends the message again.
             sleep(Duration::from_millis(500)).await;
         }
         let reply = line.say(message).await;
@@ -99,7 +100,7 @@ impl Wild {
         (reply, meaning)
     }
 
-    /// One call; of some the end overtakes the answer.
+    /// One call; in some, the hang-up overtakes the answer.
     async fn call(self: Rc<Self>, journal: Rc<Journal>, mut random: StdRng) {
         let line = &self.lines[0];
         let talk_seconds = i64::from(random.random_range(1..=200));
@@ -195,7 +196,7 @@ async fn thousands_of_messages_that_are_mangled_do_no_harm() {
     mangled(Long).await;
 }
 
-/// What a node still has in memory of a call that moved and ended within a second counts no more.
+/// Data in a node's memory about a call that moved and ended within a second no longer count.
 #[actix_web::test]
 async fn a_call_that_ended_at_the_other_node_is_active_nowhere() {
     let Some(fleet) = Fleet::start(Postgres, Wanted::nodes(2).tenants(1, 100)).await else {
@@ -211,10 +212,10 @@ async fn a_call_that_ended_at_the_other_node_is_active_nowhere() {
     check(&fleet, &journal).await;
 }
 
-/// How long a bridge may be away, in a form.
+/// Durations of a bridge's absence in a form.
 struct Limits {
     lost_after: u64,
-    /// Shorter than that.
+    /// Shorter than the limit.
     short: [u64; 2],
     long: u64,
     calls: u64,
@@ -238,7 +239,7 @@ fn limits(form: Form) -> Limits {
     }
 }
 
-/// A bridge with running calls is cut off and comes back at the other node.
+/// A bridge with running calls is disconnected and returns at the other node.
 async fn cut(form: Form) {
     let limits = limits(form);
     let wanted = Wanted::nodes(2)
@@ -261,7 +262,7 @@ async fn cut(form: Form) {
         assert_eq!(reply["ended"], json!([]), "lost after {away} s");
         println!("cut for {away} s with {} calls: none lost", calls.len());
     }
-    // Some end as usual, at the node where the bridge is now; the others are cut for too long.
+    // Some calls end normally at the bridge's new node; the others are disconnected for too long.
     let (ended, lost) = calls.split_at(calls.len() / 5);
     for call in ended {
         line.about("call.hangup", call, json!({})).await;
@@ -313,7 +314,7 @@ async fn cut(form: Form) {
     assert_eq!(verdict["differences"], json!([]), "{verdict}");
 }
 
-/// A call that talks from now on.
+/// A call that is answered now.
 async fn begin(line: &Rc<Line>, journal: &Rc<Journal>) -> String {
     let call = line.ring(Moment::now(), 0).await;
     let answered = line.about("call.answered", &call, json!({})).await;

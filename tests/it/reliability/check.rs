@@ -1,5 +1,5 @@
-//! The one checker: after whatever fault, what was acknowledged is held against what is left: money, states, events, and that
-//! nothing stayed open.
+//! The checker: after any fault, it compares everything acknowledged with everything stored: minutes, states,
+//! events, and that nothing stays open.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,10 +11,10 @@ use super::{
 };
 use crate::support::{prelude::*, rest::Response, scrape::Scrape};
 
-/// Whatever has to be done after the last message is done by then: what a dead node sent is another's after 20 s.
+/// Time for all work after the last message; a dead node's share is taken over within 20 s.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 
-/// Rows that must be gone when nobody calls, each with its table and condition.
+/// Rows that must be gone when no call is active: table and condition.
 const OPEN: [(&str, &str); 5] = [
     (
         "open calls",
@@ -28,7 +28,7 @@ const OPEN: [(&str, &str); 5] = [
 /// Tables without a tenant.
 const SHARED: [&str; 2] = ["bridge_commands", "invocation_claims"];
 
-/// All promises, after a load that ended.
+/// Checks all guarantees after a load has ended.
 pub async fn check(fleet: &Fleet, journal: &Journal) {
     println!("  {}", journal.figures());
     nothing_stays_open(fleet).await;
@@ -40,8 +40,8 @@ pub async fn check(fleet: &Fleet, journal: &Journal) {
     println!("  {repeated} deliveries came again, all with the id of the first");
 }
 
-/// What holds where the newest of what was acknowledged may be lost: nothing is open, the books of what is left balance, and no
-/// place in the order of events is given twice. How many calls and agents are gone.
+/// Checks what holds if the newest acknowledged writes may be lost: nothing is open, the ledger balances, and no
+/// event position is used twice. Returns the numbers of lost calls and agents.
 pub async fn check_what_is_left(fleet: &Fleet, journal: &Journal) -> (usize, usize) {
     println!("  {}", journal.figures());
     nothing_stays_open(fleet).await;
@@ -108,7 +108,8 @@ async fn nothing_stays_open(fleet: &Fleet) {
     }
 }
 
-/// Each call has the status and the talk that its bridge knows, none is there twice, and none that nobody knows.
+/// Asserts that each call has the status and talk time that its bridge knows, that none is stored twice, and that
+/// none is unknown.
 async fn calls_are_as_acknowledged(fleet: &Fleet, journal: &Journal) {
     let sql = format!(
         "SELECT id, bridge_call_id, status, CAST(COALESCE(talk_time_seconds, 0) AS TEXT) FROM calls WHERE {}",
@@ -136,7 +137,7 @@ async fn calls_are_as_acknowledged(fleet: &Fleet, journal: &Journal) {
     assert!(rows.is_empty(), "calls that no bridge knows: {rows:?}");
 }
 
-/// Each tenant has what he was granted less what his calls cost.
+/// Asserts that each tenant has its granted minutes minus the cost of its calls.
 async fn bank(fleet: &Fleet, journal: &Journal) {
     let mut costs = vec![0; fleet.tenants.len()];
     for entry in journal.calls.borrow().values() {
@@ -157,15 +158,15 @@ async fn bank(fleet: &Fleet, journal: &Journal) {
     ledger(fleet).await;
 }
 
-/// Every event of every acknowledged step came, each once by its id and its place in the tenant's order. How many deliveries
-/// came again.
+/// Asserts that every event of every acknowledged step arrived, once by id and by position in the tenant's order.
+/// Returns the number of repeated deliveries.
 async fn events(fleet: &Fleet, journal: &Journal) -> usize {
     let mut came: HashMap<String, BTreeMap<String, BTreeSet<String>>> = HashMap::new();
     let (mut deliveries, mut distinct) = (0, 0);
     for tenant in 0..fleet.tenants.len() {
         let path = hook(tenant);
         deliveries += fleet.receiver.received(&path).len();
-        // Checks every signature, and that all attempts have the same bytes.
+        // Verifies every signature, and that all attempts have the same bytes.
         for event in fleet.receiver.events(&path, SECRET) {
             distinct += 1;
             let call = event.data["callId"].as_str().unwrap_or_default().to_owned();
@@ -190,8 +191,8 @@ async fn events(fleet: &Fleet, journal: &Journal) -> usize {
     deliveries - distinct
 }
 
-/// Each function that was called has the one outcome that its bridge was told, and the tenant's server was asked for it once: what a
-/// node was asking that died is not asked again.
+/// Asserts that each invoked function has the one outcome that its bridge received, and that its endpoint was
+/// called once: a dead node's invocation is not repeated.
 async fn functions(fleet: &Fleet, journal: &Journal) {
     let mut asked: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for tenant in 0..fleet.tenants.len() {
@@ -235,7 +236,7 @@ async fn functions(fleet: &Fleet, journal: &Journal) {
     );
 }
 
-/// Agents that were made are there with their last names, once each, and those that were deleted are not.
+/// Asserts that created agents exist with their last names, once each, and deleted ones do not.
 async fn agents(fleet: &Fleet, journal: &Journal) {
     for (number, tenant) in fleet.tenants.iter().enumerate() {
         let page = rest(fleet, &tenant.key).get("/agents").await.expect(200);

@@ -1,5 +1,5 @@
-//! The wall clock of one node is set forward and back by an hour, under load, with the library of Debian's `faketime`; where that is
-//! not installed the test is skipped, or fails with `DIKALA_REQUIRE_FAKETIME`.
+//! One node's wall clock is set forward and back by an hour under load, with Debian's `faketime`. Skipped if that
+//! is not installed; `DIKALA_REQUIRE_FAKETIME` makes its absence a failure.
 
 use std::{fs, path::Path, rc::Rc, time::Instant};
 
@@ -15,7 +15,7 @@ use super::{
 use crate::support::{prelude::*, tenant::Tenant};
 
 const HOUR: &str = "3600";
-/// How long a call talks across a step, by a clock that nobody sets.
+/// Talk time across a step of the clock, by a correct clock.
 const TALKS: Duration = Duration::from_secs(8);
 
 fn library() -> Option<&'static str> {
@@ -59,14 +59,14 @@ async fn a_clock_that_is_set_changes_no_bill() {
     let mut fleet = Fleet::on(installation, Wanted::nodes(1)).await;
     fleet.join(others).await;
     let set = |by: &str| {
-        // Renamed, so that nobody reads half of it.
+        // Renamed into place, so that no process reads a partial file.
         let new = offset.with_extension("new");
         fs::write(&new, by).unwrap();
         fs::rename(&new, &offset).unwrap();
     };
     let load = Load::begin(&fleet, Short.rate());
     for by in [format!("+{HOUR}"), "+0".to_owned(), format!("-{HOUR}")] {
-        // What is told of without a date is dated by the node.
+        // The node itself dates messages without a time.
         let tenant = &fleet.tenants[0];
         let journal = Journal::new();
         let lines = [0, 1].map(|node| Line::new(&fleet, 0, node, &journal));
@@ -120,7 +120,7 @@ async fn talk(line: &Rc<Line>) -> Talking {
 }
 
 impl Talking {
-    /// It ends now, is billed for the time that passed, and goes into the journal as such.
+    /// Ends the call, which must be billed by the elapsed time, and records it in the journal.
     async fn end(&self, tenant: &Tenant, line: &Rc<Line>, journal: &Journal) {
         let talked = i64::try_from(self.began.elapsed().as_millis()).unwrap();
         let ended = line.about("call.hangup", &self.call, json!({})).await;

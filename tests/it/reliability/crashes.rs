@@ -1,4 +1,4 @@
-//! Processes that die, stand still and go on: under load, at any moment.
+//! Nodes that die, pause and resume under load, at any moment.
 
 use std::time::Instant;
 
@@ -14,15 +14,15 @@ use super::{
 };
 use crate::support::prelude::*;
 
-/// What a node that died has is another's after this at the latest.
+/// Maximum time until a dead node's ownership is taken over.
 const TAKEN_WITHIN: Duration = Duration::from_secs(30);
 
-/// Which calls that are not over a node still has.
+/// SQL for the running calls that a node owns.
 fn owned_by(node: &str) -> String {
     format!("calls WHERE owner = '{node}' AND status IN ('ringing', 'answered')")
 }
 
-/// How long it takes until nothing is owned by a node that is gone.
+/// The time until a dead node owns nothing.
 async fn taken_over(fleet: &Fleet, node: &str) -> Duration {
     let began = Instant::now();
     within(TAKEN_WITHIN, "calls to be owned again", async || {
@@ -49,7 +49,7 @@ async fn kills(store: StoreKind, form: Form) {
         let node = fleet.id_of(at).await;
         fleet.kill(at);
         met += fleet.count(&owned_by(&node)).await;
-        // Half of the time it comes back at once, and else only after the others have what it had.
+        // Half of the nodes restart at once; the others only after the take-over.
         let comes_back = nodes == 1 || random.random_bool(0.5);
         if comes_back {
             fleet.restart(at).await;
@@ -78,7 +78,7 @@ async fn many_kills_under_load_lose_nothing(#[values(Sqlite, Postgres)] store: S
     kills(store, Long).await;
 }
 
-/// A node stands still for longer than its lease, with calls and deliveries under way, and goes on.
+/// A node pauses for longer than its lease with calls and deliveries in flight, and resumes.
 async fn frozen(form: Form) {
     let Some(fleet) = Fleet::start(Postgres, Wanted::nodes(2)).await else {
         return;

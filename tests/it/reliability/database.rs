@@ -1,5 +1,5 @@
-//! What can happen between the nodes and their PostgreSQL, and to PostgreSQL itself: under load, and afterwards the same
-//! processes go on.
+//! Faults between nodes and PostgreSQL, and of PostgreSQL itself, under load. The same processes continue
+//! afterwards.
 
 use std::time::Instant;
 
@@ -17,10 +17,10 @@ use crate::support::{
     prelude::*,
 };
 
-/// After PostgreSQL is back, the first message is acknowledged within this: ten seconds, and what a busy machine adds.
+/// Maximum time from PostgreSQL's return to the first acknowledgement: ten seconds, and more on a busy machine.
 const FIRST_SUCCESS_WITHIN: Duration = Duration::from_secs(20);
 
-/// Nodes on a PostgreSQL of their own, all behind one link that can fail; none where the machine has no PostgreSQL.
+/// Nodes on their own PostgreSQL, all behind one link that can fail; `None` if PostgreSQL is not installed.
 async fn behind_a_link(wanted: Wanted) -> Option<(Fleet, Link, OwnPostgres)> {
     let postgres = OwnPostgres::start()?;
     let link = Link::to(postgres.port);
@@ -30,12 +30,12 @@ async fn behind_a_link(wanted: Wanted) -> Option<(Fleet, Link, OwnPostgres)> {
     Some((fleet, link, postgres))
 }
 
-/// Something is done to PostgreSQL beside the load.
+/// Runs something on PostgreSQL while the load continues.
 async fn meanwhile<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     spawn_blocking(work).await.unwrap()
 }
 
-/// PostgreSQL is back now: how long it takes until something is acknowledged again.
+/// PostgreSQL is back: waits for the first acknowledgement.
 async fn goes_on(load: &Load, form: Form, what: &str) {
     let back = Instant::now();
     let first = within(FIRST_SUCCESS_WITHIN, what, async || {
@@ -43,12 +43,12 @@ async fn goes_on(load: &Load, form: Form, what: &str) {
     })
     .await;
     println!("  {what}: the first success {first:.1?} after it is back");
-    // Before the next outage what waited over this one is taken, too.
+    // The backlog of this outage is processed before the next one.
     let acknowledgements = if form == Short { 100 } else { 5_000 };
     load.goes_on_for(acknowledgements).await;
 }
 
-/// One after the other, on the same processes.
+/// Several outages in sequence, with the same processes.
 async fn outages(form: Form) {
     let Some((fleet, link, postgres)) = behind_a_link(Wanted::nodes(2)).await else {
         return;
@@ -101,14 +101,14 @@ async fn long_outages_of_postgres_lose_nothing() {
     outages(Long).await;
 }
 
-/// The connection is lost in COMMIT: carried out and nobody told, or never carried out.
+/// The connection is lost during COMMIT: the commit happened without an answer, or did not happen.
 #[actix_web::test]
 async fn commits_whose_connection_is_lost_are_neither_lost_nor_made_twice() {
     let Some((fleet, link, _postgres)) = behind_a_link(Wanted::nodes(2)).await else {
         return;
     };
     let load = Load::begin(&fleet, Short.rate());
-    // Calls' batches and writes of the API name their tenant.
+    // Batches of calls, and the API's writes, contain their tenant's id.
     for tenant in &fleet.tenants {
         for lost in [Lost::Commit, Lost::Answer] {
             let before = link.lost();
@@ -125,7 +125,7 @@ async fn commits_whose_connection_is_lost_are_neither_lost_nor_made_twice() {
     check(&fleet, &journal).await;
 }
 
-/// One node is cut from PostgreSQL for longer than its lease; the other has its own way there.
+/// One node is disconnected from PostgreSQL for longer than its lease; the other has its own connection.
 async fn one_is_cut(form: Form) {
     let Some(mut installation) = Installation::migrated(Postgres) else {
         return;

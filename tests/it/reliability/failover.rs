@@ -1,5 +1,5 @@
-//! PostgreSQL dies for good and its standby is promoted by hand, behind haproxy: with a synchronous standby nothing is lost; with
-//! one that is behind, the newest may be, and who follows events learns of it.
+//! PostgreSQL dies for good, and its standby is promoted by hand, behind haproxy. With a synchronous standby
+//! nothing is lost. With a lagging one, the newest writes may be, and followers of events are told.
 
 use std::{
     cell::{Cell, RefCell},
@@ -29,13 +29,14 @@ use crate::support::{
     tenant::text,
 };
 
-/// After the standby is promoted, the first message is acknowledged within this: ten seconds, and what a busy machine adds.
+/// Maximum time from the promotion to the first acknowledgement: ten seconds, and more on a busy machine.
 const FIRST_SUCCESS_WITHIN: Duration = Duration::from_secs(20);
 
-/// A call that is open in the books and in no memory is found after two minutes and a half at most.
+/// A call that is open in the store and in no node's memory is detected after at most two and a half minutes.
 const ENDED_WITHIN: Duration = Duration::from_secs(180);
 
-/// Two nodes, their PostgreSQL, its standby, and haproxy between, behind a link that loses what it is told to. None where one of these is not at hand.
+/// Two nodes, their PostgreSQL and its standby, haproxy between them, and a link that loses selected messages.
+/// `None` if a program is not installed.
 struct Pair {
     fleet: Fleet,
     primary: OwnPostgres,
@@ -65,7 +66,7 @@ impl Pair {
         })
     }
 
-    /// The primary dies, and somebody promotes the standby a while later.
+    /// The primary dies; the standby is promoted after a while.
     async fn fail_over(&self, after: Duration) {
         let (primary, standby) = (self.primary.clone(), self.standby.clone());
         let done = spawn_blocking(move || {
@@ -108,12 +109,12 @@ async fn a_failover_after_a_minute_loses_nothing() {
     synchronous(Long).await;
 }
 
-/// Somebody who follows a tenant's events and goes on after the last that he has seen.
+/// A follower of a tenant's events that resumes after the last event it has seen.
 #[derive(Debug, Default)]
 struct Follower {
     seen: RefCell<BTreeSet<String>>,
     last: RefCell<String>,
-    /// He was told that what he saw last is no more.
+    /// True if it was told that its last event no longer exists.
     told: Cell<bool>,
     stop: Cell<bool>,
 }
@@ -135,7 +136,7 @@ impl Follower {
         follower
     }
 
-    /// One stream, to its end.
+    /// One stream until its end.
     async fn follow(&self, address: &str, key: &str) {
         let last = self.last.borrow().clone();
         let asked = client(None)
@@ -165,7 +166,7 @@ impl Follower {
     }
 }
 
-/// The standby is behind when the primary dies.
+/// The standby lags when the primary dies.
 async fn asynchronous(form: Form) {
     let Some(pair) = Pair::start(false).await else {
         return;
@@ -183,7 +184,8 @@ async fn asynchronous(form: Form) {
     load.goes_on_for(200).await;
     let lines = load.lines.clone();
     let journal = load.end().await;
-    // As bridges do: every so often they say that they hold no call. Calls whose ends are lost are found by their nodes first.
+    // Like bridges, they regularly report that they have no calls. Nodes detect calls whose ends were lost before
+    // that.
     within(
         ENDED_WITHIN,
         "calls whose ends were lost to be over",
@@ -204,7 +206,8 @@ async fn asynchronous(form: Form) {
     let (calls, agents) = check_what_is_left(fleet, &journal).await;
     println!("  {calls} calls and {agents} agents that were acknowledged are lost");
     assert!(calls > 0, "the standby was not behind");
-    // Who follows events is told that what he saw last is no more, and begins anew: nothing takes a lost place unnoticed.
+    // Followers of events are told that their last event no longer exists, and start anew: a reused position does
+    // not go unnoticed.
     let sql = format!(
         "SELECT id FROM events WHERE tenant_id = '{}'",
         fleet.tenants[0].id
@@ -236,7 +239,7 @@ async fn a_failover_to_a_standby_that_is_behind_loses_the_newest_and_says_so() {
     asynchronous(Long).await;
 }
 
-/// What a standby had not heard of is in nobody's memory either.
+/// Calls that the standby had not received are gone from all memories, too.
 #[actix_web::test]
 async fn a_call_that_the_database_has_lost_is_active_nowhere() {
     let Some(fleet) = Fleet::start(Postgres, Wanted::nodes(2).tenants(1, 100)).await else {
@@ -287,7 +290,7 @@ async fn a_commit_that_the_standby_never_heard_of_is_not_taken_for_another() {
         })
         .await;
         pair.fail_over(Duration::ZERO).await;
-        // More numbers than the primary gave since the standby heard of it last.
+        // More numbers than the primary assigned since the standby's last update.
         let standby = pair.standby.clone();
         let numbers =
             "DO 'BEGIN FOR i IN 1..1000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END'";

@@ -1,4 +1,4 @@
-//! Nodes under test, with tenants and a receiver of their events: as an operator runs them, statements are not logged.
+//! Nodes under test, with tenants and a receiver of their events; run as in production, without logged statements.
 
 use std::{cell::Cell, rc::Rc};
 
@@ -12,26 +12,26 @@ use crate::support::{
     world::ALL_EVENTS,
 };
 
-/// Who runs: nodes over one store.
+/// Nodes on one store.
 pub struct Fleet {
     nodes: Vec<Option<Server>>,
     pub tenants: Vec<Rc<Tenant>>,
     pub receiver: Receiver,
-    /// Where clients find the service: each node, or the balancer in front of all.
+    /// Addresses for clients: of each node, or of the balancer in front of all.
     pub addresses: Rc<[String]>,
     pub balancer: Option<Balancer>,
-    /// What keeps the store, where it is not the shared server's.
+    /// Owns the store, unless it is on the shared server.
     pub postgres: Option<OwnPostgres>,
 }
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        // The first has the store.
+        // The first node owns the store, so it is dropped last.
         while self.nodes.pop().is_some() {}
     }
 }
 
-/// How a fleet is made.
+/// Settings of a fleet.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub nodes: usize,
@@ -63,26 +63,26 @@ impl Wanted {
     }
 }
 
-/// What every agent can call.
+/// The function of every agent.
 pub const FUNCTION: &str = "look_up";
 
-/// Where that is.
+/// Path of the function's endpoint.
 pub fn endpoint(tenant: usize) -> String {
     format!("/function/{tenant}")
 }
 
-/// Where a tenant's events are delivered to.
+/// Path of a tenant's webhook.
 pub fn hook(tenant: usize) -> String {
     format!("/hook/{tenant}")
 }
 
 impl Fleet {
-    /// None where the machine does not have that store.
+    /// `None` if the store is not available.
     pub async fn start(kind: StoreKind, wanted: Wanted) -> Option<Self> {
         Some(Self::on(Installation::migrated(kind)?, wanted).await)
     }
 
-    /// On an installation that is not the usual one.
+    /// Starts on the given installation.
     pub async fn on(mut installation: Installation, wanted: Wanted) -> Self {
         open_many_files();
         for (key, value) in &wanted.settings {
@@ -126,7 +126,7 @@ impl Fleet {
         fleet
     }
 
-    /// Another node on the same store, which these settings are for where they differ.
+    /// Adds a node on the same store with other settings.
     pub async fn join(&mut self, settings: Vec<(String, String)>) {
         let mut other = self.node(0).installation.beside();
         let own = ["DIKALA_HTTP__LISTEN", "DIKALA_OPERATOR__LISTEN"];
@@ -146,7 +146,7 @@ impl Fleet {
         self.all_know_each_other().await;
     }
 
-    /// Clients come through haproxy, as docs/deploying.md has it. None where that is not at hand.
+    /// Puts haproxy in front, as in docs/deploying.md. `None` if it is not installed.
     pub fn balanced(mut self) -> Option<Self> {
         let balancer = Balancer::start(Served::Http, &self.addresses)?;
         self.addresses = Rc::from([balancer.http()]);
@@ -154,7 +154,8 @@ impl Fleet {
         Some(self)
     }
 
-    /// Each looks for others once a second, and tells of itself when it renews its lease.
+    /// Waits until every node has seen the others: nodes poll once a second and announce themselves when they renew
+    /// their leases.
     pub async fn all_know_each_other(&self) {
         let running = self.nodes.iter().flatten().count();
         if running < 2 {
@@ -177,12 +178,12 @@ impl Fleet {
         self.nodes.iter().flatten()
     }
 
-    /// The process dies as in a power cut.
+    /// Kills the process, as a power failure would.
     pub fn kill(&mut self, at: usize) {
         self.nodes[at].as_mut().unwrap().kill9();
     }
 
-    /// It starts again at the same address, while everybody else goes on.
+    /// Restarts it at the same address while the others continue.
     pub async fn restart(&mut self, at: usize) {
         let mut node = self.nodes[at].take().unwrap();
         let restarted = spawn_blocking(move || {
@@ -192,12 +193,12 @@ impl Fleet {
         self.nodes[at] = Some(restarted.await.unwrap());
     }
 
-    /// SIGTERM, until the process is gone; its exit code.
+    /// Sends SIGTERM and waits; returns the exit code.
     pub async fn terminate(&mut self, at: usize) -> i32 {
         self.nodes[at].as_mut().unwrap().terminate().await
     }
 
-    /// What a node is called at present.
+    /// The node's current id.
     pub async fn id_of(&self, at: usize) -> String {
         let nodes = Rest::new(&self.node(at).operator)
             .get("/operator/v1/nodes")
@@ -221,13 +222,13 @@ impl Fleet {
         self.node_with_store().installation.store.rows(sql).await
     }
 
-    /// The condition that a row is of one of this fleet's tenants: large tables have rows of others.
+    /// SQL condition for rows of this fleet's tenants: large tables contain others.
     pub fn own_rows(&self) -> String {
         let ids = self.tenants.iter().map(|tenant| format!("'{}'", tenant.id));
         format!("tenant_id IN ({})", ids.collect::<Vec<_>>().join(", "))
     }
 
-    /// A number that a statement finds.
+    /// The number of rows.
     pub async fn count(&self, of: &str) -> usize {
         let rows = self
             .rows::<1>(&format!("SELECT CAST(COUNT(*) AS TEXT) FROM {of}"))
@@ -239,7 +240,7 @@ impl Fleet {
         self.running().next().expect("a node that runs")
     }
 
-    /// A command on the store, beside the nodes.
+    /// Runs a command on the store, beside the nodes.
     pub async fn cli(&self, arguments: &[&str]) -> Value {
         let arguments = [arguments, &["--json"]].concat();
         let output = run(self.node_with_store().installation.command(&arguments)).await;
@@ -249,13 +250,14 @@ impl Fleet {
     }
 }
 
-/// Runs a program while everybody else goes on.
+/// Runs a program without blocking.
 async fn run(mut command: std::process::Command) -> std::process::Output {
     let output = spawn_blocking(move || command.output());
     output.await.unwrap().unwrap()
 }
 
-/// Hundreds of bridges, requests, deliveries and connections of a link are all of this process.
+/// Raises this process's limit of open files: it holds hundreds of bridges, requests, deliveries and link
+/// connections.
 fn open_many_files() {
     let own = std::process::id().to_string();
     let set = std::process::Command::new("sh")
@@ -268,7 +270,7 @@ fn open_many_files() {
     assert!(set.unwrap().success());
 }
 
-/// Numbers that are given once in a process.
+/// A number that is unique in this process.
 pub fn fresh() -> u32 {
     thread_local!(static NEXT: Cell<u32> = const { Cell::new(0) });
     NEXT.replace(NEXT.get() + 1)

@@ -1,4 +1,4 @@
-//! What was acknowledged to those who drive the service: all that the checker holds against what is left afterwards.
+//! Everything that was acknowledged to clients, for the checker.
 
 use std::{
     cell::{Cell, RefCell},
@@ -9,34 +9,34 @@ use std::{
 
 use serde_json::Value;
 
-/// One call as its bridge knows it.
+/// A call as its bridge knows it.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub tenant: usize,
     pub bridge_call: String,
-    /// From answer to end, as the bridge says.
+    /// From answer to end, by the bridge's times.
     pub talk_seconds: i64,
     pub answered: Reply,
-    /// What became of the function that the AI called.
+    /// Result of the function that the AI invoked.
     pub called: Reply,
     pub told: Reply,
     pub ended: Reply,
 }
 
-/// How a message was answered in the end.
+/// The final answer to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Not yet, or it was not sent.
+    /// Not answered yet, or not sent.
     None,
     Ok,
     /// `invalid_transition`: the call's state does not allow it.
     Refused,
-    /// `unknown_call`: what was acknowledged is lost.
+    /// `unknown_call`: an acknowledged call is lost.
     Lost,
 }
 
 impl Entry {
-    /// What the call costs in minutes.
+    /// The call's cost in minutes.
     pub fn costs(&self) -> i64 {
         match self.answered {
             Reply::Ok => self.talk_seconds.div_euclid(60) + i64::from(self.talk_seconds % 60 > 0),
@@ -52,7 +52,7 @@ impl Entry {
         }
     }
 
-    /// What its tenant hears of it.
+    /// The event kinds that the tenant receives.
     pub fn announced(&self) -> BTreeSet<&'static str> {
         let mut kinds = BTreeSet::from(["call.started"]);
         for (reply, kind) in [
@@ -69,7 +69,7 @@ impl Entry {
     }
 }
 
-/// An agent that a tenant made.
+/// An agent that a tenant created.
 #[derive(Clone, Debug)]
 pub struct Made {
     pub tenant: usize,
@@ -81,19 +81,19 @@ pub struct Made {
 pub struct Journal {
     pub calls: RefCell<BTreeMap<String, Entry>>,
     pub agents: RefCell<BTreeMap<String, Made>>,
-    /// The outcomes of functions that bridges were told, by call: a call calls one.
+    /// Outcomes of functions as the bridges received them, by call; a call invokes one.
     pub outcomes: RefCell<BTreeMap<String, Value>>,
-    /// Acknowledgements: when, and how long it took from the first time that it was said.
+    /// Acknowledgements: time, and latency since the first transmission.
     answers: RefCell<Vec<(Instant, Duration)>>,
-    /// Messages that were not answered: their socket ended, or they took too long.
+    /// Messages without an answer: the socket closed, or the reply took too long.
     pub broken: Cell<usize>,
-    /// Requests that were not answered in time.
+    /// Requests that timed out.
     pub slow_requests: Cell<usize>,
-    /// Requests that were taken and not answered, with how that looked.
+    /// Requests that were accepted but not answered, with the error.
     pub broken_requests: RefCell<Vec<String>>,
-    /// Requests that nobody took.
+    /// Requests whose connection was refused.
     pub nobody_there: Cell<usize>,
-    /// Requests and messages that were refused in words, and said again.
+    /// Requests and messages that were refused temporarily and repeated.
     pub refused: Cell<usize>,
 }
 
@@ -111,12 +111,12 @@ impl Journal {
         counter.set(counter.get() + 1);
     }
 
-    /// Changes what is known of a call.
+    /// Updates a call's entry.
     pub fn note(&self, call: &str, change: impl FnOnce(&mut Entry)) {
         change(self.calls.borrow_mut().get_mut(call).unwrap());
     }
 
-    /// A call of which only its end is of interest, as the service shows it.
+    /// Records a call of which only the end matters, as the service shows it.
     pub fn note_ended(&self, call: &str, tenant: usize, bridge_call: &str, over: &Value) {
         let entry = Entry {
             tenant,
@@ -130,7 +130,7 @@ impl Journal {
         self.calls.borrow_mut().insert(call.to_owned(), entry);
     }
 
-    /// The first acknowledgement after a moment came so much later.
+    /// The time from `moment` to the next acknowledgement.
     pub fn first_after(&self, moment: Instant) -> Option<Duration> {
         let answers = self.answers.borrow();
         let after = answers.iter().filter(|(at, _)| *at > moment);
@@ -141,7 +141,7 @@ impl Journal {
         self.answers.borrow().len()
     }
 
-    /// How long the longest of all waited.
+    /// The longest latency.
     pub fn longest(&self) -> Duration {
         let answers = self.answers.borrow();
         answers
@@ -151,7 +151,7 @@ impl Journal {
             .unwrap_or_default()
     }
 
-    /// One line of figures.
+    /// The figures in one line.
     pub fn figures(&self) -> String {
         format!(
             "{} calls with {} functions, and {} agents in {} acknowledgements; {} refused in words, {} messages not answered, {} requests not in \

@@ -1,5 +1,5 @@
-//! Load that does not give up: bridges that say each message until it is acknowledged, at whichever node takes it, and programs
-//! of tenants that write by REST. What is acknowledged is in the journal.
+//! Persistent load: bridges that repeat each message at any node until it is acknowledged, and tenants' programs
+//! that write over REST. Acknowledgements are recorded in the journal.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,21 +17,21 @@ use super::{
 };
 use crate::support::{prelude::*, tenant::Tenant, tenant::text};
 
-/// Whoever has no answer by then asks elsewhere.
+/// Timeout after which a client tries another node.
 pub const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
-/// Before something is said again.
+/// Delay before a repetition.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
-/// One call of so many calls a function.
+/// One call in this many invokes a function.
 const FUNCTIONS_OF: u32 = 4;
-/// Calls that one load has at the same time: where the service does not keep up, no more are begun.
+/// Maximum concurrent calls of a load; if the service is slow, no more are started.
 const CALLS_AT_ONCE: usize = 3_000;
-/// No message is said for longer than this. A write whose node dies while it is carried out is another's within its lease,
-/// and that one may die, too.
+/// Maximum time for which a message is repeated. A dead node's write is taken over within its lease, and the next
+/// node may die, too.
 const GIVES_UP_AFTER: Duration = Duration::from_secs(400);
-/// What was begun is over by then.
+/// Maximum time for everything to end.
 const OVER_WITHIN: Duration = Duration::from_secs(420);
 
-/// The program of one bridge: it has one socket, and goes to the next node when that is of no use.
+/// A bridge's program. It has one socket, and goes to the next node when that fails.
 pub struct Line {
     pub tenant: Rc<Tenant>,
     pub number: usize,
@@ -40,12 +40,12 @@ pub struct Line {
     socket: RefCell<Option<Rc<Bridge>>>,
     connecting: Mutex<()>,
     journal: Rc<Journal>,
-    /// It is cut from everybody.
+    /// Disconnected from all nodes.
     cut: Cell<bool>,
 }
 
 impl Line {
-    /// Its first socket is at the node of this number.
+    /// Its first socket is at the node with index `at`.
     pub fn new(fleet: &Fleet, tenant: usize, at: usize, journal: &Rc<Journal>) -> Rc<Self> {
         Rc::new(Self {
             tenant: fleet.tenants[tenant].clone(),
@@ -82,7 +82,7 @@ impl Line {
         }
     }
 
-    /// The socket is of no use any more: the next message goes elsewhere.
+    /// Drops a useless socket: the next message goes elsewhere.
     pub fn leave(&self, socket: &Rc<Bridge>) {
         let mut present = self.socket.borrow_mut();
         if present
@@ -94,7 +94,7 @@ impl Line {
         }
     }
 
-    /// The cable is cut, or whole again, and then leads to this node.
+    /// Disconnects the bridge, or reconnects it to a node.
     pub fn cut(&self, is_cut: bool, at: usize) {
         self.cut.set(is_cut);
         self.at.set(at % self.addresses.len());
@@ -107,7 +107,7 @@ impl Line {
         fields
     }
 
-    /// Says a message until it is answered with more than "not now".
+    /// Repeats a message until it gets a final answer.
     pub async fn say(&self, message: &Value) -> Value {
         let began = Instant::now();
         let mut last = Value::Null;
@@ -135,7 +135,7 @@ impl Line {
         }
     }
 
-    /// A call comes in and is taken: its id.
+    /// Rings and is accepted; returns the call's id.
     pub async fn ring(&self, started: Moment, talk_seconds: i64) -> String {
         let bridge_call = format!("sip-{}", fresh());
         let reply = self
@@ -163,13 +163,13 @@ impl Line {
         call
     }
 
-    /// Says something about a call: what became of it.
+    /// Sends a message about a call; returns its final answer.
     pub async fn about(&self, kind: &str, call: &str, mut fields: Value) -> Reply {
         fields["callId"] = json!(call);
         read(&self.say(&self.message(kind, fields)).await)
     }
 
-    /// A whole call: it talks for so many seconds by what the bridge says, and lives for so long.
+    /// A whole call: `talk_seconds` by the bridge's times, and `lives` in real time.
     pub async fn call(&self, talk_seconds: i64, lives: Duration) {
         let call = self.open(talk_seconds).await;
         if rand::random_range(0..FUNCTIONS_OF) == 0 {
@@ -183,7 +183,7 @@ impl Line {
         self.close(&call).await;
     }
 
-    /// The AI calls the tenant's function; whoever asks again is told the same.
+    /// The AI invokes the tenant's function; a repetition must get the same outcome.
     async fn call_function(&self, call: &str) {
         let ask = async || {
             let fields = json!({
@@ -205,7 +205,7 @@ impl Line {
         }
     }
 
-    /// A call that is answered, so long ago that it may end now after this talk.
+    /// A call that was answered `talk_seconds` ago, so that it may end now.
     pub async fn open(&self, talk_seconds: i64) -> Open {
         let started = Moment::ago(talk_seconds + 10);
         let answered = started.plus(2);
@@ -224,14 +224,14 @@ impl Line {
     }
 }
 
-/// A call that runs.
+/// An active call.
 #[derive(Clone, Debug)]
 pub struct Open {
     pub id: String,
     ends: Moment,
 }
 
-/// What an answer about a call says.
+/// Interprets an answer about a call.
 pub fn read(reply: &Value) -> Reply {
     match reply["error"]["code"].as_str() {
         None if reply["ok"] == true => Reply::Ok,
@@ -241,7 +241,7 @@ pub fn read(reply: &Value) -> Reply {
     }
 }
 
-/// A program of a tenant that writes until each write is acknowledged.
+/// A tenant's program that repeats each write until it is acknowledged.
 pub struct Writer {
     number: usize,
     nodes: Vec<Rest>,
@@ -269,8 +269,7 @@ impl Writer {
         })
     }
 
-    /// The answer to a request that is made until it is taken; what is refused meanwhile has to be 503 and to say when to come
-    /// back.
+    /// Repeats a request until it is accepted. Refusals in between must be 503 with `Retry-After`.
     async fn ask(
         &self,
         method: Method,
@@ -291,7 +290,7 @@ impl Writer {
             let Ok(Ok(answer)) = answer else {
                 match answer {
                     Err(_) => Journal::count(&self.journal.slow_requests),
-                    // Where nobody listens nothing was asked.
+                    // Without a connection nothing was requested.
                     Ok(Err(SendRequestError::Connect(_))) => {
                         Journal::count(&self.journal.nobody_there)
                     }
@@ -305,7 +304,7 @@ impl Writer {
                 continue;
             };
             if answer.status == 408 {
-                // Of a node that stood still and did not read it yet.
+                // From a paused node that had not read the request in time.
                 let how = format!("{method} {path}: {}", answer.text);
                 self.journal.broken_requests.borrow_mut().push(how);
                 sleep(AGAIN_AFTER).await;
@@ -325,7 +324,7 @@ impl Writer {
         }
     }
 
-    /// An agent is made; of sixteen one is changed, one stays as it is, and the others are deleted.
+    /// Creates an agent. Of sixteen, one is changed, one stays, and the others are deleted.
     pub async fn write(&self) {
         let number = fresh();
         let mut name = format!("agent {number}");
@@ -358,7 +357,7 @@ impl Writer {
             1 => {}
             _ => {
                 let (status, agent) = self.ask(Method::DELETE, &path, None, "-").await;
-                // Of a repeat: the first was carried out and its answer lost.
+                // A repetition of a delete whose answer was lost.
                 assert!(matches!(status, 204 | 404), "{status} {agent}");
                 note(&name, true);
             }
@@ -366,18 +365,18 @@ impl Writer {
     }
 }
 
-/// How much is done at once.
+/// The amount of load.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     pub calls_per_second: u64,
     pub writes_per_second: u64,
-    /// How long a call lives at most.
+    /// Maximum duration of a call in real time.
     pub lives: Duration,
-    /// Who writes and has no answer by then asks elsewhere.
+    /// Timeout after which a writer tries another node.
     pub answered_within: Duration,
 }
 
-/// Calls and writes of all tenants, until it is ended.
+/// Calls and writes of all tenants until the load is ended.
 pub struct Load {
     pub journal: Rc<Journal>,
     pub lines: Vec<Rc<Line>>,
@@ -391,7 +390,7 @@ impl Load {
         Self::beside(fleet, rate, &Journal::new())
     }
 
-    /// With others who write into the same journal.
+    /// A load that shares its journal with others.
     pub fn beside(fleet: &Fleet, rate: Rate, journal: &Rc<Journal>) -> Self {
         let tenants = 0..fleet.tenants.len();
         let lines = tenants.clone().map(|n| Line::new(fleet, n, n, journal));
@@ -450,7 +449,7 @@ impl Load {
         });
     }
 
-    /// Waits until so many more acknowledgements came.
+    /// Waits for this many further acknowledgements.
     pub async fn goes_on_for(&self, acknowledgements: usize) {
         let wanted = self.journal.acknowledgements() + acknowledgements;
         dikala_testkit::within(OVER_WITHIN, "acknowledgements", async || {
@@ -459,7 +458,7 @@ impl Load {
         .await;
     }
 
-    /// No new calls begin; those that run go on to their end.
+    /// Starts no new calls and waits until the active ones have ended.
     pub async fn end(self) -> Rc<Journal> {
         self.goes_on.set(false);
         dikala_testkit::within(OVER_WITHIN, "all that was begun to end", async || {

@@ -1,8 +1,9 @@
-//! Every fault survived: the real program under load, driven from outside, with a journal of what it acknowledged; then something
-//! breaks, and afterwards one checker holds the journal against what is left. What was measured is in docs/reliability.md.
+//! Fault tests: the real program under load, driven from outside, with a journal of everything acknowledged. A
+//! fault happens, and afterwards one checker compares the journal with the store. docs/reliability.md lists the
+//! results.
 //!
-//! Each fault has a short form among the tests, and a long one that is `#[ignore]`d and run by `.ci/faults`, whose sizes the
-//! environment can change (`sizes`).
+//! Each fault has a short form in the regular tests, and an `#[ignore]`d long form that `.ci/faults` runs. The
+//! environment can change its size (`sizes`).
 
 mod bridges;
 mod check;

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::support::prelude::*;
 
-/// What is left of a minute when somebody has to know that the next is not there, and some time for a busy machine.
+/// The rest of a minute, after which calls without credit end, and some time for a busy machine.
 const OVER_WITHIN: Duration = Duration::from_secs(200);
 
 /// Half of the calls are at each node; there are fewer minutes than calls.
@@ -30,7 +30,7 @@ async fn last_minutes(form: Form) {
     let ago = i64::try_from(form.size("TALKED_SECONDS", 40, 0)).unwrap();
     let all = (0..calls).map(|number| ring(&lines[usize::from(number % 2 == 1)], ago));
     let rung: Vec<Option<Rung>> = stream::iter(all).buffered(50).collect().await;
-    // All of them ring before the first talks: who talks is granted the next minute ahead of its start.
+    // All of them ring before the first is answered: an answered call is granted its next minute in advance.
     let answers = rung.into_iter().flatten().map(answer);
     let taken: Vec<_> = stream::iter(answers).buffered(50).collect().await;
     assert_eq!(
@@ -67,14 +67,14 @@ async fn last_minutes(form: Form) {
     assert_eq!(verdict["differences"], json!([]), "{verdict}");
 }
 
-/// A call that rings.
+/// A ringing call.
 struct Rung {
     line: Rc<Line>,
     call: String,
     at: Moment,
 }
 
-/// None where there is no minute left for it.
+/// `None` if no minute is left for it.
 async fn ring(line: &Rc<Line>, ago: i64) -> Option<Rung> {
     let at = Moment::ago(ago);
     let fields = json!({
@@ -91,7 +91,7 @@ async fn ring(line: &Rc<Line>, ago: i64) -> Option<Rung> {
     Some(Rung { line, call, at })
 }
 
-/// The call, and when it was answered: as soon as it rang.
+/// Answers the call at the time of its ring; returns its id and that time.
 async fn answer(rung: Rung) -> (String, Moment) {
     let Rung { line, call, at } = rung;
     let fields = json!({"callId": call, "at": at.text()});

@@ -109,7 +109,7 @@ impl Client {
             let call = text(&reply, "callId");
             self.journal.rung.borrow_mut().insert(call.clone());
             let hangup = json!({"type": "call.hangup", "callId": call});
-            // One that is lost is counted in the end.
+            // A lost answer is counted in the end.
             if self.say(hangup).await["ok"] == true {
                 self.journal.ended.borrow_mut().insert(call);
             }

@@ -1,5 +1,5 @@
-//! haproxy in front of nodes, or in front of a PostgreSQL and its standby. Where it is at hand; `DIKALA_REQUIRE_PROXIES` makes
-//! its absence a failure.
+//! haproxy in front of nodes, or of a PostgreSQL and its standby. Skipped if haproxy is not installed;
+//! `DIKALA_REQUIRE_PROXIES` makes its absence a failure.
 
 use std::{
     fs,
@@ -11,16 +11,16 @@ use std::{
 use dikala_testkit::{PATIENCE, free_port};
 use tempfile::TempDir;
 
-/// What is behind it.
+/// The servers behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// Nodes: those that are ready, as ops/haproxy/haproxy.cfg has them.
+    /// The ready nodes, as in ops/haproxy/haproxy.cfg.
     Http,
-    /// PostgreSQL: the first, and the next where that is gone.
+    /// PostgreSQL: the first server, or the next if that is gone.
     Postgres,
 }
 
-/// A running haproxy; it ends with this value.
+/// A running haproxy; dropping it stops the process.
 #[derive(Debug)]
 pub struct Balancer {
     child: Child,
@@ -30,7 +30,7 @@ pub struct Balancer {
 
 impl Drop for Balancer {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -39,7 +39,7 @@ impl Drop for Balancer {
 const PROGRAM: &str = "/usr/sbin/haproxy";
 
 impl Balancer {
-    /// None where haproxy is not at hand.
+    /// `None` if haproxy is not installed.
     pub fn start(served: Served, behind: &[String]) -> Option<Self> {
         if !std::path::Path::new(PROGRAM).exists() {
             let required = std::env::var_os("DIKALA_REQUIRE_PROXIES").is_some();

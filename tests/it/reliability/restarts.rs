@@ -1,4 +1,4 @@
-//! Nodes that are stopped as an operator stops them, while calls run, requests come and deliveries are under way.
+//! Orderly stops of nodes with running calls, requests and deliveries.
 
 use std::{rc::Rc, time::Instant};
 
@@ -43,7 +43,7 @@ impl Live {
     }
 }
 
-/// One node after the other is stopped and started again, behind haproxy.
+/// A rolling restart of all nodes behind haproxy.
 async fn rolling(form: Form) {
     let nodes = 3;
     let Some(fleet) = Fleet::start(Postgres, Wanted::nodes(nodes)).await else {
@@ -67,7 +67,7 @@ async fn rolling(form: Form) {
         assert_eq!(fleet.terminate(at).await, 0);
         fleet.restart(at).await;
         fleet.is_ready(at).await;
-        // Behind the balancer too, before the next one goes.
+        // The balancer must notice the node, too, before the next one stops.
         sleep(Duration::from_secs(2)).await;
         load.goes_on_for(40).await;
     }
@@ -97,7 +97,7 @@ async fn a_rolling_restart_with_500_live_calls_loses_none() {
     rolling(Long).await;
 }
 
-/// SIGTERM with calls that run, requests that come and deliveries that wait for their answers.
+/// SIGTERM with running calls, incoming requests, and deliveries in flight.
 async fn stopped(store: StoreKind, form: Form) {
     let Some(mut fleet) = Fleet::start(store, Wanted::nodes(1)).await else {
         return;

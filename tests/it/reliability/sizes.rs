@@ -1,4 +1,4 @@
-//! How large a form of a fault is.
+//! Sizes of fault tests.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// A size: in the long form what the environment says in `DIKALA_FAULTS_{name}`, else this.
+    /// A size: in the long form `DIKALA_FAULTS_{name}` of the environment, or else the given default.
     pub fn size(self, name: &str, short: u64, long: u64) -> u64 {
         if self == Self::Short {
             return short;
@@ -34,7 +34,7 @@ impl Form {
         }
     }
 
-    /// How long something is away.
+    /// Duration of an outage.
     pub fn away(self, short: u64) -> Duration {
         Duration::from_secs(self.size("AWAY_SECONDS", short, 60))
     }

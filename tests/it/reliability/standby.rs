@@ -1,5 +1,5 @@
-//! A synchronous standby goes away while its primary lives: nothing is acknowledged that the primary alone has, whoever breaks the
-//! waiting off; reads go on; and writes go on when the standby is back.
+//! A synchronous standby goes away while its primary lives. Nothing is acknowledged that only the primary has, even
+//! if the wait is interrupted. Reads continue, and writes resume when the standby returns.
 
 use dikala_testkit::{OwnPostgres, Stop};
 use futures_util::future::{join_all, join3};
@@ -8,40 +8,40 @@ use tokio::task::spawn_blocking;
 use super::fleet::{Fleet, Wanted};
 use crate::support::{prelude::*, tenant::Tenant};
 
-/// Connections with which a node writes; to the lease it has another.
+/// Maximum connections with which a node writes; its lease has another one.
 const WRITING_MAX: usize = 8 + 6;
-/// Writes at a time, and how often.
+/// Concurrent writes, and the number of rounds.
 const CROWD: usize = 20;
 const CROWDS: usize = 3;
-/// Whoever takes a bridge does so within this.
+/// Maximum time until some node accepts a bridge.
 const REACHED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Nodes, their PostgreSQL and the standby that each commit waits for; none where the machine has no PostgreSQL.
+/// Nodes, their PostgreSQL, and a synchronous standby; `None` if PostgreSQL is not installed.
 async fn pair(nodes: usize) -> Option<(Fleet, OwnPostgres, OwnPostgres)> {
     let primary = OwnPostgres::start()?;
     let standby = primary.standby();
     let installation = Installation::at(primary.place(primary.port));
     primary.waits_for_its_standby();
-    // One that never knew of others keeps its sockets when its lease ends.
+    // A node that never met others keeps its sockets when its lease expires.
     let wanted = Wanted::nodes(nodes).set("bridge.lost_after_seconds", 600);
     let fleet = Fleet::on(installation, wanted).await;
     Some((fleet, primary, standby))
 }
 
-/// What a statement says on a server, while everybody else goes on.
+/// Runs a counting statement on a server without blocking.
 async fn says(server: &OwnPostgres, statement: impl Into<String>) -> usize {
     let (server, statement) = (server.clone(), statement.into());
     let said = spawn_blocking(move || server.sql(&statement)).await;
     said.unwrap().parse().unwrap()
 }
 
-/// Transactions that wait for the standby in their commit.
+/// Counts transactions that wait for the standby in their commit.
 const WAITING: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query = 'COMMIT'";
 
-/// Nodes that wait for the standby before they are.
+/// Counts nodes whose registration waits for the standby.
 const ENTERING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE 'INSERT INTO _nodes_ %'";
-/// How often a node tries to be one before its connections are counted.
+/// Number of registration attempts before connections are counted.
 const TRIES: usize = 20;
 
 fn agents(name: &str) -> String {
@@ -52,7 +52,7 @@ fn agent(name: &str) -> Value {
     json!({"name": name, "systemPrompt": "Answer kindly."})
 }
 
-/// Writes that do not wait for each other, only for the standby; none is acknowledged.
+/// Independent writes that all wait for the standby; none is acknowledged.
 async fn crowds(tenant: &Tenant) {
     for crowd in 0..CROWDS {
         let answers = join_all((0..CROWD).map(async |number| {
@@ -85,7 +85,7 @@ async fn without_its_standby_a_primary_acknowledges_nothing() {
     spawn_blocking(move || away.stop(Stop::Immediate))
         .await
         .unwrap();
-    // Somebody else breaks the waiting off: the primary shows what it alone has.
+    // The wait is interrupted from outside: the primary shows the commit that only it has.
     let broken_off = ring("broken-off");
     let breaking = async {
         eventually("two commits to wait", async || {
@@ -110,7 +110,7 @@ async fn without_its_standby_a_primary_acknowledges_nothing() {
     let again = keyed.post("/agents", agent("Before")).await;
     assert_eq!(again.status, 503, "{}", again.text);
 
-    // Nobody does, and this side stops waiting.
+    // Without an interruption the service itself stops waiting.
     let left_alone = ring("left-alone");
     let (answer, reply, ()) = join3(
         tenant.api.post("/agents", agent("Left alone")),
@@ -144,7 +144,7 @@ async fn without_its_standby_a_primary_acknowledges_nothing() {
         })
         .await;
     }
-    // Whatever was acknowledged is there after a failover.
+    // Everything acknowledged exists after a failover.
     let failing = primary.clone();
     let promoted = standby.clone();
     spawn_blocking(move || {
@@ -179,7 +179,7 @@ async fn what_the_primary_alone_has_is_not_acknowledged_to_who_asks_again() {
         .await
         .unwrap();
     let _unanswered = one.begin(&hangup);
-    // Interrupts the wait, until the primary shows the end.
+    // Interrupts the wait, so that the primary shows the end of the call.
     let over = format!("SELECT count(*) FROM calls WHERE id = '{call}' AND ended_at IS NOT NULL");
     eventually("the end on the primary", async || {
         let killed = primary.clone();
@@ -204,7 +204,7 @@ async fn what_the_primary_alone_has_is_not_acknowledged_to_who_asks_again() {
     .await;
 }
 
-/// A node that was ended wants to come back as another, which nobody can before the standby is back.
+/// A node whose lease expired wants to rejoin, which is impossible before the standby is back.
 #[actix_web::test]
 async fn a_node_that_was_ended_asks_once_for_what_waits_for_the_standby() {
     let Some((fleet, primary, standby)) = pair(1).await else {
@@ -226,7 +226,7 @@ async fn a_node_that_was_ended_asks_once_for_what_waits_for_the_standby() {
     })
     .await;
     assert_eq!(says(&primary, ENTERING).await, 1);
-    // Who starts meanwhile is told why he cannot.
+    // A node that starts meanwhile reports the reason for its failure.
     let other = node.installation.beside();
     let started = spawn_blocking(move || other.run(&["serve"])).await.unwrap();
     assert!(

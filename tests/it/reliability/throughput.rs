@@ -1,5 +1,5 @@
-//! Two nodes beside one, on the same machine and the same PostgreSQL, which waits for its disk: what a second process brings where
-//! the processors are the same.
+//! Compares two nodes with one, on the same machine and the same PostgreSQL, which waits for its disk: the benefit
+//! of a second process with the same processors.
 
 use std::{fs, time::Instant};
 
@@ -13,10 +13,10 @@ use super::{
 use crate::support::prelude::*;
 
 const TENANTS: usize = 8;
-/// What Linux counts processors' time in, in a second.
+/// Units per second of Linux's processor time.
 const TICKS: u64 = 100;
 
-/// Calls a second, and the processors' time of the nodes and of the whole machine.
+/// Calls per second, and processor time of the nodes and of the machine.
 async fn measure(nodes: usize) -> Option<(u64, u64, u64)> {
     let postgres = OwnPostgres::start()?;
     let installation = Installation::at(postgres.place(postgres.port));
@@ -40,7 +40,7 @@ async fn measure(nodes: usize) -> Option<(u64, u64, u64)> {
     ))
 }
 
-/// A bridge of a tenant, at one of the nodes.
+/// A tenant's bridge at one of the nodes.
 async fn simulate(fleet: &Fleet, number: usize, calls: u64) {
     let (tenant, node) = (
         &fleet.tenants[number],
@@ -79,13 +79,13 @@ fn ticks_of(stat: &str, fields: std::ops::Range<usize>) -> u64 {
 fn nodes_ticks(fleet: &Fleet) -> u64 {
     let nodes = fleet.running().map(|node| {
         let stat = fs::read_to_string(format!("/proc/{}/stat", node.pid())).unwrap();
-        // After the name, which may have blanks in it: user and system time.
+        // After the name, which may contain spaces: user and system time.
         ticks_of(stat.rsplit_once(") ").unwrap().1, 11..13)
     });
     nodes.sum()
 }
 
-/// All that was not idle.
+/// All processor time that was not idle.
 fn machine_ticks() -> u64 {
     let stat = fs::read_to_string("/proc/stat").unwrap();
     let all = stat.lines().next().unwrap();

@@ -26,18 +26,17 @@ use super::{
     rest::{Response, Rest, client},
 };
 
-/// How the bridge talks to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     Socket,
     Http,
 }
 
-/// One bridge with one connection.
+/// A bridge with one connection.
 pub struct Bridge {
     link: Link,
     inbox: Rc<Inbox>,
-    /// Message ids: unique among all connections of one test.
+    /// Prefix of message ids, unique among all connections of a test.
     name: String,
     sent: Cell<u32>,
 }
@@ -58,11 +57,11 @@ struct Inbox {
     changed: watch::Sender<u32>,
 }
 
-/// How a socket ended: a close frame's code, or without one.
+/// The end of a socket: the code of its close frame, if there was one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Closed(pub Option<CloseCode>);
 
-/// A message on its way.
+/// A message in flight.
 pub struct Pending(oneshot::Receiver<Value>);
 
 impl Bridge {
@@ -77,7 +76,7 @@ impl Bridge {
         }
     }
 
-    /// A WebSocket, or the status that was answered instead of an upgrade.
+    /// Opens a WebSocket, or returns the status of a refused upgrade.
     pub async fn socket(base: &str, token: Option<&str>) -> Result<Self, StatusCode> {
         match Self::connect(base, token).await {
             Err(WsClientError::InvalidResponseStatus(status)) => Err(status),
@@ -85,7 +84,7 @@ impl Bridge {
         }
     }
 
-    /// A WebSocket; none where nobody takes it so soon.
+    /// Opens a WebSocket; `None` if that fails or takes too long.
     pub async fn reach(base: &str, token: &str, patience: Duration) -> Option<Self> {
         let connected = timeout(patience, Self::connect(base, Some(token))).await;
         connected.ok()?.ok()
@@ -127,7 +126,7 @@ impl Bridge {
         format!("{}-{}", self.name, self.sent.get())
     }
 
-    /// A message of a type with an id of its own.
+    /// A message of this type with a new id.
     pub fn message(&self, kind: &str, fields: Value) -> Value {
         let mut message = Map::from_iter([
             ("id".to_owned(), json!(self.next_id())),
@@ -168,19 +167,19 @@ impl Bridge {
         self.begin(message).reply().await
     }
 
-    /// Sends a message of a type and waits for the reply.
+    /// Sends a message of this type and waits for the reply.
     pub async fn ask(&self, kind: &str, fields: Value) -> Value {
         self.send(&self.message(kind, fields)).await
     }
 
-    /// As [`Self::ask`]; the reply has to be `ok:true`.
+    /// As [`Self::ask`]; the reply must be `ok:true`.
     pub async fn ok(&self, kind: &str, fields: Value) -> Value {
         let reply = self.ask(kind, fields.clone()).await;
         assert_eq!(reply["ok"], true, "{kind} {fields}: {reply}");
         reply
     }
 
-    /// As [`Self::ask`]; the reply has to be an error, which is returned.
+    /// As [`Self::ask`]; the reply must be an error, which is returned.
     pub async fn refused(&self, kind: &str, fields: Value) -> Value {
         let mut reply = self.ask(kind, fields.clone()).await;
         assert_eq!(reply["ok"], false, "{kind} {fields}: {reply}");
@@ -188,7 +187,7 @@ impl Bridge {
         reply["error"].take()
     }
 
-    /// A call comes in; the reply, whatever it is.
+    /// Reports an incoming call; returns the reply.
     pub async fn incoming(&self, did: &str, at: Option<Moment>) -> Value {
         let mut fields = json!({
             "bridgeCallId": format!("sip-{}", self.next_id()), "did": did, "callerNumber": "+6281234567890",
@@ -199,7 +198,7 @@ impl Bridge {
         self.ok("call.incoming", fields).await
     }
 
-    /// A call comes in and is taken: its id.
+    /// An incoming call that is accepted; returns its id.
     pub async fn ring(&self, did: &str) -> String {
         self.ring_at(did, None).await
     }
@@ -210,14 +209,14 @@ impl Bridge {
         reply["callId"].as_str().unwrap().to_owned()
     }
 
-    /// A call that is answered now: its id.
+    /// A call that is answered now; returns its id.
     pub async fn talk(&self, did: &str) -> String {
         let call = self.ring(did).await;
         self.ok("call.answered", json!({"callId": call})).await;
         call
     }
 
-    /// A call that rang and was answered at once, at a moment that is past: its id.
+    /// A call that rang and was answered at a past time; returns its id.
     pub async fn talk_since(&self, did: &str, at: Moment) -> String {
         let call = self.ring_at(did, Some(at)).await;
         self.ok("call.answered", json!({"callId": call, "at": at.text()}))
@@ -234,12 +233,12 @@ impl Bridge {
             .await;
     }
 
-    /// The commands that came so far.
+    /// All commands received so far.
     pub fn commands(&self) -> Vec<Value> {
         self.inbox.commands.borrow().clone()
     }
 
-    /// Waits for a command about a call. Over HTTP commands ride on answers, so it keeps asking.
+    /// Waits for a command about a call. Over HTTP commands come with answers, so heartbeats are sent meanwhile.
     pub async fn command(&self, command: &str, call: &str) -> Value {
         eventually(&format!("{command} {call}"), async || {
             if let Link::Http(_) = self.link {
@@ -253,7 +252,7 @@ impl Bridge {
         .await
     }
 
-    /// Sends a frame as it is.
+    /// Sends a frame unchanged.
     pub fn frame(&self, message: Message) {
         let Link::Socket(outbox) = &self.link else {
             panic!("only sockets have frames")
@@ -261,7 +260,7 @@ impl Bridge {
         let _ = outbox.send(message);
     }
 
-    /// Waits for a reply that answers no message of [`Self::begin`].
+    /// Waits for a reply that does not belong to a message of [`Self::begin`].
     pub async fn stray_reply(&self, wanted: impl Fn(&Value) -> bool) -> Value {
         eventually("a reply", async || {
             self.inbox
@@ -274,7 +273,7 @@ impl Bridge {
         .await
     }
 
-    /// The ids of all replies in the order in which they came.
+    /// The message ids of all replies, in order of arrival.
     pub fn reply_order(&self) -> Vec<String> {
         let replies = self.inbox.replies.borrow();
         replies
@@ -283,28 +282,28 @@ impl Bridge {
             .collect()
     }
 
-    /// How many of the replies that came so far are such.
+    /// The number of received replies with this property.
     pub fn replies(&self, such: impl Fn(&Value) -> bool) -> usize {
         let replies = self.inbox.replies.borrow();
         replies.iter().filter(|reply| such(reply)).count()
     }
 
-    /// Answers no ping from now on.
+    /// Answers no pings from now on.
     pub fn fall_silent(&self) {
         self.inbox.mute.set(true);
     }
 
-    /// How many pings came.
+    /// The number of received pings.
     pub fn pings(&self) -> u32 {
         self.inbox.pings.get()
     }
 
-    /// Whether the other side still holds the socket.
+    /// True until the peer has closed the socket.
     pub fn is_open(&self) -> bool {
         self.inbox.closed.get().is_none()
     }
 
-    /// Waits until the other side has closed the socket.
+    /// Waits until the peer has closed the socket.
     pub async fn closed(&self) -> Closed {
         let mut changed = self.inbox.changed.subscribe();
         let waiting = async {
@@ -320,7 +319,7 @@ impl Bridge {
             .expect("the engine closes the socket")
     }
 
-    /// Posts several messages at once: the whole answer.
+    /// Posts several messages at once; returns the whole answer.
     pub async fn post(&self, messages: &[Value]) -> Value {
         let Link::Http(rest) = &self.link else {
             panic!("only HTTP has batches")
@@ -328,7 +327,7 @@ impl Bridge {
         post(rest, &self.inbox, messages).await
     }
 
-    /// The socket goes away without a word, as with a cut cable.
+    /// Drops the socket without a close frame, like a cut cable.
     pub fn cut(self) {}
 }
 
@@ -340,7 +339,7 @@ impl Pending {
             .expect("the connection holds")
     }
 
-    /// The reply, or `None` where the connection went away.
+    /// The reply, or `None` if the connection ended.
     pub async fn reply_if_any(self) -> Option<Value> {
         timeout(PATIENCE, self.0)
             .await
@@ -348,7 +347,7 @@ impl Pending {
             .ok()
     }
 
-    /// As [`Self::reply_if_any`]; a reply that takes longer is none either.
+    /// As [`Self::reply_if_any`], but `None` after `patience`.
     pub async fn reply_within(self, patience: Duration) -> Option<Value> {
         timeout(patience, self.0).await.ok()?.ok()
     }
@@ -359,7 +358,7 @@ async fn post(rest: &Rest, inbox: &Inbox, messages: &[Value]) -> Value {
     let answer = eventually("a request that comes in time", async || {
         let path = "/bridge/v1/messages";
         let answer = rest.send(Method::POST, path, Some(body.clone())).await;
-        // Nothing of one is carried out that a busy machine began and did not go on with for seconds.
+        // A busy machine may send a request so slowly that it times out; nothing of it has been carried out.
         (answer.status != 408).then_some(answer)
     });
     let answer = answer.await.expect(200);
@@ -374,7 +373,7 @@ async fn post(rest: &Rest, inbox: &Inbox, messages: &[Value]) -> Value {
     answer
 }
 
-/// A client of the HTTP transport that may be refused.
+/// A request over the HTTP transport that may be refused.
 pub async fn post_raw(base: &str, authorization: Option<&str>, body: Value) -> Response {
     let rest = Rest::new(base);
     let rest = authorization
@@ -392,7 +391,7 @@ async fn pump<E>(
         tokio::select! {
             message = messages.recv() => match message {
                 Some(message) => if framed.send(message).await.is_err() { break Closed(None) },
-                // The test let go of the bridge: the socket is dropped without a close frame.
+                // The test dropped the bridge: the socket is dropped without a close frame.
                 None => return,
             },
             frame = framed.next() => match frame {

@@ -1,7 +1,7 @@
-//! Debian's Chromium, driven by its chromedriver, as somebody who reads the pages and fills in their forms.
+//! Debian's Chromium, driven by chromedriver like a person who reads pages and fills in forms.
 //!
-//! The protocol is W3C WebDriver (<https://www.w3.org/TR/webdriver2/>) with chromedriver's ways to the browser's own tools. A
-//! dozen of its commands are all that is needed, and any HTTP client speaks them: the crates for it bring a second HTTP stack.
+//! The protocol is W3C WebDriver (<https://www.w3.org/TR/webdriver2/>) with chromedriver's extensions. The dozen
+//! commands needed here work with any HTTP client; the crates for it would add a second HTTP stack.
 
 use std::{
     io::{BufRead, BufReader},
@@ -16,11 +16,11 @@ use tempfile::TempDir;
 
 use super::rest::Rest;
 
-/// Set to 1 where a missing browser must fail the tests instead of skipping them.
+/// If set to 1, a missing browser fails the tests instead of skipping them.
 const REQUIRED: &str = "DIKALA_REQUIRE_BROWSER";
-/// The key under which the protocol names an element.
+/// The protocol's key of an element's reference.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
-/// Without them the browser asks its maker's servers at every start.
+/// Keep the browser from contacting its vendor's servers at every start.
 const ARGUMENTS: [&str; 9] = [
     "--headless",
     "--no-sandbox",
@@ -33,7 +33,7 @@ const ARGUMENTS: [&str; 9] = [
     "--disable-dev-shm-usage",
 ];
 
-/// A browser with one tab and nothing remembered. Closed when dropped.
+/// A browser with one tab and a fresh profile. Closed when dropped.
 #[derive(Debug)]
 pub struct Browser {
     session: Session,
@@ -46,7 +46,7 @@ struct Session {
     base: String,
 }
 
-/// A process that ends with this value, and what it started with it.
+/// A process group that is killed with this value.
 #[derive(Debug)]
 struct Driver(Child);
 
@@ -58,7 +58,7 @@ impl Drop for Driver {
     }
 }
 
-/// An element of the page that is shown.
+/// An element of the current page.
 #[derive(Clone, Debug)]
 pub struct Element(String);
 
@@ -70,7 +70,7 @@ fn program(name: &str) -> Option<PathBuf> {
 }
 
 impl Browser {
-    /// A new browser whose reader wants pages in this language; `None`, and a printed note, where none is installed.
+    /// Opens a browser with this preferred language. Returns `None` with a printed note if no browser is installed.
     pub async fn open(language: &str) -> Option<Self> {
         let programs = program("chromium").zip(program("chromedriver"));
         let Some((chromium, chromedriver)) = programs else {
@@ -110,17 +110,17 @@ impl Browser {
         self.session.ask(path, body).await
     }
 
-    /// Goes to an address.
+    /// Opens an address.
     pub async fn go(&self, url: &str) {
         self.ask("/url", json!({"url": url})).await.unwrap();
     }
 
-    /// Where it is.
+    /// The current address.
     pub async fn url(&self) -> String {
         self.session.tell("/url").await.as_str().unwrap().to_owned()
     }
 
-    /// All elements that an XPath leads to.
+    /// All elements that match an XPath.
     pub async fn all(&self, xpath: &str) -> Vec<Element> {
         let found = self.ask("/elements", json!({"using": "xpath", "value": xpath}));
         let found = found.await.unwrap();
@@ -129,12 +129,12 @@ impl Browser {
             .collect()
     }
 
-    /// The one element that an XPath leads to, once it is there.
+    /// Waits for an element that matches an XPath.
     pub async fn one(&self, xpath: &str) -> Element {
         eventually(xpath, async || self.all(xpath).await.into_iter().next()).await
     }
 
-    /// What can be read on the page.
+    /// The visible text of the page.
     pub async fn text(&self) -> String {
         eventually("the text of a page", async || {
             let body = self.all("//body").await.into_iter().next()?;
@@ -145,10 +145,10 @@ impl Browser {
         .await
     }
 
-    /// Waits until these words can be read.
+    /// Waits until this text is visible.
     pub async fn see(&self, words: &str) {
         eventually(&format!("the words {words:?}"), async || {
-            // A page that is replaced at this moment has no body.
+            // A page that is being replaced has no body.
             let text = self.all("//body").await.into_iter().next();
             let text = match text {
                 Some(body) => self.session.get(&format!("/element/{}/text", body.0)).await,
@@ -167,7 +167,7 @@ impl Browser {
         self.one(&labelled).await
     }
 
-    /// Types into the field with this label, instead of what is there.
+    /// Replaces the text of the field with this label.
     pub async fn fill(&self, label: &str, text: &str) {
         let Element(field) = self.field(label).await;
         self.ask(&format!("/element/{field}/clear"), json!({}))
@@ -178,7 +178,7 @@ impl Browser {
             .unwrap();
     }
 
-    /// What stands in the field with this label.
+    /// The value of the field with this label.
     pub async fn value(&self, label: &str) -> String {
         let Element(field) = self.field(label).await;
         let path = format!("/element/{field}/property/value");
@@ -190,7 +190,7 @@ impl Browser {
             .to_owned()
     }
 
-    /// Chooses what is called so in the list with this label.
+    /// Selects an option of the list with this label.
     pub async fn choose(&self, label: &str, option: &str) {
         let Element(list) = self.field(label).await;
         let path = format!("/element/{list}/element");
@@ -201,7 +201,7 @@ impl Browser {
         self.click(&option).await;
     }
 
-    /// Waits until something is told to be wrong with the field with this label, to which the field points: what.
+    /// Waits for the error of the field with this label, which the field must reference; returns its text.
     pub async fn told_beside(&self, label: &str) -> String {
         let id = format!("//label[starts-with(normalize-space(.), {label:?})]/@for");
         let points =
@@ -210,14 +210,14 @@ impl Browser {
         eventually(&format!("an error beside {label}"), async || {
             let error = self.all(&error).await.into_iter().next()?;
             let path = format!("/element/{}/text", error.0);
-            // It is gone where the page is only now replaced.
+            // The element is gone if the page is just being replaced.
             let text = self.session.get(&path).await.ok()?;
             text.as_str().map(str::to_owned)
         })
         .await
     }
 
-    /// Presses the button or follows the link with this name, the first that is to be seen.
+    /// Presses the first visible button or link with this name.
     pub async fn press(&self, name: &str) {
         let named = format!(
             "//button[normalize-space(.)={name:?}] | //a[normalize-space(.)={name:?}] | //summary[normalize-space(.)={name:?}]"
@@ -234,24 +234,23 @@ impl Browser {
         .await;
     }
 
-    /// Whether an element can be seen. One of a page that is left meanwhile cannot.
+    /// True if an element is visible; false if its page was left meanwhile.
     pub async fn is_shown(&self, element: &Element) -> bool {
         let path = format!("/element/{}/displayed", element.0);
         self.session.get(&path).await == Ok(Value::Bool(true))
     }
 
-    /// Clicks.
     pub async fn click(&self, element: &Element) {
         let path = format!("/element/{}/click", element.0);
         self.ask(&path, json!({})).await.unwrap();
     }
 
-    /// What a function body returns in the page.
+    /// Runs a function body in the page; returns its result.
     pub async fn run(&self, script: &str) -> Value {
         self.run_with(script, json!([])).await
     }
 
-    /// The same with arguments.
+    /// As [`Self::run`], with arguments.
     pub async fn run_with(&self, script: &str, arguments: Value) -> Value {
         let ran = self.ask(
             "/execute/sync",
@@ -260,13 +259,13 @@ impl Browser {
         ran.await.unwrap()
     }
 
-    /// What a function body gives to its last argument, a function.
+    /// Runs a function body that passes its result to its last argument, a callback.
     pub async fn run_until_done(&self, script: &str) -> Value {
         let ran = self.ask("/execute/async", json!({"script": script, "args": []}));
         ran.await.unwrap()
     }
 
-    /// Looks through a window of this width, in the light or in the dark. Nothing moves: what is looked at is as it stays.
+    /// Sets the window's width and the colour scheme, and disables animations.
     pub async fn look(&self, width: u32, scheme: &str) {
         let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
         self.tool("Emulation.setDeviceMetricsOverride", size).await;
@@ -277,7 +276,7 @@ impl Browser {
         self.tool("Emulation.setEmulatedMedia", media).await;
     }
 
-    /// Whether pages may run scripts, from the next page on.
+    /// Enables or disables scripts, from the next page on.
     pub async fn scripts(&self, on: bool) {
         self.tool(
             "Emulation.setScriptExecutionDisabled",
@@ -286,7 +285,7 @@ impl Browser {
         .await;
     }
 
-    /// A picture of the upper left of the page, as a PNG, each of its pixels so many wide and high.
+    /// A PNG of the page's upper left part; `scale` is the number of image pixels per CSS pixel.
     pub async fn picture(&self, (width, height): (u32, u32), scale: u32) -> Vec<u8> {
         let clip = json!({"x": 0, "y": 0, "width": width, "height": height, "scale": scale});
         let wanted = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
@@ -299,7 +298,7 @@ impl Browser {
         self.ask("/goog/cdp/execute", asked).await.unwrap()
     }
 
-    /// What the browser complained about since it was asked before.
+    /// The browser's log entries since the last call.
     pub async fn complaints(&self) -> Vec<String> {
         let log = self.ask("/se/log", json!({"type": "browser"})).await;
         let entries = log.unwrap();
@@ -333,7 +332,7 @@ impl Session {
     }
 }
 
-/// What was answered about an element; none where its page was replaced after it was found.
+/// The answer about an element; `None` if its page was replaced meanwhile.
 fn if_still_there(answer: Result<Value, Value>) -> Option<Value> {
     match answer {
         Err(error) if error["error"] == "stale element reference" => None,
@@ -341,7 +340,7 @@ fn if_still_there(answer: Result<Value, Value>) -> Option<Value> {
     }
 }
 
-/// Starts a driver on a port of its own choice.
+/// Starts a driver on a port of its choice.
 fn start(chromedriver: &Path) -> (Driver, u16) {
     use std::os::unix::process::CommandExt;
     let mut child = Command::new(chromedriver)
@@ -357,7 +356,7 @@ fn start(chromedriver: &Path) -> (Driver, u16) {
         let port = line.split_once("successfully on port ")?.1;
         port.trim_end_matches('.').parse().ok()
     });
-    // What it goes on to say is not wanted, but has to go somewhere.
+    // Further output must be read, or the driver would block.
     std::thread::spawn(move || lines.for_each(drop));
     (Driver(child), port.expect("the driver says its port"))
 }

@@ -1,10 +1,10 @@
-//! A PostgreSQL whose clock can be set.
+//! A PostgreSQL server whose clock can be set.
 
 use dikala_testkit::Place;
 
-/// Lets the clock of a database be set that nobody uses yet.
+/// Makes the clock of an unused database settable.
 pub async fn can_be_set(store: &Place) {
-    // A function of the same name is found before PostgreSQL's own.
+    // The search path makes this function hide PostgreSQL's own.
     let database = store.url.rsplit_once('/').unwrap().1;
     let first_public =
         format!("ALTER DATABASE \"{database}\" SET search_path = public, pg_catalog");
@@ -19,7 +19,7 @@ pub async fn can_be_set(store: &Place) {
     }
 }
 
-/// From now on it is off by so much.
+/// Sets the clock's offset.
 pub async fn set(store: &Place, ms: i64) {
     let set = format!("UPDATE clock_off SET ms = {ms}");
     store.execute(&set).await;

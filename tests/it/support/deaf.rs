@@ -1,4 +1,4 @@
-//! Listeners that nobody serves.
+//! Listeners that never answer.
 
 use std::{
     net::{SocketAddr, TcpStream},
@@ -7,22 +7,22 @@ use std::{
 
 use tokio::net::{TcpListener, TcpSocket};
 
-/// A port of the loopback at which nothing is ever said.
+/// A silent port on the loopback.
 #[derive(Debug)]
 pub struct Deaf {
     pub address: SocketAddr,
     _listener: TcpListener,
-    /// What fills the backlog.
+    /// Connections that fill the backlog.
     held: Vec<TcpStream>,
 }
 
 impl Deaf {
-    /// Connections are made, by the kernel.
+    /// The kernel accepts connections, but nothing is ever sent.
     pub fn silent() -> Self {
         Self::listen(128)
     }
 
-    /// Its backlog is full: no connection is made, and none refused.
+    /// The backlog is full: connections are neither accepted nor refused.
     pub fn full() -> Self {
         let mut deaf = Self::listen(0);
         let brief = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! A tenant's server whose connections are not made before it opens: its backlog is full.
+//! A tenant's server that accepts no connections until it is opened: its backlog is full.
 
 use std::{
     collections::HashSet,
@@ -13,10 +13,10 @@ use std::{
 use dikala_testkit::eventually;
 use tokio::net::TcpSocket;
 
-/// How the system writes that somebody waits for a connection (`SYN_SENT`).
+/// The kernel's code for a connection attempt (`SYN_SENT`).
 const ASKED_FOR: &str = "02";
 
-/// What came over one connection until its end.
+/// The data received on one connection.
 type Connection = Arc<Mutex<Came>>;
 
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ struct Came {
     is_over: bool,
 }
 
-/// Answers every request with `{}` once it is open. Connections go on to the end of the process on threads of their own.
+/// Answers every request with `{}` once it is open. Connections are served on threads until the process ends.
 #[derive(Debug)]
 pub struct Late {
     pub address: SocketAddr,
@@ -56,7 +56,7 @@ impl Late {
         format!("http://{}/", self.address)
     }
 
-    /// Waits until somebody asks for a connection.
+    /// Waits until a client tries to connect.
     pub async fn asked_for(&self) {
         let wanted = format!(":{:04X} {ASKED_FOR} ", self.address.port());
         eventually("a connection to be asked for", async || {
@@ -66,7 +66,7 @@ impl Late {
         .await;
     }
 
-    /// From now on connections are made, those included that are asked for already.
+    /// Accepts connections from now on, including waiting ones.
     pub fn open(&mut self) {
         let (listener, fills) = self.closed.take().expect("it is closed");
         let own: HashSet<_> = fills
@@ -86,7 +86,7 @@ impl Late {
         drop(fills);
     }
 
-    /// Connections that are there and over which nothing came.
+    /// The number of open connections on which nothing was received.
     pub fn silent(&self) -> usize {
         let connections = self.connections.lock().unwrap();
         let is_silent = |connection: &&Connection| {
@@ -96,7 +96,7 @@ impl Late {
         connections.iter().filter(is_silent).count()
     }
 
-    /// All that came.
+    /// All received data.
     pub fn came(&self) -> String {
         let connections = self.connections.lock().unwrap();
         let bytes = connections.iter().flat_map(|connection| {
@@ -112,7 +112,7 @@ fn serve(mut stream: TcpStream, connection: &Connection) {
     while let Ok(length @ 1..) = stream.read(&mut buffer) {
         let mut came = connection.lock().unwrap();
         came.bytes.extend_from_slice(&buffer[..length]);
-        // The body is a JSON object, and nothing comes after it before the answer.
+        // The body is a JSON object, and nothing follows it before the answer.
         if came.bytes.ends_with(b"}") {
             let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
             let _ = stream.write_all(answer);

@@ -1,5 +1,5 @@
-//! A network link to PostgreSQL that can fall silent, where what goes into it is swallowed and nobody is told, or be cut; and
-//! that counts how often somebody waits at it.
+//! A network link to PostgreSQL that can fall silent (data are swallowed without an error) or be cut, and that
+//! counts round trips.
 
 use std::{
     io::{self, Read, Write},
@@ -18,7 +18,7 @@ use super::{
     world::{Setup, World},
 };
 
-/// Stands between a client and a server. Connections go to the end of the process on threads of their own.
+/// A proxy between client and server. Connections are served on threads until the process ends.
 #[derive(Clone, Debug)]
 pub struct Link {
     pub port: u16,
@@ -27,29 +27,29 @@ pub struct Link {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Connections so far.
+    /// Number of connections so far.
     made: AtomicUsize,
-    /// Those before this one are silent.
+    /// Connections with smaller numbers are silent.
     frozen: AtomicUsize,
-    /// All are silent.
+    /// All connections are silent.
     dark: AtomicBool,
-    /// Of the next transaction that such a text is part of.
+    /// Loses a part of the next transaction that contains this text.
     to_lose: Mutex<Option<(String, Lost)>>,
-    /// Connections that fell silent over a commit.
+    /// Number of connections that fell silent at a commit.
     lost: AtomicUsize,
-    /// Times that the server said that it is ready for the next: one for each time that a client waited for it.
+    /// Number of `ReadyForQuery` messages, one per round trip of a client.
     rounds: AtomicUsize,
-    /// After that many all connections are cut.
+    /// All connections are cut after this many round trips.
     cut_after: Mutex<Option<usize>>,
     sockets: Mutex<Vec<TcpStream>>,
 }
 
-/// What a link swallows of a commit, and all that would come after it.
+/// The lost part of a commit; everything after it is lost, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// It never arrives.
+    /// The commit never arrives.
     Commit,
-    /// It is carried out, and nobody hears of it.
+    /// The commit happens, but its answer is lost.
     Answer,
 }
 
@@ -60,7 +60,7 @@ struct Connection {
 }
 
 impl State {
-    /// Ends all connections, and swallows what new ones say.
+    /// Ends all connections and swallows the data of new ones.
     fn cut(&self) {
         self.dark.store(true, SeqCst);
         for socket in self.sockets.lock().unwrap().drain(..) {
@@ -75,18 +75,18 @@ impl State {
     }
 }
 
-/// Follows what a server sends: messages of one byte for the kind and four for the length, which counts itself; before them,
-/// to who asked for TLS, one byte that says no.
+/// Parses the server's messages: one byte for the kind and four for the length, which includes itself. A client
+/// that asked for TLS first receives a single byte that denies it.
 #[derive(Default)]
 struct Rounds {
     began: bool,
     head: Vec<u8>,
-    /// Of the present message.
+    /// Bytes left of the current message.
     left: usize,
 }
 
 impl Rounds {
-    /// `ReadyForQuery` in what is sent, one after the other.
+    /// Counts `ReadyForQuery` messages in consecutive data.
     fn count(&mut self, sent: &[u8]) -> usize {
         let (mut count, mut sent) = (0, sent);
         if !std::mem::replace(&mut self.began, true) {
@@ -113,17 +113,17 @@ impl Rounds {
     }
 }
 
-/// Follows what a client sends.
+/// Parses the client's data.
 #[derive(Default)]
 struct Watch {
-    /// The end of what was sent before: a text may come in two pieces.
+    /// The end of the previous data: a text may arrive in two pieces.
     before: Vec<u8>,
-    /// The present transaction has the text.
+    /// True if the current transaction contains the text.
     is_meant: bool,
 }
 
 impl Watch {
-    /// Whether what is sent has the commit of which something is to be lost.
+    /// Returns the part to lose if the data contain the commit in question.
     fn sees(&mut self, sent: &[u8], to_lose: &Mutex<Option<(String, Lost)>>) -> Option<Lost> {
         let mut to_lose = to_lose.lock().unwrap();
         let (text, lost) = to_lose.as_ref()?;
@@ -141,7 +141,7 @@ impl Watch {
     }
 }
 
-/// A world whose server reaches its PostgreSQL over a link; none where the machine has no PostgreSQL.
+/// A world whose server reaches PostgreSQL over a link; `None` if PostgreSQL is not installed.
 pub async fn linked(setup: Setup) -> Option<(World, Link)> {
     let mut installation = Installation::migrated(StoreKind::Postgres)?;
     let url = installation.store.url.clone();
@@ -153,7 +153,7 @@ pub async fn linked(setup: Setup) -> Option<(World, Link)> {
 }
 
 impl Link {
-    /// To a port of this machine.
+    /// A link to a port of this machine.
     pub fn to(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -165,7 +165,7 @@ impl Link {
         thread::spawn(move || {
             for mut client in listener.incoming().map_while(Result::ok) {
                 if state.dark.load(SeqCst) {
-                    // The server hears nothing of it either.
+                    // The server receives nothing, either.
                     state.made.fetch_add(1, SeqCst);
                     thread::spawn(move || io::copy(&mut client, &mut io::sink()));
                     continue;
@@ -191,26 +191,27 @@ impl Link {
         link
     }
 
-    /// All connections of now fall silent for good; new ones work.
+    /// Silences all current connections for good; new ones work.
     pub fn freeze_connections(&self) {
         self.state
             .frozen
             .store(self.state.made.load(SeqCst), SeqCst);
     }
 
-    /// All connections fall silent, also those that are made now.
+    /// Silences all connections, including new ones.
     pub fn go_dark(&self) {
         self.state.dark.store(true, SeqCst);
     }
 
-    /// New connections work; those that were made until now stay silent.
+    /// New connections work; earlier ones stay silent.
     pub fn light_up(&self) {
         self.freeze_connections();
         *self.state.cut_after.lock().unwrap() = None;
         self.state.dark.store(false, SeqCst);
     }
 
-    /// Of the next transaction that sends this text the commit, or the answer to it, is lost, and its connection silent from then on.
+    /// Of the next transaction that contains this text, loses the commit or its answer, and silences the
+    /// connection.
     pub fn lose(&self, text: &str, lost: Lost) {
         let before = self
             .state
@@ -221,17 +222,18 @@ impl Link {
         assert_eq!(before, None, "nothing was lost yet");
     }
 
-    /// Commits of which something was lost so far.
+    /// Number of commits of which a part was lost.
     pub fn lost(&self) -> usize {
         self.state.lost.load(SeqCst)
     }
 
-    /// How often a client waited for the server so far, on all connections.
+    /// Number of round trips on all connections.
     pub fn rounds(&self) -> usize {
         self.state.rounds.load(SeqCst)
     }
 
-    /// All connections end after that many rounds more, the last of which is still answered; new ones are silent.
+    /// Cuts all connections after this many further round trips, the last of which is still answered; new ones are
+    /// silent.
     pub fn cut_after(&self, rounds: usize) {
         let after = self.rounds() + rounds;
         *self.state.cut_after.lock().unwrap() = Some(after);
@@ -240,13 +242,13 @@ impl Link {
         }
     }
 
-    /// Connections that were made so far.
+    /// Number of connections so far.
     pub fn made(&self) -> usize {
         self.state.made.load(SeqCst)
     }
 }
 
-/// Whose words are passed on.
+/// The sender of the forwarded data.
 enum Side {
     Client(Watch),
     Server(Rounds),
@@ -263,12 +265,12 @@ fn pass(
     let mut swallowed = false;
     loop {
         let read = from.read(&mut buffer).unwrap_or(0);
-        // Once something is missing the rest makes no sense, and the end is not told either.
+        // Once data are lost, the rest is meaningless, and the close is not forwarded.
         swallowed |= state.is_silent(connection);
         match &mut side {
             Side::Client(watch) => {
                 if let Some(lost) = watch.sees(&buffer[..read], &state.to_lose) {
-                    // Before it is passed on: the answer must not be quicker.
+                    // Set before forwarding, so that the answer cannot overtake it.
                     connection.silent.store(true, SeqCst);
                     state.lost.fetch_add(1, SeqCst);
                     swallowed |= lost == Lost::Commit;

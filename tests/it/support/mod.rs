@@ -1,4 +1,4 @@
-//! What the tests stand on beside the test kit: the real program, a bridge, a REST client.
+//! Helpers beside the test kit: the real program, a bridge, a REST client.
 
 pub mod bridge;
 pub mod browser;
@@ -19,7 +19,7 @@ pub mod terminal;
 pub mod visitor;
 pub mod world;
 
-/// What nearly every test needs.
+/// Everything that most tests need.
 pub mod prelude {
     pub use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! Instants as the service writes them.
+//! Times in the service's format.
 
 use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
 
-/// A moment in whole milliseconds, UTC.
+/// A time in whole milliseconds, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(OffsetDateTime);
 
@@ -32,7 +32,7 @@ impl Moment {
         i64::try_from((self.0 - earlier.0).whole_milliseconds()).unwrap()
     }
 
-    /// Sleeps until this moment has passed: only where the moment itself is what is tested.
+    /// Sleeps until this time has passed. Only for tests of the time itself.
     pub async fn passed(self) {
         let left = self.0 - OffsetDateTime::now_utc();
         if let Ok(left) = std::time::Duration::try_from(left) {
