@@ -102,7 +102,7 @@ impl Search<'_> {
     fn seen(&mut self, path: &str, at: usize) {
         let rest = self.wanted.strip_prefix(path);
         let leads_there = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
-        // Of members with equal names the last one counts.
+        // The last of several members with the same name counts.
         if leads_there && path.len() >= self.found.0 {
             self.found = (path.len(), at);
         }

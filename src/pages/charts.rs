@@ -101,7 +101,7 @@ impl Chart<'_> {
     /// A description for screen readers.
     fn description(&self, lang: Lang) -> String {
         let all = self.bars.iter().map(total).fold(0, i64::saturating_add);
-        // Of several highest bars, the first.
+        // The first of several highest bars.
         let highest = self.bars.iter().rev().max_by_key(|bar| total(bar));
         match highest.filter(|_| all > 0) {
             None => lang.t("chart-nothing"),

@@ -46,7 +46,7 @@ pub enum Encryption {
 pub struct Letter {
     pub from: String,
     pub to: String,
-    /// By lowercase name, with the values as received.
+    /// Received values by lowercase name.
     pub headers: BTreeMap<String, String>,
     pub text: String,
     /// User name and password of the client's authentication.

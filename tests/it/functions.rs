@@ -347,7 +347,7 @@ async fn a_function_tells_how_it_did(#[values(Sqlite, Postgres)] store: StoreKin
     assert_eq!(from.plus(24 * 60 * 60), to);
     let latency = ["p50", "p95", "p99", "max"].map(|p| stats["latencyMs"][p].as_i64().unwrap());
     assert!(latency.is_sorted(), "{stats}");
-    // Of the five requests, three took at least 300, 600 and 1,200 ms.
+    // Three of the five requests took at least 300, 600 and 1,200 ms.
     assert!(latency[0] >= 300 && latency[1] >= 1_200, "{stats}");
 
     // A function keeps its statistics after a restart and under a new name; another agent's function of that name

@@ -1,4 +1,4 @@
-//! The support is believed only after it was seen to work.
+//! Tests of the test helpers.
 
 use std::net::TcpStream;
 
@@ -78,7 +78,7 @@ async fn the_receiver_misbehaves_as_told(#[case] answer: Answer) {
     assert_eq!(receiver.received("/bad").len(), 1);
 }
 
-/// What a client that unpacks would see was checked with `gzip -dc`, which is not on every machine.
+/// What a decompressing client would see was checked with `gzip -dc`, which is not on every machine.
 #[actix_web::test]
 async fn the_bomb_is_a_gzip_stream() {
     let receiver = Receiver::start();

@@ -1,5 +1,7 @@
-//! The sources keep to the rules of the house: imports run one way, decisions are pure, files say what they are for and are short,
-//! one clock tells the time, and what is read for a tenant is his. What does not yet is listed here with its size and can only shrink.
+//! The sources follow the rules: imports run one way, decisions are pure, files state their purpose and are short,
+//! one clock tells the time, and a tenant's reads start from the tenant.
+//!
+//! Exceptions are listed here with their sizes, and can only shrink.
 
 mod imports;
 mod rules;
@@ -17,13 +19,13 @@ use self::{
     source::File,
 };
 
-/// Files that are too long, with their lines.
+/// Files above the limit, with their lines.
 const LONG_FILES: &[(&str, usize)] = &[];
 
-/// Functions that are too long, with their lines.
+/// Functions above the limit, with their lines.
 const LONG_FUNCTIONS: &[(&str, usize)] = &[];
 
-/// Where decisions are made: without waiting, clock or store.
+/// Modules of decisions, which never wait and use neither clock nor store.
 const PURE: &[&str] = &[
     "actors/src/bridges/attention.rs",
     "actors/src/calls/machine",

@@ -1,4 +1,4 @@
-//! `dikala top`: what a running service does, in a terminal, as a table and as a document.
+//! `dikala top` in a terminal, as a table, and as a document.
 
 use dikala_testkit::free_port;
 
@@ -6,7 +6,7 @@ use crate::support::{prelude::*, server::assert_fails, terminal::Terminal};
 
 const FULL: &str = "the-operators-full-token";
 const READ: &str = "the-operators-read-token";
-/// What a program writes that takes the screen for itself, and that gives it back.
+/// Escape sequences that enter and leave the alternate screen.
 const TAKEN: &str = "\u{1b}[?1049h";
 const GIVEN_BACK: &str = "\u{1b}[?1049l";
 
@@ -34,7 +34,7 @@ async fn figures_are_those_of_the_listener(#[values(Sqlite, Postgres)] store: St
     assert_eq!(names(&top), names(&actors));
     assert!(!top["eventLoops"].as_array().unwrap().is_empty());
 
-    // The same for people; and without an address, that of the configuration.
+    // The same as a table, with the configured address by default.
     let table = server.installation.run(&["top", "--once"]);
     assert_eq!((table.code, table.stderr.as_str()), (Some(0), ""));
     for words in [
@@ -57,7 +57,7 @@ async fn tokens_are_asked_for_and_go_nowhere_else() {
         .set("http.unauthenticated_requests_per_minute", 100_000);
     let mut world = world!(Sqlite, setup);
     let url = world.server.operator.clone();
-    // Another's address is not shown what the configuration has.
+    // The configured token is not sent to another address.
     let once = ["top", "--once", "--url", &url];
     assert_fails(
         &world.server.installation.run(&once),
@@ -80,7 +80,7 @@ async fn tokens_are_asked_for_and_go_nowhere_else() {
     let installation = &world.server.installation;
     let by_variables = installation.run(&["top", "--once"]);
     assert_eq!(by_variables.code, Some(0), "{by_variables:?}");
-    // They are no keys of the configuration, and help does not show the token.
+    // These variables are no configuration keys, and help does not show the token.
     installation.cli(&["tenant", "list"]);
     let help = installation.run(&["top", "--help"]).stdout;
     assert!(
@@ -118,7 +118,7 @@ async fn the_public_listener_is_not_taken_for_the_operators() {
     assert!(finished.stderr.contains(&world.server.http), "{finished:?}");
 }
 
-/// `dikala top` between two looks at how the terminal is set.
+/// Runs `dikala top` between two reports of the terminal's settings.
 fn watched(server: &Server) -> Terminal {
     let lines = format!(
         "stty -g; sh -c 'echo pid=$$; exec {} top --url {}'; echo code=$?; stty -g",
@@ -128,7 +128,7 @@ fn watched(server: &Server) -> Terminal {
     Terminal::run(&server.installation, &lines)
 }
 
-/// The terminal is as it was before, and the program ended well.
+/// Asserts that the terminal was restored and that the program succeeded.
 fn assert_sane(shown: &str) {
     assert_eq!(shown.matches(TAKEN).count(), 1, "{shown:?}");
     let (before, after) = shown
@@ -191,7 +191,7 @@ async fn it_outlives_a_listener_that_goes_and_comes_back() {
     world.server.restart();
     eventually("it to be back", async || {
         let shown = terminal.shown();
-        // That nothing is wrong, or what is in the place of that.
+        // The first lines report that nothing is wrong, or the problems.
         shown[before..].contains(['✓', '!']).then_some(())
     })
     .await;

@@ -1,4 +1,4 @@
-//! A trace that a bridge or a tenant began goes on to functions and webhooks, and stands in the log.
+//! A trace begun by a bridge or a tenant continues to functions and webhooks, and appears in the log.
 
 use crate::support::{bridge::post_raw, prelude::*, world::HOOK};
 
@@ -10,7 +10,7 @@ fn traceparent(trace: &str) -> String {
     format!("00-{trace}-{PARENT}-01")
 }
 
-/// Of which trace a request is part; each has a number of its own.
+/// The trace of a request; each request has its own span id.
 #[track_caller]
 fn trace_of(request: &Received) -> Option<String> {
     let sent = request.headers.get("traceparent")?;
@@ -23,7 +23,7 @@ fn trace_of(request: &Received) -> Option<String> {
     Some(trace.to_owned())
 }
 
-/// The lines of the log that have this message, for a call or a request.
+/// The log lines with this message about a call or a request.
 fn lines(world: &World, message: &str, field: &str, id: &str) -> Vec<Value> {
     let log = world.server.log();
     let lines = log
@@ -49,7 +49,7 @@ async fn the_trace_of_a_call_reaches_its_functions_and_webhooks_also_after_a_kil
     world
         .receiver
         .answer("/function", [Answer::Json(json!({"stock": 3}))]);
-    // The first attempt of everything fails: what comes after the kill comes from the table.
+    // All first attempts fail, so that later ones, after the kill, come from the table.
     world.receiver.answer(HOOK, [Answer::Status(503)]);
     let bridge = tenant.bridge(Socket).await;
     let incoming = json!({
@@ -109,7 +109,7 @@ async fn a_request_hands_its_trace_on(#[values(Sqlite, Postgres)] store: StoreKi
     assert!(lines.iter().all(|line| line["trace_id"] == TRACE));
 }
 
-/// Over HTTP the request's own trace holds for the messages in it that name none. What is no trace is not there, and refuses nothing.
+/// Over HTTP the request's trace applies to its messages without a trace. An invalid trace is ignored.
 #[rstest]
 #[case::of_the_request(json!(null), Some(TRACE))]
 #[case::of_the_message(json!(format!("00-{OTHER}-{PARENT}-01")), Some(OTHER))]
@@ -138,7 +138,7 @@ async fn a_message_over_http_is_part_of_a_trace(
     assert_eq!(trace_of(&started[0]).as_deref(), expected);
 }
 
-/// Who names no trace begins none: a tenant's own tracing is left to him.
+/// A request without a trace starts none: tenants' own tracing stays theirs.
 #[actix_web::test]
 async fn without_a_trace_none_is_sent() {
     let world = world!(Sqlite);

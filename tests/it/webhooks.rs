@@ -1,4 +1,4 @@
-//! Deliveries to receivers of every kind of badness.
+//! Deliveries to misbehaving receivers.
 
 use std::collections::BTreeSet;
 
@@ -122,7 +122,7 @@ fn vec_of(item: &str, count: usize) -> String {
 #[rstest]
 #[actix_web::test]
 async fn hanging_deliveries_delay_nobody_else(#[values(Sqlite, Postgres)] store: StoreKind) {
-    // No attempt of the bad endpoint can end before patience does.
+    // No attempt at the bad endpoint ends before the test's timeout.
     let world = world!(store, Setup::new().set("webhooks.timeout_seconds", 120));
     let (bad, receiver) = (&world.tenant, &world.receiver);
     receiver.answer("/hang", [Answer::Hang]);
@@ -149,7 +149,7 @@ async fn hanging_deliveries_delay_nobody_else(#[values(Sqlite, Postgres)] store:
             .wait_for_event("/good", SECRET, "call.ended", &id)
             .await;
     }
-    // The bad tenant's own other endpoint is served, too.
+    // The bad tenant's other endpoint is served, too.
     receiver
         .wait_for_events(HOOK, SECRET, "200 events", |events| events.len() == 200)
         .await;
@@ -244,13 +244,13 @@ async fn gone_means_gone(#[values(Sqlite, Postgres)] store: StoreKind) {
         .expect(204);
     let before = receiver.received("/deleted").len();
 
-    // By the time another failing endpoint had its third retry, these would have had one.
+    // When another failing endpoint has had its third retry, these would have had one, too.
     subscribe("/clock").await;
     let second = bridge.ring(&tenant.did).await;
     receiver.wait_for("/clock", 4).await;
     world.event("call.started", &second).await;
     assert_eq!(receiver.received("/gone").len(), 1);
-    // An attempt may have been on its way when the webhook was deleted, no more than that.
+    // One attempt may have been in flight when the webhook was deleted.
     assert!(receiver.received("/deleted").len() <= before + 1);
 }
 
@@ -310,7 +310,7 @@ async fn retries_end_with_the_schedule(#[values(Sqlite, Postgres)] store: StoreK
     let bridge = tenant.bridge(Http).await;
     bridge.ring(&tenant.did).await;
     receiver.wait_for("/never", 3).await;
-    // A second call's delivery goes through the whole schedule: time enough for a fourth attempt of the first.
+    // A second call's delivery passes the whole schedule, which is long enough for a fourth attempt of the first.
     bridge.ring(&tenant.did).await;
     let received = receiver.wait_for("/never", 6).await;
     let mut all = attempts(&received);
@@ -318,7 +318,8 @@ async fn retries_end_with_the_schedule(#[values(Sqlite, Postgres)] store: StoreK
     assert_eq!(all, [1, 1, 2, 2, 3, 3]);
 }
 
-/// Deliveries of a webhook that failed for good in these seconds after the epoch, made of one that there is: their ids.
+/// Inserts permanently failed deliveries of a webhook, made at these seconds after the epoch, as copies of an
+/// existing one; returns their ids.
 async fn fail(world: &World, webhook: &str, at_seconds: &[u64]) -> BTreeSet<String> {
     let rows: Vec<(String, u64)> = at_seconds
         .iter()
@@ -352,7 +353,7 @@ async fn a_recovery_survives_a_kill(#[values(Sqlite, Postgres)] store: StoreKind
     world.event("call.started", &id).await;
     let url = world.receiver.url("/missed");
     let webhook = world.tenant.subscribe(&url, &["credits.low"], SECRET).await;
-    // Every tenth before the time or after it.
+    // Every tenth is outside of the time range.
     let at = |n: u64| match n % 20 {
         0 => SINCE - 1,
         10 => UNTIL,

@@ -21,11 +21,11 @@ pub struct Overview {
 pub struct Problem {
     pub severity: String,
     pub summary: String,
-    /// What the operator should do.
+    /// The remedy.
     pub action: String,
     /// The affected tenant, if it is only one.
     pub tenant_id: Option<String>,
-    /// What the problem is about.
+    /// An id, or the name of an actor or thread.
     pub target: Option<String>,
 }
 

@@ -15,7 +15,7 @@ pub struct Received {
     pub method: String,
     pub path: String,
     pub query: Option<String>,
-    /// By lowercase name.
+    /// Lowercase names.
     pub headers: BTreeMap<String, String>,
     pub body: Vec<u8>,
     pub arrived: Instant,

@@ -117,7 +117,7 @@ async fn what_is_no_form_is_not_read(#[values(Sqlite)] store: StoreKind) {
         .browser
         .clone()
         .with("content-type", "application/json");
-    // Of repeated headers the browser's own is the later one.
+    // The later of two equal headers is the browser's own.
     let long = form.clone().set("name", &"x".repeat(800_000));
     let page = owner.browser.post(&long).await;
     assert_eq!(page.status, 413);

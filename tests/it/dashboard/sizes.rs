@@ -229,7 +229,7 @@ async fn a_long_call_is_read_page_by_page(#[values(Sqlite)] store: StoreKind) {
     beyond.assert_shows("From the ring on");
 }
 
-/// Of many agents some are offered; any other is found by a part of its name, in any case.
+/// Some of many agents are offered; any other is found by a part of its name, in any case.
 #[rstest]
 #[actix_web::test]
 async fn one_of_a_thousand_agents_is_found_by_its_name(#[values(Sqlite)] store: StoreKind) {

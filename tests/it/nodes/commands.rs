@@ -77,7 +77,7 @@ async fn what_a_half_open_socket_swallowed_goes_to_the_next_at_another_node() {
     assert_eq!(told(&new, &call), 1);
 }
 
-/// Of two sockets at two nodes the one that was opened last is the newest at once, whichever node checks.
+/// The last opened of two sockets at two nodes is the newest at once, whichever node checks.
 #[actix_web::test]
 async fn commands_go_to_the_socket_that_was_opened_last() {
     let Some(nodes) = Nodes::start(Setup::new()).await else {

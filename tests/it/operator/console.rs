@@ -180,7 +180,7 @@ async fn a_session_is_new_at_every_sign_in_and_ends_by_signing_out() {
             assert!(!is_in(&attacker).await, "{forged}");
         }
     }
-    // Of two browsers, one signs out: its cookie is not accepted any more.
+    // One of two browsers signs out: its cookie is not accepted any more.
     let other = signed_in(&world.server, FULL).await;
     let stolen = planted.another();
     stolen.set_cookie(COOKIE, &cookie);

@@ -80,7 +80,7 @@ async fn figures_agree_with_what_happened(#[values(Sqlite, Postgres)] store: Sto
         60
     );
     let share = eventually("the share of calls that were answered", async || {
-        // Of four ended calls in one window, three had a conversation.
+        // Three of four ended calls in one window had a conversation.
         for n in 0..4 {
             let call = match n {
                 3 => bridge.ring(&tenant.did).await,

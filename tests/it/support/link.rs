@@ -210,8 +210,7 @@ impl Link {
         self.state.dark.store(false, SeqCst);
     }
 
-    /// Of the next transaction that contains this text, loses the commit or its answer, and silences the
-    /// connection.
+    /// Loses the commit, or its answer, of the next transaction with this text, and silences the connection.
     pub fn lose(&self, text: &str, lost: Lost) {
         let before = self
             .state

@@ -47,7 +47,7 @@ impl Moment {
         format!("{date}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
     }
 
-    /// Reads a timestamp and insists on the one way of writing it.
+    /// Parses a timestamp and asserts its canonical form.
     pub fn parse(text: &serde_json::Value) -> Self {
         let text = text
             .as_str()

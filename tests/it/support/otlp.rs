@@ -1,18 +1,18 @@
-//! A collector that takes OTLP over HTTP, and the spans that came, read by the numbers of `trace_service.proto` and `trace.proto`.
+//! A collector of OTLP over HTTP. It decodes spans by the field numbers of `trace_service.proto` and `trace.proto`.
 
 use std::collections::BTreeMap;
 
 use dikala_testkit::{Receiver, eventually};
 
-/// Where a collector takes traces.
+/// Path of a collector for traces.
 pub const PATH: &str = "/v1/traces";
 
-/// A span as it came; ids in hexadecimal.
+/// A received span; ids in hexadecimal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
     pub trace: String,
     pub id: String,
-    /// Empty: there is none.
+    /// Empty if there is none.
     pub parent: String,
     pub name: String,
     /// `SpanKind`: 1 internal, 2 server, 3 client.
@@ -21,9 +21,9 @@ pub struct Span {
     pub ended_ns: u64,
     /// Numbers as text.
     pub attributes: BTreeMap<String, String>,
-    /// Why it failed, where it did.
+    /// The error, if it failed.
     pub error: Option<String>,
-    /// `service.instance.id` of who sent it.
+    /// `service.instance.id` of the sender.
     pub node: String,
 }
 
@@ -36,7 +36,7 @@ impl Span {
     }
 }
 
-/// Every span that came so far.
+/// All spans received so far.
 pub fn spans(collector: &Receiver) -> Vec<Span> {
     let requests = collector.received(PATH);
     requests
@@ -62,7 +62,7 @@ pub async fn wait_for_spans(
     .await
 }
 
-/// A message of protobuf's wire format: its fields in their order.
+/// A protobuf message: its fields in order.
 struct Message(Vec<(u64, Field)>);
 
 enum Field {

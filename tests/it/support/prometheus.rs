@@ -1,7 +1,7 @@
-//! A Prometheus that asks a server every second, with the rules that are shipped.
+//! A Prometheus that scrapes a server every second, with the shipped rules.
 //!
-//! A test that wants an alert to fire has a copy of them of which nothing but `for` is changed, to none: that each rule waits as
-//! long as it says is shown by `ops/prometheus/alerts_test.yml`.
+//! Tests of alerts use a copy whose `for` is removed. `ops/prometheus/alerts_test.yml` tests each rule's waiting
+//! time.
 
 use std::{
     fs,
@@ -16,12 +16,12 @@ use url::form_urlencoded::byte_serialize;
 
 use super::{rest::Rest, server::Server};
 
-/// A file of what is shipped for operators.
+/// A file that is shipped for operators.
 pub fn ops(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("ops").join(file)
 }
 
-/// Whether Prometheus is installed; `DIKALA_REQUIRE_PROMETHEUS` makes its absence a failure.
+/// True if Prometheus is installed; `DIKALA_REQUIRE_PROMETHEUS` makes its absence a failure.
 pub fn is_at_hand() -> bool {
     let asked = ["prometheus", "promtool"].map(|name| Command::new(name).arg("--version").output());
     let there = asked.iter().all(Result::is_ok);
@@ -35,15 +35,15 @@ pub fn is_at_hand() -> bool {
 
 macro_rules! alerts {
     ($($name:ident,)*) => {
-        /// An alert that is shipped, without the `Dikala` that each begins with. Each fires in a test (`faults`): one that none
-        /// names is dead code, which does not compile.
+        /// A shipped alert, without the prefix `Dikala`. Each fires in a test (`faults`): an alert that no test
+        /// uses is dead code, which does not compile.
         #[deny(dead_code)]
         #[derive(Clone, Copy, Debug)]
         pub enum Alert {
             $($name,)*
         }
 
-        /// The names of all of them.
+        /// The names of all alerts.
         pub const ALERTS: &[&str] = &[$(concat!("Dikala", stringify!($name)),)*];
     };
 }
@@ -67,15 +67,15 @@ alerts! {
     Flooded,
 }
 
-/// How long a rule's condition has to hold before it fires.
+/// The start of a rule's waiting time.
 const WAITS: &str = "\n        for: ";
 
-/// The rules that are shipped.
+/// The shipped rules.
 pub fn shipped_rules() -> String {
     fs::read_to_string(ops("prometheus/alerts.yml")).unwrap()
 }
 
-/// The same rules, of which such alerts fire as soon as their conditions hold.
+/// The shipped rules, with the selected alerts firing as soon as their conditions hold.
 pub fn rules_that_do_not_wait(such: impl Fn(&str) -> bool) -> String {
     let shipped = shipped_rules();
     let mut rules = shipped.split_inclusive("\n      - alert: ");
@@ -99,25 +99,25 @@ pub fn rules_that_do_not_wait(such: impl Fn(&str) -> bool) -> String {
 pub struct Prometheus {
     process: Child,
     pub api: Rest,
-    // Last: what it knows goes after the process.
+    // Last: the data folder is removed after the process.
     _folder: TempDir,
 }
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
 impl Prometheus {
-    /// One with the rules that are shipped.
+    /// A Prometheus with the shipped rules.
     pub fn watching(server: &Server) -> Self {
         Self::start(server, &shipped_rules())
     }
 
-    /// One whose alerts fire as soon as their conditions hold.
+    /// A Prometheus whose alerts fire as soon as their conditions hold.
     pub async fn firing_at_once(server: &Server) -> Self {
         let prometheus = Self::start(server, &rules_that_do_not_wait(|_| true));
         let rules = prometheus.rules().await;
@@ -157,7 +157,7 @@ impl Prometheus {
         }
     }
 
-    /// Its rules, once each was looked at; none found a fault with its query.
+    /// Its rules, once each was evaluated without an error.
     pub async fn rules(&self) -> Vec<Value> {
         let rules = eventually("the rules to be looked at", async || {
             let get = awc::http::Method::GET;
@@ -171,7 +171,7 @@ impl Prometheus {
         rules
     }
 
-    /// What a query finds; none where Prometheus does not answer yet. Panics where it finds fault with the query.
+    /// The result of a query; `None` while Prometheus does not answer yet. Panics if the query is invalid.
     pub async fn query(&self, query: &str) -> Option<Vec<Value>> {
         let encoded: String = byte_serialize(query.as_bytes()).collect();
         let get = awc::http::Method::GET;
@@ -189,7 +189,7 @@ impl Prometheus {
         answer.body["data"]["result"].as_array().cloned()
     }
 
-    /// The labels of the alerts that fire; those that only wait until their conditions have lasted do not.
+    /// The labels of firing alerts; pending ones are excluded.
     pub async fn firing(&self) -> Vec<Value> {
         let answer = self.api.get("/alerts").await.expect(200);
         let alerts = answer["data"]["alerts"].as_array().unwrap();
@@ -197,7 +197,7 @@ impl Prometheus {
         firing.map(|alert| alert["labels"].clone()).collect()
     }
 
-    /// Whether an alert fires with a label.
+    /// True if an alert fires with a label.
     pub async fn fires(&self, alert: Alert, label: &str, value: &str) -> bool {
         let firing = self.firing().await;
         let name = format!("Dikala{alert:?}");

@@ -1,4 +1,4 @@
-//! Sockets by hand: requests and frames that no library sends, and a peer that does not read.
+//! Raw sockets: requests and frames that no library sends, and a peer that does not read.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -10,14 +10,14 @@ use tokio::{
 
 use dikala_testkit::PATIENCE;
 
-/// A bridge's.
+/// A bridge's WebSocket.
 pub struct RawSocket(TcpStream);
 
 pub fn address(http: &str) -> SocketAddr {
     http.strip_prefix("http://").unwrap().parse().unwrap()
 }
 
-/// All that is answered until the other side closes.
+/// Reads until the peer closes.
 pub async fn read_all(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     let read = timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
@@ -26,21 +26,21 @@ pub async fn read_all(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// A connection from this address of ours, of those that begin with 127.
+/// Connects from this local address, in 127.0.0.0/8.
 pub async fn connect_from(from: &str, to: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
     socket.connect(address(to)).await.unwrap()
 }
 
-/// Sends bytes and reads until the other side closes.
+/// Sends bytes and reads until the peer closes.
 pub async fn exchange(to: &str, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address(to)).await.unwrap();
     let _ = stream.write_all(bytes).await;
     read_all(&mut stream).await
 }
 
-/// The first byte of a frame: whether it is the last of its message, and what it is.
+/// First bytes of frames: the FIN bit and the opcode.
 pub const TEXT: u8 = 0x81;
 pub const TEXT_GOES_ON: u8 = 0x01;
 pub const GOES_ON: u8 = 0x00;
@@ -63,7 +63,7 @@ impl RawSocket {
         Self(stream)
     }
 
-    /// Sends a frame, masked with zeros. False where the socket takes no more for a second, or is gone.
+    /// Sends a frame with a zero mask. Returns false if the socket takes no more for a second, or is closed.
     pub async fn send(&mut self, first: u8, payload: &[u8]) -> bool {
         let mut frame = vec![first];
         match payload.len() {
@@ -83,7 +83,7 @@ impl RawSocket {
         matches!(sent, Ok(Ok(())))
     }
 
-    /// Reads on until the other side closes the socket: with which code.
+    /// Reads until the peer closes the socket; returns its code.
     pub async fn closed(&mut self) -> u16 {
         timeout(PATIENCE, async {
             loop {

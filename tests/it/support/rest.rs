@@ -18,7 +18,7 @@ use rustls::{
 };
 use serde_json::Value;
 
-/// Of the tests' authority.
+/// Trusts the tests' certificate authority.
 static TLS: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
     let mut roots = RootCertStore::empty();
     let authority = CertificateDer::from_pem_slice(certificate::AUTHORITY).unwrap();
@@ -30,7 +30,7 @@ static TLS: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
     Arc::new(builder.with_no_client_auth())
 });
 
-/// A client that trusts the tests' authority, and asks from an address of this machine where one is named.
+/// A client that trusts the tests' certificate authority, and connects from the given local address, if any.
 pub fn client(from: Option<IpAddr>) -> Client {
     let connector = Connector::new()
         .timeout(Duration::from_secs(10))
@@ -46,7 +46,7 @@ pub fn client(from: Option<IpAddr>) -> Client {
         .finish()
 }
 
-/// A base address and the headers that go with every request.
+/// A base address and the headers of every request.
 #[derive(Clone)]
 pub struct Rest {
     client: Client,
@@ -54,13 +54,13 @@ pub struct Rest {
     headers: Vec<(String, String)>,
 }
 
-/// The whole answer.
+/// A complete answer.
 #[derive(Debug)]
 pub struct Response {
     pub status: u16,
     pub headers: HeaderMap,
     pub text: String,
-    /// `null` where the body is not JSON.
+    /// `null` if the body is not JSON.
     pub body: Value,
 }
 
@@ -69,7 +69,7 @@ impl Rest {
         Self::from(None, base)
     }
 
-    /// Asks from this address of this machine.
+    /// Connects from this local address.
     pub fn from(address: Option<IpAddr>, base: &str) -> Self {
         Self {
             client: client(address),
@@ -105,14 +105,14 @@ impl Rest {
         answer.unwrap_or_else(|fault| panic!("{asked}: {fault}"))
     }
 
-    /// Fails where the server gives no answer.
+    /// Returns an error if the server does not answer.
     pub async fn try_send(
         &self,
         method: Method,
         path: &str,
         body: Option<Value>,
     ) -> Result<Response, SendRequestError> {
-        // Every request on its own connection: a restarted server leaves no stale one behind.
+        // Each request has its own connection, so that none is stale after a server's restart.
         let mut request = self
             .client
             .request(method, format!("{}{path}", self.base))
@@ -140,7 +140,7 @@ impl Rest {
 }
 
 impl Response {
-    /// The body of an answer with this status; any other fails the test and shows what came.
+    /// The body of an answer with this status; any other status fails the test and shows the answer.
     #[track_caller]
     pub fn expect(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text);

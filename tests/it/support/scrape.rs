@@ -1,4 +1,4 @@
-//! What `/metrics` says, taken apart.
+//! Parses `/metrics`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,13 @@ pub struct Metric {
 
 #[derive(Debug)]
 pub struct Series {
-    /// With `_bucket`, `_sum` or `_count`, where it has that.
+    /// Includes the suffix `_bucket`, `_sum` or `_count`, if any.
     pub name: String,
     pub labels: BTreeMap<String, String>,
     pub value: f64,
 }
 
-/// One scrape in Prometheus' text, by names of metrics.
+/// A scrape in Prometheus's text format, by metric name.
 #[derive(Debug)]
 pub struct Scrape {
     pub metrics: BTreeMap<String, Metric>,
@@ -34,7 +34,7 @@ impl Scrape {
         Self::read(answer.text)
     }
 
-    /// Panics on a line that is not as the format has it.
+    /// Panics on an invalid line.
     pub fn read(text: String) -> Self {
         let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
         let mut last = String::new();
@@ -59,7 +59,7 @@ impl Scrape {
         Self { metrics, text }
     }
 
-    /// The value of the series that has these labels; `name` with its suffix, where it has one.
+    /// The value of the series with these labels; `name` includes a suffix, if any.
     #[track_caller]
     pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.find(name, labels)
@@ -77,7 +77,7 @@ impl Scrape {
         found.next().map(|series| series.value)
     }
 
-    /// Every series, without its value.
+    /// All series, without values.
     pub fn names(&self) -> BTreeSet<String> {
         let all = self.metrics.values().flat_map(|metric| &metric.series);
         all.map(|series| format!("{}{:?}", series.name, series.labels))

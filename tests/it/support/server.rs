@@ -19,17 +19,17 @@ use tempfile::TempDir;
 
 use super::{rest::Rest, statements};
 
-/// Everything a command of ours needs: a store, a folder to stand in, settings.
+/// Everything that a command needs: a store, a working folder, and settings.
 #[derive(Debug)]
 pub struct Installation {
     pub settings: Vec<(String, String)>,
-    /// How many files the program may open, and how far it may raise that.
+    /// Soft and hard limit of open files.
     pub files: Option<(u32, u32)>,
     pub store: Place,
     pub folder: TempDir,
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Finished {
     pub code: Option<i32>,
@@ -45,31 +45,31 @@ pub struct Server {
     pub http: String,
     /// The operators' address.
     pub operator: String,
-    // Last: the store goes after the process that uses it.
+    // Last: the store is removed after the process that uses it.
     pub installation: Installation,
 }
 
 impl Installation {
-    /// On a store without a schema; `None` where the store is not to be had on this machine.
+    /// An installation without a schema; `None` if the store is not available.
     pub fn new(kind: StoreKind) -> Option<Self> {
         let folder = folder();
         let store = kind.place(folder.path())?;
         Some(Self::on(store, folder))
     }
 
-    /// On a store that was migrated before.
+    /// An installation with a migrated store.
     pub fn migrated(kind: StoreKind) -> Option<Self> {
         let folder = folder();
         let store = kind.migrated_place(folder.path())?;
         Some(Self::on(store, folder))
     }
 
-    /// On a store that is migrated and was made elsewhere.
+    /// An installation on an existing, migrated store.
     pub fn at(store: Place) -> Self {
         Self::on(store, folder())
     }
 
-    /// For another node on the same store: all is the same but the addresses and the folder.
+    /// An installation for another node on the same store; only addresses and folder differ.
     pub fn beside(&self) -> Self {
         let mut installation = Self {
             settings: self.settings.clone(),
@@ -104,12 +104,12 @@ impl Installation {
             ("http.listen", &*format!("127.0.0.1:{}", free_port())),
             ("operator.listen", &format!("127.0.0.1:{}", free_port())),
             ("database.url", &url),
-            // The tests' own PostgreSQL waits for no disk.
+            // The tests' PostgreSQL does not flush commits.
             ("database.allow_unsafe", "true"),
             ("secrets.key", &key),
             ("outbound.allow_http", "true"),
             ("outbound.allow_cidrs", "127.0.0.0/8"),
-            // Calls that are told with an old `at` have been ringing for long when they come in.
+            // Calls reported with an old `at` have been ringing for long when they come in.
             ("calls.ring_timeout_seconds", "3600"),
         ] {
             installation.set(name, value);
@@ -117,7 +117,7 @@ impl Installation {
         installation
     }
 
-    /// Sets a configuration key by its environment variable; the later setting of a key wins.
+    /// Sets a configuration key by its environment variable; a later setting replaces an earlier one.
     pub fn set(&mut self, key: &str, value: &str) {
         let variable = format!("DIKALA_{}", key.replace('.', "__").to_uppercase());
         self.settings.retain(|(name, _)| *name != variable);
@@ -129,12 +129,12 @@ impl Installation {
         self.settings.pop();
     }
 
-    /// A command with these settings and nothing else of this process's environment that could matter.
+    /// A command with these settings, isolated from the test's environment.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let files = self.files.map_or_else(String::new, |(soft, hard)| {
             format!("ulimit -S -n {soft} && ulimit -H -n {hard} && ")
         });
-        // A write past the limit of a file's size fails, as on a full disk, and is no reason to die.
+        // A write beyond the file size limit must fail, as on a full disk, instead of killing the process.
         let script = format!("trap '' XFSZ; {files}exec \"$0\" \"$@\"");
         let mut command = Command::new("sh");
         command
@@ -150,7 +150,7 @@ impl Installation {
         command
     }
 
-    /// Runs a command to its end.
+    /// Runs a command until it ends.
     pub fn run(&self, arguments: &[&str]) -> Finished {
         let output = self.command(arguments).output().unwrap();
         Finished {
@@ -160,7 +160,7 @@ impl Installation {
         }
     }
 
-    /// Runs a command with `--json` that has to succeed, and reads its document.
+    /// Runs a command with `--json`, which must succeed, and parses its document.
     #[track_caller]
     pub fn cli(&self, arguments: &[&str]) -> Value {
         let finished = self.run(&[arguments, &["--json"]].concat());
@@ -168,13 +168,13 @@ impl Installation {
         finished.json()
     }
 
-    /// What `serve` writes to standard error.
+    /// The log file of `serve`.
     pub fn log(&self) -> std::path::PathBuf {
         self.folder.path().join("serve.log")
     }
 }
 
-/// The program under test: that of this build, or another of the same schema, such as one that is built for release.
+/// The program under test: this build's, or another one with the same schema, such as a release build.
 fn program() -> OsString {
     std::env::var_os("DIKALA_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_dikala").into())
 }
@@ -189,7 +189,7 @@ impl Finished {
 }
 
 impl Server {
-    /// Starts `serve` and waits until it says that it is ready.
+    /// Starts `serve` and waits for its line `ready`.
     pub fn start(installation: Installation) -> Self {
         let (child, http, operator) = launch(&installation, &["serve"]);
         Self {
@@ -213,13 +213,13 @@ impl Server {
         Rest::new(&self.http)
     }
 
-    /// The process dies as in a power cut.
+    /// Kills the process, as a power failure would.
     pub fn kill9(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Starts again on the same store and the same ports.
+    /// Starts again on the same store and ports.
     pub fn restart(&mut self) {
         (self.child, self.http, self.operator) = launch(&self.installation, &["serve"]);
     }
@@ -228,10 +228,10 @@ impl Server {
         signal("TERM", self.pid());
     }
 
-    /// The process stands still, and so do its clocks for it.
+    /// Pauses the process, including its timers.
     pub fn freeze(&self) {
         signal("STOP", self.pid());
-        // Each thread stands still when it has seen the signal, and takes what comes until then.
+        // A thread stops only when it has seen the signal, and may handle input until then.
         let threads = format!("/proc/{}/task", self.child.id());
         let stands = |thread: fs::DirEntry| {
             let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
@@ -243,12 +243,12 @@ impl Server {
         }
     }
 
-    /// It goes on.
+    /// Resumes the process.
     pub fn thaw(&self) {
         signal("CONT", self.pid());
     }
 
-    /// From now on no file grows past so many bytes; without a number, files grow again.
+    /// Limits the size of files, or removes the limit.
     pub fn limit_files(&self, bytes: Option<u64>) {
         let soft = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
         let set = Command::new("prlimit")
@@ -258,12 +258,12 @@ impl Server {
         assert!(set.unwrap().success());
     }
 
-    /// What the process has logged so far.
+    /// The log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.installation.log()).unwrap()
     }
 
-    /// SIGTERM, and the exit code that follows.
+    /// Sends SIGTERM; returns the exit code.
     pub async fn terminate(&mut self) -> i32 {
         self.send_sigterm();
         self.exited().await.code().expect("it exits by itself")
@@ -276,8 +276,7 @@ impl Server {
         .await
     }
 
-    /// The most megabytes of memory that were in use at once since it was started, by the kernel's count.
-    /// Sockets that the process has open now.
+    /// The number of the process's open sockets.
     pub fn sockets(&self) -> usize {
         let open = fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
         open.flatten()
@@ -286,6 +285,7 @@ impl Server {
             .count()
     }
 
+    /// The maximum resident memory since the start, in megabytes, as the kernel counts it.
     pub fn peak_memory_mb(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status
@@ -314,12 +314,12 @@ impl Drop for Server {
     }
 }
 
-/// Ctrl-C.
+/// Sends Ctrl-C.
 pub fn interrupt(child: &Child) {
     signal("INT", child.id());
 }
 
-/// SIGHUP: what stands in files is read again.
+/// Sends SIGHUP, which reloads certificate files.
 pub fn hang_up(pid: u32) {
     signal("HUP", pid);
 }
@@ -331,7 +331,7 @@ fn signal(name: &str, pid: u32) {
     assert!(sent.unwrap().success());
 }
 
-/// A process with a `ready …` line: `serve`.
+/// Starts `serve` and waits for its line `ready`.
 fn launch(installation: &Installation, arguments: &[&str]) -> (Child, String, String) {
     let log = File::options()
         .create(true)
@@ -351,7 +351,7 @@ fn launch(installation: &Installation, arguments: &[&str]) -> (Child, String, St
     (child, ready.0, ready.1)
 }
 
-/// Reads standard output until a line says what is wanted; goes on reading after that, so that the pipe never fills.
+/// Reads standard output until a line has the wanted value. Reading continues, so that the pipe never fills.
 pub fn wait_for_line<T: Send + 'static>(
     child: &mut Child,
     log: &Path,
@@ -381,7 +381,7 @@ pub fn wait_for_line<T: Send + 'static>(
     panic!("after {:?} the program {why}:\n{log}", started.elapsed());
 }
 
-/// Waits for a child that was started beside the test.
+/// Waits for a child that runs beside the test.
 pub async fn finished(mut child: Child, patience: Duration) -> Finished {
     let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let read = |pipe: Box<dyn std::io::Read + Send>| {
@@ -399,7 +399,7 @@ pub async fn finished(mut child: Child, patience: Duration) -> Finished {
     }
 }
 
-/// One sentence on standard error, nothing on standard output.
+/// Asserts a single sentence on standard error, and nothing on standard output.
 #[track_caller]
 pub fn assert_fails(finished: &Finished, codes: &[i32], names: &str) {
     assert!(
@@ -415,7 +415,7 @@ pub fn assert_fails(finished: &Finished, codes: &[i32], names: &str) {
     assert!(!finished.stderr.contains("panicked"), "{finished:?}");
 }
 
-/// A migrated store without a server.
+/// An installation without a server.
 macro_rules! installation {
     ($store:expr) => {{
         let Some(installation) = Installation::new($store) else {

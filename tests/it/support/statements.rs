@@ -1,5 +1,5 @@
-//! Every statement that a server of the tests sent, held against the plans of its database: none may read through the whole
-//! of a table that grows. A world's server writes its statements into its log, and is judged when it goes.
+//! Checks every statement of a test's server against the query plans of its database: none may scan a whole growing
+//! table. A world's server logs its statements; they are checked when it stops.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -16,10 +16,10 @@ use dikala_testkit::StoreKind;
 
 use super::server::Installation;
 
-/// What makes a server write its statements down.
+/// The log level at which a server logs its statements.
 pub const LOG_LEVEL: &str = "info,sqlx::query=debug";
 
-/// Tables that grow as long as the service is used.
+/// Tables that grow for as long as the service is used.
 pub const GROWING: &[&str] = &[
     "audit",
     "call_stats",
@@ -40,14 +40,14 @@ pub const GROWING: &[&str] = &[
     "users",
     "webhook_stats",
 ];
-/// Indexes that hold only what is not finished: to walk through one of these costs what is to be done anyway.
+/// Partial indexes on unfinished rows: a scan of one is proportional to the pending work.
 const UNFINISHED: &[&str] = &[
     "calls_running",
     "calls_running_bridge",
     "credit_holds_open",
     "deliveries_due",
 ];
-/// Statements that may read everything, by their beginning, each with the reason.
+/// Statements that may scan everything, by their beginnings, each with the reason.
 const ALLOWED: &[(&str, &str)] = &[
     (
         "UPDATE events SET is_test = TRUE WHERE id IN",
@@ -87,16 +87,16 @@ const ALLOWED: &[(&str, &str)] = &[
         "a step of the schema, once",
     ),
 ];
-/// What statements hold that verify the ledger: they compute every balance again, where an operator asks for that.
+/// Texts in statements that verify the ledger: they recompute every balance at an operator's request.
 pub const VERIFYING: &[&str] = &[" AS detail FROM ", "SELECT COUNT(*) AS rows FROM "];
-/// Rows in each growing table of the PostgreSQL database in which plans are made, which is enough for a plan to prefer an index.
+/// Rows per growing table of the PostgreSQL database for plans; enough for plans to prefer indexes.
 const ROWS: u32 = 20_000;
 
-/// A statement as it stands in the log.
+/// A statement from the log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sent(pub String);
 
-/// The statements in a server's log; each once.
+/// The distinct statements in a server's log.
 pub fn in_log(log: &Path) -> BTreeSet<Sent> {
     let log = fs::read_to_string(log).unwrap_or_default();
     log.lines()
@@ -104,21 +104,21 @@ pub fn in_log(log: &Path) -> BTreeSet<Sent> {
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .filter(|line| line["target"] == "sqlx::query")
         .flat_map(|line| {
-            // A short statement is its own summary.
+            // A short statement is logged as its own summary.
             let whole = line["db.statement"].as_str().unwrap_or_default().trim();
             let text = if whole.is_empty() {
                 line["summary"].as_str().unwrap_or_default()
             } else {
                 whole
             };
-            // SQLite is sent several in one text.
+            // SQLite's log may hold several statements in one text.
             let each = text.split("; ").map(|one| Sent(one.to_owned()));
             each.collect::<Vec<_>>()
         })
         .collect()
 }
 
-/// Panics with those of a server's statements that read through a table that grows. Each is looked at once per store.
+/// Panics if a server's statement scans a growing table. Each statement is checked once per kind of store.
 pub fn judge(log: &Path, url: &str) {
     static SEEN: LazyLock<Mutex<BTreeSet<(bool, Sent)>>> = LazyLock::new(Mutex::default);
     let postgres = url.starts_with("postgres");
@@ -137,7 +137,7 @@ pub fn judge(log: &Path, url: &str) {
     );
 }
 
-/// Those of the statements that read through a table that grows, with how.
+/// The statements that scan a growing table, with their plans.
 pub fn scans(url: &str, sent: Vec<Sent>) -> Vec<String> {
     let sent: Vec<Sent> = sent.into_iter().filter(|sent| is_judged(&sent.0)).collect();
     if sent.is_empty() {
@@ -148,7 +148,7 @@ pub fn scans(url: &str, sent: Vec<Sent>) -> Vec<String> {
     } else {
         url.to_owned()
     };
-    // A thread of its own: this is also called where a value is dropped inside a runtime.
+    // On a separate thread, because this may run in a destructor inside of a runtime.
     let asked = thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -188,8 +188,8 @@ async fn connect(url: &str) -> DatabaseConnection {
     options.max_connections(1).sqlx_logging(false);
     let db = Connections::connect(options).await.unwrap();
     if db.get_database_backend() == DbBackend::Postgres {
-        // What is bound is not known, as in a plan that is kept. The other ways of joining are switched off because, with as
-        // few rows as here, they could be cheaper than an index that is there.
+        // Parameters are unknown, as in a generic plan. Other join methods are disabled, because with so few rows
+        // they could be cheaper than an existing index.
         db.execute_unprepared(
             "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
              SET enable_hashjoin = off; SET enable_mergejoin = off",
@@ -200,7 +200,7 @@ async fn connect(url: &str) -> DatabaseConnection {
     db
 }
 
-/// SQLite says `SCAN table`, `SCAN alias` or `SCAN … USING [COVERING] INDEX …`.
+/// SQLite prints `SCAN table`, `SCAN alias` or `SCAN … USING [COVERING] INDEX …`.
 async fn sqlite_scans(db: &DatabaseConnection, sql: &str) -> Vec<String> {
     let explain = Statement::from_string(DbBackend::Sqlite, format!("EXPLAIN QUERY PLAN {sql}"));
     let plan = db
@@ -224,7 +224,7 @@ async fn sqlite_scans(db: &DatabaseConnection, sql: &str) -> Vec<String> {
         .collect()
 }
 
-/// The growing table that a name in a statement stands for, if it stands for one.
+/// The growing table that a name or alias in a statement refers to.
 fn table_of(sql: &str, name: &str) -> Option<&'static str> {
     let words: Vec<&str> = sql
         .split(|c: char| c.is_whitespace() || "(),\"".contains(c))
@@ -258,7 +258,7 @@ async fn postgres_scans(db: &DatabaseConnection, sql: &str, number: usize) -> Ve
         .await
         .unwrap_or_else(|error| panic!("{error} in {sql}"));
     let explain = format!("EXPLAIN (FORMAT JSON) EXECUTE s{number}{values}");
-    // As it comes: an answer to EXPLAIN is read as text.
+    // Unprepared: the answer to EXPLAIN is read as text.
     let rows = db
         .query_all_raw(Statement::from_string(DbBackend::Postgres, explain))
         .await
@@ -269,7 +269,7 @@ async fn postgres_scans(db: &DatabaseConnection, sql: &str, number: usize) -> Ve
     found
 }
 
-/// The first column of each index. A condition on a later one alone means that all of the index is read.
+/// The first column of each index. A condition on a later column alone means a scan of the whole index.
 async fn first_columns(db: &DatabaseConnection) -> HashMap<String, String> {
     let sql = "SELECT CAST(i.relname AS TEXT), CAST(a.attname AS TEXT) FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid \
                JOIN pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = x.indkey[0] \
@@ -318,7 +318,7 @@ fn visit(node: &Value, first_columns: &HashMap<String, String>, found: &mut Vec<
     }
 }
 
-/// The address of a PostgreSQL database with many rows, in which plans are made. It lives as long as the tests.
+/// The URL of a PostgreSQL database with many rows, for query plans. It lives as long as the tests.
 fn populated() -> &'static str {
     static STORE: OnceLock<Installation> = OnceLock::new();
     let installation = STORE.get_or_init(|| {

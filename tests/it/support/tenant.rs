@@ -11,7 +11,7 @@ use super::{
     server::Server,
 };
 
-/// What a tenant is made with.
+/// Settings of a new tenant.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub minutes: u32,
@@ -19,7 +19,7 @@ pub struct Plan {
     pub concurrent_calls: Option<u32>,
 }
 
-/// Tenant, key, number with agent, bridge, credit.
+/// A tenant with key, number, agent, bridge and credit.
 pub struct Tenant {
     pub id: String,
     pub key: String,
@@ -60,7 +60,7 @@ impl Tenant {
         tenant
     }
 
-    /// A new agent with these fields besides the required ones: its id.
+    /// Creates an agent with these fields besides the required ones; returns its id.
     pub async fn create_agent(&self, fields: Value) -> String {
         let mut agent = json!({"name": "Sari", "systemPrompt": "Answer kindly."});
         agent
@@ -101,7 +101,7 @@ impl Tenant {
             .expect(201);
     }
 
-    /// Registers a webhook: its id.
+    /// Registers a webhook; returns its id.
     pub async fn subscribe(&self, url: &str, events: &[&str], secret: &str) -> String {
         let webhook = json!({"url": url, "events": events, "secret": secret});
         text(&self.api.post("/webhooks", webhook).await.expect(201), "id")
@@ -121,7 +121,7 @@ impl Tenant {
         self.all("/calls", "calls").await
     }
 
-    /// Waits until a call is over.
+    /// Waits until a call has ended.
     pub async fn call_over(&self, id: &str) -> Value {
         eventually(&format!("{id} to end"), async || {
             let call = self.call(id).await;
@@ -147,7 +147,7 @@ impl Tenant {
         self.all("/credits/transactions", "transactions").await
     }
 
-    /// What a list has on all its pages.
+    /// The items of all pages of a list.
     async fn all(&self, path: &str, name: &str) -> Vec<Value> {
         let mut all = Vec::new();
         loop {
@@ -160,7 +160,7 @@ impl Tenant {
         }
     }
 
-    /// What was billed for a call: the minutes of its usage transactions, which must be at most one.
+    /// The minutes billed for a call: those of its usage transaction, of which there is at most one.
     pub async fn billed(&self, call: &str) -> Option<i64> {
         let transactions = self.transactions().await;
         let mut of_call = transactions.iter().filter(|t| t["callId"] == call);
@@ -176,7 +176,7 @@ impl Tenant {
     }
 }
 
-/// A tenant that no plan limit stands in the way of: its id.
+/// Creates a tenant that reaches no plan limit; returns its id.
 pub fn create_tenant(server: &Server, plan: &Plan) -> String {
     let mut arguments = [
         "tenant",
@@ -205,7 +205,7 @@ pub fn create_tenant(server: &Server, plan: &Plan) -> String {
     text(&server.cli(&arguments), "id")
 }
 
-/// A purchase: the transaction.
+/// Books a purchase; returns the transaction.
 pub fn top_up(server: &Server, tenant: &str, minutes: u32, reference: &str) -> Value {
     let minutes = minutes.to_string();
     server.cli(&[

@@ -1,4 +1,4 @@
-//! A terminal with a shell in it, as a person has one: `script` makes it.
+//! A pseudo-terminal with a shell, made by `script`.
 
 use std::{
     io::{Read, Write},
@@ -11,18 +11,18 @@ use dikala_testkit::{PATIENCE, eventually, within};
 
 use super::server::Installation;
 
-/// What runs in a terminal; killed when dropped.
+/// A running terminal; killed when dropped.
 #[derive(Debug)]
 pub struct Terminal {
     child: Child,
     keyboard: ChildStdin,
     shown: Arc<Mutex<String>>,
-    /// Ends with what is shown.
+    /// Ends together with the output.
     reader: JoinHandle<()>,
 }
 
 impl Terminal {
-    /// Runs lines of a shell in the installation's folder, with its settings. `dikala` is the program.
+    /// Runs shell lines in the installation's folder with its settings. `dikala` is the program.
     pub fn run(installation: &Installation, lines: &str) -> Self {
         let program = env!("CARGO_BIN_EXE_dikala");
         let lines = format!("stty rows 40 cols 120\ndikala() {{ {program} \"$@\"; }}\n{lines}");
@@ -62,18 +62,17 @@ impl Terminal {
         }
     }
 
-    /// Presses keys.
     pub fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
         self.keyboard.flush().unwrap();
     }
 
-    /// All that was ever shown.
+    /// The whole output so far.
     pub fn shown(&self) -> String {
         self.shown.lock().unwrap().clone()
     }
 
-    /// Waits until a text was shown, and gives all that was.
+    /// Waits until a text was printed; returns the whole output.
     pub async fn shows(&self, text: &str) -> String {
         eventually(&format!("{text:?} on the terminal"), async || {
             let shown = self.shown();
@@ -82,7 +81,7 @@ impl Terminal {
         .await
     }
 
-    /// Waits for the end, and gives all that was shown with the exit code.
+    /// Waits for the end; returns the whole output and the exit code.
     pub async fn ended(mut self) -> (String, Option<i32>) {
         let status = within(PATIENCE, "the terminal to end", async || {
             self.child.try_wait().unwrap()

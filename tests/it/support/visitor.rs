@@ -1,5 +1,5 @@
-//! Somebody who visits pages without a script: keeps cookies, follows redirects, reads forms and sends them filled in, with the
-//! headers that browsers send. No browser is started for it.
+//! A simulated browser without scripts: it keeps cookies, follows redirects, reads and submits forms, and sends
+//! browsers' headers.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
@@ -10,33 +10,33 @@ use awc::{
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
-/// The most that a page may have, unpacked and without its assets.
+/// Maximum size of a page, uncompressed and without assets.
 pub const PAGE_BYTES: usize = 30 * 1024;
 
-/// One person's browser; clones share their cookies, as tabs do.
+/// A person's browser; clones share their cookies, like tabs.
 #[derive(Clone)]
 pub struct Visitor {
     client: Client,
     base: String,
     cookies: Rc<RefCell<BTreeMap<String, String>>>,
     headers: Vec<(String, String)>,
-    /// What it says of where a post comes from.
+    /// The `Origin` header of its posts.
     pub origin: Option<String>,
 }
 
-/// A page that a browser shows.
+/// A page.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// Where it was found, after redirects.
+    /// Its path after redirects.
     pub path: String,
     pub status: u16,
     pub headers: HeaderMap,
-    /// As it came, packed or not.
+    /// The body as received, possibly compressed.
     pub body: Vec<u8>,
     pub html: String,
 }
 
-/// A form as a person fills it in.
+/// A form with its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
     pub action: String,
@@ -61,47 +61,47 @@ impl Visitor {
         }
     }
 
-    /// Another person's browser at the same service.
+    /// Another browser at the same service.
     pub fn another(&self) -> Self {
         Self::new(&self.base)
     }
 
-    /// The same one sending a header more.
+    /// The same browser with an additional header.
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// The cookies that it holds.
+    /// Its cookies.
     pub fn cookies(&self) -> BTreeMap<String, String> {
         self.cookies.borrow().clone()
     }
 
-    /// Puts a cookie into it.
+    /// Sets a cookie.
     pub fn set_cookie(&self, name: &str, value: &str) {
         self.cookies
             .borrow_mut()
             .insert(name.to_owned(), value.to_owned());
     }
 
-    /// Goes to a page, whose address may be whole, and follows where that leads.
+    /// Opens a path or URL and follows redirects.
     pub async fn open(&self, path: &str) -> Page {
         let page = self.fetch(path).await;
         self.follow(page).await
     }
 
-    /// Goes to a page and stays.
+    /// Opens a path without following redirects.
     pub async fn fetch(&self, path: &str) -> Page {
         self.send(Method::GET, path, None).await
     }
 
-    /// Sends a form and follows where that leads.
+    /// Submits a form and follows redirects.
     pub async fn submit(&self, form: &Form) -> Page {
         let page = self.post(form).await;
         self.follow(page).await
     }
 
-    /// Sends a form and stays.
+    /// Submits a form without following redirects.
     pub async fn post(&self, form: &Form) -> Page {
         assert_eq!(form.method, "post", "{form:?}");
         let pairs = form
@@ -114,7 +114,7 @@ impl Visitor {
         self.send(Method::POST, &form.action, Some(body)).await
     }
 
-    /// Opens a page, fills its form in and sends it.
+    /// Opens a page, fills in its form and submits it.
     pub async fn fill(&self, path: &str, action: &str, values: &[(&str, &str)]) -> Page {
         let page = self.open(path).await;
         assert_eq!(page.status, 200, "{}", page.html);
@@ -197,7 +197,7 @@ impl Page {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
-    /// The page as it is read: without marks.
+    /// The page's text without tags.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for piece in self.html.split('<') {
@@ -229,7 +229,7 @@ impl Page {
         );
     }
 
-    /// Fails where a page does not bind the browser, is too large, or has a form that anybody could send.
+    /// Asserts the security headers, the size limit, and CSRF tokens in all forms.
     #[track_caller]
     pub fn assert_bound(&self, assets: &str) {
         for (name, value) in [
@@ -261,7 +261,7 @@ impl Page {
         }
     }
 
-    /// Every form, filled in as it came.
+    /// Every form with its initial values.
     pub fn forms(&self) -> Vec<Form> {
         let mut reading = Reading::default();
         for (tag, attributes, after) in tags(&self.html) {
@@ -270,7 +270,7 @@ impl Page {
         reading.forms
     }
 
-    /// The form that is sent to this path.
+    /// The form with this path.
     #[track_caller]
     pub fn form(&self, action: &str) -> Form {
         let forms = self.forms();
@@ -287,7 +287,7 @@ impl Page {
             })
     }
 
-    /// Where the links on the page lead.
+    /// The targets of all links.
     pub fn links(&self) -> Vec<String> {
         tags(&self.html)
             .into_iter()
@@ -296,7 +296,7 @@ impl Page {
             .collect()
     }
 
-    /// What stands in the element with this id, up to the next mark.
+    /// The text of the element with this id, up to the next tag.
     #[track_caller]
     pub fn element(&self, id: &str) -> String {
         tags(&self.html)
@@ -319,7 +319,7 @@ impl Page {
     }
 }
 
-/// A path without its ids and its query: what is of one kind looks alike.
+/// A path without ids and query: equal for pages of one kind.
 pub fn kind(path: &str) -> String {
     let path = path.split('?').next().unwrap_or(path);
     let steps = path.split('/').map(|step| match step.split_once('_') {
@@ -329,12 +329,12 @@ pub fn kind(path: &str) -> String {
     steps.collect::<Vec<_>>().join("/")
 }
 
-/// Forms as they are read, mark by mark.
+/// Parser state for forms.
 #[derive(Default)]
 struct Reading {
     forms: Vec<Form>,
     inside: Option<Form>,
-    /// The name of the list that is open.
+    /// The name of the open list.
     select: Option<String>,
 }
 
@@ -370,7 +370,7 @@ impl Reading {
         }
     }
 
-    /// The first of a list stands for all until one comes that is selected.
+    /// The first option counts until a selected one is found.
     fn choose(&mut self, value: String, selected: bool) {
         let (Some(form), Some(name)) = (self.inside.as_mut(), self.select.clone()) else {
             return;
@@ -384,7 +384,7 @@ impl Reading {
 }
 
 impl Form {
-    /// Types into a field that the form has; a box that is not ticked has to be [`tick`](Self::tick)ed.
+    /// Types into an existing field. An unticked box has to be [`tick`](Self::tick)ed.
     #[track_caller]
     pub fn set(mut self, name: &str, value: &str) -> Self {
         let field = self.fields.iter_mut().find(|(field, _)| field == name);
@@ -394,13 +394,13 @@ impl Form {
         self
     }
 
-    /// Ticks a box that is not ticked.
+    /// Ticks a box.
     pub fn tick(mut self, name: &str, value: &str) -> Self {
         self.fields.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Leaves a field out.
+    /// Removes a field.
     pub fn without(mut self, name: &str) -> Self {
         self.fields.retain(|(field, _)| field != name);
         self
@@ -414,7 +414,7 @@ impl Form {
     }
 }
 
-/// Every mark with its attributes, and the text that follows it.
+/// Every tag with its attributes and the text that follows it.
 fn tags(html: &str) -> Vec<(String, BTreeMap<String, String>, String)> {
     let mut found = Vec::new();
     let mut rest = html;

@@ -1,4 +1,4 @@
-//! The usual stage of a test: a server, a tenant, a receiver that gets all events.
+//! The usual setting of a test: a server, a tenant, and a receiver of all events.
 
 use dikala_testkit::{Event, Receiver, StoreKind};
 use serde_json::json;
@@ -11,9 +11,8 @@ use super::{
 
 /// The secret of the tests' webhooks.
 pub const SECRET: &str = "correct-horse-battery-staple";
-/// Where the usual webhook delivers to.
+/// Path of the usual webhook.
 pub const HOOK: &str = "/hook";
-/// Every kind of event.
 pub const ALL_EVENTS: [&str; 6] = [
     "call.started",
     "call.answered",
@@ -23,7 +22,7 @@ pub const ALL_EVENTS: [&str; 6] = [
     "function.called",
 ];
 
-/// How a world differs from the usual one.
+/// Settings that differ from the usual world.
 #[derive(Clone, Debug)]
 pub struct Setup {
     settings: Vec<(&'static str, String)>,
@@ -51,13 +50,12 @@ impl Setup {
         }
     }
 
-    /// Sets a configuration key.
     pub fn set(mut self, key: &'static str, value: impl ToString) -> Self {
         self.settings.push((key, value.to_string()));
         self
     }
 
-    /// How many files the server may open, and how far it may raise that.
+    /// Sets the server's soft and hard limit of open files.
     pub fn files(mut self, soft: u32, hard: u32) -> Self {
         self.files = Some((soft, hard));
         self
@@ -80,12 +78,12 @@ impl Setup {
 }
 
 impl World {
-    /// `None` where the store is not to be had on this machine; tests use [`world!`].
+    /// `None` if the store is not available; tests use [`world!`].
     pub async fn start(kind: StoreKind, setup: Setup) -> Option<Self> {
         Some(Self::on(Installation::migrated(kind)?, setup).await)
     }
 
-    /// On an installation that is not the usual one.
+    /// Starts on the given installation.
     pub async fn on(mut installation: Installation, setup: Setup) -> Self {
         installation.files = setup.files;
         installation.set("log.level", statements::LOG_LEVEL);
@@ -110,7 +108,7 @@ impl World {
         self.receiver.wait_for_event(HOOK, SECRET, kind, call).await
     }
 
-    /// The kinds of the events of a call in the order of their first attempts, once `last` is among them.
+    /// The kinds of a call's events in the order of their first attempts, once `last` is among them.
     pub async fn kinds(&self, call: &str, last: &str) -> Vec<String> {
         self.event(last, call).await;
         let events = self.receiver.events(HOOK, SECRET);
@@ -121,7 +119,7 @@ impl World {
             .collect()
     }
 
-    /// The books balance.
+    /// Asserts that the ledger balances.
     #[track_caller]
     pub fn assert_ledger_is_exact(&self) {
         let verdict = self.server.cli(&["ledger", "verify"]);
@@ -142,7 +140,7 @@ impl World {
     }
 }
 
-/// Starts a world on a store, or leaves the test where the machine does not have that store.
+/// Starts a world on a store, or skips the test if the store is not available.
 macro_rules! world {
     ($store:expr) => {
         world!($store, Setup::new())

@@ -1,6 +1,6 @@
-//! A phone's ear and mouth: RTP in G.711 A every 20 ms, and what of that which came is the model's voice.
+//! A phone's audio: sends and receives G.711 A-law over RTP every 20 ms, and recognises the model's voice.
 //!
-//! It has threads of its own: what is measured in it must not wait for a test's other work.
+//! It runs on its own threads, so that its measurements do not wait for the test's other work.
 
 use std::{
     collections::VecDeque,
@@ -15,12 +15,12 @@ use std::{
 
 use crate::support::prelude::*;
 
-/// A packet: samples, and time.
+/// Samples of a packet, and its duration in milliseconds.
 const SAMPLES: usize = 160;
 pub const PACKET_MS: usize = 20;
-/// So many packets without the voice, and what was said is over. A busy machine leaves gaps that are shorter.
+/// After this many packets without the voice, an utterance is over. A busy machine leaves shorter gaps.
 const PAUSE: usize = 10;
-/// Where nothing comes for so long, silence neither, nothing more is to come.
+/// After this time without any packet, not even silence, nothing more will come.
 const GONE: Duration = Duration::from_secs(3);
 const SILENCE: u8 = 0xd5;
 const PCMA: u8 = 8;
@@ -29,36 +29,36 @@ const EVENTS: u8 = 101;
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Step>,
-    /// How many packets of what was said last are on their way.
+    /// Number of packets of the current speech that were sent.
     spoken: usize,
     heard: Vec<Packet>,
 }
 
-/// 20 ms that came.
+/// A received packet of 20 ms.
 #[derive(Debug, Clone, Copy)]
 struct Packet {
     at: Instant,
     timestamp: u32,
     is_loud: bool,
-    /// Where it is the tone of the model: how much the caller had spoken then.
+    /// For the model's tone: how much the caller had spoken by then, in packets.
     tone: Option<usize>,
 }
 
 #[derive(Debug)]
 enum Step {
     Sound(Vec<u8>),
-    /// A part of a key's press, as RFC 4733 has it.
+    /// A part of a key press (RFC 4733).
     Key {
         event: u8,
         part: u16,
     },
 }
 
-/// Something that the model said.
+/// An utterance of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Utterance {
     pub packets: usize,
-    /// How much the caller had spoken when the last of it came.
+    /// Packets that the caller had spoken when the last one of it arrived.
     pub spoken: usize,
     pub is_over: bool,
 }
@@ -69,22 +69,22 @@ impl Utterance {
     }
 }
 
-/// What came over a while.
+/// The packets received over a time.
 #[derive(Debug, Clone, Copy)]
 pub struct Flow {
     pub packets: usize,
-    /// From the first packet to the last: by their timestamps, and by when they came.
+    /// Time from the first packet to the last, by timestamps, and by arrival.
     pub told_ms: u64,
     pub lasted_ms: u64,
 }
 
 pub struct Audio {
     socket: Arc<UdpSocket>,
-    /// Where the other side listens.
+    /// The peer's RTP address.
     pub to: Option<SocketAddr>,
     state: Arc<Mutex<State>>,
     stops: Arc<AtomicBool>,
-    /// Nothing is sent any more, silence neither.
+    /// Stops all sending, even of silence.
     is_gone: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -108,7 +108,7 @@ impl Audio {
         self.socket.local_addr().unwrap().port()
     }
 
-    /// Speaks to this address from now on, silence where there is nothing to say, and listens.
+    /// Sends to this address from now on, silence if there is no speech, and listens.
     pub fn start(&mut self, to: SocketAddr) {
         self.to = Some(to);
         let parts = || (self.socket.clone(), self.state.clone(), self.stops.clone());
@@ -120,7 +120,7 @@ impl Audio {
         ];
     }
 
-    /// Says this, in G.711 A.
+    /// Queues speech in G.711 A-law.
     pub fn say(&self, sound: &[u8]) {
         let mut state = self.state.lock().unwrap();
         state.spoken = 0;
@@ -133,7 +133,7 @@ impl Audio {
     pub fn press(&self, events: &[u8]) {
         let mut state = self.state.lock().unwrap();
         for event in events {
-            // The last three say that it is over; then a pause.
+            // The last three packets mark the end of the key press; then a pause.
             let parts = (1..=7).map(|part| Step::Key {
                 event: *event,
                 part,
@@ -143,7 +143,7 @@ impl Audio {
         }
     }
 
-    /// Waits until all of it was said.
+    /// Waits until all speech was sent.
     pub async fn said(&self) {
         eventually("all to be said", async || {
             self.state.lock().unwrap().waiting.is_empty().then_some(())
@@ -151,23 +151,23 @@ impl Audio {
         .await;
     }
 
-    /// Sends nothing any more.
+    /// Stops sending.
     pub fn fall_away(&self) {
         self.is_gone.store(true, Ordering::Relaxed);
     }
 
-    /// Sends this as it is, from where speech comes.
+    /// Sends raw bytes from the RTP socket.
     pub fn send(&self, bytes: &[u8]) {
         self.socket.send_to(bytes, self.to.unwrap()).unwrap();
     }
 
-    /// Whether anything came that is no silence.
+    /// True if anything but silence was received.
     pub fn is_loud(&self) -> bool {
         let state = self.state.lock().unwrap();
         state.heard.iter().any(|packet| packet.is_loud)
     }
 
-    /// Waits until so many packets have come since the first `from`.
+    /// Waits for `count` packets after the first `from`.
     pub async fn hears_packets(&self, from: usize, count: usize) {
         let what = format!("{count} packets to be heard");
         eventually(&what, async || {
@@ -176,8 +176,8 @@ impl Audio {
         .await;
     }
 
-    /// What came since the first `from` packets that is loud and not the model: when each sentence of it began, with a second at least
-    /// between them.
+    /// Loud audio after the first `from` packets that is not the model's tone: the start of each sentence, with at
+    /// least a second in between.
     pub fn sentences(&self, from: usize) -> Vec<Instant> {
         let state = self.state.lock().unwrap();
         let loud = state.heard[from..]
@@ -194,7 +194,7 @@ impl Audio {
         begun
     }
 
-    /// How many packets of the model's tone came since the first `from`, and when the first of them did.
+    /// The number of packets with the model's tone after the first `from`, and the time of the first of them.
     pub fn tones(&self, from: usize) -> (usize, Option<Instant>) {
         let state = self.state.lock().unwrap();
         let mut tones = state.heard[from..]
@@ -204,7 +204,8 @@ impl Audio {
         (tones.count() + usize::from(first.is_some()), first)
     }
 
-    /// How many packets came between the end of the utterance before this one, counted from 1, and its begin.
+    /// The number of packets between the start of the utterance with this number, counted from 1, and the end of
+    /// the one before.
     pub fn silence_before(&self, count: usize) -> usize {
         let state = self.state.lock().unwrap();
         let (mut found, mut pause) = (0, PAUSE);
@@ -222,7 +223,7 @@ impl Audio {
         panic!("no utterance {count}");
     }
 
-    /// Asserts that since the first `from` packets one came every 20 ms, without a gap that can be heard as one.
+    /// Asserts that a packet came every 20 ms after the first `from`, without an audible gap.
     #[track_caller]
     pub fn assert_unbroken(&self, from: usize) {
         let state = self.state.lock().unwrap();
@@ -235,16 +236,16 @@ impl Audio {
             "{} of {expected} packets",
             times.len()
         );
-        // A busy machine holds the one up that measures, too.
+        // A busy machine also delays the measurement.
         assert!(longest < Some(Duration::from_secs(1)), "{longest:?}");
     }
 
-    /// How many packets have come.
+    /// The number of received packets.
     pub fn packets(&self) -> usize {
         self.state.lock().unwrap().heard.len()
     }
 
-    /// All that came so far.
+    /// Statistics of all received packets.
     pub fn flow(&self) -> Flow {
         let state = self.state.lock().unwrap();
         let (first, last) = (state.heard[0], state.heard[state.heard.len() - 1]);
@@ -255,7 +256,7 @@ impl Audio {
         }
     }
 
-    /// What the model said so far.
+    /// The model's utterances so far.
     pub fn utterances(&self) -> Vec<Utterance> {
         let state = self.state.lock().unwrap();
         let mut found: Vec<Utterance> = Vec::new();
@@ -283,7 +284,7 @@ impl Audio {
         found
     }
 
-    /// Waits until so many things were said, the last of them as wanted: that.
+    /// Waits for the utterance with this number to be as wanted; returns it.
     pub async fn hears(&self, count: usize, wanted: impl Fn(&Utterance) -> bool) -> Utterance {
         let what = format!("utterance {count} to be heard");
         eventually(&what, async || {
@@ -371,7 +372,7 @@ fn listen(socket: &UdpSocket, state: &Mutex<State>, stops: &AtomicBool) {
     }
 }
 
-/// Whether this is loud and of 500 Hz, as the model that is played here speaks: ten waves in a packet.
+/// True for the simulated model's loud tone of 500 Hz: ten waves per packet.
 fn is_tone(samples: &[i32]) -> bool {
     let mean = samples.iter().map(|it| it.abs()).sum::<i32>() / 160;
     let waves = samples

@@ -1,4 +1,4 @@
-//! Whole conversations with the model that is a fake, over a real phone: what is said is found in the received audio.
+//! Whole conversations with the simulated model over a real phone; utterances are detected in the received audio.
 
 use std::{net::SocketAddr, process::Command, sync::Arc};
 
@@ -21,7 +21,7 @@ const GREETING: &str = "Selamat datang di Kopi Senja, ada yang bisa dibantu?";
 const RESULT: &str = "Pesanan Anda tiba dua puluh lima menit lagi.";
 const GOODBYE: &str = "Terima kasih, sampai jumpa!";
 const SUMMARY: &str = "Penelepon menanyakan pesanan 427.";
-/// Rupiah for a million tokens.
+/// Prices in rupiah per million tokens.
 const PRICES: [(&str, u64); 4] = [
     ("text_in", 1_000_000),
     ("audio_in", 10_000_000),
@@ -29,19 +29,20 @@ const PRICES: [(&str, u64); 4] = [
     ("audio_out", 100_000_000),
 ];
 
-/// What the model says, and for how long.
+/// The model's reaction: a text and its length.
 pub(super) fn says(text: &str, milliseconds: u64) -> gemini::Answer {
     let text = text.to_owned();
     gemini::Answer::Say { text, milliseconds }
 }
 
-/// What turns of these lengths cost: the fake bills 100 tokens of text and 20 of audio for each, and 25 for a second of what it says.
+/// Cost of turns with these lengths. The simulated model bills 100 text and 20 audio tokens per turn, and 25 per
+/// second of speech.
 fn cost(turns_ms: &[u64]) -> u64 {
     let said: u64 = turns_ms.iter().map(|ms| ms / 40).sum();
     turns_ms.len() as u64 * (100 + 20 * 10) + said * 100
 }
 
-/// Whether these programs are there; where they have to be and are not, the test fails.
+/// True if these programs are installed; fails the test if they are required.
 pub(super) fn have(programs: &[&str]) -> bool {
     let missing = |program: &&&str| Command::new(program).arg("--version").output().is_err();
     let Some(missing) = programs.iter().find(missing) else {
@@ -53,7 +54,7 @@ pub(super) fn have(programs: &[&str]) -> bool {
     false
 }
 
-/// Spoken Indonesian in G.711 A, from its first sound on.
+/// Spoken Indonesian in G.711 A-law, without leading silence.
 pub(super) fn spoken(words: &str) -> Vec<u8> {
     let folder = dikala_testkit::folder();
     let run = |program: &str, arguments: &[&str]| {
@@ -68,7 +69,7 @@ pub(super) fn spoken(words: &str) -> Vec<u8> {
     std::fs::read(folder.path().join("words.al")).unwrap()
 }
 
-/// A server whose phone rings at this address, with the fake as its model.
+/// A server with a phone listener at this address and the simulated model.
 pub async fn world(model: &Gemini, setup: Setup) -> Option<(World, SocketAddr)> {
     let mut installation = Installation::migrated(Sqlite)?;
     let edge = SocketAddr::from(([127, 0, 0, 1], dikala_testkit::free_port()));
@@ -89,7 +90,7 @@ pub async fn world(model: &Gemini, setup: Setup) -> Option<(World, SocketAddr)> 
     Some((World::on(installation, setup).await, edge))
 }
 
-/// Waits until so many were said, the last one to its end, which was as long as the model made it.
+/// Waits for the end of an utterance, and asserts its length.
 async fn hears(phone: &Phone, count: usize, milliseconds: u64) {
     let heard = phone.audio.hears(count, |it| it.is_over).await;
     let difference = heard
@@ -101,7 +102,7 @@ async fn hears(phone: &Phone, count: usize, milliseconds: u64) {
     );
 }
 
-/// So much of the model's tone, of which the model itself knows nothing: it is interrupted by nobody.
+/// An utterance that the model does not know of, so that only the bridge can interrupt it.
 pub fn unheeding(milliseconds: usize) -> Act {
     let samples = (0..milliseconds * 24).map(|at| if at % 48 < 24 { 8_000_i16 } else { -8_000 });
     let bytes: Vec<u8> = samples.flat_map(i16::to_le_bytes).collect();
@@ -110,10 +111,10 @@ pub fn unheeding(milliseconds: usize) -> Act {
     Act::Message(json!({"serverContent": turn}))
 }
 
-/// Interrupts the model in mid-sentence: how much the caller had spoken when the last of it came, in milliseconds.
+/// Interrupts an utterance. Returns how long the caller had spoken when its last packet arrived, in milliseconds.
 async fn interrupts(model: &Gemini, phone: &Phone, words: &[u8]) -> usize {
     let count = phone.audio.utterances().len() + 1;
-    // The model does not notice by itself: whoever is quick here, it is not the model.
+    // The model does not notice the interruption itself, so only the bridge can be quick.
     model.act(unheeding(6_000));
     phone.audio.hears(count, |it| it.packets >= 30).await;
     model.answer([gemini::Answer::Nothing]);
@@ -121,13 +122,13 @@ async fn interrupts(model: &Gemini, phone: &Phone, words: &[u8]) -> usize {
     let heard: Utterance = phone.audio.hears(count, |it| it.is_over).await;
     model.act(Act::Interrupted);
     phone.audio.said().await;
-    // It stays silent for longer than the model has to confirm.
+    // It stays silent for longer than the time in which the model must confirm the interruption.
     phone.audio.hears_packets(phone.audio.packets(), 75).await;
     assert_eq!(phone.audio.utterances()[count - 1..], [heard]);
     heard.spoken * PACKET_MS
 }
 
-/// What was said, by whom.
+/// The turns of a transcript: role and text.
 fn turns(transcript: &Value) -> Vec<(String, String)> {
     let turns = transcript["turns"].as_array().unwrap().iter();
     turns
@@ -180,7 +181,7 @@ async fn a_caller_who_speaks_indonesian_is_served_from_greeting_to_goodbye() {
         "{heard_ms} of {said_ms} ms"
     );
 
-    // A busy machine may be late now and then; who is never in time keeps no promise.
+    // A busy machine may be late now and then; only the shortest time counts.
     let stop = spoken("Aduh tunggu");
     let mut quickest_ms = usize::MAX;
     for _ in 0..4 {
@@ -210,7 +211,7 @@ async fn a_caller_who_speaks_indonesian_is_served_from_greeting_to_goodbye() {
     in_the_books(&world, &id, cost(&[1_200, 900, 1_500, 100])).await;
 }
 
-/// A bridge of its own with this model, for callers on this machine.
+/// Settings of a separate bridge with this model, for callers on this machine.
 pub fn settings(model: &Gemini) -> settings::Settings {
     let price = |kind| PRICES.iter().find(|(name, _)| *name == kind).unwrap().1 * 1_000;
     let gemini = settings::Gemini {
@@ -240,7 +241,7 @@ pub fn settings(model: &Gemini) -> settings::Settings {
     settings
 }
 
-/// A bridge whose clock is so much behind, so that nobody has to talk for a minute.
+/// A bridge whose clock is behind by this time, so that no test has to talk for a minute.
 async fn late_bridge(world: &World, model: &Gemini, behind: Duration) -> Bridge {
     let behind = i64::try_from(behind.as_millis()).unwrap();
     let clock = Arc::new(move || SystemClock.now().plus_ms(-behind));
@@ -260,7 +261,7 @@ async fn a_caller_whose_credit_ends_hears_goodbye() {
     let bridge = late_bridge(&world, &model, Duration::from_secs(40)).await;
     let phone = Phone::call(bridge.addresses()[0].address, &tenant.did).await;
     hears(&phone, 1, 600).await;
-    // What is told beside any turn counts as well.
+    // Usage that is reported outside of a turn counts as well.
     let tokens = |modality: &str, count: u64| json!([{"modality": modality, "tokenCount": count}]);
     model.act(Act::Message(json!({"usageMetadata": {
         "promptTokenCount": 3_000, "promptTokensDetails": tokens("AUDIO", 3_000),

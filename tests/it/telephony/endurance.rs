@@ -1,11 +1,11 @@
-//! Many calls at once for minutes: people ask, functions answer, agents are interrupted, calls end and others begin.
+//! Many concurrent calls for minutes: callers ask, functions answer, agents are interrupted, calls end and others begin.
 //!
-//! For a minute by itself, which shows that it works. What is late, and what grows, is looked at in the long form, with the program as
-//! it is installed and a machine that has nothing else to do:
+//! By default it runs for a minute, to show that it works. The long form also checks latency and growth, with the installed
+//! program on an idle machine:
 //!
 //! ```sh
 //! DIKALA_ENDURANCE_MINUTES=10 DIKALA_ENDURANCE_CALLS=50 DIKALA_PROGRAM=$PWD/target/release/dikala \
-//!     cargo test --test it endurance -- --ignored --nocapture
+//!   cargo test --test it endurance -- --ignored --nocapture
 //! ```
 
 use std::{
@@ -26,11 +26,11 @@ use super::{
 };
 use crate::support::{prelude::*, scrape::Scrape, tenant::text};
 
-/// Times that a caller asks, and interrupts the answer.
+/// Number of questions per call, each followed by an interruption of the answer.
 const ROUNDS: usize = 3;
-/// Those who call once and stay to the end.
+/// Number of callers that stay in one call until the end.
 const STAYING: usize = 2;
-/// Minutes from which on it is the long form.
+/// Number of minutes from which the long form's checks apply.
 const LONG: u64 = 5;
 
 #[derive(Debug)]
@@ -39,13 +39,13 @@ struct Sizes {
     calls: usize,
 }
 
-/// A variable's number, or what is usual.
+/// A number from the environment, or the default.
 fn number(name: &str, usual: u64) -> u64 {
     let given = std::env::var(format!("DIKALA_ENDURANCE_{name}"));
     given.map_or(usual, |given| given.parse().unwrap())
 }
 
-/// What a caller says.
+/// A caller's speech.
 struct Words {
     question: Vec<u8>,
     interruption: Vec<u8>,
@@ -59,7 +59,7 @@ struct Stage {
     calls: AtomicUsize,
 }
 
-/// What the agent does in a call: a greeting, then rounds of a function, its result at length, and what is said after an interruption.
+/// The agent's script: a greeting, then rounds of a function, its long result, and a reaction to the interruption.
 fn script() -> Vec<Answer> {
     let call = |name: &str, arguments| Answer::Call {
         name: name.to_owned(),
@@ -82,8 +82,8 @@ fn script() -> Vec<Answer> {
 /// The agent has hung up.
 struct HungUp;
 
-/// Waits until another utterance has come, to which this holds. The agent's script may end sooner than the caller's: where a phone is
-/// held up in mid-sentence, one question is two.
+/// Waits until a further utterance satisfies a condition. The agent may hang up before the caller has finished: if
+/// the phone pauses within a sentence, one question counts as two.
 async fn hears(
     phone: &Phone,
     before: usize,
@@ -105,7 +105,7 @@ async fn hears(
     }
 }
 
-/// Talks until all is said.
+/// Talks until the script ends.
 async fn talk(phone: &Phone, words: &Words) -> Result<(), HungUp> {
     hears(phone, 0, |it| it.is_over).await?;
     for _ in 0..ROUNDS {
@@ -114,14 +114,14 @@ async fn talk(phone: &Phone, words: &Words) -> Result<(), HungUp> {
             phone.audio.say(words);
             hears(phone, before, |it| it.packets >= 15).await?;
         }
-        // What was said after the interruption is listened to.
+        // The caller listens to the reaction to the interruption.
         let before = phone.audio.utterances().len() - 1;
         hears(phone, before, |it| it.is_over).await?;
     }
     Ok(())
 }
 
-/// One call. Every other caller hangs up, the others are hung up.
+/// One call. The caller hangs up in every other call, the agent in the others.
 async fn call(stage: &Stage, hangs_up: bool) -> Flow {
     let phone = Phone::call(stage.edge, &stage.did).await;
     match talk(&phone, &stage.words).await {
@@ -137,7 +137,7 @@ async fn call(stage: &Stage, hangs_up: bool) -> Flow {
 
 async fn caller(stage: Rc<Stage>, number: usize) -> Vec<Flow> {
     let mut flows = Vec::new();
-    // One after the other, as people do.
+    // Callers start one after the other.
     tokio::time::sleep(Duration::from_millis(50) * u32::try_from(number).unwrap()).await;
     while Instant::now() < stage.until {
         let count = stage.calls.fetch_add(1, Relaxed);
@@ -153,7 +153,7 @@ async fn caller(stage: Rc<Stage>, number: usize) -> Vec<Flow> {
     flows
 }
 
-/// What is resident, in KiB.
+/// The resident memory, in KiB.
 fn memory(world: &World) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", world.server.pid())).unwrap();
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -161,7 +161,7 @@ fn memory(world: &World) -> u64 {
     resident.parse().unwrap()
 }
 
-/// The memory every ten seconds, as long as calls go on.
+/// Samples the memory every ten seconds while calls run.
 async fn watched(world: &World, until: Instant) -> Vec<u64> {
     let mut seen = Vec::new();
     while Instant::now() < until {
@@ -252,18 +252,18 @@ async fn all_is_billed(world: &World, count: usize) {
     println!("{count} calls, {sum} minutes");
 }
 
-/// Every function that the model called was asked of its endpoint once, and in no call none.
+/// Asserts that every invoked function was requested from its endpoint once.
 fn all_is_answered(world: &World, connections: &[Connection], talks: usize) {
     let asked = world.receiver.received("/order").len();
     let answers = connections.iter().flat_map(Connection::function_responses);
     let answered = answers.filter(|it| it["name"] == "check_order").count();
     println!("{asked} functions asked, {answered} answered");
     assert!(answered >= talks, "{answered} in {talks} calls");
-    // Whoever hangs up may leave one without its answer.
+    // A hang-up may leave an invocation without an answer.
     assert!((answered..=answered + talks / 10).contains(&asked));
 }
 
-/// Neither side hears more or less than there was time for.
+/// Asserts that neither side received more or less audio than the time allows.
 fn look_at_the_audio(flows: &[Flow], connections: &[Connection], is_long: bool) {
     let (mut drifted, mut missing) = (0, 0);
     for flow in flows {
@@ -283,7 +283,7 @@ fn look_at_the_audio(flows: &[Flow], connections: &[Connection], is_long: bool) 
         apart = apart.max(lasted.abs_diff(connection.audio_ms));
     }
     println!("model: at most {apart} ms between a connection's time and the audio in it");
-    // A connection is asked for a summary after the caller has gone, for three seconds at most.
+    // After the caller has gone, a connection is asked for a summary, for at most three seconds.
     assert!(apart <= 4_500, "{apart}");
     if is_long {
         assert!(drifted <= 200, "{drifted}");

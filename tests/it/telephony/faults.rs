@@ -1,5 +1,5 @@
-//! What may break while a caller talks to an agent over a real phone: the audio goes on where it can, the caller is told where it
-//! cannot, and the books are exact.
+//! Faults during a call with an agent over a real phone: the audio continues where possible, the caller is told
+//! otherwise, and the ledger stays exact.
 
 use std::{
     net::{SocketAddr, TcpStream, UdpSocket},
@@ -18,7 +18,7 @@ use crate::support::{
     tenant::{text, top_up},
 };
 
-/// A bridge on threads of its own, as `serve` runs it.
+/// A bridge on its own threads, as `serve` runs it.
 pub struct Inside(Option<Running>);
 
 impl Inside {
@@ -40,21 +40,21 @@ impl Inside {
         counted.read().sip.strangers_dropped
     }
 
-    /// Has it stop; it is over when the thread is.
+    /// Stops the bridge; it has stopped when the thread ends.
     pub fn stop(mut self) -> thread::JoinHandle<()> {
         let running = self.0.take().unwrap();
         thread::spawn(move || running.stop())
     }
 }
 
-/// A caller who was greeted.
+/// A caller who has been greeted.
 pub async fn greeted(world: &World, edge: SocketAddr) -> Phone {
     let phone = Phone::call(edge, &world.tenant.did).await;
     phone.audio.hears(1, |it| it.is_over).await;
     phone
 }
 
-/// The only call, once it is over.
+/// The only call, once it has ended.
 async fn over(world: &World) -> Value {
     let id = text(&world.tenant.calls().await[0], "id");
     let call = world.tenant.call_over(&id).await;
@@ -62,7 +62,7 @@ async fn over(world: &World) -> Value {
     call
 }
 
-/// How it ended, and that it was billed and all books are exact.
+/// Asserts the end of the call, its billing, and that the ledger balances.
 async fn assert_ended(world: &World, status: &str, reason: &str) {
     let call = over(world).await;
     let seen = ["status", "hangupReason"].map(|field| call[field].clone());
@@ -107,7 +107,7 @@ async fn the_engine_dies_for_two_seconds_and_the_caller_hears_nothing_of_it() {
     assert_eq!(model.broken_rules(), Vec::<String>::new());
 }
 
-/// A trunk tries once more, with the same Call-ID and tag: that is another call than the one that was refused.
+/// A trunk tries again with the same Call-ID and tag: that is a new call, not the refused one.
 #[actix_web::test]
 async fn who_was_refused_for_want_of_credit_is_taken_after_a_top_up() {
     let world = world!(Sqlite, Setup::new().minutes(0));
@@ -130,7 +130,7 @@ async fn who_was_refused_for_want_of_credit_is_taken_after_a_top_up() {
     assert_eq!(taken["hangupReason"], "normal", "{taken}");
     assert_eq!(world.tenant.billed(&text(&taken, "id")).await, Some(1));
 
-    // Who was on the line is not taken once more.
+    // A repeated INVITE of an accepted call is not a new call.
     let refusal = phone.refused().await;
     assert!(refusal.starts_with("SIP/2.0 482"), "{refusal}");
     assert_eq!(world.tenant.calls().await.len(), 3);
@@ -234,7 +234,7 @@ async fn a_flood_of_strangers_costs_a_call_no_audio() {
     assert_ended(&world, "ended", "normal").await;
 }
 
-/// Bytes that mean nothing, and some that nearly do.
+/// Random bytes, and some that are almost valid.
 fn rubbish() -> Vec<Vec<u8>> {
     let mut seed = 1_u64;
     let mut byte = move || {
@@ -246,7 +246,7 @@ fn rubbish() -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = (0..200_usize)
         .map(|length| (0..length * 7).map(|_| byte()).collect())
         .collect();
-    // None of these is of RTP's version, so that none is a caller's voice.
+    // None has RTP's version, so none counts as a caller's voice.
     for first in all.iter_mut().filter_map(|bytes| bytes.first_mut()) {
         *first &= 0x3f;
     }
@@ -322,7 +322,7 @@ async fn rubbish_on_every_socket_changes_nothing() {
 #[actix_web::test]
 async fn a_service_that_is_stopped_gives_calls_their_time_and_then_says_so() {
     let model = Gemini::start();
-    // Of these, 5 are the service's own, and 5 for a sentence and what is to be told of the calls.
+    // 5 s of these are the service's own, and 5 s are for a sentence and the calls' last messages.
     let setup = Setup::new().minutes(10).set("http.shutdown_seconds", 20);
     let Some((mut world, edge)) = conversation::world(&model, setup).await else {
         return;
@@ -354,7 +354,8 @@ async fn a_service_that_is_stopped_gives_calls_their_time_and_then_says_so() {
     assert_ended(&world, "ended", "normal").await;
 }
 
-/// A caller who is being transferred, the call's id, and whom they rest on. Of the bridge's seconds to stop, 5 are for a sentence and its way.
+/// A caller in a transfer, with the model and bridge, and the call's id. Of the bridge's time to stop, 5 s are for
+/// a sentence and its transmission.
 async fn transferred(world: &World) -> (Gemini, Inside, Phone, String) {
     let model = Gemini::start();
     let bridge = Inside::start(world, &model, |settings| settings.shutdown_seconds = 15);
@@ -396,7 +397,7 @@ async fn who_is_joined_to_a_person_is_told_that_the_service_stops() {
 #[actix_web::test]
 async fn who_waits_for_a_person_is_told_that_the_service_stops() {
     let world = world!(Sqlite, Setup::new().minutes(10));
-    // Nobody takes that call. The person is called long before callers are told.
+    // The person does not answer. The transfer begins long before callers are told of the stop.
     let (_model, bridge, phone, id) = transferred(&world).await;
     let from = phone.audio.packets();
     let stopping = bridge.stop();

@@ -1,4 +1,4 @@
-//! A phone line in memory: what a SIP edge would hand to the calls, with nobody's sockets behind it.
+//! A phone line in memory, in place of a SIP edge, without sockets.
 
 use dikala_telephony::{
     bridge::Calls,
@@ -44,7 +44,7 @@ impl Line {
         order.expect("an order comes").expect("the call goes on")
     }
 
-    /// Waits for the answer, and acknowledges it.
+    /// Waits for the answer and acknowledges it.
     pub async fn answered(&mut self) {
         assert_eq!(self.next().await, Order::Ring);
         assert_eq!(self.next().await, Order::Answer);
@@ -65,7 +65,7 @@ impl Line {
         }
     }
 
-    /// Waits to be hung up: why.
+    /// Waits for the hang-up; returns its reason.
     pub async fn hung_up(&mut self) -> String {
         loop {
             match self.next().await {
@@ -80,7 +80,7 @@ impl Line {
     }
 }
 
-/// Plays what is said at once.
+/// Plays speech instantly.
 async fn play(mut said: mpsc::Receiver<Speech>, happenings: mpsc::Sender<Happening>) {
     while let Some(speech) = said.recv().await {
         if let Speech::Mark(mark) = speech

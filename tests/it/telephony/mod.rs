@@ -1,4 +1,4 @@
-//! Calls over the bridge that comes with Dikala: the engine is the real one, over its real socket.
+//! Calls over Dikala's own telephony bridge, with the real service and its real socket.
 
 mod audio;
 mod conversation;
@@ -72,7 +72,7 @@ fn calls(world: &World) -> Calls {
     Calls::start(&settings(), Arc::new(Scripted), engine(world), trust, clock)
 }
 
-/// An agent that may hang up and look orders up.
+/// Gives the agent a function that looks up orders, and lets it hang up.
 async fn with_a_function(world: &World) {
     let order = Answer::Json(json!({"arrivesInMinutes": 25}));
     world.receiver.answer("/order", [order]);
@@ -132,7 +132,8 @@ async fn a_caller_is_greeted_asks_gets_an_answer_and_is_hung_up(
     world.assert_ledger_is_exact();
 }
 
-// The engine dies in mid-call and comes back: the talk goes on, the function is called once, and the call is billed.
+// The service dies during a call and returns: the conversation continues, the function is called once, and the call
+// is billed.
 #[actix_web::test]
 async fn a_call_outlives_the_engine() {
     let mut world = world!(Sqlite, Setup::new().minutes(10));
@@ -146,7 +147,7 @@ async fn a_call_outlives_the_engine() {
     })
     .await;
     world.server.kill9();
-    // Keys, and with them the function, while nobody is there.
+    // Key presses, and with them the function, while the service is down.
     caller.press("8#").await;
     world.server.restart();
     caller.hung_up().await;
@@ -190,7 +191,7 @@ async fn who_cannot_be_served_hears_why() {
     assert_eq!(refused.status, 480);
 }
 
-// One call of the engine is one on the line: a second by the same id would be heard by nobody's books.
+// One call of the service is one on the line: a second one with the same id would not be billed.
 #[actix_web::test]
 async fn who_calls_again_by_the_same_id_is_refused_while_the_call_goes_on_and_after() {
     let world = world!(Sqlite, Setup::new().minutes(10));
@@ -213,7 +214,7 @@ async fn who_calls_again_by_the_same_id_is_refused_while_the_call_goes_on_and_af
     world.assert_ledger_is_exact();
 }
 
-// A bridge that stops lets its callers know, and the books too.
+// A bridge that stops tells its callers, and reports the ends of their calls.
 #[actix_web::test]
 async fn a_bridge_that_stops_hangs_up_in_the_books_too() {
     let world = world!(Sqlite, Setup::new().minutes(10));
@@ -230,7 +231,7 @@ async fn a_bridge_that_stops_hangs_up_in_the_books_too() {
     );
 }
 
-/// A file of the configuration with a trunk for callers on this machine.
+/// A configuration file with a trunk for callers on this machine.
 fn trunk(world: &Installation) -> String {
     let file = world.log().with_file_name("trunks.toml");
     let trunk = "[[telephony.sip.trunks]]\nname = \"here\"\naddresses = [\"127.0.0.0/8\"]\n";
@@ -283,7 +284,7 @@ async fn serve_has_a_phone_ring() {
         shown.contains("The bridge inside") && shown.contains("1 answered, 0 refused"),
         "{shown}"
     );
-    // One answer is within the same bound at half of all and at 99 of 100.
+    // A single answer has the same upper bound at both percentiles.
     let times = shown.split("p50 / p99").nth(1).unwrap_or_default();
     assert!(times.trim_start().starts_with("≤ "), "{shown}");
     let answers = scrape.value("dikala_telephony_answer_seconds_count", &[]);
@@ -304,7 +305,7 @@ async fn serve_has_a_phone_ring() {
     for (name, metric) in served {
         assert_as_documented(name, metric, &documented);
     }
-    // It keeps its identity over restarts, and nobody else can use its token.
+    // The bridge's identity survives restarts, and nothing else can use its token.
     let bridges = |world: &World| {
         let listed = world.server.cli(&["bridge", "list"]);
         let listed = listed["bridges"].as_array().unwrap().clone();
@@ -391,7 +392,7 @@ async fn without_a_key_a_test_voice_answers_and_operators_are_told() {
     assert!(log.contains("a test voice answers"), "{log}");
 }
 
-/// A socket on an even port, as a call takes it for media.
+/// A socket on an even port, as a call uses it for media.
 fn even_port() -> std::net::UdpSocket {
     loop {
         let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -401,7 +402,7 @@ fn even_port() -> std::net::UdpSocket {
     }
 }
 
-// What `check` says of the bridge, before anything is started.
+// `check` tests the bridge's requirements before anything is started.
 #[test]
 fn check_tries_what_the_bridge_needs() {
     let Some(mut installation) = Installation::migrated(Sqlite) else {

@@ -1,4 +1,4 @@
-//! A SIP phone over UDP that calls, hears, and hangs up.
+//! A SIP phone over UDP that calls, listens, and hangs up.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -12,20 +12,20 @@ pub struct Phone {
 }
 
 impl Phone {
-    /// Calls a number, and acknowledges the answer.
+    /// Calls a number and acknowledges the answer.
     pub async fn call(edge: SocketAddr, did: &str) -> Self {
         let mut phone = Self::new(edge, did).await;
         phone.answered().await;
         phone
     }
 
-    /// Calls, and acknowledges the answer.
+    /// Calls and acknowledges the answer.
     pub async fn answered(&mut self) {
         self.dialog.invite(&self.offer()).await;
         self.audio.start(self.dialog.media);
     }
 
-    /// Calls and is refused: the refusal. The next call is the same once more.
+    /// Calls and returns the refusal. The next call repeats this one.
     pub async fn refused(&mut self) -> String {
         self.dialog.refused(&self.offer()).await
     }
@@ -43,20 +43,20 @@ impl Phone {
         }
     }
 
-    /// Asks whether calls are taken: what is answered.
+    /// Sends OPTIONS; returns the answer.
     pub async fn options(edge: SocketAddr) -> String {
         let phone = Self::new(edge, "+620000000").await;
         phone.dialog.ask("OPTIONS", "").await
     }
 
-    /// Calls a number: what is answered.
+    /// Calls a number; returns the answer.
     pub async fn try_call(edge: SocketAddr, did: &str) -> (Self, String) {
         let phone = Self::new(edge, did).await;
         let answer = phone.dialog.ask("INVITE", &phone.offer()).await;
         (phone, answer)
     }
 
-    /// Waits until something is heard that is not silence.
+    /// Waits until anything but silence is received.
     pub async fn hears(&self) {
         eventually("the greeting to be heard", async || {
             self.audio.is_loud().then_some(())
@@ -64,8 +64,8 @@ impl Phone {
         .await;
     }
 
-    /// Takes a call of the other side's to somebody else that comes to this phone, as it is the trunk: the one who answers it, and
-    /// the call's id.
+    /// Accepts an outgoing call that arrives at this phone in its role as the trunk. Returns the called person's
+    /// audio and the Call-ID.
     pub async fn takes_a_call(&self) -> (Audio, String) {
         let mut person = Audio::new();
         let answer = phone::offer(person.port(), 8, "PCMA/8000");
@@ -78,12 +78,12 @@ impl Phone {
         self.dialog.hang_up().await;
     }
 
-    /// Waits to be hung up, and consents: the request.
+    /// Waits for a `BYE` and answers it; returns the request.
     pub async fn hung_up(&self) -> String {
         self.dialog.hung_up().await
     }
 
-    /// The same, if it comes so soon.
+    /// As [`Self::hung_up`], but returns false after `patience`.
     pub async fn hung_up_within(&self, patience: Duration) -> bool {
         self.dialog.hung_up_within(patience).await.is_some()
     }

@@ -1,4 +1,4 @@
-//! How soon a caller hears what the model says, does not hear it any more, and hears it again: measured in the received audio.
+//! Latencies of the model's voice, of its interruption and of its return, measured in the received audio.
 
 use std::{sync::atomic::Ordering, time::Instant};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::support::{prelude::*, tenant::text};
 
-/// 1.6 s of speech, G.711 A.
+/// 1.6 s of speech in G.711 A-law.
 const SPEECH: &[u8] = include_bytes!("../../../telephony/src/media/activity/speech.al");
 
 #[actix_web::test]
@@ -19,7 +19,7 @@ async fn the_agent_is_heard_within_50_ms_of_what_the_model_sends() {
     let model = Gemini::start();
     let bridge = Inside::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
-    // A busy machine may be late now and then; who is never in time keeps no promise.
+    // A busy machine may be late now and then; only the shortest time counts.
     let mut quickest = Duration::MAX;
     for count in 2..12 {
         let from = phone.audio.packets();
@@ -46,7 +46,7 @@ async fn an_agent_who_is_not_interrupted_goes_on_where_it_was() {
     phone.audio.hears(2, |it| it.packets >= 30).await;
     phone.audio.say(SPEECH);
     phone.audio.hears(2, |it| it.is_over).await;
-    // Each break takes a packet in which the tone fades; a busy machine may make one more.
+    // Each break adds a packet in which the tone fades; a busy machine may cause one more break.
     let whole = eventually("all of it to be heard", async || {
         let heard = phone.audio.utterances();
         let packets = heard.iter().skip(1).map(|it| it.packets).sum::<usize>();
@@ -63,8 +63,8 @@ async fn an_agent_who_is_not_interrupted_goes_on_where_it_was() {
     assert_eq!(model.broken_rules(), Vec::<String>::new());
 }
 
-/// Ten minutes of speech. Played and waiting is less than a minute of it, two long messages are in hand, and the system holds ten
-/// megabytes, which are three minutes.
+/// Ten minutes of speech. Played and queued audio is less than a minute, two long messages are being handled, and
+/// socket buffers hold ten megabytes, which are three minutes.
 #[rstest]
 #[case(100)]
 #[case(20_000)]
@@ -86,7 +86,7 @@ async fn of_a_model_that_talks_far_ahead_no_more_is_read_than_half_a_minute(#[ca
     phone.hang_up().await;
 }
 
-/// That the model has stopped stands behind more than half a minute of what it said before.
+/// The model's notice of its interruption is queued behind more than half a minute of earlier speech.
 #[actix_web::test]
 async fn a_model_that_talks_far_ahead_can_be_interrupted() {
     let world = world!(Sqlite, Setup::new().minutes(10));

@@ -1,4 +1,4 @@
-//! TLS of the bridge: the certificate that callers are shown, and whom it trusts itself.
+//! TLS of the telephony bridge: the certificate for callers, and the authorities that it trusts.
 
 use std::{fs, net::SocketAddr, path::PathBuf, process::Stdio};
 
@@ -51,7 +51,7 @@ struct Operated {
 }
 
 impl Operated {
-    /// Has the certificate read again, and waits until the log has said so that often.
+    /// Reloads the certificate, and waits until the log has these words this many times.
     async fn reload(&self, words: &str, times: usize) {
         server::hang_up(self.pid);
         eventually(
@@ -64,7 +64,7 @@ impl Operated {
         .await;
     }
 
-    /// New certificates are shown to those who come, broken ones to nobody, and who is there stays.
+    /// A new certificate is used for new connections, an invalid one never, and open connections stay.
     async fn renews(&self, files: &Files) {
         let mut early = tls::connect(self.tls).await;
         assert_eq!(tls::shown(&early), tls::der(certificate::SERVER));
@@ -130,7 +130,7 @@ async fn serve_reads_its_certificate_again() {
     operated.renews(&files).await;
 }
 
-/// A bridge that runs alone, which is ended with the test.
+/// A standalone bridge; killed with the test.
 struct Alone {
     child: std::process::Child,
     log: PathBuf,
@@ -168,7 +168,7 @@ impl Drop for Alone {
     }
 }
 
-/// An installation whose bridge is to run alone.
+/// An installation for a standalone bridge.
 fn apart(listen: &str) -> Option<Installation> {
     let mut installation = Installation::migrated(Sqlite)?;
     let config = trunk(&installation);
@@ -218,7 +218,7 @@ async fn an_engine_behind_tls_is_reached_where_its_authority_is_trusted() {
     let extra = authority.display().to_string();
     let installation = &mut world.server.installation;
     installation.set("outbound.extra_ca_file", &extra);
-    // A file that cannot be read keeps it from starting.
+    // An unreadable file prevents the start.
     let token = world.tenant.token.clone();
     let command = ["telephony", "--engine", &engine, "--token", &token];
     let refused = world.server.installation.run(&command);

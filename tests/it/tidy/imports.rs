@@ -1,7 +1,7 @@
-//! Which module of a crate takes something from which, and whether that runs in a circle.
+//! Finds import cycles between the modules of a crate.
 //!
-//! Rooms are compared with their neighbours: the modules of a crate among each other, and those of each folder. A folder's face
-//! (`mod.rs`) may use its rooms and be used by them.
+//! Modules are compared with their siblings: the top-level modules of a crate, and those of each folder. A folder's
+//! `mod.rs` may use its modules and be used by them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,21 +9,21 @@ use super::source::{File, Word};
 
 type Path = Vec<String>;
 
-/// How many names may stand for one another, one after the other.
+/// Maximum length of a chain of aliases.
 const ALIASES_MAX: usize = 8;
 
-/// Modules that need each other.
+/// Modules that import each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Circle {
-    /// Where they are, such as `src/config`.
+    /// Their folder, such as `src/config`.
     pub at: String,
     /// Their names, sorted.
     pub rooms: Vec<String>,
-    /// One import of each pair, for whoever looks for it.
+    /// One import of each pair, as an example.
     pub because: Vec<String>,
 }
 
-/// Every circle of the crate whose root (`lib.rs`) is at this path.
+/// Every cycle of the crate whose root (`lib.rs`) is at this path.
 pub fn circles(files: &[File], root: &str) -> Vec<Circle> {
     let sources: BTreeMap<&str, &File> = files.iter().map(|f| (f.path.as_str(), f)).collect();
     let house = House::read(&sources, root);
@@ -54,10 +54,10 @@ pub fn circles(files: &[File], root: &str) -> Vec<Circle> {
 #[derive(Debug, Default)]
 struct Module {
     uses: Vec<Use>,
-    /// Names that stand for something else.
+    /// Names that stand for other paths.
     aliases: BTreeMap<String, Path>,
     globs: Vec<Path>,
-    /// What it defines itself.
+    /// Names of its own definitions.
     items: BTreeSet<String>,
 }
 
@@ -98,7 +98,7 @@ impl House {
         Self { modules }
     }
 
-    /// For each folder: which of its rooms takes something from which.
+    /// Per folder: its modules that import from each other, with an example of each import.
     fn doors(&self) -> BTreeMap<Path, BTreeMap<(String, String), String>> {
         let mut doors: BTreeMap<Path, BTreeMap<(String, String), String>> = BTreeMap::new();
         for (module, content) in &self.modules {
@@ -124,7 +124,7 @@ impl House {
         doors
     }
 
-    /// The module that a path leads to; none where it leads out of the crate.
+    /// The module that a path leads to; `None` if it is outside of the crate.
     fn resolve(&self, at: &Path, path: &[String], depth: usize) -> Option<Path> {
         let (mut here, mut rest) = match path.first().map(String::as_str)? {
             "crate" => (Vec::new(), &path[1..]),
@@ -148,7 +148,7 @@ impl House {
         Some(here)
     }
 
-    /// The module that what a module hands on under this name is from.
+    /// The module of origin of a name that a module re-exports.
     fn owner(&self, at: &Path, name: &str, depth: usize) -> Option<Path> {
         let module = &self.modules[at];
         if depth > ALIASES_MAX || module.items.contains(name) {
@@ -241,12 +241,12 @@ impl Module {
     }
 }
 
-/// `use` as an item, not the one that says what a type captures.
+/// True for `use` as an import, not for `use<…>` in a type.
 fn is_import(words: &[Word], at: usize) -> bool {
     words[at].is("use") && words.get(at + 1).is_some_and(|word| !word.is("<"))
 }
 
-/// Whether a path begins here that may lead to another module of the crate; `pub(in crate::…)` is none.
+/// True if a path begins here that may lead to another module of the crate; `pub(in crate::…)` does not.
 fn begins_path(words: &[Word], at: usize) -> bool {
     let begins = ["crate", "super", "self"]
         .iter()
@@ -268,7 +268,7 @@ fn children(words: &[Word]) -> Vec<String> {
         .collect()
 }
 
-/// The sets of rooms of which each can be reached from each.
+/// The sets of modules that can all reach each other.
 fn rings(doors: &BTreeSet<(&str, &str)>) -> Vec<Vec<String>> {
     let rooms: BTreeSet<&str> = doors.iter().map(|(from, _)| *from).collect();
     let reach: BTreeMap<&str, BTreeSet<&str>> = rooms
@@ -286,7 +286,7 @@ fn rings(doors: &BTreeSet<(&str, &str)>) -> Vec<Vec<String>> {
     rings.into_iter().collect()
 }
 
-/// Every room that can be reached through doors.
+/// Every module that can be reached by imports.
 fn reached<'a>(doors: &BTreeSet<(&'a str, &'a str)>, from: &'a str) -> BTreeSet<&'a str> {
     let mut seen: BTreeSet<&'a str> = BTreeSet::new();
     let mut open: Vec<&str> = vec![from];

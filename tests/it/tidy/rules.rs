@@ -1,13 +1,13 @@
-//! What a source file keeps to. Each rule gives what breaks it, in words.
+//! The rules of source files. Each rule returns its violations in words.
 
 use super::source::{File, Word};
 
-/// The longest file, in lines.
+/// Maximum lines of a file.
 pub const FILE_LINES_MAX: usize = 500;
-/// The longest function, in lines with its head.
+/// Maximum lines of a function, signature included.
 pub const FUNCTION_LINES_MAX: usize = 70;
 
-/// What a decision must not do: wait, ask for the time, touch the store.
+/// Forbidden in decisions: waiting, asking for the time, using the store.
 const IMPURE: [&str; 9] = [
     "async",
     "await",
@@ -19,21 +19,21 @@ const IMPURE: [&str; 9] = [
     "sea_orm",
     "Store",
 ];
-/// The one place that asks the machine for the date.
+/// The only module that reads the system's clock.
 const CLOCK: &str = "actors/src/runtime/clock/";
 
-/// One file for each table.
+/// One file per table.
 const TABLES: &str = "entities/src/tables/";
-/// Who is served there are tenants.
+/// Modules that serve tenants.
 const FOR_TENANTS: [&str; 2] = ["src/api/", "src/dashboard/"];
-/// What finds out who asks, and with that the tenant.
+/// Files that identify the caller, and with it the tenant.
 const WHO_ASKS: [&str; 3] = [
     "src/dashboard/link.rs",
     "src/dashboard/prove.rs",
     "src/dashboard/session.rs",
 ];
 
-/// Files that do not say at the top what they are for.
+/// Files without a module comment.
 pub fn without_a_purpose(files: &[File]) -> Vec<String> {
     let silent = |file: &&File| !file.text.starts_with("//!");
     files
@@ -43,7 +43,7 @@ pub fn without_a_purpose(files: &[File]) -> Vec<String> {
         .collect()
 }
 
-/// Files that are too long. Those that are known to be may be as long as they were, and leave the list once they are not.
+/// Files above the limit. Known ones may keep their length, and must leave the list once they are short enough.
 pub fn long_files(files: &[File], known: &[(&str, usize)]) -> Vec<String> {
     let sizes = files
         .iter()
@@ -52,7 +52,7 @@ pub fn long_files(files: &[File], known: &[(&str, usize)]) -> Vec<String> {
     too_long(sizes.collect(), FILE_LINES_MAX, known)
 }
 
-/// The same of functions, named `path::function`.
+/// Functions above the limit, named `path::function`.
 pub fn long_functions(files: &[File], known: &[(&str, usize)]) -> Vec<String> {
     let sizes = files
         .iter()
@@ -82,7 +82,7 @@ fn too_long(sizes: Vec<(String, usize)>, most: usize, known: &[(&str, usize)]) -
     grown.chain(settled).collect()
 }
 
-/// Every function that has a body, with its lines.
+/// Every function with a body, and its lines.
 fn functions(words: &[Word]) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     for (at, pair) in words.windows(2).enumerate() {
@@ -108,8 +108,8 @@ fn functions(words: &[Word]) -> Vec<(String, usize)> {
     found
 }
 
-/// Reads on behalf of tenants that do not begin with the tenant: of a table that has one, nothing is found but by the finders
-/// that take him, or a row of his.
+/// Reads for tenants that do not start from the tenant: rows of a table with tenants must be found by the
+/// tenant-scoped finders, or by a row of the tenant.
 pub fn reads_of_everybody(files: &[File]) -> Vec<String> {
     let of_nobody: Vec<&str> = files
         .iter()
@@ -135,7 +135,7 @@ pub fn reads_of_everybody(files: &[File]) -> Vec<String> {
         .collect()
 }
 
-/// Whether the table in this file has rows of tenants.
+/// True if the table in this file has a tenant column.
 fn has_tenant(table: &File) -> bool {
     let words = table.words();
     words
@@ -143,7 +143,8 @@ fn has_tenant(table: &File) -> bool {
         .any(|at| at[0].is("tenant_id") && at[1].is(":") && at[2].is("TenantId"))
 }
 
-/// Whether here begins a read of all that is in a table, unless it is one of these. A table under another name is any.
+/// True if an unscoped read of a table begins here, unless the table is harmless. A table under an alias counts as
+/// harmful.
 fn reads_all(words: &[Word], at: usize, harmless: &[&str]) -> bool {
     let is = |at: Option<usize>, text: &str| {
         at.and_then(|at| words.get(at))
@@ -165,7 +166,7 @@ fn reads_all(words: &[Word], at: usize, harmless: &[&str]) -> bool {
     finds || selects || is(Some(at + 1), "as")
 }
 
-/// What the modules of decisions do that they must not; a path is a file or a folder, and has to be there.
+/// Violations in the modules of decisions; a path is a file or a folder, and must exist.
 pub fn impure(files: &[File], pure: &[&str]) -> Vec<String> {
     pure.iter()
         .flat_map(|path| {
@@ -188,7 +189,7 @@ pub fn impure(files: &[File], pure: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Places that ask the machine for the date themselves.
+/// Places that read the system's clock themselves.
 pub fn own_clocks(files: &[File]) -> Vec<String> {
     let asks = |at: &[Word]| {
         let now = at[2].is("now") && (at[0].is("SystemTime") || at[0].is("Utc"));
@@ -209,8 +210,8 @@ pub fn own_clocks(files: &[File]) -> Vec<String> {
         .collect()
 }
 
-/// Lines that compare a secret with the language's own signs, which stop at the first difference: how long that takes tells a
-/// guesser how far he was right.
+/// Lines that compare a secret with `==` or `!=`, which stop at the first difference: their duration tells a
+/// guesser how much was right.
 pub fn compared_secrets(files: &[File]) -> Vec<String> {
     let compares = |line: &[Word]| {
         let exposes = line.iter().any(|word| word.is("expose"));

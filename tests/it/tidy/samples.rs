@@ -1,4 +1,4 @@
-//! The rules themselves: each breach is found in a small house that was made up for it, and what is right is not.
+//! Tests of the rules: violations in small made-up sources are found, and correct code passes.
 
 use rstest::rstest;
 
@@ -18,7 +18,7 @@ fn files(sources: &[(&str, &str)]) -> Vec<File> {
         .collect()
 }
 
-/// The rooms of each circle, by where it is.
+/// The modules of each cycle, by folder.
 fn rooms(sources: &[(&str, &str)]) -> Vec<(String, String)> {
     let found = circles(&files(sources), "src/lib.rs");
     found

@@ -1,4 +1,4 @@
-//! Source files as words and signs, without comments, texts and tests.
+//! Source files as tokens, without comments, literals and tests.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 /// A source file of the workspace.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// From the root, such as `actors/src/lib.rs`.
+    /// Relative to the root, such as `actors/src/lib.rs`.
     pub path: String,
     pub text: String,
 }
@@ -21,25 +21,25 @@ impl File {
         }
     }
 
-    /// Tests and benches are free to be long.
+    /// True for tests and benches, which may be long.
     pub fn is_a_test(&self) -> bool {
         self.path
             .split('/')
             .any(|part| matches!(part, "tests" | "benches" | "docs" | "tests.rs"))
     }
 
-    /// They and what serves them alone are free to ask for the time.
+    /// True for tests and test helpers, which may read the clock.
     pub fn is_for_tests(&self) -> bool {
         self.is_a_test() || self.path.starts_with("testkit/")
     }
 
-    /// What the compiler sees of it outside of tests.
+    /// The tokens outside of tests.
     pub fn words(&self) -> Vec<Word> {
         words(&without_tests(&blank(&self.text)))
     }
 }
 
-/// Every Rust file below the folder, but for what is built.
+/// Every Rust file below the folder, except build output.
 pub fn below(root: &Path) -> Vec<File> {
     let mut files = Vec::new();
     let mut folders: Vec<PathBuf> = vec![root.to_owned()];
@@ -61,7 +61,7 @@ pub fn below(root: &Path) -> Vec<File> {
     files
 }
 
-/// A name, `::`, or any other sign.
+/// A token: a name, `::`, or a single character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
     pub text: String,
@@ -101,7 +101,7 @@ fn words(code: &str) -> Vec<Word> {
     words
 }
 
-/// The text with blanks for comments, texts and characters; lines stay where they are.
+/// The text with spaces in place of comments and literals; line numbers stay.
 pub fn blank(text: &str) -> String {
     let mut left = text.as_bytes().to_vec();
     let mut at = 0;
@@ -117,7 +117,7 @@ pub fn blank(text: &str) -> String {
     String::from_utf8(left).expect("whole characters are blanked")
 }
 
-/// Where the comment or literal ends that begins here; here, if none does.
+/// The end of the comment or literal that begins here, or `at` if none does.
 fn end_of_literal(text: &str, at: usize) -> usize {
     let bytes = text.as_bytes();
     let rest = &bytes[at..];
@@ -183,7 +183,7 @@ fn end_of_text(bytes: &[u8], from: usize) -> usize {
     bytes.len()
 }
 
-/// Blanks what is compiled for tests only. Takes a text without comments and literals.
+/// Replaces code that is compiled for tests only by spaces. Expects a text without comments and literals.
 fn without_tests(code: &str) -> String {
     const ATTRIBUTE: &str = "#[cfg(test)]";
     let mut left = code.to_owned();

@@ -58,7 +58,7 @@ pub struct Tally {
     pub last: Option<Instant>,
 }
 
-/// What the script does after a reply.
+/// The script's next action after a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub enum AfterReply {
     Done,
