@@ -28,7 +28,7 @@ pub struct KeyView {
     pub created_at: Millis,
     pub last_used_at: Option<Millis>,
     pub revoked_at: Option<Millis>,
-    /// The dashboard user that created it; none if an operator did.
+    /// The member that created it; none if an operator did.
     pub made_by: Option<UserId>,
 }
 

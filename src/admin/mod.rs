@@ -1,4 +1,4 @@
-//! Operators' changes to the store: tenants, users, keys, numbers, bridges, calls, webhooks, secrets. The command
+//! Operators' changes to the store: tenants, members, keys, numbers, bridges, calls, webhooks, secrets. The command
 //! line and the operators' API both use it. Each function runs in a transaction of its own or in the caller's
 //! ([`Work`]), and returns what the operator is shown.
 

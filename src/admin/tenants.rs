@@ -254,7 +254,7 @@ async fn set_threshold(
     Ok(changed.rows_affected > 0)
 }
 
-/// Suspends a tenant and ends its users' sessions, or lifts the suspension. Idempotent.
+/// Suspends a tenant and ends its members' sessions, or lifts the suspension. Idempotent.
 pub async fn set_suspended(
     work: impl Into<Work<'_>>,
     id: TenantId,

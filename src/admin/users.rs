@@ -1,4 +1,4 @@
-//! Dashboard users of a tenant: creating and deleting them, their one-time links and their roles.
+//! Members of a tenant: creating and deleting them, their sign-in links and their roles.
 
 use dikala_actors::mails;
 use dikala_entities::{
@@ -16,14 +16,14 @@ use utoipa::ToSchema;
 use super::{AdminError, Work, find_tenant, name, require_tenant, unless_taken};
 use crate::audit::{Change, Origin};
 
-/// Lifetime of a one-time link, in milliseconds.
+/// Lifetime of a sign-in link, in milliseconds.
 pub const LINK_MS: i64 = 30 * 60 * 1_000;
-/// Lifetime of an invitation's one-time link, in milliseconds.
+/// Lifetime of an invitation's sign-in link, in milliseconds.
 pub const INVITATION_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
-/// The path of one-time links.
+/// The path of sign-in links.
 pub const LINK_PATH: &str = "/dashboard/link/";
 
-/// A user to be created.
+/// A member to be created.
 #[derive(Clone, Debug)]
 pub struct Draft {
     pub email: Email,
@@ -31,7 +31,7 @@ pub struct Draft {
     pub role: Role,
 }
 
-/// A user in the operators' views.
+/// A member in the operators' views.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = User, example = json!({
@@ -45,33 +45,33 @@ pub struct UserView {
     pub email: Email,
     pub name: String,
     pub role: Role,
-    /// True if the user can sign in without a link.
+    /// True if the member can sign in without a link.
     pub has_password: bool,
     pub created_at: Millis,
     pub updated_at: Millis,
 }
 
-/// The parameters of a new one-time link.
+/// The parameters of a new sign-in link.
 #[derive(Clone, Copy, Debug)]
 pub struct Linking<'a> {
     pub good_for_ms: i64,
-    /// Mails the link to the user, if given.
+    /// Mails the link to the member, if given.
     pub mail: Option<Mailing<'a>>,
     pub by: &'a Origin,
     pub now: Millis,
 }
 
-/// The parameters of mailing a one-time link.
+/// The parameters of mailing a sign-in link.
 #[derive(Clone, Copy, Debug)]
 pub struct Mailing<'a> {
     pub vault: &'a Vault,
     /// The service's base URL, without a trailing slash.
     pub base: &'a str,
-    /// The language for users that have chosen none.
+    /// The language for members that have chosen none.
     pub language: &'a str,
 }
 
-/// A user with a new one-time link that has no base URL yet.
+/// A member with a new sign-in link that has no base URL yet.
 #[derive(Clone, Debug)]
 pub struct Linked {
     user: user::Model,
@@ -80,7 +80,7 @@ pub struct Linked {
     is_mailed: bool,
 }
 
-/// A user with a one-time link, which is shown only here.
+/// A member with a sign-in link, which is shown only here.
 #[expect(
     missing_debug_implementations,
     reason = "holds a credential in the clear"
@@ -149,7 +149,7 @@ impl From<user::Model> for UserView {
     }
 }
 
-/// Creates a user with a one-time link. Refused if any tenant has a user with this address.
+/// Creates a member with a sign-in link. Refused if any tenant has a member with this address.
 pub async fn create(
     work: impl Into<Work<'_>>,
     tenant: TenantId,
@@ -192,14 +192,14 @@ pub async fn create(
     Ok(linked)
 }
 
-/// Lists a tenant's users, oldest first.
+/// Lists a tenant's members, oldest first.
 pub async fn list(store: &Store, tenant: TenantId) -> Result<Vec<UserView>, AdminError> {
     require_tenant(store, tenant).await?;
     let people = of(tenant).all(store.reader()).await?;
     Ok(people.into_iter().map(UserView::from).collect())
 }
 
-/// Creates another one-time link for a user. Earlier links stay valid.
+/// Creates another sign-in link for a member. Earlier links stay valid.
 pub async fn link(
     work: impl Into<Work<'_>>,
     id: UserId,
@@ -272,7 +272,7 @@ async fn mail_link(
     Ok(true)
 }
 
-/// Deletes a user with all sessions and links, even the last owner of a tenant: an operator can create another.
+/// Deletes a member with all sessions and links, even the last owner of a tenant: an operator can create another.
 pub async fn remove(
     work: impl Into<Work<'_>>,
     id: UserId,
@@ -286,7 +286,7 @@ pub async fn remove(
     Ok(person.into())
 }
 
-/// Deletes a user of a tenant with all sessions and links. The last owner cannot be deleted.
+/// Deletes a member of a tenant with all sessions and links. The last owner cannot be deleted.
 pub async fn remove_member(
     work: impl Into<Work<'_>>,
     tenant: TenantId,
@@ -318,7 +318,7 @@ async fn delete(
     Ok(())
 }
 
-/// Changes a user's role. The last owner keeps the role.
+/// Changes a member's role. The last owner keeps the role.
 pub async fn change_role(
     work: impl Into<Work<'_>>,
     tenant: TenantId,
@@ -371,14 +371,14 @@ async fn keep_an_owner(txn: &Transaction, person: &user::Model) -> Result<(), Ad
     }
 }
 
-/// A tenant's users, oldest first.
+/// A tenant's members, oldest first.
 pub fn of(tenant: TenantId) -> Select<user::Entity> {
     user::Entity::find()
         .filter(user::Column::TenantId.eq(tenant))
         .order_by_asc(user::Column::Id)
 }
 
-/// Finds a user, within a tenant if one is given.
+/// Finds a member, within a tenant if one is given.
 pub async fn find(
     db: &impl ConnectionTrait,
     of: Option<TenantId>,
@@ -390,7 +390,7 @@ pub async fn find(
         .ok_or_else(|| AdminError::not_found("user", id))
 }
 
-/// Locks a user's row before sessions end or the password changes; concurrent sign-ins wait.
+/// Locks a member's row before sessions end or the password changes; concurrent sign-ins wait.
 pub async fn lock(txn: &Transaction, id: UserId) -> Result<Option<user::Model>, DbErr> {
     let locked = user::Entity::find_by_id(id).lock_exclusive();
     locked.one(txn).await

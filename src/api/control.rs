@@ -113,7 +113,7 @@ impl LiveOutbound {
         resent.map_err(not_sent)
     }
 
-    /// The state of a webhook's lane on this node; none if it is idle, or if another node has it.
+    /// The state of a webhook's endpoint queue on this node; none if it is idle, or if another node has it.
     pub async fn lane(&self, webhook: WebhookId) -> Option<LaneReading> {
         let standings = self.0.webhooks.standings(vec![webhook]).await?;
         standings.get(&webhook)?.lane

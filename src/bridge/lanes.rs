@@ -58,7 +58,7 @@ impl Lanes {
 
     /// True if every message is answered.
     pub fn is_idle(&self) -> bool {
-        // A waiting message always has a running one ahead of it in its lane.
+        // A waiting message always has a running one ahead of it in its queue.
         self.running.is_empty()
     }
 
@@ -92,7 +92,7 @@ impl Lanes {
         }
     }
 
-    /// A message of the lane is answered: starts the functions next in line, and one other message.
+    /// A message of the queue is answered: starts the functions next in line, and one other message.
     fn go_on(&mut self, lane: Lane) {
         while let Some(numbered) = self.waiting.get_mut(&lane).and_then(VecDeque::pop_front) {
             if is_function(&numbered.1) {

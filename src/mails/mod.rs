@@ -1,4 +1,4 @@
-//! Mails to users: invitations, and notices to owners. A mail is a row, written in the transaction of its cause
+//! Mails to members: invitations, and notices to owners. A mail is a row, written in the transaction of its cause
 //! (`dikala_actors::mails`). One task per node reads the rows and hands them to the operator's mail server.
 //!
 //! Nothing waits for that task. Each attempt first stores the time of the next one in the row. So only one of several

@@ -1,4 +1,4 @@
-//! Removes expired rows of users of the dashboard and the console: links, sessions, failed sign-ins, mails and
+//! Removes expired rows of members and operators: links, sessions, failed sign-ins, mails and
 //! sign-outs.
 
 use dikala_entities::{Millis, Store};

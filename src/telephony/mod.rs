@@ -61,7 +61,7 @@ pub struct Telephony {
 }
 
 impl Telephony {
-    /// Starts a bridge that serves the engine at this address.
+    /// Starts a bridge that serves the call service at this address.
     ///
     /// Errors: addresses that cannot be listened on, files that cannot be read.
     pub async fn start(
@@ -84,7 +84,7 @@ impl Telephony {
         Ok(Self { running, reloading })
     }
 
-    /// Starts the bridge of this node, which serves the engine behind our own public listener.
+    /// Starts the bridge of this node, which serves the call service behind our own public listener.
     ///
     /// Errors: addresses that cannot be listened on, files that cannot be read, database failures.
     pub async fn inside(

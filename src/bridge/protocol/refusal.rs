@@ -13,7 +13,7 @@ use super::{
 pub struct Refusal {
     /// The message's id, if one could be read.
     pub id: Option<String>,
-    /// The message's lane, if it could be read. The refusal is answered in that order.
+    /// The message's ordering queue, if it could be read. The refusal is answered in that order.
     pub lane: Option<Lane>,
     pub code: &'static str,
     pub message: String,
@@ -53,7 +53,7 @@ impl Refusal {
         Self::invalid("Messages are text frames.")
     }
 
-    /// Adds the id and the lane of the refused message.
+    /// Adds the id and the queue key of the refused message.
     pub fn of(self, message: &Value) -> Self {
         Self {
             id: id_of(message),

@@ -24,7 +24,7 @@ impl Request {
         self
     }
 
-    /// The lane whose order the message keeps; none for a heartbeat.
+    /// The ordering queue of the message; none for a heartbeat.
     pub fn lane(&self) -> Option<Lane> {
         match &self.body {
             Content::Incoming(incoming) => Some(Lane::Opening(incoming.bridge_call_id.clone())),
@@ -78,7 +78,7 @@ pub struct FunctionCall {
     pub trace: Option<TraceParent>,
 }
 
-/// The messages of a lane are carried out and answered one after the other.
+/// The messages of an ordering queue are carried out and answered one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Lane {
     /// A call without an id yet; holds the bridge's own id.

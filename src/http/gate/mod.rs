@@ -31,8 +31,8 @@ const READS_MAX: usize = 2 * READS_EACH;
 /// Longest wait of a read for its permit.
 const READ_WITHIN: Duration = Duration::from_secs(5);
 
-/// Posts per minute of a tenant's dashboard users. They are counted apart from API requests, so that a user can
-/// revoke a key that floods the API, and users cannot use up the programs' limit.
+/// Posts per minute of a tenant's members. They are counted apart from API requests, so that a member can
+/// revoke a key that floods the API, and members cannot use up the programs' limit.
 const POSTS_MAX: u32 = 300;
 
 /// Cached keys and rate limits of this process.
