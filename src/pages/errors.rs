@@ -19,6 +19,7 @@ use crate::http::{
 pub fn words(view: &View, error: &ApiError) -> (&'static str, Markup) {
     let status = error.status_code();
     let (title, words) = match error.code() {
+        _ if matches!(error, ApiError::ExportRunning) => ("error-too-many", "error-export-running"),
         _ if status == StatusCode::NOT_FOUND => ("error-not-found", "error-not-found-words"),
         Code::MethodNotAllowed => ("error-not-found", "error-not-found-words"),
         Code::BodyTooLarge => ("error-too-large", "error-too-large-words"),

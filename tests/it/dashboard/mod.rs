@@ -3,6 +3,7 @@
 mod audit;
 mod calls;
 mod credits;
+mod exports;
 mod foreign;
 mod full_disk;
 mod guessing;

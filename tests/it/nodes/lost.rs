@@ -3,6 +3,7 @@
 
 use awc::ws::CloseCode;
 use dikala_testkit::within;
+use sea_orm::{ConnectionTrait, Database, TransactionTrait};
 
 use super::{Nodes, id_of, is_back, listed, ready};
 use crate::support::{bridge::Closed, link::linked, prelude::*, scrape::Scrape};
@@ -156,4 +157,50 @@ async fn a_node_that_starts_after_an_outage_ends_nobody_who_lives() {
     })
     .await;
     assert_eq!(id_of(&nodes.a.server).await, before);
+}
+
+/// An operator who leaves a transaction open delays neither what others write nor the take-over of their calls.
+#[rstest]
+#[case::account("SELECT 1 FROM credit_accounts WHERE tenant_id = '{tenant}' FOR UPDATE")]
+#[case::calls("SELECT 1 FROM calls WHERE tenant_id = '{tenant}' FOR UPDATE")]
+#[actix_web::test]
+async fn locked_rows_of_one_tenant_keep_no_other_tenants_calls_waiting(#[case] lock: &str) {
+    let Some(mut nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let other = nodes.a.another_tenant(100).await;
+    let bridge = nodes.a.tenant.bridge(Socket).await;
+    let others_bridge = other.bridge(Socket).await;
+    let [ended, taken] = [
+        bridge.talk(&nodes.a.tenant.did).await,
+        bridge.talk(&nodes.a.tenant.did).await,
+    ];
+    let others = others_bridge.talk(&other.did).await;
+    let url = &nodes.a.server.installation.store.url;
+    let connection = Database::connect(url).await.unwrap();
+    let locked = async || {
+        let holder = connection.begin().await.unwrap();
+        let sql = lock.replace("{tenant}", &nodes.a.tenant.id);
+        holder.execute_unprepared(&sql).await.unwrap();
+        holder
+    };
+    let holder = locked().await;
+    let (_, ()) = tokio::join!(bridge.hang_up(&ended), async {
+        let call = others_bridge.talk(&other.did).await;
+        others_bridge.hang_up(&call).await;
+        holder.rollback().await.unwrap();
+    });
+    let holder = locked().await;
+    let died = nodes.owner(&taken).await;
+    nodes.a.server.kill9();
+    nodes.taken_by_b(&others).await;
+    let others_bridge = nodes.bridge_at_b(&other, Socket).await;
+    others_bridge.hang_up(&others).await;
+    assert_eq!(nodes.owner(&taken).await, died);
+    holder.rollback().await.unwrap();
+    nodes.taken_by_b(&taken).await;
+    let bridge = nodes.bridge_at_b(&nodes.a.tenant, Socket).await;
+    bridge.hang_up(&taken).await;
+    connection.close().await.unwrap();
+    nodes.a.assert_ledger_is_exact();
 }

@@ -3,7 +3,10 @@
 use std::{cell::Cell, rc::Rc};
 
 use dikala_testkit::OwnPostgres;
-use tokio::task::spawn_blocking;
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    task::spawn_blocking,
+};
 
 use super::proxy::{Balancer, Served};
 use crate::support::{
@@ -11,6 +14,10 @@ use crate::support::{
     tenant::{Plan, Tenant, text},
     world::ALL_EVENTS,
 };
+
+/// Limit of fleets at the same time. Their load takes most of two cores, and an overloaded machine fails for reasons of its own.
+const FLEETS_MAX: usize = 2;
+static ROOM: Semaphore = Semaphore::const_new(FLEETS_MAX);
 
 /// Nodes on one store.
 pub struct Fleet {
@@ -22,6 +29,7 @@ pub struct Fleet {
     pub balancer: Option<Balancer>,
     /// Owns the store, unless it is on the shared server.
     pub postgres: Option<OwnPostgres>,
+    _room: SemaphorePermit<'static>,
 }
 
 impl Drop for Fleet {
@@ -85,6 +93,7 @@ impl Fleet {
     /// Starts on the given installation.
     pub async fn on(mut installation: Installation, wanted: Wanted) -> Self {
         open_many_files();
+        let room = ROOM.acquire().await.expect("is never closed");
         for (key, value) in &wanted.settings {
             installation.set(key, value);
         }
@@ -121,6 +130,7 @@ impl Fleet {
             receiver,
             balancer: None,
             postgres: None,
+            _room: room,
         };
         fleet.all_know_each_other().await;
         fleet

@@ -311,7 +311,7 @@ impl Writer {
                 continue;
             }
             let in_progress = answer.body["error"]["code"] == "idempotency_in_progress";
-            if answer.status == 503 || in_progress {
+            if matches!(answer.status, 503 | 429) || in_progress {
                 let says_when = answer.header("retry-after").is_some();
                 assert!(says_when || in_progress, "no Retry-After: {answer:?}");
                 Journal::count(&self.journal.refused);

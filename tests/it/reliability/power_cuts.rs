@@ -26,10 +26,8 @@ use crate::support::{prelude::*, rest::Response, tenant::text};
 /// The simulated time of a flush to disk, in microseconds.
 const FLUSH_US: u32 = 20_000;
 const TENANTS: usize = 6;
-/// The numbers of bridges that ring over HTTP, of programs that write by REST, and of programs that book minutes.
-const RINGING: usize = 24;
-const WRITING: usize = 6;
-const BOOKING: usize = 6;
+/// Of this many clients one writes by REST and one books minutes. The others are bridges that ring over HTTP.
+const KINDS: u64 = 6;
 /// A client without an answer by then tries again.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
@@ -176,22 +174,25 @@ async fn crashes(form: Form) {
         return;
     };
     let seed = form.size("SEED", 17, u64::from(rand::random::<u32>()));
-    let times = form.size("CRASHES", 3, 50);
+    let times = form.size("CRASHES", 2, 50);
+    let count = form.size("CLIENTS", 2 * KINDS, 6 * KINDS);
     println!("PostgreSQL crashes {times} times, DIKALA_FAULTS_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
     let journal = Rc::new(Acknowledged::default());
     let mut clients = Vec::new();
-    for number in 0..RINGING + WRITING + BOOKING {
-        let (tenant, journal) = (fleet.tenants[number % TENANTS].clone(), journal.clone());
+    for number in 0..count {
+        let kind = number % KINDS;
+        let tenant = fleet.tenants[number as usize / KINDS as usize % TENANTS].clone();
+        let journal = journal.clone();
         let node = fleet.node(0);
         let (http, operator) = (node.http.clone(), node.operator.clone());
         clients.push(rt::spawn(async move {
             let client = |rest| Client { rest, journal };
-            if number < RINGING {
+            if kind > 1 {
                 let bearer = format!("Bearer {}", tenant.token);
                 let bridge = client(Rest::new(&http).with("authorization", &bearer));
                 bridge.rings(&tenant.did).await;
-            } else if number < RINGING + WRITING {
+            } else if kind == 1 {
                 let api = Rest::new(&format!("{http}/api/v1")).with("x-api-key", &tenant.key);
                 client(api).writes().await;
             } else {
@@ -202,7 +203,7 @@ async fn crashes(form: Form) {
     for _ in 0..times {
         let before = journal.rung.borrow().len();
         within(TAKEN_WITHIN, "calls to be taken", async || {
-            (journal.rung.borrow().len() > before + RINGING).then_some(())
+            (journal.rung.borrow().len() > before + clients.len()).then_some(())
         })
         .await;
         sleep(Duration::from_millis(random.random_range(0..1_500))).await;

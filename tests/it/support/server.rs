@@ -119,9 +119,16 @@ impl Installation {
 
     /// Sets a configuration key by its environment variable; a later setting replaces an earlier one.
     pub fn set(&mut self, key: &str, value: &str) {
-        let variable = format!("DIKALA_{}", key.replace('.', "__").to_uppercase());
+        let variable = variable(key);
         self.settings.retain(|(name, _)| *name != variable);
         self.settings.push((variable, value.to_owned()));
+    }
+
+    /// The value that a configuration key was set to.
+    fn setting(&self, key: &str) -> Option<&str> {
+        let variable = variable(key);
+        let set = self.settings.iter().find(|(name, _)| *name == variable);
+        set.map(|(_, value)| &**value)
     }
 
     pub fn unset(&mut self, key: &str) {
@@ -174,6 +181,11 @@ impl Installation {
     }
 }
 
+/// The environment variable of a configuration key.
+fn variable(key: &str) -> String {
+    format!("DIKALA_{}", key.replace('.', "__").to_uppercase())
+}
+
 /// The program under test: this build's, or another one with the same schema, such as a release build.
 fn program() -> OsString {
     std::env::var_os("DIKALA_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_dikala").into())
@@ -211,6 +223,15 @@ impl Server {
     /// A client of the public listener.
     pub fn rest(&self) -> Rest {
         Rest::new(&self.http)
+    }
+
+    /// A client of the operators' API, with the token if there is one.
+    pub fn operator_api(&self) -> Rest {
+        let rest = Rest::new(&format!("{}/operator/v1", self.operator));
+        match self.installation.setting("operator.token") {
+            Some(token) => rest.with("authorization", &format!("Bearer {token}")),
+            None => rest,
+        }
     }
 
     /// Kills the process, as a power failure would.

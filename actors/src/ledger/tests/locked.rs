@@ -1,6 +1,9 @@
 //! Rows locked by other sessions, on PostgreSQL.
 
+use std::time::{Duration, Instant};
+
 use dikala_entities::{EventKind, Store};
+use dikala_testkit::PATIENCE;
 use futures_util::future::join_all;
 use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
 
@@ -99,4 +102,40 @@ async fn a_locked_account_stalls_only_its_own_tenant() {
 #[actix::test]
 async fn a_locked_position_of_events_stalls_only_its_own_tenant() {
     one_is_locked("event_positions").await;
+}
+
+/// Two others lock the row in turn, each while the other still has it, so it is never free to one that only looks.
+#[actix::test]
+async fn a_row_that_others_write_all_the_time_is_got_in_turn() {
+    let Some((_keep, store)) = dikala_testkit::postgres().await else {
+        return;
+    };
+    let tenants = tenants(&store).await;
+    let tenant = tenants[0];
+    let parts = LedgerParts {
+        store: store.clone(),
+        clock: Arc::new(SystemClock),
+        node: Membership::outside(&owner()),
+        audience: Audience::default(),
+    };
+    let ledger = start(&actix_rt::Arbiter::current(), &parts);
+    let lock = async || {
+        let holder = store.begin().await.expect("begins");
+        let sql = format!("SELECT 1 FROM credit_accounts WHERE tenant_id = '{tenant}' FOR UPDATE");
+        holder.execute_unprepared(&sql).await.expect("is locked");
+        holder
+    };
+    let mut holder = lock().await;
+    let waiting = actix_rt::spawn(async move { ring(&ledger, tenant).await });
+    let began = Instant::now();
+    while !waiting.is_finished() {
+        assert!(began.elapsed() < PATIENCE, "it is never its turn");
+        let next = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            holder.rollback().await.expect("is free");
+        };
+        (holder, ()) = tokio::join!(lock(), next);
+    }
+    holder.rollback().await.expect("is free");
+    assert_eq!(waiting.await.expect("goes on"), Ok(Admission::Granted));
 }
