@@ -1,7 +1,7 @@
 //! Calls: history, events, transcripts, and the two commands for a running call: hang up and transfer.
 
 use actix_web::{HttpResponse, web::Data};
-use dikala_actors::calls::{CallError, Input, TRANSFERS_MAX, versions};
+use dikala_actors::calls::{CallError, CallInput, TRANSFERS_MAX, versions};
 use dikala_entities::{
     AgentId, AuditAction, CallId, CallStatus, CallerNumber, HangupInitiator, HangupReason, Millis,
     OfTenant, PhoneNumber, PhoneNumberId, Speaker, TenantId, call, event, transcript,
@@ -344,7 +344,7 @@ pub async fn hang_up(
     let call = running(&services, caller.tenant, id.0).await?;
     body.optional_form()?.expect_empty()?;
     let change = Change::new(AuditAction::CallHangup, id.0);
-    let wish = Input::RequestHangUp {
+    let wish = CallInput::RequestHangUp {
         by: HangupInitiator::Tenant,
         audit: Some(Box::new(caller.entry(change, services.clock.now()))),
     };
@@ -371,7 +371,7 @@ pub async fn transfer(
     };
     let change = Change::new(AuditAction::CallTransfer, id.0).with(format_args!("{to:?}"));
     let audit = Some(Box::new(caller.entry(change, services.clock.now())));
-    ask(&services, &call, Input::RequestTransfer { to, audit }).await?;
+    ask(&services, &call, CallInput::RequestTransfer { to, audit }).await?;
     Ok(Answer::accepted(&Call::from(call)).about(id.0))
 }
 
@@ -387,7 +387,7 @@ async fn running(services: &Services, tenant: TenantId, id: CallId) -> Result<Ca
 
 /// Sends a command to a call that is known to be the tenant's. On success the command is stored and on its way to the
 /// bridge; the call changes once the bridge reports it.
-async fn ask(services: &Services, call: &CallRow, input: Input) -> Result<(), ApiError> {
+async fn ask(services: &Services, call: &CallRow, input: CallInput) -> Result<(), ApiError> {
     services.calls.tell(None, call.id, input).await?;
     Ok(())
 }

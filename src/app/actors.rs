@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use actix::{Arbiter, ArbiterHandle};
 use dikala_actors::{
     bridges::Bridges,
-    calls::{CallMeter, CallParts, CallRegistry, Calls, Invoking, versions::Versions},
+    calls::{CallDeps, CallMeter, CallRegistry, Calls, Invocations, versions::Versions},
     events::{elsewhere, followers::Followers, outbox::Audience},
     functions::{self, FunctionsHandle},
     ledger::{self, LedgerHandle, LedgerParts},
@@ -266,7 +266,7 @@ impl Common<'_> {
         functions: &FunctionsHandle,
         bridges: &Arc<Bridges>,
     ) -> Calls {
-        let parts = CallParts {
+        let parts = CallDeps {
             store: self.store.clone(),
             vault: self.vault.clone(),
             clock: Arc::clone(&self.clock),
@@ -280,7 +280,7 @@ impl Common<'_> {
             functions: functions.clone(),
             bridges: Arc::clone(bridges),
             meter: CallMeter::default(),
-            invoking: Invoking::default(),
+            invoking: Invocations::default(),
             traces: self.traces.clone(),
         };
         Calls::new(parts, handles(threads))

@@ -20,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 
 use dashmap::DashMap;
 use dikala_actors::{
-    calls::{CallError, Payer},
+    calls::{CallError, TenantHint},
     runtime::{
         shares::{self, Shares},
         turns::{Turn, Turns},
@@ -73,9 +73,9 @@ pub struct Room {
     #[expect(dead_code, reason = "it is held, and counts when it is dropped")]
     place: OwnedSemaphorePermit,
     #[expect(dead_code, reason = "it is held, and counts when it is dropped")]
-    ring: Option<Box<shares::Share<Payer>>>,
+    ring: Option<Box<shares::Share<TenantHint>>>,
     /// Held while a call is being opened, until the reply with its agent is written.
-    answer: Option<Box<Turn<Payer>>>,
+    answer: Option<Box<Turn<TenantHint>>>,
 }
 
 /// Bytes of a bridge's budget, and the same number of the shared budget.
@@ -108,7 +108,7 @@ pub struct Aside(#[expect(dead_code, reason = "it is held, and counts when it is
 struct Shared {
     bytes: Arc<Semaphore>,
     aside: Arc<Semaphore>,
-    turns: Turns<(BridgeId, Payer)>,
+    turns: Turns<(BridgeId, TenantHint)>,
 }
 
 /// The budgets of all bridges.
@@ -147,8 +147,8 @@ impl Budgets {
 #[derive(Debug)]
 struct Budget {
     bytes: Arc<Semaphore>,
-    rings: Shares<Payer>,
-    answers: Turns<Payer>,
+    rings: Shares<TenantHint>,
+    answers: Turns<TenantHint>,
     aside: Arc<Semaphore>,
     lists: Mutex<()>,
 }
@@ -178,7 +178,7 @@ pub struct ConnectionBudget {
 #[derive(Debug)]
 pub struct Weight {
     bytes: usize,
-    ring: Option<Box<shares::Share<Payer>>>,
+    ring: Option<Box<shares::Share<TenantHint>>>,
 }
 
 impl ConnectionBudget {
@@ -188,7 +188,7 @@ impl ConnectionBudget {
         &self,
         length: usize,
         message: Result<Request, Refusal>,
-        payer_of: impl FnOnce(&Request) -> Payer,
+        payer_of: impl FnOnce(&Request) -> TenantHint,
     ) -> (Result<Request, Refusal>, Weight) {
         let bytes = length * READ_FACTOR + MESSAGE_BYTES;
         let (message, bytes, ring) = match message {
@@ -204,7 +204,7 @@ impl ConnectionBudget {
         (message, Weight { bytes, ring })
     }
 
-    fn take_in(&self, payer: Payer, bytes: usize) -> Option<shares::Share<Payer>> {
+    fn take_in(&self, payer: TenantHint, bytes: usize) -> Option<shares::Share<TenantHint>> {
         let waited = [
             self.budget.answers.waited(&payer),
             self.shared.turns.waited(&(self.bridge, payer)),
@@ -254,10 +254,10 @@ impl ConnectionBudget {
     /// Waits for a permit to open an incoming call, and reserves the place of its reply in `room`.
     pub async fn ring_turn(
         &self,
-        payer: Payer,
+        payer: TenantHint,
         room: &mut Room,
         within: Duration,
-    ) -> Result<Turn<(BridgeId, Payer)>, CallError> {
+    ) -> Result<Turn<(BridgeId, TenantHint)>, CallError> {
         let both = async {
             // The reply permit comes first: replies that the bridge does not read must hold no permit of the shared
             // limit.
@@ -269,7 +269,7 @@ impl ConnectionBudget {
     }
 
     /// Waits for a permit to carry out a message about a call.
-    pub async fn turn(&self, payer: Payer) -> Turn<(BridgeId, Payer)> {
+    pub async fn turn(&self, payer: TenantHint) -> Turn<(BridgeId, TenantHint)> {
         self.shared.turns.take((self.bridge, payer)).await
     }
 
@@ -312,7 +312,7 @@ impl ConnectionBudget {
         Bytes { own, shared }
     }
 
-    async fn place(&self, bytes: Bytes, ring: Option<Box<shares::Share<Payer>>>) -> Room {
+    async fn place(&self, bytes: Bytes, ring: Option<Box<shares::Share<TenantHint>>>) -> Room {
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.expect("nobody closes the semaphore");
         Room {
@@ -357,7 +357,7 @@ mod tests {
     }
 
     /// Reserves room for an incoming call, if it is admitted.
-    fn ring(share: &ConnectionBudget, payer: Payer) -> Option<Room> {
+    fn ring(share: &ConnectionBudget, payer: TenantHint) -> Option<Room> {
         let incoming = json!({"id": "1", "type": "call.incoming", "bridgeCallId": "b",
             "did": "+622150001000", "callerNumber": "x"});
         let (message, weight) = share.weigh(200, parse(&incoming), |_| payer);
@@ -365,7 +365,7 @@ mod tests {
         message.is_ok().then_some(room)
     }
 
-    fn tenant() -> Payer {
+    fn tenant() -> TenantHint {
         Some(TenantId::new(Millis::MIN))
     }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use dikala_actors::{
-    calls::{CallError, Calls, InvokeFunction, Payer},
+    calls::{CallError, Calls, InvokeFunction, TenantHint},
     traces::arrived,
 };
 use dikala_entities::BridgeId;
@@ -143,7 +143,7 @@ async fn answer(
 }
 
 /// The tenant that an incoming call is charged to, for fair sharing.
-pub fn payer(calls: &Calls, request: &Request) -> Payer {
+pub fn payer(calls: &Calls, request: &Request) -> TenantHint {
     match &request.body {
         Content::Incoming(incoming) => calls.payer_of_number(&incoming.did),
         _ => None,

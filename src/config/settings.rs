@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use dikala_actors::{
-    calls::{PlanConcurrency, Rules},
+    calls::{CallLimits, PlanConcurrency},
     functions::FunctionsConfig,
     outbound::AllowedHosts,
     webhooks::WebhooksConfig,
@@ -383,8 +383,8 @@ impl Settings {
     }
 
     /// The rules of the call machine.
-    pub fn rules(&self) -> Rules {
-        Rules {
+    pub fn rules(&self) -> CallLimits {
+        CallLimits {
             ring_timeout_ms: self.calls.ring_timeout_seconds * 1_000,
             warn_before_ms: self.calls.warn_before_seconds * 1_000,
             hangup_grace_ms: self.calls.hangup_grace_seconds * 1_000,

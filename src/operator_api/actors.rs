@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use actix_web::web::Data;
 use dikala_actors::{
-    calls::messages::CallNow,
+    calls::messages::CallSnapshot,
     runtime::{
         histogram::Distribution,
         instances::InstanceReading,
@@ -234,7 +234,7 @@ impl ActorType {
 }
 
 impl Instance {
-    fn of(reading: InstanceReading, now: Millis, calls: &HashMap<CallId, CallNow>) -> Self {
+    fn of(reading: InstanceReading, now: Millis, calls: &HashMap<CallId, CallSnapshot>) -> Self {
         let before =
             |ago: Duration| now.plus_ms(i64::try_from(ago.as_millis()).map_or(i64::MIN, |ms| -ms));
         let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);

@@ -1,7 +1,7 @@
 //! `/calls`: calls of all tenants, running ones first; one call with its details; hang-up.
 
 use actix_web::web::Data;
-use dikala_actors::calls::Input;
+use dikala_actors::calls::CallInput;
 use dikala_entities::{
     AgentId, AuditAction, BridgeId, CallId, CallStatus, CallerNumber, DeliveryId, DeliveryStatus,
     EventId, EventKind, HangupInitiator, HangupReason, Millis, PhoneNumber, PhoneNumberId,
@@ -424,7 +424,7 @@ pub async fn hang_up(
     let audit = operator
         .origin
         .entry(Some(call.tenant_id), change, desk.now());
-    let wish = Input::RequestHangUp {
+    let wish = CallInput::RequestHangUp {
         by: HangupInitiator::Operator,
         audit: Some(Box::new(audit)),
     };

@@ -19,12 +19,19 @@ pub enum MessageKind {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Incident {
     /// `call.incoming` was accepted; holds the agent's functions.
-    Taken { functions: Vec<Value> },
-    Rejected { reason: String },
+    Taken {
+        functions: Vec<Value>,
+    },
+    Rejected {
+        reason: String,
+    },
     Acknowledged(MessageKind),
     /// A message of this kind came after the call's end.
     TooLate(MessageKind),
-    Error { to: MessageKind, code: String },
+    Error {
+        to: MessageKind,
+        code: String,
+    },
     /// The requested timer has expired.
     Wake,
     /// The service asks to hang up.

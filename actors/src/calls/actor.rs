@@ -13,11 +13,11 @@ use tokio::sync::oneshot;
 use super::{
     driver::CallDriver,
     error::CallError,
-    invoke::{Invocation, invoke},
+    invoke::{InvocationResult, invoke},
     look_up::Callee,
-    messages::{Describe, Incoming, Input, InvokeFunction, LetGo, Reply, Tell},
+    messages::{CallInput, CallReply, Describe, IncomingCall, InvokeFunction, LetGo, Tell},
     open::open,
-    parts::CallParts,
+    parts::CallDeps,
     spans,
 };
 use crate::{
@@ -37,13 +37,13 @@ type InvocationReply = Result<Value, CallError>;
 
 /// The start of an actor. It happens even if the caller is cancelled; messages wait until then.
 #[derive(Debug)]
-pub(super) enum Beginning {
+pub(super) enum ActorStart {
     /// A new call from this message; the result goes to the sender.
     Open(
-        Box<Incoming>,
+        Box<IncomingCall>,
         Box<Callee>,
         Arrival,
-        oneshot::Sender<Result<Reply, CallError>>,
+        oneshot::Sender<Result<CallReply, CallError>>,
     ),
     /// A call read from the store.
     Loaded(Box<CallDriver>),
@@ -63,10 +63,10 @@ pub(super) struct Hooks {
 pub(super) struct CallActor {
     id: CallId,
     bridge: BridgeId,
-    parts: Arc<CallParts>,
+    parts: Arc<CallDeps>,
     hooks: Hooks,
     /// Taken by `started`.
-    beginning: Option<Beginning>,
+    beginning: Option<ActorStart>,
     /// `None` while a message has it, and for a call that could not be opened.
     driver: Option<CallDriver>,
     timer: Option<SpawnHandle>,
@@ -87,11 +87,11 @@ impl std::fmt::Debug for CallActor {
 
 impl CallActor {
     pub(super) fn new(
-        parts: Arc<CallParts>,
+        parts: Arc<CallDeps>,
         hooks: Hooks,
         id: CallId,
         bridge: BridgeId,
-        beginning: Beginning,
+        beginning: ActorStart,
     ) -> Self {
         Self {
             id,
@@ -128,16 +128,21 @@ impl CallActor {
 
     fn open(
         &mut self,
-        mut incoming: Incoming,
+        mut incoming: IncomingCall,
         callee: Callee,
         arrival: Arrival,
-        reply: oneshot::Sender<Result<Reply, CallError>>,
+        reply: oneshot::Sender<Result<CallReply, CallError>>,
         ctx: &mut MeteredContext<Self>,
     ) {
         let traces = &self.parts.traces;
         incoming.trace = incoming.trace.or_else(|| traces.begin_call(self.id));
         let call = traces.call(self.id, incoming.trace.as_ref());
-        let span = spans::told(call.as_ref(), Some(self.bridge), &Input::Reopen, arrival.at);
+        let span = spans::told(
+            call.as_ref(),
+            Some(self.bridge),
+            &CallInput::Reopen,
+            arrival.at,
+        );
         let work = open(
             Arc::clone(&self.parts),
             self.id,
@@ -179,11 +184,16 @@ impl CallActor {
 
     /// Answers the waiting callers. An unwritten outcome stays, so a repeat waits for the next write and does not call the
     /// endpoint.
-    fn invoked(&mut self, invocation: String, invoked: Invocation, ctx: &mut MeteredContext<Self>) {
+    fn invoked(
+        &mut self,
+        invocation: String,
+        invoked: InvocationResult,
+        ctx: &mut MeteredContext<Self>,
+    ) {
         let waiting = self.invocations.remove(&invocation).unwrap_or_default();
         let outcome = match invoked {
-            Invocation::Answered(outcome) => outcome,
-            Invocation::Unwritten(error, unwritten) => {
+            InvocationResult::Answered(outcome) => outcome,
+            InvocationResult::Unwritten(error, unwritten) => {
                 self.invocations.insert(invocation.clone(), Vec::new());
                 let parts = Arc::clone(&self.parts);
                 let again = async move { unwritten.again(&parts).await };
@@ -221,10 +231,10 @@ impl Actor for CallActor {
 
     fn started(&mut self, ctx: &mut MeteredContext<Self>) {
         match self.beginning.take() {
-            Some(Beginning::Open(incoming, callee, arrival, reply)) => {
+            Some(ActorStart::Open(incoming, callee, arrival, reply)) => {
                 self.open(*incoming, *callee, arrival, reply, ctx);
             }
-            Some(Beginning::Loaded(driver)) => {
+            Some(ActorStart::Loaded(driver)) => {
                 self.driver = Some(*driver);
                 self.look_at_the_clock(ctx);
             }
@@ -241,7 +251,7 @@ impl Actor for CallActor {
 impl Supervised for CallActor {}
 
 impl Handler<Tell> for CallActor {
-    type Result = AtomicResponse<Self, Result<Reply, CallError>>;
+    type Result = AtomicResponse<Self, Result<CallReply, CallError>>;
 
     fn handle(
         &mut self,

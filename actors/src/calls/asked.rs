@@ -10,7 +10,7 @@ use dikala_entities::{
 use futures_util::{StreamExt, stream};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, Statement, Value};
 
-use super::{error::CallError, messages::Input, router::Calls};
+use super::{error::CallError, messages::CallInput, router::Calls};
 
 /// Requests per run.
 const BATCH: i64 = 100;
@@ -65,7 +65,7 @@ async fn carry_out(calls: &Calls, asked: Asked) -> Option<CallId> {
     if asked.status.is_none_or(CallStatus::is_final) {
         return Some(id);
     }
-    let wish = Input::RequestHangUp {
+    let wish = CallInput::RequestHangUp {
         by: HangupInitiator::Operator,
         audit: Some(Box::new(asked.entry())),
     };

@@ -12,7 +12,7 @@ use dikala_entities::{
 use sea_orm::{ConnectionTrait, DbErr, Statement, Value};
 use serde::Serialize;
 
-use super::parts::{CallParts, Invoking, Noted};
+use super::parts::{CallDeps, Invocations, Noted};
 
 /// After that time an unwritten outcome is given up, and its claim may be deleted.
 const WRITTEN_WITHIN_MS: i64 = 15 * 60 * 1_000;
@@ -26,12 +26,12 @@ type Key = (CallId, String);
 #[derive(Debug)]
 struct Turn {
     key: Key,
-    invoking: Invoking,
+    invoking: Invocations,
 }
 
 impl Turn {
     /// `None` if it is taken already in this process.
-    fn take(invoking: &Invoking, key: Key) -> Option<Self> {
+    fn take(invoking: &Invocations, key: Key) -> Option<Self> {
         let is_free = invoking.now.insert(key.clone());
         // Lazily: dropping a turn that was not taken would free the other one's.
         is_free.then(|| Self {
@@ -49,7 +49,7 @@ impl Drop for Turn {
 
 /// The right to call an endpoint. Within this process it is exclusive until dropped.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(super) struct InvocationClaim {
     turn: Turn,
     /// This process's node id at the time of the claim.
     node: Arc<str>,
@@ -73,7 +73,7 @@ enum State {
     Others,
 }
 
-impl Drop for Claim {
+impl Drop for InvocationClaim {
     fn drop(&mut self) {
         let Turn { key, invoking } = &self.turn;
         let claimed_at = self.claimed_at;
@@ -87,7 +87,7 @@ impl Drop for Claim {
     }
 }
 
-impl Claim {
+impl InvocationClaim {
     /// True if the endpoint may have been called before: it must not be called again.
     pub(super) fn is_left(&self) -> bool {
         self.state == State::Left
@@ -112,16 +112,16 @@ impl Claim {
 /// Claims an invocation; `None` if another live process has it. Afterwards look for the outcome again: the previous claimant
 /// may have written it and released the claim meanwhile.
 pub(super) async fn claim(
-    parts: &CallParts,
+    parts: &CallDeps,
     call: CallId,
     invocation: &str,
-) -> Result<Option<Claim>, DbErr> {
+) -> Result<Option<InvocationClaim>, DbErr> {
     let invoking = &parts.invoking;
     let key = (call, invocation.to_owned());
     let Some(turn) = Turn::take(invoking, key.clone()) else {
         return Ok(None);
     };
-    let mut claim = Claim {
+    let mut claim = InvocationClaim {
         turn,
         node: parts.node.id(),
         claimed_at: parts.clock.now(),
@@ -162,24 +162,20 @@ pub(super) async fn claim(
 }
 
 /// Marks abandoned claims, so every node reports their outcome as unknown.
-pub(super) async fn give_up_abandoned(parts: &CallParts) -> Result<(), DbErr> {
+pub(super) async fn give_up_abandoned(parts: &CallDeps) -> Result<(), DbErr> {
     let sql = "UPDATE invocation_claims SET node = ''";
     write_all(parts, sql, &parts.invoking.abandoned).await
 }
 
 /// Deletes claims that this process no longer needs.
-pub(super) async fn forget_over(parts: &CallParts) -> Result<(), DbErr> {
+pub(super) async fn forget_over(parts: &CallDeps) -> Result<(), DbErr> {
     let sql = "DELETE FROM invocation_claims";
     write_all(parts, sql, &parts.invoking.over).await
 }
 
 /// Writes those of these claims that belong to this node, then forgets them. Their turns are held, so none is claimed here
 /// meanwhile. If the statement is executed later than expected, a newer claim has another `claimed_at`.
-async fn write_all(
-    parts: &CallParts,
-    sql: &str,
-    claims: &DashMap<Key, Noted>,
-) -> Result<(), DbErr> {
+async fn write_all(parts: &CallDeps, sql: &str, claims: &DashMap<Key, Noted>) -> Result<(), DbErr> {
     #[derive(Serialize)]
     struct Row<'a> {
         call: CallId,
@@ -230,7 +226,7 @@ async fn write_all(
 }
 
 /// Deletes claims that are neither held nor needed: their calls are over, or their outcomes are written.
-pub(super) async fn forget_left(parts: &CallParts) -> Result<(), DbErr> {
+pub(super) async fn forget_left(parts: &CallDeps) -> Result<(), DbErr> {
     let sql = "DELETE FROM invocation_claims WHERE (node NOT IN (SELECT id FROM nodes) OR claimed_at < $1) \
                AND (NOT EXISTS (SELECT 1 FROM calls WHERE calls.id = invocation_claims.call_id AND calls.status = 'answered') \
                OR EXISTS (SELECT 1 FROM invocations WHERE invocations.call_id = invocation_claims.call_id \

@@ -13,21 +13,21 @@ const NUMBERS_MAX: usize = 100_000;
 
 /// The tenant of a message, as far as it is known without the store. Used only to order messages: the number may belong to
 /// another tenant now.
-pub type Payer = Option<TenantId>;
+pub type TenantHint = Option<TenantId>;
 
 /// A call by the bridge's id for it.
 pub(super) type BridgeCall = (BridgeId, String);
 
 #[derive(Default)]
 pub(super) struct Directory {
-    by_id: DashMap<CallId, Running>,
+    by_id: DashMap<CallId, RunningActor>,
     by_bridge_call: DashMap<BridgeCall, CallId>,
     /// The tenant of each number's last call.
     numbers: DashMap<PhoneNumber, TenantId>,
 }
 
 /// A call whose actor was started.
-pub(super) struct Running {
+pub(super) struct RunningActor {
     pub(super) addr: Addr<CallActor>,
     /// The actor's serial number.
     pub(super) number: usize,
@@ -43,7 +43,7 @@ impl Directory {
         self.by_id.len()
     }
 
-    pub(super) fn register(&self, id: CallId, running: Running) {
+    pub(super) fn register(&self, id: CallId, running: RunningActor) {
         let key = running.bridge_call.clone();
         self.by_id.insert(id, running);
         self.by_bridge_call.insert(key, id);
@@ -94,7 +94,7 @@ impl Directory {
     fn forget_if(
         &self,
         call: CallId,
-        is_it: impl FnOnce(&Running) -> bool,
+        is_it: impl FnOnce(&RunningActor) -> bool,
     ) -> Option<Addr<CallActor>> {
         let removed = self.by_id.remove_if(&call, |_, running| is_it(running));
         let (_, running) = removed?;
@@ -118,12 +118,12 @@ impl Directory {
     }
 
     /// The tenant of the last call to a number, if known.
-    pub(super) fn payer_of_number(&self, number: &PhoneNumber) -> Payer {
+    pub(super) fn payer_of_number(&self, number: &PhoneNumber) -> TenantHint {
         self.numbers.get(number).map(|tenant| *tenant)
     }
 
     /// The tenant of a call in memory.
-    pub(super) fn payer_of_call(&self, call: CallId) -> Payer {
+    pub(super) fn payer_of_call(&self, call: CallId) -> TenantHint {
         self.by_id.get(&call).and_then(|running| running.tenant)
     }
 

@@ -7,9 +7,9 @@ use dikala_entities::{BridgeId, Millis, call, credit_hold};
 use super::{
     error::CallError,
     machine::{CallState, Due, Step},
-    messages::{CallNow, Input, Reply},
+    messages::{CallInput, CallReply, CallSnapshot},
     owned::OwnedCall,
-    parts::CallParts,
+    parts::CallDeps,
     steps::{answer::answer, commands, deadlines::carry_out, end, reopen::reopen, transcript},
 };
 use crate::bridges::LastSeen;
@@ -37,7 +37,7 @@ pub(super) struct CallDriver {
 
 impl CallDriver {
     /// A new call, just written.
-    pub(super) fn fresh(parts: Arc<CallParts>, row: call::Model, state: CallState) -> Self {
+    pub(super) fn fresh(parts: Arc<CallDeps>, row: call::Model, state: CallState) -> Self {
         let opened_at = parts.clock.now();
         Self {
             call: OwnedCall::fresh(parts, row, state),
@@ -51,7 +51,7 @@ impl CallDriver {
     /// A call read from the store, running or over. `max_minutes` is the limit that it began with. Queues again the commands
     /// that were acknowledged to the tenant.
     pub(super) fn load(
-        parts: Arc<CallParts>,
+        parts: Arc<CallDeps>,
         row: call::Model,
         hold: Option<&credit_hold::Model>,
         max_minutes: Option<i64>,
@@ -73,8 +73,8 @@ impl CallDriver {
     }
 
     /// For operators.
-    pub(super) fn describe(&self) -> CallNow {
-        CallNow {
+    pub(super) fn describe(&self) -> CallSnapshot {
+        CallSnapshot {
             status: self.call.row.status,
             granted_minutes: self.call.state.credit.granted,
             next_deadline: self.next_deadline(),
@@ -108,42 +108,42 @@ impl CallDriver {
     pub(super) async fn handle(
         &mut self,
         bridge: Option<BridgeId>,
-        input: Input,
-    ) -> Result<Reply, CallError> {
+        input: CallInput,
+    ) -> Result<CallReply, CallError> {
         if bridge.is_some_and(|bridge| bridge != self.call.row.bridge_id) {
             return Err(CallError::UnknownCall);
         }
         self.call.may_act()?;
         let now = self.now();
-        if bridge.is_some() && !matches!(input, Input::Missing { .. }) {
+        if bridge.is_some() && !matches!(input, CallInput::Missing { .. }) {
             self.seen();
             self.missing = None;
-            self.known |= !matches!(input, Input::Reopen);
+            self.known |= !matches!(input, CallInput::Reopen);
         }
-        let ends = matches!(input, Input::HangUp { .. } | Input::Failed { .. });
+        let ends = matches!(input, CallInput::HangUp { .. } | CallInput::Failed { .. });
         if !ends {
             self.run_due().await;
         }
         self.apply(input, now).await
     }
 
-    async fn apply(&mut self, input: Input, now: Millis) -> Result<Reply, CallError> {
+    async fn apply(&mut self, input: CallInput, now: Millis) -> Result<CallReply, CallError> {
         let Self { call, .. } = self;
         let dated = |at| call.parts.clock.dated(at);
         match input {
-            Input::Reopen => return reopen(call).await,
-            Input::Answered { at, message_id } => {
+            CallInput::Reopen => return reopen(call).await,
+            CallInput::Answered { at, message_id } => {
                 let step = call.state.answer(dated(at), now, &message_id);
                 let step = step.map_err(|refused| CallError::InvalidTransition {
                     status: refused.status,
                 })?;
                 self.take(step, None, None).await?;
             }
-            Input::Transcript { at, summary, turns } => {
+            CallInput::Transcript { at, summary, turns } => {
                 let at = dated(at);
                 transcript::keep(call, at, now, summary, turns).await?;
             }
-            Input::HangUp {
+            CallInput::HangUp {
                 at,
                 reason,
                 initiator,
@@ -152,24 +152,24 @@ impl CallDriver {
                 let step = call.state.hang_up(dated(at), now, reason, initiator);
                 self.take(step, ai_cost_idr, None).await?;
             }
-            Input::Failed { at, reason, detail } => {
+            CallInput::Failed { at, reason, detail } => {
                 let step = call.state.fail(dated(at), now, reason);
                 self.take(step, None, detail).await?;
             }
-            Input::Missing { listed_at } => self.not_listed(listed_at, now).await?,
-            Input::RequestHangUp { by, audit } => {
+            CallInput::Missing { listed_at } => self.not_listed(listed_at, now).await?,
+            CallInput::RequestHangUp { by, audit } => {
                 commands::request_hangup(call, by, audit, now).await?;
             }
-            Input::RequestTransfer { to, audit } => {
+            CallInput::RequestTransfer { to, audit } => {
                 commands::request_transfer(call, to, audit, now).await?;
             }
-            Input::Credited => {
+            CallInput::Credited => {
                 call.state = call.state.credited(now);
                 self.run_due().await;
             }
-            Input::Abort => end::give_up(call, now).await?,
+            CallInput::Abort => end::give_up(call, now).await?,
         }
-        Ok(Reply::Done)
+        Ok(CallReply::Done)
     }
 
     /// Carries out a step.

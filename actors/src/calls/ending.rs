@@ -3,7 +3,7 @@
 use dikala_entities::{CallStatus, HangupInitiator, HangupReason, Millis};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub struct CallEnding {
     pub status: CallStatus,
     pub reason: HangupReason,
     pub initiator: HangupInitiator,

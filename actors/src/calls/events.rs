@@ -3,7 +3,7 @@
 use dikala_entities::{Millis, call};
 use serde_json::{Map, Value};
 
-use super::ending::Ending;
+use super::ending::CallEnding;
 use crate::events::{outbox::NewEvent, payload::Payload};
 
 fn event(call: &call::Model, at: Millis, now: Millis, data: &Payload<'_>) -> NewEvent {
@@ -38,7 +38,7 @@ pub(super) fn answered(call: &call::Model, at: Millis, now: Millis) -> NewEvent 
 /// `call.ended`
 pub(super) fn ended(
     call: &call::Model,
-    ending: &Ending,
+    ending: &CallEnding,
     ai_cost_idr: i64,
     now: Millis,
 ) -> NewEvent {

@@ -7,12 +7,12 @@ use sea_orm::EntityTrait;
 use serde_json::Value;
 
 use super::{
-    claims::{Claim, claim},
+    claims::{InvocationClaim, claim},
     error::{CallError, not_written, unavailable},
     events,
     messages::InvokeFunction,
     owned,
-    parts::CallParts,
+    parts::CallDeps,
     settings::CallSettings,
     versions,
 };
@@ -31,7 +31,7 @@ const LOOK_MS: i64 = 250;
 const AGAIN_AFTER_MS: i64 = 1_000;
 
 /// The result of an invocation.
-pub(super) enum Invocation {
+pub(super) enum InvocationResult {
     /// The outcome, committed with its event; or the reason for having none.
     Answered(Result<Value, CallError>),
     /// The endpoint was called, but its outcome cannot be written now. The endpoint must not be called again.
@@ -46,12 +46,12 @@ pub(super) struct Unwritten {
     /// The call has or had another owner meanwhile, so the stored outcome may be another node's.
     has_moved: bool,
     /// Held until the outcome is written.
-    claim: Claim,
+    claim: InvocationClaim,
 }
 
 impl Unwritten {
     /// Waits a moment and writes again.
-    pub(super) async fn again(self: Box<Self>, parts: &CallParts) -> Invocation {
+    pub(super) async fn again(self: Box<Self>, parts: &CallDeps) -> InvocationResult {
         let at = parts.clock.now().plus_ms(AGAIN_AFTER_MS);
         parts.clock.sleep_until(at).await;
         self.write(parts).await
@@ -59,7 +59,7 @@ impl Unwritten {
 
     /// Adopts the call's current owner after a conflict. The call may have moved to another node during the invocation, and its
     /// bridge waits there for the outcome. False if the owner is unchanged or the call was erased.
-    async fn follow(&mut self, parts: &CallParts) -> Result<bool, CallError> {
+    async fn follow(&mut self, parts: &CallDeps) -> Result<bool, CallError> {
         let Some((invocation, fence)) = &mut self.entry.invocation else {
             return Ok(false);
         };
@@ -78,7 +78,7 @@ impl Unwritten {
     }
 
     /// The outcome in the store, whichever node wrote it.
-    async fn told(self, parts: &CallParts) -> Result<Value, CallError> {
+    async fn told(self, parts: &CallDeps) -> Result<Value, CallError> {
         if let Some((invocation, _)) = self.entry.invocation.filter(|_| self.has_moved)
             && let Some(stands) =
                 known(parts, invocation.call_id, &invocation.invocation_id).await?
@@ -89,24 +89,26 @@ impl Unwritten {
     }
 
     /// If the commit's outcome is unknown, writing again is harmless.
-    async fn write(mut self: Box<Self>, parts: &CallParts) -> Invocation {
+    async fn write(mut self: Box<Self>, parts: &CallDeps) -> InvocationResult {
         self.tries += 1;
         match parts.ledger.write(self.entry.clone()).await {
             Ok(()) => {
                 self.claim.mark_done();
-                Invocation::Answered(self.told(parts).await)
+                InvocationResult::Answered(self.told(parts).await)
             }
             Err(LedgerError::Conflict) => match self.follow(parts).await {
-                Ok(true) => Invocation::Unwritten(CallError::Busy, self),
-                Ok(false) => Invocation::Answered(Err(CallError::Busy)),
-                Err(error) => Invocation::Unwritten(error, self),
+                Ok(true) => InvocationResult::Unwritten(CallError::Busy, self),
+                Ok(false) => InvocationResult::Answered(Err(CallError::Busy)),
+                Err(error) => InvocationResult::Unwritten(error, self),
             },
-            Err(error) if self.tries < TRIES_MAX => Invocation::Unwritten(not_written(error), self),
+            Err(error) if self.tries < TRIES_MAX => {
+                InvocationResult::Unwritten(not_written(error), self)
+            }
             Err(error) => {
                 let call = self.entry.invocation.as_ref().map(|(made, _)| made.call_id);
                 let call = call.map(tracing::field::display);
                 tracing::error!(call, %error, "the outcome of a function could not be written and is given up");
-                Invocation::Answered(Err(not_written(error)))
+                InvocationResult::Answered(Err(not_written(error)))
             }
         }
     }
@@ -115,18 +117,20 @@ impl Unwritten {
 /// Invokes a function once: a repeat of the same invocation gets the same outcome. It is committed with its event before it is
 /// returned.
 pub(super) async fn invoke(
-    parts: Arc<CallParts>,
+    parts: Arc<CallDeps>,
     row: call::Model,
     message: InvokeFunction,
-) -> Invocation {
+) -> InvocationResult {
     match outcome(&parts, row, message).await {
-        Ok(Called::Before(outcome)) => Invocation::Answered(Ok(outcome)),
+        Ok(Called::Before(outcome)) => InvocationResult::Answered(Ok(outcome)),
         Ok(Called::Now(unwritten)) => match unwritten.write(&parts).await {
             // The call moved during the invocation. Its owner is known now, so write at once.
-            Invocation::Unwritten(CallError::Busy, unwritten) => unwritten.write(&parts).await,
+            InvocationResult::Unwritten(CallError::Busy, unwritten) => {
+                unwritten.write(&parts).await
+            }
             invocation => invocation,
         },
-        Err(error) => Invocation::Answered(Err(error)),
+        Err(error) => InvocationResult::Answered(Err(error)),
     }
 }
 
@@ -136,7 +140,7 @@ enum Called {
 }
 
 async fn outcome(
-    parts: &CallParts,
+    parts: &CallDeps,
     row: call::Model,
     message: InvokeFunction,
 ) -> Result<Called, CallError> {
@@ -183,7 +187,7 @@ async fn outcome(
 
 /// Reads the stored outcome.
 async fn known(
-    parts: &CallParts,
+    parts: &CallDeps,
     call: CallId,
     invocation: &str,
 ) -> Result<Option<Value>, CallError> {
@@ -201,10 +205,10 @@ async fn known(
 
 /// Claims the invocation, or returns its outcome. Waits while another process carries it out.
 async fn begin(
-    parts: &CallParts,
+    parts: &CallDeps,
     row: &call::Model,
     invocation: &str,
-) -> Result<Result<Claim, Value>, CallError> {
+) -> Result<Result<InvocationClaim, Value>, CallError> {
     for _ in 0..LOOKS_MAX {
         if let Some(outcome) = known(parts, row.id, invocation).await? {
             return Ok(Err(outcome));
@@ -228,7 +232,7 @@ async fn begin(
 }
 
 /// The agent version that the call began with. It is too large to keep in memory during a call.
-async fn settings(parts: &CallParts, row: &call::Model) -> Result<Option<CallSettings>, CallError> {
+async fn settings(parts: &CallDeps, row: &call::Model) -> Result<Option<CallSettings>, CallError> {
     let db = parts.store.critical_reader();
     let stored = call::Entity::find_by_id(row.id).one(db).await;
     match stored.map_err(unavailable)? {
@@ -241,10 +245,10 @@ async fn settings(parts: &CallParts, row: &call::Model) -> Result<Option<CallSet
 
 /// Finds the function and invokes it. An interrupted invocation is not repeated.
 async fn run(
-    parts: &CallParts,
+    parts: &CallDeps,
     row: &call::Model,
     message: &InvokeFunction,
-    claim: &mut Claim,
+    claim: &mut InvocationClaim,
 ) -> Result<(Option<FunctionId>, Invoked), CallError> {
     let settings = settings(parts, row).await?;
     let function = settings

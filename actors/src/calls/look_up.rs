@@ -27,7 +27,7 @@ const WAITING_MAX: usize = 16_384;
 
 /// A call by the bridge's id, and the called number.
 #[derive(Clone, Debug)]
-pub(super) struct Ring {
+pub(super) struct RingingCall {
     pub(super) bridge: BridgeId,
     pub(super) bridge_call: String,
     pub(super) did: PhoneNumber,
@@ -65,7 +65,7 @@ pub(super) struct LookUps {
 }
 
 struct Waiting {
-    ring: Ring,
+    ring: RingingCall,
     answer: oneshot::Sender<Result<LookedUp, CallError>>,
 }
 
@@ -79,7 +79,7 @@ impl LookUps {
     }
 
     /// Finds the call if it is known, else the callee.
-    pub(super) async fn look_up(&self, ring: Ring) -> Result<LookedUp, CallError> {
+    pub(super) async fn look_up(&self, ring: RingingCall) -> Result<LookedUp, CallError> {
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting { ring, answer };
         let batch = {
@@ -103,7 +103,7 @@ impl LookUps {
     }
 
     async fn answer(&self, batch: Vec<Waiting>) {
-        let rings: Vec<&Ring> = batch.iter().map(|waiting| &waiting.ring).collect();
+        let rings: Vec<&RingingCall> = batch.iter().map(|waiting| &waiting.ring).collect();
         match find(&self.store, &rings).await {
             Ok(found) => {
                 for (waiting, found) in batch.into_iter().zip(found) {
@@ -213,7 +213,7 @@ impl Row {
 }
 
 /// Looks rings up, in their order, by keys in one statement. Each statement costs a round trip to a remote database.
-async fn find(store: &Store, rings: &[&Ring]) -> Result<Vec<LookedUp>, DbErr> {
+async fn find(store: &Store, rings: &[&RingingCall]) -> Result<Vec<LookedUp>, DbErr> {
     let mut asked = String::new();
     let mut values: Vec<Value> = Vec::with_capacity(rings.len() * 3);
     for (place, ring) in rings.iter().enumerate() {
@@ -296,8 +296,8 @@ mod tests {
         (ids, known)
     }
 
-    fn ring(bridge: BridgeId, bridge_call: &str, did: &str) -> Ring {
-        Ring {
+    fn ring(bridge: BridgeId, bridge_call: &str, did: &str) -> RingingCall {
+        RingingCall {
             bridge,
             bridge_call: bridge_call.to_owned(),
             did: did.parse().expect("a number"),

@@ -13,7 +13,7 @@ use super::error::CallError;
 use crate::traces::Arrival;
 
 #[derive(Clone, Debug)]
-pub struct Incoming {
+pub struct IncomingCall {
     pub bridge_call_id: String,
     pub did: PhoneNumber,
     pub caller_number: CallerNumber,
@@ -24,7 +24,7 @@ pub struct Incoming {
 
 /// A message to a call.
 #[derive(Clone, Debug)]
-pub enum Input {
+pub enum CallInput {
     /// A repeated `call.incoming`.
     Reopen,
     Answered {
@@ -48,7 +48,9 @@ pub enum Input {
         detail: Option<String>,
     },
     /// The bridge's list of calls, made at that time, lacks this one.
-    Missing { listed_at: Millis },
+    Missing {
+        listed_at: Millis,
+    },
     /// The tenant or an operator ends the call.
     RequestHangUp {
         by: HangupInitiator,
@@ -67,10 +69,10 @@ pub enum Input {
 
 /// Sends an input to a call. `bridge` is the sender; `None` if it is not a bridge.
 #[derive(Clone, Debug, Message)]
-#[rtype(result = "Result<Reply, CallError>")]
+#[rtype(result = "Result<CallReply, CallError>")]
 pub struct Tell {
     pub bridge: Option<BridgeId>,
-    pub input: Input,
+    pub input: CallInput,
     pub arrival: Arrival,
 }
 
@@ -95,24 +97,30 @@ pub struct InvokeFunction {
 
 /// A call's reply. Everything that it reports is committed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
+pub enum CallReply {
     /// The call is admitted; `agent` is sent to the bridge.
-    Taken { call: CallId, agent: Arc<Value> },
-    Refused { call: CallId, reason: HangupReason },
+    Taken {
+        call: CallId,
+        agent: Arc<Value>,
+    },
+    Refused {
+        call: CallId,
+        reason: HangupReason,
+    },
     /// Done, now or before.
     Done,
 }
 
 /// For operators: a call in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallNow {
+pub struct CallSnapshot {
     pub status: CallStatus,
     pub granted_minutes: i64,
     /// When its actor checks the deadlines next.
     pub next_deadline: Option<Millis>,
 }
 
-/// Asks for a [`CallNow`]; `None` while the call is being opened.
+/// Asks for a [`CallSnapshot`]; `None` while the call is being opened.
 #[derive(Clone, Copy, Debug, Message)]
-#[rtype(result = "Option<CallNow>")]
+#[rtype(result = "Option<CallSnapshot>")]
 pub(super) struct Describe;

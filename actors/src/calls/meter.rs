@@ -57,12 +57,12 @@ impl CallMeter {
 /// One call's share in the active calls. Dropping it removes the share, so that a call with a dead actor is not counted for
 /// ever.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ActiveCallGuard {
     meter: CallMeter,
     status: Option<CallStatus>,
 }
 
-impl Place {
+impl ActiveCallGuard {
     pub(super) fn new(meter: CallMeter, status: CallStatus) -> Self {
         let mut place = Self {
             meter,
@@ -87,7 +87,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ActiveCallGuard {
     fn drop(&mut self) {
         self.stands(None);
     }

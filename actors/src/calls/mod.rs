@@ -35,13 +35,13 @@ pub mod versions;
 mod tests;
 
 pub use self::{
-    directory::Payer,
+    directory::TenantHint,
     erasing::{without_personal_data, without_summary},
     error::CallError,
-    machine::Rules,
-    messages::{Incoming, Input, InvokeFunction, Reply},
+    machine::CallLimits,
+    messages::{CallInput, CallReply, IncomingCall, InvokeFunction},
     meter::CallMeter,
-    parts::{CallParts, Invoking, PlanConcurrency},
+    parts::{CallDeps, Invocations, PlanConcurrency},
     registry::CallRegistry,
     router::Calls,
     steps::commands::TRANSFERS_MAX,

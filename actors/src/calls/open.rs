@@ -6,13 +6,13 @@ use dikala_entities::{BridgeId, CallId, CallStatus, HangupInitiator, HangupReaso
 
 use super::{
     driver::CallDriver,
-    ending::Ending,
+    ending::CallEnding,
     error::{CallError, not_written, unavailable},
     events,
     look_up::Callee,
     machine::CallState,
-    messages::{Incoming, Reply},
-    parts::CallParts,
+    messages::{CallReply, IncomingCall},
+    parts::CallDeps,
     spans,
     versions::Version,
 };
@@ -44,12 +44,12 @@ impl Callee {
 
 /// Opens a call, or stores its refusal. The reply goes out after the commit.
 pub(super) async fn open(
-    parts: Arc<CallParts>,
+    parts: Arc<CallDeps>,
     id: CallId,
     bridge: BridgeId,
-    incoming: Incoming,
+    incoming: IncomingCall,
     callee: Callee,
-) -> Result<(CallDriver, Reply), CallError> {
+) -> Result<(CallDriver, CallReply), CallError> {
     let now = parts.clock.now();
     let version = match callee.agent {
         Some(ref present) => parts
@@ -78,10 +78,10 @@ pub(super) async fn open(
 }
 
 pub(super) fn new_row(
-    parts: &CallParts,
+    parts: &CallDeps,
     id: CallId,
     bridge: BridgeId,
-    incoming: Incoming,
+    incoming: IncomingCall,
     callee: &Callee,
     now: Millis,
 ) -> call::Model {
@@ -120,12 +120,12 @@ pub(super) fn new_row(
 
 /// Asks for the first minute. The same commit writes the call, ringing or refused.
 pub(super) async fn take(
-    parts: Arc<CallParts>,
+    parts: Arc<CallDeps>,
     row: call::Model,
     version: &Version,
     max_concurrent: Option<i64>,
     now: Millis,
-) -> Result<(CallDriver, Reply), CallError> {
+) -> Result<(CallDriver, CallReply), CallError> {
     let admit = Admit {
         call: row.id,
         tenant: row.tenant_id,
@@ -147,7 +147,7 @@ pub(super) async fn take(
         Admission::Granted => {
             let max_minutes = version.settings.max_call_duration_minutes;
             let state = CallState::ringing(row.started_at, now, max_minutes, &parts.rules);
-            let reply = Reply::Taken {
+            let reply = CallReply::Taken {
                 call: row.id,
                 agent: version.for_bridge(&parts.transfers),
             };
@@ -163,12 +163,12 @@ pub(super) async fn take(
 /// A refused call: it is stored as failed.
 struct Refused {
     row: call::Model,
-    ending: Ending,
+    ending: CallEnding,
 }
 
 impl Refused {
     fn new(row: call::Model, reason: HangupReason) -> Self {
-        let ending = Ending {
+        let ending = CallEnding {
             status: CallStatus::Failed,
             reason,
             initiator: HangupInitiator::System,
@@ -204,9 +204,9 @@ impl Refused {
     }
 
     /// Call this after the commit only.
-    fn reply(self, parts: Arc<CallParts>, now: Millis) -> (CallDriver, Reply) {
+    fn reply(self, parts: Arc<CallDeps>, now: Millis) -> (CallDriver, CallReply) {
         let Self { row, ending } = self;
-        let reply = Reply::Refused {
+        let reply = CallReply::Refused {
             call: row.id,
             reason: ending.reason,
         };

@@ -8,10 +8,10 @@ use sea_orm::EntityTrait;
 
 use super::{
     error::{CallError, not_written, unavailable},
-    machine::{CallState, Credit, Phase, Rules},
-    meter::Place,
-    parts::CallParts,
-    pending::Pending,
+    machine::{CallCredit, CallLimits, CallState, Phase},
+    meter::ActiveCallGuard,
+    parts::CallDeps,
+    pending::PendingCommands,
     versions,
 };
 use crate::{
@@ -27,25 +27,25 @@ const HEARSAY_MS: i64 = 3_000;
 /// A call in memory: its row, without the large columns, and its state.
 #[derive(Debug)]
 pub(super) struct OwnedCall {
-    pub(super) parts: Arc<CallParts>,
+    pub(super) parts: Arc<CallDeps>,
     pub(super) row: call::Model,
     pub(super) state: CallState,
     /// False once the call has another owner.
     pub(super) ours: bool,
     /// Its share in the count of active calls.
-    pub(super) place: Place,
+    pub(super) place: ActiveCallGuard,
 }
 
 impl OwnedCall {
     /// A new call, just written.
-    pub(super) fn fresh(parts: Arc<CallParts>, row: call::Model, state: CallState) -> Self {
+    pub(super) fn fresh(parts: Arc<CallDeps>, row: call::Model, state: CallState) -> Self {
         let row = call::Model {
             settings: None,
             metadata: String::new(),
             ..row
         };
         Self {
-            place: Place::new(parts.meter.clone(), row.status),
+            place: ActiveCallGuard::new(parts.meter.clone(), row.status),
             parts,
             row,
             state,
@@ -56,7 +56,7 @@ impl OwnedCall {
     /// A call read from the store, running or over. `max_minutes` is the limit that it began with. Stored times in the future
     /// count as now: if the wall clock was set back while the service was down, the call would otherwise outlive its deadlines.
     pub(super) fn load(
-        parts: Arc<CallParts>,
+        parts: Arc<CallDeps>,
         mut row: call::Model,
         hold: Option<&credit_hold::Model>,
         max_minutes: Option<i64>,
@@ -76,13 +76,13 @@ impl OwnedCall {
         // A call that rang during a restart still gets time for its bridge to report.
         let rang_out = started_at.plus_ms(parts.rules.ring_timeout_ms);
         state.ring_until = rang_out.max(now.plus_ms(parts.rules.hangup_grace_ms));
-        state.credit = hold.map_or_else(Credit::default, |hold| Credit {
+        state.credit = hold.map_or_else(CallCredit::default, |hold| CallCredit {
             granted: hold.held + hold.used,
             request: hold.request,
             last: hold.last || hold.settled_at.is_some(),
             ask_at: now,
         });
-        Pending::read(&row).restore(&mut state, now);
+        PendingCommands::read(&row).restore(&mut state, now);
         state.answer_message = row.answer_message_id.clone();
         Self::fresh(parts, row, state)
     }
@@ -94,12 +94,12 @@ impl OwnedCall {
 
     /// The limits of this call. Signs of life at other nodes arrive here a moment later. Time in which this process could not
     /// hear the bridge is not silence.
-    pub(super) fn rules(&self) -> Rules {
+    pub(super) fn rules(&self) -> CallLimits {
         let rules = self.parts.rules;
         let has_others = self.parts.node.has_others();
         let seen_at = self.last_seen().at.max(self.state.seen_at);
         let unheard_ms = self.parts.bridges.unheard_ms_since(seen_at);
-        Rules {
+        CallLimits {
             lost_after_ms: rules.lost_after_ms
                 + unheard_ms
                 + if has_others { HEARSAY_MS } else { 0 },

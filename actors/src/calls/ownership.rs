@@ -14,7 +14,7 @@ use sea_orm::{
 };
 use serde::Serialize;
 
-use super::parts::CallParts;
+use super::parts::CallDeps;
 use crate::{
     ledger,
     nodes::lease::{Owner, Reason, may_take},
@@ -34,14 +34,14 @@ const OWNERS_WITHOUT_A_NODE: &str = "WITH RECURSIVE o(owner) AS ( \
 
 /// A running call and its owner, as read.
 #[derive(Clone, Debug, Serialize, FromQueryResult)]
-pub(super) struct Owned {
+pub(super) struct CallOwnership {
     id: CallId,
     tenant_id: TenantId,
     owner: String,
     epoch: i64,
 }
 
-impl From<&call::Model> for Owned {
+impl From<&call::Model> for CallOwnership {
     fn from(row: &call::Model) -> Self {
         Self {
             id: row.id,
@@ -53,7 +53,7 @@ impl From<&call::Model> for Owned {
 }
 
 /// Owners of running calls that are not in `nodes` any more.
-pub(super) async fn lost_owners(parts: &CallParts) -> Result<Vec<String>, DbErr> {
+pub(super) async fn lost_owners(parts: &CallDeps) -> Result<Vec<String>, DbErr> {
     let me = [Value::from(parts.node.id().as_ref())];
     let lost = Statement::from_sql_and_values(parts.store.backend(), OWNERS_WITHOUT_A_NODE, me);
     let rows = parts.store.critical_reader().query_all_raw(lost).await?;
@@ -62,10 +62,10 @@ pub(super) async fn lost_owners(parts: &CallParts) -> Result<Vec<String>, DbErr>
 
 /// Some running calls of an owner, except those of these tenants.
 pub(super) async fn of_owner(
-    parts: &CallParts,
+    parts: &CallDeps,
     owner: &str,
     but_for: &BTreeSet<TenantId>,
-) -> Result<Vec<Owned>, DbErr> {
+) -> Result<Vec<CallOwnership>, DbErr> {
     let mut find = call::Entity::find();
     if !but_for.is_empty() {
         find = find.filter(call::Column::TenantId.is_not_in(but_for.iter().copied()));
@@ -83,7 +83,7 @@ pub(super) async fn of_owner(
             call::Column::Epoch,
         ])
         .limit(CHUNK)
-        .into_model::<Owned>()
+        .into_model::<CallOwnership>()
         .all(parts.store.critical_reader())
         .await
 }
@@ -96,14 +96,18 @@ pub(super) enum Taken {
 }
 
 /// Takes over calls whose owner is not a node any more.
-pub(super) async fn take_lost(parts: &CallParts, lost: &[Owned]) -> Result<Taken, DbErr> {
+pub(super) async fn take_lost(parts: &CallDeps, lost: &[CallOwnership]) -> Result<Taken, DbErr> {
     if !may_take(Owner::Nobody, Reason::Looking, parts.node.acts()) {
         return Ok(Taken::Calls(Vec::new()));
     }
     hand_unlocked(parts, lost, &parts.node.id()).await
 }
 
-async fn hand_unlocked(parts: &CallParts, some: &[Owned], owner: &str) -> Result<Taken, DbErr> {
+async fn hand_unlocked(
+    parts: &CallDeps,
+    some: &[CallOwnership],
+    owner: &str,
+) -> Result<Taken, DbErr> {
     let error = match hand_to(parts, some, owner).await {
         Err(error) if is_locked_out(&error) => error,
         taken => return taken.map(Taken::Calls),
@@ -119,7 +123,7 @@ async fn hand_unlocked(parts: &CallParts, some: &[Owned], owner: &str) -> Result
 }
 
 /// Takes over a call about which this node got a message, from any owner. Does nothing if the call changed since it was read.
-pub(super) async fn take_spoken_to(parts: &CallParts, row: &call::Model) -> Result<(), DbErr> {
+pub(super) async fn take_spoken_to(parts: &CallDeps, row: &call::Model) -> Result<(), DbErr> {
     // For such a call it makes no difference whether its owner lives.
     if !may_take(Owner::Another, Reason::SpokenTo, parts.node.acts()) {
         return Ok(());
@@ -135,7 +139,7 @@ pub(super) async fn take_spoken_to(parts: &CallParts, row: &call::Model) -> Resu
 /// left.
 ///
 /// Calls of tenants whose rows are locked stay with this node until its lease ends.
-pub(super) async fn give_back(parts: &CallParts) -> Result<Vec<CallId>, DbErr> {
+pub(super) async fn give_back(parts: &CallDeps) -> Result<Vec<CallId>, DbErr> {
     let mut locked = BTreeSet::new();
     loop {
         let mine = of_owner(parts, &parts.node.id(), &locked).await?;
@@ -150,7 +154,11 @@ pub(super) async fn give_back(parts: &CallParts) -> Result<Vec<CallId>, DbErr> {
 }
 
 /// Gives calls to a new owner if they are as read. Accounts are locked before holds and calls, as everywhere.
-async fn hand_to(parts: &CallParts, some: &[Owned], owner: &str) -> Result<Vec<CallId>, DbErr> {
+async fn hand_to(
+    parts: &CallDeps,
+    some: &[CallOwnership],
+    owner: &str,
+) -> Result<Vec<CallId>, DbErr> {
     let txn = parts.store.begin_shared().await?;
     ledger::lock(&txn, some.iter().map(|call| call.tenant_id)).await?;
     let backend = txn.get_database_backend();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dashmap::{DashMap, DashSet};
 use dikala_entities::{CallId, Millis, Plan, Store, TransferPrefixes, Vault};
 
-use super::{machine::Rules, meter::CallMeter, versions::Versions};
+use super::{machine::CallLimits, meter::CallMeter, versions::Versions};
 use crate::{
     bridges::Bridges, functions::FunctionsHandle, ledger::LedgerHandle, nodes::Membership,
     runtime::clock::SharedClock, traces::Traces,
@@ -30,12 +30,12 @@ impl PlanConcurrency {
 }
 
 #[derive(Clone, Debug)]
-pub struct CallParts {
+pub struct CallDeps {
     pub store: Store,
     pub vault: Vault,
     pub clock: SharedClock,
     pub node: Membership,
-    pub rules: Rules,
+    pub rules: CallLimits,
     pub ai_cost_idr_per_minute: i64,
     pub concurrency: PlanConcurrency,
     /// The number prefixes to which calls may be transferred.
@@ -46,7 +46,7 @@ pub struct CallParts {
     pub bridges: Arc<Bridges>,
     pub meter: CallMeter,
     pub traces: Traces,
-    pub invoking: Invoking,
+    pub invoking: Invocations,
 }
 
 /// A claim whose row must be changed or deleted.
@@ -59,7 +59,7 @@ pub(super) struct Noted {
 
 /// The invocations that this process works on, and the claims whose rows it must change.
 #[derive(Clone, Debug, Default)]
-pub struct Invoking {
+pub struct Invocations {
     pub(super) now: Arc<DashSet<(CallId, String)>>,
     /// Claims that nothing needs any more; their rows may have to be deleted.
     pub(super) over: Arc<DashMap<(CallId, String), Noted>>,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::machine::{CallState, PendingHangup};
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Pending {
+pub(super) struct PendingCommands {
     hangup: Option<PendingHangup>,
     transfer: Option<PhoneNumber>,
     #[serde(default)]
@@ -16,7 +16,7 @@ pub(super) struct Pending {
     transfers: u32,
 }
 
-impl Pending {
+impl PendingCommands {
     pub(super) fn of(state: &CallState) -> Self {
         Self {
             hangup: state.hangup.clone(),

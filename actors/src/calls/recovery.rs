@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::{
     open::FIRST_EPOCH,
     ownership::{self, Taken, lost_owners, of_owner, take_lost},
-    parts::CallParts,
+    parts::CallDeps,
     router::Calls,
     versions,
 };
@@ -101,7 +101,7 @@ async fn end_lost_nodes(calls: &Calls, at_start: bool) -> Result<(), DbErr> {
 }
 
 /// False if the node lives, or if another node ended it.
-async fn end(parts: &CallParts, node: &Entered) -> Result<bool, DbErr> {
+async fn end(parts: &CallDeps, node: &Entered) -> Result<bool, DbErr> {
     let txn = parts.store.begin().await?;
     if !nodes::end(&txn, node).await? {
         return Ok(false);

@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use super::{
     asked,
     claims::{forget_left, forget_over, give_up_abandoned},
-    messages::Input,
-    parts::CallParts,
+    messages::CallInput,
+    parts::CallDeps,
     recovery::{let_go, look_for_lost, recover, sweep},
     router::{Calls, Died},
 };
@@ -161,7 +161,7 @@ impl Task {
 }
 
 /// Waits until there may be commands from or for other nodes, or the interval is over.
-async fn wait_for_commands(parts: &CallParts) {
+async fn wait_for_commands(parts: &CallDeps) {
     let notices = parts.node.notices();
     let every = match notices.listens() || !parts.node.has_others() {
         true => COMMANDS_EVERY_MS,
@@ -176,7 +176,7 @@ async fn wait_for_commands(parts: &CallParts) {
 }
 
 /// Tries each part even if an earlier one failed.
-async fn exchange_commands(parts: &CallParts) -> Result<(), DbErr> {
+async fn exchange_commands(parts: &CallDeps) -> Result<(), DbErr> {
     let (store, me) = (&parts.store, parts.node.id());
     let published = publish(parts).await;
     let looked = parts.bridges.look_elsewhere(store, &me).await;
@@ -189,7 +189,7 @@ async fn exchange_commands(parts: &CallParts) -> Result<(), DbErr> {
 }
 
 /// Publishes which bridges have their newest socket here.
-async fn publish(parts: &CallParts) -> Result<(), DbErr> {
+async fn publish(parts: &CallDeps) -> Result<(), DbErr> {
     if parts
         .bridges
         .publish(&parts.store, &parts.node.id())
@@ -265,7 +265,7 @@ impl Handler<Died> for CallRegistry {
         let calls = self.calls.clone();
         let work = async move {
             let found = if give_up {
-                calls.tell(None, call, Input::Abort).await.map(drop)
+                calls.tell(None, call, CallInput::Abort).await.map(drop)
             } else {
                 calls.find(call).await.map(drop)
             };

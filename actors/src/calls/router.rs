@@ -20,14 +20,14 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use tokio::sync::{Mutex, oneshot};
 
 use super::{
-    actor::{Beginning, CallActor},
-    directory::{Directory, Payer},
+    actor::{ActorStart, CallActor},
+    directory::{Directory, TenantHint},
     error::{CallError, unavailable},
-    look_up::{LookUps, LookedUp, Ring},
-    messages::{CallNow, Describe, Incoming, Input, InvokeFunction, Reply, Tell},
+    look_up::{LookUps, LookedUp, RingingCall},
+    messages::{CallInput, CallReply, CallSnapshot, Describe, IncomingCall, InvokeFunction, Tell},
     meter::CallMeter,
     open::FIRST_EPOCH,
-    parts::CallParts,
+    parts::CallDeps,
 };
 use crate::traces::arrival;
 
@@ -50,7 +50,7 @@ pub struct Calls(Arc<Shared>);
 
 struct Shared {
     look_ups: LookUps,
-    parts: Arc<CallParts>,
+    parts: Arc<CallDeps>,
     arbiters: Vec<ArbiterHandle>,
     /// Number of actors started so far. Spreads them over the arbiters and identifies them.
     started: AtomicUsize,
@@ -79,7 +79,7 @@ impl std::fmt::Debug for Calls {
 
 impl Calls {
     /// Starts without calls. Spreads the calls' actors over `arbiters`.
-    pub fn new(parts: CallParts, arbiters: Vec<ArbiterHandle>) -> Self {
+    pub fn new(parts: CallDeps, arbiters: Vec<ArbiterHandle>) -> Self {
         Self(Arc::new(Shared {
             look_ups: LookUps::new(parts.store.clone()),
             parts: Arc::new(parts),
@@ -94,7 +94,7 @@ impl Calls {
         }))
     }
 
-    pub(super) fn parts(&self) -> &Arc<CallParts> {
+    pub(super) fn parts(&self) -> &Arc<CallDeps> {
         &self.0.parts
     }
 
@@ -112,7 +112,7 @@ impl Calls {
     }
 
     /// Describes the given calls, as far as they are in memory and reply at once.
-    pub async fn describe(&self, calls: &[CallId]) -> HashMap<CallId, CallNow> {
+    pub async fn describe(&self, calls: &[CallId]) -> HashMap<CallId, CallSnapshot> {
         let asked = calls.iter().filter_map(|call| {
             let actor = self.directory().find(*call)?;
             // Busy actors are not waited for.
@@ -126,12 +126,12 @@ impl Calls {
     }
 
     /// The tenant of the last call to a number, if known.
-    pub fn payer_of_number(&self, number: &PhoneNumber) -> Payer {
+    pub fn payer_of_number(&self, number: &PhoneNumber) -> TenantHint {
         self.directory().payer_of_number(number)
     }
 
     /// The tenant of a call in memory.
-    pub fn payer_of_call(&self, call: CallId) -> Payer {
+    pub fn payer_of_call(&self, call: CallId) -> TenantHint {
         self.directory().payer_of_call(call)
     }
 
@@ -159,7 +159,11 @@ impl Calls {
     }
 
     /// A call came in at a bridge: a new one, or a repeat.
-    pub async fn incoming(&self, bridge: BridgeId, incoming: Incoming) -> Result<Reply, CallError> {
+    pub async fn incoming(
+        &self,
+        bridge: BridgeId,
+        incoming: IncomingCall,
+    ) -> Result<CallReply, CallError> {
         let key = (bridge, incoming.bridge_call_id.clone());
         if let Some(call) = self.directory().known(&key) {
             return self.reopen(bridge, call).await;
@@ -172,7 +176,7 @@ impl Calls {
             drop(stripe);
             return self.reopen(bridge, call).await;
         }
-        let ring = Ring {
+        let ring = RingingCall {
             bridge,
             bridge_call: incoming.bridge_call_id.clone(),
             did: incoming.did.clone(),
@@ -191,7 +195,7 @@ impl Calls {
         let id = CallId::new(self.0.parts.clock.now());
         // The actor opens the call even if this caller is cancelled. Then the call rings, and the bridge repeats its message.
         let (reply, opened) = oneshot::channel();
-        let beginning = Beginning::Open(Box::new(incoming), callee, arrival(), reply);
+        let beginning = ActorStart::Open(Box::new(incoming), callee, arrival(), reply);
         self.start(id, FIRST_EPOCH, key, None, beginning);
         drop(stripe);
         match tokio::time::timeout(ANSWER_TIMEOUT, opened).await {
@@ -201,8 +205,8 @@ impl Calls {
     }
 
     /// Maps an unknown call to [`CallError::Busy`]: it could not be opened a moment ago, and the bridge shall try again.
-    async fn reopen(&self, bridge: BridgeId, call: CallId) -> Result<Reply, CallError> {
-        let reply = self.tell(Some(bridge), call, Input::Reopen).await;
+    async fn reopen(&self, bridge: BridgeId, call: CallId) -> Result<CallReply, CallError> {
+        let reply = self.tell(Some(bridge), call, CallInput::Reopen).await;
         reply.map_err(|error| {
             if error == CallError::UnknownCall {
                 CallError::Busy
@@ -217,8 +221,8 @@ impl Calls {
         &self,
         bridge: Option<BridgeId>,
         call: CallId,
-        input: Input,
-    ) -> Result<Reply, CallError> {
+        input: CallInput,
+    ) -> Result<CallReply, CallError> {
         self.ask_wherever(
             call,
             Tell {
@@ -274,7 +278,7 @@ impl Calls {
             missing.extend(self.running(bridge, listed_at).await?);
         }
         let missing = missing.difference(&listed).copied().collect();
-        self.tell_all(Some(bridge), missing, Input::Missing { listed_at })
+        self.tell_all(Some(bridge), missing, CallInput::Missing { listed_at })
             .await?;
         self.0.parts.bridges.listed(bridge);
         let mut over = HashSet::new();
@@ -318,14 +322,14 @@ impl Calls {
     pub(super) async fn credited(&self, tenant: TenantId) {
         let running = self.directory().of_tenant(tenant);
         // A call that misses this asks again by itself a few seconds later.
-        let _ = self.tell_all(None, running, Input::Credited).await;
+        let _ = self.tell_all(None, running, CallInput::Credited).await;
     }
 
     async fn tell_all(
         &self,
         bridge: Option<BridgeId>,
         calls: Vec<CallId>,
-        input: Input,
+        input: CallInput,
     ) -> Result<(), CallError> {
         let mut answers = stream::iter(calls)
             .map(|call| self.tell(bridge, call, input.clone()))

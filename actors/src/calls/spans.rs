@@ -6,18 +6,18 @@ use dikala_entities::{BridgeId, call};
 
 use super::{
     error::CallError,
-    invoke::Invocation,
-    messages::{Input, InvokeFunction, Reply},
-    parts::CallParts,
+    invoke::InvocationResult,
+    messages::{CallInput, CallReply, InvokeFunction},
+    parts::CallDeps,
 };
 use crate::traces::{Context, Kind, Span};
 
-pub(super) fn of_call(parts: &CallParts, row: &call::Model) -> Option<Context> {
+pub(super) fn of_call(parts: &CallDeps, row: &call::Model) -> Option<Context> {
     parts.traces.call(row.id, row.traceparent.as_ref())
 }
 
 /// Ends the span of a call that is over.
-pub(super) fn over(parts: &CallParts, row: &call::Model) {
+pub(super) fn over(parts: &CallDeps, row: &call::Model) {
     let (Some(call), Some(trace)) = (of_call(parts, row), &row.traceparent) else {
         return;
     };
@@ -51,31 +51,31 @@ pub(super) fn message(call: &Context, name: &'static str, since: Instant) -> Spa
 pub(super) fn told(
     call: Option<&Context>,
     bridge: Option<BridgeId>,
-    input: &Input,
+    input: &CallInput,
     since: Instant,
 ) -> Option<Span> {
     let (call, bridge) = (call?, bridge?);
     let name = match input {
-        Input::Reopen => "call.incoming",
-        Input::Answered { .. } => "call.answered",
-        Input::Transcript { .. } => "call.transcript",
-        Input::HangUp { .. } => "call.hangup",
-        Input::Failed { .. } => "call.failed",
+        CallInput::Reopen => "call.incoming",
+        CallInput::Answered { .. } => "call.answered",
+        CallInput::Transcript { .. } => "call.transcript",
+        CallInput::HangUp { .. } => "call.hangup",
+        CallInput::Failed { .. } => "call.failed",
         _ => return None,
     };
     Some(message(call, name, since).with("dikala.bridge.id", bridge))
 }
 
 /// Ends the span of a message.
-pub(super) fn answered(span: Option<Span>, reply: &Result<Reply, CallError>) {
+pub(super) fn answered(span: Option<Span>, reply: &Result<CallReply, CallError>) {
     let Some(mut span) = span else { return };
     match reply {
-        Ok(Reply::Taken { call, .. }) => span.set("dikala.call.id", call),
-        Ok(Reply::Refused { call, reason }) => {
+        Ok(CallReply::Taken { call, .. }) => span.set("dikala.call.id", call),
+        Ok(CallReply::Refused { call, reason }) => {
             span.set("dikala.call.id", call);
             span.set("dikala.call.reason", reason);
         }
-        Ok(Reply::Done) => {}
+        Ok(CallReply::Done) => {}
         Err(error) => span.failed(error.to_string()),
     }
     span.end();
@@ -83,7 +83,7 @@ pub(super) fn answered(span: Option<Span>, reply: &Result<Reply, CallError>) {
 
 /// The span of an invocation: a child of its call's, unless the bridge sent another trace.
 pub(super) fn invoking(
-    parts: &CallParts,
+    parts: &CallDeps,
     row: &call::Model,
     message: &InvokeFunction,
 ) -> Option<Span> {
@@ -101,9 +101,10 @@ pub(super) fn invoking(
 }
 
 /// Ends the span of an invocation.
-pub(super) fn invoked(span: Option<Span>, invoked: &Invocation) {
+pub(super) fn invoked(span: Option<Span>, invoked: &InvocationResult) {
     let Some(mut span) = span else { return };
-    if let Invocation::Answered(Err(error)) | Invocation::Unwritten(error, _) = invoked {
+    if let InvocationResult::Answered(Err(error)) | InvocationResult::Unwritten(error, _) = invoked
+    {
         span.failed(error.to_string());
     }
     span.end();

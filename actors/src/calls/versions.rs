@@ -40,7 +40,7 @@ const AND_NO_CALL: &str = " AND NOT EXISTS (SELECT 1 FROM agent_versions v JOIN 
 
 /// An agent's current version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct VersionRecord {
     pub version: i64,
     /// The size of the agent with its functions, in bytes of JSON.
     pub weight: i64,
@@ -51,7 +51,7 @@ pub async fn record(
     db: &impl ConnectionTrait,
     agent: &agent::Model,
     now: Millis,
-) -> Result<Recorded, DbErr> {
+) -> Result<VersionRecord, DbErr> {
     let settings = present(db, agent).await?;
     let json = to_json(&settings)?;
     let weight = i64::try_from(json.len()).unwrap_or(i64::MAX);
@@ -64,7 +64,7 @@ pub async fn record(
         .await?;
     if known.as_ref() == Some(&hash) {
         let version = agent.version;
-        return Ok(Recorded { version, weight });
+        return Ok(VersionRecord { version, weight });
     }
     let version = agent.version + 1;
     // Must come first: from here on, a sweep does not remove these settings as unneeded.
@@ -91,7 +91,7 @@ pub async fn record(
         .exec(db)
         .await?;
     removal::of_agent(db, agent.id, version - KEPT_MAX, now).await?;
-    Ok(Recorded { version, weight })
+    Ok(VersionRecord { version, weight })
 }
 
 /// Stores settings, or marks stored ones as used again.

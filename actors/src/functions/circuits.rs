@@ -38,9 +38,7 @@ pub enum CircuitState {
     /// The endpoint is called.
     Closed,
     /// The endpoint kept failing and is not called.
-    Open {
-        until: Millis,
-    },
+    Open { until: Millis },
     /// One probe decides if the endpoint is called again.
     HalfOpen,
 }

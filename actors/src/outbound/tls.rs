@@ -17,10 +17,7 @@ pub enum OutboundError {
     #[error(
         "outbound.extra_ca_file {path:?} cannot be used: {reason}; give a PEM file of certificates"
     )]
-    ExtraCa {
-        path: PathBuf,
-        reason: String,
-    },
+    ExtraCa { path: PathBuf, reason: String },
     #[error("TLS cannot be set up: {0}")]
     Tls(rustls::Error),
 }

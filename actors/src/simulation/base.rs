@@ -12,7 +12,7 @@ use dikala_testkit::Keep;
 use crate::{
     bridges::Bridges,
     calls::{
-        CallMeter, CallParts, Invoking, PlanConcurrency, Rules,
+        CallDeps, CallLimits, CallMeter, Invocations, PlanConcurrency,
         simulated::version_lasting,
         versions::{Version, Versions},
     },
@@ -33,7 +33,7 @@ use crate::{
 
 /// The longest call, in minutes.
 pub(crate) const LONGEST_MINUTES: i64 = 4;
-pub(crate) const RULES: Rules = Rules {
+pub(crate) const RULES: CallLimits = CallLimits {
     ring_timeout_ms: 45_000,
     warn_before_ms: 20_000,
     hangup_grace_ms: 10_000,
@@ -42,7 +42,7 @@ pub(crate) const RULES: Rules = Rules {
 
 pub(crate) struct Base {
     _keep: Keep,
-    pub(crate) parts: CallParts,
+    pub(crate) parts: CallDeps,
     pub(crate) version: Arc<Version>,
     pub(crate) tenant: TenantId,
     pub(crate) number: PhoneNumberId,
@@ -65,7 +65,7 @@ impl Base {
             node: node.clone(),
             audience: Audience::default(),
         };
-        let parts = CallParts {
+        let parts = CallDeps {
             store,
             vault: Vault::from_base64(&Vault::generate_key()).expect("a key"),
             clock: clock.clone(),
@@ -85,7 +85,7 @@ impl Base {
             bridges: Arc::new(Bridges::new(clock)),
             meter: CallMeter::default(),
             traces: Traces::default(),
-            invoking: Invoking::default(),
+            invoking: Invocations::default(),
         };
         let ids = Ids::of(0);
         let agent: AgentId = ids.next("agent", BEGAN);

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     bridges::{Command, CommandKind, SocketEnd},
-    calls::{CallError, Reply},
+    calls::{CallError, CallReply},
     runtime::simulated::clock::BEGAN,
 };
 
@@ -338,9 +338,9 @@ impl World<'_> {
                     phone.is_silent = true;
                 }
             }
-            Answer::Said(Reply::Taken { call, .. }) => self.taken(from.phone, call),
-            Answer::Said(Reply::Refused { .. }) => self.phones[from.phone].is_refused = true,
-            Answer::Said(Reply::Done) => self.done(from.phone, &said),
+            Answer::Said(CallReply::Taken { call, .. }) => self.taken(from.phone, call),
+            Answer::Said(CallReply::Refused { .. }) => self.phones[from.phone].is_refused = true,
+            Answer::Said(CallReply::Done) => self.done(from.phone, &said),
             Answer::Not(CallError::InvalidTransition { .. } | CallError::UnknownCall) => {
                 let now = self.now();
                 if let Some(phone) = self.phones.get_mut(from.phone) {

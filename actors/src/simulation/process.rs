@@ -15,8 +15,8 @@ use super::base::Base;
 use crate::{
     bridges::{Bridges, Socket},
     calls::{
-        CallError, CallMeter, CallParts, Incoming, Input, Reply,
-        simulated::{Ground, NodeCalls},
+        CallDeps, CallError, CallInput, CallMeter, CallReply, IncomingCall,
+        simulated::{NodeCallDeps, NodeCalls},
     },
     ledger::{Credit, LedgerHandle, simulated::Ledger},
     nodes::{Membership, simulated as node},
@@ -59,7 +59,7 @@ pub(crate) struct From {
 /// A node's answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    Said(Reply),
+    Said(CallReply),
     /// The calls of a heartbeat that are over.
     Over(Vec<CallId>),
     Booked,
@@ -113,7 +113,7 @@ impl Process {
             start.flaw,
         );
         let bridges = Arc::new(Bridges::new(clock.clone()));
-        let parts = CallParts {
+        let parts = CallDeps {
             clock: clock.clone(),
             node: member.clone(),
             ledger: handle.clone(),
@@ -121,7 +121,7 @@ impl Process {
             meter: CallMeter::default(),
             ..base.parts.clone()
         };
-        let calls = NodeCalls::new(Ground {
+        let calls = NodeCalls::new(NodeCallDeps {
             parts: Arc::new(parts),
             wire: wire.clone(),
             clock: Arc::clone(&clock),
@@ -193,7 +193,7 @@ impl Process {
             && matches!(message, Message::Answered(..) | Message::HangUp(..));
         self.tasks.spawn(async move {
             if is_early {
-                let done = Answer::Said(Reply::Done);
+                let done = Answer::Said(CallReply::Done);
                 answers.borrow_mut().push((from, done));
             }
             let done = desk.carry_out(message).await;
@@ -232,14 +232,14 @@ impl Desk {
             }
             Message::TopUp(minutes, reference) => return self.book(minutes, reference).await,
             Message::Answered(call, at) => {
-                let answered = Input::Answered {
+                let answered = CallInput::Answered {
                     at: Some(at),
                     message_id: format!("{} answered", self.name),
                 };
                 (call, answered)
             }
             Message::HangUp(call, at, reason, initiator) => {
-                let hang_up = Input::HangUp {
+                let hang_up = CallInput::HangUp {
                     at: Some(at),
                     reason,
                     initiator,
@@ -248,7 +248,7 @@ impl Desk {
                 (call, hang_up)
             }
             Message::End(call) => {
-                let wish = Input::RequestHangUp {
+                let wish = CallInput::RequestHangUp {
                     by: HangupInitiator::Tenant,
                     audit: None,
                 };
@@ -274,8 +274,8 @@ impl Desk {
     }
 }
 
-fn incoming(name: String, at: Millis) -> Incoming {
-    Incoming {
+fn incoming(name: String, at: Millis) -> IncomingCall {
+    IncomingCall {
         bridge_call_id: name,
         did: "+622150001000".parse().expect("a number"),
         caller_number: "+6281234567890".parse().expect("a caller"),

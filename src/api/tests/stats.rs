@@ -1,7 +1,7 @@
 //! Statistics over HTTP: counters of ended calls and of recorded attempts.
 
 use dikala_actors::{
-    calls::messages::{self, Incoming},
+    calls::messages::{self, IncomingCall},
     runtime::clock::Clock,
 };
 use dikala_entities::{
@@ -36,8 +36,8 @@ fn figures(
 }
 
 /// A call to our number.
-async fn ring(world: &World, name: &str) -> messages::Reply {
-    let incoming = Incoming {
+async fn ring(world: &World, name: &str) -> messages::CallReply {
+    let incoming = IncomingCall {
         trace: None,
         bridge_call_id: name.into(),
         did: world.ours.did.clone(),
@@ -105,7 +105,7 @@ async fn a_call_counts_once_when_it_is_over(#[values(Sqlite, Postgres)] store: S
         .expect("is changed");
     assert!(matches!(
         ring(&world, "refused").await,
-        messages::Reply::Refused { .. }
+        messages::CallReply::Refused { .. }
     ));
     let all = figures(3, 2, [2, 0, 1], 2, 40, 44);
     let of_agent = format!("agentId={}", world.ours.agent);

@@ -17,7 +17,7 @@ use actix_web::{
 };
 use dikala_actors::{
     bridges::CommandKind,
-    calls::messages::{self, Incoming, Input},
+    calls::messages::{self, CallInput, IncomingCall},
     ledger::Credit,
     nodes::Membership,
     outbound::{Guard, Outbound},
@@ -259,7 +259,7 @@ impl World {
             .credit(credit, None, |_| None)
             .await
             .expect("is booked");
-        let incoming = Incoming {
+        let incoming = IncomingCall {
             trace: None,
             bridge_call_id: "live".into(),
             did: self.ours.did.clone(),
@@ -269,10 +269,10 @@ impl World {
         };
         let bridge = BridgeId::new(now);
         let call = match self.actors.node.calls.incoming(bridge, incoming).await {
-            Ok(messages::Reply::Taken { call, .. }) => call,
+            Ok(messages::CallReply::Taken { call, .. }) => call,
             other => panic!("the call is taken: {other:?}"),
         };
-        let answered = Input::Answered {
+        let answered = CallInput::Answered {
             at: None,
             message_id: "m".into(),
         };
@@ -282,7 +282,7 @@ impl World {
             .calls
             .tell(Some(bridge), call, answered)
             .await;
-        assert_eq!(told, Ok(messages::Reply::Done));
+        assert_eq!(told, Ok(messages::CallReply::Done));
         (bridge, call)
     }
 
@@ -294,7 +294,7 @@ impl World {
 
     /// The bridge confirms the requested hang-up.
     pub async fn obey(&self, bridge: BridgeId, call: CallId) {
-        let hang_up = Input::HangUp {
+        let hang_up = CallInput::HangUp {
             at: None,
             reason: HangupReason::Requested,
             initiator: HangupInitiator::Bridge,
@@ -306,7 +306,7 @@ impl World {
             .calls
             .tell(Some(bridge), call, hang_up)
             .await;
-        assert_eq!(told, Ok(messages::Reply::Done));
+        assert_eq!(told, Ok(messages::CallReply::Done));
     }
 
     /// Stops the dispatcher as at shutdown, so that deliveries and recoveries stay as requested.

@@ -1,6 +1,6 @@
 //! Reads the fields of a message.
 
-use dikala_actors::calls::{CallError, Input};
+use dikala_actors::calls::{CallError, CallInput};
 use dikala_entities::{CallId, HangupReason, Millis, TraceParent};
 use serde_json::{Map, Value};
 
@@ -75,7 +75,7 @@ impl<'a> MessageFields<'a> {
             .map_err(|_| Refusal::from((String::new(), CallError::UnknownCall)))
     }
 
-    pub(super) fn for_call(&self, input: Input) -> Result<Content, Refusal> {
+    pub(super) fn for_call(&self, input: CallInput) -> Result<Content, Refusal> {
         Ok(Content::Call {
             call: self.call()?,
             input,

@@ -2,7 +2,7 @@
 
 use dikala_actors::{
     calls::{
-        Incoming, Input,
+        CallInput, IncomingCall,
         ending::{FAILURE_REASONS, HANGUP_REASONS},
     },
     nesting,
@@ -86,7 +86,7 @@ fn parse_body(fields: &MessageFields<'_>, id: &str) -> Result<Content, Refusal> 
     let at = fields.instant("at")?;
     match kind {
         "call.incoming" => incoming(fields, at).map(Content::Incoming),
-        "call.answered" => fields.for_call(Input::Answered {
+        "call.answered" => fields.for_call(CallInput::Answered {
             at,
             message_id: id.to_owned(),
         }),
@@ -101,12 +101,12 @@ fn parse_body(fields: &MessageFields<'_>, id: &str) -> Result<Content, Refusal> 
             at,
             trace: fields.trace(),
         })),
-        "call.transcript" => fields.for_call(Input::Transcript {
+        "call.transcript" => fields.for_call(CallInput::Transcript {
             at,
             summary: fields.text("summary", 0, SUMMARY_CHARS_MAX)?.to_owned(),
             turns: turns(fields)?,
         }),
-        "call.hangup" => fields.for_call(Input::HangUp {
+        "call.hangup" => fields.for_call(CallInput::HangUp {
             at,
             reason: fields
                 .reason(HANGUP_REASONS)?
@@ -114,7 +114,7 @@ fn parse_body(fields: &MessageFields<'_>, id: &str) -> Result<Content, Refusal> 
             initiator: initiator(fields)?,
             ai_cost_idr: ai_cost(fields)?,
         }),
-        "call.failed" => fields.for_call(Input::Failed {
+        "call.failed" => fields.for_call(CallInput::Failed {
             at,
             reason: fields
                 .reason(FAILURE_REASONS)?
@@ -135,7 +135,7 @@ fn parse_body(fields: &MessageFields<'_>, id: &str) -> Result<Content, Refusal> 
     }
 }
 
-fn incoming(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<Incoming, Refusal> {
+fn incoming(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<IncomingCall, Refusal> {
     let did = fields.text("did", 1, 64)?;
     let caller = fields.text("callerNumber", 1, 64)?;
     let metadata = fields.object("metadata")?.cloned();
@@ -145,7 +145,7 @@ fn incoming(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<Incoming, 
     {
         return Err(Refusal::invalid("metadata must have at most 16 KiB."));
     }
-    Ok(Incoming {
+    Ok(IncomingCall {
         bridge_call_id: fields
             .text("bridgeCallId", 1, BRIDGE_CALL_ID_CHARS_MAX)?
             .to_owned(),

@@ -1,13 +1,13 @@
 //! The service's messages: replies and commands.
 
-use dikala_actors::{bridges::Command, calls::Reply};
+use dikala_actors::{bridges::Command, calls::CallReply};
 use dikala_entities::CallId;
 use serde_json::{Value, json};
 
 /// The result of a message that was carried out.
 #[derive(Clone, Debug)]
 pub enum Success {
-    Call(Reply),
+    Call(CallReply),
     FunctionCall(Value),
     Heartbeat { ended: Vec<CallId> },
 }
@@ -15,13 +15,13 @@ pub enum Success {
 /// A reply in the wire format.
 pub fn reply(id: &str, answer: &Success) -> Value {
     match answer {
-        Success::Call(Reply::Taken { call, agent }) => json!({
+        Success::Call(CallReply::Taken { call, agent }) => json!({
             "replyTo": id, "ok": true, "callId": call, "action": "answer", "agent": &**agent,
         }),
-        Success::Call(Reply::Refused { call, reason }) => json!({
+        Success::Call(CallReply::Refused { call, reason }) => json!({
             "replyTo": id, "ok": true, "callId": call, "action": "reject", "reason": reason,
         }),
-        Success::Call(Reply::Done) => json!({"replyTo": id, "ok": true}),
+        Success::Call(CallReply::Done) => json!({"replyTo": id, "ok": true}),
         Success::FunctionCall(outcome) => json!({"replyTo": id, "ok": true, "outcome": outcome}),
         Success::Heartbeat { ended } => json!({"replyTo": id, "ok": true, "ended": ended}),
     }

@@ -1,6 +1,6 @@
 //! Parsed messages of a bridge.
 
-use dikala_actors::calls::{Incoming, Input};
+use dikala_actors::calls::{CallInput, IncomingCall};
 use dikala_entities::{CallId, Millis, TraceParent};
 use serde_json::{Map, Value};
 
@@ -38,10 +38,10 @@ impl Request {
 /// The content of a message.
 #[derive(Clone, Debug)]
 pub enum Content {
-    Incoming(Incoming),
+    Incoming(IncomingCall),
     Call {
         call: CallId,
-        input: Input,
+        input: CallInput,
     },
     FunctionCall(FunctionCall),
     Heartbeat {
@@ -58,9 +58,9 @@ impl Content {
             Self::FunctionCall(_) => "call.function",
             Self::Heartbeat { .. } => "heartbeat",
             Self::Call { input, .. } => match input {
-                Input::Answered { .. } => "call.answered",
-                Input::Transcript { .. } => "call.transcript",
-                Input::Failed { .. } => "call.failed",
+                CallInput::Answered { .. } => "call.answered",
+                CallInput::Transcript { .. } => "call.transcript",
+                CallInput::Failed { .. } => "call.failed",
                 _ => "call.hangup",
             },
         }

@@ -1,6 +1,6 @@
 //! Tests of each message type, valid and invalid.
 
-use dikala_actors::calls::{CallError, Input};
+use dikala_actors::calls::{CallError, CallInput};
 use dikala_entities::{HangupInitiator, HangupReason};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -148,7 +148,7 @@ fn defaults_are_those_of_the_protocol() {
     assert!(matches!(
         hangup.body,
         Content::Call {
-            input: Input::HangUp {
+            input: CallInput::HangUp {
                 reason: HangupReason::Normal,
                 initiator: HangupInitiator::Caller,
                 ai_cost_idr: None,
@@ -161,7 +161,7 @@ fn defaults_are_those_of_the_protocol() {
     assert!(matches!(
         failed.body,
         Content::Call {
-            input: Input::Failed {
+            input: CallInput::Failed {
                 reason: HangupReason::BridgeError,
                 ..
             },

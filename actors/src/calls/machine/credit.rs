@@ -2,8 +2,8 @@
 
 use dikala_entities::{HangupReason, Millis, Minutes};
 
-use super::{CallState, Due, MINUTE_MS, Rules};
-use crate::calls::ending::Ending;
+use super::{CallLimits, CallState, Due, MINUTE_MS};
+use crate::calls::ending::CallEnding;
 
 /// The pause before the ledger is asked again after a refusal, in case of a top-up.
 const ASK_AGAIN_MS: i64 = 5_000;
@@ -12,7 +12,7 @@ pub(super) const REFUSALS_MAX: usize = 2;
 
 /// A call's credit, by the ledger's last answer. In minutes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Credit {
+pub(crate) struct CallCredit {
     pub granted: i64,
     /// The number of the last request.
     pub request: i64,
@@ -36,7 +36,7 @@ impl CallState {
             .warned
             .filter(|w| last || *w != HangupReason::CreditsExhausted);
         Self {
-            credit: Credit {
+            credit: CallCredit {
                 granted: total,
                 request,
                 last,
@@ -50,7 +50,7 @@ impl CallState {
     /// After a top-up: the ledger may be asked again at once.
     pub(crate) fn credited(&self, now: Millis) -> Self {
         Self {
-            credit: Credit {
+            credit: CallCredit {
                 ask_at: now,
                 ..self.credit
             },
@@ -61,7 +61,7 @@ impl CallState {
     /// The ledger did not answer: it is asked again a second later.
     pub(crate) fn ledger_away(&self, now: Millis) -> Self {
         Self {
-            credit: Credit {
+            credit: CallCredit {
                 ask_at: now.plus_ms(1_000),
                 ..self.credit
             },
@@ -70,7 +70,7 @@ impl CallState {
     }
 
     /// The minutes to bill for an ending.
-    pub(crate) fn minutes(&self, ending: &Ending) -> i64 {
+    pub(crate) fn minutes(&self, ending: &CallEnding) -> i64 {
         self.answered_at().map_or(0, |answered_at| {
             Minutes::for_talk(ending.at.whole_seconds_since(answered_at)).get()
         })
@@ -79,7 +79,7 @@ impl CallState {
     /// The request that must precede the settlement of an ending. `None` if its minutes are granted, or were refused.
     /// `refusals` counts consecutive refusals for this ending. The first may repeat a lost answer to an earlier request; the
     /// second cannot.
-    pub(crate) fn uncovered(&self, ending: &Ending, refusals: usize) -> Option<Due> {
+    pub(crate) fn uncovered(&self, ending: &CallEnding, refusals: usize) -> Option<Due> {
         let want = self.minutes(ending) - self.credit.granted;
         (want > 0 && refusals < REFUSALS_MAX).then_some(Due::Extend {
             request: self.credit.request + 1,
@@ -89,7 +89,7 @@ impl CallState {
     }
 
     /// The ending to settle: talk without granted minutes ends where the granted time does.
-    pub(crate) fn covered(&self, ending: Ending) -> Ending {
+    pub(crate) fn covered(&self, ending: CallEnding) -> CallEnding {
         match self.answered_at() {
             Some(answered_at) if self.minutes(&ending) > self.credit.granted => {
                 let at = self.granted_until(answered_at).max(self.last_change_at);
@@ -104,7 +104,7 @@ impl CallState {
     }
 
     /// Minutes that should be granted at `now`: those begun, and the next one if it is near.
-    pub(super) fn wanted(&self, answered_at: Millis, now: Millis, rules: &Rules) -> i64 {
+    pub(super) fn wanted(&self, answered_at: Millis, now: Millis, rules: &CallLimits) -> i64 {
         let ahead = now.since(answered_at).saturating_add(rules.warn_before_ms);
         (ahead / MINUTE_MS + 1).min(self.max_minutes)
     }

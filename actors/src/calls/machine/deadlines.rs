@@ -2,10 +2,10 @@
 
 use dikala_entities::{CallStatus, HangupInitiator, HangupReason, Millis};
 
-use super::{CallState, MINUTE_MS, PendingHangup, Phase, Rules};
+use super::{CallLimits, CallState, MINUTE_MS, PendingHangup, Phase};
 use crate::{
     bridges::LastSeen,
-    calls::ending::{Ending, bridge_hangup},
+    calls::ending::{CallEnding, bridge_hangup},
 };
 
 /// Maximum delay of a heartbeat that was sent in time.
@@ -14,7 +14,7 @@ const BEAT_LATE_MS_MAX: i64 = 2_000;
 /// An action that is due without any message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    End(Ending),
+    End(CallEnding),
     /// Ask the ledger for more minutes.
     Extend {
         request: i64,
@@ -33,7 +33,7 @@ pub(crate) enum Due {
 
 impl CallState {
     /// The next action due at `now`. Ask again after doing it, until `None`.
-    pub(crate) fn due(&self, now: Millis, last_seen: LastSeen, rules: &Rules) -> Option<Due> {
+    pub(crate) fn due(&self, now: Millis, last_seen: LastSeen, rules: &CallLimits) -> Option<Due> {
         if self.is_over() {
             return None;
         }
@@ -62,7 +62,7 @@ impl CallState {
         }
     }
 
-    fn due_talking(&self, answered_at: Millis, now: Millis, rules: &Rules) -> Option<Due> {
+    fn due_talking(&self, answered_at: Millis, now: Millis, rules: &CallLimits) -> Option<Due> {
         let longest_at = self.longest_until(answered_at);
         let granted_until = self.granted_until(answered_at);
         let wanted = self.wanted(answered_at, now, rules);
@@ -117,7 +117,7 @@ impl CallState {
     }
 
     /// The time to ask [`due`](Self::due) again if no message comes first. Later than `now` once `due` returned `None`.
-    pub(crate) fn next_deadline(&self, last_seen: LastSeen, rules: &Rules) -> Option<Millis> {
+    pub(crate) fn next_deadline(&self, last_seen: LastSeen, rules: &CallLimits) -> Option<Millis> {
         if self.is_over() {
             return None;
         }
@@ -148,18 +148,18 @@ impl CallState {
 
     /// When the loss is noticed. A bridge with the longest allowed heartbeat interval is sometimes late by jitter, so a
     /// fifteenth is added: 2 s at the default of 30. Billing is unaffected: it ends with the last sign of life.
-    fn lost_at(&self, last_seen: LastSeen, rules: &Rules) -> Millis {
+    fn lost_at(&self, last_seen: LastSeen, rules: &CallLimits) -> Millis {
         let last = last_seen.at.max(self.seen_at).max(self.resumed_at);
         let late = (rules.lost_after_ms / 15).min(BEAT_LATE_MS_MAX);
         last.plus_ms(rules.lost_after_ms).plus_ms(late)
     }
 
-    fn carry_out_at(&self, pending: &PendingHangup, rules: &Rules) -> Millis {
+    fn carry_out_at(&self, pending: &PendingHangup, rules: &CallLimits) -> Millis {
         let told_at = pending.issued_at.max(pending.due_at).max(self.resumed_at);
         told_at.plus_ms(rules.hangup_grace_ms)
     }
 
-    fn carried_out(&self, pending: &PendingHangup) -> Ending {
+    fn carried_out(&self, pending: &PendingHangup) -> CallEnding {
         let answered = self.answered_at().is_some();
         let (status, reason) = bridge_hangup(answered, pending.reason, pending.initiator);
         self.ending(

@@ -19,15 +19,15 @@ mod deadlines;
 use dikala_entities::{CallStatus, CommandId, HangupInitiator, HangupReason, Millis, PhoneNumber};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{credit::Credit, deadlines::Due};
-use super::ending::{Ending, bridge_failure, bridge_hangup};
+pub(crate) use self::{credit::CallCredit, deadlines::Due};
+use super::ending::{CallEnding, bridge_failure, bridge_hangup};
 use crate::bridges::LastSeen;
 
 const MINUTE_MS: i64 = 60_000;
 
 /// The configured limits, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct CallLimits {
     pub ring_timeout_ms: i64,
     /// Time between the warning and a cut; also how far ahead minutes are granted.
     pub warn_before_ms: i64,
@@ -77,7 +77,7 @@ pub(crate) struct CallState {
     pub resumed_at: Millis,
     pub ring_until: Millis,
     pub max_minutes: i64,
-    pub credit: Credit,
+    pub credit: CallCredit,
     pub hangup: Option<PendingHangup>,
     pub transfer: Option<PhoneNumber>,
     /// Kept, so that repeats of the command have the same id.
@@ -95,7 +95,7 @@ pub(crate) enum Step {
     /// Already the case: acknowledged, nothing to write.
     Repeat,
     Answered(Box<CallState>),
-    End(Ending),
+    End(CallEnding),
 }
 
 /// The message is not allowed in the call's status.
@@ -110,7 +110,7 @@ impl CallState {
         started_at: Millis,
         now: Millis,
         max_minutes: i64,
-        rules: &Rules,
+        rules: &CallLimits,
     ) -> Self {
         Self {
             started_at,
@@ -120,9 +120,9 @@ impl CallState {
             resumed_at: now,
             ring_until: now.plus_ms(rules.ring_timeout_ms),
             max_minutes,
-            credit: Credit {
+            credit: CallCredit {
                 granted: 1,
-                ..Credit::default()
+                ..CallCredit::default()
             },
             hangup: None,
             transfer: None,
@@ -225,7 +225,7 @@ impl CallState {
     }
 
     /// The state after the end.
-    pub(crate) fn over(&self, ending: &Ending) -> Self {
+    pub(crate) fn over(&self, ending: &CallEnding) -> Self {
         Self {
             phase: Phase::Over {
                 status: ending.status,
@@ -265,7 +265,7 @@ impl CallState {
         answered_at.plus_ms(self.max_minutes.saturating_mul(MINUTE_MS))
     }
 
-    fn ending_lost(&self, last_seen: LastSeen, now: Millis) -> Ending {
+    fn ending_lost(&self, last_seen: LastSeen, now: Millis) -> CallEnding {
         let at = self.bounded(last_seen.at.max(self.seen_at), now);
         let (status, reason) = (CallStatus::Dropped, HangupReason::BridgeLost);
         self.ending(status, reason, HangupInitiator::System, at)
@@ -278,9 +278,9 @@ impl CallState {
         reason: HangupReason,
         initiator: HangupInitiator,
         at: Millis,
-    ) -> Ending {
+    ) -> CallEnding {
         let talked = |answered_at| at.whole_seconds_since(answered_at);
-        Ending {
+        CallEnding {
             status,
             reason,
             initiator,

@@ -7,7 +7,7 @@ use dikala_entities::Minutes;
 use super::{credit::REFUSALS_MAX, *};
 
 const START: Millis = Millis::from_i64(1_800_000_000_000);
-const RULES: Rules = Rules {
+const RULES: CallLimits = CallLimits {
     ring_timeout_ms: 60_000,
     warn_before_ms: 30_000,
     hangup_grace_ms: 10_000,
@@ -34,7 +34,7 @@ fn answered(max_minutes: i64) -> CallState {
     }
 }
 
-fn ended(step: Step) -> Ending {
+fn ended(step: Step) -> CallEnding {
     match step {
         Step::End(ending) => ending,
         other => panic!("expected an end: {other:?}"),
@@ -387,7 +387,7 @@ fn play(
     balance: i64,
     max_minutes: i64,
     story: &[(i64, Happening)],
-    bill: fn(&CallState, &Ending) -> i64,
+    bill: fn(&CallState, &CallEnding) -> i64,
 ) -> Result<(), String> {
     let mut now = START;
     let mut call = CallState::ringing(START, now, max_minutes, &RULES);
@@ -482,7 +482,7 @@ fn settle_due(
     now: Millis,
     sign: LastSeen,
     left: &mut i64,
-    ends: &mut Vec<(CallState, Ending)>,
+    ends: &mut Vec<(CallState, CallEnding)>,
 ) -> Result<(), String> {
     for _ in 0..16 {
         match call.due(now, sign, &RULES) {
@@ -515,7 +515,12 @@ fn settle_due(
     Err("the machine does not come to rest".to_owned())
 }
 
-fn end(call: &mut CallState, ending: Ending, left: &mut i64, ends: &mut Vec<(CallState, Ending)>) {
+fn end(
+    call: &mut CallState,
+    ending: CallEnding,
+    left: &mut i64,
+    ends: &mut Vec<(CallState, CallEnding)>,
+) {
     let missing = call.minutes(&ending) - call.credit.granted;
     if missing > 0 && !call.credit.last {
         let granted = missing.min(*left);
@@ -533,9 +538,9 @@ fn end(call: &mut CallState, ending: Ending, left: &mut i64, ends: &mut Vec<(Cal
 }
 
 fn check(
-    ends: &[(CallState, Ending)],
+    ends: &[(CallState, CallEnding)],
     max_minutes: i64,
-    bill: fn(&CallState, &Ending) -> i64,
+    bill: fn(&CallState, &CallEnding) -> i64,
 ) -> Result<(), String> {
     let [(call, ending)] = ends else {
         return Err(format!("{} ends", ends.len()));

@@ -13,8 +13,8 @@ use tokio::sync::Mutex;
 use super::{Calls, Died, PLACES_MAX, STRIPES};
 use crate::{
     calls::{
-        actor::{Beginning, CallActor, Hooks},
-        directory::{BridgeCall, Running},
+        actor::{ActorStart, CallActor, Hooks},
+        directory::{BridgeCall, RunningActor},
         driver::CallDriver,
         error::{CallError, unavailable},
         messages::LetGo,
@@ -118,7 +118,7 @@ impl Calls {
         let key = (row.bridge_id, row.bridge_call_id.clone());
         let epoch = row.epoch;
         let driver = CallDriver::load(Arc::clone(&self.0.parts), row, hold, max_minutes);
-        let beginning = Beginning::Loaded(Box::new(driver));
+        let beginning = ActorStart::Loaded(Box::new(driver));
         self.start(id, epoch, key, Some(tenant), beginning)
     }
 
@@ -128,7 +128,7 @@ impl Calls {
         epoch: i64,
         bridge_call: BridgeCall,
         tenant: Option<TenantId>,
-        beginning: Beginning,
+        beginning: ActorStart,
     ) -> Addr<CallActor> {
         let number = self.0.started.fetch_add(1, Relaxed);
         let arbiter = &self.0.arbiters[number % self.0.arbiters.len()];
@@ -139,7 +139,7 @@ impl Calls {
         let addr = MeteredContext::start(arbiter, MAILBOX, died, move |_| {
             CallActor::new(parts, hooks, id, bridge, beginning)
         });
-        let running = Running {
+        let running = RunningActor {
             addr: addr.clone(),
             number,
             tenant,

@@ -17,9 +17,9 @@ use dikala_entities::{
 use futures_util::future::{FutureExt, select};
 use tokio::sync::{Mutex, Notify};
 
-pub(super) use self::others::{Owned, take_over};
+pub(super) use self::others::{SimulatedOwnership, take_over};
 use super::{
-    CallError, CallParts, Incoming, Input, Reply,
+    CallDeps, CallError, CallInput, CallReply, IncomingCall,
     driver::CallDriver,
     look_up::Callee,
     open::{FIRST_EPOCH, new_row, take},
@@ -55,8 +55,8 @@ pub(crate) struct Slot {
 }
 
 /// The dependencies of a node's calls.
-pub(crate) struct Ground {
-    pub(crate) parts: Arc<CallParts>,
+pub(crate) struct NodeCallDeps {
+    pub(crate) parts: Arc<CallDeps>,
     pub(crate) wire: Wire<Tables>,
     pub(crate) clock: Arc<NodeClock>,
     pub(crate) ids: Ids,
@@ -85,7 +85,7 @@ pub(crate) fn version_lasting(agent: AgentId, minutes: i64) -> Arc<Version> {
 }
 
 pub(crate) struct NodeCalls {
-    ground: Ground,
+    ground: NodeCallDeps,
     slots: RefCell<BTreeMap<CallId, Rc<Slot>>>,
     named: RefCell<BTreeMap<(BridgeId, String), CallId>>,
     /// Prevents reading the same call twice at once.
@@ -101,7 +101,7 @@ impl From<Away> for CallError {
 }
 
 impl NodeCalls {
-    pub(crate) fn new(ground: Ground) -> Rc<Self> {
+    pub(crate) fn new(ground: NodeCallDeps) -> Rc<Self> {
         Rc::new(Self {
             ground,
             slots: RefCell::default(),
@@ -128,8 +128,8 @@ impl NodeCalls {
     pub(crate) async fn incoming(
         self: &Rc<Self>,
         bridge: BridgeId,
-        incoming: Incoming,
-    ) -> Result<Reply, CallError> {
+        incoming: IncomingCall,
+    ) -> Result<CallReply, CallError> {
         let key = (bridge, incoming.bridge_call_id.clone());
         self.acts_soon().await?;
         let known = self.named.borrow().get(&key).copied();
@@ -158,9 +158,9 @@ impl NodeCalls {
     async fn open(
         self: &Rc<Self>,
         key: (BridgeId, String),
-        incoming: Incoming,
-    ) -> Result<Reply, CallError> {
-        let Ground {
+        incoming: IncomingCall,
+    ) -> Result<CallReply, CallError> {
+        let NodeCallDeps {
             parts,
             clock,
             ids,
@@ -208,7 +208,7 @@ impl NodeCalls {
     }
 
     /// Repeats the reply to a known `call.incoming`.
-    async fn reopen(self: &Rc<Self>, call: CallId) -> Result<Reply, CallError> {
+    async fn reopen(self: &Rc<Self>, call: CallId) -> Result<CallReply, CallError> {
         // Waits until the call is open.
         let slot = self.find(call).await?;
         drop(slot.driver.lock().await);
@@ -216,8 +216,8 @@ impl NodeCalls {
         let row = self.ground.wire.ask("row", row).await?;
         let row = row.ok_or(CallError::Busy)?;
         match (row.agent_version, row.hangup_reason) {
-            (None, Some(reason)) => Ok(Reply::Refused { call, reason }),
-            _ => Ok(Reply::Taken {
+            (None, Some(reason)) => Ok(CallReply::Refused { call, reason }),
+            _ => Ok(CallReply::Taken {
                 call,
                 agent: Arc::default(),
             }),
@@ -229,8 +229,8 @@ impl NodeCalls {
         self: &Rc<Self>,
         bridge: Option<BridgeId>,
         call: CallId,
-        input: Input,
-    ) -> Result<Reply, CallError> {
+        input: CallInput,
+    ) -> Result<CallReply, CallError> {
         self.acts_soon().await?;
         for _ in 0..PLACES_MAX {
             let slot = self.find(call).await?;
@@ -274,8 +274,12 @@ impl NodeCalls {
             if !self.acts() {
                 return Err(CallError::Unavailable);
             }
-            self.take(vec![Owned::from(&row)], Owner::Another, Reason::SpokenTo)
-                .await?;
+            self.take(
+                vec![SimulatedOwnership::from(&row)],
+                Owner::Another,
+                Reason::SpokenTo,
+            )
+            .await?;
         }
         Err(CallError::Busy)
     }
@@ -353,7 +357,7 @@ impl NodeCalls {
     pub(crate) async fn credited(self: &Rc<Self>) {
         let here: Vec<CallId> = self.slots.borrow().keys().copied().collect();
         for call in here {
-            let _ = self.tell(None, call, Input::Credited).await;
+            let _ = self.tell(None, call, CallInput::Credited).await;
         }
     }
 }

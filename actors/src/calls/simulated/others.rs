@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, rc::Rc};
 
 use dikala_entities::{BridgeId, CallId, Millis, call};
 
-use super::{FIRST_EPOCH, Ground, NodeCalls, OPENING_MS};
+use super::{FIRST_EPOCH, NodeCallDeps, NodeCalls, OPENING_MS};
 use crate::{
-    calls::{CallError, Input},
+    calls::{CallError, CallInput},
     nodes::{
         self,
         lease::{Owner, Reason, may_take},
@@ -25,7 +25,7 @@ use crate::{
 impl NodeCalls {
     pub(super) async fn take(
         &self,
-        some: Vec<Owned>,
+        some: Vec<SimulatedOwnership>,
         owner: Owner,
         reason: Reason,
     ) -> Result<Vec<CallId>, Away> {
@@ -62,7 +62,7 @@ impl NodeCalls {
         }
         for call in missing {
             match self
-                .tell(Some(bridge), call, Input::Missing { listed_at })
+                .tell(Some(bridge), call, CallInput::Missing { listed_at })
                 .await
             {
                 Ok(_) | Err(CallError::UnknownCall) => {}
@@ -89,7 +89,7 @@ impl NodeCalls {
 
     /// Runs at start, before any message. `gone` are nodes that are known to be dead.
     pub(crate) async fn recover(self: &Rc<Self>, gone: &[String]) -> Result<(), Away> {
-        let Ground { parts, wire, .. } = &self.ground;
+        let NodeCallDeps { parts, wire, .. } = &self.ground;
         parts.bridges.recover_signs(wire).await?;
         self.end_lost_nodes(gone).await?;
         self.take_up_lost_calls().await
@@ -97,7 +97,7 @@ impl NodeCalls {
 
     /// Runs once a second.
     pub(crate) async fn look_at_others(self: &Rc<Self>) -> Result<(), Away> {
-        let Ground { parts, wire, .. } = &self.ground;
+        let NodeCallDeps { parts, wire, .. } = &self.ground;
         let (bridges, me) = (&parts.bridges, parts.node.id());
         if !self.acts() {
             if !parts.node.keeps_bridges(parts.rules.lost_after_ms) {
@@ -120,7 +120,7 @@ impl NodeCalls {
     }
 
     async fn end_lost_nodes(&self, gone: &[String]) -> Result<(), Away> {
-        let Ground { parts, wire, .. } = &self.ground;
+        let NodeCallDeps { parts, wire, .. } = &self.ground;
         for (id, until) in nodes::simulated::lost(&parts.node, wire, gone).await? {
             let end = move |tables: &mut Tables, _| {
                 if nodes::simulated::end(tables, &id, until) {
@@ -133,9 +133,9 @@ impl NodeCalls {
     }
 
     async fn take_up_lost_calls(self: &Rc<Self>) -> Result<(), Away> {
-        let Ground { parts, wire, .. } = &self.ground;
+        let NodeCallDeps { parts, wire, .. } = &self.ground;
         let me = parts.node.id();
-        let lost = move |tables: &mut Tables, _| -> Vec<Owned> {
+        let lost = move |tables: &mut Tables, _| -> Vec<SimulatedOwnership> {
             let from_the_living = tables.has(Flaw::TakenFromTheLiving);
             let is_lost = |row: &&call::Model| {
                 let is_nobodys = !tables.nodes.contains_key(&row.owner) || from_the_living;
@@ -145,7 +145,7 @@ impl NodeCalls {
                 .calls
                 .values()
                 .filter(is_lost)
-                .map(Owned::from)
+                .map(SimulatedOwnership::from)
                 .collect()
         };
         self.take_up_unread().await?;
@@ -181,7 +181,7 @@ impl NodeCalls {
     }
 
     async fn read_taken(self: &Rc<Self>, taken: Vec<CallId>) -> Result<(), Away> {
-        let Ground { parts, wire, .. } = &self.ground;
+        let NodeCallDeps { parts, wire, .. } = &self.ground;
         parts.bridges.look_for(wire, &parts.node.id()).await?;
         for call in taken {
             let both = move |tables: &mut Tables, _| {
@@ -219,7 +219,7 @@ impl NodeCalls {
     }
 
     pub(crate) async fn store_signs(&self) -> Result<(), Away> {
-        let Ground { parts, wire, .. } = &self.ground;
+        let NodeCallDeps { parts, wire, .. } = &self.ground;
         if !parts.node.acts() {
             return Ok(());
         }
@@ -228,7 +228,7 @@ impl NodeCalls {
 
     /// Exchanges commands with other nodes.
     pub(crate) async fn exchange(&self) -> Result<(), Away> {
-        let Ground { parts, wire, .. } = &self.ground;
+        let NodeCallDeps { parts, wire, .. } = &self.ground;
         if !parts.node.has_others() {
             return Ok(());
         }
@@ -255,13 +255,13 @@ impl NodeCalls {
 
 /// A running call and its owner, as read.
 #[derive(Clone, Debug)]
-pub(in crate::calls) struct Owned {
+pub(in crate::calls) struct SimulatedOwnership {
     id: CallId,
     owner: String,
     epoch: i64,
 }
 
-impl From<&call::Model> for Owned {
+impl From<&call::Model> for SimulatedOwnership {
     fn from(row: &call::Model) -> Self {
         Self {
             id: row.id,
@@ -274,7 +274,7 @@ impl From<&call::Model> for Owned {
 /// Replaces `hand_to` in [`ownership`](crate::calls::ownership): changes the owner of rows and holds that are as read.
 pub(in crate::calls) fn take_over(
     tables: &mut Tables,
-    some: &[Owned],
+    some: &[SimulatedOwnership],
     me: &str,
     reason: Reason,
 ) -> Vec<CallId> {

@@ -8,7 +8,7 @@ use crate::{
         error::CallError,
         machine::{CallState, PendingHangup},
         owned::OwnedCall,
-        pending::Pending,
+        pending::PendingCommands,
     },
     journal::Entry,
 };
@@ -92,7 +92,7 @@ async fn write_pending(
     next: &CallState,
     audit: Audit,
 ) -> Result<(), CallError> {
-    let pending = Pending::of(next);
+    let pending = PendingCommands::of(next);
     let json = serde_json::to_string(&pending).map_err(|_| CallError::Unavailable)?;
     if call.row.pending.as_ref() == Some(&json) {
         return Ok(());

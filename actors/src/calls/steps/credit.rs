@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dikala_entities::Millis;
 
 use crate::{
-    calls::{ending::Ending, error::CallError, machine::Due, owned::OwnedCall},
+    calls::{ending::CallEnding, error::CallError, machine::Due, owned::OwnedCall},
     ledger::{Extend, LedgerError},
 };
 
@@ -14,7 +14,7 @@ const QUESTIONS_MAX: usize = 8;
 
 /// Asks for minutes of talk that were not granted: it was reported late, or the grant was lost. Returns when they are granted,
 /// or when no more are available.
-pub(super) async fn cover(call: &mut OwnedCall, ending: &Ending) -> Result<(), CallError> {
+pub(super) async fn cover(call: &mut OwnedCall, ending: &CallEnding) -> Result<(), CallError> {
     let mut refusals = 0;
     for _ in 0..QUESTIONS_MAX {
         let Some(Due::Extend { started, want, .. }) = call.state.uncovered(ending, refusals) else {

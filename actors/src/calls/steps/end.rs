@@ -8,7 +8,7 @@ use super::credit;
 use crate::{
     bridges::CommandKind,
     calls::{
-        ending::Ending,
+        ending::CallEnding,
         error::CallError,
         events,
         machine::Step,
@@ -24,7 +24,7 @@ use crate::{
 /// bridge's figure; `None`: it follows from the minutes.
 pub(in crate::calls) async fn end(
     call: &mut OwnedCall,
-    ending: Ending,
+    ending: CallEnding,
     ai_cost_idr: Option<i64>,
     detail: Option<String>,
 ) -> Result<(), CallError> {
@@ -79,7 +79,7 @@ pub(in crate::calls) async fn give_up(call: &mut OwnedCall, now: Millis) -> Resu
     let Step::End(ending) = call.state.fail(now, now, reason) else {
         return Ok(());
     };
-    let ending = Ending {
+    let ending = CallEnding {
         initiator: HangupInitiator::System,
         ..ending
     };
@@ -91,7 +91,7 @@ pub(in crate::calls) async fn give_up(call: &mut OwnedCall, now: Millis) -> Resu
 /// The end of a call, except for its minutes.
 struct Unsettled<C> {
     row: call::Model,
-    ending: Ending,
+    ending: CallEnding,
     ai_cost: C,
 }
 

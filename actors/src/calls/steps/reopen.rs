@@ -7,13 +7,13 @@ use sea_orm::EntityTrait;
 
 use crate::calls::{
     error::{CallError, unavailable},
-    messages::Reply,
+    messages::CallReply,
     owned::OwnedCall,
     versions,
 };
 
 /// The reply to the first `call.incoming`, from the store.
-pub(in crate::calls) async fn reopen(call: &OwnedCall) -> Result<Reply, CallError> {
+pub(in crate::calls) async fn reopen(call: &OwnedCall) -> Result<CallReply, CallError> {
     let db = call.parts.store.critical_reader();
     let row = call::Entity::find_by_id(call.row.id)
         .one(db)
@@ -22,11 +22,11 @@ pub(in crate::calls) async fn reopen(call: &OwnedCall) -> Result<Reply, CallErro
         .ok_or(CallError::UnknownCall)?;
     let settings = versions::of_call(db, &row).await.map_err(unavailable)?;
     match (settings, row.hangup_reason) {
-        (Some(settings), _) => Ok(Reply::Taken {
+        (Some(settings), _) => Ok(CallReply::Taken {
             call: row.id,
             agent: Arc::new(settings.for_bridge(&call.parts.transfers)),
         }),
-        (None, Some(reason)) => Ok(Reply::Refused {
+        (None, Some(reason)) => Ok(CallReply::Refused {
             call: row.id,
             reason,
         }),

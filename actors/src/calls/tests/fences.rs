@@ -10,13 +10,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::*;
 use crate::{
     calls::{
-        ending::Ending,
+        ending::CallEnding,
         events,
         look_up::Callee,
         open::new_row,
         owned::update,
         ownership::take_spoken_to,
-        simulated::{Owned, take_over},
+        simulated::{SimulatedOwnership, take_over},
     },
     journal::{CallWrite, Entry},
     ledger::{Admission, Admit, Extend, LedgerHandle, Settle, simulated::Ledger},
@@ -241,7 +241,7 @@ async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
                 epoch,
                 minutes,
             };
-            let ending = Ending {
+            let ending = CallEnding {
                 status: CallStatus::Dropped,
                 reason: HangupReason::BridgeLost,
                 initiator: HangupInitiator::System,
@@ -295,7 +295,7 @@ async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
 }
 
 /// The calls of the requests, not stored yet.
-fn rows(parts: &CallParts, tenant: TenantId) -> Vec<call::Model> {
+fn rows(parts: &CallDeps, tenant: TenantId) -> Vec<call::Model> {
     let ids = Ids::of(2);
     let callee = Callee {
         tenant,
@@ -349,14 +349,14 @@ async fn the_tables_of_the_simulation_keep_what_the_statements_keep() {
             let told = format!("seed {seed}, step {number}: {step:?} of {row:?}");
             if matches!(step, Step::TakeOver) {
                 let me = chance.pick(&OWNERS);
-                let taker = CallParts {
+                let taker = CallDeps {
                     node: Membership::outside(me),
                     ..(*parts).clone()
                 };
                 take_spoken_to(&taker, &row).await.expect("takes");
                 take_over(
                     &mut model.tables,
-                    &[Owned::from(&row)],
+                    &[SimulatedOwnership::from(&row)],
                     me,
                     Reason::SpokenTo,
                 );

@@ -31,7 +31,7 @@ fn invocation(world: &World, number: usize) -> InvokeFunction {
 
 async fn talking(world: &World, bridge_call: &str) -> CallId {
     let call = world.incoming(bridge_call).await;
-    assert_eq!(world.tell(call, answered()).await, Ok(Reply::Done));
+    assert_eq!(world.tell(call, answered()).await, Ok(CallReply::Done));
     call
 }
 
@@ -96,7 +96,7 @@ async fn a_function_in_line_for_the_store_holds_up_no_hang_up_and_no_write() {
         let all = async { tokio::join!(join_all(functions), hang_up, others) };
         let all = tokio::time::timeout(IN_TIME, all).await;
         let (functions, hung_up, _) = all.expect("nobody waits for somebody who waits for him");
-        assert_eq!(hung_up, Ok(Reply::Done));
+        assert_eq!(hung_up, Ok(CallReply::Done));
         assert_eq!(functions.len(), FUNCTIONS);
     }
 }
@@ -117,7 +117,7 @@ async fn crowds_that_hang_up_while_their_functions_begin_hold_up_no_write() {
             let each = calls.iter().map(|call| async {
                 let hung_up = async {
                     let began = Instant::now();
-                    assert_eq!(world.tell(*call, hang_up()).await, Ok(Reply::Done));
+                    assert_eq!(world.tell(*call, hang_up()).await, Ok(CallReply::Done));
                     began.elapsed()
                 };
                 let function = world.calls.invoke(*call, invocation(&world, 0));

@@ -140,7 +140,7 @@ async fn a_call_that_cannot_be_read_keeps_no_other_from_being_taken_up() {
 async fn a_call_that_was_taken_and_not_read_is_told_what_its_bridge_lists() {
     let world = World::new().await;
     let call = world.incoming("b-1").await;
-    let answered = Input::Answered {
+    let answered = CallInput::Answered {
         at: None,
         message_id: "1".into(),
     };

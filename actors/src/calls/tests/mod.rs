@@ -24,7 +24,8 @@ use futures_util::FutureExt;
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, ConnectionTrait, EntityTrait, IntoActiveModel};
 
 use super::{
-    CallError, CallParts, Incoming, Input, InvokeFunction, PlanConcurrency, Reply, Rules,
+    CallDeps, CallError, CallInput, CallLimits, CallReply, IncomingCall, InvokeFunction,
+    PlanConcurrency,
     actor::Panic,
     driver::CallDriver,
     machine::PendingHangup,
@@ -44,7 +45,7 @@ use crate::{
 };
 
 const DID: &str = "+622150001000";
-const RULES: Rules = Rules {
+const RULES: CallLimits = CallLimits {
     ring_timeout_ms: 60_000,
     warn_before_ms: 30_000,
     hangup_grace_ms: 10_000,
@@ -82,7 +83,7 @@ impl World {
             audience: Audience::default(),
         };
         let outbound = Outbound::new(Guard::default(), None).expect("the defaults");
-        let parts = CallParts {
+        let parts = CallDeps {
             store: store.clone(),
             vault,
             clock: clock.clone(),
@@ -101,7 +102,7 @@ impl World {
             ),
             bridges: Arc::new(Bridges::new(clock)),
             meter: super::meter::CallMeter::default(),
-            invoking: super::Invoking::default(),
+            invoking: super::Invocations::default(),
             traces: Traces::default(),
         };
         let calls = Calls::new(parts, vec![here.clone()]);
@@ -126,7 +127,7 @@ impl World {
     }
 
     async fn open(&self, bridge_call: &str, at: Option<Millis>) -> CallId {
-        let incoming = Incoming {
+        let incoming = IncomingCall {
             trace: None,
             bridge_call_id: bridge_call.to_owned(),
             did: DID.parse().expect("a number"),
@@ -135,12 +136,12 @@ impl World {
             at,
         };
         match self.calls.incoming(self.bridge, incoming).await {
-            Ok(Reply::Taken { call, .. }) => call,
+            Ok(CallReply::Taken { call, .. }) => call,
             other => panic!("the call is taken: {other:?}"),
         }
     }
 
-    async fn tell(&self, call: CallId, input: Input) -> Result<Reply, CallError> {
+    async fn tell(&self, call: CallId, input: CallInput) -> Result<CallReply, CallError> {
         self.calls.tell(Some(self.bridge), call, input).await
     }
 
@@ -213,8 +214,8 @@ async fn buy(store: &Store, tenant: TenantId, minutes: i64) {
         .expect("is booked");
 }
 
-fn incoming(bridge_call: &str) -> Incoming {
-    Incoming {
+fn incoming(bridge_call: &str) -> IncomingCall {
+    IncomingCall {
         trace: None,
         bridge_call_id: bridge_call.to_owned(),
         did: DID.parse().expect("a number"),
@@ -224,16 +225,16 @@ fn incoming(bridge_call: &str) -> Incoming {
     }
 }
 
-fn answered() -> Input {
-    Input::Answered {
+fn answered() -> CallInput {
+    CallInput::Answered {
         at: None,
         message_id: "m".to_owned(),
     }
 }
 
-fn hang_up() -> Input {
+fn hang_up() -> CallInput {
     let (reason, initiator) = (HangupReason::Normal, HangupInitiator::Caller);
-    Input::HangUp {
+    CallInput::HangUp {
         at: None,
         reason,
         initiator,
@@ -245,18 +246,18 @@ fn hang_up() -> Input {
 async fn a_call_whose_actor_panics_comes_back_from_the_store_and_others_go_on() {
     let world = World::new().await;
     let (broken, other) = (world.incoming("a").await, world.incoming("b").await);
-    assert_eq!(world.tell(broken, answered()).await, Ok(Reply::Done));
-    assert_eq!(world.tell(other, answered()).await, Ok(Reply::Done));
+    assert_eq!(world.tell(broken, answered()).await, Ok(CallReply::Done));
+    assert_eq!(world.tell(other, answered()).await, Ok(CallReply::Done));
     for _ in 0..3 {
         assert!(world.calls.panic(broken).await.is_err());
     }
     assert_eq!(
         world.tell(broken, answered()).await,
-        Ok(Reply::Done),
+        Ok(CallReply::Done),
         "it is still answered"
     );
-    assert_eq!(world.tell(broken, hang_up()).await, Ok(Reply::Done));
-    assert_eq!(world.tell(other, hang_up()).await, Ok(Reply::Done));
+    assert_eq!(world.tell(broken, hang_up()).await, Ok(CallReply::Done));
+    assert_eq!(world.tell(other, hang_up()).await, Ok(CallReply::Done));
     for call in [broken, other] {
         let row = world.row(call).await;
         assert_eq!(
@@ -274,7 +275,7 @@ async fn a_call_whose_actor_panics_comes_back_from_the_store_and_others_go_on() 
 async fn a_call_that_keeps_panicking_is_settled_and_ended() {
     let world = World::new().await;
     let call = world.incoming("a").await;
-    assert_eq!(world.tell(call, answered()).await, Ok(Reply::Done));
+    assert_eq!(world.tell(call, answered()).await, Ok(CallReply::Done));
     let ended = async {
         loop {
             let row = world.row(call).await;
@@ -337,7 +338,7 @@ async fn a_sweep_and_a_message_bring_a_call_back_once() {
         assert_eq!(world.calls.find(call).await, found);
         world.calls.died(call, number);
         assert_ne!(world.calls.find(call).await, found, "there was another");
-        assert_eq!(world.tell(call, hang_up()).await, Ok(Reply::Done));
+        assert_eq!(world.tell(call, hang_up()).await, Ok(CallReply::Done));
     }
 }
 
@@ -355,7 +356,7 @@ async fn a_top_up_is_told_to_the_tenants_own_calls_only() {
 async fn a_call_is_transferred_five_times_and_never_to_a_premium_number() {
     let world = World::new().await;
     let call = world.incoming("a").await;
-    let transfer = |to: &str| Input::RequestTransfer {
+    let transfer = |to: &str| CallInput::RequestTransfer {
         to: to.parse().expect("a number"),
         audit: None,
     };
@@ -367,16 +368,16 @@ async fn a_call_is_transferred_five_times_and_never_to_a_premium_number() {
         );
     }
     for _ in 0..3 {
-        assert_eq!(ask(transfer("+6281234567890")).await, Ok(Reply::Done));
+        assert_eq!(ask(transfer("+6281234567890")).await, Ok(CallReply::Done));
     }
     // The limit belongs to the call, not to its actor.
     assert!(world.calls.panic(call).await.is_err());
     for _ in 0..2 {
-        assert_eq!(ask(transfer("+6281234567891")).await, Ok(Reply::Done));
+        assert_eq!(ask(transfer("+6281234567891")).await, Ok(CallReply::Done));
     }
     let sixth = ask(transfer("+6281234567890")).await;
     assert_eq!(sixth, Err(CallError::TooManyTransfers));
-    assert_eq!(world.tell(call, hang_up()).await, Ok(Reply::Done));
+    assert_eq!(world.tell(call, hang_up()).await, Ok(CallReply::Done));
 }
 
 #[actix::test]
@@ -392,7 +393,7 @@ async fn a_caller_that_is_cancelled_leaves_a_call_that_the_next_one_finds() {
         }
         drop(cancelled);
         let call = world.incoming(bridge_call).await;
-        assert_eq!(world.tell(call, hang_up()).await, Ok(Reply::Done));
+        assert_eq!(world.tell(call, hang_up()).await, Ok(CallReply::Done));
     }
     let report = ledger::verify(&world.store, None)
         .await
@@ -405,7 +406,7 @@ async fn an_extension_whose_answer_was_lost_leaves_no_talk_free() {
     let clock = ManualClock::new(SystemClock.now());
     let world = World::with_clock(Arc::new(clock.clone())).await;
     let call = world.incoming("a").await;
-    assert_eq!(world.tell(call, answered()).await, Ok(Reply::Done));
+    assert_eq!(world.tell(call, answered()).await, Ok(CallReply::Done));
     let row = world.row(call).await;
     // Booked without the call's knowledge.
     let lost = ledger::Extend {
@@ -421,7 +422,7 @@ async fn an_extension_whose_answer_was_lost_leaves_no_talk_free() {
     assert_eq!(granted.expect("is granted").total, 2);
     // The hang-up comes before the timer that would have asked in between.
     clock.advance_ms(5 * 60_000);
-    assert_eq!(world.tell(call, hang_up()).await, Ok(Reply::Done));
+    assert_eq!(world.tell(call, hang_up()).await, Ok(CallReply::Done));
     let row = world.row(call).await;
     assert_eq!(
         (row.talk_time_seconds, row.ai_cost_idr),
@@ -455,7 +456,7 @@ async fn a_wall_clock_that_is_set_in_mid_call_changes_no_bill_and_no_deadline() 
         let silent = world.incoming("says no time").await;
         let before = clock.now();
         for call in [beside_us, silent] {
-            assert_eq!(world.tell(call, answered()).await, Ok(Reply::Done));
+            assert_eq!(world.tell(call, answered()).await, Ok(CallReply::Done));
         }
         let began = clock.now();
         set.store(step_ms, Relaxed);
@@ -468,22 +469,25 @@ async fn a_wall_clock_that_is_set_in_mid_call_changes_no_bill_and_no_deadline() 
         let later = world
             .incoming_at("later", clock.on_the_wall(clock.now()))
             .await;
-        let answered_later = Input::Answered {
+        let answered_later = CallInput::Answered {
             at: Some(clock.on_the_wall(clock.now())),
             message_id: "n".to_owned(),
         };
-        assert_eq!(world.tell(later, answered_later).await, Ok(Reply::Done));
+        assert_eq!(world.tell(later, answered_later).await, Ok(CallReply::Done));
         let talked_ms = clock.now().since(began);
         for call in [beside_us, silent, later] {
             assert_eq!(world.row(call).await.status, CallStatus::Answered);
         }
         let mut dated = hang_up();
-        if let Input::HangUp { at, .. } = &mut dated {
+        if let CallInput::HangUp { at, .. } = &mut dated {
             *at = Some(clock.on_the_wall(clock.now()));
         }
-        assert_eq!(world.tell(beside_us, dated.clone()).await, Ok(Reply::Done));
-        assert_eq!(world.tell(silent, hang_up()).await, Ok(Reply::Done));
-        assert_eq!(world.tell(later, dated).await, Ok(Reply::Done));
+        assert_eq!(
+            world.tell(beside_us, dated.clone()).await,
+            Ok(CallReply::Done)
+        );
+        assert_eq!(world.tell(silent, hang_up()).await, Ok(CallReply::Done));
+        assert_eq!(world.tell(later, dated).await, Ok(CallReply::Done));
         let most = clock.now().since(before) / 1_000;
         for (call, least) in [
             (beside_us, talked_ms / 1_000),
@@ -506,7 +510,7 @@ async fn a_wall_clock_that_is_set_in_mid_call_changes_no_bill_and_no_deadline() 
 async fn a_wall_clock_that_was_set_back_over_a_restart_leaves_no_deadline_an_hour_away() {
     let world = World::new().await;
     let call = world.incoming("a").await;
-    assert_eq!(world.tell(call, answered()).await, Ok(Reply::Done));
+    assert_eq!(world.tell(call, answered()).await, Ok(CallReply::Done));
     let row = world.row(call).await;
     let ahead = |at: Millis| at.plus_ms(3_600_000);
     let in_an_hour = ahead(SystemClock.now());
@@ -620,7 +624,7 @@ async fn calls_of_an_agent_share_its_settings() {
     let third = world.incoming("3").await;
     assert_eq!(world.row(third).await.agent_version, Some(2));
     let again = world.calls.incoming(world.bridge, incoming("1")).await;
-    let Ok(Reply::Taken { call, agent }) = again else {
+    let Ok(CallReply::Taken { call, agent }) = again else {
         panic!("the call is there: {again:?}");
     };
     assert_eq!(
@@ -640,7 +644,7 @@ async fn a_version_that_was_lost_and_is_made_anew_is_what_calls_begin_with() {
         .incoming(world.bridge, incoming(bridge_call))
         .await
     {
-        Ok(Reply::Taken { agent, .. }) => agent["systemPrompt"].clone(),
+        Ok(CallReply::Taken { agent, .. }) => agent["systemPrompt"].clone(),
         other => panic!("the call is taken: {other:?}"),
     };
     prompt("writes version 1").await;
@@ -724,12 +728,12 @@ async fn the_first_message_about_a_call_just_erased_is_taken() {
     };
     erased.update(world.store.writer()).await.expect("changes");
     for _ in 0..2 {
-        let late = Input::Transcript {
+        let late = CallInput::Transcript {
             at: None,
             summary: "Something private.".to_owned(),
             turns: Vec::new(),
         };
-        assert_eq!(world.tell(call, late).await, Ok(Reply::Done));
+        assert_eq!(world.tell(call, late).await, Ok(CallReply::Done));
     }
     assert_eq!(world.row(call).await.transcript_summary, None);
     let kept = transcript::Entity::find().all(world.store.reader()).await;

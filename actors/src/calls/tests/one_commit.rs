@@ -89,7 +89,7 @@ async fn a_message_of_which_one_write_fails_leaves_nothing() {
         async || world.calls.incoming(world.bridge, incoming("a")).await,
     )
     .await;
-    let Reply::Taken { call, .. } = taken else {
+    let CallReply::Taken { call, .. } = taken else {
         panic!("the call is taken: {taken:?}");
     };
     fails_wholly(
@@ -111,7 +111,7 @@ async fn a_message_of_which_one_write_fails_leaves_nothing() {
             "INSERT ON events",
         ],
         async || {
-            let said = Input::Transcript {
+            let said = CallInput::Transcript {
                 at: None,
                 summary: "They talked.".to_owned(),
                 turns: Vec::new(),
@@ -125,7 +125,7 @@ async fn a_message_of_which_one_write_fails_leaves_nothing() {
         &world,
         &["UPDATE ON calls", "INSERT ON audit"],
         async || {
-            let transfer = Input::RequestTransfer {
+            let transfer = CallInput::RequestTransfer {
                 to: "+6281234567890".parse().expect("a number"),
                 audit: Some(Box::new(audit.clone())),
             };
@@ -180,5 +180,5 @@ async fn a_refusal_of_which_one_write_fails_leaves_nothing() {
     )
     .await;
     let reason = HangupReason::InsufficientCredits;
-    assert!(matches!(refused, Reply::Refused { reason: told, .. } if told == reason));
+    assert!(matches!(refused, CallReply::Refused { reason: told, .. } if told == reason));
 }

@@ -5,11 +5,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::calls::{
-    ending::Ending,
-    machine::{CallState, Due, Rules, Step},
+    ending::CallEnding,
+    machine::{CallLimits, CallState, Due, Step},
 };
 
-const RULES: Rules = Rules {
+const RULES: CallLimits = CallLimits {
     ring_timeout_ms: 60_000,
     warn_before_ms: 30_000,
     hangup_grace_ms: 10_000,
@@ -61,9 +61,9 @@ impl Talk {
 }
 
 /// Asks for all grants that an end needs. Returns false if an answer was lost; the end is then tried again.
-type Cover = fn(&mut Talk, &Ending, Ask<'_>) -> bool;
+type Cover = fn(&mut Talk, &CallEnding, Ask<'_>) -> bool;
 
-fn cover(talk: &mut Talk, ending: &Ending, ask: Ask<'_>) -> bool {
+fn cover(talk: &mut Talk, ending: &CallEnding, ask: Ask<'_>) -> bool {
     let mut refusals = 0;
     for _ in 0..16 {
         let Some(Due::Extend { want, .. }) = talk.call.uncovered(ending, refusals) else {
@@ -79,7 +79,7 @@ fn cover(talk: &mut Talk, ending: &Ending, ask: Ask<'_>) -> bool {
 }
 
 /// The former rule: one request, and none after a refusal.
-fn asks_once(talk: &mut Talk, ending: &Ending, ask: Ask<'_>) -> bool {
+fn asks_once(talk: &mut Talk, ending: &CallEnding, ask: Ask<'_>) -> bool {
     let want = talk.call.minutes(ending) - talk.call.credit.granted;
     want <= 0 || talk.call.credit.last || ask(talk, want).is_some()
 }
