@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix::Addr;
 use dikala_actors::{
     bridges::Bridges,
-    calls::{CallRegistry, Calls},
+    calls::{CallRegistry, CallRouter},
     events::followers::Followers,
     functions::FunctionsHandle,
     ledger::LedgerHandle,
@@ -25,7 +25,7 @@ pub struct Node {
     pub member: Membership,
     pub vault: Vault,
     pub clock: SharedClock,
-    pub calls: Calls,
+    pub calls: CallRouter,
     pub registry: Addr<CallRegistry>,
     pub bridges: Arc<Bridges>,
     pub ledger: LedgerHandle,

@@ -16,8 +16,8 @@ use std::{
 
 use dikala_actors::{
     events::outbox::Audience,
-    journal::Entry,
-    ledger::{self, Admission, Admit, Credit, Extend, LedgerHandle, LedgerParts},
+    journal::JournalEntry,
+    ledger::{self, Admission, Admit, Credit, Extend, LedgerDeps, LedgerHandle},
     nodes::Membership,
     runtime::clock::{Clock, SystemClock},
 };
@@ -45,13 +45,13 @@ fn main() {
 async fn measure(store: &Store) {
     let name = format!("{:?}", store.backend());
     let arbiter = actix_rt::Arbiter::new();
-    let parts = LedgerParts {
+    let deps = LedgerDeps {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside("bench"),
         audience: Audience::default(),
     };
-    let ledger = ledger::start(&arbiter.handle(), &parts);
+    let ledger = ledger::start(&arbiter.handle(), &deps);
     let mut alone = 0;
     for concurrency in CONCURRENCY {
         let calls = calls(store, &ledger, concurrency).await;
@@ -118,7 +118,7 @@ async fn calls(
                 epoch: 1,
                 max_concurrent: None,
             };
-            let nothing = move |_| Entry::of(tenant);
+            let nothing = move |_| JournalEntry::of(tenant);
             assert_eq!(ledger.admit(admit, nothing).await, Ok(Admission::Granted));
             (tenant, call)
         }

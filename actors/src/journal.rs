@@ -21,12 +21,12 @@ use sea_orm::{
 };
 
 use self::answers::Claims;
-pub use self::{answers::KeptAnswer, stats::Counted};
+pub use self::{answers::StoredResponse, stats::EndedCallStats};
 use crate::events::outbox::NewEvent;
 
 /// Everything that one step of one call writes, all or nothing.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct JournalEntry {
     pub tenant: TenantId,
     pub call: Option<CallWrite>,
     /// Only with a write to its call's row.
@@ -35,13 +35,13 @@ pub struct Entry {
     /// Set if a user or an operator asked for the change.
     pub audit: Option<audit::Model>,
     /// Stored response, if this is the effect of a request with an `Idempotency-Key`.
-    pub answer: Option<KeptAnswer>,
+    pub answer: Option<StoredResponse>,
     /// Only with the end of a call and its event.
-    pub counted: Option<Counted>,
+    pub counted: Option<EndedCallStats>,
     pub events: Vec<NewEvent>,
 }
 
-impl Entry {
+impl JournalEntry {
     /// An empty entry.
     pub fn of(tenant: TenantId) -> Self {
         Self {
@@ -137,7 +137,7 @@ impl CallUpdate {
 }
 
 /// The writes of a batch's entries, without their events.
-pub(crate) fn writes(entries: &[&Entry]) -> Result<Vec<BatchWrite>, DbErr> {
+pub(crate) fn writes(entries: &[&JournalEntry]) -> Result<Vec<BatchWrite>, DbErr> {
     let (mut inserts, mut updates) = (Vec::new(), Vec::new());
     let (mut transcripts, mut invocations) = (Vec::new(), Vec::new());
     let mut audits = Vec::new();
@@ -196,7 +196,7 @@ fn update_calls(mut updates: Vec<&CallUpdate>) -> BatchWrite {
 
 /// Locks the rows of calls that only get an invocation, until the commit. So nothing is added to a call that was taken over or
 /// erased meanwhile.
-fn keep_calls(entries: &[&Entry]) -> BatchWrite {
+fn keep_calls(entries: &[&JournalEntry]) -> BatchWrite {
     let updated: HashSet<CallId> = entries.iter().filter_map(|entry| updated(entry)).collect();
     let invoked = entries.iter().filter_map(|entry| entry.invocation.as_ref());
     let kept: BTreeMap<CallId, &Fence> = invoked
@@ -220,7 +220,7 @@ fn keep_calls(entries: &[&Entry]) -> BatchWrite {
     BatchWrite::new(sql, &columns, rows.collect())
 }
 
-fn updated(entry: &Entry) -> Option<CallId> {
+fn updated(entry: &JournalEntry) -> Option<CallId> {
     match &entry.call {
         Some(CallWrite::Update(update)) => Some(update.id),
         _ => None,
@@ -236,12 +236,12 @@ pub(crate) enum Obstacle {
 }
 
 /// A stored call's owner, epoch, status and last sign.
-pub(crate) type Stored = (String, i64, CallStatus, Millis);
+pub(crate) type StoredCall = (String, i64, CallStatus, Millis);
 
 /// The stored state that some entries concern.
 #[derive(Default)]
-pub(crate) struct Known {
-    pub(crate) calls: HashMap<CallId, Stored>,
+pub(crate) struct StoredState {
+    pub(crate) calls: HashMap<CallId, StoredCall>,
     /// Calls by their bridge's id for them.
     pub(crate) named: HashMap<(BridgeId, String), CallId>,
     pub(crate) events: HashSet<EventId>,
@@ -253,15 +253,15 @@ pub(crate) struct Known {
 /// Finds the entries that cannot be written, after a batch changed too few rows. `None` for entries without an obstacle.
 pub(crate) async fn obstacles(
     db: &impl ConnectionTrait,
-    entries: &[Option<&Entry>],
+    entries: &[Option<&JournalEntry>],
 ) -> Result<Vec<Option<Obstacle>>, DbErr> {
     let known = read(db, entries).await?;
-    let obstacle = |entry: &Option<&Entry>| entry.and_then(|entry| known.obstacle(entry));
+    let obstacle = |entry: &Option<&JournalEntry>| entry.and_then(|entry| known.obstacle(entry));
     Ok(entries.iter().map(obstacle).collect())
 }
 
-impl Known {
-    pub(crate) fn obstacle(&self, entry: &Entry) -> Option<Obstacle> {
+impl StoredState {
+    pub(crate) fn obstacle(&self, entry: &JournalEntry) -> Option<Obstacle> {
         let announced = |event: &NewEvent| self.events.contains(&event.id);
         let audited = |audit: &audit::Model| self.audits.contains(&audit.id);
         if entry.events.iter().any(announced) || entry.audit.as_ref().is_some_and(audited) {
@@ -321,9 +321,12 @@ impl Known {
 }
 
 /// Skips queries that no entry needs.
-async fn read(db: &impl ConnectionTrait, entries: &[Option<&Entry>]) -> Result<Known, DbErr> {
+async fn read(
+    db: &impl ConnectionTrait,
+    entries: &[Option<&JournalEntry>],
+) -> Result<StoredState, DbErr> {
     let entries = || entries.iter().copied().flatten();
-    let inserted = |entry: &Entry| match &entry.call {
+    let inserted = |entry: &JournalEntry| match &entry.call {
         Some(CallWrite::Insert(call)) => Some((**call).clone()),
         _ => None,
     };
@@ -337,7 +340,7 @@ async fn read(db: &impl ConnectionTrait, entries: &[Option<&Entry>]) -> Result<K
     let announced = entries().flat_map(|entry| &entry.events);
     let audited = entries().filter_map(|entry| entry.audit.as_ref());
     let answered = entries().filter_map(|entry| entry.answer.as_ref());
-    Ok(Known {
+    Ok(StoredState {
         calls: calls(db, ids.collect()).await?,
         named: named(db, &inserts).await?,
         events: events(db, announced.map(|event| event.id).collect()).await?,
@@ -350,7 +353,7 @@ async fn read(db: &impl ConnectionTrait, entries: &[Option<&Entry>]) -> Result<K
 async fn calls(
     db: &impl ConnectionTrait,
     ids: Vec<CallId>,
-) -> Result<HashMap<CallId, Stored>, DbErr> {
+) -> Result<HashMap<CallId, StoredCall>, DbErr> {
     if ids.is_empty() {
         return Ok(HashMap::new());
     }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use actix_web::web::Data;
-use dikala_actors::{calls::Calls, events::followers::Followers, runtime::clock::SharedClock};
+use dikala_actors::{calls::CallRouter, events::followers::Followers, runtime::clock::SharedClock};
 use dikala_entities::{Plan, Store, TransferPrefixes, UrlPolicy, Vault};
 
 use super::control::LiveOutbound;
@@ -19,7 +19,7 @@ pub struct Services {
     pub vault: Vault,
     pub clock: SharedClock,
     pub settings: Arc<ApiSettings>,
-    pub calls: Calls,
+    pub calls: CallRouter,
     pub outbound: LiveOutbound,
     /// The live feed of events.
     pub feed: Followers,

@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use actix::{Arbiter, ArbiterHandle};
 use dikala_actors::{
     bridges::Bridges,
-    calls::{CallDeps, CallMeter, CallRegistry, Calls, Invocations, versions::Versions},
+    calls::{CallDeps, CallMeter, CallRegistry, CallRouter, Invocations, versions::Versions},
     events::{elsewhere, followers::Followers, outbox::Audience},
     functions::{self, FunctionsHandle},
-    ledger::{self, LedgerHandle, LedgerParts},
+    ledger::{self, LedgerDeps, LedgerHandle},
     nodes::{self, Load, Membership},
     outbound::{Guard, Outbound, OutboundError},
     runtime::{clock::SharedClock, lag::EventLoops},
@@ -201,7 +201,7 @@ impl Common<'_> {
     fn live_among_others(
         &self,
         threads: &Threads,
-        calls: &Calls,
+        calls: &CallRouter,
         bridges: &Arc<Bridges>,
         webhooks: &WebhooksHandle,
         feed: &Followers,
@@ -247,7 +247,7 @@ impl Common<'_> {
         webhooks: &WebhooksHandle,
         feed: &Followers,
     ) -> LedgerHandle {
-        let parts = LedgerParts {
+        let deps = LedgerDeps {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock),
             node: self.member.clone(),
@@ -256,7 +256,7 @@ impl Common<'_> {
                 followers: feed.clone(),
             },
         };
-        ledger::start(&thread.handle(), &parts)
+        ledger::start(&thread.handle(), &deps)
     }
 
     fn calls(
@@ -265,8 +265,8 @@ impl Common<'_> {
         ledger: &LedgerHandle,
         functions: &FunctionsHandle,
         bridges: &Arc<Bridges>,
-    ) -> Calls {
-        let parts = CallDeps {
+    ) -> CallRouter {
+        let deps = CallDeps {
             store: self.store.clone(),
             vault: self.vault.clone(),
             clock: Arc::clone(&self.clock),
@@ -280,10 +280,10 @@ impl Common<'_> {
             functions: functions.clone(),
             bridges: Arc::clone(bridges),
             meter: CallMeter::default(),
-            invoking: Invocations::default(),
+            invocations: Invocations::default(),
             traces: self.traces.clone(),
         };
-        Calls::new(parts, handles(threads))
+        CallRouter::new(deps, handles(threads))
     }
 }
 

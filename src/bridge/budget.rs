@@ -188,12 +188,12 @@ impl ConnectionBudget {
         &self,
         length: usize,
         message: Result<Request, Refusal>,
-        payer_of: impl FnOnce(&Request) -> TenantHint,
+        tenant_of: impl FnOnce(&Request) -> TenantHint,
     ) -> (Result<Request, Refusal>, Weight) {
         let bytes = length * READ_FACTOR + MESSAGE_BYTES;
         let (message, bytes, ring) = match message {
             Ok(request) if matches!(request.body, Content::Incoming(_)) => {
-                match self.take_in(payer_of(&request), bytes) {
+                match self.take_in(tenant_of(&request), bytes) {
                     Some(ring) => (Ok(request), bytes, Some(Box::new(ring))),
                     None => (Err(Refusal::busy(&request)), 0, None),
                 }

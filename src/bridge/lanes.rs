@@ -7,7 +7,7 @@ use std::{
 };
 
 use dikala_actors::{
-    calls::{CallError, Calls, InvokeFunction, TenantHint},
+    calls::{CallError, CallRouter, InvokeFunction, TenantHint},
     traces::arrived,
 };
 use dikala_entities::BridgeId;
@@ -38,7 +38,7 @@ pub struct Finished {
 
 /// Carries out the messages of one connection.
 pub struct Lanes {
-    calls: Calls,
+    calls: CallRouter,
     share: ConnectionBudget,
     bridge: BridgeId,
     waiting: HashMap<Lane, VecDeque<Numbered>>,
@@ -46,7 +46,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    pub fn new(calls: Calls, share: ConnectionBudget, bridge: BridgeId) -> Self {
+    pub fn new(calls: CallRouter, share: ConnectionBudget, bridge: BridgeId) -> Self {
         Self {
             calls,
             share,
@@ -118,7 +118,7 @@ impl Lanes {
 
 /// Carries out a message, or answers its refusal.
 async fn answer(
-    calls: Calls,
+    calls: CallRouter,
     share: ConnectionBudget,
     bridge: BridgeId,
     (ticket, message, room): Numbered,
@@ -143,9 +143,9 @@ async fn answer(
 }
 
 /// The tenant that an incoming call is charged to, for fair sharing.
-pub fn payer(calls: &Calls, request: &Request) -> TenantHint {
+pub fn payer(calls: &CallRouter, request: &Request) -> TenantHint {
     match &request.body {
-        Content::Incoming(incoming) => calls.payer_of_number(&incoming.did),
+        Content::Incoming(incoming) => calls.tenant_of_number(&incoming.did),
         _ => None,
     }
 }
@@ -172,7 +172,7 @@ fn lane(message: &Message) -> Option<Lane> {
 /// The inner futures are boxed: thousands of messages wait for a permit at once, and unboxed each would reserve their
 /// size.
 async fn carry_out(
-    calls: &Calls,
+    calls: &CallRouter,
     share: &ConnectionBudget,
     bridge: BridgeId,
     body: Content,
@@ -181,7 +181,7 @@ async fn carry_out(
 ) -> (Result<Success, CallError>, Room) {
     let answer = match body {
         Content::Incoming(incoming) => {
-            let payer = calls.payer_of_number(&incoming.did);
+            let payer = calls.tenant_of_number(&incoming.did);
             match share.ring_turn(payer, &mut room, RING_WITHIN).await {
                 Ok(_turn) => {
                     let opened = Box::pin(arrived(since, calls.incoming(bridge, incoming))).await;
@@ -191,7 +191,7 @@ async fn carry_out(
             }
         }
         Content::Call { call, input } => {
-            let _turn = share.turn(calls.payer_of_call(call)).await;
+            let _turn = share.turn(calls.tenant_of_call(call)).await;
             let reply = Box::pin(arrived(since, calls.tell(Some(bridge), call, input))).await;
             reply.map(Success::Call)
         }
@@ -216,7 +216,7 @@ async fn carry_out(
 /// Calls the function's endpoint; meanwhile the message holds no room. A result without room is stored, and the
 /// bridge gets it when it repeats the message.
 async fn invoke(
-    calls: &Calls,
+    calls: &CallRouter,
     share: &ConnectionBudget,
     bridge: BridgeId,
     function: FunctionCall,
@@ -252,7 +252,9 @@ mod tests {
     /// Size of a waiting message's future, besides its own texts.
     const WAITING_BYTES_MAX: usize = 2_048;
 
-    fn size_of_answer<F>(_: impl Fn(Calls, ConnectionBudget, BridgeId, Numbered) -> F) -> usize {
+    fn size_of_answer<F>(
+        _: impl Fn(CallRouter, ConnectionBudget, BridgeId, Numbered) -> F,
+    ) -> usize {
         size_of::<F>()
     }
 

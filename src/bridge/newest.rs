@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use dikala_actors::{bridges::Socket, nodes::notices::Topic};
+use dikala_actors::{bridges::BridgeSocket, nodes::notices::Topic};
 
 use crate::node::Node;
 
@@ -11,7 +11,7 @@ use crate::node::Node;
 const ANNOUNCE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Announces a socket to other nodes. If the database is not available now, the announcement is made later.
-pub(super) async fn announce(node: &Node, socket: &Socket) {
+pub(super) async fn announce(node: &Node, socket: &BridgeSocket) {
     if !node.member.has_others() {
         return;
     }
@@ -27,7 +27,7 @@ pub(super) async fn announce(node: &Node, socket: &Socket) {
 }
 
 /// True if the bridge has opened no newer socket at another node.
-pub(super) async fn is_newest(node: &Node, socket: &Socket) -> bool {
+pub(super) async fn is_newest(node: &Node, socket: &BridgeSocket) -> bool {
     if !node.member.has_others() {
         return true;
     }

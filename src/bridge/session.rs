@@ -11,7 +11,7 @@ use actix_web::{
 };
 use actix_ws::{CloseCode, CloseReason, Session};
 use dikala_actors::{
-    bridges::{Bridges, Command, Dismissal, Socket},
+    bridges::{BridgeSocket, Bridges, Command, Dismissal},
     traces::{for_request, request_id},
 };
 use dikala_entities::{BridgeId, CommandId, Millis};
@@ -195,7 +195,7 @@ struct Reader {
 }
 
 impl Reader {
-    async fn serve(&mut self, socket: &Socket, writer: &mut JoinHandle<Over>) -> Over {
+    async fn serve(&mut self, socket: &BridgeSocket, writer: &mut JoinHandle<Over>) -> Over {
         let (clock, mut stopping) = (
             Arc::clone(&self.parts.node.clock),
             self.parts.stopping.clone(),
@@ -232,7 +232,7 @@ impl Reader {
 
     fn on_frame(
         &mut self,
-        socket: &Socket,
+        socket: &BridgeSocket,
         frame: Option<Result<Frame, ReadFault>>,
     ) -> Result<(), Over> {
         let frame = match frame {
@@ -278,8 +278,8 @@ impl Reader {
             return Err(Over::Close(code, reason));
         }
         let ticket = Ticket::new(0, &message);
-        let payer_of = |request: &Request| payer(&self.parts.node.calls, request);
-        let (message, weight) = self.share.weigh(length, message, payer_of);
+        let tenant_of = |request: &Request| payer(&self.parts.node.calls, request);
+        let (message, weight) = self.share.weigh(length, message, tenant_of);
         match self.share.room_now(weight) {
             Ok(room) => self.lanes.accept(ticket, message, room),
             Err(weight) => {
@@ -363,7 +363,7 @@ fn refusal_of(refusal: Refusal, frame: &[u8]) -> Refusal {
 async fn write(
     mut session: Session,
     node: Node,
-    socket: Socket,
+    socket: BridgeSocket,
     mut replies: mpsc::Receiver<Finished>,
     mut beats: mpsc::Receiver<Beat>,
 ) -> Over {
@@ -407,12 +407,12 @@ async fn write(
 /// A command that was taken from the queue and is not written yet. It goes back when this is dropped.
 struct Taken<'a> {
     bridges: &'a Bridges,
-    socket: &'a Socket,
+    socket: &'a BridgeSocket,
     command: Option<Command>,
 }
 
 impl<'a> Taken<'a> {
-    const fn new(bridges: &'a Bridges, socket: &'a Socket, command: Command) -> Self {
+    const fn new(bridges: &'a Bridges, socket: &'a BridgeSocket, command: Command) -> Self {
         Self {
             bridges,
             socket,

@@ -16,7 +16,7 @@ pub(super) async fn look_regularly(store: &Store, ledger: &LedgerHandle) {
                 for difference in &differences {
                     tracing::error!(difference, "the books do not add up");
                 }
-                ledger.looked_at(differences.len());
+                ledger.record_differences(differences.len());
             }
             Err(error) => {
                 tracing::warn!(%error, "the books were not looked at; the next look is in a minute")

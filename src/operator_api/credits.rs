@@ -2,7 +2,7 @@
 //! gateway's repeated callbacks require.
 
 use actix_web::web::Data;
-use dikala_actors::ledger::{Credit, Credited, LedgerError};
+use dikala_actors::ledger::{Credit, CreditBooking, LedgerError};
 use dikala_entities::{MINUTES_MAX, TenantId, TransactionId, TransactionType, credit_transaction};
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter};
 use serde::Serialize;
@@ -154,7 +154,7 @@ pub async fn book(
     let change = Change::booking(&credit);
     let audit = operator.origin.entry(Some(id.0), change, desk.now());
     let claimed = operator.claim.as_ref().map(|claim| claim.claimed().clone());
-    let kept = move |booked: &Credited| Some(claimed.as_ref()?.kept(&answer(booked)));
+    let kept = move |booked: &CreditBooking| Some(claimed.as_ref()?.kept(&answer(booked)));
     let booked = desk.node.ledger.credit(credit, Some(audit), kept).await;
     let answer = answer(&booked.map_err(not_booked)?);
     if let Some(claim) = operator.claim {
@@ -163,7 +163,7 @@ pub async fn book(
     Ok(answer)
 }
 
-fn answer(booked: &Credited) -> Answer {
+fn answer(booked: &CreditBooking) -> Answer {
     let shown = Transaction::from(booked.transaction.clone());
     if !booked.is_new {
         return Answer::ok(&shown);

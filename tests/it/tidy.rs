@@ -27,7 +27,7 @@ const LONG_FUNCTIONS: &[(&str, usize)] = &[];
 
 /// Modules of decisions, which never wait and use neither clock nor store.
 const PURE: &[&str] = &[
-    "actors/src/bridges/attention.rs",
+    "actors/src/bridges/pauses.rs",
     "actors/src/calls/machine",
     "actors/src/runtime/circuit.rs",
     "actors/src/functions/schema",

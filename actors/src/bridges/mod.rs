@@ -1,10 +1,10 @@
 //! The bridges that are connected: their sockets, their last signs of life, and the commands that wait for them.
 
-mod attention;
 mod commands;
-mod elsewhere;
+mod pauses;
 mod polls;
 mod presence;
+mod remote_nodes;
 mod signs;
 #[cfg(test)]
 pub(crate) mod simulated;
@@ -24,16 +24,16 @@ use dikala_entities::{BridgeId, CallId, CommandId, Millis, Store, bridge};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use tokio::sync::Notify;
 
-use self::{
-    attention::{Attention, LOOK_EVERY_MS},
-    presence::Presence,
-};
 pub use self::{
     commands::{Command, CommandKind},
-    elsewhere::forget_commands,
     polls::Poll,
     presence::LastSeen,
-    socket::{Dismissal, Socket, SocketEnd},
+    remote_nodes::forget_commands,
+    socket::{BridgeSocket, Dismissal, SocketEnd},
+};
+use self::{
+    pauses::{CHECK_EVERY_MS, PauseDetector},
+    presence::Presence,
 };
 use crate::runtime::{
     clock::SharedClock,
@@ -47,7 +47,7 @@ pub struct Bridges {
     /// Time from reading a message to writing its answer, by type.
     acknowledged: DashMap<&'static str, Histogram>,
     clock: SharedClock,
-    attention: Mutex<Attention>,
+    pauses: Mutex<PauseDetector>,
     /// Notified when commands wait that another node must send.
     leaving: Notify,
 }
@@ -59,7 +59,7 @@ impl Bridges {
             next_socket: 0.into(),
             acknowledged: DashMap::new(),
             clock,
-            attention: Mutex::default(),
+            pauses: Mutex::default(),
             leaving: Notify::new(),
         }
     }
@@ -68,40 +68,38 @@ impl Bridges {
     pub async fn attend(&self) {
         loop {
             let now = self.clock.now();
-            self.attention().look(now);
-            self.clock.sleep_until(now.plus_ms(LOOK_EVERY_MS)).await;
+            self.pauses().check(now);
+            self.clock.sleep_until(now.plus_ms(CHECK_EVERY_MS)).await;
         }
     }
 
-    fn attention(&self) -> MutexGuard<'_, Attention> {
-        self.attention
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn pauses(&self) -> MutexGuard<'_, PauseDetector> {
+        self.pauses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time to record for a sign of life read now. Right after a pause of this process, that is the time before the pause.
     pub fn sign_at(&self) -> Millis {
-        self.attention().sign_at(self.clock.now())
+        self.pauses().sign_at(self.clock.now())
     }
 
     /// True right after a pause: what is read now may have waited for this process.
     pub fn is_settling(&self) -> bool {
-        let (mut attention, now) = (self.attention(), self.clock.now());
-        attention.sign_at(now);
-        attention.is_settling(now)
+        let (mut pauses, now) = (self.pauses(), self.clock.now());
+        pauses.sign_at(now);
+        pauses.is_settling(now)
     }
 
     /// Milliseconds since `at` in which this process may not have heard a bridge.
     pub fn unheard_ms_since(&self, at: Millis) -> i64 {
-        let mut attention = self.attention();
-        attention.sign_at(self.clock.now());
-        attention.unheard_ms_since(at)
+        let mut pauses = self.pauses();
+        pauses.sign_at(self.clock.now());
+        pauses.unheard_ms_since(at)
     }
 
     /// Registers a new socket of the bridge. It takes the commands that wait.
-    pub fn connected(&self, bridge: BridgeId) -> Socket {
+    pub fn connected(&self, bridge: BridgeId) -> BridgeSocket {
         let now = self.clock.now();
-        let socket = Socket::new(bridge, self.next_socket.fetch_add(1, Relaxed), now);
+        let socket = BridgeSocket::new(bridge, self.next_socket.fetch_add(1, Relaxed), now);
         let mut presence = self.present.entry(bridge).or_default();
         presence.connected(socket.clone(), self.sign_at());
         socket
@@ -135,9 +133,9 @@ impl Bridges {
     }
 
     /// Closes all sockets when this node lost its lease, so that bridges reconnect to another node.
-    pub fn send_away(&self) {
+    pub fn close_all(&self) {
         for mut presence in self.present.iter_mut() {
-            presence.send_away();
+            presence.close_all();
         }
     }
 
@@ -148,7 +146,7 @@ impl Bridges {
     }
 
     /// Removes a socket; its commands go to the bridge's next newest one.
-    pub fn disconnected(&self, socket: &Socket, end: SocketEnd) {
+    pub fn disconnected(&self, socket: &BridgeSocket, end: SocketEnd) {
         if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
             presence.disconnected(socket, end, self.sign_at());
             self.hurry(&presence);
@@ -201,13 +199,13 @@ impl Bridges {
     }
 
     fn hurry(&self, presence: &Presence) {
-        if presence.has_for_elsewhere() {
+        if presence.has_for_remote() {
             self.leaving.notify_one();
         }
     }
 
     /// Waits for the next command that this socket must write. A bridge's newest socket gets them all.
-    pub async fn next_command(&self, socket: &Socket) -> Command {
+    pub async fn next_command(&self, socket: &BridgeSocket) -> Command {
         loop {
             if let Some(command) = self.take_command(socket) {
                 return command;
@@ -216,26 +214,26 @@ impl Bridges {
         }
     }
 
-    fn take_command(&self, socket: &Socket) -> Option<Command> {
+    fn take_command(&self, socket: &BridgeSocket) -> Option<Command> {
         self.present.get_mut(&socket.bridge)?.take(socket)
     }
 
     /// A command was written to a socket. It is delivered when the bridge [confirmed](Self::confirmed) it.
-    pub fn written(&self, socket: &Socket, command: Command) {
+    pub fn written(&self, socket: &BridgeSocket, command: Command) {
         if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
             presence.written(socket, command);
         }
     }
 
     /// The bridge received everything written to a socket up to this command.
-    pub fn confirmed(&self, socket: &Socket, command: CommandId) {
+    pub fn confirmed(&self, socket: &BridgeSocket, command: CommandId) {
         if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
             presence.confirmed(socket, command);
         }
     }
 
     /// Puts a command that could not be written back at the head of the queue.
-    pub fn put_back(&self, socket: &Socket, command: Command) {
+    pub fn put_back(&self, socket: &BridgeSocket, command: Command) {
         let mut presence = self.present.entry(socket.bridge).or_default();
         presence.put_back(command);
         self.hurry(&presence);
@@ -250,7 +248,7 @@ impl Bridges {
     /// True if the bridge has an open socket, here or at another node.
     pub fn is_connected(&self, bridge: BridgeId) -> bool {
         let presence = self.present.get(&bridge);
-        presence.is_some_and(|presence| presence.is_connected() || presence.is_elsewhere())
+        presence.is_some_and(|presence| presence.is_connected() || presence.is_remote())
     }
 
     /// Bridges with an open socket at this node.
@@ -297,7 +295,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::{
-        presence::{Elsewhere, SOCKETS_MAX},
+        presence::{RemotePresence, SOCKETS_MAX},
         *,
     };
     use crate::runtime::clock::{Clock, ManualClock, SystemClock};
@@ -325,7 +323,7 @@ mod tests {
     }
 
     /// The commands that a socket can take without waiting.
-    fn take(bridges: &Bridges, socket: &Socket) -> Vec<CommandId> {
+    fn take(bridges: &Bridges, socket: &BridgeSocket) -> Vec<CommandId> {
         std::iter::from_fn(|| bridges.next_command(socket).now_or_never())
             .map(|command| command.id)
             .collect()
@@ -362,7 +360,7 @@ mod tests {
 
     /// Unconfirmed commands are sent again to the socket that replaces a dead one, here or elsewhere. Confirmed ones are not.
     #[test]
-    fn what_a_dead_socket_swallowed_goes_again() {
+    fn unconfirmed_commands_of_a_dead_socket_are_sent_again() {
         let (bridges, bridge) = bridges();
         let first = bridges.connected(bridge);
         let ids = send(&bridges, bridge, 5);
@@ -382,12 +380,12 @@ mod tests {
         bridges.disconnected(&second, SocketEnd::Silent);
         bridges.disconnected(&first, SocketEnd::Silent);
         let mut presence = bridges.present.get_mut(&bridge).expect("is known");
-        let goes = presence.take_for_elsewhere();
+        let goes = presence.take_for_remote();
         assert_eq!(goes.len(), 1);
         assert!(goes.contains(command));
     }
 
-    fn send_and_take(bridges: &Bridges, socket: &Socket) -> Vec<Command> {
+    fn send_and_take(bridges: &Bridges, socket: &BridgeSocket) -> Vec<Command> {
         send(bridges, socket.bridge(), 1);
         bridges
             .next_command(socket)
@@ -401,7 +399,7 @@ mod tests {
         let (bridges, bridge) = bridges();
         let old = bridges.connected(bridge);
         let long_ago = SystemClock.now().plus_ms(-60_000);
-        let elsewhere = |is_connected| Elsewhere {
+        let remote = |is_connected| RemotePresence {
             is_connected,
             takes_commands: is_connected,
             last_seen: long_ago,
@@ -409,8 +407,8 @@ mod tests {
         };
         let found = |is_connected, has_node| {
             let mut presence = bridges.present.get_mut(&bridge).expect("is known");
-            presence.found(elsewhere(is_connected), has_node);
-            presence.take_for_elsewhere().len()
+            presence.set_remote(remote(is_connected), has_node);
+            presence.take_for_remote().len()
         };
         send(&bridges, bridge, 2);
         assert_eq!(found(false, true), 0, "the newest socket is here");
@@ -427,7 +425,7 @@ mod tests {
     #[test]
     fn a_bridge_keeps_its_newest_sockets() {
         let (bridges, bridge) = bridges();
-        let sockets: Vec<Socket> = (0..SOCKETS_MAX + 2)
+        let sockets: Vec<BridgeSocket> = (0..SOCKETS_MAX + 2)
             .map(|_| bridges.connected(bridge))
             .collect();
         for (number, socket) in sockets.iter().enumerate() {
@@ -455,7 +453,7 @@ mod tests {
     /// During a pause, one bridge closes its socket, one keeps it open, and one sends frames without a socket. All of that
     /// waits.
     #[test]
-    fn what_is_read_after_standing_still_counts_for_the_moment_before() {
+    fn input_read_after_a_pause_counts_for_the_time_before() {
         let began = SystemClock.now();
         let clock = Arc::new(ManualClock::new(began));
         let bridges = Bridges::new(clock.clone());

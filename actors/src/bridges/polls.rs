@@ -12,7 +12,7 @@ use sea_orm::{DbBackend, DbErr, FromQueryResult, Statement, Value};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Bridges, Command, elsewhere::remove};
+use super::{Bridges, Command, remote_nodes::remove};
 
 /// Commands read at once.
 const ROWS_MAX: usize = 1_000;
@@ -45,12 +45,14 @@ impl Poll {
         }
     }
 
-    fn fate(&self, row: &Row) -> Fate {
+    fn fate(&self, row: &Row) -> CommandAction {
         match (&row.given_with, row.given_at) {
-            (Some(with), _) if self.ids.contains(with) => Fate::Give,
-            (Some(_), Some(at)) if at.plus_ms(ON_ITS_WAY_MS) < self.began_at => Fate::Forget,
-            (Some(_), _) => Fate::Keep,
-            (None, _) => Fate::Give,
+            (Some(with), _) if self.ids.contains(with) => CommandAction::Give,
+            (Some(_), Some(at)) if at.plus_ms(ON_ITS_WAY_MS) < self.began_at => {
+                CommandAction::Forget
+            }
+            (Some(_), _) => CommandAction::Keep,
+            (None, _) => CommandAction::Give,
         }
     }
 }
@@ -65,7 +67,7 @@ struct Row {
 
 /// The effect of a request on a command in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum CommandAction {
     Give,
     Keep,
     /// The bridge received it.
@@ -73,18 +75,18 @@ enum Fate {
 }
 
 #[derive(FromQueryResult)]
-struct Given {
+struct CommandIdRow {
     id: CommandId,
 }
 
 /// Commands that are queued again on drop unless they were given: the request may be cancelled.
-struct Taken<'a> {
+struct UngivenCommands<'a> {
     bridges: &'a Bridges,
     bridge: BridgeId,
     commands: Vec<Command>,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for UngivenCommands<'_> {
     fn drop(&mut self) {
         if !self.commands.is_empty() {
             let mut presence = self.bridges.present.entry(self.bridge).or_default();
@@ -111,7 +113,7 @@ impl Bridges {
             given = self.give_from_table(store, bridge, poll, most).await?;
         }
         let room = most.saturating_sub(given.len());
-        let mut taken = Taken {
+        let mut taken = UngivenCommands {
             bridges: self,
             bridge,
             commands: self.take_commands(bridge, room),
@@ -149,13 +151,15 @@ impl Bridges {
         self.set_given(bridge, !rows.is_empty());
         let has: HashSet<CommandId> = rows
             .iter()
-            .filter(|row| poll.fate(row) == Fate::Forget)
+            .filter(|row| poll.fate(row) == CommandAction::Forget)
             .map(|row| row.id)
             .collect();
         if !has.is_empty() {
             remove(store, &has).await?;
         }
-        let wanted = rows.into_iter().filter(|row| poll.fate(row) == Fate::Give);
+        let wanted = rows
+            .into_iter()
+            .filter(|row| poll.fate(row) == CommandAction::Give);
         let wanted: Vec<Row> = wanted.take(most).collect();
         let mine = claim(store, poll, &wanted, self.clock.now()).await?;
         let mine = wanted.iter().filter(|row| mine.contains(&row.id));
@@ -175,7 +179,7 @@ impl Bridges {
         commands: &[Command],
     ) -> Result<(), DbErr> {
         #[derive(Serialize)]
-        struct New {
+        struct NewCommandRow {
             id: CommandId,
             command: String,
         }
@@ -184,9 +188,9 @@ impl Bridges {
         }
         // Set before the write, whose outcome may stay unknown.
         self.set_given(bridge, true);
-        let new: Vec<New> = commands
+        let new: Vec<NewCommandRow> = commands
             .iter()
-            .map(|command| New {
+            .map(|command| NewCommandRow {
                 id: command.id,
                 command: json!(command).to_string(),
             })
@@ -226,16 +230,16 @@ async fn claim(
     now: Millis,
 ) -> Result<HashSet<CommandId>, DbErr> {
     #[derive(Serialize)]
-    struct Wanted<'a> {
+    struct WantedCommandRow<'a> {
         id: CommandId,
         before: &'a str,
     }
     if wanted.is_empty() {
         return Ok(HashSet::new());
     }
-    let wanted: Vec<Wanted<'_>> = wanted
+    let wanted: Vec<WantedCommandRow<'_>> = wanted
         .iter()
-        .map(|row| Wanted {
+        .map(|row| WantedCommandRow {
             id: row.id,
             before: row.given_with.as_deref().unwrap_or_default(),
         })
@@ -264,7 +268,7 @@ async fn written<const N: usize>(
         _ => sql.replace('$', "?"),
     };
     let statement = Statement::from_sql_and_values(store.backend(), sql, values);
-    let given = Given::find_by_statement(statement)
+    let given = CommandIdRow::find_by_statement(statement)
         .all(store.writer())
         .await?;
     Ok(given.into_iter().map(|given| given.id).collect())
@@ -290,17 +294,17 @@ mod tests {
         let poll = Poll::new(["2", "3"].into_iter().map(Some), NOW);
         let before = NOW.plus_ms(-ON_ITS_WAY_MS - 1);
         for (row, fate) in [
-            (row(None, NOW), Fate::Give),
-            (row(Some("1"), before), Fate::Forget),
-            (row(Some("3"), before), Fate::Give),
+            (row(None, NOW), CommandAction::Give),
+            (row(Some("1"), before), CommandAction::Forget),
+            (row(Some("3"), before), CommandAction::Give),
             // Two requests at once.
-            (row(Some("1"), NOW.plus_ms(1)), Fate::Keep),
+            (row(Some("1"), NOW.plus_ms(1)), CommandAction::Keep),
         ] {
             assert_eq!(poll.fate(&row), fate, "{:?}", row.given_with);
         }
         let nameless = Poll::new([None].into_iter(), NOW);
         let mut given = row(Some("1"), before);
         given.given_with = Some(nameless.first.clone());
-        assert_eq!(nameless.fate(&given), Fate::Forget);
+        assert_eq!(nameless.fate(&given), CommandAction::Forget);
     }
 }

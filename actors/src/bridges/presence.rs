@@ -7,7 +7,7 @@ use dikala_entities::{CommandId, Millis};
 
 use super::{
     commands::Command,
-    socket::{Dismissal, Socket, SocketEnd},
+    socket::{BridgeSocket, Dismissal, SocketEnd},
 };
 
 /// Waiting commands per bridge. Beyond that the oldest is dropped: the service ends calls without the bridge too, and warnings
@@ -29,7 +29,7 @@ pub struct LastSeen {
 #[derive(Debug, Default)]
 pub(super) struct Presence {
     /// Oldest first; commands go to the newest.
-    sockets: Vec<Socket>,
+    sockets: Vec<BridgeSocket>,
     last_seen: Millis,
     /// The time of the newest socket's first sign of life.
     connected_at: Millis,
@@ -40,7 +40,7 @@ pub(super) struct Presence {
     /// The last socket was dropped as silent, but the table still says that the bridge was there until then.
     fell_silent: bool,
     waiting: VecDeque<Command>,
-    elsewhere: Elsewhere,
+    remote: RemotePresence,
     /// The newest socket published in the table; `None`: published that there is none here.
     published: Option<u64>,
     /// Commands read from the table that are still there.
@@ -68,7 +68,7 @@ pub(super) struct Sign {
 
 /// A bridge's state at other nodes, as read from the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Elsewhere {
+pub(super) struct RemotePresence {
     /// Its newest socket is at another node that has not been ended.
     pub(super) is_connected: bool,
     /// The node is not late with its lease, so it takes commands.
@@ -81,8 +81,8 @@ pub(super) struct Elsewhere {
 impl Presence {
     /// Restores the last sign of life that an earlier run stored.
     pub(super) fn recover(&mut self, seen: Millis) {
-        self.elsewhere.last_seen = seen;
-        self.elsewhere.last_frame = seen;
+        self.remote.last_seen = seen;
+        self.remote.last_frame = seen;
         self.seen_before_return = seen;
         self.stored = seen;
     }
@@ -96,34 +96,34 @@ impl Presence {
     }
 
     /// Applies the state at other nodes.
-    pub(super) fn found(&mut self, elsewhere: Elsewhere, has_node: bool) {
+    pub(super) fn set_remote(&mut self, remote: RemotePresence, has_node: bool) {
         if !has_node && self.is_connected() {
             // The newest socket was at a node that is gone, so one of these is the newest now.
             self.published = None;
         }
-        self.elsewhere = elsewhere;
+        self.remote = remote;
         self.wake_newest();
     }
 
     /// Another node has the newest socket: waiting commands go there.
-    pub(super) fn is_superseded(&mut self) {
-        self.elsewhere.is_connected = true;
-        self.elsewhere.takes_commands = true;
+    pub(super) fn mark_superseded(&mut self) {
+        self.remote.is_connected = true;
+        self.remote.takes_commands = true;
     }
 
-    pub(super) fn is_elsewhere(&self) -> bool {
-        self.elsewhere.is_connected
+    pub(super) fn is_remote(&self) -> bool {
+        self.remote.is_connected
     }
 
     /// True if commands can go to a socket, here or elsewhere.
     pub(super) fn has_socket_for_commands(&self) -> bool {
-        self.is_connected() || self.elsewhere.takes_commands
+        self.is_connected() || self.remote.takes_commands
     }
 
     /// No other node can have the bridge.
     pub(super) fn alone(&mut self) {
-        self.elsewhere.is_connected = false;
-        self.elsewhere.takes_commands = false;
+        self.remote.is_connected = false;
+        self.remote.takes_commands = false;
         self.wake_newest();
     }
 
@@ -154,7 +154,7 @@ impl Presence {
         }
     }
 
-    pub(super) fn connected(&mut self, socket: Socket, sign_at: Millis) {
+    pub(super) fn connected(&mut self, socket: BridgeSocket, sign_at: Millis) {
         self.seen_before_return = self.seen_so_far();
         self.connected_at = sign_at;
         self.was_there(sign_at);
@@ -168,7 +168,7 @@ impl Presence {
     }
 
     /// Its commands go to the next newest socket.
-    pub(super) fn disconnected(&mut self, socket: &Socket, end: SocketEnd, sign_at: Millis) {
+    pub(super) fn disconnected(&mut self, socket: &BridgeSocket, end: SocketEnd, sign_at: Millis) {
         self.sockets.retain(|other| other.number != socket.number);
         self.send_again(|number| number == socket.number);
         self.wake_newest();
@@ -176,13 +176,13 @@ impl Presence {
             SocketEnd::Closed => self.was_there(sign_at),
             SocketEnd::Silent if !self.is_connected() => {
                 self.fell_silent = true;
-                self.elsewhere.last_seen = self.elsewhere.last_frame;
+                self.remote.last_seen = self.remote.last_frame;
             }
             SocketEnd::Silent | SocketEnd::Unnoticed => {}
         }
     }
 
-    pub(super) fn send_away(&mut self) {
+    pub(super) fn close_all(&mut self) {
         for socket in self.sockets.drain(..) {
             socket.dismiss(Dismissal::Lost);
         }
@@ -209,18 +209,18 @@ impl Presence {
 
     /// The last sign of life before this one. A socket that is still listed may be dead, so only its last frame counts.
     fn seen_so_far(&self) -> Millis {
-        let is_listed = self.is_connected() || self.elsewhere.is_connected;
-        let elsewhere = match is_listed {
-            true => self.elsewhere.last_frame,
-            false => self.elsewhere.last_seen,
+        let is_listed = self.is_connected() || self.remote.is_connected;
+        let remote = match is_listed {
+            true => self.remote.last_frame,
+            false => self.remote.last_seen,
         };
-        self.last_seen.max(elsewhere)
+        self.last_seen.max(remote)
     }
 
     /// An open socket counts as a sign of life at every moment, at any node.
     pub(super) fn last_seen(&self, sign_at: Millis) -> Millis {
-        let known = self.last_seen.max(self.elsewhere.last_seen);
-        if self.is_connected() || self.elsewhere.is_connected {
+        let known = self.last_seen.max(self.remote.last_seen);
+        if self.is_connected() || self.remote.is_connected {
             known.max(sign_at)
         } else {
             known
@@ -285,8 +285,8 @@ impl Presence {
     }
 
     /// The next command, if this is the newest socket at any node.
-    pub(super) fn take(&mut self, socket: &Socket) -> Option<Command> {
-        if self.elsewhere.takes_commands {
+    pub(super) fn take(&mut self, socket: &BridgeSocket) -> Option<Command> {
+        if self.remote.takes_commands {
             return None;
         }
         let newest = self.sockets.last()?.number;
@@ -314,7 +314,7 @@ impl Presence {
 
     /// Takes the commands to be stored in the table, if the bridge's newest socket is not here. Commands read from the table
     /// are still there and are left out.
-    pub(super) fn take_for_elsewhere(&mut self) -> Vec<Command> {
+    pub(super) fn take_for_remote(&mut self) -> Vec<Command> {
         if self.is_newest_here() {
             return Vec::new();
         }
@@ -325,7 +325,7 @@ impl Presence {
         waiting.into()
     }
 
-    pub(super) fn has_for_elsewhere(&self) -> bool {
+    pub(super) fn has_for_remote(&self) -> bool {
         !self.waiting.is_empty() && !self.is_newest_here()
     }
 
@@ -338,7 +338,7 @@ impl Presence {
 
     /// True if commands from the table go to a socket that is here.
     pub(super) fn is_newest_here(&self) -> bool {
-        self.is_connected() && !self.elsewhere.takes_commands
+        self.is_connected() && !self.remote.takes_commands
     }
 
     /// Queues a command that another node stored; a repeat is ignored.
@@ -362,7 +362,7 @@ impl Presence {
     }
 
     /// Records a command written to a socket. The pong to a later ping confirms it.
-    pub(super) fn written(&mut self, socket: &Socket, command: Command) {
+    pub(super) fn written(&mut self, socket: &BridgeSocket, command: Command) {
         self.told(command.id);
         if self.written.len() >= WRITTEN_MAX
             && let Some((_, oldest)) = self.written.pop_front()
@@ -373,7 +373,7 @@ impl Presence {
     }
 
     /// The bridge received what was written to this socket, up to a command.
-    pub(super) fn confirmed(&mut self, socket: &Socket, command: CommandId) {
+    pub(super) fn confirmed(&mut self, socket: &BridgeSocket, command: CommandId) {
         let here =
             |(number, written): &(u64, Command)| *number == socket.number && written.id == command;
         let Some(last) = self.written.iter().position(here) else {

@@ -150,7 +150,7 @@ mod tests {
 
         /// The time to which A would bill, after reading the table.
         async fn billed_by_a(&self) -> i64 {
-            let read = self.a.look_elsewhere(&self.store, "a").await;
+            let read = self.a.read_remote_bridges(&self.store, "a").await;
             read.expect("is read");
             self.a.last_seen(self.bridge).at.since(BEGAN)
         }
@@ -158,7 +158,7 @@ mod tests {
 
     /// A's socket is dead, and A has not noticed. Every second it stores that the bridge is there, later than B heard it.
     #[actix::test]
-    async fn what_one_node_hears_counts_while_another_has_a_half_open_socket() {
+    async fn a_frame_at_one_node_counts_while_another_has_a_half_open_socket() {
         for (_keep, store) in dikala_testkit::both().await {
             let two = Two::on(store).await;
             let half_open = two.a.connected(two.bridge);

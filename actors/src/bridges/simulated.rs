@@ -3,9 +3,9 @@
 use dikala_entities::{BridgeId, CommandId, Millis};
 
 use super::{
-    Bridges, Command, Socket,
-    elsewhere::{PUNCTUAL_MS, Seen},
+    BridgeSocket, Bridges, Command,
     presence::Sign,
+    remote_nodes::{PUNCTUAL_MS, RemoteBridgeRow},
 };
 use crate::runtime::simulated::{
     tables::Tables,
@@ -57,27 +57,33 @@ impl Bridges {
         Ok(())
     }
 
-    /// Replaces [`look_elsewhere`](Self::look_elsewhere).
+    /// Replaces [`read_remote_bridges`](Self::read_remote_bridges).
     pub(crate) async fn look_for(&self, wire: &Wire<Tables>, me: &str) -> Result<(), Away> {
         let rows = wire
             .ask("bridges", |tables, now| {
                 let read =
-                    |(id, row): (&BridgeId, &crate::runtime::simulated::tables::BridgeRow)| Seen {
-                        id: *id,
-                        last_seen_at: Some(row.last_seen),
-                        last_frame_at: Some(row.last_frame),
-                        node: row.node.clone(),
-                        is_alive: row
-                            .node
-                            .as_ref()
-                            .is_some_and(|node| tables.nodes.contains_key(node)),
-                        is_punctual: row
-                            .node
-                            .as_ref()
-                            .and_then(|node| tables.nodes.get(node))
-                            .is_some_and(|until| *until > now + PUNCTUAL_MS),
+                    |(id, row): (&BridgeId, &crate::runtime::simulated::tables::BridgeRow)| {
+                        RemoteBridgeRow {
+                            id: *id,
+                            last_seen_at: Some(row.last_seen),
+                            last_frame_at: Some(row.last_frame),
+                            node: row.node.clone(),
+                            is_alive: row
+                                .node
+                                .as_ref()
+                                .is_some_and(|node| tables.nodes.contains_key(node)),
+                            is_punctual: row
+                                .node
+                                .as_ref()
+                                .and_then(|node| tables.nodes.get(node))
+                                .is_some_and(|until| *until > now + PUNCTUAL_MS),
+                        }
                     };
-                tables.bridges.iter().map(read).collect::<Vec<Seen>>()
+                tables
+                    .bridges
+                    .iter()
+                    .map(read)
+                    .collect::<Vec<RemoteBridgeRow>>()
             })
             .await?;
         rows.into_iter().for_each(|row| self.heard(row, me));
@@ -123,13 +129,13 @@ impl Bridges {
         Ok(())
     }
 
-    /// Replaces [`send_elsewhere`](Self::send_elsewhere) and [`receive`](Self::receive).
+    /// Replaces [`send_to_remote_nodes`](Self::send_to_remote_nodes) and [`receive`](Self::receive).
     pub(crate) async fn exchange(&self, wire: &Wire<Tables>) -> Result<(), Away> {
         let mut away: Vec<(BridgeId, Vec<Command>)> = Vec::new();
         let mut done: Vec<(BridgeId, Vec<CommandId>)> = Vec::new();
         let mut here = Vec::new();
         for mut presence in self.present.iter_mut() {
-            away.push((*presence.key(), presence.take_for_elsewhere()));
+            away.push((*presence.key(), presence.take_for_remote()));
             done.push((*presence.key(), presence.take_handed_over()));
             if presence.is_newest_here() {
                 here.push(*presence.key());
@@ -169,7 +175,7 @@ impl Bridges {
     }
 
     /// Takes the commands that a socket must write now, and records them as received.
-    pub(crate) fn take_all(&self, socket: &Socket) -> Vec<Command> {
+    pub(crate) fn take_all(&self, socket: &BridgeSocket) -> Vec<Command> {
         let taken: Vec<Command> = std::iter::from_fn(|| self.take_command(socket)).collect();
         for command in &taken {
             let mut presence = self.present.entry(socket.bridge).or_default();

@@ -6,7 +6,7 @@ use dikala_entities::{BridgeId, Millis};
 use tokio::sync::{Notify, watch};
 
 #[derive(Clone, Debug)]
-pub struct Socket {
+pub struct BridgeSocket {
     pub(super) bridge: BridgeId,
     pub(super) number: u64,
     pub(super) opened_at: Millis,
@@ -36,7 +36,7 @@ pub enum SocketEnd {
     Unnoticed,
 }
 
-impl Socket {
+impl BridgeSocket {
     pub(super) fn new(bridge: BridgeId, number: u64, opened_at: Millis) -> Self {
         Self {
             bridge,

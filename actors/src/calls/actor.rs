@@ -11,13 +11,13 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::{
+    deps::CallDeps,
     driver::CallDriver,
     error::CallError,
     invoke::{InvocationResult, invoke},
     look_up::Callee,
     messages::{CallInput, CallReply, Describe, IncomingCall, InvokeFunction, LetGo, Tell},
     open::open,
-    parts::CallDeps,
     spans,
 };
 use crate::{
@@ -63,7 +63,7 @@ pub(super) struct Hooks {
 pub(super) struct CallActor {
     id: CallId,
     bridge: BridgeId,
-    parts: Arc<CallDeps>,
+    deps: Arc<CallDeps>,
     hooks: Hooks,
     /// Taken by `started`.
     beginning: Option<ActorStart>,
@@ -87,7 +87,7 @@ impl std::fmt::Debug for CallActor {
 
 impl CallActor {
     pub(super) fn new(
-        parts: Arc<CallDeps>,
+        deps: Arc<CallDeps>,
         hooks: Hooks,
         id: CallId,
         bridge: BridgeId,
@@ -96,7 +96,7 @@ impl CallActor {
         Self {
             id,
             bridge,
-            parts,
+            deps,
             hooks,
             beginning: Some(beginning),
             driver: None,
@@ -118,7 +118,7 @@ impl CallActor {
         if driver.is_done() {
             self.linger(ctx);
         } else if let Some(at) = driver.next_deadline() {
-            let sleep = self.parts.clock.sleep_until(at);
+            let sleep = self.deps.clock.sleep_until(at);
             self.timer = Some(ctx.task(sleep, |(), this, ctx| {
                 this.timer = None;
                 this.look_at_the_clock(ctx);
@@ -134,7 +134,7 @@ impl CallActor {
         reply: oneshot::Sender<Result<CallReply, CallError>>,
         ctx: &mut MeteredContext<Self>,
     ) {
-        let traces = &self.parts.traces;
+        let traces = &self.deps.traces;
         incoming.trace = incoming.trace.or_else(|| traces.begin_call(self.id));
         let call = traces.call(self.id, incoming.trace.as_ref());
         let span = spans::told(
@@ -144,7 +144,7 @@ impl CallActor {
             arrival.at,
         );
         let work = open(
-            Arc::clone(&self.parts),
+            Arc::clone(&self.deps),
             self.id,
             self.bridge,
             incoming,
@@ -171,7 +171,7 @@ impl CallActor {
         let Some(mut driver) = self.driver.take() else {
             return;
         };
-        let call = spans::of_call(&self.parts, driver.row());
+        let call = spans::of_call(&self.deps, driver.row());
         let work = traces::within(call, async move {
             driver.run_due().await;
             driver
@@ -195,8 +195,8 @@ impl CallActor {
             InvocationResult::Answered(outcome) => outcome,
             InvocationResult::Unwritten(error, unwritten) => {
                 self.invocations.insert(invocation.clone(), Vec::new());
-                let parts = Arc::clone(&self.parts);
-                let again = async move { unwritten.again(&parts).await };
+                let deps = Arc::clone(&self.deps);
+                let again = async move { unwritten.again(&deps).await };
                 ctx.task(again, |invoked, this, ctx| {
                     this.invoked(invocation, invoked, ctx)
                 });
@@ -213,8 +213,8 @@ impl CallActor {
             return;
         }
         self.lingering = true;
-        let until = self.parts.clock.now().plus_ms(LINGER_MS);
-        let sleep = self.parts.clock.sleep_until(until);
+        let until = self.deps.clock.now().plus_ms(LINGER_MS);
+        let sleep = self.deps.clock.sleep_until(until);
         ctx.task(sleep, |(), this, ctx| {
             this.lingering = false;
             if this.invocations.is_empty() {
@@ -264,7 +264,7 @@ impl Handler<Tell> for CallActor {
     ) -> Self::Result {
         let driver = self.driver.take();
         let row = driver.as_ref().map(CallDriver::row);
-        let call = row.and_then(|row| spans::of_call(&self.parts, row));
+        let call = row.and_then(|row| spans::of_call(&self.deps, row));
         let span = spans::told(call.as_ref(), bridge, &input, arrival.at);
         let work = traces::for_request(arrival.request, async move {
             let Some(mut driver) = driver else {
@@ -337,8 +337,8 @@ impl Handler<InvokeFunction> for CallActor {
         }
         let invocation = message.invocation_id.clone();
         self.invocations.insert(invocation.clone(), vec![reply]);
-        let span = spans::invoking(&self.parts, driver.row(), &message);
-        let work = invoke(Arc::clone(&self.parts), driver.row().clone(), message);
+        let span = spans::invoking(&self.deps, driver.row(), &message);
+        let work = invoke(Arc::clone(&self.deps), driver.row().clone(), message);
         let work = async move {
             let invoked = traces::within(span.as_ref().map(Span::context), work).await;
             spans::invoked(span, &invoked);

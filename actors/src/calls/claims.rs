@@ -12,7 +12,7 @@ use dikala_entities::{
 use sea_orm::{ConnectionTrait, DbErr, Statement, Value};
 use serde::Serialize;
 
-use super::parts::{CallDeps, Invocations, Noted};
+use super::deps::{CallDeps, ClaimWrite, Invocations};
 
 /// After that time an unwritten outcome is given up, and its claim may be deleted.
 const WRITTEN_WITHIN_MS: i64 = 15 * 60 * 1_000;
@@ -24,73 +24,73 @@ type Key = (CallId, String);
 
 /// Exclusive work on an invocation within this process.
 #[derive(Debug)]
-struct Turn {
+struct InvocationGuard {
     key: Key,
-    invoking: Invocations,
+    invocations: Invocations,
 }
 
-impl Turn {
+impl InvocationGuard {
     /// `None` if it is taken already in this process.
-    fn take(invoking: &Invocations, key: Key) -> Option<Self> {
-        let is_free = invoking.now.insert(key.clone());
-        // Lazily: dropping a turn that was not taken would free the other one's.
+    fn take(invocations: &Invocations, key: Key) -> Option<Self> {
+        let is_free = invocations.running.insert(key.clone());
+        // Lazily: dropping a guard that was not taken would free the other one's.
         is_free.then(|| Self {
             key,
-            invoking: invoking.clone(),
+            invocations: invocations.clone(),
         })
     }
 }
 
-impl Drop for Turn {
+impl Drop for InvocationGuard {
     fn drop(&mut self) {
-        self.invoking.now.remove(&self.key);
+        self.invocations.running.remove(&self.key);
     }
 }
 
 /// The right to call an endpoint. Within this process it is exclusive until dropped.
 #[derive(Debug)]
 pub(super) struct InvocationClaim {
-    turn: Turn,
+    guard: InvocationGuard,
     /// This process's node id at the time of the claim.
     node: Arc<str>,
     claimed_at: Millis,
-    state: State,
+    state: ClaimState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ClaimState {
     /// The claim was sent to the table, with an unknown outcome.
-    Asked,
+    Unconfirmed,
     /// Claimed; the endpoint was not called yet.
-    Free,
+    Claimed,
     /// The endpoint was called; its outcome is not written.
     Called,
     /// A dead process may have called the endpoint; the outcome is lost.
-    Left,
+    Lost,
     /// The outcome is written.
     Done,
     /// Another live process has the claim.
-    Others,
+    OthersClaim,
 }
 
 impl Drop for InvocationClaim {
     fn drop(&mut self) {
-        let Turn { key, invoking } = &self.turn;
+        let InvocationGuard { key, invocations } = &self.guard;
         let claimed_at = self.claimed_at;
         let (claims, until) = match self.state {
-            State::Called => (&invoking.abandoned, claimed_at),
-            State::Free | State::Done => (&invoking.over, claimed_at),
-            State::Asked => (&invoking.over, claimed_at.plus_ms(LATE_MS)),
-            State::Left | State::Others => return,
+            ClaimState::Called => (&invocations.abandoned, claimed_at),
+            ClaimState::Claimed | ClaimState::Done => (&invocations.released, claimed_at),
+            ClaimState::Unconfirmed => (&invocations.released, claimed_at.plus_ms(LATE_MS)),
+            ClaimState::Lost | ClaimState::OthersClaim => return,
         };
-        claims.insert(key.clone(), Noted { claimed_at, until });
+        claims.insert(key.clone(), ClaimWrite { claimed_at, until });
     }
 }
 
 impl InvocationClaim {
     /// True if the endpoint may have been called before: it must not be called again.
-    pub(super) fn is_left(&self) -> bool {
-        self.state == State::Left
+    pub(super) fn is_lost(&self) -> bool {
+        self.state == ClaimState::Lost
     }
 
     /// The node that claimed it. Once that node is ended, others give the invocation up.
@@ -99,40 +99,40 @@ impl InvocationClaim {
     }
 
     pub(super) fn mark_called(&mut self) {
-        self.state = State::Called;
+        self.state = ClaimState::Called;
     }
 
     /// The outcome is written: the claim is no longer needed.
     pub(super) fn mark_done(&mut self) {
-        self.state = State::Done;
-        self.turn.invoking.abandoned.remove(&self.turn.key);
+        self.state = ClaimState::Done;
+        self.guard.invocations.abandoned.remove(&self.guard.key);
     }
 }
 
 /// Claims an invocation; `None` if another live process has it. Afterwards look for the outcome again: the previous claimant
 /// may have written it and released the claim meanwhile.
 pub(super) async fn claim(
-    parts: &CallDeps,
+    deps: &CallDeps,
     call: CallId,
     invocation: &str,
 ) -> Result<Option<InvocationClaim>, DbErr> {
-    let invoking = &parts.invoking;
+    let invocations = &deps.invocations;
     let key = (call, invocation.to_owned());
-    let Some(turn) = Turn::take(invoking, key.clone()) else {
+    let Some(guard) = InvocationGuard::take(invocations, key.clone()) else {
         return Ok(None);
     };
     let mut claim = InvocationClaim {
-        turn,
-        node: parts.node.id(),
-        claimed_at: parts.clock.now(),
-        state: State::Left,
+        guard,
+        node: deps.node.id(),
+        claimed_at: deps.clock.now(),
+        state: ClaimState::Lost,
     };
-    if let Some(noted) = invoking.abandoned.get(&key) {
-        claim.claimed_at = noted.claimed_at;
+    if let Some(pending_write) = invocations.abandoned.get(&key) {
+        claim.claimed_at = pending_write.claimed_at;
         return Ok(Some(claim));
     }
-    claim.state = State::Asked;
-    invoking.over.remove(&key);
+    claim.state = ClaimState::Unconfirmed;
+    invocations.released.remove(&key);
     let sql = "INSERT INTO invocation_claims (call_id, invocation_id, node, claimed_at) VALUES ($1, $2, $3, $4) \
                ON CONFLICT (call_id, invocation_id) DO UPDATE SET claimed_at = excluded.claimed_at \
                WHERE invocation_claims.node = excluded.node AND invocation_claims.claimed_at <= excluded.claimed_at";
@@ -142,40 +142,44 @@ pub(super) async fn claim(
         Value::from(claim.node.as_ref()),
         Value::from(claim.claimed_at.as_i64()),
     ];
-    let statement = Statement::from_sql_and_values(parts.store.backend(), sql, values);
-    let written = parts.store.writer().execute_raw(statement).await?;
+    let statement = Statement::from_sql_and_values(deps.store.backend(), sql, values);
+    let written = deps.store.writer().execute_raw(statement).await?;
     if written.rows_affected() == 1 {
-        claim.state = State::Free;
+        claim.state = ClaimState::Claimed;
         return Ok(Some(claim));
     }
-    claim.state = State::Others;
+    claim.state = ClaimState::OthersClaim;
     // The row stays the other node's. Otherwise it would look unclaimed if the outcome cannot be written at first.
     let sql = "SELECT node FROM invocation_claims WHERE call_id = $1 AND invocation_id = $2 AND node NOT IN (SELECT id FROM nodes)";
     let values = [Value::from(call), Value::from(invocation)];
-    let statement = Statement::from_sql_and_values(parts.store.backend(), sql, values);
-    let left = parts.store.critical_reader().query_one_raw(statement);
+    let statement = Statement::from_sql_and_values(deps.store.backend(), sql, values);
+    let left = deps.store.critical_reader().query_one_raw(statement);
     if left.await?.is_none() {
         return Ok(None);
     }
-    claim.state = State::Left;
+    claim.state = ClaimState::Lost;
     Ok(Some(claim))
 }
 
 /// Marks abandoned claims, so every node reports their outcome as unknown.
-pub(super) async fn give_up_abandoned(parts: &CallDeps) -> Result<(), DbErr> {
+pub(super) async fn mark_abandoned(deps: &CallDeps) -> Result<(), DbErr> {
     let sql = "UPDATE invocation_claims SET node = ''";
-    write_all(parts, sql, &parts.invoking.abandoned).await
+    write_all(deps, sql, &deps.invocations.abandoned).await
 }
 
 /// Deletes claims that this process no longer needs.
-pub(super) async fn forget_over(parts: &CallDeps) -> Result<(), DbErr> {
+pub(super) async fn delete_released(deps: &CallDeps) -> Result<(), DbErr> {
     let sql = "DELETE FROM invocation_claims";
-    write_all(parts, sql, &parts.invoking.over).await
+    write_all(deps, sql, &deps.invocations.released).await
 }
 
-/// Writes those of these claims that belong to this node, then forgets them. Their turns are held, so none is claimed here
+/// Writes those of these claims that belong to this node, then forgets them. Their guards are held, so none is claimed here
 /// meanwhile. If the statement is executed later than expected, a newer claim has another `claimed_at`.
-async fn write_all(parts: &CallDeps, sql: &str, claims: &DashMap<Key, Noted>) -> Result<(), DbErr> {
+async fn write_all(
+    deps: &CallDeps,
+    sql: &str,
+    claims: &DashMap<Key, ClaimWrite>,
+) -> Result<(), DbErr> {
     #[derive(Serialize)]
     struct Row<'a> {
         call: CallId,
@@ -184,27 +188,27 @@ async fn write_all(parts: &CallDeps, sql: &str, claims: &DashMap<Key, Noted>) ->
         claimed_at: i64,
     }
     let keys: Vec<Key> = claims.iter().map(|claim| claim.key().clone()).collect();
-    let turns: Vec<Turn> = keys
+    let guards: Vec<InvocationGuard> = keys
         .into_iter()
-        .filter_map(|key| Turn::take(&parts.invoking, key))
+        .filter_map(|key| InvocationGuard::take(&deps.invocations, key))
         .collect();
-    let node = parts.node.id();
+    let node = deps.node.id();
     // Skips those that were claimed again just before.
     let mut rows = Vec::new();
-    for Turn { key, .. } in &turns {
-        if let Some(noted) = claims.get(key) {
+    for InvocationGuard { key, .. } in &guards {
+        if let Some(pending_write) = claims.get(key) {
             rows.push(Row {
                 call: key.0,
                 invocation: &key.1,
                 node: node.as_ref(),
-                claimed_at: noted.claimed_at.as_i64(),
+                claimed_at: pending_write.claimed_at.as_i64(),
             });
         }
     }
     if rows.is_empty() {
         return Ok(());
     }
-    let backend = parts.store.backend();
+    let backend = deps.store.backend();
     let columns = [
         ("call", ColumnType::Text),
         ("invocation", ColumnType::Text),
@@ -217,22 +221,22 @@ async fn write_all(parts: &CallDeps, sql: &str, claims: &DashMap<Key, Noted>) ->
          (SELECT rows.call, rows.invocation, rows.node, rows.claimed_at FROM {source})"
     );
     let statement = json_statement(backend, sql, &rows)?;
-    parts.store.writer().execute_raw(statement).await?;
-    let now = parts.clock.now();
-    for turn in &turns {
-        claims.remove_if(&turn.key, |_, noted| noted.until <= now);
+    deps.store.writer().execute_raw(statement).await?;
+    let now = deps.clock.now();
+    for guard in &guards {
+        claims.remove_if(&guard.key, |_, pending_write| pending_write.until <= now);
     }
     Ok(())
 }
 
 /// Deletes claims that are neither held nor needed: their calls are over, or their outcomes are written.
-pub(super) async fn forget_left(parts: &CallDeps) -> Result<(), DbErr> {
+pub(super) async fn delete_stale(deps: &CallDeps) -> Result<(), DbErr> {
     let sql = "DELETE FROM invocation_claims WHERE (node NOT IN (SELECT id FROM nodes) OR claimed_at < $1) \
                AND (NOT EXISTS (SELECT 1 FROM calls WHERE calls.id = invocation_claims.call_id AND calls.status = 'answered') \
                OR EXISTS (SELECT 1 FROM invocations WHERE invocations.call_id = invocation_claims.call_id \
                AND invocations.invocation_id = invocation_claims.invocation_id))";
-    let before = parts.clock.now().plus_ms(-WRITTEN_WITHIN_MS);
+    let before = deps.clock.now().plus_ms(-WRITTEN_WITHIN_MS);
     let values = [Value::from(before.as_i64())];
-    let statement = Statement::from_sql_and_values(parts.store.backend(), sql, values);
-    parts.store.writer().execute_raw(statement).await.map(drop)
+    let statement = Statement::from_sql_and_values(deps.store.backend(), sql, values);
+    deps.store.writer().execute_raw(statement).await.map(drop)
 }

@@ -108,7 +108,7 @@ impl Directory {
         if let Some(mut running) = self.by_id.get_mut(&row.id) {
             running.tenant = Some(row.tenant_id);
         }
-        if self.payer_of_number(&row.callee_number) != Some(row.tenant_id) {
+        if self.tenant_of_number(&row.callee_number) != Some(row.tenant_id) {
             if self.numbers.len() >= NUMBERS_MAX {
                 self.numbers.clear();
             }
@@ -118,12 +118,12 @@ impl Directory {
     }
 
     /// The tenant of the last call to a number, if known.
-    pub(super) fn payer_of_number(&self, number: &PhoneNumber) -> TenantHint {
+    pub(super) fn tenant_of_number(&self, number: &PhoneNumber) -> TenantHint {
         self.numbers.get(number).map(|tenant| *tenant)
     }
 
     /// The tenant of a call in memory.
-    pub(super) fn payer_of_call(&self, call: CallId) -> TenantHint {
+    pub(super) fn tenant_of_call(&self, call: CallId) -> TenantHint {
         self.by_id.get(&call).and_then(|running| running.tenant)
     }
 

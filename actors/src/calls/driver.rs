@@ -5,11 +5,11 @@ use std::sync::Arc;
 use dikala_entities::{BridgeId, Millis, call, credit_hold};
 
 use super::{
+    deps::CallDeps,
     error::CallError,
     machine::{CallState, Due, Step},
     messages::{CallInput, CallReply, CallSnapshot},
     owned::OwnedCall,
-    parts::CallDeps,
     steps::{answer::answer, commands, deadlines::carry_out, end, reopen::reopen, transcript},
 };
 use crate::bridges::LastSeen;
@@ -37,10 +37,10 @@ pub(super) struct CallDriver {
 
 impl CallDriver {
     /// A new call, just written.
-    pub(super) fn fresh(parts: Arc<CallDeps>, row: call::Model, state: CallState) -> Self {
-        let opened_at = parts.clock.now();
+    pub(super) fn fresh(deps: Arc<CallDeps>, row: call::Model, state: CallState) -> Self {
+        let opened_at = deps.clock.now();
         Self {
-            call: OwnedCall::fresh(parts, row, state),
+            call: OwnedCall::fresh(deps, row, state),
             retry_at: Millis::MIN,
             opened_at,
             known: false,
@@ -51,12 +51,12 @@ impl CallDriver {
     /// A call read from the store, running or over. `max_minutes` is the limit that it began with. Queues again the commands
     /// that were acknowledged to the tenant.
     pub(super) fn load(
-        parts: Arc<CallDeps>,
+        deps: Arc<CallDeps>,
         row: call::Model,
         hold: Option<&credit_hold::Model>,
         max_minutes: Option<i64>,
     ) -> Self {
-        let call = OwnedCall::load(parts, row, hold, max_minutes);
+        let call = OwnedCall::load(deps, row, hold, max_minutes);
         commands::repeat(&call);
         Self {
             retry_at: Millis::MIN,
@@ -88,7 +88,7 @@ impl CallDriver {
 
     /// Records a message about the call as its sign of life.
     pub(super) fn seen(&mut self) {
-        let seen_at = self.call.parts.bridges.sign_at();
+        let seen_at = self.call.deps.bridges.sign_at();
         let state = &mut self.call.state;
         state.seen_at = state.seen_at.max(seen_at);
     }
@@ -129,7 +129,7 @@ impl CallDriver {
 
     async fn apply(&mut self, input: CallInput, now: Millis) -> Result<CallReply, CallError> {
         let Self { call, .. } = self;
-        let dated = |at| call.parts.clock.dated(at);
+        let dated = |at| call.deps.clock.dated(at);
         match input {
             CallInput::Reopen => return reopen(call).await,
             CallInput::Answered { at, message_id } => {
@@ -196,11 +196,9 @@ impl CallDriver {
             return Ok(());
         }
         let OwnedCall {
-            parts, row, state, ..
+            deps, row, state, ..
         } = &self.call;
-        let last_seen = parts
-            .bridges
-            .last_seen_of_lost(row.bridge_id, state.seen_at);
+        let last_seen = deps.bridges.last_seen_of_lost(row.bridge_id, state.seen_at);
         if !self.known {
             // The reply with the call's id may still be on its way, or lost. The time counts from the first such list; later
             // ones do not extend it.
@@ -254,6 +252,6 @@ impl CallDriver {
     }
 
     fn now(&self) -> Millis {
-        self.call.parts.clock.now()
+        self.call.deps.clock.now()
     }
 }

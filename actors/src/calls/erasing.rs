@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_to_be_harmless_goes() {
+    fn fields_that_are_not_listed_are_erased() {
         let body = json!({"event": "call.ended", "timestamp": "2026-01-15T03:30:00.000Z", "data": {
             "callId": "call_1", "callerNumber": "+6281234567890", "calleeNumber": "+62215550100",
             "durationSeconds": 9, "transcriptSummary": "Something private.", "added": {"later": "+6281234567890"},

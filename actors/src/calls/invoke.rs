@@ -8,17 +8,17 @@ use serde_json::Value;
 
 use super::{
     claims::{InvocationClaim, claim},
+    deps::CallDeps,
     error::{CallError, not_written, unavailable},
     events,
     messages::InvokeFunction,
     owned,
-    parts::CallDeps,
     settings::CallSettings,
     versions,
 };
 use crate::{
     functions::{FunctionSpec, Invoke, Invoked, Outcome, Traced},
-    journal::Entry,
+    journal::JournalEntry,
     ledger::LedgerError,
     outbound::{ErrorKind, Permission},
 };
@@ -35,13 +35,13 @@ pub(super) enum InvocationResult {
     /// The outcome, committed with its event; or the reason for having none.
     Answered(Result<Value, CallError>),
     /// The endpoint was called, but its outcome cannot be written now. The endpoint must not be called again.
-    Unwritten(CallError, Box<Unwritten>),
+    Unwritten(CallError, Box<UnwrittenOutcome>),
 }
 
 /// An outcome that is not written yet, with its entry.
-pub(super) struct Unwritten {
+pub(super) struct UnwrittenOutcome {
     outcome: Value,
-    entry: Entry,
+    entry: JournalEntry,
     tries: u32,
     /// The call has or had another owner meanwhile, so the stored outcome may be another node's.
     has_moved: bool,
@@ -49,22 +49,22 @@ pub(super) struct Unwritten {
     claim: InvocationClaim,
 }
 
-impl Unwritten {
+impl UnwrittenOutcome {
     /// Waits a moment and writes again.
-    pub(super) async fn again(self: Box<Self>, parts: &CallDeps) -> InvocationResult {
-        let at = parts.clock.now().plus_ms(AGAIN_AFTER_MS);
-        parts.clock.sleep_until(at).await;
-        self.write(parts).await
+    pub(super) async fn again(self: Box<Self>, deps: &CallDeps) -> InvocationResult {
+        let at = deps.clock.now().plus_ms(AGAIN_AFTER_MS);
+        deps.clock.sleep_until(at).await;
+        self.write(deps).await
     }
 
     /// Adopts the call's current owner after a conflict. The call may have moved to another node during the invocation, and its
     /// bridge waits there for the outcome. False if the owner is unchanged or the call was erased.
-    async fn follow(&mut self, parts: &CallDeps) -> Result<bool, CallError> {
+    async fn follow(&mut self, deps: &CallDeps) -> Result<bool, CallError> {
         let Some((invocation, fence)) = &mut self.entry.invocation else {
             return Ok(false);
         };
         let row = call::Entity::find_by_id(invocation.call_id)
-            .one(parts.store.critical_reader())
+            .one(deps.store.critical_reader())
             .await
             .map_err(unavailable)?;
         let Some(row) = row.filter(|row| !row.is_erased()) else {
@@ -78,10 +78,9 @@ impl Unwritten {
     }
 
     /// The outcome in the store, whichever node wrote it.
-    async fn told(self, parts: &CallDeps) -> Result<Value, CallError> {
+    async fn told(self, deps: &CallDeps) -> Result<Value, CallError> {
         if let Some((invocation, _)) = self.entry.invocation.filter(|_| self.has_moved)
-            && let Some(stands) =
-                known(parts, invocation.call_id, &invocation.invocation_id).await?
+            && let Some(stands) = known(deps, invocation.call_id, &invocation.invocation_id).await?
         {
             return Ok(stands);
         }
@@ -89,14 +88,14 @@ impl Unwritten {
     }
 
     /// If the commit's outcome is unknown, writing again is harmless.
-    async fn write(mut self: Box<Self>, parts: &CallDeps) -> InvocationResult {
+    async fn write(mut self: Box<Self>, deps: &CallDeps) -> InvocationResult {
         self.tries += 1;
-        match parts.ledger.write(self.entry.clone()).await {
+        match deps.ledger.write(self.entry.clone()).await {
             Ok(()) => {
                 self.claim.mark_done();
-                InvocationResult::Answered(self.told(parts).await)
+                InvocationResult::Answered(self.told(deps).await)
             }
-            Err(LedgerError::Conflict) => match self.follow(parts).await {
+            Err(LedgerError::Conflict) => match self.follow(deps).await {
                 Ok(true) => InvocationResult::Unwritten(CallError::Busy, self),
                 Ok(false) => InvocationResult::Answered(Err(CallError::Busy)),
                 Err(error) => InvocationResult::Unwritten(error, self),
@@ -117,42 +116,40 @@ impl Unwritten {
 /// Invokes a function once: a repeat of the same invocation gets the same outcome. It is committed with its event before it is
 /// returned.
 pub(super) async fn invoke(
-    parts: Arc<CallDeps>,
+    deps: Arc<CallDeps>,
     row: call::Model,
     message: InvokeFunction,
 ) -> InvocationResult {
-    match outcome(&parts, row, message).await {
-        Ok(Called::Before(outcome)) => InvocationResult::Answered(Ok(outcome)),
-        Ok(Called::Now(unwritten)) => match unwritten.write(&parts).await {
+    match outcome(&deps, row, message).await {
+        Ok(InvocationOutcome::Before(outcome)) => InvocationResult::Answered(Ok(outcome)),
+        Ok(InvocationOutcome::Now(unwritten)) => match unwritten.write(&deps).await {
             // The call moved during the invocation. Its owner is known now, so write at once.
-            InvocationResult::Unwritten(CallError::Busy, unwritten) => {
-                unwritten.write(&parts).await
-            }
+            InvocationResult::Unwritten(CallError::Busy, unwritten) => unwritten.write(&deps).await,
             invocation => invocation,
         },
         Err(error) => InvocationResult::Answered(Err(error)),
     }
 }
 
-enum Called {
+enum InvocationOutcome {
     Before(Value),
-    Now(Box<Unwritten>),
+    Now(Box<UnwrittenOutcome>),
 }
 
 async fn outcome(
-    parts: &CallDeps,
+    deps: &CallDeps,
     row: call::Model,
     message: InvokeFunction,
-) -> Result<Called, CallError> {
-    let mut claim = match begin(parts, &row, &message.invocation_id).await? {
+) -> Result<InvocationOutcome, CallError> {
+    let mut claim = match begin(deps, &row, &message.invocation_id).await? {
         Ok(claim) => claim,
-        Err(before) => return Ok(Called::Before(before)),
+        Err(before) => return Ok(InvocationOutcome::Before(before)),
     };
-    let (function, invoked) = run(parts, &row, &message, &mut claim).await?;
+    let (function, invoked) = run(deps, &row, &message, &mut claim).await?;
     let result = invoked.outcome.event_result();
     let outcome = serde_json::to_value(&invoked.outcome).map_err(|_| CallError::Unavailable)?;
-    let now = parts.clock.now();
-    let entry = Entry {
+    let now = deps.clock.now();
+    let entry = JournalEntry {
         events: vec![events::function_called(
             &row,
             &message.name,
@@ -174,9 +171,9 @@ async fn outcome(
             },
             owned::fence(&row),
         )),
-        ..Entry::of(row.tenant_id)
+        ..JournalEntry::of(row.tenant_id)
     };
-    Ok(Called::Now(Box::new(Unwritten {
+    Ok(InvocationOutcome::Now(Box::new(UnwrittenOutcome {
         outcome,
         entry,
         tries: 0,
@@ -187,16 +184,16 @@ async fn outcome(
 
 /// Reads the stored outcome.
 async fn known(
-    parts: &CallDeps,
+    deps: &CallDeps,
     call: CallId,
     invocation: &str,
 ) -> Result<Option<Value>, CallError> {
     let known = invocation::Entity::find_by_id((call, invocation.to_owned()))
-        .one(parts.store.critical_reader())
+        .one(deps.store.critical_reader())
         .await
         .map_err(unavailable)?;
     if known.is_some() {
-        parts.store.confirm().await.map_err(unavailable)?;
+        deps.store.confirm().await.map_err(unavailable)?;
     }
     known
         .map(|known| serde_json::from_str(&known.outcome).map_err(|_| CallError::Unavailable))
@@ -205,35 +202,35 @@ async fn known(
 
 /// Claims the invocation, or returns its outcome. Waits while another process carries it out.
 async fn begin(
-    parts: &CallDeps,
+    deps: &CallDeps,
     row: &call::Model,
     invocation: &str,
 ) -> Result<Result<InvocationClaim, Value>, CallError> {
     for _ in 0..LOOKS_MAX {
-        if let Some(outcome) = known(parts, row.id, invocation).await? {
+        if let Some(outcome) = known(deps, row.id, invocation).await? {
             return Ok(Err(outcome));
         }
         if row.status != CallStatus::Answered {
             return Err(CallError::InvalidTransition { status: row.status });
         }
-        if !parts.node.acts() {
+        if !deps.node.acts() {
             return Err(CallError::Unavailable);
         }
-        let claimed = claim(parts, row.id, invocation).await;
+        let claimed = claim(deps, row.id, invocation).await;
         if let Some(claim) = claimed.map_err(unavailable)? {
             // The previous claimant may have written the outcome before it released the claim.
-            let written = known(parts, row.id, invocation).await?;
+            let written = known(deps, row.id, invocation).await?;
             return Ok(written.map_or(Ok(claim), Err));
         }
-        let again = parts.clock.now().plus_ms(LOOK_MS);
-        parts.clock.sleep_until(again).await;
+        let again = deps.clock.now().plus_ms(LOOK_MS);
+        deps.clock.sleep_until(again).await;
     }
     Err(CallError::Busy)
 }
 
 /// The agent version that the call began with. It is too large to keep in memory during a call.
-async fn settings(parts: &CallDeps, row: &call::Model) -> Result<Option<CallSettings>, CallError> {
-    let db = parts.store.critical_reader();
+async fn settings(deps: &CallDeps, row: &call::Model) -> Result<Option<CallSettings>, CallError> {
+    let db = deps.store.critical_reader();
     let stored = call::Entity::find_by_id(row.id).one(db).await;
     match stored.map_err(unavailable)? {
         // The call has another owner now, which the bridge's repeat will find. The outcome may not be known here.
@@ -245,12 +242,12 @@ async fn settings(parts: &CallDeps, row: &call::Model) -> Result<Option<CallSett
 
 /// Finds the function and invokes it. An interrupted invocation is not repeated.
 async fn run(
-    parts: &CallDeps,
+    deps: &CallDeps,
     row: &call::Model,
     message: &InvokeFunction,
     claim: &mut InvocationClaim,
 ) -> Result<(Option<FunctionId>, Invoked), CallError> {
-    let settings = settings(parts, row).await?;
+    let settings = settings(deps, row).await?;
     let function = settings
         .as_ref()
         .and_then(|settings| settings.function(&message.name));
@@ -262,7 +259,7 @@ async fn run(
         let disabled = Outcome::disabled(&message.name);
         return Ok((function.id, Invoked::at_once(disabled)));
     }
-    if claim.is_left() {
+    if claim.is_lost() {
         return Ok((function.id, Invoked::at_once(Outcome::interrupted())));
     }
     // The rules may have become stricter since it was stored.
@@ -271,11 +268,11 @@ async fn run(
         return Ok((function.id, Invoked::at_once(refused)));
     };
     let tenant = tenant::Entity::find_by_id(row.tenant_id)
-        .one(parts.store.critical_reader())
+        .one(deps.store.critical_reader())
         .await
         .map_err(unavailable)?
         .ok_or(CallError::Unavailable)?;
-    let secret = parts
+    let secret = deps
         .vault
         .open(
             SecretPlace::FunctionSecret,
@@ -288,7 +285,7 @@ async fn run(
         })?;
     let trace = message.trace.as_ref().or(row.traceparent.as_ref());
     let traced = Traced::begin(trace);
-    let (node, claimant) = (parts.node.clone(), claim.node());
+    let (node, claimant) = (deps.node.clone(), claim.node());
     let permission = Permission::only_while(move || node.acts_as(&claimant));
     let invoke = Invoke {
         call: row.id,
@@ -307,7 +304,7 @@ async fn run(
         permission,
     };
     claim.mark_called();
-    let invoked = parts.functions.invoke(invoke).await;
+    let invoked = deps.functions.invoke(invoke).await;
     traced.end(row.tenant_id, Some(row.id), function.id, &invoked);
     Ok((function.id, invoked))
 }

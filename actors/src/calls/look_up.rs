@@ -35,7 +35,7 @@ pub(super) struct RingingCall {
 
 /// The result of a look-up.
 #[derive(Debug)]
-pub(super) enum LookedUp {
+pub(super) enum LookUpResult {
     /// The bridge reported it before.
     Known(CallId),
     New(Box<Callee>),
@@ -61,12 +61,12 @@ pub(super) struct Callee {
 #[derive(Clone)]
 pub(super) struct LookUps {
     store: Store,
-    waiting: Arc<Mutex<GroupCommit<Waiting>>>,
+    waiting: Arc<Mutex<GroupCommit<QueuedRing>>>,
 }
 
-struct Waiting {
+struct QueuedRing {
     ring: RingingCall,
-    answer: oneshot::Sender<Result<LookedUp, CallError>>,
+    answer: oneshot::Sender<Result<LookUpResult, CallError>>,
 }
 
 impl LookUps {
@@ -79,9 +79,9 @@ impl LookUps {
     }
 
     /// Finds the call if it is known, else the callee.
-    pub(super) async fn look_up(&self, ring: RingingCall) -> Result<LookedUp, CallError> {
+    pub(super) async fn look_up(&self, ring: RingingCall) -> Result<LookUpResult, CallError> {
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { ring, answer };
+        let waiting = QueuedRing { ring, answer };
         let batch = {
             let mut queue = self.queue();
             queue.push(waiting).map_err(|_| CallError::Busy)?;
@@ -89,20 +89,20 @@ impl LookUps {
         };
         if let Some(batch) = batch {
             // Spawned, because the batch serves other callers and must survive this caller's cancellation.
-            let turn = Turn {
+            let run = LookUpRun {
                 look_ups: self.clone(),
                 is_over: false,
             };
-            actix_rt::spawn(turn.take(batch));
+            actix_rt::spawn(run.take(batch));
         }
         answered.await.map_err(|_| CallError::Unavailable)?
     }
 
-    fn queue(&self) -> MutexGuard<'_, GroupCommit<Waiting>> {
+    fn queue(&self) -> MutexGuard<'_, GroupCommit<QueuedRing>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn answer(&self, batch: Vec<Waiting>) {
+    async fn answer(&self, batch: Vec<QueuedRing>) {
         let rings: Vec<&RingingCall> = batch.iter().map(|waiting| &waiting.ring).collect();
         match find(&self.store, &rings).await {
             Ok(found) => {
@@ -129,18 +129,18 @@ impl LookUps {
     }
 }
 
-fn only(found: Vec<LookedUp>) -> Result<LookedUp, CallError> {
+fn only(found: Vec<LookUpResult>) -> Result<LookUpResult, CallError> {
     found.into_iter().next().ok_or(CallError::Unavailable)
 }
 
 /// The running look-up: one statement after the other until no ring waits.
-struct Turn {
+struct LookUpRun {
     look_ups: LookUps,
     is_over: bool,
 }
 
-impl Turn {
-    async fn take(mut self, mut batch: Vec<Waiting>) {
+impl LookUpRun {
+    async fn take(mut self, mut batch: Vec<QueuedRing>) {
         loop {
             self.look_ups.answer(batch).await;
             let mut queue = self.look_ups.queue();
@@ -154,7 +154,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for LookUpRun {
     /// If its thread ends, waiting callers get an error, and the next ring starts a new look-up.
     fn drop(&mut self) {
         if self.is_over {
@@ -185,14 +185,14 @@ struct Row {
 }
 
 impl Row {
-    fn found(self) -> LookedUp {
+    fn found(self) -> LookUpResult {
         if let Some(known) = self.known {
-            return LookedUp::Known(known);
+            return LookUpResult::Known(known);
         }
         let (Some(tenant), Some(plan), Some(number)) = (self.tenant, self.plan, self.number) else {
-            return LookedUp::UnknownNumber;
+            return LookUpResult::UnknownNumber;
         };
-        LookedUp::New(Box::new(Callee {
+        LookUpResult::New(Box::new(Callee {
             tenant,
             plan,
             is_suspended: self.suspended_at.is_some(),
@@ -213,7 +213,7 @@ impl Row {
 }
 
 /// Looks rings up, in their order, by keys in one statement. Each statement costs a round trip to a remote database.
-async fn find(store: &Store, rings: &[&RingingCall]) -> Result<Vec<LookedUp>, DbErr> {
+async fn find(store: &Store, rings: &[&RingingCall]) -> Result<Vec<LookUpResult>, DbErr> {
     let mut asked = String::new();
     let mut values: Vec<Value> = Vec::with_capacity(rings.len() * 3);
     for (place, ring) in rings.iter().enumerate() {
@@ -317,8 +317,8 @@ mod tests {
             });
             for (n, found) in join_all(rings).await.into_iter().enumerate() {
                 match (n % 3, found.expect("is looked up")) {
-                    (0, LookedUp::Known(call)) => assert_eq!(call, known),
-                    (1, LookedUp::New(callee)) => {
+                    (0, LookUpResult::Known(call)) => assert_eq!(call, known),
+                    (1, LookUpResult::New(callee)) => {
                         assert_eq!(callee.number, ids[n / 3]);
                         assert_eq!(callee.number_active, (n / 3) % 2 == 0);
                         assert_eq!(
@@ -326,7 +326,7 @@ mod tests {
                             (Plan::Business, Some(7))
                         );
                     }
-                    (2, LookedUp::UnknownNumber) => {}
+                    (2, LookUpResult::UnknownNumber) => {}
                     (_, found) => panic!("{n}: {found:?}"),
                 }
             }
@@ -335,7 +335,7 @@ mod tests {
 
     /// PostgreSQL refuses text with a NUL.
     #[actix::test]
-    async fn what_the_database_refuses_in_one_is_not_the_others_loss() {
+    async fn a_ring_that_the_database_refuses_fails_alone() {
         let Some((_keep, store)) = postgres().await else {
             return;
         };
@@ -349,13 +349,13 @@ mod tests {
         for (n, found) in join_all(rings).await.into_iter().enumerate() {
             match found {
                 Err(CallError::Unavailable) => assert_eq!(n, 5),
-                found => assert!(matches!(found, Ok(LookedUp::New(_))), "{n}: {found:?}"),
+                found => assert!(matches!(found, Ok(LookUpResult::New(_))), "{n}: {found:?}"),
             }
         }
     }
 
     #[actix::test]
-    async fn a_turn_that_is_lost_is_taken_by_the_next() {
+    async fn a_look_up_that_died_is_replaced_by_the_next() {
         let (_keep, store) = dikala_testkit::sqlite().await;
         let bridge = BridgeId::new(NOW);
         fill(&store, bridge, 1).await;
@@ -365,22 +365,22 @@ mod tests {
             let (answer, answered) = oneshot::channel();
             let ring = ring(bridge, "new", &did(0));
             answers.push(answered);
-            let pushed = look_ups.queue().push(Waiting { ring, answer });
+            let pushed = look_ups.queue().push(QueuedRing { ring, answer });
             assert!(pushed.is_ok());
             if n == 0 {
                 batch = look_ups.queue().take().expect("the first has the turn");
             }
         }
-        let turn = Turn {
+        let run = LookUpRun {
             look_ups: look_ups.clone(),
             is_over: false,
         };
         // A thread that ends drops its futures like this.
-        drop(turn.take(batch));
+        drop(run.take(batch));
         for answered in answers {
             assert!(answered.await.is_err(), "whoever waited is told");
         }
         let next = look_ups.look_up(ring(bridge, "new", &did(0))).await;
-        assert!(matches!(next, Ok(LookedUp::New(_))), "{next:?}");
+        assert!(matches!(next, Ok(LookUpResult::New(_))), "{next:?}");
     }
 }

@@ -68,12 +68,12 @@ impl ActiveCallGuard {
             meter,
             status: None,
         };
-        place.stands(Some(status));
+        place.set_status(Some(status));
         place
     }
 
     /// Sets the call's status; `None` if another node owns it.
-    pub(super) fn stands(&mut self, status: Option<CallStatus>) {
+    pub(super) fn set_status(&mut self, status: Option<CallStatus>) {
         let count = |status: CallStatus, by| {
             self.meter.0.active[status as usize].fetch_add(by, Relaxed);
         };
@@ -89,6 +89,6 @@ impl ActiveCallGuard {
 
 impl Drop for ActiveCallGuard {
     fn drop(&mut self) {
-        self.stands(None);
+        self.set_status(None);
     }
 }

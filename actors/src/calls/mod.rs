@@ -2,14 +2,15 @@
 //! both. The [`router`] finds a call's actor in the [`directory`]; the [`registry`] restarts actors and takes over calls.
 
 mod actor;
-mod asked;
 mod claims;
+mod deps;
 mod directory;
 mod driver;
 pub mod ending;
 mod erasing;
 mod error;
 mod events;
+mod hangup_requests;
 mod invoke;
 mod look_up;
 pub(crate) mod machine;
@@ -18,7 +19,6 @@ mod meter;
 mod open;
 mod owned;
 mod ownership;
-mod parts;
 mod pending;
 mod recovery;
 mod registry;
@@ -35,14 +35,14 @@ pub mod versions;
 mod tests;
 
 pub use self::{
+    deps::{CallDeps, Invocations, PlanConcurrency},
     directory::TenantHint,
     erasing::{without_personal_data, without_summary},
     error::CallError,
     machine::CallLimits,
     messages::{CallInput, CallReply, IncomingCall, InvokeFunction},
     meter::CallMeter,
-    parts::{CallDeps, Invocations, PlanConcurrency},
     registry::CallRegistry,
-    router::Calls,
+    router::CallRouter,
     steps::commands::TRANSFERS_MAX,
 };

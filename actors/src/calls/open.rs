@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dikala_entities::{BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Millis, call};
 
 use super::{
+    deps::CallDeps,
     driver::CallDriver,
     ending::CallEnding,
     error::{CallError, not_written, unavailable},
@@ -12,12 +13,11 @@ use super::{
     look_up::Callee,
     machine::CallState,
     messages::{CallReply, IncomingCall},
-    parts::CallDeps,
     spans,
     versions::Version,
 };
 use crate::{
-    journal::{CallWrite, Counted, Entry},
+    journal::{CallWrite, EndedCallStats, JournalEntry},
     ledger::{Admission, Admit},
     traces::request_id,
 };
@@ -44,41 +44,41 @@ impl Callee {
 
 /// Opens a call, or stores its refusal. The reply goes out after the commit.
 pub(super) async fn open(
-    parts: Arc<CallDeps>,
+    deps: Arc<CallDeps>,
     id: CallId,
     bridge: BridgeId,
     incoming: IncomingCall,
     callee: Callee,
 ) -> Result<(CallDriver, CallReply), CallError> {
-    let now = parts.clock.now();
+    let now = deps.clock.now();
     let version = match callee.agent {
-        Some(ref present) => parts
+        Some(ref present) => deps
             .versions
-            .current(&parts.store, present, now)
+            .current(&deps.store, present, now)
             .await
             .map_err(unavailable)?,
         None => None,
     };
-    let mut row = new_row(&parts, id, bridge, incoming, &callee, now);
+    let mut row = new_row(&deps, id, bridge, incoming, &callee, now);
     row.agent_id = version.as_ref().map(|version| version.settings.id);
     match (callee.refusal(version.as_deref()), version) {
         (None, Some(version)) => {
             row.agent_version = Some(version.number);
-            let of_plan = parts.concurrency.of(callee.plan);
+            let of_plan = deps.concurrency.of(callee.plan);
             let max_concurrent = callee.max_concurrent.or(of_plan);
-            take(parts, row, &version, max_concurrent, now).await
+            take(deps, row, &version, max_concurrent, now).await
         }
         (reason, _) => {
-            let refused = Refused::new(row, reason.unwrap_or(HangupReason::NoAgent));
+            let refused = RefusedCall::new(row, reason.unwrap_or(HangupReason::NoAgent));
             let entry = refused.entry(now);
-            parts.ledger.write(entry).await.map_err(not_written)?;
-            Ok(refused.reply(parts, now))
+            deps.ledger.write(entry).await.map_err(not_written)?;
+            Ok(refused.reply(deps, now))
         }
     }
 }
 
 pub(super) fn new_row(
-    parts: &CallDeps,
+    deps: &CallDeps,
     id: CallId,
     bridge: BridgeId,
     incoming: IncomingCall,
@@ -96,7 +96,7 @@ pub(super) fn new_row(
         caller_number: incoming.caller_number,
         callee_number: incoming.did,
         status: CallStatus::Ringing,
-        started_at: parts.clock.dated(incoming.at).min(now),
+        started_at: deps.clock.dated(incoming.at).min(now),
         answered_at: None,
         ended_at: None,
         duration_seconds: None,
@@ -112,7 +112,7 @@ pub(super) fn new_row(
         answer_message_id: None,
         failure_detail: None,
         last_sign_at: now,
-        owner: parts.node.id().to_string(),
+        owner: deps.node.id().to_string(),
         epoch: FIRST_EPOCH,
         traceparent: incoming.trace,
     }
@@ -120,7 +120,7 @@ pub(super) fn new_row(
 
 /// Asks for the first minute. The same commit writes the call, ringing or refused.
 pub(super) async fn take(
-    parts: Arc<CallDeps>,
+    deps: Arc<CallDeps>,
     row: call::Model,
     version: &Version,
     max_concurrent: Option<i64>,
@@ -135,38 +135,38 @@ pub(super) async fn take(
     };
     let ringing = row.clone();
     let then = move |admission| match admission {
-        Admission::Granted => Entry {
+        Admission::Granted => JournalEntry {
             call: Some(CallWrite::Insert(Box::new(ringing.clone()))),
             events: vec![events::started(&ringing, now)],
-            ..Entry::of(ringing.tenant_id)
+            ..JournalEntry::of(ringing.tenant_id)
         },
-        Admission::Refused(reason) => Refused::new(ringing.clone(), reason).entry(now),
+        Admission::Refused(reason) => RefusedCall::new(ringing.clone(), reason).entry(now),
     };
-    match parts.ledger.admit(admit, then).await.map_err(not_written)? {
-        Admission::Refused(reason) => Ok(Refused::new(row, reason).reply(parts, now)),
+    match deps.ledger.admit(admit, then).await.map_err(not_written)? {
+        Admission::Refused(reason) => Ok(RefusedCall::new(row, reason).reply(deps, now)),
         Admission::Granted => {
             let max_minutes = version.settings.max_call_duration_minutes;
-            let state = CallState::ringing(row.started_at, now, max_minutes, &parts.rules);
+            let state = CallState::ringing(row.started_at, now, max_minutes, &deps.rules);
             let reply = CallReply::Taken {
                 call: row.id,
-                agent: version.for_bridge(&parts.transfers),
+                agent: version.for_bridge(&deps.transfers),
             };
             tracing::info!(
                 call = %row.id, tenant = %row.tenant_id, caller = ?row.caller_number, trace_id = row.trace_id(),
                 request_id = request_id().as_deref(), "call taken"
             );
-            Ok((CallDriver::fresh(parts, row, state), reply))
+            Ok((CallDriver::fresh(deps, row, state), reply))
         }
     }
 }
 
 /// A refused call: it is stored as failed.
-struct Refused {
+struct RefusedCall {
     row: call::Model,
     ending: CallEnding,
 }
 
-impl Refused {
+impl RefusedCall {
     fn new(row: call::Model, reason: HangupReason) -> Self {
         let ending = CallEnding {
             status: CallStatus::Failed,
@@ -191,20 +191,20 @@ impl Refused {
         Self { row, ending }
     }
 
-    fn entry(&self, now: Millis) -> Entry {
-        Entry {
+    fn entry(&self, now: Millis) -> JournalEntry {
+        JournalEntry {
             events: vec![
                 events::started(&self.row, now),
                 events::ended(&self.row, &self.ending, 0, now),
             ],
             call: Some(CallWrite::Insert(Box::new(self.row.clone()))),
-            counted: Some(Counted::new(&self.row, 0)),
-            ..Entry::of(self.row.tenant_id)
+            counted: Some(EndedCallStats::new(&self.row, 0)),
+            ..JournalEntry::of(self.row.tenant_id)
         }
     }
 
     /// Call this after the commit only.
-    fn reply(self, parts: Arc<CallDeps>, now: Millis) -> (CallDriver, CallReply) {
+    fn reply(self, deps: Arc<CallDeps>, now: Millis) -> (CallDriver, CallReply) {
         let Self { row, ending } = self;
         let reply = CallReply::Refused {
             call: row.id,
@@ -214,9 +214,9 @@ impl Refused {
             call = %row.id, tenant = %row.tenant_id, reason = %ending.reason, trace_id = row.trace_id(),
             request_id = request_id().as_deref(), "call refused"
         );
-        parts.meter.ended(ending.status, ending.reason);
-        spans::over(&parts, &row);
-        let state = CallState::ringing(row.started_at, now, 1, &parts.rules).over(&ending);
-        (CallDriver::fresh(parts, row, state), reply)
+        deps.meter.ended(ending.status, ending.reason);
+        spans::over(&deps, &row);
+        let state = CallState::ringing(row.started_at, now, 1, &deps.rules).over(&ending);
+        (CallDriver::fresh(deps, row, state), reply)
     }
 }

@@ -7,17 +7,17 @@ use dikala_entities::{CallStatus, Millis, call, credit_hold, transcript};
 use sea_orm::EntityTrait;
 
 use super::{
+    deps::CallDeps,
     error::{CallError, not_written, unavailable},
     machine::{CallCredit, CallLimits, CallState, Phase},
     meter::ActiveCallGuard,
-    parts::CallDeps,
     pending::PendingCommands,
     versions,
 };
 use crate::{
     bridges::{CommandKind, LastSeen},
     events::outbox::NewEvent,
-    journal::{CallUpdate, CallWrite, Entry, Fence},
+    journal::{CallUpdate, CallWrite, Fence, JournalEntry},
     ledger::LedgerError,
 };
 
@@ -27,26 +27,26 @@ const HEARSAY_MS: i64 = 3_000;
 /// A call in memory: its row, without the large columns, and its state.
 #[derive(Debug)]
 pub(super) struct OwnedCall {
-    pub(super) parts: Arc<CallDeps>,
+    pub(super) deps: Arc<CallDeps>,
     pub(super) row: call::Model,
     pub(super) state: CallState,
     /// False once the call has another owner.
     pub(super) ours: bool,
     /// Its share in the count of active calls.
-    pub(super) place: ActiveCallGuard,
+    pub(super) active: ActiveCallGuard,
 }
 
 impl OwnedCall {
     /// A new call, just written.
-    pub(super) fn fresh(parts: Arc<CallDeps>, row: call::Model, state: CallState) -> Self {
+    pub(super) fn fresh(deps: Arc<CallDeps>, row: call::Model, state: CallState) -> Self {
         let row = call::Model {
             settings: None,
             metadata: String::new(),
             ..row
         };
         Self {
-            place: ActiveCallGuard::new(parts.meter.clone(), row.status),
-            parts,
+            active: ActiveCallGuard::new(deps.meter.clone(), row.status),
+            deps,
             row,
             state,
             ours: true,
@@ -56,16 +56,16 @@ impl OwnedCall {
     /// A call read from the store, running or over. `max_minutes` is the limit that it began with. Stored times in the future
     /// count as now: if the wall clock was set back while the service was down, the call would otherwise outlive its deadlines.
     pub(super) fn load(
-        parts: Arc<CallDeps>,
+        deps: Arc<CallDeps>,
         mut row: call::Model,
         hold: Option<&credit_hold::Model>,
         max_minutes: Option<i64>,
     ) -> Self {
-        let now = parts.clock.now();
+        let now = deps.clock.now();
         let max_minutes = max_minutes.unwrap_or(versions::LONGEST_MINUTES);
         row.answered_at = row.answered_at.map(|at| at.min(now));
         let started_at = row.started_at.min(now);
-        let mut state = CallState::ringing(started_at, now, max_minutes, &parts.rules);
+        let mut state = CallState::ringing(started_at, now, max_minutes, &deps.rules);
         state.phase = match (row.status, row.answered_at) {
             (CallStatus::Ringing, _) => Phase::Ringing,
             (CallStatus::Answered, Some(at)) => Phase::Answered { at },
@@ -74,8 +74,8 @@ impl OwnedCall {
         state.last_change_at = row.ended_at.or(row.answered_at).unwrap_or(started_at);
         state.seen_at = row.last_sign_at.min(now);
         // A call that rang during a restart still gets time for its bridge to report.
-        let rang_out = started_at.plus_ms(parts.rules.ring_timeout_ms);
-        state.ring_until = rang_out.max(now.plus_ms(parts.rules.hangup_grace_ms));
+        let rang_out = started_at.plus_ms(deps.rules.ring_timeout_ms);
+        state.ring_until = rang_out.max(now.plus_ms(deps.rules.hangup_grace_ms));
         state.credit = hold.map_or_else(CallCredit::default, |hold| CallCredit {
             granted: hold.held + hold.used,
             request: hold.request,
@@ -84,21 +84,21 @@ impl OwnedCall {
         });
         PendingCommands::read(&row).restore(&mut state, now);
         state.answer_message = row.answer_message_id.clone();
-        Self::fresh(parts, row, state)
+        Self::fresh(deps, row, state)
     }
 
     /// The last sign of life of the call's bridge.
     pub(super) fn last_seen(&self) -> LastSeen {
-        self.parts.bridges.last_seen(self.row.bridge_id)
+        self.deps.bridges.last_seen(self.row.bridge_id)
     }
 
     /// The limits of this call. Signs of life at other nodes arrive here a moment later. Time in which this process could not
     /// hear the bridge is not silence.
     pub(super) fn rules(&self) -> CallLimits {
-        let rules = self.parts.rules;
-        let has_others = self.parts.node.has_others();
+        let rules = self.deps.rules;
+        let has_others = self.deps.node.has_others();
         let seen_at = self.last_seen().at.max(self.state.seen_at);
-        let unheard_ms = self.parts.bridges.unheard_ms_since(seen_at);
+        let unheard_ms = self.deps.bridges.unheard_ms_since(seen_at);
         CallLimits {
             lost_after_ms: rules.lost_after_ms
                 + unheard_ms
@@ -110,7 +110,7 @@ impl OwnedCall {
     /// Queues a command for the call's bridge.
     pub(super) fn command(&self, kind: CommandKind) {
         let (bridge, call) = (self.row.bridge_id, self.row.id);
-        self.parts.bridges.command(bridge, call, kind);
+        self.deps.bridges.command(bridge, call, kind);
     }
 
     /// Writes the changed row with its events and its transcript.
@@ -120,10 +120,10 @@ impl OwnedCall {
         events: Vec<NewEvent>,
         transcript: Option<transcript::Model>,
     ) -> Result<(), CallError> {
-        let entry = Entry {
+        let entry = JournalEntry {
             transcript,
             events,
-            ..Entry::of(row.tenant_id)
+            ..JournalEntry::of(row.tenant_id)
         };
         self.write_with(row, entry).await
     }
@@ -132,7 +132,7 @@ impl OwnedCall {
     pub(super) async fn write_with(
         &mut self,
         mut row: call::Model,
-        entry: Entry,
+        entry: JournalEntry,
     ) -> Result<(), CallError> {
         let last_sign_was = self.row.last_sign_at;
         row.last_sign_at = match row.status.is_final() {
@@ -141,11 +141,11 @@ impl OwnedCall {
             false => self.state.seen_at,
         };
         let update = update(&row, self.row.status, last_sign_was);
-        let entry = Entry {
+        let entry = JournalEntry {
             call: Some(CallWrite::Update(Box::new(update))),
             ..entry
         };
-        match self.parts.ledger.write(entry).await {
+        match self.deps.ledger.write(entry).await {
             Ok(()) => {
                 self.row = row;
                 Ok(())
@@ -172,7 +172,7 @@ impl OwnedCall {
     /// Records that the call has another owner. Callers must find the call again.
     pub(super) fn disown(&mut self) -> CallError {
         self.ours = false;
-        self.place.stands(None);
+        self.active.set_status(None);
         CallError::Moved
     }
 
@@ -182,14 +182,14 @@ impl OwnedCall {
         if self.state.is_over() {
             return Ok(());
         }
-        if !self.ours || !self.parts.node.is(&self.row.owner) {
+        if !self.ours || !self.deps.node.is(&self.row.owner) {
             return Err(self.disown());
         }
-        if !self.parts.node.acts() {
+        if !self.deps.node.acts() {
             return Err(CallError::Unavailable);
         }
         // Without a lease this node heard no bridge, and the bridge may still be reconnecting.
-        let resumed_at = self.parts.node.resumed_at().unwrap_or(Millis::MIN);
+        let resumed_at = self.deps.node.resumed_at().unwrap_or(Millis::MIN);
         self.state.resumed_at = self.state.resumed_at.max(resumed_at);
         Ok(())
     }
@@ -197,11 +197,11 @@ impl OwnedCall {
     /// Like [`Self::may_act`], checked in the store. For actions without a write that would fail.
     pub(super) async fn may_tell_the_bridge(&mut self) -> Result<(), CallError> {
         self.may_act()?;
-        if !self.parts.node.has_others() {
+        if !self.deps.node.has_others() {
             return Ok(());
         }
         // The hold changes its owner with the row, and is open as long as the call runs.
-        let hold = self.parts.ledger.hold(self.row.id).await;
+        let hold = self.deps.ledger.hold(self.row.id).await;
         let hold = hold.map_err(not_written)?;
         let is_ours = hold.is_some_and(|hold| {
             hold.owner == self.row.owner
@@ -217,7 +217,7 @@ impl OwnedCall {
             return Ok(false);
         }
         let row = call::Entity::find_by_id(self.row.id)
-            .one(self.parts.store.critical_reader())
+            .one(self.deps.store.critical_reader())
             .await
             .map_err(unavailable)?;
         Ok(row.is_some_and(|row| row.is_erased()))

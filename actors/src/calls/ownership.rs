@@ -14,7 +14,7 @@ use sea_orm::{
 };
 use serde::Serialize;
 
-use super::parts::CallDeps;
+use super::deps::CallDeps;
 use crate::{
     ledger,
     nodes::lease::{Owner, Reason, may_take},
@@ -53,16 +53,16 @@ impl From<&call::Model> for CallOwnership {
 }
 
 /// Owners of running calls that are not in `nodes` any more.
-pub(super) async fn lost_owners(parts: &CallDeps) -> Result<Vec<String>, DbErr> {
-    let me = [Value::from(parts.node.id().as_ref())];
-    let lost = Statement::from_sql_and_values(parts.store.backend(), OWNERS_WITHOUT_A_NODE, me);
-    let rows = parts.store.critical_reader().query_all_raw(lost).await?;
+pub(super) async fn lost_owners(deps: &CallDeps) -> Result<Vec<String>, DbErr> {
+    let me = [Value::from(deps.node.id().as_ref())];
+    let lost = Statement::from_sql_and_values(deps.store.backend(), OWNERS_WITHOUT_A_NODE, me);
+    let rows = deps.store.critical_reader().query_all_raw(lost).await?;
     rows.iter().map(|row| row.try_get("", "owner")).collect()
 }
 
 /// Some running calls of an owner, except those of these tenants.
 pub(super) async fn of_owner(
-    parts: &CallDeps,
+    deps: &CallDeps,
     owner: &str,
     but_for: &BTreeSet<TenantId>,
 ) -> Result<Vec<CallOwnership>, DbErr> {
@@ -84,11 +84,11 @@ pub(super) async fn of_owner(
         ])
         .limit(CHUNK)
         .into_model::<CallOwnership>()
-        .all(parts.store.critical_reader())
+        .all(deps.store.critical_reader())
         .await
 }
 
-pub(super) enum Taken {
+pub(super) enum TakeOver {
     /// The calls taken over here; another node may have taken some of those asked for.
     Calls(Vec<CallId>),
     /// None were, because other sessions lock rows of these tenants.
@@ -96,39 +96,39 @@ pub(super) enum Taken {
 }
 
 /// Takes over calls whose owner is not a node any more.
-pub(super) async fn take_lost(parts: &CallDeps, lost: &[CallOwnership]) -> Result<Taken, DbErr> {
-    if !may_take(Owner::Nobody, Reason::Looking, parts.node.acts()) {
-        return Ok(Taken::Calls(Vec::new()));
+pub(super) async fn take_lost(deps: &CallDeps, lost: &[CallOwnership]) -> Result<TakeOver, DbErr> {
+    if !may_take(Owner::Nobody, Reason::Looking, deps.node.acts()) {
+        return Ok(TakeOver::Calls(Vec::new()));
     }
-    hand_unlocked(parts, lost, &parts.node.id()).await
+    hand_unlocked(deps, lost, &deps.node.id()).await
 }
 
 async fn hand_unlocked(
-    parts: &CallDeps,
+    deps: &CallDeps,
     some: &[CallOwnership],
     owner: &str,
-) -> Result<Taken, DbErr> {
-    let error = match hand_to(parts, some, owner).await {
+) -> Result<TakeOver, DbErr> {
+    let error = match hand_to(deps, some, owner).await {
         Err(error) if is_locked_out(&error) => error,
-        taken => return taken.map(Taken::Calls),
+        taken => return taken.map(TakeOver::Calls),
     };
     let tenants = some.iter().map(|call| call.tenant_id).collect();
     let calls: Vec<CallId> = some.iter().map(|call| call.id).collect();
-    let locked = ledger::locked(&parts.store, &tenants, &calls).await?;
+    let locked = ledger::locked(&deps.store, &tenants, &calls).await?;
     if locked.is_empty() {
         return Err(error);
     }
     tracing::warn!(tenants = ?locked, "rows of tenants are locked by somebody else; their calls wait for a new owner");
-    Ok(Taken::Locked(locked))
+    Ok(TakeOver::Locked(locked))
 }
 
 /// Takes over a call about which this node got a message, from any owner. Does nothing if the call changed since it was read.
-pub(super) async fn take_spoken_to(parts: &CallDeps, row: &call::Model) -> Result<(), DbErr> {
+pub(super) async fn take_spoken_to(deps: &CallDeps, row: &call::Model) -> Result<(), DbErr> {
     // For such a call it makes no difference whether its owner lives.
-    if !may_take(Owner::Another, Reason::SpokenTo, parts.node.acts()) {
+    if !may_take(Owner::Another, Reason::SpokenTo, deps.node.acts()) {
         return Ok(());
     }
-    let taken = hand_to(parts, &[row.into()], &parts.node.id()).await?;
+    let taken = hand_to(deps, &[row.into()], &deps.node.id()).await?;
     if !taken.is_empty() {
         tracing::info!(call = %row.id, from = row.owner, "the call moved here, where it is spoken to");
     }
@@ -139,27 +139,27 @@ pub(super) async fn take_spoken_to(parts: &CallDeps, row: &call::Model) -> Resul
 /// left.
 ///
 /// Calls of tenants whose rows are locked stay with this node until its lease ends.
-pub(super) async fn give_back(parts: &CallDeps) -> Result<Vec<CallId>, DbErr> {
+pub(super) async fn give_back(deps: &CallDeps) -> Result<Vec<CallId>, DbErr> {
     let mut locked = BTreeSet::new();
     loop {
-        let mine = of_owner(parts, &parts.node.id(), &locked).await?;
+        let mine = of_owner(deps, &deps.node.id(), &locked).await?;
         if mine.is_empty() {
             return Ok(Vec::new());
         }
-        match hand_unlocked(parts, &mine, call::GIVEN_BACK).await? {
-            Taken::Calls(_) => return Ok(mine.iter().map(|call| call.id).collect()),
-            Taken::Locked(theirs) => locked.extend(theirs),
+        match hand_unlocked(deps, &mine, call::GIVEN_BACK).await? {
+            TakeOver::Calls(_) => return Ok(mine.iter().map(|call| call.id).collect()),
+            TakeOver::Locked(theirs) => locked.extend(theirs),
         }
     }
 }
 
 /// Gives calls to a new owner if they are as read. Accounts are locked before holds and calls, as everywhere.
 async fn hand_to(
-    parts: &CallDeps,
+    deps: &CallDeps,
     some: &[CallOwnership],
     owner: &str,
 ) -> Result<Vec<CallId>, DbErr> {
-    let txn = parts.store.begin_shared().await?;
+    let txn = deps.store.begin_shared().await?;
     ledger::lock(&txn, some.iter().map(|call| call.tenant_id)).await?;
     let backend = txn.get_database_backend();
     let source = json_rows(

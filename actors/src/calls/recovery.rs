@@ -14,10 +14,10 @@ use sea_orm::{
 use serde::Serialize;
 
 use super::{
+    deps::CallDeps,
     open::FIRST_EPOCH,
-    ownership::{self, Taken, lost_owners, of_owner, take_lost},
-    parts::CallDeps,
-    router::Calls,
+    ownership::{self, TakeOver, lost_owners, of_owner, take_lost},
+    router::CallRouter,
     versions,
 };
 use crate::{
@@ -31,15 +31,15 @@ const CHUNK: usize = 500;
 const OPENING_MS: i64 = 120_000;
 
 /// Runs at start, before any message: ends dead nodes and takes up calls without an owner. Returns the number of calls.
-pub(super) async fn recover(calls: &Calls) -> Result<usize, DbErr> {
-    let parts = calls.parts();
-    parts.bridges.recover(&parts.store).await?;
+pub(super) async fn recover(calls: &CallRouter) -> Result<usize, DbErr> {
+    let deps = calls.deps();
+    deps.bridges.recover(&deps.store).await?;
     end_lost_nodes(calls, true).await?;
     take_up_lost_calls(calls).await
 }
 
 /// Runs once a second: ends nodes whose lease has expired, and takes up calls without an owner, even if ending a node failed.
-pub(super) async fn look_for_lost(calls: &Calls) -> Result<(), DbErr> {
+pub(super) async fn look_for_lost(calls: &CallRouter) -> Result<(), DbErr> {
     let ended = end_lost_nodes(calls, false).await;
     if calls.is_closed() {
         return ended;
@@ -51,13 +51,13 @@ pub(super) async fn look_for_lost(calls: &Calls) -> Result<(), DbErr> {
     ended.and(taken.map(drop))
 }
 
-impl Calls {
+impl CallRouter {
     /// Gives up this node's calls. It is stopping and [closed](Self::close), so others take them over while it finishes its
     /// work for them.
     pub async fn give_back(&self) -> Result<(), DbErr> {
-        let parts = self.parts();
-        while parts.node.has_others() && parts.node.acts() {
-            let given = ownership::give_back(parts).await?;
+        let deps = self.deps();
+        while deps.node.has_others() && deps.node.acts() {
+            let given = ownership::give_back(deps).await?;
             if given.is_empty() {
                 break;
             }
@@ -71,20 +71,20 @@ impl Calls {
 
 /// Ends each dead node, even if an earlier one failed. Ending a node releases what it owned; none of those rows is written
 /// here.
-async fn end_lost_nodes(calls: &Calls, at_start: bool) -> Result<(), DbErr> {
-    let parts = calls.parts();
-    let all = nodes::all(parts.store.reader()).await?;
+async fn end_lost_nodes(calls: &CallRouter, at_start: bool) -> Result<(), DbErr> {
+    let deps = calls.deps();
+    let all = nodes::all(deps.store.reader()).await?;
     let mut left = all.len();
     let mut outcome = Ok(());
     // On SQLite no other process can serve the file.
-    let is_alone = parts.store.lease().is_none();
-    for node in all.iter().filter(|node| !parts.node.is(&node.id)) {
+    let is_alone = deps.store.lease().is_none();
+    for node in all.iter().filter(|node| !deps.node.is(&node.id)) {
         let [until, now] = [node.lease_until, node.now].map(Millis::as_i64);
-        let is_over = may_end(until, now, parts.node.answering_since());
+        let is_over = may_end(until, now, deps.node.answering_since());
         if !(is_over || at_start && (is_alone || node.is_gone())) {
             continue;
         }
-        match end(parts, node).await {
+        match end(deps, node).await {
             Ok(false) => {}
             Ok(true) => {
                 left -= 1;
@@ -96,19 +96,19 @@ async fn end_lost_nodes(calls: &Calls, at_start: bool) -> Result<(), DbErr> {
             }
         }
     }
-    parts.node.found(left);
+    deps.node.found(left);
     outcome
 }
 
 /// False if the node lives, or if another node ended it.
-async fn end(parts: &CallDeps, node: &Entered) -> Result<bool, DbErr> {
-    let txn = parts.store.begin().await?;
+async fn end(deps: &CallDeps, node: &Entered) -> Result<bool, DbErr> {
+    let txn = deps.store.begin().await?;
     if !nodes::end(&txn, node).await? {
         return Ok(false);
     }
     txn.commit().await?;
     // Other nodes take its endpoint queues over anyway.
-    if let Err(error) = webhooks::give_back(parts.store.writer(), &node.id).await {
+    if let Err(error) = webhooks::give_back(deps.store.writer(), &node.id).await {
         tracing::debug!(%error, "lanes of a lost node stay in the table until another node takes them");
     }
     Ok(true)
@@ -116,31 +116,31 @@ async fn end(parts: &CallDeps, node: &Entered) -> Result<bool, DbErr> {
 
 /// Takes up calls that an earlier try could not read. Then takes up the calls of each owner that is gone, even if an earlier
 /// one failed.
-async fn take_up_lost_calls(calls: &Calls) -> Result<usize, DbErr> {
+async fn take_up_lost_calls(calls: &CallRouter) -> Result<usize, DbErr> {
     let mut count = 0;
     let mut outcome = take_up_unread(calls).await.map(|read| count += read);
-    for owner in lost_owners(calls.parts()).await? {
+    for owner in lost_owners(calls.deps()).await? {
         let taken = take_up_calls_of(calls, &owner, &mut count).await;
         outcome = outcome.and(taken);
     }
     outcome.map(|()| count)
 }
 
-async fn take_up_calls_of(calls: &Calls, owner: &str, count: &mut usize) -> Result<(), DbErr> {
-    let parts = calls.parts();
+async fn take_up_calls_of(calls: &CallRouter, owner: &str, count: &mut usize) -> Result<(), DbErr> {
+    let deps = calls.deps();
     let mut locked = BTreeSet::new();
     loop {
-        let lost = of_owner(parts, owner, &locked).await?;
-        if lost.is_empty() || !parts.node.acts() {
+        let lost = of_owner(deps, owner, &locked).await?;
+        if lost.is_empty() || !deps.node.acts() {
             return Ok(());
         }
         let had_unread = calls.has_unread();
         // Stays set until they are read. If the read fails, or the commit's answer is lost, they would not be found again
         // otherwise.
         calls.set_unread(true);
-        let taken = match take_lost(parts, &lost).await? {
-            Taken::Calls(taken) => taken,
-            Taken::Locked(theirs) => {
+        let taken = match take_lost(deps, &lost).await? {
+            TakeOver::Calls(taken) => taken,
+            TakeOver::Locked(theirs) => {
                 // Nothing was taken. The next run tries these tenants again.
                 calls.set_unread(had_unread);
                 locked.extend(theirs);
@@ -154,20 +154,20 @@ async fn take_up_calls_of(calls: &Calls, owner: &str, count: &mut usize) -> Resu
 }
 
 /// Starts the actors of calls that were taken over earlier but not read. Returns their number.
-async fn take_up_unread(calls: &Calls) -> Result<usize, DbErr> {
+async fn take_up_unread(calls: &CallRouter) -> Result<usize, DbErr> {
     if !calls.has_unread() {
         return Ok(0);
     }
-    let parts = calls.parts();
+    let deps = calls.deps();
     // A call opened here has its first epoch, and may still be on its way to its actor.
     let taken: Vec<CallId> = call::Entity::find()
         .filter(call::unfinished())
-        .filter(call::Column::Owner.eq(parts.node.id().as_ref()))
+        .filter(call::Column::Owner.eq(deps.node.id().as_ref()))
         .filter(call::Column::Epoch.gt(FIRST_EPOCH))
         .select_only()
         .column(call::Column::Id)
         .into_tuple()
-        .all(parts.store.critical_reader())
+        .all(deps.store.critical_reader())
         .await?;
     let unread = without_actor(calls, taken);
     for chunk in unread.chunks(CHUNK) {
@@ -177,24 +177,23 @@ async fn take_up_unread(calls: &Calls) -> Result<usize, DbErr> {
     Ok(unread.len())
 }
 
-fn without_actor(calls: &Calls, ids: Vec<CallId>) -> Vec<CallId> {
+fn without_actor(calls: &CallRouter, ids: Vec<CallId>) -> Vec<CallId> {
     ids.into_iter()
         .filter(|call| calls.directory().find(*call).is_none())
         .collect()
 }
 
 /// Starts the actors of calls that this node took over.
-async fn load(calls: &Calls, ids: &[CallId]) -> Result<(), DbErr> {
+async fn load(calls: &CallRouter, ids: &[CallId]) -> Result<(), DbErr> {
     if ids.is_empty() {
         return Ok(());
     }
-    let parts = calls.parts();
+    let deps = calls.deps();
     // They are billed to their bridges' last signs of life, at any node.
-    parts
-        .bridges
-        .look_elsewhere(&parts.store, &parts.node.id())
+    deps.bridges
+        .read_remote_bridges(&deps.store, &deps.node.id())
         .await?;
-    let db = parts.store.reader();
+    let db = deps.store.reader();
     let ids = || ids.iter().copied();
     let mut unreadable = HashSet::new();
     let holds = credit_hold::Entity::find().filter(credit_hold::Column::CallId.is_in(ids()));
@@ -206,7 +205,7 @@ async fn load(calls: &Calls, ids: &[CallId]) -> Result<(), DbErr> {
         holds.into_iter().map(|hold| (hold.call_id, hold)).collect();
     let minutes = versions::durations(db, &rows).await?;
     // Bridges are answered from these rows, so a failover must not undo them.
-    parts.store.confirm().await?;
+    deps.store.confirm().await?;
     for row in rows {
         let (hold, minutes) = (holds.get(&row.id), minutes.get(&row.id).copied());
         calls.start_taken(row, hold, minutes).await;
@@ -240,38 +239,38 @@ async fn read<E: EntityTrait>(
 }
 
 /// Starts actors for running calls of this node that have none.
-pub(super) async fn sweep(calls: &Calls) -> Result<(), DbErr> {
-    let parts = calls.parts();
-    let older_than = parts.clock.now().plus_ms(-OPENING_MS);
+pub(super) async fn sweep(calls: &CallRouter) -> Result<(), DbErr> {
+    let deps = calls.deps();
+    let older_than = deps.clock.now().plus_ms(-OPENING_MS);
     let running: Vec<CallId> = call::Entity::find()
         .filter(call::unfinished())
-        .filter(call::Column::Owner.eq(parts.node.id().as_ref()))
+        .filter(call::Column::Owner.eq(deps.node.id().as_ref()))
         .filter(call::Column::StartedAt.lt(older_than))
         .select_only()
         .column(call::Column::Id)
         .into_tuple()
-        .all(parts.store.reader())
+        .all(deps.store.reader())
         .await?;
     take_up(calls, &without_actor(calls, running)).await;
     Ok(())
 }
 
 /// Stops the actors of calls that other nodes took over while this one lived.
-pub(super) async fn let_go(calls: &Calls) -> Result<(), DbErr> {
+pub(super) async fn let_go(calls: &CallRouter) -> Result<(), DbErr> {
     #[derive(Serialize)]
     struct Row {
         id: CallId,
     }
-    let parts = calls.parts();
+    let deps = calls.deps();
     let here = calls.directory().stored();
     for chunk in here.chunks(CHUNK) {
         let rows: Vec<Row> = chunk.iter().map(|id| Row { id: *id }).collect();
-        let backend = parts.store.backend();
+        let backend = deps.store.backend();
         let source = json_rows(backend, &[("id", ColumnType::Text)]);
         let sql = format!(
             "SELECT rows.id AS id, calls.owner AS owner, calls.epoch AS epoch FROM {source} LEFT JOIN calls ON calls.id = rows.id"
         );
-        let rows = parts
+        let rows = deps
             .store
             .critical_reader()
             .query_all_raw(json_statement(backend, sql, &rows)?)
@@ -280,7 +279,7 @@ pub(super) async fn let_go(calls: &Calls) -> Result<(), DbErr> {
             let (id, owner): (CallId, Option<String>) =
                 (row.try_get("", "id")?, row.try_get("", "owner")?);
             match owner {
-                Some(owner) if parts.node.is(&owner) => {}
+                Some(owner) if deps.node.is(&owner) => {}
                 // The call may even be over already.
                 Some(_) => calls.let_go(id, row.try_get("", "epoch")?),
                 // The database was replaced by one without this call.
@@ -292,7 +291,7 @@ pub(super) async fn let_go(calls: &Calls) -> Result<(), DbErr> {
 }
 
 /// Starts the actors of calls one after the other; a message may be starting one at this moment.
-pub(super) async fn take_up(calls: &Calls, ids: &[CallId]) {
+pub(super) async fn take_up(calls: &CallRouter, ids: &[CallId]) {
     for call in ids {
         if let Err(error) = calls.find(*call).await {
             tracing::warn!(%call, %error, "the call is left to the next sweep");

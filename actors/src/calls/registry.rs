@@ -10,12 +10,12 @@ use sea_orm::DbErr;
 use tokio::sync::watch;
 
 use super::{
-    asked,
-    claims::{forget_left, forget_over, give_up_abandoned},
+    claims::{delete_released, delete_stale, mark_abandoned},
+    deps::CallDeps,
+    hangup_requests,
     messages::CallInput,
-    parts::CallDeps,
     recovery::{let_go, look_for_lost, recover, sweep},
-    router::{Calls, Died},
+    router::{ActorDied, CallRouter},
 };
 use crate::{
     bridges::forget_commands,
@@ -49,7 +49,7 @@ const COMMANDS_KEPT_MS: i64 = 10 * 60 * 1_000;
 
 #[derive(Debug)]
 pub struct CallRegistry {
-    calls: Calls,
+    calls: CallRouter,
     deaths: HashMap<CallId, Vec<Millis>>,
     /// Changes of this process's node id since before calls were taken up. `None` while they are followed.
     turns: Option<watch::Receiver<usize>>,
@@ -73,9 +73,9 @@ impl CallRegistry {
     /// Takes up the unfinished calls, then starts the actor. Returns the number of calls.
     pub async fn start(
         arbiter: &ArbiterHandle,
-        calls: Calls,
+        calls: CallRouter,
     ) -> Result<(Addr<Self>, usize), DbErr> {
-        let turns = Some(calls.parts().node.turns());
+        let turns = Some(calls.deps().node.turns());
         let recovered = recover(&calls).await?;
         let kept = calls.clone();
         let addr = MeteredContext::start(arbiter, MAILBOX, OnPanic::Restart, move |_| Self {
@@ -93,11 +93,11 @@ impl CallRegistry {
         let mut turns = self
             .turns
             .take()
-            .unwrap_or_else(|| calls.parts().node.turns());
+            .unwrap_or_else(|| calls.deps().node.turns());
         let work = async move {
             while turns.changed().await.is_ok() {
                 calls.let_go_of_all();
-                calls.parts().bridges.publish_anew();
+                calls.deps().bridges.republish();
             }
         };
         ctx.task(work, |(), _, _| ());
@@ -106,10 +106,10 @@ impl CallRegistry {
     fn every(&self, ms: i64, ctx: &mut MeteredContext<Self>, task: Task) {
         let calls = self.calls.clone();
         let work = async move {
-            let clock = &calls.parts().clock;
+            let clock = &calls.deps().clock;
             clock.sleep_until(clock.now().plus_ms(ms)).await;
             if let Task::ExchangeCommands = task {
-                wait_for_commands(calls.parts()).await;
+                wait_for_commands(calls.deps()).await;
             }
             if let Err(error) = task.run(&calls).await {
                 tracing::warn!(%error, ?task, "a regular task failed; it runs again later");
@@ -120,39 +120,39 @@ impl CallRegistry {
 }
 
 impl Task {
-    async fn run(self, calls: &Calls) -> Result<(), DbErr> {
-        let parts = calls.parts();
+    async fn run(self, calls: &CallRouter) -> Result<(), DbErr> {
+        let deps = calls.deps();
         match self {
             Self::StoreSigns => {
                 calls.store_signs().await?;
-                if parts.store.lease().is_none() {
+                if deps.store.lease().is_none() {
                     // There are no other nodes, but command-line commands read where bridges are.
-                    let (store, me) = (&parts.store, parts.node.id());
-                    parts.bridges.publish(store, &me).await.map(drop)?;
+                    let (store, me) = (&deps.store, deps.node.id());
+                    deps.bridges.publish(store, &me).await.map(drop)?;
                 }
-                forget_over(parts).await?;
-                give_up_abandoned(parts).await?;
-                forget_left(parts).await
+                delete_released(deps).await?;
+                mark_abandoned(deps).await?;
+                delete_stale(deps).await
             }
-            Self::DismissRevoked => quietly(parts.bridges.dismiss_revoked(&parts.store).await),
-            Self::HangUp => quietly(asked::hang_up(calls).await),
+            Self::DismissRevoked => quietly(deps.bridges.dismiss_revoked(&deps.store).await),
+            Self::HangUp => quietly(hangup_requests::hang_up(calls).await),
             Self::Sweep => {
-                let before = parts.clock.now().plus_ms(-COMMANDS_KEPT_MS);
-                forget_commands(&parts.store, before).await?;
+                let before = deps.clock.now().plus_ms(-COMMANDS_KEPT_MS);
+                forget_commands(&deps.store, before).await?;
                 sweep(calls).await
             }
             Self::LookAtOthers => quietly(look_at_others(calls).await),
-            Self::ExchangeCommands if parts.node.has_others() => {
-                let began = parts.clock.now();
-                let exchanged = exchange_commands(parts).await;
-                let now = parts.clock.now();
+            Self::ExchangeCommands if deps.node.has_others() => {
+                let began = deps.clock.now();
+                let exchanged = exchange_commands(deps).await;
+                let now = deps.clock.now();
                 // A slow exchange runs less often, and a failed one is not repeated at once.
                 let took = now.since(began);
                 let rest = match exchanged {
                     Ok(()) => took,
                     Err(_) => took.max(COMMANDS_UNHEARD_EVERY_MS),
                 };
-                parts.clock.sleep_until(now.plus_ms(rest)).await;
+                deps.clock.sleep_until(now.plus_ms(rest)).await;
                 quietly(exchanged)
             }
             Self::ExchangeCommands => Ok(()),
@@ -161,41 +161,37 @@ impl Task {
 }
 
 /// Waits until there may be commands from or for other nodes, or the interval is over.
-async fn wait_for_commands(parts: &CallDeps) {
-    let notices = parts.node.notices();
-    let every = match notices.listens() || !parts.node.has_others() {
+async fn wait_for_commands(deps: &CallDeps) {
+    let notices = deps.node.notices();
+    let every = match notices.listens() || !deps.node.has_others() {
         true => COMMANDS_EVERY_MS,
         false => COMMANDS_UNHEARD_EVERY_MS,
     };
-    let due = parts.clock.now().plus_ms(every - EXCHANGES_APART_MS);
+    let due = deps.clock.now().plus_ms(every - EXCHANGES_APART_MS);
     tokio::select! {
-        () = parts.clock.sleep_until(due) => {}
+        () = deps.clock.sleep_until(due) => {}
         () = notices.told(Topic::Bridges) => {}
-        () = parts.bridges.leaving() => {}
+        () = deps.bridges.leaving() => {}
     }
 }
 
 /// Tries each part even if an earlier one failed.
-async fn exchange_commands(parts: &CallDeps) -> Result<(), DbErr> {
-    let (store, me) = (&parts.store, parts.node.id());
-    let published = publish(parts).await;
-    let looked = parts.bridges.look_elsewhere(store, &me).await;
-    let sent = parts.bridges.send_elsewhere(store).await;
+async fn exchange_commands(deps: &CallDeps) -> Result<(), DbErr> {
+    let (store, me) = (&deps.store, deps.node.id());
+    let published = publish(deps).await;
+    let looked = deps.bridges.read_remote_bridges(store, &me).await;
+    let sent = deps.bridges.send_to_remote_nodes(store).await;
     if let Ok(true) = sent {
-        parts.node.notices().tell(Topic::Bridges);
+        deps.node.notices().tell(Topic::Bridges);
     }
-    let received = parts.bridges.receive(store).await;
+    let received = deps.bridges.receive(store).await;
     published.and(looked).and(sent.map(drop)).and(received)
 }
 
 /// Publishes which bridges have their newest socket here.
-async fn publish(parts: &CallDeps) -> Result<(), DbErr> {
-    if parts
-        .bridges
-        .publish(&parts.store, &parts.node.id())
-        .await?
-    {
-        parts.node.notices().tell(Topic::Bridges);
+async fn publish(deps: &CallDeps) -> Result<(), DbErr> {
+    if deps.bridges.publish(&deps.store, &deps.node.id()).await? {
+        deps.node.notices().tell(Topic::Bridges);
     }
     Ok(())
 }
@@ -209,23 +205,23 @@ fn quietly(done: Result<(), DbErr>) -> Result<(), DbErr> {
 }
 
 /// Tries each part even if an earlier one failed.
-pub(super) async fn look_at_others(calls: &Calls) -> Result<(), DbErr> {
-    let parts = calls.parts();
-    let (bridges, store) = (&parts.bridges, &parts.store);
-    if !parts.node.acts() {
-        if !parts.node.keeps_bridges(parts.rules.lost_after_ms) {
-            bridges.send_away();
+pub(super) async fn look_at_others(calls: &CallRouter) -> Result<(), DbErr> {
+    let deps = calls.deps();
+    let (bridges, store) = (&deps.bridges, &deps.store);
+    if !deps.node.acts() {
+        if !deps.node.keeps_bridges(deps.rules.lost_after_ms) {
+            bridges.close_all();
         }
         return Ok(());
     }
     let taken_up = look_for_lost(calls).await;
-    let published = publish(parts).await;
-    let rest = if parts.node.has_others() {
+    let published = publish(deps).await;
+    let rest = if deps.node.has_others() {
         // Other nodes bill and drop calls of these bridges too.
         let signs = calls.store_signs().await;
         let_go(calls).await.and(signs)
     } else {
-        bridges.nobody_elsewhere();
+        bridges.forget_remote_nodes();
         bridges.receive(store).await
     };
     taken_up.and(published).and(rest)
@@ -239,7 +235,7 @@ impl Actor for CallRegistry {
         self.every(REVOKED_EVERY_MS, ctx, Task::DismissRevoked);
         self.every(ASKED_EVERY_MS, ctx, Task::HangUp);
         self.every(SWEEP_EVERY_MS, ctx, Task::Sweep);
-        if self.calls.parts().store.lease().is_some() {
+        if self.calls.deps().store.lease().is_some() {
             self.every(OTHERS_EVERY_MS, ctx, Task::LookAtOthers);
             self.every(EXCHANGES_APART_MS, ctx, Task::ExchangeCommands);
             self.follow_turns(ctx);
@@ -249,11 +245,11 @@ impl Actor for CallRegistry {
 
 impl Supervised for CallRegistry {}
 
-impl Handler<Died> for CallRegistry {
+impl Handler<ActorDied> for CallRegistry {
     type Result = ();
 
-    fn handle(&mut self, Died(call): Died, ctx: &mut MeteredContext<Self>) {
-        let now = self.calls.parts().clock.now();
+    fn handle(&mut self, ActorDied(call): ActorDied, ctx: &mut MeteredContext<Self>) {
+        let now = self.calls.deps().clock.now();
         self.deaths.retain(|_, deaths| {
             deaths.retain(|at| now.since(*at) < MINUTE_MS);
             !deaths.is_empty()

@@ -21,19 +21,19 @@ use tokio::sync::{Mutex, oneshot};
 
 use super::{
     actor::{ActorStart, CallActor},
+    deps::CallDeps,
     directory::{Directory, TenantHint},
     error::{CallError, unavailable},
-    look_up::{LookUps, LookedUp, RingingCall},
+    look_up::{LookUpResult, LookUps, RingingCall},
     messages::{CallInput, CallReply, CallSnapshot, Describe, IncomingCall, InvokeFunction, Tell},
     meter::CallMeter,
     open::FIRST_EPOCH,
-    parts::CallDeps,
 };
 use crate::traces::arrival;
 
 /// Time that a caller waits for a call's reply.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time that [`Calls::describe`] waits for a call's reply.
+/// Time that [`CallRouter::describe`] waits for a call's reply.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_millis(150);
 /// Locks that keep concurrent callers from starting the same call twice; calls share them by hash.
 const STRIPES: usize = 256;
@@ -46,11 +46,11 @@ const CONCURRENT: usize = 64;
 
 /// The running calls of this process; cheap to clone.
 #[derive(Clone)]
-pub struct Calls(Arc<Shared>);
+pub struct CallRouter(Arc<Shared>);
 
 struct Shared {
     look_ups: LookUps,
-    parts: Arc<CallDeps>,
+    deps: Arc<CallDeps>,
     arbiters: Vec<ArbiterHandle>,
     /// Number of actors started so far. Spreads them over the arbiters and identifies them.
     started: AtomicUsize,
@@ -58,7 +58,7 @@ struct Shared {
     stripes: Vec<Mutex<()>>,
     hasher: RandomState,
     /// Told of each actor that panicked.
-    deaths: OnceLock<Recipient<Died>>,
+    deaths: OnceLock<Recipient<ActorDied>>,
     closed: AtomicBool,
     /// Set while this node may own calls that it took over and has not read.
     unread: AtomicBool,
@@ -67,9 +67,9 @@ struct Shared {
 /// The actor of this call panicked.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(super) struct Died(pub(super) CallId);
+pub(super) struct ActorDied(pub(super) CallId);
 
-impl std::fmt::Debug for Calls {
+impl std::fmt::Debug for CallRouter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Calls")
             .field("running", &self.0.directory.len())
@@ -77,12 +77,12 @@ impl std::fmt::Debug for Calls {
     }
 }
 
-impl Calls {
+impl CallRouter {
     /// Starts without calls. Spreads the calls' actors over `arbiters`.
-    pub fn new(parts: CallDeps, arbiters: Vec<ArbiterHandle>) -> Self {
+    pub fn new(deps: CallDeps, arbiters: Vec<ArbiterHandle>) -> Self {
         Self(Arc::new(Shared {
-            look_ups: LookUps::new(parts.store.clone()),
-            parts: Arc::new(parts),
+            look_ups: LookUps::new(deps.store.clone()),
+            deps: Arc::new(deps),
             arbiters,
             started: AtomicUsize::new(0),
             directory: Directory::default(),
@@ -94,8 +94,8 @@ impl Calls {
         }))
     }
 
-    pub(super) fn parts(&self) -> &Arc<CallDeps> {
-        &self.0.parts
+    pub(super) fn deps(&self) -> &Arc<CallDeps> {
+        &self.0.deps
     }
 
     pub(super) fn directory(&self) -> &Directory {
@@ -103,7 +103,7 @@ impl Calls {
     }
 
     pub fn meter(&self) -> &CallMeter {
-        &self.parts().meter
+        &self.deps().meter
     }
 
     /// Calls in memory, including those that ended a moment ago.
@@ -126,13 +126,13 @@ impl Calls {
     }
 
     /// The tenant of the last call to a number, if known.
-    pub fn payer_of_number(&self, number: &PhoneNumber) -> TenantHint {
-        self.directory().payer_of_number(number)
+    pub fn tenant_of_number(&self, number: &PhoneNumber) -> TenantHint {
+        self.directory().tenant_of_number(number)
     }
 
     /// The tenant of a call in memory.
-    pub fn payer_of_call(&self, call: CallId) -> TenantHint {
-        self.directory().payer_of_call(call)
+    pub fn tenant_of_call(&self, call: CallId) -> TenantHint {
+        self.directory().tenant_of_call(call)
     }
 
     /// Refuses new calls from now on; running ones continue.
@@ -153,8 +153,8 @@ impl Calls {
         self.0.unread.load(Relaxed)
     }
 
-    /// Sets the recipient of [`Died`]. Set once.
-    pub(super) fn report_deaths_to(&self, recipient: Recipient<Died>) {
+    /// Sets the recipient of [`ActorDied`]. Set once.
+    pub(super) fn report_deaths_to(&self, recipient: Recipient<ActorDied>) {
         let _ = self.0.deaths.set(recipient);
     }
 
@@ -168,7 +168,7 @@ impl Calls {
         if let Some(call) = self.directory().known(&key) {
             return self.reopen(bridge, call).await;
         }
-        if !self.parts().node.acts_soon().await {
+        if !self.deps().node.acts_soon().await {
             return Err(CallError::Unavailable);
         }
         let stripe = self.stripe(&key).lock().await;
@@ -182,17 +182,17 @@ impl Calls {
             did: incoming.did.clone(),
         };
         let callee = match self.0.look_ups.look_up(ring).await? {
-            LookedUp::New(callee) => callee,
-            LookedUp::UnknownNumber => return Err(CallError::UnknownNumber),
-            LookedUp::Known(call) => {
+            LookUpResult::New(callee) => callee,
+            LookUpResult::UnknownNumber => return Err(CallError::UnknownNumber),
+            LookUpResult::Known(call) => {
                 drop(stripe);
                 return self.reopen(bridge, call).await;
             }
         };
-        if self.0.closed.load(Relaxed) || !self.parts().node.acts() {
+        if self.0.closed.load(Relaxed) || !self.deps().node.acts() {
             return Err(CallError::Unavailable);
         }
-        let id = CallId::new(self.0.parts.clock.now());
+        let id = CallId::new(self.0.deps.clock.now());
         // The actor opens the call even if this caller is cancelled. Then the call rings, and the bridge repeats its message.
         let (reply, opened) = oneshot::channel();
         let beginning = ActorStart::Open(Box::new(incoming), callee, arrival(), reply);
@@ -241,7 +241,7 @@ impl Calls {
         T: Send + 'static,
         CallActor: Handler<M>,
     {
-        if !self.parts().node.acts_soon().await {
+        if !self.deps().node.acts_soon().await {
             return Err(CallError::Unavailable);
         }
         for _ in 0..PLACES_MAX {
@@ -270,17 +270,17 @@ impl Calls {
         held: &[CallId],
         at: Option<Millis>,
     ) -> Result<Vec<CallId>, CallError> {
-        let listed_at = self.0.parts.clock.dated(at);
+        let listed_at = self.0.deps.clock.dated(at);
         let listed: HashSet<CallId> = held.iter().copied().collect();
         let here = self.directory().of_bridge_without(bridge, &listed);
         let mut missing: HashSet<CallId> = here.into_iter().collect();
-        if self.parts().node.has_others() {
+        if self.deps().node.has_others() {
             missing.extend(self.running(bridge, listed_at).await?);
         }
         let missing = missing.difference(&listed).copied().collect();
         self.tell_all(Some(bridge), missing, CallInput::Missing { listed_at })
             .await?;
-        self.0.parts.bridges.listed(bridge);
+        self.0.deps.bridges.listed(bridge);
         let mut over = HashSet::new();
         for chunk in held.chunks(CHUNK) {
             let ids: Vec<CallId> = call::Entity::find()
@@ -290,7 +290,7 @@ impl Calls {
                 .select_only()
                 .column(call::Column::Id)
                 .into_tuple()
-                .all(self.0.parts.store.critical_reader())
+                .all(self.0.deps.store.critical_reader())
                 .await
                 .map_err(unavailable)?;
             over.extend(ids);
@@ -305,7 +305,7 @@ impl Calls {
     /// Running calls of a bridge that began before the list was made, with any owner. This node may have taken one over without
     /// reading it.
     async fn running(&self, bridge: BridgeId, listed_at: Millis) -> Result<Vec<CallId>, CallError> {
-        let parts = self.parts();
+        let deps = self.deps();
         call::Entity::find()
             .filter(call::unfinished())
             .filter(call::Column::BridgeId.eq(bridge))
@@ -313,7 +313,7 @@ impl Calls {
             .select_only()
             .column(call::Column::Id)
             .into_tuple()
-            .all(parts.store.critical_reader())
+            .all(deps.store.critical_reader())
             .await
             .map_err(unavailable)
     }

@@ -4,37 +4,37 @@
 use dikala_entities::{BridgeId, Millis};
 use sea_orm::DbErr;
 
-use super::router::Calls;
-use crate::bridges::{Socket, SocketEnd};
+use super::router::CallRouter;
+use crate::bridges::{BridgeSocket, SocketEnd};
 
-impl Calls {
+impl CallRouter {
     /// Records a frame or an HTTP heartbeat. Returns false if it may be old and other nodes would rely on it.
     pub fn seen(&self, bridge: BridgeId) -> bool {
-        let parts = self.parts();
-        let may_have_waited = parts.node.has_others() && parts.bridges.is_settling();
-        let hears = parts.node.hears() && !may_have_waited;
+        let deps = self.deps();
+        let may_have_waited = deps.node.has_others() && deps.bridges.is_settling();
+        let hears = deps.node.hears() && !may_have_waited;
         if hears {
-            self.parts().bridges.seen(bridge);
+            self.deps().bridges.seen(bridge);
         }
         hears
     }
 
     /// Removes a socket. `last_frame_at` is when its last frame was read.
-    pub fn socket_ended(&self, socket: &Socket, is_silent: bool, last_frame_at: Millis) {
+    pub fn socket_ended(&self, socket: &BridgeSocket, is_silent: bool, last_frame_at: Millis) {
         let end = match is_silent {
-            _ if !self.parts().node.has_heard_since(last_frame_at) => SocketEnd::Unnoticed,
+            _ if !self.deps().node.has_heard_since(last_frame_at) => SocketEnd::Unnoticed,
             true => SocketEnd::Silent,
             false => SocketEnd::Closed,
         };
-        self.parts().bridges.disconnected(socket, end);
+        self.deps().bridges.disconnected(socket, end);
     }
 
     /// Stores the signs of life that changed.
     pub async fn store_signs(&self) -> Result<(), DbErr> {
-        let parts = self.parts();
-        if !parts.node.acts() {
+        let deps = self.deps();
+        if !deps.node.acts() {
             return Ok(());
         }
-        parts.bridges.store_last_seen(&parts.store).await
+        deps.bridges.store_last_seen(&deps.store).await
     }
 }

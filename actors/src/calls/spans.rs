@@ -5,20 +5,20 @@ use std::time::Instant;
 use dikala_entities::{BridgeId, call};
 
 use super::{
+    deps::CallDeps,
     error::CallError,
     invoke::InvocationResult,
     messages::{CallInput, CallReply, InvokeFunction},
-    parts::CallDeps,
 };
 use crate::traces::{Context, Kind, Span};
 
-pub(super) fn of_call(parts: &CallDeps, row: &call::Model) -> Option<Context> {
-    parts.traces.call(row.id, row.traceparent.as_ref())
+pub(super) fn of_call(deps: &CallDeps, row: &call::Model) -> Option<Context> {
+    deps.traces.call(row.id, row.traceparent.as_ref())
 }
 
 /// Ends the span of a call that is over.
-pub(super) fn over(parts: &CallDeps, row: &call::Model) {
-    let (Some(call), Some(trace)) = (of_call(parts, row), &row.traceparent) else {
+pub(super) fn over(deps: &CallDeps, row: &call::Model) {
+    let (Some(call), Some(trace)) = (of_call(deps, row), &row.traceparent) else {
         return;
     };
     let mut span = call
@@ -26,7 +26,7 @@ pub(super) fn over(parts: &CallDeps, row: &call::Model) {
         .with("dikala.call.id", row.id)
         .with("dikala.tenant.id", row.tenant_id)
         .with("dikala.bridge.id", row.bridge_id)
-        .with("dikala.node", parts.node.id())
+        .with("dikala.node", deps.node.id())
         .with("dikala.caller", format_args!("{:?}", row.caller_number))
         .with("dikala.called", format_args!("{:?}", row.callee_number))
         .with("dikala.call.status", row.status);
@@ -83,15 +83,15 @@ pub(super) fn answered(span: Option<Span>, reply: &Result<CallReply, CallError>)
 
 /// The span of an invocation: a child of its call's, unless the bridge sent another trace.
 pub(super) fn invoking(
-    parts: &CallDeps,
+    deps: &CallDeps,
     row: &call::Model,
     message: &InvokeFunction,
 ) -> Option<Span> {
     let span = match &message.trace {
-        Some(trace) => parts
+        Some(trace) => deps
             .traces
             .span(Kind::Server, "call.function", Some(trace))?,
-        None => of_call(parts, row)?.span(Kind::Server, "call.function"),
+        None => of_call(deps, row)?.span(Kind::Server, "call.function"),
     };
     Some(
         span.since(message.since)

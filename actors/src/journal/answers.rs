@@ -9,7 +9,7 @@ use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, Que
 use super::Obstacle;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptAnswer {
+pub struct StoredResponse {
     pub scope: IdempotencyScope,
     pub key: String,
     /// Distinguishes the claim from a later one of the same key.
@@ -31,7 +31,7 @@ const COLUMNS: [(&str, ColumnType); 7] = [
     ("size", ColumnType::BigInt),
 ];
 
-pub(super) fn write<'a>(answers: impl Iterator<Item = &'a KeptAnswer>) -> BatchWrite {
+pub(super) fn write<'a>(answers: impl Iterator<Item = &'a StoredResponse>) -> BatchWrite {
     let rows = answers.cloned().map(|it| {
         vec![
             it.scope.into(),
@@ -57,7 +57,7 @@ pub(super) struct Claims(HashMap<(IdempotencyScope, String), (Millis, bool)>);
 impl Claims {
     pub(super) async fn read(
         db: &impl ConnectionTrait,
-        answers: Vec<&KeptAnswer>,
+        answers: Vec<&StoredResponse>,
     ) -> Result<Self, DbErr> {
         if answers.is_empty() {
             return Ok(Self(HashMap::new()));
@@ -81,7 +81,7 @@ impl Claims {
         Ok(Self(known.collect()))
     }
 
-    pub(super) fn obstacle(&self, answer: &KeptAnswer) -> Option<Obstacle> {
+    pub(super) fn obstacle(&self, answer: &StoredResponse) -> Option<Obstacle> {
         match self.0.get(&(answer.scope, answer.key.clone())) {
             Some((at, is_answered)) if *at == answer.claimed_at => {
                 is_answered.then_some(Obstacle::Done)

@@ -14,7 +14,7 @@ use dikala_entities::{
 
 /// The figures of a call that is over.
 #[derive(Clone, Debug)]
-pub struct Counted {
+pub struct EndedCallStats {
     tenant: TenantId,
     agent: Option<AgentId>,
     number: PhoneNumberId,
@@ -33,7 +33,7 @@ const FIGURES: [&str; 8] = [
     "duration_seconds",
 ];
 
-impl Counted {
+impl EndedCallStats {
     /// `row` is the call at its end, `minutes` is what the call used.
     pub fn new(row: &call::Model, minutes: i64) -> Self {
         let with = |status| i64::from(row.status == status);
@@ -57,7 +57,7 @@ impl Counted {
 }
 
 /// One row per subject and slot, however many calls of the batch count in it.
-pub(super) fn write<'a>(calls: impl Iterator<Item = &'a Counted>) -> BatchWrite {
+pub(super) fn write<'a>(calls: impl Iterator<Item = &'a EndedCallStats>) -> BatchWrite {
     let mut rows: BTreeMap<(TenantId, String, Millis), [i64; FIGURES.len()]> = BTreeMap::new();
     for call in calls {
         let agent = call.agent.map(|agent| agent.to_string());

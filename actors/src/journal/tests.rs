@@ -10,19 +10,19 @@ use sea_orm::{DbBackend, PaginatorTrait, Statement, sea_query::Expr};
 use super::*;
 use crate::{
     events::{outbox::Audience, payload::SampleCall},
-    ledger::{self, Credit, Credited, LedgerError, LedgerHandle, LedgerParts},
+    ledger::{self, Credit, CreditBooking, LedgerDeps, LedgerError, LedgerHandle},
     nodes::Membership,
     runtime::clock::{Clock, SystemClock},
 };
 
 fn ledger(store: &Store) -> LedgerHandle {
-    let parts = LedgerParts {
+    let deps = LedgerDeps {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside("node"),
         audience: Audience::default(),
     };
-    ledger::start(&actix_rt::Arbiter::current(), &parts)
+    ledger::start(&actix_rt::Arbiter::current(), &deps)
 }
 
 fn ringing(now: Millis) -> call::Model {
@@ -35,15 +35,15 @@ fn event(call: &call::Model, kind: EventKind) -> NewEvent {
     NewEvent::new(call.tenant_id, Some(call.id), now, now, &data)
 }
 
-fn begun(call: &call::Model) -> Entry {
-    Entry {
+fn begun(call: &call::Model) -> JournalEntry {
+    JournalEntry {
         call: Some(CallWrite::Insert(Box::new(call.clone()))),
         events: vec![event(call, EventKind::CallStarted)],
-        ..Entry::of(call.tenant_id)
+        ..JournalEntry::of(call.tenant_id)
     }
 }
 
-fn answered(call: &call::Model) -> Entry {
+fn answered(call: &call::Model) -> JournalEntry {
     let update = CallUpdate {
         id: call.id,
         fence: fence(1),
@@ -63,10 +63,10 @@ fn answered(call: &call::Model) -> Entry {
         failure_detail: None,
         last_sign_at: call.started_at.as_i64(),
     };
-    Entry {
+    JournalEntry {
         call: Some(CallWrite::Update(Box::new(update))),
         events: vec![event(call, EventKind::CallAnswered)],
-        ..Entry::of(call.tenant_id)
+        ..JournalEntry::of(call.tenant_id)
     }
 }
 
@@ -77,7 +77,7 @@ fn fence(epoch: i64) -> Fence {
     }
 }
 
-fn invoked(call: &call::Model, id: &str) -> Entry {
+fn invoked(call: &call::Model, id: &str) -> JournalEntry {
     let invocation = invocation::Model {
         call_id: call.id,
         invocation_id: id.to_owned(),
@@ -89,10 +89,10 @@ fn invoked(call: &call::Model, id: &str) -> Entry {
         function_id: None,
         fault: None,
     };
-    Entry {
+    JournalEntry {
         invocation: Some((invocation, fence(1))),
         events: vec![event(call, EventKind::FunctionCalled)],
-        ..Entry::of(call.tenant_id)
+        ..JournalEntry::of(call.tenant_id)
     }
 }
 
@@ -107,7 +107,7 @@ async fn events(store: &Store, call: &call::Model) -> u64 {
 /// A commit succeeded and its answer was lost. It is written again by the same entry, or by a later try of the actor whose
 /// event has another id. A status change announced by another event is not that of the later try.
 #[actix::test]
-async fn what_is_written_twice_is_written_once() {
+async fn an_entry_written_twice_has_the_effect_of_one() {
     for (_keep, store) in dikala_testkit::both().await {
         let (ledger, call) = (ledger(&store), ringing(SystemClock.now()));
         for entry in [begun(&call), answered(&call), invoked(&call, "one")] {
@@ -127,7 +127,7 @@ async fn what_is_written_twice_is_written_once() {
 
 /// An entry whose call has another owner is not written; the rest of the batch is.
 #[actix::test]
-async fn who_lost_a_call_writes_nothing_and_hinders_nobody() {
+async fn a_former_owner_writes_nothing_and_delays_no_other_entry() {
     for (_keep, store) in dikala_testkit::both().await {
         let now = SystemClock.now();
         let (ledger, call) = (ledger(&store), ringing(now));
@@ -165,7 +165,7 @@ async fn who_lost_a_call_writes_nothing_and_hinders_nobody() {
 
 /// Two nodes have an ended call in memory, and each receives its transcript.
 #[actix::test]
-async fn what_was_said_is_announced_by_one_of_two_nodes() {
+async fn a_transcript_is_announced_by_one_of_two_nodes() {
     for (_keep, store) in dikala_testkit::both().await {
         let (ledger, call) = (ledger(&store), ringing(SystemClock.now()));
         let told = |was: CallStatus| {
@@ -203,8 +203,8 @@ fn claim(key: &str, claimed_at: Millis) -> idempotency::Model {
     }
 }
 
-fn kept(key: &str, claimed_at: Millis, body: &str) -> KeptAnswer {
-    KeptAnswer {
+fn kept(key: &str, claimed_at: Millis, body: &str) -> StoredResponse {
+    StoredResponse {
         scope: IdempotencyScope::Operators,
         key: key.to_owned(),
         claimed_at,
@@ -222,12 +222,12 @@ async fn an_answer_is_stored_with_its_effect() {
         let now = SystemClock.now();
         let (ledger, call) = (ledger(&store), ringing(now));
         rows::insert(store.writer(), claim("k", now)).await;
-        let entry = Entry {
+        let entry = JournalEntry {
             answer: Some(kept("k", now, r#"{"a":"\u0001"}"#)),
             events: vec![event(&call, EventKind::CallStarted)],
-            ..Entry::of(call.tenant_id)
+            ..JournalEntry::of(call.tenant_id)
         };
-        let answer_alone = Entry {
+        let answer_alone = JournalEntry {
             events: Vec::new(),
             ..entry.clone()
         };
@@ -249,7 +249,7 @@ async fn an_answer_is_stored_with_its_effect() {
 
 /// The claim was taken over by a later request, or released. The rest of the batch is written.
 #[actix::test]
-async fn who_lost_the_claim_of_a_key_has_no_effect_and_hinders_nobody() {
+async fn a_request_without_its_claim_has_no_effect_and_delays_no_other() {
     for (_keep, store) in dikala_testkit::both().await {
         let now = SystemClock.now();
         let (ledger, tenant) = (ledger(&store), TenantId::new(now));
@@ -269,7 +269,7 @@ async fn who_lost_the_claim_of_a_key_has_no_effect_and_hinders_nobody() {
         };
         let booked = ["taken", "mine", "given back", "also"].map(book);
         let booked = futures_util::future::join_all(booked).await;
-        let lost = |outcome: &Result<Credited, LedgerError>| match outcome {
+        let lost = |outcome: &Result<CreditBooking, LedgerError>| match outcome {
             Ok(credited) => !credited.is_new,
             Err(error) => *error == LedgerError::Conflict,
         };

@@ -14,9 +14,9 @@ use sea_orm::DbErr;
 use tokio::sync::oneshot;
 
 use super::{
-    Booking, LedgerError, LedgerParts,
+    LedgerDeps, LedgerError, PostingOutcome,
     batch::Posting,
-    locked::{gets_free, locked, write_unlocked},
+    locked::{locked, queue_for_rows, write_unlocked},
 };
 use crate::{
     metered,
@@ -37,18 +37,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Books and writes the posting. The reply is sent when it is durable.
 #[derive(Message)]
-#[rtype(result = "Booking")]
-pub(super) struct Post(pub(super) Posting, pub(super) Option<Span>);
+#[rtype(result = "PostingOutcome")]
+pub(super) struct WritePosting(pub(super) Posting, pub(super) Option<Span>);
 
-struct Waiting {
+struct QueuedPosting {
     posting: Posting,
     /// Set if the request is traced.
     span: Option<Span>,
-    reply: oneshot::Sender<Booking>,
+    reply: oneshot::Sender<PostingOutcome>,
     since: Instant,
 }
 
-impl Waiting {
+impl QueuedPosting {
     fn refuse(mut self, error: LedgerError) {
         self.is_done(1, Some(&error));
         let _ = self.reply.send(Err(error));
@@ -70,13 +70,13 @@ impl Waiting {
 
 /// One shard of the ledger.
 pub struct CreditLedger {
-    parts: LedgerParts,
+    deps: LedgerDeps,
     stats: Arc<BatchStats>,
-    queue: GroupCommit<Waiting>,
+    queue: GroupCommit<QueuedPosting>,
     /// Tenants whose rows another session had locked at the last check.
     locked: BTreeSet<TenantId>,
     /// Postings of those tenants, waiting for the locks.
-    aside: Vec<Waiting>,
+    aside: Vec<QueuedPosting>,
     is_looking: bool,
     /// Number of checks so far; selects the tenant to queue for.
     looks: usize,
@@ -95,11 +95,11 @@ impl std::fmt::Debug for CreditLedger {
 impl CreditLedger {
     pub(super) fn start(
         arbiter: &ArbiterHandle,
-        parts: LedgerParts,
+        deps: LedgerDeps,
         stats: Arc<BatchStats>,
     ) -> Addr<Self> {
         MeteredContext::start(arbiter, MAILBOX, OnPanic::Restart, move |_| Self {
-            parts,
+            deps,
             stats,
             queue: GroupCommit::new(BATCH_MAX, QUEUE_MAX),
             locked: BTreeSet::new(),
@@ -112,7 +112,7 @@ impl CreditLedger {
     /// Runs the batch as a task that outlives this actor: if the actor panics, callers still get their replies.
     fn pump(&mut self, ctx: &mut MeteredContext<Self>) {
         if let Some(batch) = self.queue.take() {
-            let task = actix_rt::spawn(book(self.parts.clone(), Arc::clone(&self.stats), batch));
+            let task = actix_rt::spawn(book(self.deps.clone(), Arc::clone(&self.stats), batch));
             ctx.task(task, |aside, this, ctx| {
                 this.queue.finished();
                 let mut aside = aside.unwrap_or_default();
@@ -132,7 +132,7 @@ impl CreditLedger {
         }
         self.is_looking = true;
         self.looks += 1;
-        let (store, asked, turn) = (self.parts.store.clone(), self.locked.clone(), self.looks);
+        let (store, asked, turn) = (self.deps.store.clone(), self.locked.clone(), self.looks);
         let waits = self.aside.iter().map(|waiting| &waiting.posting);
         let calls: Vec<(TenantId, CallId)> = waits
             .filter_map(|posting| Some((posting.tenant(), posting.call()?)))
@@ -184,16 +184,16 @@ impl Supervised for CreditLedger {
     }
 }
 
-impl Handler<Post> for CreditLedger {
-    type Result = ResponseFuture<Booking>;
+impl Handler<WritePosting> for CreditLedger {
+    type Result = ResponseFuture<PostingOutcome>;
 
     fn handle(
         &mut self,
-        Post(posting, span): Post,
+        WritePosting(posting, span): WritePosting,
         ctx: &mut MeteredContext<Self>,
     ) -> Self::Result {
         let (reply, outcome) = oneshot::channel();
-        let waiting = Waiting {
+        let waiting = QueuedPosting {
             posting,
             span,
             reply,
@@ -222,7 +222,7 @@ async fn still_locked(
     if let Some(one) = next.and_then(|at| still.iter().nth(at).copied()) {
         let theirs = calls.iter().filter(|(tenant, _)| *tenant == one);
         let theirs: Vec<CallId> = theirs.map(|(_, call)| *call).collect();
-        if gets_free(store, one, &theirs).await? {
+        if queue_for_rows(store, one, &theirs).await? {
             still.remove(&one);
         }
     }
@@ -230,15 +230,19 @@ async fn still_locked(
 }
 
 /// Writes a batch. Returns the postings that could not be written because their tenant's rows are locked.
-async fn book(parts: LedgerParts, stats: Arc<BatchStats>, batch: Vec<Waiting>) -> Vec<Waiting> {
+async fn book(
+    deps: LedgerDeps,
+    stats: Arc<BatchStats>,
+    batch: Vec<QueuedPosting>,
+) -> Vec<QueuedPosting> {
     let mut aside = Vec::new();
-    let write_items = async |batch: &[Waiting]| {
+    let write_items = async |batch: &[QueuedPosting]| {
         let postings: Vec<&Posting> = batch.iter().map(|waiting| &waiting.posting).collect();
-        write_unlocked(&parts, &postings).await
+        write_unlocked(&deps, &postings).await
     };
     commit(batch, &stats, write_items, |batch, written| match written {
         Ok(written) => {
-            parts.audience.tell(written.announced);
+            deps.audience.tell(written.announced);
             let together = batch.len();
             for (mut waiting, outcome) in batch.into_iter().zip(written.outcomes) {
                 let Some(outcome) = outcome else {

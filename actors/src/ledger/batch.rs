@@ -11,13 +11,13 @@ use dikala_entities::{CallId, MailKind, Millis, TenantId, mail, store::Transacti
 use sea_orm::DbErr;
 
 use super::{
-    Booked, Booking, Item, LedgerError, LedgerParts,
-    plan::{Book, plan},
+    Item, ItemOutcome, LedgerDeps, LedgerError, PostingOutcome,
+    plan::{LedgerRows, plan},
     statements::{self, announce},
 };
 use crate::{
     events::outbox::{self, Announced, NewEvent},
-    journal::{self, CallWrite, Entry, Obstacle},
+    journal::{self, CallWrite, JournalEntry, Obstacle},
     mails,
 };
 
@@ -25,17 +25,17 @@ use crate::{
 pub(super) const ROUNDS_MAX: usize = 4;
 
 /// Makes the entry that follows from an item's result. It is called again if a later try has another result.
-type Consequence = Box<dyn Fn(&Booked) -> Entry + Send + Sync>;
+type Consequence = Box<dyn Fn(&ItemOutcome) -> JournalEntry + Send + Sync>;
 
 pub(super) enum Posting {
     Book(Item),
-    BookAndWrite(Item, Consequence, Made),
-    Write(Arc<Entry>),
+    BookAndWrite(Item, Consequence, LastEntry),
+    Write(Arc<JournalEntry>),
 }
 
 /// The entry of a posting's last try, with the result it was made from. A repeated try writes the same ids.
 #[derive(Default)]
-pub(super) struct Made(Mutex<Option<(Booked, Arc<Entry>)>>);
+pub(super) struct LastEntry(Mutex<Option<(ItemOutcome, Arc<JournalEntry>)>>);
 
 impl Posting {
     /// The tenant selects the shard.
@@ -53,15 +53,15 @@ impl Posting {
 
     /// The call whose row is updated. For [`Self::BookAndWrite`] it is unknown until a first try made the entry.
     pub(super) fn call(&self) -> Option<CallId> {
-        let changed = |entry: &Entry| match &entry.call {
+        let changed = |entry: &JournalEntry| match &entry.call {
             Some(CallWrite::Update(update)) => Some(update.id),
             _ => None,
         };
         match self {
             Self::Write(entry) => changed(entry),
-            Self::BookAndWrite(.., made) => {
-                let made = made.0.lock().unwrap_or_else(PoisonError::into_inner);
-                made.as_ref().and_then(|(_, entry)| changed(entry))
+            Self::BookAndWrite(.., last_entry) => {
+                let last_entry = last_entry.0.lock().unwrap_or_else(PoisonError::into_inner);
+                last_entry.as_ref().and_then(|(_, entry)| changed(entry))
             }
             Self::Book(_) => None,
         }
@@ -75,16 +75,16 @@ impl Posting {
     }
 
     /// The entry to write; `None` if the item was refused.
-    fn entry(&self, outcome: &Booking) -> Option<Arc<Entry>> {
+    fn entry(&self, outcome: &PostingOutcome) -> Option<Arc<JournalEntry>> {
         match (self, outcome) {
             (Self::Write(entry), _) => Some(Arc::clone(entry)),
-            (Self::BookAndWrite(_, consequence, made), Ok(booked)) => {
-                let mut made = made.0.lock().unwrap_or_else(PoisonError::into_inner);
-                match made.as_ref() {
+            (Self::BookAndWrite(_, consequence, last_entry), Ok(booked)) => {
+                let mut last_entry = last_entry.0.lock().unwrap_or_else(PoisonError::into_inner);
+                match last_entry.as_ref() {
                     Some((before, entry)) if before == booked => Some(Arc::clone(entry)),
                     _ => {
                         let entry = Arc::new(consequence(booked));
-                        *made = Some((booked.clone(), Arc::clone(&entry)));
+                        *last_entry = Some((booked.clone(), Arc::clone(&entry)));
                         Some(entry)
                     }
                 }
@@ -95,15 +95,15 @@ impl Posting {
 }
 
 /// A committed batch.
-pub(super) struct Written {
-    pub outcomes: Vec<Booking>,
+pub(super) struct CommittedBatch {
+    pub outcomes: Vec<PostingOutcome>,
     pub announced: Announced,
 }
 
 /// One try to write the rest of a batch.
 struct Round {
-    outcomes: Vec<Booking>,
-    entries: Vec<Option<Arc<Entry>>>,
+    outcomes: Vec<PostingOutcome>,
+    entries: Vec<Option<Arc<JournalEntry>>>,
     /// `None`: a row changed since it was read, so nothing may be committed.
     announced: Option<Announced>,
     /// Nothing to write: an earlier try was committed.
@@ -112,7 +112,7 @@ struct Round {
 
 /// Time that a batch waits for a locked row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(super) enum LockWait {
     /// Short enough to find the tenant that holds up the others.
     Short,
     /// The same time as any other write.
@@ -121,11 +121,11 @@ pub(super) enum Patience {
 
 /// Writes a batch. Everything that it returns is committed.
 pub(super) async fn write(
-    parts: &LedgerParts,
+    deps: &LedgerDeps,
     batch: &[&Posting],
-    patience: Patience,
-) -> Result<Written, DbErr> {
-    let mut answers: Vec<Option<Booking>> = batch.iter().map(|_| None).collect();
+    lock_wait: LockWait,
+) -> Result<CommittedBatch, DbErr> {
+    let mut answers: Vec<Option<PostingOutcome>> = batch.iter().map(|_| None).collect();
     let mut announced = Announced::default();
     for _ in 0..ROUNDS_MAX {
         let open: Vec<usize> = (0..batch.len())
@@ -135,11 +135,11 @@ pub(super) async fn write(
             break;
         }
         let postings: Vec<&Posting> = open.iter().map(|index| batch[*index]).collect();
-        let txn = match patience {
-            Patience::Short => parts.store.begin_shared().await?,
-            Patience::Usual => parts.store.begin_critical().await?,
+        let txn = match lock_wait {
+            LockWait::Short => deps.store.begin_shared().await?,
+            LockWait::Usual => deps.store.begin_critical().await?,
         };
-        let round = attempt(&txn, parts, &postings).await?;
+        let round = attempt(&txn, deps, &postings).await?;
         if let Some(told) = round.announced {
             if round.is_empty {
                 txn.confirm().await?;
@@ -153,8 +153,9 @@ pub(super) async fn write(
             break;
         }
         txn.rollback().await?;
-        let entries: Vec<Option<&Entry>> = round.entries.iter().map(Option::as_deref).collect();
-        let looking = parts.store.begin_critical().await?;
+        let entries: Vec<Option<&JournalEntry>> =
+            round.entries.iter().map(Option::as_deref).collect();
+        let looking = deps.store.begin_critical().await?;
         let obstacles = journal::obstacles(&looking, &entries).await?;
         if obstacles.contains(&Some(Obstacle::Done)) {
             looking.confirm().await?;
@@ -169,16 +170,16 @@ pub(super) async fn write(
             };
         }
     }
-    let outcomes: Option<Vec<Booking>> = answers.into_iter().collect();
+    let outcomes: Option<Vec<PostingOutcome>> = answers.into_iter().collect();
     outcomes
-        .map(|outcomes| Written {
+        .map(|outcomes| CommittedBatch {
             outcomes,
             announced,
         })
         .ok_or_else(|| DbErr::Custom("others keep changing what this batch writes".to_owned()))
 }
 
-fn told_to_owners(low: &NewEvent, now: Millis) -> mail::Model {
+fn low_balance_mail(low: &NewEvent, now: Millis) -> mail::Model {
     mails::to_owners(MailKind::CreditsLow, low.tenant, low.id.to_string(), now)
 }
 
@@ -188,19 +189,19 @@ pub(super) fn items(postings: &[&Posting]) -> Vec<Item> {
 }
 
 /// The results of postings, and the entries that follow from them.
-pub(super) struct Decided {
-    pub outcomes: Vec<Booking>,
-    pub entries: Vec<Option<Arc<Entry>>>,
+pub(super) struct BatchDecision {
+    pub outcomes: Vec<PostingOutcome>,
+    pub entries: Vec<Option<Arc<JournalEntry>>>,
 }
 
 /// Books postings into a book that contains the rows they concern.
-pub(super) fn decide(book: &mut Book, postings: &[&Posting], now: Millis) -> Decided {
+pub(super) fn decide(book: &mut LedgerRows, postings: &[&Posting], now: Millis) -> BatchDecision {
     let mut booked = plan(book, &items(postings), now).into_iter();
-    let outcomes: Vec<Booking> = postings
+    let outcomes: Vec<PostingOutcome> = postings
         .iter()
         .map(|posting| match posting.item() {
             Some(_) => booked.next().unwrap_or(Err(LedgerError::Unavailable)),
-            None => Ok(Booked::Nothing),
+            None => Ok(ItemOutcome::Nothing),
         })
         .collect();
     let entries = postings
@@ -208,33 +209,33 @@ pub(super) fn decide(book: &mut Book, postings: &[&Posting], now: Millis) -> Dec
         .zip(&outcomes)
         .map(|(posting, outcome)| posting.entry(outcome))
         .collect();
-    Decided { outcomes, entries }
+    BatchDecision { outcomes, entries }
 }
 
 async fn attempt(
     txn: &Transaction,
-    parts: &LedgerParts,
+    deps: &LedgerDeps,
     postings: &[&Posting],
 ) -> Result<Round, DbErr> {
-    let now = parts.clock.now();
+    let now = deps.clock.now();
     let items = items(postings);
-    let mut book = Book::default();
+    let mut book = LedgerRows::default();
     if !items.is_empty() {
         book = statements::read(txn, &items).await?;
     }
     let before = book.holds.clone();
-    let Decided { outcomes, entries } = decide(&mut book, postings, now);
+    let BatchDecision { outcomes, entries } = decide(&mut book, postings, now);
     let mut writes = statements::writes(&book, &before)?;
     let mut lows: Vec<NewEvent> = book.lows.iter().map(|low| announce(low, now)).collect();
-    let told = lows.iter().map(|low| told_to_owners(low, now)).collect();
-    let written: Vec<&Entry> = entries.iter().flatten().map(|entry| &**entry).collect();
+    let told = lows.iter().map(|low| low_balance_mail(low, now)).collect();
+    let written: Vec<&JournalEntry> = entries.iter().flatten().map(|entry| &**entry).collect();
     writes.extend(journal::writes(&written)?);
     let mut events: Vec<NewEvent> = written
         .iter()
         .flat_map(|entry| entry.events.iter().cloned())
         .collect();
     events.append(&mut lows);
-    let announcement = outbox::announce(txn, &events, &parts.node.id(), now).await?;
+    let announcement = outbox::announce(txn, &events, &deps.node.id(), now).await?;
     writes.extend(announcement.writes);
     writes.push(mails::batch(told)?);
     let all = txn.write_all(&writes).await?;

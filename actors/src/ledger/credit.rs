@@ -7,12 +7,13 @@ use dikala_entities::{
 use sea_orm::DbErr;
 
 use super::{
-    Booked, Credit, Credited, Item, LedgerError, LedgerParts, and_write,
-    batch::{Patience, Posting, write},
+    Credit, CreditBooking, Item, ItemOutcome, LedgerDeps, LedgerError,
+    batch::{LockWait, Posting, write},
+    book_and_write,
 };
 use crate::{
     events::outbox::Audience,
-    journal::{Entry, KeptAnswer},
+    journal::{JournalEntry, StoredResponse},
     nodes::Membership,
     runtime::{
         clock::SharedClock,
@@ -42,14 +43,14 @@ pub async fn credit(
 ) -> Result<credit_transaction::Model, CreditError> {
     check(&credit).map_err(CreditError::Refused)?;
     let posting = posting(credit, TransactionId::new(clock.now()), audit, |_| None);
-    let parts = LedgerParts {
+    let deps = LedgerDeps {
         store: store.clone(),
         clock,
         node: Membership::outside(""),
         audience: Audience::default(),
     };
     let book = async |batch: &[Posting]| {
-        write(&parts, &batch.iter().collect::<Vec<_>>(), Patience::Usual).await
+        write(&deps, &batch.iter().collect::<Vec<_>>(), LockWait::Usual).await
     };
     let mut written = Err(DbErr::Custom("nothing was booked".to_owned()));
     commit(vec![posting], &BatchStats::default(), book, |_, outcome| {
@@ -58,7 +59,7 @@ pub async fn credit(
     .await;
     let mut written = written?;
     match written.outcomes.pop() {
-        Some(Ok(Booked::Transaction(transaction))) => Ok(*transaction),
+        Some(Ok(ItemOutcome::Transaction(transaction))) => Ok(*transaction),
         Some(Err(LedgerError::NoAccount)) => Err(CreditError::NoTenant),
         Some(Err(LedgerError::TooFew { available })) => Err(CreditError::Refused(format!(
             "the tenant has only {available} minutes available, and a booking cannot take more; minutes held by running calls cannot be taken"
@@ -76,7 +77,7 @@ pub(super) fn posting(
     credit: Credit,
     id: TransactionId,
     audit: Option<audit::Model>,
-    answer: impl Fn(&Credited) -> Option<KeptAnswer> + Send + Sync + 'static,
+    answer: impl Fn(&CreditBooking) -> Option<StoredResponse> + Send + Sync + 'static,
 ) -> Posting {
     let tenant = credit.tenant;
     let audit = audit.map(|entry| audit::Model {
@@ -84,21 +85,21 @@ pub(super) fn posting(
         ..entry
     });
     let item = Item::Credit(credit, id);
-    let consequence = move |booked: &Booked| {
-        let Booked::Transaction(transaction) = booked else {
-            return Entry::of(tenant);
+    let consequence = move |booked: &ItemOutcome| {
+        let ItemOutcome::Transaction(transaction) = booked else {
+            return JournalEntry::of(tenant);
         };
-        let credited = Credited {
+        let credited = CreditBooking {
             is_new: transaction.id == id,
             transaction: (**transaction).clone(),
         };
-        Entry {
+        JournalEntry {
             audit: audit.clone().filter(|_| credited.is_new),
             answer: answer(&credited),
-            ..Entry::of(tenant)
+            ..JournalEntry::of(tenant)
         }
     };
-    and_write(item, consequence)
+    book_and_write(item, consequence)
 }
 
 /// The rules of a booking that do not depend on the account.

@@ -8,48 +8,48 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, Value};
 use serde_json::json;
 
 use super::{
-    Booking, LedgerParts,
-    batch::{Patience, Posting, Written, write},
+    LedgerDeps, PostingOutcome,
+    batch::{CommittedBatch, LockWait, Posting, write},
 };
 use crate::events::outbox::Announced;
 
 /// The result after everything that was not locked is committed.
-pub(super) struct WrittenUnlocked {
+pub(super) struct UnlockedBatch {
     /// `None` for a posting that was not written because its tenant's rows are locked.
-    pub outcomes: Vec<Option<Booking>>,
+    pub outcomes: Vec<Option<PostingOutcome>>,
     pub announced: Announced,
 }
 
 /// Writes a batch. If rows are locked, it writes the postings of the tenants whose rows are free.
 pub(super) async fn write_unlocked(
-    parts: &LedgerParts,
+    deps: &LedgerDeps,
     batch: &[&Posting],
-) -> Result<WrittenUnlocked, DbErr> {
-    let whole = |written: Written| WrittenUnlocked {
+) -> Result<UnlockedBatch, DbErr> {
+    let whole = |written: CommittedBatch| UnlockedBatch {
         outcomes: written.outcomes.into_iter().map(Some).collect(),
         announced: written.announced,
     };
-    match write(parts, batch, Patience::Short).await {
+    match write(deps, batch, LockWait::Short).await {
         Err(error) if is_locked_out(&error) => {}
         written => return written.map(whole),
     }
     let tenants = batch.iter().map(|posting| posting.tenant()).collect();
     let calls: Vec<CallId> = batch.iter().filter_map(|posting| posting.call()).collect();
-    let locked = locked(&parts.store, &tenants, &calls).await?;
+    let locked = locked(&deps.store, &tenants, &calls).await?;
     if locked.is_empty() {
         // A locked table, or a row that belongs to no tenant.
-        return write(parts, batch, Patience::Usual).await.map(whole);
+        return write(deps, batch, LockWait::Usual).await.map(whole);
     }
     tracing::warn!(tenants = ?locked, "rows of tenants are locked by another session; their writes wait");
     let is_free = |posting: &&&Posting| !locked.contains(&posting.tenant());
     let free: Vec<&Posting> = batch.iter().filter(is_free).copied().collect();
-    let written = write(parts, &free, Patience::Usual).await?;
+    let written = write(deps, &free, LockWait::Usual).await?;
     let mut outcomes = written.outcomes.into_iter();
     let outcomes = batch.iter().map(|posting| {
         let is_written = is_free(&posting);
         is_written.then(|| outcomes.next()).flatten()
     });
-    Ok(WrittenUnlocked {
+    Ok(UnlockedBatch {
         outcomes: outcomes.collect(),
         announced: written.announced,
     })
@@ -96,7 +96,7 @@ pub async fn locked(
 
 /// Queues for a tenant's rows and returns whether it got them. If other nodes write them all the time, a check that does not
 /// queue never finds them free.
-pub(super) async fn gets_free(
+pub(super) async fn queue_for_rows(
     store: &Store,
     tenant: TenantId,
     calls: &[CallId],

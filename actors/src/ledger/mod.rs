@@ -36,8 +36,8 @@ use dikala_entities::{
 use sea_orm::{DbBackend, EntityTrait};
 
 use self::{
-    actor::Post,
-    batch::{Made, Posting},
+    actor::WritePosting,
+    batch::{LastEntry, Posting},
 };
 pub use self::{
     actor::{BATCH_MAX, CreditLedger},
@@ -48,7 +48,7 @@ pub use self::{
 };
 use crate::{
     events::outbox::Audience,
-    journal::{Entry, KeptAnswer},
+    journal::{JournalEntry, StoredResponse},
     nodes::Membership,
     runtime::{
         clock::SharedClock,
@@ -115,7 +115,7 @@ pub enum Admission {
 
 /// The answer to [`Extend`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
+pub struct Extension {
     /// Fewer minutes were granted than wanted: no more are available.
     pub last: bool,
     /// Minutes granted to the call in total.
@@ -129,7 +129,7 @@ pub struct Settlement {
 
 /// A booking that is committed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Credited {
+pub struct CreditBooking {
     pub transaction: credit_transaction::Model,
     /// False if its reference was booked before, with the same content.
     pub is_new: bool,
@@ -183,16 +183,16 @@ enum Item {
 
 /// The result of an [`Item`].
 #[derive(Clone, Debug, PartialEq)]
-enum Booked {
+enum ItemOutcome {
     Admission(Admission),
-    Grant(Grant),
+    Extension(Extension),
     Settlement(Settlement),
     Transaction(Box<credit_transaction::Model>),
     /// The posting had no item.
     Nothing,
 }
 
-type Booking = Result<Booked, LedgerError>;
+type PostingOutcome = Result<ItemOutcome, LedgerError>;
 
 impl Item {
     fn tenant(&self) -> TenantId {
@@ -224,7 +224,7 @@ impl Item {
 }
 
 #[derive(Clone, Debug)]
-pub struct LedgerParts {
+pub struct LedgerDeps {
     pub store: Store,
     pub clock: SharedClock,
     pub node: Membership,
@@ -233,37 +233,37 @@ pub struct LedgerParts {
 }
 
 #[derive(Clone, Debug)]
-enum Keeper {
+enum LedgerBackend {
     Shards(Arc<[Addr<CreditLedger>]>, Store),
     #[cfg(test)]
-    Simulated(simulated::Books),
+    Simulated(simulated::SimulatedLedgerHandle),
 }
 
 /// The ledger as the rest of the program sees it.
 #[derive(Clone, Debug)]
 pub struct LedgerHandle {
-    keeper: Keeper,
+    backend: LedgerBackend,
     credited: Arc<OnceLock<Recipient<TenantCredited>>>,
     stats: Arc<BatchStats>,
     differences: Arc<AtomicUsize>,
     clock: SharedClock,
 }
 
-pub fn start(arbiter: &ArbiterHandle, parts: &LedgerParts) -> LedgerHandle {
-    let shards = match parts.store.backend() {
+pub fn start(arbiter: &ArbiterHandle, deps: &LedgerDeps) -> LedgerHandle {
+    let shards = match deps.store.backend() {
         DbBackend::Postgres => POSTGRES_SHARDS,
         _ => 1,
     };
     let stats = Arc::new(BatchStats::default());
     let shards = (0..shards)
-        .map(|_| CreditLedger::start(arbiter, parts.clone(), Arc::clone(&stats)))
+        .map(|_| CreditLedger::start(arbiter, deps.clone(), Arc::clone(&stats)))
         .collect();
     LedgerHandle {
-        keeper: Keeper::Shards(shards, parts.store.clone()),
+        backend: LedgerBackend::Shards(shards, deps.store.clone()),
         credited: Arc::default(),
         stats,
         differences: Arc::default(),
-        clock: Arc::clone(&parts.clock),
+        clock: Arc::clone(&deps.clock),
     }
 }
 
@@ -277,28 +277,28 @@ impl LedgerHandle {
     pub async fn admit(
         &self,
         admit: Admit,
-        then: impl Fn(Admission) -> Entry + Send + Sync + 'static,
+        then: impl Fn(Admission) -> JournalEntry + Send + Sync + 'static,
     ) -> Result<Admission, LedgerError> {
         let tenant = admit.tenant;
-        let consequence = move |booked: &Booked| match booked {
-            Booked::Admission(admission) => then(*admission),
-            _ => Entry::of(tenant),
+        let consequence = move |booked: &ItemOutcome| match booked {
+            ItemOutcome::Admission(admission) => then(*admission),
+            _ => JournalEntry::of(tenant),
         };
-        let posting = and_write(Item::Admit(admit), consequence);
+        let posting = book_and_write(Item::Admit(admit), consequence);
         match self.post(posting).await? {
-            Booked::Admission(admission) => Ok(admission),
+            ItemOutcome::Admission(admission) => Ok(admission),
             _ => Err(LedgerError::Unavailable),
         }
     }
 
     /// Writes an entry that moves no minutes.
-    pub async fn write(&self, entry: Entry) -> Result<(), LedgerError> {
+    pub async fn write(&self, entry: JournalEntry) -> Result<(), LedgerError> {
         self.post(Posting::Write(Arc::new(entry))).await.map(drop)
     }
 
-    pub async fn extend(&self, extend: Extend) -> Result<Grant, LedgerError> {
+    pub async fn extend(&self, extend: Extend) -> Result<Extension, LedgerError> {
         match self.post(Posting::Book(Item::Extend(extend))).await? {
-            Booked::Grant(grant) => Ok(grant),
+            ItemOutcome::Extension(grant) => Ok(grant),
             _ => Err(LedgerError::Unavailable),
         }
     }
@@ -307,16 +307,16 @@ impl LedgerHandle {
     pub async fn settle(
         &self,
         settle: Settle,
-        then: impl Fn(Settlement) -> Entry + Send + Sync + 'static,
+        then: impl Fn(Settlement) -> JournalEntry + Send + Sync + 'static,
     ) -> Result<Settlement, LedgerError> {
         let tenant = settle.tenant;
-        let consequence = move |booked: &Booked| match booked {
-            Booked::Settlement(settlement) => then(*settlement),
-            _ => Entry::of(tenant),
+        let consequence = move |booked: &ItemOutcome| match booked {
+            ItemOutcome::Settlement(settlement) => then(*settlement),
+            _ => JournalEntry::of(tenant),
         };
-        let posting = and_write(Item::Settle(settle), consequence);
+        let posting = book_and_write(Item::Settle(settle), consequence);
         match self.post(posting).await? {
-            Booked::Settlement(settlement) => Ok(settlement),
+            ItemOutcome::Settlement(settlement) => Ok(settlement),
             _ => Err(LedgerError::Unavailable),
         }
     }
@@ -327,19 +327,19 @@ impl LedgerHandle {
         &self,
         credit: Credit,
         audit: Option<audit::Model>,
-        answer: impl Fn(&Credited) -> Option<KeptAnswer> + Send + Sync + 'static,
-    ) -> Result<Credited, LedgerError> {
+        answer: impl Fn(&CreditBooking) -> Option<StoredResponse> + Send + Sync + 'static,
+    ) -> Result<CreditBooking, LedgerError> {
         credit::check(&credit).map_err(LedgerError::Invalid)?;
         let tenant = credit.tenant;
         let id = TransactionId::new(self.clock.now());
         let posting = credit::posting(credit, id, audit, answer);
         match self.post(posting).await? {
-            Booked::Transaction(transaction) => {
+            ItemOutcome::Transaction(transaction) => {
                 if let Some(recipient) = self.credited.get() {
                     // Lost if the mailbox is full: the calls ask again by themselves.
                     let _ = recipient.try_send(TenantCredited { tenant });
                 }
-                Ok(Credited {
+                Ok(CreditBooking {
                     is_new: transaction.id == id,
                     transaction: *transaction,
                 })
@@ -349,20 +349,20 @@ impl LedgerHandle {
     }
 
     pub async fn hold(&self, call: CallId) -> Result<Option<credit_hold::Model>, LedgerError> {
-        match &self.keeper {
-            Keeper::Shards(_, store) => credit_hold::Entity::find_by_id(call)
+        match &self.backend {
+            LedgerBackend::Shards(_, store) => credit_hold::Entity::find_by_id(call)
                 .one(store.critical_reader())
                 .await
                 .map_err(|_| LedgerError::Unavailable),
             #[cfg(test)]
-            Keeper::Simulated(books) => books.hold(call).await,
+            LedgerBackend::Simulated(books) => books.hold(call).await,
         }
     }
 
     /// Sends a ping to every shard.
     pub async fn is_alive(&self, within: Duration) -> bool {
-        match &self.keeper {
-            Keeper::Shards(shards, _) => {
+        match &self.backend {
+            LedgerBackend::Shards(shards, _) => {
                 for shard in shards.iter() {
                     if shard.send(Ping).timeout(within).await.is_err() {
                         return false;
@@ -371,7 +371,7 @@ impl LedgerHandle {
                 true
             }
             #[cfg(test)]
-            Keeper::Simulated(_) => true,
+            LedgerBackend::Simulated(_) => true,
         }
     }
 
@@ -381,7 +381,7 @@ impl LedgerHandle {
     }
 
     /// Records the result of such a check.
-    pub fn looked_at(&self, differences: usize) {
+    pub fn record_differences(&self, differences: usize) {
         self.differences.store(differences, Relaxed);
     }
 
@@ -389,30 +389,30 @@ impl LedgerHandle {
         self.stats.reading()
     }
 
-    async fn post(&self, posting: Posting) -> Booking {
+    async fn post(&self, posting: Posting) -> PostingOutcome {
         let span = traces::current().map(|of| {
             let span = of.span(Kind::Internal, "ledger");
             span.with("dikala.ledger.books", posting.name())
         });
-        let shards = match &self.keeper {
-            Keeper::Shards(shards, _) => shards,
+        let shards = match &self.backend {
+            LedgerBackend::Shards(shards, _) => shards,
             #[cfg(test)]
-            Keeper::Simulated(books) => return books.post(posting).await,
+            LedgerBackend::Simulated(books) => return books.post(posting).await,
         };
         let shard = posting.tenant().as_u128() % shards.len().max(1) as u128;
         let shard = shards
             .get(usize::try_from(shard).unwrap_or(0))
             .ok_or(LedgerError::Unavailable)?;
         shard
-            .send(Post(posting, span))
+            .send(WritePosting(posting, span))
             .await
             .unwrap_or(Err(LedgerError::Unavailable))
     }
 }
 
-fn and_write(
+fn book_and_write(
     item: Item,
-    consequence: impl Fn(&Booked) -> Entry + Send + Sync + 'static,
+    consequence: impl Fn(&ItemOutcome) -> JournalEntry + Send + Sync + 'static,
 ) -> Posting {
-    Posting::BookAndWrite(item, Box::new(consequence), Made::default())
+    Posting::BookAndWrite(item, Box::new(consequence), LastEntry::default())
 }

@@ -8,12 +8,13 @@ use dikala_entities::{
 };
 
 use super::{
-    Admission, Admit, Booked, Booking, Credit, Extend, Grant, Item, LedgerError, Settle, Settlement,
+    Admission, Admit, Credit, Extend, Extension, Item, ItemOutcome, LedgerError, PostingOutcome,
+    Settle, Settlement,
 };
 
 /// The rows that a batch's items concern: as read from the store, and after [`plan`] as they are to be written.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Book {
+pub(super) struct LedgerRows {
     pub accounts: BTreeMap<TenantId, credit_account::Model>,
     pub holds: BTreeMap<CallId, credit_hold::Model>,
     /// Existing transactions with the keys of the batch's credits.
@@ -21,12 +22,12 @@ pub(super) struct Book {
     pub changed_accounts: BTreeSet<TenantId>,
     pub changed_holds: BTreeSet<CallId>,
     pub transactions: Vec<credit_transaction::Model>,
-    pub lows: Vec<Low>,
+    pub lows: Vec<LowBalance>,
 }
 
 /// A balance that fell below its threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Low {
+pub(super) struct LowBalance {
     pub tenant: TenantId,
     pub balance: i64,
     pub threshold: i64,
@@ -34,16 +35,16 @@ pub(super) struct Low {
 
 /// Books the items in order. A refused admission leaves a hold that records the refusal; any other refused item changes
 /// nothing.
-pub(super) fn plan(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking> {
+pub(super) fn plan(book: &mut LedgerRows, items: &[Item], now: Millis) -> Vec<PostingOutcome> {
     items
         .iter()
         .map(|item| match item {
-            Item::Admit(admit) => book.admit(admit, now).map(Booked::Admission),
-            Item::Extend(extend) => book.extend(extend).map(Booked::Grant),
-            Item::Settle(settle) => book.settle(settle, now).map(Booked::Settlement),
+            Item::Admit(admit) => book.admit(admit, now).map(ItemOutcome::Admission),
+            Item::Extend(extend) => book.extend(extend).map(ItemOutcome::Extension),
+            Item::Settle(settle) => book.settle(settle, now).map(ItemOutcome::Settlement),
             Item::Credit(credit, id) => book
                 .credit(credit, *id, now)
-                .map(|t| Booked::Transaction(Box::new(t))),
+                .map(|t| ItemOutcome::Transaction(Box::new(t))),
         })
         .collect()
 }
@@ -57,7 +58,7 @@ pub(super) fn credit_key(credit: &Credit, id: TransactionId) -> String {
     }
 }
 
-impl Book {
+impl LedgerRows {
     fn admit(&mut self, admit: &Admit, now: Millis) -> Result<Admission, LedgerError> {
         if let Some(hold) = self.holds.get(&admit.call) {
             return admitted_before(hold, admit);
@@ -101,7 +102,7 @@ impl Book {
         }
     }
 
-    fn extend(&mut self, extend: &Extend) -> Result<Grant, LedgerError> {
+    fn extend(&mut self, extend: &Extend) -> Result<Extension, LedgerError> {
         let hold = self
             .holds
             .get_mut(&extend.call)
@@ -113,7 +114,7 @@ impl Book {
             return Err(LedgerError::NotOwner);
         }
         if extend.request == hold.request {
-            return Ok(Grant {
+            return Ok(Extension {
                 last: hold.last,
                 total: hold.held + hold.used,
             });
@@ -137,7 +138,7 @@ impl Book {
         account.available -= granted;
         account.held += granted - begun;
         account.used += begun;
-        let grant = Grant {
+        let grant = Extension {
             last: hold.last,
             total: hold.held + hold.used,
         };
@@ -171,7 +172,7 @@ impl Book {
         hold.settled_at = Some(now);
         self.changed_holds.insert(settle.call);
         if minutes > 0 {
-            let usage = Posting {
+            let usage = NewTransaction {
                 id: TransactionId::new(now),
                 key: format!("call:{}", settle.call),
                 kind: TransactionType::Usage,
@@ -221,7 +222,7 @@ impl Book {
             TransactionType::Purchase => account.purchased += credit.minutes,
             _ => account.adjusted += credit.minutes,
         }
-        let posting = Posting {
+        let posting = NewTransaction {
             id,
             key: key.clone(),
             kind: credit.kind,
@@ -243,7 +244,7 @@ impl Book {
     fn post(
         &mut self,
         tenant: TenantId,
-        posting: Posting,
+        posting: NewTransaction,
         now: Millis,
     ) -> Option<credit_transaction::Model> {
         let account = self.accounts.get_mut(&tenant)?;
@@ -274,7 +275,7 @@ impl Book {
         let (balance, threshold) = (account.available + account.held, account.low_threshold);
         if account.low_armed && balance < threshold {
             account.low_armed = false;
-            self.lows.push(Low {
+            self.lows.push(LowBalance {
                 tenant,
                 balance,
                 threshold,
@@ -304,7 +305,7 @@ fn owns(hold: &credit_hold::Model, tenant: TenantId, owner: &str, epoch: i64) ->
     hold.tenant_id == tenant && hold.owner == owner && hold.epoch == epoch
 }
 
-struct Posting {
+struct NewTransaction {
     id: TransactionId,
     key: String,
     kind: TransactionType,

@@ -14,14 +14,14 @@ use tokio::sync::{
 };
 
 use super::{
-    Booking, Item, Keeper, LedgerError, LedgerHandle,
+    Item, LedgerBackend, LedgerError, LedgerHandle, PostingOutcome,
     actor::BATCH_MAX,
-    batch::{Decided, Posting, ROUNDS_MAX, decide, items},
-    plan::{Book, credit_key},
+    batch::{BatchDecision, Posting, ROUNDS_MAX, decide, items},
+    plan::{LedgerRows, credit_key},
 };
 use crate::{
     events::outbox::{AHEAD_MS_MAX, Dispatch, NewEvent},
-    journal::{CallUpdate, CallWrite, Entry, Known, Obstacle},
+    journal::{CallUpdate, CallWrite, JournalEntry, Obstacle, StoredState},
     nodes::Membership,
     runtime::{
         clock::Clock,
@@ -38,21 +38,21 @@ use crate::{
 const TRIES: usize = 8;
 const RETRY_PAUSE_MS: i64 = 200;
 
-struct Waiting {
+struct QueuedPosting {
     posting: Posting,
-    reply: oneshot::Sender<Booking>,
+    reply: oneshot::Sender<PostingOutcome>,
 }
 
 /// A node's handle of its ledger.
 #[derive(Clone, Debug)]
-pub(crate) struct Books {
-    waiting: UnboundedSender<Waiting>,
+pub(crate) struct SimulatedLedgerHandle {
+    waiting: UnboundedSender<QueuedPosting>,
     wire: Wire<Tables>,
     flaw: Option<Flaw>,
 }
 
-pub(crate) struct Ledger {
-    waiting: UnboundedReceiver<Waiting>,
+pub(crate) struct SimulatedLedger {
+    waiting: UnboundedReceiver<QueuedPosting>,
     pub(crate) wire: Wire<Tables>,
     pub(crate) clock: Arc<NodeClock>,
     pub(crate) node: Membership,
@@ -60,15 +60,15 @@ pub(crate) struct Ledger {
     flaw: Option<Flaw>,
 }
 
-impl Books {
-    pub(super) async fn post(&self, mut posting: Posting) -> Booking {
+impl SimulatedLedgerHandle {
+    pub(super) async fn post(&self, mut posting: Posting) -> PostingOutcome {
         if self.flaw == Some(Flaw::RoundedDown)
             && let Posting::BookAndWrite(Item::Settle(settle), ..) = &mut posting
         {
             settle.minutes -= i64::from(settle.minutes > 1);
         }
         let (reply, answer) = oneshot::channel();
-        let sent = self.waiting.send(Waiting { posting, reply });
+        let sent = self.waiting.send(QueuedPosting { posting, reply });
         sent.map_err(|_| LedgerError::Unavailable)?;
         answer.await.unwrap_or(Err(LedgerError::Unavailable))
     }
@@ -83,7 +83,7 @@ impl Books {
     }
 }
 
-impl Ledger {
+impl SimulatedLedger {
     pub(crate) fn new(
         wire: Wire<Tables>,
         clock: Arc<NodeClock>,
@@ -92,13 +92,13 @@ impl Ledger {
         flaw: Option<Flaw>,
     ) -> (Self, LedgerHandle) {
         let (asks, waiting) = mpsc::unbounded_channel();
-        let books = Books {
+        let books = SimulatedLedgerHandle {
             waiting: asks,
             wire: wire.clone(),
             flaw,
         };
         let handle = LedgerHandle {
-            keeper: Keeper::Simulated(books),
+            backend: LedgerBackend::Simulated(books),
             credited: Arc::default(),
             stats: Arc::default(),
             differences: Arc::default(),
@@ -153,8 +153,8 @@ impl Ledger {
     pub(super) async fn write(
         &self,
         batch: &[&Posting],
-    ) -> Result<(Vec<Booking>, Vec<Dispatch>), Away> {
-        let mut answers: Vec<Option<Booking>> = batch.iter().map(|_| None).collect();
+    ) -> Result<(Vec<PostingOutcome>, Vec<Dispatch>), Away> {
+        let mut answers: Vec<Option<PostingOutcome>> = batch.iter().map(|_| None).collect();
         let mut announced = Vec::new();
         for _ in 0..ROUNDS_MAX {
             let open: Vec<usize> = (0..batch.len())
@@ -195,13 +195,13 @@ impl Ledger {
                 };
             }
         }
-        let outcomes: Option<Vec<Booking>> = answers.into_iter().collect();
+        let outcomes: Option<Vec<PostingOutcome>> = answers.into_iter().collect();
         outcomes.map(|outcomes| (outcomes, announced)).ok_or(Away)
     }
 
-    async fn decide(&self, postings: &[&Posting]) -> Result<(Decided, Write), Away> {
+    async fn decide(&self, postings: &[&Posting]) -> Result<(BatchDecision, Write), Away> {
         let items = items(postings);
-        let mut book = Book::default();
+        let mut book = LedgerRows::default();
         if !items.is_empty() {
             let asked = items.clone();
             let read = move |tables: &mut Tables, _| read(tables, &asked);
@@ -228,8 +228,8 @@ impl Ledger {
 }
 
 /// The rows that the items concern.
-fn read(tables: &Tables, items: &[Item]) -> Book {
-    let mut book = Book::default();
+fn read(tables: &Tables, items: &[Item]) -> LedgerRows {
+    let mut book = LedgerRows::default();
     for item in items {
         let account = tables.accounts.get(&item.tenant());
         book.accounts
@@ -254,13 +254,13 @@ fn read(tables: &Tables, items: &[Item]) -> Book {
     book
 }
 
-fn known(tables: &Tables) -> Known {
+fn known(tables: &Tables) -> StoredState {
     let named = |row: &call::Model| ((row.bridge_id, row.bridge_call_id.clone()), row.id);
     let owned = |row: &call::Model| {
         let stored = (row.owner.clone(), row.epoch, row.status, row.last_sign_at);
         (row.id, stored)
     };
-    let mut known = Known::default();
+    let mut known = StoredState::default();
     known.calls.extend(tables.calls.values().map(owned));
     known.named.extend(tables.calls.values().map(named));
     known
@@ -271,9 +271,9 @@ fn known(tables: &Tables) -> Known {
 
 /// The writes of one transaction.
 struct Write {
-    book: Book,
-    before: Book,
-    entries: Vec<Arc<Entry>>,
+    book: LedgerRows,
+    before: LedgerRows,
+    entries: Vec<Arc<JournalEntry>>,
     node: Arc<str>,
     ids: Ids,
     now: Millis,
@@ -345,7 +345,7 @@ impl Write {
 
     fn entries_fit(&self, tables: &Tables) -> bool {
         let again = tables.has(Flaw::WrittenAgain);
-        let fits = |entry: &Entry| {
+        let fits = |entry: &JournalEntry| {
             let call = match &entry.call {
                 Some(CallWrite::Insert(row)) => {
                     let named = |other: &call::Model| {

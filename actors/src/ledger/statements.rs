@@ -20,7 +20,7 @@ use serde_json::json;
 
 use super::{
     Item,
-    plan::{Book, Low, credit_key},
+    plan::{LedgerRows, LowBalance, credit_key},
 };
 use crate::events::{outbox::NewEvent, payload::Payload};
 
@@ -28,11 +28,11 @@ use crate::events::{outbox::NewEvent, payload::Payload};
 const CHUNK: usize = 500;
 
 /// The holds of a batch as they were read.
-pub(super) type Before = BTreeMap<CallId, credit_hold::Model>;
+pub(super) type HoldsAsRead = BTreeMap<CallId, credit_hold::Model>;
 
 /// Reads the rows that the items concern, and locks the accounts until the transaction ends. SQLite has one writer anyway.
-pub(super) async fn read(txn: &Transaction, items: &[Item]) -> Result<Book, DbErr> {
-    let mut book = Book::default();
+pub(super) async fn read(txn: &Transaction, items: &[Item]) -> Result<LedgerRows, DbErr> {
+    let mut book = LedgerRows::default();
     let tenants: BTreeSet<TenantId> = items.iter().map(Item::tenant).collect();
     let calls: BTreeSet<CallId> = items.iter().filter_map(Item::call).collect();
     let values = [json!(tenants).to_string(), json!(calls).to_string()];
@@ -128,7 +128,7 @@ async fn read_booked(
 }
 
 /// The writes of what the plan changed.
-pub(super) fn writes(book: &Book, before: &Before) -> Result<Vec<BatchWrite>, DbErr> {
+pub(super) fn writes(book: &LedgerRows, before: &HoldsAsRead) -> Result<Vec<BatchWrite>, DbErr> {
     let transactions = book.transactions.iter().cloned();
     let transactions = transactions.map(IntoActiveModel::into_active_model);
     Ok(vec![
@@ -142,12 +142,12 @@ pub(super) fn writes(book: &Book, before: &Before) -> Result<Vec<BatchWrite>, Db
     ])
 }
 
-fn changed_holds(book: &Book) -> impl Iterator<Item = &credit_hold::Model> {
+fn changed_holds(book: &LedgerRows) -> impl Iterator<Item = &credit_hold::Model> {
     let changed = book.changed_holds.iter();
     changed.filter_map(|call| book.holds.get(call))
 }
 
-fn insert_holds(book: &Book, before: &Before) -> Result<BatchWrite, DbErr> {
+fn insert_holds(book: &LedgerRows, before: &HoldsAsRead) -> Result<BatchWrite, DbErr> {
     let new = changed_holds(book).filter(|hold| !before.contains_key(&hold.call_id));
     let rows: Vec<credit_hold::ActiveModel> = new
         .cloned()
@@ -156,7 +156,7 @@ fn insert_holds(book: &Book, before: &Before) -> Result<BatchWrite, DbErr> {
     BatchWrite::insert(rows, "ON CONFLICT (call_id) DO NOTHING")
 }
 
-fn update_holds(book: &Book, before: &Before) -> BatchWrite {
+fn update_holds(book: &LedgerRows, before: &HoldsAsRead) -> BatchWrite {
     const COLUMNS: [(&str, ColumnType); 11] = [
         ("call_id", ColumnType::Text),
         ("owner", ColumnType::Text),
@@ -194,7 +194,7 @@ fn update_holds(book: &Book, before: &Before) -> BatchWrite {
     BatchWrite::new(sql, &COLUMNS, changed_holds(book).filter_map(row).collect())
 }
 
-fn update_accounts(book: &Book) -> BatchWrite {
+fn update_accounts(book: &LedgerRows) -> BatchWrite {
     const COLUMNS: [(&str, ColumnType); 11] = [
         ("tenant_id", ColumnType::Text),
         ("version", ColumnType::BigInt),
@@ -232,7 +232,7 @@ fn update_accounts(book: &Book) -> BatchWrite {
     BatchWrite::new(sql, &COLUMNS, rows.collect())
 }
 
-pub(super) fn announce(low: &Low, now: Millis) -> NewEvent {
+pub(super) fn announce(low: &LowBalance, now: Millis) -> NewEvent {
     let data = Payload::CreditsLow {
         balance_minutes: low.balance,
         threshold: low.threshold,

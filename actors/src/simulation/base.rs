@@ -18,7 +18,7 @@ use crate::{
     },
     events::outbox::Audience,
     functions::{self, FunctionsConfig},
-    ledger::{self, LedgerParts},
+    ledger::{self, LedgerDeps},
     nodes::Membership,
     outbound::{Guard, Outbound},
     runtime::{
@@ -42,7 +42,7 @@ pub(crate) const RULES: CallLimits = CallLimits {
 
 pub(crate) struct Base {
     _keep: Keep,
-    pub(crate) parts: CallDeps,
+    pub(crate) deps: CallDeps,
     pub(crate) version: Arc<Version>,
     pub(crate) tenant: TenantId,
     pub(crate) number: PhoneNumberId,
@@ -59,13 +59,13 @@ impl Base {
         let node = Membership::outside("base");
         let here = Arbiter::current();
         let outbound = Outbound::new(Guard::default(), None).expect("the defaults");
-        let books = LedgerParts {
+        let books = LedgerDeps {
             store: store.clone(),
             clock: clock.clone(),
             node: node.clone(),
             audience: Audience::default(),
         };
-        let parts = CallDeps {
+        let deps = CallDeps {
             store,
             vault: Vault::from_base64(&Vault::generate_key()).expect("a key"),
             clock: clock.clone(),
@@ -85,13 +85,13 @@ impl Base {
             bridges: Arc::new(Bridges::new(clock)),
             meter: CallMeter::default(),
             traces: Traces::default(),
-            invoking: Invocations::default(),
+            invocations: Invocations::default(),
         };
         let ids = Ids::of(0);
         let agent: AgentId = ids.next("agent", BEGAN);
         Self {
             _keep: keep,
-            parts,
+            deps,
             version: version_lasting(agent, LONGEST_MINUTES),
             tenant: ids.next("ten", BEGAN),
             number: ids.next("pn", BEGAN),

@@ -13,12 +13,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::base::Base;
 use crate::{
-    bridges::{Bridges, Socket},
+    bridges::{BridgeSocket, Bridges},
     calls::{
         CallDeps, CallError, CallInput, CallMeter, CallReply, IncomingCall,
         simulated::{NodeCallDeps, NodeCalls},
     },
-    ledger::{Credit, LedgerHandle, simulated::Ledger},
+    ledger::{Credit, LedgerHandle, simulated::SimulatedLedger},
     nodes::{Membership, simulated as node},
     runtime::{
         clock::Clock,
@@ -77,7 +77,7 @@ pub(crate) struct Process {
     pub(crate) is_ready: Rc<Cell<bool>>,
     pub(crate) answers: Rc<RefCell<Vec<(From, Answer)>>>,
     /// Each with its bridge's index.
-    pub(crate) sockets: Vec<(usize, Socket)>,
+    pub(crate) sockets: Vec<(usize, BridgeSocket)>,
     /// The process's node ids, the present one last.
     pub(crate) names: Rc<RefCell<Vec<String>>>,
     calls: Rc<NodeCalls>,
@@ -105,7 +105,7 @@ impl Process {
         let (outside, posts) = Wire::new();
         let (tasks, ids) = (Tasks::default(), Ids::of(number));
         let member = node::member(&clock);
-        let (ledger, handle) = Ledger::new(
+        let (ledger, handle) = SimulatedLedger::new(
             wire.clone(),
             Arc::clone(&clock),
             member.clone(),
@@ -113,16 +113,16 @@ impl Process {
             start.flaw,
         );
         let bridges = Arc::new(Bridges::new(clock.clone()));
-        let parts = CallDeps {
+        let deps = CallDeps {
             clock: clock.clone(),
             node: member.clone(),
             ledger: handle.clone(),
             bridges: Arc::clone(&bridges),
             meter: CallMeter::default(),
-            ..base.parts.clone()
+            ..base.deps.clone()
         };
         let calls = NodeCalls::new(NodeCallDeps {
-            parts: Arc::new(parts),
+            deps: Arc::new(deps),
             wire: wire.clone(),
             clock: Arc::clone(&clock),
             ids,
@@ -297,7 +297,7 @@ struct Life {
 }
 
 impl Life {
-    async fn run(self, ledger: Ledger, gone: Vec<String>) {
+    async fn run(self, ledger: SimulatedLedger, gone: Vec<String>) {
         let Office {
             member,
             wire,

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use dikala_actors::journal::KeptAnswer;
+use dikala_actors::journal::StoredResponse;
 use dikala_entities::{
     IdempotencyScope, Millis, Secret, SecretPlace, Store, Vault, idempotency, store::is_transient,
 };
@@ -65,7 +65,7 @@ impl ClaimedKey {
     }
 
     /// The answer in its stored form: sealed if it holds a secret.
-    pub fn kept(&self, answer: &Answer) -> KeptAnswer {
+    pub fn kept(&self, answer: &Answer) -> StoredResponse {
         let body = match answer.is_secret {
             true => self.vault.seal(
                 SecretPlace::StoredAnswer,
@@ -74,7 +74,7 @@ impl ClaimedKey {
             ),
             false => answer.body.clone(),
         };
-        KeptAnswer {
+        StoredResponse {
             scope: self.scope,
             key: self.key.clone(),
             claimed_at: self.claimed_at,

@@ -10,7 +10,7 @@ use dikala_entities::{CallId, TenantId, call, credit_hold};
 use sea_orm::EntityTrait;
 use tokio::sync::Mutex;
 
-use super::{Calls, Died, PLACES_MAX, STRIPES};
+use super::{ActorDied, CallRouter, PLACES_MAX, STRIPES};
 use crate::{
     calls::{
         actor::{ActorStart, CallActor, Hooks},
@@ -27,7 +27,7 @@ use crate::{
 /// Messages that wait for one call.
 const MAILBOX: usize = 16;
 
-impl Calls {
+impl CallRouter {
     /// A call's actor, started from the store if necessary.
     pub(in crate::calls) async fn find(&self, call: CallId) -> Result<Addr<CallActor>, CallError> {
         match self.directory().find(call) {
@@ -42,7 +42,7 @@ impl Calls {
         if let Some(addr) = self.directory().find(call) {
             return Ok(addr);
         }
-        let db = self.0.parts.store.critical_reader();
+        let db = self.0.deps.store.critical_reader();
         let row = self.read_as_ours(call).await?;
         let hold = credit_hold::Entity::find_by_id(call)
             .one(db)
@@ -53,27 +53,27 @@ impl Calls {
             .map_err(unavailable)?;
         let minutes = minutes.get(&row.id).copied();
         // Bridges are answered from this row, so a failover must not undo it.
-        let confirmed = self.0.parts.store.confirm().await;
+        let confirmed = self.0.deps.store.confirm().await;
         confirmed.map_err(unavailable)?;
         Ok(self.start_loaded(row, hold.as_ref(), minutes))
     }
 
     /// A call's row. A running call of another owner is taken over first: this node got a message about it.
     async fn read_as_ours(&self, call: CallId) -> Result<call::Model, CallError> {
-        let parts = self.parts();
+        let deps = self.deps();
         for _ in 0..PLACES_MAX {
             let row = call::Entity::find_by_id(call)
-                .one(parts.store.critical_reader())
+                .one(deps.store.critical_reader())
                 .await
                 .map_err(unavailable)?;
             let row = row.ok_or(CallError::UnknownCall)?;
-            if row.status.is_final() || parts.node.is(&row.owner) {
+            if row.status.is_final() || deps.node.is(&row.owner) {
                 return Ok(row);
             }
-            if !parts.node.acts() {
+            if !deps.node.acts() {
                 return Err(CallError::Unavailable);
             }
-            take_spoken_to(parts, &row).await.map_err(unavailable)?;
+            take_spoken_to(deps, &row).await.map_err(unavailable)?;
         }
         Err(CallError::Busy)
     }
@@ -117,7 +117,7 @@ impl Calls {
         let (id, tenant) = (row.id, row.tenant_id);
         let key = (row.bridge_id, row.bridge_call_id.clone());
         let epoch = row.epoch;
-        let driver = CallDriver::load(Arc::clone(&self.0.parts), row, hold, max_minutes);
+        let driver = CallDriver::load(Arc::clone(&self.0.deps), row, hold, max_minutes);
         let beginning = ActorStart::Loaded(Box::new(driver));
         self.start(id, epoch, key, Some(tenant), beginning)
     }
@@ -132,12 +132,12 @@ impl Calls {
     ) -> Addr<CallActor> {
         let number = self.0.started.fetch_add(1, Relaxed);
         let arbiter = &self.0.arbiters[number % self.0.arbiters.len()];
-        let (parts, bridge) = (Arc::clone(&self.0.parts), bridge_call.0);
+        let (deps, bridge) = (Arc::clone(&self.0.deps), bridge_call.0);
         let hooks = self.hooks(id);
         let calls = self.clone();
         let died = OnPanic::GiveUp(Box::new(move || calls.died(id, number)));
         let addr = MeteredContext::start(arbiter, MAILBOX, died, move |_| {
-            CallActor::new(parts, hooks, id, bridge, beginning)
+            CallActor::new(deps, hooks, id, bridge, beginning)
         });
         let running = RunningActor {
             addr: addr.clone(),
@@ -163,7 +163,7 @@ impl Calls {
         self.directory().forget_number(call, number);
         if let Some(recipient) = self.0.deaths.get() {
             // Lost if the mailbox is full: the sweep finds the call instead.
-            let _ = recipient.try_send(Died(call));
+            let _ = recipient.try_send(ActorDied(call));
         }
     }
 

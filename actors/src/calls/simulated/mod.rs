@@ -56,7 +56,7 @@ pub(crate) struct Slot {
 
 /// The dependencies of a node's calls.
 pub(crate) struct NodeCallDeps {
-    pub(crate) parts: Arc<CallDeps>,
+    pub(crate) deps: Arc<CallDeps>,
     pub(crate) wire: Wire<Tables>,
     pub(crate) clock: Arc<NodeClock>,
     pub(crate) ids: Ids,
@@ -85,7 +85,7 @@ pub(crate) fn version_lasting(agent: AgentId, minutes: i64) -> Arc<Version> {
 }
 
 pub(crate) struct NodeCalls {
-    ground: NodeCallDeps,
+    node_deps: NodeCallDeps,
     slots: RefCell<BTreeMap<CallId, Rc<Slot>>>,
     named: RefCell<BTreeMap<(BridgeId, String), CallId>>,
     /// Prevents reading the same call twice at once.
@@ -101,9 +101,9 @@ impl From<Away> for CallError {
 }
 
 impl NodeCalls {
-    pub(crate) fn new(ground: NodeCallDeps) -> Rc<Self> {
+    pub(crate) fn new(node_deps: NodeCallDeps) -> Rc<Self> {
         Rc::new(Self {
-            ground,
+            node_deps,
             slots: RefCell::default(),
             named: RefCell::default(),
             reading: RefCell::default(),
@@ -112,7 +112,7 @@ impl NodeCalls {
     }
 
     fn acts(&self) -> bool {
-        self.ground.parts.node.acts()
+        self.node_deps.deps.node.acts()
     }
 
     async fn acts_soon(&self) -> Result<(), CallError> {
@@ -120,7 +120,7 @@ impl NodeCalls {
             if self.acts() {
                 return Ok(());
             }
-            self.ground.clock.sleep_ms(50).await;
+            self.node_deps.clock.sleep_ms(50).await;
         }
         Err(CallError::Unavailable)
     }
@@ -142,7 +142,7 @@ impl NodeCalls {
             let row = rows.find(|row| (row.bridge_id, &row.bridge_call_id) == (name.0, &name.1));
             row.map(|row| row.id)
         };
-        if let Some(call) = self.ground.wire.ask("look up", find).await? {
+        if let Some(call) = self.node_deps.wire.ask("look up", find).await? {
             return self.reopen(call).await;
         }
         let known = self.named.borrow().get(&key).copied();
@@ -161,12 +161,12 @@ impl NodeCalls {
         incoming: IncomingCall,
     ) -> Result<CallReply, CallError> {
         let NodeCallDeps {
-            parts,
+            deps,
             clock,
             ids,
             version,
             ..
-        } = &self.ground;
+        } = &self.node_deps;
         let now = clock.now();
         let id: CallId = ids.next("call", now);
         let slot = Rc::new(Slot {
@@ -179,20 +179,20 @@ impl NodeCalls {
         self.slots.borrow_mut().insert(id, Rc::clone(&slot));
         self.named.borrow_mut().insert(key.clone(), id);
         let callee = Callee {
-            tenant: self.ground.tenant,
+            tenant: self.node_deps.tenant,
             plan: Plan::Starter,
             is_suspended: false,
-            max_concurrent: self.ground.max_concurrent,
-            number: self.ground.number,
+            max_concurrent: self.node_deps.max_concurrent,
+            number: self.node_deps.number,
             number_active: true,
             agent: None,
             agent_active: true,
         };
-        let mut row = new_row(parts, id, key.0, incoming, &callee, now);
+        let mut row = new_row(deps, id, key.0, incoming, &callee, now);
         row.agent_id = Some(version.settings.id);
         row.agent_version = Some(version.number);
-        let most = self.ground.max_concurrent;
-        match take(Arc::clone(parts), row, version, most, now).await {
+        let most = self.node_deps.max_concurrent;
+        match take(Arc::clone(deps), row, version, most, now).await {
             Ok((opened, reply)) => {
                 *driver = Some(opened);
                 drop(driver);
@@ -213,7 +213,7 @@ impl NodeCalls {
         let slot = self.find(call).await?;
         drop(slot.driver.lock().await);
         let row = move |tables: &mut Tables, _| tables.calls.get(&call).cloned();
-        let row = self.ground.wire.ask("row", row).await?;
+        let row = self.node_deps.wire.ask("row", row).await?;
         let row = row.ok_or(CallError::Busy)?;
         match (row.agent_version, row.hangup_reason) {
             (None, Some(reason)) => Ok(CallReply::Refused { call, reason }),
@@ -258,17 +258,17 @@ impl NodeCalls {
         }
         let row = self.read_as_ours(call).await?;
         let hold = move |tables: &mut Tables, _| tables.holds.get(&call).cloned();
-        let hold = self.ground.wire.ask("hold", hold).await?;
+        let hold = self.node_deps.wire.ask("hold", hold).await?;
         Ok(self.load(row, hold))
     }
 
     async fn read_as_ours(&self, call: CallId) -> Result<call::Model, CallError> {
-        let parts = &self.ground.parts;
+        let deps = &self.node_deps.deps;
         for _ in 0..PLACES_MAX {
             let row = move |tables: &mut Tables, _| tables.calls.get(&call).cloned();
-            let row = self.ground.wire.ask("row", row).await?;
+            let row = self.node_deps.wire.ask("row", row).await?;
             let row = row.ok_or(CallError::UnknownCall)?;
-            if row.status.is_final() || parts.node.is(&row.owner) {
+            if row.status.is_final() || deps.node.is(&row.owner) {
                 return Ok(row);
             }
             if !self.acts() {
@@ -287,9 +287,9 @@ impl NodeCalls {
     fn load(self: &Rc<Self>, row: call::Model, hold: Option<credit_hold::Model>) -> Rc<Slot> {
         let (id, bridge, epoch) = (row.id, row.bridge_id, row.epoch);
         let key = (bridge, row.bridge_call_id.clone());
-        let longest = Some(self.ground.version.settings.max_call_duration_minutes);
-        let parts = Arc::clone(&self.ground.parts);
-        let driver = CallDriver::load(parts, row, hold.as_ref(), longest);
+        let longest = Some(self.node_deps.version.settings.max_call_duration_minutes);
+        let deps = Arc::clone(&self.node_deps.deps);
+        let driver = CallDriver::load(deps, row, hold.as_ref(), longest);
         let slot = Rc::new(Slot {
             bridge,
             epoch,
@@ -304,8 +304,8 @@ impl NodeCalls {
 
     /// Carries out a call's deadlines until it is over or has another owner, and a little longer.
     fn watch(self: &Rc<Self>, id: CallId, slot: Rc<Slot>) {
-        let (calls, clock) = (Rc::clone(self), Arc::clone(&self.ground.clock));
-        self.ground.tasks.spawn(async move {
+        let (calls, clock) = (Rc::clone(self), Arc::clone(&self.node_deps.clock));
+        self.node_deps.tasks.spawn(async move {
             loop {
                 let next = match &mut *slot.driver.lock().await {
                     Some(driver) => {
@@ -336,7 +336,7 @@ impl NodeCalls {
         let slot = self.slots.borrow().get(&call).cloned();
         if let Some(slot) = slot.filter(|slot| slot.epoch < epoch) {
             self.forget(call, &slot);
-            self.ground.tasks.spawn(async move {
+            self.node_deps.tasks.spawn(async move {
                 if let Some(driver) = &mut *slot.driver.lock().await {
                     driver.disown();
                 }
@@ -350,7 +350,7 @@ impl NodeCalls {
         let here: Vec<CallId> = self.slots.borrow().keys().copied().collect();
         here.into_iter()
             .for_each(|call| self.let_go(call, i64::MAX));
-        self.ground.parts.bridges.publish_anew();
+        self.node_deps.deps.bridges.republish();
     }
 
     /// Tells the calls that more credit is available.

@@ -32,9 +32,9 @@ impl NodeCalls {
         if !may_take(owner, reason, self.acts()) {
             return Ok(Vec::new());
         }
-        let me = self.ground.parts.node.id();
+        let me = self.node_deps.deps.node.id();
         let take = move |tables: &mut Tables, _| take_over(tables, &some, &me, reason);
-        self.ground.wire.ask("take", take).await
+        self.node_deps.wire.ask("take", take).await
     }
 
     /// Handles a bridge's list of its calls. Returns those that are over.
@@ -44,20 +44,20 @@ impl NodeCalls {
         held: Vec<CallId>,
         at: Millis,
     ) -> Result<Vec<CallId>, CallError> {
-        if !self.ground.parts.node.hears() {
+        if !self.node_deps.deps.node.hears() {
             return Err(CallError::Unavailable);
         }
-        let listed_at = self.ground.clock.dated(Some(at));
+        let listed_at = self.node_deps.clock.dated(Some(at));
         let listed: BTreeSet<CallId> = held.iter().copied().collect();
         let mut missing: BTreeSet<CallId> = self.of_bridge_without(bridge, &listed);
-        if self.ground.parts.node.has_others() {
+        if self.node_deps.deps.node.has_others() {
             let running = move |tables: &mut Tables, _| -> Vec<CallId> {
                 let is_its = |row: &&call::Model| !row.status.is_final() && row.bridge_id == bridge;
                 let rows = tables.calls.values().filter(is_its);
                 let began = rows.filter(|row| row.started_at <= listed_at);
                 began.map(|row| row.id).collect()
             };
-            let running = self.ground.wire.ask("elsewhere", running).await?;
+            let running = self.node_deps.wire.ask("elsewhere", running).await?;
             missing.extend(running.into_iter().filter(|call| !listed.contains(call)));
         }
         for call in missing {
@@ -69,7 +69,7 @@ impl NodeCalls {
                 Err(error) => return Err(error),
             }
         }
-        self.ground.parts.bridges.listed(bridge);
+        self.node_deps.deps.bridges.listed(bridge);
         let over = move |tables: &mut Tables, _| -> Vec<CallId> {
             let is_over = |id: &&CallId| {
                 let row = tables.calls.get(*id);
@@ -77,7 +77,7 @@ impl NodeCalls {
             };
             held.iter().filter(is_over).copied().collect()
         };
-        Ok(self.ground.wire.ask("over", over).await?)
+        Ok(self.node_deps.wire.ask("over", over).await?)
     }
 
     fn of_bridge_without(&self, bridge: BridgeId, listed: &BTreeSet<CallId>) -> BTreeSet<CallId> {
@@ -89,39 +89,39 @@ impl NodeCalls {
 
     /// Runs at start, before any message. `gone` are nodes that are known to be dead.
     pub(crate) async fn recover(self: &Rc<Self>, gone: &[String]) -> Result<(), Away> {
-        let NodeCallDeps { parts, wire, .. } = &self.ground;
-        parts.bridges.recover_signs(wire).await?;
+        let NodeCallDeps { deps, wire, .. } = &self.node_deps;
+        deps.bridges.recover_signs(wire).await?;
         self.end_lost_nodes(gone).await?;
         self.take_up_lost_calls().await
     }
 
     /// Runs once a second.
     pub(crate) async fn look_at_others(self: &Rc<Self>) -> Result<(), Away> {
-        let NodeCallDeps { parts, wire, .. } = &self.ground;
-        let (bridges, me) = (&parts.bridges, parts.node.id());
+        let NodeCallDeps { deps, wire, .. } = &self.node_deps;
+        let (bridges, me) = (&deps.bridges, deps.node.id());
         if !self.acts() {
-            if !parts.node.keeps_bridges(parts.rules.lost_after_ms) {
-                bridges.send_away();
+            if !deps.node.keeps_bridges(deps.rules.lost_after_ms) {
+                bridges.close_all();
             }
             return Ok(());
         }
         let ended = self.end_lost_nodes(&[]).await;
         let taken_up = self.take_up_lost_calls().await;
         let published = bridges.publish_to(wire, &me).await;
-        let rest = if parts.node.has_others() {
+        let rest = if deps.node.has_others() {
             let signs = self.store_signs().await;
             let looked = bridges.look_for(wire, &me).await;
             self.let_go_of_others().await.and(signs).and(looked)
         } else {
-            bridges.nobody_elsewhere();
+            bridges.forget_remote_nodes();
             bridges.exchange(wire).await
         };
         ended.and(taken_up).and(published).and(rest)
     }
 
     async fn end_lost_nodes(&self, gone: &[String]) -> Result<(), Away> {
-        let NodeCallDeps { parts, wire, .. } = &self.ground;
-        for (id, until) in nodes::simulated::lost(&parts.node, wire, gone).await? {
+        let NodeCallDeps { deps, wire, .. } = &self.node_deps;
+        for (id, until) in nodes::simulated::lost(&deps.node, wire, gone).await? {
             let end = move |tables: &mut Tables, _| {
                 if nodes::simulated::end(tables, &id, until) {
                     webhooks::simulated::give_back(tables, &id);
@@ -133,8 +133,8 @@ impl NodeCalls {
     }
 
     async fn take_up_lost_calls(self: &Rc<Self>) -> Result<(), Away> {
-        let NodeCallDeps { parts, wire, .. } = &self.ground;
-        let me = parts.node.id();
+        let NodeCallDeps { deps, wire, .. } = &self.node_deps;
+        let me = deps.node.id();
         let lost = move |tables: &mut Tables, _| -> Vec<SimulatedOwnership> {
             let from_the_living = tables.has(Flaw::TakenFromTheLiving);
             let is_lost = |row: &&call::Model| {
@@ -165,7 +165,7 @@ impl NodeCalls {
         if !self.unread.get() {
             return Ok(());
         }
-        let me = self.ground.parts.node.id();
+        let me = self.node_deps.deps.node.id();
         let taken = move |tables: &mut Tables, _| -> Vec<CallId> {
             let is_taken = |row: &&call::Model| {
                 !row.status.is_final() && *row.owner == *me && row.epoch > FIRST_EPOCH
@@ -173,7 +173,7 @@ impl NodeCalls {
             let rows = tables.calls.values().filter(is_taken);
             rows.map(|row| row.id).collect()
         };
-        let mut taken = self.ground.wire.ask("unread", taken).await?;
+        let mut taken = self.node_deps.wire.ask("unread", taken).await?;
         taken.retain(|call| !self.slots.borrow().contains_key(call));
         self.read_taken(taken).await?;
         self.unread.set(false);
@@ -181,8 +181,8 @@ impl NodeCalls {
     }
 
     async fn read_taken(self: &Rc<Self>, taken: Vec<CallId>) -> Result<(), Away> {
-        let NodeCallDeps { parts, wire, .. } = &self.ground;
-        parts.bridges.look_for(wire, &parts.node.id()).await?;
+        let NodeCallDeps { deps, wire, .. } = &self.node_deps;
+        deps.bridges.look_for(wire, &deps.node.id()).await?;
         for call in taken {
             let both = move |tables: &mut Tables, _| {
                 let row = tables.calls.get(&call)?;
@@ -210,8 +210,8 @@ impl NodeCalls {
                 .map(|row| (row.id, row.owner.clone(), row.epoch))
                 .collect()
         };
-        for (id, owner, epoch) in self.ground.wire.ask("owners", rows).await? {
-            if !self.ground.parts.node.is(&owner) {
+        for (id, owner, epoch) in self.node_deps.wire.ask("owners", rows).await? {
+            if !self.node_deps.deps.node.is(&owner) {
                 self.let_go(id, epoch);
             }
         }
@@ -219,26 +219,26 @@ impl NodeCalls {
     }
 
     pub(crate) async fn store_signs(&self) -> Result<(), Away> {
-        let NodeCallDeps { parts, wire, .. } = &self.ground;
-        if !parts.node.acts() {
+        let NodeCallDeps { deps, wire, .. } = &self.node_deps;
+        if !deps.node.acts() {
             return Ok(());
         }
-        parts.bridges.store_signs(wire).await
+        deps.bridges.store_signs(wire).await
     }
 
     /// Exchanges commands with other nodes.
     pub(crate) async fn exchange(&self) -> Result<(), Away> {
-        let NodeCallDeps { parts, wire, .. } = &self.ground;
-        if !parts.node.has_others() {
+        let NodeCallDeps { deps, wire, .. } = &self.node_deps;
+        if !deps.node.has_others() {
             return Ok(());
         }
-        parts.bridges.exchange(wire).await
+        deps.bridges.exchange(wire).await
     }
 
     /// Loads running calls of this node that have no driver.
     pub(crate) async fn sweep(self: &Rc<Self>) -> Result<(), Away> {
-        let me = self.ground.parts.node.id();
-        let before = self.ground.clock.now().plus_ms(-OPENING_MS);
+        let me = self.node_deps.deps.node.id();
+        let before = self.node_deps.clock.now().plus_ms(-OPENING_MS);
         let running = move |tables: &mut Tables, _| -> Vec<CallId> {
             let is_mine = |row: &&call::Model| {
                 !row.status.is_final() && *row.owner == *me && row.started_at < before
@@ -246,7 +246,7 @@ impl NodeCalls {
             let rows = tables.calls.values().filter(is_mine);
             rows.map(|row| row.id).collect()
         };
-        for call in self.ground.wire.ask("running", running).await? {
+        for call in self.node_deps.wire.ask("running", running).await? {
             let _ = self.find(call).await;
         }
         Ok(())

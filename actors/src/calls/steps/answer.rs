@@ -12,7 +12,7 @@ pub(in crate::calls) async fn answer(
     call: &mut OwnedCall,
     next: CallState,
 ) -> Result<(), CallError> {
-    let now = call.parts.clock.now();
+    let now = call.deps.clock.now();
     let at = next.last_change_at;
     let mut row = call.row.clone();
     row.status = CallStatus::Answered;
@@ -21,7 +21,7 @@ pub(in crate::calls) async fn answer(
     let events = vec![events::answered(&row, at, now)];
     call.write(row, events, None).await?;
     call.state = next;
-    call.place.stands(Some(CallStatus::Answered));
+    call.active.set_status(Some(CallStatus::Answered));
     tracing::info!(
         call = %call.row.id, tenant = %call.row.tenant_id, trace_id = call.row.trace_id(),
         request_id = request_id().as_deref(), "call answered"

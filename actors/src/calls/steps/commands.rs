@@ -10,7 +10,7 @@ use crate::{
         owned::OwnedCall,
         pending::PendingCommands,
     },
-    journal::Entry,
+    journal::JournalEntry,
 };
 
 /// The audit entry of the request.
@@ -68,7 +68,7 @@ pub(in crate::calls) async fn request_transfer(
     if call.state.is_over() {
         return Err(CallError::NotActive);
     }
-    if !call.parts.transfers.allow(&to) {
+    if !call.deps.transfers.allow(&to) {
         return Err(CallError::TransferNotAllowed);
     }
     if call.state.transfers >= TRANSFERS_MAX {
@@ -101,9 +101,9 @@ async fn write_pending(
         pending: Some(json),
         ..call.row.clone()
     };
-    let entry = Entry {
+    let entry = JournalEntry {
         audit: audit.map(|audit| *audit),
-        ..Entry::of(row.tenant_id)
+        ..JournalEntry::of(row.tenant_id)
     };
     call.write_with(row, entry).await
 }
@@ -131,7 +131,7 @@ pub(super) fn warn(call: &OwnedCall, reason: HangupReason, seconds_left: i64, no
             seconds_left,
         },
     };
-    call.parts.bridges.send(call.row.bridge_id, command);
+    call.deps.bridges.send(call.row.bridge_id, command);
 }
 
 /// The service's own commands are not stored. After a restart or a take-over the next owner sends them again. By their id the
@@ -157,7 +157,7 @@ fn send_transfer(call: &OwnedCall) {
     let Some(to) = call.state.transfer.clone() else {
         return;
     };
-    let now = call.parts.clock.now();
+    let now = call.deps.clock.now();
     let command = Command {
         id: call
             .state
@@ -166,7 +166,7 @@ fn send_transfer(call: &OwnedCall) {
         call: call.row.id,
         kind: CommandKind::Transfer { to },
     };
-    call.parts.bridges.send(call.row.bridge_id, command);
+    call.deps.bridges.send(call.row.bridge_id, command);
 }
 
 fn send_hangup(call: &OwnedCall) {
@@ -178,6 +178,6 @@ fn send_hangup(call: &OwnedCall) {
                 reason: pending.reason,
             },
         };
-        call.parts.bridges.send(call.row.bridge_id, command);
+        call.deps.bridges.send(call.row.bridge_id, command);
     }
 }

@@ -42,8 +42,8 @@ pub(super) async fn extend(
         started,
         want,
     };
-    let answer = call.parts.ledger.extend(extend).await;
-    let now = call.parts.clock.now();
+    let answer = call.deps.ledger.extend(extend).await;
+    let now = call.deps.clock.now();
     match answer {
         Ok(grant) => {
             call.state = call.state.granted(request, grant.total, grant.last, now);
@@ -63,7 +63,7 @@ pub(super) async fn extend(
 
 /// Adopts the ledger's hold. Returns true if no more minutes are available.
 async fn reread_hold(call: &mut OwnedCall, now: Millis) -> Result<bool, CallError> {
-    let Ok(Some(hold)) = call.parts.ledger.hold(call.row.id).await else {
+    let Ok(Some(hold)) = call.deps.ledger.hold(call.row.id).await else {
         call.state = call.state.ledger_away(now);
         return Err(CallError::Unavailable);
     };

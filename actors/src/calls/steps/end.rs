@@ -15,7 +15,7 @@ use crate::{
         owned::{OwnedCall, update},
         spans,
     },
-    journal::{CallWrite, Counted, Entry},
+    journal::{CallWrite, EndedCallStats, JournalEntry},
     ledger::{Settle, Settlement},
     traces::request_id,
 };
@@ -37,8 +37,8 @@ pub(in crate::calls) async fn end(
         epoch: call.row.epoch,
         minutes: call.state.minutes(&ending),
     };
-    let rate = call.parts.ai_cost_idr_per_minute;
-    let unsettled = Arc::new(Unsettled {
+    let rate = call.deps.ai_cost_idr_per_minute;
+    let unsettled = Arc::new(UnsettledEnding {
         row: call::Model {
             failure_detail: detail,
             last_sign_at: call.state.seen_at,
@@ -50,9 +50,9 @@ pub(in crate::calls) async fn end(
         },
     });
     let (then, was) = (Arc::clone(&unsettled), call.row.status);
-    let clock = Arc::clone(&call.parts.clock);
+    let clock = Arc::clone(&call.deps.clock);
     let settled = call
-        .parts
+        .deps
         .ledger
         .settle(settle, move |settled| then.entry(settled, was, clock.now()))
         .await;
@@ -62,9 +62,9 @@ pub(in crate::calls) async fn end(
     };
     call.row = unsettled.row(settled);
     call.state = call.state.over(&ending);
-    call.place.stands(Some(ending.status));
-    call.parts.meter.ended(ending.status, ending.reason);
-    spans::over(&call.parts, &call.row);
+    call.active.set_status(Some(ending.status));
+    call.deps.meter.ended(ending.status, ending.reason);
+    spans::over(&call.deps, &call.row);
     tracing::info!(
         call = %call.row.id, tenant = %call.row.tenant_id, status = %ending.status, reason = %ending.reason,
         talk_seconds = ending.talk_seconds, minutes = settled.minutes, trace_id = call.row.trace_id(),
@@ -89,13 +89,13 @@ pub(in crate::calls) async fn give_up(call: &mut OwnedCall, now: Millis) -> Resu
 }
 
 /// The end of a call, except for its minutes.
-struct Unsettled<C> {
+struct UnsettledEnding<C> {
     row: call::Model,
     ending: CallEnding,
     ai_cost: C,
 }
 
-impl<C: Fn(Settlement) -> i64> Unsettled<C> {
+impl<C: Fn(Settlement) -> i64> UnsettledEnding<C> {
     fn row(&self, settled: Settlement) -> call::Model {
         call::Model {
             status: self.ending.status,
@@ -110,15 +110,15 @@ impl<C: Fn(Settlement) -> i64> Unsettled<C> {
         }
     }
 
-    fn entry(&self, settled: Settlement, was: CallStatus, now: Millis) -> Entry {
+    fn entry(&self, settled: Settlement, was: CallStatus, now: Millis) -> JournalEntry {
         let row = self.row(settled);
         let announced = events::ended(&row, &self.ending, (self.ai_cost)(settled), now);
         let update = update(&row, was, self.row.last_sign_at);
-        Entry {
+        JournalEntry {
             call: Some(CallWrite::Update(Box::new(update))),
             events: vec![announced],
-            counted: Some(Counted::new(&row, settled.minutes)),
-            ..Entry::of(row.tenant_id)
+            counted: Some(EndedCallStats::new(&row, settled.minutes)),
+            ..JournalEntry::of(row.tenant_id)
         }
     }
 }

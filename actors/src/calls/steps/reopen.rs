@@ -14,7 +14,7 @@ use crate::calls::{
 
 /// The reply to the first `call.incoming`, from the store.
 pub(in crate::calls) async fn reopen(call: &OwnedCall) -> Result<CallReply, CallError> {
-    let db = call.parts.store.critical_reader();
+    let db = call.deps.store.critical_reader();
     let row = call::Entity::find_by_id(call.row.id)
         .one(db)
         .await
@@ -24,7 +24,7 @@ pub(in crate::calls) async fn reopen(call: &OwnedCall) -> Result<CallReply, Call
     match (settings, row.hangup_reason) {
         (Some(settings), _) => Ok(CallReply::Taken {
             call: row.id,
-            agent: Arc::new(settings.for_bridge(&call.parts.transfers)),
+            agent: Arc::new(settings.for_bridge(&call.deps.transfers)),
         }),
         (None, Some(reason)) => Ok(CallReply::Refused {
             call: row.id,

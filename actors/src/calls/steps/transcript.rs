@@ -34,7 +34,7 @@ pub(in crate::calls) async fn keep(
     let turns = serde_json::to_string(&turns).map_err(|_| CallError::Unavailable)?;
     if call.row.transcript_summary.as_ref() == Some(&summary) {
         let known = transcript::Entity::find_by_id(call.row.id)
-            .one(call.parts.store.critical_reader())
+            .one(call.deps.store.critical_reader())
             .await
             .map_err(unavailable)?;
         if known.is_some_and(|known| known.turns == turns) {

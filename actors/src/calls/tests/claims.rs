@@ -3,10 +3,10 @@
 use sea_orm::Statement;
 
 use super::*;
-use crate::calls::claims::{claim, forget_left, forget_over, give_up_abandoned};
+use crate::calls::claims::{claim, delete_released, delete_stale, mark_abandoned};
 
 async fn claimed(world: &World, call: CallId) -> Option<bool> {
-    let claim = claim(world.calls.parts(), call, "once").await;
+    let claim = claim(world.calls.deps(), call, "once").await;
     claim.expect("is claimed").map(|claim| claim.is_left())
 }
 
@@ -22,10 +22,10 @@ async fn rows(world: &World) -> usize {
 #[actix::test]
 async fn an_endpoint_is_called_once() {
     let world = World::new().await;
-    let parts = world.calls.parts();
+    let deps = world.calls.deps();
     let call = world.incoming("1").await;
     world.tell(call, answered()).await.expect("is answered");
-    let first = claim(parts, call, "once").await.expect("is claimed");
+    let first = claim(deps, call, "once").await.expect("is claimed");
     assert!(first.is_some());
     for _ in 0..2 {
         assert_eq!(claimed(&world, call).await, None, "another has it");
@@ -36,65 +36,63 @@ async fn an_endpoint_is_called_once() {
         Some(false),
         "it was never called"
     );
-    forget_over(parts).await.expect("forgets");
+    delete_released(deps).await.expect("forgets");
     assert_eq!(rows(&world).await, 0, "nobody has to wait for it");
 
     // The process that called the endpoint is gone, and the outcome with it.
-    let lost = claim(parts, call, "once").await.expect("is claimed");
+    let lost = claim(deps, call, "once").await.expect("is claimed");
     lost.expect("is free").mark_called();
     assert_eq!(claimed(&world, call).await, Some(true));
-    give_up_abandoned(parts).await.expect("is told");
+    mark_abandoned(deps).await.expect("is told");
     assert_eq!(claimed(&world, call).await, Some(true), "for everybody");
 
-    forget_left(parts).await.expect("looks");
+    delete_stale(deps).await.expect("looks");
     assert_eq!(rows(&world).await, 1, "it may be asked for again");
     world.tell(call, hang_up()).await.expect("is over");
-    forget_left(parts).await.expect("forgets");
+    delete_stale(deps).await.expect("forgets");
     assert_eq!(rows(&world).await, 0);
 }
 
 #[actix::test]
 async fn a_claim_that_is_done_is_forgotten() {
     let world = World::new().await;
-    let parts = world.calls.parts();
+    let deps = world.calls.deps();
     let call = world.incoming("1").await;
-    let done = claim(parts, call, "once").await.expect("is claimed");
+    let done = claim(deps, call, "once").await.expect("is claimed");
     let mut done = done.expect("is free");
     done.mark_called();
     done.mark_done();
     drop(done);
-    forget_over(parts).await.expect("forgets");
-    give_up_abandoned(parts)
-        .await
-        .expect("has nothing to give up");
+    delete_released(deps).await.expect("forgets");
+    mark_abandoned(deps).await.expect("has nothing to give up");
     assert_eq!(rows(&world).await, 0);
 }
 
 #[actix::test]
 async fn a_claim_that_is_held_is_not_forgotten() {
     let world = World::new().await;
-    let parts = world.calls.parts();
+    let deps = world.calls.deps();
     let call = world.incoming("1").await;
-    drop(claim(parts, call, "once").await.expect("is claimed"));
-    let again = claim(parts, call, "once").await.expect("is claimed");
-    forget_over(parts).await.expect("forgets");
+    drop(claim(deps, call, "once").await.expect("is claimed"));
+    let again = claim(deps, call, "once").await.expect("is claimed");
+    delete_released(deps).await.expect("forgets");
     assert_eq!(rows(&world).await, 1, "it is somebody's again");
     drop(again);
-    forget_over(parts).await.expect("forgets");
+    delete_released(deps).await.expect("forgets");
     assert_eq!(rows(&world).await, 0);
 }
 
 #[actix::test]
-async fn what_is_said_of_a_claim_is_not_said_of_the_next() {
+async fn a_late_write_about_a_claim_leaves_its_successor_alone() {
     for next in ["node = 'other'", "claimed_at = claimed_at + 1"] {
         let world = World::new().await;
-        let parts = world.calls.parts();
+        let deps = world.calls.deps();
         let call = world.incoming("1").await;
-        drop(claim(parts, call, "once").await.expect("is claimed"));
+        drop(claim(deps, call, "once").await.expect("is claimed"));
         let taken = format!("UPDATE invocation_claims SET {next}");
         let writer = world.store.writer();
         writer.execute_unprepared(&taken).await.expect("is taken");
-        forget_over(parts).await.expect("forgets");
+        delete_released(deps).await.expect("forgets");
         assert_eq!(rows(&world).await, 1, "{next}");
     }
 }

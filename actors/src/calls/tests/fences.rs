@@ -18,8 +18,8 @@ use crate::{
         ownership::take_spoken_to,
         simulated::{SimulatedOwnership, take_over},
     },
-    journal::{CallWrite, Entry},
-    ledger::{Admission, Admit, Extend, LedgerHandle, Settle, simulated::Ledger},
+    journal::{CallWrite, JournalEntry},
+    ledger::{Admission, Admit, Extend, LedgerHandle, Settle, simulated::SimulatedLedger},
     nodes::lease::Reason,
     runtime::simulated::{
         chance::Chance,
@@ -78,7 +78,7 @@ impl Model {
         let (wire, asks) = Wire::new();
         let clock = NodeClock::new(TrueTime::default(), 0, 0);
         let node = Membership::outside("node");
-        let (books, ledger) = Ledger::new(wire, clock, node, Ids::of(1), None);
+        let (books, ledger) = SimulatedLedger::new(wire, clock, node, Ids::of(1), None);
         let tasks = Tasks::default();
         tasks.spawn(books.run(|_| ()));
         Self {
@@ -199,12 +199,12 @@ async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
                 max_concurrent,
             };
             let then = move |admission| match admission {
-                Admission::Granted => Entry {
+                Admission::Granted => JournalEntry {
                     call: Some(CallWrite::Insert(Box::new(row.clone()))),
                     events: vec![events::started(&row, BEGAN)],
-                    ..Entry::of(tenant)
+                    ..JournalEntry::of(tenant)
                 },
-                Admission::Refused(_) => Entry::of(tenant),
+                Admission::Refused(_) => JournalEntry::of(tenant),
             };
             format!("{:?}", ledger.admit(admit, then).await)
         }
@@ -214,10 +214,10 @@ async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
                 answered_at: Some(BEGAN),
                 ..row
             };
-            let entry = Entry {
+            let entry = JournalEntry {
                 call: Some(written(&next, CallStatus::Ringing)),
                 events: vec![events::answered(&next, BEGAN, BEGAN)],
-                ..Entry::of(tenant)
+                ..JournalEntry::of(tenant)
             };
             format!("{:?}", ledger.write(entry).await)
         }
@@ -255,14 +255,14 @@ async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
                     talk_time_seconds: Some(minutes),
                     ..row.clone()
                 };
-                Entry {
+                JournalEntry {
                     call: Some(CallWrite::Update(Box::new(update(
                         &next,
                         was,
                         row.last_sign_at,
                     )))),
                     events: vec![events::ended(&next, &ending, 0, BEGAN)],
-                    ..Entry::of(tenant)
+                    ..JournalEntry::of(tenant)
                 }
             };
             format!("{:?}", ledger.settle(settle, then).await)
@@ -272,9 +272,9 @@ async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
                 pending: Some("{}".to_owned()),
                 ..row
             };
-            let entry = Entry {
+            let entry = JournalEntry {
                 call: Some(written(&next, next.status)),
-                ..Entry::of(tenant)
+                ..JournalEntry::of(tenant)
             };
             format!("{:?}", ledger.write(entry).await)
         }
@@ -295,7 +295,7 @@ async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
 }
 
 /// The calls of the requests, not stored yet.
-fn rows(parts: &CallDeps, tenant: TenantId) -> Vec<call::Model> {
+fn rows(deps: &CallDeps, tenant: TenantId) -> Vec<call::Model> {
     let ids = Ids::of(2);
     let callee = Callee {
         tenant,
@@ -310,7 +310,7 @@ fn rows(parts: &CallDeps, tenant: TenantId) -> Vec<call::Model> {
     let bridge = BridgeId::new(BEGAN);
     let row = |number: i64| {
         let came = incoming(&format!("phone {number}"));
-        new_row(parts, ids.next("call", BEGAN), bridge, came, &callee, BEGAN)
+        new_row(deps, ids.next("call", BEGAN), bridge, came, &callee, BEGAN)
     };
     (0..4).map(row).collect()
 }
@@ -320,7 +320,7 @@ async fn the_tables_of_the_simulation_keep_what_the_statements_keep() {
     let mut answers = std::collections::BTreeSet::new();
     for seed in 0..5 {
         let world = World::with_clock(Arc::new(ManualClock::new(BEGAN))).await;
-        let parts = Arc::clone(world.calls.parts());
+        let deps = Arc::clone(world.calls.deps());
         let account = credit_account::Entity::find()
             .one(world.store.reader())
             .await;
@@ -332,7 +332,7 @@ async fn the_tables_of_the_simulation_keep_what_the_statements_keep() {
         model.tables.transactions = booked.expect("reads");
         let tenant = account.tenant_id;
         model.tables.accounts.insert(tenant, account);
-        let (rows, mut chance) = (rows(&parts, tenant), Chance::new(seed));
+        let (rows, mut chance) = (rows(&deps, tenant), Chance::new(seed));
         for number in 0..STEPS {
             let step = step(&mut chance);
             let row = call::Model {
@@ -351,7 +351,7 @@ async fn the_tables_of_the_simulation_keep_what_the_statements_keep() {
                 let me = chance.pick(&OWNERS);
                 let taker = CallDeps {
                     node: Membership::outside(me),
-                    ..(*parts).clone()
+                    ..(*deps).clone()
                 };
                 take_spoken_to(&taker, &row).await.expect("takes");
                 take_over(
@@ -361,7 +361,7 @@ async fn the_tables_of_the_simulation_keep_what_the_statements_keep() {
                     Reason::SpokenTo,
                 );
             } else {
-                let real = ask(parts.ledger.clone(), step.clone(), row.clone()).await;
+                let real = ask(deps.ledger.clone(), step.clone(), row.clone()).await;
                 let simulated = model.wait_for(ask(model.ledger.clone(), step, row));
                 assert_eq!(real, simulated, "{told}");
                 answers.insert(real);

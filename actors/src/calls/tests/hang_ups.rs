@@ -85,7 +85,7 @@ async fn a_function_in_line_for_the_store_holds_up_no_hang_up_and_no_write() {
         let functions = functions.map(|function| world.calls.invoke(call, function));
         let hang_up = async {
             // Each of them queues from the moment at which it is noted here.
-            until(|| world.calls.parts().invoking.now.len() == FUNCTIONS).await;
+            until(|| world.calls.deps().invocations.running.len() == FUNCTIONS).await;
             world.tell(call, hang_up()).await
         };
         let others = async {

@@ -147,7 +147,7 @@ async fn a_call_that_was_taken_and_not_read_is_told_what_its_bridge_lists() {
     world.tell(call, answered).await.expect("is answered");
     world.calls.let_go_of_all();
     assert_eq!(world.row(call).await.owner, "node");
-    world.calls.parts().node.found(2);
+    world.calls.deps().node.found(2);
     let listed = world.calls.heartbeat(world.bridge, &[], None).await;
     assert_eq!(listed, Ok(Vec::new()));
     let row = world.row(call).await;

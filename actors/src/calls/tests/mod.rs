@@ -34,10 +34,10 @@ use super::{
 };
 use crate::{
     bridges::Bridges,
-    calls::{CallRegistry, Calls},
+    calls::{CallRegistry, CallRouter},
     events::outbox::Audience,
     functions::{self, FunctionsConfig},
-    ledger::{self, Credit, LedgerParts},
+    ledger::{self, Credit, LedgerDeps},
     nodes::Membership,
     outbound::{Guard, Outbound},
     runtime::clock::{Clock, ManualClock, SharedClock, SteadyClock, SystemClock},
@@ -55,7 +55,7 @@ const RULES: CallLimits = CallLimits {
 struct World {
     _keep: Keep,
     store: Store,
-    calls: Calls,
+    calls: CallRouter,
     bridge: BridgeId,
 }
 
@@ -76,14 +76,14 @@ impl World {
         seed(&store, &vault, now).await;
         let node = Membership::outside("node");
         let here = Arbiter::current();
-        let ledger_parts = LedgerParts {
+        let ledger_parts = LedgerDeps {
             store: store.clone(),
             clock: clock.clone(),
             node: node.clone(),
             audience: Audience::default(),
         };
         let outbound = Outbound::new(Guard::default(), None).expect("the defaults");
-        let parts = CallDeps {
+        let deps = CallDeps {
             store: store.clone(),
             vault,
             clock: clock.clone(),
@@ -102,10 +102,10 @@ impl World {
             ),
             bridges: Arc::new(Bridges::new(clock)),
             meter: super::meter::CallMeter::default(),
-            invoking: super::Invocations::default(),
+            invocations: super::Invocations::default(),
             traces: Traces::default(),
         };
-        let calls = Calls::new(parts, vec![here.clone()]);
+        let calls = CallRouter::new(deps, vec![here.clone()]);
         CallRegistry::start(&here, calls.clone())
             .await
             .expect("the registry starts");
@@ -418,7 +418,7 @@ async fn an_extension_whose_answer_was_lost_leaves_no_talk_free() {
         started: 1,
         want: 1,
     };
-    let granted = world.calls.parts().ledger.extend(lost).await;
+    let granted = world.calls.deps().ledger.extend(lost).await;
     assert_eq!(granted.expect("is granted").total, 2);
     // The hang-up comes before the timer that would have asked in between.
     clock.advance_ms(5 * 60_000);
@@ -525,7 +525,7 @@ async fn a_wall_clock_that_was_set_back_over_a_restart_leaves_no_deadline_an_hou
         pending: Some(serde_json::json!({"hangup": hangup, "transfer": null}).to_string()),
         ..row.clone()
     };
-    let driver = CallDriver::load(Arc::clone(world.calls.parts()), hung_up, None, None);
+    let driver = CallDriver::load(Arc::clone(world.calls.deps()), hung_up, None, None);
     let next = driver.next_deadline().expect("it runs");
     assert!(next.since(SystemClock.now()) <= RULES.hangup_grace_ms + 2_000);
     let stored = call::Model {
@@ -534,13 +534,13 @@ async fn a_wall_clock_that_was_set_back_over_a_restart_leaves_no_deadline_an_hou
         last_sign_at: ahead(row.last_sign_at),
         ..row
     };
-    let driver = CallDriver::load(Arc::clone(world.calls.parts()), stored, None, None);
+    let driver = CallDriver::load(Arc::clone(world.calls.deps()), stored, None, None);
     let next = driver.next_deadline().expect("it runs");
     assert!(next.since(SystemClock.now()) <= RULES.lost_after_ms + 2_000);
     assert!(driver.row().answered_at <= Some(SystemClock.now()));
 }
 
-impl Calls {
+impl CallRouter {
     async fn panic(&self, call: CallId) -> Result<(), CallError> {
         let addr = self.find(call).await?;
         addr.send(Panic).await.map_err(|_| CallError::Unavailable)

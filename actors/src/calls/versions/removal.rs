@@ -46,7 +46,7 @@ const LOOK_AT_SETTINGS: &str = "SELECT s.agent_id, s.hash, $3 AS before, s.used_
 
 /// A version checked by the sweep.
 #[derive(FromQueryResult, Serialize)]
-struct Looked {
+struct VersionCheck {
     agent_id: AgentId,
     version: i64,
     unneeded: bool,
@@ -54,7 +54,7 @@ struct Looked {
 
 /// Settings checked by the sweep.
 #[derive(FromQueryResult, Serialize)]
-pub(super) struct LookedSettings {
+pub(super) struct SettingsCheck {
     agent_id: AgentId,
     hash: String,
     /// Those used later are kept.
@@ -80,7 +80,9 @@ async fn sweep_versions(store: &Store, before: Millis) -> Result<u64, DbErr> {
             BATCH.into(),
         ];
         let look = Statement::from_sql_and_values(store.backend(), LOOK, values);
-        let mut looked = Looked::find_by_statement(look).all(store.reader()).await?;
+        let mut looked = VersionCheck::find_by_statement(look)
+            .all(store.reader())
+            .await?;
         let Some(last) = looked.last() else {
             return Ok(gone);
         };
@@ -114,7 +116,7 @@ pub(super) async fn look_at_settings(
     agent: String,
     hash: String,
     before: Millis,
-) -> Result<Vec<LookedSettings>, DbErr> {
+) -> Result<Vec<SettingsCheck>, DbErr> {
     let values = [
         agent.into(),
         hash.into(),
@@ -122,13 +124,13 @@ pub(super) async fn look_at_settings(
         BATCH.into(),
     ];
     let look = Statement::from_sql_and_values(store.backend(), LOOK_AT_SETTINGS, values);
-    LookedSettings::find_by_statement(look)
+    SettingsCheck::find_by_statement(look)
         .all(store.reader())
         .await
 }
 
 /// Checks these rows again, since a call may have been written meanwhile.
-async fn remove_versions(store: &Store, looked: &[Looked]) -> Result<u64, DbErr> {
+async fn remove_versions(store: &Store, looked: &[VersionCheck]) -> Result<u64, DbErr> {
     let source = json_rows(
         store.backend(),
         &[
@@ -148,10 +150,7 @@ async fn remove_versions(store: &Store, looked: &[Looked]) -> Result<u64, DbErr>
 }
 
 /// Checks these rows again, since a change may have named them meanwhile.
-pub(super) async fn remove_settings(
-    store: &Store,
-    looked: &[LookedSettings],
-) -> Result<u64, DbErr> {
+pub(super) async fn remove_settings(store: &Store, looked: &[SettingsCheck]) -> Result<u64, DbErr> {
     let source = json_rows(
         store.backend(),
         &[

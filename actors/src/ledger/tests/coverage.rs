@@ -29,7 +29,7 @@ impl Talk {
     fn new(minutes: i64) -> Self {
         let mut play = Play::new(minutes);
         let admitted = play.book(admit(play.tenant, play.calls[0], None));
-        assert_eq!(admitted, Ok(Booked::Admission(Admission::Granted)));
+        assert_eq!(admitted, Ok(ItemOutcome::Admission(Admission::Granted)));
         let call = match CallState::ringing(NOW, NOW, 240, &RULES).answer(NOW, NOW, "m") {
             Ok(Step::Answered(call)) => *call,
             other => panic!("a ringing call can be answered: {other:?}"),
@@ -46,7 +46,7 @@ impl Talk {
             return None;
         }
         match outcome {
-            Ok(Booked::Grant(grant)) => {
+            Ok(ItemOutcome::Extension(grant)) => {
                 self.call = self.call.granted(request, grant.total, grant.last, NOW);
                 Some(grant.last)
             }
@@ -122,7 +122,7 @@ fn settles(
         talk.call.minutes(&ending),
     );
     let billed = match talk.play.book(item) {
-        Ok(Booked::Settlement(settled)) => settled.minutes,
+        Ok(ItemOutcome::Settlement(settled)) => settled.minutes,
         other => return Err(format!("not settled: {other:?}")),
     };
     if billed != talked && left > 0 {

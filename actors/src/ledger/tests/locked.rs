@@ -10,7 +10,7 @@ use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
 use super::*;
 use crate::{
     events::outbox::{Audience, NewEvent},
-    journal::Entry,
+    journal::JournalEntry,
     nodes::Membership,
     runtime::clock::SystemClock,
 };
@@ -43,9 +43,9 @@ async fn ring(ledger: &LedgerHandle, tenant: TenantId) -> Result<Admission, Ledg
         max_concurrent: None,
     };
     let event = NewEvent::sample(EventKind::CallStarted, tenant, NOW);
-    let entry = Entry {
+    let entry = JournalEntry {
         events: vec![event],
-        ..Entry::of(tenant)
+        ..JournalEntry::of(tenant)
     };
     ledger.admit(admit, move |_| entry.clone()).await
 }
@@ -56,13 +56,13 @@ async fn one_is_locked(table: &str) {
         return;
     };
     let tenants = tenants(&store).await;
-    let parts = LedgerParts {
+    let deps = LedgerDeps {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside(&owner()),
         audience: Audience::default(),
     };
-    let ledger = start(&actix_rt::Arbiter::current(), &parts);
+    let ledger = start(&actix_rt::Arbiter::current(), &deps);
     let all = join_all(tenants.iter().map(|tenant| ring(&ledger, *tenant))).await;
     assert!(all.iter().all(|rung| *rung == Ok(Admission::Granted)));
     let holder = store.begin().await.expect("begins");

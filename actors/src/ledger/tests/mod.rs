@@ -9,7 +9,7 @@ mod table;
 use dikala_entities::{Millis, TransactionType, credit_account};
 
 use super::{
-    plan::{Book, plan},
+    plan::{LedgerRows, plan},
     *,
 };
 
@@ -85,13 +85,13 @@ fn adjust(tenant: TenantId, minutes: i64, reference: Option<String>) -> Item {
 struct Play {
     tenant: TenantId,
     calls: Vec<CallId>,
-    book: Book,
+    book: LedgerRows,
 }
 
 impl Play {
     fn new(minutes: i64) -> Self {
         let tenant = TenantId::new(NOW);
-        let mut book = Book::default();
+        let mut book = LedgerRows::default();
         book.accounts.insert(tenant, account(tenant, minutes));
         Self {
             tenant,
@@ -100,7 +100,7 @@ impl Play {
         }
     }
 
-    fn book(&mut self, item: Item) -> Booking {
+    fn book(&mut self, item: Item) -> PostingOutcome {
         plan(&mut self.book, &[item], NOW).remove(0)
     }
 

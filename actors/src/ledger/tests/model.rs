@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// The invariants after every item.
-fn check(book: &Book, tenant: TenantId) -> Result<(), String> {
+fn check(book: &LedgerRows, tenant: TenantId) -> Result<(), String> {
     let account = &book.accounts[&tenant];
     let open = || book.holds.values().filter(|hold| hold.settled_at.is_none());
     let posted: i64 = book.transactions.iter().map(|t| t.minutes).sum();
@@ -55,7 +55,7 @@ fn check(book: &Book, tenant: TenantId) -> Result<(), String> {
         .map_or(Ok(()), |(rule, _)| Err(format!("{rule}: {account:?}")))
 }
 
-fn purchased(book: &Book) -> i64 {
+fn purchased(book: &LedgerRows) -> i64 {
     book.transactions
         .iter()
         .filter(|t| t.kind == TransactionType::Purchase)
@@ -107,7 +107,7 @@ fn steps() -> impl Strategy<Value = Vec<(Step, bool)>> {
     prop::collection::vec((step, any::<bool>()), 1..60)
 }
 
-fn balance(book: &Book, tenant: TenantId) -> i64 {
+fn balance(book: &LedgerRows, tenant: TenantId) -> i64 {
     let account = &book.accounts[&tenant];
     account.available + account.held
 }
@@ -118,7 +118,7 @@ type Rows = (
     usize,
 );
 
-fn book_of(book: &Book) -> Rows {
+fn book_of(book: &LedgerRows) -> Rows {
     (
         book.accounts.clone(),
         book.holds.clone(),
@@ -126,8 +126,8 @@ fn book_of(book: &Book) -> Rows {
     )
 }
 
-fn free(outcome: &Booking) -> bool {
-    *outcome == Ok(Booked::Settlement(Settlement { minutes: 0 }))
+fn free(outcome: &PostingOutcome) -> bool {
+    *outcome == Ok(ItemOutcome::Settlement(Settlement { minutes: 0 }))
 }
 
 /// The state before an item, to compare with.
@@ -138,7 +138,7 @@ struct Before {
 }
 
 impl Before {
-    fn of(book: &Book, tenant: TenantId) -> Self {
+    fn of(book: &LedgerRows, tenant: TenantId) -> Self {
         Self {
             rows: book_of(book),
             balance: balance(book, tenant),
@@ -146,7 +146,12 @@ impl Before {
         }
     }
 
-    fn compare(&self, book: &Book, tenant: TenantId, outcome: &Booking) -> Result<(), &str> {
+    fn compare(
+        &self,
+        book: &LedgerRows,
+        tenant: TenantId,
+        outcome: &PostingOutcome,
+    ) -> Result<(), &str> {
         let fell = self.balance >= LOW_THRESHOLD && balance(book, tenant) < LOW_THRESHOLD;
         if book.lows.len() - self.lows != usize::from(fell) {
             return Err("low credit is not announced once per crossing");
@@ -158,7 +163,7 @@ impl Before {
     }
 }
 
-type Planner = fn(&mut Book, &[Item], Millis) -> Vec<Booking>;
+type Planner = fn(&mut LedgerRows, &[Item], Millis) -> Vec<PostingOutcome>;
 
 /// Plays the steps, repeating some of them. An error names the rule that broke.
 fn play(minutes: i64, steps: &[(Step, bool)], planner: Planner) -> Result<(), String> {
@@ -183,7 +188,7 @@ fn play(minutes: i64, steps: &[(Step, bool)], planner: Planner) -> Result<(), St
             .compare(&book, tenant, &first)
             .map_err(|rule| format!("{rule}: {step:?}"))?;
         if let Item::Admit(admit) = &item
-            && let Ok(Booked::Admission(Admission::Refused(_))) = first
+            && let Ok(ItemOutcome::Admission(Admission::Refused(_))) = first
         {
             refused.insert(admit.call);
         } else if item.call().is_some_and(|call| refused.contains(&call))
@@ -218,7 +223,7 @@ proptest! {
             .collect();
         let (mut at_once, mut singly) = (book.clone(), book);
         let together = plan(&mut at_once, &items, NOW);
-        let apart: Vec<Booking> = items
+        let apart: Vec<PostingOutcome> = items
             .iter()
             .flat_map(|item| plan(&mut singly, std::slice::from_ref(item), NOW))
             .collect();
@@ -236,7 +241,7 @@ proptest! {
 /// Planted bugs, taken from other systems.
 #[test]
 fn wrong_planners_are_caught() {
-    fn charges_twice(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking> {
+    fn charges_twice(book: &mut LedgerRows, items: &[Item], now: Millis) -> Vec<PostingOutcome> {
         if let Item::Settle(settle) = &items[0]
             && let Some(hold) = book.holds.get_mut(&settle.call)
             && hold.refusal.is_none()
@@ -245,14 +250,18 @@ fn wrong_planners_are_caught() {
         }
         plan(book, items, now)
     }
-    fn settles_for_free(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking> {
+    fn settles_for_free(book: &mut LedgerRows, items: &[Item], now: Millis) -> Vec<PostingOutcome> {
         let outcomes = plan(book, items, now);
         if matches!(items[0], Item::Settle(_)) {
             book.transactions.clear();
         }
         outcomes
     }
-    fn forgets_to_give_back(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking> {
+    fn forgets_to_give_back(
+        book: &mut LedgerRows,
+        items: &[Item],
+        now: Millis,
+    ) -> Vec<PostingOutcome> {
         let outcomes = plan(book, items, now);
         if let Item::Settle(settle) = &items[0]
             && let Some(account) = book.accounts.get_mut(&settle.tenant)
@@ -261,11 +270,15 @@ fn wrong_planners_are_caught() {
         }
         outcomes
     }
-    fn books_a_reference_again(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking> {
+    fn books_a_reference_again(
+        book: &mut LedgerRows,
+        items: &[Item],
+        now: Millis,
+    ) -> Vec<PostingOutcome> {
         book.booked.clear();
         plan(book, items, now)
     }
-    fn forgets_refusals(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking> {
+    fn forgets_refusals(book: &mut LedgerRows, items: &[Item], now: Millis) -> Vec<PostingOutcome> {
         if let Item::Admit(admit) = &items[0]
             && book
                 .holds
@@ -276,7 +289,11 @@ fn wrong_planners_are_caught() {
         }
         plan(book, items, now)
     }
-    fn warns_all_the_time(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking> {
+    fn warns_all_the_time(
+        book: &mut LedgerRows,
+        items: &[Item],
+        now: Millis,
+    ) -> Vec<PostingOutcome> {
         for account in book.accounts.values_mut() {
             account.low_armed = true;
         }

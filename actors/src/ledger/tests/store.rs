@@ -12,8 +12,8 @@ use sea_orm::{
 use super::*;
 use crate::{
     events::outbox::{Audience, NewEvent},
-    journal::Entry,
-    ledger::batch::{self, Posting, Written},
+    journal::JournalEntry,
+    ledger::batch::{self, CommittedBatch, Posting},
     nodes::Membership,
     runtime::{
         clock::SystemClock,
@@ -52,8 +52,8 @@ fn purchase(tenant: TenantId, minutes: i64, reference: Option<&str>) -> Credit {
     }
 }
 
-fn parts(store: &Store) -> LedgerParts {
-    LedgerParts {
+fn deps(store: &Store) -> LedgerDeps {
+    LedgerDeps {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside(&owner()),
@@ -62,7 +62,7 @@ fn parts(store: &Store) -> LedgerParts {
 }
 
 fn ledger(store: &Store) -> Minutes {
-    Minutes(start(&actix_rt::Arbiter::current(), &parts(store)))
+    Minutes(start(&actix_rt::Arbiter::current(), &deps(store)))
 }
 
 /// A ledger for calls without writes of their own.
@@ -80,22 +80,24 @@ impl std::ops::Deref for Minutes {
 impl Minutes {
     async fn admit(&self, admit: Admit) -> Result<Admission, LedgerError> {
         let tenant = admit.tenant;
-        self.0.admit(admit, move |_| Entry::of(tenant)).await
+        self.0.admit(admit, move |_| JournalEntry::of(tenant)).await
     }
 
     async fn settle(&self, settle: Settle) -> Result<Settlement, LedgerError> {
         let tenant = settle.tenant;
-        self.0.settle(settle, move |_| Entry::of(tenant)).await
+        self.0
+            .settle(settle, move |_| JournalEntry::of(tenant))
+            .await
     }
 }
 
 /// Writes one batch.
-async fn write(store: &Store, items: &[Item]) -> Result<Written, sea_orm::DbErr> {
+async fn write(store: &Store, items: &[Item]) -> Result<CommittedBatch, sea_orm::DbErr> {
     let postings: Vec<Posting> = items.iter().cloned().map(Posting::Book).collect();
     batch::write(
-        &parts(store),
+        &deps(store),
         &postings.iter().collect::<Vec<_>>(),
-        batch::Patience::Usual,
+        batch::LockWait::Usual,
     )
     .await
 }
@@ -248,7 +250,7 @@ async fn a_minute_whose_write_failed_is_billed_in_the_end() {
     sql("DROP TRIGGER broken").await;
     assert_eq!(
         ledger.extend(extend).await,
-        Ok(Grant {
+        Ok(Extension {
             last: false,
             total: 2
         })
@@ -295,7 +297,7 @@ async fn a_poisoned_item_fails_alone() {
 
 /// Other systems charge a call twice when another node takes over.
 #[actix::test]
-async fn who_lost_a_call_books_nothing_for_it() {
+async fn a_former_owner_books_nothing() {
     for (_keep, store) in dikala_testkit::both().await {
         let tenant = tenant_with(&store, 5).await;
         let (ledger, call) = (ledger(&store), CallId::new(NOW));
@@ -386,7 +388,7 @@ async fn two_nodes_announce_for_the_same_tenants() {
             let postings: Vec<Posting> =
                 tenants.iter().map(|tenant| announcement(*tenant)).collect();
             let postings: Vec<&Posting> = postings.iter().collect();
-            let written = batch::write(&parts(&store), &postings, batch::Patience::Usual).await;
+            let written = batch::write(&deps(&store), &postings, batch::LockWait::Usual).await;
             assert!(written.is_ok(), "{:?}", written.err());
         }
     };
@@ -413,9 +415,9 @@ async fn two_nodes_announce_for_the_same_tenants() {
 
 fn announcement(tenant: TenantId) -> Posting {
     let event = NewEvent::sample(EventKind::CallStarted, tenant, NOW);
-    Posting::Write(Arc::new(Entry {
+    Posting::Write(Arc::new(JournalEntry {
         events: vec![event],
-        ..Entry::of(tenant)
+        ..JournalEntry::of(tenant)
     }))
 }
 
@@ -429,7 +431,7 @@ async fn a_reference_from_several_sides_is_one_transaction() {
         let outside =
             join_all((0..8).map(|_| credit(&store, Arc::new(SystemClock), booking(), None)));
         let (inside, outside) = tokio::join!(inside, outside);
-        let inside: Vec<Credited> = inside.into_iter().flatten().collect();
+        let inside: Vec<CreditBooking> = inside.into_iter().flatten().collect();
         assert!(inside.iter().filter(|booked| booked.is_new).count() <= 1);
         let mut ids: Vec<TransactionId> = inside.iter().map(|b| b.transaction.id).collect();
         ids.extend(outside.iter().flatten().map(|t| t.id));

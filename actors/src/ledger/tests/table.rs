@@ -11,13 +11,13 @@ fn a_call_holds_uses_and_gives_back() {
     let (tenant, call) = (play.tenant, play.calls[0]);
     assert_eq!(
         play.book(admit(tenant, call, None)),
-        Ok(Booked::Admission(Admission::Granted))
+        Ok(ItemOutcome::Admission(Admission::Granted))
     );
     assert_eq!(play.minutes(), (4, 1, 0));
     let grant = play.book(extend(tenant, call, 1, 1, 1));
     assert_eq!(
         grant,
-        Ok(Booked::Grant(Grant {
+        Ok(ItemOutcome::Extension(Extension {
             last: false,
             total: 2
         }))
@@ -25,13 +25,13 @@ fn a_call_holds_uses_and_gives_back() {
     assert_eq!(play.minutes(), (3, 1, 1));
     assert_eq!(
         play.book(settle(tenant, call, 1)),
-        Ok(Booked::Settlement(Settlement { minutes: 1 }))
+        Ok(ItemOutcome::Settlement(Settlement { minutes: 1 }))
     );
     assert_eq!(play.minutes(), (4, 0, 1));
     // Repeated with another figure: the first settlement stays.
     assert_eq!(
         play.book(settle(tenant, call, 3)),
-        Ok(Booked::Settlement(Settlement { minutes: 1 }))
+        Ok(ItemOutcome::Settlement(Settlement { minutes: 1 }))
     );
     assert_eq!(play.book.transactions.len(), 1);
     assert_eq!(
@@ -44,7 +44,7 @@ fn a_call_holds_uses_and_gives_back() {
 fn a_refusal_is_remembered_after_a_top_up() {
     let mut play = Play::new(0);
     let (tenant, call) = (play.tenant, play.calls[0]);
-    let refused = Ok(Booked::Admission(Admission::Refused(
+    let refused = Ok(ItemOutcome::Admission(Admission::Refused(
         HangupReason::InsufficientCredits,
     )));
     assert_eq!(play.book(admit(tenant, call, None)), refused);
@@ -58,7 +58,7 @@ fn requests_are_answered_once_and_in_order() {
     let mut play = Play::new(3);
     let (tenant, call) = (play.tenant, play.calls[0]);
     assert!(play.book(admit(tenant, call, None)).is_ok());
-    let partial = Ok(Booked::Grant(Grant {
+    let partial = Ok(ItemOutcome::Extension(Extension {
         last: true,
         total: 3,
     }));
@@ -76,7 +76,7 @@ fn requests_are_answered_once_and_in_order() {
     assert!(play.book(adjust(tenant, 1, None)).is_ok());
     assert_eq!(
         play.book(extend(tenant, call, 2, 3, 1)),
-        Ok(Booked::Grant(Grant {
+        Ok(ItemOutcome::Extension(Extension {
             last: false,
             total: 4
         }))
@@ -105,14 +105,14 @@ fn calls_at_the_same_time_are_counted() {
     let mut play = Play::new(9);
     let (tenant, calls) = (play.tenant, play.calls.clone());
     assert!(play.book(admit(tenant, calls[0], Some(1))).is_ok());
-    let refused = Ok(Booked::Admission(Admission::Refused(
+    let refused = Ok(ItemOutcome::Admission(Admission::Refused(
         HangupReason::ConcurrencyLimit,
     )));
     assert_eq!(play.book(admit(tenant, calls[1], Some(1))), refused);
     assert!(play.book(settle(tenant, calls[0], 0)).is_ok());
     assert_eq!(
         play.book(admit(tenant, calls[2], Some(1))),
-        Ok(Booked::Admission(Admission::Granted))
+        Ok(ItemOutcome::Admission(Admission::Granted))
     );
 }
 
@@ -160,7 +160,7 @@ fn a_closed_call_is_not_admitted_again() {
     assert!(play.book(admit(tenant, call, None)).is_ok());
     assert_eq!(
         play.book(admit(tenant, call, Some(1))),
-        Ok(Booked::Admission(Admission::Granted)),
+        Ok(ItemOutcome::Admission(Admission::Granted)),
         "a repeat while the hold is open"
     );
     let by_another = Item::Admit(Admit {
@@ -205,7 +205,7 @@ fn no_minute_begins_that_was_not_granted_first() {
     for (request, last, total) in [(1, false, 2), (2, true, 2), (3, true, 2)] {
         assert_eq!(
             play.book(extend(tenant, call, request, 99, 1)),
-            Ok(Booked::Grant(Grant { last, total }))
+            Ok(ItemOutcome::Extension(Extension { last, total }))
         );
         assert!(play.minutes().0 >= 0);
     }
@@ -218,7 +218,7 @@ fn the_last_minute_of_one_call_leaves_the_others_their_own() {
     let (tenant, calls) = (play.tenant, play.calls.clone());
     assert!(play.book(admit(tenant, calls[0], None)).is_ok());
     assert!(play.book(admit(tenant, calls[1], None)).is_ok());
-    let grant = |last, total| Ok(Booked::Grant(Grant { last, total }));
+    let grant = |last, total| Ok(ItemOutcome::Extension(Extension { last, total }));
     assert_eq!(
         play.book(extend(tenant, calls[0], 1, 1, 1)),
         grant(false, 2)
@@ -258,7 +258,7 @@ fn the_end_bills_what_was_granted_however_empty_the_account_is() {
     assert_eq!(play.minutes(), (0, 1, 0));
     assert_eq!(
         play.book(settle(tenant, calls[0], 7)),
-        Ok(Booked::Settlement(Settlement { minutes: 1 }))
+        Ok(ItemOutcome::Settlement(Settlement { minutes: 1 }))
     );
     assert_eq!(play.minutes(), (0, 0, 1));
     let usage = play.book.transactions.last().expect("is there");
@@ -283,7 +283,7 @@ fn a_fall_to_exactly_zero_is_announced() {
         let balance = 0;
         assert_eq!(
             play.book.lows,
-            [plan::Low {
+            [plan::LowBalance {
                 tenant,
                 balance,
                 threshold

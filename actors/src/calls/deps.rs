@@ -46,12 +46,12 @@ pub struct CallDeps {
     pub bridges: Arc<Bridges>,
     pub meter: CallMeter,
     pub traces: Traces,
-    pub invoking: Invocations,
+    pub invocations: Invocations,
 }
 
 /// A claim whose row must be changed or deleted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Noted {
+pub(super) struct ClaimWrite {
     pub(super) claimed_at: Millis,
     /// The write is repeated until then.
     pub(super) until: Millis,
@@ -60,9 +60,9 @@ pub(super) struct Noted {
 /// The invocations that this process works on, and the claims whose rows it must change.
 #[derive(Clone, Debug, Default)]
 pub struct Invocations {
-    pub(super) now: Arc<DashSet<(CallId, String)>>,
+    pub(super) running: Arc<DashSet<(CallId, String)>>,
     /// Claims that nothing needs any more; their rows may have to be deleted.
-    pub(super) over: Arc<DashMap<(CallId, String), Noted>>,
+    pub(super) released: Arc<DashMap<(CallId, String), ClaimWrite>>,
     /// Invocations whose endpoint was called but whose outcome was lost.
-    pub(super) abandoned: Arc<DashMap<(CallId, String), Noted>>,
+    pub(super) abandoned: Arc<DashMap<(CallId, String), ClaimWrite>>,
 }

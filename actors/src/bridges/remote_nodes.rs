@@ -13,7 +13,7 @@ use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Bridges, Command, Socket, presence::Elsewhere};
+use super::{BridgeSocket, Bridges, Command, presence::RemotePresence};
 use crate::nodes::{lease::LEASE_MS, table::now_sql};
 
 /// Commands read from the table at once.
@@ -25,7 +25,7 @@ pub(super) const PUNCTUAL_MS: i64 = LEASE_MS - 7_000;
 
 /// A bridge's row, with the state of its node.
 #[derive(FromQueryResult)]
-pub(super) struct Seen {
+pub(super) struct RemoteBridgeRow {
     pub(super) id: BridgeId,
     pub(super) last_seen_at: Option<Millis>,
     pub(super) last_frame_at: Option<Millis>,
@@ -37,14 +37,14 @@ pub(super) struct Seen {
 }
 
 #[derive(FromQueryResult)]
-struct Waiting {
+struct CommandRow {
     bridge_id: BridgeId,
     command: String,
 }
 
 impl Bridges {
     /// Reads which bridges are at other nodes, and when they were seen there.
-    pub async fn look_elsewhere(&self, store: &Store, me: &str) -> Result<(), DbErr> {
+    pub async fn read_remote_bridges(&self, store: &Store, me: &str) -> Result<(), DbErr> {
         // Leases are in the database's time, and this node's clock may be off.
         let sql = format!(
             "SELECT b.id, b.last_seen_at, b.last_frame_at, b.node, (n.id IS NOT NULL) AS is_alive, \
@@ -54,7 +54,7 @@ impl Bridges {
         );
         let values = [Value::from(PUNCTUAL_MS)];
         let statement = Statement::from_sql_and_values(store.backend(), sql, values);
-        let rows = Seen::find_by_statement(statement)
+        let rows = RemoteBridgeRow::find_by_statement(statement)
             .all(store.reader())
             .await?;
         rows.into_iter().for_each(|row| self.heard(row, me));
@@ -62,23 +62,23 @@ impl Bridges {
     }
 
     /// Applies a row of the table.
-    pub(super) fn heard(&self, row: Seen, me: &str) {
+    pub(super) fn heard(&self, row: RemoteBridgeRow, me: &str) {
         let has_node = row.is_alive && row.node.is_some();
         // A sign of life is never in the future.
         let at = |at: Option<Millis>| at.unwrap_or(Millis::MIN).min(self.clock.now());
         let is_connected = has_node && row.node.as_deref() != Some(me);
-        let elsewhere = Elsewhere {
+        let remote = RemotePresence {
             is_connected,
             takes_commands: is_connected && row.is_punctual,
             last_seen: at(row.last_seen_at),
             last_frame: at(row.last_frame_at.or(row.last_seen_at)),
         };
         let mut presence = self.present.entry(row.id).or_default();
-        presence.found(elsewhere, has_node);
+        presence.set_remote(remote, has_node);
     }
 
     /// No other nodes are left, or this node cannot know of them.
-    pub fn nobody_elsewhere(&self) {
+    pub fn forget_remote_nodes(&self) {
         for mut presence in self.present.iter_mut() {
             presence.alone();
         }
@@ -86,7 +86,12 @@ impl Bridges {
 
     /// Stores that the bridge's newest socket is here, before the bridge learns that it is open. Successive sockets of a bridge
     /// are ordered by these writes.
-    pub async fn announce(&self, store: &Store, me: &str, socket: &Socket) -> Result<(), DbErr> {
+    pub async fn announce(
+        &self,
+        store: &Store,
+        me: &str,
+        socket: &BridgeSocket,
+    ) -> Result<(), DbErr> {
         let sql = "UPDATE bridges SET node = $1, connected_at = \
                    CASE WHEN connected_at >= $2 THEN connected_at + 1 ELSE $2 END WHERE id = $3";
         let values = [
@@ -106,7 +111,7 @@ impl Bridges {
 
     /// False if another node has a newer socket of the bridge. If the database does not answer, the command goes to the socket
     /// here: an older one is better than none.
-    pub async fn is_newest(&self, store: &Store, me: &str, socket: &Socket) -> bool {
+    pub async fn is_newest(&self, store: &Store, me: &str, socket: &BridgeSocket) -> bool {
         let sql = format!(
             "SELECT 1 AS found FROM bridges JOIN nodes ON nodes.id = bridges.node WHERE bridges.id = $1 AND nodes.id <> $2 \
                 AND nodes.lease_until > {} + $3",
@@ -122,7 +127,7 @@ impl Bridges {
             Ok(None) | Err(_) => true,
             Ok(Some(_)) => {
                 if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
-                    presence.is_superseded();
+                    presence.mark_superseded();
                 }
                 false
             }
@@ -179,14 +184,14 @@ impl Bridges {
     }
 
     /// Publishes all sockets again after this node got a new id: the table names the old one.
-    pub fn publish_anew(&self) {
+    pub fn republish(&self) {
         for mut presence in self.present.iter_mut() {
             presence.published(None);
         }
     }
 
     /// Stores commands whose bridge is elsewhere. Returns false if there were none.
-    pub async fn send_elsewhere(&self, store: &Store) -> Result<bool, DbErr> {
+    pub async fn send_to_remote_nodes(&self, store: &Store) -> Result<bool, DbErr> {
         #[derive(Serialize)]
         struct Row {
             id: CommandId,
@@ -197,7 +202,7 @@ impl Bridges {
         let now = self.clock.now().as_i64();
         let mut taken: Vec<(BridgeId, Vec<Command>)> = Vec::new();
         for mut presence in self.present.iter_mut() {
-            let commands = presence.take_for_elsewhere();
+            let commands = presence.take_for_remote();
             if !commands.is_empty() {
                 taken.push((*presence.key(), commands));
             }
@@ -303,10 +308,10 @@ async fn commands_for(
     );
     let bridges = [Value::from(json!(bridges).to_string())];
     let statement = Statement::from_sql_and_values(backend, sql, bridges);
-    let rows = Waiting::find_by_statement(statement)
+    let rows = CommandRow::find_by_statement(statement)
         .all(store.critical_reader())
         .await?;
-    let read = |row: Waiting| {
+    let read = |row: CommandRow| {
         let command = serde_json::from_str(&row.command);
         // A newer version wrote it: this node cannot execute it.
         command.ok().map(|command| (row.bridge_id, command))
@@ -399,7 +404,9 @@ mod tests {
                     .execute_unprepared(&until)
                     .await
                     .expect("is late");
-                here.look_elsewhere(&store, "here").await.expect("is read");
+                here.read_remote_bridges(&store, "here")
+                    .await
+                    .expect("is read");
                 let (reason, call) = (HangupReason::Requested, CallId::new(clock.now()));
                 here.command(bridge, call, CommandKind::Hangup { reason });
                 let taken = here.next_command(&older).now_or_never();

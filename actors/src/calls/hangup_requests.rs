@@ -10,7 +10,7 @@ use dikala_entities::{
 use futures_util::{StreamExt, stream};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, Statement, Value};
 
-use super::{error::CallError, messages::CallInput, router::Calls};
+use super::{error::CallError, messages::CallInput, router::CallRouter};
 
 /// Requests per run.
 const BATCH: i64 = 100;
@@ -20,7 +20,7 @@ const CONCURRENT: usize = 20;
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(FromQueryResult)]
-struct Asked {
+struct HangupRequest {
     call_id: CallId,
     actor: Actor,
     node: String,
@@ -31,20 +31,20 @@ struct Asked {
 }
 
 /// Carries out the requests for this node's calls. Deletes those for calls that are over.
-pub(super) async fn hang_up(calls: &Calls) -> Result<(), DbErr> {
-    let parts = calls.parts();
-    let asked = Statement::from_sql_and_values(
-        parts.store.backend(),
+pub(super) async fn hang_up(calls: &CallRouter) -> Result<(), DbErr> {
+    let deps = calls.deps();
+    let request = Statement::from_sql_and_values(
+        deps.store.backend(),
         "SELECT r.call_id, r.actor, r.node, r.asked_at, c.tenant_id, c.status \
          FROM hangup_requests r LEFT JOIN calls c ON c.id = r.call_id \
          WHERE c.owner = $1 OR c.id IS NULL OR c.ended_at IS NOT NULL ORDER BY r.call_id LIMIT $2",
-        [Value::from(&*parts.node.id()), Value::from(BATCH)],
+        [Value::from(&*deps.node.id()), Value::from(BATCH)],
     );
-    let asked = Asked::find_by_statement(asked)
-        .all(parts.store.reader())
+    let request = HangupRequest::find_by_statement(request)
+        .all(deps.store.reader())
         .await?;
-    let done: Vec<CallId> = stream::iter(asked)
-        .map(|asked| carry_out(calls, asked))
+    let done: Vec<CallId> = stream::iter(request)
+        .map(|request| carry_out(calls, request))
         .buffer_unordered(CONCURRENT)
         .filter_map(ready)
         .collect()
@@ -54,20 +54,20 @@ pub(super) async fn hang_up(calls: &Calls) -> Result<(), DbErr> {
     }
     hangup_request::Entity::delete_many()
         .filter(hangup_request::Column::CallId.is_in(done))
-        .exec(parts.store.writer())
+        .exec(deps.store.writer())
         .await
         .map(drop)
 }
 
 /// Returns the call if its request is done. After a crash before the row is deleted, the call gets it again, which is harmless.
-async fn carry_out(calls: &Calls, asked: Asked) -> Option<CallId> {
-    let id = asked.call_id;
-    if asked.status.is_none_or(CallStatus::is_final) {
+async fn carry_out(calls: &CallRouter, request: HangupRequest) -> Option<CallId> {
+    let id = request.call_id;
+    if request.status.is_none_or(CallStatus::is_final) {
         return Some(id);
     }
     let wish = CallInput::RequestHangUp {
         by: HangupInitiator::Operator,
-        audit: Some(Box::new(asked.entry())),
+        audit: Some(Box::new(request.entry())),
     };
     match tokio::time::timeout(ANSWER_WITHIN, calls.tell(None, id, wish)).await {
         Ok(Ok(_) | Err(CallError::NotActive | CallError::UnknownCall)) => Some(id),
@@ -82,7 +82,7 @@ async fn carry_out(calls: &Calls, asked: Asked) -> Option<CallId> {
     }
 }
 
-impl Asked {
+impl HangupRequest {
     fn entry(self) -> audit::Model {
         audit::Model {
             id: AuditId::new(self.asked_at),

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use dikala_entities::Millis;
 
 /// Interval of the periodic check.
-pub(super) const LOOK_EVERY_MS: i64 = 250;
+pub(super) const CHECK_EVERY_MS: i64 = 250;
 /// A longer interval between checks is a pause.
-const STOOD_STILL_MS: i64 = 1_000;
+const PAUSE_MS_MIN: i64 = 1_000;
 /// After that time everything that waited has been read.
 const SETTLES_MS: i64 = 2_000;
 /// Number of remembered pauses.
@@ -16,66 +16,66 @@ const REMEMBERED: usize = 64;
 
 /// Detects pauses of this process. Without the periodic check none is ever reported.
 #[derive(Debug, Default)]
-pub(super) struct Attention {
-    looked_at: Option<Millis>,
+pub(super) struct PauseDetector {
+    checked_at: Option<Millis>,
     /// The pauses, oldest first.
-    stills: VecDeque<Still>,
+    pauses: VecDeque<Pause>,
 }
 
 /// A pause, or several without known activity between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Still {
+struct Pause {
     /// Until this time, input was read when it arrived.
     from: Millis,
     settled_at: Millis,
 }
 
-impl Attention {
+impl PauseDetector {
     /// The periodic check.
-    pub(super) fn look(&mut self, now: Millis) {
+    pub(super) fn check(&mut self, now: Millis) {
         self.sign_at(now);
-        self.looked_at = self.looked_at.max(Some(now));
+        self.checked_at = self.checked_at.max(Some(now));
     }
 
     /// The time to record for a sign of life read now.
     pub(super) fn sign_at(&mut self, now: Millis) -> Millis {
-        if let Some(looked_at) = self.looked_at.filter(|looked_at| now > *looked_at) {
-            if now.since(looked_at) > STOOD_STILL_MS {
-                self.stood_still(looked_at, now.plus_ms(SETTLES_MS));
+        if let Some(checked_at) = self.checked_at.filter(|checked_at| now > *checked_at) {
+            if now.since(checked_at) > PAUSE_MS_MIN {
+                self.record(checked_at, now.plus_ms(SETTLES_MS));
             }
-            self.looked_at = Some(now);
+            self.checked_at = Some(now);
         }
         self.counts_for(now)
     }
 
-    fn stood_still(&mut self, from: Millis, settled_at: Millis) {
-        match self.stills.back_mut() {
+    fn record(&mut self, from: Millis, settled_at: Millis) {
+        match self.pauses.back_mut() {
             // Nothing is known of the time between the two.
             Some(last) if from < last.settled_at => last.settled_at = settled_at,
-            _ => self.stills.push_back(Still { from, settled_at }),
+            _ => self.pauses.push_back(Pause { from, settled_at }),
         }
-        if self.stills.len() > REMEMBERED {
-            self.stills.pop_front();
+        if self.pauses.len() > REMEMBERED {
+            self.pauses.pop_front();
         }
     }
 
     fn counts_for(&self, now: Millis) -> Millis {
-        match self.stills.back() {
-            Some(still) if now < still.settled_at => now.min(still.from),
+        match self.pauses.back() {
+            Some(pause) if now < pause.settled_at => now.min(pause.from),
             _ => now,
         }
     }
 
     /// True if what is read now may have waited.
     pub(super) fn is_settling(&self, now: Millis) -> bool {
-        let last = self.stills.back();
-        last.is_some_and(|still| now < still.settled_at)
+        let last = self.pauses.back();
+        last.is_some_and(|pause| now < pause.settled_at)
     }
 
     /// Milliseconds since `at` in which this process may not have heard a bridge.
     pub(super) fn unheard_ms_since(&self, at: Millis) -> i64 {
-        let since = |still: &Still| still.settled_at.since(still.from.max(at)).max(0);
-        self.stills.iter().map(since).sum()
+        let since = |pause: &Pause| pause.settled_at.since(pause.from.max(at)).max(0);
+        self.pauses.iter().map(since).sum()
     }
 }
 
@@ -88,33 +88,33 @@ mod tests {
     /// The recorded times of signs of life read at these milliseconds after the start. It checks every 250 ms except during
     /// pauses, before or after reading at the same time.
     fn counted<const N: usize>(
-        still: &[(i64, i64)],
+        pause: &[(i64, i64)],
         read: [i64; N],
-        looks_first: bool,
+        checks_first: bool,
     ) -> [i64; N] {
-        let mut attention = Attention::default();
-        let stands_still = |at| still.iter().any(|(from, to)| (*from..*to).contains(&at));
+        let mut detector = PauseDetector::default();
+        let is_paused = |at| pause.iter().any(|(from, to)| (*from..*to).contains(&at));
         let mut counted = read.map(|_| 0);
-        for at in (0..120_000).filter(|at| !stands_still(*at)) {
+        for at in (0..120_000).filter(|at| !is_paused(*at)) {
             let now = BEGAN.plus_ms(at);
-            let looks = at % LOOK_EVERY_MS == 0 || still.iter().any(|(_, to)| *to == at);
-            if looks && looks_first {
-                attention.look(now);
+            let checks = at % CHECK_EVERY_MS == 0 || pause.iter().any(|(_, to)| *to == at);
+            if checks && checks_first {
+                detector.check(now);
             }
             if let Some(which) = read.iter().position(|read| *read == at) {
-                counted[which] = attention.sign_at(now).since(BEGAN);
+                counted[which] = detector.sign_at(now).since(BEGAN);
             }
-            if looks && !looks_first {
-                attention.look(now);
+            if checks && !checks_first {
+                detector.check(now);
             }
         }
         counted
     }
 
     #[test]
-    fn what_waited_counts_for_the_moment_before() {
-        for looks_first in [true, false] {
-            for (still, read, counts) in [
+    fn input_that_waited_counts_for_the_time_before_the_pause() {
+        for checks_first in [true, false] {
+            for (pause, read, counts) in [
                 // No pause, or one so short that a busy machine explains it.
                 (&[][..], [1_000, 60_001, 90_000], [1_000, 60_001, 90_000]),
                 (
@@ -150,54 +150,54 @@ mod tests {
                 ),
             ] {
                 assert_eq!(
-                    counted(still, read, looks_first),
+                    counted(pause, read, checks_first),
                     counts,
-                    "{still:?}, looks first: {looks_first}"
+                    "{pause:?}, checks first: {checks_first}"
                 );
             }
         }
     }
 
     #[test]
-    fn who_does_not_look_says_nothing_of_it() {
-        let mut attention = Attention::default();
+    fn without_the_periodic_check_no_pause_is_reported() {
+        let mut detector = PauseDetector::default();
         for at in [0, 60_000, 600_000] {
             let now = BEGAN.plus_ms(at);
-            assert_eq!(attention.sign_at(now), now);
+            assert_eq!(detector.sign_at(now), now);
         }
-        assert_eq!(attention.unheard_ms_since(Millis::MIN), 0);
-        assert!(!attention.is_settling(BEGAN));
+        assert_eq!(detector.unheard_ms_since(Millis::MIN), 0);
+        assert!(!detector.is_settling(BEGAN));
     }
 
     /// A thread reads the clock before a pause and reports it after others have gone on.
     #[test]
     fn time_does_not_go_back() {
-        let mut attention = Attention::default();
-        attention.look(BEGAN);
-        attention.look(BEGAN.plus_ms(10_000));
-        assert_eq!(attention.sign_at(BEGAN.plus_ms(100)), BEGAN);
-        assert_eq!(attention.sign_at(BEGAN.plus_ms(11_000)), BEGAN);
-        assert_eq!(attention.unheard_ms_since(BEGAN), 12_000);
+        let mut detector = PauseDetector::default();
+        detector.check(BEGAN);
+        detector.check(BEGAN.plus_ms(10_000));
+        assert_eq!(detector.sign_at(BEGAN.plus_ms(100)), BEGAN);
+        assert_eq!(detector.sign_at(BEGAN.plus_ms(11_000)), BEGAN);
+        assert_eq!(detector.unheard_ms_since(BEGAN), 12_000);
     }
 
     /// The silence of a lost bridge exceeds the unheard time, however many pauses there are.
     #[test]
-    fn only_the_time_in_which_it_was_deaf_is_given_back() {
-        let mut attention = Attention::default();
+    fn only_unheard_time_is_excused() {
+        let mut detector = PauseDetector::default();
         let mut now = BEGAN;
         for _ in 0..1_000 {
             for _ in 0..40 {
-                attention.look(now);
-                now = now.plus_ms(LOOK_EVERY_MS);
+                detector.check(now);
+                now = now.plus_ms(CHECK_EVERY_MS);
             }
             now = now.plus_ms(1_500);
         }
-        attention.look(now);
-        assert!(attention.is_settling(now) && !attention.is_settling(now.plus_ms(SETTLES_MS)));
+        detector.check(now);
+        assert!(detector.is_settling(now) && !detector.is_settling(now.plus_ms(SETTLES_MS)));
         // Per cycle of 11.5 s: the pause of 1.5 s, the time to settle, and up to one check before.
         let since = now.plus_ms(-60_000);
-        let unheard = attention.unheard_ms_since(since);
+        let unheard = detector.unheard_ms_since(since);
         assert!((18_000..24_000).contains(&unheard), "{unheard}");
-        assert!(attention.stills.len() <= REMEMBERED);
+        assert!(detector.pauses.len() <= REMEMBERED);
     }
 }
