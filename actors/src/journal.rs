@@ -160,7 +160,7 @@ pub(crate) fn writes(entries: &[&JournalEntry]) -> Result<Vec<BatchWrite>, DbErr
     Ok(vec![
         BatchWrite::insert(inserts, "ON CONFLICT DO NOTHING")?,
         update_calls(updates),
-        keep_calls(entries),
+        lock_calls(entries),
         BatchWrite::insert(
             transcripts,
             "ON CONFLICT (call_id) DO UPDATE SET summary = excluded.summary, turns = excluded.turns",
@@ -196,7 +196,7 @@ fn update_calls(mut updates: Vec<&CallUpdate>) -> BatchWrite {
 
 /// Locks the rows of calls that only get an invocation, until the commit. So nothing is added to a call that was taken over or
 /// erased meanwhile.
-fn keep_calls(entries: &[&JournalEntry]) -> BatchWrite {
+fn lock_calls(entries: &[&JournalEntry]) -> BatchWrite {
     let updated: HashSet<CallId> = entries.iter().filter_map(|entry| updated(entry)).collect();
     let invoked = entries.iter().filter_map(|entry| entry.invocation.as_ref());
     let kept: BTreeMap<CallId, &Fence> = invoked

@@ -137,7 +137,7 @@ impl CallActor {
         let traces = &self.deps.traces;
         incoming.trace = incoming.trace.or_else(|| traces.begin_call(self.id));
         let call = traces.call(self.id, incoming.trace.as_ref());
-        let span = spans::told(
+        let span = spans::of_input(
             call.as_ref(),
             Some(self.bridge),
             &CallInput::Reopen,
@@ -157,7 +157,7 @@ impl CallActor {
                 Ok((driver, reply)) => (Some(driver), Ok(reply)),
                 Err(error) => (None, Err(error)),
             };
-            spans::answered(span, &opened);
+            spans::end_message(span, &opened);
             if let Some(driver) = &driver {
                 (this.hooks.opened)(driver.row());
             }
@@ -265,7 +265,7 @@ impl Handler<Tell> for CallActor {
         let driver = self.driver.take();
         let row = driver.as_ref().map(CallDriver::row);
         let call = row.and_then(|row| spans::of_call(&self.deps, row));
-        let span = spans::told(call.as_ref(), bridge, &input, arrival.at);
+        let span = spans::of_input(call.as_ref(), bridge, &input, arrival.at);
         let work = traces::for_request(arrival.request, async move {
             let Some(mut driver) = driver else {
                 return (None, Err(CallError::Unavailable));
@@ -276,7 +276,7 @@ impl Handler<Tell> for CallActor {
                 let request_id = traces::request_id();
                 tracing::warn!(call = %driver.row().id, request_id = request_id.as_deref(), %error, "a message about a call was not carried out");
             }
-            spans::answered(span, &reply);
+            spans::end_message(span, &reply);
             (Some(driver), reply)
         });
         AtomicResponse::new(Box::pin(work.into_actor(self).map(
@@ -337,11 +337,11 @@ impl Handler<InvokeFunction> for CallActor {
         }
         let invocation = message.invocation_id.clone();
         self.invocations.insert(invocation.clone(), vec![reply]);
-        let span = spans::invoking(&self.deps, driver.row(), &message);
+        let span = spans::of_invocation(&self.deps, driver.row(), &message);
         let work = invoke(Arc::clone(&self.deps), driver.row().clone(), message);
         let work = async move {
             let invoked = traces::within(span.as_ref().map(Span::context), work).await;
-            spans::invoked(span, &invoked);
+            spans::end_invocation(span, &invoked);
             invoked
         };
         ctx.task(work, |invoked, this, ctx| {

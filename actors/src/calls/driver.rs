@@ -7,7 +7,7 @@ use dikala_entities::{BridgeId, Millis, call, credit_hold};
 use super::{
     deps::CallDeps,
     error::CallError,
-    machine::{CallState, Due, Step},
+    machine::{Due, MachineState, Step},
     messages::{CallInput, CallReply, CallSnapshot},
     owned::OwnedCall,
     steps::{answer::answer, commands, deadlines::carry_out, end, reopen::reopen, transcript},
@@ -37,7 +37,7 @@ pub(super) struct CallDriver {
 
 impl CallDriver {
     /// A new call, just written.
-    pub(super) fn fresh(deps: Arc<CallDeps>, row: call::Model, state: CallState) -> Self {
+    pub(super) fn fresh(deps: Arc<CallDeps>, row: call::Model, state: MachineState) -> Self {
         let opened_at = deps.clock.now();
         Self {
             call: OwnedCall::fresh(deps, row, state),
@@ -141,7 +141,7 @@ impl CallDriver {
             }
             CallInput::Transcript { at, summary, turns } => {
                 let at = dated(at);
-                transcript::keep(call, at, now, summary, turns).await?;
+                transcript::store(call, at, now, summary, turns).await?;
             }
             CallInput::HangUp {
                 at,

@@ -31,7 +31,7 @@ struct HangupRequest {
 }
 
 /// Carries out the requests for this node's calls. Deletes those for calls that are over.
-pub(super) async fn hang_up(calls: &CallRouter) -> Result<(), DbErr> {
+pub(super) async fn carry_out_all(calls: &CallRouter) -> Result<(), DbErr> {
     let deps = calls.deps();
     let request = Statement::from_sql_and_values(
         deps.store.backend(),

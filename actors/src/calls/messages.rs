@@ -99,7 +99,7 @@ pub struct InvokeFunction {
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallReply {
     /// The call is admitted; `agent` is sent to the bridge.
-    Taken {
+    Admitted {
         call: CallId,
         agent: Arc<Value>,
     },

@@ -11,7 +11,7 @@ use super::{
     error::{CallError, not_written, unavailable},
     events,
     look_up::Callee,
-    machine::CallState,
+    machine::MachineState,
     messages::{CallReply, IncomingCall},
     spans,
     versions::Version,
@@ -66,7 +66,7 @@ pub(super) async fn open(
             row.agent_version = Some(version.number);
             let of_plan = deps.concurrency.of(callee.plan);
             let max_concurrent = callee.max_concurrent.or(of_plan);
-            take(deps, row, &version, max_concurrent, now).await
+            admit(deps, row, &version, max_concurrent, now).await
         }
         (reason, _) => {
             let refused = RefusedCall::new(row, reason.unwrap_or(HangupReason::NoAgent));
@@ -119,7 +119,7 @@ pub(super) fn new_row(
 }
 
 /// Asks for the first minute. The same commit writes the call, ringing or refused.
-pub(super) async fn take(
+pub(super) async fn admit(
     deps: Arc<CallDeps>,
     row: call::Model,
     version: &Version,
@@ -146,8 +146,8 @@ pub(super) async fn take(
         Admission::Refused(reason) => Ok(RefusedCall::new(row, reason).reply(deps, now)),
         Admission::Granted => {
             let max_minutes = version.settings.max_call_duration_minutes;
-            let state = CallState::ringing(row.started_at, now, max_minutes, &deps.rules);
-            let reply = CallReply::Taken {
+            let state = MachineState::ringing(row.started_at, now, max_minutes, &deps.rules);
+            let reply = CallReply::Admitted {
                 call: row.id,
                 agent: version.for_bridge(&deps.transfers),
             };
@@ -215,8 +215,8 @@ impl RefusedCall {
             request_id = request_id().as_deref(), "call refused"
         );
         deps.meter.ended(ending.status, ending.reason);
-        spans::over(&deps, &row);
-        let state = CallState::ringing(row.started_at, now, 1, &deps.rules).over(&ending);
+        spans::end_call(&deps, &row);
+        let state = MachineState::ringing(row.started_at, now, 1, &deps.rules).over(&ending);
         (CallDriver::fresh(deps, row, state), reply)
     }
 }

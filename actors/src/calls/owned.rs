@@ -9,7 +9,7 @@ use sea_orm::EntityTrait;
 use super::{
     deps::CallDeps,
     error::{CallError, not_written, unavailable},
-    machine::{CallCredit, CallLimits, CallState, Phase},
+    machine::{CallCredit, CallLimits, MachineState, Phase},
     meter::ActiveCallGuard,
     pending::PendingCommands,
     versions,
@@ -29,7 +29,7 @@ const HEARSAY_MS: i64 = 3_000;
 pub(super) struct OwnedCall {
     pub(super) deps: Arc<CallDeps>,
     pub(super) row: call::Model,
-    pub(super) state: CallState,
+    pub(super) state: MachineState,
     /// False once the call has another owner.
     pub(super) ours: bool,
     /// Its share in the count of active calls.
@@ -38,7 +38,7 @@ pub(super) struct OwnedCall {
 
 impl OwnedCall {
     /// A new call, just written.
-    pub(super) fn fresh(deps: Arc<CallDeps>, row: call::Model, state: CallState) -> Self {
+    pub(super) fn fresh(deps: Arc<CallDeps>, row: call::Model, state: MachineState) -> Self {
         let row = call::Model {
             settings: None,
             metadata: String::new(),
@@ -65,7 +65,7 @@ impl OwnedCall {
         let max_minutes = max_minutes.unwrap_or(versions::LONGEST_MINUTES);
         row.answered_at = row.answered_at.map(|at| at.min(now));
         let started_at = row.started_at.min(now);
-        let mut state = CallState::ringing(started_at, now, max_minutes, &deps.rules);
+        let mut state = MachineState::ringing(started_at, now, max_minutes, &deps.rules);
         state.phase = match (row.status, row.answered_at) {
             (CallStatus::Ringing, _) => Phase::Ringing,
             (CallStatus::Answered, Some(at)) => Phase::Answered { at },

@@ -61,7 +61,7 @@ pub(super) async fn lost_owners(deps: &CallDeps) -> Result<Vec<String>, DbErr> {
 }
 
 /// Some running calls of an owner, except those of these tenants.
-pub(super) async fn of_owner(
+pub(super) async fn calls_of_owner(
     deps: &CallDeps,
     owner: &str,
     but_for: &BTreeSet<TenantId>,
@@ -96,19 +96,22 @@ pub(super) enum TakeOver {
 }
 
 /// Takes over calls whose owner is not a node any more.
-pub(super) async fn take_lost(deps: &CallDeps, lost: &[CallOwnership]) -> Result<TakeOver, DbErr> {
+pub(super) async fn take_over_lost(
+    deps: &CallDeps,
+    lost: &[CallOwnership],
+) -> Result<TakeOver, DbErr> {
     if !may_take(Owner::Nobody, Reason::Looking, deps.node.acts()) {
         return Ok(TakeOver::Calls(Vec::new()));
     }
-    hand_unlocked(deps, lost, &deps.node.id()).await
+    change_owner_of_unlocked(deps, lost, &deps.node.id()).await
 }
 
-async fn hand_unlocked(
+async fn change_owner_of_unlocked(
     deps: &CallDeps,
     some: &[CallOwnership],
     owner: &str,
 ) -> Result<TakeOver, DbErr> {
-    let error = match hand_to(deps, some, owner).await {
+    let error = match change_owner(deps, some, owner).await {
         Err(error) if is_locked_out(&error) => error,
         taken => return taken.map(TakeOver::Calls),
     };
@@ -123,12 +126,12 @@ async fn hand_unlocked(
 }
 
 /// Takes over a call about which this node got a message, from any owner. Does nothing if the call changed since it was read.
-pub(super) async fn take_spoken_to(deps: &CallDeps, row: &call::Model) -> Result<(), DbErr> {
+pub(super) async fn take_over_addressed(deps: &CallDeps, row: &call::Model) -> Result<(), DbErr> {
     // For such a call it makes no difference whether its owner lives.
     if !may_take(Owner::Another, Reason::SpokenTo, deps.node.acts()) {
         return Ok(());
     }
-    let taken = hand_to(deps, &[row.into()], &deps.node.id()).await?;
+    let taken = change_owner(deps, &[row.into()], &deps.node.id()).await?;
     if !taken.is_empty() {
         tracing::info!(call = %row.id, from = row.owner, "the call moved here, where it is spoken to");
     }
@@ -142,11 +145,11 @@ pub(super) async fn take_spoken_to(deps: &CallDeps, row: &call::Model) -> Result
 pub(super) async fn give_back(deps: &CallDeps) -> Result<Vec<CallId>, DbErr> {
     let mut locked = BTreeSet::new();
     loop {
-        let mine = of_owner(deps, &deps.node.id(), &locked).await?;
+        let mine = calls_of_owner(deps, &deps.node.id(), &locked).await?;
         if mine.is_empty() {
             return Ok(Vec::new());
         }
-        match hand_unlocked(deps, &mine, call::GIVEN_BACK).await? {
+        match change_owner_of_unlocked(deps, &mine, call::GIVEN_BACK).await? {
             TakeOver::Calls(_) => return Ok(mine.iter().map(|call| call.id).collect()),
             TakeOver::Locked(theirs) => locked.extend(theirs),
         }
@@ -154,7 +157,7 @@ pub(super) async fn give_back(deps: &CallDeps) -> Result<Vec<CallId>, DbErr> {
 }
 
 /// Gives calls to a new owner if they are as read. Accounts are locked before holds and calls, as everywhere.
-async fn hand_to(
+async fn change_owner(
     deps: &CallDeps,
     some: &[CallOwnership],
     owner: &str,

@@ -3,7 +3,7 @@
 use dikala_entities::{CommandId, Millis, PhoneNumber, call};
 use serde::{Deserialize, Serialize};
 
-use super::machine::{CallState, PendingHangup};
+use super::machine::{MachineState, PendingHangup};
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct PendingCommands {
@@ -17,7 +17,7 @@ pub(super) struct PendingCommands {
 }
 
 impl PendingCommands {
-    pub(super) fn of(state: &CallState) -> Self {
+    pub(super) fn of(state: &MachineState) -> Self {
         Self {
             hangup: state.hangup.clone(),
             transfer: state.transfer.clone(),
@@ -35,7 +35,7 @@ impl PendingCommands {
     }
 
     /// Restores them into a call's state. Times after `now` are set to `now`.
-    pub(super) fn restore(self, state: &mut CallState, now: Millis) {
+    pub(super) fn restore(self, state: &mut MachineState, now: Millis) {
         state.hangup = self.hangup.map(|hangup| PendingHangup {
             due_at: hangup.due_at.min(now),
             issued_at: hangup.issued_at.min(now),

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::{
     deps::CallDeps,
     open::FIRST_EPOCH,
-    ownership::{self, TakeOver, lost_owners, of_owner, take_lost},
+    ownership::{self, TakeOver, calls_of_owner, lost_owners, take_over_lost},
     router::CallRouter,
     versions,
 };
@@ -130,7 +130,7 @@ async fn take_up_calls_of(calls: &CallRouter, owner: &str, count: &mut usize) ->
     let deps = calls.deps();
     let mut locked = BTreeSet::new();
     loop {
-        let lost = of_owner(deps, owner, &locked).await?;
+        let lost = calls_of_owner(deps, owner, &locked).await?;
         if lost.is_empty() || !deps.node.acts() {
             return Ok(());
         }
@@ -138,7 +138,7 @@ async fn take_up_calls_of(calls: &CallRouter, owner: &str, count: &mut usize) ->
         // Stays set until they are read. If the read fails, or the commit's answer is lost, they would not be found again
         // otherwise.
         calls.set_unread(true);
-        let taken = match take_lost(deps, &lost).await? {
+        let taken = match take_over_lost(deps, &lost).await? {
             TakeOver::Calls(taken) => taken,
             TakeOver::Locked(theirs) => {
                 // Nothing was taken. The next run tries these tenants again.

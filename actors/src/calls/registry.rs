@@ -135,7 +135,7 @@ impl Task {
                 delete_stale(deps).await
             }
             Self::DismissRevoked => quietly(deps.bridges.dismiss_revoked(&deps.store).await),
-            Self::HangUp => quietly(hangup_requests::hang_up(calls).await),
+            Self::HangUp => quietly(hangup_requests::carry_out_all(calls).await),
             Self::Sweep => {
                 let before = deps.clock.now().plus_ms(-COMMANDS_KEPT_MS);
                 forget_commands(&deps.store, before).await?;

@@ -17,7 +17,7 @@ pub(super) fn of_call(deps: &CallDeps, row: &call::Model) -> Option<Context> {
 }
 
 /// Ends the span of a call that is over.
-pub(super) fn over(deps: &CallDeps, row: &call::Model) {
+pub(super) fn end_call(deps: &CallDeps, row: &call::Model) {
     let (Some(call), Some(trace)) = (of_call(deps, row), &row.traceparent) else {
         return;
     };
@@ -48,7 +48,7 @@ pub(super) fn message(call: &Context, name: &'static str, since: Instant) -> Spa
 }
 
 /// The span of an input; `None` if it does not come from the bridge.
-pub(super) fn told(
+pub(super) fn of_input(
     call: Option<&Context>,
     bridge: Option<BridgeId>,
     input: &CallInput,
@@ -67,10 +67,10 @@ pub(super) fn told(
 }
 
 /// Ends the span of a message.
-pub(super) fn answered(span: Option<Span>, reply: &Result<CallReply, CallError>) {
+pub(super) fn end_message(span: Option<Span>, reply: &Result<CallReply, CallError>) {
     let Some(mut span) = span else { return };
     match reply {
-        Ok(CallReply::Taken { call, .. }) => span.set("dikala.call.id", call),
+        Ok(CallReply::Admitted { call, .. }) => span.set("dikala.call.id", call),
         Ok(CallReply::Refused { call, reason }) => {
             span.set("dikala.call.id", call);
             span.set("dikala.call.reason", reason);
@@ -82,7 +82,7 @@ pub(super) fn answered(span: Option<Span>, reply: &Result<CallReply, CallError>)
 }
 
 /// The span of an invocation: a child of its call's, unless the bridge sent another trace.
-pub(super) fn invoking(
+pub(super) fn of_invocation(
     deps: &CallDeps,
     row: &call::Model,
     message: &InvokeFunction,
@@ -101,7 +101,7 @@ pub(super) fn invoking(
 }
 
 /// Ends the span of an invocation.
-pub(super) fn invoked(span: Option<Span>, invoked: &InvocationResult) {
+pub(super) fn end_invocation(span: Option<Span>, invoked: &InvocationResult) {
     let Some(mut span) = span else { return };
     if let InvocationResult::Answered(Err(error)) | InvocationResult::Unwritten(error, _) = invoked
     {

@@ -338,7 +338,7 @@ impl World<'_> {
                     phone.is_silent = true;
                 }
             }
-            Answer::Said(CallReply::Taken { call, .. }) => self.taken(from.phone, call),
+            Answer::Said(CallReply::Admitted { call, .. }) => self.taken(from.phone, call),
             Answer::Said(CallReply::Refused { .. }) => self.phones[from.phone].is_refused = true,
             Answer::Said(CallReply::Done) => self.done(from.phone, &said),
             Answer::Not(CallError::InvalidTransition { .. } | CallError::UnknownCall) => {

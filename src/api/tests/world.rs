@@ -269,7 +269,7 @@ impl World {
         };
         let bridge = BridgeId::new(now);
         let call = match self.actors.node.calls.incoming(bridge, incoming).await {
-            Ok(messages::CallReply::Taken { call, .. }) => call,
+            Ok(messages::CallReply::Admitted { call, .. }) => call,
             other => panic!("the call is taken: {other:?}"),
         };
         let answered = CallInput::Answered {

@@ -15,7 +15,7 @@ pub enum Success {
 /// A reply in the wire format.
 pub fn reply(id: &str, answer: &Success) -> Value {
     match answer {
-        Success::Call(CallReply::Taken { call, agent }) => json!({
+        Success::Call(CallReply::Admitted { call, agent }) => json!({
             "replyTo": id, "ok": true, "callId": call, "action": "answer", "agent": &**agent,
         }),
         Success::Call(CallReply::Refused { call, reason }) => json!({

@@ -2,7 +2,7 @@
 
 use dikala_entities::{HangupReason, Millis, Minutes};
 
-use super::{CallLimits, CallState, Due, MINUTE_MS};
+use super::{CallLimits, Due, MINUTE_MS, MachineState};
 use crate::calls::ending::CallEnding;
 
 /// The pause before the ledger is asked again after a refusal, in case of a top-up.
@@ -22,7 +22,7 @@ pub(crate) struct CallCredit {
     pub ask_at: Millis,
 }
 
-impl CallState {
+impl MachineState {
     /// Applies a grant of `total` minutes in all. A full grant withdraws the credit warning.
     pub(crate) fn granted(&self, request: i64, total: i64, last: bool, now: Millis) -> Self {
         let ask_at = match self.answered_at() {

@@ -2,7 +2,7 @@
 
 use dikala_entities::{CallStatus, HangupInitiator, HangupReason, Millis};
 
-use super::{CallLimits, CallState, MINUTE_MS, PendingHangup, Phase};
+use super::{CallLimits, MINUTE_MS, MachineState, PendingHangup, Phase};
 use crate::{
     bridges::LastSeen,
     calls::ending::{CallEnding, bridge_hangup},
@@ -31,7 +31,7 @@ pub(crate) enum Due {
     },
 }
 
-impl CallState {
+impl MachineState {
     /// The next action due at `now`. Ask again after doing it, until `None`.
     pub(crate) fn due(&self, now: Millis, last_seen: LastSeen, rules: &CallLimits) -> Option<Due> {
         if self.is_over() {

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A message is applied to a copy, which becomes the state after the commit. [`credit`] keeps the ledger's answers. No timer
-//! remembers a deadline: [`CallState::due`] derives from `now` what is due, [`CallState::next_deadline`] when to ask again.
+//! remembers a deadline: [`MachineState::due`] derives from `now` what is due, [`MachineState::next_deadline`] when to ask again.
 
 mod credit;
 mod deadlines;
@@ -67,7 +67,7 @@ pub(crate) enum Phase {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CallState {
+pub(crate) struct MachineState {
     pub started_at: Millis,
     pub phase: Phase,
     pub last_change_at: Millis,
@@ -94,7 +94,7 @@ pub(crate) struct CallState {
 pub(crate) enum Step {
     /// Already the case: acknowledged, nothing to write.
     Repeat,
-    Answered(Box<CallState>),
+    Answered(Box<MachineState>),
     End(CallEnding),
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct InvalidTransition {
     pub status: CallStatus,
 }
 
-impl CallState {
+impl MachineState {
     /// A new call, with its first minute granted.
     pub(crate) fn ringing(
         started_at: Millis,

@@ -23,11 +23,11 @@ fn here(now: Millis) -> LastSeen {
     LastSeen { at: now }
 }
 
-fn ringing(max_minutes: i64) -> CallState {
-    CallState::ringing(START, START, max_minutes, &RULES)
+fn ringing(max_minutes: i64) -> MachineState {
+    MachineState::ringing(START, START, max_minutes, &RULES)
 }
 
-fn answered(max_minutes: i64) -> CallState {
+fn answered(max_minutes: i64) -> MachineState {
     match ringing(max_minutes).answer(START, START, "m1") {
         Ok(Step::Answered(call)) => *call,
         other => panic!("a ringing call can be answered: {other:?}"),
@@ -103,7 +103,7 @@ fn a_call_rings_for_a_minute() {
 #[test]
 fn an_old_call_gets_its_ring_time_from_when_it_was_reported() {
     let now = after(600);
-    let call = CallState::ringing(START, now, 10, &RULES);
+    let call = MachineState::ringing(START, now, 10, &RULES);
     assert_eq!(call.due(now, here(now), &RULES), None);
     let late = call.answer(after(5), now, "m1");
     assert!(matches!(late, Ok(Step::Answered(call)) if call.answered_at() == Some(after(5))));
@@ -140,7 +140,7 @@ fn a_refused_minute_warns_and_cuts_at_the_end_of_the_granted_time() {
             seconds_left: 30
         })
     );
-    let warned = CallState {
+    let warned = MachineState {
         warned: Some(reason),
         ..refused
     };
@@ -169,7 +169,7 @@ fn a_refused_minute_warns_and_cuts_at_the_end_of_the_granted_time() {
 #[test]
 fn a_top_up_saves_the_call_and_takes_the_warning_back() {
     let reason = HangupReason::CreditsExhausted;
-    let warned = CallState {
+    let warned = MachineState {
         warned: Some(reason),
         ..answered(10).granted(1, 1, true, after(30))
     };
@@ -239,19 +239,19 @@ fn a_cut_ends_the_call_when_it_was_due_however_late_it_is_obeyed() {
         due_at: after(120),
         issued_at: after(121),
     };
-    let granted = |call: CallState| call.granted(1, 3, false, after(90));
+    let granted = |call: MachineState| call.granted(1, 3, false, after(90));
     let (cut, credit) = (HangupReason::MaxDuration, HangupReason::CreditsExhausted);
     for (call, reason) in [
         (granted(answered(2)), cut),
         (
-            CallState {
+            MachineState {
                 hangup: Some(told(cut)),
                 ..granted(answered(2))
             },
             cut,
         ),
         (
-            CallState {
+            MachineState {
                 hangup: Some(told(credit)),
                 ..answered(9).granted(1, 2, true, after(90))
             },
@@ -288,7 +288,7 @@ fn a_hang_up_that_somebody_asked_for_ends_the_call_when_the_bridge_says() {
         (HangupReason::Requested, HangupInitiator::Tenant),
         (HangupReason::Operator, HangupInitiator::Operator),
     ] {
-        let call = CallState {
+        let call = MachineState {
             hangup: Some(PendingHangup {
                 id: CommandId::new(START),
                 reason,
@@ -387,10 +387,10 @@ fn play(
     balance: i64,
     max_minutes: i64,
     story: &[(i64, Happening)],
-    bill: fn(&CallState, &CallEnding) -> i64,
+    bill: fn(&MachineState, &CallEnding) -> i64,
 ) -> Result<(), String> {
     let mut now = START;
-    let mut call = CallState::ringing(START, now, max_minutes, &RULES);
+    let mut call = MachineState::ringing(START, now, max_minutes, &RULES);
     let mut left = balance;
     let mut sign = LastSeen { at: now };
     let mut here_now = true;
@@ -478,11 +478,11 @@ fn play(
 }
 
 fn settle_due(
-    call: &mut CallState,
+    call: &mut MachineState,
     now: Millis,
     sign: LastSeen,
     left: &mut i64,
-    ends: &mut Vec<(CallState, CallEnding)>,
+    ends: &mut Vec<(MachineState, CallEnding)>,
 ) -> Result<(), String> {
     for _ in 0..16 {
         match call.due(now, sign, &RULES) {
@@ -516,10 +516,10 @@ fn settle_due(
 }
 
 fn end(
-    call: &mut CallState,
+    call: &mut MachineState,
     ending: CallEnding,
     left: &mut i64,
-    ends: &mut Vec<(CallState, CallEnding)>,
+    ends: &mut Vec<(MachineState, CallEnding)>,
 ) {
     let missing = call.minutes(&ending) - call.credit.granted;
     if missing > 0 && !call.credit.last {
@@ -538,9 +538,9 @@ fn end(
 }
 
 fn check(
-    ends: &[(CallState, CallEnding)],
+    ends: &[(MachineState, CallEnding)],
     max_minutes: i64,
-    bill: fn(&CallState, &CallEnding) -> i64,
+    bill: fn(&MachineState, &CallEnding) -> i64,
 ) -> Result<(), String> {
     let [(call, ending)] = ends else {
         return Err(format!("{} ends", ends.len()));

@@ -18,7 +18,7 @@ use crate::{
         driver::CallDriver,
         error::{CallError, unavailable},
         messages::LetGo,
-        ownership::take_spoken_to,
+        ownership::take_over_addressed,
         versions,
     },
     runtime::context::{MeteredContext, OnPanic},
@@ -73,7 +73,7 @@ impl CallRouter {
             if !deps.node.acts() {
                 return Err(CallError::Unavailable);
             }
-            take_spoken_to(deps, &row).await.map_err(unavailable)?;
+            take_over_addressed(deps, &row).await.map_err(unavailable)?;
         }
         Err(CallError::Busy)
     }

@@ -22,7 +22,7 @@ use super::{
     CallDeps, CallError, CallInput, CallReply, IncomingCall,
     driver::CallDriver,
     look_up::Callee,
-    open::{FIRST_EPOCH, new_row, take},
+    open::{FIRST_EPOCH, admit, new_row},
     settings::CallSettings,
     versions::Version,
 };
@@ -192,7 +192,7 @@ impl NodeCalls {
         row.agent_id = Some(version.settings.id);
         row.agent_version = Some(version.number);
         let most = self.node_deps.max_concurrent;
-        match take(Arc::clone(deps), row, version, most, now).await {
+        match admit(Arc::clone(deps), row, version, most, now).await {
             Ok((opened, reply)) => {
                 *driver = Some(opened);
                 drop(driver);
@@ -217,7 +217,7 @@ impl NodeCalls {
         let row = row.ok_or(CallError::Busy)?;
         match (row.agent_version, row.hangup_reason) {
             (None, Some(reason)) => Ok(CallReply::Refused { call, reason }),
-            _ => Ok(CallReply::Taken {
+            _ => Ok(CallReply::Admitted {
                 call,
                 agent: Arc::default(),
             }),

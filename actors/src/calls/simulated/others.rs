@@ -271,7 +271,7 @@ impl From<&call::Model> for SimulatedOwnership {
     }
 }
 
-/// Replaces `hand_to` in [`ownership`](crate::calls::ownership): changes the owner of rows and holds that are as read.
+/// Replaces `change_owner` in [`ownership`](crate::calls::ownership): changes the owner of rows and holds that are as read.
 pub(in crate::calls) fn take_over(
     tables: &mut Tables,
     some: &[SimulatedOwnership],

@@ -3,14 +3,14 @@
 use dikala_entities::CallStatus;
 
 use crate::{
-    calls::{error::CallError, events, machine::CallState, owned::OwnedCall},
+    calls::{error::CallError, events, machine::MachineState, owned::OwnedCall},
     traces::request_id,
 };
 
 /// Writes the answer that `next` contains.
 pub(in crate::calls) async fn answer(
     call: &mut OwnedCall,
-    next: CallState,
+    next: MachineState,
 ) -> Result<(), CallError> {
     let now = call.deps.clock.now();
     let at = next.last_change_at;

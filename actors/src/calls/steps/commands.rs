@@ -6,7 +6,7 @@ use crate::{
     bridges::{Command, CommandKind},
     calls::{
         error::CallError,
-        machine::{CallState, PendingHangup},
+        machine::{MachineState, PendingHangup},
         owned::OwnedCall,
         pending::PendingCommands,
     },
@@ -75,7 +75,7 @@ pub(in crate::calls) async fn request_transfer(
         return Err(CallError::TooManyTransfers);
     }
     let id = CommandId::new(now);
-    let next = CallState {
+    let next = MachineState {
         transfer: Some(to.clone()),
         transfer_id: Some(id),
         transfers: call.state.transfers + 1,
@@ -89,7 +89,7 @@ pub(in crate::calls) async fn request_transfer(
 
 async fn write_pending(
     call: &mut OwnedCall,
-    next: &CallState,
+    next: &MachineState,
     audit: Audit,
 ) -> Result<(), CallError> {
     let pending = PendingCommands::of(next);

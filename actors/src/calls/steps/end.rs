@@ -64,7 +64,7 @@ pub(in crate::calls) async fn end(
     call.state = call.state.over(&ending);
     call.active.set_status(Some(ending.status));
     call.deps.meter.ended(ending.status, ending.reason);
-    spans::over(&call.deps, &call.row);
+    spans::end_call(&call.deps, &call.row);
     tracing::info!(
         call = %call.row.id, tenant = %call.row.tenant_id, status = %ending.status, reason = %ending.reason,
         talk_seconds = ending.talk_seconds, minutes = settled.minutes, trace_id = call.row.trace_id(),

@@ -22,7 +22,7 @@ pub(in crate::calls) async fn reopen(call: &OwnedCall) -> Result<CallReply, Call
         .ok_or(CallError::UnknownCall)?;
     let settings = versions::of_call(db, &row).await.map_err(unavailable)?;
     match (settings, row.hangup_reason) {
-        (Some(settings), _) => Ok(CallReply::Taken {
+        (Some(settings), _) => Ok(CallReply::Admitted {
             call: row.id,
             agent: Arc::new(settings.for_bridge(&call.deps.transfers)),
         }),

@@ -14,7 +14,7 @@ use crate::calls::{
 const OPEN_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// Stores the transcript, unless the same one is stored already.
-pub(in crate::calls) async fn keep(
+pub(in crate::calls) async fn store(
     call: &mut OwnedCall,
     at: Millis,
     now: Millis,

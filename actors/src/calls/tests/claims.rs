@@ -7,7 +7,7 @@ use crate::calls::claims::{claim, delete_released, delete_stale, mark_abandoned}
 
 async fn claimed(world: &World, call: CallId) -> Option<bool> {
     let claim = claim(world.calls.deps(), call, "once").await;
-    claim.expect("is claimed").map(|claim| claim.is_left())
+    claim.expect("is claimed").map(|claim| claim.is_lost())
 }
 
 async fn rows(world: &World) -> usize {

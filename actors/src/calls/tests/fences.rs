@@ -15,7 +15,7 @@ use crate::{
         look_up::Callee,
         open::new_row,
         owned::update,
-        ownership::take_spoken_to,
+        ownership::take_over_addressed,
         simulated::{SimulatedOwnership, take_over},
     },
     journal::{CallWrite, JournalEntry},
@@ -353,7 +353,7 @@ async fn the_tables_of_the_simulation_keep_what_the_statements_keep() {
                     node: Membership::outside(me),
                     ..(*deps).clone()
                 };
-                take_spoken_to(&taker, &row).await.expect("takes");
+                take_over_addressed(&taker, &row).await.expect("takes");
                 take_over(
                     &mut model.tables,
                     &[SimulatedOwnership::from(&row)],

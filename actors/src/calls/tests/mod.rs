@@ -136,7 +136,7 @@ impl World {
             at,
         };
         match self.calls.incoming(self.bridge, incoming).await {
-            Ok(CallReply::Taken { call, .. }) => call,
+            Ok(CallReply::Admitted { call, .. }) => call,
             other => panic!("the call is taken: {other:?}"),
         }
     }
@@ -624,7 +624,7 @@ async fn calls_of_an_agent_share_its_settings() {
     let third = world.incoming("3").await;
     assert_eq!(world.row(third).await.agent_version, Some(2));
     let again = world.calls.incoming(world.bridge, incoming("1")).await;
-    let Ok(CallReply::Taken { call, agent }) = again else {
+    let Ok(CallReply::Admitted { call, agent }) = again else {
         panic!("the call is there: {again:?}");
     };
     assert_eq!(
@@ -644,7 +644,7 @@ async fn a_version_that_was_lost_and_is_made_anew_is_what_calls_begin_with() {
         .incoming(world.bridge, incoming(bridge_call))
         .await
     {
-        Ok(CallReply::Taken { agent, .. }) => agent["systemPrompt"].clone(),
+        Ok(CallReply::Admitted { agent, .. }) => agent["systemPrompt"].clone(),
         other => panic!("the call is taken: {other:?}"),
     };
     prompt("writes version 1").await;

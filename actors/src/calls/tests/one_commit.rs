@@ -89,7 +89,7 @@ async fn a_message_of_which_one_write_fails_leaves_nothing() {
         async || world.calls.incoming(world.bridge, incoming("a")).await,
     )
     .await;
-    let CallReply::Taken { call, .. } = taken else {
+    let CallReply::Admitted { call, .. } = taken else {
         panic!("the call is taken: {taken:?}");
     };
     fails_wholly(

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::calls::{
     ending::CallEnding,
-    machine::{CallLimits, CallState, Due, Step},
+    machine::{CallLimits, Due, MachineState, Step},
 };
 
 const RULES: CallLimits = CallLimits {
@@ -19,7 +19,7 @@ const RULES: CallLimits = CallLimits {
 /// A talking call, and its ledger.
 struct Talk {
     play: Play,
-    call: CallState,
+    call: MachineState,
 }
 
 /// Asks for minutes. Returns `None` if the answer is lost, else whether no more minutes are left.
@@ -30,7 +30,7 @@ impl Talk {
         let mut play = Play::new(minutes);
         let admitted = play.book(admit(play.tenant, play.calls[0], None));
         assert_eq!(admitted, Ok(ItemOutcome::Admission(Admission::Granted)));
-        let call = match CallState::ringing(NOW, NOW, 240, &RULES).answer(NOW, NOW, "m") {
+        let call = match MachineState::ringing(NOW, NOW, 240, &RULES).answer(NOW, NOW, "m") {
             Ok(Step::Answered(call)) => *call,
             other => panic!("a ringing call can be answered: {other:?}"),
         };
