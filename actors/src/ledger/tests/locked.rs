@@ -104,7 +104,7 @@ async fn a_locked_position_of_events_stalls_only_its_own_tenant() {
     one_is_locked("event_positions").await;
 }
 
-/// Two others lock the row in turn, each while the other still has it, so it is never free to one that only looks.
+/// Two other sessions lock the row in turn, each while the other still has it. A check that does not queue never finds it free.
 #[actix::test]
 async fn a_row_that_others_write_all_the_time_is_got_in_turn() {
     let Some((_keep, store)) = dikala_testkit::postgres().await else {
@@ -112,13 +112,13 @@ async fn a_row_that_others_write_all_the_time_is_got_in_turn() {
     };
     let tenants = tenants(&store).await;
     let tenant = tenants[0];
-    let parts = LedgerParts {
+    let deps = LedgerDeps {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside(&owner()),
         audience: Audience::default(),
     };
-    let ledger = start(&actix_rt::Arbiter::current(), &parts);
+    let ledger = start(&actix_rt::Arbiter::current(), &deps);
     let lock = async || {
         let holder = store.begin().await.expect("begins");
         let sql = format!("SELECT 1 FROM credit_accounts WHERE tenant_id = '{tenant}' FOR UPDATE");
