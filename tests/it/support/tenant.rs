@@ -192,40 +192,7 @@ impl Tenant {
     }
 }
 
-<<<<<<< HEAD
-/// Creates a tenant that reaches no plan limit; returns its id.
-pub fn create_tenant(server: &Server, plan: &Plan) -> String {
-    let mut arguments = [
-        "tenant",
-        "create",
-        "--name",
-        "Toko",
-        "--plan",
-        "enterprise",
-        "--rate-limit",
-        "1000000",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    let options = [
-        ("--low-credit-threshold", plan.low_threshold),
-        ("--max-concurrent-calls", plan.concurrent_calls),
-    ];
-    for (name, value) in options {
-        arguments.extend(
-            value
-                .into_iter()
-                .flat_map(|value| [name.to_owned(), value.to_string()]),
-        );
-    }
-    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-    text(&server.cli(&arguments), "id")
-}
-
 /// Books a purchase; returns the transaction.
-=======
-/// A purchase: the transaction.
->>>>>>> 84b7546 (tests: break the promises on locked rows and exports on purpose, and overload no machine)
 pub fn top_up(server: &Server, tenant: &str, minutes: u32, reference: &str) -> Value {
     let minutes = minutes.to_string();
     server.cli(&[
