@@ -147,7 +147,7 @@ async fn a_killed_build_of_an_index_is_begun_anew() {
             on: "calls (ai_cost_idr, id)",
         }],
     };
-    let Some(place) = postgres::Database::migrated() else {
+    let Some(place) = postgres::TestDatabase::migrated() else {
         return;
     };
     let connect = async || Database::connect(place.url.as_str()).await.unwrap();

@@ -24,7 +24,7 @@ use crate::{
     bridge::{self, BridgeParts},
     config::Settings,
     console,
-    dashboard::{self, Kit},
+    dashboard::{self, DashboardState},
     front::{self, Bounds, Door, Places, open_files_max},
     http::{context::HttpContext, meter::HttpMeter, middleware::request_scope},
     mails::MailStats,
@@ -33,8 +33,8 @@ use crate::{
         health::{self, HealthParts},
         metrics::{self, MetricsParts},
     },
-    operator_api::{self, Desk},
-    overview::{self, Overview},
+    operator_api::{self, OperatorContext},
+    overview::{self, OverviewSampler},
     routes,
 };
 
@@ -96,8 +96,8 @@ pub(super) struct Listeners {
     tokens: Data<Tokens>,
     /// The state of the operators' requests.
     http: Data<HttpContext>,
-    desk: Data<Desk>,
-    console: Data<console::Kit>,
+    desk: Data<OperatorContext>,
+    console: Data<console::ConsoleState>,
     meter: Data<HttpMeter>,
     traces: Data<Traces>,
     metrics: Data<MetricsParts>,
@@ -118,7 +118,7 @@ impl Listeners {
         health::begin(&meter);
         let allow_unsafe = settings.database.allow_unsafe;
         let health = HealthParts::new(node.clone(), stops.draining.clone(), allow_unsafe);
-        let overview = Overview::new(overview::Parts {
+        let overview = OverviewSampler::new(overview::OverviewSources {
             node: node.clone(),
             loops: actors.loops.clone(),
             http: meter.clone(),
@@ -126,7 +126,7 @@ impl Listeners {
             health: health.clone(),
             folder: folder(settings),
         });
-        let desk = Data::new(Desk {
+        let desk = Data::new(OperatorContext {
             node: node.clone(),
             loops: actors.loops.clone(),
             overview,
@@ -149,7 +149,7 @@ impl Listeners {
             node.member.clone(),
             settings.operators_http(),
         ));
-        let console = console::Kit::new(desk.clone(), tokens.clone(), http.clone());
+        let console = console::ConsoleState::new(desk.clone(), tokens.clone(), http.clone());
         Self {
             services: Data::new(services),
             desk,
@@ -181,7 +181,7 @@ impl Listeners {
         settings: &Settings,
     ) -> std::io::Result<Server> {
         let origins = settings.http.cors_origins.clone();
-        let kit = Kit::new(self.services.clone(), settings, socket.local_addr()?);
+        let kit = DashboardState::new(self.services.clone(), settings, socket.local_addr()?);
         let kit = Data::new(kit);
         let door = Door {
             name: "public",

@@ -164,7 +164,7 @@ pub enum FunctionSecretCommand {
     },
 }
 
-pub(super) struct Desk {
+pub(super) struct CommandContext {
     pub(super) settings: Settings,
     pub(super) store: Store,
     pub(super) by: Origin,
@@ -181,11 +181,11 @@ pub(super) async fn clock_of(store: &Store) -> Result<SystemClock, CliError> {
 }
 
 /// Opens the configured store; fails if the schema is missing.
-pub(super) async fn open(layers: &Layers) -> Result<Desk, CliError> {
+pub(super) async fn open(layers: &Layers) -> Result<CommandContext, CliError> {
     let settings = Settings::new(layers)?;
     let store = open_store(&settings, false).await?;
     let clock = clock_of(&store).await?;
-    Ok(Desk {
+    Ok(CommandContext {
         by: Origin::cli(&settings.node.name),
         settings,
         store,
@@ -195,7 +195,7 @@ pub(super) async fn open(layers: &Layers) -> Result<Desk, CliError> {
 
 /// `dikala tenant …`
 pub async fn tenant(command: TenantCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let Desk {
+    let CommandContext {
         settings,
         store,
         by,
@@ -236,7 +236,7 @@ pub async fn tenant(command: TenantCommand, layers: &Layers, json: bool) -> Resu
 
 /// `dikala key …`
 pub async fn key(command: KeyCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let Desk { store, by, now, .. } = open(layers).await?;
+    let CommandContext { store, by, now, .. } = open(layers).await?;
     match command {
         KeyCommand::Create { of, name } => {
             let tenant = parse_id("tenant", &of.tenant)?;
@@ -257,7 +257,7 @@ pub async fn key(command: KeyCommand, layers: &Layers, json: bool) -> Result<(),
 
 /// `dikala number …`
 pub async fn number(command: NumberCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let Desk { store, by, now, .. } = open(layers).await?;
+    let CommandContext { store, by, now, .. } = open(layers).await?;
     let number = match command {
         NumberCommand::Add { of, did, label } => {
             numbers::add(
@@ -301,7 +301,7 @@ pub async fn number(command: NumberCommand, layers: &Layers, json: bool) -> Resu
 
 /// `dikala bridge …`
 pub async fn bridge(command: BridgeCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let Desk { store, by, now, .. } = open(layers).await?;
+    let CommandContext { store, by, now, .. } = open(layers).await?;
     match command {
         BridgeCommand::Create { name } => {
             output::one(&bridges::create(&store, &name, &by, now).await?, json)
@@ -320,7 +320,7 @@ pub async fn bridge(command: BridgeCommand, layers: &Layers, json: bool) -> Resu
 /// `dikala ledger verify`
 pub async fn ledger(command: LedgerCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
     let LedgerCommand::Verify { tenant } = command;
-    let Desk { store, .. } = open(layers).await?;
+    let CommandContext { store, .. } = open(layers).await?;
     let tenant: Option<TenantId> = tenant
         .map(|tenant| parse_id("tenant", &tenant))
         .transpose()?;
@@ -357,7 +357,7 @@ pub async fn function_secret(
     layers: &Layers,
     json: bool,
 ) -> Result<(), CliError> {
-    let Desk {
+    let CommandContext {
         settings,
         store,
         by,

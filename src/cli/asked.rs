@@ -27,14 +27,14 @@ pub struct PageArgs {
 
 /// A command's parameters, for a handler of the operators' API.
 #[derive(Debug, Default)]
-pub struct Asked {
+pub struct ApiParameters {
     /// The kind of the thing that the command concerns, such as a call, and its id.
     of: Option<(&'static str, String)>,
     /// Option, parameter and value.
     options: Vec<(&'static str, &'static str, String)>,
 }
 
-impl Asked {
+impl ApiParameters {
     /// Concerns the thing of kind `what` with this id.
     pub fn of(what: &'static str, id: &str) -> Self {
         Self {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_of_the_option() {
-        let asked = Asked::default()
+        let asked = ApiParameters::default()
             .with("--tenant", "tenantId", Some("nobody".to_owned()))
             .with("--status", "status", Some("tired".to_owned()))
             .page(PageArgs {
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_named() {
-        let asked = Asked::of("call", "call_7");
+        let asked = ApiParameters::of("call", "call_7");
         let error = asked.refused(ApiError::NotFound(Missing::Call));
         assert_eq!(error.code(), 5);
         assert!(error.to_string().contains("call_7"), "{error}");

@@ -4,8 +4,8 @@ use clap::Subcommand;
 
 use super::{
     CliError,
-    admin::{Desk, open},
-    asked::{Asked, PageArgs},
+    admin::{CommandContext, open},
+    asked::{ApiParameters, PageArgs},
     output,
 };
 use crate::{config::Layers, operator_api::audit::page};
@@ -43,8 +43,8 @@ pub async fn audit(command: AuditCommand, layers: &Layers, json: bool) -> Result
         to,
         page: piece,
     } = command;
-    let Desk { store, now, .. } = open(layers).await?;
-    let asked = Asked::default()
+    let CommandContext { store, now, .. } = open(layers).await?;
+    let asked = ApiParameters::default()
         .with("--tenant", "tenantId", tenant)
         .with("--actor", "actor", actor)
         .with("--action", "action", action)

@@ -4,20 +4,20 @@ use clap::{Args, Subcommand};
 
 use super::{
     CliError,
-    admin::{Desk, open},
-    asked::{Asked, PageArgs},
+    admin::{CommandContext, open},
+    asked::{ApiParameters, PageArgs},
     output,
 };
 use crate::{
     admin::{calls::ask_hang_up, parse_id},
     config::Layers,
-    operator_api::calls::{Call, CallDetail, detail, page},
+    operator_api::calls::{CallDetail, OperatorCall, detail, page},
 };
 
 #[derive(Debug, Subcommand)]
 pub enum CallCommand {
     /// Calls: those that are not over, then the others, each newest first.
-    List(Filter),
+    List(CallFilterArgs),
     /// One call with its holds, events and deliveries.
     Show { id: String },
     /// End a running call.
@@ -26,7 +26,7 @@ pub enum CallCommand {
 
 /// Which calls are listed.
 #[derive(Debug, Args)]
-pub struct Filter {
+pub struct CallFilterArgs {
     /// ringing, answered, ended, dropped or failed.
     #[arg(long)]
     status: Option<String>,
@@ -50,8 +50,8 @@ pub struct Filter {
     page: PageArgs,
 }
 
-impl From<Filter> for Asked {
-    fn from(filter: Filter) -> Self {
+impl From<CallFilterArgs> for ApiParameters {
+    fn from(filter: CallFilterArgs) -> Self {
         Self::default()
             .with("--status", "status", filter.status)
             .with("--tenant", "tenantId", filter.tenant)
@@ -66,22 +66,22 @@ impl From<Filter> for Asked {
 
 /// `dikala call …`
 pub async fn call(command: CallCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let Desk { store, by, now, .. } = open(layers).await?;
+    let CommandContext { store, by, now, .. } = open(layers).await?;
     let db = store.api_reader();
     match command {
         CallCommand::List(filter) => {
-            let asked = Asked::from(filter);
+            let asked = ApiParameters::from(filter);
             let listed = page(db, &asked.form(), now).await;
             output::page(&listed.map_err(|error| asked.refused(error))?, json)
         }
         CallCommand::Show { id } => {
             let found = detail(db, parse_id("call", &id)?).await;
-            let found = found.map_err(|error| Asked::of("call", &id).refused(error))?;
+            let found = found.map_err(|error| ApiParameters::of("call", &id).refused(error))?;
             show(&found, json)
         }
         CallCommand::Hangup { id } => {
             let call = ask_hang_up(&store, parse_id("call", &id)?, &by, now).await?;
-            output::one(&Call::from(call), json)
+            output::one(&OperatorCall::from(call), json)
         }
     }
 }

@@ -22,7 +22,7 @@ use serde_json::Value;
 use super::CliError;
 use crate::{
     http::route::BASE,
-    simulator::{ServiceUrl, Transport},
+    simulator::{ServiceUrl, UrlScheme},
 };
 
 /// Timeout of a whole exchange.
@@ -63,7 +63,7 @@ impl Service {
             CliError::Usage(sentence.to_owned())
         })?;
         Ok(Self {
-            api: args.url.at(BASE, Transport::Http),
+            api: args.url.at(BASE, UrlScheme::Http),
             key,
             client,
         })

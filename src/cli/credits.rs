@@ -11,8 +11,8 @@ use dikala_entities::{TenantId, TransactionType};
 
 use super::{
     CliError, OfTenant,
-    admin::{Desk, open},
-    asked::{Asked, PageArgs},
+    admin::{CommandContext, open},
+    asked::{ApiParameters, PageArgs},
     output,
 };
 use crate::{
@@ -38,12 +38,12 @@ pub enum CreditsCommand {
         page: PageArgs,
     },
     /// Book minutes; the same reference twice is one transaction.
-    Add(Booking),
+    Add(BookingArgs),
 }
 
 /// Minutes that are booked.
 #[derive(Debug, Args)]
-pub struct Booking {
+pub struct BookingArgs {
     #[command(flatten)]
     of: OfTenant,
     /// Negative for an adjustment that takes minutes away.
@@ -72,13 +72,13 @@ pub async fn credits(command: CreditsCommand, layers: &Layers, json: bool) -> Re
     match command {
         CreditsCommand::Show { of } => {
             let tenant = parse_id("tenant", &of.tenant)?;
-            let asked = Asked::of("tenant", &of.tenant);
+            let asked = ApiParameters::of("tenant", &of.tenant);
             let credits = of_tenant::credits(db, tenant).await;
             output::one(&credits.map_err(|error| asked.refused(error))?, json)
         }
         CreditsCommand::Transactions { of, page } => {
             let tenant = parse_id("tenant", &of.tenant)?;
-            let asked = Asked::of("tenant", &of.tenant).page(page);
+            let asked = ApiParameters::of("tenant", &of.tenant).page(page);
             let listed = of_tenant::page(db, tenant, &asked.form()).await;
             output::page(&listed.map_err(|error| asked.refused(error))?, json)
         }
@@ -87,15 +87,15 @@ pub async fn credits(command: CreditsCommand, layers: &Layers, json: bool) -> Re
 }
 
 /// `dikala credits add`
-async fn add(booking: Booking, desk: Desk, json: bool) -> Result<(), CliError> {
-    let Booking {
+async fn add(booking: BookingArgs, desk: CommandContext, json: bool) -> Result<(), CliError> {
+    let BookingArgs {
         of,
         minutes,
         kind,
         reference,
         description,
     } = booking;
-    let Desk { store, by, now, .. } = desk;
+    let CommandContext { store, by, now, .. } = desk;
     let tenant: TenantId = parse_id("tenant", &of.tenant)?;
     let reference = reference.unwrap_or_else(chosen_reference);
     let credit = ledger::Credit {

@@ -23,7 +23,7 @@ const TOKEN_CHARS: usize = 40;
 
 /// What is not given is asked for on a terminal.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct InitOptions {
     /// Where data are kept: sqlite:///path/to/file.db or postgres://user:password@host/name.
     #[arg(long, value_name = "URL")]
     database: Option<String>,
@@ -59,7 +59,7 @@ struct Question {
 }
 
 /// Writes the file given by `--config` or `DIKALA_CONFIG`, or else `dikala.toml` in this folder.
-pub fn run(options: Options, file: Option<PathBuf>, as_json: bool) -> Result<(), CliError> {
+pub fn run(options: InitOptions, file: Option<PathBuf>, as_json: bool) -> Result<(), CliError> {
     let named = || std::env::var_os("DIKALA_CONFIG").filter(|file| !file.is_empty());
     let file = file.or_else(|| named().map(PathBuf::from));
     let file = file.unwrap_or_else(|| FILE.into());
@@ -107,7 +107,7 @@ pub fn run(options: Options, file: Option<PathBuf>, as_json: bool) -> Result<(),
     told(&target, kept.as_deref(), as_json)
 }
 
-fn questions(options: Options, layers: &Layers) -> Result<[Question; 6], CliError> {
+fn questions(options: InitOptions, layers: &Layers) -> Result<[Question; 6], CliError> {
     let data = std::path::absolute("dikala-data/dikala.db");
     let data = data.map_err(|error| unwritable(Path::new("."), &error))?;
     let question = |key, text, given| Question {

@@ -19,7 +19,7 @@ use crate::{
     },
     config::{ConfigError, Layers, Settings},
     http::route::OPERATORS_BASE,
-    simulator::{ServiceUrl, Transport},
+    simulator::{ServiceUrl, UrlScheme},
 };
 
 /// Timeout of a whole exchange.
@@ -50,7 +50,7 @@ pub struct Listener {
 }
 
 #[derive(Debug)]
-pub enum Trouble {
+pub enum ListenerError {
     /// A retry may help.
     Away(String),
     /// A retry would not help.
@@ -64,7 +64,7 @@ impl Listener {
         layers: impl FnOnce() -> Result<Layers, ConfigError>,
     ) -> Result<Self, CliError> {
         let (api, token) = match args.url {
-            Some(url) => (url.at(OPERATORS_BASE, Transport::Http), args.token),
+            Some(url) => (url.at(OPERATORS_BASE, UrlScheme::Http), args.token),
             None => {
                 let operator = Settings::new(&layers()?)?.operator;
                 let token = args.token.or_else(|| operator.read_token());
@@ -93,7 +93,7 @@ impl Listener {
     }
 
     /// Reads a path of the operators' API.
-    pub async fn get(&self, path: &str) -> Result<Value, Trouble> {
+    pub async fn get(&self, path: &str) -> Result<Value, ListenerError> {
         let mut headers = HeaderMap::new();
         if let Some(token) = &self.token {
             headers.insert(AUTHORIZATION, token.clone());
@@ -107,14 +107,14 @@ impl Listener {
         let answer = exchange(&self.client, head, Bytes::new(), ANSWER_BYTES_MAX, LIMIT).await;
         let answer = answer.map_err(|failure| {
             let (place, why) = (self.place(), failure.kind.as_str());
-            Trouble::Away(format!("nothing answers at {place} ({why})"))
+            ListenerError::Away(format!("nothing answers at {place} ({why})"))
         })?;
         let what = "the operators' listener";
         match answer.status {
             200 => serde_json::from_slice(&answer.body).map_err(|_| {
-                Trouble::Refused(refusal(self.place(), what, answer.status, &answer.body))
+                ListenerError::Refused(refusal(self.place(), what, answer.status, &answer.body))
             }),
-            401 => Err(Trouble::Refused(CliError::Refused(format!(
+            401 => Err(ListenerError::Refused(CliError::Refused(format!(
                 "{} does not take {}; give operator.token or operator.read_token as DIKALA_OPERATORS_TOKEN or --token",
                 self.place(),
                 match self.token {
@@ -122,10 +122,10 @@ impl Listener {
                     None => "requests without a token",
                 }
             )))),
-            status @ (429 | 500..) => Err(Trouble::Away(
+            status @ (429 | 500..) => Err(ListenerError::Away(
                 refusal(self.place(), what, status, &answer.body).to_string(),
             )),
-            status => Err(Trouble::Refused(refusal(
+            status => Err(ListenerError::Refused(refusal(
                 self.place(),
                 what,
                 status,
@@ -135,7 +135,7 @@ impl Listener {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for ListenerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Away(sentence) => f.write_str(sentence),
@@ -144,13 +144,13 @@ impl fmt::Display for Trouble {
     }
 }
 
-impl From<Trouble> for CliError {
-    fn from(trouble: Trouble) -> Self {
+impl From<ListenerError> for CliError {
+    fn from(trouble: ListenerError) -> Self {
         match trouble {
-            Trouble::Away(sentence) => Self::Failed(format!(
+            ListenerError::Away(sentence) => Self::Failed(format!(
                 "{sentence}; check --url (or DIKALA_OPERATORS_URL) and that the service runs"
             )),
-            Trouble::Refused(error) => error,
+            ListenerError::Refused(error) => error,
         }
     }
 }

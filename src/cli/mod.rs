@@ -68,9 +68,9 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run everything with demo data on an embedded database that is kept.
-    Dev(dev::Options),
+    Dev(dev::DevOptions),
     /// Write a configuration with secrets, asking on a terminal what cannot be known.
-    Init(init::Options),
+    Init(init::InitOptions),
     /// Run the service.
     Serve,
     /// Bring the database schema up to date.
@@ -131,17 +131,17 @@ enum Command {
     #[command(subcommand)]
     Secrets(secrets::SecretsCommand),
     /// Measure what the service does on this machine, beside what the machine does without it.
-    Bench(bench::Options),
+    Bench(bench::BenchOptions),
     /// Watch a running service: what is wrong, figures, actors.
-    Top(top::Options),
+    Top(top::TopOptions),
     /// Play a telephony bridge that places calls.
-    Simulate(simulate::Options),
+    Simulate(simulate::SimulateOptions),
     /// Run the telephony bridge alone: SIP phones and trunks on one side, an AI's voice on the other.
-    Telephony(telephony::Options),
+    Telephony(telephony::TelephonyOptions),
     /// See a tenant's events live, and have them passed on to a server on this machine.
-    Listen(listen::Options),
+    Listen(listen::ListenOptions),
     /// Make a sample of an event, which `listen` shows.
-    Trigger(trigger::Options),
+    Trigger(trigger::TriggerOptions),
     /// Print the description of the API.
     Openapi,
     /// Print what completes commands in a shell.

@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use super::{
     CliError,
-    admin::{Desk, open},
+    admin::{CommandContext, open},
     output,
 };
 use crate::{admin::AdminError, config::Layers, operator_api::system::stored_nodes};
@@ -18,7 +18,7 @@ pub enum NodeCommand {
 /// `dikala node list`
 pub async fn node(command: NodeCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
     let NodeCommand::List = command;
-    let Desk { store, .. } = open(layers).await?;
+    let CommandContext { store, .. } = open(layers).await?;
     let found = stored_nodes(store.api_reader()).await;
     output::list("nodes", &found.map_err(AdminError::from)?.nodes, json)
 }

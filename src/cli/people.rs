@@ -5,7 +5,7 @@ use dikala_entities::Role;
 
 use super::{
     CliError, OfTenant,
-    admin::{Desk, open},
+    admin::{CommandContext, open},
     output,
 };
 use crate::{
@@ -45,7 +45,7 @@ pub enum UserCommand {
 
 /// `dikala user …`
 pub async fn user(command: UserCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let Desk {
+    let CommandContext {
         settings,
         store,
         by,

@@ -8,14 +8,16 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
 use super::{CliError, output};
-use crate::simulator::{Bridge, BridgeUrl, Peer, Scenario, Summary, Thousandths, Totals, figures};
+use crate::simulator::{
+    BridgeUrl, CallScenario, DecimalArgument, Peer, SimulatedBridge, Summary, Totals, figures,
+};
 
 /// Ringing time in milliseconds: long enough to be a state, short enough not to dominate the measurement.
 const RING_MS: (u64, u64) = (20, 200);
 
 /// What `dikala simulate` can be told.
 #[derive(Clone, Debug, Args)]
-pub struct Options {
+pub struct SimulateOptions {
     /// The public address of the service: http(s)://HOST:PORT or ws(s)://HOST:PORT.
     #[arg(long, env = "DIKALA_URL", default_value = "http://127.0.0.1:8080")]
     url: BridgeUrl,
@@ -36,22 +38,22 @@ pub struct Options {
     concurrency: u32,
     /// Calls begun per second at most, such as 2.5; without it a call begins as soon as another is over.
     #[arg(long, value_name = "R", value_parser = figures::rate)]
-    rate: Option<Thousandths>,
+    rate: Option<DecimalArgument>,
     /// How long an answered call talks, in seconds.
     #[arg(long, value_name = "S", value_parser = figures::decimal, default_value = "1")]
-    talk_seconds: Thousandths,
+    talk_seconds: DecimalArgument,
     /// The share of calls in which the AI calls one of the agent's functions, from 0 to 1.
     #[arg(long, value_name = "P", value_parser = figures::share, default_value = "0")]
-    functions: Thousandths,
+    functions: DecimalArgument,
     /// The share of calls whose caller hangs up while it rings, from 0 to 1.
     #[arg(long, value_name = "P", value_parser = figures::share, default_value = "0.1")]
-    abandon: Thousandths,
+    abandon: DecimalArgument,
     /// How long a lost connection is tried for again, in seconds.
     #[arg(long, value_name = "S", default_value_t = 60)]
     reconnect_seconds: u32,
 }
 
-impl Options {
+impl SimulateOptions {
     fn connection(&self) -> Peer {
         Peer {
             url: self.url.clone(),
@@ -61,10 +63,10 @@ impl Options {
         }
     }
 
-    fn scenario(&self) -> Scenario {
+    fn scenario(&self) -> CallScenario {
         // A rate is in thousandths of a call per second; 10^9 of them are one call per microsecond.
         let interval_us = self.rate.map_or(0, |rate| 1_000_000_000 / rate.0);
-        Scenario {
+        CallScenario {
             dids: self.did.clone(),
             calls: Some(self.calls),
             concurrency: usize::try_from(self.concurrency).unwrap_or(usize::MAX),
@@ -81,9 +83,9 @@ impl Options {
 
 /// Places the calls and prints a summary. Fails if a call did not reach its end or all were refused. Ctrl-C hangs
 /// up active calls.
-pub async fn run(options: Options, as_json: bool) -> Result<(), CliError> {
+pub async fn run(options: SimulateOptions, as_json: bool) -> Result<(), CliError> {
     let bar = progress_bar(options.calls);
-    let bridge = Bridge::new(options.connection(), options.scenario(), rand::random());
+    let bridge = SimulatedBridge::new(options.connection(), options.scenario(), rand::random());
     let stop = async {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;

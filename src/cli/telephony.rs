@@ -22,7 +22,7 @@ use crate::{
 
 /// What `dikala telephony` can be told; the rest are the keys `telephony.*` of the configuration.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct TelephonyOptions {
     /// The public address of the service: http(s)://HOST:PORT or ws(s)://HOST:PORT.
     #[arg(long, value_name = "URL")]
     engine: BridgeUrl,
@@ -32,7 +32,7 @@ pub struct Options {
 }
 
 /// Runs until SIGTERM or Ctrl-C.
-pub(super) async fn run(options: Options, layers: &Layers) -> Result<(), CliError> {
+pub(super) async fn run(options: TelephonyOptions, layers: &Layers) -> Result<(), CliError> {
     let settings = Settings::new(layers)?;
     let bridge = settings.bridge_keys();
     has_a_voice(&bridge)?;

@@ -13,7 +13,7 @@ use super::{
 
 /// What `dikala trigger` can be told.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct TriggerOptions {
     /// The kind of the event.
     #[arg(value_parser = PossibleValuesParser::new(EventKind::WORDS))]
     event: String,
@@ -21,7 +21,7 @@ pub struct Options {
     service: ServiceArgs,
 }
 
-pub async fn run(options: Options, as_json: bool) -> Result<(), CliError> {
+pub async fn run(options: TriggerOptions, as_json: bool) -> Result<(), CliError> {
     #[derive(Deserialize)]
     struct Sample {
         id: String,

@@ -5,15 +5,15 @@ use clap::Subcommand;
 
 use super::{
     CliError,
-    admin::{Desk, open},
-    asked::{Asked, PageArgs},
+    admin::{CommandContext, open},
+    asked::{ApiParameters, PageArgs},
     output,
 };
 use crate::{
     admin::{parse_id, webhooks::set_paused},
     config::Layers,
     http::error::ApiError,
-    operator_api::webhooks::{Wanted, deliveries_page, find, page, send_again},
+    operator_api::webhooks::{RequestedRecovery, deliveries_page, find, page, send_again},
 };
 
 #[derive(Debug, Subcommand)]
@@ -63,7 +63,7 @@ pub enum DeliveryCommand {
 
 /// `dikala webhook …`
 pub async fn webhook(command: WebhookCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let Desk { store, by, now, .. } = open(layers).await?;
+    let CommandContext { store, by, now, .. } = open(layers).await?;
     let db = store.api_reader();
     match command {
         WebhookCommand::List {
@@ -71,7 +71,7 @@ pub async fn webhook(command: WebhookCommand, layers: &Layers, json: bool) -> Re
             tenant,
             page: piece,
         } => {
-            let asked = Asked::default()
+            let asked = ApiParameters::default()
                 .with("--state", "state", state)
                 .with("--tenant", "tenantId", tenant)
                 .page(piece);
@@ -87,13 +87,13 @@ pub async fn webhook(command: WebhookCommand, layers: &Layers, json: bool) -> Re
             output::one(&changed, json)
         }
         WebhookCommand::Recover { id, since, until } => {
-            let asked = Asked::of("webhook", &id)
+            let asked = ApiParameters::of("webhook", &id)
                 .with("--since", "since", Some(since))
                 .with("--until", "until", until);
             let webhook = parse_id("webhook", &id)?;
             let recovered = async {
                 let webhook = find(db, webhook).await?;
-                let wanted = Wanted::read(db, &webhook, &asked.form(), now).await?;
+                let wanted = RequestedRecovery::read(db, &webhook, &asked.form(), now).await?;
                 let txn = store.begin().await?;
                 let begun = wanted.begin(&txn, &by).await?;
                 txn.commit().await?;
@@ -111,14 +111,14 @@ pub async fn delivery(
     layers: &Layers,
     json: bool,
 ) -> Result<(), CliError> {
-    let Desk { store, by, now, .. } = open(layers).await?;
+    let CommandContext { store, by, now, .. } = open(layers).await?;
     match command {
         DeliveryCommand::List {
             status,
             webhook,
             page,
         } => {
-            let asked = Asked::default()
+            let asked = ApiParameters::default()
                 .with("--status", "status", status)
                 .with("--webhook", "webhookId", webhook)
                 .page(page);
@@ -134,7 +134,7 @@ pub async fn delivery(
                 Ok::<_, ApiError>(sent)
             };
             let sent = sent.await;
-            let sent = sent.map_err(|error| Asked::of("delivery", &id).refused(error))?;
+            let sent = sent.map_err(|error| ApiParameters::of("delivery", &id).refused(error))?;
             output::one(&sent, json)
         }
     }

@@ -4,15 +4,16 @@ use actix_web::HttpResponse;
 use dikala_entities::Millis;
 use maud::{Markup, html};
 
-use super::{follow::followed, layout, view::Visit};
+use super::{follow::followed, layout, view::ConsoleView};
 use crate::{
     http::{error::ApiError, extract::TypeName},
     operator_api::actors::{
-        ActorDetail, ActorType, CallState, Instance, Lag, Messages, Times, lags, of_type, types,
+        ActorDetail, ActorInstance, ActorType, CallActorState, DurationPercentiles, Lag, Messages,
+        lags, of_type, types,
     },
     pages::{
         components::{empty, short_id, table},
-        form::Typed,
+        form::FormValues,
     },
 };
 
@@ -22,13 +23,13 @@ const SHOWN: usize = 25;
 const RECENT: usize = 4;
 
 /// `GET /actors`
-pub async fn list(visit: Visit) -> Result<HttpResponse, ApiError> {
+pub async fn list(visit: ConsoleView) -> Result<HttpResponse, ApiError> {
     let content = followed(&visit, "actors", "", &part(&visit).await);
     Ok(layout::page(&visit, "Actors", content))
 }
 
 /// The live part of the list.
-pub async fn part(visit: &Visit) -> Markup {
+pub async fn part(visit: &ConsoleView) -> Markup {
     let look = visit.desk().overview.look().await;
     let (types, lags) = (types(&look), lags(&visit.desk()));
     html! {
@@ -57,7 +58,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn all(visit: &Visit, types: &[ActorType]) -> Markup {
+fn all(visit: &ConsoleView, types: &[ActorType]) -> Markup {
     let columns = words(&[
         "Type",
         "Running",
@@ -86,7 +87,7 @@ fn all(visit: &Visit, types: &[ActorType]) -> Markup {
     table(visit, "Types of actor", &columns, rows.collect())
 }
 
-fn rate(actors: &crate::operator_api::actors::Actors) -> Markup {
+fn rate(actors: &crate::operator_api::actors::ActorTypeSummary) -> Markup {
     html! {
         @match actors.messages_per_second { Some(rate) => (rate), None => "–" }
     }
@@ -98,8 +99,8 @@ fn count(count: u64) -> Markup {
 }
 
 /// The percentiles of the slowest kind of message.
-fn slowest(messages: &[Messages], of: fn(&Messages) -> Times) -> Markup {
-    let worst = |percentile: fn(Times) -> Option<u64>| {
+fn slowest(messages: &[Messages], of: fn(&Messages) -> DurationPercentiles) -> Markup {
+    let worst = |percentile: fn(DurationPercentiles) -> Option<u64>| {
         let each = messages
             .iter()
             .filter_map(|message| percentile(of(message)));
@@ -109,7 +110,7 @@ fn slowest(messages: &[Messages], of: fn(&Messages) -> Times) -> Markup {
     html! { (duration(p50)) " / " (duration(p99)) }
 }
 
-fn loops(visit: &Visit, lags: &[Lag]) -> Markup {
+fn loops(visit: &ConsoleView, lags: &[Lag]) -> Markup {
     let rows = lags.iter().map(|lag| {
         let is_late = lag.lag_us > 500_000;
         vec![
@@ -121,7 +122,7 @@ fn loops(visit: &Visit, lags: &[Lag]) -> Markup {
     table(visit, "Event loops", &columns, rows.collect())
 }
 
-fn messages(visit: &Visit, kind: &str, messages: &[Messages]) -> Markup {
+fn messages(visit: &ConsoleView, kind: &str, messages: &[Messages]) -> Markup {
     let columns = words(&[
         "Message",
         "Mailbox",
@@ -132,7 +133,8 @@ fn messages(visit: &Visit, kind: &str, messages: &[Messages]) -> Markup {
         "Errors",
         "Lost",
     ]);
-    let times = |times: Times| html! { (duration(times.p50)) " / " (duration(times.p99)) };
+    let times =
+        |times: DurationPercentiles| html! { (duration(times.p50)) " / " (duration(times.p99)) };
     let rows = messages.iter().map(|of| {
         vec![
             html! { code.word { (of.message) } },
@@ -150,18 +152,18 @@ fn messages(visit: &Visit, kind: &str, messages: &[Messages]) -> Markup {
 }
 
 /// `GET /actors/{type}`
-pub async fn show(visit: Visit, kind: TypeName) -> Result<HttpResponse, ApiError> {
+pub async fn show(visit: ConsoleView, kind: TypeName) -> Result<HttpResponse, ApiError> {
     let part = instances_of(&visit, &kind.0).await?;
     let content = followed(&visit, "actor", &format!("&type={}", kind.0), &part);
     Ok(layout::page(&visit, &kind.0, content))
 }
 
 /// The live part of an actor type's page.
-pub async fn instances(visit: &Visit, asked: &Typed) -> Result<Markup, ApiError> {
+pub async fn instances(visit: &ConsoleView, asked: &FormValues) -> Result<Markup, ApiError> {
     instances_of(visit, asked.text("type").unwrap_or_default()).await
 }
 
-async fn instances_of(visit: &Visit, kind: &str) -> Result<Markup, ApiError> {
+async fn instances_of(visit: &ConsoleView, kind: &str) -> Result<Markup, ApiError> {
     let detail = of_type(&visit.desk(), kind, SHOWN).await?;
     let ActorDetail {
         of,
@@ -191,7 +193,7 @@ async fn instances_of(visit: &Visit, kind: &str) -> Result<Markup, ApiError> {
     })
 }
 
-fn running(visit: &Visit, busiest: &[Instance]) -> Markup {
+fn running(visit: &ConsoleView, busiest: &[ActorInstance]) -> Markup {
     let has_calls = busiest.iter().any(|instance| instance.call.is_some());
     let mut columns = words(&["Instance", "Does now", "Handled", "Busy", "Last messages"]);
     if has_calls {
@@ -219,7 +221,7 @@ fn running(visit: &Visit, busiest: &[Instance]) -> Markup {
     table(visit, "Busiest instances", &columns, rows.collect())
 }
 
-fn doing(instance: &Instance) -> Markup {
+fn doing(instance: &ActorInstance) -> Markup {
     html! {
         @match instance.doing {
             Some(message) => { code { (message) } " for " (duration(instance.doing_us)) },
@@ -228,7 +230,7 @@ fn doing(instance: &Instance) -> Markup {
     }
 }
 
-fn recent(instance: &Instance, now: Millis) -> Markup {
+fn recent(instance: &ActorInstance, now: Millis) -> Markup {
     html! {
         @for (n, came) in instance.last_messages.iter().take(RECENT).enumerate() {
             @if n > 0 { ", " }
@@ -237,7 +239,7 @@ fn recent(instance: &Instance, now: Millis) -> Markup {
     }
 }
 
-fn of_call(call: &CallState, now: Millis) -> Markup {
+fn of_call(call: &CallActorState, now: Millis) -> Markup {
     html! {
         (call.status.as_str()) ", " (call.granted_minutes) " min granted"
         @if let Some(at) = call.next_deadline { ", looks at the clock in " (ago(at.since(now))) }

@@ -5,18 +5,18 @@ use dikala_entities::AuditAction;
 use maud::{Markup, html};
 
 use super::{
-    figures::{NONE, Names},
+    figures::{NONE, TenantNames},
     follow::followed,
     layout,
     list::{List, any_of},
-    view::Visit,
+    view::ConsoleView,
 };
 use crate::{
     http::error::ApiError,
-    operator_api::audit::{self, Entry, EntryList},
+    operator_api::audit::{self, AuditEntry, EntryList},
     pages::{
         components::{Field, empty, table},
-        form::Typed,
+        form::FormValues,
     },
 };
 
@@ -37,8 +37,8 @@ fn fields() -> [Field; 5] {
 }
 
 /// `GET /audit`
-pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = Typed::parse(request.query_string().as_bytes());
+pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = FormValues::parse(request.query_string().as_bytes());
     let list = List::new(PATH, FILTERS, &typed);
     match found(&visit, &list).await {
         Ok(rows) => {
@@ -53,11 +53,11 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
 }
 
 /// The live part: the newest entries, unfiltered.
-pub async fn part(visit: &Visit) -> Result<Markup, ApiError> {
-    found(visit, &List::new(PATH, FILTERS, &Typed::default())).await
+pub async fn part(visit: &ConsoleView) -> Result<Markup, ApiError> {
+    found(visit, &List::new(PATH, FILTERS, &FormValues::default())).await
 }
 
-async fn found(visit: &Visit, list: &List<'_>) -> Result<Markup, ApiError> {
+async fn found(visit: &ConsoleView, list: &List<'_>) -> Result<Markup, ApiError> {
     let db = visit.store().api_reader();
     let found = audit::page(db, &list.form()?, visit.kit().now()).await?;
     Ok(html! {
@@ -68,7 +68,7 @@ async fn found(visit: &Visit, list: &List<'_>) -> Result<Markup, ApiError> {
     })
 }
 
-async fn rows(visit: &Visit, found: &EntryList) -> Result<Markup, ApiError> {
+async fn rows(visit: &ConsoleView, found: &EntryList) -> Result<Markup, ApiError> {
     if found.entries.is_empty() {
         return Ok(empty(
             "No entries",
@@ -78,9 +78,9 @@ async fn rows(visit: &Visit, found: &EntryList) -> Result<Markup, ApiError> {
     }
     let db = visit.store().api_reader();
     let tenants = found.entries.iter().filter_map(|entry| entry.tenant_id);
-    let names = Names::of(db, tenants).await?;
+    let names = TenantNames::of(db, tenants).await?;
     let columns = ["When", "What", "On what", "Tenant", "Who", "From"].map(str::to_owned);
-    let row = |entry: &Entry| {
+    let row = |entry: &AuditEntry| {
         vec![
             visit.time(entry.at),
             html! { code.word { (entry.action.as_str()) } },

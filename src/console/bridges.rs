@@ -11,19 +11,19 @@ use super::{
     follow::followed,
     layout,
     list::{List, acted},
-    view::Visit,
+    view::ConsoleView,
 };
 use crate::{
     http::{error::ApiError, extract::Id},
     operator_api::{
-        actors::Times,
-        bridges::{self, Bridge},
+        actors::DurationPercentiles,
+        bridges::{self, BridgeStatus},
     },
     pages::{
         components::{
             Field, Question, Tone, badge, copyable, empty, fields, notice, post, submit, table,
         },
-        form::{self, Fields, Filled, Shape, Typed},
+        form::{self, Fields, FormState, FormValues, Shape},
     },
     telephony::distribution,
 };
@@ -33,15 +33,19 @@ const TITLE: &str = "Bridges";
 const DRAFT: &Fields = &[("name", Shape::Text)];
 
 /// `GET /bridges`
-pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = Typed::parse(request.query_string().as_bytes());
-    match content(&visit, &typed, &Filled::blank()).await {
+pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = FormValues::parse(request.query_string().as_bytes());
+    match content(&visit, &typed, &FormState::blank()).await {
         Ok(content) => Ok(layout::page(&visit, TITLE, content)),
         Err(error) => List::new(PATH, &[], &typed).refused(&visit, TITLE, error, &[]),
     }
 }
 
-async fn content(visit: &Visit, asked: &Typed, filled: &Filled) -> Result<Markup, ApiError> {
+async fn content(
+    visit: &ConsoleView,
+    asked: &FormValues,
+    filled: &FormState,
+) -> Result<Markup, ApiError> {
     let more = List::new(PATH, &[], asked).query();
     Ok(html! {
         (followed(visit, "bridges", &more, &part(visit, asked).await?))
@@ -58,11 +62,11 @@ async fn content(visit: &Visit, asked: &Typed, filled: &Filled) -> Result<Markup
 }
 
 /// The live part of the list.
-pub async fn part(visit: &Visit, asked: &Typed) -> Result<Markup, ApiError> {
+pub async fn part(visit: &ConsoleView, asked: &FormValues) -> Result<Markup, ApiError> {
     let list = List::new(PATH, &[], asked);
     let found = bridges::page(&visit.desk(), &list.form()?).await?;
     let columns = ["Bridge", "State", "Calls", "Last seen", "Made"].map(str::to_owned);
-    let row = |bridge: &Bridge| {
+    let row = |bridge: &BridgeStatus| {
         vec![
             html! { a href={ (PATH) "/" (bridge.view.id) } { (bridge.view.name) } },
             state(bridge),
@@ -84,7 +88,7 @@ pub async fn part(visit: &Visit, asked: &Typed) -> Result<Markup, ApiError> {
     })
 }
 
-fn state(bridge: &Bridge) -> Markup {
+fn state(bridge: &BridgeStatus) -> Markup {
     if bridge.view.revoked_at.is_some() {
         badge(Tone::Plain, "revoked")
     } else if bridge.connected {
@@ -94,7 +98,7 @@ fn state(bridge: &Bridge) -> Markup {
     }
 }
 
-fn calls(visit: &Visit, bridge: &Bridge) -> Markup {
+fn calls(visit: &ConsoleView, bridge: &BridgeStatus) -> Markup {
     html! {
         @if bridge.calls > 0 { a href={ "/calls?bridgeId=" (bridge.view.id) } { (visit.number(bridge.calls)) } }
         @else { "0" }
@@ -102,10 +106,10 @@ fn calls(visit: &Visit, bridge: &Bridge) -> Markup {
 }
 
 /// Counters of the telephony bridge inside this process.
-fn inside(visit: &Visit, counted: &Statistics) -> Markup {
+fn inside(visit: &ConsoleView, counted: &Statistics) -> Markup {
     let (sip, calls) = (&counted.sip, &counted.calls);
     let number = |of: u64| count(visit, of);
-    let within = |times| figures::times(&Times::from(&distribution(times)));
+    let within = |times| figures::times(&DurationPercentiles::from(&distribution(times)));
     html! {
         section aria-labelledby="inside" {
             h2 #inside { "The bridge inside" }
@@ -135,7 +139,7 @@ fn inside(visit: &Visit, counted: &Statistics) -> Markup {
     }
 }
 
-fn outcomes(visit: &Visit, of: &sip::Outcomes) -> Markup {
+fn outcomes(visit: &ConsoleView, of: &sip::Outcomes) -> Markup {
     let number = |of: u64| count(visit, of);
     html! {
         (number(of.answered)) " answered, " (number(of.refused)) " refused, "
@@ -144,7 +148,7 @@ fn outcomes(visit: &Visit, of: &sip::Outcomes) -> Markup {
 }
 
 /// `POST /bridges`
-pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+pub async fn create(visit: ConsoleView, typed: FormValues) -> Result<HttpResponse, ApiError> {
     let made = match form::body(&typed, DRAFT) {
         Ok(body) => bridges::create(visit.desk(), visit.operator(), body).await,
         Err(error) => Err(error),
@@ -158,15 +162,15 @@ pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
             Ok(visit.see(&format!("{PATH}/{id}"), "done-bridge-made"))
         }
         Err(error) => {
-            let filled = Filled::again(typed, error)?;
-            let content = content(&visit, &Typed::default(), &filled).await?;
+            let filled = FormState::again(typed, error)?;
+            let content = content(&visit, &FormValues::default(), &filled).await?;
             Ok(layout::refused(&visit, TITLE, content))
         }
     }
 }
 
 /// `GET /bridges/{id}`
-pub async fn show(visit: Visit, id: Id<BridgeId>) -> Result<HttpResponse, ApiError> {
+pub async fn show(visit: ConsoleView, id: Id<BridgeId>) -> Result<HttpResponse, ApiError> {
     let bridge = bridges::one(&visit.desk(), id.0).await?;
     let view = &bridge.view;
     let token = visit.take_note(&view.id.to_string());
@@ -193,7 +197,7 @@ pub async fn show(visit: Visit, id: Id<BridgeId>) -> Result<HttpResponse, ApiErr
 }
 
 /// `GET /bridges/{id}/revoke`
-pub async fn ask_revoke(visit: Visit, id: Id<BridgeId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_revoke(visit: ConsoleView, id: Id<BridgeId>) -> Result<HttpResponse, ApiError> {
     let bridge = bridges::one(&visit.desk(), id.0).await?;
     let path = format!("{PATH}/{}", id.0);
     let question = Question {
@@ -214,7 +218,7 @@ pub async fn ask_revoke(visit: Visit, id: Id<BridgeId>) -> Result<HttpResponse, 
 }
 
 /// `POST /bridges/{id}/revoke`
-pub async fn revoke(visit: Visit, id: Id<BridgeId>) -> Result<HttpResponse, ApiError> {
+pub async fn revoke(visit: ConsoleView, id: Id<BridgeId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
     let done = bridges::revoke(visit.desk(), visit.operator(), id).await;
     acted(&visit, done, &path, "done-bridge-revoked")

@@ -8,20 +8,20 @@ use serde_json::json;
 
 use super::{
     deliveries,
-    figures::{NONE, Names, call_status, since},
+    figures::{NONE, TenantNames, call_status, since},
     follow, layout,
     list::{List, ROWS, acted, any_of},
-    view::Visit,
+    view::ConsoleView,
 };
 use crate::{
     http::{
         error::ApiError,
         extract::{Body, Id},
     },
-    operator_api::calls::{self, Call, CallDetail, CallList},
+    operator_api::calls::{self, CallDetail, CallList, OperatorCall},
     pages::{
         components::{Field, Question, empty, short_id, table},
-        form::Typed,
+        form::FormValues,
     },
 };
 
@@ -52,8 +52,8 @@ fn fields() -> [Field; 7] {
 }
 
 /// `GET /calls`
-pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = Typed::parse(request.query_string().as_bytes());
+pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = FormValues::parse(request.query_string().as_bytes());
     let list = List::new(PATH, FILTERS, &typed);
     match found(&visit, &list).await {
         Ok(found) => {
@@ -68,15 +68,15 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
     }
 }
 
-async fn found(visit: &Visit, list: &List<'_>) -> Result<CallList, ApiError> {
+async fn found(visit: &ConsoleView, list: &List<'_>) -> Result<CallList, ApiError> {
     let db = visit.store().api_reader();
     calls::page(db, &list.form()?, visit.kit().now()).await
 }
 
 /// The live part of the list.
 pub fn part<'a>(
-    visit: &'a Visit,
-    typed: &'a Typed,
+    visit: &'a ConsoleView,
+    typed: &'a FormValues,
 ) -> LocalBoxFuture<'a, Result<Markup, ApiError>> {
     Box::pin(async move {
         let list = List::new(PATH, FILTERS, typed);
@@ -85,9 +85,9 @@ pub fn part<'a>(
     })
 }
 
-async fn rows(visit: &Visit, list: &List<'_>, found: &CallList) -> Result<Markup, ApiError> {
+async fn rows(visit: &ConsoleView, list: &List<'_>, found: &CallList) -> Result<Markup, ApiError> {
     let db = visit.store().api_reader();
-    let names = Names::of(db, found.calls.iter().map(|call| call.tenant_id)).await?;
+    let names = TenantNames::of(db, found.calls.iter().map(|call| call.tenant_id)).await?;
     let mut columns = ["Began", "State", "Tenant", "From, to", "Talk"]
         .map(str::to_owned)
         .to_vec();
@@ -98,7 +98,7 @@ async fn rows(visit: &Visit, list: &List<'_>, found: &CallList) -> Result<Markup
     if visit.may_change() {
         columns.push(String::new());
     }
-    let row = |call: &Call| {
+    let row = |call: &OperatorCall| {
         let mut cells = vec![
             html! { a href={ (PATH) "/" (call.id) } { (visit.time(call.started_at)) } },
             call_status(call.status),
@@ -127,11 +127,11 @@ async fn rows(visit: &Visit, list: &List<'_>, found: &CallList) -> Result<Markup
 }
 
 /// Caller and callee, masked: enough to recognise a number that somebody mentions.
-fn numbers(call: &Call) -> Markup {
+fn numbers(call: &OperatorCall) -> Markup {
     html! { (format!("{:?}", call.caller_number)) " → " (format!("{:?}", call.callee_number)) }
 }
 
-fn talk(visit: &Visit, call: &Call) -> Markup {
+fn talk(visit: &ConsoleView, call: &OperatorCall) -> Markup {
     html! {
         @match (call.talk_time_seconds, call.answered_at) {
             (Some(seconds), _) => { (visit.number(seconds)) " s" }
@@ -142,7 +142,7 @@ fn talk(visit: &Visit, call: &Call) -> Markup {
 }
 
 /// The node that owns the call; this node by its name.
-fn owner(visit: &Visit, call: &Call) -> Markup {
+fn owner(visit: &ConsoleView, call: &OperatorCall) -> Markup {
     let is_own = *visit.desk().node.member.id() == *call.owner;
     html! {
         @match call.owner.as_str() {
@@ -153,7 +153,7 @@ fn owner(visit: &Visit, call: &Call) -> Markup {
     }
 }
 
-fn end_link(call: &Call) -> Markup {
+fn end_link(call: &OperatorCall) -> Markup {
     html! {
         @if !call.status.is_final() {
             a.button.secondary href={ (PATH) "/" (call.id) "/hangup" } aria-label={ "End call " (call.id) } { "End" }
@@ -163,11 +163,11 @@ fn end_link(call: &Call) -> Markup {
 
 /// `GET /calls/{id}`
 pub async fn show(
-    visit: Visit,
+    visit: ConsoleView,
     id: Id<CallId>,
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
-    let typed = Typed::parse(request.query_string().as_bytes());
+    let typed = FormValues::parse(request.query_string().as_bytes());
     let found = calls::detail(visit.store().api_reader(), id.0).await?;
     let path = format!("{PATH}/{}", id.0);
     let list = List::new(&path, &[], &typed);
@@ -184,8 +184,8 @@ pub async fn show(
 
 /// The live part of a call's page.
 pub fn part_of_one<'a>(
-    visit: &'a Visit,
-    typed: &'a Typed,
+    visit: &'a ConsoleView,
+    typed: &'a FormValues,
 ) -> LocalBoxFuture<'a, Result<Markup, ApiError>> {
     Box::pin(async move {
         let id: CallId = typed
@@ -205,12 +205,12 @@ fn offset(list: &List<'_>) -> i64 {
 }
 
 async fn detail(
-    visit: &Visit,
+    visit: &ConsoleView,
     found: &CallDetail,
     list: &List<'_>,
     begin: i64,
 ) -> Result<Markup, ApiError> {
-    let names = Names::of(visit.store().api_reader(), [found.call.tenant_id]).await?;
+    let names = TenantNames::of(visit.store().api_reader(), [found.call.tenant_id]).await?;
     let (events, more_events) = piece(&found.events, begin);
     let (sent, more_sent) = piece(&found.deliveries, begin);
     let event_columns = ["Event", "When"].map(str::to_owned);
@@ -244,7 +244,7 @@ fn piece<T>(all: &[T], begin: i64) -> (&[T], bool) {
     )
 }
 
-fn facts(visit: &Visit, call: &Call, names: &Names) -> Markup {
+fn facts(visit: &ConsoleView, call: &OperatorCall, names: &TenantNames) -> Markup {
     html! {
         dl.facts {
             dt { "State" } dd { (call_status(call.status)) }
@@ -277,7 +277,7 @@ fn facts(visit: &Visit, call: &Call, names: &Names) -> Markup {
     }
 }
 
-fn credit(visit: &Visit, found: &CallDetail) -> Markup {
+fn credit(visit: &ConsoleView, found: &CallDetail) -> Markup {
     let columns = ["Held", "Used", "Grants", "Made", "Settled"].map(str::to_owned);
     let rows = found.holds.iter().map(|hold| {
         vec![
@@ -300,7 +300,7 @@ fn credit(visit: &Visit, found: &CallDetail) -> Markup {
 }
 
 /// `GET /calls/{id}/hangup`
-pub async fn ask_hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_hang_up(visit: ConsoleView, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let call = calls::find(visit.store().api_reader(), id.0).await?;
     let path = format!("{PATH}/{}", call.id);
     if call.status.is_final() {
@@ -323,7 +323,7 @@ pub async fn ask_hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, A
 }
 
 /// `POST /calls/{id}/hangup`
-pub async fn hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
+pub async fn hang_up(visit: ConsoleView, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
     let nothing = Body::of(&json!({}));
     let done = calls::hang_up(visit.desk(), visit.operator(), id, nothing).await;

@@ -3,14 +3,14 @@
 use actix_web::{HttpRequest, HttpResponse};
 use maud::html;
 
-use super::{layout, list::List, view::Visit};
+use super::{layout, list::List, view::ConsoleView};
 use crate::{
     api::Page,
     config::Shown,
     http::error::ApiError,
     pages::{
         components::{Field, empty, table},
-        form::Typed,
+        form::FormValues,
     },
 };
 
@@ -20,8 +20,8 @@ const FILTERS: &[&str] = &["key"];
 const ROWS: i64 = 50;
 
 /// `GET /configuration`
-pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = Typed::parse(request.query_string().as_bytes());
+pub async fn show(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = FormValues::parse(request.query_string().as_bytes());
     let list = List::new(PATH, FILTERS, &typed).of(ROWS);
     let key = [Field::text("key", "Key".to_owned()).hint("Or a part of it.".to_owned())];
     let page = list

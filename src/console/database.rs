@@ -9,14 +9,14 @@ use super::{
     follow::followed,
     layout,
     list::{List, one_of},
-    view::Visit,
+    view::ConsoleView,
 };
 use crate::{
     http::{error::ApiError, extract::Form},
-    operator_api::database::{self, Database, Pool, Slow},
+    operator_api::database::{self, DatabaseStatus, Pool, StatementTimes},
     pages::{
         components::{Field, Tone, notice, table},
-        form::Typed,
+        form::FormValues,
     },
 };
 
@@ -33,8 +33,8 @@ fn ranking() -> [Field; 1] {
 }
 
 /// `GET /database`
-pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = Typed::parse(request.query_string().as_bytes());
+pub async fn show(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = FormValues::parse(request.query_string().as_bytes());
     let list = List::new(PATH, FILTERS, &typed);
     match parts(&visit, &typed).await {
         Ok([above, below]) => {
@@ -53,7 +53,7 @@ pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
 }
 
 /// The live parts: above the choice of ranking, and below it.
-pub async fn parts(visit: &Visit, asked: &Typed) -> Result<[Markup; 2], ApiError> {
+pub async fn parts(visit: &ConsoleView, asked: &FormValues) -> Result<[Markup; 2], ApiError> {
     let asked = match List::new(PATH, FILTERS, asked).text("sort") {
         "" => Form::default(),
         sort => Form::from_body(serde_json::json!({ "sort": sort }))?,
@@ -64,7 +64,7 @@ pub async fn parts(visit: &Visit, asked: &Typed) -> Result<[Markup; 2], ApiError
     Ok([above, below])
 }
 
-fn facts(visit: &Visit, found: &Database) -> Markup {
+fn facts(visit: &ConsoleView, found: &DatabaseStatus) -> Markup {
     let columns = ["Pool", "In use", "Idle", "Unopened"].map(str::to_owned);
     let row = |pool: &Pool| {
         vec![
@@ -88,9 +88,9 @@ fn facts(visit: &Visit, found: &Database) -> Markup {
     }
 }
 
-fn statements(visit: &Visit, slowest: &[Slow]) -> Markup {
+fn statements(visit: &ConsoleView, slowest: &[StatementTimes]) -> Markup {
     let columns = ["Statement", "Mean", "Longest", "In all", "Times"].map(str::to_owned);
-    let row = |slow: &Slow| {
+    let row = |slow: &StatementTimes| {
         vec![
             html! { code.long { (short(&slow.shape)) } },
             html! { (time_us(slow.mean_us)) },

@@ -10,7 +10,7 @@ use super::{
     figures::{NONE, delivery_status},
     layout,
     list::{List, acted, any_of},
-    view::Visit,
+    view::ConsoleView,
 };
 use crate::{
     http::{
@@ -18,12 +18,12 @@ use crate::{
         extract::{Body, Id},
     },
     operator_api::{
-        calls::Sent,
-        webhooks::{self, Delivery, DeliveryList},
+        calls::CallDeliveryStatus,
+        webhooks::{self, DeliveryList, OperatorDelivery},
     },
     pages::{
         components::{Field, empty, post, short_id, table},
-        form::Typed,
+        form::FormValues,
     },
 };
 
@@ -43,8 +43,8 @@ fn fields() -> [Field; 2] {
 }
 
 /// `GET /deliveries`
-pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = Typed::parse(request.query_string().as_bytes());
+pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = FormValues::parse(request.query_string().as_bytes());
     let list = List::new(PATH, FILTERS, &typed);
     let found = async {
         let asked = list.form()?;
@@ -65,7 +65,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
 }
 
 /// A page of deliveries, with buttons that send them again.
-pub fn rows(visit: &Visit, found: &DeliveryList, of_one: bool) -> Markup {
+pub fn rows(visit: &ConsoleView, found: &DeliveryList, of_one: bool) -> Markup {
     if found.deliveries.is_empty() {
         return empty(
             "No deliveries",
@@ -83,7 +83,7 @@ pub fn rows(visit: &Visit, found: &DeliveryList, of_one: bool) -> Markup {
     if visit.may_change() {
         columns.push(String::new());
     }
-    let row = |of: &Delivery| {
+    let row = |of: &OperatorDelivery| {
         let mut cells = vec![
             visit.time(of.created_at),
             html! {
@@ -115,9 +115,9 @@ pub fn rows(visit: &Visit, found: &DeliveryList, of_one: bool) -> Markup {
 }
 
 /// Deliveries of a call's events. They have no buttons, because this part is updated live.
-pub fn of_call(visit: &Visit, sent: &[Sent]) -> Markup {
+pub fn of_call(visit: &ConsoleView, sent: &[CallDeliveryStatus]) -> Markup {
     let columns = ["Event", "Webhook", "State", "Attempts", "Next", "Over"].map(str::to_owned);
-    let row = |of: &Sent| {
+    let row = |of: &CallDeliveryStatus| {
         vec![
             html! { span.word { (of.event.as_str()) } },
             webhook(of.webhook_id),
@@ -131,7 +131,7 @@ pub fn of_call(visit: &Visit, sent: &[Sent]) -> Markup {
 }
 
 /// A past time means soon, or with the next probe.
-fn next(visit: &Visit, at: Option<Millis>) -> Markup {
+fn next(visit: &ConsoleView, at: Option<Millis>) -> Markup {
     match at {
         Some(at) if at <= visit.kit().now() => html! { "due" },
         at => visit.time_or(at, NONE),
@@ -142,7 +142,7 @@ fn webhook(id: WebhookId) -> Markup {
     html! { a href={ "/webhooks/" (id) } { (short_id(&id.to_string())) } }
 }
 
-fn send_again(visit: &Visit, id: DeliveryId) -> Markup {
+fn send_again(visit: &ConsoleView, id: DeliveryId) -> Markup {
     let path = format!("{PATH}/{id}/resend");
     post(
         visit,
@@ -152,7 +152,7 @@ fn send_again(visit: &Visit, id: DeliveryId) -> Markup {
 }
 
 /// `POST /deliveries/{id}/resend`
-pub async fn resend(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
+pub async fn resend(visit: ConsoleView, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
     let nothing = Body::of(&json!({}));
     let done = webhooks::resend(visit.desk(), visit.operator(), id, nothing).await;
     let asked: Option<(WebhookId, i64)> = done.as_ref().ok().and_then(|answer| {

@@ -15,7 +15,7 @@ use moka::sync::Cache;
 use sea_orm::{DbErr, EntityTrait, IntoActiveModel, sea_query::OnConflict};
 use tokio::sync::Semaphore;
 
-use super::session::{LONGEST_MS, Session};
+use super::session::{ConsoleSession, LONGEST_MS};
 
 /// Cached sessions; beyond this, the store is asked again.
 const REMEMBERED_MAX: u64 = 100_000;
@@ -34,7 +34,7 @@ const AGAIN_EVERY: Duration = Duration::from_secs(1);
 const TRIES_MAX: u32 = 24 * 60 * 60;
 
 #[derive(Debug)]
-pub struct Ended {
+pub struct SignedOutSessions {
     store: Store,
     over: Cache<CredentialHash, ()>,
     /// Sessions that were active a moment ago.
@@ -44,7 +44,7 @@ pub struct Ended {
     waiting: Arc<Semaphore>,
 }
 
-impl Ended {
+impl SignedOutSessions {
     pub fn new(store: Store) -> Self {
         let remembered = || Cache::builder().max_capacity(REMEMBERED_MAX);
         let longest = Duration::from_millis(LONGEST_MS.unsigned_abs());
@@ -58,7 +58,7 @@ impl Ended {
     }
 
     /// Signs a session out. Returns false if that is not stored yet, so that only this process knows it.
-    pub async fn add(&self, session: &Session, now: Millis) -> bool {
+    pub async fn add(&self, session: &ConsoleSession, now: Millis) -> bool {
         let hash = session.hash();
         self.over.insert(hash.clone(), ());
         if !self.has_room(session.token(), now) {
@@ -115,7 +115,7 @@ impl Ended {
     }
 
     /// True if the session was signed out.
-    pub async fn has(&self, session: &Session) -> bool {
+    pub async fn has(&self, session: &ConsoleSession) -> bool {
         let hash = session.hash();
         if self.over.contains_key(&hash) {
             return true;

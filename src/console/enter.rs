@@ -15,11 +15,11 @@ use actix_web::{
 
 use super::{
     PAGES, errors, is_a_page,
-    kit::Kit,
+    kit::ConsoleState,
     layout::DONE,
-    session::Known,
+    session::BrowserIdentity,
     sign_in::{SIGN_IN, is_ours},
-    view::Visit,
+    view::ConsoleView,
 };
 use crate::{
     http::{
@@ -28,13 +28,13 @@ use crate::{
     },
     operator::access::Right,
     pages::{
-        cross_site::{TOKEN_FIELD, Tokens},
+        cross_site::{FormTokens, TOKEN_FIELD},
         door,
         format::Zone,
         lang::Lang,
         packed,
-        table::{self, Access, Found},
-        view::{Reader, View, done_word},
+        table::{self, PageAccess, PageMatch},
+        view::{ReaderSettings, View, done_word},
     },
 };
 
@@ -46,14 +46,14 @@ pub async fn enter(
     if !is_a_page(&req) {
         return Ok(next.call(req).await?.map_into_boxed_body());
     }
-    let Some(kit) = req.app_data::<Data<Kit>>().cloned() else {
+    let Some(kit) = req.app_data::<Data<ConsoleState>>().cloned() else {
         return Err(ApiError::Internal.into());
     };
     if req.method() == Method::HEAD {
         // Handled as GET; actix omits the body, because the connection knows the original method.
         req.head_mut().method = Method::GET;
     }
-    let guest = Guest::of(kit, &req).await?;
+    let guest = PageRequest::of(kit, &req).await?;
     let mut response = match guest.admit(&mut req).await {
         Ok(()) => next.call(req).await?.map_into_boxed_body(),
         Err(refusal) => req.into_response(refusal),
@@ -68,35 +68,35 @@ pub async fn enter(
 
 /// The access right of the session sent with a request that is not for a page.
 pub async fn right_of_session(req: &ServiceRequest) -> Option<Right> {
-    let kit = req.app_data::<Data<Kit>>()?;
-    let (known, _) = Known::of(req.request(), &kit.desk.node.vault);
+    let kit = req.app_data::<Data<ConsoleState>>()?;
+    let (known, _) = BrowserIdentity::of(req.request(), &kit.desk.node.vault);
     kit.right(&known).await
 }
 
 /// The browser that sent a request, signed in or not.
-struct Guest {
+struct PageRequest {
     view: View,
-    kit: Data<Kit>,
-    known: Known,
+    kit: Data<ConsoleState>,
+    known: BrowserIdentity,
     /// Present if the browser has access.
-    visit: Option<Visit>,
+    visit: Option<ConsoleView>,
     /// The cookie with a new id, for a browser that sent none.
     fresh: Option<HeaderValue>,
-    tokens: Tokens,
+    tokens: FormTokens,
 }
 
-impl Guest {
-    async fn of(kit: Data<Kit>, req: &ServiceRequest) -> Result<Self, Error> {
+impl PageRequest {
+    async fn of(kit: Data<ConsoleState>, req: &ServiceRequest) -> Result<Self, Error> {
         let request = req.request();
         let now = kit.now();
-        let (known, fresh) = Known::of(request, &kit.desk.node.vault);
+        let (known, fresh) = BrowserIdentity::of(request, &kit.desk.node.vault);
         let right = match kit.tokens().are_asked_for() {
             true => kit.right_of(&known, request).await,
             // Without tokens, the listener's own middleware has decided on access.
             false => request.extensions().get::<Right>().copied(),
         };
-        let tokens = Tokens::of(&known.id);
-        let reader = Reader {
+        let tokens = FormTokens::of(&known.id);
+        let reader = ReaderSettings {
             lang: Lang::En,
             zone: Zone::utc(),
         };
@@ -107,8 +107,9 @@ impl Guest {
         let done = told.next().map(|(_, words)| (*words).to_owned());
         let view = View::new("", request, reader, now, tokens.clone(), done);
         let operator = Operator::from_request(request, &mut Payload::None).await?;
-        let visit = right
-            .map(|right| Visit::new(view.clone(), kit.clone(), right, known.clone(), operator));
+        let visit = right.map(|right| {
+            ConsoleView::new(view.clone(), kit.clone(), right, known.clone(), operator)
+        });
         Ok(Self {
             view,
             kit,
@@ -131,10 +132,10 @@ impl Guest {
         }
         let pattern = req.match_pattern();
         let access = match table::find(PAGES, "", pattern.as_deref(), req.method()) {
-            Found::Page(access) => access,
+            PageMatch::Page(access) => access,
             // A refused form leaves the browser at the address of its post. A reload by GET leads to the page
             // above.
-            Found::OtherMethods(_) if req.method() == Method::GET => {
+            PageMatch::OtherMethods(_) if req.method() == Method::GET => {
                 let pattern = pattern.as_deref().unwrap_or_default();
                 let page = table::above(PAGES, "", pattern, req.path());
                 return Err(match self.visit {
@@ -142,12 +143,12 @@ impl Guest {
                     None => self.view.go(&door::sign_in(req, SIGN_IN, "/")),
                 });
             }
-            Found::OtherMethods(allow) => {
+            PageMatch::OtherMethods(allow) => {
                 return Err(self.error(&ApiError::MethodNotAllowed { allow }));
             }
-            Found::Nothing => return Err(self.nothing(req)),
+            PageMatch::Nothing => return Err(self.nothing(req)),
         };
-        if self.visit.is_none() && access != Access::Anybody {
+        if self.visit.is_none() && access != PageAccess::Anybody {
             return Err(self.view.go(&door::sign_in(req, SIGN_IN, "/")));
         }
         if is_post {
@@ -163,7 +164,7 @@ impl Guest {
         }
         req.extensions_mut().insert(self.view.clone());
         if let Some(visit) = &self.visit {
-            if access == Access::Owner && !visit.may_change() {
+            if access == PageAccess::Owner && !visit.may_change() {
                 return Err(errors::read_only(visit));
             }
             req.extensions_mut().insert(visit.clone());

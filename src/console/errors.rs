@@ -3,7 +3,7 @@
 use actix_web::{HttpResponse, ResponseError, http::StatusCode};
 use maud::{Markup, html};
 
-use super::{layout, view::Visit};
+use super::{layout, view::ConsoleView};
 use crate::{
     http::error::ApiError,
     pages::{errors, view::View},
@@ -11,7 +11,7 @@ use crate::{
 
 fn page(
     view: &View,
-    visit: Option<&Visit>,
+    visit: Option<&ConsoleView>,
     status: StatusCode,
     title: &str,
     words: &Markup,
@@ -25,14 +25,14 @@ fn page(
 }
 
 /// The page for an error of a handler.
-pub fn of(view: &View, visit: Option<&Visit>, error: &ApiError) -> HttpResponse {
+pub fn of(view: &View, visit: Option<&ConsoleView>, error: &ApiError) -> HttpResponse {
     let (title, words) = errors::words(view, error);
     let page = page(view, visit, error.status_code(), &view.t(title), &words);
     errors::with_headers(error, page)
 }
 
 /// A post from another site, or from an outdated page.
-pub fn foreign(view: &View, visit: Option<&Visit>) -> HttpResponse {
+pub fn foreign(view: &View, visit: Option<&ConsoleView>) -> HttpResponse {
     let words = html! {
         p { "This did not come from a page of the console as it is now: nothing was changed. Load the page again and repeat it." }
     };
@@ -41,7 +41,7 @@ pub fn foreign(view: &View, visit: Option<&Visit>) -> HttpResponse {
 }
 
 /// An attempt to change something with the read token.
-pub fn read_only(visit: &Visit) -> HttpResponse {
+pub fn read_only(visit: &ConsoleView) -> HttpResponse {
     let words = html! {
         p { "You are signed in with " code { "operator.read_token" } ", which changes nothing. Sign in with " code { "operator.token" } " to do this." }
     };

@@ -6,9 +6,9 @@ use dikala_entities::{CallStatus, DeliveryStatus, Millis, TenantId, tenant};
 use maud::{Markup, html};
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
-use super::view::Visit;
+use super::view::ConsoleView;
 use crate::{
-    operator_api::actors::Times,
+    operator_api::actors::DurationPercentiles,
     pages::{
         components::{Tone, badge},
         view::View,
@@ -38,7 +38,7 @@ pub fn within(us: Option<u64>) -> String {
 }
 
 /// Median and 99th percentile.
-pub fn times(times: &Times) -> Markup {
+pub fn times(times: &DurationPercentiles) -> Markup {
     html! { (within(times.p50)) " / " (within(times.p99)) }
 }
 
@@ -56,7 +56,7 @@ pub fn count(view: &View, count: u64) -> String {
 }
 
 /// The duration of a state, rounded so that a live page seldom changes because of it.
-pub fn since(visit: &Visit, then: Millis) -> String {
+pub fn since(visit: &ConsoleView, then: Millis) -> String {
     // The view's own time is that of the request, which is old on a live page.
     let minutes = visit.kit().now().since(then).max(0) / 60_000;
     match minutes {
@@ -106,9 +106,9 @@ pub fn short_address(url: &str) -> String {
 }
 
 #[derive(Debug, Default)]
-pub struct Names(HashMap<TenantId, String>);
+pub struct TenantNames(HashMap<TenantId, String>);
 
-impl Names {
+impl TenantNames {
     /// Looks up the names of these tenants.
     pub async fn of(
         db: &impl ConnectionTrait,

@@ -6,10 +6,10 @@ use futures_util::future::LocalBoxFuture;
 use maud::{Markup, html};
 
 use super::{
-    figures::{NONE, Names, count, since, times},
+    figures::{NONE, TenantNames, count, since, times},
     follow, layout,
     list::{List, one_of},
-    view::Visit,
+    view::ConsoleView,
 };
 use crate::{
     api::function_stats::State,
@@ -17,7 +17,7 @@ use crate::{
     operator_api::functions::{self, Called, CalledList},
     pages::{
         components::{Field, Tone, badge, empty, short_id, table},
-        form::Typed,
+        form::FormValues,
     },
 };
 
@@ -40,8 +40,8 @@ fn fields() -> [Field; 4] {
 }
 
 /// `GET /functions`
-pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = Typed::parse(request.query_string().as_bytes());
+pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = FormValues::parse(request.query_string().as_bytes());
     let list = List::new(PATH, FILTERS, &typed);
     match found(&visit, &list) {
         Ok(found) => {
@@ -57,14 +57,14 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
     }
 }
 
-fn found(visit: &Visit, list: &List<'_>) -> Result<CalledList, ApiError> {
+fn found(visit: &ConsoleView, list: &List<'_>) -> Result<CalledList, ApiError> {
     functions::page(&visit.desk(), &list.form()?)
 }
 
 /// The live part of the list.
 pub fn part<'a>(
-    visit: &'a Visit,
-    typed: &'a Typed,
+    visit: &'a ConsoleView,
+    typed: &'a FormValues,
 ) -> LocalBoxFuture<'a, Result<Markup, ApiError>> {
     Box::pin(async move {
         let list = List::new(PATH, FILTERS, typed);
@@ -73,9 +73,13 @@ pub fn part<'a>(
     })
 }
 
-async fn rows(visit: &Visit, list: &List<'_>, found: &CalledList) -> Result<Markup, ApiError> {
+async fn rows(
+    visit: &ConsoleView,
+    list: &List<'_>,
+    found: &CalledList,
+) -> Result<Markup, ApiError> {
     let db = visit.store().api_reader();
-    let names = Names::of(db, found.functions.iter().map(|of| of.tenant_id)).await?;
+    let names = TenantNames::of(db, found.functions.iter().map(|of| of.tenant_id)).await?;
     let columns = [
         "Function",
         "Tenant",
@@ -114,14 +118,14 @@ async fn rows(visit: &Visit, list: &List<'_>, found: &CalledList) -> Result<Mark
 }
 
 /// A count with its number of failures.
-pub fn counts(visit: &Visit, all: u64, failed: u64) -> Markup {
+pub fn counts(visit: &ConsoleView, all: u64, failed: u64) -> Markup {
     html! {
         (count(visit, all))
         @if failed > 0 { ", " (badge(Tone::Bad, &format!("{} failed", count(visit, failed)))) }
     }
 }
 
-fn circuit(visit: &Visit, of: &Called) -> Markup {
+fn circuit(visit: &ConsoleView, of: &Called) -> Markup {
     match of.circuit.state {
         State::Closed => badge(Tone::Good, "closed"),
         State::HalfOpen => badge(Tone::Warning, "half open"),

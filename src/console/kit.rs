@@ -3,12 +3,12 @@
 use actix_web::{HttpRequest, web::Data};
 use dikala_entities::Millis;
 
-use super::{ended::Ended, session::Known};
+use super::{ended::SignedOutSessions, session::BrowserIdentity};
 use crate::{
     http::{context::HttpContext, error::ApiError},
     operator::access::{Right, Tokens},
-    operator_api::Desk,
-    pages::seats::{Seat, Seats},
+    operator_api::OperatorContext,
+    pages::seats::{StreamSeat, StreamSeats},
 };
 
 /// Concurrent streams of pages; each renders its page every second or more rarely.
@@ -16,23 +16,23 @@ const STREAMS_MAX: usize = 32;
 
 /// State that all pages share, as application data.
 #[derive(Debug)]
-pub struct Kit {
+pub struct ConsoleState {
     /// The context of the operators' API, whose handlers the pages call.
-    pub desk: Data<Desk>,
-    pub ended: Ended,
+    pub desk: Data<OperatorContext>,
+    pub ended: SignedOutSessions,
     tokens: Data<Tokens>,
     http: Data<HttpContext>,
-    streams: Seats<()>,
+    streams: StreamSeats<()>,
 }
 
-impl Kit {
-    pub fn new(desk: Data<Desk>, tokens: Data<Tokens>, http: Data<HttpContext>) -> Self {
+impl ConsoleState {
+    pub fn new(desk: Data<OperatorContext>, tokens: Data<Tokens>, http: Data<HttpContext>) -> Self {
         Self {
-            ended: Ended::new(desk.node.store.clone()),
+            ended: SignedOutSessions::new(desk.node.store.clone()),
             desk,
             tokens,
             http,
-            streams: Seats::new(STREAMS_MAX, STREAMS_MAX),
+            streams: StreamSeats::new(STREAMS_MAX, STREAMS_MAX),
         }
     }
 
@@ -45,7 +45,7 @@ impl Kit {
     }
 
     /// The access right of a request, by its session or by a token that it carries.
-    pub async fn right_of(&self, known: &Known, request: &HttpRequest) -> Option<Right> {
+    pub async fn right_of(&self, known: &BrowserIdentity, request: &HttpRequest) -> Option<Right> {
         match known.session {
             Some(_) => self.right(known).await,
             None => self.tokens.shown(&self.http, request).await,
@@ -53,7 +53,7 @@ impl Kit {
     }
 
     /// The access right of a session, if it is active.
-    pub async fn right(&self, known: &Known) -> Option<Right> {
+    pub async fn right(&self, known: &BrowserIdentity) -> Option<Right> {
         let session = known.session.as_ref()?;
         let right = session.right(&self.tokens, self.now())?;
         (!self.ended.has(session).await).then_some(right)
@@ -65,7 +65,7 @@ impl Kit {
     }
 
     /// Reserves a place for the stream of a browser's page.
-    pub fn seat(&self, known: &Known) -> Result<Seat<()>, ApiError> {
+    pub fn seat(&self, known: &BrowserIdentity) -> Result<StreamSeat<()>, ApiError> {
         let seat = self.streams.take((), known.id.hash());
         seat.map_err(|_| ApiError::Unavailable)
     }

@@ -3,7 +3,7 @@
 use actix_web::{HttpResponse, http::StatusCode};
 use maud::{Markup, html};
 
-use super::view::Visit;
+use super::view::ConsoleView;
 use crate::pages::{
     components::post,
     shell::{self, Group, Navigation, Side},
@@ -90,14 +90,14 @@ pub const DONE: &[(&str, &str)] = &[
 ];
 
 /// A page for a browser with access.
-pub fn page(visit: &Visit, title: &str, content: Markup) -> HttpResponse {
+pub fn page(visit: &ConsoleView, title: &str, content: Markup) -> HttpResponse {
     answer(visit, Some(visit), StatusCode::OK, title, content)
 }
 
 /// A page with any status, with or without access.
 pub fn answer(
     view: &View,
-    visit: Option<&Visit>,
+    visit: Option<&ConsoleView>,
     status: StatusCode,
     title: &str,
     content: Markup,
@@ -113,7 +113,7 @@ pub fn answer(
     shell::answer(view, brand, side.as_ref(), status, title, &content)
 }
 
-fn who(visit: &Visit) -> Markup {
+fn who(visit: &ConsoleView) -> Markup {
     html! {
         p.muted {
             @if visit.may_change() { "You may change things." } @else { "You may look and change nothing." }
@@ -127,7 +127,7 @@ fn who(visit: &Visit) -> Markup {
 }
 
 /// A refused form with its errors.
-pub fn refused(visit: &Visit, title: &str, content: Markup) -> HttpResponse {
+pub fn refused(visit: &ConsoleView, title: &str, content: Markup) -> HttpResponse {
     let status = StatusCode::UNPROCESSABLE_ENTITY;
     answer(visit, Some(visit), status, title, content)
 }

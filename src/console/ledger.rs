@@ -5,17 +5,17 @@ use dikala_entities::Secret;
 use maud::{Markup, html};
 
 use super::{
-    figures::{Names, count, since},
+    figures::{TenantNames, count, since},
     follow::followed,
     layout,
-    view::Visit,
+    view::ConsoleView,
 };
 use crate::{
     http::error::ApiError,
-    operator_api::ledger::{self, Ledger, OpenHold, Verification},
+    operator_api::ledger::{self, LedgerStatus, OpenHold, Verification},
     pages::{
         components::{Field, Tone, badge, fields, notice, post, submit, table},
-        form::{self, Fields, Filled, Shape, Typed},
+        form::{self, Fields, FormState, FormValues, Shape},
     },
 };
 
@@ -30,12 +30,12 @@ const DIFFERENCES_SHOWN: usize = 20;
 const OUTCOME: &str = "ledger-of-one";
 
 /// `GET /ledger`
-pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
-    let content = content(&visit, &Filled::blank()).await?;
+pub async fn show(visit: ConsoleView) -> Result<HttpResponse, ApiError> {
+    let content = content(&visit, &FormState::blank()).await?;
     Ok(layout::page(&visit, TITLE, content))
 }
 
-async fn content(visit: &Visit, filled: &Filled) -> Result<Markup, ApiError> {
+async fn content(visit: &ConsoleView, filled: &FormState) -> Result<Markup, ApiError> {
     let [above, below] = parts(visit).await?;
     let of_one = visit.take_note(OUTCOME);
     let books = html! {
@@ -50,11 +50,11 @@ async fn content(visit: &Visit, filled: &Filled) -> Result<Markup, ApiError> {
 }
 
 /// The live parts: above the form, and below it.
-pub async fn parts(visit: &Visit) -> Result<[Markup; 2], ApiError> {
+pub async fn parts(visit: &ConsoleView) -> Result<[Markup; 2], ApiError> {
     let found = ledger::read(&visit.desk()).await?;
     let db = visit.store().api_reader();
     let shown = &found.oldest_holds[..found.oldest_holds.len().min(HOLDS_SHOWN)];
-    let names = Names::of(db, shown.iter().map(|hold| hold.tenant_id)).await?;
+    let names = TenantNames::of(db, shown.iter().map(|hold| hold.tenant_id)).await?;
     let above = html! {
         div #part {
             (facts(visit, &found))
@@ -71,7 +71,7 @@ pub async fn parts(visit: &Visit) -> Result<[Markup; 2], ApiError> {
     Ok([above, below])
 }
 
-fn facts(visit: &Visit, found: &Ledger) -> Markup {
+fn facts(visit: &ConsoleView, found: &LedgerStatus) -> Markup {
     let tone = if found.differences > 0 {
         Tone::Bad
     } else {
@@ -88,7 +88,7 @@ fn facts(visit: &Visit, found: &Ledger) -> Markup {
     }
 }
 
-fn last(visit: &Visit, last: Option<&Verification>) -> Markup {
+fn last(visit: &ConsoleView, last: Option<&Verification>) -> Markup {
     let Some(found) = last else {
         return html! { p.muted { "Not since the start of this node, or one runs now." } };
     };
@@ -109,7 +109,7 @@ fn last(visit: &Visit, last: Option<&Verification>) -> Markup {
     }
 }
 
-fn verify_form(visit: &Visit, filled: &Filled) -> Markup {
+fn verify_form(visit: &ConsoleView, filled: &FormState) -> Markup {
     let whose = Field::text("tenantId", "Tenant's id".to_owned());
     let whose = whose
         .hint("Everybody's books if left out.".to_owned())
@@ -123,7 +123,7 @@ fn verify_form(visit: &Visit, filled: &Filled) -> Markup {
     }
 }
 
-fn holds(visit: &Visit, holds: &[OpenHold], names: &Names) -> Markup {
+fn holds(visit: &ConsoleView, holds: &[OpenHold], names: &TenantNames) -> Markup {
     let columns = ["Call", "Tenant", "Held", "Used", "Since", "Node"].map(str::to_owned);
     let row = |hold: &OpenHold| {
         vec![
@@ -142,7 +142,7 @@ fn holds(visit: &Visit, holds: &[OpenHold], names: &Names) -> Markup {
 }
 
 /// `POST /ledger/verify`
-pub async fn verify(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+pub async fn verify(visit: ConsoleView, typed: FormValues) -> Result<HttpResponse, ApiError> {
     let of_one = typed
         .text("tenantId")
         .is_some_and(|id| !id.trim().is_empty());
@@ -158,7 +158,7 @@ pub async fn verify(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
             Ok(visit.see(PATH, "done-ledger-verified"))
         }
         Err(error) => {
-            let content = content(&visit, &Filled::again(typed, error)?).await?;
+            let content = content(&visit, &FormState::again(typed, error)?).await?;
             Ok(layout::refused(&visit, TITLE, content))
         }
     }

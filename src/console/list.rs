@@ -5,12 +5,12 @@ use actix_web::HttpResponse;
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
-use super::{layout, view::Visit};
+use super::{layout, view::ConsoleView};
 use crate::{
     http::{error::ApiError, extract::Form},
     pages::{
         components::{Field, summary},
-        form::{Filled, Typed},
+        form::{FormState, FormValues},
         view::View,
     },
 };
@@ -25,12 +25,12 @@ pub struct List<'a> {
     path: &'a str,
     filters: &'static [&'static str],
     rows: i64,
-    typed: &'a Typed,
+    typed: &'a FormValues,
 }
 
 impl<'a> List<'a> {
     /// The list at a path. `filters` are names of the API's parameters; other parameters are ignored.
-    pub fn new(path: &'a str, filters: &'static [&'static str], typed: &'a Typed) -> Self {
+    pub fn new(path: &'a str, filters: &'static [&'static str], typed: &'a FormValues) -> Self {
         Self {
             path,
             filters,
@@ -77,8 +77,8 @@ impl<'a> List<'a> {
         self.query().is_empty()
     }
 
-    fn filled(&self) -> Filled {
-        Filled::with(self.filters.iter().map(|name| (*name, self.text(name))))
+    fn filled(&self) -> FormState {
+        FormState::with(self.filters.iter().map(|name| (*name, self.text(name))))
     }
 
     /// The filters' form, open if a filter is set.
@@ -89,17 +89,17 @@ impl<'a> List<'a> {
     /// A page of the filters with their errors.
     pub fn refused(
         &self,
-        visit: &Visit,
+        visit: &ConsoleView,
         title: &str,
         error: ApiError,
         fields: &[Field],
     ) -> Result<HttpResponse, ApiError> {
-        let filled = Filled::again(self.typed.clone(), error)?;
+        let filled = FormState::again(self.typed.clone(), error)?;
         let content = self.filter_as(visit, &filled, fields);
         Ok(layout::refused(visit, title, content))
     }
 
-    fn filter_as(&self, view: &View, filled: &Filled, fields: &[Field]) -> Markup {
+    fn filter_as(&self, view: &View, filled: &FormState, fields: &[Field]) -> Markup {
         let is_narrow = self.filters.iter().any(|name| !self.text(name).is_empty());
         html! {
             details.filters open[is_narrow || !filled.errors().is_empty()] {
@@ -179,7 +179,7 @@ pub fn one_of(words: &[&str]) -> Vec<(String, String)> {
 
 /// The answer to an action without fields: redirects to the page at `back`, or shows the error.
 pub fn acted<T>(
-    visit: &Visit,
+    visit: &ConsoleView,
     done: Result<T, ApiError>,
     back: &str,
     word: &'static str,
@@ -188,7 +188,7 @@ pub fn acted<T>(
         Ok(_) => return Ok(visit.see(back, word)),
         Err(error) => error,
     };
-    let filled = Filled::again(Typed::default(), error)?;
+    let filled = FormState::again(FormValues::default(), error)?;
     let content = html! {
         (summary(visit, &filled, &[]))
         p { a.button.secondary href=(back) { "Back" } }
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn an_address_keeps_the_filters_and_nothing_else() {
-        let typed = Typed::parse(b"status=answered&did=%2B62+1&x=1&tenantId=+&offset=40");
+        let typed = FormValues::parse(b"status=answered&did=%2B62+1&x=1&tenantId=+&offset=40");
         let list = List::new("/calls", &["status", "did", "tenantId"], &typed);
         assert_eq!(list.address(0), "/calls?status=answered&did=%2B62+1");
         assert_eq!(
@@ -210,7 +210,7 @@ mod tests {
             "/calls?status=answered&did=%2B62+1&offset=60"
         );
         assert_eq!(list.query(), "&status=answered&did=%2B62+1&offset=40");
-        let blank = Typed::default();
+        let blank = FormValues::default();
         let list = List::new("/calls", &["status"], &blank);
         assert_eq!(
             (list.address(0).as_str(), list.query().as_str()),

@@ -11,13 +11,13 @@ use maud::Markup;
 
 use super::{
     actors, audit, bridges, calls, database, functions, ledger, nodes, overview, requests, tenants,
-    view::Visit, webhooks,
+    view::ConsoleView, webhooks,
 };
 use crate::{
     http::error::{ApiError, Missing},
     pages::{
-        form::Typed,
-        stream::{self, Events, OPENING, Over, SEAT_TAKEN, STILL_HERE, frame},
+        form::FormValues,
+        stream::{self, OPENING, SEAT_TAKEN, STILL_HERE, StreamEnded, StreamSender, frame},
     },
 };
 
@@ -32,7 +32,7 @@ const QUIET_MAX: Duration = Duration::from_secs(10);
 
 type Made<'a> = LocalBoxFuture<'a, Result<Vec<Markup>, ApiError>>;
 /// Renders the live parts of a page, elements with fixed ids. The parameters are those of the stream's address.
-type Make = for<'a> fn(&'a Visit, &'a Typed) -> Made<'a>;
+type Make = for<'a> fn(&'a ConsoleView, &'a FormValues) -> Made<'a>;
 
 /// The renderers of live parts, by name.
 const PARTS: &[(&str, Duration, Make)] = &[
@@ -85,8 +85,8 @@ fn one<'a>(part: impl Future<Output = Result<Markup, ApiError>> + 'a) -> Made<'a
 }
 
 /// `GET /live?of={name}`: server-sent events, of the kind `part`.
-pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let asked = Typed::parse(request.query_string().as_bytes());
+pub async fn stream(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let asked = FormValues::parse(request.query_string().as_bytes());
     let name = asked.text("of").unwrap_or_default();
     let part = PARTS.iter().find(|(part, ..)| *part == name);
     let (_, every, make) = *part.ok_or(ApiError::NotFound(Missing::Route))?;
@@ -113,12 +113,12 @@ pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, 
 }
 
 async fn follow(
-    visit: &Visit,
-    asked: &Typed,
+    visit: &ConsoleView,
+    asked: &FormValues,
     (every, make): (Duration, Make),
     first: Vec<Markup>,
-    events: &Events,
-) -> Result<(), Over> {
+    events: &StreamSender,
+) -> Result<(), StreamEnded> {
     events.send(format!("{OPENING}\n")).await?;
     let (mut before, mut quiet, mut position) = (Vec::new(), Duration::ZERO, 0_i64);
     let mut made = first;
@@ -143,7 +143,7 @@ async fn follow(
 }
 
 /// Returns once the session has ended.
-async fn signed_out(visit: &Visit) {
+async fn signed_out(visit: &ConsoleView) {
     while visit.still_may().await {
         tokio::time::sleep(SESSION_EVERY).await;
     }

@@ -6,23 +6,24 @@
 //! 1. A file or folder here, with a handler for each line in [`PAGES`]:
 //!
 //!    ```text
-//!    pub async fn list(visit: Visit, query: Query) -> Result<HttpResponse, ApiError> {
+//!    pub async fn list(visit: ConsoleView, query: Query) -> Result<HttpResponse, ApiError> {
 //!        let rows = …;                                           // from visit.store().api_reader(), visit.desk()
 //!        Ok(layout::page(&visit, "Things", html! { … @if visit.may_change() { (post(&visit, "/things/1/end", …)) } }))
 //!    }
 //!
-//!    pub async fn end(visit: Visit, id: Id<ThingId>) -> Result<HttpResponse, ApiError> {
+//!    pub async fn end(visit: ConsoleView, id: Id<ThingId>) -> Result<HttpResponse, ApiError> {
 //!        things::end(visit.desk(), visit.operator(), id).await?; // the handler of the operators' API
 //!        Ok(visit.see("/things", "done-thing-ended"))            // 303; the words are in layout::DONE
 //!    }
 //!    ```
 //!
-//!    [`Visit`](view::Visit) holds the access right; [`Typed`](crate::pages::form::Typed) holds the form's values, which
-//!    [`form::body`](crate::pages::form::body) turns into a handler's JSON. [`layout::refused`] shows a refused form again. A secret
-//!    that is shown once goes through [`Visit::leave_note`](view::Visit::leave_note). Texts are English and stand in the page.
+//!    [`ConsoleView`](view::ConsoleView) holds the access right. [`FormValues`](crate::pages::form::FormValues) holds the typed
+//!    values, which [`form::body`](crate::pages::form::body) turns into a handler's JSON. [`layout::refused`] shows a refused form
+//!    again. A secret that is shown once goes through [`ConsoleView::leave_note`](view::ConsoleView::leave_note). Texts are English
+//!    and stand in the page.
 //! 2. Its lines in [`PAGES`]: a `post` needs `operator.token`, a `get` either token. The confirmation of an action is a `get` of the
-//!    same path, [`by`](crate::pages::table::Page::by) `Access::Owner`. Middleware handles missing sessions, posts from other sites
-//!    and missing rights.
+//!    same path, [`by`](crate::pages::table::PageRoute::by) `PageAccess::Owner`. Middleware handles missing sessions, posts from
+//!    other sites and missing rights.
 //! 3. Its line in the navigation ([`layout`]). If it is updated live, its parts in [`live`], which the page wraps in
 //!    [`follow::followed`].
 //! 4. A story in `tests/it/operator/`. `console.rs` there checks the common rules on every linked page.
@@ -61,7 +62,7 @@ use actix_web::{
     web::{self, ServiceConfig},
 };
 
-pub use kit::Kit;
+pub use kit::ConsoleState;
 
 use self::enter::{enter, right_of_session};
 use crate::{
@@ -69,26 +70,26 @@ use crate::{
     pages::{
         assets,
         headers::header,
-        table::{self, Access, Found, Page, get, post},
+        table::{self, PageAccess, PageMatch, PageRoute, get, post},
     },
 };
 
 #[rustfmt::skip]
-const PAGES: &[Page] = &[
+const PAGES: &[PageRoute] = &[
     get("/", |r| r.to(overview::show)),
     get("/actors", |r| r.to(actors::list)),
     get("/actors/{type}", |r| r.to(actors::show)),
 
     get("/calls", |r| r.to(calls::list)),
     get("/calls/{id}", |r| r.to(calls::show)),
-    get("/calls/{id}/hangup", |r| r.to(calls::ask_hang_up)).by(Access::Owner),
+    get("/calls/{id}/hangup", |r| r.to(calls::ask_hang_up)).by(PageAccess::Owner),
     post("/calls/{id}/hangup", |r| r.to(calls::hang_up)),
 
     get("/webhooks", |r| r.to(webhooks::list)),
     get("/webhooks/{id}", |r| r.to(webhooks::show)),
     post("/webhooks/{id}/pause", |r| r.to(webhooks::pause)),
     post("/webhooks/{id}/resume", |r| r.to(webhooks::resume)),
-    get("/webhooks/{id}/recover", |r| r.to(webhooks::ask_recover)).by(Access::Owner),
+    get("/webhooks/{id}/recover", |r| r.to(webhooks::ask_recover)).by(PageAccess::Owner),
     post("/webhooks/{id}/recover", |r| r.to(webhooks::recover)),
     get("/deliveries", |r| r.to(deliveries::list)),
     post("/deliveries/{id}/resend", |r| r.to(deliveries::resend)),
@@ -104,39 +105,39 @@ const PAGES: &[Page] = &[
     get("/bridges", |r| r.to(bridges::list)),
     post("/bridges", |r| r.to(bridges::create)),
     get("/bridges/{id}", |r| r.to(bridges::show)),
-    get("/bridges/{id}/revoke", |r| r.to(bridges::ask_revoke)).by(Access::Owner),
+    get("/bridges/{id}/revoke", |r| r.to(bridges::ask_revoke)).by(PageAccess::Owner),
     post("/bridges/{id}/revoke", |r| r.to(bridges::revoke)),
 
     get("/tenants", |r| r.to(tenants::list)),
-    get("/tenants/new", |r| r.to(tenants::ask_new)).by(Access::Owner),
+    get("/tenants/new", |r| r.to(tenants::ask_new)).by(PageAccess::Owner),
     post("/tenants/new", |r| r.to(tenants::create)),
     get("/tenants/{id}", |r| r.to(tenants::show)),
     post("/tenants/{id}", |r| r.to(tenants::save)),
-    get("/tenants/{id}/suspend", |r| r.to(tenants::ask_suspend)).by(Access::Owner),
+    get("/tenants/{id}/suspend", |r| r.to(tenants::ask_suspend)).by(PageAccess::Owner),
     post("/tenants/{id}/suspend", |r| r.to(tenants::suspend)),
     post("/tenants/{id}/resume", |r| r.to(tenants::resume)),
     get("/tenants/{id}/credits", |r| r.to(tenants::credits::show)),
     post("/tenants/{id}/credits", |r| r.to(tenants::credits::book)),
     get("/tenants/{id}/keys", |r| r.to(tenants::keys::list)),
     post("/tenants/{id}/keys", |r| r.to(tenants::keys::create)),
-    get("/keys/{id}/revoke", |r| r.to(tenants::keys::ask_revoke)).by(Access::Owner),
+    get("/keys/{id}/revoke", |r| r.to(tenants::keys::ask_revoke)).by(PageAccess::Owner),
     post("/keys/{id}/revoke", |r| r.to(tenants::keys::revoke)),
     get("/tenants/{id}/users", |r| r.to(tenants::people::list)),
     post("/tenants/{id}/users", |r| r.to(tenants::people::create)),
     post("/users/{id}/login-link", |r| r.to(tenants::people::link)),
-    get("/users/{id}/remove", |r| r.to(tenants::people::ask_remove)).by(Access::Owner),
+    get("/users/{id}/remove", |r| r.to(tenants::people::ask_remove)).by(PageAccess::Owner),
     post("/users/{id}/remove", |r| r.to(tenants::people::remove)),
     get("/tenants/{id}/numbers", |r| r.to(tenants::numbers::list)),
     post("/tenants/{id}/numbers", |r| r.to(tenants::numbers::create)),
-    get("/numbers/{id}", |r| r.to(tenants::numbers::show)).by(Access::Owner),
+    get("/numbers/{id}", |r| r.to(tenants::numbers::show)).by(PageAccess::Owner),
     post("/numbers/{id}", |r| r.to(tenants::numbers::save)),
-    get("/numbers/{id}/delete", |r| r.to(tenants::numbers::ask_delete)).by(Access::Owner),
+    get("/numbers/{id}/delete", |r| r.to(tenants::numbers::ask_delete)).by(PageAccess::Owner),
     post("/numbers/{id}/delete", |r| r.to(tenants::numbers::delete)),
     get("/audit", |r| r.to(audit::list)),
 
-    get("/sign-in", |r| r.to(sign_in::show)).by(Access::Anybody),
-    post("/sign-in", |r| r.to(sign_in::submit)).by(Access::Anybody),
-    post("/sign-out", |r| r.to(sign_in::sign_out)).by(Access::Member),
+    get("/sign-in", |r| r.to(sign_in::show)).by(PageAccess::Anybody),
+    post("/sign-in", |r| r.to(sign_in::submit)).by(PageAccess::Anybody),
+    post("/sign-out", |r| r.to(sign_in::sign_out)).by(PageAccess::Member),
     get("/live", |r| r.to(live::stream)),
 ];
 
@@ -156,11 +157,11 @@ fn is_a_page(req: &ServiceRequest) -> bool {
 }
 
 fn is_listed(pattern: &str) -> bool {
-    table::find(PAGES, "", Some(pattern), &Method::GET) != Found::Nothing
+    table::find(PAGES, "", Some(pattern), &Method::GET) != PageMatch::Nothing
 }
 
-/// Mounts all pages and their assets, after everything else on the listener. The application needs `Data<Kit>` and everything
-/// that [`operator_api`](crate::operator_api::configure) needs.
+/// Mounts all pages and their assets, after everything else on the listener. The application needs `Data<ConsoleState>` and
+/// everything that [`operator_api`](crate::operator_api::configure) needs.
 pub fn configure(cfg: &mut ServiceConfig) {
     let is_ours =
         |req: &ServiceRequest| is_a_page(req) || req.match_pattern() == Some(assets::pattern(""));

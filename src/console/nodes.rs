@@ -3,26 +3,26 @@
 use actix_web::HttpResponse;
 use maud::{Markup, html};
 
-use super::{follow::followed, layout, view::Visit};
+use super::{follow::followed, layout, view::ConsoleView};
 use crate::{
     http::error::ApiError,
-    operator_api::system::{self, Node},
+    operator_api::system::{self, NodeStatus},
     pages::components::{Tone, notice, short_id, table},
 };
 
 /// `GET /nodes`
-pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
+pub async fn show(visit: ConsoleView) -> Result<HttpResponse, ApiError> {
     let content = followed(&visit, "nodes", "", &part(&visit).await);
     Ok(layout::page(&visit, "Nodes", content))
 }
 
 /// The live part of the page.
-pub async fn part(visit: &Visit) -> Markup {
+pub async fn part(visit: &ConsoleView) -> Markup {
     let columns = [
         "Node", "Address", "Version", "Started", "Lease", "Calls", "Bridges",
     ]
     .map(str::to_owned);
-    let row = |node: &Node| {
+    let row = |node: &NodeStatus| {
         vec![
             html! {
                 strong { (node.name) } @if node.is_this { " (this one)" }

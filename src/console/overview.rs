@@ -4,11 +4,11 @@ use actix_web::HttpResponse;
 use dikala_entities::Millis;
 use maud::{Markup, html};
 
-use super::{follow::followed, layout, view::Visit};
+use super::{follow::followed, layout, view::ConsoleView};
 use crate::{
     http::error::ApiError,
     overview::{
-        Look,
+        OverviewReading,
         figures::{Figure, STEP_MS, STEPS, Thousandths},
         judge::{Problem, Severity},
     },
@@ -22,14 +22,14 @@ use crate::{
 const STEPS_A_ROW: usize = 6;
 
 /// `GET /`
-pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
+pub async fn show(visit: ConsoleView) -> Result<HttpResponse, ApiError> {
     let part = part(&visit).await;
     let content = followed(&visit, "overview", "", &part);
     Ok(layout::page(&visit, "Overview", content))
 }
 
 /// The live part of the page.
-pub async fn part(visit: &Visit) -> Markup {
+pub async fn part(visit: &ConsoleView) -> Markup {
     let look = visit.desk().overview.look().await;
     html! {
         div #part {
@@ -49,7 +49,7 @@ pub async fn part(visit: &Visit) -> Markup {
     }
 }
 
-fn problems(look: &Look) -> Markup {
+fn problems(look: &OverviewReading) -> Markup {
     html! {
         @if look.problems.is_empty() {
             (notice(Tone::Good, html! { p { strong { "Nothing." } " Calls, minutes and webhooks flow." } }))
@@ -106,7 +106,7 @@ fn number(value: Option<Thousandths>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| value.to_string())
 }
 
-fn history(visit: &Visit, look: &Look) -> Markup {
+fn history(visit: &ConsoleView, look: &OverviewReading) -> Markup {
     let label = |figure: &Figure| format!("{} ({})", figure.label, figure.unit);
     let columns: Vec<String> = std::iter::once("Until".to_owned())
         .chain(look.figures.iter().map(label))

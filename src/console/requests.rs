@@ -11,14 +11,14 @@ use super::{
     functions::counts,
     layout,
     list::{List, one_of},
-    view::Visit,
+    view::ConsoleView,
 };
 use crate::{
     http::error::ApiError,
-    operator_api::requests::{self, Route, RouteList},
+    operator_api::requests::{self, RouteList, RouteRequests},
     pages::{
         components::{Field, empty, table},
-        form::Typed,
+        form::FormValues,
     },
 };
 
@@ -36,8 +36,8 @@ fn fields() -> [Field; 1] {
 }
 
 /// `GET /http`
-pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = Typed::parse(request.query_string().as_bytes());
+pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = FormValues::parse(request.query_string().as_bytes());
     let list = List::new(PATH, FILTERS, &typed).of(ROWS);
     match found(&visit, &list) {
         Ok(found) => {
@@ -52,23 +52,23 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
     }
 }
 
-fn found(visit: &Visit, list: &List<'_>) -> Result<RouteList, ApiError> {
+fn found(visit: &ConsoleView, list: &List<'_>) -> Result<RouteList, ApiError> {
     requests::page(&visit.desk(), &list.form()?)
 }
 
 /// The live part of the list.
 pub fn part<'a>(
-    visit: &'a Visit,
-    typed: &'a Typed,
+    visit: &'a ConsoleView,
+    typed: &'a FormValues,
 ) -> LocalBoxFuture<'a, Result<Markup, ApiError>> {
     let list = List::new(PATH, FILTERS, typed).of(ROWS);
     let made = found(visit, &list).map(|found| rows(visit, &list, &found));
     Box::pin(ready(made))
 }
 
-fn rows(visit: &Visit, list: &List<'_>, found: &RouteList) -> Markup {
+fn rows(visit: &ConsoleView, list: &List<'_>, found: &RouteList) -> Markup {
     let columns = ["Route", "Last minute", "In all", "4xx", "p50 / p99"].map(str::to_owned);
-    let row = |of: &Route| {
+    let row = |of: &RouteRequests| {
         vec![
             html! { code { (of.method) " " (of.route) } },
             counts(visit, of.last_minute, of.failed_in_last_minute),

@@ -33,9 +33,9 @@ const TOUCH_EVERY_MS: i64 = 60 * 1_000;
 const NOTE_MS: i64 = 5 * 60 * 1_000;
 /// The identity of a browser: a session, or only an id that its forms are bound to.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct BrowserIdentity {
     pub id: Credential,
-    pub session: Option<Session>,
+    pub session: Option<ConsoleSession>,
     /// The variant of the cookie that the browser sent.
     cookie: Cookie,
     /// A sealed secret that is shown once.
@@ -43,7 +43,7 @@ pub struct Known {
 }
 
 #[derive(Clone, Debug)]
-pub struct Session {
+pub struct ConsoleSession {
     id: Credential,
     began: Millis,
     used: Millis,
@@ -55,7 +55,7 @@ const fn cookie(name: &'static str, secure: bool) -> Cookie {
     Cookie { name, secure }
 }
 
-impl Known {
+impl BrowserIdentity {
     /// The identity in a request's cookies. The header sets a new id, if the browser sent none.
     pub fn of(request: &HttpRequest, vault: &Vault) -> (Self, Option<HeaderValue>) {
         for secure in [true, false] {
@@ -63,7 +63,7 @@ impl Known {
             for shown in cookie.shown(request) {
                 let (id, sealed) = shown.split_once('.').unwrap_or((shown, ""));
                 if let Some(id) = SESSION_SCHEME.parse(id) {
-                    let session = Session::open(vault, id.clone(), sealed);
+                    let session = ConsoleSession::open(vault, id.clone(), sealed);
                     let notes = self::cookie(NOTE, secure).shown(request);
                     let known = Self {
                         id,
@@ -91,7 +91,7 @@ impl Known {
     pub fn touched(&self, vault: &Vault, now: Millis) -> Option<HeaderValue> {
         let session = self.session.as_ref()?;
         let is_due = now.since(session.used) >= TOUCH_EVERY_MS;
-        let used = Session {
+        let used = ConsoleSession {
             used: now,
             ..session.clone()
         };
@@ -137,7 +137,7 @@ impl Known {
     }
 }
 
-impl Session {
+impl ConsoleSession {
     /// Begins a session after the token was verified; the header sets its cookie. The browser, not a proxy, says
     /// whether it used HTTPS, because a TLS-terminating proxy may send no header.
     pub fn begin(
@@ -241,15 +241,15 @@ mod tests {
     }
 
     /// The identity of a browser with the cookie that a header set.
-    fn known(vault: &Vault, kept: &HeaderValue) -> Known {
-        let (known, fresh) = Known::of(&showing(kept), vault);
+    fn known(vault: &Vault, kept: &HeaderValue) -> BrowserIdentity {
+        let (known, fresh) = BrowserIdentity::of(&showing(kept), vault);
         assert!(fresh.is_none());
         known
     }
 
-    fn begun(vault: &Vault, token: &str) -> Known {
+    fn begun(vault: &Vault, token: &str) -> BrowserIdentity {
         let request = TestRequest::default().to_http_request();
-        let kept = Session::begin(&request, vault, &CredentialHash::of(token), now());
+        let kept = ConsoleSession::begin(&request, vault, &CredentialHash::of(token), now());
         known(vault, &kept)
     }
 
@@ -276,7 +276,7 @@ mod tests {
         let (vault, tokens) = (vault(), tokens(FULL, READ));
         let after = |hours: i64| now().plus_ms(hours * HOUR_MS);
         let mut known = begun(&vault, FULL);
-        let holds = |known: &Known, hours| {
+        let holds = |known: &BrowserIdentity, hours| {
             let session = known.session.as_ref().expect("a session");
             session.right(&tokens, after(hours)).is_some()
         };
@@ -295,10 +295,10 @@ mod tests {
     fn what_was_not_sealed_here_is_no_session() {
         let (vault, other) = (vault(), vault());
         let request = TestRequest::default().to_http_request();
-        let kept = Session::begin(&request, &other, &CredentialHash::of(FULL), now());
+        let kept = ConsoleSession::begin(&request, &other, &CredentialHash::of(FULL), now());
         assert!(known(&vault, &kept).session.is_none());
         // A session with an exchanged id is invalid as well.
-        let kept = Session::begin(&request, &vault, &CredentialHash::of(FULL), now());
+        let kept = ConsoleSession::begin(&request, &vault, &CredentialHash::of(FULL), now());
         let text = kept.to_str().expect("text");
         let (name, rest) = text.split_once('=').expect("a cookie");
         let (_, sealed) = rest.split_once('.').expect("sealed");
@@ -318,7 +318,7 @@ mod tests {
             .map(|(_, it)| it.to_owned());
         mine.note.clone_from(&sealed);
         other.note = sealed;
-        let note = |known: &Known, about, at| {
+        let note = |known: &BrowserIdentity, about, at| {
             let note = known.note(&vault, about, at);
             note.map(|note| note.expose().to_owned())
         };

@@ -8,7 +8,7 @@ use actix_web::{
 use dikala_entities::CredentialHash;
 use maud::{Markup, html};
 
-use super::{kit::Kit, layout, session::Session, view::Visit};
+use super::{kit::ConsoleState, layout, session::ConsoleSession, view::ConsoleView};
 use crate::{
     http::{
         error::ApiError,
@@ -18,7 +18,7 @@ use crate::{
     pages::{
         components::{Field, fields, post, submit as submit_button},
         errors,
-        form::{Filled, Typed},
+        form::{FormState, FormValues},
         view::View,
     },
 };
@@ -28,22 +28,22 @@ pub const SIGN_IN: &str = "/sign-in";
 /// `GET /sign-in`
 pub async fn show(
     view: View,
-    visit: Option<Visit>,
+    visit: Option<ConsoleView>,
     query: Query,
 ) -> Result<HttpResponse, ApiError> {
     let next = query.0.text("next").filter(|next| is_ours(next));
     if visit.is_some() {
         return Ok(view.go(next.unwrap_or("/")));
     }
-    let filled = Filled::with(next.map(|next| ("next", next)));
+    let filled = FormState::with(next.map(|next| ("next", next)));
     Ok(answer(&view, StatusCode::OK, &filled))
 }
 
-fn answer(view: &View, status: StatusCode, filled: &Filled) -> HttpResponse {
+fn answer(view: &View, status: StatusCode, filled: &FormState) -> HttpResponse {
     layout::answer(view, None, status, "Sign in", form(view, filled))
 }
 
-fn form(view: &View, filled: &Filled) -> Markup {
+fn form(view: &View, filled: &FormState) -> Markup {
     let token = Field::password("token", "Token".to_owned(), "current-password")
         .hint("operator.token, or operator.read_token to look only.".to_owned());
     html! {
@@ -60,9 +60,9 @@ fn form(view: &View, filled: &Filled) -> Markup {
 /// `POST /sign-in`
 pub async fn submit(
     view: View,
-    kit: Data<Kit>,
+    kit: Data<ConsoleState>,
     request: HttpRequest,
-    typed: Typed,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let token = typed.text("token").unwrap_or_default().trim().to_owned();
     let next = typed.text("next").filter(|next| is_ours(next));
@@ -78,7 +78,7 @@ pub async fn submit(
         Ok(_) => {
             let vault = &kit.desk.node.vault;
             let token = CredentialHash::of(&token);
-            let cookie = Session::begin(&request, vault, &token, kit.now());
+            let cookie = ConsoleSession::begin(&request, vault, &token, kit.now());
             let mut response = leave;
             response.headers_mut().insert(SET_COOKIE, cookie);
             tracing::info!("an operator signed in");
@@ -101,13 +101,13 @@ pub async fn submit(
     }
 }
 
-fn again(view: &View, typed: Typed, fault: FieldError) -> Result<HttpResponse, ApiError> {
-    let filled = Filled::again(typed, ApiError::field(fault))?;
+fn again(view: &View, typed: FormValues, fault: FieldError) -> Result<HttpResponse, ApiError> {
+    let filled = FormState::again(typed, ApiError::field(fault))?;
     Ok(answer(view, StatusCode::UNPROCESSABLE_ENTITY, &filled))
 }
 
 /// `POST /sign-out`
-pub async fn sign_out(visit: Visit) -> HttpResponse {
+pub async fn sign_out(visit: ConsoleView) -> HttpResponse {
     let is_known = match &visit.known().session {
         Some(session) => visit.kit().ended.add(session, visit.now()).await,
         None => true,

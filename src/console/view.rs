@@ -12,30 +12,30 @@ use actix_web::{
 };
 use dikala_entities::{Secret, Store};
 
-use super::{kit::Kit, session::Known};
+use super::{kit::ConsoleState, session::BrowserIdentity};
 use crate::{
     http::{error::ApiError, extract::Operator},
     operator::access::Right,
-    operator_api::Desk,
+    operator_api::OperatorContext,
     pages::view::View,
 };
 
 /// A [`View`] with the browser's access right. Handlers of pages take it.
 #[derive(Clone, Debug)]
-pub struct Visit(Rc<Parts>);
+pub struct ConsoleView(Rc<Parts>);
 
 #[derive(Debug)]
 struct Parts {
     view: View,
-    kit: Data<Kit>,
+    kit: Data<ConsoleState>,
     right: Right,
-    known: Known,
+    known: BrowserIdentity,
     operator: Operator,
     /// Cookies to set in the answer.
     cookies: RefCell<Vec<HeaderValue>>,
 }
 
-impl Deref for Visit {
+impl Deref for ConsoleView {
     type Target = View;
 
     fn deref(&self) -> &View {
@@ -43,8 +43,14 @@ impl Deref for Visit {
     }
 }
 
-impl Visit {
-    pub fn new(view: View, kit: Data<Kit>, right: Right, known: Known, operator: Operator) -> Self {
+impl ConsoleView {
+    pub fn new(
+        view: View,
+        kit: Data<ConsoleState>,
+        right: Right,
+        known: BrowserIdentity,
+        operator: Operator,
+    ) -> Self {
         Self(Rc::new(Parts {
             view,
             kit,
@@ -55,12 +61,12 @@ impl Visit {
         }))
     }
 
-    pub fn kit(&self) -> &Kit {
+    pub fn kit(&self) -> &ConsoleState {
         &self.0.kit
     }
 
     /// The context of the operators' API, the first parameter of its handlers.
-    pub fn desk(&self) -> Data<Desk> {
+    pub fn desk(&self) -> Data<OperatorContext> {
         self.0.kit.desk.clone()
     }
 
@@ -89,7 +95,7 @@ impl Visit {
     }
 
     /// The browser's identity.
-    pub fn known(&self) -> &Known {
+    pub fn known(&self) -> &BrowserIdentity {
         &self.0.known
     }
 
@@ -123,7 +129,7 @@ impl Visit {
     }
 }
 
-impl FromRequest for Visit {
+impl FromRequest for ConsoleView {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;
 

@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::{
     deliveries,
-    figures::{NONE, Names, address, short_address, since},
+    figures::{NONE, TenantNames, address, short_address, since},
     follow, layout,
     list::{List, acted, any_of},
-    view::Visit,
+    view::ConsoleView,
 };
 use crate::{
     http::{
@@ -19,12 +19,14 @@ use crate::{
         extract::{Body, Id},
     },
     operator_api::{
-        standings::{self, Answered, DUE_MAX, Lane, Standing, StandingList},
+        standings::{
+            self, DUE_MAX, EndpointQueueStatus, StandingList, WebhookAnswer, WebhookStanding,
+        },
         webhooks,
     },
     pages::{
         components::{Field, Tone, badge, empty, fields, notice, post, submit, table},
-        form::{self, Fields, Filled, Shape, Typed},
+        form::{self, Fields, FormState, FormValues, Shape},
     },
 };
 
@@ -42,8 +44,8 @@ fn filters() -> [Field; 2] {
 }
 
 /// `GET /webhooks`
-pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = Typed::parse(request.query_string().as_bytes());
+pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = FormValues::parse(request.query_string().as_bytes());
     let list = List::new(PATH, FILTERS, &typed);
     match found(&visit, &list).await {
         Ok(found) => {
@@ -59,14 +61,14 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
     }
 }
 
-async fn found(visit: &Visit, list: &List<'_>) -> Result<StandingList, ApiError> {
+async fn found(visit: &ConsoleView, list: &List<'_>) -> Result<StandingList, ApiError> {
     standings::page(&visit.desk(), &list.form()?).await
 }
 
 /// The live part of the list.
 pub fn part<'a>(
-    visit: &'a Visit,
-    typed: &'a Typed,
+    visit: &'a ConsoleView,
+    typed: &'a FormValues,
 ) -> LocalBoxFuture<'a, Result<Markup, ApiError>> {
     Box::pin(async move {
         let list = List::new(PATH, FILTERS, typed);
@@ -75,11 +77,15 @@ pub fn part<'a>(
     })
 }
 
-async fn rows(visit: &Visit, list: &List<'_>, found: &StandingList) -> Result<Markup, ApiError> {
+async fn rows(
+    visit: &ConsoleView,
+    list: &List<'_>,
+    found: &StandingList,
+) -> Result<Markup, ApiError> {
     let db = visit.store().api_reader();
-    let names = Names::of(db, found.webhooks.iter().map(|of| of.view.tenant_id)).await?;
+    let names = TenantNames::of(db, found.webhooks.iter().map(|of| of.view.tenant_id)).await?;
     let columns = ["Endpoint", "Tenant", "State", "Due", "Lane", "Last answer"].map(str::to_owned);
-    let row = |of: &Standing| {
+    let row = |of: &WebhookStanding| {
         vec![
             html! { a href={ (PATH) "/" (of.view.id) } { (short_address(of.view.url.as_str())) } },
             names.link(of.view.tenant_id),
@@ -101,7 +107,7 @@ async fn rows(visit: &Visit, list: &List<'_>, found: &StandingList) -> Result<Ma
     })
 }
 
-fn state(of: &Standing) -> Markup {
+fn state(of: &WebhookStanding) -> Markup {
     let view = &of.view;
     if !view.is_active {
         badge(Tone::Bad, "disabled")
@@ -114,14 +120,14 @@ fn state(of: &Standing) -> Markup {
     }
 }
 
-fn due(visit: &Visit, of: &Standing) -> Markup {
+fn due(visit: &ConsoleView, of: &WebhookStanding) -> Markup {
     html! {
         (visit.number(of.due)) @if of.due >= DUE_MAX { " or more" }
         @if let Some(oldest) = of.oldest_due_at { ", for " (since(visit, oldest)) }
     }
 }
 
-fn lane(visit: &Visit, lane: Option<&Lane>) -> Markup {
+fn lane(visit: &ConsoleView, lane: Option<&EndpointQueueStatus>) -> Markup {
     let Some(lane) = lane else {
         return html! { span.muted { "idle" } };
     };
@@ -137,7 +143,7 @@ fn lane(visit: &Visit, lane: Option<&Lane>) -> Markup {
     }
 }
 
-fn last_answer(visit: &Visit, answer: Option<&Answered>) -> Markup {
+fn last_answer(visit: &ConsoleView, answer: Option<&WebhookAnswer>) -> Markup {
     let Some(answer) = answer else {
         return html! { (NONE) };
     };
@@ -153,11 +159,11 @@ fn last_answer(visit: &Visit, answer: Option<&Answered>) -> Markup {
 
 /// `GET /webhooks/{id}`
 pub async fn show(
-    visit: Visit,
+    visit: ConsoleView,
     id: Id<WebhookId>,
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
-    let typed = Typed::parse(request.query_string().as_bytes());
+    let typed = FormValues::parse(request.query_string().as_bytes());
     let of = standings::one(&visit.desk(), id.0).await?;
     let facts = facts(&visit, &of).await?;
     let db = visit.store().api_reader();
@@ -186,8 +192,8 @@ pub async fn show(
 
 /// The live part of a webhook's page.
 pub fn part_of_one<'a>(
-    visit: &'a Visit,
-    typed: &'a Typed,
+    visit: &'a ConsoleView,
+    typed: &'a FormValues,
 ) -> LocalBoxFuture<'a, Result<Markup, ApiError>> {
     Box::pin(async move {
         let id = typed.text("id").and_then(|id| id.parse().ok());
@@ -196,9 +202,9 @@ pub fn part_of_one<'a>(
     })
 }
 
-async fn facts(visit: &Visit, of: &Standing) -> Result<Markup, ApiError> {
+async fn facts(visit: &ConsoleView, of: &WebhookStanding) -> Result<Markup, ApiError> {
     let view = &of.view;
-    let names = Names::of(visit.store().api_reader(), [view.tenant_id]).await?;
+    let names = TenantNames::of(visit.store().api_reader(), [view.tenant_id]).await?;
     Ok(html! { div #part {
         @if let Some(reason) = &view.disabled_reason {
             (notice(Tone::Warning, html! { p { (reason) } }))
@@ -222,7 +228,7 @@ async fn facts(visit: &Visit, of: &Standing) -> Result<Markup, ApiError> {
     } })
 }
 
-fn actions(visit: &Visit, of: &Standing) -> Markup {
+fn actions(visit: &ConsoleView, of: &WebhookStanding) -> Markup {
     let path = format!("{PATH}/{}", of.view.id);
     html! {
         div.actions {
@@ -237,7 +243,7 @@ fn actions(visit: &Visit, of: &Standing) -> Markup {
 }
 
 /// `POST /webhooks/{id}/pause`
-pub async fn pause(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+pub async fn pause(visit: ConsoleView, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
     let nothing = Body::of(&json!({}));
     let done = webhooks::pause(visit.desk(), visit.operator(), id, nothing).await;
@@ -245,7 +251,7 @@ pub async fn pause(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiE
 }
 
 /// `POST /webhooks/{id}/resume`
-pub async fn resume(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+pub async fn resume(visit: ConsoleView, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
     let nothing = Body::of(&json!({}));
     let done = webhooks::resume(visit.desk(), visit.operator(), id, nothing).await;
@@ -253,15 +259,15 @@ pub async fn resume(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, Api
 }
 
 /// `GET /webhooks/{id}/recover`
-pub async fn ask_recover(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_recover(visit: ConsoleView, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let webhook = webhooks::find(visit.store().api_reader(), id.0).await?;
     let since = webhook.failing_since.map(|at| at.to_string());
-    let filled = Filled::with(since.map(|since| ("since", since)));
+    let filled = FormState::with(since.map(|since| ("since", since)));
     let form = recovery(&visit, id.0, &filled);
     Ok(layout::page(&visit, RECOVER, form))
 }
 
-fn recovery(visit: &Visit, id: WebhookId, filled: &Filled) -> Markup {
+fn recovery(visit: &ConsoleView, id: WebhookId, filled: &FormState) -> Markup {
     let path = format!("{PATH}/{id}");
     let hint = "2026-01-15T03:30:00Z, or 2026-01-15.".to_owned();
     let since = Field::text("since", "Since".to_owned()).hint(hint);
@@ -279,9 +285,9 @@ fn recovery(visit: &Visit, id: WebhookId, filled: &Filled) -> Markup {
 
 /// `POST /webhooks/{id}/recover`
 pub async fn recover(
-    visit: Visit,
+    visit: ConsoleView,
     id: Id<WebhookId>,
-    typed: Typed,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let webhook = id.0;
     let done = match form::body(&typed, RECOVERY) {
@@ -291,7 +297,7 @@ pub async fn recover(
     match done {
         Ok(_) => Ok(visit.see(&format!("{PATH}/{webhook}"), "done-webhook-recovering")),
         Err(error) => {
-            let form = recovery(&visit, webhook, &Filled::again(typed, error)?);
+            let form = recovery(&visit, webhook, &FormState::again(typed, error)?);
             Ok(layout::refused(&visit, RECOVER, form))
         }
     }

@@ -10,13 +10,13 @@ use serde_json::Value;
 use super::{
     components::{Field, Tone, badge, fields, post, submit, table, username},
     errors,
-    form::{self, Fields, Filled, Shape, Typed},
+    form::{self, Fields, FormState, FormValues, Shape},
     format::{ZONE_DEFAULT, ZONES_OFFERED, Zone},
     lang::Lang,
     layout, password,
-    prove::{Proof, prove},
+    prove::{PasswordCheck, prove},
     session, sign_in,
-    view::Visit,
+    view::SignedIn,
 };
 use crate::{
     admin::{NAME_CHARS_MAX, users},
@@ -38,17 +38,17 @@ const FIELDS: &Fields = &[
 ];
 
 /// `GET /dashboard/settings/account`
-pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
+pub async fn show(visit: SignedIn) -> Result<HttpResponse, ApiError> {
     let filled = stored(&visit).await?;
-    let content = content(&visit, &filled, &Filled::blank()).await?;
+    let content = content(&visit, &filled, &FormState::blank()).await?;
     Ok(layout::page(&visit, &visit.t("account-title"), content))
 }
 
 /// The form, filled with the stored values.
-async fn stored(visit: &Visit) -> Result<Filled, ApiError> {
+async fn stored(visit: &SignedIn) -> Result<FormState, ApiError> {
     let row = me(visit).await?;
     let ticked = |is: bool| if is { "true" } else { "" }.to_owned();
-    Ok(Filled::with([
+    Ok(FormState::with([
         ("name", row.name),
         ("language", row.language.unwrap_or_default()),
         (
@@ -60,7 +60,7 @@ async fn stored(visit: &Visit) -> Result<Filled, ApiError> {
     ]))
 }
 
-async fn me(visit: &Visit) -> Result<user::Model, ApiError> {
+async fn me(visit: &SignedIn) -> Result<user::Model, ApiError> {
     let me = users::find(
         visit.store().reader(),
         Some(visit.tenant()),
@@ -69,7 +69,11 @@ async fn me(visit: &Visit) -> Result<user::Model, ApiError> {
     Ok(me.await?)
 }
 
-async fn content(visit: &Visit, profile: &Filled, password: &Filled) -> Result<Markup, ApiError> {
+async fn content(
+    visit: &SignedIn,
+    profile: &FormState,
+    password: &FormState,
+) -> Result<Markup, ApiError> {
     let sessions = session::list(visit.store(), visit.person().id, visit.now()).await?;
     Ok(html! {
         section aria-labelledby="profile" {
@@ -91,7 +95,7 @@ async fn content(visit: &Visit, profile: &Filled, password: &Filled) -> Result<M
     })
 }
 
-fn profile_fields(visit: &Visit, filled: &Filled) -> Markup {
+fn profile_fields(visit: &SignedIn, filled: &FormState) -> Markup {
     let languages = Lang::ALL
         .iter()
         .map(|lang| (lang.tag().to_owned(), lang.name().to_owned()));
@@ -117,7 +121,7 @@ fn profile_fields(visit: &Visit, filled: &Filled) -> Markup {
     }
 }
 
-fn password_form(visit: &Visit, filled: &Filled) -> Markup {
+fn password_form(visit: &SignedIn, filled: &FormState) -> Markup {
     if !needs_old_password(visit) {
         return html! { p { a.button.secondary href="/dashboard/password" { (visit.t("account-password-set")) } } };
     }
@@ -143,7 +147,7 @@ fn password_form(visit: &Visit, filled: &Filled) -> Markup {
     )
 }
 
-fn session_table(visit: &Visit, sessions: &[SessionRow]) -> Markup {
+fn session_table(visit: &SignedIn, sessions: &[SessionRow]) -> Markup {
     let columns = [
         "account-session-browser",
         "account-session-address",
@@ -210,7 +214,7 @@ struct Profile {
 }
 
 impl Profile {
-    fn read(typed: &Typed) -> Result<Self, ApiError> {
+    fn read(typed: &FormValues) -> Result<Self, ApiError> {
         form::read(typed, FIELDS)?.read(&[], |form| {
             let name = form.required("name", None, line(NAME_CHARS_MAX));
             let language = form.optional("language", None, language);
@@ -254,12 +258,12 @@ fn time_zone(value: &Value) -> Parsed<String> {
 }
 
 /// `POST /dashboard/settings/account`
-pub async fn update(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+pub async fn update(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, ApiError> {
     let profile = match Profile::read(&typed) {
         Ok(profile) => profile,
         Err(error) => {
-            let filled = Filled::again(typed, error)?;
-            let content = content(&visit, &filled, &Filled::blank()).await?;
+            let filled = FormState::again(typed, error)?;
+            let content = content(&visit, &filled, &FormState::blank()).await?;
             return Ok(layout::refused(&visit, &visit.t("account-title"), content));
         }
     };
@@ -288,9 +292,9 @@ pub async fn update(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
 
 /// `POST /dashboard/settings/account/password`
 pub async fn change_password(
-    visit: Visit,
+    visit: SignedIn,
     request: HttpRequest,
-    typed: Typed,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let old = Secret::new(typed.text("current_password").unwrap_or_default());
     let new = typed
@@ -304,9 +308,9 @@ pub async fn change_password(
     }
     let network = visit.kit().network(&request);
     let proved = match prove(visit.kit(), visit.person().email.as_str(), &old, network).await? {
-        Proof::Right(proved) => proved,
-        Proof::Wait(wait) => return Ok(errors::wait(&visit, Some(visit.person()), wait)),
-        Proof::Wrong => return wrong_old_password(&visit, typed).await,
+        PasswordCheck::Right(proved) => proved,
+        PasswordCheck::Wait(wait) => return Ok(errors::wait(&visit, Some(visit.person()), wait)),
+        PasswordCheck::Wrong => return wrong_old_password(&visit, typed).await,
     };
     let is = |person: &user::Model| person.password_hash == proved.password_hash;
     match store_password(&visit, &Secret::new(new), is).await? {
@@ -316,18 +320,18 @@ pub async fn change_password(
     }
 }
 
-async fn wrong_old_password(visit: &Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+async fn wrong_old_password(visit: &SignedIn, typed: FormValues) -> Result<HttpResponse, ApiError> {
     let fault = wrong_password(visit, "current_password");
     password_again(visit, typed, fault).await
 }
 
 /// The error of a field that holds a wrong current password.
-pub fn wrong_password(visit: &Visit, field: &str) -> FieldError {
+pub fn wrong_password(visit: &SignedIn, field: &str) -> FieldError {
     FieldError::translated(field, FieldCode::NotAllowed, visit.t("password-wrong"))
 }
 
 /// The error of a field whose new password is not acceptable.
-fn not_taken(visit: &Visit, fault: Fault, field: &str) -> FieldError {
+fn not_taken(visit: &SignedIn, fault: Fault, field: &str) -> FieldError {
     let fault = fault.in_field(field);
     match fault.code {
         FieldCode::NotAllowed => {
@@ -338,11 +342,11 @@ fn not_taken(visit: &Visit, fault: Fault, field: &str) -> FieldError {
 }
 
 async fn password_again(
-    visit: &Visit,
-    typed: Typed,
+    visit: &SignedIn,
+    typed: FormValues,
     fault: FieldError,
 ) -> Result<HttpResponse, ApiError> {
-    let filled = Filled::again(typed, ApiError::field(fault))?;
+    let filled = FormState::again(typed, ApiError::field(fault))?;
     let content = content(visit, &stored(visit).await?, &filled).await?;
     Ok(layout::refused(visit, &visit.t("account-title"), content))
 }
@@ -352,7 +356,7 @@ async fn password_again(
 /// Returns false if the locked row no longer satisfies `is`, or if the session has ended: another change came
 /// first.
 async fn store_password(
-    visit: &Visit,
+    visit: &SignedIn,
     new: &Secret,
     is: impl FnOnce(&user::Model) -> bool,
 ) -> Result<bool, ApiError> {
@@ -388,20 +392,20 @@ async fn store_password(
 }
 
 /// The old password is not required from a person without one, nor in a session that began with a one-time link.
-fn needs_old_password(visit: &Visit) -> bool {
+fn needs_old_password(visit: &SignedIn) -> bool {
     visit.person().has_password && !visit.person().by_link
 }
 
 /// `GET /dashboard/password`
-pub async fn ask_password(visit: Visit) -> Result<HttpResponse, ApiError> {
+pub async fn ask_password(visit: SignedIn) -> Result<HttpResponse, ApiError> {
     if needs_old_password(&visit) {
         return Ok(visit.go(PATH));
     }
-    let content = new_password(&visit, &Filled::blank());
+    let content = new_password(&visit, &FormState::blank());
     Ok(layout::page(&visit, &visit.t("password-title"), content))
 }
 
-fn new_password(visit: &Visit, filled: &Filled) -> Markup {
+fn new_password(visit: &SignedIn, filled: &FormState) -> Markup {
     let field = Field::password("password", visit.t("password-new"), "new-password");
     html! {
         p.lead { (visit.t("password-words")) }
@@ -417,7 +421,7 @@ fn new_password(visit: &Visit, filled: &Filled) -> Markup {
 }
 
 /// `POST /dashboard/password`
-pub async fn set_password(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+pub async fn set_password(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, ApiError> {
     if needs_old_password(&visit) {
         let missing = Fault::new(FieldCode::Required, "is required");
         return password_again(&visit, typed, missing.in_field("current_password")).await;
@@ -425,7 +429,7 @@ pub async fn set_password(visit: Visit, typed: Typed) -> Result<HttpResponse, Ap
     let new = typed.raw("password").next().unwrap_or_default().to_owned();
     if let Err(fault) = password::check(&new) {
         let fault = not_taken(&visit, fault, "password");
-        let filled = Filled::again(typed, ApiError::field(fault))?;
+        let filled = FormState::again(typed, ApiError::field(fault))?;
         let content = new_password(&visit, &filled);
         return Ok(layout::refused(&visit, &visit.t("password-title"), content));
     }
@@ -437,7 +441,7 @@ pub async fn set_password(visit: Visit, typed: Typed) -> Result<HttpResponse, Ap
 }
 
 /// `POST /dashboard/settings/account/sign-out-everywhere`
-pub async fn sign_out_everywhere(visit: Visit) -> Result<HttpResponse, ApiError> {
+pub async fn sign_out_everywhere(visit: SignedIn) -> Result<HttpResponse, ApiError> {
     let txn = visit.store().begin().await?;
     let person = visit.person();
     users::lock(&txn, person.id).await?;

@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use super::{
     components::{Field, empty, paging, summary, table},
-    csv::{self, Line},
-    form::{self, Fields, Filled, Shape, Typed},
+    csv::{self, CsvLine},
+    form::{self, Fields, FormState, FormValues, Shape},
     layout, names,
-    view::Visit,
+    view::SignedIn,
 };
 use crate::{
     audit::{self as log, Entries},
@@ -61,7 +61,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(visit: &Visit, typed: &Typed) -> Result<Self, ApiError> {
+    fn read(visit: &SignedIn, typed: &FormValues) -> Result<Self, ApiError> {
         // Days begin at the reader's midnight, and the last day is included.
         let zone = visit.zone();
         let from = |value: &Value| day(value, |text| zone.midnight(text));
@@ -85,15 +85,15 @@ fn day(value: &Value, edge: impl Fn(&str) -> Option<Millis>) -> Parsed<Millis> {
 }
 
 /// The query string's values.
-fn asked_for(request: &HttpRequest) -> Typed {
-    Typed::parse(request.query_string().as_bytes())
+fn asked_for(request: &HttpRequest) -> FormValues {
+    FormValues::parse(request.query_string().as_bytes())
 }
 
 /// Names of the authors of changes.
 type Names = BTreeMap<Actor, String>;
 
 /// Looks up the names of these authors.
-async fn names(visit: &Visit, actors: impl Iterator<Item = Actor>) -> Result<Names, ApiError> {
+async fn names(visit: &SignedIn, actors: impl Iterator<Item = Actor>) -> Result<Names, ApiError> {
     let actors: BTreeSet<Actor> = actors.collect();
     let people = actors.iter().filter_map(|actor| match actor {
         Actor::User(id) => Some(*id),
@@ -116,13 +116,13 @@ async fn names(visit: &Visit, actors: impl Iterator<Item = Actor>) -> Result<Nam
     Ok(people.chain(keys).chain(service).collect())
 }
 
-fn named_key(visit: &Visit, id: ApiKeyId, name: String) -> (Actor, String) {
+fn named_key(visit: &SignedIn, id: ApiKeyId, name: String) -> (Actor, String) {
     let name = visit.tn("audit-key", &[("name", name.into())]);
     (Actor::Key(id), name)
 }
 
 /// The authors that the filter offers, including the selected one.
-async fn offered(visit: &Visit, chosen: Option<Actor>) -> Result<Names, ApiError> {
+async fn offered(visit: &SignedIn, chosen: Option<Actor>) -> Result<Names, ApiError> {
     let db = visit.store().api_reader();
     let people = user::Entity::of(visit.tenant())
         .select_only()
@@ -146,14 +146,14 @@ async fn offered(visit: &Visit, chosen: Option<Actor>) -> Result<Names, ApiError
 }
 
 /// `GET /dashboard/audit`
-pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+pub async fn show(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let typed = asked_for(&request);
     let title = visit.t("audit-title");
     let asked = match Asked::read(&visit, &typed) {
         Ok(asked) => asked,
         Err(error) => {
             let offered = offered(&visit, None).await?;
-            let content = filter(&visit, &Filled::again(typed, error)?, &offered);
+            let content = filter(&visit, &FormState::again(typed, error)?, &offered);
             return Ok(layout::refused(&visit, &title, content));
         }
     };
@@ -168,7 +168,7 @@ pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
     let file = address("/dashboard/audit.csv", &typed, None);
     let names = names(&visit, rows.iter().map(|row| row.actor)).await?;
     let offered = offered(&visit, asked.entries.actor).await?;
-    let filled = Filled::with(FILTERS.map(|name| (name, typed.text(name).unwrap_or_default())));
+    let filled = FormState::with(FILTERS.map(|name| (name, typed.text(name).unwrap_or_default())));
     let content = html! {
         p.lead { (visit.t("audit-words")) }
         (filter(&visit, &filled, &offered))
@@ -184,7 +184,7 @@ pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
 }
 
 /// An address with the same filters.
-fn address(path: &str, typed: &Typed, before: Option<AuditId>) -> String {
+fn address(path: &str, typed: &FormValues, before: Option<AuditId>) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     for name in FILTERS {
         if let Some(text) = typed.text(name).filter(|text| !text.is_empty()) {
@@ -200,7 +200,7 @@ fn address(path: &str, typed: &Typed, before: Option<AuditId>) -> String {
     }
 }
 
-fn filter(visit: &Visit, filled: &Filled, offered: &Names) -> Markup {
+fn filter(visit: &SignedIn, filled: &FormState, offered: &Names) -> Markup {
     let anybody = (String::new(), visit.t("audit-anybody"));
     let actors = offered
         .iter()
@@ -244,7 +244,7 @@ const fn is_tenants(action: AuditAction) -> bool {
     )
 }
 
-fn entry_table(visit: &Visit, rows: &[audit::Model], names: &Names) -> Markup {
+fn entry_table(visit: &SignedIn, rows: &[audit::Model], names: &Names) -> Markup {
     let columns = [
         "audit-what",
         "audit-on-what",
@@ -302,7 +302,7 @@ fn target(row: &audit::Model) -> Markup {
 }
 
 /// The action in words.
-fn said(visit: &Visit, action: AuditAction) -> String {
+fn said(visit: &SignedIn, action: AuditAction) -> String {
     visit.t(match action {
         AuditAction::AgentCreate => "audit-agent-create",
         AuditAction::AgentUpdate => "audit-agent-update",
@@ -349,7 +349,7 @@ fn said(visit: &Visit, action: AuditAction) -> String {
 }
 
 /// `GET /dashboard/audit.csv`: all entries that match the filters, newest first.
-pub async fn file(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+pub async fn file(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let Asked { entries, before } = Asked::read(&visit, &asked_for(&request))?;
     let first = Some((entries, before));
     let reader = visit.clone();
@@ -373,7 +373,7 @@ pub async fn file(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
 }
 
 fn line(row: &audit::Model, names: &Names) -> String {
-    Line::new()
+    CsvLine::new()
         .text(&row.id.to_string())
         .text(&row.at.to_string())
         .text(&row.actor.to_string())

@@ -6,12 +6,12 @@ use futures_util::stream;
 use maud::{Markup, html};
 
 use super::{
-    charts::{Bar, Chart, Ink, Series},
+    charts::{Bar, Chart, ChartSeries, Ink},
     components::{empty, paging, table},
-    csv::{self, Line},
+    csv::{self, CsvLine},
     form::{self, Fields, Shape},
     layout,
-    view::Visit,
+    view::SignedIn,
 };
 use crate::{
     api::{
@@ -44,7 +44,7 @@ const COLUMNS: [&str; 8] = [
 ];
 
 /// `GET /dashboard/credits`
-pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+pub async fn show(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let before = form::asked(&request, PLACE)?.read(&[], |form| {
         Some(form.optional("before", None, id("a transaction")))
     })?;
@@ -62,7 +62,7 @@ pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
     Ok(layout::page(&visit, &visit.t("credits-title"), content))
 }
 
-fn figures(visit: &Visit, account: Option<&credit_account::Model>) -> Markup {
+fn figures(visit: &SignedIn, account: Option<&credit_account::Model>) -> Markup {
     let of = |figure: fn(&credit_account::Model) -> i64| account.map_or(0, figure);
     let minutes = |id: &str, minutes: i64| {
         html! { div { dt { (visit.t(id)) } dd { (visit.tn("home-minutes", &[("minutes", minutes.into())])) } } }
@@ -83,7 +83,7 @@ fn figures(visit: &Visit, account: Option<&credit_account::Model>) -> Markup {
 }
 
 /// Minutes used on each of the last 30 days of the reader's time zone.
-async fn per_day(visit: &Visit) -> Result<Chart<'static>, ApiError> {
+async fn per_day(visit: &SignedIn) -> Result<Chart<'static>, ApiError> {
     let query = format!("interval=day&timeZone={}", visit.zone().name());
     let query = Query::parse(&query);
     let days = call_stats::read(&visit.services(), visit.tenant(), &query).await?;
@@ -96,12 +96,12 @@ async fn per_day(visit: &Visit) -> Result<Chart<'static>, ApiError> {
         id: "minutes",
         title: visit.t("credits-per-day"),
         slot: visit.t("credits-day"),
-        series: vec![Series::new(visit.t("credits-minutes"), Ink::Plain)],
+        series: vec![ChartSeries::new(visit.t("credits-minutes"), Ink::Plain)],
         bars: days.intervals.iter().map(bar).collect(),
     })
 }
 
-async fn movements(visit: &Visit, before: Option<TransactionId>) -> Result<Markup, ApiError> {
+async fn movements(visit: &SignedIn, before: Option<TransactionId>) -> Result<Markup, ApiError> {
     let db = visit.store().api_reader();
     let one_more = u64::try_from(PAGE).unwrap_or(u64::MAX) + 1;
     let mut rows = api::latest(db, visit.tenant(), before, one_more).await?;
@@ -121,7 +121,7 @@ async fn movements(visit: &Visit, before: Option<TransactionId>) -> Result<Marku
     })
 }
 
-fn kind_name(visit: &Visit, kind: TransactionType) -> String {
+fn kind_name(visit: &SignedIn, kind: TransactionType) -> String {
     visit.t(match kind {
         TransactionType::Purchase => "credits-purchase",
         TransactionType::Usage => "credits-usage",
@@ -131,7 +131,7 @@ fn kind_name(visit: &Visit, kind: TransactionType) -> String {
     })
 }
 
-fn movement_table(visit: &Visit, rows: &[credit_transaction::Model]) -> Markup {
+fn movement_table(visit: &SignedIn, rows: &[credit_transaction::Model]) -> Markup {
     let columns = [
         "credits-when",
         "credits-kind",
@@ -164,7 +164,7 @@ fn movement_table(visit: &Visit, rows: &[credit_transaction::Model]) -> Markup {
 }
 
 /// `GET /dashboard/credits.csv`: all transactions, newest first.
-pub async fn file(visit: Visit) -> Result<HttpResponse, ApiError> {
+pub async fn file(visit: SignedIn) -> Result<HttpResponse, ApiError> {
     let (store, tenant) = (visit.store().clone(), visit.tenant());
     let pieces = stream::try_unfold(Some(None), move |next: Option<Option<TransactionId>>| {
         let store = store.clone();
@@ -181,7 +181,7 @@ pub async fn file(visit: Visit) -> Result<HttpResponse, ApiError> {
 }
 
 fn line(row: &credit_transaction::Model) -> String {
-    Line::new()
+    CsvLine::new()
         .text(&row.id.to_string())
         .text(&row.created_at.to_string())
         .text(row.kind.as_str())

@@ -17,7 +17,7 @@ use actix_web::{
 };
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 
-use super::view::Visit;
+use super::view::SignedIn;
 use crate::{api::listing, http::error::ApiError};
 
 /// Characters that begin a formula. East Asian spreadsheets also accept the full-width forms.
@@ -31,12 +31,12 @@ const ENDS: [char; 4] = [';', '\t', '\n', '\r'];
 const WHOLE: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Clone, Debug, Default)]
-pub struct Line {
+pub struct CsvLine {
     text: String,
     cells: usize,
 }
 
-impl Line {
+impl CsvLine {
     pub fn new() -> Self {
         Self::default()
     }
@@ -109,7 +109,7 @@ fn defused(text: &str) -> String {
 ///
 /// `name` is the file's name without its extension; letters, digits and `-`.
 pub fn answer(
-    visit: &Visit,
+    visit: &SignedIn,
     name: &str,
     columns: &[&str],
     pieces: impl Stream<Item = Result<String, ApiError>> + 'static,
@@ -124,7 +124,7 @@ pub fn answer(
             }
         }
     });
-    let header = Line::header(columns);
+    let header = CsvLine::header(columns);
     let all = stream::once(ready(Ok(header))).chain(pieces);
     let place = visit.services().http.exports.take(visit.tenant());
     let place = place.ok_or(ApiError::ExportRunning)?;
@@ -183,18 +183,18 @@ mod tests {
     #[case("\u{ff1d}1+1", "'\u{ff1d}1+1")]
     #[case("\u{ff20}SUM", "'\u{ff20}SUM")]
     fn cells(#[case] text: &str, #[case] expected: &str) {
-        assert_eq!(Line::new().text(text).end(), format!("{expected}\r\n"));
+        assert_eq!(CsvLine::new().text(text).end(), format!("{expected}\r\n"));
     }
 
     #[test]
     fn a_line_has_its_cells_in_order() {
-        let line = Line::new()
+        let line = CsvLine::new()
             .figure(Some(-2))
             .maybe(None::<&str>)
             .figure(None)
             .text("x");
         assert_eq!(line.end(), "-2,,,x\r\n");
-        assert_eq!(Line::header(&["id", "at"]), "id,at\r\n");
+        assert_eq!(CsvLine::header(&["id", "at"]), "id,at\r\n");
     }
 
     /// Splits a line as spreadsheets do: at the separator and at line breaks outside of quotes. An opening quote is
@@ -235,7 +235,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read_again(texts in prop::collection::vec("[-=+@,;\"\r\n\t' a-z]{0,8}", 1..6)) {
-            let line = texts.iter().fold(Line::new(), |line, text| line.text(text)).end();
+            let line = texts.iter().fold(CsvLine::new(), |line, text| line.text(text)).end();
             let cells = read(&line, ',');
             prop_assert_eq!(cells.len(), texts.len());
             for (cell, text) in cells.iter().zip(&texts) {
@@ -248,7 +248,7 @@ mod tests {
 
         #[test]
         fn nothing_is_a_formula_wherever_cells_end(texts in prop::collection::vec("[-=+@,;\"\r\n\t' a-z]{0,8}", 1..6)) {
-            let line = texts.iter().fold(Line::new(), |line, text| line.text(text)).end();
+            let line = texts.iter().fold(CsvLine::new(), |line, text| line.text(text)).end();
             for separator in [',', ';', '\t'] {
                 for cell in read(&line, separator) {
                     prop_assert!(!cell.trim_start_matches(' ').starts_with(FORMULA), "{:?} of {:?} at {:?}", cell, line, separator);

@@ -20,7 +20,7 @@ use super::{
     layout,
     names::cut,
     pretty::pretty_to,
-    view::Visit,
+    view::SignedIn,
     webhooks::path_of,
 };
 use crate::{
@@ -49,13 +49,13 @@ const WAITING_MAX: u64 = 1_000;
 
 /// The requested deliveries of a webhook.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Shown {
+pub struct DeliveryQuery {
     status: Option<DeliveryStatus>,
     /// Show only deliveries older than this one.
     before: Option<DeliveryId>,
 }
 
-impl Shown {
+impl DeliveryQuery {
     /// Reads them from the query string.
     pub fn read(request: &HttpRequest) -> Result<Self, ApiError> {
         form::asked(request, ASKED)?.read(&[], |form| {
@@ -84,23 +84,23 @@ impl Shown {
 
 /// Deliveries of a webhook, newest first, with links to other pages.
 pub async fn of_webhook(
-    visit: &Visit,
+    visit: &SignedIn,
     webhook: &webhook::Model,
-    shown: &Shown,
+    shown: &DeliveryQuery,
 ) -> Result<Markup, ApiError> {
     let db = visit.store().api_reader();
     let one_more = u64::try_from(PAGE).unwrap_or(u64::MAX) + 1;
     let mut rows = api::latest(db, webhook, shown.status, shown.before, one_more).await?;
     let has_more = rows.len() > PAGE;
     rows.truncate(PAGE);
-    let newer = Shown {
+    let newer = DeliveryQuery {
         before: None,
         ..*shown
     };
     let newer = shown.before.map(|_| newer.path(webhook.id));
     let last = rows.last().map(|row| row.id).filter(|_| has_more);
     let older = last.map(|last| {
-        Shown {
+        DeliveryQuery {
             before: Some(last),
             ..*shown
         }
@@ -117,12 +117,12 @@ pub async fn of_webhook(
     })
 }
 
-fn filter(visit: &Visit, webhook: WebhookId, chosen: Option<DeliveryStatus>) -> Markup {
+fn filter(visit: &SignedIn, webhook: WebhookId, chosen: Option<DeliveryStatus>) -> Markup {
     let all = std::iter::once(None).chain(DeliveryStatus::ALL.iter().copied().map(Some));
     html! {
         nav.tabs aria-label=(visit.t("deliveries-filter")) {
             @for status in all {
-                @let path = Shown { status, before: None }.path(webhook);
+                @let path = DeliveryQuery { status, before: None }.path(webhook);
                 a href={ (path) "#sent" } aria-current=[(status == chosen).then_some("true")] {
                     (status.map_or_else(|| visit.t("deliveries-all"), |status| status_name(visit, status)))
                 }
@@ -131,7 +131,7 @@ fn filter(visit: &Visit, webhook: WebhookId, chosen: Option<DeliveryStatus>) -> 
     }
 }
 
-fn status_name(visit: &Visit, status: DeliveryStatus) -> String {
+fn status_name(visit: &SignedIn, status: DeliveryStatus) -> String {
     visit.t(match status {
         DeliveryStatus::Pending => "deliveries-pending",
         DeliveryStatus::Succeeded => "deliveries-succeeded",
@@ -139,7 +139,7 @@ fn status_name(visit: &Visit, status: DeliveryStatus) -> String {
     })
 }
 
-fn status_badge(visit: &Visit, status: DeliveryStatus) -> Markup {
+fn status_badge(visit: &SignedIn, status: DeliveryStatus) -> Markup {
     let tone = match status {
         DeliveryStatus::Pending => Tone::Plain,
         DeliveryStatus::Succeeded => Tone::Good,
@@ -149,7 +149,7 @@ fn status_badge(visit: &Visit, status: DeliveryStatus) -> Markup {
 }
 
 async fn delivery_table(
-    visit: &Visit,
+    visit: &SignedIn,
     webhook: &webhook::Model,
     rows: &[delivery::Model],
 ) -> Result<Markup, ApiError> {
@@ -193,14 +193,14 @@ async fn delivery_table(
 }
 
 /// Time of the next probe of a failing endpoint; `None` if its circuit is closed.
-async fn probe_at(visit: &Visit, webhook: &webhook::Model) -> Option<Millis> {
+async fn probe_at(visit: &SignedIn, webhook: &webhook::Model) -> Option<Millis> {
     let lane = visit.services().outbound.lane(webhook.id).await?;
     lane.probe_at.filter(|at| *at > visit.now())
 }
 
 /// Time of the next attempt. A past time means soon, or with the next probe.
 fn next_attempt(
-    visit: &Visit,
+    visit: &SignedIn,
     webhook: &webhook::Model,
     delivery: &delivery::Model,
     probe: Option<Millis>,
@@ -216,7 +216,7 @@ fn next_attempt(
 }
 
 /// Explains why deliveries to a webhook wait, and until when. Empty if they do not wait.
-pub async fn waits(visit: &Visit, webhook: &webhook::Model) -> Result<Markup, ApiError> {
+pub async fn waits(visit: &SignedIn, webhook: &webhook::Model) -> Result<Markup, ApiError> {
     if !webhook.is_active || webhook.paused_at.is_some() {
         return Ok(html! {});
     }
@@ -234,7 +234,7 @@ pub async fn waits(visit: &Visit, webhook: &webhook::Model) -> Result<Markup, Ap
 }
 
 /// `GET /dashboard/deliveries/{id}`
-pub async fn show(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
+pub async fn show(visit: SignedIn, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
     let db = visit.store().api_reader();
     let found = api::find(db, visit.tenant(), id.0).await?;
     let delivery = &found.delivery;
@@ -287,7 +287,7 @@ pub async fn show(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, ApiE
 }
 
 fn facts(
-    visit: &Visit,
+    visit: &SignedIn,
     delivery: &delivery::Model,
     webhook: Option<&webhook::Model>,
     next: &Markup,
@@ -320,7 +320,7 @@ fn facts(
     }
 }
 
-fn attempts(visit: &Visit, attempts: &[attempt::Model]) -> Markup {
+fn attempts(visit: &SignedIn, attempts: &[attempt::Model]) -> Markup {
     if attempts.is_empty() {
         return html! { p.muted { (visit.t("deliveries-no-attempt")) } };
     }
@@ -347,7 +347,7 @@ fn attempts(visit: &Visit, attempts: &[attempt::Model]) -> Markup {
     }
 }
 
-fn outcome(visit: &Visit, status: Option<i64>, error: Option<&str>) -> Markup {
+fn outcome(visit: &SignedIn, status: Option<i64>, error: Option<&str>) -> Markup {
     match (status, error) {
         (status, Some(kind)) => html! {
             (badge(Tone::Bad, &error_name(visit, kind)))
@@ -360,7 +360,7 @@ fn outcome(visit: &Visit, status: Option<i64>, error: Option<&str>) -> Markup {
 }
 
 /// The reason for a missing or incomplete answer. Unknown reasons keep the API's name.
-fn error_name(visit: &Visit, kind: &str) -> String {
+fn error_name(visit: &SignedIn, kind: &str) -> String {
     let id = match kind {
         "dns" => "deliveries-error-dns",
         "blocked_target" => "deliveries-error-blocked",
@@ -375,7 +375,7 @@ fn error_name(visit: &Visit, kind: &str) -> String {
     visit.t(id)
 }
 
-fn answer(visit: &Visit, attempt: &attempt::Model) -> Markup {
+fn answer(visit: &SignedIn, attempt: &attempt::Model) -> Markup {
     let text = String::from_utf8_lossy(&attempt.response);
     html! {
         @if text.is_empty() {
@@ -390,7 +390,7 @@ fn answer(visit: &Visit, attempt: &attempt::Model) -> Markup {
 }
 
 fn request(
-    visit: &Visit,
+    visit: &SignedIn,
     found: &WholeDelivery,
     event: &event::Model,
     webhook: Option<&webhook::Model>,
@@ -420,7 +420,7 @@ fn request(
 }
 
 /// Signing keys made of the webhook's current secret.
-fn keys(visit: &Visit, webhook: &webhook::Model) -> Option<SigningKeys> {
+fn keys(visit: &SignedIn, webhook: &webhook::Model) -> Option<SigningKeys> {
     let vault = &visit.kit().services.vault;
     let opened = vault.open(SecretPlace::WebhookSecret, webhook.id, &webhook.secret);
     let secret = opened.inspect_err(|error| {
@@ -480,7 +480,7 @@ fn head(
 }
 
 /// `POST /dashboard/deliveries/{id}/resend`: redirects to the delivery, which shows the attempt.
-pub async fn resend(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
+pub async fn resend(visit: SignedIn, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
     let nothing = Body::of(&json!({}));
     let answer = api::resend(visit.caller(), visit.services(), id, nothing).await?;

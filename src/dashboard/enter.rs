@@ -16,17 +16,17 @@ use dikala_entities::{Role, SESSION_SCHEME, TenantId};
 
 use super::{
     BASE, PAGES,
-    cross_site::{TOKEN_FIELD, Tokens},
+    cross_site::{FormTokens, TOKEN_FIELD},
     errors,
-    kit::Kit,
+    kit::DashboardState,
     session::{self, Person},
-    view::{View, Visit},
+    view::{DashboardView, SignedIn},
 };
 use crate::{
     http::error::{ApiError, Missing},
     pages::{
         door, packed,
-        table::{self, Access, Found},
+        table::{self, PageAccess, PageMatch},
     },
 };
 
@@ -37,14 +37,14 @@ pub async fn enter(
     mut req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    let Some(kit) = req.app_data::<Data<Kit>>().cloned() else {
+    let Some(kit) = req.app_data::<Data<DashboardState>>().cloned() else {
         return Err(ApiError::Internal.into());
     };
     if req.method() == Method::HEAD {
         // Handled as GET; actix omits the body, because the connection knows the original method.
         req.head_mut().method = Method::GET;
     }
-    let guest = Guest::of(&kit, req.request()).await;
+    let guest = PageRequest::of(&kit, req.request()).await;
     let mut response = match guest.admit(&kit, &mut req).await {
         Ok(()) => {
             req.extensions_mut().insert(guest.view.clone());
@@ -66,18 +66,18 @@ pub async fn enter(
 }
 
 /// The browser that sent a request, signed in or not.
-struct Guest {
-    view: View,
+struct PageRequest {
+    view: DashboardView,
     person: Option<Person>,
     /// A new cookie, for a browser that sent none.
     cookie: Option<HeaderValue>,
     /// The error if the session could not be looked up.
     fault: Option<ApiError>,
-    tokens: Tokens,
+    tokens: FormTokens,
 }
 
-impl Guest {
-    async fn of(kit: &Data<Kit>, request: &HttpRequest) -> Self {
+impl PageRequest {
+    async fn of(kit: &Data<DashboardState>, request: &HttpRequest) -> Self {
         let shown = session::shown(kit, request);
         let now = kit.services.clock.now();
         let found = match &shown {
@@ -91,12 +91,12 @@ impl Guest {
             Ok(person) => (person, None),
             Err(error) => (None, Some(error.into())),
         };
-        let tokens = Tokens::of(&token);
+        let tokens = FormTokens::of(&token);
         if let Some(person) = &person {
             request.extensions_mut().insert::<TenantId>(person.tenant);
         }
         Self {
-            view: View::new(kit, request, person.as_ref(), tokens.clone()),
+            view: DashboardView::new(kit, request, person.as_ref(), tokens.clone()),
             person,
             cookie,
             fault,
@@ -109,7 +109,11 @@ impl Guest {
     }
 
     /// Returns the error page if the request must not proceed.
-    async fn admit(&self, kit: &Kit, req: &mut ServiceRequest) -> Result<(), HttpResponse> {
+    async fn admit(
+        &self,
+        kit: &DashboardState,
+        req: &mut ServiceRequest,
+    ) -> Result<(), HttpResponse> {
         let is_post = req.method() == Method::POST;
         if is_post && !door::is_from_a_page(req.headers(), kit.public_base()) {
             return Err(errors::foreign(&self.view, self.person.as_ref()));
@@ -119,10 +123,10 @@ impl Guest {
         }
         let pattern = req.match_pattern();
         let access = match table::find(PAGES, BASE, pattern.as_deref(), req.method()) {
-            Found::Page(access) => access,
+            PageMatch::Page(access) => access,
             // A refused form leaves the browser at the address of its post. A reload by GET leads to the page
             // above.
-            Found::OtherMethods(_) if req.method() == Method::GET => {
+            PageMatch::OtherMethods(_) if req.method() == Method::GET => {
                 let pattern = pattern.as_deref().unwrap_or_default();
                 let page = table::above(PAGES, BASE, pattern, req.path());
                 return Err(match self.person {
@@ -130,12 +134,12 @@ impl Guest {
                     None => self.view.go(&door::sign_in(req, SIGN_IN, BASE)),
                 });
             }
-            Found::OtherMethods(allow) => {
+            PageMatch::OtherMethods(allow) => {
                 return Err(self.error(&ApiError::MethodNotAllowed { allow }));
             }
-            Found::Nothing => return Err(self.nothing(req)),
+            PageMatch::Nothing => return Err(self.nothing(req)),
         };
-        if self.person.is_none() && access != Access::Anybody {
+        if self.person.is_none() && access != PageAccess::Anybody {
             return Err(self.view.go(&door::sign_in(req, SIGN_IN, BASE)));
         }
         if is_post {
@@ -155,10 +159,10 @@ impl Guest {
                 let counted = gate.post(person.tenant, self.view.now());
                 counted.map_err(|error| self.error(&error))?;
             }
-            if access == Access::Owner && person.role != Role::Owner {
+            if access == PageAccess::Owner && person.role != Role::Owner {
                 return Err(errors::viewer(&self.view, person));
             }
-            let visit = Visit::new(self.view.clone(), person.clone());
+            let visit = SignedIn::new(self.view.clone(), person.clone());
             req.extensions_mut().insert(visit);
         }
         Ok(())
@@ -178,7 +182,11 @@ impl Guest {
     }
 
     /// Takes a permit of the fair read semaphore, as the API's reads do.
-    async fn turn(&self, kit: &Kit, method: &Method) -> Result<impl Sized + use<>, ApiError> {
+    async fn turn(
+        &self,
+        kit: &DashboardState,
+        method: &Method,
+    ) -> Result<impl Sized + use<>, ApiError> {
         match &self.person {
             Some(person) if method == Method::GET => {
                 kit.services.http.gate.read(person.tenant).await.map(Some)

@@ -7,11 +7,11 @@ use actix_web::{
 use maud::{Markup, html};
 
 use super::{
-    form::Filled,
+    form::FormState,
     layout,
     session::Person,
     throttle::WaitMs,
-    view::{View, Visit},
+    view::{DashboardView, SignedIn},
 };
 use crate::{
     admin::AdminError,
@@ -33,7 +33,7 @@ impl From<AdminError> for ApiError {
 }
 
 fn page(
-    view: &View,
+    view: &DashboardView,
     person: Option<&Person>,
     status: StatusCode,
     title: &str,
@@ -48,14 +48,14 @@ fn page(
 }
 
 /// The page for an error of a handler.
-pub fn of(view: &View, person: Option<&Person>, error: &ApiError) -> HttpResponse {
+pub fn of(view: &DashboardView, person: Option<&Person>, error: &ApiError) -> HttpResponse {
     let (title, words) = errors::words(view, error);
     let page = page(view, person, error.status_code(), &view.t(title), words);
     errors::with_headers(error, page)
 }
 
 /// The page of a refused form, with `Retry-After` if waiting helps.
-pub fn refused(visit: &Visit, title: &str, content: Markup, filled: &Filled) -> HttpResponse {
+pub fn refused(visit: &SignedIn, title: &str, content: Markup, filled: &FormState) -> HttpResponse {
     match filled.refusal() {
         Some(error) => again(visit, title, content, error),
         None => layout::refused(visit, title, content),
@@ -63,32 +63,32 @@ pub fn refused(visit: &Visit, title: &str, content: Markup, filled: &Filled) -> 
 }
 
 /// A page whose action was refused as a whole.
-pub fn again(visit: &Visit, title: &str, content: Markup, error: &ApiError) -> HttpResponse {
+pub fn again(visit: &SignedIn, title: &str, content: Markup, error: &ApiError) -> HttpResponse {
     errors::with_headers(error, layout::refused(visit, title, content))
 }
 
 /// A post from another site, or from an outdated page.
-pub fn foreign(view: &View, person: Option<&Person>) -> HttpResponse {
+pub fn foreign(view: &DashboardView, person: Option<&Person>) -> HttpResponse {
     let words = html! { p { (view.t("error-foreign-words")) } };
     let title = view.t("error-foreign");
     page(view, person, StatusCode::FORBIDDEN, &title, words)
 }
 
 /// A viewer's attempt to change something.
-pub fn viewer(view: &View, person: &Person) -> HttpResponse {
+pub fn viewer(view: &DashboardView, person: &Person) -> HttpResponse {
     let words = html! { p { (view.t("error-viewer-words")) } };
     let title = view.t("error-viewer");
     page(view, Some(person), StatusCode::FORBIDDEN, &title, words)
 }
 
 /// A one-time link that was used, has expired, or never existed.
-pub fn used_link(view: &View) -> HttpResponse {
+pub fn used_link(view: &DashboardView) -> HttpResponse {
     let words = html! { p { (view.t("error-link-words")) } };
     page(view, None, StatusCode::GONE, &view.t("error-link"), words)
 }
 
 /// Too many failed sign-ins.
-pub fn wait(view: &View, person: Option<&Person>, wait: WaitMs) -> HttpResponse {
+pub fn wait(view: &DashboardView, person: Option<&Person>, wait: WaitMs) -> HttpResponse {
     let seconds = wait.seconds();
     let minutes = seconds.saturating_add(59).div_euclid(60);
     let words = html! { p { (view.tn("error-wait-words", &[("minutes", minutes.into())])) } };
@@ -99,6 +99,6 @@ pub fn wait(view: &View, person: Option<&Person>, wait: WaitMs) -> HttpResponse 
 }
 
 /// A suspended tenant.
-pub fn suspended(view: &View) -> HttpResponse {
+pub fn suspended(view: &DashboardView) -> HttpResponse {
     of(view, None, &ApiError::TenantSuspended)
 }

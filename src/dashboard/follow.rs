@@ -11,7 +11,7 @@ use dikala_entities::CallId;
 use maud::{Markup, html};
 use sea_orm::DbErr;
 
-use super::view::Visit;
+use super::view::SignedIn;
 
 const PATH: &str = "/dashboard/live";
 
@@ -46,7 +46,7 @@ impl FromStr for Watched {
 }
 
 /// The position of the tenant's newest event. A page that is rendered now already includes it.
-pub async fn position(visit: &Visit) -> Result<i64, DbErr> {
+pub async fn position(visit: &SignedIn) -> Result<i64, DbErr> {
     let newest = followers::newest(visit.store(), visit.tenant()).await?;
     Ok(newest.map_or(0, |(_, position)| position))
 }

@@ -8,10 +8,10 @@ use super::{
     account::wrong_password,
     components::{Field, Question, Tone, copyable, fields, notice, post, submit, username},
     errors,
-    form::{Filled, Typed},
+    form::{FormState, FormValues},
     layout,
-    prove::{Proof, prove},
-    view::Visit,
+    prove::{PasswordCheck, prove},
+    view::SignedIn,
 };
 use crate::{admin::tenants, http::error::ApiError};
 
@@ -19,16 +19,16 @@ const PATH: &str = "/dashboard/settings/function-secret";
 const NOTE: &str = "function-secret";
 
 /// `GET /dashboard/settings/function-secret`
-pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
+pub async fn show(visit: SignedIn) -> Result<HttpResponse, ApiError> {
     let secret = match visit.is_owner() {
         true => visit.take_note(NOTE).await?,
         false => None,
     };
-    let content = content(&visit, secret.as_ref(), &Filled::blank());
+    let content = content(&visit, secret.as_ref(), &FormState::blank());
     Ok(layout::page(&visit, &visit.t("secret-title"), content))
 }
 
-fn content(visit: &Visit, secret: Option<&Secret>, filled: &Filled) -> Markup {
+fn content(visit: &SignedIn, secret: Option<&Secret>, filled: &FormState) -> Markup {
     html! {
         p.lead { (visit.t("secret-words")) }
         @if let Some(secret) = secret {
@@ -53,7 +53,7 @@ fn content(visit: &Visit, secret: Option<&Secret>, filled: &Filled) -> Markup {
     }
 }
 
-fn show_form(visit: &Visit, filled: &Filled) -> Markup {
+fn show_form(visit: &SignedIn, filled: &FormState) -> Markup {
     if !visit.person().has_password {
         return html! {
             p { (visit.t("secret-no-password")) }
@@ -72,19 +72,19 @@ fn show_form(visit: &Visit, filled: &Filled) -> Markup {
 
 /// `POST /dashboard/settings/function-secret/show`
 pub async fn reveal(
-    visit: Visit,
+    visit: SignedIn,
     request: HttpRequest,
-    typed: Typed,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let password = Secret::new(typed.text("password").unwrap_or_default());
     let kit = visit.kit();
     let network = kit.network(&request);
     match prove(kit, visit.person().email.as_str(), &password, network).await? {
-        Proof::Right(_) => {}
-        Proof::Wait(wait) => return Ok(errors::wait(&visit, Some(visit.person()), wait)),
-        Proof::Wrong => {
+        PasswordCheck::Right(_) => {}
+        PasswordCheck::Wait(wait) => return Ok(errors::wait(&visit, Some(visit.person()), wait)),
+        PasswordCheck::Wrong => {
             let fault = wrong_password(&visit, "password");
-            let filled = Filled::again(typed, ApiError::field(fault))?;
+            let filled = FormState::again(typed, ApiError::field(fault))?;
             let content = content(&visit, None, &filled);
             return Ok(layout::refused(&visit, &visit.t("secret-title"), content));
         }
@@ -103,7 +103,7 @@ pub async fn reveal(
 }
 
 /// `GET /dashboard/settings/function-secret/rotate`
-pub async fn ask_rotate(visit: Visit) -> Result<HttpResponse, ApiError> {
+pub async fn ask_rotate(visit: SignedIn) -> Result<HttpResponse, ApiError> {
     let question = Question {
         path: &format!("{PATH}/rotate"),
         consequences: html! {
@@ -118,7 +118,7 @@ pub async fn ask_rotate(visit: Visit) -> Result<HttpResponse, ApiError> {
 }
 
 /// `POST /dashboard/settings/function-secret/rotate`
-pub async fn rotate(visit: Visit) -> Result<HttpResponse, ApiError> {
+pub async fn rotate(visit: SignedIn) -> Result<HttpResponse, ApiError> {
     let vault = &visit.kit().services.vault;
     let by = visit.origin();
     tenants::rotate_function_secret(visit.store(), vault, visit.tenant(), &by, visit.now()).await?;

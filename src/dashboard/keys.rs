@@ -11,9 +11,9 @@ use super::{
     components::{
         Field, Question, Tone, badge, copyable, empty, fields, notice, paging, post, submit, table,
     },
-    form::{self, Fields, Filled, Shape, Typed},
+    form::{self, Fields, FormState, FormValues, Shape},
     layout, names,
-    view::Visit,
+    view::SignedIn,
 };
 use crate::{
     admin::{
@@ -39,17 +39,17 @@ const PAGE: usize = 20;
 const REVOKED_MAX: u64 = 10;
 
 /// `GET /dashboard/settings/keys`
-pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+pub async fn list(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let before = form::asked(&request, PLACE)?
         .read(&[], |form| Some(form.optional("before", None, id("a key"))))?;
-    let content = content(&visit, before, &Filled::blank()).await?;
+    let content = content(&visit, before, &FormState::blank()).await?;
     Ok(layout::page(&visit, &visit.t("keys-title"), content))
 }
 
 async fn content(
-    visit: &Visit,
+    visit: &SignedIn,
     before: Option<ApiKeyId>,
-    filled: &Filled,
+    filled: &FormState,
 ) -> Result<Markup, ApiError> {
     let one_more = u64::try_from(PAGE).unwrap_or(u64::MAX) + 1;
     let mut page = in_force(visit);
@@ -92,17 +92,17 @@ async fn content(
     })
 }
 
-fn in_force(visit: &Visit) -> Select<api_key::Entity> {
+fn in_force(visit: &SignedIn) -> Select<api_key::Entity> {
     api_key::Entity::of(visit.tenant()).filter(api_key::Column::RevokedAt.is_null())
 }
 
-fn revoked(visit: &Visit) -> Select<api_key::Entity> {
+fn revoked(visit: &SignedIn) -> Select<api_key::Entity> {
     api_key::Entity::of(visit.tenant()).filter(api_key::Column::RevokedAt.is_not_null())
 }
 
 /// The newest of these keys, at most `most`.
 async fn newest(
-    visit: &Visit,
+    visit: &SignedIn,
     keys: Select<api_key::Entity>,
     most: u64,
 ) -> Result<Vec<KeyView>, ApiError> {
@@ -115,7 +115,7 @@ async fn newest(
 type Makers = HashMap<UserId, String>;
 
 async fn makers(
-    visit: &Visit,
+    visit: &SignedIn,
     keys: impl IntoIterator<Item = &KeyView>,
 ) -> Result<Makers, ApiError> {
     let ids = keys.into_iter().filter_map(|key| key.made_by);
@@ -123,7 +123,7 @@ async fn makers(
 }
 
 /// The creator of a key: a person, a removed person, or an operator.
-fn maker(visit: &Visit, key: &KeyView, people: &Makers) -> String {
+fn maker(visit: &SignedIn, key: &KeyView, people: &Makers) -> String {
     match key.made_by {
         None => visit.t("keys-by-operator"),
         Some(id) => match people.get(&id) {
@@ -137,7 +137,7 @@ fn name_cell(key: &KeyView) -> Markup {
     html! { a href={ (PATH) "/" (key.id) } { (key.name) } br; code { (key.prefix) "…" } }
 }
 
-fn key_table(visit: &Visit, keys: &[KeyView], people: &Makers) -> Markup {
+fn key_table(visit: &SignedIn, keys: &[KeyView], people: &Makers) -> Markup {
     let columns = ["keys-key", "keys-made", "keys-made-by", "keys-used"];
     let mut columns = columns.map(|id| visit.t(id)).to_vec();
     if visit.is_owner() {
@@ -168,7 +168,7 @@ fn key_table(visit: &Visit, keys: &[KeyView], people: &Makers) -> Markup {
     )
 }
 
-fn revoked_table(visit: &Visit, keys: &[KeyView], people: &Makers) -> Markup {
+fn revoked_table(visit: &SignedIn, keys: &[KeyView], people: &Makers) -> Markup {
     let columns = ["keys-key", "keys-made", "keys-made-by", "keys-revoked-at"];
     let columns = columns.map(|id| visit.t(id));
     let row = |key: &KeyView| {
@@ -188,18 +188,18 @@ fn revoked_table(visit: &Visit, keys: &[KeyView], people: &Makers) -> Markup {
 }
 
 /// `POST /dashboard/settings/keys`
-pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+pub async fn create(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, ApiError> {
     match make(&visit, &typed).await {
         Ok(id) => Ok(visit.see(&format!("{PATH}/{id}"), "done-key-made")),
         Err(error) => {
-            let filled = Filled::again(typed, error)?;
+            let filled = FormState::again(typed, error)?;
             let content = content(&visit, None, &filled).await?;
             Ok(layout::refused(&visit, &visit.t("keys-title"), content))
         }
     }
 }
 
-async fn make(visit: &Visit, typed: &Typed) -> Result<ApiKeyId, ApiError> {
+async fn make(visit: &SignedIn, typed: &FormValues) -> Result<ApiKeyId, ApiError> {
     let name = form::read(typed, FIELDS)?.read(&[], |form| {
         form.required("name", None, line(NAME_CHARS_MAX))
     })?;
@@ -216,7 +216,7 @@ async fn make(visit: &Visit, typed: &Typed) -> Result<ApiKeyId, ApiError> {
     Ok(made.view.id)
 }
 
-async fn find(visit: &Visit, id: ApiKeyId) -> Result<KeyView, ApiError> {
+async fn find(visit: &SignedIn, id: ApiKeyId) -> Result<KeyView, ApiError> {
     let found = api_key::Entity::one_of(visit.tenant(), id)
         .one(visit.store().api_reader())
         .await?;
@@ -226,7 +226,7 @@ async fn find(visit: &Visit, id: ApiKeyId) -> Result<KeyView, ApiError> {
 }
 
 /// `GET /dashboard/settings/keys/{id}`
-pub async fn show(visit: Visit, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
+pub async fn show(visit: SignedIn, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
     let key = find(&visit, id.0).await?;
     let people = makers(&visit, [&key]).await?;
     let new = visit.take_note(&key.id.to_string()).await?;
@@ -255,7 +255,7 @@ pub async fn show(visit: Visit, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiErr
 }
 
 /// The new key, which is never shown again, and a command that uses it.
-fn shown_once(visit: &Visit, key: &Secret) -> Markup {
+fn shown_once(visit: &SignedIn, key: &Secret) -> Markup {
     let line = format!(
         "curl -s {}/api/v1/agents -H 'x-api-key: {}'",
         visit.base(),
@@ -274,7 +274,7 @@ fn shown_once(visit: &Visit, key: &Secret) -> Markup {
 }
 
 /// `GET /dashboard/settings/keys/{id}/revoke`
-pub async fn ask_revoke(visit: Visit, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_revoke(visit: SignedIn, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
     let key = find(&visit, id.0).await?;
     if key.revoked_at.is_some() {
         return Ok(visit.go(&format!("{PATH}/{}", key.id)));
@@ -297,7 +297,7 @@ pub async fn ask_revoke(visit: Visit, id: Id<ApiKeyId>) -> Result<HttpResponse, 
 }
 
 /// `POST /dashboard/settings/keys/{id}/revoke`
-pub async fn revoke(visit: Visit, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
+pub async fn revoke(visit: SignedIn, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
     let key = find(&visit, id.0).await?;
     keys::revoke(visit.store(), key.id, &visit.origin(), visit.now()).await?;
     visit.services().http.gate.forget_keys();

@@ -14,7 +14,7 @@ use crate::{
     http::error::ApiError,
     pages::{
         headers::header,
-        seats::{Seat, Seats},
+        seats::{StreamSeat, StreamSeats},
     },
 };
 
@@ -25,7 +25,7 @@ const STREAMS_OF_TENANT_MAX: usize = 60;
 
 /// State that all pages share, as application data.
 #[derive(Debug)]
-pub struct Kit {
+pub struct DashboardState {
     /// The API's services, which pages use too.
     pub services: Data<Services>,
     pub passwords: Passwords,
@@ -34,10 +34,10 @@ pub struct Kit {
     /// True if the operator configured the service's public URL.
     has_public_url: bool,
     has_mail: bool,
-    streams: Seats<TenantId>,
+    streams: StreamSeats<TenantId>,
 }
 
-impl Kit {
+impl DashboardState {
     /// `listener` is the base of links if no public URL is configured.
     pub fn new(services: Data<Services>, settings: &Settings, listener: SocketAddr) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Kit {
             base: settings.http.base(listener),
             has_public_url: settings.http.has_public_url(),
             has_mail: settings.mail().is_some(),
-            streams: Seats::new(STREAMS_MAX, STREAMS_OF_TENANT_MAX),
+            streams: StreamSeats::new(STREAMS_MAX, STREAMS_OF_TENANT_MAX),
         }
     }
 
@@ -66,7 +66,7 @@ impl Kit {
         &self,
         tenant: TenantId,
         session: CredentialHash,
-    ) -> Result<Seat<TenantId>, ApiError> {
+    ) -> Result<StreamSeat<TenantId>, ApiError> {
         let seat = self.streams.take(tenant, session);
         seat.map_err(|_| ApiError::Unavailable)
     }

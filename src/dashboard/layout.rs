@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::{
     components::post,
     session::Person,
-    view::{View, Visit},
+    view::{DashboardView, SignedIn},
 };
 use crate::pages::shell::{self, Group, Navigation, Side};
 
@@ -49,19 +49,19 @@ const BELONG: &[(&str, &str)] = &[
 ];
 
 /// A page for a signed-in person.
-pub fn page(visit: &Visit, title: &str, content: Markup) -> HttpResponse {
+pub fn page(visit: &SignedIn, title: &str, content: Markup) -> HttpResponse {
     answer(visit, Some(visit.person()), StatusCode::OK, title, content)
 }
 
 /// A refused form with its errors.
-pub fn refused(visit: &Visit, title: &str, content: Markup) -> HttpResponse {
+pub fn refused(visit: &SignedIn, title: &str, content: Markup) -> HttpResponse {
     let status = StatusCode::UNPROCESSABLE_ENTITY;
     answer(visit, Some(visit.person()), status, title, content)
 }
 
 /// A page with any status, signed in or not.
 pub fn answer(
-    view: &View,
+    view: &DashboardView,
     person: Option<&Person>,
     status: StatusCode,
     title: &str,

@@ -12,7 +12,7 @@ use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, sea
 use super::{
     components::{post, submit},
     errors, layout, session,
-    view::View,
+    view::DashboardView,
 };
 use crate::{
     admin::users::LINK_PATH, audit::Change, http::error::ApiError, pages::cookie::CLOCKS_APART_MS,
@@ -43,7 +43,7 @@ async fn find(
 }
 
 /// `GET /dashboard/link/{token}`
-pub async fn show(view: View, token: web::Path<String>) -> Result<HttpResponse, ApiError> {
+pub async fn show(view: DashboardView, token: web::Path<String>) -> Result<HttpResponse, ApiError> {
     let found = find(view.store().reader(), &token, view.now()).await?;
     let Some((link, person, tenant)) = found else {
         return Ok(errors::used_link(&view));
@@ -60,7 +60,7 @@ pub async fn show(view: View, token: web::Path<String>) -> Result<HttpResponse, 
 
 /// `POST /dashboard/link/{token}`
 pub async fn consume(
-    view: View,
+    view: DashboardView,
     request: HttpRequest,
     token: web::Path<String>,
 ) -> Result<HttpResponse, ApiError> {

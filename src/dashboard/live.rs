@@ -18,23 +18,23 @@ use tokio::time::Instant;
 
 use super::{
     calls::{
-        filter::Asked,
+        filter::CallQuery,
         record,
-        rows::{self, Names},
+        rows::{self, CallNames},
         show,
     },
     follow::{self, Watched},
-    form::Typed,
+    form::FormValues,
     home,
-    view::Visit,
+    view::SignedIn,
 };
 use crate::{
     api::{calls, events::no_seat},
     http::error::{ApiError, Missing},
     pages::{
         headers::header,
-        seats::Seat,
-        stream::{self, Events, OPENING, OVER, SEAT_TAKEN, STILL_HERE, frame},
+        seats::StreamSeat,
+        stream::{self, OPENING, OVER, SEAT_TAKEN, STILL_HERE, StreamSender, frame},
     },
 };
 
@@ -54,7 +54,7 @@ const STALE: i64 = 200;
 
 /// The followed part of a page.
 enum Watch {
-    List(Box<Asked>),
+    List(Box<CallQuery>),
     /// A part of a page and its last sent HTML.
     Part(Part, String),
 }
@@ -74,7 +74,7 @@ enum Part {
 /// - `stale`: the page missed too much and has to be reloaded.
 /// - `over`: nothing will change any more.
 /// - `closed`: another page of the session took this stream's place.
-pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+pub async fn stream(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let (watch, can_grow) = watch(&visit, request.query_string()).await?;
     // In this order an event committed in between is read and also wakes the stream.
     let (to, response) = stream::open(&request)?;
@@ -83,7 +83,7 @@ pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, 
     let person = visit.person();
     let seat = visit.kit().seat(person.tenant, person.session.clone())?;
     let newest = follow::position(&visit).await?;
-    let after = Typed::parse(request.query_string().as_bytes());
+    let after = FormValues::parse(request.query_string().as_bytes());
     let sent = header(request.headers(), &LAST_EVENT_ID).or(after.text("after"));
     let seen = sent.and_then(|sent| sent.parse::<i64>().ok());
     let following = Following {
@@ -100,14 +100,14 @@ pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, 
 }
 
 /// The followed part, and whether new calls are inserted into it.
-async fn watch(visit: &Visit, query: &str) -> Result<(Watch, bool), ApiError> {
-    let typed = Typed::parse(query.as_bytes());
+async fn watch(visit: &SignedIn, query: &str) -> Result<(Watch, bool), ApiError> {
+    let typed = FormValues::parse(query.as_bytes());
     let missing = || ApiError::NotFound(Missing::Route);
     let watched = typed.text("of").unwrap_or_default();
     match watched.parse().map_err(|_| missing())? {
         Watched::Home => Ok((Watch::Part(Part::Home, String::new()), false)),
         Watched::Calls => {
-            let asked = Asked::read(query, visit.zone())?.map_err(|_| missing())?;
+            let asked = CallQuery::read(query, visit.zone())?.map_err(|_| missing())?;
             let can_grow = typed.text("older").is_none();
             Ok((Watch::List(Box::new(asked)), can_grow))
         }
@@ -119,20 +119,20 @@ async fn watch(visit: &Visit, query: &str) -> Result<(Watch, bool), ApiError> {
 }
 
 struct Following {
-    visit: Visit,
+    visit: SignedIn,
     follower: Follower,
     watch: Watch,
     can_grow: bool,
     /// Position of the last event that was read.
     position: i64,
-    to: Events,
+    to: StreamSender,
 }
 
 /// The stream has to end.
 struct Over;
 
-impl From<stream::Over> for Over {
-    fn from(_: stream::Over) -> Self {
+impl From<stream::StreamEnded> for Over {
+    fn from(_: stream::StreamEnded) -> Self {
         Self
     }
 }
@@ -164,7 +164,7 @@ struct Moved {
 
 impl Following {
     /// Runs until the page is closed or reads too slowly, the session ends, or the service stops.
-    async fn run(mut self, is_stale: bool, mut seat: Seat<TenantId>) {
+    async fn run(mut self, is_stale: bool, mut seat: StreamSeat<TenantId>) {
         let (visit, to) = (self.visit.clone(), self.to.clone());
         tokio::select! {
             // Every outcome ends the stream.
@@ -328,7 +328,7 @@ impl Following {
         let found = calls::among(db, tenant, None, moved.keys().copied()).await?;
         let wanted = calls::among(db, tenant, Some(&asked.filter), moved.keys().copied()).await?;
         let wanted: BTreeSet<CallId> = wanted.iter().map(|call| call.id).collect();
-        let names = Names::and_hands(&self.visit, &found).await?;
+        let names = CallNames::and_hands(&self.visit, &found).await?;
         drop(turn);
         // Oldest first, because each new row is inserted at the top.
         for call in found.iter().rev() {
@@ -348,7 +348,7 @@ impl Following {
 }
 
 /// Returns once the session has ended. A database error does not end the wait.
-async fn signed_out(visit: &Visit) {
+async fn signed_out(visit: &SignedIn) {
     loop {
         tokio::time::sleep(SESSION_EVERY).await;
         if matches!(visit.is_signed_in().await, Ok(false)) {

@@ -11,9 +11,9 @@ use super::{
         Field, Question, Tone, badge, copyable, fields, notice, paging, post, submit, table,
     },
     faults,
-    form::{self, Fields, Filled, Shape, Typed},
+    form::{self, Fields, FormState, FormValues, Shape},
     layout,
-    view::Visit,
+    view::SignedIn,
 };
 use crate::{
     admin::{
@@ -44,7 +44,7 @@ const PAGE: usize = 10;
 const LINK_NOTE: &str = "invitation";
 
 /// `GET /dashboard/settings/members`
-pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+pub async fn list(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let before = form::asked(&request, PLACE)?.read(&[], |form| {
         Some(form.optional("before", None, id("a member")))
     })?;
@@ -54,15 +54,15 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
 }
 
 /// The empty invitation form.
-fn invitation() -> Filled {
-    Filled::with([("role", Role::Viewer.as_str())])
+fn invitation() -> FormState {
+    FormState::with([("role", Role::Viewer.as_str())])
 }
 
 async fn content(
-    visit: &Visit,
+    visit: &SignedIn,
     before: Option<UserId>,
     link: Option<&Secret>,
-    filled: &Filled,
+    filled: &FormState,
 ) -> Result<Markup, ApiError> {
     let mut people = newest(visit, before).await?;
     let has_more = people.len() > PAGE;
@@ -108,7 +108,7 @@ async fn content(
 }
 
 /// Members, newest first, at most one more than fit on a page.
-async fn newest(visit: &Visit, before: Option<UserId>) -> Result<Vec<UserView>, ApiError> {
+async fn newest(visit: &SignedIn, before: Option<UserId>) -> Result<Vec<UserView>, ApiError> {
     let one_more = u64::try_from(PAGE).unwrap_or(u64::MAX) + 1;
     let mut people = user::Entity::of(visit.tenant());
     if let Some(before) = before {
@@ -119,19 +119,19 @@ async fn newest(visit: &Visit, before: Option<UserId>) -> Result<Vec<UserView>, 
     Ok(rows.into_iter().map(UserView::from).collect())
 }
 
-fn role_name(visit: &Visit, role: Role) -> String {
+fn role_name(visit: &SignedIn, role: Role) -> String {
     match role {
         Role::Owner => visit.t("members-owner"),
         Role::Viewer => visit.t("members-viewer"),
     }
 }
 
-fn roles(visit: &Visit) -> Vec<(String, String)> {
+fn roles(visit: &SignedIn) -> Vec<(String, String)> {
     let named = |role: &Role| (role.as_str().to_owned(), role_name(visit, *role));
     Role::ALL.iter().map(named).collect()
 }
 
-fn row(visit: &Visit, person: &UserView, owners: u64) -> Vec<Markup> {
+fn row(visit: &SignedIn, person: &UserView, owners: u64) -> Vec<Markup> {
     let is_me = person.id == visit.person().id;
     let is_last_owner = person.role == Role::Owner && owners == 1;
     let who = html! {
@@ -167,7 +167,7 @@ fn row(visit: &Visit, person: &UserView, owners: u64) -> Vec<Markup> {
     cells
 }
 
-fn role_cell(visit: &Visit, person: &UserView, is_last_owner: bool) -> Markup {
+fn role_cell(visit: &SignedIn, person: &UserView, is_last_owner: bool) -> Markup {
     if !visit.is_owner() || is_last_owner {
         return html! { (role_name(visit, person.role)) };
     }
@@ -197,7 +197,7 @@ fn email(value: &Value) -> Parsed<Email> {
     parsed.map_err(|error| Fault::new(FieldCode::InvalidFormat, error.to_string()).into())
 }
 
-fn read(typed: &Typed) -> Result<Draft, ApiError> {
+fn read(typed: &FormValues) -> Result<Draft, ApiError> {
     form::read(typed, FIELDS)?.read(&[], |form| {
         let email = form.required("email", None, email);
         let name = form.required("name", None, line(NAME_CHARS_MAX));
@@ -211,7 +211,7 @@ fn read(typed: &Typed) -> Result<Draft, ApiError> {
 }
 
 /// `POST /dashboard/settings/members`
-pub async fn invite(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+pub async fn invite(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, ApiError> {
     let made = match read(&typed) {
         Ok(draft) => make(&visit, draft).await,
         Err(error) => Err(error),
@@ -220,7 +220,7 @@ pub async fn invite(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
         Ok(true) => Ok(visit.see(PATH, "done-invited-by-mail")),
         Ok(false) => Ok(visit.see(PATH, "done-invited")),
         Err(error) => {
-            let filled = Filled::again(typed, error)?;
+            let filled = FormState::again(typed, error)?;
             let content = content(&visit, None, None, &filled).await?;
             Ok(layout::refused(&visit, &visit.t("members-title"), content))
         }
@@ -228,7 +228,7 @@ pub async fn invite(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
 }
 
 /// The settings of an invitation's link. It is mailed if the operator configured mail.
-fn linking<'a>(visit: &'a Visit, by: &'a Origin) -> Linking<'a> {
+fn linking<'a>(visit: &'a SignedIn, by: &'a Origin) -> Linking<'a> {
     Linking {
         good_for_ms: INVITATION_MS,
         mail: visit.kit().mail_base().map(|base| Mailing {
@@ -242,7 +242,7 @@ fn linking<'a>(visit: &'a Visit, by: &'a Origin) -> Linking<'a> {
 }
 
 /// Creates a member. Returns true if the link is mailed.
-async fn make(visit: &Visit, draft: Draft) -> Result<bool, ApiError> {
+async fn make(visit: &SignedIn, draft: Draft) -> Result<bool, ApiError> {
     let refused = |code, sentence| ApiError::field(FieldError::translated("email", code, sentence));
     let there = user::Entity::of(visit.tenant()).count(visit.store().api_reader());
     if there.await? >= MEMBERS_MAX {
@@ -266,7 +266,7 @@ async fn make(visit: &Visit, draft: Draft) -> Result<bool, ApiError> {
 
 /// `POST /dashboard/settings/members/{id}/link`: a new link for a member without a password. For other members it
 /// would allow the owner to act in their name.
-pub async fn link(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
+pub async fn link(visit: SignedIn, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
     let person = users::find(visit.store().reader(), Some(visit.tenant()), id.0).await?;
     if person.password_hash.is_some() {
         return refused(&visit, html! { p { (visit.t("members-has-password")) } }).await;
@@ -283,16 +283,16 @@ pub async fn link(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError
     Ok(visit.see(PATH, done))
 }
 
-fn read_role(typed: &Typed) -> Result<Role, ApiError> {
+fn read_role(typed: &FormValues) -> Result<Role, ApiError> {
     form::read(typed, &[("role", Shape::Text)])?
         .read(&[], |form| form.required("role", None, word("a role")))
 }
 
 /// `POST /dashboard/settings/members/{id}/role`
 pub async fn change_role(
-    visit: Visit,
+    visit: SignedIn,
     id: Id<UserId>,
-    typed: Typed,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let person = users::find(visit.store().reader(), Some(visit.tenant()), id.0).await?;
     let role = match read_role(&typed) {
@@ -309,7 +309,7 @@ pub async fn change_role(
 }
 
 /// `GET /dashboard/settings/members/{id}/remove`
-pub async fn ask_remove(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_remove(visit: SignedIn, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
     let person = users::find(visit.store().reader(), Some(visit.tenant()), id.0).await?;
     let title = visit.tn(
         "members-remove-title",
@@ -328,7 +328,7 @@ pub async fn ask_remove(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, Ap
 }
 
 /// `POST /dashboard/settings/members/{id}/remove`
-pub async fn remove(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
+pub async fn remove(visit: SignedIn, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
     let (by, now) = (visit.origin(), visit.now());
     let removed = users::remove_member(visit.store(), visit.tenant(), id.0, &by, now);
     answer(&visit, removed.await, "done-member-removed").await
@@ -336,7 +336,7 @@ pub async fn remove(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiErr
 
 /// The list again, with a confirmation, or with the reason why the last owner stays.
 async fn answer(
-    visit: &Visit,
+    visit: &SignedIn,
     changed: Result<UserView, AdminError>,
     done: &'static str,
 ) -> Result<HttpResponse, ApiError> {
@@ -350,7 +350,7 @@ async fn answer(
 }
 
 /// The list again, below the reason for the refusal.
-async fn refused(visit: &Visit, why: Markup) -> Result<HttpResponse, ApiError> {
+async fn refused(visit: &SignedIn, why: Markup) -> Result<HttpResponse, ApiError> {
     let list = content(visit, None, None, &invitation()).await?;
     let content = html! {
         (notice(Tone::Bad, html! { div role="alert" { (why) } }))

@@ -5,14 +5,14 @@ use std::{borrow::Cow, collections::HashMap};
 use dikala_entities::{ApiKeyId, OfTenant, UserId, api_key, user};
 use sea_orm::{ColumnTrait, DbErr, QueryFilter, QuerySelect};
 
-use super::view::Visit;
+use super::view::SignedIn;
 
 /// Longest name in a choice, in characters: it limits the page's size and the list's width.
 const CHOICE_CHARS_MAX: usize = 48;
 
 /// Names of these people, of those that belong to the tenant.
 pub async fn of_people(
-    visit: &Visit,
+    visit: &SignedIn,
     ids: impl IntoIterator<Item = UserId>,
 ) -> Result<HashMap<UserId, String>, DbErr> {
     let rows: Vec<(UserId, String)> = user::Entity::of(visit.tenant())
@@ -27,7 +27,7 @@ pub async fn of_people(
 
 /// Names of these keys, of those that belong to the tenant.
 pub async fn of_keys(
-    visit: &Visit,
+    visit: &SignedIn,
     ids: impl IntoIterator<Item = ApiKeyId>,
 ) -> Result<HashMap<ApiKeyId, String>, DbErr> {
     let rows: Vec<(ApiKeyId, String)> = api_key::Entity::of(visit.tenant())

@@ -10,9 +10,9 @@ use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use super::{
     agents,
     components::{self, Field, Tone, badge, empty, notice, paging, post, submit, table},
-    form::{self, Fields, Filled, Shape, Typed},
+    form::{self, Fields, FormState, FormValues, Shape},
     layout, names,
-    view::Visit,
+    view::SignedIn,
 };
 use crate::{
     admin::NAME_CHARS_MAX,
@@ -43,7 +43,7 @@ struct Choice {
 
 type Choices = BTreeMap<AgentId, Choice>;
 
-fn agents_of(visit: &Visit) -> Select<agent::Entity> {
+fn agents_of(visit: &SignedIn) -> Select<agent::Entity> {
     agent::Entity::of(visit.tenant()).select_only().columns([
         agent::Column::Id,
         agent::Column::Name,
@@ -51,7 +51,7 @@ fn agents_of(visit: &Visit) -> Select<agent::Entity> {
     ])
 }
 
-async fn read(visit: &Visit, agents: Select<agent::Entity>) -> Result<Choices, ApiError> {
+async fn read(visit: &SignedIn, agents: Select<agent::Entity>) -> Result<Choices, ApiError> {
     let rows: Vec<(AgentId, String, bool)> =
         agents.into_tuple().all(visit.store().api_reader()).await?;
     let choice = |(id, name, is_active)| (id, Choice { name, is_active });
@@ -59,7 +59,7 @@ async fn read(visit: &Visit, agents: Select<agent::Entity>) -> Result<Choices, A
 }
 
 /// The tenant's newest agents, at most `most`.
-async fn newest(visit: &Visit, most: u64) -> Result<Choices, ApiError> {
+async fn newest(visit: &SignedIn, most: u64) -> Result<Choices, ApiError> {
     let agents = agents_of(visit)
         .order_by_desc(agent::Column::Id)
         .limit(most);
@@ -67,13 +67,13 @@ async fn newest(visit: &Visit, most: u64) -> Result<Choices, ApiError> {
 }
 
 /// The agents of these numbers.
-async fn assigned(visit: &Visit, numbers: &[phone_number::Model]) -> Result<Choices, ApiError> {
+async fn assigned(visit: &SignedIn, numbers: &[phone_number::Model]) -> Result<Choices, ApiError> {
     let ids = numbers.iter().filter_map(|number| number.agent_id);
     read(visit, agents_of(visit).filter(agent::Column::Id.is_in(ids))).await
 }
 
 /// `GET /dashboard/numbers`
-pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+pub async fn list(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let before = form::asked(&request, PLACE)?.read(&[], |form| {
         Some(form.optional("before", None, id("a phone number")))
     })?;
@@ -118,7 +118,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
 
 /// Numbers, newest first, at most one more than fit on a page.
 async fn page(
-    visit: &Visit,
+    visit: &SignedIn,
     before: Option<PhoneNumberId>,
 ) -> Result<Vec<phone_number::Model>, ApiError> {
     let one_more = u64::try_from(PAGE).unwrap_or(u64::MAX) + 1;
@@ -135,7 +135,7 @@ async fn page(
 }
 
 /// The number, its label, and the reason if calls to it are not answered.
-fn number_cell(visit: &Visit, number: &phone_number::Model, agent: Option<&Choice>) -> Markup {
+fn number_cell(visit: &SignedIn, number: &phone_number::Model, agent: Option<&Choice>) -> Markup {
     html! {
         strong { (number.did.as_str()) }
         @if !number.is_active {
@@ -151,7 +151,7 @@ fn number_cell(visit: &Visit, number: &phone_number::Model, agent: Option<&Choic
 }
 
 fn agent_cell(
-    visit: &Visit,
+    visit: &SignedIn,
     number: &phone_number::Model,
     present: Option<(AgentId, &Choice)>,
     choices: &Choices,
@@ -188,7 +188,7 @@ fn agent_cell(
 }
 
 /// The choices: no agent, or an agent, newest first.
-fn options(visit: &Visit, choices: &Choices) -> Vec<(String, String)> {
+fn options(visit: &SignedIn, choices: &Choices) -> Vec<(String, String)> {
     let nobody = (String::new(), visit.t("numbers-no-agent"));
     let named = |(id, agent): (&AgentId, &Choice)| {
         let name = match agent.is_active {
@@ -206,7 +206,7 @@ fn options(visit: &Visit, choices: &Choices) -> Vec<(String, String)> {
         .collect()
 }
 
-async fn find(visit: &Visit, id: PhoneNumberId) -> Result<phone_number::Model, ApiError> {
+async fn find(visit: &SignedIn, id: PhoneNumberId) -> Result<phone_number::Model, ApiError> {
     let found = phone_number::Entity::one_of(visit.tenant(), id)
         .one(visit.store().api_reader())
         .await?;
@@ -215,22 +215,22 @@ async fn find(visit: &Visit, id: PhoneNumberId) -> Result<phone_number::Model, A
 
 /// `GET /dashboard/numbers/{id}/assign-agent`
 pub async fn ask_agent(
-    visit: Visit,
+    visit: SignedIn,
     id: Id<PhoneNumberId>,
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let number = find(&visit, id.0).await?;
-    let asked = Typed::parse(request.query_string().as_bytes());
+    let asked = FormValues::parse(request.query_string().as_bytes());
     let sought = asked.text("name").unwrap_or_default().trim();
     // No agent's name is longer.
     let sought: String = sought.chars().take(NAME_CHARS_MAX).collect();
     let present = number.agent_id.map(|agent| agent.to_string());
-    let filled = Filled::with(present.map(|agent| ("agentId", agent)));
+    let filled = FormState::with(present.map(|agent| ("agentId", agent)));
     let content = offer(&visit, &number, &sought, &filled).await?;
     Ok(layout::page(&visit, &title(&visit, &number), content))
 }
 
-fn title(visit: &Visit, number: &phone_number::Model) -> String {
+fn title(visit: &SignedIn, number: &phone_number::Model) -> String {
     visit.tn(
         "numbers-agent-of",
         &[("number", number.did.as_str().into())],
@@ -239,10 +239,10 @@ fn title(visit: &Visit, number: &phone_number::Model) -> String {
 
 /// The form that assigns an agent: agents whose name contains `sought`, and the current one.
 async fn offer(
-    visit: &Visit,
+    visit: &SignedIn,
     number: &phone_number::Model,
     sought: &str,
-    filled: &Filled,
+    filled: &FormState,
 ) -> Result<Markup, ApiError> {
     let all = newest(visit, AGENTS_MAX).await?;
     let are_many = all.len() > OFFERED_MAX;
@@ -272,7 +272,7 @@ async fn offer(
         }))
         @if are_many {
             form method="get" action=(path) novalidate {
-                (name.show(visit, &Filled::with([("name", sought)])))
+                (name.show(visit, &FormState::with([("name", sought)])))
                 div.actions {
                     button.secondary type="submit" { (visit.t("numbers-seek-submit")) }
                     @if !sought.is_empty() { a.button.secondary href=(path) { (visit.t("numbers-all-agents")) } }
@@ -288,9 +288,9 @@ async fn offer(
 
 /// `POST /dashboard/numbers/{id}/assign-agent`
 pub async fn assign(
-    visit: Visit,
+    visit: SignedIn,
     id: Id<PhoneNumberId>,
-    typed: Typed,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let number = find(&visit, id.0).await?;
     let assigned = match form::body(&typed, FIELDS) {
@@ -300,7 +300,7 @@ pub async fn assign(
     match assigned {
         Ok(_) => Ok(visit.see(PATH, "done-number-assigned")),
         Err(error) => {
-            let filled = Filled::again(typed, error)?;
+            let filled = FormState::again(typed, error)?;
             let content = offer(&visit, &number, "", &filled).await?;
             Ok(layout::refused(&visit, &title(&visit, &number), content))
         }

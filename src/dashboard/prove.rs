@@ -7,14 +7,14 @@ use dikala_entities::{Email, Secret, user};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use super::{
-    kit::Kit,
+    kit::DashboardState,
     throttle::{self, WaitMs},
 };
 use crate::http::error::ApiError;
 
 /// Result of a check.
 #[derive(Debug)]
-pub enum Proof {
+pub enum PasswordCheck {
     Right(Box<user::Model>),
     /// The person does not exist, has no password, or has another one.
     Wrong,
@@ -24,16 +24,16 @@ pub enum Proof {
 
 /// Checks the password of the person with this e-mail address.
 pub async fn prove(
-    kit: &Kit,
+    kit: &DashboardState,
     email: &str,
     password: &Secret,
     network: IpAddr,
-) -> Result<Proof, ApiError> {
+) -> Result<PasswordCheck, ApiError> {
     let store = &kit.services.store;
     let now = kit.services.clock.now();
     let attempt = match throttle::begin(store, email, network, now).await? {
         Ok(attempt) => attempt,
-        Err(wait) => return Ok(Proof::Wait(wait)),
+        Err(wait) => return Ok(PasswordCheck::Wait(wait)),
     };
     // An invalid address takes the same path and matches nobody.
     let folded = email
@@ -56,10 +56,10 @@ pub async fn prove(
         }
     };
     match person.filter(|_| is_right) {
-        None => Ok(Proof::Wrong),
+        None => Ok(PasswordCheck::Wrong),
         Some(person) => {
             attempt.give_back(store).await?;
-            Ok(Proof::Right(Box::new(person)))
+            Ok(PasswordCheck::Right(Box::new(person)))
         }
     }
 }

@@ -14,7 +14,7 @@ use sea_orm::{
     JoinType, QueryFilter, QueryOrder, QuerySelect, sea_query::Expr,
 };
 
-use super::kit::Kit;
+use super::kit::DashboardState;
 use crate::pages::{
     cookie::{CLOCKS_APART_MS, Cookie},
     headers::header,
@@ -189,7 +189,7 @@ pub async fn hold(
 /// previous session ends.
 pub async fn begin(
     txn: &Transaction,
-    kit: &Kit,
+    kit: &DashboardState,
     request: &HttpRequest,
     user: &user::Model,
     by_link: bool,
@@ -313,7 +313,7 @@ pub async fn take_note(
     Ok(note.filter(|_| taken.rows_affected == 1))
 }
 
-fn cookie_of(kit: &Kit) -> Cookie {
+fn cookie_of(kit: &DashboardState) -> Cookie {
     Cookie {
         name: COOKIE,
         secure: kit.is_secure(),
@@ -321,7 +321,7 @@ fn cookie_of(kit: &Kit) -> Cookie {
 }
 
 /// The browser's token, whether or not it belongs to a session.
-pub fn shown(kit: &Kit, request: &HttpRequest) -> Option<Credential> {
+pub fn shown(kit: &DashboardState, request: &HttpRequest) -> Option<Credential> {
     let shown = cookie_of(kit).shown(request);
     shown
         .into_iter()
@@ -330,13 +330,13 @@ pub fn shown(kit: &Kit, request: &HttpRequest) -> Option<Credential> {
 
 /// The header that sets the cookie: for a session's maximum duration, or until the browser closes if nobody is
 /// signed in.
-pub fn cookie(kit: &Kit, token: &Credential, is_session: bool) -> HeaderValue {
+pub fn cookie(kit: &DashboardState, token: &Credential, is_session: bool) -> HeaderValue {
     let seconds = is_session.then_some(LONGEST_MS / 1_000);
     cookie_of(kit).keep(token.expose(), seconds)
 }
 
 /// The header that deletes the cookie.
-pub fn no_cookie(kit: &Kit) -> HeaderValue {
+pub fn no_cookie(kit: &DashboardState) -> HeaderValue {
     cookie_of(kit).forget()
 }
 

@@ -12,11 +12,11 @@ use maud::{Markup, html};
 use super::{
     components::{Field, fields, post, submit as submit_button},
     errors,
-    form::{Filled, Typed},
+    form::{FormState, FormValues},
     layout,
-    prove::{Proof, prove},
+    prove::{PasswordCheck, prove},
     session,
-    view::{View, Visit},
+    view::{DashboardView, SignedIn},
 };
 use crate::{
     audit::Change,
@@ -29,24 +29,24 @@ use crate::{
 
 /// `GET /dashboard/sign-in`
 pub async fn show(
-    view: View,
-    visit: Option<Visit>,
+    view: DashboardView,
+    visit: Option<SignedIn>,
     query: Query,
 ) -> Result<HttpResponse, ApiError> {
     let next = query.0.text("next").filter(|next| is_ours(next));
     if visit.is_some() {
         return Ok(view.go(next.unwrap_or("/dashboard")));
     }
-    let filled = Filled::with(next.map(|next| ("next", next)));
+    let filled = FormState::with(next.map(|next| ("next", next)));
     Ok(answer(&view, StatusCode::OK, &filled))
 }
 
-fn answer(view: &View, status: StatusCode, filled: &Filled) -> HttpResponse {
+fn answer(view: &DashboardView, status: StatusCode, filled: &FormState) -> HttpResponse {
     let title = view.t("sign-in-title");
     layout::answer(view, None, status, &title, form(view, filled))
 }
 
-fn form(view: &View, filled: &Filled) -> Markup {
+fn form(view: &DashboardView, filled: &FormState) -> Markup {
     let email = Field::email("email", view.t("sign-in-email")).autocomplete("username");
     let password = Field::password("password", view.t("sign-in-password"), "current-password");
     html! {
@@ -71,9 +71,9 @@ fn is_ours(path: &str) -> bool {
 
 /// `POST /dashboard/sign-in`
 pub async fn submit(
-    view: View,
+    view: DashboardView,
     request: HttpRequest,
-    typed: Typed,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let email = typed.text("email").unwrap_or_default().trim().to_owned();
     let password = typed.text("password").unwrap_or_default().to_owned();
@@ -89,12 +89,12 @@ pub async fn submit(
     let kit = view.kit();
     let network = kit.network(&request);
     let proved = match prove(kit, &email, &Secret::new(password), network).await? {
-        Proof::Right(person) => person,
-        Proof::Wait(wait) => {
+        PasswordCheck::Right(person) => person,
+        PasswordCheck::Wait(wait) => {
             tracing::info!(address = %network, "signing in was refused after too many failures");
             return Ok(errors::wait(&view, None, wait));
         }
-        Proof::Wrong => return wrong(&view, typed, network),
+        PasswordCheck::Wrong => return wrong(&view, typed, network),
     };
     let txn = view.store().begin().await?;
     let held = session::hold(&txn, &proved).await?;
@@ -119,26 +119,34 @@ pub async fn submit(
     Ok(response)
 }
 
-fn wrong(view: &View, typed: Typed, network: IpAddr) -> Result<HttpResponse, ApiError> {
+fn wrong(
+    view: &DashboardView,
+    typed: FormValues,
+    network: IpAddr,
+) -> Result<HttpResponse, ApiError> {
     tracing::info!(address = %network, "signing in failed");
     let sentence = view.t("sign-in-wrong");
     let fault = FieldError::translated("password", FieldCode::NotAllowed, sentence);
     again(view, typed, vec![fault])
 }
 
-fn again(view: &View, typed: Typed, faults: Vec<FieldError>) -> Result<HttpResponse, ApiError> {
-    let filled = Filled::again(typed, ApiError::Validation(faults))?;
+fn again(
+    view: &DashboardView,
+    typed: FormValues,
+    faults: Vec<FieldError>,
+) -> Result<HttpResponse, ApiError> {
+    let filled = FormState::again(typed, ApiError::Validation(faults))?;
     Ok(answer(view, StatusCode::UNPROCESSABLE_ENTITY, &filled))
 }
 
 /// `POST /dashboard/sign-out`
-pub async fn sign_out(visit: Visit) -> Result<HttpResponse, ApiError> {
+pub async fn sign_out(visit: SignedIn) -> Result<HttpResponse, ApiError> {
     session::finish(visit.store(), &visit.person().session).await?;
     Ok(signed_out(&visit))
 }
 
 /// The answer after a person ended their own session.
-pub fn signed_out(visit: &Visit) -> HttpResponse {
+pub fn signed_out(visit: &SignedIn) -> HttpResponse {
     let mut response = visit.see("/dashboard/sign-in", "done-signed-out");
     let cookie = session::no_cookie(visit.kit());
     response.headers_mut().insert(SET_COOKIE, cookie);

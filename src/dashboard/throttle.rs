@@ -26,7 +26,7 @@ const NETWORK_MAX: usize = 50;
 
 /// A counted attempt.
 #[derive(Debug)]
-pub struct Attempt {
+pub struct SignInAttempt {
     subjects: [Subject; 2],
     at: Millis,
 }
@@ -93,7 +93,7 @@ pub async fn begin(
     email: &str,
     network: IpAddr,
     now: Millis,
-) -> Result<Result<Attempt, WaitMs>, DbErr> {
+) -> Result<Result<SignInAttempt, WaitMs>, DbErr> {
     let subjects = subjects(email, network);
     // Attempts over the limit must not cause a write.
     if let Err(wait) = taken(store.reader(), &subjects, now, false).await? {
@@ -120,12 +120,12 @@ pub async fn begin(
                 write(&txn, &subject.key, &failed).await?;
             }
             txn.commit().await?;
-            Ok(Ok(Attempt { subjects, at: now }))
+            Ok(Ok(SignInAttempt { subjects, at: now }))
         }
     }
 }
 
-impl Attempt {
+impl SignInAttempt {
     /// Uncounts the attempt: the password was right, or was not checked.
     pub async fn give_back(self, store: &Store) -> Result<(), DbErr> {
         let txn = store.begin().await?;

@@ -5,12 +5,12 @@ use maud::{Markup, html};
 
 use super::{
     components::{Tone, notice, post},
-    view::Visit,
+    view::SignedIn,
     webhooks::path_of,
 };
 
 /// The reason for missing deliveries and its remedy.
-pub fn trouble(visit: &Visit, webhook: &webhook::Model) -> Markup {
+pub fn trouble(visit: &SignedIn, webhook: &webhook::Model) -> Markup {
     if !webhook.is_active {
         let (tone, why) = match &webhook.disabled_reason {
             Some(_) => (Tone::Bad, "webhooks-disabled-words"),
@@ -48,7 +48,7 @@ pub fn trouble(visit: &Visit, webhook: &webhook::Model) -> Markup {
 }
 
 /// The service's reasons in the reader's language.
-fn told_reason(visit: &Visit, reason: &str) -> Markup {
+fn told_reason(visit: &SignedIn, reason: &str) -> Markup {
     use dikala_actors::webhooks::retry::{REASON_FAILING, REASON_GONE};
     match reason {
         REASON_GONE => html! { (visit.t("webhooks-reason-gone")) },

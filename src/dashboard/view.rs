@@ -14,9 +14,9 @@ use dikala_entities::{Actor, Role, Secret, Store, TenantId, UserId};
 use sea_orm::DbErr;
 
 use super::{
-    cross_site::Tokens,
+    cross_site::FormTokens,
     format::Zone,
-    kit::Kit,
+    kit::DashboardState,
     lang::Lang,
     session::{self, Person},
 };
@@ -26,25 +26,25 @@ use crate::{
     http::{error::ApiError, extract::Caller, request_id::current_request_id},
     pages::{
         headers::header,
-        view::{Reader, View as Page, done_word},
+        view::{ReaderSettings, View as Page, done_word},
     },
 };
 
-/// The context of any page. Handlers of public pages take it; those of pages for signed-in people take a [`Visit`].
+/// The context of any page. Handlers of public pages take it; those of pages for signed-in people take a [`SignedIn`].
 #[derive(Clone, Debug)]
-pub struct View {
+pub struct DashboardView {
     page: Page,
     parts: Rc<Parts>,
 }
 
 #[derive(Debug)]
 struct Parts {
-    kit: Data<Kit>,
+    kit: Data<DashboardState>,
     base: String,
     address: IpAddr,
 }
 
-impl Deref for View {
+impl Deref for DashboardView {
     type Target = Page;
 
     fn deref(&self) -> &Page {
@@ -52,13 +52,13 @@ impl Deref for View {
     }
 }
 
-impl View {
+impl DashboardView {
     /// The view for a request by this person, if anybody is signed in.
     pub fn new(
-        kit: &Data<Kit>,
+        kit: &Data<DashboardState>,
         request: &HttpRequest,
         person: Option<&Person>,
-        tokens: Tokens,
+        tokens: FormTokens,
     ) -> Self {
         let chosen = person.and_then(|person| person.language.as_deref());
         let accepted = header(request.headers(), &ACCEPT_LANGUAGE).unwrap_or_default();
@@ -67,7 +67,7 @@ impl View {
         let zone = Zone::chosen(person.and_then(|person| person.time_zone.as_deref()));
         let done = done_word(request).and_then(|word| lang.find(&format!("done-{word}"), &[]));
         let now = kit.services.clock.now();
-        let reader = Reader { lang, zone };
+        let reader = ReaderSettings { lang, zone };
         Self {
             page: Page::new(super::BASE, request, reader, now, tokens, done),
             parts: Rc::new(Parts {
@@ -78,7 +78,7 @@ impl View {
         }
     }
 
-    pub fn kit(&self) -> &Kit {
+    pub fn kit(&self) -> &DashboardState {
         &self.parts.kit
     }
 
@@ -107,23 +107,23 @@ impl View {
     }
 }
 
-/// A [`View`] with the signed-in person.
+/// A [`DashboardView`] with the signed-in person.
 #[derive(Clone, Debug)]
-pub struct Visit {
-    view: View,
+pub struct SignedIn {
+    view: DashboardView,
     person: Rc<Person>,
 }
 
-impl Deref for Visit {
-    type Target = View;
+impl Deref for SignedIn {
+    type Target = DashboardView;
 
-    fn deref(&self) -> &View {
+    fn deref(&self) -> &DashboardView {
         &self.view
     }
 }
 
-impl Visit {
-    pub fn new(view: View, person: Person) -> Self {
+impl SignedIn {
+    pub fn new(view: DashboardView, person: Person) -> Self {
         Self {
             view,
             person: Rc::new(person),
@@ -180,7 +180,7 @@ impl Visit {
     }
 }
 
-impl FromRequest for View {
+impl FromRequest for DashboardView {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;
 
@@ -190,7 +190,7 @@ impl FromRequest for View {
     }
 }
 
-impl FromRequest for Visit {
+impl FromRequest for SignedIn {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;
 

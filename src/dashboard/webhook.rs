@@ -6,14 +6,14 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::{
-    charts::{Bar, Chart, Ink, Series},
+    charts::{Bar, Chart, ChartSeries, Ink},
     components::{Field, Question, fields, post, submit},
-    deliveries::{self, Shown},
+    deliveries::{self, DeliveryQuery},
     errors,
-    form::{Filled, Typed},
+    form::{FormState, FormValues},
     layout,
     trouble::trouble,
-    view::Visit,
+    view::SignedIn,
     webhooks::{PATH, form_fields, new_secret, path_of, shown_once, state, typed_fields},
 };
 use crate::{
@@ -31,19 +31,19 @@ use crate::{
 const HOUR_MS: i64 = 60 * 60 * 1_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
-async fn find(visit: &Visit, id: Id<WebhookId>) -> Result<webhook::Model, ApiError> {
+async fn find(visit: &SignedIn, id: Id<WebhookId>) -> Result<webhook::Model, ApiError> {
     api::find(visit.store().api_reader(), visit.tenant(), id.0).await
 }
 
 /// `GET /dashboard/webhooks/{id}`
 pub async fn show(
-    visit: Visit,
+    visit: SignedIn,
     id: Id<WebhookId>,
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let webhook = find(&visit, id).await?;
-    let shown = Shown::read(&request)?;
-    let filled = Filled::with(setting(&webhook));
+    let shown = DeliveryQuery::read(&request)?;
+    let filled = FormState::with(setting(&webhook));
     let content = content(&visit, &webhook, &shown, &filled).await?;
     Ok(layout::page(&visit, webhook.url.as_str(), content))
 }
@@ -57,10 +57,10 @@ fn setting(webhook: &webhook::Model) -> Vec<(&'static str, String)> {
 }
 
 async fn content(
-    visit: &Visit,
+    visit: &SignedIn,
     webhook: &webhook::Model,
-    shown: &Shown,
-    filled: &Filled,
+    shown: &DeliveryQuery,
+    filled: &FormState,
 ) -> Result<Markup, ApiError> {
     let path = path_of(webhook.id);
     let new = match visit.is_owner() {
@@ -97,7 +97,7 @@ async fn content(
 }
 
 /// The last day's attempts, per hour and outcome.
-fn chart(visit: &Visit, hours: &[AttemptHour]) -> Chart<'static> {
+fn chart(visit: &SignedIn, hours: &[AttemptHour]) -> Chart<'static> {
     let bar = |hour: &AttemptHour| {
         let of_hour = &hour.figures;
         Bar {
@@ -115,15 +115,15 @@ fn chart(visit: &Visit, hours: &[AttemptHour]) -> Chart<'static> {
         title: visit.t("webhooks-attempts"),
         slot: visit.t("webhooks-hour"),
         series: vec![
-            Series::new(visit.t("webhooks-arrived"), Ink::Good),
-            Series::new(visit.t("webhooks-tried-again"), Ink::Warning),
-            Series::new(visit.t("webhooks-given-up"), Ink::Bad),
+            ChartSeries::new(visit.t("webhooks-arrived"), Ink::Good),
+            ChartSeries::new(visit.t("webhooks-tried-again"), Ink::Warning),
+            ChartSeries::new(visit.t("webhooks-given-up"), Ink::Bad),
         ],
         bars: hours.iter().map(bar).collect(),
     }
 }
 
-fn facts(visit: &Visit, webhook: &webhook::Model) -> Markup {
+fn facts(visit: &SignedIn, webhook: &webhook::Model) -> Markup {
     let kinds = webhook.event_kinds();
     let old_secret = webhook
         .previous_secret_until
@@ -148,7 +148,7 @@ fn facts(visit: &Visit, webhook: &webhook::Model) -> Markup {
     }
 }
 
-fn actions(visit: &Visit, webhook: &webhook::Model) -> Markup {
+fn actions(visit: &SignedIn, webhook: &webhook::Model) -> Markup {
     let path = path_of(webhook.id);
     html! {
         div.actions {
@@ -167,40 +167,40 @@ fn actions(visit: &Visit, webhook: &webhook::Model) -> Markup {
     }
 }
 
-async fn change(visit: &Visit, id: Id<WebhookId>, fields: &Value) -> Result<(), ApiError> {
+async fn change(visit: &SignedIn, id: Id<WebhookId>, fields: &Value) -> Result<(), ApiError> {
     let changed = api::update(visit.caller(), visit.services(), id, Body::of(fields)).await;
     changed.map(drop)
 }
 
 /// `POST /dashboard/webhooks/{id}`
 pub async fn update(
-    visit: Visit,
+    visit: SignedIn,
     id: Id<WebhookId>,
-    typed: Typed,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let Err(error) = change(&visit, id, &typed_fields(&typed)).await else {
         return Ok(visit.see(&path_of(id.0), "done-saved"));
     };
-    let filled = Filled::again(typed, error)?;
+    let filled = FormState::again(typed, error)?;
     let webhook = find(&visit, id).await?;
-    let content = content(&visit, &webhook, &Shown::default(), &filled).await?;
+    let content = content(&visit, &webhook, &DeliveryQuery::default(), &filled).await?;
     Ok(layout::refused(&visit, webhook.url.as_str(), content))
 }
 
 /// `POST /dashboard/webhooks/{id}/enable`: also resets the count of failures.
-pub async fn enable(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+pub async fn enable(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     change(&visit, id, &json!({"isActive": true})).await?;
     Ok(visit.see(&path_of(id.0), "done-webhook-enabled"))
 }
 
 /// `POST /dashboard/webhooks/{id}/disable`
-pub async fn disable(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+pub async fn disable(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     change(&visit, id, &json!({"isActive": false})).await?;
     Ok(visit.see(&path_of(id.0), "done-webhook-disabled"))
 }
 
 /// `POST /dashboard/webhooks/{id}/test`: redirects to the delivery after its first attempt.
-pub async fn test(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+pub async fn test(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let nothing = Body::of(&json!({}));
     let sent = api_deliveries::test(visit.caller(), visit.services(), id, nothing).await?;
     let sent: Value = serde_json::from_str(&sent.body).unwrap_or_default();
@@ -212,7 +212,7 @@ pub async fn test(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiEr
 }
 
 /// `GET /dashboard/webhooks/{id}/rotate-secret`
-pub async fn ask_rotate(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_rotate(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let webhook = find(&visit, id).await?;
     let hours = [("hours", (PREVIOUS_SECRET_MS / HOUR_MS).into())];
     let question = Question {
@@ -230,7 +230,7 @@ pub async fn ask_rotate(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse,
 }
 
 /// `POST /dashboard/webhooks/{id}/rotate-secret`
-pub async fn rotate(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+pub async fn rotate(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let secret = new_secret();
     let body = Body::of(&json!({"secret": secret.expose()}));
     api::rotate_secret(visit.caller(), visit.services(), id, body).await?;
@@ -239,10 +239,10 @@ pub async fn rotate(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, Api
 }
 
 /// `GET /dashboard/webhooks/{id}/recover`
-pub async fn ask_recover(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_recover(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let webhook = find(&visit, id).await?;
     let yesterday = visit.zone().typed(visit.now().plus_ms(-DAY_MS));
-    let filled = Filled::with([("since", yesterday)]);
+    let filled = FormState::with([("since", yesterday)]);
     let content = recover_form(&visit, &webhook, &filled);
     Ok(layout::page(
         &visit,
@@ -251,7 +251,7 @@ pub async fn ask_recover(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse
     ))
 }
 
-fn recover_form(visit: &Visit, webhook: &webhook::Model, filled: &Filled) -> Markup {
+fn recover_form(visit: &SignedIn, webhook: &webhook::Model, filled: &FormState) -> Markup {
     let path = path_of(webhook.id);
     let until = Field::moment("until", visit.t("webhooks-recover-until"));
     let times = [
@@ -275,16 +275,16 @@ fn recover_form(visit: &Visit, webhook: &webhook::Model, filled: &Filled) -> Mar
 
 /// `POST /dashboard/webhooks/{id}/recover`
 pub async fn recover(
-    visit: Visit,
+    visit: SignedIn,
     id: Id<WebhookId>,
-    typed: Typed,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let webhook = find(&visit, id).await?;
     match send_again(&visit, id, &typed).await {
         Ok(0) => Ok(visit.see(&path_of(webhook.id), "done-nothing-recovered")),
         Ok(_) => Ok(visit.see(&path_of(webhook.id), "done-recovered")),
         Err(error) => {
-            let filled = Filled::again(typed, error)?;
+            let filled = FormState::again(typed, error)?;
             let content = recover_form(&visit, &webhook, &filled);
             let title = visit.t("webhooks-recover-title");
             Ok(errors::refused(&visit, &title, content, &filled))
@@ -293,7 +293,11 @@ pub async fn recover(
 }
 
 /// Sends failed deliveries again; returns their number.
-async fn send_again(visit: &Visit, id: Id<WebhookId>, typed: &Typed) -> Result<i64, ApiError> {
+async fn send_again(
+    visit: &SignedIn,
+    id: Id<WebhookId>,
+    typed: &FormValues,
+) -> Result<i64, ApiError> {
     let field = |name| match typed.raw(name).next().unwrap_or_default().trim() {
         "" => Value::Null,
         text => instant(visit, text),
@@ -305,13 +309,13 @@ async fn send_again(visit: &Visit, id: Id<WebhookId>, typed: &Typed) -> Result<i
 }
 
 /// A time in the reader's zone as the API expects it. An invalid text is passed on, and the API refuses it.
-fn instant(visit: &Visit, text: &str) -> Value {
+fn instant(visit: &SignedIn, text: &str) -> Value {
     let at: Option<Millis> = visit.zone().read(text);
     at.map_or_else(|| text.into(), |at| at.to_string().into())
 }
 
 /// `GET /dashboard/webhooks/{id}/delete`
-pub async fn ask_delete(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_delete(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let webhook = find(&visit, id).await?;
     let question = Question {
         path: &format!("{}/delete", path_of(webhook.id)),
@@ -328,7 +332,7 @@ pub async fn ask_delete(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse,
 }
 
 /// `POST /dashboard/webhooks/{id}/delete`
-pub async fn delete(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+pub async fn delete(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     api::delete(visit.caller(), visit.services(), id).await?;
     Ok(visit.see(PATH, "done-webhook-deleted"))
 }

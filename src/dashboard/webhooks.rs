@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::{
     components::{Field, Tone, badge, copyable, empty, fields, notice, post, submit, table},
-    form::{Filled, Typed},
+    form::{FormState, FormValues},
     layout,
     names::cut,
-    view::Visit,
+    view::SignedIn,
 };
 use crate::{
     api::webhooks::{self, WEBHOOKS_MAX},
@@ -32,7 +32,7 @@ pub fn path_of(id: WebhookId) -> String {
 }
 
 /// `GET /dashboard/webhooks`
-pub async fn list(visit: Visit) -> Result<HttpResponse, ApiError> {
+pub async fn list(visit: SignedIn) -> Result<HttpResponse, ApiError> {
     let all = webhooks::all(visit.store().api_reader(), visit.tenant()).await?;
     let content = html! {
         p.lead { (visit.t("webhooks-words")) }
@@ -49,13 +49,13 @@ pub async fn list(visit: Visit) -> Result<HttpResponse, ApiError> {
     Ok(layout::page(&visit, &visit.t("webhooks-title"), content))
 }
 
-fn make_button(visit: &Visit) -> Markup {
+fn make_button(visit: &SignedIn) -> Markup {
     html! {
         @if visit.is_owner() { a.button href=(PATH_OF_NEW) { (visit.t("webhooks-make")) } }
     }
 }
 
-fn webhook_table(visit: &Visit, webhooks: &[webhook::Model]) -> Markup {
+fn webhook_table(visit: &SignedIn, webhooks: &[webhook::Model]) -> Markup {
     let columns = ["webhooks-url", "webhooks-events", "webhooks-state"].map(|id| visit.t(id));
     let row = |webhook: &webhook::Model| {
         let kinds = webhook.event_kinds();
@@ -77,7 +77,7 @@ fn webhook_table(visit: &Visit, webhooks: &[webhook::Model]) -> Markup {
 }
 
 /// The webhook's status as a badge.
-pub fn state(visit: &Visit, webhook: &webhook::Model) -> Markup {
+pub fn state(visit: &SignedIn, webhook: &webhook::Model) -> Markup {
     match (webhook.is_active, &webhook.disabled_reason) {
         (true, _) if webhook.paused_at.is_some() => {
             badge(Tone::Warning, &visit.t("webhooks-paused"))
@@ -92,7 +92,7 @@ pub fn state(visit: &Visit, webhook: &webhook::Model) -> Markup {
 }
 
 /// The description of an event kind.
-fn told(visit: &Visit, kind: EventKind) -> String {
+fn told(visit: &SignedIn, kind: EventKind) -> String {
     visit.t(match kind {
         EventKind::CallStarted => "events-call-started",
         EventKind::CallAnswered => "events-call-answered",
@@ -104,7 +104,7 @@ fn told(visit: &Visit, kind: EventKind) -> String {
 }
 
 /// The fields of a webhook's form.
-pub fn form_fields(visit: &Visit) -> [Field; 2] {
+pub fn form_fields(visit: &SignedIn) -> [Field; 2] {
     let kinds = EventKind::ALL.iter().map(|kind| {
         let name = format!("{kind}: {}", told(visit, *kind));
         (kind.as_str().to_owned(), name)
@@ -117,7 +117,7 @@ pub fn form_fields(visit: &Visit) -> [Field; 2] {
 }
 
 /// The values of [`form_fields`] as the API expects them.
-pub fn typed_fields(typed: &Typed) -> Value {
+pub fn typed_fields(typed: &FormValues) -> Value {
     json!({
         "url": typed.raw("url").next().unwrap_or_default().trim(),
         "events": typed.raw("events").collect::<Vec<_>>(),
@@ -125,14 +125,14 @@ pub fn typed_fields(typed: &Typed) -> Value {
 }
 
 /// `GET /dashboard/webhooks/new`
-pub async fn ask_new(visit: Visit) -> Result<HttpResponse, ApiError> {
+pub async fn ask_new(visit: SignedIn) -> Result<HttpResponse, ApiError> {
     let usual = [EventKind::CallEnded, EventKind::CreditsLow];
-    let filled = Filled::with(usual.map(|kind| ("events", kind.as_str())));
+    let filled = FormState::with(usual.map(|kind| ("events", kind.as_str())));
     let content = new_form(&visit, &filled);
     Ok(layout::page(&visit, &visit.t("webhooks-make"), content))
 }
 
-fn new_form(visit: &Visit, filled: &Filled) -> Markup {
+fn new_form(visit: &SignedIn, filled: &FormState) -> Markup {
     html! {
         p.lead { (visit.t("webhooks-make-words")) }
         (post(visit, PATH_OF_NEW, html! {
@@ -144,15 +144,15 @@ fn new_form(visit: &Visit, filled: &Filled) -> Markup {
 }
 
 /// `POST /dashboard/webhooks/new`
-pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+pub async fn create(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, ApiError> {
     let content = match make(&visit, &typed).await {
         Ok(id) => return Ok(visit.see(&path_of(id), "done-webhook-made")),
-        Err(error) => new_form(&visit, &Filled::again(typed, error)?),
+        Err(error) => new_form(&visit, &FormState::again(typed, error)?),
     };
     Ok(layout::refused(&visit, &visit.t("webhooks-make"), content))
 }
 
-async fn make(visit: &Visit, typed: &Typed) -> Result<WebhookId, ApiError> {
+async fn make(visit: &SignedIn, typed: &FormValues) -> Result<WebhookId, ApiError> {
     let secret = new_secret();
     let mut fields = typed_fields(typed);
     fields["secret"] = secret.expose().into();
@@ -173,7 +173,7 @@ pub fn new_secret() -> Secret {
 }
 
 /// The new secret, which is never shown again, and how to use it to verify signatures.
-pub fn shown_once(visit: &Visit, secret: &Secret) -> Markup {
+pub fn shown_once(visit: &SignedIn, secret: &Secret) -> Markup {
     notice(
         Tone::Warning,
         html! {

@@ -15,14 +15,14 @@ use dikala_entities::{CallId, CallStatus, Millis};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::desk::Desk;
+use super::desk::OperatorContext;
 use crate::{
     http::{
         answer::Answer,
         error::{ApiError, Missing},
         extract::TypeName,
     },
-    overview::{Look, figures::Thousandths},
+    overview::{OverviewReading, figures::Thousandths},
 };
 
 /// Maximum number of shown instances.
@@ -31,7 +31,8 @@ const INSTANCES_MAX: usize = 100;
 /// A type of actor, all of its instances together.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Actors {
+#[schema(as = Actors)]
+pub struct ActorTypeSummary {
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// Running now.
@@ -83,12 +84,13 @@ pub struct ActorList {
 /// Median and 99th percentile of a duration, in microseconds, as upper bounds of the counted classes. Null if
 /// nothing was counted.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub struct Times {
+#[schema(as = Times)]
+pub struct DurationPercentiles {
     pub p50: Option<u64>,
     pub p99: Option<u64>,
 }
 
-impl From<&Distribution> for Times {
+impl From<&Distribution> for DurationPercentiles {
     fn from(times: &Distribution) -> Self {
         Self {
             p50: times.percentile(50),
@@ -108,9 +110,9 @@ pub struct Messages {
     pub errors: u64,
     pub lost: u64,
     /// From sending one until it leaves the mailbox.
-    pub wait_us: Times,
+    pub wait_us: DurationPercentiles,
     /// In the handler, without what that awaits.
-    pub handling_us: Times,
+    pub handling_us: DurationPercentiles,
 }
 
 /// A type of actor with the kinds of message that it takes.
@@ -124,13 +126,14 @@ pub struct Messages {
 pub struct ActorType {
     #[serde(flatten)]
     #[schema(inline)]
-    pub actors: Actors,
+    pub actors: ActorTypeSummary,
     pub messages: Vec<Messages>,
 }
 
 /// A message that came to an actor.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Came {
+#[schema(as = Came)]
+pub struct HandledMessage {
     pub message: &'static str,
     pub at: Millis,
 }
@@ -138,7 +141,8 @@ pub struct Came {
 /// What a call's actor is about.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct CallState {
+#[schema(as = CallState)]
+pub struct CallActorState {
     pub status: CallStatus,
     /// Minutes that the ledger granted so far.
     pub granted_minutes: i64,
@@ -149,7 +153,8 @@ pub struct CallState {
 /// One instance of a type of actor.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Instance {
+#[schema(as = Instance)]
+pub struct ActorInstance {
     /// The call's id; of other types a number.
     pub id: String,
     pub started_at: Millis,
@@ -161,9 +166,9 @@ pub struct Instance {
     /// For how long.
     pub doing_us: Option<u64>,
     /// The newest first.
-    pub last_messages: Vec<Came>,
+    pub last_messages: Vec<HandledMessage>,
     /// Of a call's actor; null where it does not answer at once.
-    pub call: Option<CallState>,
+    pub call: Option<CallActorState>,
 }
 
 /// A type of actor with the kinds of message that it takes, and its instances.
@@ -180,14 +185,14 @@ pub struct Instance {
 pub struct ActorDetail {
     #[serde(flatten)]
     #[schema(inline)]
-    pub of: Actors,
+    pub of: ActorTypeSummary,
     pub messages: Vec<Messages>,
     /// Those that handled for longest first; 100 at most.
-    pub busiest: Vec<Instance>,
+    pub busiest: Vec<ActorInstance>,
 }
 
-impl Actors {
-    fn of(meter: &ActorMeter, messages: &[MessageReading], look: &Look) -> Self {
+impl ActorTypeSummary {
+    fn of(meter: &ActorMeter, messages: &[MessageReading], look: &OverviewReading) -> Self {
         let mailbox = meter.mailbox();
         Self {
             kind: meter.name(),
@@ -217,23 +222,23 @@ impl From<MessageReading> for Messages {
             handled: reading.handling.count(),
             errors: reading.errors,
             lost: reading.lost,
-            wait_us: Times::from(&reading.wait),
-            handling_us: Times::from(&reading.handling),
+            wait_us: DurationPercentiles::from(&reading.wait),
+            handling_us: DurationPercentiles::from(&reading.handling),
         }
     }
 }
 
 impl ActorType {
-    fn of(meter: &ActorMeter, look: &Look) -> Self {
+    fn of(meter: &ActorMeter, look: &OverviewReading) -> Self {
         let messages = meter.readings();
         Self {
-            actors: Actors::of(meter, &messages, look),
+            actors: ActorTypeSummary::of(meter, &messages, look),
             messages: messages.into_iter().map(Messages::from).collect(),
         }
     }
 }
 
-impl Instance {
+impl ActorInstance {
     fn of(reading: InstanceReading, now: Millis, calls: &HashMap<CallId, CallSnapshot>) -> Self {
         let before =
             |ago: Duration| now.plus_ms(i64::try_from(ago.as_millis()).map_or(i64::MIN, |ms| -ms));
@@ -247,12 +252,12 @@ impl Instance {
             doing: reading.doing.map(|(message, _)| message),
             doing_us: reading.doing.map(|(_, since)| us(since)),
             last_messages: came
-                .map(|(message, ago)| Came {
+                .map(|(message, ago)| HandledMessage {
                     message,
                     at: before(ago),
                 })
                 .collect(),
-            call: call.map(|call| CallState {
+            call: call.map(|call| CallActorState {
                 status: call.status,
                 granted_minutes: call.granted_minutes,
                 next_deadline: call.next_deadline,
@@ -263,13 +268,13 @@ impl Instance {
 }
 
 /// All actor types that have run in this process.
-pub fn types(look: &Look) -> Vec<ActorType> {
+pub fn types(look: &OverviewReading) -> Vec<ActorType> {
     let meters = meters().into_iter();
     meters.map(|meter| ActorType::of(meter, look)).collect()
 }
 
 /// The lag of all event loops.
-pub fn lags(desk: &Desk) -> Vec<Lag> {
+pub fn lags(desk: &OperatorContext) -> Vec<Lag> {
     let lags = desk.loops.lags().into_iter();
     lags.map(|(name, lag)| Lag {
         name,
@@ -279,7 +284,11 @@ pub fn lags(desk: &Desk) -> Vec<Lag> {
 }
 
 /// An actor type with its busiest instances, at most `most`.
-pub async fn of_type(desk: &Desk, kind: &str, most: usize) -> Result<ActorDetail, ApiError> {
+pub async fn of_type(
+    desk: &OperatorContext,
+    kind: &str,
+    most: usize,
+) -> Result<ActorDetail, ApiError> {
     let meter = meters().into_iter().find(|meter| meter.name() == kind);
     let meter = meter.ok_or(ApiError::NotFound(Missing::Actor))?;
     let look = desk.overview.look().await;
@@ -296,13 +305,13 @@ pub async fn of_type(desk: &Desk, kind: &str, most: usize) -> Result<ActorDetail
         messages,
         busiest: busiest
             .into_iter()
-            .map(|reading| Instance::of(reading, now, &calls))
+            .map(|reading| ActorInstance::of(reading, now, &calls))
             .collect(),
     })
 }
 
 /// `GET /actors`
-pub async fn list(desk: Data<Desk>) -> Answer {
+pub async fn list(desk: Data<OperatorContext>) -> Answer {
     let look = desk.overview.look().await;
     Answer::ok(&ActorList {
         actors: types(&look),
@@ -311,6 +320,6 @@ pub async fn list(desk: Data<Desk>) -> Answer {
 }
 
 /// `GET /actors/{type}`
-pub async fn show(desk: Data<Desk>, kind: TypeName) -> Result<Answer, ApiError> {
+pub async fn show(desk: Data<OperatorContext>, kind: TypeName) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&of_type(&desk, &kind.0, INSTANCES_MAX).await?))
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    desk::Desk,
+    desk::OperatorContext,
     list::{lists, reach, views},
 };
 use crate::{
@@ -26,12 +26,12 @@ use crate::{
 /// A change.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(example = json!({
+#[schema(as = Entry, example = json!({
     "id": "aud_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "actor": "operator",
     "action": "tenant.suspend", "target": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "detail": "", "at": "2026-01-15T03:30:00.000Z",
     "address": "127.0.0.1", "requestId": "req_01k9zv3m8rj2q4w6y8a0c2e4g6", "node": "main"
 }))]
-pub struct Entry {
+pub struct AuditEntry {
     pub id: AuditId,
     /// Null for what belongs to the service, such as a bridge.
     pub tenant_id: Option<TenantId>,
@@ -49,7 +49,7 @@ pub struct Entry {
     pub node: String,
 }
 
-impl From<Model> for Entry {
+impl From<Model> for AuditEntry {
     fn from(row: Model) -> Self {
         Self {
             id: row.id,
@@ -68,11 +68,11 @@ impl From<Model> for Entry {
 
 lists! {
     /// A page of changes, newest first.
-    EntryList { entries: Entry, "entries" }
+    EntryList { entries: AuditEntry, "entries" }
 }
 
 /// `GET /audit`
-pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+pub async fn list(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
     let listed = page(desk.node.store.api_reader(), &filters.0, desk.now()).await?;
     Ok(Answer::ok(&listed))
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    desk::{Desk, Unit},
+    desk::{OperatorContext, OperatorUnit},
     list::{lists, rows},
     refused::{name_of, refused},
 };
@@ -37,11 +37,11 @@ pub struct BridgeDraft {
 /// A bridge as it is now.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(example = json!({
+#[schema(as = Bridge, example = json!({
     "id": "br_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "sip-1", "createdAt": "2026-01-15T03:30:00.000Z",
     "lastSeenAt": "2026-01-15T03:31:00.000Z", "revokedAt": null, "connected": true, "calls": 12
 }))]
-pub struct Bridge {
+pub struct BridgeStatus {
     #[serde(flatten)]
     #[schema(inline)]
     pub view: BridgeView,
@@ -54,20 +54,20 @@ pub struct Bridge {
 /// A bridge that was just made: the only time that its token is shown.
 // Not `Debug`: it holds a credential in the clear.
 #[derive(Clone, Serialize, ToSchema)]
-#[schema(example = json!({
+#[schema(as = NewBridge, example = json!({
     "token": "dkb_itGFjPev5uqCbxkB2DaILNaDNuKIjZ4V0ZmN", "id": "br_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "sip-1",
     "createdAt": "2026-01-15T03:30:00.000Z", "lastSeenAt": null, "revokedAt": null, "connected": false, "calls": 0
 }))]
-pub struct NewBridge {
+pub struct CreatedBridge {
     token: String,
     #[serde(flatten)]
     #[schema(inline)]
-    bridge: Bridge,
+    bridge: BridgeStatus,
 }
 
 lists! {
     /// A page of bridges, oldest first.
-    BridgeList { bridges: Bridge, "bridges" }
+    BridgeList { bridges: BridgeStatus, "bridges" }
 }
 
 #[derive(FromQueryResult)]
@@ -90,7 +90,7 @@ async fn held(db: &impl ConnectionTrait) -> Result<HashMap<BridgeId, i64>, DbErr
 }
 
 /// All bridges, oldest first, as the nodes reported them a few seconds ago; for programs that are no node.
-pub async fn stored_bridges(db: &impl ConnectionTrait) -> Result<Vec<Bridge>, DbErr> {
+pub async fn stored_bridges(db: &impl ConnectionTrait) -> Result<Vec<BridgeStatus>, DbErr> {
     let alive: HashSet<String> = all_nodes(db)
         .await?
         .into_iter()
@@ -99,7 +99,7 @@ pub async fn stored_bridges(db: &impl ConnectionTrait) -> Result<Vec<Bridge>, Db
         .collect();
     let held = held(db).await?;
     let bridges = bridges::every().all(db).await?;
-    let as_stored = |row: bridge::Model| Bridge {
+    let as_stored = |row: bridge::Model| BridgeStatus {
         connected: row.node.as_ref().is_some_and(|node| alive.contains(node)),
         calls: held.get(&row.id).copied().unwrap_or(0),
         view: row.into(),
@@ -108,11 +108,11 @@ pub async fn stored_bridges(db: &impl ConnectionTrait) -> Result<Vec<Bridge>, Db
 }
 
 /// `GET /bridges`
-pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+pub async fn list(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&page(&desk, &filters.0).await?))
 }
 
-pub async fn page(desk: &Desk, asked: &Form) -> Result<BridgeList, ApiError> {
+pub async fn page(desk: &OperatorContext, asked: &Form) -> Result<BridgeList, ApiError> {
     let page = asked.read(&[], |form| Some(Page::read(form)))?;
     let db = desk.node.store.api_reader();
     let (rows, has_more) = rows(db, page, bridges::every()).await?;
@@ -125,25 +125,29 @@ pub async fn page(desk: &Desk, asked: &Form) -> Result<BridgeList, ApiError> {
 }
 
 /// `GET /bridges/{id}`
-pub async fn show(desk: Data<Desk>, id: Id<BridgeId>) -> Result<Answer, ApiError> {
+pub async fn show(desk: Data<OperatorContext>, id: Id<BridgeId>) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&one(&desk, id.0).await?))
 }
 
 /// One bridge, or 404.
-pub async fn one(desk: &Desk, id: BridgeId) -> Result<Bridge, ApiError> {
+pub async fn one(desk: &OperatorContext, id: BridgeId) -> Result<BridgeStatus, ApiError> {
     let db = desk.node.store.api_reader();
     let found = bridge::Entity::find_by_id(id).one(db).await?;
     let row = found.ok_or(ApiError::NotFound(Missing::Bridge))?;
     Ok(shown(desk, row, &held(db).await?))
 }
 
-fn shown(desk: &Desk, row: bridge::Model, held: &HashMap<BridgeId, i64>) -> Bridge {
+fn shown(
+    desk: &OperatorContext,
+    row: bridge::Model,
+    held: &HashMap<BridgeId, i64>,
+) -> BridgeStatus {
     let (id, here) = (row.id, &desk.node.bridges);
     let mut view = BridgeView::from(row);
     // The time in memory is newer than the stored one.
     let seen = Some(here.last_seen(id).at).filter(|at| *at > Millis::MIN);
     view.last_seen_at = view.last_seen_at.max(seen);
-    Bridge {
+    BridgeStatus {
         connected: here.is_connected(id),
         calls: held.get(&id).copied().unwrap_or(0),
         view,
@@ -151,16 +155,20 @@ fn shown(desk: &Desk, row: bridge::Model, held: &HashMap<BridgeId, i64>) -> Brid
 }
 
 /// `POST /bridges`
-pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<Answer, ApiError> {
+pub async fn create(
+    desk: Data<OperatorContext>,
+    operator: Operator,
+    body: Body,
+) -> Result<Answer, ApiError> {
     let name = body
         .form()?
         .read(&[], |form| form.required("name", None, name_of))?;
-    let unit = Unit::begin(&desk, &operator).await?;
+    let unit = OperatorUnit::begin(&desk, &operator).await?;
     let made = bridges::create(unit.txn(), &name, &operator.origin, desk.now()).await;
     let made = made.map_err(refused)?;
-    let made = NewBridge {
+    let made = CreatedBridge {
         token: made.token,
-        bridge: Bridge {
+        bridge: BridgeStatus {
             view: made.view,
             connected: false,
             calls: 0,
@@ -172,11 +180,11 @@ pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<
 
 /// `DELETE /bridges/{id}`: its token is refused from now on, and its sockets are closed. What is revoked stays in the list.
 pub async fn revoke(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id: Id<BridgeId>,
 ) -> Result<Answer, ApiError> {
-    let unit = Unit::begin(&desk, &operator).await?;
+    let unit = OperatorUnit::begin(&desk, &operator).await?;
     let found = bridge::Entity::find_by_id(id.0).lock_exclusive();
     let found = found.one(unit.txn()).await?;
     if found.is_none_or(|bridge| bridge.revoked_at.is_some()) {

@@ -17,7 +17,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    desk::Desk,
+    desk::OperatorContext,
     list::{lists, reach},
 };
 use crate::{
@@ -39,7 +39,7 @@ const LIVE_MAX: u64 = 10_000;
 /// A call of whatever tenant. What was said in it is not for operators.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(example = json!({
+#[schema(as = Call, example = json!({
     "id": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6",
     "bridgeId": "br_01k9zv3m8rj2q4w6y8a0c2e4g6", "bridgeCallId": "3848276298220188511@sip.example.com",
     "phoneNumberId": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentVersion": 3,
@@ -48,7 +48,7 @@ const LIVE_MAX: u64 = 10_000;
     "durationSeconds": null, "talkTimeSeconds": null, "hangupReason": null, "hangupInitiator": null, "failureDetail": null,
     "lastSignAt": "2026-01-15T03:30:04.000Z", "owner": "node_01k9zv3m8rj2q4w6y8a0c2e4g6"
 }))]
-pub struct Call {
+pub struct OperatorCall {
     pub id: CallId,
     pub tenant_id: TenantId,
     pub bridge_id: BridgeId,
@@ -96,7 +96,8 @@ pub struct Hold {
 /// What a call announced.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Announced {
+#[schema(as = Announced)]
+pub struct CallEventSummary {
     pub id: EventId,
     pub event: EventKind,
     pub timestamp: Millis,
@@ -105,7 +106,8 @@ pub struct Announced {
 /// An event of a call on its way to a webhook.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Sent {
+#[schema(as = Sent)]
+pub struct CallDeliveryStatus {
     pub id: DeliveryId,
     pub webhook_id: WebhookId,
     pub event_id: EventId,
@@ -138,21 +140,21 @@ pub struct Sent {
 pub struct CallDetail {
     #[serde(flatten)]
     #[schema(inline)]
-    pub call: Call,
+    pub call: OperatorCall,
     /// None for a call that was refused before it asked for credit, or whose hold is no longer kept.
     pub holds: Vec<Hold>,
     /// Oldest first, 500 at most.
-    pub events: Vec<Announced>,
+    pub events: Vec<CallEventSummary>,
     /// Oldest first, 500 at most.
-    pub deliveries: Vec<Sent>,
+    pub deliveries: Vec<CallDeliveryStatus>,
 }
 
 lists! {
     /// A page of calls: those that are not over, then the others; each newest first.
-    CallList { calls: Call, "calls" }
+    CallList { calls: OperatorCall, "calls" }
 }
 
-impl From<Model> for Call {
+impl From<Model> for OperatorCall {
     fn from(row: Model) -> Self {
         Self {
             id: row.id,
@@ -193,7 +195,7 @@ impl From<credit_hold::Model> for Hold {
     }
 }
 
-impl From<delivery::Model> for Sent {
+impl From<delivery::Model> for CallDeliveryStatus {
     fn from(row: delivery::Model) -> Self {
         Self {
             id: row.id,
@@ -319,7 +321,7 @@ async fn with_ids(db: &impl ConnectionTrait, ids: &[CallId]) -> Result<Vec<Model
 }
 
 /// `GET /calls`
-pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+pub async fn list(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
     let listed = page(desk.node.store.api_reader(), &filters.0, desk.now()).await?;
     Ok(Answer::ok(&listed))
 }
@@ -354,7 +356,7 @@ pub async fn page(
         rows.extend(over.offset(skipped).limit(left).all(db).await?);
     }
     let has_more = page.has_more(&mut rows);
-    let calls = rows.into_iter().map(Call::from).collect();
+    let calls = rows.into_iter().map(OperatorCall::from).collect();
     Ok(CallList::new(page, calls, has_more))
 }
 
@@ -364,7 +366,7 @@ pub async fn find(db: &impl ConnectionTrait, id: CallId) -> Result<Model, ApiErr
 }
 
 /// `GET /calls/{id}`
-pub async fn show(desk: Data<Desk>, id: Id<CallId>) -> Result<Answer, ApiError> {
+pub async fn show(desk: Data<OperatorContext>, id: Id<CallId>) -> Result<Answer, ApiError> {
     let found = detail(desk.node.store.api_reader(), id.0).await?;
     Ok(Answer::ok(&found))
 }
@@ -395,7 +397,7 @@ pub async fn detail(db: &impl ConnectionTrait, id: CallId) -> Result<CallDetail,
             .all(db)
             .await?;
     }
-    let announced = |(id, event, timestamp)| Announced {
+    let announced = |(id, event, timestamp)| CallEventSummary {
         id,
         event,
         timestamp,
@@ -404,13 +406,16 @@ pub async fn detail(db: &impl ConnectionTrait, id: CallId) -> Result<CallDetail,
         call: call.into(),
         holds: hold.into_iter().map(Hold::from).collect(),
         events: events.into_iter().map(announced).collect(),
-        deliveries: deliveries.into_iter().map(Sent::from).collect(),
+        deliveries: deliveries
+            .into_iter()
+            .map(CallDeliveryStatus::from)
+            .collect(),
     })
 }
 
 /// `POST /calls/{id}/hangup`: sends the command to the bridge. The call ends with the reason `operator`.
 pub async fn hang_up(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id: Id<CallId>,
     body: Body,
@@ -429,5 +434,5 @@ pub async fn hang_up(
         audit: Some(Box::new(audit)),
     };
     desk.node.calls.tell(None, id.0, wish).await?;
-    Ok(Answer::accepted(&Call::from(call)).about(id.0))
+    Ok(Answer::accepted(&OperatorCall::from(call)).about(id.0))
 }

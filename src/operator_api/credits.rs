@@ -8,7 +8,7 @@ use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{desk::Desk, refused::refused};
+use super::{desk::OperatorContext, refused::refused};
 use crate::{
     admin::find_tenant,
     api::{
@@ -47,7 +47,7 @@ pub struct Credits {
 #[expect(dead_code, reason = "the description of what is read field by field")]
 #[derive(Clone, Debug, ToSchema)]
 #[schema(as = TransactionInput, example = json!({"minutes": 500, "type": "purchase", "reference": "invoice-2026-001"}))]
-pub struct Booking {
+pub struct TransactionInput {
     /// Negative for an adjustment that takes minutes away; never 0.
     #[schema(minimum = -1_000_000_000, maximum = 1_000_000_000)]
     pub minutes: i64,
@@ -62,7 +62,7 @@ pub struct Booking {
 }
 
 /// `GET /tenants/{id}/credits`
-pub async fn show(desk: Data<Desk>, id: Id<TenantId>) -> Result<Answer, ApiError> {
+pub async fn show(desk: Data<OperatorContext>, id: Id<TenantId>) -> Result<Answer, ApiError> {
     let credits = credits(desk.node.store.api_reader(), id.0).await?;
     Ok(Answer::ok(&credits))
 }
@@ -83,7 +83,7 @@ pub async fn credits(db: &impl ConnectionTrait, id: TenantId) -> Result<Credits,
 
 /// `GET /tenants/{id}/credits/transactions`
 pub async fn transactions(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     id: Id<TenantId>,
     filters: Filters,
 ) -> Result<Answer, ApiError> {
@@ -103,7 +103,10 @@ pub async fn page(
 }
 
 /// `GET /transactions/{id}`
-pub async fn transaction(desk: Data<Desk>, id: Id<TransactionId>) -> Result<Answer, ApiError> {
+pub async fn transaction(
+    desk: Data<OperatorContext>,
+    id: Id<TransactionId>,
+) -> Result<Answer, ApiError> {
     let found = credit_transaction::Entity::find()
         .filter(credit_transaction::Column::Id.eq(id.0))
         .one(desk.node.store.api_reader())
@@ -143,7 +146,7 @@ fn read(body: &Body, tenant: TenantId) -> Result<Credit, ApiError> {
 
 /// `POST /tenants/{id}/credits/transactions`: 201 for what was booked now, 200 for what was booked before.
 pub async fn book(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id: Id<TenantId>,
     body: Body,

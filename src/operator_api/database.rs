@@ -10,8 +10,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    actors::Times,
-    desk::{Desk, UNANSWERED, in_time},
+    actors::DurationPercentiles,
+    desk::{OperatorContext, UNANSWERED, in_time},
 };
 use crate::http::{
     answer::Answer,
@@ -26,7 +26,7 @@ const STATEMENTS_SHOWN: usize = 20;
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = StatementTimes)]
-pub struct Slow {
+pub struct StatementTimes {
     /// The text with `?` for each value, and `…` for the rest of a list.
     pub shape: String,
     pub count: u64,
@@ -38,7 +38,7 @@ pub struct Slow {
     pub total_us: u64,
 }
 
-impl From<StatementReading> for Slow {
+impl From<StatementReading> for StatementTimes {
     fn from(reading: StatementReading) -> Self {
         Self {
             shape: reading.shape.to_string(),
@@ -52,10 +52,10 @@ impl From<StatementReading> for Slow {
 }
 
 /// The statements that rank highest.
-fn slowest(statements: Vec<StatementReading>, by: StatementRanking) -> Vec<Slow> {
-    let mut all: Vec<Slow> = statements.into_iter().map(Slow::from).collect();
+fn slowest(statements: Vec<StatementReading>, by: StatementRanking) -> Vec<StatementTimes> {
+    let mut all: Vec<StatementTimes> = statements.into_iter().map(StatementTimes::from).collect();
     all.sort_unstable_by(|one, other| {
-        let key = |slow: &Slow| {
+        let key = |slow: &StatementTimes| {
             Reverse(match by {
                 StatementRanking::Mean => slow.mean_us,
                 StatementRanking::Longest => slow.longest_us,
@@ -82,14 +82,14 @@ pub struct Pool {
 /// The database.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(example = json!({
+#[schema(as = Database, example = json!({
     "kind": "sqlite", "version": "3.53.0", "sizeBytes": 1_048_576, "migrations": 14,
     "pools": [{"name": "writer", "inUse": 0, "idle": 1, "unopened": 0}], "commitUs": {"p50": 1000, "p99": 5000},
     "unanswered": null,
     "statements": [{"shape": "SELECT * FROM calls WHERE id = ?", "count": 812, "failed": 0, "meanUs": 61, "longestUs": 904,
                     "totalUs": 49_532}]
 }))]
-pub struct Database {
+pub struct DatabaseStatus {
     /// `sqlite` or `postgres`.
     pub kind: &'static str,
     /// Null, as the next two, where the database did not tell it in time.
@@ -101,18 +101,18 @@ pub struct Database {
     pub unanswered: Option<&'static str>,
     pub pools: Vec<Pool>,
     /// From taking a batch of the ledger's up until it is committed.
-    pub commit_us: Times,
+    pub commit_us: DurationPercentiles,
     /// The slowest 20, by what is asked for.
-    pub statements: Vec<Slow>,
+    pub statements: Vec<StatementTimes>,
 }
 
 /// `GET /database`
-pub async fn show(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+pub async fn show(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&read(&desk, &filters.0).await?))
 }
 
 /// The database's current state.
-pub async fn read(desk: &Desk, asked: &Form) -> Result<Database, ApiError> {
+pub async fn read(desk: &OperatorContext, asked: &Form) -> Result<DatabaseStatus, ApiError> {
     let by = asked.read(&[], |form| {
         let mean = StatementRanking::Mean;
         Some(form.defaulted("sort", None, mean, word("a ranking")))
@@ -151,14 +151,14 @@ pub async fn read(desk: &Desk, asked: &Form) -> Result<Database, ApiError> {
     });
     let is_whole = schema.is_some() && size.is_some();
     let (version, migrations) = schema.unzip();
-    Ok(Database {
+    Ok(DatabaseStatus {
         kind,
         version,
         size_bytes: size,
         migrations,
         unanswered: (!is_whole).then_some(UNANSWERED),
         pools: pools.collect(),
-        commit_us: Times::from(&desk.node.ledger.stats().commit),
+        commit_us: DurationPercentiles::from(&desk.node.ledger.stats().commit),
         statements: slowest(desk.node.store.statements(), by),
     })
 }

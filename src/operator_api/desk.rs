@@ -14,15 +14,15 @@ use crate::{
         answer::Answer, context::HttpContext, error::ApiError, extract::Operator, meter::HttpMeter,
     },
     node::Node,
-    overview::Overview,
+    overview::OverviewSampler,
 };
 
 /// The context of the operators' handlers.
 #[derive(Clone, Debug)]
-pub struct Desk {
+pub struct OperatorContext {
     pub node: Node,
     pub loops: EventLoops,
-    pub overview: Overview,
+    pub overview: OverviewSampler,
     /// Prefix of links to this service, without a trailing slash.
     pub base: Arc<str>,
     /// The HTTP context of the tenants' API.
@@ -34,12 +34,12 @@ pub struct Desk {
     pub configuration: Arc<[Shown]>,
     pub started_at: Millis,
     /// The last verification of the whole ledger. Locked while one runs.
-    pub verified: Arc<Mutex<Option<Verified>>>,
+    pub verified: Arc<Mutex<Option<LastVerification>>>,
 }
 
 /// Result of a verification of the whole ledger.
 #[derive(Clone, Debug)]
-pub struct Verified {
+pub struct LastVerification {
     pub at: Millis,
     pub report: Report,
 }
@@ -60,7 +60,7 @@ pub(super) async fn in_time<T, E: Display>(told: impl Future<Output = Result<T, 
     }
 }
 
-impl Desk {
+impl OperatorContext {
     pub fn now(&self) -> Millis {
         self.node.clock.now()
     }
@@ -69,13 +69,13 @@ impl Desk {
 /// A write transaction that also stores the answer to the request's `Idempotency-Key`. The caller writes the audit
 /// entries of its changes. Dropping it rolls back.
 #[derive(Debug)]
-pub struct Unit {
+pub struct OperatorUnit {
     txn: Transaction,
     operator: Operator,
 }
 
-impl Unit {
-    pub async fn begin(desk: &Desk, operator: &Operator) -> Result<Self, ApiError> {
+impl OperatorUnit {
+    pub async fn begin(desk: &OperatorContext, operator: &Operator) -> Result<Self, ApiError> {
         Ok(Self {
             txn: desk.node.store.begin().await?,
             operator: operator.clone(),

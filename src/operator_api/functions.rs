@@ -6,7 +6,7 @@ use dikala_entities::{AgentId, Millis, Ranking, TenantId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{actors::Times, desk::Desk, list::lists};
+use super::{actors::DurationPercentiles, desk::OperatorContext, list::lists};
 use crate::{
     api::{Page, function_stats::Circuit},
     http::{
@@ -43,7 +43,7 @@ pub struct Called {
     pub last_fault: Option<&'static str>,
     pub last_fault_at: Option<Millis>,
     /// Of those that were sent.
-    pub times_us: Times,
+    pub times_us: DurationPercentiles,
     pub circuit: Circuit,
 }
 
@@ -66,7 +66,7 @@ impl From<FunctionReading> for Called {
             last_at: reading.last_at,
             last_fault: reading.last_fault.map(|(code, _)| code.as_str()),
             last_fault_at: reading.last_fault.map(|(_, at)| at),
-            times_us: Times::from(&reading.times),
+            times_us: DurationPercentiles::from(&reading.times),
             circuit: reading.circuit.into(),
         }
     }
@@ -115,12 +115,12 @@ impl Wanted {
 }
 
 /// `GET /functions`
-pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+pub async fn list(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&page(&desk, &filters.0)?))
 }
 
 /// The requested page of recently called functions.
-pub fn page(desk: &Desk, asked: &Form) -> Result<CalledList, ApiError> {
+pub fn page(desk: &OperatorContext, asked: &Form) -> Result<CalledList, ApiError> {
     let wanted = Wanted::read(asked)?;
     let mut found = desk.node.functions.functions();
     found.retain(|function| wanted.takes(function));

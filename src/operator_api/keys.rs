@@ -6,7 +6,7 @@ use sea_orm::{ConnectionTrait, EntityTrait, QuerySelect};
 use utoipa::ToSchema;
 
 use super::{
-    desk::{Desk, Unit},
+    desk::{OperatorContext, OperatorUnit},
     list::{lists, views},
     refused::{name_of, refused},
 };
@@ -40,7 +40,7 @@ lists! {
 
 /// `GET /tenants/{id}/keys`
 pub async fn list(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     id: Id<TenantId>,
     filters: Filters,
 ) -> Result<Answer, ApiError> {
@@ -61,7 +61,7 @@ pub async fn page(
 }
 
 /// `GET /keys/{id}`
-pub async fn show(desk: Data<Desk>, id: Id<ApiKeyId>) -> Result<Answer, ApiError> {
+pub async fn show(desk: Data<OperatorContext>, id: Id<ApiKeyId>) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&one(desk.node.store.api_reader(), id.0).await?))
 }
 
@@ -75,7 +75,7 @@ pub async fn one(db: &impl ConnectionTrait, id: ApiKeyId) -> Result<KeyView, Api
 
 /// `POST /tenants/{id}/keys`
 pub async fn create(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id: Id<TenantId>,
     body: Body,
@@ -85,7 +85,7 @@ pub async fn create(
     let name = body
         .form()?
         .read(&[], |form| form.required("name", None, name_of))?;
-    let unit = Unit::begin(&desk, &operator).await?;
+    let unit = OperatorUnit::begin(&desk, &operator).await?;
     let made = keys::create(unit.txn(), id.0, &name, &operator.origin, desk.now()).await;
     let made = made.map_err(refused)?;
     let path = format!("{OPERATORS_BASE}/keys/{}", made.view.id);
@@ -94,11 +94,11 @@ pub async fn create(
 
 /// `DELETE /keys/{id}`: refuses the key from the next request on. A revoked key stays in the list.
 pub async fn revoke(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id: Id<ApiKeyId>,
 ) -> Result<Answer, ApiError> {
-    let unit = Unit::begin(&desk, &operator).await?;
+    let unit = OperatorUnit::begin(&desk, &operator).await?;
     let found = api_key::Entity::find_by_id(id.0).lock_exclusive();
     let found = found.one(unit.txn()).await?;
     if found.is_none_or(|key| key.revoked_at.is_some()) {

@@ -17,7 +17,7 @@ use tokio::sync::OwnedMutexGuard;
 use utoipa::ToSchema;
 
 use super::{
-    desk::{Desk, Verified},
+    desk::{LastVerification, OperatorContext},
     refused::no_such_tenant,
 };
 use crate::{
@@ -77,8 +77,8 @@ pub struct Verification {
     pub differences: Vec<String>,
 }
 
-impl From<Verified> for Verification {
-    fn from(verified: Verified) -> Self {
+impl From<LastVerification> for Verification {
+    fn from(verified: LastVerification) -> Self {
         let Report {
             tenants,
             transactions,
@@ -98,12 +98,12 @@ impl From<Verified> for Verification {
 /// The ledger now.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(example = json!({
+#[schema(as = Ledger, example = json!({
     "openHolds": 1, "heldMinutes": 1, "differences": 0, "batches": 8001, "items": 8123, "lastVerification": null,
     "oldestHolds": [{"callId": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "owner": "main",
                      "heldMinutes": 1, "usedMinutes": 2, "createdAt": "2026-01-15T03:30:00.000Z"}]
 }))]
-pub struct Ledger {
+pub struct LedgerStatus {
     /// Holds of calls that are not over.
     pub open_holds: i64,
     /// What those hold.
@@ -124,17 +124,17 @@ pub struct Ledger {
 #[expect(dead_code, reason = "the description of what is read field by field")]
 #[derive(Clone, Debug, ToSchema)]
 #[schema(rename_all = "camelCase", as = VerificationInput, example = json!({"tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6"}))]
-pub struct WhoseBooks {
+pub struct VerificationInput {
     pub tenant_id: Option<TenantId>,
 }
 
 /// `GET /ledger`
-pub async fn show(desk: Data<Desk>) -> Result<Answer, ApiError> {
+pub async fn show(desk: Data<OperatorContext>) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&read(&desk).await?))
 }
 
 /// The ledger's current state.
-pub async fn read(desk: &Desk) -> Result<Ledger, DbErr> {
+pub async fn read(desk: &OperatorContext) -> Result<LedgerStatus, DbErr> {
     let db = desk.node.store.api_reader();
     let sql = "SELECT COUNT(*) AS holds, CAST(COALESCE(SUM(held), 0) AS BIGINT) AS minutes FROM credit_holds \
                WHERE settled_at IS NULL";
@@ -147,7 +147,7 @@ pub async fn read(desk: &Desk) -> Result<Ledger, DbErr> {
     let written = desk.node.ledger.stats();
     let verified = desk.verified.try_lock().ok();
     let verified = verified.and_then(|verified| verified.clone());
-    Ok(Ledger {
+    Ok(LedgerStatus {
         open_holds,
         held_minutes,
         differences: desk.node.ledger.differences(),
@@ -182,12 +182,12 @@ async fn oldest(db: &impl ConnectionTrait) -> Result<Vec<OpenHold>, DbErr> {
 }
 
 /// `POST /ledger/verify`: recomputes all balances. Runs one at a time, because each run reads all transactions.
-pub async fn verify(desk: Data<Desk>, body: Body) -> Result<Answer, ApiError> {
+pub async fn verify(desk: Data<OperatorContext>, body: Body) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&verified(&desk, &body).await?))
 }
 
 /// Runs a verification.
-pub async fn verified(desk: &Desk, body: &Body) -> Result<Verification, ApiError> {
+pub async fn verified(desk: &OperatorContext, body: &Body) -> Result<Verification, ApiError> {
     let tenant: Option<TenantId> = body.optional_form()?.read(&[], |form| {
         Some(form.optional("tenantId", None, id("a tenant")))
     })?;
@@ -197,9 +197,9 @@ pub async fn verified(desk: &Desk, body: &Body) -> Result<Verification, ApiError
         there.map_err(|_| no_such_tenant())?;
     }
     let last = Arc::clone(&desk.verified).try_lock_owned();
-    let mut last: OwnedMutexGuard<Option<Verified>> =
+    let mut last: OwnedMutexGuard<Option<LastVerification>> =
         last.map_err(|_| ApiError::VerificationRunning)?;
-    let verified = Verified {
+    let verified = LastVerification {
         at: desk.now(),
         report: ledger::verify(store, tenant).await?,
     };

@@ -35,7 +35,7 @@ use actix_web::{
 use dikala_entities::AuditAction;
 use serde_json::{Value, json};
 
-pub use self::desk::Desk;
+pub use self::desk::OperatorContext;
 use crate::{
     api::{credits as of_tenant, deliveries},
     http::{
@@ -91,7 +91,7 @@ pub const ROUTES: &[Route] = &[
 
     get("/tenants/{id}/credits", "credits.get", |r| r.to(credits::show), "A tenant's minutes.").ok::<credits::Credits>().fails(TENANT),
     get("/tenants/{id}/credits/transactions", "credits.transactions", |r| r.to(credits::transactions), "A page of the balance's movements, newest first.").query(PAGED).ok::<of_tenant::TransactionList>().fails(TENANT),
-    post("/tenants/{id}/credits/transactions", "credits.book", |r| r.to(credits::book), "Book minutes. The same reference with the same content is booked once, and answered 200 from the second time on.").takes::<credits::Booking>().created::<of_tenant::Transaction>().or_ok().fails(BOOKED).leaves(AuditAction::CreditAdd),
+    post("/tenants/{id}/credits/transactions", "credits.book", |r| r.to(credits::book), "Book minutes. The same reference with the same content is booked once, and answered 200 from the second time on.").takes::<credits::TransactionInput>().created::<of_tenant::Transaction>().or_ok().fails(BOOKED).leaves(AuditAction::CreditAdd),
     get("/transactions/{id}", "credits.transaction", |r| r.to(credits::transaction), "One movement of a balance.").ok::<of_tenant::Transaction>().fails(TRANSACTION),
 
     get("/numbers", "numbers.list", |r| r.to(numbers::list), "A page of phone numbers, oldest first.").query(&["limit", "offset", "tenantId"]).ok::<numbers::NumberList>(),
@@ -101,28 +101,28 @@ pub const ROUTES: &[Route] = &[
     delete("/numbers/{id}", "numbers.delete", |r| r.to(again(numbers::remove)), "Remove a number; its calls stay.").fails(NUMBER).leaves(AuditAction::NumberDelete),
 
     get("/bridges", "bridges.list", |r| r.to(bridges::list), "A page of bridges, oldest first, with whether they are connected and how many calls they hold.").query(PAGED).ok::<bridges::BridgeList>(),
-    post("/bridges", "bridges.create", |r| r.to(again(bridges::create)), "Make a bridge; its token is shown in this answer only.").takes::<bridges::BridgeDraft>().created::<bridges::NewBridge>().leaves(AuditAction::BridgeCreate),
-    get("/bridges/{id}", "bridges.get", |r| r.to(bridges::show), "One bridge.").ok::<bridges::Bridge>().fails(BRIDGE),
+    post("/bridges", "bridges.create", |r| r.to(again(bridges::create)), "Make a bridge; its token is shown in this answer only.").takes::<bridges::BridgeDraft>().created::<bridges::CreatedBridge>().leaves(AuditAction::BridgeCreate),
+    get("/bridges/{id}", "bridges.get", |r| r.to(bridges::show), "One bridge.").ok::<bridges::BridgeStatus>().fails(BRIDGE),
     delete("/bridges/{id}", "bridges.revoke", |r| r.to(again(bridges::revoke)), "Revoke a bridge's token and close its sockets.").fails(BRIDGE).leaves(AuditAction::BridgeRevoke),
 
     get("/calls", "calls.list", |r| r.to(calls::list), "A page of calls: those that are not over, then the others, each newest first.").query(&["limit", "offset", "status", "tenantId", "bridgeId", "did", "callerNumber", "from", "to"]).ok::<calls::CallList>(),
     get("/calls/{id}", "calls.get", |r| r.to(calls::show), "One call with its holds, events, deliveries and owner.").ok::<calls::CallDetail>().fails(CALL),
-    post("/calls/{id}/hangup", "calls.hangup", |r| r.to(calls::hang_up), "End a running call.").accepted::<calls::Call>().fails(RUNNING_CALL).leaves(AuditAction::CallHangup),
+    post("/calls/{id}/hangup", "calls.hangup", |r| r.to(calls::hang_up), "End a running call.").accepted::<calls::OperatorCall>().fails(RUNNING_CALL).leaves(AuditAction::CallHangup),
 
     get("/webhooks", "webhooks.list", |r| r.to(standings::list), "A page of webhooks, oldest first, with what is due of them, their queues here and what they answered last.").query(&["limit", "offset", "state", "tenantId"]).ok::<standings::StandingList>(),
     post("/webhooks/{id}/pause", "webhooks.pause", |r| r.to(again(webhooks::pause)), "Have a webhook's deliveries wait; none is lost.").ok::<crate::admin::webhooks::WebhookView>().fails(WEBHOOK).leaves(AuditAction::WebhookPause),
     post("/webhooks/{id}/resume", "webhooks.resume", |r| r.to(again(webhooks::resume)), "Let a paused webhook's deliveries go on.").ok::<crate::admin::webhooks::WebhookView>().fails(WEBHOOK).leaves(AuditAction::WebhookResume),
     post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(again(webhooks::recover)), "Send again all that failed in a time, in the background.").takes::<deliveries::Recovery>().accepted::<deliveries::Recovered>().fails(WEBHOOK).leaves(AuditAction::WebhookRecover),
     get("/deliveries", "deliveries.list", |r| r.to(webhooks::deliveries), "A page of deliveries, newest first.").query(&["limit", "offset", "status", "webhookId"]).ok::<webhooks::DeliveryList>(),
-    post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(again(webhooks::resend)), "Send a delivery again now.").accepted::<webhooks::Delivery>().fails(RESENT).leaves(AuditAction::DeliveryResend),
+    post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(again(webhooks::resend)), "Send a delivery again now.").accepted::<webhooks::OperatorDelivery>().fails(RESENT).leaves(AuditAction::DeliveryResend),
 
     get("/overview", "overview.get", |r| r.to(overview::show), "What goes on in this process and what is wrong with it, worst first, with figures of the last ten minutes.").ok::<overview::Overview>(),
     get("/actors", "actors.list", |r| r.to(actors::list), "The types of actor in this process.").ok::<actors::ActorList>(),
     get("/actors/{type}", "actors.get", |r| r.to(actors::show), "One type of actor, with the kinds of message that it takes and what its instances do.").ok::<actors::ActorDetail>().fails(ACTOR),
     get("/nodes", "nodes.list", |r| r.to(system::nodes), "The processes of the service.").ok::<system::NodeList>(),
-    get("/ledger", "ledger.get", |r| r.to(ledger::show), "The ledger: open holds, what does not add up, what was written, and the last verification here.").ok::<ledger::Ledger>(),
-    post("/ledger/verify", "ledger.verify", |r| r.to(ledger::verify), "Compute every balance again from its transactions and holds.").may_take::<ledger::WhoseBooks>().ok::<ledger::Verification>().fails(VERIFYING),
-    get("/database", "database.get", |r| r.to(database::show), "The database: size, pools, how long commits take, and the slowest statements.").query(&["sort"]).ok::<database::Database>(),
+    get("/ledger", "ledger.get", |r| r.to(ledger::show), "The ledger: open holds, what does not add up, what was written, and the last verification here.").ok::<ledger::LedgerStatus>(),
+    post("/ledger/verify", "ledger.verify", |r| r.to(ledger::verify), "Compute every balance again from its transactions and holds.").may_take::<ledger::VerificationInput>().ok::<ledger::Verification>().fails(VERIFYING),
+    get("/database", "database.get", |r| r.to(database::show), "The database: size, pools, how long commits take, and the slowest statements.").query(&["sort"]).ok::<database::DatabaseStatus>(),
     get("/functions", "functions.list", |r| r.to(functions::list), "A page of the functions that were called in conversations here lately; first those whose endpoints are left alone.").query(&["limit", "offset", "tenantId", "agentId", "name", "sort"]).ok::<functions::CalledList>(),
     get("/http", "http.list", |r| r.to(requests::list), "A page of the routes that were asked for here.").query(&["limit", "offset", "sort"]).ok::<requests::RouteList>(),
     get("/config", "config.get", |r| r.to(system::config), "The configuration, secrets masked, with where each value came from.").ok::<system::Configuration>(),
@@ -167,7 +167,7 @@ pub fn description() -> &'static str {
     })
 }
 
-/// Mounts the API, and its description at `/operator/openapi.json`. The application needs `Data<Desk>`, a separate
+/// Mounts the API, and its description at `/operator/openapi.json`. The application needs `Data<OperatorContext>`, a separate
 /// `Data<HttpContext>`, and the middleware [`let_in`](crate::operator::access::let_in).
 pub fn configure(cfg: &mut ServiceConfig) {
     let described = || async {

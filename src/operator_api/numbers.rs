@@ -6,7 +6,7 @@ use sea_orm::{ConnectionTrait, EntityTrait, QuerySelect};
 use utoipa::ToSchema;
 
 use super::{
-    desk::{Desk, Unit},
+    desk::{OperatorContext, OperatorUnit},
     list::{lists, views},
     refused::{name_of, no_such_tenant, refused},
 };
@@ -65,7 +65,7 @@ lists! {
 }
 
 /// `GET /numbers`
-pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+pub async fn list(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
     Ok(Answer::ok(
         &page(desk.node.store.api_reader(), &filters.0).await?,
     ))
@@ -81,7 +81,7 @@ pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<NumberList,
 }
 
 /// `GET /numbers/{id}`
-pub async fn show(desk: Data<Desk>, id: Id<PhoneNumberId>) -> Result<Answer, ApiError> {
+pub async fn show(desk: Data<OperatorContext>, id: Id<PhoneNumberId>) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&one(desk.node.store.api_reader(), id.0).await?))
 }
 
@@ -94,7 +94,11 @@ pub async fn one(db: &impl ConnectionTrait, id: PhoneNumberId) -> Result<NumberV
 }
 
 /// `POST /numbers`
-pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<Answer, ApiError> {
+pub async fn create(
+    desk: Data<OperatorContext>,
+    operator: Operator,
+    body: Body,
+) -> Result<Answer, ApiError> {
     let new = body.form()?.read(&[], |form| {
         let tenant = form.required("tenantId", None, id("a tenant"));
         let did = form.required("did", None, e164);
@@ -105,7 +109,7 @@ pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<
             label: label?,
         })
     })?;
-    let unit = Unit::begin(&desk, &operator).await?;
+    let unit = OperatorUnit::begin(&desk, &operator).await?;
     let (did, by) = (new.did.as_str(), &operator.origin);
     let made = numbers::add(unit.txn(), new.tenant_id, did, &new.label, by, desk.now()).await;
     let made = made.map_err(|error| match error {
@@ -119,7 +123,7 @@ pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<
 
 /// `PATCH /numbers/{id}`
 pub async fn update(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id_of: Id<PhoneNumberId>,
     body: Body,
@@ -127,7 +131,7 @@ pub async fn update(
     let missing = || ApiError::NotFound(Missing::PhoneNumber);
     one(desk.node.store.api_reader(), id_of.0).await?;
     let form = body.patch()?;
-    let unit = Unit::begin(&desk, &operator).await?;
+    let unit = OperatorUnit::begin(&desk, &operator).await?;
     let locked = phone_number::Entity::find_by_id(id_of.0).lock_exclusive();
     let now = locked.one(unit.txn()).await?.ok_or_else(missing)?;
     let changes = form.read(READ_ONLY, |form| {
@@ -154,11 +158,11 @@ pub async fn update(
 
 /// `DELETE /numbers/{id}`: its calls stay.
 pub async fn remove(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id: Id<PhoneNumberId>,
 ) -> Result<Answer, ApiError> {
-    let unit = Unit::begin(&desk, &operator).await?;
+    let unit = OperatorUnit::begin(&desk, &operator).await?;
     let removed = numbers::remove(unit.txn(), id.0, &operator.origin, desk.now()).await;
     removed.map_err(refused)?;
     unit.commit(Answer::no_content()).await

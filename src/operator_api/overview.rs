@@ -5,7 +5,7 @@ use dikala_entities::Millis;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::desk::Desk;
+use super::desk::OperatorContext;
 use crate::{
     http::answer::Answer,
     overview::{
@@ -43,7 +43,7 @@ pub struct Overview {
 }
 
 /// `GET /overview`
-pub async fn show(desk: Data<Desk>) -> Answer {
+pub async fn show(desk: Data<OperatorContext>) -> Answer {
     let look = desk.overview.look().await;
     Answer::ok(&Overview {
         node: desk.node.member.name().to_string(),

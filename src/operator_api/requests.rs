@@ -5,7 +5,7 @@ use dikala_entities::Ranking;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{actors::Times, desk::Desk, list::lists};
+use super::{actors::DurationPercentiles, desk::OperatorContext, list::lists};
 use crate::{
     api::Page,
     http::{
@@ -23,7 +23,7 @@ use crate::{
     "method": "GET", "route": "/api/v1/calls", "requests": 812, "clientErrors": 4, "serverErrors": 0, "lastMinute": 31,
     "failedInLastMinute": 0, "timesUs": {"p50": 2_500, "p99": 10_000}
 }))]
-pub struct Route {
+pub struct RouteRequests {
     pub method: &'static str,
     /// The pattern of its path; `none` for what is nowhere.
     pub route: String,
@@ -36,15 +36,15 @@ pub struct Route {
     /// Answers with a 5xx in the last minute.
     pub failed_in_last_minute: u64,
     /// Until the head of the answer.
-    pub times_us: Times,
+    pub times_us: DurationPercentiles,
 }
 
 lists! {
     /// A page of the routes that were asked for since the start of this process.
-    RouteList { routes: Route, "routes" }
+    RouteList { routes: RouteRequests, "routes" }
 }
 
-impl From<Requests> for Route {
+impl From<Requests> for RouteRequests {
     fn from(of: Requests) -> Self {
         let with = |class: u16| {
             let such = of
@@ -59,7 +59,7 @@ impl From<Requests> for Route {
             server_errors: with(5),
             last_minute: of.last_minute.all,
             failed_in_last_minute: of.last_minute.failed,
-            times_us: Times::from(&of.times),
+            times_us: DurationPercentiles::from(&of.times),
             method: of.method,
             route: of.route,
         }
@@ -83,11 +83,11 @@ fn rank(of: &Requests, by: Ranking) -> (u64, u64) {
 }
 
 /// `GET /http`
-pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+pub async fn list(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&page(&desk, &filters.0)?))
 }
 
-pub fn page(desk: &Desk, asked: &Form) -> Result<RouteList, ApiError> {
+pub fn page(desk: &OperatorContext, asked: &Form) -> Result<RouteList, ApiError> {
     let (page, by) = asked.read(&[], |form| {
         let page = Page::read(form);
         let by = form.defaulted("sort", None, Ranking::Rate, word("a ranking"));
@@ -99,6 +99,6 @@ pub fn page(desk: &Desk, asked: &Form) -> Result<RouteList, ApiError> {
     // The sort is stable: routes of equal rank stay ordered by name.
     found.sort_by_key(|of| std::cmp::Reverse(rank(of, by)));
     let (rows, has_more) = page.cut(found);
-    let routes = rows.into_iter().map(Route::from).collect();
+    let routes = rows.into_iter().map(RouteRequests::from).collect();
     Ok(RouteList::new(page, routes, has_more))
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    desk::Desk,
+    desk::OperatorContext,
     list::lists,
     webhooks::{self, find},
 };
@@ -39,7 +39,7 @@ pub const DUE_MAX: i64 = 1_000;
     "lane": {"state": "open", "waiting": 1, "inFlight": 0, "probeAt": "2026-01-15T03:32:00.000Z"},
     "lastAnswer": {"at": "2026-01-15T03:31:00.000Z", "statusCode": 503, "error": null, "durationMs": 84}
 }))]
-pub struct Standing {
+pub struct WebhookStanding {
     #[serde(flatten)]
     #[schema(inline)]
     pub view: WebhookView,
@@ -47,16 +47,16 @@ pub struct Standing {
     pub due: i64,
     pub oldest_due_at: Option<Millis>,
     /// Its queue in this node's memory. Null where there was nothing to do for a minute, or the dispatcher does not answer.
-    pub lane: Option<Lane>,
+    pub lane: Option<EndpointQueueStatus>,
     /// What came of this node's last attempt since its start.
-    pub last_answer: Option<Answered>,
+    pub last_answer: Option<WebhookAnswer>,
 }
 
 /// An endpoint's queue in memory.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = WebhookLane)]
-pub struct Lane {
+pub struct EndpointQueueStatus {
     /// `closed`: it gets what is meant for it; `open`: it keeps failing and is only probed; `disabled`: it is switched off;
     /// `paused`: an operator has it wait; `sealed`: its secret does not open; `unread`: it is being read.
     pub state: &'static str,
@@ -72,7 +72,7 @@ pub struct Lane {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = WebhookAnswer)]
-pub struct Answered {
+pub struct WebhookAnswer {
     pub at: Millis,
     /// Null where no answer came.
     pub status_code: Option<u16>,
@@ -83,10 +83,10 @@ pub struct Answered {
 
 lists! {
     /// A page of webhooks, oldest first.
-    StandingList { webhooks: Standing, "webhooks" }
+    StandingList { webhooks: WebhookStanding, "webhooks" }
 }
 
-impl From<lanes::LaneReading> for Lane {
+impl From<lanes::LaneReading> for EndpointQueueStatus {
     fn from(lane: lanes::LaneReading) -> Self {
         Self {
             state: lane.state.as_str(),
@@ -97,7 +97,7 @@ impl From<lanes::LaneReading> for Lane {
     }
 }
 
-impl From<LastAnswer> for Answered {
+impl From<LastAnswer> for WebhookAnswer {
     fn from(answer: LastAnswer) -> Self {
         Self {
             at: answer.at,
@@ -109,12 +109,12 @@ impl From<LastAnswer> for Answered {
 }
 
 /// `GET /webhooks`
-pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+pub async fn list(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&page(&desk, &filters.0).await?))
 }
 
 /// The requested page of webhooks with their status.
-pub async fn page(desk: &Desk, asked: &Form) -> Result<StandingList, ApiError> {
+pub async fn page(desk: &OperatorContext, asked: &Form) -> Result<StandingList, ApiError> {
     let found = webhooks::page(desk.node.store.api_reader(), asked).await?;
     let page = Page {
         limit: found.limit,
@@ -125,24 +125,27 @@ pub async fn page(desk: &Desk, asked: &Form) -> Result<StandingList, ApiError> {
 }
 
 /// The status of one webhook.
-pub async fn one(desk: &Desk, id: WebhookId) -> Result<Standing, ApiError> {
+pub async fn one(desk: &OperatorContext, id: WebhookId) -> Result<WebhookStanding, ApiError> {
     let row = find(desk.node.store.api_reader(), id).await?;
     let mut standings = of(desk, vec![row.into()]).await?;
     standings.pop().ok_or(ApiError::Internal)
 }
 
-async fn of(desk: &Desk, views: Vec<WebhookView>) -> Result<Vec<Standing>, DbErr> {
+async fn of(
+    desk: &OperatorContext,
+    views: Vec<WebhookView>,
+) -> Result<Vec<WebhookStanding>, DbErr> {
     let ids: Vec<WebhookId> = views.iter().map(|view| view.id).collect();
     let due = due(desk.node.store.api_reader(), &ids, desk.now()).await?;
     let lanes = desk.node.webhooks.standings(ids).await.unwrap_or_default();
     let standing = |view: WebhookView| {
         let (due, oldest_due_at) = due.get(&view.id).copied().unwrap_or_default();
         let lane = lanes.get(&view.id).copied().unwrap_or_default();
-        Standing {
+        WebhookStanding {
             due,
             oldest_due_at,
-            lane: lane.lane.map(Lane::from),
-            last_answer: lane.last_answer.map(Answered::from),
+            lane: lane.lane.map(EndpointQueueStatus::from),
+            last_answer: lane.last_answer.map(WebhookAnswer::from),
             view,
         }
     };

@@ -7,13 +7,14 @@ use sea_orm::{ConnectionTrait, DbErr};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::desk::{Desk, UNANSWERED, in_time};
+use super::desk::{OperatorContext, UNANSWERED, in_time};
 use crate::{config::Shown, http::answer::Answer};
 
 /// A process of the service, from its start, or from when it came back after it lost its lease.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Node {
+#[schema(as = Node)]
+pub struct NodeStatus {
     pub id: String,
     /// `node.name`: a label, which several may have.
     pub name: String,
@@ -38,17 +39,17 @@ pub struct Node {
     "startedAt": "2026-01-15T03:30:00.000Z", "leaseSeconds": 12, "calls": 12, "bridges": 2, "isThis": true
 }]}))]
 pub struct NodeList {
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<NodeStatus>,
     /// A sentence where the database did not answer in time: only the node that answers is told of then.
     pub unanswered: Option<&'static str>,
 }
 
 /// `GET /nodes`
-pub async fn nodes(desk: Data<Desk>) -> Answer {
+pub async fn nodes(desk: Data<OperatorContext>) -> Answer {
     Answer::ok(&read_nodes(&desk).await)
 }
 
-impl From<Entered> for Node {
+impl From<Entered> for NodeStatus {
     fn from(row: Entered) -> Self {
         let left_ms = row.lease_until.since(row.now);
         Self {
@@ -69,13 +70,13 @@ impl From<Entered> for Node {
 pub async fn stored_nodes(db: &impl ConnectionTrait) -> Result<NodeList, DbErr> {
     let rows = all_nodes(db).await?;
     Ok(NodeList {
-        nodes: rows.into_iter().map(Node::from).collect(),
+        nodes: rows.into_iter().map(NodeStatus::from).collect(),
         unanswered: None,
     })
 }
 
 /// All nodes; this one with its current state, even without the database.
-pub async fn read_nodes(desk: &Desk) -> NodeList {
+pub async fn read_nodes(desk: &OperatorContext) -> NodeList {
     let here = &desk.node;
     let Some(mut list) = in_time(stored_nodes(here.store.api_reader())).await else {
         return NodeList {
@@ -84,7 +85,7 @@ pub async fn read_nodes(desk: &Desk) -> NodeList {
         };
     };
     if let Some(found) = list.nodes.iter_mut().find(|node| here.member.is(&node.id)) {
-        *found = Node {
+        *found = NodeStatus {
             started_at: found.started_at,
             ..this(desk)
         };
@@ -93,11 +94,11 @@ pub async fn read_nodes(desk: &Desk) -> NodeList {
 }
 
 /// The current state of this node.
-fn this(desk: &Desk) -> Node {
+fn this(desk: &OperatorContext) -> NodeStatus {
     let here = &desk.node;
     let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let of_itself = here.member.identity();
-    Node {
+    NodeStatus {
         id: here.member.id().to_string(),
         name: of_itself.name.to_string(),
         address: of_itself.address.clone(),
@@ -118,7 +119,7 @@ pub struct Configuration {
 }
 
 /// `GET /config`
-pub async fn config(desk: Data<Desk>) -> Answer {
+pub async fn config(desk: Data<OperatorContext>) -> Answer {
     Answer::ok(&Configuration {
         keys: desk.configuration.to_vec(),
     })

@@ -7,7 +7,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    desk::{Desk, Unit},
+    desk::{OperatorContext, OperatorUnit},
     list::{lists, rows},
     refused::{name_of, refused},
 };
@@ -100,7 +100,7 @@ impl TenantDraft {
 }
 
 /// `GET /tenants`
-pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+pub async fn list(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
     Ok(Answer::ok(
         &page(desk.node.store.api_reader(), &filters.0).await?,
     ))
@@ -117,9 +117,13 @@ pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<TenantList,
 }
 
 /// `POST /tenants`
-pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<Answer, ApiError> {
+pub async fn create(
+    desk: Data<OperatorContext>,
+    operator: Operator,
+    body: Body,
+) -> Result<Answer, ApiError> {
     let draft = TenantDraft::read(&body.form()?, None)?;
-    let unit = Unit::begin(&desk, &operator).await?;
+    let unit = OperatorUnit::begin(&desk, &operator).await?;
     let (vault, by) = (&desk.node.vault, &operator.origin);
     let made = tenants::create(unit.txn(), vault, draft.changes(), by, desk.now()).await;
     let made = made.map_err(refused)?;
@@ -128,7 +132,7 @@ pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<
 }
 
 /// `GET /tenants/{id}`
-pub async fn show(desk: Data<Desk>, id: Id<TenantId>) -> Result<Answer, ApiError> {
+pub async fn show(desk: Data<OperatorContext>, id: Id<TenantId>) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&one(desk.node.store.api_reader(), id.0).await?))
 }
 
@@ -139,7 +143,7 @@ pub async fn one(db: &impl ConnectionTrait, id: TenantId) -> Result<TenantView, 
 
 /// `PATCH /tenants/{id}`
 pub async fn update(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id: Id<TenantId>,
     body: Body,
@@ -147,7 +151,7 @@ pub async fn update(
     let there = find_tenant(desk.node.store.api_reader(), id.0).await;
     there.map_err(refused)?;
     let form = body.patch()?;
-    let unit = Unit::begin(&desk, &operator).await?;
+    let unit = OperatorUnit::begin(&desk, &operator).await?;
     let changed = async {
         lock_tenant(unit.txn(), id.0).await.map_err(refused)?;
         let now = tenants::show(unit.txn(), id.0).await.map_err(refused)?;
@@ -163,7 +167,7 @@ pub async fn update(
 
 /// `POST /tenants/{id}/suspend`
 pub async fn suspend(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id: Id<TenantId>,
     body: Body,
@@ -173,7 +177,7 @@ pub async fn suspend(
 
 /// `POST /tenants/{id}/resume`
 pub async fn resume(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id: Id<TenantId>,
     body: Body,
@@ -182,7 +186,7 @@ pub async fn resume(
 }
 
 async fn set_suspended(
-    desk: &Desk,
+    desk: &OperatorContext,
     operator: &Operator,
     id: TenantId,
     body: &Body,
@@ -191,7 +195,7 @@ async fn set_suspended(
     let there = find_tenant(desk.node.store.api_reader(), id).await;
     there.map_err(refused)?;
     body.optional_form()?.expect_empty()?;
-    let unit = Unit::begin(desk, operator).await?;
+    let unit = OperatorUnit::begin(desk, operator).await?;
     let by = &operator.origin;
     let changed = tenants::set_suspended(unit.txn(), id, suspended, by, desk.now()).await;
     let answer = Answer::ok(&changed.map_err(refused)?);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    desk::{Desk, Unit},
+    desk::{OperatorContext, OperatorUnit},
     list::{lists, views},
     refused::{name_of, refused},
 };
@@ -67,7 +67,7 @@ fn read(body: &Body) -> Result<Draft, ApiError> {
 
 /// `GET /tenants/{id}/users`
 pub async fn list(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     id: Id<TenantId>,
     filters: Filters,
 ) -> Result<Answer, ApiError> {
@@ -88,7 +88,7 @@ pub async fn page(
 }
 
 /// `GET /users/{id}`
-pub async fn show(desk: Data<Desk>, id: Id<UserId>) -> Result<Answer, ApiError> {
+pub async fn show(desk: Data<OperatorContext>, id: Id<UserId>) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&one(desk.node.store.api_reader(), id.0).await?))
 }
 
@@ -99,7 +99,7 @@ pub async fn one(db: &impl ConnectionTrait, id: UserId) -> Result<UserView, ApiE
 
 /// `POST /tenants/{id}/users`: creates a person, with a one-time link that is valid for 30 minutes.
 pub async fn create(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id: Id<TenantId>,
     body: Body,
@@ -107,7 +107,7 @@ pub async fn create(
     let there = find_tenant(desk.node.store.api_reader(), id.0).await;
     there.map_err(refused)?;
     let draft = read(&body)?;
-    let unit = Unit::begin(&desk, &operator).await?;
+    let unit = OperatorUnit::begin(&desk, &operator).await?;
     let made = users::create(unit.txn(), id.0, draft, linking(&desk, &operator)).await;
     let made = made.map_err(|error| match error {
         AdminError::Taken(_) => ApiError::UserExists,
@@ -119,7 +119,7 @@ pub async fn create(
 
 /// `POST /users/{id}/login-link`: a further link; earlier links stay valid.
 pub async fn link(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id: Id<UserId>,
     body: Body,
@@ -127,14 +127,14 @@ pub async fn link(
     let there = users::find(desk.node.store.api_reader(), None, id.0).await;
     there.map_err(refused)?;
     body.optional_form()?.expect_empty()?;
-    let unit = Unit::begin(&desk, &operator).await?;
+    let unit = OperatorUnit::begin(&desk, &operator).await?;
     let made = users::link(unit.txn(), id.0, linking(&desk, &operator)).await;
     let answer = shown(&made.map_err(refused)?.at(&desk.base));
     unit.commit(answer).await
 }
 
 /// The operator passes the link on, so it is not mailed.
-fn linking<'a>(desk: &Desk, operator: &'a Operator) -> Linking<'a> {
+fn linking<'a>(desk: &OperatorContext, operator: &'a Operator) -> Linking<'a> {
     Linking {
         good_for_ms: LINK_MS,
         mail: None,
@@ -151,11 +151,11 @@ fn shown(link: &Link) -> Answer {
 
 /// `DELETE /users/{id}`: also ends all sessions and links.
 pub async fn remove(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id: Id<UserId>,
 ) -> Result<Answer, ApiError> {
-    let unit = Unit::begin(&desk, &operator).await?;
+    let unit = OperatorUnit::begin(&desk, &operator).await?;
     let removed = users::remove(unit.txn(), id.0, &operator.origin, desk.now()).await;
     removed.map_err(refused)?;
     unit.commit(Answer::no_content()).await

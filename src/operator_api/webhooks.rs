@@ -17,7 +17,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    desk::{Desk, Unit},
+    desk::{OperatorContext, OperatorUnit},
     list::{lists, reach, views},
     refused::refused,
 };
@@ -38,13 +38,13 @@ use crate::{
 /// An event on its way to a webhook of whatever tenant.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(example = json!({
+#[schema(as = Delivery, example = json!({
     "id": "dlv_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6",
     "webhookId": "wh_01k9zv3m8rj2q4w6y8a0c2e4g6", "eventId": "evt_01k9zv3m8rj2q4w6y8a0c2e4g6", "event": "call.answered",
     "callId": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "status": "pending", "isTest": false, "attemptCount": 11,
     "nextAttemptAt": "2026-01-16T08:00:00.000Z", "createdAt": "2026-01-15T03:30:04.000Z", "completedAt": null
 }))]
-pub struct Delivery {
+pub struct OperatorDelivery {
     pub id: DeliveryId,
     pub tenant_id: TenantId,
     pub webhook_id: WebhookId,
@@ -65,10 +65,10 @@ lists! {
     /// A page of webhooks, oldest first.
     WebhookList { webhooks: WebhookView, "webhooks" }
     /// A page of deliveries, newest first.
-    DeliveryList { deliveries: Delivery, "deliveries" }
+    DeliveryList { deliveries: OperatorDelivery, "deliveries" }
 }
 
-impl From<delivery::Model> for Delivery {
+impl From<delivery::Model> for OperatorDelivery {
     fn from(row: delivery::Model) -> Self {
         Self {
             id: row.id,
@@ -100,7 +100,7 @@ pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<WebhookList
 
 /// `POST /webhooks/{id}/pause`
 pub async fn pause(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id: Id<WebhookId>,
     body: Body,
@@ -110,7 +110,7 @@ pub async fn pause(
 
 /// `POST /webhooks/{id}/resume`
 pub async fn resume(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id: Id<WebhookId>,
     body: Body,
@@ -119,7 +119,7 @@ pub async fn resume(
 }
 
 async fn pause_or_resume(
-    desk: &Desk,
+    desk: &OperatorContext,
     operator: &Operator,
     id: WebhookId,
     body: &Body,
@@ -127,7 +127,7 @@ async fn pause_or_resume(
 ) -> Result<Answer, ApiError> {
     find(desk.node.store.api_reader(), id).await?;
     body.optional_form()?.expect_empty()?;
-    let unit = Unit::begin(desk, operator).await?;
+    let unit = OperatorUnit::begin(desk, operator).await?;
     let changed = set_paused(unit.txn(), id, paused, &operator.origin, desk.now()).await;
     let answer = Answer::ok(&changed.map_err(refused)?);
     let answer = unit.commit(answer).await?;
@@ -144,15 +144,15 @@ pub async fn find(db: &impl ConnectionTrait, id: WebhookId) -> Result<webhook::M
 /// `POST /webhooks/{id}/recover`: answers once the recovery is stored; the dispatcher then carries it out in
 /// batches.
 pub async fn recover(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id: Id<WebhookId>,
     body: Body,
 ) -> Result<Answer, ApiError> {
     let db = desk.node.store.api_reader();
     let webhook = find(db, id.0).await?;
-    let wanted = Wanted::read(db, &webhook, &body.form()?, desk.now()).await?;
-    let unit = Unit::begin(&desk, &operator).await?;
+    let wanted = RequestedRecovery::read(db, &webhook, &body.form()?, desk.now()).await?;
+    let unit = OperatorUnit::begin(&desk, &operator).await?;
     let begun = wanted.begin(unit.txn(), &operator.origin).await?;
     let answer = unit.commit(Answer::accepted(&begun)).await?;
     desk.node.webhooks.wake();
@@ -161,12 +161,12 @@ pub async fn recover(
 
 /// A requested recovery.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct RequestedRecovery {
     recovery: recovery::Model,
     deliveries: u64,
 }
 
-impl Wanted {
+impl RequestedRecovery {
     /// Reads the requested time range. The deliveries are counted before the transaction, which on SQLite would
     /// block all other writes.
     pub async fn read(
@@ -222,7 +222,7 @@ async fn newest(
 }
 
 /// `GET /deliveries`
-pub async fn deliveries(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+pub async fn deliveries(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
     let listed = deliveries_page(desk.node.store.api_reader(), &filters.0, desk.now()).await?;
     Ok(Answer::ok(&listed))
 }
@@ -249,7 +249,7 @@ pub async fn deliveries_page(
 
 /// `POST /deliveries/{id}/resend`: makes the delivery due now, whatever its status. Its webhook must exist.
 pub async fn resend(
-    desk: Data<Desk>,
+    desk: Data<OperatorContext>,
     operator: Operator,
     id: Id<DeliveryId>,
     body: Body,
@@ -258,7 +258,7 @@ pub async fn resend(
     let seen = seen.one(desk.node.store.api_reader()).await?;
     seen.ok_or(ApiError::NotFound(Missing::Delivery))?;
     body.optional_form()?.expect_empty()?;
-    let unit = Unit::begin(&desk, &operator).await?;
+    let unit = OperatorUnit::begin(&desk, &operator).await?;
     let row = send_again(unit.txn(), id.0, &operator.origin, desk.now()).await?;
     let answer = unit.commit(Answer::accepted(&row)).await?;
     desk.node.webhooks.wake();
@@ -271,7 +271,7 @@ pub async fn send_again(
     id: DeliveryId,
     by: &Origin,
     now: Millis,
-) -> Result<Delivery, ApiError> {
+) -> Result<OperatorDelivery, ApiError> {
     let locked = delivery::Entity::find_by_id(id).lock_exclusive();
     let row = locked.one(txn).await?;
     let mut row = row.ok_or(ApiError::NotFound(Missing::Delivery))?;

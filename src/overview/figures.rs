@@ -4,8 +4,8 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::{
-    ring::{Ring, Window},
-    sample::Sample,
+    ring::{SampleRing, SampleWindow},
+    sample::OverviewSample,
 };
 
 pub use super::ring::{STEP_MS, STEPS};
@@ -73,7 +73,7 @@ pub struct Figure {
 }
 
 /// Computes a figure from a sample and the window before it.
-type Make = fn(&Sample, Option<Window<'_>>) -> Option<i64>;
+type Make = fn(&OverviewSample, Option<SampleWindow<'_>>) -> Option<i64>;
 
 /// Definition of a figure.
 struct Kind {
@@ -133,16 +133,16 @@ const fn thousand(count: i64) -> i64 {
 
 /// Microseconds, which are thousandths of the shown milliseconds.
 fn percentile(
-    window: Window<'_>,
+    window: SampleWindow<'_>,
     percent: u64,
-    of: fn(&Sample) -> &dikala_actors::runtime::histogram::Distribution,
+    of: fn(&OverviewSample) -> &dikala_actors::runtime::histogram::Distribution,
 ) -> Option<i64> {
     let us = window.distributed(of).percentile(percent)?;
     i64::try_from(us).ok()
 }
 
 /// All figures.
-pub fn of(ring: &Ring) -> Vec<Figure> {
+pub fn of(ring: &SampleRing) -> Vec<Figure> {
     let steps = ring.steps();
     let now = ring.last().map(|last| {
         (
@@ -168,7 +168,7 @@ pub fn of(ring: &Ring) -> Vec<Figure> {
 }
 
 /// Rate of handled messages per actor type, in thousandths per second.
-pub fn rates(ring: &Ring) -> Vec<(&'static str, Option<i64>)> {
+pub fn rates(ring: &SampleRing) -> Vec<(&'static str, Option<i64>)> {
     let Some(last) = ring.last() else {
         return Vec::new();
     };
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use crate::overview::sample::tests::sample;
 
-    fn figure(ring: &Ring, name: &str) -> Figure {
+    fn figure(ring: &SampleRing, name: &str) -> Figure {
         let mut all = of(ring).into_iter();
         all.find(|figure| figure.name == name).expect("there")
     }
@@ -209,14 +209,14 @@ mod tests {
 
     #[test]
     fn what_happened_is_measured_and_what_did_not_is_not() {
-        let mut ring = Ring::default();
+        let mut ring = SampleRing::default();
         ring.push(sample(0));
         let first = of(&ring);
         assert_eq!(first.len(), KINDS.len());
         assert!(first.iter().all(|figure| figure.history.len() == STEPS));
         assert_eq!(figure(&ring, "calls_now").value, Some(Thousandths(0)));
         assert_eq!(figure(&ring, "calls_per_second").value, None);
-        ring.push(Sample {
+        ring.push(OverviewSample {
             calls: 12,
             over: 8,
             talked: 6,
@@ -238,7 +238,7 @@ mod tests {
             assert_eq!(figure(&ring, name).value, value.map(Thousandths), "{name}");
         }
         // No more calls from here on.
-        ring.push(Sample {
+        ring.push(OverviewSample {
             over: 8,
             talked: 6,
             ..sample(14_000)

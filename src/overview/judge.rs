@@ -8,9 +8,9 @@ use utoipa::ToSchema;
 
 use super::{
     figures::{ACK_MS_MAX, COMMIT_MS_MAX, DUE_MS_MAX, Thousandths},
-    ring::Window,
-    sample::Sample,
-    trouble::{Known, Missed},
+    ring::SampleWindow,
+    sample::OverviewSample,
+    trouble::{CheckResults, FailingWebhook},
 };
 
 /// Time for which a panic is shown, in milliseconds.
@@ -65,15 +65,15 @@ pub struct Problem {
 
 /// Input of [`judge`].
 #[derive(Debug)]
-pub struct State<'a> {
-    pub sample: &'a Sample,
+pub struct JudgeInput<'a> {
+    pub sample: &'a OverviewSample,
     /// The last seconds; `None` while the first sample is being taken.
-    pub window: Option<Window<'a>>,
-    pub troubles: Known,
+    pub window: Option<SampleWindow<'a>>,
+    pub troubles: CheckResults,
 }
 
 /// All problems, worst first.
-pub fn judge(state: &State<'_>) -> Vec<Problem> {
+pub fn judge(state: &JudgeInput<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     problems.extend(unready(&state.troubles));
     problems.extend(books(state.sample));
@@ -123,7 +123,7 @@ impl Problem {
 }
 
 /// A readiness message is a problem; if it contains a colon, the part after it is the action.
-fn unready(troubles: &Known) -> impl Iterator<Item = Problem> {
+fn unready(troubles: &CheckResults) -> impl Iterator<Item = Problem> {
     troubles.unready.iter().map(|(name, words)| {
         let (summary, action) = match words.split_once(": ") {
             Some((summary, action)) => (format!("{summary}."), begun_with_a_capital(action)),
@@ -144,7 +144,7 @@ fn begun_with_a_capital(text: &str) -> String {
     })
 }
 
-fn books(sample: &Sample) -> Option<Problem> {
+fn books(sample: &OverviewSample) -> Option<Problem> {
     let count = sample.differences;
     (count > 0).then(|| {
         Problem::critical(
@@ -155,7 +155,7 @@ fn books(sample: &Sample) -> Option<Problem> {
     })
 }
 
-fn clocks(sample: &Sample) -> impl Iterator<Item = Problem> {
+fn clocks(sample: &OverviewSample) -> impl Iterator<Item = Problem> {
     let machine = (
         "clock_off",
         "This machine's",
@@ -182,7 +182,7 @@ fn clocks(sample: &Sample) -> impl Iterator<Item = Problem> {
     })
 }
 
-fn panics(sample: &Sample) -> impl Iterator<Item = Problem> {
+fn panics(sample: &OverviewSample) -> impl Iterator<Item = Problem> {
     let panicked = sample.actors.iter().filter_map(|actor| {
         let ago = actor.panicked_ms.filter(|ago| *ago < PANIC_TOLD_MS)?;
         Some((actor.name, ago))
@@ -200,7 +200,7 @@ fn panics(sample: &Sample) -> impl Iterator<Item = Problem> {
     })
 }
 
-fn threads(sample: &Sample) -> impl Iterator<Item = Problem> {
+fn threads(sample: &OverviewSample) -> impl Iterator<Item = Problem> {
     let late = sample.loops.iter().filter(|(_, late)| *late > LAG_MS_MAX);
     late.map(|(name, late)| {
         Problem::critical(
@@ -212,7 +212,7 @@ fn threads(sample: &Sample) -> impl Iterator<Item = Problem> {
     })
 }
 
-fn mailboxes(state: &State<'_>) -> Vec<Problem> {
+fn mailboxes(state: &JudgeInput<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     for actor in &state.sample.actors {
         let lost = state
@@ -247,7 +247,7 @@ fn mailboxes(state: &State<'_>) -> Vec<Problem> {
     problems
 }
 
-fn times(state: &State<'_>) -> Vec<Problem> {
+fn times(state: &JudgeInput<'_>) -> Vec<Problem> {
     let Some(window) = state.window else {
         return Vec::new();
     };
@@ -277,7 +277,7 @@ fn above(us: Option<u64>, limit_ms: i64) -> Option<i64> {
     (ms > limit_ms).then_some(ms)
 }
 
-fn requests(state: &State<'_>) -> Option<Problem> {
+fn requests(state: &JudgeInput<'_>) -> Option<Problem> {
     let window = state.window?;
     let (all, failed) = (
         window.grew(|of| of.requests),
@@ -293,7 +293,7 @@ fn requests(state: &State<'_>) -> Option<Problem> {
     })
 }
 
-fn bridges(sample: &Sample) -> Option<Problem> {
+fn bridges(sample: &OverviewSample) -> Option<Problem> {
     let gone = sample.bridge_seen_ms.filter(|_| sample.sockets == 0)?;
     (BRIDGES_GONE_MS..BRIDGES_FORGOTTEN_MS)
         .contains(&gone)
@@ -309,7 +309,7 @@ fn bridges(sample: &Sample) -> Option<Problem> {
         })
 }
 
-fn room(troubles: &Known) -> Option<Problem> {
+fn room(troubles: &CheckResults) -> Option<Problem> {
     let free = troubles.room?.free_mib;
     let summary = format!("The disk of the database has {free} MiB left.");
     let action = "Make room, or move the database to a larger disk: where there is none left no call is taken.";
@@ -319,7 +319,7 @@ fn room(troubles: &Known) -> Option<Problem> {
     (free < ROOM_LITTLE_MIB).then(|| Problem::warning("disk_low", summary, action))
 }
 
-fn deliveries(state: &State<'_>) -> Vec<Problem> {
+fn deliveries(state: &JudgeInput<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     if state.sample.due_ms > DUE_MS_MAX {
         problems.push(Problem::warning(
@@ -357,7 +357,7 @@ fn deliveries(state: &State<'_>) -> Vec<Problem> {
     problems
 }
 
-fn tenants(troubles: &Known) -> Vec<Problem> {
+fn tenants(troubles: &CheckResults) -> Vec<Problem> {
     let mut problems = Vec::new();
     for hanging in &troubles.hanging {
         let failing = troubles
@@ -399,7 +399,7 @@ fn tenants(troubles: &Known) -> Vec<Problem> {
     problems
 }
 
-fn missed(troubles: &Known, missed: &Missed) -> Problem {
+fn missed(troubles: &CheckResults, missed: &FailingWebhook) -> Problem {
     let name = named(&troubles.names, missed.tenant);
     let id = missed.webhook;
     let problem = match missed.failing_since {

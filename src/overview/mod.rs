@@ -24,9 +24,9 @@ use tokio::sync::watch;
 use self::{
     figures::Figure,
     judge::{Problem, Severity},
-    ring::Ring,
-    sample::Sample,
-    trouble::Troubles,
+    ring::SampleRing,
+    sample::OverviewSample,
+    trouble::ExternalChecks,
 };
 use crate::{
     http::{gate::Gate, meter::HttpMeter},
@@ -45,7 +45,7 @@ const FRESH: Duration = Duration::from_millis(1_500);
 
 /// Sources of the figures.
 #[derive(Clone, Debug)]
-pub struct Parts {
+pub struct OverviewSources {
     pub node: Node,
     pub loops: EventLoops,
     pub http: HttpMeter,
@@ -58,15 +58,15 @@ pub struct Parts {
 
 /// Handle of the sampler; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Overview(Arc<Shared>);
+pub struct OverviewSampler(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    parts: Parts,
-    troubles: Troubles,
-    ring: Mutex<Ring>,
+    parts: OverviewSources,
+    troubles: ExternalChecks,
+    ring: Mutex<SampleRing>,
     looked: Mutex<Looked>,
-    last: watch::Sender<Option<Arc<Look>>>,
+    last: watch::Sender<Option<Arc<OverviewReading>>>,
 }
 
 /// State of the requests.
@@ -78,7 +78,7 @@ struct Looked {
 
 /// The overview at one moment.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct OverviewReading {
     pub at: Millis,
     pub problems: Vec<Problem>,
     pub figures: Vec<Figure>,
@@ -87,7 +87,7 @@ pub struct Look {
     made: Instant,
 }
 
-impl Look {
+impl OverviewReading {
     /// The severity of the worst problem.
     pub fn severity(&self) -> Option<Severity> {
         self.problems.iter().map(|problem| problem.severity).max()
@@ -100,11 +100,11 @@ impl Look {
     }
 }
 
-impl Overview {
-    pub fn new(parts: Parts) -> Self {
+impl OverviewSampler {
+    pub fn new(parts: OverviewSources) -> Self {
         Self(Arc::new(Shared {
             parts,
-            troubles: Troubles::default(),
+            troubles: ExternalChecks::default(),
             ring: Mutex::default(),
             looked: Mutex::default(),
             last: watch::Sender::new(None),
@@ -112,7 +112,7 @@ impl Overview {
     }
 
     /// The current overview. Starts the sampling or keeps it running.
-    pub async fn look(&self) -> Arc<Look> {
+    pub async fn look(&self) -> Arc<OverviewReading> {
         let begins = {
             let mut looked = lock(&self.0.looked);
             looked.last = Some(Instant::now());
@@ -156,11 +156,11 @@ impl Overview {
         is_recent
     }
 
-    fn sample(&self) -> Arc<Look> {
+    fn sample(&self) -> Arc<OverviewReading> {
         let shared = &self.0;
-        let sample = Sample::of(&shared.parts);
+        let sample = OverviewSample::of(&shared.parts);
         let mut ring = lock(&shared.ring);
-        let state = judge::State {
+        let state = judge::JudgeInput {
             window: ring.window(&sample),
             troubles: shared.troubles.known(),
             sample: &sample,
@@ -168,7 +168,7 @@ impl Overview {
         let problems = judge::judge(&state);
         let at = sample.at;
         ring.push(sample);
-        let look = Arc::new(Look {
+        let look = Arc::new(OverviewReading {
             at,
             problems,
             figures: figures::of(&ring),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use dikala_actors::runtime::histogram::Distribution;
 
-use super::sample::Sample;
+use super::sample::OverviewSample;
 
 /// Number of steps in a figure's history.
 pub const STEPS: usize = 60;
@@ -16,18 +16,18 @@ const SAMPLES: usize = 620;
 const STANDS_MS: i64 = 5_000;
 
 #[derive(Debug, Default)]
-pub struct Ring(VecDeque<Sample>);
+pub struct SampleRing(VecDeque<OverviewSample>);
 
 /// Two samples and the time between them.
 #[derive(Clone, Copy, Debug)]
-pub struct Window<'a> {
-    before: &'a Sample,
-    after: &'a Sample,
+pub struct SampleWindow<'a> {
+    before: &'a OverviewSample,
+    after: &'a OverviewSample,
 }
 
-impl Ring {
+impl SampleRing {
     /// Adds a sample and drops the oldest if necessary.
-    pub fn push(&mut self, sample: Sample) {
+    pub fn push(&mut self, sample: OverviewSample) {
         // The clock went back, for example after the machine slept.
         if self.0.back().is_some_and(|last| last.at > sample.at) {
             self.0.clear();
@@ -42,20 +42,20 @@ impl Ring {
         self.0.clear();
     }
 
-    pub fn last(&self) -> Option<&Sample> {
+    pub fn last(&self) -> Option<&OverviewSample> {
         self.0.back()
     }
 
     /// The window that ends with `after`, a sample that is not in the ring yet.
-    pub fn window<'a>(&'a self, after: &'a Sample) -> Option<Window<'a>> {
+    pub fn window<'a>(&'a self, after: &'a OverviewSample) -> Option<SampleWindow<'a>> {
         let begin = after.at.plus_ms(-STEP_MS);
         let in_it = self.0.iter().find(|sample| sample.at >= begin);
         let before = in_it.filter(|sample| sample.at < after.at)?;
-        Some(Window { before, after })
+        Some(SampleWindow { before, after })
     }
 
     /// Per step, oldest first: the sample at its end, and the window over it.
-    pub fn steps(&self) -> Vec<(Option<&Sample>, Option<Window<'_>>)> {
+    pub fn steps(&self) -> Vec<(Option<&OverviewSample>, Option<SampleWindow<'_>>)> {
         let Some(last) = self.last() else {
             return vec![(None, None); STEPS];
         };
@@ -69,40 +69,40 @@ impl Ring {
             let window = before
                 .zip(at_end)
                 .filter(|(before, after)| before.at < after.at);
-            let window = window.map(|(before, after)| Window { before, after });
+            let window = window.map(|(before, after)| SampleWindow { before, after });
             (at_end, window)
         })
         .collect()
     }
 
     /// The sample that was valid at a time.
-    fn at(&self, moment: dikala_entities::Millis) -> Option<&Sample> {
+    fn at(&self, moment: dikala_entities::Millis) -> Option<&OverviewSample> {
         let next = self.0.partition_point(|sample| sample.at <= moment);
         let sample = self.0.get(next.checked_sub(1)?)?;
         (moment.since(sample.at) < STANDS_MS).then_some(sample)
     }
 }
 
-impl Window<'_> {
+impl SampleWindow<'_> {
     /// The increase of a counter.
-    pub fn grew(self, count: impl Fn(&Sample) -> u64) -> i64 {
+    pub fn grew(self, count: impl Fn(&OverviewSample) -> u64) -> i64 {
         let grew = count(self.after).saturating_sub(count(self.before));
         i64::try_from(grew).unwrap_or(i64::MAX)
     }
 
     /// The increase per second, in thousandths.
-    pub fn per_second(self, count: impl Fn(&Sample) -> u64) -> i64 {
+    pub fn per_second(self, count: impl Fn(&OverviewSample) -> u64) -> i64 {
         let ms = self.after.at.since(self.before.at).max(1);
         self.grew(count).saturating_mul(1_000_000) / ms
     }
 
     /// The distribution of the values within the window.
-    pub fn distributed(self, of: impl Fn(&Sample) -> &Distribution) -> Distribution {
+    pub fn distributed(self, of: impl Fn(&OverviewSample) -> &Distribution) -> Distribution {
         of(self.after).minus(of(self.before))
     }
 
     /// The increase of an actor's counter.
-    fn grew_of_actor(self, name: &str, count: impl Fn(&super::sample::Actor) -> u64) -> i64 {
+    fn grew_of_actor(self, name: &str, count: impl Fn(&super::sample::ActorSample) -> u64) -> i64 {
         self.grew(|sample| {
             let of_it = sample.actors.iter().find(|actor| actor.name == name);
             of_it.map_or(0, &count)
@@ -132,10 +132,10 @@ mod tests {
 
     #[test]
     fn nothing_is_known_of_a_time_that_nobody_looked_at() {
-        let mut ring = Ring::default();
+        let mut ring = SampleRing::default();
         assert!(ring.steps().iter().all(|(state, _)| state.is_none()));
         for second in 0..=12_i64 {
-            ring.push(Sample {
+            ring.push(OverviewSample {
                 over: second.unsigned_abs(),
                 ..sample(second * 1_000)
             });
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn it_stays_as_long_as_it_is() {
-        let mut ring = Ring::default();
+        let mut ring = SampleRing::default();
         for n in 0..2_000 {
             ring.push(sample(n * 1_000));
         }

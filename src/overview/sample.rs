@@ -6,11 +6,11 @@ use dikala_actors::{
 };
 use dikala_entities::{CallStatus, HangupReason, Millis};
 
-use super::Parts;
+use super::OverviewSources;
 
 /// Counters of an actor type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Actor {
+pub struct ActorSample {
     pub name: &'static str,
     /// Messages in its mailboxes.
     pub waiting: i64,
@@ -24,7 +24,7 @@ pub struct Actor {
 
 /// All counters at one moment. Totals count from the process's start.
 #[derive(Clone, Debug)]
-pub struct Sample {
+pub struct OverviewSample {
     pub at: Millis,
     /// Running calls.
     pub calls: i64,
@@ -57,7 +57,7 @@ pub struct Sample {
     pub bridge_seen_ms: Option<i64>,
     /// Lag per event loop, in milliseconds.
     pub loops: Vec<(String, i64)>,
-    pub actors: Vec<Actor>,
+    pub actors: Vec<ActorSample>,
 }
 
 /// Prefix of bridge messages during which a caller waits in silence.
@@ -65,9 +65,9 @@ const ABOUT_CALLS: &str = "call.";
 /// Polled by machines; 503 is a regular answer.
 const READINESS: &str = "/health/ready";
 
-impl Sample {
+impl OverviewSample {
     /// Reads the counters.
-    pub fn of(parts: &Parts) -> Self {
+    pub fn of(parts: &OverviewSources) -> Self {
         let node = &parts.node;
         let now = node.clock.now();
         let calls = node.calls.meter();
@@ -112,7 +112,7 @@ impl Sample {
     }
 }
 
-fn acknowledged(parts: &Parts) -> Distribution {
+fn acknowledged(parts: &OverviewSources) -> Distribution {
     let all = parts.node.bridges.acknowledgements().into_iter();
     all.filter(|(kind, _)| kind.starts_with(ABOUT_CALLS))
         .map(|(_, times)| times)
@@ -120,7 +120,7 @@ fn acknowledged(parts: &Parts) -> Distribution {
         .unwrap_or_else(Distribution::of_answers)
 }
 
-fn requests(parts: &Parts) -> (u64, u64) {
+fn requests(parts: &OverviewSources) -> (u64, u64) {
     let reading = parts.http.reading();
     let counted = reading.iter().filter(|of| of.route != READINESS);
     let each = counted.flat_map(|of| &of.statuses);
@@ -130,18 +130,18 @@ fn requests(parts: &Parts) -> (u64, u64) {
     })
 }
 
-fn loops(parts: &Parts) -> Vec<(String, i64)> {
+fn loops(parts: &OverviewSources) -> Vec<(String, i64)> {
     let lags = parts.loops.lags().into_iter();
     lags.map(|(name, lag)| (name, i64::try_from(lag.as_millis()).unwrap_or(i64::MAX)))
         .collect()
 }
 
-fn actors() -> Vec<Actor> {
+fn actors() -> Vec<ActorSample> {
     let meters = meters().into_iter();
     meters
         .map(|meter| {
             let readings = meter.readings();
-            Actor {
+            ActorSample {
                 name: meter.name(),
                 waiting: readings.iter().map(|of| of.depth).sum(),
                 capacity: meter.capacity(),
@@ -166,8 +166,8 @@ pub mod tests {
     use super::*;
 
     /// A sample at `ms`, with nothing counted.
-    pub fn sample(ms: i64) -> Sample {
-        Sample {
+    pub fn sample(ms: i64) -> OverviewSample {
+        OverviewSample {
             at: Millis::from_i64(1_800_000_000_000 + ms),
             calls: 0,
             over: 0,

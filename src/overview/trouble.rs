@@ -15,7 +15,7 @@ use dikala_actors::webhooks::HANGS_AFTER;
 use dikala_entities::{Millis, TenantId, WebhookId, WebhookState, tenant, webhook};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
-use super::Parts;
+use super::OverviewSources;
 use crate::{admin::webhooks::matching, operator::health};
 
 /// Timeout of the store.
@@ -31,7 +31,7 @@ const NAMES_MAX: usize = 1_000;
 
 /// A failing or disabled webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missed {
+pub struct FailingWebhook {
     pub webhook: WebhookId,
     pub tenant: TenantId,
     /// Time since when its attempts fail; `None` if it was disabled.
@@ -40,46 +40,46 @@ pub struct Missed {
 
 /// A webhook whose endpoint does not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hanging {
+pub struct HangingWebhook {
     pub webhook: WebhookId,
     pub tenant: TenantId,
 }
 
 /// Free space of the database's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct DiskSpace {
     pub free_mib: u64,
 }
 
 /// Results of the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct CheckResults {
     /// Failed readiness checks: names and messages.
     pub unready: Vec<(&'static str, &'static str)>,
-    pub missed: Vec<Missed>,
+    pub missed: Vec<FailingWebhook>,
     /// True if more webhooks fail than are listed.
     pub more_missed: bool,
-    pub hanging: Vec<Hanging>,
+    pub hanging: Vec<HangingWebhook>,
     /// Tenants that exceed their rate limit, with their refused requests per minute.
     pub flooding: Vec<(TenantId, u32)>,
-    pub room: Option<Room>,
+    pub room: Option<DiskSpace>,
     pub names: BTreeMap<TenantId, String>,
 }
 
 /// Runs the checks and keeps their last results.
 #[derive(Debug, Default)]
-pub struct Troubles {
-    known: Mutex<Known>,
+pub struct ExternalChecks {
+    known: Mutex<CheckResults>,
     asking: AtomicBool,
 }
 
-impl Troubles {
-    pub fn known(&self) -> Known {
+impl ExternalChecks {
+    pub fn known(&self) -> CheckResults {
         self.lock().clone()
     }
 
     /// Runs the checks, unless they are running. Returns true if a result changed.
-    pub async fn ask(&self, parts: &Parts) -> bool {
+    pub async fn ask(&self, parts: &OverviewSources) -> bool {
         if self.asking.swap(true, Relaxed) {
             return false;
         }
@@ -90,20 +90,20 @@ impl Troubles {
         *self.lock() != before
     }
 
-    async fn ask_readiness(&self, parts: &Parts) {
+    async fn ask_readiness(&self, parts: &OverviewSources) {
         let unready = health::problems(&parts.health).await;
         self.lock().unready = unready;
     }
 
-    async fn ask_store(&self, parts: &Parts) {
+    async fn ask_store(&self, parts: &OverviewSources) {
         let now = parts.node.clock.now();
         let room = parts.folder.as_deref().and_then(room_at);
         let flooding = parts.gate.flooding(FLOOD, now);
         let slow = parts.node.webhooks.slow_attempts(HANGS_AFTER);
         let slow: BTreeMap<_, _> = slow.into_iter().take(NAMED_MAX).collect();
-        let hanging: Vec<Hanging> = slow
+        let hanging: Vec<HangingWebhook> = slow
             .into_iter()
-            .map(|(webhook, tenant)| Hanging { webhook, tenant })
+            .map(|(webhook, tenant)| HangingWebhook { webhook, tenant })
             .collect();
         {
             let mut known = self.lock();
@@ -145,7 +145,7 @@ impl Troubles {
             .collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, CheckResults> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -158,7 +158,10 @@ impl Drop for Open<'_> {
     }
 }
 
-async fn missed(parts: &Parts, now: Millis) -> Result<(Vec<Missed>, bool), DbErr> {
+async fn missed(
+    parts: &OverviewSources,
+    now: Millis,
+) -> Result<(Vec<FailingWebhook>, bool), DbErr> {
     let db = parts.node.store.api_reader();
     let most = u64::try_from(NAMED_MAX).unwrap_or(u64::MAX) + 1;
     let failing = matching(Some(WebhookState::Failing), None).limit(most);
@@ -170,7 +173,7 @@ async fn missed(parts: &Parts, now: Millis) -> Result<(Vec<Missed>, bool), DbErr
     rows.extend(disabled.all(db).await?);
     let more = rows.len() > NAMED_MAX;
     let told = rows.into_iter().take(NAMED_MAX);
-    let missed = told.map(|row| Missed {
+    let missed = told.map(|row| FailingWebhook {
         webhook: row.id,
         tenant: row.tenant_id,
         failing_since: row.failing_since.filter(|_| row.is_active),
@@ -178,7 +181,10 @@ async fn missed(parts: &Parts, now: Millis) -> Result<(Vec<Missed>, bool), DbErr
     Ok((missed.collect(), more))
 }
 
-async fn names(parts: &Parts, of: BTreeSet<TenantId>) -> Result<BTreeMap<TenantId, String>, DbErr> {
+async fn names(
+    parts: &OverviewSources,
+    of: BTreeSet<TenantId>,
+) -> Result<BTreeMap<TenantId, String>, DbErr> {
     let named: Vec<(TenantId, String)> = tenant::Entity::find()
         .select_only()
         .columns([tenant::Column::Id, tenant::Column::Name])
@@ -189,10 +195,10 @@ async fn names(parts: &Parts, of: BTreeSet<TenantId>) -> Result<BTreeMap<TenantI
     Ok(named.into_iter().collect())
 }
 
-fn room_at(folder: &Path) -> Option<Room> {
+fn room_at(folder: &Path) -> Option<DiskSpace> {
     let system = rustix::fs::statvfs(folder).ok()?;
     let free = system.f_bavail.saturating_mul(system.f_frsize);
-    Some(Room {
+    Some(DiskSpace {
         free_mib: free / (1_024 * 1_024),
     })
 }

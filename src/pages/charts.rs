@@ -39,12 +39,12 @@ impl Ink {
 }
 
 #[derive(Clone, Debug)]
-pub struct Series {
+pub struct ChartSeries {
     pub name: String,
     pub ink: Ink,
 }
 
-impl Series {
+impl ChartSeries {
     pub const fn new(name: String, ink: Ink) -> Self {
         Self { name, ink }
     }
@@ -70,7 +70,7 @@ pub struct Chart<'a> {
     pub title: String,
     /// The name of a bar's period: `Hour`.
     pub slot: String,
-    pub series: Vec<Series>,
+    pub series: Vec<ChartSeries>,
     pub bars: Vec<Bar>,
 }
 
@@ -168,7 +168,7 @@ impl Chart<'_> {
 
     /// The figures of a bar in words: `12`, or `12 answered, 3 failed`.
     fn said(&self, lang: Lang, bar: &Bar) -> String {
-        let one = |(series, value): (&Series, &i64)| {
+        let one = |(series, value): (&ChartSeries, &i64)| {
             let value = format::number(lang, *value);
             match self.series.len() {
                 1 => value,
@@ -278,8 +278,8 @@ mod tests {
             title: "Calls <per> hour".to_owned(),
             slot: "Hour".to_owned(),
             series: vec![
-                Series::new("answered".to_owned(), Ink::Good),
-                Series::new("failed".to_owned(), Ink::Bad),
+                ChartSeries::new("answered".to_owned(), Ink::Good),
+                ChartSeries::new("failed".to_owned(), Ink::Bad),
             ],
             bars: values.into_iter().enumerate().map(bar).collect(),
         }

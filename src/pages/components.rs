@@ -4,7 +4,7 @@
 use maud::{Markup, Render, html};
 
 pub use super::tables::{short_id, table};
-use super::{cross_site::TOKEN_FIELD, faults, form::Filled, view::View};
+use super::{cross_site::TOKEN_FIELD, faults, form::FormState, view::View};
 use crate::http::{error::ApiError, field::FieldError};
 
 /// A form that posts to a path, with its CSRF token. The browser's validation is off, because the service reports
@@ -24,7 +24,7 @@ pub fn belongs_to(kind: &str, path: &str, name: &str) -> Markup {
 }
 
 /// The filled fields of a form, below all of its errors.
-pub fn fields(view: &View, filled: &Filled, fields: &[Field]) -> Markup {
+pub fn fields(view: &View, filled: &FormState, fields: &[Field]) -> Markup {
     html! {
         (summary(view, filled, fields))
         @for field in fields { (field.show(view, filled)) }
@@ -32,7 +32,7 @@ pub fn fields(view: &View, filled: &Filled, fields: &[Field]) -> Markup {
 }
 
 /// All errors of a form, each with the label of its field and a link to it. Empty if there are none.
-pub fn summary(view: &View, filled: &Filled, fields: &[Field]) -> Markup {
+pub fn summary(view: &View, filled: &FormState, fields: &[Field]) -> Markup {
     let label = |error: &FieldError| {
         let input = faults::input_of(&error.field);
         let field = fields.iter().find(|field| field.name == input);
@@ -194,7 +194,7 @@ impl Field {
     }
 
     /// The filled field.
-    pub fn show(&self, view: &View, filled: &Filled) -> Markup {
+    pub fn show(&self, view: &View, filled: &FormState) -> Markup {
         let own = filled.errors_of(self.name).collect::<Vec<_>>();
         let id = format!("f-{}", self.name);
         let told = Told {
@@ -255,7 +255,7 @@ impl Field {
         (!both.is_empty()).then(|| both.join(" "))
     }
 
-    fn input(&self, view: &View, told: &Told, filled: &Filled) -> Markup {
+    fn input(&self, view: &View, told: &Told, filled: &FormState) -> Markup {
         let invalid = told.is_wrong.then_some("true");
         let by = told.described_by.as_deref();
         let text = filled.text(self.name);
@@ -289,7 +289,7 @@ impl Field {
         }
     }
 
-    fn tick(&self, told: &Told, filled: &Filled, value: &str) -> Markup {
+    fn tick(&self, told: &Told, filled: &FormState, value: &str) -> Markup {
         let is_ticked = filled.is_ticked(self.name, value);
         html! {
             input id=(told.id) name=(self.name) type="checkbox" value=(value) checked[is_ticked]
@@ -297,7 +297,7 @@ impl Field {
         }
     }
 
-    fn tick_one(&self, told: &Told, filled: &Filled, value: &str) -> Markup {
+    fn tick_one(&self, told: &Told, filled: &FormState, value: &str) -> Markup {
         let error = told.is_wrong.then(|| format!("{}-error", told.id));
         html! {
             input name=(self.name) type="checkbox" value=(value) checked[filled.is_ticked(self.name, value)]

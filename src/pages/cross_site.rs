@@ -12,7 +12,7 @@ pub const TOKEN_FIELD: &str = "_token";
 
 /// The request's headers about its origin.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sent<'a> {
+pub struct OriginHeaders<'a> {
     pub origin: Option<&'a str>,
     pub fetch_site: Option<&'a str>,
     pub host: Option<&'a str>,
@@ -20,7 +20,7 @@ pub struct Sent<'a> {
 
 /// True if a changing request comes from the service's own page. At least one of `Origin` and `Sec-Fetch-Site` must
 /// be present, and neither may contradict. `base` is the public URL, if it is configured.
-pub fn is_own(sent: Sent<'_>, base: Option<&str>) -> bool {
+pub fn is_own(sent: OriginHeaders<'_>, base: Option<&str>) -> bool {
     let by_origin = sent.origin.map(|origin| {
         base.is_some_and(|base| base.eq_ignore_ascii_case(origin)) || is_of_host(origin, sent.host)
     });
@@ -42,15 +42,15 @@ fn is_of_host(origin: &str, host: Option<&str>) -> bool {
 
 /// Creates and verifies the form tokens of one session.
 #[derive(Clone)]
-pub struct Tokens([u8; KEY_BYTES]);
+pub struct FormTokens([u8; KEY_BYTES]);
 
-impl std::fmt::Debug for Tokens {
+impl std::fmt::Debug for FormTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Tokens(…)")
     }
 }
 
-impl Tokens {
+impl FormTokens {
     /// The tokens of the session with this credential. They do not reveal it.
     pub fn of(session: &Credential) -> Self {
         let digest = Sha256::new()
@@ -120,7 +120,7 @@ mod tests {
         #[case] base: Option<&str>,
         #[case] own: bool,
     ) {
-        let sent = Sent {
+        let sent = OriginHeaders {
             origin,
             fetch_site,
             host: Some(HOST),
@@ -131,11 +131,11 @@ mod tests {
     #[test]
     fn a_token_is_of_one_session_and_never_the_same() {
         let (one, two) = (SESSION_SCHEME.generate(), SESSION_SCHEME.generate());
-        let tokens = Tokens::of(&one);
+        let tokens = FormTokens::of(&one);
         let token = tokens.make();
-        assert!(tokens.know(&token) && Tokens::of(&one).know(&token));
+        assert!(tokens.know(&token) && FormTokens::of(&one).know(&token));
         assert_ne!(token, tokens.make());
-        assert!(!Tokens::of(&two).know(&token));
+        assert!(!FormTokens::of(&two).know(&token));
         for wrong in [
             "",
             "x",

@@ -13,8 +13,8 @@ use actix_web::{
 };
 
 use super::{
-    cross_site::{Sent, is_own},
-    form::Typed,
+    cross_site::{OriginHeaders, is_own},
+    form::FormValues,
     headers::header,
 };
 use crate::http::{
@@ -31,7 +31,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// True if a changing request comes from the service's own page. `base` is the public URL, if it is configured.
 pub fn is_from_a_page(headers: &HeaderMap, base: Option<&str>) -> bool {
-    let sent = Sent {
+    let sent = OriginHeaders {
         origin: header(headers, &ORIGIN),
         fetch_site: header(headers, &FETCH_SITE),
         host: header(headers, &HOST),
@@ -40,7 +40,7 @@ pub fn is_from_a_page(headers: &HeaderMap, base: Option<&str>) -> bool {
 }
 
 /// The posted form's values. The size limit is smaller without a session.
-pub async fn typed(req: &mut ServiceRequest, is_signed_in: bool) -> Result<Typed, ApiError> {
+pub async fn typed(req: &mut ServiceRequest, is_signed_in: bool) -> Result<FormValues, ApiError> {
     let is_form = header(req.headers(), &CONTENT_TYPE).map(|media_type| {
         let essence = media_type.split(';').next().unwrap_or_default();
         essence.trim().eq_ignore_ascii_case(FORM)
@@ -56,7 +56,7 @@ pub async fn typed(req: &mut ServiceRequest, is_signed_in: bool) -> Result<Typed
     match is_form {
         // A post without a body has no content type; it counts as an empty form.
         None if !body.is_empty() => Err(ApiError::UnsupportedMediaType(FORM)),
-        _ => Ok(Typed::parse(&body)),
+        _ => Ok(FormValues::parse(&body)),
     }
 }
 

@@ -27,9 +27,9 @@ const REFUSALS: [u16; 4] = [400, 409, 422, 429];
 
 /// The values of a posted form, in the order of its fields. Handlers of posts take it.
 #[derive(Clone, Debug, Default)]
-pub struct Typed(Vec<(String, String)>);
+pub struct FormValues(Vec<(String, String)>);
 
-impl Typed {
+impl FormValues {
     /// Parses `application/x-www-form-urlencoded`.
     pub fn parse(body: &[u8]) -> Self {
         let pairs = url::form_urlencoded::parse(body);
@@ -67,7 +67,7 @@ impl Typed {
     }
 }
 
-impl FromRequest for Typed {
+impl FromRequest for FormValues {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;
 
@@ -102,13 +102,13 @@ pub type Fields = [(&'static str, Shape)];
 /// The request body that an API handler expects for this form. Other fields are ignored.
 ///
 /// Fails on JSON text that cannot be parsed, and names the line.
-pub fn body(typed: &Typed, fields: &Fields) -> Result<Body, ApiError> {
+pub fn body(typed: &FormValues, fields: &Fields) -> Result<Body, ApiError> {
     object(typed, fields).map(|object| Body::of(&Value::Object(object)))
 }
 
 /// The same for a form that shows all errors at once. Text that cannot be parsed is passed on as typed, and the handler refuses
-/// it together with the other errors. [`Unread::beside`] then replaces that error by the reason why the text cannot be parsed.
-pub fn body_and_unread(typed: &Typed, fields: &Fields) -> (Body, Unread) {
+/// it together with the other errors. [`UnparsedFields::beside`] then replaces that error by the reason why the text cannot be parsed.
+pub fn body_and_unread(typed: &FormValues, fields: &Fields) -> (Body, UnparsedFields) {
     let (mut object, mut faults) = (Map::new(), Vec::new());
     for (name, shape) in fields {
         let value = value(typed, name, *shape).unwrap_or_else(|fault| {
@@ -117,14 +117,14 @@ pub fn body_and_unread(typed: &Typed, fields: &Fields) -> (Body, Unread) {
         });
         object.insert((*name).to_owned(), value);
     }
-    (Body::of(&Value::Object(object)), Unread(faults))
+    (Body::of(&Value::Object(object)), UnparsedFields(faults))
 }
 
 /// The fields of a form that cannot be parsed.
 #[derive(Debug)]
-pub struct Unread(Vec<FieldError>);
+pub struct UnparsedFields(Vec<FieldError>);
 
-impl Unread {
+impl UnparsedFields {
     /// The handler's error, with the reason why each of these fields cannot be parsed.
     pub fn beside(self, error: ApiError) -> ApiError {
         let Self(unread) = self;
@@ -159,17 +159,20 @@ pub fn dialled(text: &str) -> String {
 }
 
 /// The form's values for the page's own parsing.
-pub fn read(typed: &Typed, fields: &Fields) -> Result<Form, ApiError> {
+pub fn read(typed: &FormValues, fields: &Fields) -> Result<Form, ApiError> {
     Form::from_body(Value::Object(object(typed, fields)?))
 }
 
 /// The query string's values. Unknown parameters, such as those of a campaign, are ignored.
 pub fn asked(request: &HttpRequest, fields: &Fields) -> Result<Form, ApiError> {
-    read(&Typed::parse(request.query_string().as_bytes()), fields)
+    read(
+        &FormValues::parse(request.query_string().as_bytes()),
+        fields,
+    )
 }
 
 /// The form's values as a JSON object that can be extended.
-pub fn object(typed: &Typed, fields: &Fields) -> Result<Map<String, Value>, ApiError> {
+pub fn object(typed: &FormValues, fields: &Fields) -> Result<Map<String, Value>, ApiError> {
     let (mut object, mut faults) = (Map::new(), Vec::new());
     for (name, shape) in fields {
         match value(typed, name, *shape) {
@@ -185,7 +188,7 @@ pub fn object(typed: &Typed, fields: &Fields) -> Result<Map<String, Value>, ApiE
     }
 }
 
-fn value(typed: &Typed, name: &str, shape: Shape) -> Result<Value, FieldError> {
+fn value(typed: &FormValues, name: &str, shape: Shape) -> Result<Value, FieldError> {
     if typed.raw(name).any(|value| value.contains(NUL)) {
         let predicate = "must not contain the character U+0000; it is left out here";
         return Err(FieldError::new(name, FieldCode::InvalidFormat, predicate));
@@ -220,13 +223,13 @@ fn value(typed: &Typed, name: &str, shape: Shape) -> Result<Value, FieldError> {
 
 /// A form's state: stored values, or typed ones with their errors.
 #[derive(Clone, Debug, Default)]
-pub struct Filled {
-    typed: Typed,
+pub struct FormState {
+    typed: FormValues,
     errors: Vec<FieldError>,
     refusal: Option<ApiError>,
 }
 
-impl Filled {
+impl FormState {
     pub fn blank() -> Self {
         Self::default()
     }
@@ -234,14 +237,14 @@ impl Filled {
     pub fn with<V: Into<String>>(values: impl IntoIterator<Item = (&'static str, V)>) -> Self {
         let pair = |(name, value): (&'static str, V)| (name.to_owned(), value.into());
         Self {
-            typed: Typed(values.into_iter().map(pair).collect()),
+            typed: FormValues(values.into_iter().map(pair).collect()),
             ..Self::default()
         }
     }
 
     /// The form as typed, with a handler's refusal. Errors that are no refusal (not found, forbidden, internal) are
     /// returned, to be shown as an error page.
-    pub fn again(typed: Typed, error: ApiError) -> Result<Self, ApiError> {
+    pub fn again(typed: FormValues, error: ApiError) -> Result<Self, ApiError> {
         let filled = Self {
             typed: typed.without_nul(),
             ..Self::default()
@@ -317,7 +320,7 @@ mod tests {
     ];
 
     fn object_of(typed: &str) -> Value {
-        Value::Object(object(&Typed::parse(typed.as_bytes()), FIELDS).expect("can be read"))
+        Value::Object(object(&FormValues::parse(typed.as_bytes()), FIELDS).expect("can be read"))
     }
 
     #[test]
@@ -357,7 +360,7 @@ mod tests {
 
     #[test]
     fn all_that_is_wrong_is_told_at_once() {
-        let typed = Typed::parse(b"name=&parameters=%7B");
+        let typed = FormValues::parse(b"name=&parameters=%7B");
         let (body, unread) = body_and_unread(&typed, FIELDS);
         let form = body.form().expect("an object");
         let others = ["greetingText", "minutes", "isActive", "events"];
@@ -379,7 +382,7 @@ mod tests {
 
     #[test]
     fn json_that_cannot_be_read_names_the_line() {
-        let typed = Typed::parse(b"parameters=%7B%0A+%22a%22%3A+%0A%7D");
+        let typed = FormValues::parse(b"parameters=%7B%0A+%22a%22%3A+%0A%7D");
         let Err(ApiError::Validation(faults)) = object(&typed, FIELDS) else {
             panic!("taken");
         };
@@ -387,14 +390,14 @@ mod tests {
             faults[0].message,
             "parameters is not JSON: line 3, column 1 cannot be read."
         );
-        let filled = Filled::again(typed, ApiError::Validation(faults)).expect("a form");
+        let filled = FormState::again(typed, ApiError::Validation(faults)).expect("a form");
         assert_eq!(filled.text("parameters"), "{\n \"a\": \n}");
         assert_eq!(filled.errors_of("parameters").count(), 1);
     }
 
     #[test]
     fn a_text_with_nul_is_refused_in_words_and_kept_without_it() {
-        let typed = Typed::parse(b"name=Ko%00pi&greetingText=%00&events=x&events=%00");
+        let typed = FormValues::parse(b"name=Ko%00pi&greetingText=%00&events=x&events=%00");
         assert_eq!(typed.text("name"), None);
         let Err(ApiError::Validation(faults)) = object(&typed, FIELDS) else {
             panic!("taken");
@@ -403,18 +406,18 @@ mod tests {
         let words = "must not contain the character U+0000; it is left out here.";
         let expected = ["name", "greetingText", "events"].map(|name| format!("{name} {words}"));
         assert_eq!(told, expected);
-        let filled = Filled::again(typed, ApiError::Validation(faults)).expect("a form");
+        let filled = FormState::again(typed, ApiError::Validation(faults)).expect("a form");
         assert_eq!(filled.text("name"), "Kopi");
     }
 
     #[test]
     fn what_is_there_and_what_was_typed_is_shown_but_for_secrets() {
-        let filled = Filled::with([("name", "A"), ("events", "x"), ("isActive", "true")]);
+        let filled = FormState::with([("name", "A"), ("events", "x"), ("isActive", "true")]);
         assert_eq!([filled.text("name"), filled.text("minutes")], ["A", ""]);
         assert!(filled.is_ticked("events", "x") && !filled.is_ticked("events", "y"));
         assert!(filled.is_ticked("isActive", "true"));
-        let typed = Typed::parse(b"email=a&new_password=hush&clientSecret=hush");
-        let again = Filled::again(typed, ApiError::Validation(Vec::new())).expect("a form");
+        let typed = FormValues::parse(b"email=a&new_password=hush&clientSecret=hush");
+        let again = FormState::again(typed, ApiError::Validation(Vec::new())).expect("a form");
         assert_eq!(again.text("email"), "a");
         assert_eq!(
             [again.text("new_password"), again.text("clientSecret")],
@@ -426,14 +429,14 @@ mod tests {
     fn an_error_inside_of_a_field_stands_beside_it() {
         let error = |field: &str| FieldError::new(field, FieldCode::Required, "is required");
         let errors = ["parameters.a[1]", "parametersOther", "parameters"].map(error);
-        let filled =
-            Filled::again(Typed::default(), ApiError::Validation(errors.into())).expect("a form");
+        let filled = FormState::again(FormValues::default(), ApiError::Validation(errors.into()))
+            .expect("a form");
         assert_eq!(filled.errors_of("parameters").count(), 2);
     }
 
     #[test]
     fn what_is_about_no_field_leaves_the_form_as_it_was_typed() {
-        let again = |error| Filled::again(Typed::parse(b"name=A"), error);
+        let again = |error| FormState::again(FormValues::parse(b"name=A"), error);
         for error in [ApiError::TooManyVersions(1), ApiError::CallNotActive] {
             let filled = again(error.clone()).expect("a form");
             assert_eq!((filled.text("name"), filled.refusal()), ("A", Some(&error)));

@@ -13,7 +13,7 @@ const EACH_MAX: usize = 6;
 
 /// The seats of the dashboard's or the console's streams. Each belongs to an owner, such as a tenant.
 #[derive(Clone, Debug)]
-pub struct Seats<O> {
+pub struct StreamSeats<O> {
     taken: Arc<Mutex<Vec<Taken<O>>>>,
     /// Seats of one owner; one more closes the owner's oldest.
     of_owner: usize,
@@ -30,22 +30,22 @@ struct Taken<O> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+pub struct StreamLimitReached;
 
 /// A seat, freed when dropped.
-pub struct Seat<O> {
-    seats: Seats<O>,
+pub struct StreamSeat<O> {
+    seats: StreamSeats<O>,
     nth: u64,
     kept: oneshot::Receiver<()>,
 }
 
-impl<O> fmt::Debug for Seat<O> {
+impl<O> fmt::Debug for StreamSeat<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Seat").field("nth", &self.nth).finish()
     }
 }
 
-impl<O: Copy + PartialEq> Seats<O> {
+impl<O: Copy + PartialEq> StreamSeats<O> {
     /// Limits the seats of all owners and of one owner.
     pub fn new(total: usize, of_owner: usize) -> Self {
         Self {
@@ -55,7 +55,11 @@ impl<O: Copy + PartialEq> Seats<O> {
         }
     }
 
-    pub fn take(&self, owner: O, session: CredentialHash) -> Result<Seat<O>, Full> {
+    pub fn take(
+        &self,
+        owner: O,
+        session: CredentialHash,
+    ) -> Result<StreamSeat<O>, StreamLimitReached> {
         let mut taken = self.lock();
         let of_owner = |seat: &&Taken<O>| seat.owner == owner;
         let own = taken.iter().filter(of_owner).count();
@@ -64,7 +68,7 @@ impl<O: Copy + PartialEq> Seats<O> {
         let oldest = match taken.iter().filter(|seat| same(seat)).count() {
             each if each >= EACH_MAX => taken.iter().position(same),
             _ if own >= self.of_owner => taken.iter().position(|seat| seat.owner == owner),
-            _ if taken.len() >= self.total => return Err(Full),
+            _ if taken.len() >= self.total => return Err(StreamLimitReached),
             _ => None,
         };
         if let Some(oldest) = oldest {
@@ -79,7 +83,7 @@ impl<O: Copy + PartialEq> Seats<O> {
             _keep: keep,
         });
         drop(taken);
-        Ok(Seat {
+        Ok(StreamSeat {
             seats: self.clone(),
             nth,
             kept,
@@ -87,13 +91,13 @@ impl<O: Copy + PartialEq> Seats<O> {
     }
 }
 
-impl<O> Seats<O> {
+impl<O> StreamSeats<O> {
     fn lock(&self) -> MutexGuard<'_, Vec<Taken<O>>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<O> Seat<O> {
+impl<O> StreamSeat<O> {
     /// Waits until another page takes the seat.
     pub async fn lost(&mut self) {
         // No value is ever sent: this returns when the sender is dropped.
@@ -101,7 +105,7 @@ impl<O> Seat<O> {
     }
 }
 
-impl<O> Drop for Seat<O> {
+impl<O> Drop for StreamSeat<O> {
     fn drop(&mut self) {
         // If another page took this seat, its number may be another's by now, so nothing is removed.
         if self.kept.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
@@ -122,7 +126,7 @@ mod tests {
 
     #[test]
     fn one_more_page_of_a_session_closes_its_oldest_and_no_other() {
-        let seats = Seats::new(20, 10);
+        let seats = StreamSeats::new(20, 10);
         let mut other = seats.take(1, session("b")).expect("a seat");
         let mut own: Vec<_> = (0..=EACH_MAX)
             .map(|_| seats.take(1, session("a")).expect("a seat"))
@@ -143,7 +147,7 @@ mod tests {
 
     #[test]
     fn an_owner_with_many_sessions_takes_nobody_elses_seats() {
-        let seats = Seats::new(5, 3);
+        let seats = StreamSeats::new(5, 3);
         let take = |owner, name: &str| seats.take(owner, session(name));
         let mut many: Vec<_> = ["a", "b", "c", "d"]
             .map(|name| take(1, name).expect("a seat"))
@@ -151,7 +155,7 @@ mod tests {
         assert!(many[0].lost().now_or_never().is_some());
         assert!(many[1].lost().now_or_never().is_none());
         let _others = ["a", "b"].map(|name| take(2, name).expect("a seat"));
-        assert_eq!(take(3, "a").expect_err("is full"), Full);
+        assert_eq!(take(3, "a").expect_err("is full"), StreamLimitReached);
         drop(many);
         take(3, "a").expect("seats that were given back");
     }

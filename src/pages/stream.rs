@@ -26,17 +26,17 @@ pub const SEAT_TAKEN: &str = "event: closed\ndata:\n\n";
 
 /// The stream has ended: the page is closed, or reads too slowly.
 #[derive(Debug)]
-pub struct Over;
+pub struct StreamEnded;
 
 /// The sending end of a page's stream.
 #[derive(Clone, Debug)]
-pub struct Events(mpsc::Sender<Bytes>);
+pub struct StreamSender(mpsc::Sender<Bytes>);
 
-impl Events {
-    pub async fn send(&self, chunk: String) -> Result<(), Over> {
+impl StreamSender {
+    pub async fn send(&self, chunk: String) -> Result<(), StreamEnded> {
         match tokio::time::timeout(UNREAD, self.0.send(chunk.into())).await {
             Ok(Ok(())) => Ok(()),
-            _ => Err(Over),
+            _ => Err(StreamEnded),
         }
     }
 
@@ -48,7 +48,7 @@ impl Events {
 
 /// Opens a stream and the answer that carries it, compressed if the client accepts that. It ends with the
 /// connection.
-pub fn open(request: &HttpRequest) -> Result<(Events, HttpResponse), ApiError> {
+pub fn open(request: &HttpRequest) -> Result<(StreamSender, HttpResponse), ApiError> {
     while_connected(request)?;
     let (to, mut chunks) = mpsc::channel(1);
     let chunks = stream::poll_fn(move |context| chunks.poll_recv(context));
@@ -64,7 +64,7 @@ pub fn open(request: &HttpRequest) -> Result<(Events, HttpResponse), ApiError> {
             .streaming(packed::stream(chunks).map(Ok::<Bytes, ApiError>)),
         false => response.streaming(chunks.map(Ok::<Bytes, ApiError>)),
     };
-    Ok((Events(to), response))
+    Ok((StreamSender(to), response))
 }
 
 /// One event. Each line of the element becomes a `data` field. Carriage returns are removed, because they would end

@@ -6,7 +6,7 @@ use crate::http::middleware::catch_panic;
 
 /// The access right that a page needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum PageAccess {
     /// Also without a session.
     Anybody,
     /// Any signed-in person.
@@ -17,37 +17,37 @@ pub enum Access {
 
 /// One method of a page.
 #[derive(Debug)]
-pub struct Page {
+pub struct PageRoute {
     method: Method,
     /// Relative to the room's base path.
     path: &'static str,
     handler: fn(Route) -> Route,
-    access: Access,
+    access: PageAccess,
 }
 
 /// A page that only reads.
-pub const fn get(path: &'static str, handler: fn(Route) -> Route) -> Page {
-    Page {
+pub const fn get(path: &'static str, handler: fn(Route) -> Route) -> PageRoute {
+    PageRoute {
         method: Method::GET,
         path,
         handler,
-        access: Access::Member,
+        access: PageAccess::Member,
     }
 }
 
 /// A page that changes something.
-pub const fn post(path: &'static str, handler: fn(Route) -> Route) -> Page {
-    Page {
+pub const fn post(path: &'static str, handler: fn(Route) -> Route) -> PageRoute {
+    PageRoute {
         method: Method::POST,
         path,
         handler,
-        access: Access::Owner,
+        access: PageAccess::Owner,
     }
 }
 
-impl Page {
+impl PageRoute {
     /// Overrides the default access right.
-    pub const fn by(mut self, access: Access) -> Self {
+    pub const fn by(mut self, access: PageAccess) -> Self {
         self.access = access;
         self
     }
@@ -55,39 +55,44 @@ impl Page {
 
 /// The result of a look-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    Page(Access),
+pub enum PageMatch {
+    Page(PageAccess),
     /// The methods that the path supports.
     OtherMethods(String),
     Nothing,
 }
 
 /// Looks up the pattern that the router matched. `base` is the room's base path.
-pub fn find(pages: &[Page], base: &str, pattern: Option<&str>, method: &Method) -> Found {
+pub fn find(pages: &[PageRoute], base: &str, pattern: Option<&str>, method: &Method) -> PageMatch {
     let path = pattern.and_then(|pattern| pattern.strip_prefix(base));
-    let here: Vec<&Page> = pages
+    let here: Vec<&PageRoute> = pages
         .iter()
         .filter(|page| Some(page.path) == path)
         .collect();
     match here.iter().find(|page| page.method == method) {
-        Some(page) => Found::Page(page.access),
-        None if here.is_empty() => Found::Nothing,
+        Some(page) => PageMatch::Page(page.access),
+        None if here.is_empty() => PageMatch::Nothing,
         None => {
             let methods: Vec<&str> = here.iter().map(|page| page.method.as_str()).collect();
-            Found::OtherMethods(methods.join(", "))
+            PageMatch::OtherMethods(methods.join(", "))
         }
     }
 }
 
 /// The path of the nearest parent of `path` that has a `GET` page. `pattern` is the pattern that the router
 /// matched.
-pub fn above<'p>(pages: &[Page], base: &'p str, mut pattern: &str, mut path: &'p str) -> &'p str {
+pub fn above<'p>(
+    pages: &[PageRoute],
+    base: &'p str,
+    mut pattern: &str,
+    mut path: &'p str,
+) -> &'p str {
     while let (Some((up, _)), Some((there, _))) = (pattern.rsplit_once('/'), path.rsplit_once('/'))
     {
         (pattern, path) = (up, there);
         if matches!(
             find(pages, base, Some(pattern), &Method::GET),
-            Found::Page(_)
+            PageMatch::Page(_)
         ) {
             return path;
         }
@@ -98,7 +103,7 @@ pub fn above<'p>(pages: &[Page], base: &'p str, mut pattern: &str, mut path: &'p
     }
 }
 
-pub fn mount(pages: &[Page], mut scope: Scope) -> Scope {
+pub fn mount(pages: &[PageRoute], mut scope: Scope) -> Scope {
     let mut paths: Vec<&str> = pages.iter().map(|page| page.path).collect();
     paths.sort_unstable();
     paths.dedup();

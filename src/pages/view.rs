@@ -13,7 +13,7 @@ use fluent_bundle::FluentValue;
 use maud::{Markup, html};
 
 use super::{
-    cross_site::Tokens,
+    cross_site::FormTokens,
     format::{self, Zone},
     lang::Lang,
 };
@@ -21,7 +21,7 @@ use crate::http::error::ApiError;
 
 /// A reader's language and time zone.
 #[derive(Clone, Debug)]
-pub struct Reader {
+pub struct ReaderSettings {
     pub lang: Lang,
     pub zone: Zone,
 }
@@ -33,10 +33,10 @@ pub struct View(Rc<Parts>);
 #[derive(Debug)]
 struct Parts {
     base: &'static str,
-    reader: Reader,
+    reader: ReaderSettings,
     now: Millis,
     path: String,
-    tokens: Tokens,
+    tokens: FormTokens,
     done: Option<String>,
 }
 
@@ -53,9 +53,9 @@ impl View {
     pub fn new(
         base: &'static str,
         request: &HttpRequest,
-        reader: Reader,
+        reader: ReaderSettings,
         now: Millis,
-        tokens: Tokens,
+        tokens: FormTokens,
         done: Option<String>,
     ) -> Self {
         Self(Rc::new(Parts {

@@ -38,12 +38,12 @@ impl FromStr for ServiceUrl {
 
 impl ServiceUrl {
     /// The URL of a path, which the address may already end with, for HTTP or WebSocket.
-    pub fn at(&self, path: &str, scheme: Transport) -> String {
+    pub fn at(&self, path: &str, scheme: UrlScheme) -> String {
         let scheme = match (scheme, self.secure) {
-            (Transport::Http, false) => "http",
-            (Transport::Http, true) => "https",
-            (Transport::WebSocket, false) => "ws",
-            (Transport::WebSocket, true) => "wss",
+            (UrlScheme::Http, false) => "http",
+            (UrlScheme::Http, true) => "https",
+            (UrlScheme::WebSocket, false) => "ws",
+            (UrlScheme::WebSocket, true) => "wss",
         };
         let place = self.place.strip_suffix(path).unwrap_or(&self.place);
         format!("{scheme}://{place}{path}")
@@ -51,7 +51,7 @@ impl ServiceUrl {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum UrlScheme {
     Http,
     WebSocket,
 }
@@ -78,7 +78,7 @@ mod tests {
             ),
         ] {
             let url: ServiceUrl = given.parse().expect("an address");
-            assert_eq!(url.at("/api/v1", Transport::Http), api, "{given}");
+            assert_eq!(url.at("/api/v1", UrlScheme::Http), api, "{given}");
         }
         for wrong in [
             "",

@@ -13,10 +13,10 @@ use tokio::{
 };
 
 use super::{
-    connection::{ConnectError, Dialer, Peer, Socket},
-    engine::Engine,
-    figures::Thousandths,
-    scenario::Scenario,
+    connection::{ConnectError, Dialer, Peer, SimulatorSocket},
+    engine::SimulatedCalls,
+    figures::DecimalArgument,
+    scenario::CallScenario,
     tally::{Summary, Totals},
 };
 
@@ -44,9 +44,9 @@ enum Over {
 
 /// A telephony bridge that places calls.
 #[derive(Debug)]
-pub struct Bridge {
+pub struct SimulatedBridge {
     connection: Peer,
-    engine: Engine,
+    engine: SimulatedCalls,
     started: Instant,
 }
 
@@ -73,12 +73,12 @@ impl<F: Future<Output = ()>> Stop<F> {
     }
 }
 
-impl Bridge {
+impl SimulatedBridge {
     /// A bridge that is not connected yet. Equal seeds draw equal calls.
-    pub fn new(connection: Peer, scenario: Scenario, seed: u64) -> Self {
+    pub fn new(connection: Peer, scenario: CallScenario, seed: u64) -> Self {
         Self {
             connection,
-            engine: Engine::new(scenario, seed),
+            engine: SimulatedCalls::new(scenario, seed),
             started: Instant::now(),
         }
     }
@@ -125,7 +125,7 @@ impl Bridge {
         &mut self,
         dialer: &Dialer,
         stop: &mut Stop<F>,
-    ) -> Result<Box<dyn Socket>, String> {
+    ) -> Result<Box<dyn SimulatorSocket>, String> {
         let deadline = Instant::now() + dialer.reconnect_within();
         let mut back_off = BACK_OFF_FIRST;
         loop {
@@ -273,12 +273,12 @@ impl Bridge {
 
     fn summary(self, fault: Option<String>) -> Summary {
         let elapsed_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let seconds = Thousandths(elapsed_ms.max(1));
+        let seconds = DecimalArgument(elapsed_ms.max(1));
         let (totals, measured) = self.engine.finish();
         Summary {
             seconds,
-            calls_per_second: Thousandths::ratio(totals.ended, seconds),
-            acknowledgements_per_second: Thousandths::ratio(totals.acknowledgements, seconds),
+            calls_per_second: DecimalArgument::ratio(totals.ended, seconds),
+            acknowledgements_per_second: DecimalArgument::ratio(totals.acknowledgements, seconds),
             latency_ms: measured.all.percentiles(),
             service_latency_ms: measured.service.percentiles(),
             function_latency_ms: measured.functions.percentiles(),

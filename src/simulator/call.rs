@@ -3,7 +3,7 @@
 use dikala_entities::{HangupInitiator, HangupReason};
 use serde_json::{Map, Value};
 
-use super::{arguments::sample_arguments, scenario::Script};
+use super::{arguments::sample_arguments, scenario::CallScript};
 
 /// The kind of a message; needed to interpret its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,17 +113,17 @@ enum Outcomes {
 }
 
 #[derive(Clone, Debug)]
-pub struct Call {
-    script: Script,
+pub struct SimulatedCall {
+    script: CallScript,
     stage: Stage,
     functions: Vec<Value>,
     asked: Option<String>,
     stopped: bool,
 }
 
-impl Call {
+impl SimulatedCall {
     /// A call whose `call.incoming` is under way.
-    pub fn new(script: Script) -> Self {
+    pub fn new(script: CallScript) -> Self {
         Self {
             script,
             stage: Stage::Calling,
@@ -294,7 +294,7 @@ mod tests {
 
     use super::*;
 
-    const SCRIPT: Script = Script {
+    const SCRIPT: CallScript = CallScript {
         ring_ms: 100,
         talk_ms: 1_000,
         abandons: false,
@@ -316,8 +316,8 @@ mod tests {
     }
 
     /// Feeds inputs to a call and names the reaction to each.
-    fn life(script: Script, heard: Vec<Incident>) -> Vec<String> {
-        let mut call = Call::new(script);
+    fn life(script: CallScript, heard: Vec<Incident>) -> Vec<String> {
+        let mut call = SimulatedCall::new(script);
         let name = |effect: Option<Reaction>| match effect {
             None => "-".to_owned(),
             Some(Reaction::Say(Say::HangUp { reason, initiator })) => {
@@ -362,7 +362,7 @@ mod tests {
 
         let mut asking = whole;
         asking.splice(3..3, [Wake, Acknowledged(MessageKind::Function)]);
-        let script = Script {
+        let script = CallScript {
             asks: true,
             agent_ends: true,
             ..SCRIPT
@@ -382,7 +382,7 @@ mod tests {
             ]
         );
 
-        let script = Script {
+        let script = CallScript {
             abandons: true,
             ..SCRIPT
         };
@@ -472,7 +472,7 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_it_hears_it_hangs_up_once_and_says_nothing_after(heard in prop::collection::vec(anything(), 0..40), asks: bool, abandons: bool) {
-            let mut call = Call::new(Script { asks, abandons, ..SCRIPT });
+            let mut call = SimulatedCall::new(CallScript { asks, abandons, ..SCRIPT });
             let mut hung_up = false;
             for heard in heard {
                 let effect = call.on(heard);

@@ -12,7 +12,7 @@ use dikala_actors::outbound::{OutboundError, client_config};
 use dikala_entities::Secret;
 use futures_util::{Sink, Stream};
 
-use super::address::{ServiceUrl, Transport};
+use super::address::{ServiceUrl, UrlScheme};
 
 const CONNECT_PATH: &str = "/bridge/v1/connect";
 const SUBPROTOCOL: &str = "dikala.bridge.v1";
@@ -29,7 +29,7 @@ impl FromStr for BridgeUrl {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let url: ServiceUrl = text.parse()?;
-        Ok(Self(url.at(CONNECT_PATH, Transport::WebSocket)))
+        Ok(Self(url.at(CONNECT_PATH, UrlScheme::WebSocket)))
     }
 }
 
@@ -66,12 +66,12 @@ pub enum ConnectError {
     Tls(String),
 }
 
-pub trait Socket:
+pub trait SimulatorSocket:
     Stream<Item = Result<Frame, WsProtocolError>> + Sink<Message, Error = WsProtocolError> + Unpin
 {
 }
 
-impl<S> Socket for S where
+impl<S> SimulatorSocket for S where
     S: Stream<Item = Result<Frame, WsProtocolError>>
         + Sink<Message, Error = WsProtocolError>
         + Unpin
@@ -109,7 +109,7 @@ impl Dialer {
         self.connection.reconnect_within
     }
 
-    pub async fn dial(&self) -> Result<Box<dyn Socket>, ConnectError> {
+    pub async fn dial(&self) -> Result<Box<dyn SimulatorSocket>, ConnectError> {
         let url = self.connection.url.to_string();
         let dialled = self
             .client

@@ -7,9 +7,9 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 
 use super::{
-    call::{Call, CallEnd, Incident, MessageKind, Reaction, Say},
+    call::{CallEnd, Incident, MessageKind, Reaction, Say, SimulatedCall},
     messages,
-    scenario::{Scenario, Script},
+    scenario::{CallScenario, CallScript},
     tally::{Latencies, Measured, Totals},
 };
 
@@ -44,7 +44,7 @@ struct Message {
 
 #[derive(Debug)]
 struct Placed {
-    call: Call,
+    call: SimulatedCall,
     /// The call's id, once the service has assigned one.
     id: Option<String>,
 }
@@ -57,8 +57,8 @@ enum Timer {
 
 /// The bridge without its socket.
 #[derive(Debug)]
-pub struct Engine {
-    scenario: Scenario,
+pub struct SimulatedCalls {
+    scenario: CallScenario,
     rng: StdRng,
     /// Makes this run's ids unique among all runs.
     run: String,
@@ -79,9 +79,9 @@ pub struct Engine {
     function_latencies: Latencies,
 }
 
-impl Engine {
+impl SimulatedCalls {
     /// A bridge without calls. Equal seeds draw equal calls.
-    pub fn new(scenario: Scenario, seed: u64) -> Self {
+    pub fn new(scenario: CallScenario, seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let run = format!("{:012x}", rng.random::<u64>() >> 16);
         let mut engine = Self {
@@ -254,17 +254,17 @@ impl Engine {
         self.calls.insert(
             number,
             Placed {
-                call: Call::new(script),
+                call: SimulatedCall::new(script),
                 id: None,
             },
         );
         self.enqueue(seq, Some((number, MessageKind::Incoming)), text, now_us);
     }
 
-    fn draw_script(&mut self) -> Script {
+    fn draw_script(&mut self) -> CallScript {
         let (ring, talk) = (self.scenario.ring_ms, self.scenario.talk_ms);
         let shows = self.scenario.shows_first && self.totals.calls == 1;
-        let drawn = Script {
+        let drawn = CallScript {
             ring_ms: self.rng.random_range(ring.0..=ring.1.max(ring.0)),
             talk_ms: self.rng.random_range(talk.0..=talk.1.max(talk.0)),
             abandons: self.rng.random_range(0..1_000) < self.scenario.abandon_per_mille,
@@ -272,7 +272,7 @@ impl Engine {
             agent_ends: self.rng.random_range(0..3) == 0,
             choice: self.rng.random_range(0..1_000),
         };
-        Script {
+        CallScript {
             abandons: drawn.abandons && !shows,
             asks: drawn.asks || shows,
             ..drawn

@@ -10,9 +10,9 @@ const WHOLE_MAX: u64 = 1_000_000_000;
 
 /// A number with three decimals: 1,500 means 1.5.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Thousandths(pub u64);
+pub struct DecimalArgument(pub u64);
 
-impl Thousandths {
+impl DecimalArgument {
     /// `of` divided by `by`; 0 if `by` is 0.
     pub fn ratio(of: u64, by: Self) -> Self {
         let scaled = u128::from(of) * 1_000_000;
@@ -21,14 +21,14 @@ impl Thousandths {
     }
 }
 
-impl fmt::Display for Thousandths {
+impl fmt::Display for DecimalArgument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:03}", self.0 / 1_000, self.0 % 1_000)
     }
 }
 
 /// Serializes as a JSON number.
-impl Serialize for Thousandths {
+impl Serialize for DecimalArgument {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let number: Number = self.to_string().parse().map_err(S::Error::custom)?;
         number.serialize(serializer)
@@ -36,7 +36,7 @@ impl Serialize for Thousandths {
 }
 
 /// Parses a number with up to three decimals, such as `2`, `0.25` or `.5`.
-pub fn decimal(text: &str) -> Result<Thousandths, String> {
+pub fn decimal(text: &str) -> Result<DecimalArgument, String> {
     let wrong = || {
         format!("must be a number from 0 to {WHOLE_MAX} with up to three decimals, such as 0.25")
     };
@@ -61,11 +61,11 @@ pub fn decimal(text: &str) -> Result<Thousandths, String> {
         .filter(|whole| *whole <= WHOLE_MAX)
         .ok_or_else(wrong)?;
     let fraction = number(&format!("{fraction:0<3}")).map_err(|_| wrong())?;
-    Ok(Thousandths(whole * 1_000 + fraction))
+    Ok(DecimalArgument(whole * 1_000 + fraction))
 }
 
 /// Parses a share from 0 to 1.
-pub fn share(text: &str) -> Result<Thousandths, String> {
+pub fn share(text: &str) -> Result<DecimalArgument, String> {
     let share = decimal(text)?;
     if share.0 <= 1_000 {
         Ok(share)
@@ -75,7 +75,7 @@ pub fn share(text: &str) -> Result<Thousandths, String> {
 }
 
 /// Parses a positive rate in calls per second.
-pub fn rate(text: &str) -> Result<Thousandths, String> {
+pub fn rate(text: &str) -> Result<DecimalArgument, String> {
     let rate = decimal(text)?;
     if rate.0 > 0 {
         Ok(rate)
@@ -126,12 +126,15 @@ mod tests {
     #[test]
     fn ratios_are_exact_to_the_thousandth() {
         assert_eq!(
-            Thousandths::ratio(1_000, Thousandths(3_000)),
-            Thousandths(333_333)
+            DecimalArgument::ratio(1_000, DecimalArgument(3_000)),
+            DecimalArgument(333_333)
         );
-        assert_eq!(Thousandths::ratio(1, Thousandths(0)), Thousandths(0));
         assert_eq!(
-            serde_json::to_string(&Thousandths(12_345)).expect("a number"),
+            DecimalArgument::ratio(1, DecimalArgument(0)),
+            DecimalArgument(0)
+        );
+        assert_eq!(
+            serde_json::to_string(&DecimalArgument(12_345)).expect("a number"),
             "12.345"
         );
     }

@@ -1,7 +1,7 @@
 //! A telephony bridge that places calls over a real WebSocket and measures acknowledgements. `dikala simulate` and
 //! `dikala dev` use it.
 //!
-//! `call` is one call, `engine` all calls; both are pure. [`Bridge`] connects them to the service and reconnects
+//! `call` is one call, `engine` all calls; both are pure. [`SimulatedBridge`] connects them to the service and reconnects
 //! after a loss. It then resends unacknowledged messages, so that a restart of the service loses no call.
 
 mod address;
@@ -16,11 +16,11 @@ mod scenario;
 mod tally;
 
 pub use self::{
-    address::{ServiceUrl, Transport},
-    bridge::Bridge,
+    address::{ServiceUrl, UrlScheme},
+    bridge::SimulatedBridge,
     connection::{BridgeUrl, Peer},
-    figures::Thousandths,
-    scenario::Scenario,
+    figures::DecimalArgument,
+    scenario::CallScenario,
     tally::{Summary, Totals},
 };
 

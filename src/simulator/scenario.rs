@@ -4,7 +4,7 @@ use dikala_entities::PhoneNumber;
 
 /// The kind and number of calls to place.
 #[derive(Clone, Debug)]
-pub struct Scenario {
+pub struct CallScenario {
     /// The numbers to call, in turn.
     pub dids: Vec<PhoneNumber>,
     /// Number of calls; unlimited if `None`.
@@ -29,7 +29,7 @@ pub struct Scenario {
 
 /// The course of an undisturbed call, drawn before it is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Script {
+pub struct CallScript {
     /// Time from the acceptance to the answer, or until the caller gives up.
     pub ring_ms: u64,
     pub talk_ms: u64,

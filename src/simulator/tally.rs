@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::figures::Thousandths;
+use super::figures::DecimalArgument;
 
 /// Maximum number of distinct reasons and codes; further ones are counted as `other`.
 const REASONS_MAX: usize = 64;
@@ -37,10 +37,10 @@ impl Latencies {
     /// The shown percentiles.
     pub fn percentiles(&self) -> Percentiles {
         Percentiles {
-            p50: Thousandths(self.percentile_us(50.0)),
-            p95: Thousandths(self.percentile_us(95.0)),
-            p99: Thousandths(self.percentile_us(99.0)),
-            max: Thousandths(self.0.max()),
+            p50: DecimalArgument(self.percentile_us(50.0)),
+            p95: DecimalArgument(self.percentile_us(95.0)),
+            p99: DecimalArgument(self.percentile_us(99.0)),
+            max: DecimalArgument(self.0.max()),
         }
     }
 }
@@ -48,10 +48,10 @@ impl Latencies {
 /// Latencies in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
-    pub p50: Thousandths,
-    pub p95: Thousandths,
-    pub p99: Thousandths,
-    pub max: Thousandths,
+    pub p50: DecimalArgument,
+    pub p95: DecimalArgument,
+    pub p99: DecimalArgument,
+    pub max: DecimalArgument,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -102,9 +102,9 @@ impl Totals {
 pub struct Summary {
     #[serde(flatten)]
     pub totals: Totals,
-    pub seconds: Thousandths,
-    pub calls_per_second: Thousandths,
-    pub acknowledgements_per_second: Thousandths,
+    pub seconds: DecimalArgument,
+    pub calls_per_second: DecimalArgument,
+    pub acknowledgements_per_second: DecimalArgument,
     /// From the creation of a message to its reply, outages included; without functions.
     pub latency_ms: Percentiles,
     /// The service's part of it: from the last transmission to the reply. The rest is queueing

@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{connection::ConnectError, engine::Engine, *};
+use super::{connection::ConnectError, engine::SimulatedCalls, *};
 
 /// The service's side of the protocol, in memory. A repeated message gets the same answer.
 #[derive(Debug, Default)]
@@ -74,8 +74,8 @@ impl Model {
     }
 }
 
-fn scenario(calls: u64) -> Scenario {
-    Scenario {
+fn scenario(calls: u64) -> CallScenario {
+    CallScenario {
         dids: vec!["+622150001111".parse().expect("a number")],
         calls: Some(calls),
         concurrency: 10,
@@ -92,14 +92,14 @@ fn scenario(calls: u64) -> Scenario {
 proptest! {
     #[test]
     fn who_watches_the_first_call_sees_it_answered_and_a_function_called(seed: u64) {
-        let watched = Scenario {
+        let watched = CallScenario {
             shows_first: true,
             concurrency: 1,
             abandon_per_mille: 1_000,
             functions_per_mille: 0,
             ..scenario(2)
         };
-        let mut engine = Engine::new(watched, seed);
+        let mut engine = SimulatedCalls::new(watched, seed);
         let mut model = Model::default();
         let mut now_us = 0;
         engine.connected();
@@ -117,7 +117,7 @@ proptest! {
 }
 
 /// The next time at which something is due, at most a millisecond later.
-fn next_moment(engine: &Engine, now_us: i64) -> i64 {
+fn next_moment(engine: &SimulatedCalls, now_us: i64) -> i64 {
     engine
         .next_wake_us()
         .map_or(now_us + 1_000, |due| due.clamp(now_us + 1, now_us + 1_000))
@@ -127,7 +127,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn every_call_ends_once_whatever_is_lost(seed: u64, fates in prop::collection::vec(0_u8..20, 1..200)) {
-        let mut engine = Engine::new(scenario(40), seed);
+        let mut engine = SimulatedCalls::new(scenario(40), seed);
         let mut model = Model::default();
         let mut fates = fates.into_iter().chain(std::iter::repeat(9));
         let mut now_us = 0;
@@ -173,8 +173,8 @@ proptest! {
 
 #[test]
 fn starts_keep_their_rate_and_their_number_at_once() {
-    let mut engine = Engine::new(
-        Scenario {
+    let mut engine = SimulatedCalls::new(
+        CallScenario {
             interval_us: 10_000,
             ..scenario(100)
         },
@@ -197,7 +197,7 @@ fn starts_keep_their_rate_and_their_number_at_once() {
 
 #[test]
 fn errors_end_calls_and_are_counted_by_their_code() {
-    let mut engine = Engine::new(scenario(1), 1);
+    let mut engine = SimulatedCalls::new(scenario(1), 1);
     engine.connected();
     engine.advance(0);
     let message: Value =
@@ -221,8 +221,8 @@ fn errors_end_calls_and_are_counted_by_their_code() {
 
 #[test]
 fn a_bridge_that_forgets_says_so_first() {
-    let mut engine = Engine::new(
-        Scenario {
+    let mut engine = SimulatedCalls::new(
+        CallScenario {
             forgets_earlier_calls: true,
             ..scenario(1)
         },
@@ -298,7 +298,7 @@ async fn a_connection_that_is_cut_loses_nothing() {
     let handle = server.handle();
     actix_web::rt::spawn(server);
 
-    let refused = Bridge::new(connection(&url, "dkb_wrong"), scenario(1), 1)
+    let refused = SimulatedBridge::new(connection(&url, "dkb_wrong"), scenario(1), 1)
         .run(std::future::pending(), |_| {})
         .await;
     assert!(
@@ -307,7 +307,7 @@ async fn a_connection_that_is_cut_loses_nothing() {
     );
 
     let mut shown = 0;
-    let bridge = Bridge::new(connection(&url, "dkb_right"), scenario(40), 1);
+    let bridge = SimulatedBridge::new(connection(&url, "dkb_right"), scenario(40), 1);
     let summary = bridge
         .run(std::future::pending(), |totals| shown = totals.ended)
         .await
@@ -322,18 +322,18 @@ async fn a_connection_that_is_cut_loses_nothing() {
     assert!(model.lock().expect("not poisoned").all_over());
 
     // Endless calls are ended by a stop.
-    let endless = Scenario {
+    let endless = CallScenario {
         calls: None,
         talk_ms: (60_000, 90_000),
         ..scenario(0)
     };
-    let bridge = Bridge::new(connection(&url, "dkb_right"), endless, 2);
+    let bridge = SimulatedBridge::new(connection(&url, "dkb_right"), endless, 2);
     let summary = bridge.run(async {}, |_| {}).await.expect("connects");
     assert!(summary.is_clean(), "{summary:?}");
     assert!(model.lock().expect("not poisoned").all_over());
     handle.stop(false).await;
 
-    let gone = Bridge::new(connection(&url, "dkb_right"), scenario(1), 1)
+    let gone = SimulatedBridge::new(connection(&url, "dkb_right"), scenario(1), 1)
         .run(std::future::pending(), |_| {})
         .await;
     assert!(

@@ -6,12 +6,12 @@ use tokio::sync::oneshot;
 
 /// A running server thread; dropping it stops the server.
 #[derive(Debug)]
-pub(crate) struct Aside {
+pub(crate) struct ServerThread {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Aside {
+impl ServerThread {
     pub(crate) fn run<S: Future<Output = ()>>(serve: impl FnOnce() -> S + Send + 'static) -> Self {
         let (stop, stopped) = oneshot::channel();
         let thread = thread::spawn(move || {
@@ -33,7 +33,7 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for ServerThread {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

@@ -3,8 +3,8 @@
 //!
 //! - [`StoreKind`] is the kind of store that a test runs on. [`StoreKind::open`] returns a migrated store, [`StoreKind::place`] the
 //!   URL of an empty one. [`both`] opens one of each kind. Dropping the returned value removes the data.
-//! - [`Receiver`] is a customer's server that answers as [`Answer`] says, and records its requests.
-//! - [`Postbox`] is a mail server that behaves as [`Post`] says, and keeps its mails.
+//! - [`TenantServer`] is a customer's server that answers as [`ServerAnswer`] says, and records its requests.
+//! - [`Postbox`] is a mail server that behaves as [`MailTreatment`] says, and keeps its mails.
 //! - [`OwnPostgres`] is a PostgreSQL server for fault tests: it can be stopped, restarted, and copied to a standby.
 //! - [`gemini`] is a simulated model that enforces the real one's documented rules, and misbehaves on demand.
 //! - [`phone`] is a SIP phone without audio.
@@ -39,9 +39,9 @@ mod wait;
 
 pub use folder::folder;
 pub use own_postgres::{OwnPostgres, Stop};
-pub use place::{Place, StoreKind};
+pub use place::{StoreKind, StorePlace};
 pub use port::free_port;
-pub use postbox::{Encryption, Letter, Post, Postbox};
-pub use receiver::{Answer, Event, Received, Receiver, signature};
-pub use stores::{Keep, both, durable, postgres, sqlite};
+pub use postbox::{Encryption, MailTreatment, Postbox, ReceivedMail};
+pub use receiver::{ReceivedEvent, ReceivedRequest, ServerAnswer, TenantServer, signature};
+pub use stores::{StoreGuard, both, durable, postgres, sqlite};
 pub use wait::{PATIENCE, eventually, within};

@@ -15,7 +15,7 @@ use std::{
 
 use crate::{
     large,
-    place::Place,
+    place::StorePlace,
     port::free_port,
     postgres::{TEMPLATE_NAME, missing, port_of_template, tools, unprivileged_shell},
     schema,
@@ -143,7 +143,7 @@ impl OwnPostgres {
 
     /// Creates the database with the current schema. Its URL has the given port: the server's own, or that of a
     /// proxy.
-    pub fn place(&self, port: u16) -> Place {
+    pub fn place(&self, port: u16) -> StorePlace {
         let url = |port| format!("postgres://dikala@127.0.0.1:{port}/{DATABASE}");
         match large::wanted() {
             false => {
@@ -155,11 +155,11 @@ impl OwnPostgres {
                 self.tool("psql", &format!("-qc \"{rename}\" -d postgres"));
             }
         }
-        Place::at(url(port))
+        StorePlace::at(url(port))
     }
 
     /// As [`Self::place`], but logs each statement's plan with its reads; see [`Self::log`].
-    pub fn explained_place(&self, port: u16) -> Place {
+    pub fn explained_place(&self, port: u16) -> StorePlace {
         let place = self.place(port);
         let settings = [
             ("session_preload_libraries", "auto_explain"),
@@ -170,7 +170,7 @@ impl OwnPostgres {
             ("auto_explain.log_format", "json"),
         ];
         let options = settings.map(|(name, value)| format!("options[{name}]={value}"));
-        Place::at(format!("{}?{}", place.url, options.join("&")))
+        StorePlace::at(format!("{}?{}", place.url, options.join("&")))
     }
 
     pub fn log(&self) -> String {

@@ -11,7 +11,7 @@ use crate::wait::PATIENCE;
 
 /// A phone with one call.
 #[derive(Debug)]
-pub struct Phone {
+pub struct SignallingPhone {
     socket: UdpSocket,
     edge: SocketAddr,
     did: String,
@@ -34,7 +34,7 @@ pub fn offer(port: u16, payload: u8, codec: &str) -> String {
     )
 }
 
-impl Phone {
+impl SignallingPhone {
     /// A phone that will call `did`. `id` must be unique among all calls.
     pub async fn new(edge: SocketAddr, did: &str, caller: &str, id: &str) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

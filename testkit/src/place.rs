@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sea_orm::{ConnectionTrait, Database as Connections, DatabaseConnection, Statement};
 
-use crate::{postgres::Database, schema};
+use crate::{postgres::TestDatabase, schema};
 
 /// The kind of store that a test runs on; tests take it as an rstest value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,17 +17,17 @@ const FILE: &str = "dikala.db";
 
 /// A store that is removed with this value. An SQLite file lives in the given folder.
 #[derive(Debug)]
-pub struct Place {
+pub struct StorePlace {
     pub url: String,
-    database: Option<Database>,
+    database: Option<TestDatabase>,
 }
 
-impl Place {
+impl StorePlace {
     fn file(file: &Path) -> Self {
         Self::at(format!("sqlite://{}", file.display()))
     }
 
-    pub(crate) fn of(database: Database) -> Self {
+    pub(crate) fn of(database: TestDatabase) -> Self {
         Self {
             url: database.url.clone(),
             database: Some(database),
@@ -48,7 +48,7 @@ impl Place {
     }
 
     /// The PostgreSQL database behind it, for fault tests.
-    pub fn database(&self) -> Option<&Database> {
+    pub fn database(&self) -> Option<&TestDatabase> {
         self.database.as_ref()
     }
 
@@ -85,22 +85,22 @@ impl Place {
 
 impl StoreKind {
     /// An empty store; `None` if PostgreSQL is not installed, so that the test is skipped.
-    pub fn place(self, folder: &Path) -> Option<Place> {
+    pub fn place(self, folder: &Path) -> Option<StorePlace> {
         Some(match self {
-            Self::Sqlite => Place::file(&folder.join(FILE)),
-            Self::Postgres => Place::of(Database::create()?),
+            Self::Sqlite => StorePlace::file(&folder.join(FILE)),
+            Self::Postgres => StorePlace::of(TestDatabase::create()?),
         })
     }
 
     /// As [`Self::place`], with the schema of `dikala migrate`.
-    pub fn migrated_place(self, folder: &Path) -> Option<Place> {
+    pub fn migrated_place(self, folder: &Path) -> Option<StorePlace> {
         Some(match self {
             Self::Sqlite => {
                 let file = folder.join(FILE);
                 schema::write_migrated(&file);
-                Place::file(&file)
+                StorePlace::file(&file)
             }
-            Self::Postgres => Place::of(Database::migrated()?),
+            Self::Postgres => StorePlace::of(TestDatabase::migrated()?),
         })
     }
 }

@@ -13,11 +13,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use crate::{aside::Aside, tls::acceptor, wait::eventually};
+use crate::{aside::ServerThread, tls::acceptor, wait::eventually};
 
 /// The treatment of one mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Post {
+pub enum MailTreatment {
     Take,
     /// Answers the recipient's address with this code.
     Refuse(u16),
@@ -43,7 +43,7 @@ pub enum Encryption {
 
 /// An accepted mail.
 #[derive(Clone, Debug)]
-pub struct Letter {
+pub struct ReceivedMail {
     pub from: String,
     pub to: String,
     /// Received values by lowercase name.
@@ -59,7 +59,7 @@ pub struct Letter {
 pub struct Postbox {
     pub address: SocketAddr,
     shared: Arc<Shared>,
-    _serving: Aside,
+    _serving: ServerThread,
 }
 
 #[derive(Debug, Default)]
@@ -69,18 +69,18 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    letters: Vec<Letter>,
-    posts: VecDeque<Post>,
+    letters: Vec<ReceivedMail>,
+    posts: VecDeque<MailTreatment>,
     connections: usize,
 }
 
 impl Shared {
     /// The treatment of the next mail; the last one is repeated.
-    fn next(&self) -> Post {
+    fn next(&self) -> MailTreatment {
         let mut state = self.state.lock().unwrap();
         state.connections += 1;
         match state.posts.len() {
-            0 => Post::Take,
+            0 => MailTreatment::Take,
             1 => state.posts[0],
             _ => state.posts.pop_front().unwrap(),
         }
@@ -100,7 +100,7 @@ impl Postbox {
         let address = listener.local_addr().unwrap();
         let shared = Arc::<Shared>::default();
         let serving = Arc::clone(&shared);
-        let aside = Aside::run(move || accept(listener, serving, encryption));
+        let aside = ServerThread::run(move || accept(listener, serving, encryption));
         Self {
             address,
             shared,
@@ -109,12 +109,12 @@ impl Postbox {
     }
 
     /// Sets the treatment of the next connections, in order; the last one is repeated.
-    pub fn answer(&self, posts: impl IntoIterator<Item = Post>) {
+    pub fn answer(&self, posts: impl IntoIterator<Item = MailTreatment>) {
         self.shared.state.lock().unwrap().posts = posts.into_iter().collect();
     }
 
     /// All accepted mails.
-    pub fn letters(&self) -> Vec<Letter> {
+    pub fn letters(&self) -> Vec<ReceivedMail> {
         self.shared.state.lock().unwrap().letters.clone()
     }
 
@@ -124,7 +124,7 @@ impl Postbox {
     }
 
     /// Waits for at least `count` mails to an address.
-    pub async fn wait_for(&self, to: &str, count: usize) -> Vec<Letter> {
+    pub async fn wait_for(&self, to: &str, count: usize) -> Vec<ReceivedMail> {
         eventually(&format!("{count} mails to {to}"), async || {
             let mut letters = self.letters();
             letters.retain(|letter| letter.to == to);
@@ -140,7 +140,7 @@ impl Postbox {
     }
 }
 
-impl Letter {
+impl ReceivedMail {
     #[track_caller]
     pub fn header(&self, name: &str) -> &str {
         self.headers
@@ -225,8 +225,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Ok((read > 0).then(|| line.trim_end().to_owned()))
     }
 
-    async fn greeted(mut self, post: Post, shared: &Shared) -> io::Result<Option<S>> {
-        if post == Post::Hang {
+    async fn greeted(mut self, post: MailTreatment, shared: &Shared) -> io::Result<Option<S>> {
+        if post == MailTreatment::Hang {
             return hang().await;
         }
         self.say("220 postbox ready").await?;
@@ -234,7 +234,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     /// Serves until the connection ends; returns the stream if it has to switch to TLS.
-    async fn run(mut self, post: Post, shared: &Shared) -> io::Result<Option<S>> {
+    async fn run(mut self, post: MailTreatment, shared: &Shared) -> io::Result<Option<S>> {
         while let Some(line) = self.line().await? {
             let upper = line.to_uppercase();
             let argument = line.split_once(':').map_or("", |(_, rest)| rest);
@@ -271,7 +271,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 "RCPT" => {
                     // Repeats the address, as real servers do.
                     let answer = match post {
-                        Post::Refuse(code) => format!("{code} <{address}>: not now"),
+                        MailTreatment::Refuse(code) => format!("{code} <{address}>: not now"),
                         _ => "250 ok".to_owned(),
                     };
                     self.to = address;
@@ -294,7 +294,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     /// Returns `None` if the connection has ended.
-    async fn data(&mut self, post: Post, shared: &Shared) -> io::Result<Option<()>> {
+    async fn data(&mut self, post: MailTreatment, shared: &Shared) -> io::Result<Option<()>> {
         let mut lines = Vec::new();
         loop {
             let Some(line) = self.line().await? else {
@@ -303,25 +303,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             if line == "." {
                 break;
             }
-            if post == Post::Drop {
+            if post == MailTreatment::Drop {
                 return Ok(None);
             }
             lines.push(line.strip_prefix('.').map(str::to_owned).unwrap_or(line));
         }
-        if let Post::RefuseText(code) = post {
+        if let MailTreatment::RefuseText(code) = post {
             self.say(&format!("{code} not for <{}>", self.to)).await?;
             return Ok(Some(()));
         }
         let letter = self.letter(&lines);
         shared.state.lock().unwrap().letters.push(letter);
         self.say("250 taken").await?;
-        if post == Post::TakeAndHang {
+        if post == MailTreatment::TakeAndHang {
             return hang().await;
         }
         Ok(Some(()))
     }
 
-    fn letter(&self, lines: &[String]) -> Letter {
+    fn letter(&self, lines: &[String]) -> ReceivedMail {
         let blank = lines
             .iter()
             .position(String::is_empty)
@@ -335,7 +335,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
         let encoding = headers.get("content-transfer-encoding");
         let text = decoded(encoding.map_or("7bit", String::as_str), body);
-        Letter {
+        ReceivedMail {
             from: self.from.clone(),
             to: self.to.clone(),
             headers,

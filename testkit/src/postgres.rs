@@ -70,13 +70,13 @@ struct Cluster {
 
 /// A database that is dropped with this value.
 #[derive(Debug)]
-pub struct Database {
+pub struct TestDatabase {
     cluster: &'static Cluster,
     name: String,
     pub url: String,
 }
 
-impl Database {
+impl TestDatabase {
     /// Creates an empty database. Returns `None` with a printed note if PostgreSQL is not installed.
     pub fn create() -> Option<Self> {
         Self::on(Durability::None)
@@ -133,7 +133,7 @@ impl Database {
     }
 }
 
-impl Drop for Database {
+impl Drop for TestDatabase {
     fn drop(&mut self) {
         // If this fails, the database is removed with the cluster.
         let mut drop = self.cluster.tool("dropdb");

@@ -23,7 +23,7 @@ struct Busy {
 }
 
 impl Busy {
-    fn start(world: &World) -> Self {
+    fn start(world: &TestWorld) -> Self {
         let (stop, done) = (
             Arc::new(AtomicBool::new(false)),
             Arc::new(AtomicUsize::new(0)),

@@ -160,7 +160,7 @@ async fn every_scenario_is_measured_on_sqlite_and_leaves_nothing_behind() {
 #[actix_web::test]
 async fn every_scenario_is_measured_on_postgres_which_it_starts_by_itself() {
     let installation = installation!(Sqlite);
-    if postgres::Database::create().is_none() {
+    if postgres::TestDatabase::create().is_none() {
         return;
     }
     let scenarios = format!("{},distance", names().join(","));

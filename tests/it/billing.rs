@@ -58,7 +58,7 @@ async fn the_cost_of_the_ai_is_the_bridges_figure_or_the_rate(
 ) {
     let world = world!(
         store,
-        Setup::new().set("billing.ai_cost_idr_per_minute", 350)
+        WorldSetup::new().set("billing.ai_cost_idr_per_minute", 350)
     );
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Http).await;
@@ -77,7 +77,7 @@ async fn the_cost_of_the_ai_is_the_bridges_figure_or_the_rate(
 #[rstest]
 #[actix_web::test]
 async fn a_call_that_was_not_answered_is_free(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, Setup::new().minutes(1));
+    let world = world!(store, WorldSetup::new().minutes(1));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Http).await;
     // One minute is enough for any number of consecutive calls, because each hold is released.
@@ -98,7 +98,7 @@ async fn a_call_that_was_not_answered_is_free(#[values(Sqlite, Postgres)] store:
 #[rstest]
 #[actix_web::test]
 async fn calls_at_the_same_time_share_what_is_there(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, Setup::new().minutes(5));
+    let world = world!(store, WorldSetup::new().minutes(5));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let waiting: Vec<_> = (0..20)
@@ -133,7 +133,7 @@ async fn calls_at_the_same_time_share_what_is_there(#[values(Sqlite, Postgres)] 
 async fn the_limit_of_concurrent_calls_frees_its_slots(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, Setup::new().concurrent_calls(2));
+    let world = world!(store, WorldSetup::new().concurrent_calls(2));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     for _ in 0..2 {
@@ -161,7 +161,11 @@ async fn the_limit_of_concurrent_calls_frees_its_slots(
 const GRACE: &str = "calls.hangup_grace_seconds";
 
 /// A call in its last minute, with this many seconds left.
-async fn on_the_last_minute(world: &World, bridge: &Bridge, left_s: i64) -> (String, Moment) {
+async fn on_the_last_minute(
+    world: &TestWorld,
+    bridge: &TestBridge,
+    left_s: i64,
+) -> (String, Moment) {
     let answered = Moment::ago(60 - left_s);
     (
         bridge.talk_since(&world.tenant.did, answered).await,
@@ -173,9 +177,9 @@ async fn on_the_last_minute(world: &World, bridge: &Bridge, left_s: i64) -> (Str
 #[actix_web::test]
 async fn a_call_without_credit_is_warned_told_and_ended_by_the_engine(
     #[values(Sqlite, Postgres)] store: StoreKind,
-    #[values(Socket, Http)] transport: Transport,
+    #[values(Socket, Http)] transport: BridgeTransport,
 ) {
-    let world = world!(store, Setup::new().minutes(1).set(GRACE, 2));
+    let world = world!(store, WorldSetup::new().minutes(1).set(GRACE, 2));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(transport).await;
     let (id, answered) = on_the_last_minute(&world, &bridge, 15).await;
@@ -223,7 +227,7 @@ async fn a_call_without_credit_is_warned_told_and_ended_by_the_engine(
 async fn a_bridge_that_obeys_ends_the_call_with_that_reason(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, Setup::new().minutes(1));
+    let world = world!(store, WorldSetup::new().minutes(1));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let (id, _) = on_the_last_minute(&world, &bridge, 3).await;
@@ -251,7 +255,7 @@ async fn a_bridge_that_obeys_ends_the_call_with_that_reason(
 async fn a_talk_that_is_reported_late_is_cut_where_its_credit_ended(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, Setup::new().minutes(3).set(GRACE, 2));
+    let world = world!(store, WorldSetup::new().minutes(3).set(GRACE, 2));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let answered = Moment::ago(500);
@@ -271,7 +275,7 @@ async fn a_talk_that_is_reported_late_is_cut_where_its_credit_ended(
 #[rstest]
 #[actix_web::test]
 async fn a_top_up_in_between_saves_the_call(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, Setup::new().minutes(1));
+    let world = world!(store, WorldSetup::new().minutes(1));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let (id, answered) = on_the_last_minute(&world, &bridge, 20).await;
@@ -302,7 +306,7 @@ async fn a_top_up_in_between_saves_the_call(#[values(Sqlite, Postgres)] store: S
 #[rstest]
 #[actix_web::test]
 async fn the_agents_longest_call_is_kept(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, Setup::new().set(GRACE, 2));
+    let world = world!(store, WorldSetup::new().set(GRACE, 2));
     let tenant = &world.tenant;
     tenant
         .change_agent(json!({"maxCallDurationMinutes": 1}))
@@ -336,7 +340,7 @@ async fn a_cut_that_is_obeyed_late_ends_the_call_when_it_was_due(
     #[case] longest: u32,
     #[case] reason: &str,
 ) {
-    let world = world!(store, Setup::new().minutes(credit));
+    let world = world!(store, WorldSetup::new().minutes(credit));
     let tenant = &world.tenant;
     tenant
         .change_agent(json!({"maxCallDurationMinutes": longest}))
@@ -358,7 +362,7 @@ async fn a_cut_that_is_obeyed_late_ends_the_call_when_it_was_due(
 #[rstest]
 #[actix_web::test]
 async fn low_credit_is_announced_once_per_crossing(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, Setup::new().minutes(6).low_threshold(5));
+    let world = world!(store, WorldSetup::new().minutes(6).low_threshold(5));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     // Each call is answered now and hung up in its first minute. For a call answered long ago, minutes would be
@@ -375,8 +379,8 @@ async fn low_credit_is_announced_once_per_crossing(#[values(Sqlite, Postgres)] s
     top_up(&world.server, &tenant.id, 2, "back"); // 5: armed again
     talk().await; // 4
     talk().await; // 3
-    let lows = |events: &[Event]| events.iter().filter(|e| e.kind == "credits.low").count();
-    let ends = |events: &[Event]| events.iter().filter(|e| e.kind == "call.ended").count();
+    let lows = |events: &[ReceivedEvent]| events.iter().filter(|e| e.kind == "credits.low").count();
+    let ends = |events: &[ReceivedEvent]| events.iter().filter(|e| e.kind == "call.ended").count();
     let events = world
         .receiver
         .wait_for_events("/hook", SECRET, "six calls and two warnings", |events| {

@@ -115,7 +115,7 @@ impl Names {
 }
 
 /// Creates the documentation's setting: an agent, its functions, and a number without an agent.
-async fn stage(world: &World) -> Names {
+async fn stage(world: &TestWorld) -> Names {
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     for name in ["check_order", "old_menu"] {
         tenant
@@ -125,8 +125,8 @@ async fn stage(world: &World) -> Names {
     receiver.answer(
         "/check",
         [
-            Answer::Json(json!({"arrivesInMinutes": 20})),
-            Answer::Status(500),
+            ServerAnswer::Json(json!({"arrivesInMinutes": 20})),
+            ServerAnswer::Status(500),
         ],
     );
     let agent = json!({
@@ -304,9 +304,10 @@ async fn the_example_bridge_holds_a_call_and_obeys(#[values(Sqlite, Postgres)] s
     tenant
         .create_function("check_order", "POST", &world.receiver.url("/check"))
         .await;
-    world
-        .receiver
-        .answer("/check", [Answer::Json(json!({"arrivesInMinutes": 20}))]);
+    world.receiver.answer(
+        "/check",
+        [ServerAnswer::Json(json!({"arrivesInMinutes": 20}))],
+    );
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/bridge.py");
     let run = |seconds: &str, calls: &str| {
         Command::new("python3")

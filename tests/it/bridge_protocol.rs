@@ -15,7 +15,7 @@ async fn only_a_bridges_token_opens_the_door(#[values(Sqlite, Postgres)] store: 
     let base = &world.server.http;
     let created = world.server.cli(&["bridge", "create", "--name", "old"]);
     let revoked = text(&created, "token");
-    Bridge::open(base, &revoked, Http)
+    TestBridge::open(base, &revoked, Http)
         .await
         .ok("heartbeat", json!({}))
         .await;
@@ -47,10 +47,10 @@ async fn only_a_bridges_token_opens_the_door(#[values(Sqlite, Postgres)] store: 
         assert!(answer.body["error"]["code"].is_string(), "{}", answer.text);
     }
     for token in [None, Some(&*mistyped), Some(&revoked), Some("dkb_")] {
-        let refused = Bridge::socket(base, token).await.map(drop).unwrap_err();
+        let refused = TestBridge::socket(base, token).await.map(drop).unwrap_err();
         assert_eq!(refused.as_u16(), 401, "{token:?}");
     }
-    assert!(Bridge::socket(base, Some(good)).await.is_ok());
+    assert!(TestBridge::socket(base, Some(good)).await.is_ok());
 }
 
 /// Invalid messages, and the error codes of which one must be answered. `$call` stands for an active call, `$did`
@@ -219,7 +219,7 @@ fn wrong_messages() -> Vec<(&'static str, Value, &'static str)> {
 #[actix_web::test]
 async fn a_wrong_message_is_named_and_does_nothing(
     #[values(Sqlite, Postgres)] store: StoreKind,
-    #[values(Socket, Http)] transport: Transport,
+    #[values(Socket, Http)] transport: BridgeTransport,
 ) {
     let world = world!(store);
     let tenant = &world.tenant;
@@ -334,7 +334,7 @@ async fn replies_come_in_the_order_of_the_messages(#[values(Sqlite, Postgres)] s
     let world = world!(store);
     let tenant = &world.tenant;
     let receiver = &world.receiver;
-    receiver.answer("/slow", [Answer::Slow(Duration::from_millis(700))]);
+    receiver.answer("/slow", [ServerAnswer::Slow(Duration::from_millis(700))]);
     tenant
         .create_function("slow", "POST", &receiver.url("/slow"))
         .await;
@@ -408,7 +408,7 @@ async fn replies_come_in_the_order_of_the_messages(#[values(Sqlite, Postgres)] s
 #[actix_web::test]
 async fn a_bridge_touches_only_its_own_calls(
     #[values(Sqlite, Postgres)] store: StoreKind,
-    #[values(Socket, Http)] transport: Transport,
+    #[values(Socket, Http)] transport: BridgeTransport,
 ) {
     let world = world!(store);
     let tenant = &world.tenant;
@@ -417,7 +417,7 @@ async fn a_bridge_touches_only_its_own_calls(
         &world.server.cli(&["bridge", "create", "--name", "other"]),
         "token",
     );
-    let stranger = Bridge::open(&world.server.http, &token, transport).await;
+    let stranger = TestBridge::open(&world.server.http, &token, transport).await;
     let id = mine.ring(&tenant.did).await;
     let before = tenant.call(&id).await;
     for (kind, fields) in [

@@ -23,7 +23,7 @@ const PAGES_MAX: usize = 60;
 const ALIKE_MAX: usize = 2;
 
 /// A link that signs a person in.
-fn invited(world: &World, email: &str) -> String {
+fn invited(world: &TestWorld, email: &str) -> String {
     let made = world.server.cli(&[
         "user",
         "create",

@@ -12,9 +12,9 @@ fn names(events: &[&str]) -> Vec<String> {
 #[actix_web::test]
 async fn a_call_runs_from_ring_to_invoice(
     #[values(Sqlite, Postgres)] store: StoreKind,
-    #[values(Socket, Http)] transport: Transport,
+    #[values(Socket, Http)] transport: BridgeTransport,
 ) {
-    let world = world!(store, Setup::new().minutes(100));
+    let world = world!(store, WorldSetup::new().minutes(100));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(transport).await;
     let rang = Moment::ago(400);
@@ -114,7 +114,7 @@ async fn a_call_runs_from_ring_to_invoice(
 
 /// Asserts that all events of the ended call arrived in order with their payloads. The receiver checks the
 /// signatures.
-async fn announced_in_order(world: &World, id: &str, call: &Value) {
+async fn announced_in_order(world: &TestWorld, id: &str, call: &Value) {
     let kinds = world.kinds(id, "call.ended").await;
     let order = [
         "call.started",
@@ -184,7 +184,7 @@ async fn the_api_shows_what_a_call_announced(#[values(Sqlite, Postgres)] store: 
     let delivered = world.receiver.events("/hook", SECRET);
     assert_eq!(shown["events"].as_array().unwrap().len(), delivered.len());
     for (shown, delivered) in shown["events"].as_array().unwrap().iter().zip(&delivered) {
-        let Event {
+        let ReceivedEvent {
             id,
             kind,
             timestamp,
@@ -322,7 +322,7 @@ async fn the_time_of_the_bridge_is_honoured_within_reason(
 #[actix_web::test]
 async fn the_tenant_ends_and_transfers_live_calls(
     #[values(Sqlite, Postgres)] store: StoreKind,
-    #[values(Socket, Http)] transport: Transport,
+    #[values(Socket, Http)] transport: BridgeTransport,
 ) {
     let world = world!(store);
     let tenant = &world.tenant;
@@ -454,7 +454,7 @@ async fn calls_that_come_in_while_their_agent_is_changed_keep_what_they_began_wi
 ) {
     const CLIENTS: usize = 12;
     const CALLS: usize = 20;
-    let setup = Setup::new()
+    let setup = WorldSetup::new()
         .minutes(1_000)
         .set("plans.starter.requests_per_minute", 100_000)
         .set("plans.business.requests_per_minute", 100_000)

@@ -244,7 +244,7 @@ async fn documents_have_their_shapes(#[values(Sqlite, Postgres)] store: StoreKin
 async fn credit_with_the_same_reference_is_added_once(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, Setup::new().minutes(10));
+    let world = world!(store, WorldSetup::new().minutes(10));
     let (server, tenant) = (&world.server, &world.tenant);
     let first = top_up(server, &tenant.id, 25, "invoice-1");
     let seen = [

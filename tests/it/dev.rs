@@ -13,7 +13,7 @@ use crate::support::{
     server::{interrupt, wait_for_line},
     visitor::Visitor,
 };
-use crate::telephony::phone::Phone;
+use crate::telephony::phone::TestPhone;
 
 /// A running `dikala dev` and the values it printed for people.
 struct Dev {
@@ -215,7 +215,7 @@ async fn dev_works_at_once_and_is_the_same_the_second_time() {
     assert_eq!(again.key, key, "the key is kept");
     come_in(&again.links[0]).await;
     let (did, telephone) = &again.telephone;
-    let phone = Phone::call(*telephone, did).await;
+    let phone = TestPhone::call(*telephone, did).await;
     phone.hears().await;
     phone.hang_up().await;
     let api = again.api().await;

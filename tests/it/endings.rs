@@ -13,15 +13,15 @@ enum Refusal {
 }
 
 impl Refusal {
-    fn setup(self) -> Setup {
+    fn setup(self) -> WorldSetup {
         match self {
-            Self::InsufficientCredits => Setup::new().minutes(0),
-            Self::ConcurrencyLimit => Setup::new().concurrent_calls(1),
-            _ => Setup::new(),
+            Self::InsufficientCredits => WorldSetup::new().minutes(0),
+            Self::ConcurrencyLimit => WorldSetup::new().concurrent_calls(1),
+            _ => WorldSetup::new(),
         }
     }
 
-    async fn arrange(self, world: &World, bridge: &Bridge) {
+    async fn arrange(self, world: &TestWorld, bridge: &TestBridge) {
         let tenant = &world.tenant;
         match self {
             Self::NoAgent => {
@@ -118,7 +118,7 @@ async fn a_call_that_cannot_be_served_is_refused_stored_and_free(
 #[rstest]
 #[actix_web::test]
 async fn a_refusal_is_not_forever(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, Setup::new().concurrent_calls(1));
+    let world = world!(store, WorldSetup::new().concurrent_calls(1));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let first = bridge.ring(&tenant.did).await;
@@ -332,7 +332,7 @@ async fn transfers_are_few_and_never_to_numbers_that_pay_who_is_called(
 ) {
     let world = world!(
         store,
-        Setup::new().set("calls.transfer_prefixes", "+62,+65")
+        WorldSetup::new().set("calls.transfer_prefixes", "+62,+65")
     );
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;

@@ -16,12 +16,12 @@ use crate::support::prelude::*;
 #[actix_web::test]
 async fn a_minute_that_was_begun_is_paid_and_told(
     #[values(Sqlite, Postgres)] store: StoreKind,
-    #[values(Socket, Http)] transport: Transport,
+    #[values(Socket, Http)] transport: BridgeTransport,
 ) {
     // A server on its own store; a tenant with key, agent, number, bridge and credit; a receiver of all events.
-    // `Setup` lists what differs from the usual. `set` takes any configuration key, so that an hour in production
+    // `WorldSetup` lists what differs from the usual. `set` takes any configuration key, so that an hour in production
     // is a second here.
-    let world = world!(store, Setup::new().minutes(10));
+    let world = world!(store, WorldSetup::new().minutes(10));
     let tenant = &world.tenant;
 
     // A test states when things happened instead of waiting: this call was answered 61 seconds ago.
@@ -45,9 +45,9 @@ async fn a_minute_that_was_begun_is_paid_and_told(
 // A receiver answers as it is told, request by request; the last answer is repeated.
 #[actix_web::test]
 async fn an_event_that_is_refused_once_comes_again_the_same() {
-    let setup = Setup::new().set("webhooks.retry_schedule_seconds", "1");
+    let setup = WorldSetup::new().set("webhooks.retry_schedule_seconds", "1");
     let world = world!(Sqlite, setup);
-    let answers = [Answer::Status(503), Answer::Status(204)];
+    let answers = [ServerAnswer::Status(503), ServerAnswer::Status(204)];
     world.receiver.answer("/flaps", answers);
     let url = world.receiver.url("/flaps");
     world

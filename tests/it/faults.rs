@@ -42,24 +42,24 @@ struct Shows<'a> {
 
 /// A world with fail points, watched by a Prometheus.
 struct Watched {
-    world: World,
+    world: TestWorld,
     /// `None` if it is not installed.
     prometheus: Option<Prometheus>,
     operator: Rest,
 }
 
 impl Watched {
-    async fn start(kind: StoreKind, setup: Setup) -> Option<Self> {
+    async fn start(kind: StoreKind, setup: WorldSetup) -> Option<Self> {
         Some(Self::on(Installation::migrated(kind)?, setup).await)
     }
 
-    async fn on(mut installation: Installation, setup: Setup) -> Self {
+    async fn on(mut installation: Installation, setup: WorldSetup) -> Self {
         let pipe = installation.folder.path().join("faults");
         let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
         assert!(made.success());
         let pipe = pipe.to_str().unwrap().to_owned();
         installation.settings.push(("FAIL_POINTS".to_owned(), pipe));
-        let world = World::on(installation, setup).await;
+        let world = TestWorld::on(installation, setup).await;
         let prometheus = if is_at_hand() {
             Some(Prometheus::firing_at_once(&world.server).await)
         } else {
@@ -187,7 +187,7 @@ const IS_COUNTED: fn(f64) -> bool = |value| value > 0.0;
 
 #[actix_web::test]
 async fn a_ledger_that_panics_shows_and_goes_on() {
-    let watched = watched!(Sqlite, Setup::new());
+    let watched = watched!(Sqlite, WorldSetup::new());
     let tenant = &watched.world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let call = bridge.talk(&tenant.did).await;
@@ -215,7 +215,7 @@ async fn a_ledger_that_panics_shows_and_goes_on() {
 
 #[actix_web::test]
 async fn a_dispatcher_that_is_stuck_shows() {
-    let watched = watched!(Sqlite, Setup::new());
+    let watched = watched!(Sqlite, WorldSetup::new());
     watched.fail("stick", "webhook_dispatcher");
     watched
         .shows(Shows {
@@ -234,7 +234,7 @@ async fn a_dispatcher_that_is_stuck_shows() {
 /// Deliveries beyond a full mailbox are in the table, and are made once the actor works again.
 #[actix_web::test]
 async fn a_full_mailbox_shows_and_loses_nothing() {
-    let watched = watched!(Sqlite, Setup::new());
+    let watched = watched!(Sqlite, WorldSetup::new());
     let world = &watched.world;
     watched.fail("fill", "webhook_dispatcher");
     watched
@@ -261,7 +261,7 @@ async fn a_full_mailbox_shows_and_loses_nothing() {
 
 #[actix_web::test]
 async fn an_event_loop_that_is_blocked_shows() {
-    let watched = watched!(Sqlite, Setup::new());
+    let watched = watched!(Sqlite, WorldSetup::new());
     watched.fail("block", "credit_ledger");
     watched
         .shows(Shows {
@@ -279,7 +279,7 @@ async fn an_event_loop_that_is_blocked_shows() {
 
 #[actix_web::test]
 async fn a_disk_that_is_full_shows() {
-    let watched = watched!(Sqlite, Setup::new());
+    let watched = watched!(Sqlite, WorldSetup::new());
     watched.world.server.limit_files(Some(16 << 10));
     watched
         .shows(Shows {
@@ -294,7 +294,7 @@ async fn a_disk_that_is_full_shows() {
 
 #[actix_web::test]
 async fn a_database_that_is_away_shows() {
-    let watched = watched!(Postgres, Setup::new());
+    let watched = watched!(Postgres, WorldSetup::new());
     let store = &watched.world.server.installation.store;
     store.database().unwrap().go_away();
     watched
@@ -311,9 +311,9 @@ async fn a_database_that_is_away_shows() {
 /// A hanging endpoint shows before its first failure, and still shows after many.
 #[actix_web::test]
 async fn an_endpoint_that_hangs_shows() {
-    let watched = watched!(Sqlite, Setup::new());
+    let watched = watched!(Sqlite, WorldSetup::new());
     let world = &watched.world;
-    world.receiver.answer(HOOK, [Answer::Hang]);
+    world.receiver.answer(HOOK, [ServerAnswer::Hang]);
     let webhooks = world.tenant.api.get("/webhooks").await.expect(200);
     let webhook = webhooks["webhooks"][0]["id"].as_str().unwrap();
     let bridge = world.tenant.bridge(Socket).await;
@@ -330,12 +330,12 @@ async fn an_endpoint_that_hangs_shows() {
 
 #[actix_web::test]
 async fn an_endpoint_that_keeps_hanging_shows_as_one_that_fails() {
-    let setup = Setup::new()
+    let setup = WorldSetup::new()
         .set("webhooks.timeout_seconds", 1)
         .set("webhooks.retry_schedule_seconds", "1,1,1,1,1,1,1,1");
     let watched = watched!(Sqlite, setup);
     let world = &watched.world;
-    world.receiver.answer(HOOK, [Answer::Hang]);
+    world.receiver.answer(HOOK, [ServerAnswer::Hang]);
     let webhooks = world.tenant.api.get("/webhooks").await.expect(200);
     let webhook = webhooks["webhooks"][0]["id"].as_str().unwrap();
     let bridge = world.tenant.bridge(Socket).await;
@@ -355,7 +355,7 @@ async fn an_endpoint_that_keeps_hanging_shows_as_one_that_fails() {
 
 #[actix_web::test]
 async fn a_tenant_that_floods_shows() {
-    let watched = watched!(Sqlite, Setup::new());
+    let watched = watched!(Sqlite, WorldSetup::new());
     let world = &watched.world;
     let id = world.tenant.id.clone();
     world

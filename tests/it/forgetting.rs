@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dikala_testkit::{
-    Answer::{Full, Json, Status},
+    ServerAnswer::{Full, Json, Status},
     free_port,
 };
 use tokio::sync::Semaphore;
@@ -22,7 +22,7 @@ const WORDS: [&str; 5] = [
 const ANSWERED: &str = "tulip-in-an-answer";
 
 /// All rows of all tables as one text, with bytes in hexadecimal.
-async fn everything(store: &dikala_testkit::Place, kind: StoreKind) -> String {
+async fn everything(store: &dikala_testkit::StorePlace, kind: StoreKind) -> String {
     let mut all = String::new();
     for table in [
         "calls",
@@ -71,7 +71,7 @@ fn hex(words: &str) -> String {
 
 /// Makes a call with personal data: number, metadata, transcript and function. Its events are delivered; returns
 /// its id.
-async fn a_personal_call(world: &World, bridge: &Bridge) -> String {
+async fn a_personal_call(world: &TestWorld, bridge: &TestBridge) -> String {
     let fields = json!({"bridgeCallId": format!("b-{}", bridge.message("x", json!({}))["id"]), "did": world.tenant.did,
         "callerNumber": CALLER, "metadata": {"note": WORDS[1]}});
     let call = text(&bridge.ok("call.incoming", fields).await, "callId");
@@ -91,7 +91,7 @@ async fn a_personal_call(world: &World, bridge: &Bridge) -> String {
 async fn an_erased_call_leaves_nothing_but_what_it_cost(
     #[values(Sqlite, Postgres)] kind: StoreKind,
 ) {
-    let setup = Setup::new().set("webhooks.retry_schedule_seconds", "1,1,1,1,1,1,1,1,1,1");
+    let setup = WorldSetup::new().set("webhooks.retry_schedule_seconds", "1,1,1,1,1,1,1,1,1,1");
     let world = world!(kind, setup);
     let tenant = &world.tenant;
     let said = json!({"found": ANSWERED}).to_string();
@@ -183,7 +183,7 @@ async fn an_erased_call_leaves_nothing_but_what_it_cost(
     assert!(!holds(&everything(store, kind).await, WORDS[2]));
 
     // Nothing of the erased call is delivered any more: a later call's event arrives alone.
-    let later = Receiver::start_on(port);
+    let later = TenantServer::start_on(port);
     let other = bridge.talk(&tenant.did).await;
     bridge.hang_up(&other).await;
     later
@@ -253,7 +253,7 @@ fn earlier(id: &str, days: u64) -> String {
 }
 
 /// Makes calls and everything that belongs to them `days` older, while no server runs.
-async fn age(store: &dikala_testkit::Place, days: u64, calls: &[String]) {
+async fn age(store: &dikala_testkit::StorePlace, days: u64, calls: &[String]) {
     let ms = days * DAY_MS;
     let mut sql = vec![
         format!(
@@ -303,9 +303,11 @@ async fn age(store: &dikala_testkit::Place, days: u64, calls: &[String]) {
 async fn what_is_older_than_the_operator_wants_goes_and_the_books_stay_exact(
     #[values(Sqlite, Postgres)] kind: StoreKind,
 ) {
-    let mut world = world!(kind, Setup::new().set("retention.sweep_seconds", 1));
+    let mut world = world!(kind, WorldSetup::new().set("retention.sweep_seconds", 1));
     let said = json!({"found": ANSWERED});
-    world.receiver.answer("/function", [Answer::Json(said)]);
+    world
+        .receiver
+        .answer("/function", [ServerAnswer::Json(said)]);
     let endpoint = world.receiver.url("/function");
     world
         .tenant

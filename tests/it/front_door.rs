@@ -13,7 +13,7 @@ use dikala_testkit::within;
 use crate::support::{
     prelude::*,
     raw_socket::{address, connect_from, exchange, read_all},
-    tenant::{Plan, Tenant},
+    tenant::{Tenant, TenantPlan},
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -82,7 +82,7 @@ async fn drip(mut stream: TcpStream, bytes: &'static [u8]) -> String {
 }
 
 /// Starts with the low soft limit of open files that most systems have, which can be raised.
-fn few_files(setup: Setup) -> Setup {
+fn few_files(setup: WorldSetup) -> WorldSetup {
     setup.files(256, 8_192)
 }
 
@@ -94,7 +94,7 @@ async fn bodies_that_strangers_drip_take_nothing_from_others() {
         limits.current.is_none_or(|files| files > 2_000),
         "ulimit -n 4096"
     );
-    let world = world!(Sqlite, few_files(Setup::new()));
+    let world = world!(Sqlite, few_files(WorldSetup::new()));
     let heads = [
         "POST /bridge/v1/messages HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n{",
         "POST /bridge/v1/messages HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{\r\n",
@@ -163,7 +163,7 @@ async fn heads_that_drip_are_cut_off_the_first_and_every_later_one() {
 
 #[actix_web::test]
 async fn one_address_has_its_share_of_the_connections() {
-    let setup = Setup::new()
+    let setup = WorldSetup::new()
         .set("http.connections_per_address", 3)
         .set("http.max_connections", 16)
         .set("http.trusted_proxies", "127.0.0.3,127.0.0.9");
@@ -236,7 +236,7 @@ async fn ask_through(http: &str, from: &str, client: &str, path: &str, credentia
 
 #[actix_web::test]
 async fn who_guesses_is_limited_on_every_way_in_and_others_are_not() {
-    let setup = Setup::new()
+    let setup = WorldSetup::new()
         .set("http.unauthenticated_requests_per_minute", 3)
         .set("http.trusted_proxies", "127.0.0.3");
     let world = world!(Sqlite, setup);
@@ -276,7 +276,7 @@ async fn who_guesses_is_limited_on_every_way_in_and_others_are_not() {
 
 #[actix_web::test]
 async fn what_is_no_request_is_refused_like_one_and_told_to_nobody() {
-    let world = world!(Sqlite, Setup::new().set("log.format", "json"));
+    let world = world!(Sqlite, WorldSetup::new().set("log.format", "json"));
     let http = &world.server.http;
     let long = format!(
         "GET / HTTP/1.1\r\nhost: x\r\nx-long: {}\r\n\r\n",
@@ -324,7 +324,9 @@ async fn what_is_no_request_is_refused_like_one_and_told_to_nobody() {
     // A tenant's server that answers nonsense causes no log lines either.
     world.receiver.answer(
         "/nonsense",
-        [Answer::Raw(b"HTTP/1.1 200 OK\r\nbad\0name: \xff\r\n\r\n")],
+        [ServerAnswer::Raw(
+            b"HTTP/1.1 200 OK\r\nbad\0name: \xff\r\n\r\n",
+        )],
     );
     let url = world.receiver.url("/nonsense");
     world.tenant.create_function("look_up", "POST", &url).await;
@@ -411,7 +413,7 @@ async fn an_operators_listener_without_a_token_answers_its_own_machine_only() {
     }
     // With a token the host name does not matter, because every request needs the token.
     let token = "correct-horse-battery";
-    let world = world!(Sqlite, Setup::new().set("operator.token", token));
+    let world = world!(Sqlite, WorldSetup::new().set("operator.token", token));
     let request = format!(
         "GET /metrics HTTP/1.1\r\nhost: metrics.example\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
     );
@@ -464,7 +466,7 @@ async fn no_level_of_the_log_tells_a_secret() {
         installation.set(key, value);
     }
     let server = Server::start(installation);
-    let plan = Plan {
+    let plan = TenantPlan {
         minutes: 10,
         low_threshold: None,
         concurrent_calls: None,

@@ -8,7 +8,7 @@ use dikala_testkit::within;
 
 use crate::support::{
     prelude::*,
-    rest::Response,
+    rest::RestResponse,
     tenant::{Tenant, text},
 };
 
@@ -28,7 +28,7 @@ struct Acknowledged(HashMap<String, String>);
 
 impl Acknowledged {
     /// Writes agents concurrently and records the acknowledged ones; returns the other answers.
-    async fn write(&mut self, tenant: &Tenant, what: &str, count: usize) -> Vec<Response> {
+    async fn write(&mut self, tenant: &Tenant, what: &str, count: usize) -> Vec<RestResponse> {
         let write = async |number: usize| {
             let name = format!("{what} {number}");
             let agent = json!({"name": name, "systemPrompt": "Answer kindly.".repeat(200)});

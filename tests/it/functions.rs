@@ -6,63 +6,63 @@ use actix_web::rt;
 use dikala_testkit::free_port;
 use tokio::sync::Semaphore;
 
-use crate::support::{deaf::Deaf, prelude::*, tenant::text};
+use crate::support::{deaf::DeafListener, prelude::*, tenant::text};
 
 #[rstest]
 #[actix_web::test]
 async fn functions_have_their_outcomes(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, Setup::new().set("functions.timeout_seconds", 3));
+    let world = world!(store, WorldSetup::new().set("functions.timeout_seconds", 3));
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     let big = json!({"x": "y".repeat(65 << 10)});
     for (name, answer) in [
         (
             "fine",
-            Answer::Json(json!({"status": "on its way", "days": 2})),
+            ServerAnswer::Json(json!({"status": "on its way", "days": 2})),
         ),
-        ("error_500", Answer::Status(500)),
+        ("error_500", ServerAnswer::Status(500)),
         (
             "redirect",
-            Answer::Full(302, "location", "/fine".to_owned(), vec![]),
+            ServerAnswer::Full(302, "location", "/fine".to_owned(), vec![]),
         ),
         (
             "not_json",
-            Answer::Full(200, "content-type", "text/html".to_owned(), b"<p>".to_vec()),
+            ServerAnswer::Full(200, "content-type", "text/html".to_owned(), b"<p>".to_vec()),
         ),
-        ("an_array", Answer::Json(json!([1]))),
+        ("an_array", ServerAnswer::Json(json!([1]))),
         (
             "not_utf8",
-            Answer::Full(200, "x-a", "b".to_owned(), vec![b'{', 0xff, b'}']),
+            ServerAnswer::Full(200, "x-a", "b".to_owned(), vec![b'{', 0xff, b'}']),
         ),
-        ("too_big", Answer::Json(big)),
-        ("endless", Answer::EndlessBody),
-        ("ten_gigabytes", Answer::TenGigabytes),
-        ("bomb", Answer::GzipBomb),
-        ("hangs", Answer::Hang),
-        ("drips_head", Answer::DripHead),
-        ("drips_body", Answer::DripBody),
-        ("resets", Answer::Reset),
+        ("too_big", ServerAnswer::Json(big)),
+        ("endless", ServerAnswer::EndlessBody),
+        ("ten_gigabytes", ServerAnswer::TenGigabytes),
+        ("bomb", ServerAnswer::GzipBomb),
+        ("hangs", ServerAnswer::Hang),
+        ("drips_head", ServerAnswer::DripHead),
+        ("drips_body", ServerAnswer::DripBody),
+        ("resets", ServerAnswer::Reset),
         (
             "early_hints",
-            Answer::Raw(
+            ServerAnswer::Raw(
                 b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 32\r\n\r\n\
                   {\"status\":\"on its way\",\"days\":2}",
             ),
         ),
         (
             "until_closed",
-            Answer::Raw(b"HTTP/1.1 200 OK\r\n\r\n{\"status\":\"on its way\",\"days\":2}"),
+            ServerAnswer::Raw(b"HTTP/1.1 200 OK\r\n\r\n{\"status\":\"on its way\",\"days\":2}"),
         ),
         (
             "switches",
-            Answer::Raw(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n"),
+            ServerAnswer::Raw(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n"),
         ),
         (
             "bad_header",
-            Answer::Raw(b"HTTP/1.1 200 OK\r\nbad\0name: \xff\r\n\r\n{}"),
+            ServerAnswer::Raw(b"HTTP/1.1 200 OK\r\nbad\0name: \xff\r\n\r\n{}"),
         ),
         (
             "half",
-            Answer::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\":1"),
+            ServerAnswer::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\":1"),
         ),
     ] {
         let path = format!("/{name}");
@@ -71,7 +71,7 @@ async fn functions_have_their_outcomes(#[values(Sqlite, Postgres)] store: StoreK
             .create_function(name, "POST", &receiver.url(&path))
             .await;
     }
-    let (full, silent) = (Deaf::full(), Deaf::silent());
+    let (full, silent) = (DeafListener::full(), DeafListener::silent());
     for (name, endpoint) in [
         ("nobody", format!("http://127.0.0.1:{}/", free_port())),
         ("never_accepts", format!("http://{}/", full.address)),
@@ -178,7 +178,7 @@ async fn functions_have_their_outcomes(#[values(Sqlite, Postgres)] store: StoreK
     );
 }
 
-fn functions_are_announced(world: &World, id: &str) {
+fn functions_are_announced(world: &TestWorld, id: &str) {
     let events = world.receiver.events("/hook", SECRET);
     let called: Vec<_> = events
         .iter()
@@ -211,7 +211,7 @@ async fn a_function_goes_out_with_its_method(#[values(Sqlite, Postgres)] store: 
     let world = world!(store);
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
-        receiver.answer(&format!("/{method}"), [Answer::Json(json!({}))]);
+        receiver.answer(&format!("/{method}"), [ServerAnswer::Json(json!({}))]);
         let endpoint = receiver.url(&format!("/{method}"));
         tenant
             .create_function(&format!("by_{method}"), method, &endpoint)
@@ -244,10 +244,13 @@ async fn a_function_goes_out_with_its_method(#[values(Sqlite, Postgres)] store: 
 async fn an_invocation_runs_once_and_holds_up_nothing(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, Setup::new().set("functions.timeout_seconds", 20));
+    let world = world!(
+        store,
+        WorldSetup::new().set("functions.timeout_seconds", 20)
+    );
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     let permits = Arc::new(Semaphore::new(0));
-    let slow = Answer::Json(json!({})).when(&permits);
+    let slow = ServerAnswer::Json(json!({})).when(&permits);
     receiver.answer("/slow", [slow]);
     tenant
         .create_function("slow", "POST", &receiver.url("/slow"))
@@ -298,10 +301,13 @@ async fn an_invocation_runs_once_and_holds_up_nothing(
 #[rstest]
 #[actix_web::test]
 async fn a_function_tells_how_it_did(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let mut world = world!(store, Setup::new().set("functions.timeout_seconds", 30));
+    let mut world = world!(
+        store,
+        WorldSetup::new().set("functions.timeout_seconds", 30)
+    );
     let (tenant, receiver) = (&world.tenant, &world.receiver);
-    let slow = [100, 300, 600, 1_200].map(|ms| Answer::Slow(Duration::from_millis(ms)));
-    let answers = slow.into_iter().chain([Answer::Status(500)]);
+    let slow = [100, 300, 600, 1_200].map(|ms| ServerAnswer::Slow(Duration::from_millis(ms)));
+    let answers = slow.into_iter().chain([ServerAnswer::Status(500)]);
     receiver.answer("/stock", answers);
     let url = receiver.url("/stock");
     tenant.create_function("stock", "POST", &url).await;
@@ -393,7 +399,7 @@ async fn a_function_that_a_crash_interrupts_is_called_once(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
     let mut world = world!(store);
-    world.receiver.answer("/slow", [Answer::Hang]);
+    world.receiver.answer("/slow", [ServerAnswer::Hang]);
     let url = world.receiver.url("/slow");
     world.tenant.create_function("slow", "POST", &url).await;
     let bridge = world.tenant.bridge(Socket).await;
@@ -471,7 +477,7 @@ async fn an_outcome_that_could_not_be_written_is_kept_and_not_asked_for_again() 
     let world = world!(Postgres);
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     let permits = Arc::new(Semaphore::new(0));
-    let slow = Answer::Json(json!({})).when(&permits);
+    let slow = ServerAnswer::Json(json!({})).when(&permits);
     receiver.answer("/slow", [slow]);
     tenant
         .create_function("slow", "POST", &receiver.url("/slow"))
@@ -506,15 +512,15 @@ async fn an_outcome_that_could_not_be_written_is_kept_and_not_asked_for_again() 
 async fn an_endpoint_that_keeps_hanging_is_left_alone(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, Setup::new().set("functions.timeout_seconds", 5));
+    let world = world!(store, WorldSetup::new().set("functions.timeout_seconds", 5));
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     let functions = format!("/agents/{}/functions", tenant.agent);
     for name in ["hangs", "fine"] {
         let url = receiver.url(&format!("/{name}"));
         tenant.create_function(name, "POST", &url).await;
-        receiver.answer(&format!("/{name}"), [Answer::Json(json!({}))]);
+        receiver.answer(&format!("/{name}"), [ServerAnswer::Json(json!({}))]);
     }
-    receiver.answer("/hangs", [Answer::Hang]);
+    receiver.answer("/hangs", [ServerAnswer::Hang]);
     let bridge = tenant.bridge(Socket).await;
     let id = bridge.talk(&tenant.did).await;
     let fits = json!({"orderId": "1"});
@@ -552,7 +558,7 @@ async fn an_endpoint_that_keeps_hanging_is_left_alone(
     assert_eq!(reply["outcome"]["status"], "ok", "{reply}");
 
     // Repaired: a test calls the endpoint despite the open circuit, and closes it.
-    receiver.answer("/hangs", [Answer::Json(json!({}))]);
+    receiver.answer("/hangs", [ServerAnswer::Json(json!({}))]);
     let path = format!("{functions}/hangs/test");
     let tested = tenant.api.post(&path, json!({"parameters": fits})).await;
     assert_eq!(tested.expect(200)["status"], "ok");
@@ -578,7 +584,7 @@ async fn deep_json_breaks_no_repeat(#[values(Sqlite, Postgres)] store: StoreKind
     ];
     for (levels, _) in cases {
         let path = format!("/deep_{levels}");
-        receiver.answer(&path, [Answer::Json(nested(levels))]);
+        receiver.answer(&path, [ServerAnswer::Json(nested(levels))]);
         tenant
             .create_function(&path[1..], "POST", &receiver.url(&path))
             .await;

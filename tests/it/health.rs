@@ -66,7 +66,7 @@ async fn readiness_that_is_asked_often_asks_its_parts_seldom(
 #[actix_web::test]
 async fn a_stop_is_told_until_it_is_done(#[values(Sqlite, Postgres)] store: StoreKind) {
     let mut world = world!(store);
-    world.receiver.answer(HOOK, [Answer::Hang]);
+    world.receiver.answer(HOOK, [ServerAnswer::Hang]);
     let bridge = world.tenant.bridge(Http).await;
     bridge.ring(&world.tenant.did).await;
     world.receiver.wait_for(HOOK, 1).await;

@@ -8,7 +8,7 @@ use std::{
 use dikala_testkit::{PATIENCE, free_port, within};
 
 use crate::support::{
-    deaf::Deaf,
+    deaf::DeafListener,
     prelude::*,
     tenant::{Tenant, text},
 };
@@ -20,24 +20,25 @@ const ENDED_WITHIN_MS: i64 = 15_000;
 const KEPT: usize = 16 * 1024;
 
 /// An answer and its record: status code, error, text.
-type Case = (&'static str, Answer, Value, Value, String);
+type Case = (&'static str, ServerAnswer, Value, Value, String);
 
-fn full(status: u16, body: &[u8]) -> Answer {
-    Answer::Full(status, "x-a", "b".to_owned(), body.to_vec())
+fn full(status: u16, body: &[u8]) -> ServerAnswer {
+    ServerAnswer::Full(status, "x-a", "b".to_owned(), body.to_vec())
 }
 
 /// Complete answers with any status and bytes.
 fn answers(elsewhere: &str) -> Vec<Case> {
-    let moved = |status| Answer::Full(status, "location", elsewhere.to_owned(), b"there".to_vec());
-    let later = |status| Answer::Full(status, "retry-after", "1".to_owned(), vec![]);
+    let moved =
+        |status| ServerAnswer::Full(status, "location", elsewhere.to_owned(), b"there".to_vec());
+    let later = |status| ServerAnswer::Full(status, "retry-after", "1".to_owned(), vec![]);
     let case = |path, answer, status: u16, text: &str| {
         (path, answer, json!(status), Value::Null, text.to_owned())
     };
-    let half = Answer::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf");
+    let half = ServerAnswer::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf");
     let kept = "x".repeat(KEPT);
     vec![
         case("/s200", full(200, "Kopi ☕".as_bytes()), 200, "Kopi ☕"),
-        case("/s204", Answer::Status(204), 204, ""),
+        case("/s204", ServerAnswer::Status(204), 204, ""),
         case("/s301", moved(301), 301, "there"),
         case("/s302", moved(302), 302, "there"),
         case("/s307", moved(307), 307, "there"),
@@ -55,8 +56,8 @@ fn answers(elsewhere: &str) -> Vec<Case> {
         case("/long", full(500, &vec![b'x'; KEPT + 1]), 500, &kept),
         // The head has decided the result; a truncated body does not change it.
         case("/half", half, 200, "half"),
-        case("/endless", Answer::EndlessBody, 200, &kept),
-        case("/ten-gigabytes", Answer::TenGigabytes, 200, &kept),
+        case("/endless", ServerAnswer::EndlessBody, 200, &kept),
+        case("/ten-gigabytes", ServerAnswer::TenGigabytes, 200, &kept),
     ]
 }
 
@@ -66,14 +67,19 @@ fn failures() -> Vec<Case> {
         (path, answer, status, json!(error), String::new())
     };
     let (none, ok) = (Value::Null, json!(200));
-    let raw = Answer::Raw;
+    let raw = ServerAnswer::Raw;
     let bad_header = raw(b"HTTP/1.1 200 OK\r\nbad\0name: \xff\r\n\r\n");
     let bad_status = raw(b"HTTP/1.1 9999 OK\r\n\r\n");
     vec![
-        case("/hang", Answer::Hang, none.clone(), "timeout"),
-        case("/drip-head", Answer::DripHead, none.clone(), "timeout"),
-        case("/drip-body", Answer::DripBody, ok, "timeout"),
-        case("/reset", Answer::Reset, none.clone(), "reset"),
+        case("/hang", ServerAnswer::Hang, none.clone(), "timeout"),
+        case(
+            "/drip-head",
+            ServerAnswer::DripHead,
+            none.clone(),
+            "timeout",
+        ),
+        case("/drip-body", ServerAnswer::DripBody, ok, "timeout"),
+        case("/reset", ServerAnswer::Reset, none.clone(), "reset"),
         case("/bad-header", bad_header, none.clone(), "invalid_response"),
         case("/bad-status", bad_status, none.clone(), "invalid_response"),
         case(
@@ -134,7 +140,7 @@ async fn what_is_stored_of_an_answer_is_right(#[values(Sqlite, Postgres)] store:
 #[actix_web::test]
 async fn what_is_stored_of_a_failure_is_right(#[values(Sqlite, Postgres)] store: StoreKind) {
     let world = world!(store, one_attempt());
-    let (full, silent) = (Deaf::full(), Deaf::silent());
+    let (full, silent) = (DeafListener::full(), DeafListener::silent());
     let cases = failures().into_iter();
     let mut cases: Vec<_> = cases.map(|case| served(&world.receiver, case)).collect();
     let no_tls = format!("https://{}/no-tls", without_tls());
@@ -167,8 +173,8 @@ fn without_tls() -> SocketAddr {
     address
 }
 
-fn one_attempt() -> Setup {
-    Setup::new()
+fn one_attempt() -> WorldSetup {
+    WorldSetup::new()
         .set("webhooks.retry_schedule_seconds", "3600")
         .set("webhooks.timeout_seconds", TIMEOUT_SECONDS)
 }
@@ -176,7 +182,7 @@ fn one_attempt() -> Setup {
 /// An address, and the record of its attempt.
 type Told = (String, Value, Value, String);
 
-fn served(receiver: &Receiver, (path, answer, status, error, text): Case) -> Told {
+fn served(receiver: &TenantServer, (path, answer, status, error, text): Case) -> Told {
     receiver.answer(path, [answer]);
     (receiver.url(path), status, error, text)
 }
@@ -223,7 +229,11 @@ async fn bodies_without_end_take_no_memory(#[values(Sqlite, Postgres)] store: St
     let world = world!(store, one_attempt().set("webhooks.timeout_seconds", 25));
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     let paths = ["/endless", "/ten-gigabytes", "/bomb"];
-    let answers = [Answer::EndlessBody, Answer::TenGigabytes, Answer::GzipBomb];
+    let answers = [
+        ServerAnswer::EndlessBody,
+        ServerAnswer::TenGigabytes,
+        ServerAnswer::GzipBomb,
+    ];
     let mut webhooks = Vec::new();
     for (path, answer) in paths.into_iter().zip(answers) {
         receiver.answer(path, [answer]);
@@ -262,21 +272,21 @@ async fn bodies_without_end_take_no_memory(#[values(Sqlite, Postgres)] store: St
 async fn a_flapping_receiver_gets_everything(#[values(Sqlite, Postgres)] store: StoreKind) {
     const CALLS: usize = 20;
     let schedule = vec!["1"; 60].join(",");
-    let setup = Setup::new()
+    let setup = WorldSetup::new()
         .set("webhooks.retry_schedule_seconds", schedule)
         .set("webhooks.timeout_seconds", 5);
     let world = world!(store, setup);
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     let bad = [
         full(500, b"down"),
-        Answer::Raw(b"no HTTP\r\n"),
-        Answer::Hang,
+        ServerAnswer::Raw(b"no HTTP\r\n"),
+        ServerAnswer::Hang,
         full(503, b"busy"),
     ];
     let flapping = bad
         .into_iter()
-        .flat_map(|bad| [bad.clone(), Answer::Status(200), bad]);
-    receiver.answer("/flaps", flapping.chain([Answer::Status(204)]));
+        .flat_map(|bad| [bad.clone(), ServerAnswer::Status(200), bad]);
+    receiver.answer("/flaps", flapping.chain([ServerAnswer::Status(204)]));
     let webhook = tenant
         .subscribe(&receiver.url("/flaps"), &["call.started"], SECRET)
         .await;
@@ -330,7 +340,7 @@ async fn a_flapping_receiver_gets_everything(#[values(Sqlite, Postgres)] store: 
 async fn addresses_are_judged_when_they_are_registered(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let setup = Setup::new().set("outbound.allow_hosts", "localhost,.corp.internal,mail:6000");
+    let setup = WorldSetup::new().set("outbound.allow_hosts", "localhost,.corp.internal,mail:6000");
     let world = world!(store, setup);
     let (api, receiver) = (&world.tenant.api, &world.receiver);
     let label = "a".repeat(64);

@@ -19,7 +19,7 @@ const SOCKETS: usize = 8;
 /// An idle service takes about 60 MB in a build for tests.
 const MEMORY_MB_MAX: u64 = 500;
 
-async fn another_bridge(world: &World) -> (String, String) {
+async fn another_bridge(world: &TestWorld) -> (String, String) {
     let created = world.server.cli(&["bridge", "create", "--name", "bad"]);
     (text(&created, "id"), text(&created, "token"))
 }
@@ -37,7 +37,7 @@ fn flood(mut socket: RawSocket, message: String) -> rt::task::JoinHandle<()> {
 }
 
 /// Runs a hundred calls of a healthy bridge and as many requests, all of which must succeed.
-async fn others_are_served(world: &World) {
+async fn others_are_served(world: &TestWorld) {
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     for _ in 0..100 {
@@ -165,8 +165,8 @@ async fn a_revoked_token_ends_the_open_sockets_of_its_bridge_at_once(
     let (id, token) = another_bridge(&world).await;
     let other = world.tenant.bridge(Socket).await;
     let sockets = [
-        Bridge::open(&world.server.http, &token, Socket).await,
-        Bridge::open(&world.server.http, &token, Socket).await,
+        TestBridge::open(&world.server.http, &token, Socket).await,
+        TestBridge::open(&world.server.http, &token, Socket).await,
     ];
     world.server.cli(&["bridge", "revoke", &id]);
     for socket in &sockets {
@@ -193,19 +193,21 @@ async fn a_bridge_with_too_many_sockets_keeps_the_newest() {
 #[rstest]
 #[actix_web::test]
 async fn functions_that_hang_hold_up_nothing_else_of_their_bridge(
-    #[values(Socket, Http)] transport: Transport,
+    #[values(Socket, Http)] transport: BridgeTransport,
 ) {
     const TENANTS: usize = 2;
     const CALLS: usize = 16;
     const OF_A_CALL: usize = 32;
     const ENDPOINTS: usize = 4;
-    let setup = Setup::new().set("functions.timeout_seconds", 60);
+    let setup = WorldSetup::new().set("functions.timeout_seconds", 60);
     let world = world!(Sqlite, setup);
     let bridge = Rc::new(world.tenant.bridge(transport).await);
     let mut waiting = Vec::new();
     let hangs = |endpoint: usize| format!("/hangs/{endpoint}");
     for endpoint in 0..ENDPOINTS {
-        world.receiver.answer(&hangs(endpoint), [Answer::Hang]);
+        world
+            .receiver
+            .answer(&hangs(endpoint), [ServerAnswer::Hang]);
     }
     for _ in 0..TENANTS {
         let tenant = world.another_tenant(1_000).await;

@@ -36,7 +36,7 @@ struct Killed {
 async fn ten_kills_lose_nothing_and_repeat_only_what_was_in_flight(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let setup = Setup::new()
+    let setup = WorldSetup::new()
         .minutes(10_000)
         .set("webhooks.max_in_flight", MAX_IN_FLIGHT);
     let mut world = world!(store, setup);
@@ -47,7 +47,7 @@ async fn ten_kills_lose_nothing_and_repeat_only_what_was_in_flight(
         for hook in 0..HOOKS {
             let path = format!("/hooks/{number}/{hook}");
             // Slow enough that some are always in flight.
-            let slow = Answer::Slow(Duration::from_millis(10));
+            let slow = ServerAnswer::Slow(Duration::from_millis(10));
             world.receiver.answer(&path, [slow]);
             let url = world.receiver.url(&path);
             let id = tenant.subscribe(&url, &ALL_EVENTS, SECRET).await;
@@ -85,7 +85,7 @@ async fn begin_calls(tenants: &[Tenant]) {
     }
 }
 
-async fn call_again_and_again(bridge: Rc<Bridge>, did: String) {
+async fn call_again_and_again(bridge: Rc<TestBridge>, did: String) {
     let ask = async |message: Value| {
         if !bridge.is_open() {
             return None;
@@ -112,7 +112,7 @@ async fn call_again_and_again(bridge: Rc<Bridge>, did: String) {
     }
 }
 
-async fn kill(world: &mut World) -> Killed {
+async fn kill(world: &mut TestWorld) -> Killed {
     world.server.kill9();
     let at = Instant::now();
     let requests = world.receiver.settled().await.len();
@@ -127,7 +127,7 @@ async fn kill(world: &mut World) -> Killed {
 
 /// Asserts that every endpoint with pending deliveries soon gets some, without new events. A kill just after a
 /// start may have found nothing pending.
-async fn goes_on(receiver: &Receiver, killed: &Killed, ready: Instant) {
+async fn goes_on(receiver: &TenantServer, killed: &Killed, ready: Instant) {
     let mut waiting: HashSet<_> = killed.pending.values().collect();
     let mut last = ready;
     eventually("endpoints to get what was left", async || {
@@ -145,7 +145,7 @@ async fn goes_on(receiver: &Receiver, killed: &Killed, ready: Instant) {
 }
 
 /// Asserts that each stored event arrives, signed, at each of its tenant's webhooks.
-async fn every_event_arrives(world: &World, hooks: &HashMap<String, String>) {
+async fn every_event_arrives(world: &TestWorld, hooks: &HashMap<String, String>) {
     let owed = "SELECT events.id, webhooks.id FROM events \
         JOIN webhooks ON webhooks.tenant_id = events.tenant_id";
     let owed: Vec<[String; 2]> = world.server.installation.store.rows(owed).await;
@@ -170,7 +170,7 @@ async fn every_event_arrives(world: &World, hooks: &HashMap<String, String>) {
 
 /// Asserts that no process sends a delivery twice. A delivery sent by two processes was unrecorded when the first
 /// was killed: its request was in flight, or its answer had just arrived.
-fn only_what_was_in_flight_arrives_twice(requests: &[Received], kills: &[Killed]) {
+fn only_what_was_in_flight_arrives_twice(requests: &[ReceivedRequest], kills: &[Killed]) {
     let process = |request: usize| kills.partition_point(|killed| killed.requests <= request);
     let mut last_sent = HashMap::new();
     let mut repeated = vec![Vec::new(); kills.len()];
@@ -195,7 +195,7 @@ fn only_what_was_in_flight_arrives_twice(requests: &[Received], kills: &[Killed]
         repeated[process(before)].push(&requests[before]);
     }
     for (killed, repeated) in kills.iter().zip(&repeated) {
-        let answered = |request: &&&Received| request.answered.filter(|at| *at < killed.at);
+        let answered = |request: &&&ReceivedRequest| request.answered.filter(|at| *at < killed.at);
         let unrecorded: Vec<_> = repeated
             .iter()
             .filter_map(|request| answered(&request))

@@ -7,7 +7,7 @@ use dikala_testkit::{OwnPostgres, large, within};
 use serde_json::Map;
 
 use crate::{
-    reliability::{Fleet, Load, Short, Wanted},
+    reliability::{FaultLoad, Fleet, FleetSettings, Short},
     support::{
         prelude::*,
         statements::{GROWING, VERIFYING},
@@ -182,11 +182,11 @@ async fn statements_read_what_they_return_however_large_tables_are() {
     let place = postgres.explained_place(postgres.port);
     let mut fleet = Fleet::on(
         Installation::at(place),
-        Wanted::nodes(2).set("retention.sweep_seconds", 1),
+        FleetSettings::nodes(2).set("retention.sweep_seconds", 1),
     )
     .await;
     fleet.postgres = Some(postgres.clone());
-    let load = Load::begin(&fleet, Short.rate());
+    let load = FaultLoad::begin(&fleet, Short.rate());
     load.goes_on_for(100).await;
     read_everything(&fleet).await;
     let killed = fleet.id_of(1).await;

@@ -30,7 +30,7 @@ struct Listener {
 }
 
 impl Listener {
-    fn start(world: &World, options: &[&str]) -> Self {
+    fn start(world: &TestWorld, options: &[&str]) -> Self {
         let folder = world.server.installation.folder.path();
         let (printed, said) = (folder.join("listen.out"), folder.join("listen.err"));
         let target = world.receiver.url(LOCAL);
@@ -88,7 +88,7 @@ impl Drop for Listener {
 }
 
 /// Triggers samples until the listener forwards one: from then on it follows.
-async fn following(world: &World) {
+async fn following(world: &TestWorld) {
     let installation = &world.server.installation;
     eventually("the listener to follow", async || {
         let tried = installation.run(&trigger(world, "credits.low"));
@@ -98,13 +98,13 @@ async fn following(world: &World) {
     .await;
 }
 
-fn trigger<'a>(world: &'a World, kind: &'a str) -> Vec<&'a str> {
+fn trigger<'a>(world: &'a TestWorld, kind: &'a str) -> Vec<&'a str> {
     let (http, key) = (&*world.server.http, &*world.tenant.key);
     vec!["trigger", kind, "--url", http, "--key", key]
 }
 
 /// Requests that are no samples.
-fn real(received: &[Received]) -> impl Iterator<Item = &Received> {
+fn real(received: &[ReceivedRequest]) -> impl Iterator<Item = &ReceivedRequest> {
     received
         .iter()
         .filter(|request| !request.headers.contains_key("x-service-test"))
@@ -141,7 +141,7 @@ async fn what_a_webhook_gets_a_listener_gets_through_a_crash_of_the_service(
     let mut seen = HashSet::new();
     delivered.retain(|request| seen.insert(request.header("webhook-id").to_owned()));
     assert_eq!(delivered.len(), 6);
-    let all = |received: &[Received]| real(received).count() >= 6;
+    let all = |received: &[ReceivedRequest]| real(received).count() >= 6;
     let passed = world.receiver.wait_until(LOCAL, "all events", all).await;
     for (passed, delivered) in real(&passed).zip(&delivered) {
         assert_eq!(passed.event(&secret).id, delivered.event(SECRET).id);
@@ -173,7 +173,7 @@ async fn a_sample_reaches_listeners_and_no_webhook() {
     following(&world).await;
     let sample = world.server.cli(&trigger(&world, "call.ended"));
     let id = sample["id"].as_str().unwrap();
-    let is_it = |request: &Received| request.header("webhook-id") == id;
+    let is_it = |request: &ReceivedRequest| request.header("webhook-id") == id;
     let received = world
         .receiver
         .wait_until(LOCAL, "the sample", |received| received.iter().any(is_it))

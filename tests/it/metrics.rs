@@ -8,7 +8,7 @@ use std::{
 
 use crate::support::{
     prelude::*,
-    scrape::{Metric, Scrape},
+    scrape::{Scrape, ScrapedMetric},
     tenant::Tenant,
 };
 
@@ -76,7 +76,7 @@ pub fn documented() -> Documented {
 }
 
 /// A call with a function and webhooks, successful and failed requests, and invalid messages.
-async fn everything(world: &World, tenant: &Tenant, round: usize) -> String {
+async fn everything(world: &TestWorld, tenant: &Tenant, round: usize) -> String {
     let endpoint = world.receiver.url("/function");
     let name = format!("find_{round}");
     tenant.create_function(&name, "POST", &endpoint).await;
@@ -110,7 +110,7 @@ async fn every_metric_is_documented_and_named_as_prometheus_wants_it(
     let world = world!(store);
     world
         .receiver
-        .answer("/function", [Answer::Json(json!({"stock": 3}))]);
+        .answer("/function", [ServerAnswer::Json(json!({"stock": 3}))]);
     let call = everything(&world, &world.tenant, 0).await;
     world.event("call.ended", &call).await;
     let scrape = Scrape::of(&world.server.operator).await;
@@ -133,7 +133,7 @@ async fn every_metric_is_documented_and_named_as_prometheus_wants_it(
 }
 
 /// Asserts a metric's type, labels, unit and name.
-pub fn assert_as_documented(name: &str, metric: &Metric, documented: &Documented) {
+pub fn assert_as_documented(name: &str, metric: &ScrapedMetric, documented: &Documented) {
     let (kind, labels) = &documented[name];
     let shown = if kind == "info" { "gauge" } else { kind };
     assert_eq!(metric.kind, shown, "{name}");
@@ -168,7 +168,7 @@ async fn series_do_not_grow_with_tenants_calls_and_paths(
     let other = world.another_tenant(100).await;
     world
         .receiver
-        .answer("/function", [Answer::Json(json!({"stock": 3}))]);
+        .answer("/function", [ServerAnswer::Json(json!({"stock": 3}))]);
     let first = everything(&world, &world.tenant, 0).await;
     world.event("call.ended", &first).await;
     // Traces and background work of a first call appear with the next one at the latest.
@@ -215,7 +215,7 @@ async fn what_happens_is_counted(#[values(Sqlite, Postgres)] store: StoreKind) {
     let tenant = &world.tenant;
     world
         .receiver
-        .answer("/function", [Answer::Json(json!({"stock": 3}))]);
+        .answer("/function", [ServerAnswer::Json(json!({"stock": 3}))]);
     let bridge = tenant.bridge(Socket).await;
     let (ringing, talking) = (
         bridge.ring(&tenant.did).await,

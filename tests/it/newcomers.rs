@@ -6,7 +6,7 @@ use dikala_testkit::{PATIENCE, free_port, within};
 
 use crate::support::{
     prelude::*,
-    server::{Finished, assert_fails, installation},
+    server::{CommandResult, assert_fails, installation},
     tenant::text,
 };
 
@@ -56,7 +56,7 @@ async fn what_clients_are_told_by_variables_disturbs_no_other_command() {
 
 #[actix_web::test]
 async fn a_simulation_of_which_every_call_was_refused_failed() {
-    let world = world!(Sqlite, Setup::new().minutes(0));
+    let world = world!(Sqlite, WorldSetup::new().minutes(0));
     let simulate = [
         "simulate",
         "--url",
@@ -144,7 +144,7 @@ async fn tables_are_lines_that_fit_with_what_a_thing_is_told_by_first() {
 #[actix_web::test]
 async fn errors_are_documents_where_documents_are_asked_for() {
     let mut installation = installation!(Sqlite);
-    let told = |finished: &Finished, code: i32, word: &str| {
+    let told = |finished: &CommandResult, code: i32, word: &str| {
         assert_fails(finished, &[code], word);
         let error: Value =
             serde_json::from_str(&finished.stderr).unwrap_or_else(|_| panic!("{finished:?}"));
@@ -364,13 +364,15 @@ async fn a_postgresql_that_is_not_there_is_told_at_once() {
 
 #[actix_web::test]
 async fn the_log_tells_what_happened_and_nothing_of_the_framework() {
-    let setup = Setup::new()
+    let setup = WorldSetup::new()
         .set("webhooks.retry_schedule_seconds", 1)
         .set("log.level", "info")
         .set("log.format", "json");
     let world = world!(Sqlite, setup);
     let (server, tenant) = (&world.server, &world.tenant);
-    world.receiver.answer("/broken", [Answer::Status(500)]);
+    world
+        .receiver
+        .answer("/broken", [ServerAnswer::Status(500)]);
     let webhook = tenant
         .subscribe(&world.receiver.url("/broken"), &["call.ended"], SECRET)
         .await;

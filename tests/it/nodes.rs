@@ -30,17 +30,17 @@ const TOLD_WITHIN: Duration = Duration::from_secs(1);
 struct Nodes {
     // Dropped first: the store goes with the world.
     b: Server,
-    a: World,
+    a: TestWorld,
 }
 
 impl Nodes {
     /// `None` if PostgreSQL is not installed.
-    async fn start(setup: Setup) -> Option<Self> {
-        let a = World::start(Postgres, setup).await?;
+    async fn start(setup: WorldSetup) -> Option<Self> {
+        let a = TestWorld::start(Postgres, setup).await?;
         Some(Self::beside(a).await)
     }
 
-    async fn beside(a: World) -> Self {
+    async fn beside(a: TestWorld) -> Self {
         let b = Server::start(a.server.installation.beside());
         let nodes = Self { b, a };
         nodes.know_each_other().await;
@@ -95,8 +95,8 @@ impl Nodes {
         .await;
     }
 
-    async fn bridge_at_b(&self, tenant: &Tenant, transport: Transport) -> Bridge {
-        Bridge::open(&self.b.http, &tenant.token, transport).await
+    async fn bridge_at_b(&self, tenant: &Tenant, transport: BridgeTransport) -> TestBridge {
+        TestBridge::open(&self.b.http, &tenant.token, transport).await
     }
 }
 
@@ -133,8 +133,8 @@ async fn is_back(server: &Server, before: &str) {
 
 #[actix_web::test]
 async fn a_node_takes_nothing_of_one_that_lives_whatever_its_name() {
-    let setup = Setup::new().set("node.name", "the-same");
-    let Some(a) = World::start(Postgres, setup).await else {
+    let setup = WorldSetup::new().set("node.name", "the-same");
+    let Some(a) = TestWorld::start(Postgres, setup).await else {
         return;
     };
     let bridge = a.tenant.bridge(Socket).await;
@@ -172,7 +172,7 @@ async fn a_node_takes_nothing_of_one_that_lives_whatever_its_name() {
 
 #[actix_web::test]
 async fn calls_of_a_node_that_is_killed_go_on_at_another() {
-    let setup = Setup::new().set("bridge.lost_after_seconds", 60);
+    let setup = WorldSetup::new().set("bridge.lost_after_seconds", 60);
     let Some(mut nodes) = Nodes::start(setup).await else {
         return;
     };
@@ -234,7 +234,7 @@ async fn calls_of_a_node_that_is_killed_go_on_at_another() {
 
 #[actix_web::test]
 async fn a_node_that_stood_still_writes_nothing_of_what_others_have_taken() {
-    let setup = Setup::new().set("bridge.lost_after_seconds", 600);
+    let setup = WorldSetup::new().set("bridge.lost_after_seconds", 600);
     let Some(nodes) = Nodes::start(setup).await else {
         return;
     };
@@ -288,7 +288,7 @@ async fn a_node_that_stood_still_writes_nothing_of_what_others_have_taken() {
 
 #[actix_web::test]
 async fn a_node_that_is_cut_from_the_database_stops_before_others_begin() {
-    let Some((a, link)) = linked(Setup::new()).await else {
+    let Some((a, link)) = linked(WorldSetup::new()).await else {
         return;
     };
     let nodes = Nodes::beside(a).await;
@@ -321,7 +321,7 @@ async fn a_node_that_is_cut_from_the_database_stops_before_others_begin() {
 
 #[actix_web::test]
 async fn a_node_that_stops_gives_back_what_it_has_at_once() {
-    let Some(mut nodes) = Nodes::start(Setup::new()).await else {
+    let Some(mut nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let bridge = nodes.a.tenant.bridge(Socket).await;
@@ -341,7 +341,7 @@ async fn a_node_that_stops_gives_back_what_it_has_at_once() {
 /// After an outage of the database each node still owns its calls.
 #[actix_web::test]
 async fn after_an_outage_of_the_database_everybody_has_what_he_had() {
-    let setup = Setup::new().set("bridge.lost_after_seconds", 600);
+    let setup = WorldSetup::new().set("bridge.lost_after_seconds", 600);
     let Some(nodes) = Nodes::start(setup).await else {
         return;
     };
@@ -384,7 +384,7 @@ async fn after_an_outage_of_the_database_everybody_has_what_he_had() {
 
 #[actix_web::test]
 async fn commands_reach_the_bridge_wherever_it_is() {
-    let Some(nodes) = Nodes::start(Setup::new()).await else {
+    let Some(nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let tenant = &nodes.a.tenant;
@@ -431,7 +431,7 @@ async fn commands_reach_the_bridge_wherever_it_is() {
 /// A command for an absent bridge waits for it, at whichever node it returns.
 #[actix_web::test]
 async fn commands_wait_for_a_bridge_that_is_nowhere() {
-    let setup = Setup::new().set("bridge.lost_after_seconds", 600);
+    let setup = WorldSetup::new().set("bridge.lost_after_seconds", 600);
     let Some(nodes) = Nodes::start(setup).await else {
         return;
     };
@@ -463,21 +463,21 @@ async fn commands_wait_for_a_bridge_that_is_nowhere() {
 /// An invocation that runs at the bridge's old node is not repeated at the new one.
 #[actix_web::test]
 async fn a_bridge_that_moves_takes_its_calls_along() {
-    let setup = Setup::new().set("functions.timeout_seconds", 30);
+    let setup = WorldSetup::new().set("functions.timeout_seconds", 30);
     let Some(nodes) = Nodes::start(setup).await else {
         return;
     };
     let (tenant, receiver) = (&nodes.a.tenant, &nodes.a.receiver);
     receiver.answer(
         "/slow",
-        [Answer::Json(json!({"days": 2})).after(Duration::from_secs(4))],
+        [ServerAnswer::Json(json!({"days": 2})).after(Duration::from_secs(4))],
     );
     tenant
         .create_function("checkOrder", "POST", &receiver.url("/slow"))
         .await;
     let old = tenant.bridge(Socket).await;
     let (call, other) = (old.talk(&tenant.did).await, old.talk(&tenant.did).await);
-    let invoke = |bridge: &Bridge| {
+    let invoke = |bridge: &TestBridge| {
         let fields = json!({"callId": call, "invocationId": "one", "name": "checkOrder", "parameters": {"orderId": "1"}});
         bridge.begin(&bridge.message("call.function", fields))
     };
@@ -515,7 +515,7 @@ async fn a_bridge_that_moves_takes_its_calls_along() {
 /// Heartbeats count at any node, and a list shows the calls of all nodes.
 #[actix_web::test]
 async fn heartbeats_count_at_any_node() {
-    let setup = Setup::new().set("bridge.lost_after_seconds", 8);
+    let setup = WorldSetup::new().set("bridge.lost_after_seconds", 8);
     let Some(nodes) = Nodes::start(setup).await else {
         return;
     };
@@ -552,7 +552,7 @@ async fn heartbeats_count_at_any_node() {
 #[actix_web::test]
 async fn deliveries_are_made_once_while_both_live_and_go_on_when_one_dies() {
     let schedule = vec!["1"; 60].join(",");
-    let setup = Setup::new().set("webhooks.retry_schedule_seconds", schedule);
+    let setup = WorldSetup::new().set("webhooks.retry_schedule_seconds", schedule);
     let Some(mut nodes) = Nodes::start(setup).await else {
         return;
     };
@@ -574,14 +574,14 @@ async fn deliveries_are_made_once_while_both_live_and_go_on_when_one_dies() {
     }
     assert!(times.values().all(|times| *times == 1), "{times:?}");
     // Deliveries in flight at A when it dies are repeated; those that it had not begun are made.
-    nodes.a.receiver.answer(HOOK, [Answer::Hang]);
+    nodes.a.receiver.answer(HOOK, [ServerAnswer::Hang]);
     let before = nodes.a.receiver.received(HOOK).len();
     for _ in 0..10 {
         at_a.ring(&tenant.did).await;
     }
     nodes.a.receiver.wait_for(HOOK, before + 8).await;
     nodes.a.server.kill9();
-    nodes.a.receiver.answer(HOOK, [Answer::Status(200)]);
+    nodes.a.receiver.answer(HOOK, [ServerAnswer::Status(200)]);
     let pending = "SELECT id FROM deliveries WHERE status = 'pending'";
     within(
         TAKEN_WITHIN + Duration::from_secs(5),
@@ -594,7 +594,7 @@ async fn deliveries_are_made_once_while_both_live_and_go_on_when_one_dies() {
 /// A follower of events at one node receives those of another.
 #[actix_web::test]
 async fn events_are_followed_at_any_node() {
-    let Some(nodes) = Nodes::start(Setup::new()).await else {
+    let Some(nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let (tenant, receiver) = (&nodes.a.tenant, &nodes.a.receiver);

@@ -5,7 +5,7 @@ use actix_web::rt;
 use futures_util::future::Either;
 
 use crate::support::{
-    link::{Link, linked},
+    link::{DatabaseLink, linked},
     prelude::*,
 };
 
@@ -22,11 +22,17 @@ const QUIET: Duration = Duration::from_millis(100);
 /// Number of measured calls. Other work is counted too, so the minimum counts.
 const CALLS: usize = 12;
 
-fn opening(world: &World, name: &str) -> Value {
+fn opening(world: &TestWorld, name: &str) -> Value {
     json!({"did": world.tenant.did, "callerNumber": "+6281", "bridgeCallId": name})
 }
 
-async fn step(world: &World, bridge: &Bridge, step: &str, name: &str, call: &mut String) -> Value {
+async fn step(
+    world: &TestWorld,
+    bridge: &TestBridge,
+    step: &str,
+    name: &str,
+    call: &mut String,
+) -> Value {
     let data = match step {
         "call.incoming" => opening(world, name),
         "call.hangup" => json!({"callId": call, "reason": "normal", "initiator": "caller"}),
@@ -41,7 +47,7 @@ async fn step(world: &World, bridge: &Bridge, step: &str, name: &str, call: &mut
 
 #[actix_web::test]
 async fn a_message_waits_for_the_database_a_few_times() {
-    let Some((world, link)) = linked(Setup::new().minutes(100)).await else {
+    let Some((world, link)) = linked(WorldSetup::new().minutes(100)).await else {
         return;
     };
     let bridge = world.tenant.bridge(Socket).await;
@@ -61,7 +67,7 @@ async fn a_message_waits_for_the_database_a_few_times() {
 }
 
 /// The round trips so far, once the link is idle, which means that the message is fully handled.
-async fn quiet(link: &Link) -> usize {
+async fn quiet(link: &DatabaseLink) -> usize {
     eventually("a quiet moment", async || {
         let before = link.rounds();
         rt::time::sleep(QUIET).await;
@@ -71,7 +77,7 @@ async fn quiet(link: &Link) -> usize {
 }
 
 /// The stored state of calls: status, events, minutes held or used, and charges.
-async fn stored(world: &World) -> Vec<String> {
+async fn stored(world: &TestWorld) -> Vec<String> {
     let sql = "SELECT c.status || ', ' || (SELECT COUNT(*) FROM events e WHERE e.call_id = c.id) || ' events, ' || \
                COALESCE((SELECT h.held + h.used FROM credit_holds h WHERE h.call_id = c.id), -1) || ' minutes, ' || \
                (SELECT COUNT(*) FROM credit_transactions t WHERE t.call_id = c.id) || ' charges' FROM calls c";
@@ -95,7 +101,7 @@ async fn a_kill_between_any_two_statements_leaves_all_of_a_message_or_nothing(
     let (message, most) = STEPS[stage];
     // One more point of interruption than round trips: at the last one, the message was answered.
     for rounds in 0..=most {
-        let Some((mut world, link)) = linked(Setup::new()).await else {
+        let Some((mut world, link)) = linked(WorldSetup::new()).await else {
             return;
         };
         let bridge = world.tenant.bridge(Socket).await;
@@ -123,10 +129,10 @@ async fn a_kill_between_any_two_statements_leaves_all_of_a_message_or_nothing(
 
 /// Kills the server after this many answers of the link. The store then has all of the message or nothing.
 async fn cut_off(
-    world: &mut World,
-    link: &Link,
+    world: &mut TestWorld,
+    link: &DatabaseLink,
     (stage, rounds): (usize, usize),
-    bridge: Bridge,
+    bridge: TestBridge,
     call: &mut String,
 ) {
     let before = quiet(link).await;

@@ -1,6 +1,6 @@
 //! Overload: it is reported early, and light users are served beside heavy ones.
 
-use crate::support::{bridge::Pending, prelude::*};
+use crate::support::{bridge::PendingReply, prelude::*};
 
 /// More calls than a bridge may have pending for one tenant.
 const FLOOD: usize = 12_000;
@@ -17,7 +17,7 @@ fn is_busy(reply: &Value) -> bool {
 }
 
 /// Many concurrent calls to a number.
-fn flood(bridge: &Bridge, did: &str) -> Vec<(Value, Pending)> {
+fn flood(bridge: &TestBridge, did: &str) -> Vec<(Value, PendingReply)> {
     let ring = |n: usize| {
         let fields = json!({"bridgeCallId": format!("flood-{n}"), "did": did, "callerNumber": "+6281234567890"});
         let message = bridge.message("call.incoming", fields);
@@ -28,7 +28,7 @@ fn flood(bridge: &Bridge, did: &str) -> Vec<(Value, Pending)> {
 }
 
 /// Another tenant's call during the flood, from ring to hang-up.
-async fn call_beside(bridge: &Bridge, did: &str) {
+async fn call_beside(bridge: &TestBridge, did: &str) {
     let ask = async |kind: &str, fields: Value| {
         let message = bridge.message(kind, fields);
         let reply = bridge.begin(&message).reply_within(PATIENT).await;
@@ -46,7 +46,7 @@ async fn call_beside(bridge: &Bridge, did: &str) {
 }
 
 /// Makes both numbers known to the service by a first call each.
-async fn introduce(bridge: &Bridge, dids: [&str; 2]) {
+async fn introduce(bridge: &TestBridge, dids: [&str; 2]) {
     for did in dids {
         let call = bridge.talk(did).await;
         bridge.hang_up(&call).await;
@@ -58,7 +58,7 @@ async fn introduce(bridge: &Bridge, dids: [&str; 2]) {
 async fn calls_of_one_tenant_that_flood_a_socket_keep_nobody_behind_them_waiting(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, Setup::new().minutes(100_000));
+    let world = world!(store, WorldSetup::new().minutes(100_000));
     let (greedy, other) = (&world.tenant, world.another_tenant(1_000).await);
     let bridge = greedy.bridge(Socket).await;
     introduce(&bridge, [&greedy.did, &other.did]).await;
@@ -94,11 +94,11 @@ async fn calls_of_one_tenant_that_flood_a_socket_keep_nobody_behind_them_waiting
 async fn calls_that_flood_one_bridge_keep_those_of_another_not_waiting(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, Setup::new().minutes(100_000));
+    let world = world!(store, WorldSetup::new().minutes(100_000));
     let tenant = &world.tenant;
     let created = world.server.cli(&["bridge", "create", "--name", "greedy"]);
     let token = created["token"].as_str().unwrap();
-    let greedy = Bridge::open(&world.server.http, token, Socket).await;
+    let greedy = TestBridge::open(&world.server.http, token, Socket).await;
     let quiet = [tenant.bridge(Socket).await, tenant.bridge(Http).await];
     introduce(&greedy, [&tenant.did, &tenant.did]).await;
     let _waiting = flood(&greedy, &tenant.did);

@@ -117,7 +117,7 @@ impl Drop for Watched {
 }
 
 impl Watched {
-    fn start(world: &World) -> Self {
+    fn start(world: &TestWorld) -> Self {
         let tenant = &world.tenant;
         let simulation = world
             .server
@@ -212,7 +212,7 @@ async fn every_query_finds_something_while_calls_run(#[values(Sqlite, Postgres)]
     let world = world!(store);
     world
         .receiver
-        .answer("/function", [Answer::Json(json!({"stock": 3}))]);
+        .answer("/function", [ServerAnswer::Json(json!({"stock": 3}))]);
     let endpoint = world.receiver.url("/function");
     world
         .tenant

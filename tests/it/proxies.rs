@@ -194,7 +194,7 @@ macro_rules! behind {
 #[rstest]
 #[actix_web::test]
 async fn calls_and_events_come_through(#[values(Nginx, Haproxy)] kind: Kind) {
-    let (mut world, proxy) = behind!(kind, Setup::new());
+    let (mut world, proxy) = behind!(kind, WorldSetup::new());
     let plain = Rest::new(&proxy.http).get("/docs?a=b").await;
     assert_eq!(plain.status, 308, "{}", plain.text);
     let leads = plain.header("location").unwrap();
@@ -212,7 +212,7 @@ async fn calls_and_events_come_through(#[values(Nginx, Haproxy)] kind: Kind) {
         .unwrap();
     assert_eq!(stream.status(), StatusCode::OK);
     // The bridge's socket, over TLS.
-    let bridge = Bridge::open(&proxy.https, &tenant.token, Socket).await;
+    let bridge = TestBridge::open(&proxy.https, &tenant.token, Socket).await;
     let call = bridge.talk(&tenant.did).await;
     // Events arrive while the stream is open: the proxy does not buffer them.
     let mut told = String::new();
@@ -242,7 +242,7 @@ async fn calls_and_events_come_through(#[values(Nginx, Haproxy)] kind: Kind) {
     assert_eq!(bridge.closed().await, Closed(Some(CloseCode::Away)));
     world.server.restart();
     proxy.answers(200).await;
-    Bridge::open(&proxy.https, &world.tenant.token, Socket).await;
+    TestBridge::open(&proxy.https, &world.tenant.token, Socket).await;
 }
 
 /// A client's own `X-Forwarded-For` neither hides it nor charges others.
@@ -251,7 +251,7 @@ async fn calls_and_events_come_through(#[values(Nginx, Haproxy)] kind: Kind) {
 async fn limits_are_those_of_the_client_and_not_of_what_he_says(
     #[values(Nginx, Haproxy)] kind: Kind,
 ) {
-    let setup = Setup::new().set("http.unauthenticated_requests_per_minute", 3);
+    let setup = WorldSetup::new().set("http.unauthenticated_requests_per_minute", 3);
     let (_world, proxy) = behind!(kind, setup);
     let base = format!("{}/api/v1", proxy.https.replace("localhost", "127.0.0.1"));
     let ask = async |from: &str, claimed: &str| {
@@ -296,12 +296,12 @@ async fn what_a_node_does_not_take_goes_to_another(#[values(Nginx, Haproxy)] kin
     };
     ask().await;
     let call = {
-        let bridge = Bridge::open(&proxy.https, &tenant.token, Socket).await;
+        let bridge = TestBridge::open(&proxy.https, &tenant.token, Socket).await;
         bridge.talk(&tenant.did).await
     };
     world.server.kill9();
     ask().await;
-    let bridge = Bridge::open(&proxy.https, &tenant.token, Socket).await;
+    let bridge = TestBridge::open(&proxy.https, &tenant.token, Socket).await;
     bridge.hang_up(&call).await;
     let call = api.get(&format!("/calls/{call}")).await.expect(200);
     assert_eq!(call["status"], "ended");
@@ -309,7 +309,7 @@ async fn what_a_node_does_not_take_goes_to_another(#[values(Nginx, Haproxy)] kin
 
 #[actix_web::test]
 async fn a_simulated_bridge_comes_through_with_an_authority_of_ones_own() {
-    let (world, proxy) = behind!(Nginx, Setup::new());
+    let (world, proxy) = behind!(Nginx, WorldSetup::new());
     let folder = dikala_testkit::folder();
     let file = |name: &str, content: &[u8]| {
         let path = folder.path().join(name);

@@ -9,7 +9,7 @@ use dikala_testkit::free_port;
 
 use crate::support::{
     prelude::*,
-    server::{self, Finished},
+    server::{self, CommandResult},
     tenant::{text, top_up},
     world::HOOK,
 };
@@ -18,10 +18,10 @@ use crate::support::{
 #[actix_web::test]
 async fn calls_holds_and_deliveries_survive_a_kill(
     #[values(Sqlite, Postgres)] store: StoreKind,
-    #[values(Socket, Http)] transport: Transport,
+    #[values(Socket, Http)] transport: BridgeTransport,
 ) {
     let schedule = vec!["1"; 60].join(",");
-    let setup = Setup::new()
+    let setup = WorldSetup::new()
         .minutes(10)
         .set("webhooks.retry_schedule_seconds", schedule);
     let mut world = world!(store, setup);
@@ -65,7 +65,7 @@ async fn calls_holds_and_deliveries_survive_a_kill(
         assert_eq!(world.kinds(id, "call.ended").await, order);
     }
     assert_eq!(tenant.credits().await, (6, 10, 4));
-    let later = Receiver::start_on(port);
+    let later = TenantServer::start_on(port);
     later
         .wait_for_events("/later", SECRET, "three events", |events| events.len() == 3)
         .await;
@@ -75,7 +75,7 @@ async fn calls_holds_and_deliveries_survive_a_kill(
 #[rstest]
 #[actix_web::test]
 async fn deadlines_are_kept_over_a_kill(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let setup = Setup::new()
+    let setup = WorldSetup::new()
         .minutes(1)
         .set("bridge.lost_after_seconds", 600);
     let mut world = world!(store, setup);
@@ -101,7 +101,7 @@ async fn deadlines_are_kept_over_a_kill(#[values(Sqlite, Postgres)] store: Store
 async fn a_hang_up_that_was_acknowledged_is_kept_over_a_kill(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let setup = Setup::new()
+    let setup = WorldSetup::new()
         .minutes(1)
         .set("calls.hangup_grace_seconds", 15)
         .set("bridge.lost_after_seconds", 600);
@@ -129,7 +129,7 @@ async fn a_hang_up_that_was_acknowledged_is_kept_over_a_kill(
 async fn a_bridge_that_never_returns_is_lost_after_a_restart_too(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let mut world = world!(store, Setup::new().set("bridge.lost_after_seconds", 2));
+    let mut world = world!(store, WorldSetup::new().set("bridge.lost_after_seconds", 2));
     let bridge = world.tenant.bridge(Socket).await;
     let id = bridge.talk(&world.tenant.did).await;
     let killed = Moment::now();
@@ -153,10 +153,10 @@ async fn a_bridge_that_never_returns_is_lost_after_a_restart_too(
 #[actix_web::test]
 async fn what_was_acknowledged_is_there_after_a_kill(#[values(Sqlite, Postgres)] store: StoreKind) {
     const CALLS: usize = 100;
-    let setup = Setup::new().set("bridge.lost_after_seconds", 600);
+    let setup = WorldSetup::new().set("bridge.lost_after_seconds", 600);
     let mut world = world!(store, setup);
     let mut known: HashMap<usize, String> = HashMap::new();
-    let incoming = |bridge: &Bridge, did: &str, number: usize| {
+    let incoming = |bridge: &TestBridge, did: &str, number: usize| {
         let fields =
             json!({"bridgeCallId": number.to_string(), "did": did, "callerNumber": "+6281"});
         bridge.message("call.incoming", fields)
@@ -209,7 +209,10 @@ async fn sigterm_finishes_what_is_in_flight(#[values(Sqlite, Postgres)] store: S
     let mut world = world!(store);
     world.receiver.answer(
         HOOK,
-        [Answer::Slow(Duration::from_secs(3)), Answer::Status(200)],
+        [
+            ServerAnswer::Slow(Duration::from_secs(3)),
+            ServerAnswer::Status(200),
+        ],
     );
     let bridge = world.tenant.bridge(Socket).await;
     let id = bridge.talk(&world.tenant.did).await;
@@ -239,11 +242,11 @@ async fn sigterm_finishes_what_is_in_flight(#[values(Sqlite, Postgres)] store: S
 #[rstest]
 #[actix_web::test]
 async fn a_second_signal_stops_at_once(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let setup = Setup::new()
+    let setup = WorldSetup::new()
         .set("webhooks.timeout_seconds", 300)
         .set("http.shutdown_seconds", 300);
     let mut world = world!(store, setup);
-    world.receiver.answer(HOOK, [Answer::Hang]);
+    world.receiver.answer(HOOK, [ServerAnswer::Hang]);
     let bridge = world.tenant.bridge(Http).await;
     let id = bridge.ring(&world.tenant.did).await;
     world.receiver.wait_for(HOOK, 1).await;
@@ -266,12 +269,12 @@ async fn a_second_signal_stops_at_once(#[values(Sqlite, Postgres)] store: StoreK
 async fn a_thousand_calls_and_three_kills(#[values(Sqlite, Postgres)] store: StoreKind) {
     const PATIENCE: Duration = Duration::from_secs(400);
     let schedule = vec!["1"; 60].join(",");
-    let setup = Setup::new()
+    let setup = WorldSetup::new()
         .minutes(5_000)
         .set("webhooks.retry_schedule_seconds", schedule);
     let mut world = world!(store, setup);
     let receiver = &world.receiver;
-    receiver.answer("/function", [Answer::Json(json!({"stock": 3}))]);
+    receiver.answer("/function", [ServerAnswer::Json(json!({"stock": 3}))]);
     let endpoint = receiver.url("/function");
     world
         .tenant
@@ -310,7 +313,7 @@ async fn a_thousand_calls_and_three_kills(#[values(Sqlite, Postgres)] store: Sto
         world.server.kill9();
         world.server.restart();
     }
-    let finished: Finished = simulate.await.unwrap();
+    let finished: CommandResult = simulate.await.unwrap();
     assert_eq!(finished.code, Some(0), "{finished:?}");
     finished.json();
 
@@ -361,9 +364,9 @@ async fn sigterm_under_load_ends_soon_and_records_every_attempt(
     const ROUNDS: usize = 4;
     /// Usual work in flight needs far less.
     const EXITS_WITHIN: Duration = Duration::from_secs(30);
-    let mut world = world!(store, Setup::new().minutes(10_000));
+    let mut world = world!(store, WorldSetup::new().minutes(10_000));
     // Answers arrive while the listeners close, and after.
-    let slow = Answer::Slow(Duration::from_millis(1_500));
+    let slow = ServerAnswer::Slow(Duration::from_millis(1_500));
     world.receiver.answer(HOOK, [slow]);
     for _ in 0..ROUNDS {
         let bridge = std::rc::Rc::new(world.tenant.bridge(Socket).await);
@@ -402,7 +405,7 @@ async fn sigterm_under_load_ends_soon_and_records_every_attempt(
     }
 }
 
-async fn ring_and_hang_up(bridge: std::rc::Rc<Bridge>, did: String) {
+async fn ring_and_hang_up(bridge: std::rc::Rc<TestBridge>, did: String) {
     for number in 0.. {
         let id = format!("{:p}-{number}-{}", bridge, did);
         let mut incoming = bridge.message(

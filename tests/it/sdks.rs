@@ -111,7 +111,7 @@ impl Drop for Running {
 }
 
 /// A call with this talk time.
-async fn talked(world: &World, bridge: &Bridge, seconds: i64) -> String {
+async fn talked(world: &TestWorld, bridge: &TestBridge, seconds: i64) -> String {
     let answered = Moment::ago(seconds);
     let call = bridge.talk_since(&world.tenant.did, answered).await;
     bridge.hang_up_at(&call, answered.plus(seconds)).await;
@@ -188,10 +188,10 @@ async fn the_receiver_of_a_package_takes_what_is_sent_and_nothing_else(
     receiver.says(": over after 8 s, normal").await;
 }
 
-async fn delivery_of(world: &World, call: &str) -> Received {
+async fn delivery_of(world: &TestWorld, call: &str) -> ReceivedRequest {
     world.event("call.ended", call).await;
     let came = world.receiver.received(HOOK);
-    let is_it = |delivery: &Received| {
+    let is_it = |delivery: &ReceivedRequest| {
         let text = delivery.text();
         text.contains("call.ended") && text.contains(call)
     };
@@ -199,7 +199,7 @@ async fn delivery_of(world: &World, call: &str) -> Received {
 }
 
 /// The status for a body with a delivery's headers.
-async fn replay(url: &str, delivery: &Received, body: &str) -> u16 {
+async fn replay(url: &str, delivery: &ReceivedRequest, body: &str) -> u16 {
     let mut request = awc::Client::default().post(url);
     for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
         request = request.insert_header((name, delivery.header(name)));

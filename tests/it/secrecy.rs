@@ -51,7 +51,7 @@ fn assert_clean(place: &str, planted: &Planted, text: &str) {
 }
 
 /// Does everything that a tenant can do with planted values; returns the values.
-async fn do_everything(world: &World, operator: &Rest) -> Planted {
+async fn do_everything(world: &TestWorld, operator: &Rest) -> Planted {
     let tenant = &world.tenant;
     let sari = world.server.cli(&[
         "user",
@@ -97,7 +97,7 @@ async fn do_everything(world: &World, operator: &Rest) -> Planted {
         .cli(&["function-secret", "show", "--tenant", &tenant.id]);
     world
         .receiver
-        .answer("/function", [Answer::Json(json!({"told": RESULT}))]);
+        .answer("/function", [ServerAnswer::Json(json!({"told": RESULT}))]);
     for transport in [Socket, Http] {
         let bridge = tenant.bridge(transport).await;
         let incoming = json!({
@@ -136,7 +136,7 @@ async fn do_everything(world: &World, operator: &Rest) -> Planted {
         bridge.hang_up(&call).await;
         world.event("call.ended", &call).await;
     }
-    world.receiver.answer(HOOK, [Answer::Status(410)]);
+    world.receiver.answer(HOOK, [ServerAnswer::Status(410)]);
     let bridge = tenant.bridge(Http).await;
     bridge.ring(&tenant.did).await;
     let wrong = Rest::new(&world.server.http)
@@ -249,8 +249,8 @@ async fn what_was_planted_is_nowhere(
     #[values(Sqlite, Postgres)] store: StoreKind,
     #[values("json", "text")] format: &str,
 ) {
-    let collector = Receiver::start();
-    let setup = Setup::new()
+    let collector = TenantServer::start();
+    let setup = WorldSetup::new()
         .set("log.format", format)
         .set("log.level", "trace,sqlx::query=trace")
         .set("operator.token", TOKEN)

@@ -13,7 +13,7 @@ fn new_key() -> String {
     STANDARD.encode(rand::random::<[u8; 32]>())
 }
 
-fn key_of(world: &World) -> String {
+fn key_of(world: &TestWorld) -> String {
     let settings = &world.server.installation.settings;
     let key = settings
         .iter()
@@ -22,7 +22,7 @@ fn key_of(world: &World) -> String {
 }
 
 /// All sealed values as `row value`.
-async fn sealed(world: &World) -> Vec<[String; 2]> {
+async fn sealed(world: &TestWorld) -> Vec<[String; 2]> {
     let all = "SELECT id, function_secret FROM tenants UNION ALL SELECT id, secret FROM webhooks \
                UNION ALL SELECT id, previous_secret FROM webhooks WHERE previous_secret IS NOT NULL";
     world.server.installation.store.rows::<2>(all).await

@@ -4,7 +4,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 
 use crate::support::{
     prelude::*,
-    server::{Finished, assert_fails, installation},
+    server::{CommandResult, assert_fails, installation},
     tenant::{fresh_did, text},
 };
 
@@ -46,7 +46,7 @@ fn writing(tenant: &str) -> Vec<Vec<String>> {
     .collect()
 }
 
-fn run(installation: &Installation, arguments: &[String]) -> Finished {
+fn run(installation: &Installation, arguments: &[String]) -> CommandResult {
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     installation.run(&arguments)
 }

@@ -10,7 +10,7 @@ use crate::support::{bridge::Closed, prelude::*, tenant::text};
 #[actix_web::test]
 async fn a_heartbeat_tells_each_side_what_is_over(
     #[values(Sqlite, Postgres)] store: StoreKind,
-    #[values(Socket, Http)] transport: Transport,
+    #[values(Socket, Http)] transport: BridgeTransport,
 ) {
     let world = world!(store);
     let tenant = &world.tenant;
@@ -42,9 +42,9 @@ async fn a_heartbeat_tells_each_side_what_is_over(
 #[actix_web::test]
 async fn a_lost_bridge_loses_its_calls_as_of_its_last_sign(
     #[values(Sqlite, Postgres)] store: StoreKind,
-    #[values(Socket, Http)] transport: Transport,
+    #[values(Socket, Http)] transport: BridgeTransport,
 ) {
-    let world = world!(store, Setup::new().set("bridge.lost_after_seconds", 5));
+    let world = world!(store, WorldSetup::new().set("bridge.lost_after_seconds", 5));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(transport).await;
     let (ringing, talking) = (
@@ -94,7 +94,10 @@ async fn a_lost_bridge_loses_its_calls_as_of_its_last_sign(
 async fn a_bridge_that_comes_back_in_time_keeps_its_calls(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, Setup::new().set("bridge.lost_after_seconds", 20));
+    let world = world!(
+        store,
+        WorldSetup::new().set("bridge.lost_after_seconds", 20)
+    );
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let (kept, lost) = (
@@ -146,7 +149,10 @@ async fn a_call_that_went_with_a_half_open_socket_is_billed_to_its_last_sign(
 #[rstest]
 #[actix_web::test]
 async fn nobody_rings_for_ever(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, Setup::new().set("calls.ring_timeout_seconds", 1));
+    let world = world!(
+        store,
+        WorldSetup::new().set("calls.ring_timeout_seconds", 1)
+    );
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let id = bridge.ring(&tenant.did).await;
@@ -171,7 +177,7 @@ async fn nobody_rings_for_ever(#[values(Sqlite, Postgres)] store: StoreKind) {
 #[rstest]
 #[actix_web::test]
 async fn commands_go_to_the_newest_socket(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, Setup::new().set("bridge.lost_after_seconds", 5));
+    let world = world!(store, WorldSetup::new().set("bridge.lost_after_seconds", 5));
     let tenant = &world.tenant;
     let old = tenant.bridge(Socket).await;
     let (first, second) = (old.talk(&tenant.did).await, old.talk(&tenant.did).await);
@@ -246,7 +252,7 @@ async fn a_call_that_no_list_has_ends_however_many_lists_come() {
 #[actix_web::test]
 async fn a_bridge_that_went_while_the_service_stood_still_is_billed_to_that_moment(
     #[case] store: StoreKind,
-    #[case] transport: Transport,
+    #[case] transport: BridgeTransport,
 ) {
     // A lease lasts longer: at least seven seconds of it are left.
     went_while_frozen(store, transport, 6).await;
@@ -258,13 +264,13 @@ async fn a_bridge_that_went_while_the_service_stood_still_is_billed_to_that_mome
 #[ignore = "stands still for 50 seconds; .ci/slow runs it"]
 async fn a_bridge_that_went_while_the_service_stood_still_for_long_is_billed_to_that_moment(
     #[values(Sqlite, Postgres)] store: StoreKind,
-    #[values(Socket, Http)] transport: Transport,
+    #[values(Socket, Http)] transport: BridgeTransport,
 ) {
     went_while_frozen(store, transport, 50).await;
 }
 
-async fn went_while_frozen(store: StoreKind, transport: Transport, seconds: i64) {
-    let world = world!(store, Setup::new().set("bridge.lost_after_seconds", 5));
+async fn went_while_frozen(store: StoreKind, transport: BridgeTransport, seconds: i64) {
+    let world = world!(store, WorldSetup::new().set("bridge.lost_after_seconds", 5));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(transport).await;
     let [call, held] = [

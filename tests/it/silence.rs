@@ -65,7 +65,7 @@ impl Writers {
 }
 
 /// A call that is unknown to the service.
-fn incoming(world: &World) -> Value {
+fn incoming(world: &TestWorld) -> Value {
     thread_local!(static CALLS: Cell<u32> = const { Cell::new(0) });
     CALLS.set(CALLS.get() + 1);
     let number = CALLS.get();
@@ -73,7 +73,7 @@ fn incoming(world: &World) -> Value {
 }
 
 /// Waits until everything works: writes, reads, a whole call, readiness.
-async fn is_back(world: &World, bridge: &Bridge) {
+async fn is_back(world: &TestWorld, bridge: &TestBridge) {
     within(
         BACK_WITHIN,
         "a write, a read, a call and readiness",
@@ -90,7 +90,7 @@ async fn is_back(world: &World, bridge: &Bridge) {
 }
 
 /// Asserts that each acknowledged agent exists once.
-async fn all_are_there_once(world: &World, writers: &Writers) {
+async fn all_are_there_once(world: &TestWorld, writers: &Writers) {
     let agents = world.tenant.api.get("/agents").await.expect(200);
     let agents = agents["agents"].as_array().unwrap();
     for (id, name) in writers.acknowledged.borrow().iter() {
@@ -100,7 +100,7 @@ async fn all_are_there_once(world: &World, writers: &Writers) {
     }
 }
 
-async fn load(world: &World) -> (Rc<Writers>, Vec<rt::task::JoinHandle<()>>) {
+async fn load(world: &TestWorld) -> (Rc<Writers>, Vec<rt::task::JoinHandle<()>>) {
     let writers = Rc::<Writers>::default();
     let tasks = (0..WRITERS)
         .map(|writer| rt::spawn(writers.clone().write(world.tenant.api.clone(), writer)))
@@ -109,7 +109,7 @@ async fn load(world: &World) -> (Rc<Writers>, Vec<rt::task::JoinHandle<()>>) {
     (writers, tasks)
 }
 
-async fn end(world: &World, writers: &Writers, tasks: Vec<rt::task::JoinHandle<()>>) {
+async fn end(world: &TestWorld, writers: &Writers, tasks: Vec<rt::task::JoinHandle<()>>) {
     let before = writers.count();
     eventually("more writes", async || {
         (writers.count() > before + 20).then_some(())
@@ -124,7 +124,7 @@ async fn end(world: &World, writers: &Writers, tasks: Vec<rt::task::JoinHandle<(
 
 #[actix_web::test]
 async fn connections_that_fall_silent_are_left_for_new_ones() {
-    let Some((world, link)) = linked(Setup::new()).await else {
+    let Some((world, link)) = linked(WorldSetup::new()).await else {
         return;
     };
     let bridge = world.tenant.bridge(Http).await;
@@ -145,7 +145,7 @@ async fn connections_that_fall_silent_are_left_for_new_ones() {
 
 #[actix_web::test]
 async fn a_link_that_is_dark_for_a_while_refuses_in_time_and_loses_nothing() {
-    let Some((world, link)) = linked(Setup::new()).await else {
+    let Some((world, link)) = linked(WorldSetup::new()).await else {
         return;
     };
     let bridge = world.tenant.bridge(Socket).await;
@@ -176,7 +176,7 @@ async fn a_link_that_is_dark_for_a_while_refuses_in_time_and_loses_nothing() {
 }
 
 /// Creates an agent, with a single request.
-async fn write(world: &World, api: &Rest, name: &str) -> u16 {
+async fn write(world: &TestWorld, api: &Rest, name: &str) -> u16 {
     let agent = json!({"name": name, "systemPrompt": "Answer kindly."});
     let status = api.post("/agents", agent).await.status;
     let agents = world.tenant.api.get("/agents").await.expect(200);
@@ -189,7 +189,7 @@ async fn write(world: &World, api: &Rest, name: &str) -> u16 {
 /// The answer to a commit is in transit, so only the database knows the outcome.
 #[actix_web::test]
 async fn a_commit_whose_answer_is_lost_is_found_out() {
-    let Some((world, link)) = linked(Setup::new()).await else {
+    let Some((world, link)) = linked(WorldSetup::new()).await else {
         return;
     };
     let api = world.tenant.api.clone();
@@ -213,7 +213,7 @@ async fn a_commit_whose_answer_is_lost_is_found_out() {
 async fn a_call_whose_commits_are_not_answered_is_taken_and_billed_once(
     #[values(Lost::Answer, Lost::Commit)] lost: Lost,
 ) {
-    let Some((world, link)) = linked(Setup::new()).await else {
+    let Some((world, link)) = linked(WorldSetup::new()).await else {
         return;
     };
     let bridge = world.tenant.bridge(Socket).await;

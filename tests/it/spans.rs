@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::support::{
-    deaf::Deaf,
-    otlp::{PATH, Span, spans, wait_for_spans},
+    deaf::DeafListener,
+    otlp::{CollectedSpan, PATH, spans, wait_for_spans},
     prelude::*,
     scrape::Scrape,
     world::HOOK,
@@ -18,15 +18,15 @@ fn named() -> String {
 }
 
 /// The settings of a server with a collector.
-fn traced(collector: &Receiver) -> Setup {
-    Setup::new()
+fn traced(collector: &TenantServer) -> WorldSetup {
+    WorldSetup::new()
         .set("telemetry.otlp_endpoint", collector.url(""))
         .set("webhooks.retry_schedule_seconds", vec!["1"; 60].join(","))
 }
 
 /// Trace and span ids of the request.
 #[track_caller]
-fn sent_as(request: &Received) -> (String, String) {
+fn sent_as(request: &ReceivedRequest) -> (String, String) {
     let sent = request.header("traceparent");
     let parts: Vec<&str> = sent.split('-').collect();
     let ["00", trace, span, "01"] = parts[..] else {
@@ -35,22 +35,23 @@ fn sent_as(request: &Received) -> (String, String) {
     (trace.to_owned(), span.to_owned())
 }
 
-fn of<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
+fn of<'a>(spans: &'a [CollectedSpan], name: &str) -> Vec<&'a CollectedSpan> {
     spans.iter().filter(|span| span.name == name).collect()
 }
 
 #[track_caller]
-fn one<'a>(spans: &'a [Span], name: &str) -> &'a Span {
+fn one<'a>(spans: &'a [CollectedSpan], name: &str) -> &'a CollectedSpan {
     let found = of(spans, name);
     assert_eq!(found.len(), 1, "{name} in {spans:#?}");
     found[0]
 }
 
 /// True if all spans of a call of [`story`] have arrived.
-fn is_whole(spans: &[Span], call: &str) -> bool {
-    let of_call =
-        |span: &&Span| span.attributes.get("dikala.call.id").map(String::as_str) == Some(call);
-    let delivered = |span: &&Span| {
+fn is_whole(spans: &[CollectedSpan], call: &str) -> bool {
+    let of_call = |span: &&CollectedSpan| {
+        span.attributes.get("dikala.call.id").map(String::as_str) == Some(call)
+    };
+    let delivered = |span: &&CollectedSpan| {
         span.name == "webhook" && span.attribute("dikala.delivery.outcome") == "delivered"
     };
     let delivered = spans.iter().filter(of_call).filter(delivered).count();
@@ -65,15 +66,15 @@ async fn one_trace_leads_from_the_ring_to_the_last_delivery_also_through_a_kill(
     #[values(Sqlite, Postgres)] store: StoreKind,
     #[values(true, false)] is_named: bool,
 ) {
-    let collector = Receiver::start();
+    let collector = TenantServer::start();
     let mut world = world!(store, traced(&collector));
     let endpoint = world.receiver.url("/function");
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     tenant
         .create_function("find_order", "POST", &endpoint)
         .await;
-    receiver.answer("/function", [Answer::Json(json!({"stock": 3}))]);
-    receiver.answer(HOOK, [Answer::Status(503)]);
+    receiver.answer("/function", [ServerAnswer::Json(json!({"stock": 3}))]);
+    receiver.answer(HOOK, [ServerAnswer::Status(503)]);
     let bridge = tenant.bridge(Socket).await;
     let mut incoming =
         json!({"did": tenant.did, "callerNumber": "+628123", "bridgeCallId": "traced"});
@@ -100,7 +101,7 @@ async fn one_trace_leads_from_the_ring_to_the_last_delivery_also_through_a_kill(
 
     world.server.kill9();
     bridge.cut();
-    world.receiver.answer(HOOK, [Answer::Status(204)]);
+    world.receiver.answer(HOOK, [ServerAnswer::Status(204)]);
     world.server.restart();
     let bridge = world.tenant.bridge(Http).await;
     bridge.hang_up(&call).await;
@@ -110,7 +111,7 @@ async fn one_trace_leads_from_the_ring_to_the_last_delivery_also_through_a_kill(
 }
 
 /// Checks that all spans are in one trace below their causes, and that requests carry the span of their sending.
-fn judge(all: &[Span], call: &str, is_named: bool, receiver: &Receiver) {
+fn judge(all: &[CollectedSpan], call: &str, is_named: bool, receiver: &TenantServer) {
     let root = one(all, "call");
     let (trace, parent) = if is_named {
         (TRACE, PARENT)
@@ -120,7 +121,7 @@ fn judge(all: &[Span], call: &str, is_named: bool, receiver: &Receiver) {
     assert_eq!((&*root.trace, &*root.parent), (trace, parent));
     assert_eq!(root.attribute("dikala.call.id"), call);
     assert_eq!(root.attribute("dikala.call.status"), "ended");
-    let ours: Vec<Span> = all
+    let ours: Vec<CollectedSpan> = all
         .iter()
         .filter(|span| span.trace == trace)
         .cloned()
@@ -180,7 +181,7 @@ fn judge(all: &[Span], call: &str, is_named: bool, receiver: &Receiver) {
 /// A request's span is below its client's, and the deliveries that it causes are below the request.
 #[actix_web::test]
 async fn a_request_hangs_below_its_client_and_its_deliveries_below_it() {
-    let collector = Receiver::start();
+    let collector = TenantServer::start();
     let world = world!(Sqlite, traced(&collector));
     let api = Rest::new(&format!("{}/api/v1", world.server.http))
         .with("x-api-key", &world.tenant.key)
@@ -227,7 +228,7 @@ async fn a_request_hangs_below_its_client_and_its_deliveries_below_it() {
 /// An unsampled trace is propagated but not exported.
 #[actix_web::test]
 async fn who_does_not_record_his_trace_is_not_told_of() {
-    let collector = Receiver::start();
+    let collector = TenantServer::start();
     let world = world!(Sqlite, traced(&collector));
     let bridge = world.tenant.bridge(Socket).await;
     let unrecorded = named().replace("-01", "-00");
@@ -253,16 +254,16 @@ async fn who_does_not_record_his_trace_is_not_told_of() {
 
 /// A hanging, missing or refusing collector does not delay calls, and delays a stop only briefly.
 #[rstest]
-#[case::hangs(Some(Deaf::silent()))]
-#[case::takes_no_connection(Some(Deaf::full()))]
+#[case::hangs(Some(DeafListener::silent()))]
+#[case::takes_no_connection(Some(DeafListener::full()))]
 #[case::is_not_there(None)]
 #[actix_web::test]
-async fn a_collector_that_is_away_costs_nothing(#[case] deaf: Option<Deaf>) {
+async fn a_collector_that_is_away_costs_nothing(#[case] deaf: Option<DeafListener>) {
     let address = match &deaf {
         Some(deaf) => deaf.address.to_string(),
         None => format!("127.0.0.1:{}", dikala_testkit::free_port()),
     };
-    let setup = Setup::new().set("telemetry.otlp_endpoint", format!("http://{address}"));
+    let setup = WorldSetup::new().set("telemetry.otlp_endpoint", format!("http://{address}"));
     let mut world = world!(Sqlite, setup);
     let bridge = world.tenant.bridge(Socket).await;
     for _ in 0..20 {
@@ -294,7 +295,7 @@ async fn a_collector_that_is_away_costs_nothing(#[case] deaf: Option<Deaf>) {
 /// Queued spans are sent at a stop.
 #[actix_web::test]
 async fn the_last_spans_are_sent_at_a_stop() {
-    let collector = Receiver::start();
+    let collector = TenantServer::start();
     let mut world = world!(Sqlite, traced(&collector));
     let bridge = world.tenant.bridge(Http).await;
     let call = bridge.talk(&world.tenant.did).await;

@@ -15,7 +15,7 @@ async fn a_statement_that_reads_a_whole_table_is_found(
             Sqlite => sql.replace('$', "?"),
             Postgres => sql.to_owned(),
         };
-        statements::scans(url, vec![statements::Sent(sql)])
+        statements::scans(url, vec![statements::LoggedStatement(sql)])
     };
     for whole in [
         "SELECT id FROM calls WHERE status IN ($1, $2) AND owner = $3 AND started_at < $4",
@@ -44,7 +44,7 @@ async fn a_statement_that_reads_a_whole_table_is_found(
 async fn no_statement_reads_through_a_table_that_grows(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let setup = Setup::new()
+    let setup = WorldSetup::new()
         .set("retention.sweep_seconds", 1)
         .set("retention.calls_days", 30)
         .set("retention.transcripts_days", 7)

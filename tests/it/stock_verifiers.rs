@@ -39,7 +39,7 @@ fn programs(folder: &Path) -> [Command; 2] {
 }
 
 /// The verifiers' outputs for a delivery with this body.
-fn verdicts(folder: &Path, secret: &str, delivery: &Received, body: &[u8]) -> [String; 2] {
+fn verdicts(folder: &Path, secret: &str, delivery: &ReceivedRequest, body: &[u8]) -> [String; 2] {
     let names = ["webhook-id", "webhook-timestamp", "webhook-signature"];
     programs(folder).map(|mut program| {
         let mut child = program

@@ -2,13 +2,13 @@
 
 use std::net::TcpStream;
 
-use dikala_testkit::{postgres::Database, signature};
+use dikala_testkit::{postgres::TestDatabase, signature};
 
 use crate::support::{browser::Browser, prelude::*};
 
 #[test]
 fn postgres_gives_each_test_a_database() {
-    let (Some(one), Some(other)) = (Database::create(), Database::create()) else {
+    let (Some(one), Some(other)) = (TestDatabase::create(), TestDatabase::create()) else {
         return;
     };
     assert_ne!(one.url, other.url);
@@ -27,12 +27,16 @@ fn signatures_are_those_of_the_published_example() {
 
 #[actix_web::test]
 async fn the_receiver_records_and_answers_as_told() {
-    let receiver = Receiver::start();
+    let receiver = TenantServer::start();
     let client = Rest::new(&receiver.url(""));
-    let moved = Answer::Full(302, "location", "/elsewhere".to_owned(), b"moved".to_vec());
+    let moved = ServerAnswer::Full(302, "location", "/elsewhere".to_owned(), b"moved".to_vec());
     receiver.answer(
         "/flap",
-        [Answer::Status(503), moved, Answer::Json(json!({"a": 1}))],
+        [
+            ServerAnswer::Status(503),
+            moved,
+            ServerAnswer::Json(json!({"a": 1})),
+        ],
     );
     assert_eq!(client.get("/flap").await.status, 503);
     assert_eq!(
@@ -55,15 +59,15 @@ async fn the_receiver_records_and_answers_as_told() {
 }
 
 #[rstest]
-#[case::hang(Answer::Hang)]
-#[case::drip_head(Answer::DripHead)]
-#[case::drip_body(Answer::DripBody)]
-#[case::endless(Answer::EndlessBody)]
-#[case::reset(Answer::Reset)]
-#[case::not_http(Answer::Raw(b"HTTP/1.1 200 OK\r\nbad\0header\r\n\r\n"))]
+#[case::hang(ServerAnswer::Hang)]
+#[case::drip_head(ServerAnswer::DripHead)]
+#[case::drip_body(ServerAnswer::DripBody)]
+#[case::endless(ServerAnswer::EndlessBody)]
+#[case::reset(ServerAnswer::Reset)]
+#[case::not_http(ServerAnswer::Raw(b"HTTP/1.1 200 OK\r\nbad\0header\r\n\r\n"))]
 #[actix_web::test]
-async fn the_receiver_misbehaves_as_told(#[case] answer: Answer) {
-    let receiver = Receiver::start();
+async fn the_receiver_misbehaves_as_told(#[case] answer: ServerAnswer) {
+    let receiver = TenantServer::start();
     receiver.answer("/bad", [answer]);
     let url = receiver.url("/bad");
     let whole = async {
@@ -81,8 +85,8 @@ async fn the_receiver_misbehaves_as_told(#[case] answer: Answer) {
 /// What a decompressing client would see was checked with `gzip -dc`, which is not on every machine.
 #[actix_web::test]
 async fn the_bomb_is_a_gzip_stream() {
-    let receiver = Receiver::start();
-    receiver.answer("/bomb", [Answer::GzipBomb]);
+    let receiver = TenantServer::start();
+    receiver.answer("/bomb", [ServerAnswer::GzipBomb]);
     let request = awc::Client::new().get(receiver.url("/bomb"));
     let mut response = request.no_decompress().send().await.unwrap();
     let bomb = response.body().limit(64 << 20).await.unwrap();

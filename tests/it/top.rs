@@ -51,7 +51,7 @@ async fn figures_are_those_of_the_listener(#[values(Sqlite, Postgres)] store: St
 
 #[actix_web::test]
 async fn tokens_are_asked_for_and_go_nowhere_else() {
-    let setup = Setup::new()
+    let setup = WorldSetup::new()
         .set("operator.token", FULL)
         .set("operator.read_token", READ)
         .set("http.unauthenticated_requests_per_minute", 100_000);

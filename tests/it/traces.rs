@@ -12,7 +12,7 @@ fn traceparent(trace: &str) -> String {
 
 /// The trace of a request; each request has its own span id.
 #[track_caller]
-fn trace_of(request: &Received) -> Option<String> {
+fn trace_of(request: &ReceivedRequest) -> Option<String> {
     let sent = request.headers.get("traceparent")?;
     let parts: Vec<&str> = sent.split('-').collect();
     let [version, trace, parent, flags] = parts[..] else {
@@ -24,7 +24,7 @@ fn trace_of(request: &Received) -> Option<String> {
 }
 
 /// The log lines with this message about a call or a request.
-fn lines(world: &World, message: &str, field: &str, id: &str) -> Vec<Value> {
+fn lines(world: &TestWorld, message: &str, field: &str, id: &str) -> Vec<Value> {
     let log = world.server.log();
     let lines = log
         .lines()
@@ -39,7 +39,7 @@ fn lines(world: &World, message: &str, field: &str, id: &str) -> Vec<Value> {
 async fn the_trace_of_a_call_reaches_its_functions_and_webhooks_also_after_a_kill(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let setup = Setup::new().set("webhooks.retry_schedule_seconds", "1,1,1,1,1,1");
+    let setup = WorldSetup::new().set("webhooks.retry_schedule_seconds", "1,1,1,1,1,1");
     let mut world = world!(store, setup);
     let tenant = &world.tenant;
     let endpoint = world.receiver.url("/function");
@@ -48,9 +48,9 @@ async fn the_trace_of_a_call_reaches_its_functions_and_webhooks_also_after_a_kil
         .await;
     world
         .receiver
-        .answer("/function", [Answer::Json(json!({"stock": 3}))]);
+        .answer("/function", [ServerAnswer::Json(json!({"stock": 3}))]);
     // All first attempts fail, so that later ones, after the kill, come from the table.
-    world.receiver.answer(HOOK, [Answer::Status(503)]);
+    world.receiver.answer(HOOK, [ServerAnswer::Status(503)]);
     let bridge = tenant.bridge(Socket).await;
     let incoming = json!({
         "did": tenant.did, "callerNumber": "+628123", "bridgeCallId": "traced", "traceparent": traceparent(TRACE),
@@ -73,7 +73,7 @@ async fn the_trace_of_a_call_reaches_its_functions_and_webhooks_also_after_a_kil
     world.server.kill9();
     bridge.cut();
     let before = world.receiver.received(HOOK).len();
-    world.receiver.answer(HOOK, [Answer::Status(204)]);
+    world.receiver.answer(HOOK, [ServerAnswer::Status(204)]);
     world.server.restart();
     let bridge = world.tenant.bridge(Socket).await;
     bridge.hang_up(&call).await;

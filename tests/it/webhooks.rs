@@ -6,7 +6,7 @@ use dikala_testkit::free_port;
 
 use crate::support::{prelude::*, world::HOOK};
 
-fn attempts(received: &[Received]) -> Vec<u32> {
+fn attempts(received: &[ReceivedRequest]) -> Vec<u32> {
     received
         .iter()
         .map(|r| r.header("x-service-attempt").parse().unwrap())
@@ -18,49 +18,49 @@ fn attempts(received: &[Received]) -> Vec<u32> {
 async fn what_fails_is_sent_again_with_the_same_bytes(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let setup = Setup::new()
+    let setup = WorldSetup::new()
         .set("webhooks.retry_schedule_seconds", "1,1,1")
         .set("webhooks.timeout_seconds", 5);
     let world = world!(store, setup);
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     let elsewhere = receiver.url("/elsewhere");
     let bad = [
-        ("/s204-first-500", Answer::Status(500)),
-        ("/s400", Answer::Status(400)),
-        ("/s404", Answer::Status(404)),
+        ("/s204-first-500", ServerAnswer::Status(500)),
+        ("/s400", ServerAnswer::Status(400)),
+        ("/s404", ServerAnswer::Status(404)),
         (
             "/s429",
-            Answer::Full(429, "retry-after", "1".to_owned(), vec![]),
+            ServerAnswer::Full(429, "retry-after", "1".to_owned(), vec![]),
         ),
         (
             "/s503",
-            Answer::Full(503, "retry-after", "nonsense".to_owned(), vec![]),
+            ServerAnswer::Full(503, "retry-after", "nonsense".to_owned(), vec![]),
         ),
         (
             "/s301",
-            Answer::Full(301, "location", elsewhere.clone(), vec![]),
+            ServerAnswer::Full(301, "location", elsewhere.clone(), vec![]),
         ),
         (
             "/s307",
-            Answer::Full(307, "location", elsewhere.clone(), vec![]),
+            ServerAnswer::Full(307, "location", elsewhere.clone(), vec![]),
         ),
-        ("/reset", Answer::Reset),
-        ("/hang", Answer::Hang),
-        ("/drip-head", Answer::DripHead),
-        ("/drip-body", Answer::DripBody),
-        ("/slow", Answer::Slow(Duration::from_secs(30))),
+        ("/reset", ServerAnswer::Reset),
+        ("/hang", ServerAnswer::Hang),
+        ("/drip-head", ServerAnswer::DripHead),
+        ("/drip-body", ServerAnswer::DripBody),
+        ("/slow", ServerAnswer::Slow(Duration::from_secs(30))),
         (
             "/bad-header",
-            Answer::Raw(b"HTTP/1.1 200 OK\r\nbad\0name: \xff\r\n\r\n"),
+            ServerAnswer::Raw(b"HTTP/1.1 200 OK\r\nbad\0name: \xff\r\n\r\n"),
         ),
-        ("/not-http", Answer::Raw(b"SSH-2.0-OpenSSH_9.6\r\n")),
+        ("/not-http", ServerAnswer::Raw(b"SSH-2.0-OpenSSH_9.6\r\n")),
         (
             "/not-utf8",
-            Answer::Full(500, "x-a", "b".to_owned(), vec![0xff, 0, 0xfe]),
+            ServerAnswer::Full(500, "x-a", "b".to_owned(), vec![0xff, 0, 0xfe]),
         ),
     ];
     for (path, answer) in bad.clone() {
-        receiver.answer(path, [answer, Answer::Status(204)]);
+        receiver.answer(path, [answer, ServerAnswer::Status(204)]);
         tenant
             .subscribe(&receiver.url(path), &["call.started"], SECRET)
             .await;
@@ -95,7 +95,7 @@ async fn a_receiver_that_was_down_gets_what_it_missed(
 ) {
     let world = world!(
         store,
-        Setup::new().set("webhooks.retry_schedule_seconds", vec_of("1", 60))
+        WorldSetup::new().set("webhooks.retry_schedule_seconds", vec_of("1", 60))
     );
     let tenant = &world.tenant;
     let port = free_port();
@@ -109,7 +109,7 @@ async fn a_receiver_that_was_down_gets_what_it_missed(
         bridge.hang_up(&id).await;
         world.event("call.ended", &id).await;
     }
-    let receiver = Receiver::start_on(port);
+    let receiver = TenantServer::start_on(port);
     receiver
         .wait_for_events("/later", SECRET, "ten events", |events| events.len() == 10)
         .await;
@@ -123,9 +123,12 @@ fn vec_of(item: &str, count: usize) -> String {
 #[actix_web::test]
 async fn hanging_deliveries_delay_nobody_else(#[values(Sqlite, Postgres)] store: StoreKind) {
     // No attempt at the bad endpoint ends before the test's timeout.
-    let world = world!(store, Setup::new().set("webhooks.timeout_seconds", 120));
+    let world = world!(
+        store,
+        WorldSetup::new().set("webhooks.timeout_seconds", 120)
+    );
     let (bad, receiver) = (&world.tenant, &world.receiver);
-    receiver.answer("/hang", [Answer::Hang]);
+    receiver.answer("/hang", [ServerAnswer::Hang]);
     let url = receiver.url("/hang");
     bad.subscribe(&url, &["call.started", "call.ended"], SECRET)
         .await;
@@ -165,15 +168,15 @@ async fn hanging_deliveries_delay_nobody_else(#[values(Sqlite, Postgres)] store:
 async fn first_attempts_keep_the_order_of_a_call(#[values(Sqlite, Postgres)] store: StoreKind) {
     let world = world!(
         store,
-        Setup::new().set("webhooks.retry_schedule_seconds", vec_of("1", 20))
+        WorldSetup::new().set("webhooks.retry_schedule_seconds", vec_of("1", 20))
     );
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     let mut answers = vec![
-        Answer::Status(500),
-        Answer::Slow(Duration::from_millis(300)),
+        ServerAnswer::Status(500),
+        ServerAnswer::Slow(Duration::from_millis(300)),
     ];
-    answers.extend(vec![Answer::Status(503); 10]);
-    answers.push(Answer::Status(200));
+    answers.extend(vec![ServerAnswer::Status(503); 10]);
+    answers.push(ServerAnswer::Status(200));
     receiver.answer(HOOK, answers);
     let bridge = tenant.bridge(Socket).await;
     let mut calls = Vec::new();
@@ -207,12 +210,12 @@ async fn first_attempts_keep_the_order_of_a_call(#[values(Sqlite, Postgres)] sto
 async fn gone_means_gone(#[values(Sqlite, Postgres)] store: StoreKind) {
     let world = world!(
         store,
-        Setup::new().set("webhooks.retry_schedule_seconds", vec_of("1", 10))
+        WorldSetup::new().set("webhooks.retry_schedule_seconds", vec_of("1", 10))
     );
     let (tenant, receiver) = (&world.tenant, &world.receiver);
-    receiver.answer("/gone", [Answer::Status(410)]);
-    receiver.answer("/clock", [Answer::Status(500)]);
-    receiver.answer("/deleted", [Answer::Status(500)]);
+    receiver.answer("/gone", [ServerAnswer::Status(410)]);
+    receiver.answer("/clock", [ServerAnswer::Status(500)]);
+    receiver.answer("/deleted", [ServerAnswer::Status(500)]);
     let subscribe = async |path: &str| {
         tenant
             .subscribe(&receiver.url(path), &["call.started"], SECRET)
@@ -300,10 +303,10 @@ async fn a_webhook_gets_what_it_asked_for_and_no_other_tenants(
 async fn retries_end_with_the_schedule(#[values(Sqlite, Postgres)] store: StoreKind) {
     let world = world!(
         store,
-        Setup::new().set("webhooks.retry_schedule_seconds", "1,1")
+        WorldSetup::new().set("webhooks.retry_schedule_seconds", "1,1")
     );
     let (tenant, receiver) = (&world.tenant, &world.receiver);
-    receiver.answer("/never", [Answer::Status(500)]);
+    receiver.answer("/never", [ServerAnswer::Status(500)]);
     tenant
         .subscribe(&receiver.url("/never"), &["call.started"], SECRET)
         .await;
@@ -320,7 +323,7 @@ async fn retries_end_with_the_schedule(#[values(Sqlite, Postgres)] store: StoreK
 
 /// Inserts permanently failed deliveries of a webhook, made at these seconds after the epoch, as copies of an
 /// existing one; returns their ids.
-async fn fail(world: &World, webhook: &str, at_seconds: &[u64]) -> BTreeSet<String> {
+async fn fail(world: &TestWorld, webhook: &str, at_seconds: &[u64]) -> BTreeSet<String> {
     let rows: Vec<(String, u64)> = at_seconds
         .iter()
         .enumerate()
@@ -383,9 +386,9 @@ async fn a_recovery_survives_a_kill(#[values(Sqlite, Postgres)] store: StoreKind
     assert_eq!(open, 1, "it was killed in the middle");
     world.server.restart();
 
-    let arrived = |world: &World| -> BTreeSet<String> {
+    let arrived = |world: &TestWorld| -> BTreeSet<String> {
         let received = world.receiver.received("/missed").into_iter();
-        let id = |request: Received| request.header("x-service-delivery").to_owned();
+        let id = |request: ReceivedRequest| request.header("x-service-delivery").to_owned();
         received.map(id).collect()
     };
     eventually("all that failed in the time", async || {

@@ -10,7 +10,7 @@ use std::{
 
 use actix_rt::Arbiter;
 use dikala_entities::{CallId, FunctionMethod, Millis, OutboundUrl, Secret, TenantId, UrlPolicy};
-use dikala_testkit::{Answer, Receiver};
+use dikala_testkit::{ServerAnswer, TenantServer};
 use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
 
@@ -70,12 +70,12 @@ fn invoke(endpoint: OutboundUrl, method: FunctionMethod, parameters: Value) -> I
     }
 }
 
-async fn code_of(play: Answer) -> FaultCode {
+async fn code_of(play: ServerAnswer) -> FaultCode {
     let timeout = match play {
-        Answer::Hang | Answer::DripHead => Duration::from_millis(400),
+        ServerAnswer::Hang | ServerAnswer::DripHead => Duration::from_millis(400),
         _ => AMPLE,
     };
-    let receiver = Receiver::scripted(move |_| play.clone());
+    let receiver = TenantServer::scripted(move |_| play.clone());
     let handle = functions_within(timeout, &local_outbound());
     let call = invoke(
         receiver.outbound_url("/f"),
@@ -94,7 +94,7 @@ async fn code_of(play: Answer) -> FaultCode {
 
 #[actix::test]
 async fn every_method_carries_the_signed_body_and_get_the_query_too() {
-    let receiver = Receiver::scripted(|_| Answer::with(200, "", b"{\"sunny\":true}"));
+    let receiver = TenantServer::scripted(|_| ServerAnswer::with(200, "", b"{\"sunny\":true}"));
     let handle = functions(&local_outbound());
     for method in FunctionMethod::ALL {
         let parameters = json!({"city": "Kota & Tua", "days": 2});
@@ -122,7 +122,7 @@ async fn every_method_carries_the_signed_body_and_get_the_query_too() {
 
 #[actix::test]
 async fn a_test_shows_the_request_as_it_arrives_and_the_answer_whatever_it_is() {
-    let receiver = Receiver::scripted(|_| Answer::with(500, "", b"<p>oops"));
+    let receiver = TenantServer::scripted(|_| ServerAnswer::with(500, "", b"<p>oops"));
     let handle = functions(&local_outbound());
     for method in FunctionMethod::ALL {
         let endpoint = receiver.outbound_url("/f?v=1");
@@ -157,21 +157,27 @@ async fn a_test_shows_the_request_as_it_arrives_and_the_answer_whatever_it_is() 
 async fn each_fault_has_its_code() {
     let large = format!("{{\"a\":\"{}\"}}", "x".repeat(70_000));
     for (play, code) in [
-        (Answer::Hang, FaultCode::Timeout),
-        (Answer::DripHead, FaultCode::Timeout),
-        (Answer::Reset, FaultCode::Connection),
+        (ServerAnswer::Hang, FaultCode::Timeout),
+        (ServerAnswer::DripHead, FaultCode::Timeout),
+        (ServerAnswer::Reset, FaultCode::Connection),
         (
-            Answer::Bytes(b"nonsense\r\n\r\n".to_vec()),
+            ServerAnswer::Bytes(b"nonsense\r\n\r\n".to_vec()),
             FaultCode::InvalidResponse,
         ),
-        (Answer::TenGigabytes, FaultCode::TooLarge),
-        (Answer::with(200, "", large.as_bytes()), FaultCode::TooLarge),
-        (Answer::with(200, "", b"[1]"), FaultCode::InvalidResponse),
+        (ServerAnswer::TenGigabytes, FaultCode::TooLarge),
         (
-            Answer::with(302, "location: /\r\n", b""),
+            ServerAnswer::with(200, "", large.as_bytes()),
+            FaultCode::TooLarge,
+        ),
+        (
+            ServerAnswer::with(200, "", b"[1]"),
+            FaultCode::InvalidResponse,
+        ),
+        (
+            ServerAnswer::with(302, "location: /\r\n", b""),
             FaultCode::HttpStatus,
         ),
-        (Answer::with(500, "", b"{}"), FaultCode::HttpStatus),
+        (ServerAnswer::with(500, "", b"{}"), FaultCode::HttpStatus),
     ] {
         let shown = format!("{play:?}").chars().take(60).collect::<String>();
         assert_eq!(code_of(play).await, code, "{shown}");
@@ -180,7 +186,7 @@ async fn each_fault_has_its_code() {
 
 #[actix::test]
 async fn nothing_is_sent_with_wrong_arguments_or_to_a_blocked_address() {
-    let receiver = Receiver::scripted(|_| Answer::with(200, "", b"{}"));
+    let receiver = TenantServer::scripted(|_| ServerAnswer::with(200, "", b"{}"));
     let handle = functions(&local_outbound());
     for parameters in [
         json!({}),
@@ -215,8 +221,8 @@ async fn nothing_is_sent_with_wrong_arguments_or_to_a_blocked_address() {
 
 #[actix::test]
 async fn a_tenant_that_hangs_uses_up_his_own_share_only() {
-    let hanging = Receiver::scripted(|_| Answer::Hang);
-    let quick = Receiver::scripted(|_| Answer::with(200, "", b"{}"));
+    let hanging = TenantServer::scripted(|_| ServerAnswer::Hang);
+    let quick = TenantServer::scripted(|_| ServerAnswer::with(200, "", b"{}"));
     let handle = functions(&local_outbound());
     let bad = invoke(
         hanging.outbound_url("/"),
@@ -250,7 +256,7 @@ async fn a_tenant_that_hangs_uses_up_his_own_share_only() {
 
 #[actix::test]
 async fn a_test_is_marked() {
-    let receiver = Receiver::scripted(|_| Answer::with(200, "", b"{}"));
+    let receiver = TenantServer::scripted(|_| ServerAnswer::with(200, "", b"{}"));
     let mut call = invoke(
         receiver.outbound_url("/"),
         FunctionMethod::Post,
@@ -272,8 +278,8 @@ fn real(clock: SharedClock) -> FunctionsHandle {
 
 #[actix::test]
 async fn tenants_that_hang_take_nothing_from_a_healthy_one() {
-    let hanging = Receiver::scripted(|_| Answer::Hang);
-    let quick = Receiver::scripted(|_| Answer::with(200, "", b"{}"));
+    let hanging = TenantServer::scripted(|_| ServerAnswer::Hang);
+    let quick = TenantServer::scripted(|_| ServerAnswer::with(200, "", b"{}"));
     let handle = real(Arc::new(SystemClock));
     let mut running = Vec::new();
     for _ in 0..6 {
@@ -346,11 +352,11 @@ async fn long_checks_wait_for_a_thread() {
 async fn an_endpoint_that_keeps_hanging_is_left_alone_until_it_answers() {
     let answers = Arc::new(AtomicBool::new(false));
     let mended = Arc::clone(&answers);
-    let receiver = Receiver::scripted(move |_| {
+    let receiver = TenantServer::scripted(move |_| {
         if mended.load(SeqCst) {
-            Answer::with(200, "", b"{}")
+            ServerAnswer::with(200, "", b"{}")
         } else {
-            Answer::Reset
+            ServerAnswer::Reset
         }
     });
     let clock = ManualClock::new(NOW);
@@ -394,7 +400,7 @@ async fn an_endpoint_that_keeps_hanging_is_left_alone_until_it_answers() {
 
 #[actix::test]
 async fn tests_have_a_bound_of_their_own() {
-    let hanging = Receiver::scripted(|_| Answer::Hang);
+    let hanging = TenantServer::scripted(|_| ServerAnswer::Hang);
     let handle = real(Arc::new(SystemClock));
     let mut test = invoke(
         hanging.outbound_url("/"),
@@ -421,14 +427,14 @@ async fn tests_have_a_bound_of_their_own() {
 /// An endpoint that sends everything twice, early and late: no invocation receives another's answer.
 #[actix::test]
 async fn an_answer_belongs_to_its_invocation() {
-    let receiver = Receiver::scripted(|seen| {
+    let receiver = TenantServer::scripted(|seen| {
         let body: Value = serde_json::from_slice(&seen.body).expect("JSON");
         let answer = json!({"city": body["parameters"]["city"]}).to_string();
         let once = format!(
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{answer}",
             answer.len()
         );
-        Answer::Bytes(once.repeat(2).into_bytes())
+        ServerAnswer::Bytes(once.repeat(2).into_bytes())
     });
     let handle = real(Arc::new(SystemClock));
     let tenants = [TenantId::new(NOW), TenantId::new(NOW)];
@@ -453,7 +459,7 @@ async fn an_answer_belongs_to_its_invocation() {
 #[actix::test]
 async fn silent_name_servers_of_one_tenant_hold_up_no_other() {
     let names = SlowNames::start();
-    let receiver = Receiver::scripted(|_| Answer::with(200, "", b"{}"));
+    let receiver = TenantServer::scripted(|_| ServerAnswer::with(200, "", b"{}"));
     let config = FunctionsConfig {
         timeout: AMPLE,
         ..FunctionsConfig::default()
@@ -487,7 +493,7 @@ async fn silent_name_servers_of_one_tenant_hold_up_no_other() {
 #[actix::test]
 async fn an_invocation_that_may_not_go_out_any_more_does_not() {
     let names = SlowNames::start();
-    let receiver = Receiver::scripted(|_| Answer::with(200, "", b"{}"));
+    let receiver = TenantServer::scripted(|_| ServerAnswer::with(200, "", b"{}"));
     let handle = functions(&names.outbound);
     let url = SlowNames::url(&receiver, "hang");
     let may = Arc::new(AtomicBool::new(true));

@@ -10,7 +10,7 @@ use std::{
 };
 
 use dikala_entities::{OutboundUrl, UrlPolicy};
-use dikala_testkit::{PATIENCE, Receiver};
+use dikala_testkit::{PATIENCE, TenantServer};
 use tokio::net::TcpSocket;
 
 use super::{Guard, Outbound};
@@ -76,7 +76,7 @@ impl SlowNames {
     }
 
     /// The address of a receiver under this name.
-    pub(crate) fn url(receiver: &Receiver, name: &str) -> OutboundUrl {
+    pub(crate) fn url(receiver: &TenantServer, name: &str) -> OutboundUrl {
         let url = format!("http://{name}.example.com:{}/", receiver.address.port());
         OutboundUrl::parse(&url, UrlPolicy { allow_http: true }).expect("an address")
     }

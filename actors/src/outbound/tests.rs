@@ -11,7 +11,7 @@ use std::{
 use awc::http::{Method, header::HeaderMap};
 use bytes::Bytes;
 use dikala_entities::{Millis, OutboundUrl, TenantId, UrlPolicy};
-use dikala_testkit::{Answer, Receiver, certificate};
+use dikala_testkit::{ServerAnswer, TenantServer, certificate};
 
 use super::{
     Blocked, Client, ErrorKind, Exchange, Failure, Guard, Head, Outbound, Permission, exchange,
@@ -41,12 +41,12 @@ async fn ask_within(limit: Duration, client: &Client, url: &str) -> Result<Excha
     exchange(client, post(url), body, BODY_MAX, limit).await
 }
 
-async fn play(play: Answer) -> Result<Exchange, Failure> {
+async fn play(play: ServerAnswer) -> Result<Exchange, Failure> {
     play_within(AMPLE, play).await
 }
 
-async fn play_within(limit: Duration, play: Answer) -> Result<Exchange, Failure> {
-    let receiver = Receiver::scripted(move |_| play.clone());
+async fn play_within(limit: Duration, play: ServerAnswer) -> Result<Exchange, Failure> {
+    let receiver = TenantServer::scripted(move |_| play.clone());
     ask_within(
         limit,
         &local_outbound().client(None, 8),
@@ -61,12 +61,12 @@ fn kind(answer: Result<Exchange, Failure>) -> ErrorKind {
 
 #[actix::test]
 async fn a_server_that_hangs_or_drips_is_cut_off_in_time() {
-    for endless in [Answer::Hang, Answer::DripHead] {
+    for endless in [ServerAnswer::Hang, ServerAnswer::DripHead] {
         let answer = play_within(SHORT, endless).await;
         assert_eq!(kind(answer), ErrorKind::Timeout);
     }
     let raw = b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\nthe beginning".to_vec();
-    let body = play_within(SHORT, Answer::Bytes(raw)).await;
+    let body = play_within(SHORT, ServerAnswer::Bytes(raw)).await;
     let expected = Failure {
         kind: ErrorKind::Timeout,
         status: Some(200),
@@ -77,44 +77,48 @@ async fn a_server_that_hangs_or_drips_is_cut_off_in_time() {
 
 #[actix::test]
 async fn a_body_without_end_is_cut_and_counts_by_its_status() {
-    let answer = play(Answer::TenGigabytes).await.expect("an answer");
+    let answer = play(ServerAnswer::TenGigabytes).await.expect("an answer");
     assert_eq!((answer.status, answer.truncated), (200, true));
     assert_eq!(answer.body.len(), BODY_MAX);
 }
 
 #[actix::test]
 async fn a_body_is_kept_as_it_came() {
-    let exact = play(Answer::with(200, "", &vec![7; BODY_MAX]))
+    let exact = play(ServerAnswer::with(200, "", &vec![7; BODY_MAX]))
         .await
         .expect("an answer");
     assert_eq!((exact.body.len(), exact.truncated), (BODY_MAX, false));
-    let more = play(Answer::with(200, "", &vec![7; BODY_MAX + 1]))
+    let more = play(ServerAnswer::with(200, "", &vec![7; BODY_MAX + 1]))
         .await
         .expect("an answer");
     assert_eq!((more.body.len(), more.truncated), (BODY_MAX, true));
     // The beginning of a gzip stream: kept, never decompressed.
     let gzip = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
-    let packed = play(Answer::with(200, "content-encoding: gzip\r\n", &gzip))
+    let packed = play(ServerAnswer::with(200, "content-encoding: gzip\r\n", &gzip))
         .await
         .expect("an answer");
     assert_eq!(packed.body, gzip);
-    let bytes = play(Answer::with(500, "retry-after: 7\r\n", b"\xff\x00\xfe"))
-        .await
-        .expect("an answer");
+    let bytes = play(ServerAnswer::with(
+        500,
+        "retry-after: 7\r\n",
+        b"\xff\x00\xfe",
+    ))
+    .await
+    .expect("an answer");
     assert_eq!((bytes.status, bytes.body), (500, b"\xff\x00\xfe".to_vec()));
     assert_eq!(bytes.retry_after.as_deref(), Some("7"));
 }
 
 #[actix::test]
 async fn what_is_not_http_has_its_name() {
-    assert_eq!(kind(play(Answer::Reset).await), ErrorKind::Reset);
+    assert_eq!(kind(play(ServerAnswer::Reset).await), ErrorKind::Reset);
     for bad in [
         &b"SSH-2.0-OpenSSH_9.9\r\n\r\n"[..],
         b"HTTP/1.1 200 OK\r\nbad header\r\n\r\n",
         b"HTTP/1.1 9999 X\r\n\r\n",
         b"\x00\x01\x02\r\n\r\n",
     ] {
-        let answer = play(Answer::Bytes(bad.to_vec())).await;
+        let answer = play(ServerAnswer::Bytes(bad.to_vec())).await;
         assert_eq!(kind(answer), ErrorKind::InvalidResponse, "{bad:?}");
     }
     let huge = [
@@ -122,7 +126,7 @@ async fn what_is_not_http_has_its_name() {
         b"x-a: b\r\n".repeat(1_000_000),
     ]
     .concat();
-    let kind = kind(play(Answer::Bytes(huge)).await);
+    let kind = kind(play(ServerAnswer::Bytes(huge)).await);
     assert!(
         matches!(kind, ErrorKind::InvalidResponse | ErrorKind::Reset),
         "{kind:?}"
@@ -131,7 +135,7 @@ async fn what_is_not_http_has_its_name() {
 
 #[actix::test]
 async fn redirects_are_answers_and_nothing_is_asked_for_packed() {
-    let receiver = Receiver::scripted(|_| Answer::with(307, "location: /other\r\n", b""));
+    let receiver = TenantServer::scripted(|_| ServerAnswer::with(307, "location: /other\r\n", b""));
     let client = local_outbound().client(None, 8);
     for _ in 0..3 {
         let answer = ask(&client, receiver.outbound_url("/a").as_str())
@@ -156,7 +160,7 @@ async fn nobody_there_and_no_tls_have_their_names() {
     let url = format!("http://{}/", nobody.address);
     let client = local_outbound().client(None, 8);
     assert_eq!(kind(ask(&client, &url).await), ErrorKind::Connect);
-    let plain = Receiver::scripted(|_| Answer::Reset);
+    let plain = TenantServer::scripted(|_| ServerAnswer::Reset);
     // The receiver waits for the end of a head that never comes, so the handshake stalls.
     let url = format!("https://{}/", plain.address);
     let stalled = ask_within(SHORT, &client, &url).await;
@@ -177,7 +181,7 @@ async fn nobody_there_and_no_tls_have_their_names() {
 
 #[actix::test]
 async fn an_address_that_is_not_public_is_never_dialled() {
-    let receiver = Receiver::scripted(|_| Answer::with(200, "", b""));
+    let receiver = TenantServer::scripted(|_| ServerAnswer::with(200, "", b""));
     let port = receiver.address.port();
     let strict = Outbound::new(
         Guard {
@@ -448,7 +452,7 @@ async fn over_tls_an_answer_may_end_with_the_connection_alone() {
 /// The permission is granted at first and withdrawn while connecting: the last moment counts.
 #[actix::test]
 async fn a_request_that_may_not_go_out_any_more_is_not_sent_when_it_is_connected() {
-    let receiver = Receiver::scripted(|_| Answer::with(200, "", b""));
+    let receiver = TenantServer::scripted(|_| ServerAnswer::with(200, "", b""));
     let names = SlowNames::start();
     let may = Arc::new(AtomicBool::new(true));
     let asked = Arc::clone(&may);

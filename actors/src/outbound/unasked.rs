@@ -13,7 +13,7 @@ use std::{
 use awc::http::{Method, header::HeaderMap};
 use bytes::Bytes;
 
-use dikala_testkit::{Answer, Receiver};
+use dikala_testkit::{ServerAnswer, TenantServer};
 
 use super::{Client, ErrorKind, Exchange, Failure, Head, exchange, testing::local_outbound};
 
@@ -314,13 +314,13 @@ async fn trailers_and_extensions_are_read_and_bounded() {
     sixty(&some, &local_outbound().client(None, 6)).await;
     assert_eq!(some.connections(), 6);
     for endless in ["1;", "0\r\nx: ", "0\r\n"] {
-        let receiver = Receiver::scripted(move |_| {
+        let receiver = TenantServer::scripted(move |_| {
             let filler = if endless.ends_with("0\r\n") {
                 "x: y\r\n"
             } else {
                 "yyyyyy"
             };
-            Answer::Bytes(format!("{head}{endless}{}", filler.repeat(10_000)).into_bytes())
+            ServerAnswer::Bytes(format!("{head}{endless}{}", filler.repeat(10_000)).into_bytes())
         });
         let head = Head {
             method: Method::POST,

@@ -7,7 +7,7 @@ use actix_rt::Arbiter;
 use dikala_entities::{
     AgentId, BridgeId, PhoneNumberId, TenantId, TransferPrefixes, Vault, WebhookId,
 };
-use dikala_testkit::Keep;
+use dikala_testkit::StoreGuard;
 
 use crate::{
     bridges::Bridges,
@@ -41,7 +41,7 @@ pub(crate) const RULES: CallLimits = CallLimits {
 };
 
 pub(crate) struct Base {
-    _keep: Keep,
+    _keep: StoreGuard,
     pub(crate) deps: CallDeps,
     pub(crate) version: Arc<Version>,
     pub(crate) tenant: TenantId,

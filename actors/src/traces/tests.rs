@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use dikala_entities::{CallId, Millis, TraceParent};
-use dikala_testkit::{Answer, Received, Receiver, eventually};
+use dikala_testkit::{ReceivedRequest, ServerAnswer, TenantServer, eventually};
 use tokio::sync::watch;
 
 use super::{exporter::Limits, *};
@@ -89,7 +89,7 @@ impl World {
     }
 }
 
-fn names(request: &Received) -> usize {
+fn names(request: &ReceivedRequest) -> usize {
     let one = b"\x2a\x03one";
     request
         .body
@@ -100,7 +100,7 @@ fn names(request: &Received) -> usize {
 
 #[actix::test]
 async fn spans_go_in_batches_and_the_rest_at_the_end() {
-    let receiver = Receiver::start();
+    let receiver = TenantServer::start();
     let slow = Limits {
         gather: Duration::from_secs(60),
         ..PATIENT
@@ -120,12 +120,17 @@ async fn spans_go_in_batches_and_the_rest_at_the_end() {
 
 #[actix::test]
 async fn what_is_busy_is_asked_again_when_it_says_and_what_refuses_is_not() {
-    let receiver = Receiver::start();
-    let busy = Answer::Full(503, "retry-after", "1".to_owned(), Vec::new());
-    let partial = Answer::with(200, "", &[0x0a, 0x02, 0x08, 0x01]);
+    let receiver = TenantServer::start();
+    let busy = ServerAnswer::Full(503, "retry-after", "1".to_owned(), Vec::new());
+    let partial = ServerAnswer::with(200, "", &[0x0a, 0x02, 0x08, 0x01]);
     receiver.answer(
         PATH,
-        [busy, partial, Answer::Status(400), Answer::Status(200)],
+        [
+            busy,
+            partial,
+            ServerAnswer::Status(400),
+            ServerAnswer::Status(200),
+        ],
     );
     let world = World::sending_to(&receiver.url(PATH), PATIENT);
     world.spans(2);
@@ -144,13 +149,17 @@ async fn what_is_busy_is_asked_again_when_it_says_and_what_refuses_is_not() {
 
 #[actix::test]
 async fn what_nobody_takes_is_given_up_and_later_spans_are_sent() {
-    for answer in [Answer::Hang, Answer::Reset, Answer::DripHead] {
-        let receiver = Receiver::start();
+    for answer in [
+        ServerAnswer::Hang,
+        ServerAnswer::Reset,
+        ServerAnswer::DripHead,
+    ] {
+        let receiver = TenantServer::start();
         receiver.answer(PATH, [answer]);
         let world = World::sending_to(&receiver.url(PATH), HASTY);
         world.spans(3);
         world.until("given_up", 3).await;
-        receiver.answer(PATH, [Answer::Status(200)]);
+        receiver.answer(PATH, [ServerAnswer::Status(200)]);
         // On a busy machine even a good exchange may time out so soon.
         eventually("a later span to be sent", async || {
             world.spans(1);
@@ -169,8 +178,8 @@ async fn what_nobody_takes_is_given_up_and_later_spans_are_sent() {
 /// A full queue never blocks: spans without room are counted.
 #[actix::test]
 async fn a_full_queue_drops_and_holds_nobody_up() {
-    let receiver = Receiver::start();
-    receiver.answer(PATH, [Answer::Hang]);
+    let receiver = TenantServer::start();
+    receiver.answer(PATH, [ServerAnswer::Hang]);
     let stuck = Limits {
         exchange: Duration::from_secs(600),
         ..PATIENT
@@ -193,7 +202,7 @@ async fn what_is_not_recorded_has_no_span() {
     assert!(off.call(call, Some(&trace)).is_none());
     assert!(off.span(Kind::Server, "one", Some(&trace)).is_none());
     assert!(off.span(Kind::Server, "one", None).is_none());
-    let receiver = Receiver::start();
+    let receiver = TenantServer::start();
     let on = World::sending_to(&receiver.url(PATH), PATIENT).traces;
     let unsampled = trace.as_str().replace("-01", "-00");
     let unsampled = TraceParent::parse(&unsampled).expect("valid");

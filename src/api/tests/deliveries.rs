@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix_web::http::Method;
 use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{DeliveryStatus, Millis, recovery, webhook};
-use dikala_testkit::{Answer, eventually};
+use dikala_testkit::{ServerAnswer, eventually};
 use sea_orm::{EntityTrait, QueryOrder};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -84,7 +84,7 @@ async fn a_delivery_is_sent_again(#[values(Sqlite, Postgres)] store: StoreKind) 
     let path = format!("/deliveries/{}/resend", world.ours.delivery);
     world.at_the_customers().await;
     let taken = Arc::new(Semaphore::new(0));
-    let answer = Answer::Status(200).when(&taken);
+    let answer = ServerAnswer::Status(200).when(&taken);
     world.customer.answer("/hook", [answer]);
     world.clock.advance_ms(5_000);
     let resent = world.done("deliveries.resend", &path, None).await.json();

@@ -29,7 +29,7 @@ use dikala_entities::{
     HangupReason, Millis, Store, TransactionType, UrlPolicy, Vault, attempt, credit_account,
     delivery, event, function, webhook,
 };
-use dikala_testkit::{Answer, Keep, Received, Receiver, StoreKind, rows};
+use dikala_testkit::{ReceivedRequest, ServerAnswer, StoreGuard, StoreKind, TenantServer, rows};
 use ipnet::IpNet;
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ pub struct World {
     pub services: Services,
     pub actors: Actors,
     /// The server of every tenant: echoes a function's parameters, and accepts any event.
-    pub customer: Receiver,
+    pub customer: TenantServer,
     pub clock: ManualClock,
     pub address: std::net::SocketAddr,
     pub ours: Seed,
@@ -66,7 +66,7 @@ pub struct World {
     pub seen: RefCell<BTreeSet<&'static str>>,
     client: awc::Client,
     server: ServerHandle,
-    _keep: Keep,
+    _keep: StoreGuard,
 }
 
 impl Drop for World {
@@ -120,11 +120,11 @@ fn guard() -> Guard {
 }
 
 /// The answers of the tenants' server.
-fn answer(request: &Received) -> Answer {
+fn answer(request: &ReceivedRequest) -> ServerAnswer {
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     match body.get("parameters") {
-        Some(parameters) => Answer::Json(json!({"echo": parameters})),
-        None => Answer::Status(200),
+        Some(parameters) => ServerAnswer::Json(json!({"echo": parameters})),
+        None => ServerAnswer::Status(200),
     }
 }
 
@@ -202,7 +202,7 @@ impl World {
         let (keep, store) = kind.open().await?;
         // The TLS settings of outbound clients need a default provider; another test may have set it.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let customer = Receiver::listen(CUSTOMER, 0, answer);
+        let customer = TenantServer::listen(CUSTOMER, 0, answer);
         let clock =
             ManualClock::new(Millis::parse_rfc3339("2026-01-15T03:30:00Z").expect("a time"));
         let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");

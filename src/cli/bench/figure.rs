@@ -53,7 +53,7 @@ impl Serialize for Goal {
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Figure {
+pub struct BenchFigure {
     pub name: String,
     pub value: f64,
     pub unit: &'static str,
@@ -66,7 +66,7 @@ pub struct Figure {
     pub p99_ms: Option<f64>,
 }
 
-impl Figure {
+impl BenchFigure {
     pub fn new(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
         Self {
             name: name.into(),
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_figure_says_its_ratio_and_whether_it_is_enough() {
-        let figure = Figure::new("calls", 600.0, "calls/s")
+        let figure = BenchFigure::new("calls", 600.0, "calls/s")
             .beside(1_000.0)
             .reaching(Goal::ShareOfLimit(0.5));
         assert_eq!(figure.ratio, Some(0.6));

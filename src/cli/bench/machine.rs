@@ -7,14 +7,14 @@ use serde::Serialize;
 /// The machine as Linux describes it. Unknown fields are empty or 0.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Machine {
+pub struct MeasuredMachine {
     cores: usize,
     cpu: String,
     kernel: String,
     memory_bytes: u64,
 }
 
-impl Machine {
+impl MeasuredMachine {
     pub fn this() -> Self {
         let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
         let (cpus, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));

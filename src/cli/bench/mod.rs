@@ -27,10 +27,10 @@ use serde_json::json;
 
 use self::{
     figure::HEAD,
-    ground::{Ground, MeasuredStore},
-    machine::Machine,
-    progress::Progress,
-    scenarios::{Found, SCENARIOS, Scenario},
+    ground::{BenchEnvironment, MeasuredStore},
+    machine::MeasuredMachine,
+    progress::BenchProgress,
+    scenarios::{BenchScenario, SCENARIOS, ScenarioResult},
     sizes::Sizes,
 };
 use super::{CliError, output};
@@ -45,7 +45,7 @@ fn failed(error: impl fmt::Display) -> CliError {
 /// What `dikala bench` can be told.
 #[derive(Debug, Args)]
 #[command(after_help = after_help())]
-pub struct Options {
+pub struct BenchOptions {
     /// The store to measure; PostgreSQL is started from its programs.
     #[arg(long, value_enum, default_value_t = MeasuredStore::Sqlite)]
     store: MeasuredStore,
@@ -81,7 +81,7 @@ fn after_help() -> String {
 
 /// Measures and prints a table or JSON. Fails if something did not work; a missed goal is no failure. Ctrl-C stops
 /// and removes everything that was started.
-pub async fn run(options: Options, as_json: bool) -> Result<()> {
+pub async fn run(options: BenchOptions, as_json: bool) -> Result<()> {
     if let Some(count) = options.empty_actors {
         let bytes = limits::actors::measure_here(count).await?;
         return output::text(&bytes.to_string());
@@ -91,17 +91,17 @@ pub async fn run(options: Options, as_json: bool) -> Result<()> {
         (_, true) => Sizes::quick(),
         _ => Sizes::full(),
     };
-    let chosen = |scenario: &&Scenario| {
+    let chosen = |scenario: &&BenchScenario| {
         scenario.is_for(options.store)
             && (options.only.is_empty() || options.only.contains(&scenario.name))
     };
-    let scenarios: Vec<&Scenario> = SCENARIOS.iter().filter(chosen).collect();
+    let scenarios: Vec<&BenchScenario> = SCENARIOS.iter().filter(chosen).collect();
     if scenarios.is_empty() {
         return Err(CliError::Usage(
             "distance is measured with --store postgres".to_owned(),
         ));
     }
-    let ground = Ground::new(options.store, sizes)?;
+    let ground = BenchEnvironment::new(options.store, sizes)?;
     let found = tokio::select! {
         found = measure(&ground, &scenarios) => found?,
         () = wait_for_signal() => return Err(failed("interrupted; what was started is stopped and removed")),
@@ -119,9 +119,12 @@ pub async fn run(options: Options, as_json: bool) -> Result<()> {
     )))
 }
 
-async fn measure(ground: &Ground, scenarios: &[&Scenario]) -> Result<Found> {
-    let progress = Progress::new(scenarios.len());
-    let mut all = Found::default();
+async fn measure(
+    ground: &BenchEnvironment,
+    scenarios: &[&BenchScenario],
+) -> Result<ScenarioResult> {
+    let progress = BenchProgress::new(scenarios.len());
+    let mut all = ScenarioResult::default();
     for scenario in scenarios {
         progress.begin(scenario.name);
         let found = (scenario.measure)(ground, &progress).await?;
@@ -132,8 +135,8 @@ async fn measure(ground: &Ground, scenarios: &[&Scenario]) -> Result<Found> {
     Ok(all)
 }
 
-fn print(found: &Found, store: MeasuredStore, quick: bool, as_json: bool) -> Result<()> {
-    let machine = Machine::this();
+fn print(found: &ScenarioResult, store: MeasuredStore, quick: bool, as_json: bool) -> Result<()> {
+    let machine = MeasuredMachine::this();
     if as_json {
         let document = json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -146,7 +149,7 @@ fn print(found: &Found, store: MeasuredStore, quick: bool, as_json: bool) -> Res
         });
         return output::text(&document.to_string());
     }
-    let rows: Vec<[String; 8]> = found.figures.iter().map(figure::Figure::row).collect();
+    let rows: Vec<[String; 8]> = found.figures.iter().map(figure::BenchFigure::row).collect();
     output::grid(HEAD, rows)?;
     output::text(&machine.words())?;
     let told = found.faults.busy;

@@ -6,11 +6,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// A bar on a terminal, lines elsewhere.
 #[derive(Debug)]
-pub struct Progress {
+pub struct BenchProgress {
     bar: Option<ProgressBar>,
 }
 
-impl Progress {
+impl BenchProgress {
     pub fn new(scenarios: usize) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let style =
@@ -50,7 +50,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for BenchProgress {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

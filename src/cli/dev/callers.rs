@@ -7,7 +7,7 @@ use futures_util::future::{FusedFuture, FutureExt};
 use tokio::time::sleep;
 
 use super::demo::Demo;
-use crate::simulator::{Bridge, BridgeUrl, Peer, Scenario};
+use crate::simulator::{BridgeUrl, CallScenario, Peer, SimulatedBridge};
 
 /// Interval between calls.
 const CALL_EVERY_US: i64 = 4_000_000;
@@ -28,7 +28,7 @@ pub async fn place_calls(service: SocketAddr, demo: Demo, stop: impl Future<Outp
         ca_file: None,
         reconnect_within: RECONNECT_WITHIN,
     };
-    let scenario = Scenario {
+    let scenario = CallScenario {
         dids: demo.dids,
         calls: None,
         concurrency: CONCURRENT_CALLS,
@@ -42,7 +42,7 @@ pub async fn place_calls(service: SocketAddr, demo: Demo, stop: impl Future<Outp
     };
     let mut stop = pin!(stop.fuse());
     loop {
-        let bridge = Bridge::new(connection.clone(), scenario.clone(), rand::random());
+        let bridge = SimulatedBridge::new(connection.clone(), scenario.clone(), rand::random());
         let ended = bridge.run(stop.as_mut(), |_| {}).await;
         if stop.is_terminated() {
             return;

@@ -17,7 +17,7 @@ use clap::Args;
 use dikala_actors::runtime::clock::{Clock, SystemClock};
 use dikala_entities::{Store, Vault};
 
-use self::{demo::Demo, receiver::Receiver};
+use self::{demo::Demo, receiver::DemoReceiver};
 use crate::{
     admin::users::Link,
     app::{App, StartError, open_store, wait_for_signal},
@@ -29,7 +29,7 @@ use crate::{
 
 /// What `dikala dev` can be told.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct DevOptions {
     /// Where the data is kept.
     #[arg(long, value_name = "DIR", default_value = "./dikala-data")]
     data: PathBuf,
@@ -41,7 +41,7 @@ pub struct Options {
     no_calls: bool,
 }
 
-pub async fn run(options: Options, mut layers: Layers) -> Result<(), CliError> {
+pub async fn run(options: DevOptions, mut layers: Layers) -> Result<(), CliError> {
     fs::create_dir_all(&options.data).map_err(|error| unwritable(&options.data, &error))?;
     let settings = configure(&options, &mut layers)?;
     telemetry::init(&settings.log);
@@ -66,7 +66,7 @@ pub async fn run(options: Options, mut layers: Layers) -> Result<(), CliError> {
     .await?;
     store.close().await;
     let webhook_secret = demo.webhook_secret();
-    let receiving = Receiver { webhook_secret }
+    let receiving = DemoReceiver { webhook_secret }
         .serve(socket)
         .map_err(|e| CliError::Failed(format!("the demo receiver did not start: {e}")))?;
     let receiving_handle = receiving.handle();
@@ -97,7 +97,7 @@ pub async fn run(options: Options, mut layers: Layers) -> Result<(), CliError> {
 
 /// Settings that differ from `serve`: store and key are in the data folder, and tenants' servers may be on this
 /// machine.
-fn configure(options: &Options, layers: &mut Layers) -> Result<Settings, CliError> {
+fn configure(options: &DevOptions, layers: &mut Layers) -> Result<Settings, CliError> {
     let database = format!("sqlite://{}", options.data.join("dikala.db").display());
     layers.set_from_command("database.url", &database)?;
     layers.set_from_command("database.migrate", "true")?;
@@ -179,7 +179,7 @@ fn welcome(
     app: &App,
     telephone: &str,
     receiver: SocketAddr,
-    options: &Options,
+    options: &DevOptions,
 ) -> String {
     let low = low.as_ref().map_or_else(String::new, |low| {
         format!(

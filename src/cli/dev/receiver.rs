@@ -22,12 +22,12 @@ const SLOW: Duration = Duration::from_secs(3);
 
 /// State of the receiver.
 #[derive(Clone, Debug)]
-pub struct Receiver {
+pub struct DemoReceiver {
     /// The secret that signs the demo's webhooks.
     pub webhook_secret: Secret,
 }
 
-impl Receiver {
+impl DemoReceiver {
     /// Serves on an already bound socket.
     pub fn serve(self, socket: TcpListener) -> std::io::Result<Server> {
         let receiver = Arc::new(self);
@@ -47,7 +47,7 @@ impl Receiver {
 async fn hook(
     request: HttpRequest,
     body: web::Bytes,
-    receiver: web::Data<Receiver>,
+    receiver: web::Data<DemoReceiver>,
 ) -> HttpResponse {
     let given = request
         .headers()

@@ -49,7 +49,7 @@ impl std::fmt::Display for ForwardTo {
 
 /// An event to forward.
 #[derive(Clone, Debug)]
-pub struct Passed<'a> {
+pub struct ForwardedEvent<'a> {
     pub id: EventId,
     pub kind: &'a str,
     pub body: &'a str,
@@ -59,7 +59,7 @@ pub struct Passed<'a> {
 /// Outcome of a forwarded event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Forwarded {
+pub struct ForwardOutcome {
     pub status: Option<u16>,
     /// The reason for a missing answer.
     pub error: Option<&'static str>,
@@ -89,21 +89,21 @@ impl Forwarder {
     }
 
     /// Tries once. The developer sees the outcome and can repeat with `--after`.
-    pub async fn pass(&self, event: Passed<'_>, now: Millis) -> Forwarded {
+    pub async fn pass(&self, event: ForwardedEvent<'_>, now: Millis) -> ForwardOutcome {
         let began = Instant::now();
         let answer = self.send(event, now).await;
         let (status, error) = match answer {
             Ok(status) => (Some(status), None),
             Err(kind) => (None, Some(kind.as_str())),
         };
-        Forwarded {
+        ForwardOutcome {
             status,
             error,
             duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
         }
     }
 
-    async fn send(&self, event: Passed<'_>, now: Millis) -> Result<u16, ErrorKind> {
+    async fn send(&self, event: ForwardedEvent<'_>, now: Millis) -> Result<u16, ErrorKind> {
         let envelope = Envelope {
             event: event.id,
             kind: event.kind,

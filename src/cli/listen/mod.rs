@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use self::{
-    forward::{ForwardTo, Forwarded, Forwarder, Passed},
+    forward::{ForwardOutcome, ForwardTo, ForwardedEvent, Forwarder},
     frames::{ServerEvent, ServerEvents},
 };
 use super::{
@@ -44,7 +44,7 @@ const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
 /// What `dikala listen` can be told.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct ListenOptions {
     #[command(flatten)]
     service: ServiceArgs,
     /// Where each event is posted to, such as http://localhost:3000/hooks.
@@ -67,7 +67,7 @@ struct Line<'a> {
     is_test: bool,
     body: &'a RawValue,
     /// Null unless events are forwarded.
-    forwarded: Option<Forwarded>,
+    forwarded: Option<ForwardOutcome>,
 }
 
 enum Ended {
@@ -80,7 +80,7 @@ enum Ended {
 }
 
 /// Follows until Ctrl-C. After a lost connection it resumes after the last event.
-pub async fn run(options: Options, as_json: bool) -> Result<(), CliError> {
+pub async fn run(options: ListenOptions, as_json: bool) -> Result<(), CliError> {
     let service = Service::new(options.service)?;
     let secret = options.secret.unwrap_or_else(|| secret_of(&service));
     let forwarder = options.forward_to.map(|target| {
@@ -206,7 +206,7 @@ impl Listener {
             .as_deref()
             .and_then(|id| id.parse::<EventId>().ok());
         if let (Some(id), Some(kind), Some(body)) = (id, &frame.event, &frame.data) {
-            let event = Passed {
+            let event = ForwardedEvent {
                 id,
                 kind,
                 body,
@@ -222,7 +222,11 @@ impl Listener {
         Ok(read)
     }
 
-    fn show(&self, event: &Passed<'_>, forwarded: Option<Forwarded>) -> Result<bool, CliError> {
+    fn show(
+        &self,
+        event: &ForwardedEvent<'_>,
+        forwarded: Option<ForwardOutcome>,
+    ) -> Result<bool, CliError> {
         if !self.as_json {
             return output::more(&readable(event, forwarded.as_ref()));
         }
@@ -252,7 +256,7 @@ async fn read(answer: &mut Open) -> Result<Vec<u8>, ErrorKind> {
 
 /// An event in one line, such as "03:30:04  call.ended  evt_…  call_…  204 in 3 ms". It shows no more of the
 /// payload, which holds what callers said.
-fn readable(event: &Passed<'_>, forwarded: Option<&Forwarded>) -> String {
+fn readable(event: &ForwardedEvent<'_>, forwarded: Option<&ForwardOutcome>) -> String {
     #[derive(Default, Deserialize)]
     struct Body {
         timestamp: String,
@@ -274,7 +278,7 @@ fn readable(event: &Passed<'_>, forwarded: Option<&Forwarded>) -> String {
     columns.extend(body.data.call_id);
     columns.extend(event.is_test.then(|| "sample".to_owned()));
     columns.extend(forwarded.map(|forwarded| {
-        let Forwarded {
+        let ForwardOutcome {
             status,
             error,
             duration_ms,

@@ -10,7 +10,7 @@ use super::overview::thousandths;
 /// The listener's answer about actors.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Actors {
+pub struct TopActors {
     actors: Vec<Actor>,
     #[serde(default)]
     event_loops: Vec<EventLoop>,
@@ -101,12 +101,12 @@ pub const SORTED_AT_FIRST: usize = 2;
 
 /// An actor type or message kind with a figure per column, `None` where a figure is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct ActorRow {
     pub name: String,
     pub figures: [Option<u64>; COLUMNS_COUNT],
 }
 
-impl Actors {
+impl TopActors {
     /// The lag of each thread's event loop, largest first.
     pub fn lateness(&self) -> String {
         let mut loops: Vec<&EventLoop> = self.event_loops.iter().collect();
@@ -128,7 +128,7 @@ impl Actors {
     }
 
     /// A row per actor type, or per kind of message.
-    pub fn rows(&self, by_message: bool) -> Vec<Row> {
+    pub fn rows(&self, by_message: bool) -> Vec<ActorRow> {
         let rows = self.actors.iter().flat_map(|actor| match by_message {
             false => vec![actor.row()],
             true => actor.messages.iter().map(|one| one.row(actor)).collect(),
@@ -139,9 +139,9 @@ impl Actors {
 
 impl Actor {
     /// A type's times are those of its slowest kind of message.
-    fn row(&self) -> Row {
+    fn row(&self) -> ActorRow {
         let longest = |of: fn(&Message) -> Option<u64>| self.messages.iter().filter_map(of).max();
-        Row {
+        ActorRow {
             name: self.kind.clone(),
             figures: [
                 Some(self.mailbox),
@@ -161,8 +161,8 @@ impl Actor {
 }
 
 impl Message {
-    fn row(&self, actor: &Actor) -> Row {
-        Row {
+    fn row(&self, actor: &Actor) -> ActorRow {
+        ActorRow {
             name: format!("{} {}", actor.kind, self.message),
             figures: [
                 Some(self.mailbox),
@@ -182,7 +182,7 @@ impl Message {
 }
 
 /// Sorts by a column, largest first. Missing figures come last; equal figures are sorted by name.
-pub fn sort(rows: &mut [Row], column: usize, reversed: bool) {
+pub fn sort(rows: &mut [ActorRow], column: usize, reversed: bool) {
     rows.sort_by(|one, other| {
         let by_figure = other.figures[column].cmp(&one.figures[column]);
         let by_figure = if reversed {
@@ -238,8 +238,8 @@ mod tests {
             }],
             "eventLoops": [{"name": "core-0", "lagUs": 1_100}],
         });
-        let actors: Actors = serde_json::from_value(document).expect("as the listener has it");
-        let shown = |row: &Row| -> String {
+        let actors: TopActors = serde_json::from_value(document).expect("as the listener has it");
+        let shown = |row: &ActorRow| -> String {
             let cells = row.figures.iter().zip(COLUMNS);
             let cells = cells.map(|(figure, column)| written(*figure, column));
             format!("{}: {}", row.name, cells.collect::<Vec<_>>().join(", "))
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn rows_are_sorted_by_figures_and_then_by_name() {
-        let row = |name: &str, figure| Row {
+        let row = |name: &str, figure| ActorRow {
             name: name.to_owned(),
             figures: [figure; COLUMNS_COUNT],
         };
@@ -271,7 +271,7 @@ mod tests {
             row("a", Some(1)),
             row("d", Some(7)),
         ];
-        let names = |rows: &[Row]| rows.iter().map(|row| row.name.clone()).collect::<String>();
+        let names = |rows: &[ActorRow]| rows.iter().map(|row| row.name.clone()).collect::<String>();
         sort(&mut rows, 3, false);
         assert_eq!(names(&rows), "dacb");
         sort(&mut rows, 3, true);

@@ -21,14 +21,14 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use self::{
-    actors::{Actors, COLUMNS, COLUMNS_COUNT, SORTED_AT_FIRST, sort, written},
-    overview::Overview,
+    actors::{COLUMNS, COLUMNS_COUNT, SORTED_AT_FIRST, TopActors, sort, written},
+    overview::TopOverview,
     terminal::Screen,
-    view::View,
+    view::TopView,
 };
 use super::{
     CliError,
-    listener::{Listener, ListenerArgs, Trouble},
+    listener::{Listener, ListenerArgs, ListenerError},
     output,
 };
 use crate::{
@@ -43,7 +43,7 @@ const LOOKS_MAX: usize = 6;
 
 /// What `dikala top` can be told.
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct TopOptions {
     #[command(flatten)]
     listener: ListenerArgs,
     /// Print it once, as a table.
@@ -54,13 +54,13 @@ pub struct Options {
 /// The listener's answers.
 #[derive(Clone, Debug)]
 struct Look {
-    overview: Overview,
-    actors: Actors,
+    overview: TopOverview,
+    actors: TopActors,
 }
 
 /// Shows the view until `q`, or prints it once.
 pub async fn run(
-    options: Options,
+    options: TopOptions,
     layers: impl FnOnce() -> Result<Layers, ConfigError>,
     as_json: bool,
 ) -> Result<(), CliError> {
@@ -75,14 +75,14 @@ pub async fn run(
         ));
     }
     // A permanent error is reported before the terminal is taken over.
-    if let Err(Trouble::Refused(error)) = look(&listener).await {
+    if let Err(ListenerError::Refused(error)) = look(&listener).await {
         return Err(error);
     }
     watch(listener).await
 }
 
 /// Both documents, unchanged.
-async fn look(listener: &Listener) -> Result<Value, Trouble> {
+async fn look(listener: &Listener) -> Result<Value, ListenerError> {
     let (overview, actors) = tokio::join!(listener.get("/overview"), listener.get("/actors"));
     let (overview, actors) = (overview?, actors?);
     let part = |name: &str| actors.get(name).cloned().unwrap_or_default();
@@ -97,8 +97,8 @@ impl Look {
             ))
         };
         Ok(Self {
-            overview: Overview::deserialize(&document["overview"]).map_err(unread)?,
-            actors: Actors::deserialize(document).map_err(unread)?,
+            overview: TopOverview::deserialize(&document["overview"]).map_err(unread)?,
+            actors: TopActors::deserialize(document).map_err(unread)?,
         })
     }
 }
@@ -121,7 +121,7 @@ fn print(document: &Value, as_json: bool) -> Result<(), CliError> {
         return output::text(&document.to_string());
     }
     let Look { overview, actors } = Look::read(document)?;
-    let Overview { node, version, .. } = &overview;
+    let TopOverview { node, version, .. } = &overview;
     let uptime = overview.uptime();
     output::text(&format!(
         "{node} {version}, up {uptime}, at {}\n",
@@ -160,7 +160,7 @@ fn print(document: &Value, as_json: bool) -> Result<(), CliError> {
 
 /// Draws until the user quits or the terminal is gone.
 async fn watch(listener: Listener) -> Result<(), CliError> {
-    let mut view = View::new(listener.place());
+    let mut view = TopView::new(listener.place());
     let stop = wait_for_signal();
     tokio::pin!(stop);
     let (sent, mut looks) = mpsc::channel(1);
@@ -182,7 +182,7 @@ async fn watch(listener: Listener) -> Result<(), CliError> {
                 _ => break Ok(()),
             },
             Some(looked) = looks.recv() => {
-                let looked = looked.and_then(|document| Look::read(&document).map_err(Trouble::Refused));
+                let looked = looked.and_then(|document| Look::read(&document).map_err(ListenerError::Refused));
                 match looked {
                     Ok(look) => {
                         seen_at = Instant::now();

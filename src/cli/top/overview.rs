@@ -7,18 +7,18 @@ use serde_json::Number;
 /// The listener's answer about the overview.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Overview {
+pub struct TopOverview {
     pub node: String,
     pub version: String,
     pub at: Millis,
     pub started_at: Millis,
-    pub problems: Vec<Problem>,
-    pub figures: Vec<Figure>,
+    pub problems: Vec<TopProblem>,
+    pub figures: Vec<TopFigure>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Problem {
+pub struct TopProblem {
     pub severity: String,
     pub summary: String,
     /// The remedy.
@@ -31,7 +31,7 @@ pub struct Problem {
 
 /// A figure with its history.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Figure {
+pub struct TopFigure {
     pub label: String,
     unit: String,
     value: Option<Number>,
@@ -40,7 +40,7 @@ pub struct Figure {
     history: Vec<Option<Number>>,
 }
 
-impl Problem {
+impl TopProblem {
     pub fn is_critical(&self) -> bool {
         self.severity == "critical"
     }
@@ -58,7 +58,7 @@ impl Problem {
     }
 }
 
-impl Overview {
+impl TopOverview {
     /// The process's uptime: `3 d 4 h`, `12 min`.
     pub fn uptime(&self) -> String {
         let seconds = self.at.whole_seconds_since(self.started_at);
@@ -72,7 +72,7 @@ impl Overview {
     }
 }
 
-impl Figure {
+impl TopFigure {
     /// The value, such as `12.5 ms`.
     pub fn value(&self) -> String {
         self.written(self.value.as_ref())
@@ -140,7 +140,7 @@ mod tests {
         let figure = |unit: &str, value: Value, limit: Value| -> [String; 2] {
             let document =
                 json!({"name": "n", "label": "N", "unit": unit, "value": value, "limit": limit});
-            let figure: Figure = from_value(document).expect("a figure");
+            let figure: TopFigure = from_value(document).expect("a figure");
             [figure.value(), figure.limit()]
         };
         assert_eq!(
@@ -159,7 +159,7 @@ mod tests {
                 "severity": "warning", "code": "webhook_failing", "summary": summary, "action": "Look at it.",
                 "tenantId": "ten_1", "target": "wh_1"
             });
-            let problem: Problem = from_value(document).expect("a problem");
+            let problem: TopProblem = from_value(document).expect("a problem");
             problem.sentence()
         };
         assert_eq!(
@@ -185,7 +185,7 @@ mod tests {
             (3_600 * 5 + 61, "5 h 1 min"),
             (86_400 * 3 + 3_600 * 4, "3 d 4 h"),
         ] {
-            let overview = Overview {
+            let overview = TopOverview {
                 node: "main".to_owned(),
                 version: "0.1.0".to_owned(),
                 at: started_at.plus_seconds(seconds),

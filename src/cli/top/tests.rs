@@ -7,7 +7,7 @@ use ratatui::{
 };
 use serde_json::{Value, json};
 
-use super::{Look, view::View};
+use super::{Look, view::TopView};
 
 const PLACE: &str = "http://127.0.0.1:8081";
 
@@ -48,7 +48,7 @@ fn problem() -> Value {
 }
 
 /// The lines of a terminal of that size.
-fn drawn(view: &mut View, width: u16, height: u16) -> Vec<String> {
+fn drawn(view: &mut TopView, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
     terminal.draw(|frame| view.draw(frame)).expect("drawn");
     let buffer = terminal.backend().buffer();
@@ -56,7 +56,7 @@ fn drawn(view: &mut View, width: u16, height: u16) -> Vec<String> {
     (0..height).map(|y| line(y).trim_end().to_owned()).collect()
 }
 
-fn press(view: &mut View, code: KeyCode) -> bool {
+fn press(view: &mut TopView, code: KeyCode) -> bool {
     view.press(&Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
 }
 
@@ -71,7 +71,7 @@ fn order(lines: &[String]) -> Vec<&str> {
 
 #[test]
 fn all_of_it_is_drawn() {
-    let mut view = View::new(PLACE);
+    let mut view = TopView::new(PLACE);
     view.seen(look(&problem()));
     let lines = drawn(&mut view, 130, 15);
     let expected = "\
@@ -95,7 +95,7 @@ q ends  ←→ sort (most wait p99)  r reverse  ↑↓ scroll  m messages";
 
 #[test]
 fn keys_sort_scroll_and_end() {
-    let mut view = View::new(PLACE);
+    let mut view = TopView::new(PLACE);
     view.seen(look(&json!([])));
     let lines = drawn(&mut view, 130, 20);
     assert!(lines[1].contains("Nothing is wrong"), "{lines:#?}");
@@ -132,7 +132,7 @@ fn keys_sort_scroll_and_end() {
 
 #[test]
 fn a_listener_that_is_away_is_told_above_what_was_seen_last() {
-    let mut view = View::new(PLACE);
+    let mut view = TopView::new(PLACE);
     assert!(drawn(&mut view, 80, 10)[1].contains('…'));
     view.missed(
         "nothing answers at http://127.0.0.1:8081 (connection refused)",
@@ -166,7 +166,7 @@ fn a_listener_that_is_away_is_told_above_what_was_seen_last() {
 
 #[test]
 fn a_small_terminal_shows_what_matters_and_no_size_is_too_small() {
-    let mut view = View::new(PLACE);
+    let mut view = TopView::new(PLACE);
     view.seen(look(&problem()));
     let lines = drawn(&mut view, 40, 14);
     let head = lines.iter().find(|line| line.starts_with("actor"));

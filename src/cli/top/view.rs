@@ -11,8 +11,8 @@ use ratatui::{
 
 use super::{
     Look,
-    actors::{COLUMNS, COLUMNS_COUNT, Row, SORTED_AT_FIRST, sort, written},
-    overview::{Figure, Overview},
+    actors::{ActorRow, COLUMNS, COLUMNS_COUNT, SORTED_AT_FIRST, sort, written},
+    overview::{TopFigure, TopOverview},
 };
 
 /// The longest shown name.
@@ -26,7 +26,7 @@ const PAGE: usize = 10;
 
 /// State of the view.
 #[derive(Debug)]
-pub struct View {
+pub struct TopView {
     /// The listener's address.
     place: String,
     look: Option<Look>,
@@ -39,7 +39,7 @@ pub struct View {
     first: usize,
 }
 
-impl View {
+impl TopView {
     pub fn new(place: &str) -> Self {
         Self {
             place: place.to_owned(),
@@ -122,7 +122,7 @@ impl View {
     fn head(&self) -> Line<'static> {
         let mut spans = vec!["dikala top  ".bold(), self.place.clone().into()];
         if let Some(Look { overview, .. }) = &self.look {
-            let Overview { node, version, .. } = overview;
+            let TopOverview { node, version, .. } = overview;
             let uptime = overview.uptime();
             spans.push(format!("  {node} {version}, up {uptime}").into());
         }
@@ -215,15 +215,15 @@ fn wrapped(text: &Paragraph<'_>, width: u16) -> u16 {
 }
 
 /// A line per figure: label, value, limit and history.
-fn draw_figures(frame: &mut Frame<'_>, area: Rect, figures: &[Figure]) {
-    let longest = |of: fn(&Figure) -> String| -> u16 {
+fn draw_figures(frame: &mut Frame<'_>, area: Rect, figures: &[TopFigure]) {
+    let longest = |of: fn(&TopFigure) -> String| -> u16 {
         let widths = figures.iter().map(|figure| of(figure).chars().count());
         u16::try_from(widths.max().unwrap_or(0)).unwrap_or(u16::MAX)
     };
     let columns = [
         Constraint::Length(longest(|of| of.label.clone())),
-        Constraint::Length(longest(Figure::value)),
-        Constraint::Length(longest(Figure::limit)),
+        Constraint::Length(longest(TopFigure::value)),
+        Constraint::Length(longest(TopFigure::limit)),
         Constraint::Min(0),
     ];
     for (figure, row) in figures.iter().zip(area.rows()) {
@@ -238,7 +238,7 @@ fn draw_figures(frame: &mut Frame<'_>, area: Rect, figures: &[Figure]) {
 }
 
 /// Widths of the name's column and of as many others as fit.
-fn widths(rows: &[Row], width: u16) -> Vec<Constraint> {
+fn widths(rows: &[ActorRow], width: u16) -> Vec<Constraint> {
     let widest = |cells: &mut dyn Iterator<Item = usize>| {
         u16::try_from(cells.max().unwrap_or(0)).unwrap_or(u16::MAX)
     };

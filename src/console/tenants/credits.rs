@@ -9,7 +9,7 @@ use super::{
     super::{
         layout,
         list::{List, one_of},
-        view::Visit,
+        view::ConsoleView,
     },
     or_none, path_of, whose,
 };
@@ -23,7 +23,7 @@ use crate::{
     operator_api::credits,
     pages::{
         components::{Field, fields, post, submit, table},
-        form::{self, Fields, Filled, Shape, Typed},
+        form::{self, Fields, FormState, FormValues, Shape},
     },
 };
 
@@ -45,13 +45,13 @@ const REFERENCE_CHARS: usize = 12;
 
 /// `GET /tenants/{id}/credits`
 pub async fn show(
-    visit: Visit,
+    visit: ConsoleView,
     id: Id<TenantId>,
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
-    let typed = Typed::parse(request.query_string().as_bytes());
+    let typed = FormValues::parse(request.query_string().as_bytes());
     // The form carries a reference, so that a repeated post books once.
-    let fresh = Filled::with([("reference", reference())]);
+    let fresh = FormState::with([("reference", reference())]);
     match content(&visit, id.0, &typed, &fresh).await {
         Ok(content) => Ok(layout::page(&visit, TITLE, content)),
         Err(error) => {
@@ -69,10 +69,10 @@ fn reference() -> String {
 }
 
 async fn content(
-    visit: &Visit,
+    visit: &ConsoleView,
     tenant: TenantId,
-    asked: &Typed,
-    filled: &Filled,
+    asked: &FormValues,
+    filled: &FormState,
 ) -> Result<Markup, ApiError> {
     let path = path_of(tenant, "/credits");
     let list = List::new(&path, &[], asked);
@@ -114,7 +114,7 @@ fn booking_fields() -> [Field; 4] {
     ]
 }
 
-fn rows(visit: &Visit, found: &TransactionList) -> Markup {
+fn rows(visit: &ConsoleView, found: &TransactionList) -> Markup {
     if found.transactions.is_empty() {
         return html! { p.muted { "None yet." } };
     }
@@ -143,7 +143,11 @@ fn rows(visit: &Visit, found: &TransactionList) -> Markup {
 }
 
 /// `POST /tenants/{id}/credits`
-pub async fn book(visit: Visit, id: Id<TenantId>, typed: Typed) -> Result<HttpResponse, ApiError> {
+pub async fn book(
+    visit: ConsoleView,
+    id: Id<TenantId>,
+    typed: FormValues,
+) -> Result<HttpResponse, ApiError> {
     let tenant = id.0;
     let booked = match form::body(&typed, BOOKING) {
         Ok(body) => credits::book(visit.desk(), visit.operator(), id, body).await,
@@ -152,8 +156,8 @@ pub async fn book(visit: Visit, id: Id<TenantId>, typed: Typed) -> Result<HttpRe
     match booked.map_err(beside_its_field) {
         Ok(_) => Ok(visit.see(&path_of(tenant, "/credits"), "done-booked")),
         Err(error) => {
-            let filled = Filled::again(typed, error)?;
-            let content = content(&visit, tenant, &Typed::default(), &filled).await?;
+            let filled = FormState::again(typed, error)?;
+            let content = content(&visit, tenant, &FormValues::default(), &filled).await?;
             Ok(layout::refused(&visit, TITLE, content))
         }
     }

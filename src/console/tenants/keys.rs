@@ -9,7 +9,7 @@ use super::{
     super::{
         layout,
         list::{List, acted},
-        view::Visit,
+        view::ConsoleView,
     },
     Had, path_of, whose,
 };
@@ -19,7 +19,7 @@ use crate::{
     operator_api::keys,
     pages::{
         components::{Field, Question, Tone, badge, copyable, notice},
-        form::{self, Fields, Filled, Shape, Typed},
+        form::{self, Fields, FormState, FormValues, Shape},
     },
 };
 
@@ -33,12 +33,12 @@ fn note(tenant: TenantId) -> String {
 
 /// `GET /tenants/{id}/keys`
 pub async fn list(
-    visit: Visit,
+    visit: ConsoleView,
     id: Id<TenantId>,
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
-    let typed = Typed::parse(request.query_string().as_bytes());
-    match content(&visit, id.0, &typed, &Filled::blank()).await {
+    let typed = FormValues::parse(request.query_string().as_bytes());
+    match content(&visit, id.0, &typed, &FormState::blank()).await {
         Ok(content) => Ok(layout::page(&visit, TITLE, content)),
         Err(error) => {
             let path = path_of(id.0, "/keys");
@@ -48,10 +48,10 @@ pub async fn list(
 }
 
 async fn content(
-    visit: &Visit,
+    visit: &ConsoleView,
     tenant: TenantId,
-    asked: &Typed,
-    filled: &Filled,
+    asked: &FormValues,
+    filled: &FormState,
 ) -> Result<Markup, ApiError> {
     let path = path_of(tenant, "/keys");
     let list = List::new(&path, &[], asked);
@@ -99,7 +99,7 @@ async fn content(
     })
 }
 
-fn state(visit: &Visit, key: &KeyView) -> Markup {
+fn state(visit: &ConsoleView, key: &KeyView) -> Markup {
     match key.revoked_at {
         Some(at) => html! { (badge(Tone::Plain, "revoked")) " " (visit.time(at)) },
         None => badge(Tone::Good, "in force"),
@@ -116,9 +116,9 @@ fn revoke_link(key: &KeyView) -> Markup {
 
 /// `POST /tenants/{id}/keys`
 pub async fn create(
-    visit: Visit,
+    visit: ConsoleView,
     id: Id<TenantId>,
-    typed: Typed,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let tenant = id.0;
     let made = match form::body(&typed, DRAFT) {
@@ -133,15 +133,15 @@ pub async fn create(
             Ok(visit.see(&path_of(tenant, "/keys"), "done-key-made"))
         }
         Err(error) => {
-            let filled = Filled::again(typed, error)?;
-            let content = content(&visit, tenant, &Typed::default(), &filled).await?;
+            let filled = FormState::again(typed, error)?;
+            let content = content(&visit, tenant, &FormValues::default(), &filled).await?;
             Ok(layout::refused(&visit, TITLE, content))
         }
     }
 }
 
 /// `GET /keys/{id}/revoke`
-pub async fn ask_revoke(visit: Visit, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_revoke(visit: ConsoleView, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
     let key = keys::one(visit.store().api_reader(), id.0).await?;
     let question = Question {
         path: &format!("/keys/{}/revoke", key.id),
@@ -160,7 +160,7 @@ pub async fn ask_revoke(visit: Visit, id: Id<ApiKeyId>) -> Result<HttpResponse, 
 }
 
 /// `POST /keys/{id}/revoke`
-pub async fn revoke(visit: Visit, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
+pub async fn revoke(visit: ConsoleView, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
     let key = keys::one(visit.store().api_reader(), id.0).await?;
     let done = keys::revoke(visit.desk(), visit.operator(), id).await;
     acted(

@@ -16,7 +16,7 @@ use super::{
     follow::followed,
     layout,
     list::{List, acted, one_of},
-    view::Visit,
+    view::ConsoleView,
 };
 use crate::{
     admin::tenants::{LOW_CREDIT_THRESHOLD_DEFAULT, TenantView},
@@ -29,7 +29,7 @@ use crate::{
         components::{
             Field, Question, Tone, badge, belongs_to, empty, fields, post, submit, table,
         },
-        form::{self, Fields, Filled, Shape, Typed},
+        form::{self, Fields, FormState, FormValues, Shape},
     },
 };
 
@@ -52,8 +52,8 @@ fn path_of(id: TenantId, below: &str) -> String {
 }
 
 /// `GET /tenants`
-pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = Typed::parse(request.query_string().as_bytes());
+pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = FormValues::parse(request.query_string().as_bytes());
     let list = List::new(PATH, FILTERS, &typed);
     let search = [Field::text("q", "Name or id".to_owned())];
     match found(&visit, &list).await {
@@ -70,11 +70,11 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
 }
 
 /// The live part: the first page of all tenants.
-pub async fn part(visit: &Visit) -> Result<Markup, ApiError> {
-    found(visit, &List::new(PATH, FILTERS, &Typed::default())).await
+pub async fn part(visit: &ConsoleView) -> Result<Markup, ApiError> {
+    found(visit, &List::new(PATH, FILTERS, &FormValues::default())).await
 }
 
-async fn found(visit: &Visit, list: &List<'_>) -> Result<Markup, ApiError> {
+async fn found(visit: &ConsoleView, list: &List<'_>) -> Result<Markup, ApiError> {
     let found = tenants::page(visit.store().api_reader(), &list.form()?).await?;
     Ok(html! {
         div #part {
@@ -84,7 +84,7 @@ async fn found(visit: &Visit, list: &List<'_>) -> Result<Markup, ApiError> {
     })
 }
 
-fn rows(visit: &Visit, found: &TenantList) -> Markup {
+fn rows(visit: &ConsoleView, found: &TenantList) -> Markup {
     if found.tenants.is_empty() {
         return empty(
             "No tenants",
@@ -110,14 +110,14 @@ fn rows(visit: &Visit, found: &TenantList) -> Markup {
     )
 }
 
-fn state(visit: &Visit, tenant: &TenantView) -> Markup {
+fn state(visit: &ConsoleView, tenant: &TenantView) -> Markup {
     match tenant.suspended_at {
         Some(at) => html! { (badge(Tone::Bad, "suspended")) " " (visit.time(at)) },
         None => badge(Tone::Good, "active"),
     }
 }
 
-fn minutes(visit: &Visit, tenant: &TenantView) -> Markup {
+fn minutes(visit: &ConsoleView, tenant: &TenantView) -> Markup {
     html! {
         (visit.number(tenant.balance_minutes))
         @if tenant.balance_minutes < tenant.low_credit_threshold { " " (badge(Tone::Warning, "low")) }
@@ -142,9 +142,9 @@ fn draft_fields() -> [Field; 5] {
     ]
 }
 
-fn filled(tenant: &TenantView) -> Filled {
+fn filled(tenant: &TenantView) -> FormState {
     let figure = |figure: Option<i64>| figure.map(|figure| figure.to_string()).unwrap_or_default();
-    Filled::with([
+    FormState::with([
         ("name", tenant.name.clone()),
         ("plan", tenant.plan.as_str().to_owned()),
         ("rateLimit", figure(tenant.rate_limit)),
@@ -157,12 +157,12 @@ fn filled(tenant: &TenantView) -> Filled {
 }
 
 /// `GET /tenants/new`
-pub async fn ask_new(visit: Visit) -> Result<HttpResponse, ApiError> {
-    let form = draft_form(&visit, PATH_OF_NEW, MAKE, &Filled::blank());
+pub async fn ask_new(visit: ConsoleView) -> Result<HttpResponse, ApiError> {
+    let form = draft_form(&visit, PATH_OF_NEW, MAKE, &FormState::blank());
     Ok(layout::page(&visit, MAKE, form))
 }
 
-fn draft_form(visit: &Visit, path: &str, label: &str, filled: &Filled) -> Markup {
+fn draft_form(visit: &ConsoleView, path: &str, label: &str, filled: &FormState) -> Markup {
     let content = html! {
         (fields(visit, filled, &draft_fields()))
         (submit(label))
@@ -171,7 +171,7 @@ fn draft_form(visit: &Visit, path: &str, label: &str, filled: &Filled) -> Markup
 }
 
 /// `POST /tenants/new`
-pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+pub async fn create(visit: ConsoleView, typed: FormValues) -> Result<HttpResponse, ApiError> {
     let made = match form::body(&typed, DRAFT) {
         Ok(body) => tenants::create(visit.desk(), visit.operator(), body).await,
         Err(error) => Err(error),
@@ -183,20 +183,20 @@ pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
             Ok(visit.see(&format!("{PATH}/{id}"), "done-tenant-made"))
         }
         Err(error) => {
-            let form = draft_form(&visit, PATH_OF_NEW, MAKE, &Filled::again(typed, error)?);
+            let form = draft_form(&visit, PATH_OF_NEW, MAKE, &FormState::again(typed, error)?);
             Ok(layout::refused(&visit, MAKE, form))
         }
     }
 }
 
 /// `GET /tenants/{id}`
-pub async fn show(visit: Visit, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
+pub async fn show(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
     let tenant = tenants::one(visit.store().api_reader(), id.0).await?;
     let content = content(&visit, &tenant, &filled(&tenant));
     Ok(layout::page(&visit, &tenant.name, content))
 }
 
-fn content(visit: &Visit, tenant: &TenantView, filled: &Filled) -> Markup {
+fn content(visit: &ConsoleView, tenant: &TenantView, filled: &FormState) -> Markup {
     let path = path_of(tenant.id, "");
     let own = |figure: Option<i64>| match figure {
         Some(figure) => visit.number(figure),
@@ -235,7 +235,11 @@ fn content(visit: &Visit, tenant: &TenantView, filled: &Filled) -> Markup {
 }
 
 /// `POST /tenants/{id}`
-pub async fn save(visit: Visit, id: Id<TenantId>, typed: Typed) -> Result<HttpResponse, ApiError> {
+pub async fn save(
+    visit: ConsoleView,
+    id: Id<TenantId>,
+    typed: FormValues,
+) -> Result<HttpResponse, ApiError> {
     let tenant = id.0;
     let saved = match form::body(&typed, DRAFT) {
         Ok(body) => tenants::update(visit.desk(), visit.operator(), id, body).await,
@@ -244,7 +248,7 @@ pub async fn save(visit: Visit, id: Id<TenantId>, typed: Typed) -> Result<HttpRe
     match saved {
         Ok(_) => Ok(visit.see(&path_of(tenant, ""), "done-saved")),
         Err(error) => {
-            let filled = Filled::again(typed, error)?;
+            let filled = FormState::again(typed, error)?;
             let tenant = tenants::one(visit.store().api_reader(), tenant).await?;
             let content = content(&visit, &tenant, &filled);
             Ok(layout::refused(&visit, &tenant.name, content))
@@ -253,7 +257,7 @@ pub async fn save(visit: Visit, id: Id<TenantId>, typed: Typed) -> Result<HttpRe
 }
 
 /// `GET /tenants/{id}/suspend`
-pub async fn ask_suspend(visit: Visit, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_suspend(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
     let tenant = tenants::one(visit.store().api_reader(), id.0).await?;
     let path = path_of(tenant.id, "");
     let question = Question {
@@ -273,7 +277,7 @@ pub async fn ask_suspend(visit: Visit, id: Id<TenantId>) -> Result<HttpResponse,
 }
 
 /// `POST /tenants/{id}/suspend`
-pub async fn suspend(visit: Visit, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
+pub async fn suspend(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
     let path = path_of(id.0, "");
     let nothing = Body::of(&json!({}));
     let done = tenants::suspend(visit.desk(), visit.operator(), id, nothing).await;
@@ -281,7 +285,7 @@ pub async fn suspend(visit: Visit, id: Id<TenantId>) -> Result<HttpResponse, Api
 }
 
 /// `POST /tenants/{id}/resume`
-pub async fn resume(visit: Visit, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
+pub async fn resume(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
     let path = path_of(id.0, "");
     let nothing = Body::of(&json!({}));
     let done = tenants::resume(visit.desk(), visit.operator(), id, nothing).await;
@@ -289,7 +293,7 @@ pub async fn resume(visit: Visit, id: Id<TenantId>) -> Result<HttpResponse, ApiE
 }
 
 /// The heading of a page below a tenant's.
-async fn whose(visit: &Visit, id: TenantId) -> Result<Markup, ApiError> {
+async fn whose(visit: &ConsoleView, id: TenantId) -> Result<Markup, ApiError> {
     let tenant = tenants::one(visit.store().api_reader(), id).await?;
     Ok(belongs_to("Tenant", &path_of(id, ""), &tenant.name))
 }
@@ -310,7 +314,7 @@ struct Had<'a> {
 
 impl Had<'_> {
     /// `path` is the form's target.
-    fn show(self, visit: &Visit, path: &str, filled: &Filled) -> Markup {
+    fn show(self, visit: &ConsoleView, path: &str, filled: &FormState) -> Markup {
         let (none, words) = self.none;
         let (heading, button) = self.more;
         html! {

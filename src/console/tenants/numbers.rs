@@ -11,7 +11,7 @@ use super::{
         figures::NONE,
         layout,
         list::{List, acted},
-        view::Visit,
+        view::ConsoleView,
     },
     Had, path_of, whose,
 };
@@ -25,7 +25,7 @@ use crate::{
     operator_api::numbers,
     pages::{
         components::{Field, Question, Tone, badge, fields, post, short_id, submit},
-        form::{self, Fields, Filled, Shape, Typed},
+        form::{self, Fields, FormState, FormValues, Shape},
     },
 };
 
@@ -40,12 +40,12 @@ const CHANGES: &Fields = &[
 
 /// `GET /tenants/{id}/numbers`
 pub async fn list(
-    visit: Visit,
+    visit: ConsoleView,
     id: Id<TenantId>,
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
-    let typed = Typed::parse(request.query_string().as_bytes());
-    match content(&visit, id.0, &typed, &Filled::blank()).await {
+    let typed = FormValues::parse(request.query_string().as_bytes());
+    match content(&visit, id.0, &typed, &FormState::blank()).await {
         Ok(content) => Ok(layout::page(&visit, TITLE, content)),
         Err(error) => {
             let path = path_of(id.0, "/numbers");
@@ -55,10 +55,10 @@ pub async fn list(
 }
 
 async fn content(
-    visit: &Visit,
+    visit: &ConsoleView,
     tenant: TenantId,
-    asked: &Typed,
-    filled: &Filled,
+    asked: &FormValues,
+    filled: &FormState,
 ) -> Result<Markup, ApiError> {
     let path = path_of(tenant, "/numbers");
     let whose = whose(visit, tenant).await?;
@@ -101,9 +101,9 @@ fn state(number: &NumberView) -> Markup {
 
 /// `POST /tenants/{id}/numbers`
 pub async fn create(
-    visit: Visit,
+    visit: ConsoleView,
     id: Id<TenantId>,
-    typed: Typed,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let made = match draft(&typed, id.0) {
         Ok(body) => numbers::create(visit.desk(), visit.operator(), body).await,
@@ -112,14 +112,14 @@ pub async fn create(
     match made.map_err(beside_the_number) {
         Ok(_) => Ok(visit.see(&path_of(id.0, "/numbers"), "done-number-given")),
         Err(error) => {
-            let filled = Filled::again(typed, error)?;
-            let content = content(&visit, id.0, &Typed::default(), &filled).await?;
+            let filled = FormState::again(typed, error)?;
+            let content = content(&visit, id.0, &FormValues::default(), &filled).await?;
             Ok(layout::refused(&visit, TITLE, content))
         }
     }
 }
 
-fn draft(typed: &Typed, tenant: TenantId) -> Result<Body, ApiError> {
+fn draft(typed: &FormValues, tenant: TenantId) -> Result<Body, ApiError> {
     let mut draft = form::object(typed, DRAFT)?;
     draft.insert("tenantId".to_owned(), tenant.to_string().into());
     Ok(Body::of(&Value::Object(draft)))
@@ -141,19 +141,19 @@ fn beside_the_number(error: ApiError) -> ApiError {
 }
 
 /// `GET /numbers/{id}`
-pub async fn show(visit: Visit, id: Id<PhoneNumberId>) -> Result<HttpResponse, ApiError> {
+pub async fn show(visit: ConsoleView, id: Id<PhoneNumberId>) -> Result<HttpResponse, ApiError> {
     let number = numbers::one(visit.store().api_reader(), id.0).await?;
     let is_active = number.is_active.then(|| ("isActive", "true".to_owned()));
     let filled = [
         ("label", number.label.clone()),
         ("tenantId", number.tenant_id.to_string()),
     ];
-    let filled = Filled::with(filled.into_iter().chain(is_active));
+    let filled = FormState::with(filled.into_iter().chain(is_active));
     let content = change_form(&visit, &number, &filled);
     Ok(layout::page(&visit, CHANGE, content))
 }
 
-fn change_form(visit: &Visit, number: &NumberView, filled: &Filled) -> Markup {
+fn change_form(visit: &ConsoleView, number: &NumberView, filled: &FormState) -> Markup {
     let path = format!("/numbers/{}", number.id);
     let moving = "Another tenant's id moves the number there, without its agent.";
     let changes = [
@@ -174,9 +174,9 @@ fn change_form(visit: &Visit, number: &NumberView, filled: &Filled) -> Markup {
 
 /// `POST /numbers/{id}`
 pub async fn save(
-    visit: Visit,
+    visit: ConsoleView,
     id: Id<PhoneNumberId>,
-    typed: Typed,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let of = id.0;
     let saved = match form::body(&typed, CHANGES) {
@@ -186,7 +186,7 @@ pub async fn save(
     match saved {
         Ok(_) => Ok(visit.see(&format!("/numbers/{of}"), "done-saved")),
         Err(error) => {
-            let filled = Filled::again(typed, error)?;
+            let filled = FormState::again(typed, error)?;
             let number = numbers::one(visit.store().api_reader(), of).await?;
             let content = change_form(&visit, &number, &filled);
             Ok(layout::refused(&visit, CHANGE, content))
@@ -195,7 +195,10 @@ pub async fn save(
 }
 
 /// `GET /numbers/{id}/delete`
-pub async fn ask_delete(visit: Visit, id: Id<PhoneNumberId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_delete(
+    visit: ConsoleView,
+    id: Id<PhoneNumberId>,
+) -> Result<HttpResponse, ApiError> {
     let number = numbers::one(visit.store().api_reader(), id.0).await?;
     let question = Question {
         path: &format!("/numbers/{}/delete", number.id),
@@ -213,7 +216,7 @@ pub async fn ask_delete(visit: Visit, id: Id<PhoneNumberId>) -> Result<HttpRespo
 }
 
 /// `POST /numbers/{id}/delete`
-pub async fn delete(visit: Visit, id: Id<PhoneNumberId>) -> Result<HttpResponse, ApiError> {
+pub async fn delete(visit: ConsoleView, id: Id<PhoneNumberId>) -> Result<HttpResponse, ApiError> {
     let number = numbers::one(visit.store().api_reader(), id.0).await?;
     let done = numbers::remove(visit.desk(), visit.operator(), id).await;
     acted(

@@ -9,7 +9,7 @@ use super::{
     super::{
         layout,
         list::{List, acted, one_of},
-        view::Visit,
+        view::ConsoleView,
     },
     Had, path_of, whose,
 };
@@ -24,7 +24,7 @@ use crate::{
     operator_api::users,
     pages::{
         components::{Field, Question, Tone, copyable, notice, post},
-        form::{self, Fields, Filled, Shape, Typed},
+        form::{self, Fields, FormState, FormValues, Shape},
     },
 };
 
@@ -42,12 +42,12 @@ fn note(tenant: TenantId) -> String {
 
 /// `GET /tenants/{id}/users`
 pub async fn list(
-    visit: Visit,
+    visit: ConsoleView,
     id: Id<TenantId>,
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
-    let typed = Typed::parse(request.query_string().as_bytes());
-    match content(&visit, id.0, &typed, &Filled::blank()).await {
+    let typed = FormValues::parse(request.query_string().as_bytes());
+    match content(&visit, id.0, &typed, &FormState::blank()).await {
         Ok(content) => Ok(layout::page(&visit, TITLE, content)),
         Err(error) => {
             let path = path_of(id.0, "/users");
@@ -57,10 +57,10 @@ pub async fn list(
 }
 
 async fn content(
-    visit: &Visit,
+    visit: &ConsoleView,
     tenant: TenantId,
-    asked: &Typed,
-    filled: &Filled,
+    asked: &FormValues,
+    filled: &FormState,
 ) -> Result<Markup, ApiError> {
     let path = path_of(tenant, "/users");
     let list = List::new(&path, &[], asked);
@@ -103,7 +103,7 @@ async fn content(
     })
 }
 
-fn shown_once(visit: &Visit, link: &Secret) -> Markup {
+fn shown_once(visit: &ConsoleView, link: &Secret) -> Markup {
     notice(
         Tone::Warning,
         html! {
@@ -124,7 +124,7 @@ fn draft_fields() -> [Field; 3] {
     ]
 }
 
-fn acts(visit: &Visit, person: &UserView) -> Markup {
+fn acts(visit: &ConsoleView, person: &UserView) -> Markup {
     let path = format!("/users/{}", person.id);
     html! {
         (post(visit, &format!("{path}/login-link"), html! {
@@ -135,7 +135,7 @@ fn acts(visit: &Visit, person: &UserView) -> Markup {
 }
 
 /// Stores the new link for the next page.
-fn keep(visit: &Visit, tenant: TenantId, answer: &Answer) -> Result<(), ApiError> {
+fn keep(visit: &ConsoleView, tenant: TenantId, answer: &Answer) -> Result<(), ApiError> {
     let made: Value = serde_json::from_str(&answer.body).unwrap_or_default();
     let url = made["url"].as_str().ok_or(ApiError::Internal)?;
     visit.leave_note(&note(tenant), &Secret::new(url));
@@ -144,9 +144,9 @@ fn keep(visit: &Visit, tenant: TenantId, answer: &Answer) -> Result<(), ApiError
 
 /// `POST /tenants/{id}/users`
 pub async fn create(
-    visit: Visit,
+    visit: ConsoleView,
     id: Id<TenantId>,
-    typed: Typed,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let tenant = id.0;
     let made = match form::body(&typed, DRAFT) {
@@ -159,8 +159,8 @@ pub async fn create(
             Ok(visit.see(&path_of(tenant, "/users"), "done-user-made"))
         }
         Err(error) => {
-            let filled = Filled::again(typed, error)?;
-            let content = content(&visit, tenant, &Typed::default(), &filled).await?;
+            let filled = FormState::again(typed, error)?;
+            let content = content(&visit, tenant, &FormValues::default(), &filled).await?;
             Ok(layout::refused(&visit, TITLE, content))
         }
     }
@@ -182,7 +182,7 @@ fn beside_the_address(error: ApiError) -> ApiError {
 }
 
 /// `POST /users/{id}/login-link`
-pub async fn link(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
+pub async fn link(visit: ConsoleView, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
     let person = users::one(visit.store().api_reader(), id.0).await?;
     let nothing = Body::of(&json!({}));
     let made = users::link(visit.desk(), visit.operator(), id, nothing).await;
@@ -198,7 +198,7 @@ pub async fn link(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError
 }
 
 /// `GET /users/{id}/remove`
-pub async fn ask_remove(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_remove(visit: ConsoleView, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
     let person = users::one(visit.store().api_reader(), id.0).await?;
     let question = Question {
         path: &format!("/users/{}/remove", person.id),
@@ -216,7 +216,7 @@ pub async fn ask_remove(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, Ap
 }
 
 /// `POST /users/{id}/remove`
-pub async fn remove(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
+pub async fn remove(visit: ConsoleView, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
     let person = users::one(visit.store().api_reader(), id.0).await?;
     let done = users::remove(visit.desk(), visit.operator(), id).await;
     acted(

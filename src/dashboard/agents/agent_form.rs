@@ -5,8 +5,8 @@ use maud::Markup;
 
 use super::super::{
     components::{self, Field},
-    form::{Fields, Filled, Shape},
-    view::View,
+    form::{Fields, FormState, Shape},
+    view::DashboardView,
 };
 use crate::api::agents;
 
@@ -60,8 +60,8 @@ pub fn language_name(tag: &str) -> &str {
 }
 
 /// The form for a new agent.
-pub fn blank() -> Filled {
-    Filled::with([
+pub fn blank() -> FormState {
+    FormState::with([
         ("language", Language::default().as_str()),
         ("maxCallDurationMinutes", MINUTES),
         ("toolsEnabled", "end_call"),
@@ -70,7 +70,7 @@ pub fn blank() -> Filled {
 }
 
 /// The form, filled with an agent's values.
-pub fn of(agent: &agent::Model) -> Filled {
+pub fn of(agent: &agent::Model) -> FormState {
     let text = |name, value: &str| (name, value.to_owned());
     let mut values = vec![
         text("name", &agent.name),
@@ -101,11 +101,11 @@ pub fn of(agent: &agent::Model) -> Filled {
             .map(|tool| ("toolsEnabled", tool)),
     );
     values.extend(agent.is_active.then(|| text("isActive", "true")));
-    Filled::with(values)
+    FormState::with(values)
 }
 
 /// The fields below their errors. `functions` are the names of the agent's functions.
-pub fn fields(view: &View, filled: &Filled, functions: &[String]) -> Markup {
+pub fn fields(view: &DashboardView, filled: &FormState, functions: &[String]) -> Markup {
     let t = |id: &str| view.t(id);
     let tools = tools(view, functions);
     let fields = [
@@ -126,7 +126,7 @@ pub fn fields(view: &View, filled: &Filled, functions: &[String]) -> Markup {
     components::fields(view, filled, &fields)
 }
 
-fn voices(view: &View) -> Vec<(String, String)> {
+fn voices(view: &DashboardView) -> Vec<(String, String)> {
     let none = (String::new(), view.t("agents-voice-none"));
     let named = |voice: &VoiceId| {
         let sounds = view.t(match voice {
@@ -144,7 +144,7 @@ fn voices(view: &View) -> Vec<(String, String)> {
 }
 
 /// The offered languages and the one currently in the form.
-fn languages(filled: &Filled) -> Vec<(String, String)> {
+fn languages(filled: &FormState) -> Vec<(String, String)> {
     let known = LANGUAGES
         .iter()
         .map(|(tag, name)| ((*tag).to_owned(), (*name).to_owned()));
@@ -156,7 +156,7 @@ fn languages(filled: &Filled) -> Vec<(String, String)> {
     all
 }
 
-fn tools(view: &View, functions: &[String]) -> Vec<(String, String)> {
+fn tools(view: &DashboardView, functions: &[String]) -> Vec<(String, String)> {
     let built_in = [
         ("end_call", "agents-tool-end"),
         ("transfer_to_human", "agents-tool-transfer"),
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_language_that_is_not_in_the_list_stays() {
-        let filled = Filled::with([("language", "ban-Latn")]);
+        let filled = FormState::with([("language", "ban-Latn")]);
         assert_eq!(languages(&filled).len(), LANGUAGES.len() + 1);
         assert_eq!(languages(&blank()).len(), LANGUAGES.len());
         for (tag, _) in LANGUAGES {

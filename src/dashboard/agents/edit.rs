@@ -9,14 +9,14 @@ use super::{
     super::{
         components::{Question, Tone, empty, notice, post, refused, submit},
         errors,
-        form::{self, Fields, Filled, Shape, Typed},
+        form::{self, Fields, FormState, FormValues, Shape},
         layout,
-        view::Visit,
+        view::SignedIn,
     },
     NEW_PATH, PATH,
     agent_form::{self, FIELDS},
     assign_path, find,
-    functions::{self, Listed},
+    functions::{self, FunctionRow},
     path_of,
 };
 use crate::{
@@ -37,12 +37,12 @@ const NUMBERS_OFFERED: u64 = 3;
 const NUMBERS_MAX: usize = 20;
 
 /// `GET /dashboard/agents/new`
-pub async fn ask_new(visit: Visit) -> HttpResponse {
+pub async fn ask_new(visit: SignedIn) -> HttpResponse {
     let title = visit.t("agents-new");
     layout::page(&visit, &title, new_form(&visit, &agent_form::blank()))
 }
 
-fn new_form(visit: &Visit, filled: &Filled) -> Markup {
+fn new_form(visit: &SignedIn, filled: &FormState) -> Markup {
     html! {
         (post(visit, NEW_PATH, html! {
             (agent_form::fields(visit, filled, &[]))
@@ -52,7 +52,7 @@ fn new_form(visit: &Visit, filled: &Filled) -> Markup {
 }
 
 /// `POST /dashboard/agents/new`
-pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+pub async fn create(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, ApiError> {
     let made = match form::body(&typed, FIELDS) {
         Ok(body) => api::create(visit.caller(), visit.services(), body).await,
         Err(error) => Err(error),
@@ -65,7 +65,7 @@ pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
             Ok(visit.see(&format!("/dashboard{path}"), "done-agent-made"))
         }
         Err(error) => {
-            let filled = Filled::again(typed, error)?;
+            let filled = FormState::again(typed, error)?;
             let content = new_form(&visit, &filled);
             let title = visit.t("agents-new");
             Ok(errors::refused(&visit, &title, content, &filled))
@@ -75,7 +75,7 @@ pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
 
 /// `GET /dashboard/agents/{id}`
 pub async fn show(
-    visit: Visit,
+    visit: SignedIn,
     id: Id<AgentId>,
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
@@ -88,10 +88,10 @@ pub async fn show(
 }
 
 async fn content(
-    visit: &Visit,
+    visit: &SignedIn,
     agent: &agent::Model,
     before: Option<FunctionId>,
-    filled: &Filled,
+    filled: &FormState,
 ) -> Result<Markup, ApiError> {
     let own = functions::of_agent(visit, agent).await?;
     let names: Vec<String> = own.iter().map(|function| function.name.clone()).collect();
@@ -136,7 +136,7 @@ async fn content(
 }
 
 /// A warning that no number leads to this agent. It offers numbers without an agent.
-fn unreachable(visit: &Visit, agent: AgentId, free: &[phone_number::Model]) -> Markup {
+fn unreachable(visit: &SignedIn, agent: AgentId, free: &[phone_number::Model]) -> Markup {
     notice(
         Tone::Warning,
         html! {
@@ -157,9 +157,9 @@ fn unreachable(visit: &Visit, agent: AgentId, free: &[phone_number::Model]) -> M
 }
 
 fn own_functions(
-    visit: &Visit,
+    visit: &SignedIn,
     agent: &agent::Model,
-    own: &[Listed],
+    own: &[FunctionRow],
     before: Option<FunctionId>,
 ) -> Markup {
     let make = html! {
@@ -181,7 +181,7 @@ fn own_functions(
 }
 
 /// The agent's numbers, at most one more than are listed.
-async fn numbers_of(visit: &Visit, agent: AgentId) -> Result<Vec<PhoneNumber>, ApiError> {
+async fn numbers_of(visit: &SignedIn, agent: AgentId) -> Result<Vec<PhoneNumber>, ApiError> {
     let one_more = u64::try_from(NUMBERS_MAX).unwrap_or(u64::MAX) + 1;
     let numbers = phone_number::Entity::of(visit.tenant())
         .select_only()
@@ -196,7 +196,7 @@ async fn numbers_of(visit: &Visit, agent: AgentId) -> Result<Vec<PhoneNumber>, A
 }
 
 /// Active numbers without an agent, oldest first.
-pub async fn without_agent(visit: &Visit, most: u64) -> Result<Vec<phone_number::Model>, DbErr> {
+pub async fn without_agent(visit: &SignedIn, most: u64) -> Result<Vec<phone_number::Model>, DbErr> {
     phone_number::Entity::of(visit.tenant())
         .filter(phone_number::Column::IsActive.eq(true))
         .filter(phone_number::Column::AgentId.is_null())
@@ -206,7 +206,7 @@ pub async fn without_agent(visit: &Visit, most: u64) -> Result<Vec<phone_number:
         .await
 }
 
-fn numbers_named(visit: &Visit, numbers: &[PhoneNumber]) -> Markup {
+fn numbers_named(visit: &SignedIn, numbers: &[PhoneNumber]) -> Markup {
     html! {
         ul {
             @for number in numbers.iter().take(NUMBERS_MAX) { li { (number.as_str()) } }
@@ -216,7 +216,11 @@ fn numbers_named(visit: &Visit, numbers: &[PhoneNumber]) -> Markup {
 }
 
 /// `POST /dashboard/agents/{id}`
-pub async fn save(visit: Visit, id: Id<AgentId>, typed: Typed) -> Result<HttpResponse, ApiError> {
+pub async fn save(
+    visit: SignedIn,
+    id: Id<AgentId>,
+    typed: FormValues,
+) -> Result<HttpResponse, ApiError> {
     let agent = find(&visit, id).await?;
     let saved = match form::body(&typed, FIELDS) {
         Ok(body) => api::update(visit.caller(), visit.services(), id, body).await,
@@ -225,7 +229,7 @@ pub async fn save(visit: Visit, id: Id<AgentId>, typed: Typed) -> Result<HttpRes
     match saved {
         Ok(_) => Ok(visit.see(&path_of(agent.id), "done-saved")),
         Err(error) => {
-            let filled = Filled::again(typed, error)?;
+            let filled = FormState::again(typed, error)?;
             let content = content(&visit, &agent, None, &filled).await?;
             Ok(errors::refused(&visit, &agent.name, content, &filled))
         }
@@ -233,7 +237,7 @@ pub async fn save(visit: Visit, id: Id<AgentId>, typed: Typed) -> Result<HttpRes
 }
 
 /// `POST /dashboard/agents/{id}/duplicate`
-pub async fn duplicate(visit: Visit, id: Id<AgentId>) -> Result<HttpResponse, ApiError> {
+pub async fn duplicate(visit: SignedIn, id: Id<AgentId>) -> Result<HttpResponse, ApiError> {
     let agent = find(&visit, id).await?;
     let suffix = visit.t("agents-copy");
     let made = duplicates::create(&visit.caller(), &visit.services(), agent.id, &suffix).await;
@@ -249,7 +253,7 @@ pub async fn duplicate(visit: Visit, id: Id<AgentId>) -> Result<HttpResponse, Ap
 }
 
 /// `GET /dashboard/agents/{id}/delete`
-pub async fn ask_delete(visit: Visit, id: Id<AgentId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_delete(visit: SignedIn, id: Id<AgentId>) -> Result<HttpResponse, ApiError> {
     let agent = find(&visit, id).await?;
     let own = functions::of_agent(&visit, &agent).await?;
     let numbers = numbers_of(&visit, agent.id).await?;
@@ -279,7 +283,7 @@ pub async fn ask_delete(visit: Visit, id: Id<AgentId>) -> Result<HttpResponse, A
 }
 
 /// `POST /dashboard/agents/{id}/delete`
-pub async fn delete(visit: Visit, id: Id<AgentId>) -> Result<HttpResponse, ApiError> {
+pub async fn delete(visit: SignedIn, id: Id<AgentId>) -> Result<HttpResponse, ApiError> {
     api::delete(visit.caller(), visit.services(), id).await?;
     Ok(visit.see(PATH, "done-agent-deleted"))
 }

@@ -6,10 +6,10 @@ use maud::{Markup, html};
 use super::super::{
     components::{self, Field},
     faults,
-    form::{Fields, Filled, Shape},
+    form::{Fields, FormState, Shape},
     json_text::{self, Position},
     pretty::pretty,
-    view::View,
+    view::DashboardView,
 };
 use crate::http::{
     error::ApiError,
@@ -37,16 +37,16 @@ const NO_PARAMETERS: &str = r#"{"type":"object","properties":{},"required":[]}"#
 const EXAMPLE: &str = r#"{"type":"object","properties":{"order_number":{"type":"string","description":"The number on the receipt, such as A-1024"},"city":{"type":"string","enum":["Bandung","Jakarta"]}},"required":["order_number"]}"#;
 
 /// The form for a new function.
-pub fn blank() -> Filled {
-    Filled::with([
+pub fn blank() -> FormState {
+    FormState::with([
         ("method", FunctionMethod::Post.to_string()),
         (JSON_FIELD, pretty(NO_PARAMETERS)),
     ])
 }
 
 /// The form, filled with a function's values.
-pub fn of(function: &function::Model) -> Filled {
-    Filled::with([
+pub fn of(function: &function::Model) -> FormState {
+    FormState::with([
         ("name", function.name.clone()),
         ("description", function.description.clone()),
         ("endpoint", function.endpoint.as_str().to_owned()),
@@ -56,7 +56,7 @@ pub fn of(function: &function::Model) -> Filled {
 }
 
 /// The fields below their errors.
-pub fn fields(view: &View, filled: &Filled) -> Markup {
+pub fn fields(view: &DashboardView, filled: &FormState) -> Markup {
     let t = |id: &str| view.t(id);
     let methods = FunctionMethod::ALL.iter();
     let methods = methods.map(|method| (method.to_string(), method.to_string()));
@@ -79,7 +79,7 @@ pub fn fields(view: &View, filled: &Filled) -> Markup {
 }
 
 /// The JSON field, with its errors beside the lines.
-pub fn json_field(view: &View, filled: &Filled, label: String, rows: u8) -> Field {
+pub fn json_field(view: &DashboardView, filled: &FormState, label: String, rows: u8) -> Field {
     let faults: Vec<&FieldError> = filled.errors_of(JSON_FIELD).collect();
     let told = told(view, filled.text(JSON_FIELD), &faults);
     let field = Field::code(JSON_FIELD, label, rows).optional();
@@ -87,7 +87,7 @@ pub fn json_field(view: &View, filled: &Filled, label: String, rows: u8) -> Fiel
 }
 
 /// The errors of a text, each with the lines around it.
-fn told(view: &View, text: &str, faults: &[&FieldError]) -> Markup {
+fn told(view: &DashboardView, text: &str, faults: &[&FieldError]) -> Markup {
     if let Some((at, reason)) = json_text::broken(text).filter(|_| !text.trim().is_empty()) {
         let words = html! { (view.t("functions-no-json")) " " span lang="en" { "(" (reason) ")" } };
         return beside(view, text, at, &words);
@@ -104,7 +104,7 @@ fn told(view: &View, text: &str, faults: &[&FieldError]) -> Markup {
     }
 }
 
-fn beside(view: &View, text: &str, at: Position, words: &Markup) -> Markup {
+fn beside(view: &DashboardView, text: &str, at: Position, words: &Markup) -> Markup {
     let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let (line, column) = (count(at.line), count(at.column));
     let place = view.tn(

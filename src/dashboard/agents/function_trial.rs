@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 use super::{
     super::{
         components::{self, Tone, belongs_to, notice, post, submit},
-        form::{self, Fields, Filled, Shape, Typed},
+        form::{self, Fields, FormState, FormValues, Shape},
         layout,
         names::cut,
         pretty::pretty,
-        view::Visit,
+        view::SignedIn,
     },
     function_form::{beside_its_field, json_field},
     functions::FunctionPage,
@@ -103,7 +103,7 @@ fn as_it_came(answered: &Answered) -> (u16, String) {
 
 /// `GET /dashboard/agents/{id}/functions/{name}/test`
 pub async fn ask(
-    visit: Visit,
+    visit: SignedIn,
     id: Id<AgentId>,
     name: FunctionName,
 ) -> Result<HttpResponse, ApiError> {
@@ -118,12 +118,12 @@ pub async fn ask(
         &visit,
         &found,
         shown.as_ref(),
-        &Filled::with([("parameters", arguments)]),
+        &FormState::with([("parameters", arguments)]),
     );
     Ok(layout::page(&visit, &title(&visit, &found), content))
 }
 
-fn title(visit: &Visit, found: &FunctionPage) -> String {
+fn title(visit: &SignedIn, found: &FunctionPage) -> String {
     visit.tn(
         "functions-test-title",
         &[("name", found.function.name.as_str().into())],
@@ -134,7 +134,12 @@ fn note_of(found: &FunctionPage) -> String {
     format!("test-{}", found.function.id)
 }
 
-fn content(visit: &Visit, found: &FunctionPage, shown: Option<&Shown>, filled: &Filled) -> Markup {
+fn content(
+    visit: &SignedIn,
+    found: &FunctionPage,
+    shown: Option<&Shown>,
+    filled: &FormState,
+) -> Markup {
     let label = visit.t("functions-arguments");
     let arguments = json_field(visit, filled, label, ARGUMENTS_ROWS);
     let arguments = arguments.hint(visit.t("functions-arguments-hint"));
@@ -152,7 +157,7 @@ fn content(visit: &Visit, found: &FunctionPage, shown: Option<&Shown>, filled: &
     }
 }
 
-fn result(visit: &Visit, shown: &Shown) -> Markup {
+fn result(visit: &SignedIn, shown: &Shown) -> Markup {
     let ms = [("ms", shown.duration_ms.into())];
     let was_sent = !matches!(
         shown.fault(),
@@ -191,7 +196,7 @@ fn result(visit: &Visit, shown: &Shown) -> Markup {
 }
 
 /// The fault and its remedy, in words.
-fn fault_in_words(visit: &Visit, fault: FaultCode) -> String {
+fn fault_in_words(visit: &SignedIn, fault: FaultCode) -> String {
     visit.t(match fault {
         FaultCode::Timeout => "functions-fault-timeout",
         FaultCode::Connection => "functions-fault-connection",
@@ -209,10 +214,10 @@ fn fault_in_words(visit: &Visit, fault: FaultCode) -> String {
 
 /// `POST /dashboard/agents/{id}/functions/{name}/test`
 pub async fn run(
-    visit: Visit,
+    visit: SignedIn,
     id: Id<AgentId>,
     name: FunctionName,
-    typed: Typed,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let found = FunctionPage::at(&visit, id, &name).await?;
     let tried = match form::body(&typed, FIELDS) {
@@ -229,7 +234,7 @@ pub async fn run(
             Ok(visit.go(&format!("{}/test", found.path)))
         }
         Err(error) => {
-            let filled = Filled::again(typed, beside_its_field(error))?;
+            let filled = FormState::again(typed, beside_its_field(error))?;
             let content = content(&visit, &found, None, &filled);
             Ok(layout::refused(&visit, &title(&visit, &found), content))
         }

@@ -9,10 +9,10 @@ use super::{
     super::{
         components::{Question, Tone, badge, belongs_to, notice, paging, post, submit, table},
         errors,
-        form::{self, Filled, Typed},
+        form::{self, FormState, FormValues},
         layout,
         names::cut,
-        view::Visit,
+        view::SignedIn,
     },
     find,
     function_form::{self, FIELDS},
@@ -63,7 +63,11 @@ pub struct FunctionPage {
 
 impl FunctionPage {
     /// Finds the function at a path, or fails with 404.
-    pub async fn at(visit: &Visit, id: Id<AgentId>, name: &FunctionName) -> Result<Self, ApiError> {
+    pub async fn at(
+        visit: &SignedIn,
+        id: Id<AgentId>,
+        name: &FunctionName,
+    ) -> Result<Self, ApiError> {
         let agent = find(visit, id).await?;
         let db = visit.store().api_reader();
         let function = match (api::find(db, &agent, &name.0).await, name.0.parse()) {
@@ -89,7 +93,7 @@ impl FunctionPage {
 }
 
 async fn by_id(
-    visit: &Visit,
+    visit: &SignedIn,
     agent: &agent::Model,
     id: FunctionId,
 ) -> Result<function::Model, ApiError> {
@@ -102,7 +106,7 @@ async fn by_id(
 
 /// A function as the list shows it.
 #[derive(Debug)]
-pub struct Listed {
+pub struct FunctionRow {
     id: FunctionId,
     pub name: String,
     method: FunctionMethod,
@@ -110,7 +114,10 @@ pub struct Listed {
 }
 
 /// All functions of an agent, oldest first.
-pub async fn of_agent(visit: &Visit, agent: &agent::Model) -> Result<Vec<Listed>, ApiError> {
+pub async fn of_agent(
+    visit: &SignedIn,
+    agent: &agent::Model,
+) -> Result<Vec<FunctionRow>, ApiError> {
     use function::Column;
 
     let rows: Vec<(FunctionId, String, FunctionMethod, OutboundUrl)> =
@@ -121,7 +128,7 @@ pub async fn of_agent(visit: &Visit, agent: &agent::Model) -> Result<Vec<Listed>
             .into_tuple()
             .all(visit.store().api_reader())
             .await?;
-    let listed = |(id, name, method, endpoint)| Listed {
+    let listed = |(id, name, method, endpoint)| FunctionRow {
         id,
         name,
         method,
@@ -132,20 +139,20 @@ pub async fn of_agent(visit: &Visit, agent: &agent::Model) -> Result<Vec<Listed>
 
 /// One page of an agent's functions as a table, newest first, with links to other pages.
 pub fn list(
-    visit: &Visit,
+    visit: &SignedIn,
     agent: &agent::Model,
-    own: &[Listed],
+    own: &[FunctionRow],
     before: Option<FunctionId>,
 ) -> Markup {
-    let older = |function: &&Listed| before.is_none_or(|before| function.id < before);
-    let shown: Vec<&Listed> = own.iter().rev().filter(older).take(PAGE + 1).collect();
+    let older = |function: &&FunctionRow| before.is_none_or(|before| function.id < before);
+    let shown: Vec<&FunctionRow> = own.iter().rev().filter(older).take(PAGE + 1).collect();
     let path = agents_path(agent.id);
     let next = shown.get(PAGE).and(shown.get(PAGE - 1));
     let next = next.map(|last| format!("{path}?before={}#functions", last.id));
     let newest = before.map(|_| format!("{path}#functions"));
     let columns = ["functions-name", "functions-request"].map(|id| visit.t(id));
     let enabled = tools(agent);
-    let row = |function: &Listed| {
+    let row = |function: &FunctionRow| {
         vec![
             html! {
                 a href=(path_of(agent.id, &function.name, function.id)) { (function.name) }
@@ -164,13 +171,13 @@ pub fn list(
 }
 
 /// `GET /dashboard/agents/{id}/functions/new`
-pub async fn ask_new(visit: Visit, id: Id<AgentId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_new(visit: SignedIn, id: Id<AgentId>) -> Result<HttpResponse, ApiError> {
     let agent = find(&visit, id).await?;
     let content = new_form(&visit, &agent, &function_form::blank());
     Ok(layout::page(&visit, &visit.t("functions-new"), content))
 }
 
-fn new_form(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Markup {
+fn new_form(visit: &SignedIn, agent: &agent::Model, filled: &FormState) -> Markup {
     html! {
         (belongs_to(&visit.t("calls-agent"), &agents_path(agent.id), &agent.name))
         p.lead { (visit.t("functions-words")) }
@@ -182,7 +189,11 @@ fn new_form(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Markup {
 }
 
 /// `POST /dashboard/agents/{id}/functions/new`
-pub async fn create(visit: Visit, id: Id<AgentId>, typed: Typed) -> Result<HttpResponse, ApiError> {
+pub async fn create(
+    visit: SignedIn,
+    id: Id<AgentId>,
+    typed: FormValues,
+) -> Result<HttpResponse, ApiError> {
     let agent = find(&visit, id).await?;
     let (body, unread) = form::body_and_unread(&typed, FIELDS);
     let made = api::create(visit.caller(), visit.services(), id, body).await;
@@ -193,7 +204,7 @@ pub async fn create(visit: Visit, id: Id<AgentId>, typed: Typed) -> Result<HttpR
             Ok(visit.see(&path, "done-function-made"))
         }
         Err(error) => {
-            let filled = Filled::again(typed, function_form::beside_its_field(error))?;
+            let filled = FormState::again(typed, function_form::beside_its_field(error))?;
             let content = new_form(&visit, &agent, &filled);
             let title = visit.t("functions-new");
             Ok(errors::refused(&visit, &title, content, &filled))
@@ -215,7 +226,7 @@ fn path_in(answer: &Answer, agent: AgentId) -> Result<String, ApiError> {
 
 /// `GET /dashboard/agents/{id}/functions/{name}`
 pub async fn show(
-    visit: Visit,
+    visit: SignedIn,
     id: Id<AgentId>,
     name: FunctionName,
 ) -> Result<HttpResponse, ApiError> {
@@ -225,7 +236,11 @@ pub async fn show(
     Ok(layout::page(&visit, &found.function.name, content))
 }
 
-async fn content(visit: &Visit, found: &FunctionPage, filled: &Filled) -> Result<Markup, ApiError> {
+async fn content(
+    visit: &SignedIn,
+    found: &FunctionPage,
+    filled: &FormState,
+) -> Result<Markup, ApiError> {
     let stats = function_stats::of(&visit.services(), &found.function).await?;
     Ok(html! {
         (belongs_to(&visit.t("calls-agent"), &agents_path(found.agent.id), &found.agent.name))
@@ -253,7 +268,7 @@ async fn content(visit: &Visit, found: &FunctionPage, filled: &Filled) -> Result
 }
 
 /// A notice if the circuit breaker keeps the endpoint from being called.
-fn circuit(visit: &Visit, stats: &FunctionStats) -> Markup {
+fn circuit(visit: &SignedIn, stats: &FunctionStats) -> Markup {
     let words = match stats.circuit.state {
         State::Closed => return html! {},
         State::Open => visit.t("functions-circuit-open"),
@@ -273,7 +288,7 @@ fn circuit(visit: &Visit, stats: &FunctionStats) -> Markup {
 }
 
 /// Outcomes of the last day's calls.
-fn figures(visit: &Visit, stats: &FunctionStats) -> Markup {
+fn figures(visit: &SignedIn, stats: &FunctionStats) -> Markup {
     let count = |count: usize| visit.number(i64::try_from(count).unwrap_or(i64::MAX));
     let time = |ms: Option<i64>| match ms {
         Some(ms) => visit.tn("functions-ms", &[("ms", ms.into())]),
@@ -297,10 +312,10 @@ fn figures(visit: &Visit, stats: &FunctionStats) -> Markup {
 
 /// `POST /dashboard/agents/{id}/functions/{name}`
 pub async fn save(
-    visit: Visit,
+    visit: SignedIn,
     id: Id<AgentId>,
     name: FunctionName,
-    typed: Typed,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let found = FunctionPage::at(&visit, id, &name).await?;
     let (body, unread) = form::body_and_unread(&typed, FIELDS);
@@ -312,7 +327,7 @@ pub async fn save(
             Ok(visit.see(&path, "done-saved"))
         }
         Err(error) => {
-            let filled = Filled::again(typed, function_form::beside_its_field(error))?;
+            let filled = FormState::again(typed, function_form::beside_its_field(error))?;
             let content = content(&visit, &found, &filled).await?;
             let title = &found.function.name;
             Ok(errors::refused(&visit, title, content, &filled))
@@ -322,7 +337,7 @@ pub async fn save(
 
 /// `GET /dashboard/agents/{id}/functions/{name}/delete`
 pub async fn ask_delete(
-    visit: Visit,
+    visit: SignedIn,
     id: Id<AgentId>,
     name: FunctionName,
 ) -> Result<HttpResponse, ApiError> {
@@ -343,7 +358,7 @@ pub async fn ask_delete(
 
 /// `POST /dashboard/agents/{id}/functions/{name}/delete`
 pub async fn delete(
-    visit: Visit,
+    visit: SignedIn,
     id: Id<AgentId>,
     name: FunctionName,
 ) -> Result<HttpResponse, ApiError> {

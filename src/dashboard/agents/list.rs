@@ -12,7 +12,7 @@ use super::{
         components::{Tone, badge, empty, paging, table},
         form::{self, Fields, Shape},
         layout,
-        view::Visit,
+        view::SignedIn,
     },
     NEW_PATH, PATH,
     agent_form::language_name,
@@ -34,7 +34,7 @@ struct Row {
     updated_at: Millis,
 }
 
-async fn rows(visit: &Visit, before: Option<AgentId>) -> Result<Vec<Row>, ApiError> {
+async fn rows(visit: &SignedIn, before: Option<AgentId>) -> Result<Vec<Row>, ApiError> {
     use agent::Column;
 
     let mut select = agent::Entity::of(visit.tenant()).select_only().columns([
@@ -66,7 +66,7 @@ async fn rows(visit: &Visit, before: Option<AgentId>) -> Result<Vec<Row>, ApiErr
 
 /// The first number of each agent, and its count of numbers.
 async fn first_numbers(
-    visit: &Visit,
+    visit: &SignedIn,
     rows: &[Row],
 ) -> Result<HashMap<AgentId, (PhoneNumber, i64)>, ApiError> {
     use phone_number::Column;
@@ -88,7 +88,7 @@ async fn first_numbers(
 }
 
 /// `GET /dashboard/agents`
-pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+pub async fn list(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let before = form::asked(&request, PLACE)?.read(&[], |form| {
         Some(form.optional("before", None, id("an agent")))
     })?;
@@ -122,7 +122,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
     Ok(layout::page(&visit, &visit.t("agents-title"), content))
 }
 
-fn cells(visit: &Visit, row: &Row, numbers: Option<&(PhoneNumber, i64)>) -> Vec<Markup> {
+fn cells(visit: &SignedIn, row: &Row, numbers: Option<&(PhoneNumber, i64)>) -> Vec<Markup> {
     vec![
         html! {
             a href=(path_of(row.id)) { (row.name) }

@@ -10,7 +10,7 @@ mod function_form;
 
 use dikala_entities::{AgentId, PhoneNumberId, agent};
 
-use super::view::Visit;
+use super::view::SignedIn;
 use crate::{
     api::agents as api,
     http::{error::ApiError, extract::Id},
@@ -30,6 +30,6 @@ pub fn assign_path(number: PhoneNumberId) -> String {
 }
 
 /// The tenant's agent, or 404.
-async fn find(visit: &Visit, id: Id<AgentId>) -> Result<agent::Model, ApiError> {
+async fn find(visit: &SignedIn, id: Id<AgentId>) -> Result<agent::Model, ApiError> {
     api::find(visit.store().api_reader(), visit.tenant(), id.0).await
 }

@@ -9,9 +9,9 @@ use serde_json::json;
 use super::{
     super::{
         components::{Field, Question, post, refused, summary},
-        form::{self, Fields, Filled, Shape, Typed},
+        form::{self, Fields, FormState, FormValues, Shape},
         layout,
-        view::Visit,
+        view::SignedIn,
     },
     path_of, record, show, words,
 };
@@ -30,7 +30,7 @@ const NOT_ASKED: StatusCode = StatusCode::CONFLICT;
 const REFUSED: StatusCode = StatusCode::UNPROCESSABLE_ENTITY;
 
 /// `GET /dashboard/calls/{id}/hangup`
-pub async fn ask_hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_hang_up(visit: SignedIn, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let call = record::find(&visit, id.0).await?;
     if call.status.is_final() {
         return unfit(&visit, call.id, NOT_ASKED, &ApiError::CallNotActive).await;
@@ -52,7 +52,7 @@ pub async fn ask_hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, A
 }
 
 /// `POST /dashboard/calls/{id}/hangup`
-pub async fn hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
+pub async fn hang_up(visit: SignedIn, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let call = id.0;
     let done = calls::hang_up(visit.caller(), visit.services(), id, Body::of(&json!({}))).await;
     match done {
@@ -64,13 +64,13 @@ pub async fn hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiEr
 }
 
 /// `GET /dashboard/calls/{id}/transfer`
-pub async fn ask_transfer(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_transfer(visit: SignedIn, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let call = record::find(&visit, id.0).await?;
     if call.status.is_final() {
         return unfit(&visit, call.id, NOT_ASKED, &ApiError::CallNotActive).await;
     }
     let usual = calls::agents_number(visit.store().api_reader(), &call).await?;
-    let filled = Filled::with(usual.iter().map(|number| ("to", number.as_str())));
+    let filled = FormState::with(usual.iter().map(|number| ("to", number.as_str())));
     let content = transfer_form(&visit, &call, &filled);
     Ok(layout::page(
         &visit,
@@ -79,7 +79,7 @@ pub async fn ask_transfer(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, 
     ))
 }
 
-fn transfer_form(visit: &Visit, call: &call::Model, filled: &Filled) -> Markup {
+fn transfer_form(visit: &SignedIn, call: &call::Model, filled: &FormState) -> Markup {
     let path = path_of(call.id);
     let to = Field::text("to", visit.t("calls-transfer-to")).hint(visit.t("calls-transfer-hint"));
     html! {
@@ -97,9 +97,9 @@ fn transfer_form(visit: &Visit, call: &call::Model, filled: &Filled) -> Markup {
 
 /// `POST /dashboard/calls/{id}/transfer`
 pub async fn transfer(
-    visit: Visit,
+    visit: SignedIn,
     id: Id<CallId>,
-    typed: Typed,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let call = record::find(&visit, id.0).await?;
     let done = match form::body(&typed, FIELDS) {
@@ -109,7 +109,7 @@ pub async fn transfer(
     match done {
         Ok(_) => Ok(visit.go(&path_of(call.id))),
         Err(error) => {
-            let content = transfer_form(&visit, &call, &Filled::again(typed, error)?);
+            let content = transfer_form(&visit, &call, &FormState::again(typed, error)?);
             Ok(layout::refused(
                 &visit,
                 &visit.t("calls-transfer-title"),
@@ -120,7 +120,7 @@ pub async fn transfer(
 }
 
 /// `GET /dashboard/calls/{id}/erase`
-pub async fn ask_erase(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_erase(visit: SignedIn, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let call = record::find(&visit, id.0).await?;
     if call.is_erased() {
         return Ok(visit.go(&path_of(call.id)));
@@ -147,7 +147,7 @@ pub async fn ask_erase(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, Api
 }
 
 /// `POST /dashboard/calls/{id}/erase`
-pub async fn erase(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
+pub async fn erase(visit: SignedIn, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let call = id.0;
     match erasure::erase(visit.caller(), visit.services(), id).await {
         Ok(_) => Ok(visit.see(&path_of(call), "done-call-erased")),
@@ -157,7 +157,7 @@ pub async fn erase(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiErro
 }
 
 /// Identifies the call on a confirmation page.
-fn which(visit: &Visit, call: &call::Model) -> Markup {
+fn which(visit: &SignedIn, call: &call::Model) -> Markup {
     html! {
         p {
             (words::caller(visit, &call.caller_number, call.is_erased())) ", "
@@ -168,7 +168,7 @@ fn which(visit: &Visit, call: &call::Model) -> Markup {
 
 /// The call's page with the reason why the action is not possible.
 async fn unfit(
-    visit: &Visit,
+    visit: &SignedIn,
     id: CallId,
     status: StatusCode,
     why: &ApiError,

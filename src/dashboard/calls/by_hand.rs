@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use dikala_entities::{Actor, AuditAction, CallId, HangupReason, Millis, audit};
 use sea_orm::{ColumnTrait, QueryFilter};
 
-use super::super::{names, view::Visit};
+use super::super::{names, view::SignedIn};
 use crate::{audit as log, http::error::ApiError};
 
 /// A requested act counts for a call's end within this time, in milliseconds.
@@ -16,7 +16,7 @@ const CLOCKS_APART_MS: i64 = 10_000;
 
 /// Somebody who ended or transferred a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hand {
+pub struct ManualAct {
     /// The name of the person or of the key; none if it is no longer known.
     pub name: Option<String>,
     /// The masked number that the caller was connected to.
@@ -24,13 +24,16 @@ pub struct Hand {
 }
 
 /// The people and keys of several calls.
-pub type Hands = HashMap<CallId, Hand>;
+pub type ManualActs = HashMap<CallId, ManualAct>;
 
 /// A call's id, end and reason.
-pub type Ended = (CallId, Option<Millis>, Option<HangupReason>);
+pub type EndedCall = (CallId, Option<Millis>, Option<HangupReason>);
 
 /// Finds the people and keys that ended or transferred these calls. Skips calls that ended otherwise.
-pub async fn of(visit: &Visit, calls: impl IntoIterator<Item = Ended>) -> Result<Hands, ApiError> {
+pub async fn of(
+    visit: &SignedIn,
+    calls: impl IntoIterator<Item = EndedCall>,
+) -> Result<ManualActs, ApiError> {
     let mut found = Vec::new();
     for (call, ended, reason) in calls {
         let action = match reason {
@@ -53,7 +56,10 @@ pub async fn of(visit: &Visit, calls: impl IntoIterator<Item = Ended>) -> Result
     named(visit, found).await
 }
 
-async fn named(visit: &Visit, found: Vec<(CallId, audit::Model)>) -> Result<Hands, ApiError> {
+async fn named(
+    visit: &SignedIn,
+    found: Vec<(CallId, audit::Model)>,
+) -> Result<ManualActs, ApiError> {
     let actors: HashSet<Actor> = found.iter().map(|(_, entry)| entry.actor).collect();
     let people = actors.iter().filter_map(|actor| match actor {
         Actor::User(id) => Some(*id),
@@ -75,7 +81,7 @@ async fn named(visit: &Visit, found: Vec<(CallId, audit::Model)>) -> Result<Hand
     };
     let hand = |(call, entry): (CallId, audit::Model)| {
         let to = (entry.action == AuditAction::CallTransfer).then_some(entry.detail);
-        let hand = Hand {
+        let hand = ManualAct {
             name: name(entry.actor),
             to: to.filter(|to| !to.is_empty()),
         };

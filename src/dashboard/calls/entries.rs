@@ -9,10 +9,10 @@ use super::{
         components::{Tone, badge},
         format,
         names::cut,
-        view::View,
+        view::DashboardView,
     },
-    record::{Record, Sent, Utterance},
-    timeline::{self, FunctionCall, Happening, Moment},
+    record::{CallDelivery, CallRecord, TranscriptTurn},
+    timeline::{self, InvokedFunction, TimelineEntry, TimelineEvent},
     words,
 };
 
@@ -27,13 +27,13 @@ const SAME_CALL_MS: i64 = 5 * 60 * 60 * 1_000;
 
 /// A page of the timeline that begins with entry number `first`, with links to the call's other pages. `path` is
 /// the call's path.
-pub fn list(view: &View, record: &Record, path: &str, first: usize) -> Markup {
+pub fn list(view: &DashboardView, record: &CallRecord, path: &str, first: usize) -> Markup {
     let entries = timeline::of(record);
     // The numbering of functions keeps an entry unfolded when the list is replaced.
     let mut functions = 0;
     let (mut bytes, mut shown) = (0, Vec::new());
     for (nth, entry) in entries.iter().enumerate() {
-        functions += usize::from(matches!(entry.what, Happening::Called(_)));
+        functions += usize::from(matches!(entry.what, TimelineEvent::Called(_)));
         if nth < first {
             continue;
         }
@@ -60,7 +60,7 @@ pub fn list(view: &View, record: &Record, path: &str, first: usize) -> Markup {
     }
 }
 
-fn item(view: &View, record: &Record, entry: &Moment, nth: usize) -> Markup {
+fn item(view: &DashboardView, record: &CallRecord, entry: &TimelineEntry, nth: usize) -> Markup {
     html! {
         li.(class(&entry.what)) {
             span.when { (when(view, record.call.started_at, entry.at)) }
@@ -72,18 +72,19 @@ fn item(view: &View, record: &Record, entry: &Moment, nth: usize) -> Markup {
     }
 }
 
-const fn class(what: &Happening) -> &'static str {
+const fn class(what: &TimelineEvent) -> &'static str {
     match what {
-        Happening::Said(_) => "said",
-        Happening::Called(_) => "called",
-        Happening::Rang | Happening::Answered | Happening::Over { .. } | Happening::Summed(_) => {
-            "step"
-        }
+        TimelineEvent::Said(_) => "said",
+        TimelineEvent::Called(_) => "called",
+        TimelineEvent::Rang
+        | TimelineEvent::Answered
+        | TimelineEvent::Over { .. }
+        | TimelineEvent::Summed(_) => "step",
     }
 }
 
 /// The time since the ring: `0:04`.
-fn when(view: &View, start: Millis, at: Millis) -> Markup {
+fn when(view: &DashboardView, start: Millis, at: Millis) -> Markup {
     if at.since(start) > SAME_CALL_MS {
         return view.time(at);
     }
@@ -92,31 +93,31 @@ fn when(view: &View, start: Millis, at: Millis) -> Markup {
     html! { time datetime=(at) title=(format::utc(at)) { (text) } }
 }
 
-fn what(view: &View, what: &Happening, nth: usize) -> Markup {
+fn what(view: &DashboardView, what: &TimelineEvent, nth: usize) -> Markup {
     match what {
-        Happening::Rang => html! { strong { (view.t("calls-rang")) } },
-        Happening::Answered => html! { strong { (view.t("calls-was-answered")) } },
-        Happening::Said(turn) => said(view, turn),
-        Happening::Called(function) => called(view, function, nth),
-        Happening::Over { reason, by, hand } => html! {
+        TimelineEvent::Rang => html! { strong { (view.t("calls-rang")) } },
+        TimelineEvent::Answered => html! { strong { (view.t("calls-was-answered")) } },
+        TimelineEvent::Said(turn) => said(view, turn),
+        TimelineEvent::Called(function) => called(view, function, nth),
+        TimelineEvent::Over { reason, by, hand } => html! {
             strong { (view.t("calls-over")) }
             @if let Some(reason) = reason { ": " (words::outcome(view, *reason, *by, hand.as_ref())) }
         },
-        Happening::Summed(summary) => html! {
+        TimelineEvent::Summed(summary) => html! {
             strong { (view.t("calls-summary")) }
             p.words { (cut(summary, CHARS_MAX)) }
         },
     }
 }
 
-fn said(view: &View, turn: &Utterance) -> Markup {
+fn said(view: &DashboardView, turn: &TranscriptTurn) -> Markup {
     html! {
         span.who { (view.t(words::speaker_id(turn.role))) }
         p.words { (cut(&turn.text, CHARS_MAX)) }
     }
 }
 
-fn called(view: &View, function: &FunctionCall, nth: usize) -> Markup {
+fn called(view: &DashboardView, function: &InvokedFunction, nth: usize) -> Markup {
     html! {
         strong { (view.t("calls-function")) " " code { (function.name) } }
         " "
@@ -138,7 +139,7 @@ fn called(view: &View, function: &FunctionCall, nth: usize) -> Markup {
 }
 
 /// Deliveries of the entry's event to webhooks.
-fn sent(view: &View, record: &Record, event: Option<EventId>) -> Markup {
+fn sent(view: &DashboardView, record: &CallRecord, event: Option<EventId>) -> Markup {
     let sent = event.and_then(|event| record.deliveries.get(&event));
     html! {
         @if let Some(sent) = sent {
@@ -149,7 +150,7 @@ fn sent(view: &View, record: &Record, event: Option<EventId>) -> Markup {
     }
 }
 
-fn delivery(view: &View, sent: &Sent) -> Markup {
+fn delivery(view: &DashboardView, sent: &CallDelivery) -> Markup {
     html! {
         (words::delivery(view, sent.status)) " "
         a href={ "/dashboard/deliveries/" (sent.id) } {

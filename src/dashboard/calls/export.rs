@@ -6,12 +6,12 @@ use futures_util::stream;
 
 use super::{
     super::{
-        csv::{self, Line},
+        csv::{self, CsvLine},
         layout,
-        view::Visit,
+        view::SignedIn,
     },
-    filter::{self, Asked},
-    rows::Names,
+    filter::{self, CallQuery},
+    rows::CallNames,
 };
 use crate::{
     api::calls::{self, Call},
@@ -44,8 +44,8 @@ const COLUMNS: &[&str] = &[
 
 /// `GET /dashboard/calls.csv`: all matching calls, newest first. It is no snapshot: each call appears as it is when
 /// it is read.
-pub async fn calls_csv(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    match Asked::read(request.query_string(), visit.zone())? {
+pub async fn calls_csv(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    match CallQuery::read(request.query_string(), visit.zone())? {
         Ok(asked) => {
             let reading = Reading {
                 visit: visit.clone(),
@@ -67,8 +67,8 @@ pub async fn calls_csv(visit: Visit, request: HttpRequest) -> Result<HttpRespons
 
 /// The position of the export.
 struct Reading {
-    visit: Visit,
-    asked: Asked,
+    visit: SignedIn,
+    asked: CallQuery,
     after: Option<(Millis, CallId)>,
     is_over: bool,
 }
@@ -81,7 +81,7 @@ impl Reading {
         }
         let (db, tenant) = (self.visit.store().api_reader(), self.visit.tenant());
         let found = calls::batch(db, tenant, &self.asked.filter, self.after, BATCH).await?;
-        let names = Names::and_hands(&self.visit, &found).await?;
+        let names = CallNames::and_hands(&self.visit, &found).await?;
         let line = |call| line(&self.visit, call, &names);
         let lines: String = found.iter().map(line).collect();
         self.is_over = u64::try_from(found.len()).is_ok_and(|count| count < BATCH);
@@ -90,8 +90,8 @@ impl Reading {
     }
 }
 
-fn line(visit: &Visit, call: &Call, names: &Names) -> String {
-    Line::new()
+fn line(visit: &SignedIn, call: &Call, names: &CallNames) -> String {
+    CsvLine::new()
         .maybe(Some(call.id))
         .maybe(Some(call.started_at))
         .maybe(call.answered_at)

@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 use super::{
     super::{
         components::{Field, summary},
-        form::{self, Filled, Typed},
+        form::{self, FormState, FormValues},
         format::Zone,
         names,
-        view::Visit,
+        view::SignedIn,
     },
     PATH, words,
 };
@@ -45,22 +45,22 @@ const ALIASES: [(&str, &str); 4] = [
 
 /// A parsed query string of the list.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct CallQuery {
     /// The non-empty parameters, by the API's names, as they were typed.
     typed: Vec<(&'static str, String)>,
     pub filter: Filter,
 }
 
-impl Asked {
+impl CallQuery {
     /// Reads a query string. Invalid values return the filled form with its errors. Unknown parameters, such as
     /// those of a campaign, are ignored.
-    pub fn read(query: &str, zone: &Zone) -> Result<Result<Self, Filled>, ApiError> {
-        let typed = typed(&Typed::parse(query.as_bytes()));
+    pub fn read(query: &str, zone: &Zone) -> Result<Result<Self, FormState>, ApiError> {
+        let typed = typed(&FormValues::parse(query.as_bytes()));
         match filter(&typed, zone) {
             Ok(filter) => Ok(Ok(Self { typed, filter })),
             Err(error) => {
-                let again = Typed::parse(encoded(&typed).as_bytes());
-                Filled::again(again, error).map(Err)
+                let again = FormValues::parse(encoded(&typed).as_bytes());
+                FormState::again(again, error).map(Err)
             }
         }
     }
@@ -86,8 +86,8 @@ impl Asked {
         encoded(&kept)
     }
 
-    pub fn filled(&self) -> Filled {
-        Filled::with(self.typed.clone())
+    pub fn filled(&self) -> FormState {
+        FormState::with(self.typed.clone())
     }
 }
 
@@ -98,7 +98,7 @@ fn encoded(typed: &[(&'static str, String)]) -> String {
 }
 
 /// The typed parameters, by the API's names.
-fn typed(sent: &Typed) -> Vec<(&'static str, String)> {
+fn typed(sent: &FormValues) -> Vec<(&'static str, String)> {
     let alias = |name: &str| ALIASES.iter().find(|(_, known)| *known == name);
     let value = |name: &'static str| {
         let short = || alias(name).and_then(|(short, _)| sent.text(short));
@@ -129,7 +129,7 @@ fn day(text: &str, zone: &Zone, edge: fn(&Zone, &str) -> Option<Millis>) -> Stri
 }
 
 /// The filters' form.
-pub async fn form(visit: &Visit, filled: &Filled) -> Result<Markup, DbErr> {
+pub async fn form(visit: &SignedIn, filled: &FormState) -> Result<Markup, DbErr> {
     let is_open = !filled.errors().is_empty()
         || NAMES
             .iter()
@@ -167,7 +167,7 @@ pub async fn form(visit: &Visit, filled: &Filled) -> Result<Markup, DbErr> {
 }
 
 /// The tenant's newest agents and the selected one.
-async fn agents(visit: &Visit, chosen: &str) -> Result<Vec<(String, String)>, DbErr> {
+async fn agents(visit: &SignedIn, chosen: &str) -> Result<Vec<(String, String)>, DbErr> {
     let db = visit.store().api_reader();
     let select = agent::Entity::of(visit.tenant())
         .select_only()
@@ -196,7 +196,7 @@ async fn agents(visit: &Visit, chosen: &str) -> Result<Vec<(String, String)>, Db
 }
 
 /// The tenant's newest numbers and the selected one.
-async fn numbers(visit: &Visit, chosen: &str) -> Result<Vec<(String, String)>, DbErr> {
+async fn numbers(visit: &SignedIn, chosen: &str) -> Result<Vec<(String, String)>, DbErr> {
     let db = visit.store().api_reader();
     let select = phone_number::Entity::of(visit.tenant());
     let newest = select
@@ -232,8 +232,8 @@ mod tests {
         Zone::named("Asia/Jakarta").expect("a zone")
     }
 
-    fn read(query: &str) -> Asked {
-        let read = Asked::read(query, &jakarta()).expect("is about filters");
+    fn read(query: &str) -> CallQuery {
+        let read = CallQuery::read(query, &jakarta()).expect("is about filters");
         read.unwrap_or_else(|filled| panic!("{query}: {:?}", filled.errors()))
     }
 
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_stands_beside_its_field_as_it_was_typed() {
-        let read = Asked::read("status=busy&from=tomorrow&callerNumber=x", &jakarta());
+        let read = CallQuery::read("status=busy&from=tomorrow&callerNumber=x", &jakarta());
         let wrong = read.expect("is about filters").expect_err("is refused");
         for (field, text) in [("status", "busy"), ("from", "tomorrow")] {
             assert_eq!(wrong.errors_of(field).count(), 1, "{field}");

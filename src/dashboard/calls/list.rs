@@ -7,13 +7,13 @@ use super::{
     super::{
         components::empty,
         follow::{self, Watched},
-        form::Filled,
+        form::FormState,
         layout,
-        view::Visit,
+        view::SignedIn,
     },
     PATH,
-    filter::{self, Asked},
-    rows::{self, Names},
+    filter::{self, CallQuery},
+    rows::{self, CallNames},
 };
 use crate::{
     api::calls::{self, CallList},
@@ -22,9 +22,9 @@ use crate::{
 };
 
 /// `GET /dashboard/calls`
-pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+pub async fn list(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let title = visit.t("calls-title");
-    match Asked::read(request.query_string(), visit.zone())? {
+    match CallQuery::read(request.query_string(), visit.zone())? {
         Ok(asked) => {
             // Read before the rows: an event committed in between is then sent twice rather than missed.
             let position = follow::position(&visit).await?;
@@ -41,16 +41,16 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
 }
 
 async fn content(
-    visit: &Visit,
-    asked: &Asked,
+    visit: &SignedIn,
+    asked: &CallQuery,
     found: &CallList,
     position: i64,
 ) -> Result<Markup, ApiError> {
-    let names = Names::and_hands(visit, &found.calls).await?;
+    let names = CallNames::and_hands(visit, &found.calls).await?;
     let filled = if asked.is_narrow() {
         asked.filled()
     } else {
-        Filled::blank()
+        FormState::blank()
     };
     let form = filter::form(visit, &filled).await?;
     Ok(html! {
@@ -70,7 +70,7 @@ async fn content(
 }
 
 /// The stream's query: the filters, and a mark on pages other than the first, which get no new rows.
-fn followed_query(asked: &Asked) -> String {
+fn followed_query(asked: &CallQuery) -> String {
     let query = asked.query();
     let older = if asked.is_first_page() {
         ""
@@ -81,7 +81,7 @@ fn followed_query(asked: &Asked) -> String {
     format!("{older}{and}{query}")
 }
 
-fn export_path(asked: &Asked) -> String {
+fn export_path(asked: &CallQuery) -> String {
     let query = asked.query();
     match query.is_empty() {
         true => format!("{PATH}.csv"),
@@ -89,7 +89,7 @@ fn export_path(asked: &Asked) -> String {
     }
 }
 
-fn nothing(visit: &Visit, asked: &Asked) -> Markup {
+fn nothing(visit: &SignedIn, asked: &CallQuery) -> Markup {
     let (title, words, link) = match asked.is_narrow() {
         true => (
             "calls-none-found",
@@ -107,7 +107,7 @@ fn nothing(visit: &Visit, asked: &Asked) -> Markup {
 }
 
 /// Links to older calls and back to the newest.
-fn paging(visit: &Visit, asked: &Asked, found: &CallList) -> Markup {
+fn paging(visit: &SignedIn, asked: &CallQuery, found: &CallList) -> Markup {
     let query = asked.query();
     let path = |more: &str| {
         let all: Vec<&str> = [query.as_str(), more]

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    super::view::Visit,
-    by_hand::{self, Hand},
+    super::view::SignedIn,
+    by_hand::{self, ManualAct},
 };
 use crate::http::error::{ApiError, Missing};
 
@@ -28,7 +28,7 @@ const DELIVERIES_MAX: usize = 2_000;
 const TRANSCRIPT_WITHIN_MS: i64 = 10 * 60 * 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Utterance {
+pub struct TranscriptTurn {
     pub role: Speaker,
     pub text: String,
     /// Missing if the bridge did not send a time.
@@ -49,7 +49,7 @@ pub struct CallEvent {
 
 /// A delivery of an event to a webhook.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub struct CallDelivery {
     pub id: DeliveryId,
     pub status: DeliveryStatus,
     /// Number of attempts so far.
@@ -62,7 +62,7 @@ pub struct Sent {
 
 /// A call with all its data.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub struct CallRecord {
     pub call: call::Model,
     /// `None` if the agent was removed.
     pub agent: Option<String>,
@@ -70,19 +70,19 @@ pub struct Record {
     pub number: Option<String>,
     pub hold: Option<credit_hold::Model>,
     /// The person or key that ended or transferred it by hand.
-    pub hand: Option<Hand>,
+    pub hand: Option<ManualAct>,
     pub events: Vec<CallEvent>,
     pub invocations: Vec<invocation::Model>,
-    pub transcript: Option<Said>,
-    pub deliveries: HashMap<EventId, Vec<Sent>>,
+    pub transcript: Option<CallTranscript>,
+    pub deliveries: HashMap<EventId, Vec<CallDelivery>>,
     /// True if there is more than is shown.
     pub is_cut: bool,
 }
 
-impl Record {
+impl CallRecord {
     /// True once the call is over, no delivery is pending, and the transcript has arrived or is no longer expected.
     pub fn is_settled(&self, now: Millis) -> bool {
-        let waits = |sent: &Sent| sent.status == DeliveryStatus::Pending;
+        let waits = |sent: &CallDelivery| sent.status == DeliveryStatus::Pending;
         let is_delivered = !self.deliveries.values().flatten().any(waits);
         let is_told = self.transcript.is_some() || self.call.transcript_summary.is_some();
         let ended = self.call.ended_at;
@@ -92,14 +92,14 @@ impl Record {
 
 /// The transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct CallTranscript {
     pub summary: String,
-    pub turns: Vec<Utterance>,
+    pub turns: Vec<TranscriptTurn>,
     pub at: Millis,
 }
 
 /// The tenant's call with this id.
-pub async fn find(visit: &Visit, id: CallId) -> Result<call::Model, ApiError> {
+pub async fn find(visit: &SignedIn, id: CallId) -> Result<call::Model, ApiError> {
     call::Entity::one_of(visit.tenant(), id)
         .one(visit.store().api_reader())
         .await?
@@ -107,7 +107,7 @@ pub async fn find(visit: &Visit, id: CallId) -> Result<call::Model, ApiError> {
 }
 
 /// Reads everything about a call that [`find`] returned.
-pub async fn read(visit: &Visit, call: call::Model) -> Result<Record, ApiError> {
+pub async fn read(visit: &SignedIn, call: call::Model) -> Result<CallRecord, ApiError> {
     let db = visit.store().api_reader();
     let events = events(db, &call).await?;
     let mut rows = sent(db, &call, events.iter().map(|event| event.id)).await?;
@@ -132,7 +132,7 @@ pub async fn read(visit: &Visit, call: call::Model) -> Result<Record, ApiError> 
     };
     let ended = (call.id, call.ended_at, call.hangup_reason);
     let hand = by_hand::of(visit, [ended]).await?.remove(&call.id);
-    Ok(Record {
+    Ok(CallRecord {
         hand,
         agent,
         number: number_label(db, &call, call.phone_number_id).await?,
@@ -146,8 +146,8 @@ pub async fn read(visit: &Visit, call: call::Model) -> Result<Record, ApiError> 
     })
 }
 
-fn said(stored: transcript::Model) -> Said {
-    Said {
+fn said(stored: transcript::Model) -> CallTranscript {
+    CallTranscript {
         summary: stored.summary,
         turns: serde_json::from_str(&stored.turns).unwrap_or_default(),
         at: stored.created_at,
@@ -236,7 +236,7 @@ async fn deliveries(
     db: &impl ConnectionTrait,
     call: &call::Model,
     rows: Vec<delivery::Model>,
-) -> Result<HashMap<EventId, Vec<Sent>>, DbErr> {
+) -> Result<HashMap<EventId, Vec<CallDelivery>>, DbErr> {
     let ids: BTreeSet<WebhookId> = rows.iter().map(|row| row.webhook_id).collect();
     let webhooks = webhook::Entity::of(call.tenant_id)
         .filter(webhook::Column::Id.is_in(ids))
@@ -246,9 +246,9 @@ async fn deliveries(
         let webhook = webhooks.iter().find(|webhook| webhook.id == id);
         webhook.map(|webhook| webhook.url.as_str().to_owned())
     };
-    let mut sent: HashMap<EventId, Vec<Sent>> = HashMap::new();
+    let mut sent: HashMap<EventId, Vec<CallDelivery>> = HashMap::new();
     for row in rows {
-        sent.entry(row.event_id).or_default().push(Sent {
+        sent.entry(row.event_id).or_default().push(CallDelivery {
             id: row.id,
             status: row.status,
             attempts: row.attempts,

@@ -7,8 +7,8 @@ use maud::{Markup, html};
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QuerySelect};
 
 use super::{
-    super::view::{View, Visit},
-    by_hand::{self, Hands},
+    super::view::{DashboardView, SignedIn},
+    by_hand::{self, ManualActs},
     path_of, words,
 };
 use crate::{
@@ -18,13 +18,13 @@ use crate::{
 
 /// Names of agents and numbers.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct CallNames {
     agents: HashMap<AgentId, String>,
     numbers: HashMap<PhoneNumberId, String>,
-    hands: Hands,
+    hands: ManualActs,
 }
 
-impl Names {
+impl CallNames {
     /// The names that occur in these calls.
     pub async fn of(
         db: &impl ConnectionTrait,
@@ -51,12 +51,12 @@ impl Names {
         Ok(Self {
             agents: agents.into_iter().collect(),
             numbers: numbers.into_iter().collect(),
-            hands: Hands::new(),
+            hands: ManualActs::new(),
         })
     }
 
     /// As [`Self::of`], with the people and keys that ended or transferred calls by hand.
-    pub async fn and_hands(visit: &Visit, calls: &[Call]) -> Result<Self, ApiError> {
+    pub async fn and_hands(visit: &SignedIn, calls: &[Call]) -> Result<Self, ApiError> {
         let names = Self::of(visit.store().api_reader(), visit.tenant(), calls).await?;
         let ended = calls
             .iter()
@@ -66,7 +66,7 @@ impl Names {
     }
 
     /// The reason and author of a call's end; `None` while it runs.
-    pub fn outcome(&self, view: &View, call: &Call) -> Option<String> {
+    pub fn outcome(&self, view: &DashboardView, call: &Call) -> Option<String> {
         let (by, hand) = (call.hangup_initiator, self.hands.get(&call.id));
         call.hangup_reason
             .map(|reason| words::outcome(view, reason, by, hand))
@@ -84,7 +84,7 @@ impl Names {
 }
 
 /// A table of calls. The script finds its body by `data-rows` and inserts new rows at the top.
-pub fn table(view: &View, caption: &str, calls: &[Call], names: &Names) -> Markup {
+pub fn table(view: &DashboardView, caption: &str, calls: &[Call], names: &CallNames) -> Markup {
     html! {
         table.calls role="table" {
             caption.unseen { (caption) }
@@ -100,7 +100,7 @@ pub fn table(view: &View, caption: &str, calls: &[Call], names: &Names) -> Marku
     }
 }
 
-fn columns(view: &View) -> [String; 5] {
+fn columns(view: &DashboardView) -> [String; 5] {
     [
         "calls-when",
         "calls-caller",
@@ -112,7 +112,7 @@ fn columns(view: &View) -> [String; 5] {
 }
 
 /// The row of a call.
-pub fn row(view: &View, call: &Call, names: &Names) -> Markup {
+pub fn row(view: &DashboardView, call: &Call, names: &CallNames) -> Markup {
     let cells = [
         html! { a href=(path_of(call.id)) { (view.time(call.started_at)) } },
         words::caller(
@@ -138,7 +138,7 @@ pub fn row(view: &View, call: &Call, names: &Names) -> Markup {
     }
 }
 
-fn served_by(view: &View, call: &Call, names: &Names) -> Markup {
+fn served_by(view: &DashboardView, call: &Call, names: &CallNames) -> Markup {
     html! {
         @match (names.agent(call), call.agent_id) {
             (Some(name), _) => (name),
@@ -150,7 +150,7 @@ fn served_by(view: &View, call: &Call, names: &Names) -> Markup {
     }
 }
 
-fn state(view: &View, call: &Call, names: &Names) -> Markup {
+fn state(view: &DashboardView, call: &Call, names: &CallNames) -> Markup {
     html! {
         (words::status(view, call.status))
         @if let Some(outcome) = names.outcome(view, call) {

@@ -9,12 +9,12 @@ use super::{
     super::{
         components::{Tone, copyable, notice},
         follow::{self, Watched},
-        form::Typed,
+        form::FormValues,
         layout,
-        view::Visit,
+        view::SignedIn,
     },
     entries, path_of,
-    record::{self, Record},
+    record::{self, CallRecord},
     words,
 };
 use crate::{
@@ -24,11 +24,11 @@ use crate::{
 
 /// `GET /dashboard/calls/{id}`
 pub async fn show(
-    visit: Visit,
+    visit: SignedIn,
     id: Id<CallId>,
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
-    let asked = Typed::parse(request.query_string().as_bytes());
+    let asked = FormValues::parse(request.query_string().as_bytes());
     let first = asked.text("from").and_then(|from| from.parse().ok());
     let content = match first.unwrap_or_default() {
         0 => content(&visit, id.0).await?,
@@ -38,7 +38,7 @@ pub async fn show(
 }
 
 /// The page without its title.
-pub async fn content(visit: &Visit, id: CallId) -> Result<Markup, ApiError> {
+pub async fn content(visit: &SignedIn, id: CallId) -> Result<Markup, ApiError> {
     let position = follow::position(visit).await?;
     let shown = part(visit, id, 0).await?;
     Ok(html! {
@@ -51,14 +51,14 @@ pub async fn content(visit: &Visit, id: CallId) -> Result<Markup, ApiError> {
 }
 
 /// The changing part of a call's page.
-pub struct Part {
+pub struct CallPart {
     pub html: Markup,
     /// True if the page will not change again.
     pub is_settled: bool,
 }
 
 /// The changing part, with the timeline from entry number `first` on.
-pub async fn part(visit: &Visit, id: CallId, first: usize) -> Result<Part, ApiError> {
+pub async fn part(visit: &SignedIn, id: CallId, first: usize) -> Result<CallPart, ApiError> {
     let call = record::find(visit, id).await?;
     let record = record::read(visit, call).await?;
     let now = visit.services().clock.now();
@@ -74,10 +74,10 @@ pub async fn part(visit: &Visit, id: CallId, first: usize) -> Result<Part, ApiEr
         }
     };
     let is_settled = record.is_settled(now);
-    Ok(Part { html, is_settled })
+    Ok(CallPart { html, is_settled })
 }
 
-fn facts(visit: &Visit, record: &Record, now: Millis) -> Markup {
+fn facts(visit: &SignedIn, record: &CallRecord, now: Millis) -> Markup {
     let call = &record.call;
     html! {
         dl.facts {
@@ -109,7 +109,7 @@ fn facts(visit: &Visit, record: &Record, now: Millis) -> Markup {
     }
 }
 
-fn agent(visit: &Visit, record: &Record) -> Markup {
+fn agent(visit: &SignedIn, record: &CallRecord) -> Markup {
     html! {
         @match (&record.agent, record.call.agent_id) {
             (Some(name), Some(id)) => a href={ "/dashboard/agents/" (id) } { (name) },
@@ -124,7 +124,7 @@ fn agent(visit: &Visit, record: &Record) -> Markup {
 
 /// Total duration and talk time. A running call shows only its start, so that the part does not change every
 /// second.
-fn duration(visit: &Visit, call: &call::Model, now: Millis) -> Markup {
+fn duration(visit: &SignedIn, call: &call::Model, now: Millis) -> Markup {
     html! {
         @match (call.duration_seconds, call.talk_time_seconds) {
             (Some(all), talk) => {
@@ -141,7 +141,7 @@ fn duration(visit: &Visit, call: &call::Model, now: Millis) -> Markup {
     }
 }
 
-fn minutes(visit: &Visit, record: &Record) -> Markup {
+fn minutes(visit: &SignedIn, record: &CallRecord) -> Markup {
     let (used, held) = record
         .hold
         .as_ref()
@@ -153,7 +153,7 @@ fn minutes(visit: &Visit, record: &Record) -> Markup {
 }
 
 /// Actions that were requested and that the bridge has not done yet.
-fn under_way(visit: &Visit, call: &call::Model) -> Markup {
+fn under_way(visit: &SignedIn, call: &call::Model) -> Markup {
     let pending: Value = call
         .pending
         .as_deref()
@@ -174,7 +174,7 @@ fn under_way(visit: &Visit, call: &call::Model) -> Markup {
 }
 
 /// Links to the possible actions on a running call, or on an ended call's data.
-fn actions(visit: &Visit, call: &call::Model) -> Markup {
+fn actions(visit: &SignedIn, call: &call::Model) -> Markup {
     let path = path_of(call.id);
     html! {
         @if visit.is_owner() && !call.is_erased() {

@@ -6,36 +6,36 @@ use dikala_entities::{
 use serde_json::Value;
 
 use super::{
-    by_hand::Hand,
-    record::{CallEvent, Record, Said, Utterance},
+    by_hand::ManualAct,
+    record::{CallEvent, CallRecord, CallTranscript, TranscriptTurn},
 };
 
 /// An entry of the timeline.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Moment {
+pub struct TimelineEntry {
     pub at: Millis,
     /// The event that announced it, if it is kept.
     pub event: Option<EventId>,
-    pub what: Happening,
+    pub what: TimelineEvent,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Happening {
+pub enum TimelineEvent {
     Rang,
     Answered,
-    Said(Utterance),
-    Called(FunctionCall),
+    Said(TranscriptTurn),
+    Called(InvokedFunction),
     Over {
         reason: Option<HangupReason>,
         by: Option<HangupInitiator>,
-        hand: Option<Hand>,
+        hand: Option<ManualAct>,
     },
     Summed(String),
 }
 
 /// A function that the AI called.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FunctionCall {
+pub struct InvokedFunction {
     pub name: String,
     /// `None` if they were not kept.
     pub parameters: Option<Value>,
@@ -47,7 +47,7 @@ pub struct FunctionCall {
     pub duration_ms: Option<i64>,
 }
 
-impl Happening {
+impl TimelineEvent {
     /// Orders entries with equal times.
     const fn rank(&self) -> u8 {
         match self {
@@ -62,30 +62,30 @@ impl Happening {
 }
 
 /// The entries in chronological order.
-pub fn of(record: &Record) -> Vec<Moment> {
+pub fn of(record: &CallRecord) -> Vec<TimelineEntry> {
     let announced = |kind: EventKind| {
         let event = record.events.iter().find(|event| event.kind == kind);
         event.map(|event| event.id)
     };
     let call = &record.call;
-    let mut entries = vec![Moment {
+    let mut entries = vec![TimelineEntry {
         at: call.started_at,
         event: announced(EventKind::CallStarted),
-        what: Happening::Rang,
+        what: TimelineEvent::Rang,
     }];
-    entries.extend(call.answered_at.map(|at| Moment {
+    entries.extend(call.answered_at.map(|at| TimelineEntry {
         at,
         event: announced(EventKind::CallAnswered),
-        what: Happening::Answered,
+        what: TimelineEvent::Answered,
     }));
     entries.extend(functions(&record.invocations, &record.events));
     if let Some(said) = &record.transcript {
         entries.extend(turns(call, &said.turns));
     }
-    entries.extend(call.ended_at.map(|at| Moment {
+    entries.extend(call.ended_at.map(|at| TimelineEntry {
         at,
         event: announced(EventKind::CallEnded),
-        what: Happening::Over {
+        what: TimelineEvent::Over {
             reason: call.hangup_reason,
             by: call.hangup_initiator,
             hand: record.hand.clone(),
@@ -97,25 +97,25 @@ pub fn of(record: &Record) -> Vec<Moment> {
 }
 
 /// The utterances. One without a time takes that of the one before; the first takes the time of the answer.
-fn turns(call: &call::Model, turns: &[Utterance]) -> Vec<Moment> {
+fn turns(call: &call::Model, turns: &[TranscriptTurn]) -> Vec<TimelineEntry> {
     let mut at = call.answered_at.unwrap_or(call.started_at);
-    let entry = |turn: &Utterance| {
+    let entry = |turn: &TranscriptTurn| {
         at = turn.at.unwrap_or(at);
-        Moment {
+        TimelineEntry {
             at,
             event: None,
-            what: Happening::Said(turn.clone()),
+            what: TimelineEvent::Said(turn.clone()),
         }
     };
     turns.iter().map(entry).collect()
 }
 
-fn summed(record: &Record) -> Option<Moment> {
+fn summed(record: &CallRecord) -> Option<TimelineEntry> {
     let announced = record
         .events
         .iter()
         .find(|event| event.kind == EventKind::CallTranscript);
-    let said: Option<&Said> = record.transcript.as_ref();
+    let said: Option<&CallTranscript> = record.transcript.as_ref();
     let summary = said
         .map(|said| said.summary.clone())
         .or(record.call.transcript_summary.clone())?;
@@ -123,15 +123,15 @@ fn summed(record: &Record) -> Option<Moment> {
         .map(|event| event.at)
         .or(said.map(|said| said.at))
         .or(record.call.ended_at);
-    Some(Moment {
+    Some(TimelineEntry {
         at: at.unwrap_or(record.call.started_at),
         event: announced.map(|event| event.id),
-        what: Happening::Summed(summary),
+        what: TimelineEvent::Summed(summary),
     })
 }
 
 /// The functions, each with its event: both were committed at the same time.
-fn functions(invocations: &[invocation::Model], events: &[CallEvent]) -> Vec<Moment> {
+fn functions(invocations: &[invocation::Model], events: &[CallEvent]) -> Vec<TimelineEntry> {
     let mut announced: Vec<&CallEvent> = events
         .iter()
         .filter(|event| event.kind == EventKind::FunctionCalled)
@@ -146,23 +146,23 @@ fn functions(invocations: &[invocation::Model], events: &[CallEvent]) -> Vec<Mom
             .iter()
             .position(tells)
             .map(|place| announced.remove(place));
-        entries.push(Moment {
+        entries.push(TimelineEntry {
             at: invocation.created_at.plus_ms(-invocation.duration_ms),
             event: event.map(|event| event.id),
-            what: Happening::Called(invoked(invocation, event)),
+            what: TimelineEvent::Called(invoked(invocation, event)),
         });
     }
     // Events of functions whose invocations were not read.
-    let only_announced = |event: &&CallEvent| Moment {
+    let only_announced = |event: &&CallEvent| TimelineEntry {
         at: event.at,
         event: Some(event.id),
-        what: Happening::Called(told(event)),
+        what: TimelineEvent::Called(told(event)),
     };
     entries.extend(announced.iter().map(only_announced));
     entries
 }
 
-fn invoked(invocation: &invocation::Model, event: Option<&CallEvent>) -> FunctionCall {
+fn invoked(invocation: &invocation::Model, event: Option<&CallEvent>) -> InvokedFunction {
     let mut outcome: Value = serde_json::from_str(&invocation.outcome).unwrap_or_default();
     let told = if invocation.fault.is_none() {
         "result"
@@ -170,7 +170,7 @@ fn invoked(invocation: &invocation::Model, event: Option<&CallEvent>) -> Functio
         "message"
     };
     let result = outcome.get_mut(told).map(Value::take);
-    FunctionCall {
+    InvokedFunction {
         name: invocation.function_name.clone(),
         parameters: event.and_then(|event| kept(event, "parameters")),
         result: result.filter(|result| !result.is_null()),
@@ -184,9 +184,9 @@ fn kept(event: &CallEvent, field: &str) -> Option<Value> {
     Some(event.function[field].clone()).filter(|value| !value.is_null())
 }
 
-fn told(event: &CallEvent) -> FunctionCall {
+fn told(event: &CallEvent) -> InvokedFunction {
     let code = event.function["result"]["error"]["code"].as_str();
-    FunctionCall {
+    InvokedFunction {
         name: event.function["functionName"]
             .as_str()
             .unwrap_or_default()
@@ -230,8 +230,8 @@ mod tests {
         }
     }
 
-    fn record() -> Record {
-        Record {
+    fn record() -> CallRecord {
+        CallRecord {
             call: call(),
             agent: None,
             number: None,
@@ -245,8 +245,8 @@ mod tests {
         }
     }
 
-    fn turn(role: Speaker, text: &str, at: Option<i64>) -> Utterance {
-        Utterance {
+    fn turn(role: Speaker, text: &str, at: Option<i64>) -> TranscriptTurn {
+        TranscriptTurn {
             role,
             text: text.to_owned(),
             at: at.map(after),
@@ -287,14 +287,14 @@ mod tests {
         announced(EventKind::FunctionCalled, at, data)
     }
 
-    fn names(entries: &[Moment]) -> Vec<String> {
-        let name = |entry: &Moment| match &entry.what {
-            Happening::Rang => "rang".to_owned(),
-            Happening::Answered => "answered".to_owned(),
-            Happening::Said(turn) => turn.text.clone(),
-            Happening::Called(function) => function.name.clone(),
-            Happening::Over { .. } => "over".to_owned(),
-            Happening::Summed(_) => "summed".to_owned(),
+    fn names(entries: &[TimelineEntry]) -> Vec<String> {
+        let name = |entry: &TimelineEntry| match &entry.what {
+            TimelineEvent::Rang => "rang".to_owned(),
+            TimelineEvent::Answered => "answered".to_owned(),
+            TimelineEvent::Said(turn) => turn.text.clone(),
+            TimelineEvent::Called(function) => function.name.clone(),
+            TimelineEvent::Over { .. } => "over".to_owned(),
+            TimelineEvent::Summed(_) => "summed".to_owned(),
         };
         entries.iter().map(name).collect()
     }
@@ -304,7 +304,7 @@ mod tests {
         let mut record = record();
         record.invocations = vec![invocation("check_stock", 20_000, 1_500, None)];
         record.events = vec![called("check_stock", 20_000)];
-        record.transcript = Some(Said {
+        record.transcript = Some(CallTranscript {
             summary: "About stock.".to_owned(),
             turns: vec![
                 turn(Speaker::Agent, "hello", None),
@@ -347,10 +347,10 @@ mod tests {
             called("g", 40_000),
         ];
         let entries = of(&record);
-        let functions: Vec<&FunctionCall> = entries
+        let functions: Vec<&InvokedFunction> = entries
             .iter()
             .filter_map(|entry| match &entry.what {
-                Happening::Called(function) => Some(function),
+                TimelineEvent::Called(function) => Some(function),
                 _ => None,
             })
             .collect();
@@ -408,7 +408,7 @@ mod tests {
         event.function["parameters"] = Value::Null;
         event.function["result"] = Value::Null;
         record.events = vec![event];
-        let Happening::Called(function) = &of(&record)[2].what else {
+        let TimelineEvent::Called(function) = &of(&record)[2].what else {
             panic!("no function");
         };
         assert_eq!((&function.parameters, &function.result), (&None, &None));

@@ -8,9 +8,9 @@ use maud::{Markup, html};
 use super::{
     super::{
         components::{Tone, badge},
-        view::View,
+        view::DashboardView,
     },
-    by_hand::Hand,
+    by_hand::ManualAct,
 };
 
 /// The message id of a state, which the filter also uses.
@@ -25,7 +25,7 @@ pub const fn status_id(status: CallStatus) -> &'static str {
 }
 
 /// A state as a badge.
-pub fn status(view: &View, status: CallStatus) -> Markup {
+pub fn status(view: &DashboardView, status: CallStatus) -> Markup {
     let tone = match status {
         CallStatus::Ringing => Tone::Warning,
         CallStatus::Answered => Tone::Good,
@@ -62,10 +62,10 @@ pub const fn reason_id(reason: HangupReason) -> &'static str {
 
 /// The end of a call and its author: `Caller hung up`, `Ended by Dewi`.
 pub fn outcome(
-    view: &View,
+    view: &DashboardView,
     reason: HangupReason,
     by: Option<HangupInitiator>,
-    hand: Option<&Hand>,
+    hand: Option<&ManualAct>,
 ) -> String {
     let name = hand.and_then(|hand| hand.name.as_deref());
     let to = hand.and_then(|hand| hand.to.as_deref());
@@ -97,7 +97,7 @@ pub const fn speaker_id(speaker: Speaker) -> &'static str {
 }
 
 /// The status of a delivery as a badge.
-pub fn delivery(view: &View, status: DeliveryStatus) -> Markup {
+pub fn delivery(view: &DashboardView, status: DeliveryStatus) -> Markup {
     match status {
         DeliveryStatus::Pending => badge(Tone::Warning, &view.t("calls-delivery-pending")),
         DeliveryStatus::Succeeded => badge(Tone::Good, &view.t("calls-delivery-succeeded")),
@@ -106,7 +106,7 @@ pub fn delivery(view: &View, status: DeliveryStatus) -> Markup {
 }
 
 /// A duration: `1 min 34 s`.
-pub fn duration(view: &View, seconds: i64) -> String {
+pub fn duration(view: &DashboardView, seconds: i64) -> String {
     let (minutes, seconds) = (seconds.div_euclid(60), seconds.rem_euclid(60));
     let parts = [("minutes", minutes.into()), ("seconds", seconds.into())];
     match minutes {
@@ -116,12 +116,12 @@ pub fn duration(view: &View, seconds: i64) -> String {
 }
 
 /// A duration in milliseconds: `310 ms`.
-pub fn milliseconds(view: &View, ms: i64) -> String {
+pub fn milliseconds(view: &DashboardView, ms: i64) -> String {
     view.tn("calls-milliseconds", &[("ms", ms.into())])
 }
 
 /// The caller's number, or a note that it was erased.
-pub fn caller(view: &View, caller: &CallerNumber, is_erased: bool) -> Markup {
+pub fn caller(view: &DashboardView, caller: &CallerNumber, is_erased: bool) -> Markup {
     html! {
         @if is_erased { span.muted { (view.t("calls-erased")) } }
         @else { span.number { (caller.as_str()) } }

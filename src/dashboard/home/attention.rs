@@ -11,10 +11,10 @@ use sea_orm::{
 use super::{
     super::{
         agents::{self, functions},
-        view::Visit,
+        view::SignedIn,
         webhooks,
     },
-    today::Balance,
+    today::CreditSummary,
 };
 use crate::http::error::ApiError;
 
@@ -28,20 +28,20 @@ const FAILURES_MIN: i64 = 3;
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Attention {
+pub enum AttentionItem {
     NoCredit,
     LowCredit(i64),
     /// Id and URL of the webhook.
     Disabled(WebhookId, String),
     Failing(WebhookId, String),
-    Function(Broken),
+    Function(FailingFunction),
     NumberWithoutAgent(PhoneNumber),
     NoKey,
 }
 
 /// A function that fails often.
 #[derive(Clone, Debug, PartialEq, Eq, FromQueryResult)]
-pub struct Broken {
+pub struct FailingFunction {
     pub id: FunctionId,
     pub agent_id: AgentId,
     pub name: String,
@@ -49,7 +49,7 @@ pub struct Broken {
     pub failed: i64,
 }
 
-impl Attention {
+impl AttentionItem {
     /// True if something is broken already; false for a warning.
     pub const fn is_bad(&self) -> bool {
         matches!(
@@ -59,7 +59,7 @@ impl Attention {
     }
 
     /// The problem in words.
-    pub fn words(&self, visit: &Visit) -> String {
+    pub fn words(&self, visit: &SignedIn) -> String {
         match self {
             Self::NoCredit => visit.t("home-no-credit"),
             Self::LowCredit(left) => visit.tn("home-low-credit", &[("minutes", (*left).into())]),
@@ -108,33 +108,36 @@ impl Attention {
 }
 
 /// All problems, most urgent first.
-pub async fn read(visit: &Visit, credit: &Balance) -> Result<Vec<Attention>, ApiError> {
-    let mut found: Vec<Attention> = low_credit(credit).into_iter().collect();
+pub async fn read(
+    visit: &SignedIn,
+    credit: &CreditSummary,
+) -> Result<Vec<AttentionItem>, ApiError> {
+    let mut found: Vec<AttentionItem> = low_credit(credit).into_iter().collect();
     found.extend(bad_webhooks(visit).await?);
     found.extend(
         broken_functions(visit)
             .await?
             .into_iter()
-            .map(Attention::Function),
+            .map(AttentionItem::Function),
     );
     found.extend(numbers_without_agent(visit).await?);
     if !has_key(visit).await? {
-        found.push(Attention::NoKey);
+        found.push(AttentionItem::NoKey);
     }
     Ok(found)
 }
 
-const fn low_credit(credit: &Balance) -> Option<Attention> {
+const fn low_credit(credit: &CreditSummary) -> Option<AttentionItem> {
     if credit.balance <= 0 {
-        Some(Attention::NoCredit)
+        Some(AttentionItem::NoCredit)
     } else if credit.balance < credit.threshold {
-        Some(Attention::LowCredit(credit.balance))
+        Some(AttentionItem::LowCredit(credit.balance))
     } else {
         None
     }
 }
 
-async fn bad_webhooks(visit: &Visit) -> Result<Vec<Attention>, DbErr> {
+async fn bad_webhooks(visit: &SignedIn) -> Result<Vec<AttentionItem>, DbErr> {
     let disabled = Condition::all()
         .add(webhook::Column::IsActive.eq(false))
         .add(webhook::Column::DisabledReason.is_not_null());
@@ -150,15 +153,15 @@ async fn bad_webhooks(visit: &Visit) -> Result<Vec<Attention>, DbErr> {
     let told = |row: webhook::Model| {
         let url = row.url.as_str().to_owned();
         match row.is_active {
-            true => Attention::Failing(row.id, url),
-            false => Attention::Disabled(row.id, url),
+            true => AttentionItem::Failing(row.id, url),
+            false => AttentionItem::Disabled(row.id, url),
         }
     };
     Ok(rows.into_iter().map(told).collect())
 }
 
 /// Functions that often failed lately. Per function the query reads at most [`LATEST_CALLS`] rows of an index.
-async fn broken_functions(visit: &Visit) -> Result<Vec<Broken>, DbErr> {
+async fn broken_functions(visit: &SignedIn) -> Result<Vec<FailingFunction>, DbErr> {
     let since: Millis = visit.services().clock.now().plus_ms(-DAY_MS);
     let sql = "SELECT id, agent_id, name, failed FROM \
                (SELECT f.id, f.agent_id, f.name, (SELECT COUNT(*) FROM \
@@ -177,18 +180,18 @@ async fn broken_functions(visit: &Visit) -> Result<Vec<Broken>, DbErr> {
     ];
     let db = visit.store().api_reader();
     let statement = Statement::from_sql_and_values(db.get_database_backend(), sql, values);
-    Broken::find_by_statement(statement).all(db).await
+    FailingFunction::find_by_statement(statement).all(db).await
 }
 
-async fn numbers_without_agent(visit: &Visit) -> Result<Vec<Attention>, DbErr> {
+async fn numbers_without_agent(visit: &SignedIn) -> Result<Vec<AttentionItem>, DbErr> {
     let rows = agents::edit::without_agent(visit, EACH_MAX).await?;
     Ok(rows
         .into_iter()
-        .map(|number| Attention::NumberWithoutAgent(number.did))
+        .map(|number| AttentionItem::NumberWithoutAgent(number.did))
         .collect())
 }
 
-async fn has_key(visit: &Visit) -> Result<bool, DbErr> {
+async fn has_key(visit: &SignedIn) -> Result<bool, DbErr> {
     let key = api_key::Entity::of(visit.tenant())
         .filter(api_key::Column::RevokedAt.is_null())
         .limit(1)
@@ -204,16 +207,16 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case(0, 30, Some(Attention::NoCredit))]
-    #[case(29, 30, Some(Attention::LowCredit(29)))]
+    #[case(0, 30, Some(AttentionItem::NoCredit))]
+    #[case(29, 30, Some(AttentionItem::LowCredit(29)))]
     #[case(30, 30, None)]
     #[case(1, 0, None)]
     fn credit_is_told_below_the_threshold(
         #[case] balance: i64,
         #[case] threshold: i64,
-        #[case] expected: Option<Attention>,
+        #[case] expected: Option<AttentionItem>,
     ) {
-        let credit = Balance {
+        let credit = CreditSummary {
             balance,
             threshold,
             calls: 0,

@@ -7,13 +7,13 @@ mod today;
 use actix_web::HttpResponse;
 use maud::{Markup, html};
 
-use self::{attention::Attention, next_step::Step, today::Today};
+use self::{attention::AttentionItem, next_step::SetupStep, today::Today};
 use super::{
-    calls::rows::{self, Names},
+    calls::rows::{self, CallNames},
     components::{Tone, notice},
     follow::{self, Watched},
     layout,
-    view::Visit,
+    view::SignedIn,
 };
 use crate::{
     api::calls::{self, Call},
@@ -25,7 +25,7 @@ use crate::{
 const LATEST: u64 = 5;
 
 /// `GET /dashboard`
-pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
+pub async fn show(visit: SignedIn) -> Result<HttpResponse, ApiError> {
     let position = follow::position(&visit).await?;
     let part = part(&visit).await?;
     let title = visit.tn(
@@ -46,11 +46,11 @@ pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
 }
 
 /// The changing part of the page.
-pub async fn part(visit: &Visit) -> Result<Markup, ApiError> {
+pub async fn part(visit: &SignedIn) -> Result<Markup, ApiError> {
     let (db, tenant) = (visit.store().api_reader(), visit.tenant());
     let today = Today::read(visit).await?;
     let latest = calls::latest(db, tenant, LATEST).await?;
-    let names = Names::and_hands(visit, &latest).await?;
+    let names = CallNames::and_hands(visit, &latest).await?;
     let attention = attention::read(visit, &today.credit).await?;
     let step = next_step::read(visit, &today.credit, !latest.is_empty()).await?;
     Ok(html! {
@@ -67,7 +67,7 @@ pub async fn part(visit: &Visit) -> Result<Markup, ApiError> {
 }
 
 /// The next step of a new tenant.
-fn next(visit: &Visit, step: &Step) -> Markup {
+fn next(visit: &SignedIn, step: &SetupStep) -> Markup {
     notice(
         Tone::Plain,
         html! {
@@ -80,7 +80,7 @@ fn next(visit: &Visit, step: &Step) -> Markup {
     )
 }
 
-fn alerts(visit: &Visit, attention: &[Attention]) -> Markup {
+fn alerts(visit: &SignedIn, attention: &[AttentionItem]) -> Markup {
     html! {
         section aria-labelledby="attention" {
             h2 #attention { (visit.t("home-attention")) }
@@ -96,7 +96,7 @@ fn alerts(visit: &Visit, attention: &[Attention]) -> Markup {
     }
 }
 
-fn latest_calls(visit: &Visit, latest: &[Call], names: &Names) -> Markup {
+fn latest_calls(visit: &SignedIn, latest: &[Call], names: &CallNames) -> Markup {
     html! {
         section aria-labelledby="latest" {
             h2 #latest { (visit.t("home-latest")) }

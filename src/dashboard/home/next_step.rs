@@ -3,10 +3,10 @@
 use dikala_entities::{OfTenant, PhoneNumber, agent, phone_number};
 use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
 
-use super::{super::view::Visit, today::Balance};
+use super::{super::view::SignedIn, today::CreditSummary};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SetupStep {
     MakeAgent,
     AskForNumber,
     AssignAgent,
@@ -24,7 +24,7 @@ struct There {
     ready: Option<PhoneNumber>,
 }
 
-impl Step {
+impl SetupStep {
     const fn words_id(&self) -> &'static str {
         match self {
             Self::MakeAgent => "home-step-agent",
@@ -36,7 +36,7 @@ impl Step {
     }
 
     /// The step as a sentence.
-    pub fn words(&self, visit: &Visit) -> String {
+    pub fn words(&self, visit: &SignedIn) -> String {
         match self {
             Self::Call(number) => visit.tn(self.words_id(), &[("number", number.as_str().into())]),
             _ => visit.t(self.words_id()),
@@ -67,7 +67,11 @@ impl Step {
 }
 
 /// The next step; `None` once there was a call.
-pub async fn read(visit: &Visit, credit: &Balance, has_calls: bool) -> Result<Option<Step>, DbErr> {
+pub async fn read(
+    visit: &SignedIn,
+    credit: &CreditSummary,
+    has_calls: bool,
+) -> Result<Option<SetupStep>, DbErr> {
     if has_calls {
         return Ok(None);
     }
@@ -82,7 +86,7 @@ pub async fn read(visit: &Visit, credit: &Balance, has_calls: bool) -> Result<Op
         .limit(1)
         .one(db)
         .await?;
-    Ok(Some(Step::after(There {
+    Ok(Some(SetupStep::after(There {
         agent: agent.is_some(),
         number: number.is_some(),
         minutes: credit.balance > 0,
@@ -98,14 +102,14 @@ mod tests {
     fn one_thing_comes_after_the_other() {
         let number: PhoneNumber = "+62215550100".parse().expect("a number");
         let mut there = There::default();
-        assert_eq!(Step::after(there.clone()), Step::MakeAgent);
+        assert_eq!(SetupStep::after(there.clone()), SetupStep::MakeAgent);
         there.agent = true;
-        assert_eq!(Step::after(there.clone()), Step::AskForNumber);
+        assert_eq!(SetupStep::after(there.clone()), SetupStep::AskForNumber);
         there.number = true;
-        assert_eq!(Step::after(there.clone()), Step::AssignAgent);
+        assert_eq!(SetupStep::after(there.clone()), SetupStep::AssignAgent);
         there.ready = Some(number.clone());
-        assert_eq!(Step::after(there.clone()), Step::AskForMinutes);
+        assert_eq!(SetupStep::after(there.clone()), SetupStep::AskForMinutes);
         there.minutes = true;
-        assert_eq!(Step::after(there), Step::Call(number));
+        assert_eq!(SetupStep::after(there), SetupStep::Call(number));
     }
 }

@@ -5,8 +5,8 @@ use maud::{Markup, html};
 use sea_orm::DbErr;
 
 use super::super::{
-    charts::{Bar, Chart, Ink, Series},
-    view::Visit,
+    charts::{Bar, Chart, ChartSeries, Ink},
+    view::SignedIn,
 };
 use crate::{
     api::call_stats::{self, CallFigures, CallInterval},
@@ -21,7 +21,7 @@ const DAYS_MAX: i64 = 365;
 
 /// A tenant's minutes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Balance {
+pub struct CreditSummary {
     pub balance: i64,
     /// The tenant is warned below this.
     pub threshold: i64,
@@ -31,7 +31,7 @@ pub struct Balance {
 
 #[derive(Clone, Debug)]
 pub struct Today {
-    pub credit: Balance,
+    pub credit: CreditSummary,
     total: CallFigures,
     hours: Vec<CallInterval>,
     /// Number of days that the credit lasts at the current pace; `None` if nothing is used.
@@ -40,7 +40,7 @@ pub struct Today {
 
 impl Today {
     /// Reads the figures of the reader's current day.
-    pub async fn read(visit: &Visit) -> Result<Self, ApiError> {
+    pub async fn read(visit: &SignedIn) -> Result<Self, ApiError> {
         let now = visit.services().clock.now();
         let (from, to) = visit.zone().day_around(now);
         let today = figures(visit, "hour", from, to).await?;
@@ -66,7 +66,7 @@ impl Today {
     }
 
     /// The figures and the chart.
-    pub fn show(&self, visit: &Visit) -> Markup {
+    pub fn show(&self, visit: &SignedIn) -> Markup {
         let answered = share(self.total.answered, self.total.calls);
         html! {
             dl.figures {
@@ -79,14 +79,14 @@ impl Today {
         }
     }
 
-    fn running(&self, visit: &Visit) -> String {
+    fn running(&self, visit: &SignedIn) -> String {
         match self.credit.calls {
             0 => String::new(),
             calls => visit.tn("home-running", &[("calls", calls.into())]),
         }
     }
 
-    fn lasts(&self, visit: &Visit) -> String {
+    fn lasts(&self, visit: &SignedIn) -> String {
         match self.days {
             _ if self.credit.balance <= 0 => String::new(),
             None => visit.t("home-lasts-unknown"),
@@ -96,7 +96,7 @@ impl Today {
         }
     }
 
-    fn chart(&self, visit: &Visit) -> Chart<'static> {
+    fn chart(&self, visit: &SignedIn) -> Chart<'static> {
         let bar = |hour: &CallInterval| Bar {
             label: visit.zone().hour(hour.start),
             name: visit.zone().clock(visit.lang(), hour.start),
@@ -110,8 +110,8 @@ impl Today {
             title: visit.t("home-per-hour"),
             slot: visit.t("home-hour"),
             series: vec![
-                Series::new(visit.t("home-series-answered"), Ink::Good),
-                Series::new(visit.t("home-series-missed"), Ink::Bad),
+                ChartSeries::new(visit.t("home-series-answered"), Ink::Good),
+                ChartSeries::new(visit.t("home-series-missed"), Ink::Bad),
             ],
             bars: self.hours.iter().map(bar).collect(),
         }
@@ -119,7 +119,7 @@ impl Today {
 }
 
 async fn figures(
-    visit: &Visit,
+    visit: &SignedIn,
     interval: &str,
     from: Millis,
     to: Millis,
@@ -131,15 +131,17 @@ async fn figures(
     call_stats::read(&visit.services(), visit.tenant(), &Query::parse(&query)).await
 }
 
-async fn credit(visit: &Visit) -> Result<Balance, DbErr> {
+async fn credit(visit: &SignedIn) -> Result<CreditSummary, DbErr> {
     let account = credit_account::Entity::of(visit.tenant())
         .one(visit.store().api_reader())
         .await?;
-    Ok(account.map_or_else(Balance::default, |account| Balance {
-        balance: account.available + account.held,
-        threshold: account.low_threshold,
-        calls: account.open_holds,
-    }))
+    Ok(
+        account.map_or_else(CreditSummary::default, |account| CreditSummary {
+            balance: account.available + account.held,
+            threshold: account.low_threshold,
+            calls: account.open_holds,
+        }),
+    )
 }
 
 fn figure(name: &str, value: &str, more: &str) -> Markup {

@@ -5,9 +5,9 @@ use rstest::rstest;
 
 use super::*;
 use crate::overview::{
-    ring::Ring,
-    sample::{Actor, tests::sample},
-    trouble::{Hanging, Room},
+    ring::SampleRing,
+    sample::{ActorSample, tests::sample},
+    trouble::{DiskSpace, HangingWebhook},
 };
 
 fn tenant() -> TenantId {
@@ -18,8 +18,8 @@ fn webhook() -> WebhookId {
     "wh_01k9zv3m8rj2q4w6y8a0c2e4g6".parse().expect("an id")
 }
 
-fn actor(name: &'static str, waiting: i64) -> Actor {
-    Actor {
+fn actor(name: &'static str, waiting: i64) -> ActorSample {
+    ActorSample {
         name,
         waiting,
         capacity: 4_096,
@@ -30,14 +30,14 @@ fn actor(name: &'static str, waiting: i64) -> Actor {
 }
 
 /// The problems of a sample after ten uneventful seconds.
-fn judged(sample: Sample, troubles: Known) -> Vec<Problem> {
-    let mut ring = Ring::default();
+fn judged(sample: OverviewSample, troubles: CheckResults) -> Vec<Problem> {
+    let mut ring = SampleRing::default();
     ring.push(super::super::sample::tests::sample(0));
-    let sample = Sample {
+    let sample = OverviewSample {
         at: super::super::sample::tests::sample(10_000).at,
         ..sample
     };
-    judge(&State {
+    judge(&JudgeInput {
         window: ring.window(&sample),
         sample: &sample,
         troubles,
@@ -46,7 +46,7 @@ fn judged(sample: Sample, troubles: Known) -> Vec<Problem> {
 
 #[test]
 fn nothing_is_said_where_all_is_well() {
-    let well = Sample {
+    let well = OverviewSample {
         calls: 1_000,
         sockets: 2,
         bridge_seen_ms: Some(0),
@@ -54,18 +54,18 @@ fn nothing_is_said_where_all_is_well() {
         actors: vec![actor("call", 5_000), actor("credit_ledger", 100)],
         ..sample(0)
     };
-    let room = Known {
-        room: Some(Room { free_mib: 50_000 }),
-        ..Known::default()
+    let room = CheckResults {
+        room: Some(DiskSpace { free_mib: 50_000 }),
+        ..CheckResults::default()
     };
     assert_eq!(judged(well, room), []);
     // No problem either if there never was a bridge, or none is expected back.
     for seen in [None, Some(BRIDGES_FORGOTTEN_MS)] {
-        let gone = Sample {
+        let gone = OverviewSample {
             bridge_seen_ms: seen,
             ..sample(0)
         };
-        assert_eq!(judged(gone, Known::default()), []);
+        assert_eq!(judged(gone, CheckResults::default()), []);
     }
 }
 
@@ -78,36 +78,36 @@ fn slow(us: u64) -> dikala_actors::runtime::histogram::Distribution {
 }
 
 #[rstest]
-#[case::panic(Sample { actors: vec![Actor { panicked_ms: Some(4_000), ..actor("credit_ledger", 0) }], ..sample(0) },
+#[case::panic(OverviewSample { actors: vec![ActorSample { panicked_ms: Some(4_000), ..actor("credit_ledger", 0) }], ..sample(0) },
     Severity::Critical, "actor_restarted", "credit_ledger", "panicked 4 s ago")]
-#[case::full(Sample { actors: vec![actor("call_registry", 4_096)], ..sample(0) },
+#[case::full(OverviewSample { actors: vec![actor("call_registry", 4_096)], ..sample(0) },
     Severity::Critical, "mailbox_full", "call_registry", "4096 messages wait")]
-#[case::backlog(Sample { actors: vec![actor("call_registry", 101)], ..sample(0) },
+#[case::backlog(OverviewSample { actors: vec![actor("call_registry", 101)], ..sample(0) },
     Severity::Warning, "mailbox_backlog", "call_registry", "101 messages wait for call_registry")]
-#[case::lost(Sample { actors: vec![Actor { lost: 25, ..actor("call", 0) }], ..sample(0) },
+#[case::lost(OverviewSample { actors: vec![ActorSample { lost: 25, ..actor("call", 0) }], ..sample(0) },
     Severity::Warning, "messages_lost", "call", "2.5 a second")]
-#[case::blocked(Sample { loops: vec![("calls-1".to_owned(), 2_300)], ..sample(0) },
+#[case::blocked(OverviewSample { loops: vec![("calls-1".to_owned(), 2_300)], ..sample(0) },
     Severity::Critical, "event_loop_blocked", "calls-1", "held up for 2 s")]
-#[case::books(Sample { differences: 1, ..sample(0) }, Severity::Critical, "ledger_differences", "", "in 1 place.")]
-#[case::clock_ahead(Sample { clock_off_ms: 1_800_000, ..sample(0) }, Severity::Warning, "clock_off", "", "30 min ahead of")]
-#[case::clock_behind(Sample { clock_off_ms: -7_000, ..sample(0) }, Severity::Warning, "clock_off", "", "7 s behind")]
-#[case::database_ahead(Sample { database_off_ms: 300_000, ..sample(0) }, Severity::Warning, "database_clock_off", "", "database's clock is 5 min ahead of")]
-#[case::acknowledgements(Sample { acknowledged: slow(2_000_000), ..sample(0) },
+#[case::books(OverviewSample { differences: 1, ..sample(0) }, Severity::Critical, "ledger_differences", "", "in 1 place.")]
+#[case::clock_ahead(OverviewSample { clock_off_ms: 1_800_000, ..sample(0) }, Severity::Warning, "clock_off", "", "30 min ahead of")]
+#[case::clock_behind(OverviewSample { clock_off_ms: -7_000, ..sample(0) }, Severity::Warning, "clock_off", "", "7 s behind")]
+#[case::database_ahead(OverviewSample { database_off_ms: 300_000, ..sample(0) }, Severity::Warning, "database_clock_off", "", "database's clock is 5 min ahead of")]
+#[case::acknowledgements(OverviewSample { acknowledged: slow(2_000_000), ..sample(0) },
     Severity::Critical, "acknowledgements_slow", "", "Bridges wait 2 s")]
-#[case::commits(Sample { committed: slow(900_000), ..sample(0) }, Severity::Warning, "commits_slow", "", "take 1 s")]
-#[case::requests(Sample { requests: 100, failed_requests: 30, ..sample(0) }, Severity::Critical, "requests_fail", "", "30 %")]
-#[case::bridges(Sample { bridge_seen_ms: Some(180_000), ..sample(0) }, Severity::Critical, "bridges_gone", "", "3 min ago")]
-#[case::late(Sample { due_ms: 130_000, ..sample(0) }, Severity::Warning, "deliveries_late", "", "due for 2 min")]
-#[case::own_faults(Sample { own_faults: 3, ..sample(0) }, Severity::Warning, "deliveries_not_made", "", "3 attempts")]
-#[case::sealed(Sample { sealed: 1, ..sample(0) }, Severity::Warning, "secrets_sealed", "", "1 webhook does not open")]
+#[case::commits(OverviewSample { committed: slow(900_000), ..sample(0) }, Severity::Warning, "commits_slow", "", "take 1 s")]
+#[case::requests(OverviewSample { requests: 100, failed_requests: 30, ..sample(0) }, Severity::Critical, "requests_fail", "", "30 %")]
+#[case::bridges(OverviewSample { bridge_seen_ms: Some(180_000), ..sample(0) }, Severity::Critical, "bridges_gone", "", "3 min ago")]
+#[case::late(OverviewSample { due_ms: 130_000, ..sample(0) }, Severity::Warning, "deliveries_late", "", "due for 2 min")]
+#[case::own_faults(OverviewSample { own_faults: 3, ..sample(0) }, Severity::Warning, "deliveries_not_made", "", "3 attempts")]
+#[case::sealed(OverviewSample { sealed: 1, ..sample(0) }, Severity::Warning, "secrets_sealed", "", "1 webhook does not open")]
 fn what_is_counted(
-    #[case] sample: Sample,
+    #[case] sample: OverviewSample,
     #[case] severity: Severity,
     #[case] code: &str,
     #[case] target: &str,
     #[case] words: &str,
 ) {
-    let problems = judged(sample, Known::default());
+    let problems = judged(sample, CheckResults::default());
     let [problem] = &problems[..] else {
         panic!("{problems:?}");
     };
@@ -118,19 +118,19 @@ fn what_is_counted(
 }
 
 #[rstest]
-#[case::failing(Known { missed: vec![Missed { webhook: webhook(), tenant: tenant(),
-        failing_since: Some(Millis::from_i64(1_800_000_000_000)) }], ..Known::default() },
+#[case::failing(CheckResults { missed: vec![FailingWebhook { webhook: webhook(), tenant: tenant(),
+        failing_since: Some(Millis::from_i64(1_800_000_000_000)) }], ..CheckResults::default() },
     "webhook_failing", "of Kopi Senja has been failing since 2027-01-15")]
-#[case::disabled(Known { missed: vec![Missed { webhook: webhook(), tenant: tenant(), failing_since: None }], ..Known::default() },
+#[case::disabled(CheckResults { missed: vec![FailingWebhook { webhook: webhook(), tenant: tenant(), failing_since: None }], ..CheckResults::default() },
     "webhook_disabled", "of Kopi Senja was disabled")]
-#[case::hanging(Known { hanging: vec![Hanging { webhook: webhook(), tenant: tenant() }], ..Known::default() },
+#[case::hanging(CheckResults { hanging: vec![HangingWebhook { webhook: webhook(), tenant: tenant() }], ..CheckResults::default() },
     "endpoint_hangs", "A server of Kopi Senja does not answer")]
-#[case::flood(Known { flooding: vec![(tenant(), 312)], ..Known::default() },
+#[case::flood(CheckResults { flooding: vec![(tenant(), 312)], ..CheckResults::default() },
     "tenant_floods", "Kopi Senja asks more than it may: 312 requests")]
-fn who_is_affected(#[case] troubles: Known, #[case] code: &str, #[case] words: &str) {
+fn who_is_affected(#[case] troubles: CheckResults, #[case] code: &str, #[case] words: &str) {
     for name in ["Kopi Senja", ""] {
         let names = (!name.is_empty()).then(|| (tenant(), name.to_owned()));
-        let troubles = Known {
+        let troubles = CheckResults {
             names: names.into_iter().collect(),
             ..troubles.clone()
         };
@@ -149,18 +149,18 @@ fn who_is_affected(#[case] troubles: Known, #[case] code: &str, #[case] words: &
 
 #[test]
 fn an_endpoint_that_is_known_to_fail_is_told_of_once() {
-    let troubles = Known {
-        missed: vec![Missed {
+    let troubles = CheckResults {
+        missed: vec![FailingWebhook {
             webhook: webhook(),
             tenant: tenant(),
             failing_since: None,
         }],
-        hanging: vec![Hanging {
+        hanging: vec![HangingWebhook {
             webhook: webhook(),
             tenant: tenant(),
         }],
         more_missed: true,
-        ..Known::default()
+        ..CheckResults::default()
     };
     let problems = judged(sample(0), troubles);
     let codes: Vec<&str> = problems.iter().map(|problem| problem.code).collect();
@@ -169,7 +169,7 @@ fn an_endpoint_that_is_known_to_fail_is_told_of_once() {
 
 #[test]
 fn the_worst_comes_first_and_says_what_readiness_says() {
-    let troubles = Known {
+    let troubles = CheckResults {
         flooding: vec![(tenant(), 40)],
         unready: vec![
             (
@@ -181,10 +181,10 @@ fn the_worst_comes_first_and_says_what_readiness_says() {
                 "The actor that books minutes (credit_ledger) does not answer.",
             ),
         ],
-        room: Some(Room { free_mib: 1 }),
-        ..Known::default()
+        room: Some(DiskSpace { free_mib: 1 }),
+        ..CheckResults::default()
     };
-    let late = Sample {
+    let late = OverviewSample {
         due_ms: 130_000,
         ..sample(0)
     };

@@ -16,7 +16,7 @@ use dikala_telephony::{
     media::rtp::{self, HEADER_BYTES, Header},
     settings::Codec,
 };
-use dikala_testkit::phone::{self, Phone};
+use dikala_testkit::phone::{self, SignallingPhone};
 use tokio::{runtime::Handle, task::JoinHandle};
 
 use crate::{
@@ -40,7 +40,7 @@ pub struct Phones {
 
 #[derive(Debug, Default)]
 struct Shared {
-    answered: Mutex<Vec<(Phone, JoinHandle<()>)>>,
+    answered: Mutex<Vec<(SignallingPhone, JoinHandle<()>)>>,
     watched: AtomicBool,
     /// Per call, the arrival of each packet relative to its timestamp, in microseconds from any epoch.
     arrivals: Mutex<Vec<Vec<i64>>>,
@@ -99,7 +99,7 @@ impl Phones {
         let offer = phone::offer(socket.local_addr().unwrap().port(), kind, name);
         let (caller, id) = (engine::caller(number), format!("bench{number}"));
         let began = Instant::now();
-        let phone = Phone::call(self.edge, DID, &caller, &id, &offer).await;
+        let phone = SignallingPhone::call(self.edge, DID, &caller, &id, &offer).await;
         let took = began.elapsed();
         let speaker = Speaker {
             call: number,

@@ -20,10 +20,10 @@ use tokio_tungstenite::{
 };
 
 use super::{
-    Act, Answer, Begin, Connection, KEY, Shared,
-    rules::{Came, Rules},
+    Act, Begin, KEY, ModelConnection, ModelReaction, Shared,
+    rules::{ModelInput, ProtocolRules},
     sound,
-    wire::{End, Wire},
+    wire::{End, ModelSocket},
 };
 
 /// Voice that starts a turn, silence that ends it, and voice that interrupts the model.
@@ -34,17 +34,17 @@ const INTERRUPTS_MS: u64 = 100;
 const PIECE_MS: u64 = 100;
 
 struct Live {
-    wire: Wire,
+    wire: ModelSocket,
     number: usize,
     shared: Shared,
-    rules: Rules,
+    rules: ProtocolRules,
     handles: bool,
     voice_ms: u64,
     silence_ms: u64,
     /// The caller hears the model until this time.
     speaking_until: Instant,
     calls: u64,
-    script: VecDeque<Answer>,
+    script: VecDeque<ModelReaction>,
     closes: Option<Instant>,
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn serve(
     };
     if let Ok(socket) = accept_hdr_async(stream, look).await {
         let unsent = shared.lock().unwrap().connections[number].unsent.clone();
-        let mut wire = Wire::new(socket, unsent);
+        let mut wire = ModelSocket::new(socket, unsent);
         let wanted = match shared.lock().unwrap().takes_no_key {
             true => String::new(),
             false => format!("key={KEY}"),
@@ -111,7 +111,7 @@ pub(super) async fn serve(
 }
 
 /// Ends the connection in the given way.
-async fn finish(wire: Wire, number: usize, end: End, shared: &Shared) {
+async fn finish(wire: ModelSocket, number: usize, end: End, shared: &Shared) {
     match end {
         End::Gone => wire.leave().await,
         End::Close(code, reason) => wire.close(code, reason).await,
@@ -124,14 +124,14 @@ async fn finish(wire: Wire, number: usize, end: End, shared: &Shared) {
 
 /// Checks the setup against the rules and accepts it.
 async fn set_up(
-    wire: &mut Wire,
+    wire: &mut ModelSocket,
     number: usize,
     begin: &Begin,
     shared: &Shared,
-) -> Result<Rules, End> {
+) -> Result<ProtocolRules, End> {
     let message = wire.next().await?;
     shared.lock().unwrap().connections[number].setup = message["setup"].clone();
-    let mut rules = Rules::set_up(&message).map_err(End::Broken)?;
+    let mut rules = ProtocolRules::set_up(&message).map_err(End::Broken)?;
     match begin {
         Begin::Close(code, reason) => return Err(End::Close(*code, (*reason).to_owned())),
         Begin::Slowly(time) => {
@@ -197,7 +197,7 @@ impl Live {
         }
     }
 
-    fn note(&self, change: impl FnOnce(&mut Connection)) {
+    fn note(&self, change: impl FnOnce(&mut ModelConnection)) {
         change(&mut self.shared.lock().unwrap().connections[self.number]);
     }
 
@@ -226,21 +226,21 @@ impl Live {
 
     fn take(&mut self, message: Value) -> Result<(), End> {
         let came = self.rules.take(&message).map_err(End::Broken)?;
-        if !matches!(came, Came::Audio { .. }) {
+        if !matches!(came, ModelInput::Audio { .. }) {
             self.note(|it| it.messages.push(message));
         }
         match came {
-            Came::Quiet => Ok(()),
-            Came::Audio {
+            ModelInput::Quiet => Ok(()),
+            ModelInput::Audio {
                 milliseconds,
                 voice,
             } => self.hear(milliseconds, voice),
-            Came::Text(text) => {
+            ModelInput::Text(text) => {
                 let said = text.rsplit(": ").next().unwrap_or_default();
                 let said = said.trim_end_matches(']').to_owned();
                 self.answer(said)
             }
-            Came::Answers(answers) => {
+            ModelInput::Answers(answers) => {
                 self.give_handle()?;
                 for (name, response, spoken) in answers {
                     if spoken {
@@ -295,9 +295,9 @@ impl Live {
         let told = self.shared.lock().unwrap().answers.pop_front();
         match told.or_else(|| self.script.pop_front()) {
             None => self.say(&otherwise, 400),
-            Some(Answer::Say { text, milliseconds }) => self.say(&text, milliseconds),
-            Some(Answer::Call { name, arguments }) => self.call(None, &name, &arguments),
-            Some(Answer::Nothing) => Ok(()),
+            Some(ModelReaction::Say { text, milliseconds }) => self.say(&text, milliseconds),
+            Some(ModelReaction::Call { name, arguments }) => self.call(None, &name, &arguments),
+            Some(ModelReaction::Nothing) => Ok(()),
         }
     }
 

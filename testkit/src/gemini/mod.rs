@@ -1,7 +1,7 @@
 //! A simulated model with the Gemini Live protocol: it measures speech, answers with tones, and calls functions.
 //!
 //! It enforces the service's documented or known rules ([`rules`]). A violation closes the connection with 1007 or
-//! 1008 and the reason; [`Gemini::broken_rules`] collects violations, and tests end with none.
+//! 1008 and the reason; [`FakeGemini::broken_rules`] collects violations, and tests end with none.
 //!
 //! Tests make it misbehave at the start of a connection ([`Begin`]) or at any time ([`Act`]).
 
@@ -20,7 +20,7 @@ use std::{
 use serde_json::Value;
 use tokio::{net::TcpListener, sync::mpsc};
 
-use crate::{aside::Aside, wait::eventually};
+use crate::{aside::ServerThread, wait::eventually};
 
 /// The only accepted key.
 pub const KEY: &str = "key-of-the-fake";
@@ -93,7 +93,7 @@ pub enum Act {
 
 /// The model's reaction to speech.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum ModelReaction {
     Say { text: String, milliseconds: u64 },
     Call { name: String, arguments: Value },
     Nothing,
@@ -101,7 +101,7 @@ pub enum Answer {
 
 /// Log of one connection.
 #[derive(Debug, Clone, Default)]
-pub struct Connection {
+pub struct ModelConnection {
     pub opened: Option<Instant>,
     /// Null before the setup arrived.
     pub setup: Value,
@@ -121,7 +121,7 @@ pub struct Connection {
     pub over: Option<Instant>,
 }
 
-impl Connection {
+impl ModelConnection {
     /// The received texts, of realtime input or as the last turn.
     pub fn texts(&self) -> Vec<String> {
         let of = |message: &Value| {
@@ -151,12 +151,12 @@ impl Connection {
 
 #[derive(Debug, Default)]
 struct State {
-    connections: Vec<Connection>,
+    connections: Vec<ModelConnection>,
     acts: HashMap<usize, mpsc::UnboundedSender<Act>>,
     begins: VecDeque<Begin>,
-    answers: VecDeque<Answer>,
+    answers: VecDeque<ModelReaction>,
     /// Reactions of each connection.
-    script: Vec<Answer>,
+    script: Vec<ModelReaction>,
     /// The session state of each handle.
     handles: HashMap<String, rules::Memory>,
     /// Number of open sockets per session.
@@ -170,20 +170,20 @@ type Shared = Arc<Mutex<State>>;
 
 /// A running model; dropping it stops the server.
 #[derive(Debug)]
-pub struct Gemini {
+pub struct FakeGemini {
     pub address: SocketAddr,
     shared: Shared,
-    _serving: Aside,
+    _serving: ServerThread,
 }
 
-impl Gemini {
+impl FakeGemini {
     pub fn start() -> Self {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Shared::default();
         let serving = shared.clone();
-        let aside = Aside::run(move || accept(listener, serving));
+        let aside = ServerThread::run(move || accept(listener, serving));
         Self {
             address,
             shared,
@@ -207,12 +207,12 @@ impl Gemini {
     }
 
     /// Queues reactions to speech, the greeting being the first. Without one the model says what it heard.
-    pub fn answer(&self, answers: impl IntoIterator<Item = Answer>) {
+    pub fn answer(&self, answers: impl IntoIterator<Item = ModelReaction>) {
         self.shared.lock().unwrap().answers.extend(answers);
     }
 
-    /// Sets the reactions of each later connection, used if [`Gemini::answer`] queued none.
-    pub fn script(&self, answers: impl IntoIterator<Item = Answer>) {
+    /// Sets the reactions of each later connection, used if [`FakeGemini::answer`] queued none.
+    pub fn script(&self, answers: impl IntoIterator<Item = ModelReaction>) {
         self.shared.lock().unwrap().script = answers.into_iter().collect();
     }
 
@@ -227,7 +227,7 @@ impl Gemini {
         state.acts[&newest].send(act).unwrap();
     }
 
-    pub fn connections(&self) -> Vec<Connection> {
+    pub fn connections(&self) -> Vec<ModelConnection> {
         self.shared.lock().unwrap().connections.clone()
     }
 
@@ -241,7 +241,7 @@ impl Gemini {
     }
 
     /// Waits until `wanted` returns a value for the connections.
-    pub async fn wait<T>(&self, what: &str, wanted: impl Fn(&[Connection]) -> Option<T>) -> T {
+    pub async fn wait<T>(&self, what: &str, wanted: impl Fn(&[ModelConnection]) -> Option<T>) -> T {
         eventually(what, async || {
             let connections = self.connections();
             wanted(&connections)
@@ -260,9 +260,9 @@ async fn accept(listener: std::net::TcpListener, shared: Shared) {
         let (number, begin, acts) = {
             let mut state = shared.lock().unwrap();
             let number = state.connections.len();
-            state.connections.push(Connection {
+            state.connections.push(ModelConnection {
                 opened: Some(Instant::now()),
-                ..Connection::default()
+                ..ModelConnection::default()
             });
             let (sender, acts) = mpsc::unbounded_channel();
             state.acts.insert(number, sender);

@@ -84,7 +84,7 @@ pub(super) struct Memory {
 
 /// The rules of one connection.
 #[derive(Debug, Default)]
-pub(super) struct Rules {
+pub(super) struct ProtocolRules {
     family: Family,
     /// Functions by name; true if they block.
     functions: BTreeMap<String, bool>,
@@ -94,7 +94,7 @@ pub(super) struct Rules {
 
 /// Kinds of received messages.
 #[derive(Debug, PartialEq)]
-pub(super) enum Came {
+pub(super) enum ModelInput {
     Audio {
         milliseconds: u64,
         voice: bool,
@@ -124,7 +124,7 @@ pub(super) fn single(message: &Value) -> Result<(&str, &Value), Breach> {
     }
 }
 
-impl Rules {
+impl ProtocolRules {
     /// Checks the first message.
     pub(super) fn set_up(message: &Value) -> Result<Self, Breach> {
         let (key, setup) = single(message)?;
@@ -227,7 +227,7 @@ impl Rules {
     }
 
     /// Checks a message after the setup.
-    pub(super) fn take(&mut self, message: &Value) -> Result<Came, Breach> {
+    pub(super) fn take(&mut self, message: &Value) -> Result<ModelInput, Breach> {
         let (key, value) = single(message)?;
         match key {
             "realtimeInput" => self.realtime(value),
@@ -240,7 +240,7 @@ impl Rules {
         }
     }
 
-    fn realtime(&mut self, input: &Value) -> Result<Came, Breach> {
+    fn realtime(&mut self, input: &Value) -> Result<ModelInput, Breach> {
         // autonomous-os#231 and #237 (August 2026), litellm#26590.
         if self.blocked() {
             return Err((
@@ -252,8 +252,8 @@ impl Rules {
         match single(input)? {
             ("text", text) => match text.as_str() {
                 // 2.5 is greeted with a turn; realtime text has no effect before it has heard a voice.
-                Some(_) if self.family == Family::Native25 => Ok(Came::Quiet),
-                Some(text) => Ok(Came::Text(text.to_owned())),
+                Some(_) if self.family == Family::Native25 => Ok(ModelInput::Quiet),
+                Some(text) => Ok(ModelInput::Text(text.to_owned())),
                 None => invalid("text is no string"),
             },
             ("audio", audio) => {
@@ -261,19 +261,19 @@ impl Rules {
                     return invalid("audio is wanted as audio/pcm;rate=16000");
                 }
                 match sound::heard(audio["data"].as_str().unwrap_or_default()) {
-                    Some((milliseconds, voice)) => Ok(Came::Audio {
+                    Some((milliseconds, voice)) => Ok(ModelInput::Audio {
                         milliseconds,
                         voice,
                     }),
                     None => invalid("audio is no base64 of 16-bit samples"),
                 }
             }
-            ("audioStreamEnd", _) => Ok(Came::Quiet),
+            ("audioStreamEnd", _) => Ok(ModelInput::Quiet),
             (other, _) => invalid(format!("Unknown name \"{other}\" at 'realtime_input'")),
         }
     }
 
-    fn content(&mut self, content: &Value) -> Result<Came, Breach> {
+    fn content(&mut self, content: &Value) -> Result<ModelInput, Breach> {
         // livekit/agents#5262 (March 2026): 3.1 accepts no clientContent.
         if self.family == Family::Flash31 {
             return invalid("Request contains an invalid argument.");
@@ -294,13 +294,13 @@ impl Rules {
             last = Some(text.to_owned());
         }
         match (last, content["turnComplete"].as_bool()) {
-            (Some(text), Some(true)) => Ok(Came::Text(text)),
-            (_, Some(_)) => Ok(Came::Quiet),
+            (Some(text), Some(true)) => Ok(ModelInput::Text(text)),
+            (_, Some(_)) => Ok(ModelInput::Quiet),
             (_, None) => invalid("turnComplete is wanted"),
         }
     }
 
-    fn responses(&mut self, response: &Value) -> Result<Came, Breach> {
+    fn responses(&mut self, response: &Value) -> Result<ModelInput, Breach> {
         let Some(responses) = response["functionResponses"].as_array() else {
             return invalid("functionResponses is wanted");
         };
@@ -337,7 +337,7 @@ impl Rules {
                 scheduling != Some("SILENT"),
             ));
         }
-        Ok(Came::Answers(answers))
+        Ok(ModelInput::Answers(answers))
     }
 }
 
@@ -345,7 +345,7 @@ impl Rules {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::Rules;
+    use super::ProtocolRules;
 
     fn setup(changes: impl FnOnce(&mut Value)) -> Value {
         let mut setup = json!({"setup": {"model": "models/gemini-3.8-live", "generationConfig": {"responseModalities": ["AUDIO"],
@@ -357,13 +357,13 @@ mod tests {
 
     #[track_caller]
     fn refused(message: &Value, why: &str) {
-        let (_, reason) = Rules::set_up(message).unwrap_err();
+        let (_, reason) = ProtocolRules::set_up(message).unwrap_err();
         assert!(reason.contains(why), "{reason}");
     }
 
     #[test]
     fn setups_that_break_a_rule_are_refused() {
-        assert!(Rules::set_up(&setup(|_| {})).is_ok());
+        assert!(ProtocolRules::set_up(&setup(|_| {})).is_ok());
         refused(&json!({"realtimeInput": {"text": "hi"}}), "first message");
         refused(&json!({"setup": {}, "toolResponse": {}}), "one field");
         refused(
@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn messages_that_break_a_rule_are_refused() {
         let flash = |it: &mut Value| it["model"] = json!("models/gemini-3.1-flash-live-preview");
-        let mut rules = Rules::set_up(&setup(flash)).unwrap();
+        let mut rules = ProtocolRules::set_up(&setup(flash)).unwrap();
         let text = json!({"realtimeInput": {"text": "hi"}});
         assert!(rules.take(&text).is_ok());
         let turns = json!({"clientContent": {"turns": [{"role": "user", "parts": [{"text": "hi"}]}], "turnComplete": true}});

@@ -38,14 +38,14 @@ impl From<Error> for End {
 }
 
 /// A socket whose reading does not wait for its writing, like the real service's.
-pub(super) struct Wire {
+pub(super) struct ModelSocket {
     stream: SplitStream<WebSocketStream<TcpStream>>,
     out: mpsc::UnboundedSender<Message>,
     unsent: Arc<AtomicUsize>,
     writer: JoinHandle<()>,
 }
 
-impl Wire {
+impl ModelSocket {
     pub(super) fn new(socket: WebSocketStream<TcpStream>, unsent: Arc<AtomicUsize>) -> Self {
         let (mut sink, stream) = socket.split();
         let (out, mut outgoing) = mpsc::unbounded_channel();

@@ -14,7 +14,7 @@ use super::bomb::gzip_bomb;
 
 /// An answer of a path.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum ServerAnswer {
     Status(u16),
     Json(Value),
     /// A status with one header and any body.
@@ -24,9 +24,9 @@ pub enum Answer {
     /// These bytes; the connection is closed.
     Raw(&'static [u8]),
     /// An answer after a delay.
-    After(Duration, Box<Answer>),
+    After(Duration, Box<ServerAnswer>),
     /// An answer once the semaphore has a permit.
-    When(Arc<Semaphore>, Box<Answer>),
+    When(Arc<Semaphore>, Box<ServerAnswer>),
     /// Reads the request and never answers.
     Hang,
     /// Answers 200 after this delay.
@@ -48,7 +48,7 @@ pub enum Answer {
 /// Pause between two bytes of a slow answer.
 const DRIP: Duration = Duration::from_millis(10);
 
-impl Answer {
+impl ServerAnswer {
     /// A status, header lines (each with its line end) and a body.
     pub fn with(status: u16, headers: &str, body: &[u8]) -> Self {
         Self::Bytes(whole(status, headers, body))
@@ -67,51 +67,51 @@ impl Answer {
 /// Sends the answer. Returns true if the connection can be reused.
 pub(super) async fn give(
     stream: &mut BufReader<TcpStream>,
-    answer: Answer,
+    answer: ServerAnswer,
 ) -> std::io::Result<bool> {
     let bytes = match answer {
-        Answer::Status(status) => whole(status, "", b""),
-        Answer::Json(body) => json_answer(&body),
-        Answer::Full(status, name, value, body) => {
+        ServerAnswer::Status(status) => whole(status, "", b""),
+        ServerAnswer::Json(body) => json_answer(&body),
+        ServerAnswer::Full(status, name, value, body) => {
             whole(status, &format!("{name}: {value}\r\n"), &body)
         }
-        Answer::Slow(time) => {
+        ServerAnswer::Slow(time) => {
             sleep(time).await;
             json_answer(&json!({}))
         }
-        Answer::Bytes(bytes) => bytes,
-        Answer::After(wait, answer) => {
+        ServerAnswer::Bytes(bytes) => bytes,
+        ServerAnswer::After(wait, answer) => {
             sleep(wait).await;
             return Box::pin(give(stream, *answer)).await;
         }
-        Answer::When(permits, answer) => {
+        ServerAnswer::When(permits, answer) => {
             permits.acquire().await.expect("nobody closes it").forget();
             return Box::pin(give(stream, *answer)).await;
         }
-        Answer::GzipBomb => whole(200, "content-encoding: gzip\r\n", gzip_bomb()),
-        Answer::Raw(bytes) => {
+        ServerAnswer::GzipBomb => whole(200, "content-encoding: gzip\r\n", gzip_bomb()),
+        ServerAnswer::Raw(bytes) => {
             stream.write_all(bytes).await?;
             return Ok(false);
         }
-        Answer::Reset => {
+        ServerAnswer::Reset => {
             stream.get_ref().set_zero_linger()?;
             return Ok(false);
         }
-        Answer::Hang => {
+        ServerAnswer::Hang => {
             // Waits until the peer closes.
             let mut rest = Vec::new();
             stream.read_to_end(&mut rest).await?;
             return Ok(false);
         }
-        Answer::DripHead => {
+        ServerAnswer::DripHead => {
             return drip(stream, b"HTTP/1.1 200 OK\r\nx-drip: ").await;
         }
-        Answer::DripBody => {
+        ServerAnswer::DripBody => {
             let head = b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n";
             stream.write_all(head).await?;
             return drip(stream, b"").await;
         }
-        Answer::EndlessBody => {
+        ServerAnswer::EndlessBody => {
             let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
             stream.write_all(head).await?;
             let chunk = [b"10000\r\n".as_slice(), &[b'x'; 65_536], b"\r\n"].concat();
@@ -119,7 +119,7 @@ pub(super) async fn give(
                 stream.write_all(&chunk).await?;
             }
         }
-        Answer::TenGigabytes => {
+        ServerAnswer::TenGigabytes => {
             let head = b"HTTP/1.1 200 OK\r\ncontent-length: 10737418240\r\n\r\n";
             stream.write_all(head).await?;
             for _ in 0..10 << 14 {

@@ -26,30 +26,30 @@ use tokio::{
 };
 
 pub use self::{
-    answer::Answer,
-    received::{Event, Received},
+    answer::ServerAnswer,
+    received::{ReceivedEvent, ReceivedRequest},
 };
 use self::{answer::give, received::distinct};
 use crate::{
-    aside::Aside,
+    aside::ServerThread,
     wait::{PATIENCE, eventually},
 };
 
 /// A running server; dropping it stops the server.
 #[derive(Debug)]
-pub struct Receiver {
+pub struct TenantServer {
     pub address: SocketAddr,
     shared: Arc<Shared>,
-    _serving: Aside,
+    _serving: ServerThread,
 }
 
 /// Computes the answer to a request.
-type Script = Box<dyn Fn(&Received) -> Answer + Send + Sync>;
+type Script = Box<dyn Fn(&ReceivedRequest) -> ServerAnswer + Send + Sync>;
 
 struct Shared {
     state: Mutex<State>,
     count: watch::Sender<usize>,
-    /// The answers of paths that [`Receiver::answer`] has not set.
+    /// The answers of paths that [`TenantServer::answer`] has not set.
     script: Script,
 }
 
@@ -63,13 +63,13 @@ impl fmt::Debug for Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    received: Vec<Received>,
-    answers: HashMap<String, VecDeque<Answer>>,
+    received: Vec<ReceivedRequest>,
+    answers: HashMap<String, VecDeque<ServerAnswer>>,
     /// Number of open connections.
     open: usize,
 }
 
-impl Receiver {
+impl TenantServer {
     /// Answers 200 until it is told otherwise.
     pub fn start() -> Self {
         Self::start_on(0)
@@ -77,11 +77,15 @@ impl Receiver {
 
     /// Listens on the given port; 0 takes any.
     pub fn start_on(port: u16) -> Self {
-        Self::listen(Ipv4Addr::LOCALHOST.into(), port, |_| Answer::Status(200))
+        Self::listen(Ipv4Addr::LOCALHOST.into(), port, |_| {
+            ServerAnswer::Status(200)
+        })
     }
 
     /// Answers each request by the script.
-    pub fn scripted(script: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn scripted(
+        script: impl Fn(&ReceivedRequest) -> ServerAnswer + Send + Sync + 'static,
+    ) -> Self {
         Self::listen(Ipv4Addr::LOCALHOST.into(), 0, script)
     }
 
@@ -89,7 +93,7 @@ impl Receiver {
     pub fn listen(
         ip: IpAddr,
         port: u16,
-        script: impl Fn(&Received) -> Answer + Send + Sync + 'static,
+        script: impl Fn(&ReceivedRequest) -> ServerAnswer + Send + Sync + 'static,
     ) -> Self {
         let listener = bind((ip, port).into());
         let address = listener.local_addr().unwrap();
@@ -99,7 +103,7 @@ impl Receiver {
             script: Box::new(script),
         });
         let serving = shared.clone();
-        let aside = Aside::run(move || accept(listener, serving));
+        let aside = ServerThread::run(move || accept(listener, serving));
         Self {
             address,
             shared,
@@ -117,7 +121,7 @@ impl Receiver {
     }
 
     /// Sets the answers of a path, in order; the last one is repeated.
-    pub fn answer(&self, path: &str, answers: impl IntoIterator<Item = Answer>) {
+    pub fn answer(&self, path: &str, answers: impl IntoIterator<Item = ServerAnswer>) {
         let answers = answers.into_iter().collect();
         self.shared
             .state
@@ -128,7 +132,7 @@ impl Receiver {
     }
 
     /// All requests to a path so far.
-    pub fn received(&self, path: &str) -> Vec<Received> {
+    pub fn received(&self, path: &str) -> Vec<ReceivedRequest> {
         let state = self.shared.state.lock().unwrap();
         state
             .received
@@ -149,17 +153,17 @@ impl Receiver {
     }
 
     /// All requests so far, on all paths.
-    pub fn all(&self) -> Vec<Received> {
+    pub fn all(&self) -> Vec<ReceivedRequest> {
         self.since(0)
     }
 
     /// All requests except the first ones.
-    pub fn since(&self, first: usize) -> Vec<Received> {
+    pub fn since(&self, first: usize) -> Vec<ReceivedRequest> {
         self.shared.state.lock().unwrap().received[first..].to_vec()
     }
 
     /// All requests, once every connection has ended. After a client's death this includes everything that it sent.
-    pub async fn settled(&self) -> Vec<Received> {
+    pub async fn settled(&self) -> Vec<ReceivedRequest> {
         // Connections are accepted in order: once this one is served, no earlier one is outstanding.
         let mut last = TcpStream::connect(self.address).await.unwrap();
         let request = b"GET /settled HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -174,14 +178,14 @@ impl Receiver {
     }
 
     /// Waits for at least `count` requests on all paths.
-    pub async fn wait_for_total(&self, count: usize) -> Vec<Received> {
+    pub async fn wait_for_total(&self, count: usize) -> Vec<ReceivedRequest> {
         let what = format!("{count} requests");
         self.wait(PATIENCE, &what, || self.all(), |all| all.len() >= count)
             .await
     }
 
     /// Waits for at least `count` requests on a path.
-    pub async fn wait_for(&self, path: &str, count: usize) -> Vec<Received> {
+    pub async fn wait_for(&self, path: &str, count: usize) -> Vec<ReceivedRequest> {
         self.wait_until(path, &format!("{count} requests"), |received| {
             received.len() >= count
         })
@@ -193,8 +197,8 @@ impl Receiver {
         &self,
         path: &str,
         what: &str,
-        wanted: impl Fn(&[Received]) -> bool,
-    ) -> Vec<Received> {
+        wanted: impl Fn(&[ReceivedRequest]) -> bool,
+    ) -> Vec<ReceivedRequest> {
         self.wait_long(PATIENCE, path, what, wanted).await
     }
 
@@ -204,8 +208,8 @@ impl Receiver {
         patience: Duration,
         path: &str,
         what: &str,
-        wanted: impl Fn(&[Received]) -> bool,
-    ) -> Vec<Received> {
+        wanted: impl Fn(&[ReceivedRequest]) -> bool,
+    ) -> Vec<ReceivedRequest> {
         let what = format!("{path}: {what}");
         self.wait(patience, &what, || self.received(path), wanted)
             .await
@@ -215,9 +219,9 @@ impl Receiver {
         &self,
         patience: Duration,
         what: &str,
-        received: impl Fn() -> Vec<Received>,
-        wanted: impl Fn(&[Received]) -> bool,
-    ) -> Vec<Received> {
+        received: impl Fn() -> Vec<ReceivedRequest>,
+        wanted: impl Fn(&[ReceivedRequest]) -> bool,
+    ) -> Vec<ReceivedRequest> {
         let mut count = self.shared.count.subscribe();
         let waiting = async {
             loop {
@@ -230,7 +234,12 @@ impl Receiver {
         };
         timeout(patience, waiting).await.unwrap_or_else(|_| {
             let received = received();
-            let shown: Vec<_> = received.iter().rev().take(20).map(Received::text).collect();
+            let shown: Vec<_> = received
+                .iter()
+                .rev()
+                .take(20)
+                .map(ReceivedRequest::text)
+                .collect();
             panic!(
                 "waited for {what}; {} requests came, the last: {shown:#?}",
                 received.len()
@@ -239,7 +248,7 @@ impl Receiver {
     }
 
     /// The distinct events sent to a path, in the order of their first attempts. Each attempt is verified.
-    pub fn events(&self, path: &str, secret: &str) -> Vec<Event> {
+    pub fn events(&self, path: &str, secret: &str) -> Vec<ReceivedEvent> {
         distinct(&self.received(path), secret)
     }
 
@@ -249,8 +258,8 @@ impl Receiver {
         path: &str,
         secret: &str,
         what: &str,
-        wanted: impl Fn(&[Event]) -> bool,
-    ) -> Vec<Event> {
+        wanted: impl Fn(&[ReceivedEvent]) -> bool,
+    ) -> Vec<ReceivedEvent> {
         let received = self
             .wait_until(path, what, |received| wanted(&distinct(received, secret)))
             .await;
@@ -258,9 +267,16 @@ impl Receiver {
     }
 
     /// Waits for an event of this kind, and of this call unless `call` is empty.
-    pub async fn wait_for_event(&self, path: &str, secret: &str, kind: &str, call: &str) -> Event {
-        let is_it =
-            |event: &Event| event.kind == kind && (call.is_empty() || event.data["callId"] == call);
+    pub async fn wait_for_event(
+        &self,
+        path: &str,
+        secret: &str,
+        kind: &str,
+        call: &str,
+    ) -> ReceivedEvent {
+        let is_it = |event: &ReceivedEvent| {
+            event.kind == kind && (call.is_empty() || event.data["callId"] == call)
+        };
         let what = format!("{kind} {call}");
         let events = self
             .wait_for_events(path, secret, &what, |events| events.iter().any(is_it))
@@ -322,7 +338,9 @@ async fn serve(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     Ok(())
 }
 
-async fn read_request(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<Received>> {
+async fn read_request(
+    stream: &mut BufReader<TcpStream>,
+) -> std::io::Result<Option<ReceivedRequest>> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         if stream.read_until(b'\n', &mut head).await? == 0 {
@@ -350,7 +368,7 @@ async fn read_request(stream: &mut BufReader<TcpStream>) -> std::io::Result<Opti
         Some((path, query)) => (path.to_owned(), Some(query.to_owned())),
         None => (target.to_owned(), None),
     };
-    Ok(Some(Received {
+    Ok(Some(ReceivedRequest {
         method: method.to_owned(),
         path,
         query,

@@ -11,7 +11,7 @@ use super::signature;
 
 /// A received request.
 #[derive(Clone, Debug)]
-pub struct Received {
+pub struct ReceivedRequest {
     pub method: String,
     pub path: String,
     pub query: Option<String>,
@@ -25,14 +25,14 @@ pub struct Received {
 
 /// A webhook delivery with valid signatures.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Event {
+pub struct ReceivedEvent {
     pub id: String,
     pub kind: String,
     pub timestamp: String,
     pub data: Value,
 }
 
-impl Received {
+impl ReceivedRequest {
     pub fn target(&self) -> String {
         match &self.query {
             Some(query) => format!("{}?{query}", self.path),
@@ -72,7 +72,7 @@ impl Received {
 
     /// Parses a webhook delivery and checks everything that is guaranteed about it.
     #[track_caller]
-    pub fn event(&self, secret: &str) -> Event {
+    pub fn event(&self, secret: &str) -> ReceivedEvent {
         self.assert_signed(secret);
         assert_eq!(self.method, "POST");
         let (id, sent) = (self.header("webhook-id"), self.header("webhook-timestamp"));
@@ -94,7 +94,7 @@ impl Received {
             .collect();
         assert_eq!(keys.len(), 3, "{keys:?}");
         assert_eq!(body["event"], self.header("x-service-event"));
-        Event {
+        ReceivedEvent {
             id: id.to_owned(),
             kind: body["event"].as_str().unwrap().to_owned(),
             timestamp: body["timestamp"].as_str().unwrap().to_owned(),
@@ -104,8 +104,8 @@ impl Received {
 }
 
 /// The distinct events of deliveries. Repeated attempts must have identical bodies.
-pub(super) fn distinct(received: &[Received], secret: &str) -> Vec<Event> {
-    let mut first_attempts: Vec<Event> = Vec::new();
+pub(super) fn distinct(received: &[ReceivedRequest], secret: &str) -> Vec<ReceivedEvent> {
+    let mut first_attempts: Vec<ReceivedEvent> = Vec::new();
     let mut seen = HashMap::new();
     for request in received {
         let event = request.event(secret);

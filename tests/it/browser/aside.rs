@@ -53,7 +53,7 @@ impl Round<'_> {
 }
 
 /// The one-time link of a person whom the operator creates.
-fn link_of(world: &World, email: &str, role: &str) -> String {
+fn link_of(world: &TestWorld, email: &str, role: &str) -> String {
     let tenant = &world.tenant.id;
     let made = world.server.cli(&[
         "user", "create", "--tenant", tenant, "--email", email, "--role", role,
@@ -88,7 +88,7 @@ async fn pages_that_no_link_leads_to_are_for_everybody(#[values("en", "id")] lan
 }
 
 /// The pages before sign-in, and the first one after.
-async fn coming_in(round: &mut Round<'_>, world: &World) {
+async fn coming_in(round: &mut Round<'_>, world: &TestWorld) {
     let link = format!("/dashboard{}", link_of(world, "rina@example.com", "owner"));
     let sign_in = "/dashboard/sign-in";
     round.at(sign_in, 200).await;
@@ -106,7 +106,7 @@ async fn coming_in(round: &mut Round<'_>, world: &World) {
 }
 
 /// Refused forms and missing pages.
-async fn refused(round: &mut Round<'_>, world: &World) {
+async fn refused(round: &mut Round<'_>, world: &TestWorld) {
     let agent = format!("/dashboard/agents/{}", world.tenant.agent);
     let function = format!("{agent}/functions/new");
     let number = format!("/dashboard/numbers/{}/assign-agent", world.tenant.number);
@@ -153,7 +153,7 @@ async fn refused(round: &mut Round<'_>, world: &World) {
 }
 
 /// The pages that show a new key or secret.
-async fn shown_once(round: &mut Round<'_>, world: &World) {
+async fn shown_once(round: &mut Round<'_>, world: &TestWorld) {
     let keys = "/dashboard/settings/keys";
     round.browser.go(&format!("{}{keys}", round.base)).await;
     round.send(keys, &[("name", "Kasir")], 200).await;
@@ -173,7 +173,7 @@ async fn shown_once(round: &mut Round<'_>, world: &World) {
 }
 
 /// A viewer: pages without forms, and the page that refuses a change.
-async fn a_viewer(round: &mut Round<'_>, world: &World) {
+async fn a_viewer(round: &mut Round<'_>, world: &TestWorld) {
     let link = format!("/dashboard{}", link_of(world, "sari@example.com", "viewer"));
     round.at(&link, 200).await;
     round.send(&link, &[], 200).await;

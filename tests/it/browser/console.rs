@@ -20,7 +20,7 @@ impl Drop for Simulation {
 }
 
 impl Simulation {
-    pub fn of(world: &World, calls: &str, concurrency: &str, talk: &str) -> Self {
+    pub fn of(world: &TestWorld, calls: &str, concurrency: &str, talk: &str) -> Self {
         let (server, tenant) = (&world.server, &world.tenant);
         let simulate = [
             "simulate",
@@ -51,15 +51,15 @@ impl Simulation {
     }
 }
 
-fn guarded() -> Setup {
-    Setup::new()
+fn guarded() -> WorldSetup {
+    WorldSetup::new()
         .set("operator.token", TOKEN)
         .minutes(100_000)
         .concurrent_calls(200)
 }
 
 /// Signs in by typing the token.
-pub async fn sign_in(browser: &Browser, world: &World) {
+pub async fn sign_in(browser: &Browser, world: &TestWorld) {
     browser.go(&world.server.operator).await;
     browser.fill("Token", TOKEN).await;
     browser.press("Sign in").await;
@@ -131,7 +131,7 @@ async fn figures_move_and_agree_with_everybody_else() {
     assert_eq!(overview["figures"][0]["value"], 3);
 
     // Problems appear by themselves, too.
-    world.receiver.answer(HOOK, [Answer::Status(500)]);
+    world.receiver.answer(HOOK, [ServerAnswer::Status(500)]);
     bridge.ring(&world.tenant.did).await;
     browser.see("has been failing since").await;
     assert_eq!(browser.run("return window.marked").await, json!(true));
@@ -149,7 +149,7 @@ async fn every_page_of_the_console_is_for_everybody() {
     let Some(axe) = axe() else { return };
     let world = world!(Sqlite, guarded());
     let bridge = world.tenant.bridge(Socket).await;
-    world.receiver.answer(HOOK, [Answer::Status(500)]);
+    world.receiver.answer(HOOK, [ServerAnswer::Status(500)]);
     bridge.talk(&world.tenant.did).await;
     let mut faults = Vec::new();
     browser

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Signs an owner in and opens the list of calls.
-async fn at_the_calls(browser: &Browser, world: &World) {
+async fn at_the_calls(browser: &Browser, world: &TestWorld) {
     enter(browser, &invited(world, "rina@example.com"), "Sign in").await;
     browser
         .go(&format!("{}/dashboard/calls", world.server.http))

@@ -4,10 +4,10 @@ use super::*;
 
 const TOKEN: &str = "the-operators-full-token";
 
-async fn at_the_console(setup: Setup) -> Option<(World, Browser)> {
+async fn at_the_console(setup: WorldSetup) -> Option<(TestWorld, Browser)> {
     let browser = Browser::open("en").await?;
     let setup = setup.set("operator.token", TOKEN);
-    let world = World::start(Sqlite, setup).await?;
+    let world = TestWorld::start(Sqlite, setup).await?;
     browser
         .go(&format!("{}/calls", world.server.operator))
         .await;
@@ -20,7 +20,7 @@ async fn at_the_console(setup: Setup) -> Option<(World, Browser)> {
 /// A call appears while the page is open, and an operator ends it.
 #[actix_web::test]
 async fn a_call_is_seen_and_ended() {
-    let Some((world, browser)) = at_the_console(Setup::new()).await else {
+    let Some((world, browser)) = at_the_console(WorldSetup::new()).await else {
         return;
     };
     browser.see("No calls").await;
@@ -41,11 +41,14 @@ async fn a_call_is_seen_and_ended() {
 
 #[actix_web::test]
 async fn a_webhook_is_paused_resumed_and_recovered() {
-    let Some((world, browser)) = at_the_console(Setup::new()).await else {
+    let Some((world, browser)) = at_the_console(WorldSetup::new()).await else {
         return;
     };
     let (tenant, receiver) = (&world.tenant, &world.receiver);
-    receiver.answer("/gone", [Answer::Status(410), Answer::Status(204)]);
+    receiver.answer(
+        "/gone",
+        [ServerAnswer::Status(410), ServerAnswer::Status(204)],
+    );
     let url = receiver.url("/gone");
     let hook = tenant.subscribe(&url, &["call.started"], SECRET).await;
     let page = format!("{}/webhooks/{hook}", world.server.operator);

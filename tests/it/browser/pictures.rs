@@ -55,11 +55,11 @@ const STILL: &str = r"
     scrollTo(0, 0);";
 
 /// A shop with a day's history, an active call, and a server that refuses deliveries.
-async fn shop() -> Option<World> {
-    let setup = Setup::new()
+async fn shop() -> Option<TestWorld> {
+    let setup = WorldSetup::new()
         .set("operator.token", "the-operators-full-token")
         .minutes(600);
-    let world = World::start(Sqlite, setup).await?;
+    let world = TestWorld::start(Sqlite, setup).await?;
     let tenant = &world.tenant;
     tenant
         .change_agent(json!({
@@ -68,11 +68,13 @@ async fn shop() -> Option<World> {
         }))
         .await;
     let answer = json!({"status": "on its way", "days": 2});
-    world.receiver.answer("/orders", [Answer::Json(answer)]);
+    world
+        .receiver
+        .answer("/orders", [ServerAnswer::Json(answer)]);
     tenant
         .create_function("check_order", "POST", &world.receiver.url("/orders"))
         .await;
-    world.receiver.answer("/till", [Answer::Status(503)]);
+    world.receiver.answer("/till", [ServerAnswer::Status(503)]);
     tenant
         .subscribe(&world.receiver.url("/till"), &["call.ended"], SECRET)
         .await;
@@ -81,7 +83,7 @@ async fn shop() -> Option<World> {
 }
 
 /// Today's statistics, whatever the time of day.
-async fn past(world: &World) {
+async fn past(world: &TestWorld) {
     let now = Moment::now().ms_since(Moment::parse(&json!("1970-01-01T00:00:00.000Z")));
     let midnight = now - (now + JAKARTA_MS) % DAY_MS;
     for (hour, (answered, missed)) in (8..).zip(HOURS) {
@@ -100,7 +102,7 @@ async fn past(world: &World) {
 }
 
 /// A conversation about an order, from ring to hang-up.
-async fn conversation(world: &World, bridge: &Bridge) -> String {
+async fn conversation(world: &TestWorld, bridge: &TestBridge) -> String {
     let began = Moment::ago(18);
     let call = bridge.talk_since(&world.tenant.did, began).await;
     let asked = json!({
@@ -128,7 +130,7 @@ async fn take(browser: &Browser, name: &str, size: (u32, u32), time: &str) -> (S
     (name.to_owned(), browser.picture(size, scale).await)
 }
 
-async fn all(browser: &Browser, world: &World) -> Vec<(String, Vec<u8>)> {
+async fn all(browser: &Browser, world: &TestWorld) -> Vec<(String, Vec<u8>)> {
     const TIME: &str = "15 Jan 2026, 10:30 WIB";
     let base = format!("{}/dashboard", world.server.http);
     let bridge = world.tenant.bridge(Socket).await;
@@ -154,7 +156,7 @@ async fn all(browser: &Browser, world: &World) -> Vec<(String, Vec<u8>)> {
 }
 
 /// The pages on a telephone, in Indonesian.
-async fn all_on_a_telephone(browser: &Browser, world: &World) -> Vec<(String, Vec<u8>)> {
+async fn all_on_a_telephone(browser: &Browser, world: &TestWorld) -> Vec<(String, Vec<u8>)> {
     const TIME: &str = "15 Jan 2026 10.30 WIB";
     let base = format!("{}/dashboard", world.server.http);
     enter(browser, &invited(world, "tuti@example.com"), "Masuk").await;
@@ -171,7 +173,7 @@ async fn all_on_a_telephone(browser: &Browser, world: &World) -> Vec<(String, Ve
 }
 
 /// The console's pages while calls come in.
-async fn all_of_the_console(browser: &Browser, world: &World) -> Vec<(String, Vec<u8>)> {
+async fn all_of_the_console(browser: &Browser, world: &TestWorld) -> Vec<(String, Vec<u8>)> {
     let _calls = Simulation::of(world, "100000", "5", "2");
     browser.look(WIDE.0, "light").await;
     sign_in(browser, world).await;

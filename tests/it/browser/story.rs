@@ -25,7 +25,7 @@ struct Way {
 /// A person in front of a browser.
 struct Reader<'a> {
     browser: Browser,
-    world: &'a World,
+    world: &'a TestWorld,
     way: Way,
 }
 
@@ -64,7 +64,7 @@ async fn an_owner_does_the_whole_job(
 }
 
 impl<'a> Reader<'a> {
-    async fn open(world: &'a World, way: Way) -> Option<Self> {
+    async fn open(world: &'a TestWorld, way: Way) -> Option<Self> {
         let browser = Browser::open(way.language).await?;
         browser.look(way.width, "light").await;
         browser.scripts(way.scripts).await;
@@ -247,7 +247,7 @@ impl<'a> Reader<'a> {
             .await;
         self.press("functions-make-submit").await;
         self.is_wrong("functions-endpoint", "toko", "").await;
-        let answer = Answer::Json(json!({"status": "dikirim"}));
+        let answer = ServerAnswer::Json(json!({"status": "dikirim"}));
         self.world.receiver.answer("/pesanan", [answer]);
         let endpoint = self.world.receiver.url("/pesanan");
         self.fill("functions-endpoint", &endpoint).await;
@@ -290,7 +290,10 @@ impl<'a> Reader<'a> {
 
     async fn sends_again_what_her_server_did_not_take(&self) {
         let receiver = &self.world.receiver;
-        receiver.answer("/toko", [Answer::Status(503), Answer::Status(204)]);
+        receiver.answer(
+            "/toko",
+            [ServerAnswer::Status(503), ServerAnswer::Status(204)],
+        );
         self.go_to("nav-webhooks").await;
         self.press("webhooks-make").await;
         self.see("webhooks-make-words").await;

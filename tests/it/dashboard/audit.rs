@@ -115,7 +115,7 @@ async fn the_audit_has_pages_and_nothing_of_others(#[values(Sqlite, Postgres)] s
         .unwrap();
     assert!(older.contains("action=agent.update"), "{older}");
     let second = owner.browser.open(&older).await;
-    let entries = |page: &crate::support::visitor::Page| page.html.matches("<time ").count();
+    let entries = |page: &crate::support::visitor::VisitedPage| page.html.matches("<time ").count();
     assert_eq!(entries(&first) + entries(&second), 50);
     assert!(
         second.links().contains(&filter),

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 
 use super::*;
-use crate::support::visitor::Form;
+use crate::support::visitor::HtmlForm;
 
 const CALLS: &str = "/dashboard/calls";
 const CALLER: &str = "+6281234567890";
@@ -146,7 +146,7 @@ async fn a_call_tells_everything_from_ring_to_hang_up(
     let owner = owner(&world).await;
     world
         .receiver
-        .answer("/order", [Answer::Json(json!({"days": "<2>"}))]);
+        .answer("/order", [ServerAnswer::Json(json!({"days": "<2>"}))]);
     let endpoint = world.receiver.url("/order");
     tenant
         .create_function("check_order", "POST", &endpoint)
@@ -237,7 +237,7 @@ async fn a_running_call_is_transferred_and_ended_and_then_erased(
     let early = browser.open(&format!("{page}/erase")).await;
     assert_eq!(early.status, 409);
     early.assert_shows("still going on");
-    let bare = Form {
+    let bare = HtmlForm {
         action: format!("{page}/erase"),
         ..form.clone()
     };
@@ -300,7 +300,7 @@ async fn viewers_look_and_strangers_find_nothing(#[values(Sqlite, Postgres)] sto
     let page = viewer.browser.open(&page_of(&call)).await;
     page.assert_shows(CALLER);
     page.assert_hides("End call");
-    let bare = |form: &Form, action: &str| Form {
+    let bare = |form: &HtmlForm, action: &str| HtmlForm {
         action: action.to_owned(),
         ..form.clone()
     };
@@ -444,7 +444,7 @@ async fn what_somebody_looks_at_changes_until_he_is_signed_out(
 async fn the_first_page_tells_how_today_goes_and_what_is_wrong(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let setup = Setup::new().minutes(20).low_threshold(30);
+    let setup = WorldSetup::new().minutes(20).low_threshold(30);
     let world = world!(store, setup);
     let tenant = &world.tenant;
     let owner = owner(&world).await;
@@ -452,7 +452,7 @@ async fn the_first_page_tells_how_today_goes_and_what_is_wrong(
     new.assert_shows(&format!("Call {} and talk to your agent.", tenant.did));
     new.assert_shows("Only 20 minutes are left.");
 
-    world.receiver.answer("/fails", [Answer::Status(500)]);
+    world.receiver.answer("/fails", [ServerAnswer::Status(500)]);
     tenant
         .create_function("fails", "POST", &world.receiver.url("/fails"))
         .await;

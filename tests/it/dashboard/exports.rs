@@ -9,7 +9,7 @@ use super::*;
 const FILE: &str = "/dashboard/calls.csv";
 
 /// Begins an export and reads no more than its head.
-async fn begin(world: &World, browser: &Visitor) -> ClientResponse {
+async fn begin(world: &TestWorld, browser: &Visitor) -> ClientResponse {
     let cookies = browser.cookies();
     let cookies: Vec<String> = cookies
         .iter()
@@ -26,7 +26,7 @@ async fn begin(world: &World, browser: &Visitor) -> ClientResponse {
 /// The table is locked from outside, so an export stays as it is.
 #[actix_web::test]
 async fn a_tenant_writes_one_file_at_a_time_and_others_write_theirs() {
-    let Some(world) = World::start(Postgres, Setup::new()).await else {
+    let Some(world) = TestWorld::start(Postgres, WorldSetup::new()).await else {
         return;
     };
     let owner = owner(&world).await;

@@ -1,7 +1,7 @@
 //! Refused requests: posts from other sites, from outdated pages and by viewers, and other tenants' ids.
 
 use super::*;
-use crate::support::visitor::Form;
+use crate::support::visitor::HtmlForm;
 
 async fn key_names(somebody: &Somebody) -> String {
     somebody.browser.open(KEYS).await.text()
@@ -50,7 +50,7 @@ async fn posts_of_other_places_change_nothing(#[values(Sqlite, Postgres)] store:
         .value("_token")
         .unwrap()
         .to_owned();
-    let forged: [Form; 4] = [
+    let forged: [HtmlForm; 4] = [
         form.clone().without("_token"),
         form.clone().set("_token", ""),
         form.clone().set("_token", "AAAA"),
@@ -209,7 +209,7 @@ async fn a_viewer_sees_everything_but_secrets_and_changes_nothing(
             ("role", "owner"),
             ("password", PASSWORD),
         ];
-        let form = Form {
+        let form = HtmlForm {
             action: path.clone(),
             method: "post".to_owned(),
             fields: fields
@@ -291,7 +291,7 @@ async fn ids_of_others_are_as_if_they_never_were(#[values(Sqlite, Postgres)] sto
             format!("{MEMBERS}/{user}/link"),
             format!("{MEMBERS}/{user}/remove"),
         ] {
-            let form = Form {
+            let form = HtmlForm {
                 action: path,
                 method: "post".to_owned(),
                 fields: vec![
@@ -370,7 +370,7 @@ impl Things {
 
 /// Everything of a tenant that could have been changed.
 async fn state(
-    world: &World,
+    world: &TestWorld,
     tenant: &crate::support::tenant::Tenant,
     things: &Things,
 ) -> Vec<Value> {
@@ -450,7 +450,7 @@ async fn no_page_shows_or_changes_what_is_anothers(#[values(Sqlite, Postgres)] s
                     ("since", "2026-01-01T00:00"),
                 ];
                 let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
-                let form = Form {
+                let form = HtmlForm {
                     action: address,
                     method: method.to_owned(),
                     fields: fields.to_vec(),

@@ -11,7 +11,7 @@ use super::{
 const FULL: u64 = 16 << 10;
 const WORKS_WITHIN: Duration = Duration::from_secs(15);
 
-async fn rows(world: &World) -> Vec<usize> {
+async fn rows(world: &TestWorld) -> Vec<usize> {
     let mut rows = Vec::new();
     for table in ["sessions", "login_links", "mails", "users", "audit"] {
         rows.push(world.server.installation.store.count(table).await);

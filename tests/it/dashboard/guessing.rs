@@ -39,7 +39,7 @@ fn guess(n: usize, victim: &str) -> Guess {
 }
 
 /// Makes all attempts; returns the number of each status.
-async fn try_all(world: &World, victim: &str) -> BTreeMap<u16, usize> {
+async fn try_all(world: &TestWorld, victim: &str) -> BTreeMap<u16, usize> {
     let browser = Visitor::new(&world.server.http);
     let form = browser.open(SIGN_IN).await.form(SIGN_IN);
     let token = form.value("_token").unwrap().to_owned();
@@ -88,7 +88,7 @@ async fn try_all(world: &World, victim: &str) -> BTreeMap<u16, usize> {
 #[rstest]
 #[actix_web::test]
 async fn ten_thousand_wrong_passwords_are_refused(#[values(Sqlite)] store: StoreKind) {
-    let setup = Setup::new().set("http.trusted_proxies", "127.0.0.1");
+    let setup = WorldSetup::new().set("http.trusted_proxies", "127.0.0.1");
     let world = world!(store, setup);
     let (server, tenant) = (&world.server, &world.tenant.id);
     let owner = owner(&world).await;

@@ -1,17 +1,17 @@
 //! Mails to people: contents, recipients, languages, and failures of the mail server.
 
-use dikala_testkit::{Encryption, Letter, Post, Postbox, certificate, free_port};
+use dikala_testkit::{Encryption, MailTreatment, Postbox, ReceivedMail, certificate, free_port};
 
 use super::*;
 
 const FROM: &str = "Dikala <no-reply@voice.example>";
 
-pub(super) fn setup(postbox: &Postbox) -> Setup {
+pub(super) fn setup(postbox: &Postbox) -> WorldSetup {
     at(postbox.address.port())
 }
 
-fn at(port: u16) -> Setup {
-    Setup::new()
+fn at(port: u16) -> WorldSetup {
+    WorldSetup::new()
         .set("mail.url", format!("smtp://127.0.0.1:{port}"))
         .set("mail.from", FROM)
         .minutes(6)
@@ -19,20 +19,20 @@ fn at(port: u16) -> Setup {
 }
 
 /// Invites a person; returns the next page.
-pub(super) async fn invite(browser: &Visitor, email: &str) -> crate::support::visitor::Page {
+pub(super) async fn invite(browser: &Visitor, email: &str) -> crate::support::visitor::VisitedPage {
     let values = [("email", email), ("name", "Sari"), ("role", "viewer")];
     browser.fill(MEMBERS, MEMBERS, &values).await
 }
 
 /// Uses a minute, after which credit is low.
-async fn talk(world: &World) {
+async fn talk(world: &TestWorld) {
     let bridge = world.tenant.bridge(Socket).await;
     let call = bridge.talk(&world.tenant.did).await;
     bridge.hang_up(&call).await;
 }
 
 /// Makes mails that wait for a retry due now.
-async fn hurry(world: &World) {
+async fn hurry(world: &TestWorld) {
     execute(
         &world.server,
         "UPDATE mails SET next_at = 1 WHERE next_at IS NOT NULL",
@@ -41,7 +41,7 @@ async fn hurry(world: &World) {
 }
 
 /// The number of mails with this outcome in the metrics.
-async fn counted(world: &World, outcome: &str) -> u64 {
+async fn counted(world: &TestWorld, outcome: &str) -> u64 {
     let metrics = Rest::new(&world.server.operator).get("/metrics").await;
     let name = format!("dikala_mails_total{{outcome=\"{outcome}\"}} ");
     let metrics = metrics.text;
@@ -49,7 +49,7 @@ async fn counted(world: &World, outcome: &str) -> u64 {
     value.unwrap().parse().unwrap()
 }
 
-async fn until_counted(world: &World, outcome: &str, count: u64) {
+async fn until_counted(world: &TestWorld, outcome: &str, count: u64) {
     eventually(&format!("{count} mails {outcome}"), async || {
         (counted(world, outcome).await >= count).then_some(())
     })
@@ -57,7 +57,7 @@ async fn until_counted(world: &World, outcome: &str, count: u64) {
 }
 
 /// Asserts that the log contains nothing confidential of a mail.
-fn assert_discreet(world: &World, letters: &[Letter]) {
+fn assert_discreet(world: &TestWorld, letters: &[ReceivedMail]) {
     let log = world.server.log();
     // Statements are logged without their parameters.
     assert!(!log.contains("@example.com") && !log.contains("dko_"));
@@ -151,7 +151,7 @@ async fn owners_are_told_what_they_want_to_know(#[values(Sqlite, Postgres)] stor
     somebody(server, tenant, "viewer@example.com", "viewer").await;
     let other = world.another_tenant(0).await;
     somebody(server, &other.id, "stranger@example.com", "owner").await;
-    world.receiver.answer("/gone", [Answer::Status(410)]);
+    world.receiver.answer("/gone", [ServerAnswer::Status(410)]);
     let gone = world.receiver.url("/gone");
     let webhook = world
         .tenant
@@ -235,7 +235,7 @@ async fn a_server_that_hangs_delays_mails_and_nothing_else(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
     let postbox = Postbox::start();
-    postbox.answer([Post::Hang]);
+    postbox.answer([MailTreatment::Hang]);
     let world = world!(store, setup(&postbox));
     let owner = owner(&world).await;
     invite(&owner.browser, "sari@example.com").await;
@@ -246,7 +246,7 @@ async fn a_server_that_hangs_delays_mails_and_nothing_else(
     assert_eq!(counted(&world, "retried").await, 0, "it still hangs");
     world.assert_ledger_is_exact();
     until_counted(&world, "retried", 1).await;
-    postbox.answer([Post::Take]);
+    postbox.answer([MailTreatment::Take]);
     hurry(&world).await;
     for to in ["sari@example.com", "dewi@example.com", "owner@example.com"] {
         postbox.wait_for(to, 1).await;
@@ -257,15 +257,15 @@ async fn a_server_that_hangs_delays_mails_and_nothing_else(
 }
 
 #[rstest]
-#[case::later_for_the_address(Post::Refuse(451), "retried", "answered 451")]
-#[case::later_for_the_mail(Post::RefuseText(452), "retried", "answered 452")]
-#[case::a_cut(Post::Drop, "retried", "ended the connection")]
-#[case::never_for_the_address(Post::Refuse(550), "given_up", "answered 550")]
-#[case::never_for_the_mail(Post::RefuseText(554), "given_up", "answered 554")]
+#[case::later_for_the_address(MailTreatment::Refuse(451), "retried", "answered 451")]
+#[case::later_for_the_mail(MailTreatment::RefuseText(452), "retried", "answered 452")]
+#[case::a_cut(MailTreatment::Drop, "retried", "ended the connection")]
+#[case::never_for_the_address(MailTreatment::Refuse(550), "given_up", "answered 550")]
+#[case::never_for_the_mail(MailTreatment::RefuseText(554), "given_up", "answered 554")]
 #[actix_web::test]
 async fn what_the_server_answers_counts(
     #[values(Sqlite)] store: StoreKind,
-    #[case] post: Post,
+    #[case] post: MailTreatment,
     #[case] outcome: &str,
     #[case] words: &str,
 ) {
@@ -276,7 +276,7 @@ async fn what_the_server_answers_counts(
     invite(&owner.browser, "sari@example.com").await;
     until_counted(&world, outcome, 1).await;
     assert!(world.server.log().contains(words), "{words}");
-    postbox.answer([Post::Take]);
+    postbox.answer([MailTreatment::Take]);
     hurry(&world).await;
     // The next mail shows that the given-up one is not retried.
     invite(&owner.browser, "dewi@example.com").await;
@@ -300,7 +300,7 @@ async fn what_the_server_answers_counts(
 #[actix_web::test]
 async fn what_was_taken_is_not_sent_again(#[values(Sqlite)] store: StoreKind) {
     let postbox = Postbox::start();
-    postbox.answer([Post::TakeAndHang]);
+    postbox.answer([MailTreatment::TakeAndHang]);
     let world = world!(store, setup(&postbox));
     let owner = owner(&world).await;
     invite(&owner.browser, "sari@example.com").await;

@@ -63,7 +63,7 @@ async fn somebody(server: &Server, tenant: &str, email: &str, role: &str) -> Som
     }
 }
 
-async fn owner(world: &World) -> Somebody {
+async fn owner(world: &TestWorld) -> Somebody {
     somebody(
         &world.server,
         &world.tenant.id,
@@ -74,7 +74,7 @@ async fn owner(world: &World) -> Somebody {
 }
 
 /// Follows a one-time link and presses the button.
-async fn come_by(browser: &Visitor, url: &str) -> crate::support::visitor::Page {
+async fn come_by(browser: &Visitor, url: &str) -> crate::support::visitor::VisitedPage {
     let page = browser.open(url).await;
     assert_eq!(page.status, 200, "{}", page.text());
     let path = url.split_once("/dashboard").unwrap().1;
@@ -88,7 +88,7 @@ async fn try_password(
     browser: &Visitor,
     email: &str,
     password: &str,
-) -> crate::support::visitor::Page {
+) -> crate::support::visitor::VisitedPage {
     let form = browser.open(SIGN_IN).await.form(SIGN_IN);
     browser
         .post(&form.set("email", email).set("password", password))

@@ -1,7 +1,7 @@
 //! Common properties of all pages: headers, languages, times, assets, and missing pages.
 
 use super::*;
-use crate::support::visitor::Form;
+use crate::support::visitor::HtmlForm;
 
 /// Path of the dashboard's assets.
 const ASSETS: &str = "/dashboard/assets/";
@@ -126,7 +126,7 @@ async fn plain_verbs_are_paths_as_well(#[values(Sqlite)] store: StoreKind) {
         ),
     ] {
         let page = browser.open(&path).await;
-        let form = Form {
+        let form = HtmlForm {
             action: path,
             ..page.form(&named)
         };

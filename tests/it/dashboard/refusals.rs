@@ -1,7 +1,7 @@
 //! Refused forms: the same page again, with the reason and the typed values.
 
 use super::*;
-use crate::support::visitor::{Form, Page};
+use crate::support::visitor::{HtmlForm, VisitedPage};
 
 const AGENTS: &str = "/dashboard/agents";
 const PASSWORD_PAGE: &str = "/dashboard/password";
@@ -10,14 +10,14 @@ const KEYS_MAX: usize = 100;
 const AGENTS_MAX: usize = 1_000;
 
 #[track_caller]
-fn assert_refused(page: &Page, words: &str) {
+fn assert_refused(page: &VisitedPage, words: &str) {
     assert_eq!(page.status, 422, "{}", page.path);
     page.assert_shows(words);
 }
 
 /// Asserts that the error is shown in Indonesian, once, and without an English text.
 #[track_caller]
-fn assert_told_in_indonesian(page: &Page, words: &str) {
+fn assert_told_in_indonesian(page: &VisitedPage, words: &str) {
     assert_refused(page, words);
     page.assert_hides("lang=\"en\"");
 }
@@ -88,7 +88,7 @@ async fn what_is_said_in_indonesian_is_not_said_in_english_as_well(
 }
 
 /// Inserts as many agents as a tenant may have.
-async fn fill_up_with_agents(world: &World) {
+async fn fill_up_with_agents(world: &TestWorld) {
     let columns = "tenant_id, name, system_prompt, greeting_text, voice_id, language, max_call_duration_minutes, tools_enabled, \
                    escalation_number, is_active, created_at, updated_at, version, weight";
     let more = AGENTS_MAX - 1;
@@ -198,7 +198,7 @@ async fn a_role_that_is_none_is_refused_beside_the_list_and_only_for_members_of_
     let stranger = somebody(&world.server, &other.id, "stranger@example.com", "viewer").await;
     for id in [&*stranger.id, "user_01k9zzzzzzzzzzzzzzzzzzzzzz"] {
         for role in ["king", "owner"] {
-            let foreign = Form {
+            let foreign = HtmlForm {
                 action: path(id),
                 ..form.clone().set("role", role)
             };
@@ -218,7 +218,7 @@ async fn a_password_is_not_replaced_without_the_old_one(#[values(Sqlite)] store:
     assert_eq!(page.status, 303);
     let change = format!("{ACCOUNT}/password");
     let form = browser.open(ACCOUNT).await.form(&change);
-    let without = Form {
+    let without = HtmlForm {
         action: PASSWORD_PAGE.to_owned(),
         ..form.without("current_password").without("new_password")
     };

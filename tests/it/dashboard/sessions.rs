@@ -223,7 +223,7 @@ async fn removal_and_suspension_end_sessions_at_once(#[values(Sqlite, Postgres)]
 #[rstest]
 #[actix_web::test]
 async fn a_session_ends_by_itself_and_leaves_nothing(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, Setup::new().set("retention.sweep_seconds", 1));
+    let world = world!(store, WorldSetup::new().set("retention.sweep_seconds", 1));
     let owner = owner(&world).await;
     assert!(is_in(&owner.browser).await);
     // Unused for a minute: the next page extends the session.
@@ -257,7 +257,8 @@ async fn a_session_ends_by_itself_and_leaves_nothing(#[values(Sqlite, Postgres)]
 async fn cookies_are_for_this_service_alone(#[values(Sqlite)] store: StoreKind) {
     let world = world!(store);
     let owner = owner(&world).await;
-    let set = |page: &crate::support::visitor::Page| page.header("set-cookie").unwrap().to_owned();
+    let set =
+        |page: &crate::support::visitor::VisitedPage| page.header("set-cookie").unwrap().to_owned();
     let signed_in = set(&try_password(&owner.browser.another(), &owner.email, PASSWORD).await);
     for part in [
         "dikala=dks_",
@@ -275,7 +276,7 @@ async fn cookies_are_for_this_service_alone(#[values(Sqlite)] store: StoreKind) 
 
     let world = world!(
         store,
-        Setup::new().set("http.public_url", "https://voice.example.com/")
+        WorldSetup::new().set("http.public_url", "https://voice.example.com/")
     );
     let (server, tenant) = (&world.server, &world.tenant.id);
     let made = create(server, tenant, "sari@example.com", "owner");

@@ -1,9 +1,9 @@
 //! An owner sets up agents, functions and numbers.
 
-use dikala_testkit::Received;
+use dikala_testkit::ReceivedRequest;
 
 use super::*;
-use crate::support::visitor::{Form, Page};
+use crate::support::visitor::{HtmlForm, VisitedPage};
 
 const AGENTS: &str = "/dashboard/agents";
 const NEW_AGENT: &str = "/dashboard/agents/new";
@@ -15,12 +15,12 @@ fn agent_page(agent: &str) -> String {
 }
 
 /// The path of a page without the confirmation's parameter.
-fn path(page: &Page) -> String {
+fn path(page: &VisitedPage) -> String {
     page.path.split('?').next().unwrap().to_owned()
 }
 
 /// The values of the ticked boxes with this name.
-fn ticked(form: &Form, name: &str) -> Vec<String> {
+fn ticked(form: &HtmlForm, name: &str) -> Vec<String> {
     let fields = form.fields.iter().filter(|(field, _)| field == name);
     fields.map(|(_, value)| value.clone()).collect()
 }
@@ -324,15 +324,15 @@ async fn a_function_is_made_tested_renamed_and_deleted(
 
     let test = format!("{page}/test");
     let answers = [
-        Answer::Json(json!({"pieces": 12})),
-        Answer::Full(500, "x-a", "b".to_owned(), b"<p>oops".to_vec()),
+        ServerAnswer::Json(json!({"pieces": 12})),
+        ServerAnswer::Full(500, "x-a", "b".to_owned(), b"<p>oops".to_vec()),
     ];
     world.receiver.answer("/stock", answers);
     let form = browser.open(&test).await.form(&test);
     let right = form.clone().set("parameters", "{\"sku\": \"A & B\"}");
     let good = browser.submit(&right).await;
     assert_eq!(good.path, test, "it is answered with the way to the page");
-    let asked: Received = world.receiver.wait_for("/stock", 1).await.remove(0);
+    let asked: ReceivedRequest = world.receiver.wait_for("/stock", 1).await.remove(0);
     good.assert_shows("It works.");
     for words in [
         &format!("GET {}?sku=A+%26+B", world.receiver.url("/stock")),
@@ -397,7 +397,7 @@ async fn what_became_of_a_functions_calls_is_told(#[values(Sqlite, Postgres)] st
         .create_function("check_order", "POST", &world.receiver.url("/f"))
         .await;
     let page = format!("{}/functions/check_order", agent_page(&tenant.agent));
-    let figures = |page: &Page| {
+    let figures = |page: &VisitedPage| {
         let text = page.text();
         let (_, rest) = text.split_once("The last 24 hours").unwrap();
         rest.split_once("In calls since")
@@ -408,9 +408,10 @@ async fn what_became_of_a_functions_calls_is_told(#[values(Sqlite, Postgres)] st
     };
     let none = "Calls 0 Failures 0 Half take at most – 95% take at most – Slowest –";
     assert_eq!(figures(&browser.open(&page).await), none);
-    world
-        .receiver
-        .answer("/f", [Answer::Json(json!({})), Answer::Status(500)]);
+    world.receiver.answer(
+        "/f",
+        [ServerAnswer::Json(json!({})), ServerAnswer::Status(500)],
+    );
     let bridge = tenant.bridge(Socket).await;
     let call = bridge.talk_since(&tenant.did, Moment::ago(1)).await;
     for invocation in ["first", "second"] {
@@ -517,7 +518,7 @@ fn addresses(agent: &str, function: &str, number: &str) -> [Vec<String>; 2] {
     [[shown, asked.concat()].concat(), posted]
 }
 
-fn post_to(action: &str, token: &str) -> Form {
+fn post_to(action: &str, token: &str) -> HtmlForm {
     let fields = [
         ("_token", token),
         ("name", "planted"),
@@ -526,7 +527,7 @@ fn post_to(action: &str, token: &str) -> Form {
         ("endpoint", "https://example.com/planted"),
         ("method", "POST"),
     ];
-    Form {
+    HtmlForm {
         action: action.to_owned(),
         method: "post".to_owned(),
         fields: fields

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::support::visitor::Page;
+use crate::support::visitor::VisitedPage;
 
 #[rstest]
 #[actix_web::test]
@@ -182,7 +182,7 @@ async fn wrong_passwords_are_counted_by_address_and_the_right_one_waits_too(
 }
 
 /// A page without the parts that differ each time.
-fn same(page: &Page, email: &str) -> String {
+fn same(page: &VisitedPage, email: &str) -> String {
     let token = page.form(SIGN_IN).value("_token").unwrap().to_owned();
     page.html.replace(&token, "").replace(email, "")
 }
@@ -213,7 +213,7 @@ async fn of_many_at_the_same_moment_ten_are_looked_at(
 /// person may be among them.
 #[actix_web::test]
 async fn what_was_not_looked_at_in_a_storm_is_no_failure() {
-    let setup = Setup::new().set("http.trusted_proxies", "127.0.0.1");
+    let setup = WorldSetup::new().set("http.trusted_proxies", "127.0.0.1");
     let world = world!(Sqlite, setup);
     let browser = Visitor::new(&world.server.http);
     let form = browser.open(SIGN_IN).await.form(SIGN_IN);

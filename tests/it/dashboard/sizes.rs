@@ -5,14 +5,14 @@ use std::{collections::BTreeSet, io::Read};
 use flate2::read::GzDecoder;
 
 use super::*;
-use crate::support::visitor::{PAGE_BYTES, Page, kind};
+use crate::support::visitor::{PAGE_BYTES, VisitedPage, kind};
 
 /// Maximum transfer of a first visit.
 const FIRST_VISIT_BYTES: usize = 60 * 1024;
 
 /// The page of a client that accepts gzip, decompressed.
 #[track_caller]
-fn unpacked(page: &Page) -> String {
+fn unpacked(page: &VisitedPage) -> String {
     let what = (page.header("content-encoding"), page.header("vary"));
     assert_eq!(
         what,
@@ -27,7 +27,7 @@ fn unpacked(page: &Page) -> String {
 }
 
 /// Inserts copies of a table's first row; `n` numbers them in `set`.
-async fn more(world: &World, table: &str, count: usize, set: &str) {
+async fn more(world: &TestWorld, table: &str, count: usize, set: &str) {
     let sql = format!(
         "CREATE TEMP TABLE more AS WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {count}) \
          SELECT first.*, n FROM (SELECT * FROM {table} LIMIT 1) AS first, n; \
@@ -42,7 +42,7 @@ const NTH: &str = "printf('01k9zv3m8rj2q4w6y8a0%06d', n)";
 const NAME: &str = "printf('Toko Kopi Senja, Bandung & Cimahi no. %d', n)";
 
 /// Fills all lists to their limits, or beyond one page.
-async fn full_lists(world: &World) {
+async fn full_lists(world: &TestWorld) {
     let tenant = &world.tenant;
     tenant
         .create_function("check_order", "POST", &world.receiver.url("/order"))

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::support::{
-    visitor::{Form, Page},
+    visitor::{HtmlForm, VisitedPage},
     world::HOOK,
 };
 
@@ -10,20 +10,20 @@ const WEBHOOKS: &str = "/dashboard/webhooks";
 const NEW: &str = "/dashboard/webhooks/new";
 
 /// The path of a page without the confirmation's parameter.
-fn place(page: &Page) -> String {
+fn place(page: &VisitedPage) -> String {
     page.path.split('?').next().unwrap().to_owned()
 }
 
 /// The page of the world's own webhook.
-async fn page_of_usual(world: &World) -> String {
+async fn page_of_usual(world: &TestWorld) -> String {
     let webhooks = world.tenant.api.get("/webhooks").await.expect(200);
     format!("{WEBHOOKS}/{}", text(&webhooks["webhooks"][0], "id"))
 }
 
 /// A post with only the page's token.
-fn bare(page: &Page, action: &str) -> Form {
+fn bare(page: &VisitedPage, action: &str) -> HtmlForm {
     let form = page.form("/dashboard/sign-out");
-    Form {
+    HtmlForm {
         action: action.to_owned(),
         ..form
     }
@@ -109,11 +109,11 @@ async fn a_webhook_is_made_its_secret_shown_once_and_what_it_signs_is_right(
 async fn a_test_is_sent_and_what_came_of_it_shown(#[values(Sqlite, Postgres)] store: StoreKind) {
     let world = world!(
         store,
-        Setup::new().set("webhooks.retry_schedule_seconds", "3600")
+        WorldSetup::new().set("webhooks.retry_schedule_seconds", "3600")
     );
     let owner = owner(&world).await;
     let browser = &owner.browser;
-    let answers = [Answer::Status(503), Answer::Status(204)];
+    let answers = [ServerAnswer::Status(503), ServerAnswer::Status(204)];
     world.receiver.answer(HOOK, answers);
     let path = page_of_usual(&world).await;
     let test = format!("{path}/test");
@@ -140,12 +140,12 @@ async fn what_is_sent_again_has_its_answer_on_the_page_although_the_endpoint_fai
 ) {
     let world = world!(
         store,
-        Setup::new().set("webhooks.retry_schedule_seconds", "3600, 3600, 3600")
+        WorldSetup::new().set("webhooks.retry_schedule_seconds", "3600, 3600, 3600")
     );
     let owner = owner(&world).await;
     let browser = &owner.browser;
     let path = page_of_usual(&world).await;
-    world.receiver.answer(HOOK, [Answer::Status(500)]);
+    world.receiver.answer(HOOK, [ServerAnswer::Status(500)]);
     let bridge = world.tenant.bridge(Http).await;
     for _ in 0..10 {
         let call = bridge.ring(&world.tenant.did).await;
@@ -180,7 +180,7 @@ async fn what_is_sent_again_has_its_answer_on_the_page_although_the_endpoint_fai
     failed.assert_shows("It was sent again.");
     failed.assert_shows("500");
     failed.assert_shows("x-service-attempt");
-    world.receiver.answer(HOOK, [Answer::Status(202)]);
+    world.receiver.answer(HOOK, [ServerAnswer::Status(202)]);
     let arrived = browser.submit(&failed.form(&again)).await;
     arrived.assert_shows("It was sent again.");
     arrived.assert_shows("202");
@@ -199,12 +199,12 @@ async fn deliveries_are_filtered_and_paged_and_failed_ones_sent_again(
 ) {
     let world = world!(
         store,
-        Setup::new().set("webhooks.retry_schedule_seconds", "3600")
+        WorldSetup::new().set("webhooks.retry_schedule_seconds", "3600")
     );
     let owner = owner(&world).await;
     let browser = &owner.browser;
     let path = page_of_usual(&world).await;
-    world.receiver.answer(HOOK, [Answer::Status(500)]);
+    world.receiver.answer(HOOK, [ServerAnswer::Status(500)]);
     let bridge = world.tenant.bridge(Http).await;
     for _ in 0..27 {
         let call = bridge.ring(&world.tenant.did).await;
@@ -252,7 +252,7 @@ async fn deliveries_are_filtered_and_paged_and_failed_ones_sent_again(
         "UPDATE deliveries SET status = 'failed', next_attempt_at = NULL, completed_at = created_at",
     )
     .await;
-    world.receiver.answer(HOOK, [Answer::Status(204)]);
+    world.receiver.answer(HOOK, [ServerAnswer::Status(204)]);
     let recover = format!("{path}/recover");
     let form = browser.open(&recover).await.form(&recover);
     assert_eq!(form.value("since").unwrap().len(), "2026-01-15T10:30".len());

@@ -9,7 +9,7 @@ use crate::support::{
 
 #[actix_web::test]
 async fn bridges_that_are_gone_and_a_process_that_died_show() {
-    let Some(mut watched) = Watched::start(Sqlite, Setup::new()).await else {
+    let Some(mut watched) = Watched::start(Sqlite, WorldSetup::new()).await else {
         return;
     };
     let Some(prometheus) = &watched.prometheus else {
@@ -38,7 +38,7 @@ async fn bridges_that_are_gone_and_a_process_that_died_show() {
 /// The lease's rule looks back a minute: Prometheus must have been scraping before the lease is lost.
 #[actix_web::test]
 async fn a_lease_that_is_lost_and_requests_that_fail_show() {
-    let Some(mut watched) = Watched::start(Postgres, Setup::new()).await else {
+    let Some(mut watched) = Watched::start(Postgres, WorldSetup::new()).await else {
         return;
     };
     watched.prometheus = None;

@@ -8,7 +8,7 @@ const HOLDS_UP: &str = "BEGIN; LOCK TABLE calls IN EXCLUSIVE MODE; SELECT pg_sle
 
 #[actix_web::test]
 async fn a_database_that_is_slow_shows() {
-    let Some(watched) = Watched::start(Postgres, Setup::new()).await else {
+    let Some(watched) = Watched::start(Postgres, WorldSetup::new()).await else {
         return;
     };
     let tenant = &watched.world.tenant;
@@ -55,7 +55,7 @@ async fn a_database_that_is_slow_shows() {
 /// A secret that cannot be opened is a fault of the service: nothing is sent, and the endpoint is not blamed.
 #[actix_web::test]
 async fn a_delivery_that_is_late_shows() {
-    let Some(watched) = Watched::start(Sqlite, Setup::new()).await else {
+    let Some(watched) = Watched::start(Sqlite, WorldSetup::new()).await else {
         return;
     };
     let world = &watched.world;

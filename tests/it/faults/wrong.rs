@@ -16,7 +16,7 @@ async fn a_clock_of_the_machine_that_was_set_shows() {
     fs::write(&clock, "0").unwrap();
     let variable = ("FAIL_POINT_CLOCK".to_owned(), clock.display().to_string());
     installation.settings.push(variable);
-    let watched = Watched::on(installation, Setup::new()).await;
+    let watched = Watched::on(installation, WorldSetup::new()).await;
     fs::write(&clock, HOUR_MS.to_string()).unwrap();
     watched
         .shows(Shows {
@@ -34,7 +34,7 @@ async fn a_clock_of_the_database_that_was_set_shows() {
         return;
     };
     clock::can_be_set(&installation.store).await;
-    let watched = Watched::on(installation, Setup::new()).await;
+    let watched = Watched::on(installation, WorldSetup::new()).await;
     clock::set(&watched.world.server.installation.store, -HOUR_MS).await;
     watched
         .shows(Shows {
@@ -51,7 +51,7 @@ async fn a_clock_of_the_database_that_was_set_shows() {
 /// Something changed the ledger's tables directly while the process was down.
 #[actix_web::test]
 async fn books_that_do_not_add_up_show() {
-    let Some(mut watched) = Watched::start(Sqlite, Setup::new()).await else {
+    let Some(mut watched) = Watched::start(Sqlite, WorldSetup::new()).await else {
         return;
     };
     let world = &mut watched.world;

@@ -14,7 +14,7 @@ const STARTS_WITHIN: Duration = Duration::from_secs(5);
 const TAKEN_WITHIN: Duration = Duration::from_secs(20);
 
 /// Inserts deliveries that a node committed an hour ago, for the first delivery's endpoint.
-async fn left_behind(world: &World, node: &str, deliveries: u32) {
+async fn left_behind(world: &TestWorld, node: &str, deliveries: u32) {
     let fill = format!(
         "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, next_attempt_at, \
          lease_owner, is_test, created_at) SELECT 'dlv_' || lpad(n::text, 26, '0'), d.tenant_id, d.webhook_id, d.event_id, \
@@ -43,7 +43,7 @@ fn starts(server: &mut Server) {
     assert!(took < STARTS_WITHIN, "a start took {took:?}");
 }
 
-async fn owner(world: &World, call: &str) -> String {
+async fn owner(world: &TestWorld, call: &str) -> String {
     let sql = format!("SELECT owner FROM calls WHERE id = '{call}'");
     let rows = world.server.installation.store.rows::<1>(&sql).await;
     rows[0][0].clone()
@@ -52,10 +52,10 @@ async fn owner(world: &World, call: &str) -> String {
 /// A row lock on one delivery would block a write, and the start would fail.
 #[actix_web::test]
 async fn a_start_writes_nothing_of_what_was_left_behind() {
-    let Some(mut world) = World::start(Postgres, Setup::new()).await else {
+    let Some(mut world) = TestWorld::start(Postgres, WorldSetup::new()).await else {
         return;
     };
-    world.receiver.answer(HOOK, [Answer::Status(503)]);
+    world.receiver.answer(HOOK, [ServerAnswer::Status(503)]);
     let bridge = world.tenant.bridge(Socket).await;
     let call = bridge.talk(&world.tenant.did).await;
     let died = id_of(&world.server).await;
@@ -76,13 +76,13 @@ async fn a_start_writes_nothing_of_what_was_left_behind() {
 #[actix_web::test]
 #[ignore = "fills a table for a minute; .ci/slow runs it"]
 async fn a_million_deliveries_left_behind_slow_no_start_and_no_take_over() {
-    let setup = Setup::new()
+    let setup = WorldSetup::new()
         .set("webhooks.retry_schedule_seconds", "3600")
         .set("bridge.lost_after_seconds", 600);
     let Some(mut nodes) = Nodes::start(setup).await else {
         return;
     };
-    nodes.a.receiver.answer(HOOK, [Answer::Status(503)]);
+    nodes.a.receiver.answer(HOOK, [ServerAnswer::Status(503)]);
     let bridge = nodes.a.tenant.bridge(Socket).await;
     let call = bridge.talk(&nodes.a.tenant.did).await;
     nodes.a.receiver.wait_for(HOOK, 2).await;
@@ -108,7 +108,7 @@ async fn a_million_deliveries_left_behind_slow_no_start_and_no_take_over() {
     assert_eq!(owner(&nodes.a, &call).await, id_of(&nodes.a.server).await);
     tells_the_truth(&nodes.a.server).await;
     // The endpoint is back and receives the backlog.
-    nodes.a.receiver.answer(HOOK, [Answer::Status(200)]);
+    nodes.a.receiver.answer(HOOK, [ServerAnswer::Status(200)]);
     let before = nodes.a.receiver.received(HOOK).len();
     nodes.a.receiver.wait_for(HOOK, before + 200).await;
     nodes.a.assert_ledger_is_exact();
@@ -117,7 +117,7 @@ async fn a_million_deliveries_left_behind_slow_no_start_and_no_take_over() {
 /// Otherwise other nodes would take over while it starts, and it would lose what it has taken over.
 #[actix_web::test]
 async fn a_start_that_takes_long_renews_its_lease_meanwhile() {
-    let Some(mut world) = World::start(Postgres, Setup::new()).await else {
+    let Some(mut world) = TestWorld::start(Postgres, WorldSetup::new()).await else {
         return;
     };
     let bridge = world.tenant.bridge(Socket).await;

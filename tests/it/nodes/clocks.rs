@@ -9,7 +9,7 @@ const HOUR_MS: i64 = 3_600_000;
 
 /// Two nodes; the clock of B's machine is off, and can be set.
 async fn with_b_off(ms: i64) -> Option<(Nodes, std::path::PathBuf)> {
-    let a = World::start(Postgres, Setup::new()).await?;
+    let a = TestWorld::start(Postgres, WorldSetup::new()).await?;
     let mut beside = a.server.installation.beside();
     let clock = beside.folder.path().join("clock");
     fs::write(&clock, ms.to_string()).unwrap();
@@ -78,7 +78,7 @@ async fn a_node_that_starts_goes_by_the_clock_of_those_that_live(
         return;
     };
     clock::can_be_set(&installation.store).await;
-    let a = World::on(installation, Setup::new()).await;
+    let a = TestWorld::on(installation, WorldSetup::new()).await;
     let bridge = a.tenant.bridge(Http).await;
     let began = Moment::now();
     let there = bridge.talk(&a.tenant.did).await;

@@ -18,7 +18,7 @@ async fn transfer(tenant: &Tenant, call: &str) {
 }
 
 /// Number of commands about this call that the bridge received.
-fn told(bridge: &Bridge, call: &str) -> usize {
+fn told(bridge: &TestBridge, call: &str) -> usize {
     let commands = bridge.commands();
     commands.iter().filter(|c| c["callId"] == call).count()
 }
@@ -28,7 +28,7 @@ fn told(bridge: &Bridge, call: &str) -> usize {
 async fn what_a_half_open_socket_swallowed_goes_to_the_next(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let setup = Setup::new().set("bridge.lost_after_seconds", 600);
+    let setup = WorldSetup::new().set("bridge.lost_after_seconds", 600);
     let world = world!(store, setup);
     let tenant = &world.tenant;
     let old = tenant.bridge(Socket).await;
@@ -52,7 +52,7 @@ async fn what_a_half_open_socket_swallowed_goes_to_the_next(
 
 #[actix_web::test]
 async fn what_a_half_open_socket_swallowed_goes_to_the_next_at_another_node() {
-    let setup = Setup::new().set("bridge.lost_after_seconds", 600);
+    let setup = WorldSetup::new().set("bridge.lost_after_seconds", 600);
     let Some(nodes) = Nodes::start(setup).await else {
         return;
     };
@@ -80,7 +80,7 @@ async fn what_a_half_open_socket_swallowed_goes_to_the_next_at_another_node() {
 /// The last opened of two sockets at two nodes is the newest at once, whichever node checks.
 #[actix_web::test]
 async fn commands_go_to_the_socket_that_was_opened_last() {
-    let Some(nodes) = Nodes::start(Setup::new()).await else {
+    let Some(nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let tenant = &nodes.a.tenant;
@@ -118,7 +118,7 @@ async fn poll(http: &str, token: &str, id: &str) -> Vec<Value> {
 async fn a_command_whose_answer_was_lost_comes_again_with_it(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, Setup::new());
+    let world = world!(store, WorldSetup::new());
     let (tenant, http) = (&world.tenant, &world.server.http);
     let bridge = tenant.bridge(Http).await;
     let call = bridge.talk(&tenant.did).await;
@@ -136,7 +136,7 @@ async fn a_command_whose_answer_was_lost_comes_again_with_it(
 async fn a_command_whose_answer_a_crash_swallowed_comes_again(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let mut world = world!(store, Setup::new());
+    let mut world = world!(store, WorldSetup::new());
     let bridge = world.tenant.bridge(Http).await;
     let call = bridge.talk(&world.tenant.did).await;
     transfer(&world.tenant, &call).await;
@@ -160,7 +160,7 @@ async fn a_command_whose_answer_a_crash_swallowed_comes_again(
 /// command.
 #[actix_web::test]
 async fn a_command_is_given_once_and_again_over_two_nodes() {
-    let Some(nodes) = Nodes::start(Setup::new()).await else {
+    let Some(nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let (tenant, a, b) = (&nodes.a.tenant, &nodes.a.server.http, &nodes.b.http);
@@ -191,7 +191,7 @@ async fn a_command_is_given_once_and_again_over_two_nodes() {
 /// A command moved into the table for other nodes is also delivered after those are gone.
 #[actix_web::test]
 async fn a_command_waits_in_the_table_also_for_a_node_that_was_left_alone() {
-    let Some(mut nodes) = Nodes::start(Setup::new()).await else {
+    let Some(mut nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let bridge = nodes.a.tenant.bridge(Http).await;
@@ -216,7 +216,7 @@ async fn a_command_waits_in_the_table_also_for_a_node_that_was_left_alone() {
 /// the same id.
 #[actix_web::test]
 async fn what_the_engine_commands_has_one_id_wherever_the_call_is() {
-    let setup = Setup::new().minutes(1);
+    let setup = WorldSetup::new().minutes(1);
     let Some(nodes) = Nodes::start(setup).await else {
         return;
     };

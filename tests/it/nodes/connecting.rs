@@ -3,18 +3,18 @@
 use dikala_testkit::within;
 
 use super::{Nodes, TAKEN_WITHIN, id_of, is_back};
-use crate::support::{late::Late, prelude::*};
+use crate::support::{late::LateServer, prelude::*};
 
 /// The connections are established during the pause. After it, nothing may be written on them.
 #[actix_web::test]
 async fn what_was_not_sent_before_is_not_sent_after_another_has_taken_it() {
-    let setup = Setup::new().set("functions.timeout_seconds", 30);
+    let setup = WorldSetup::new().set("functions.timeout_seconds", 30);
     let Some(nodes) = Nodes::start(setup).await else {
         return;
     };
     let tenant = &nodes.a.tenant;
     let before = id_of(&nodes.a.server).await;
-    let (mut hook, mut endpoint) = (Late::closed(), Late::closed());
+    let (mut hook, mut endpoint) = (LateServer::closed(), LateServer::closed());
     let webhook = tenant
         .subscribe(&hook.url(), &["call.answered"], SECRET)
         .await;
@@ -24,7 +24,7 @@ async fn what_was_not_sent_before_is_not_sent_after_another_has_taken_it() {
         .await;
     let at_a = tenant.bridge(Socket).await;
     let call = at_a.talk(&tenant.did).await;
-    let invoke = |bridge: &Bridge| {
+    let invoke = |bridge: &TestBridge| {
         let fields = json!({"callId": call, "invocationId": "one", "name": "checkOrder", "parameters": {"orderId": "1"}});
         bridge.begin(&bridge.message("call.function", fields))
     };

@@ -11,13 +11,13 @@ use crate::support::{prelude::*, scrape::Scrape, world::HOOK};
 /// Several nodes together do not exceed an endpoint's concurrency.
 #[actix_web::test]
 async fn an_endpoints_concurrency_holds_over_all_nodes() {
-    let setup = Setup::new().set("webhooks.endpoint_concurrency", 2);
+    let setup = WorldSetup::new().set("webhooks.endpoint_concurrency", 2);
     let Some(nodes) = Nodes::start(setup).await else {
         return;
     };
     let (tenant, receiver) = (&nodes.a.tenant, &nodes.a.receiver);
     let permits = Arc::new(Semaphore::new(0));
-    receiver.answer(HOOK, [Answer::Status(200).when(&permits)]);
+    receiver.answer(HOOK, [ServerAnswer::Status(200).when(&permits)]);
     let bridges = [
         tenant.bridge(Socket).await,
         nodes.bridge_at_b(tenant, Socket).await,
@@ -43,7 +43,7 @@ async fn an_endpoints_concurrency_holds_over_all_nodes() {
 /// A call's events at one node come before its events at the next.
 #[actix_web::test]
 async fn events_of_a_call_that_moves_arrive_in_their_order() {
-    let Some(nodes) = Nodes::start(Setup::new()).await else {
+    let Some(nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let tenant = &nodes.a.tenant;
@@ -68,12 +68,12 @@ async fn events_of_a_call_that_moves_arrive_in_their_order() {
 /// After one node has opened an endpoint's circuit, the other does not send everything to it.
 #[actix_web::test]
 async fn an_endpoint_that_is_down_is_left_alone_by_all_nodes() {
-    let setup = Setup::new().set("webhooks.retry_schedule_seconds", "3600");
+    let setup = WorldSetup::new().set("webhooks.retry_schedule_seconds", "3600");
     let Some(nodes) = Nodes::start(setup).await else {
         return;
     };
     let (tenant, receiver) = (&nodes.a.tenant, &nodes.a.receiver);
-    receiver.answer(HOOK, [Answer::Status(500)]);
+    receiver.answer(HOOK, [ServerAnswer::Status(500)]);
     let bridges = [
         tenant.bridge(Socket).await,
         nodes.bridge_at_b(tenant, Socket).await,
@@ -106,7 +106,7 @@ async fn an_endpoint_that_is_down_is_left_alone_by_all_nodes() {
 /// When the node of an endpoint stops, another one delivers at once.
 #[actix_web::test]
 async fn an_endpoint_changes_its_node_when_that_stops() {
-    let Some(a) = World::start(Postgres, Setup::new()).await else {
+    let Some(a) = TestWorld::start(Postgres, WorldSetup::new()).await else {
         return;
     };
     let bridge = a.tenant.bridge(Socket).await;
@@ -131,12 +131,12 @@ async fn an_endpoint_changes_its_node_when_that_stops() {
 /// An attempt in flight keeps its own endpoint at the stopping node, but none of the other endpoints.
 #[actix_web::test]
 async fn a_node_that_waits_for_an_endpoint_gives_back_the_rest_at_once() {
-    let Some(a) = World::start(Postgres, Setup::new()).await else {
+    let Some(a) = TestWorld::start(Postgres, WorldSetup::new()).await else {
         return;
     };
     let permits = Arc::new(Semaphore::new(0));
     a.receiver
-        .answer("/slow", [Answer::Status(200).when(&permits)]);
+        .answer("/slow", [ServerAnswer::Status(200).when(&permits)]);
     let url = a.receiver.url("/slow");
     a.tenant.subscribe(&url, &["call.started"], SECRET).await;
     let bridge = a.tenant.bridge(Socket).await;
@@ -166,11 +166,11 @@ async fn a_node_that_waits_for_an_endpoint_gives_back_the_rest_at_once() {
 /// However short the time for a stop, the node's ownership is released when it is over.
 #[actix_web::test]
 async fn a_node_that_does_not_end_in_time_is_gone_when_it_is_over() {
-    let setup = Setup::new().set("http.shutdown_seconds", 2);
+    let setup = WorldSetup::new().set("http.shutdown_seconds", 2);
     let Some(mut nodes) = Nodes::start(setup).await else {
         return;
     };
-    nodes.a.receiver.answer(HOOK, [Answer::Hang]);
+    nodes.a.receiver.answer(HOOK, [ServerAnswer::Hang]);
     let bridge = nodes.a.tenant.bridge(Socket).await;
     bridge.talk(&nodes.a.tenant.did).await;
     nodes.a.receiver.wait_for(HOOK, 1).await;
@@ -182,13 +182,13 @@ async fn a_node_that_does_not_end_in_time_is_gone_when_it_is_over() {
 /// A call erased at one node is not sent by another, however long its delivery has waited there.
 #[actix_web::test]
 async fn what_is_erased_at_one_node_is_not_sent_by_another() {
-    let setup = Setup::new().set("webhooks.endpoint_concurrency", 1);
-    let Some(a) = World::start(Postgres, setup).await else {
+    let setup = WorldSetup::new().set("webhooks.endpoint_concurrency", 1);
+    let Some(a) = TestWorld::start(Postgres, setup).await else {
         return;
     };
     let permits = Arc::new(Semaphore::new(0));
     a.receiver
-        .answer(HOOK, [Answer::Status(200).when(&permits)]);
+        .answer(HOOK, [ServerAnswer::Status(200).when(&permits)]);
     let bridge = a.tenant.bridge(Socket).await;
     let first = bridge.ring(&a.tenant.did).await;
     a.receiver.wait_for(HOOK, 1).await;

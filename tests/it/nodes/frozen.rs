@@ -11,7 +11,7 @@ use crate::support::prelude::*;
 /// The paused node may not record the result of its attempt when it resumes: the new owner's attempt counts.
 #[actix_web::test]
 async fn an_attempt_that_another_node_makes_again_is_recorded_by_that() {
-    let setup = Setup::new().set("webhooks.retry_schedule_seconds", "1");
+    let setup = WorldSetup::new().set("webhooks.retry_schedule_seconds", "1");
     let Some(nodes) = Nodes::start(setup).await else {
         return;
     };
@@ -19,9 +19,9 @@ async fn an_attempt_that_another_node_makes_again_is_recorded_by_that() {
     let before = id_of(&nodes.a.server).await;
     let [first, second] = [(); 2].map(|()| Arc::new(Semaphore::new(0)));
     let answers = [
-        Answer::with(500, "", b"too late").when(&first),
-        Answer::with(200, "", b"in time").when(&second),
-        Answer::with(200, "", b"once more"),
+        ServerAnswer::with(500, "", b"too late").when(&first),
+        ServerAnswer::with(200, "", b"in time").when(&second),
+        ServerAnswer::with(200, "", b"once more"),
     ];
     receiver.answer("/slow", answers);
     let url = receiver.url("/slow");

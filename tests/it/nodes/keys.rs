@@ -45,7 +45,7 @@ impl Nodes {
     async fn both_work(&self) {
         let (tenant, receiver) = (&self.a.tenant, &self.a.receiver);
         for node in [&self.a.server, &self.b] {
-            let bridge = Bridge::open(&node.http, &tenant.token, Socket).await;
+            let bridge = TestBridge::open(&node.http, &tenant.token, Socket).await;
             let call = bridge.talk(&tenant.did).await;
             let done = bridge
                 .ok(
@@ -66,12 +66,12 @@ impl Nodes {
 #[actix_web::test]
 async fn a_key_that_changes_node_by_node_fails_no_function_and_no_webhook() {
     let (old, new) = (make_key(), make_key());
-    let setup = Setup::new().set("secrets.key", &old);
+    let setup = WorldSetup::new().set("secrets.key", &old);
     let Some(mut nodes) = Nodes::start(setup).await else {
         return;
     };
     let endpoint = nodes.a.receiver.url("/find");
-    let found = Answer::Json(json!({"found": true}));
+    let found = ServerAnswer::Json(json!({"found": true}));
     nodes.a.receiver.answer("/find", [found]);
     nodes
         .a

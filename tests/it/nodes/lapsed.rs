@@ -10,7 +10,7 @@ use crate::support::prelude::*;
 /// closed.
 #[actix_web::test]
 async fn a_bridge_that_went_while_its_node_stood_still_is_billed_to_that_moment() {
-    let Some(nodes) = Nodes::start(Setup::new()).await else {
+    let Some(nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let tenant = &nodes.a.tenant;
@@ -48,7 +48,7 @@ async fn a_bridge_that_went_while_its_node_stood_still_is_billed_to_that_moment(
 #[ignore = "waits for 45 seconds of silence; .ci/slow runs it"]
 async fn bridges_that_are_half_open_at_one_node_live_by_their_beats_at_the_other() {
     const BRIDGES: usize = 8;
-    let setup = Setup::new().set("bridge.lost_after_seconds", 12);
+    let setup = WorldSetup::new().set("bridge.lost_after_seconds", 12);
     let Some(nodes) = Nodes::start(setup).await else {
         return;
     };
@@ -94,7 +94,7 @@ async fn bridges_that_are_half_open_at_one_node_live_by_their_beats_at_the_other
 /// The same holds for a node that paused for less than its lease, and has lost nothing.
 #[actix_web::test]
 async fn a_node_that_keeps_its_lease_does_not_know_either_what_happened_while_it_stood_still() {
-    let setup = Setup::new().set("bridge.lost_after_seconds", 5);
+    let setup = WorldSetup::new().set("bridge.lost_after_seconds", 5);
     let Some(nodes) = Nodes::start(setup).await else {
         return;
     };
@@ -122,7 +122,7 @@ async fn a_node_that_keeps_its_lease_does_not_know_either_what_happened_while_it
 /// repeats it.
 #[actix_web::test]
 async fn a_heartbeat_that_waited_for_a_node_that_stood_still_is_not_taken() {
-    let Some(nodes) = Nodes::start(Setup::new()).await else {
+    let Some(nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let bridge = nodes.a.tenant.bridge(Http).await;

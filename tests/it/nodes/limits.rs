@@ -33,7 +33,7 @@ fn of_a_starter(nodes: &Nodes) -> [Rest; 2] {
 
 #[actix_web::test]
 async fn requests_a_minute_are_counted_over_all_nodes() {
-    let Some(nodes) = Nodes::start(Setup::new()).await else {
+    let Some(nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let [a, b] = of_a_starter(&nodes);
@@ -61,7 +61,7 @@ async fn requests_a_minute_are_counted_over_all_nodes() {
     }
 }
 
-fn left(answer: &crate::support::rest::Response) -> i64 {
+fn left(answer: &crate::support::rest::RestResponse) -> i64 {
     answer
         .header("x-ratelimit-remaining")
         .unwrap()
@@ -72,7 +72,7 @@ fn left(answer: &crate::support::rest::Response) -> i64 {
 /// A single node does not ask the database, and its headers are exact.
 #[actix_web::test]
 async fn a_node_alone_counts_exactly_and_without_the_database() {
-    let Some(world) = World::start(Postgres, Setup::new()).await else {
+    let Some(world) = TestWorld::start(Postgres, WorldSetup::new()).await else {
         return;
     };
     let first = left(&world.tenant.api.get("/phone-numbers").await);
@@ -87,7 +87,7 @@ async fn a_node_alone_counts_exactly_and_without_the_database() {
 /// If the shared windows cannot be reached, each node counts alone, and no request is refused for that.
 #[actix_web::test]
 async fn where_no_block_is_to_be_had_a_node_counts_alone() {
-    let Some(nodes) = Nodes::start(Setup::new()).await else {
+    let Some(nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let [_, b] = of_a_starter(&nodes);
@@ -109,7 +109,7 @@ async fn where_no_block_is_to_be_had_a_node_counts_alone() {
 #[actix_web::test]
 async fn calls_at_the_same_time_are_exact_over_all_nodes() {
     const MOST: usize = 7;
-    let setup = Setup::new().concurrent_calls(7);
+    let setup = WorldSetup::new().concurrent_calls(7);
     let Some(nodes) = Nodes::start(setup).await else {
         return;
     };
@@ -137,7 +137,7 @@ async fn calls_at_the_same_time_are_exact_over_all_nodes() {
 /// The same key at both nodes at once has one effect.
 #[actix_web::test]
 async fn an_idempotency_key_has_one_effect_over_all_nodes() {
-    let Some(nodes) = Nodes::start(Setup::new()).await else {
+    let Some(nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let tenant = &nodes.a.tenant;
@@ -176,7 +176,7 @@ async fn an_idempotency_key_has_one_effect_over_all_nodes() {
 /// lease is over.
 #[actix_web::test]
 async fn a_key_whose_node_is_killed_is_free_within_its_lease() {
-    let Some(mut nodes) = Nodes::start(Setup::new()).await else {
+    let Some(mut nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let tenant = &nodes.a.tenant;

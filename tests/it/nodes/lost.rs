@@ -10,7 +10,7 @@ use crate::support::{bridge::Closed, link::linked, prelude::*, scrape::Scrape};
 
 #[actix_web::test]
 async fn calls_that_could_not_be_read_when_they_were_taken_are_read_as_soon_as_they_can_be() {
-    let Some(mut nodes) = Nodes::start(Setup::new()).await else {
+    let Some(mut nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let tenant = &nodes.a.tenant;
@@ -40,7 +40,7 @@ async fn calls_that_could_not_be_read_when_they_were_taken_are_read_as_soon_as_t
 
 #[actix_web::test]
 async fn a_node_that_is_cut_off_when_it_was_left_alone_sends_its_bridges_away() {
-    let Some((a, link)) = linked(Setup::new()).await else {
+    let Some((a, link)) = linked(WorldSetup::new()).await else {
         return;
     };
     let mut nodes = Nodes::beside(a).await;
@@ -61,7 +61,7 @@ async fn a_node_that_is_cut_off_when_it_was_left_alone_sends_its_bridges_away() 
 #[actix_web::test]
 #[ignore = "waits for 45 seconds of silence; .ci/slow runs it"]
 async fn calls_of_a_half_open_socket_are_billed_to_its_last_sign_by_whichever_node() {
-    let Some(nodes) = Nodes::start(Setup::new()).await else {
+    let Some(nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let tenant = &nodes.a.tenant;
@@ -98,7 +98,7 @@ async fn calls_of_a_half_open_socket_are_billed_to_its_last_sign_by_whichever_no
 /// given up its bridges. Then it closes them, because others may have come.
 #[actix_web::test]
 async fn a_node_that_never_met_another_lets_go_before_another_gives_its_bridges_up() {
-    let setup = Setup::new().set("bridge.lost_after_seconds", 30);
+    let setup = WorldSetup::new().set("bridge.lost_after_seconds", 30);
     let Some((a, link)) = linked(setup).await else {
         return;
     };
@@ -130,7 +130,7 @@ async fn a_node_that_never_met_another_lets_go_before_another_gives_its_bridges_
 /// leases get time to do so.
 #[actix_web::test]
 async fn a_node_that_starts_after_an_outage_ends_nobody_who_lives() {
-    let Some((a, link)) = linked(Setup::new()).await else {
+    let Some((a, link)) = linked(WorldSetup::new()).await else {
         return;
     };
     let before = id_of(&a.server).await;
@@ -165,7 +165,7 @@ async fn a_node_that_starts_after_an_outage_ends_nobody_who_lives() {
 #[case::calls("SELECT 1 FROM calls WHERE tenant_id = '{tenant}' FOR UPDATE")]
 #[actix_web::test]
 async fn locked_rows_of_one_tenant_keep_no_other_tenants_calls_waiting(#[case] lock: &str) {
-    let Some(mut nodes) = Nodes::start(Setup::new()).await else {
+    let Some(mut nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let other = nodes.a.another_tenant(100).await;

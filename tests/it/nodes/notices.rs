@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Nodes, truth::Stream};
+use super::{Nodes, truth::EventStream};
 use crate::support::{prelude::*, tenant::text, world::HOOK};
 
 const ROUNDS: usize = 8;
@@ -11,7 +11,7 @@ const ROUNDS: usize = 8;
 const TOLD_AT_ONCE: Duration = Duration::from_millis(500);
 
 async fn nodes() -> Option<Nodes> {
-    let nodes = Nodes::start(Setup::new()).await?;
+    let nodes = Nodes::start(WorldSetup::new()).await?;
     eventually("both to listen", async || {
         let listening = "SELECT CAST(pid AS TEXT) FROM pg_stat_activity \
                          WHERE datname = current_database() AND application_name = 'dikala notices'";
@@ -28,7 +28,7 @@ async fn events_of_another_node_come_at_once() {
     };
     let tenant = &nodes.a.tenant;
     let bridge = tenant.bridge(Socket).await;
-    let mut at_b = Stream::open(&nodes.b.http, &tenant.key, None).await;
+    let mut at_b = EventStream::open(&nodes.b.http, &tenant.key, None).await;
     let mut least = Duration::MAX;
     for _ in 0..ROUNDS {
         let began = Instant::now();

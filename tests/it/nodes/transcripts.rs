@@ -7,7 +7,7 @@ use crate::support::prelude::*;
 #[actix_web::test]
 async fn a_transcript_that_is_told_to_two_nodes_at_once_is_announced_once() {
     const ROUNDS: usize = 20;
-    let Some(nodes) = Nodes::start(Setup::new()).await else {
+    let Some(nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let tenant = &nodes.a.tenant;

@@ -22,7 +22,7 @@ fn at_b(nodes: &Nodes, key: &str) -> Rest {
 
 #[actix_web::test]
 async fn keys_tenants_and_plans_are_the_same_everywhere() {
-    let Some(nodes) = Nodes::start(Setup::new()).await else {
+    let Some(nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let (tenant, server) = (&nodes.a.tenant, &nodes.a.server);
@@ -72,7 +72,7 @@ async fn keys_tenants_and_plans_are_the_same_everywhere() {
 
 #[actix_web::test]
 async fn agents_numbers_functions_and_webhooks_are_the_same_everywhere() {
-    let Some(nodes) = Nodes::start(Setup::new()).await else {
+    let Some(nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let (tenant, receiver) = (&nodes.a.tenant, &nodes.a.receiver);
@@ -83,7 +83,7 @@ async fn agents_numbers_functions_and_webhooks_are_the_same_everywhere() {
     tenant
         .change_agent(json!({"systemPrompt": "Answer in rhymes."}))
         .await;
-    receiver.answer("/stock", [Answer::Json(json!({"days": 2}))]);
+    receiver.answer("/stock", [ServerAnswer::Json(json!({"days": 2}))]);
     tenant
         .create_function("checkStock", "POST", &receiver.url("/stock"))
         .await;
@@ -129,12 +129,12 @@ async fn agents_numbers_functions_and_webhooks_are_the_same_everywhere() {
 }
 
 /// A stream of events, read like a client of server-sent events.
-pub(super) struct Stream {
+pub(super) struct EventStream {
     response: awc::ClientResponse,
     read: String,
 }
 
-impl Stream {
+impl EventStream {
     pub(super) async fn open(http: &str, key: &str, last: Option<&str>) -> Self {
         let url = format!("{http}/api/v1/events/stream");
         let mut request = client(None).get(url).insert_header(("x-api-key", key));
@@ -172,7 +172,7 @@ impl Stream {
 /// A follower of events continues at another node where it was, whichever node announced them.
 #[actix_web::test]
 async fn a_stream_of_events_goes_on_at_another_node() {
-    let Some(nodes) = Nodes::start(Setup::new()).await else {
+    let Some(nodes) = Nodes::start(WorldSetup::new()).await else {
         return;
     };
     let tenant = &nodes.a.tenant;
@@ -180,7 +180,7 @@ async fn a_stream_of_events_goes_on_at_another_node() {
         tenant.bridge(Socket).await,
         nodes.bridge_at_b(tenant, Socket).await,
     ];
-    let mut at_a = Stream::open(&nodes.a.server.http, &tenant.key, None).await;
+    let mut at_a = EventStream::open(&nodes.a.server.http, &tenant.key, None).await;
     bridges[0].ring(&tenant.did).await;
     bridges[1].ring(&tenant.did).await;
     let first = at_a.ids(2).await;
@@ -188,7 +188,7 @@ async fn a_stream_of_events_goes_on_at_another_node() {
         let call = bridge.talk(&tenant.did).await;
         bridge.hang_up(&call).await;
     }
-    let mut at_b = Stream::open(&nodes.b.http, &tenant.key, Some(&first[1])).await;
+    let mut at_b = EventStream::open(&nodes.b.http, &tenant.key, Some(&first[1])).await;
     let (seen, resumed) = (at_a.ids(30).await, at_b.ids(30).await);
     assert_eq!(seen, resumed);
     let all = "SELECT id FROM events WHERE NOT is_test ORDER BY position";

@@ -15,7 +15,7 @@ fn next_release(of: &Installation, steps: &str) -> Installation {
 }
 
 /// This many calls at once, from ring to hang-up. A bridge panics if one of its messages is refused.
-async fn calls(bridge: &Bridge, did: &str) {
+async fn calls(bridge: &TestBridge, did: &str) {
     let whole = async || {
         let call = bridge.talk(did).await;
         bridge.hang_up(&call).await;
@@ -25,7 +25,7 @@ async fn calls(bridge: &Bridge, did: &str) {
 
 #[actix_web::test]
 async fn additive_steps_are_made_under_load_beside_an_older_node_and_it_may_come_back() {
-    let Some(a) = World::start(Postgres, Setup::new().minutes(100_000)).await else {
+    let Some(a) = TestWorld::start(Postgres, WorldSetup::new().minutes(100_000)).await else {
         return;
     };
     let next = next_release(&a.server.installation, "additive");
@@ -77,7 +77,7 @@ async fn additive_steps_are_made_under_load_beside_an_older_node_and_it_may_come
 async fn a_breaking_step_waits_for_older_nodes_to_stop_and_names_them(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let mut a = world!(store, Setup::new().set("node.name", "the-older"));
+    let mut a = world!(store, WorldSetup::new().set("node.name", "the-older"));
     let next = next_release(&a.server.installation, "breaking");
     let refused = next.run(&["migrate"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
@@ -98,8 +98,8 @@ async fn a_breaking_step_waits_for_older_nodes_to_stop_and_names_them(
 
 #[actix_web::test]
 async fn a_node_that_is_too_old_for_the_schema_gives_its_calls_to_a_newer_one() {
-    let setup = Setup::new().set("bridge.lost_after_seconds", 60);
-    let Some(a) = World::start(Postgres, setup).await else {
+    let setup = WorldSetup::new().set("bridge.lost_after_seconds", 60);
+    let Some(a) = TestWorld::start(Postgres, setup).await else {
         return;
     };
     let next = next_release(&a.server.installation, "additive");

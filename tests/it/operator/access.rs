@@ -6,7 +6,7 @@ use super::{console::signed_in, *};
 use crate::support::{
     raw_socket::{connect_from, exchange, read_all},
     server::{assert_fails, installation},
-    visitor::Form,
+    visitor::HtmlForm,
 };
 
 #[rstest]
@@ -227,7 +227,7 @@ async fn a_session_of_the_console_reads_metrics_and_description_and_no_more() {
     let tenants = browser.fetch("/operator/v1/tenants").await;
     assert_eq!(tenants.status, 401);
     let form = browser.open("/").await.form("/sign-out");
-    let posted = Form {
+    let posted = HtmlForm {
         action: metrics.to_owned(),
         ..form.clone()
     };

@@ -127,7 +127,7 @@ async fn a_call_tells_all_but_what_was_said(#[values(Sqlite, Postgres)] store: S
 #[actix_web::test]
 async fn a_call_that_an_operator_ends_says_so(
     #[values(Sqlite, Postgres)] store: StoreKind,
-    #[values(Socket, Http)] transport: Transport,
+    #[values(Socket, Http)] transport: BridgeTransport,
 ) {
     let world = world!(store);
     let (tenant, api) = (&world.tenant, client(&world.server));

@@ -47,7 +47,7 @@ fn delete(id: &'static str, path: String, action: &'static str) -> Step {
 }
 
 /// One step per changing route, in an order in which all succeed.
-async fn steps(world: &World, api: &Rest, call: &str) -> Vec<Step> {
+async fn steps(world: &TestWorld, api: &Rest, call: &str) -> Vec<Step> {
     let made = async |path: &str, body: Value| text(&api.post(path, body).await.expect(201), "id");
     let other = made("/tenants", json!({"name": "Other"})).await;
     let of = format!("/tenants/{}", world.tenant.id);
@@ -181,8 +181,8 @@ async fn steps(world: &World, api: &Rest, call: &str) -> Vec<Step> {
 }
 
 /// A webhook and its permanently failed delivery.
-async fn failed(world: &World, api: &Rest) -> (String, String) {
-    let answers = [Answer::Status(410), Answer::Status(204)];
+async fn failed(world: &TestWorld, api: &Rest) -> (String, String) {
+    let answers = [ServerAnswer::Status(410), ServerAnswer::Status(204)];
     world.receiver.answer("/gone", answers);
     let tenant = &world.tenant;
     let url = world.receiver.url("/gone");
@@ -202,7 +202,7 @@ async fn failed(world: &World, api: &Rest) -> (String, String) {
     (hook, delivery)
 }
 
-async fn send(api: &Rest, step: &Step) -> crate::support::rest::Response {
+async fn send(api: &Rest, step: &Step) -> crate::support::rest::RestResponse {
     let body = (!step.body.is_null()).then(|| step.body.clone());
     api.send(step.method.clone(), &step.path, body).await
 }
@@ -229,7 +229,7 @@ fn works(store: StoreKind) -> &'static str {
 
 /// Number of rows in all tables that a step may write. A step that only updates a row is checked by its repetition,
 /// which finds nothing to change.
-async fn rows(world: &World) -> usize {
+async fn rows(world: &TestWorld) -> usize {
     let mut rows = 0;
     for table in [
         "tenants",
@@ -252,7 +252,7 @@ async fn rows(world: &World) -> usize {
 async fn no_change_is_without_its_entry_and_none_is_made_twice_under_a_key(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, Setup::new().minutes(100));
+    let world = world!(store, WorldSetup::new().minutes(100));
     let api = client(&world.server);
     let bridge = world.tenant.bridge(Socket).await;
     let call = bridge.talk(&world.tenant.did).await;
@@ -290,7 +290,7 @@ async fn no_change_is_without_its_entry_and_none_is_made_twice_under_a_key(
 }
 
 /// Carries out a step, twice with a key if the route accepts one: it happens once and leaves one entry.
-async fn once(world: &World, step: &Step) {
+async fn once(world: &TestWorld, step: &Step) {
     let entries = || world.server.installation.store.count("audit");
     let before = entries().await;
     let mut api = client(&world.server).with("x-request-id", step.id);

@@ -30,11 +30,13 @@ fn assert_within(command: &Value, api: &Value) {
 #[rstest]
 #[actix_web::test]
 async fn commands_show_what_the_api_shows(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let setup = Setup::new().set("webhooks.retry_schedule_seconds", "3600");
+    let setup = WorldSetup::new().set("webhooks.retry_schedule_seconds", "3600");
     let world = world!(store, setup);
     let (server, tenant, api) = (&world.server, &world.tenant, client(&world.server));
     let other = world.another_tenant(3).await;
-    world.receiver.answer("/fails", vec![Answer::Status(500)]);
+    world
+        .receiver
+        .answer("/fails", vec![ServerAnswer::Status(500)]);
     let failing = tenant
         .subscribe(&world.receiver.url("/fails"), &["call.started"], SECRET)
         .await;
@@ -212,7 +214,7 @@ async fn database_and_functions_are_asked_of_the_running_service() {
     let (server, tenant, api) = (&world.server, &world.tenant, with(&world.server, READ));
     world
         .receiver
-        .answer("/stock", vec![Answer::Json(json!({}))]);
+        .answer("/stock", vec![ServerAnswer::Json(json!({}))]);
     let url = world.receiver.url("/stock");
     let function =
         json!({"name": "check_stock", "description": "Says what there is.", "endpoint": url});
@@ -264,7 +266,7 @@ async fn database_and_functions_are_asked_of_the_running_service() {
 #[actix_web::test]
 async fn a_call_that_a_command_ends_says_so(
     #[values(Sqlite, Postgres)] store: StoreKind,
-    #[values(Socket, Http)] transport: Transport,
+    #[values(Socket, Http)] transport: BridgeTransport,
 ) {
     let mut world = world!(store);
     let bridge = world.tenant.bridge(transport).await;
@@ -327,9 +329,9 @@ async fn webhooks_are_paused_recovered_and_sent_to_again_by_commands(
     let world = world!(store);
     let (server, tenant) = (&world.server, &world.tenant);
     let answers = [
-        Answer::Status(204),
-        Answer::Status(410),
-        Answer::Status(204),
+        ServerAnswer::Status(204),
+        ServerAnswer::Status(410),
+        ServerAnswer::Status(204),
     ];
     world.receiver.answer("/hook2", answers);
     let url = world.receiver.url("/hook2");

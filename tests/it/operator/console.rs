@@ -8,7 +8,7 @@ use super::*;
 use crate::support::{
     raw_socket::exchange,
     tenant::text,
-    visitor::{Form, Page, Visitor, kind},
+    visitor::{HtmlForm, VisitedPage, Visitor, kind},
 };
 
 const SIGN_IN: &str = "/sign-in";
@@ -27,7 +27,7 @@ pub async fn signed_in(server: &Server, token: &str) -> Visitor {
 }
 
 /// Types a token and sends it.
-async fn try_token(browser: &Visitor, token: &str) -> Page {
+async fn try_token(browser: &Visitor, token: &str) -> VisitedPage {
     let form = browser.open(SIGN_IN).await.form(SIGN_IN);
     browser.post(&form.set("token", token)).await
 }
@@ -50,10 +50,10 @@ fn changing() -> Vec<String> {
 }
 
 /// A form for this path with this CSRF token.
-fn sent_to(path: &str, token: Option<&str>) -> Form {
+fn sent_to(path: &str, token: Option<&str>) -> HtmlForm {
     let token = token.map(|token| ("_token".to_owned(), token.to_owned()));
     let path = path.replace("{type}", "call");
-    Form {
+    HtmlForm {
         action: path.replace("{id}", &nobody("call")),
         method: "post".to_owned(),
         fields: token.into_iter().collect(),
@@ -207,7 +207,7 @@ async fn a_session_is_new_at_every_sign_in_and_ends_by_signing_out() {
 #[actix_web::test]
 async fn cookies_are_for_browsers_alone_and_for_https_where_they_came_by_it() {
     let world = world!(Sqlite, guarded());
-    let set = |page: &Page| page.header("set-cookie").unwrap().to_owned();
+    let set = |page: &VisitedPage| page.header("set-cookie").unwrap().to_owned();
     let mut browser = Visitor::new(&world.server.operator);
     let fresh = set(&browser.fetch(SIGN_IN).await);
     assert!(
@@ -377,8 +377,8 @@ async fn every_page(browser: &Visitor) -> BTreeSet<String> {
 }
 
 /// A world with something on every page, and with secrets and personal data in it.
-async fn busy(setup: Setup) -> Option<World> {
-    let world = World::start(Sqlite, setup).await?;
+async fn busy(setup: WorldSetup) -> Option<TestWorld> {
+    let world = TestWorld::start(Sqlite, setup).await?;
     let tenant = &world.tenant;
     tenant
         .change_agent(json!({"systemPrompt": "PLANTED-PROMPT", "greetingText": "PLANTED-GREETING"}))

@@ -3,7 +3,7 @@
 use super::{console::signed_in, *};
 use crate::support::{
     tenant::{Tenant, text},
-    visitor::Form,
+    visitor::HtmlForm,
 };
 
 /// Maximum size of a page, uncompressed and without assets.
@@ -51,14 +51,14 @@ const ACTS: [(&str, &str); 16] = [
 ];
 
 /// A world with some data of every kind, and lists longer than a page.
-async fn full_world() -> (World, Vec<String>) {
+async fn full_world() -> (TestWorld, Vec<String>) {
     let setup = guarded().set("webhooks.retry_schedule_seconds", "3600");
-    let world = World::start(Sqlite, setup).await.unwrap();
+    let world = TestWorld::start(Sqlite, setup).await.unwrap();
     let (tenant, api) = (&world.tenant, with(&world.server, FULL));
     tenant.change_agent(json!({"systemPrompt": PROMPT})).await;
     world
         .receiver
-        .answer("/fails", vec![Answer::Status(500); 200]);
+        .answer("/fails", vec![ServerAnswer::Status(500); 200]);
     let hook = tenant
         .subscribe(
             &world.receiver.url("/fails?token=hush"),
@@ -278,8 +278,8 @@ async fn what_is_not_there_is_not_found() {
 }
 
 /// A hand-made form.
-pub(super) fn form(action: &str, token: &str) -> Form {
-    Form {
+pub(super) fn form(action: &str, token: &str) -> HtmlForm {
+    HtmlForm {
         action: action.to_owned(),
         method: "post".to_owned(),
         fields: vec![("_token".to_owned(), token.to_owned())],

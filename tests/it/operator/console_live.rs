@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use super::{console::signed_in, *};
 use crate::support::{
     tenant::text,
-    visitor::{Page, Visitor},
+    visitor::{VisitedPage, Visitor},
 };
 
 /// Opens a page and its stream, as its script does, and performs an action until the text that it returns has
@@ -17,7 +17,7 @@ async fn follow(
     url: &str,
     path: &str,
     doing: impl Future<Output = String>,
-) -> (Page, String) {
+) -> (VisitedPage, String) {
     let page = browser.open(path).await;
     let place = page.html.split("data-live=\"").nth(1);
     let place = place.unwrap_or_else(|| panic!("{path} does not follow: {}", page.html));

@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use super::{console::signed_in, *};
 use crate::support::{
     scrape::Scrape,
-    visitor::{Page, Visitor},
+    visitor::{VisitedPage, Visitor},
 };
 
 /// A figure of the overview.
@@ -143,7 +143,9 @@ async fn a_failing_webhook_is_told_with_its_tenant_and_goes_when_it_works(
 ) {
     let world = world!(store, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
-    world.receiver.answer("/broken", [Answer::Status(500)]);
+    world
+        .receiver
+        .answer("/broken", [ServerAnswer::Status(500)]);
     let webhook = tenant
         .subscribe(&world.receiver.url("/broken"), &["call.started"], SECRET)
         .await;
@@ -179,7 +181,7 @@ async fn a_failing_webhook_is_told_with_its_tenant_and_goes_when_it_works(
 async fn an_endpoint_that_hangs_and_a_tenant_that_floods_are_told() {
     let world = world!(Sqlite, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
-    world.receiver.answer("/silent", [Answer::Hang]);
+    world.receiver.answer("/silent", [ServerAnswer::Hang]);
     let webhook = tenant
         .subscribe(&world.receiver.url("/silent"), &["call.started"], SECRET)
         .await;
@@ -219,7 +221,7 @@ async fn the_console_answers_while_the_database_is_away() {
         .fill("/sign-in", "/sign-in", &[("token", FULL)])
         .await;
     assert_eq!((page.status, page.path.as_str()), (200, "/"));
-    let page: Page = eventually("that the database is away", async || {
+    let page: VisitedPage = eventually("that the database is away", async || {
         let page = browser.open("/").await;
         page.text()
             .contains("The database does not answer.")

@@ -4,12 +4,12 @@
 use super::{console::signed_in, *};
 use crate::support::{
     tenant::{fresh_did, text},
-    visitor::{Page, Visitor},
+    visitor::{VisitedPage, Visitor},
 };
 
 /// Asserts that a form was refused, with errors beside these fields, and that typed values were kept.
 #[track_caller]
-fn assert_refused(page: &Page, fields: &[&str]) {
+fn assert_refused(page: &VisitedPage, fields: &[&str]) {
     assert_eq!(page.status, 422, "{}", page.text());
     for field in fields {
         let input = page.input(field);

@@ -53,9 +53,10 @@ async fn a_call_is_ended_after_a_question(#[values(Sqlite, Postgres)] store: Sto
 async fn a_webhook_is_paused_resumed_and_recovered(#[values(Sqlite, Postgres)] store: StoreKind) {
     let world = world!(store, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
-    world
-        .receiver
-        .answer("/gone", [Answer::Status(410), Answer::Status(204)]);
+    world.receiver.answer(
+        "/gone",
+        [ServerAnswer::Status(410), ServerAnswer::Status(204)],
+    );
     let url = world.receiver.url("/gone");
     let hook = tenant.subscribe(&url, &["call.started"], SECRET).await;
     let browser = signed_in(&world.server, FULL).await;
@@ -196,7 +197,7 @@ async fn a_bridge_is_made_shown_once_and_revoked(#[values(Sqlite, Postgres)] sto
     for page in [browser.open(&path).await, browser.open("/bridges").await] {
         page.assert_hides(&token);
     }
-    let bridge = Bridge::open(&world.server.http, &token, Socket).await;
+    let bridge = TestBridge::open(&world.server.http, &token, Socket).await;
     eventually("it to be connected", async || {
         let page = browser.open(&path).await;
         (!page.text().contains("not connected")).then_some(())
@@ -230,7 +231,7 @@ async fn what_runs_is_shown(#[values(Sqlite, Postgres)] store: StoreKind) {
     tenant
         .create_function("find", "POST", &world.receiver.url("/find"))
         .await;
-    world.receiver.answer("/find", [Answer::Status(500)]);
+    world.receiver.answer("/find", [ServerAnswer::Status(500)]);
     let bridge = tenant.bridge(Http).await;
     let call = bridge.talk(&tenant.did).await;
     let invoke = json!({"callId": call, "invocationId": "i", "name": "find", "parameters": {"orderId": "A-1"}});

@@ -110,7 +110,7 @@ async fn callbacks_that_come_at_once_are_one_booking(#[values(Sqlite, Postgres)]
 #[rstest]
 #[actix_web::test]
 async fn what_cannot_be_booked_says_why(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, Setup::new().minutes(10));
+    let world = world!(store, WorldSetup::new().minutes(10));
     let (tenant, api) = (&world.tenant, client(&world.server));
     let path = format!("/tenants/{}/credits/transactions", tenant.id);
     for (booking, field, code) in [
@@ -195,7 +195,7 @@ fn storing_works(store: StoreKind) -> &'static str {
 async fn a_booking_and_the_answer_to_its_key_are_one_commit(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, Setup::new().minutes(10));
+    let world = world!(store, WorldSetup::new().minutes(10));
     let (tenant, database) = (&world.tenant, &world.server.installation.store);
     let path = format!("/tenants/{}/credits/transactions", tenant.id);
     let api = client(&world.server).with("idempotency-key", "topup-1");
@@ -233,7 +233,7 @@ async fn a_booking_and_the_answer_to_its_key_are_one_commit(
 async fn a_known_reference_under_a_new_key_is_answered_once_and_kept(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, Setup::new().minutes(10));
+    let world = world!(store, WorldSetup::new().minutes(10));
     let path = format!("/tenants/{}/credits/transactions", world.tenant.id);
     let booking = json!({"minutes": 11, "reference": "inv-1"});
     let api = client(&world.server);
@@ -250,7 +250,7 @@ async fn a_known_reference_under_a_new_key_is_answered_once_and_kept(
 /// It waited for so long that a later request took over its key.
 #[actix_web::test]
 async fn a_booking_that_lost_its_key_books_nothing() {
-    let world = world!(Postgres, Setup::new().minutes(10));
+    let world = world!(Postgres, WorldSetup::new().minutes(10));
     let (tenant, database) = (&world.tenant, &world.server.installation.store);
     let path = format!("/tenants/{}/credits/transactions", tenant.id);
     let api = client(&world.server).with("idempotency-key", "topup-1");

@@ -17,7 +17,7 @@ fn lines(page: &str) -> String {
 #[actix_web::test]
 async fn every_line_of_the_page_works(#[values(FULL, "")] token: &str) {
     let setup = match token {
-        "" => Setup::new(),
+        "" => WorldSetup::new(),
         _ => guarded(),
     };
     let world = world!(Sqlite, setup);

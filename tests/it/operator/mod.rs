@@ -27,7 +27,7 @@ use dikala_testkit::StoreKind;
 
 use crate::support::{
     prelude::*,
-    rest::Response,
+    rest::RestResponse,
     server::{Installation, Server},
 };
 
@@ -37,8 +37,8 @@ const READ: &str = "the-operators-read-token";
 const BASE: &str = "/operator/v1";
 
 /// A world whose operators' listener needs a token.
-fn guarded() -> Setup {
-    Setup::new()
+fn guarded() -> WorldSetup {
+    WorldSetup::new()
         .set("operator.token", FULL)
         .set("operator.read_token", READ)
         .set("http.unauthenticated_requests_per_minute", 100_000)
@@ -62,7 +62,7 @@ fn empty(store: StoreKind) -> Option<Server> {
 }
 
 /// The document at the `Location` of an answer.
-async fn made_at(server: &Server, made: &Response) -> Value {
+async fn made_at(server: &Server, made: &RestResponse) -> Value {
     let path = made.header("location").expect("where it is");
     Rest::new(&server.operator).get(path).await.expect(200)
 }

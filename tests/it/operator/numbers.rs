@@ -152,7 +152,7 @@ async fn a_bridge_is_seen_with_its_calls_and_shut_out_within_a_second(
     listed.as_object_mut().unwrap().remove("token");
     assert_eq!(listed, before, "it is made as it is listed");
     assert_eq!(found, before);
-    let bridge = Bridge::open(&world.server.http, &token, Socket).await;
+    let bridge = TestBridge::open(&world.server.http, &token, Socket).await;
     let call = bridge.talk(&tenant.did).await;
     let now = of(&id).await;
     assert_eq!(
@@ -172,7 +172,7 @@ async fn a_bridge_is_seen_with_its_calls_and_shut_out_within_a_second(
         since.elapsed()
     );
     assert!(
-        Bridge::socket(&world.server.http, Some(&token))
+        TestBridge::socket(&world.server.http, Some(&token))
             .await
             .is_err()
     );

@@ -3,7 +3,7 @@
 use dikala_testkit::within;
 
 use super::{console::signed_in, *};
-use crate::support::visitor::{Page, Visitor};
+use crate::support::visitor::{VisitedPage, Visitor};
 
 /// Smaller than the database is already, so that nothing can be written.
 const FULL_DISK: u64 = 16 << 10;
@@ -11,7 +11,7 @@ const FULL_DISK: u64 = 16 << 10;
 const WRITTEN_MAX: usize = 100;
 const TOLD: &str = "could not be written down yet";
 
-async fn sign_out(browser: &Visitor) -> Page {
+async fn sign_out(browser: &Visitor) -> VisitedPage {
     let form = browser.open("/").await.form("/sign-out");
     browser.submit(&form).await
 }

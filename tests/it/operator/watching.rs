@@ -16,9 +16,11 @@ fn with_field<'v>(list: &'v Value, field: &str, wanted: &str) -> Vec<&'v Value> 
 async fn functions_are_told_by_tenant_agent_and_name(#[values(Sqlite, Postgres)] store: StoreKind) {
     let world = world!(store, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
-    world.receiver.answer("/hush-hush", [Answer::Status(500)]);
+    world
+        .receiver
+        .answer("/hush-hush", [ServerAnswer::Status(500)]);
     let failing = world.receiver.url("/hush-hush");
-    let stock = Answer::Json(json!({"stock": 3}));
+    let stock = ServerAnswer::Json(json!({"stock": 3}));
     world.receiver.answer("/works", [stock]);
     tenant.create_function("fails", "POST", &failing).await;
     let works = world.receiver.url("/works");
@@ -80,7 +82,10 @@ async fn functions_are_told_by_tenant_agent_and_name(#[values(Sqlite, Postgres)]
 async fn handlers_that_answer_with_an_error_are_counted() {
     let world = world!(Sqlite, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
-    let answers = [Answer::Status(500), Answer::Json(json!({"stock": 3}))];
+    let answers = [
+        ServerAnswer::Status(500),
+        ServerAnswer::Json(json!({"stock": 3})),
+    ];
     world.receiver.answer("/moody", answers);
     let url = world.receiver.url("/moody");
     tenant.create_function("moody", "POST", &url).await;
@@ -212,7 +217,7 @@ async fn webhooks_tell_what_is_due_and_what_was_answered_last(
     let (tenant, api) = (&world.tenant, with(&world.server, FULL));
     world
         .receiver
-        .answer("/dead", vec![Answer::Status(503); 100]);
+        .answer("/dead", vec![ServerAnswer::Status(503); 100]);
     let events = ["call.started", "call.answered", "call.ended"];
     let dead = tenant
         .subscribe(&world.receiver.url("/dead"), &events, SECRET)

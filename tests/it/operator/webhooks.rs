@@ -136,18 +136,26 @@ async fn a_pause_outlasts_a_start(#[values(Sqlite, Postgres)] store: StoreKind) 
 async fn failing_and_disabled_webhooks_are_listed_and_their_deliveries_sent_again(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let setup = Setup::new().set("webhooks.retry_schedule_seconds", "3600");
+    let setup = WorldSetup::new().set("webhooks.retry_schedule_seconds", "3600");
     let world = world!(store, setup);
     let (tenant, api) = (&world.tenant, client(&world.server));
     let other = world.another_tenant(10).await;
-    let subscribe = async |path: &str, answers: Vec<Answer>| {
+    let subscribe = async |path: &str, answers: Vec<ServerAnswer>| {
         world.receiver.answer(path, answers);
         tenant
             .subscribe(&world.receiver.url(path), &["call.started"], SECRET)
             .await
     };
-    let failing = subscribe("/fails", vec![Answer::Status(500), Answer::Status(204)]).await;
-    let gone = subscribe("/gone", vec![Answer::Status(410), Answer::Status(204)]).await;
+    let failing = subscribe(
+        "/fails",
+        vec![ServerAnswer::Status(500), ServerAnswer::Status(204)],
+    )
+    .await;
+    let gone = subscribe(
+        "/gone",
+        vec![ServerAnswer::Status(410), ServerAnswer::Status(204)],
+    )
+    .await;
     let fine = other
         .subscribe(&world.receiver.url("/fine"), &["call.started"], SECRET)
         .await;
@@ -214,12 +222,12 @@ async fn failing_and_disabled_webhooks_are_listed_and_their_deliveries_sent_agai
 async fn what_a_dead_endpoint_is_spared_is_not_told_as_late(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let setup = Setup::new().set("webhooks.retry_schedule_seconds", "3600");
+    let setup = WorldSetup::new().set("webhooks.retry_schedule_seconds", "3600");
     let world = world!(store, setup);
     let (tenant, api) = (&world.tenant, client(&world.server));
     world
         .receiver
-        .answer("/dead", vec![Answer::Status(500); 100]);
+        .answer("/dead", vec![ServerAnswer::Status(500); 100]);
     let events = ["call.started", "call.answered", "call.ended"];
     let url = world.receiver.url("/dead");
     let dead = tenant.subscribe(&url, &events, SECRET).await;

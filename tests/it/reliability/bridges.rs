@@ -11,10 +11,10 @@ use tokio::time::sleep;
 
 use super::{
     check::check,
-    fleet::{Fleet, Wanted},
-    journal::{Entry, Journal, Reply},
-    load::{Line, read},
-    sizes::Form::{self, Long, Short},
+    fleet::{Fleet, FleetSettings},
+    journal::{AcknowledgedCall, FinalAnswer, Journal},
+    load::{LoadBridge, read},
+    sizes::FaultForm::{self, Long, Short},
 };
 use crate::support::prelude::*;
 
@@ -26,7 +26,7 @@ const DROPPED: u32 = 5;
 
 /// A network between bridges and two nodes that loses, duplicates and delays messages.
 struct Wild {
-    lines: [Rc<Line>; 2],
+    lines: [Rc<LoadBridge>; 2],
     latest: Duration,
     /// Delayed copies in transit.
     late: std::cell::RefCell<Vec<rt::task::JoinHandle<()>>>,
@@ -66,11 +66,11 @@ impl Wild {
     }
 
     /// Sends a message until it is answered. The network decides when and where copies arrive.
-    async fn say(self: &Rc<Self>, message: &Value, random: &mut StdRng) -> Reply {
+    async fn say(self: &Rc<Self>, message: &Value, random: &mut StdRng) -> FinalAnswer {
         self.answer(message, random).await.1
     }
 
-    async fn answer(self: &Rc<Self>, message: &Value, random: &mut StdRng) -> (Value, Reply) {
+    async fn answer(self: &Rc<Self>, message: &Value, random: &mut StdRng) -> (Value, FinalAnswer) {
         let fate = self.fate(random);
         let line = self.lines[fate.at].clone();
         if let Some(delay) = fate.delay {
@@ -121,14 +121,14 @@ impl Wild {
         let answered = about("call.answered", json!({"at": at(2)}));
         let told = about("call.transcript", json!({"summary": "The way."}));
         let ended = about("call.hangup", json!({"at": at(2 + talk_seconds)}));
-        let mut entry = Entry {
+        let mut entry = AcknowledgedCall {
             tenant: line.number,
             bridge_call,
             talk_seconds,
-            answered: Reply::None,
-            called: Reply::None,
-            told: Reply::None,
-            ended: Reply::None,
+            answered: FinalAnswer::None,
+            called: FinalAnswer::None,
+            told: FinalAnswer::None,
+            ended: FinalAnswer::None,
         };
         if random.random_ratio(REORDERED, 100) {
             self.count(3);
@@ -139,13 +139,14 @@ impl Wild {
             entry.ended = self.say(&ended, &mut random).await;
         }
         entry.told = self.say(&told, &mut random).await;
-        assert_eq!(entry.ended, Reply::Ok);
+        assert_eq!(entry.ended, FinalAnswer::Ok);
         journal.calls.borrow_mut().insert(call.clone(), entry);
     }
 }
 
-async fn mangled(form: Form) {
-    let Some(fleet) = Fleet::start(Postgres, Wanted::nodes(2).tenants(1, 10_000_000)).await else {
+async fn mangled(form: FaultForm) {
+    let Some(fleet) = Fleet::start(Postgres, FleetSettings::nodes(2).tenants(1, 10_000_000)).await
+    else {
         return;
     };
     let seed = form.size("SEED", 13, u64::from(rand::random::<u32>()));
@@ -154,7 +155,7 @@ async fn mangled(form: Form) {
     println!("{calls} calls over a network that mangles, DIKALA_FAULTS_SEED={seed}");
     let journal = Journal::new();
     let wild = Rc::new(Wild {
-        lines: [0, 1].map(|node| Line::new(&fleet, 0, node, &journal)),
+        lines: [0, 1].map(|node| LoadBridge::new(&fleet, 0, node, &journal)),
         latest,
         late: std::cell::RefCell::default(),
         mangled: std::cell::Cell::default(),
@@ -199,11 +200,11 @@ async fn thousands_of_messages_that_are_mangled_do_no_harm() {
 /// Data in a node's memory about a call that moved and ended within a second no longer count.
 #[actix_web::test]
 async fn a_call_that_ended_at_the_other_node_is_active_nowhere() {
-    let Some(fleet) = Fleet::start(Postgres, Wanted::nodes(2).tenants(1, 100)).await else {
+    let Some(fleet) = Fleet::start(Postgres, FleetSettings::nodes(2).tenants(1, 100)).await else {
         return;
     };
     let journal = Journal::new();
-    let lines = [0, 1].map(|node| Line::new(&fleet, 0, node, &journal));
+    let lines = [0, 1].map(|node| LoadBridge::new(&fleet, 0, node, &journal));
     for _ in 0..10 {
         let call = lines[0].ring(Moment::now(), 0).await;
         let ended = lines[1].about("call.hangup", &call, json!({})).await;
@@ -221,7 +222,7 @@ struct Limits {
     calls: u64,
 }
 
-fn limits(form: Form) -> Limits {
+fn limits(form: FaultForm) -> Limits {
     let calls = form.size("CALLS", 40, 500);
     match form {
         Short => Limits {
@@ -240,16 +241,16 @@ fn limits(form: Form) -> Limits {
 }
 
 /// A bridge with running calls is disconnected and returns at the other node.
-async fn cut(form: Form) {
+async fn cut(form: FaultForm) {
     let limits = limits(form);
-    let wanted = Wanted::nodes(2)
+    let wanted = FleetSettings::nodes(2)
         .tenants(1, 1_000_000)
         .set("bridge.lost_after_seconds", limits.lost_after);
     let Some(fleet) = Fleet::start(Postgres, wanted).await else {
         return;
     };
     let journal = Journal::new();
-    let line = Line::new(&fleet, 0, 0, &journal);
+    let line = LoadBridge::new(&fleet, 0, 0, &journal);
     let rung = (0..limits.calls).map(|_| begin(&line, &journal));
     let calls: Vec<String> = stream::iter(rung).buffered(50).collect().await;
     for (times, away) in limits.short.into_iter().enumerate() {
@@ -315,11 +316,11 @@ async fn cut(form: Form) {
 }
 
 /// A call that is answered now.
-async fn begin(line: &Rc<Line>, journal: &Rc<Journal>) -> String {
+async fn begin(line: &Rc<LoadBridge>, journal: &Rc<Journal>) -> String {
     let call = line.ring(Moment::now(), 0).await;
     let answered = line.about("call.answered", &call, json!({})).await;
     journal.note(&call, |entry| entry.answered = answered);
-    assert_eq!(answered, Reply::Ok);
+    assert_eq!(answered, FinalAnswer::Ok);
     call
 }
 

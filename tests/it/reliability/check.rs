@@ -9,7 +9,7 @@ use super::{
     fleet::{Fleet, endpoint, hook},
     journal::Journal,
 };
-use crate::support::{prelude::*, rest::Response, scrape::Scrape};
+use crate::support::{prelude::*, rest::RestResponse, scrape::Scrape};
 
 /// Time for all work after the last message; a dead node's share is taken over within 20 s.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
@@ -144,7 +144,7 @@ async fn bank(fleet: &Fleet, journal: &Journal) {
         costs[entry.tenant] += entry.costs();
     }
     for (tenant, cost) in fleet.tenants.iter().zip(&costs) {
-        let answer: Response = rest(fleet, &tenant.key).get("/credits").await;
+        let answer: RestResponse = rest(fleet, &tenant.key).get("/credits").await;
         let page = answer.expect(200);
         let figure = |name: &str| page[name].as_i64().unwrap();
         assert_eq!(figure("lifetimeUsedMinutes"), *cost, "{page}");

@@ -7,10 +7,10 @@ use tokio::time::sleep;
 
 use super::{
     check::check,
-    fleet::{Fleet, Wanted, fresh},
-    journal::{Journal, Reply},
-    load::{Line, Load},
-    sizes::Form::Short,
+    fleet::{Fleet, FleetSettings, fresh},
+    journal::{FinalAnswer, Journal},
+    load::{FaultLoad, LoadBridge},
+    sizes::FaultForm::Short,
 };
 use crate::support::{prelude::*, tenant::Tenant};
 
@@ -56,7 +56,7 @@ async fn a_clock_that_is_set_changes_no_bill() {
             .settings
             .push((name.to_owned(), value.to_owned()));
     }
-    let mut fleet = Fleet::on(installation, Wanted::nodes(1)).await;
+    let mut fleet = Fleet::on(installation, FleetSettings::nodes(1)).await;
     fleet.join(others).await;
     let set = |by: &str| {
         // Renamed into place, so that no process reads a partial file.
@@ -64,12 +64,12 @@ async fn a_clock_that_is_set_changes_no_bill() {
         fs::write(&new, by).unwrap();
         fs::rename(&new, &offset).unwrap();
     };
-    let load = Load::begin(&fleet, Short.rate());
+    let load = FaultLoad::begin(&fleet, Short.rate());
     for by in [format!("+{HOUR}"), "+0".to_owned(), format!("-{HOUR}")] {
         // The node itself dates messages without a time.
         let tenant = &fleet.tenants[0];
         let journal = Journal::new();
-        let lines = [0, 1].map(|node| Line::new(&fleet, 0, node, &journal));
+        let lines = [0, 1].map(|node| LoadBridge::new(&fleet, 0, node, &journal));
         let mut calls = Vec::new();
         for _ in 0..4 {
             calls.push(talk(&lines[0]).await);
@@ -104,7 +104,7 @@ struct Talking {
 }
 
 /// A call that is answered now.
-async fn talk(line: &Rc<Line>) -> Talking {
+async fn talk(line: &Rc<LoadBridge>) -> Talking {
     let bridge_call = format!("sip-{}", fresh());
     let fields = json!({
         "bridgeCallId": bridge_call, "did": line.tenant.did, "callerNumber": "+6281",
@@ -121,10 +121,10 @@ async fn talk(line: &Rc<Line>) -> Talking {
 
 impl Talking {
     /// Ends the call, which must be billed by the elapsed time, and records it in the journal.
-    async fn end(&self, tenant: &Tenant, line: &Rc<Line>, journal: &Journal) {
+    async fn end(&self, tenant: &Tenant, line: &Rc<LoadBridge>, journal: &Journal) {
         let talked = i64::try_from(self.began.elapsed().as_millis()).unwrap();
         let ended = line.about("call.hangup", &self.call, json!({})).await;
-        assert_eq!(ended, Reply::Ok);
+        assert_eq!(ended, FinalAnswer::Ok);
         let over = tenant.call(&self.call).await;
         let at = |field: &str| Moment::parse(&over[field]);
         let off = (at("endedAt").ms_since(at("answeredAt")) - talked).abs();

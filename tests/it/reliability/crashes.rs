@@ -8,9 +8,9 @@ use tokio::time::sleep;
 
 use super::{
     check::check,
-    fleet::{Fleet, Wanted},
-    load::Load,
-    sizes::Form::{self, Long, Short},
+    fleet::{Fleet, FleetSettings},
+    load::FaultLoad,
+    sizes::FaultForm::{self, Long, Short},
 };
 use crate::support::prelude::*;
 
@@ -32,15 +32,15 @@ async fn taken_over(fleet: &Fleet, node: &str) -> Duration {
     began.elapsed()
 }
 
-async fn kills(store: StoreKind, form: Form) {
+async fn kills(store: StoreKind, form: FaultForm) {
     let nodes = if store == Postgres { 2 } else { 1 };
-    let Some(mut fleet) = Fleet::start(store, Wanted::nodes(nodes)).await else {
+    let Some(mut fleet) = Fleet::start(store, FleetSettings::nodes(nodes)).await else {
         return;
     };
     let seed = form.size("SEED", 13, u64::from(rand::random::<u32>()));
     println!("kill -9 at random on {store:?}, DIKALA_FAULTS_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    let load = Load::begin(&fleet, form.rate());
+    let load = FaultLoad::begin(&fleet, form.rate());
     let mut longest = Duration::ZERO;
     let mut met = 0;
     for _ in 0..form.size("KILLS", 3, 50) {
@@ -79,11 +79,11 @@ async fn many_kills_under_load_lose_nothing(#[values(Sqlite, Postgres)] store: S
 }
 
 /// A node pauses for longer than its lease with calls and deliveries in flight, and resumes.
-async fn frozen(form: Form) {
-    let Some(fleet) = Fleet::start(Postgres, Wanted::nodes(2)).await else {
+async fn frozen(form: FaultForm) {
+    let Some(fleet) = Fleet::start(Postgres, FleetSettings::nodes(2)).await else {
         return;
     };
-    let load = Load::begin(&fleet, form.rate());
+    let load = FaultLoad::begin(&fleet, form.rate());
     load.goes_on_for(100).await;
     let before = fleet.id_of(0).await;
     let away = form.away(18);

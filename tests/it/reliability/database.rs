@@ -8,12 +8,12 @@ use tokio::{task::spawn_blocking, time::sleep};
 
 use super::{
     check::check,
-    fleet::{Fleet, Wanted},
-    load::Load,
-    sizes::Form::{self, Long, Short},
+    fleet::{Fleet, FleetSettings},
+    load::FaultLoad,
+    sizes::FaultForm::{self, Long, Short},
 };
 use crate::support::{
-    link::{Link, Lost},
+    link::{DatabaseLink, Lost},
     prelude::*,
 };
 
@@ -21,9 +21,9 @@ use crate::support::{
 const FIRST_SUCCESS_WITHIN: Duration = Duration::from_secs(20);
 
 /// Nodes on their own PostgreSQL, all behind one link that can fail; `None` if PostgreSQL is not installed.
-async fn behind_a_link(wanted: Wanted) -> Option<(Fleet, Link, OwnPostgres)> {
+async fn behind_a_link(wanted: FleetSettings) -> Option<(Fleet, DatabaseLink, OwnPostgres)> {
     let postgres = OwnPostgres::start()?;
-    let link = Link::to(postgres.port);
+    let link = DatabaseLink::to(postgres.port);
     let installation = Installation::at(postgres.place(link.port));
     let mut fleet = Fleet::on(installation, wanted).await;
     fleet.postgres = Some(postgres.clone());
@@ -36,7 +36,7 @@ async fn meanwhile<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
 }
 
 /// PostgreSQL is back: waits for the first acknowledgement.
-async fn goes_on(load: &Load, form: Form, what: &str) {
+async fn goes_on(load: &FaultLoad, form: FaultForm, what: &str) {
     let back = Instant::now();
     let first = within(FIRST_SUCCESS_WITHIN, what, async || {
         load.journal.first_after(back)
@@ -49,11 +49,11 @@ async fn goes_on(load: &Load, form: Form, what: &str) {
 }
 
 /// Several outages in sequence, with the same processes.
-async fn outages(form: Form) {
-    let Some((fleet, link, postgres)) = behind_a_link(Wanted::nodes(2)).await else {
+async fn outages(form: FaultForm) {
+    let Some((fleet, link, postgres)) = behind_a_link(FleetSettings::nodes(2)).await else {
         return;
     };
-    let load = Load::begin(&fleet, form.rate());
+    let load = FaultLoad::begin(&fleet, form.rate());
     load.goes_on_for(100).await;
     let away = form.away(4);
     let database = postgres.clone();
@@ -104,10 +104,10 @@ async fn long_outages_of_postgres_lose_nothing() {
 /// The connection is lost during COMMIT: the commit happened without an answer, or did not happen.
 #[actix_web::test]
 async fn commits_whose_connection_is_lost_are_neither_lost_nor_made_twice() {
-    let Some((fleet, link, _postgres)) = behind_a_link(Wanted::nodes(2)).await else {
+    let Some((fleet, link, _postgres)) = behind_a_link(FleetSettings::nodes(2)).await else {
         return;
     };
-    let load = Load::begin(&fleet, Short.rate());
+    let load = FaultLoad::begin(&fleet, Short.rate());
     // Batches of calls, and the API's writes, contain their tenant's id.
     for tenant in &fleet.tenants {
         for lost in [Lost::Commit, Lost::Answer] {
@@ -126,16 +126,16 @@ async fn commits_whose_connection_is_lost_are_neither_lost_nor_made_twice() {
 }
 
 /// One node is disconnected from PostgreSQL for longer than its lease; the other has its own connection.
-async fn one_is_cut(form: Form) {
+async fn one_is_cut(form: FaultForm) {
     let Some(mut installation) = Installation::migrated(Postgres) else {
         return;
     };
     let url = installation.store.url.clone();
     let port = url.rsplit_once(':').unwrap().1.split_once('/').unwrap().0;
-    let link = Link::to(port.parse().unwrap());
+    let link = DatabaseLink::to(port.parse().unwrap());
     installation.set("database.url", &url.replace(port, &link.port.to_string()));
-    let fleet = Fleet::on(installation, Wanted::nodes(2)).await;
-    let load = Load::begin(&fleet, form.rate());
+    let fleet = Fleet::on(installation, FleetSettings::nodes(2)).await;
+    let load = FaultLoad::begin(&fleet, form.rate());
     load.goes_on_for(100).await;
     let before = fleet.id_of(0).await;
     let away = form.away(18);

@@ -15,14 +15,14 @@ use tokio::{task::spawn_blocking, time::sleep};
 
 use super::{
     check::{check, check_what_is_left},
-    fleet::{Fleet, Wanted},
-    journal::{Journal, Reply},
-    load::{Line, Load},
+    fleet::{Fleet, FleetSettings},
+    journal::{FinalAnswer, Journal},
+    load::{FaultLoad, LoadBridge},
     proxy::{Balancer, Served},
-    sizes::Form::{self, Long, Short},
+    sizes::FaultForm::{self, Long, Short},
 };
 use crate::support::{
-    link::{Link, Lost},
+    link::{DatabaseLink, Lost},
     prelude::*,
     rest::client,
     scrape::Scrape,
@@ -41,7 +41,7 @@ struct Pair {
     fleet: Fleet,
     primary: OwnPostgres,
     standby: OwnPostgres,
-    link: Link,
+    link: DatabaseLink,
     _balancer: Balancer,
 }
 
@@ -51,12 +51,12 @@ impl Pair {
         let standby = primary.standby();
         let behind = [&primary, &standby].map(|server| format!("127.0.0.1:{}", server.port));
         let balancer = Balancer::start(Served::Postgres, &behind)?;
-        let link = Link::to(balancer.port);
+        let link = DatabaseLink::to(balancer.port);
         let installation = Installation::at(primary.place(link.port));
         if synchronous {
             primary.waits_for_its_standby();
         }
-        let fleet = Fleet::on(installation, Wanted::nodes(2)).await;
+        let fleet = Fleet::on(installation, FleetSettings::nodes(2)).await;
         Some(Self {
             fleet,
             primary,
@@ -78,11 +78,11 @@ impl Pair {
     }
 }
 
-async fn synchronous(form: Form) {
+async fn synchronous(form: FaultForm) {
     let Some(pair) = Pair::start(true).await else {
         return;
     };
-    let load = Load::begin(&pair.fleet, form.rate());
+    let load = FaultLoad::begin(&pair.fleet, form.rate());
     load.goes_on_for(200).await;
     pair.fail_over(form.away(3)).await;
     let promoted = Instant::now();
@@ -167,12 +167,12 @@ impl Follower {
 }
 
 /// The standby lags when the primary dies.
-async fn asynchronous(form: Form) {
+async fn asynchronous(form: FaultForm) {
     let Some(pair) = Pair::start(false).await else {
         return;
     };
     let fleet = &pair.fleet;
-    let load = Load::begin(fleet, form.rate());
+    let load = FaultLoad::begin(fleet, form.rate());
     let follower = Follower::begin(fleet, 0);
     load.goes_on_for(200).await;
     pair.standby.fall_behind();
@@ -242,11 +242,11 @@ async fn a_failover_to_a_standby_that_is_behind_loses_the_newest_and_says_so() {
 /// Calls that the standby had not received are gone from all memories, too.
 #[actix_web::test]
 async fn a_call_that_the_database_has_lost_is_active_nowhere() {
-    let Some(fleet) = Fleet::start(Postgres, Wanted::nodes(2).tenants(1, 100)).await else {
+    let Some(fleet) = Fleet::start(Postgres, FleetSettings::nodes(2).tenants(1, 100)).await else {
         return;
     };
     let journal = Journal::new();
-    let line = Line::new(&fleet, 0, 0, &journal);
+    let line = LoadBridge::new(&fleet, 0, 0, &journal);
     let lost = line.ring(Moment::now(), 0).await;
     let kept = line.ring(Moment::now(), 0).await;
     let store = &fleet.node(0).installation.store;
@@ -262,11 +262,11 @@ async fn a_call_that_the_database_has_lost_is_active_nowhere() {
     .await;
     assert_eq!(
         line.about("call.answered", &lost, json!({})).await,
-        Reply::Lost
+        FinalAnswer::Lost
     );
     assert_eq!(
         line.about("call.answered", &kept, json!({})).await,
-        Reply::Ok
+        FinalAnswer::Ok
     );
 }
 

@@ -11,7 +11,7 @@ use tokio::{
 use super::proxy::{Balancer, Served};
 use crate::support::{
     prelude::*,
-    tenant::{Plan, Tenant, text},
+    tenant::{Tenant, TenantPlan, text},
     world::ALL_EVENTS,
 };
 
@@ -23,7 +23,7 @@ static ROOM: Semaphore = Semaphore::const_new(FLEETS_MAX);
 pub struct Fleet {
     nodes: Vec<Option<Server>>,
     pub tenants: Vec<Rc<Tenant>>,
-    pub receiver: Receiver,
+    pub receiver: TenantServer,
     /// Addresses for clients: of each node, or of the balancer in front of all.
     pub addresses: Rc<[String]>,
     pub balancer: Option<Balancer>,
@@ -41,14 +41,14 @@ impl Drop for Fleet {
 
 /// Settings of a fleet.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct FleetSettings {
     pub nodes: usize,
     pub tenants: usize,
     pub minutes: u32,
     pub settings: Vec<(&'static str, String)>,
 }
 
-impl Wanted {
+impl FleetSettings {
     pub fn nodes(nodes: usize) -> Self {
         let tenants = 4;
         let settings = vec![("log.level", "info".to_owned())];
@@ -86,12 +86,12 @@ pub fn hook(tenant: usize) -> String {
 
 impl Fleet {
     /// `None` if the store is not available.
-    pub async fn start(kind: StoreKind, wanted: Wanted) -> Option<Self> {
+    pub async fn start(kind: StoreKind, wanted: FleetSettings) -> Option<Self> {
         Some(Self::on(Installation::migrated(kind)?, wanted).await)
     }
 
     /// Starts on the given installation.
-    pub async fn on(mut installation: Installation, wanted: Wanted) -> Self {
+    pub async fn on(mut installation: Installation, wanted: FleetSettings) -> Self {
         open_many_files();
         let room = ROOM.acquire().await.expect("is never closed");
         for (key, value) in &wanted.settings {
@@ -100,15 +100,15 @@ impl Fleet {
         let others: Vec<_> = (1..wanted.nodes).map(|_| installation.beside()).collect();
         let mut nodes = vec![Some(Server::start(installation))];
         nodes.extend(others.into_iter().map(|other| Some(Server::start(other))));
-        let receiver = Receiver::scripted(|request| {
+        let receiver = TenantServer::scripted(|request| {
             let asked = request.json();
             match asked["functionName"] == FUNCTION {
-                true => Answer::Json(json!({"order": asked["parameters"]["orderId"]})),
-                false => Answer::Status(200),
+                true => ServerAnswer::Json(json!({"order": asked["parameters"]["orderId"]})),
+                false => ServerAnswer::Status(200),
             }
         });
         let first = nodes[0].as_ref().unwrap();
-        let plan = Plan {
+        let plan = TenantPlan {
             minutes: wanted.minutes,
             low_threshold: None,
             concurrent_calls: Some(100_000),

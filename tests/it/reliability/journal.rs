@@ -11,21 +11,21 @@ use serde_json::Value;
 
 /// A call as its bridge knows it.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct AcknowledgedCall {
     pub tenant: usize,
     pub bridge_call: String,
     /// From answer to end, by the bridge's times.
     pub talk_seconds: i64,
-    pub answered: Reply,
+    pub answered: FinalAnswer,
     /// Result of the function that the AI invoked.
-    pub called: Reply,
-    pub told: Reply,
-    pub ended: Reply,
+    pub called: FinalAnswer,
+    pub told: FinalAnswer,
+    pub ended: FinalAnswer,
 }
 
 /// The final answer to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum FinalAnswer {
     /// Not answered yet, or not sent.
     None,
     Ok,
@@ -35,17 +35,19 @@ pub enum Reply {
     Lost,
 }
 
-impl Entry {
+impl AcknowledgedCall {
     /// The call's cost in minutes.
     pub fn costs(&self) -> i64 {
         match self.answered {
-            Reply::Ok => self.talk_seconds.div_euclid(60) + i64::from(self.talk_seconds % 60 > 0),
+            FinalAnswer::Ok => {
+                self.talk_seconds.div_euclid(60) + i64::from(self.talk_seconds % 60 > 0)
+            }
             _ => 0,
         }
     }
 
     pub fn status(&self) -> &'static str {
-        if self.answered == Reply::Ok {
+        if self.answered == FinalAnswer::Ok {
             "ended"
         } else {
             "dropped"
@@ -61,7 +63,7 @@ impl Entry {
             (self.told, "call.transcript"),
             (self.ended, "call.ended"),
         ] {
-            if reply == Reply::Ok {
+            if reply == FinalAnswer::Ok {
                 kinds.insert(kind);
             }
         }
@@ -71,7 +73,7 @@ impl Entry {
 
 /// An agent that a tenant created.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct CreatedAgent {
     pub tenant: usize,
     pub name: String,
     pub deleted: bool,
@@ -79,8 +81,8 @@ pub struct Made {
 
 #[derive(Debug, Default)]
 pub struct Journal {
-    pub calls: RefCell<BTreeMap<String, Entry>>,
-    pub agents: RefCell<BTreeMap<String, Made>>,
+    pub calls: RefCell<BTreeMap<String, AcknowledgedCall>>,
+    pub agents: RefCell<BTreeMap<String, CreatedAgent>>,
     /// Outcomes of functions as the bridges received them, by call; a call invokes one.
     pub outcomes: RefCell<BTreeMap<String, Value>>,
     /// Acknowledgements: time, and latency since the first transmission.
@@ -112,20 +114,20 @@ impl Journal {
     }
 
     /// Updates a call's entry.
-    pub fn note(&self, call: &str, change: impl FnOnce(&mut Entry)) {
+    pub fn note(&self, call: &str, change: impl FnOnce(&mut AcknowledgedCall)) {
         change(self.calls.borrow_mut().get_mut(call).unwrap());
     }
 
     /// Records a call of which only the end matters, as the service shows it.
     pub fn note_ended(&self, call: &str, tenant: usize, bridge_call: &str, over: &Value) {
-        let entry = Entry {
+        let entry = AcknowledgedCall {
             tenant,
             bridge_call: bridge_call.to_owned(),
             talk_seconds: over["talkTimeSeconds"].as_i64().unwrap(),
-            answered: Reply::Ok,
-            called: Reply::None,
-            told: Reply::None,
-            ended: Reply::Ok,
+            answered: FinalAnswer::Ok,
+            called: FinalAnswer::None,
+            told: FinalAnswer::None,
+            ended: FinalAnswer::Ok,
         };
         self.calls.borrow_mut().insert(call.to_owned(), entry);
     }

@@ -13,7 +13,7 @@ use tokio::{sync::Mutex, time::sleep};
 
 use super::{
     fleet::{FUNCTION, Fleet, fresh},
-    journal::{Entry, Journal, Made, Reply},
+    journal::{AcknowledgedCall, CreatedAgent, FinalAnswer, Journal},
 };
 use crate::support::{prelude::*, tenant::Tenant, tenant::text};
 
@@ -32,19 +32,19 @@ const GIVES_UP_AFTER: Duration = Duration::from_secs(400);
 const OVER_WITHIN: Duration = Duration::from_secs(420);
 
 /// A bridge's program. It has one socket, and goes to the next node when that fails.
-pub struct Line {
+pub struct LoadBridge {
     pub tenant: Rc<Tenant>,
     pub number: usize,
     addresses: Rc<[String]>,
     at: Cell<usize>,
-    socket: RefCell<Option<Rc<Bridge>>>,
+    socket: RefCell<Option<Rc<TestBridge>>>,
     connecting: Mutex<()>,
     journal: Rc<Journal>,
     /// Disconnected from all nodes.
     cut: Cell<bool>,
 }
 
-impl Line {
+impl LoadBridge {
     /// Its first socket is at the node with index `at`.
     pub fn new(fleet: &Fleet, tenant: usize, at: usize, journal: &Rc<Journal>) -> Rc<Self> {
         Rc::new(Self {
@@ -59,7 +59,7 @@ impl Line {
         })
     }
 
-    pub async fn socket(&self) -> Rc<Bridge> {
+    pub async fn socket(&self) -> Rc<TestBridge> {
         let _turn = self.connecting.lock().await;
         let open = self.socket.borrow().clone();
         if let Some(open) = open.filter(|socket| socket.is_open()) {
@@ -70,7 +70,7 @@ impl Line {
             let address = &self.addresses[self.at.get()];
             let reached = match self.cut.get() {
                 true => None,
-                false => Bridge::reach(address, &self.tenant.token, ANSWERED_WITHIN).await,
+                false => TestBridge::reach(address, &self.tenant.token, ANSWERED_WITHIN).await,
             };
             if let Some(socket) = reached.map(Rc::new) {
                 *self.socket.borrow_mut() = Some(socket.clone());
@@ -83,7 +83,7 @@ impl Line {
     }
 
     /// Drops a useless socket: the next message goes elsewhere.
-    pub fn leave(&self, socket: &Rc<Bridge>) {
+    pub fn leave(&self, socket: &Rc<TestBridge>) {
         let mut present = self.socket.borrow_mut();
         if present
             .as_ref()
@@ -149,14 +149,14 @@ impl Line {
             .await;
         assert_eq!(reply["action"], "answer", "{reply}");
         let call = text(&reply, "callId");
-        let entry = Entry {
+        let entry = AcknowledgedCall {
             tenant: self.number,
             bridge_call,
             talk_seconds,
-            answered: Reply::None,
-            called: Reply::None,
-            told: Reply::None,
-            ended: Reply::None,
+            answered: FinalAnswer::None,
+            called: FinalAnswer::None,
+            told: FinalAnswer::None,
+            ended: FinalAnswer::None,
         };
         let before = self.journal.calls.borrow_mut().insert(call.clone(), entry);
         assert!(before.is_none(), "{call} is given twice");
@@ -164,7 +164,7 @@ impl Line {
     }
 
     /// Sends a message about a call; returns its final answer.
-    pub async fn about(&self, kind: &str, call: &str, mut fields: Value) -> Reply {
+    pub async fn about(&self, kind: &str, call: &str, mut fields: Value) -> FinalAnswer {
         fields["callId"] = json!(call);
         read(&self.say(&self.message(kind, fields)).await)
     }
@@ -194,19 +194,19 @@ impl Line {
         let told = ask().await;
         let reply = read(&told);
         self.journal.note(call, |entry| entry.called = reply);
-        if reply == Reply::Ok {
+        if reply == FinalAnswer::Ok {
             let outcome = told["outcome"].clone();
             let noted = (call.to_owned(), outcome.clone());
             self.journal.outcomes.borrow_mut().extend([noted]);
             let again = ask().await;
-            if read(&again) == Reply::Ok {
+            if read(&again) == FinalAnswer::Ok {
                 assert_eq!(again["outcome"], outcome, "{call} called one function");
             }
         }
     }
 
     /// A call that was answered `talk_seconds` ago, so that it may end now.
-    pub async fn open(&self, talk_seconds: i64) -> Open {
+    pub async fn open(&self, talk_seconds: i64) -> OpenCall {
         let started = Moment::ago(talk_seconds + 10);
         let answered = started.plus(2);
         let id = self.ring(started, talk_seconds).await;
@@ -214,10 +214,10 @@ impl Line {
         let reply = self.about("call.answered", &id, at).await;
         self.journal.note(&id, |entry| entry.answered = reply);
         let ends = answered.plus(talk_seconds);
-        Open { id, ends }
+        OpenCall { id, ends }
     }
 
-    pub async fn close(&self, call: &Open) {
+    pub async fn close(&self, call: &OpenCall) {
         let at = json!({"at": call.ends.text()});
         let reply = self.about("call.hangup", &call.id, at).await;
         self.journal.note(&call.id, |entry| entry.ended = reply);
@@ -226,23 +226,23 @@ impl Line {
 
 /// An active call.
 #[derive(Clone, Debug)]
-pub struct Open {
+pub struct OpenCall {
     pub id: String,
     ends: Moment,
 }
 
 /// Interprets an answer about a call.
-pub fn read(reply: &Value) -> Reply {
+pub fn read(reply: &Value) -> FinalAnswer {
     match reply["error"]["code"].as_str() {
-        None if reply["ok"] == true => Reply::Ok,
-        Some("invalid_transition") => Reply::Refused,
-        Some("unknown_call") => Reply::Lost,
+        None if reply["ok"] == true => FinalAnswer::Ok,
+        Some("invalid_transition") => FinalAnswer::Refused,
+        Some("unknown_call") => FinalAnswer::Lost,
         _ => panic!("{reply}"),
     }
 }
 
 /// A tenant's program that repeats each write until it is acknowledged.
-pub struct Writer {
+pub struct TenantWriter {
     number: usize,
     nodes: Vec<Rest>,
     at: Cell<usize>,
@@ -250,7 +250,7 @@ pub struct Writer {
     journal: Rc<Journal>,
 }
 
-impl Writer {
+impl TenantWriter {
     fn new(
         fleet: &Fleet,
         tenant: usize,
@@ -335,7 +335,7 @@ impl Writer {
         let id = text(&agent, "id");
         let path = format!("/agents/{id}");
         let note = |name: &str, deleted| {
-            let made = Made {
+            let made = CreatedAgent {
                 tenant: self.number,
                 name: name.to_owned(),
                 deleted,
@@ -367,7 +367,7 @@ impl Writer {
 
 /// The amount of load.
 #[derive(Clone, Copy, Debug)]
-pub struct Rate {
+pub struct LoadRate {
     pub calls_per_second: u64,
     pub writes_per_second: u64,
     /// Maximum duration of a call in real time.
@@ -377,23 +377,25 @@ pub struct Rate {
 }
 
 /// Calls and writes of all tenants until the load is ended.
-pub struct Load {
+pub struct FaultLoad {
     pub journal: Rc<Journal>,
-    pub lines: Vec<Rc<Line>>,
+    pub lines: Vec<Rc<LoadBridge>>,
     goes_on: Rc<Cell<bool>>,
     running: Rc<Cell<usize>>,
     failed: Rc<Cell<usize>>,
 }
 
-impl Load {
-    pub fn begin(fleet: &Fleet, rate: Rate) -> Self {
+impl FaultLoad {
+    pub fn begin(fleet: &Fleet, rate: LoadRate) -> Self {
         Self::beside(fleet, rate, &Journal::new())
     }
 
     /// A load that shares its journal with others.
-    pub fn beside(fleet: &Fleet, rate: Rate, journal: &Rc<Journal>) -> Self {
+    pub fn beside(fleet: &Fleet, rate: LoadRate, journal: &Rc<Journal>) -> Self {
         let tenants = 0..fleet.tenants.len();
-        let lines = tenants.clone().map(|n| Line::new(fleet, n, n, journal));
+        let lines = tenants
+            .clone()
+            .map(|n| LoadBridge::new(fleet, n, n, journal));
         let load = Self {
             lines: lines.collect(),
             journal: journal.clone(),
@@ -402,7 +404,7 @@ impl Load {
             failed: Rc::default(),
         };
         let writers: Vec<_> = tenants
-            .map(|n| Writer::new(fleet, n, rate.answered_within, journal))
+            .map(|n| TenantWriter::new(fleet, n, rate.answered_within, journal))
             .collect();
         let lines = load.lines.clone();
         load.every(rate.calls_per_second, move |number| {

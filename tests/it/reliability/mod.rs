@@ -24,7 +24,7 @@ mod standby;
 mod throughput;
 
 pub use self::{
-    fleet::{Fleet, Wanted},
-    load::Load,
-    sizes::Form::Short,
+    fleet::{Fleet, FleetSettings},
+    load::FaultLoad,
+    sizes::FaultForm::Short,
 };

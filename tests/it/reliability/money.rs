@@ -6,10 +6,10 @@ use dikala_testkit::within;
 use futures_util::{StreamExt, stream};
 
 use super::{
-    fleet::{Fleet, Wanted},
+    fleet::{Fleet, FleetSettings},
     journal::Journal,
-    load::Line,
-    sizes::Form::{self, Long, Short},
+    load::LoadBridge,
+    sizes::FaultForm::{self, Long, Short},
 };
 use crate::support::prelude::*;
 
@@ -17,15 +17,15 @@ use crate::support::prelude::*;
 const OVER_WITHIN: Duration = Duration::from_secs(200);
 
 /// Half of the calls are at each node; there are fewer minutes than calls.
-async fn last_minutes(form: Form) {
+async fn last_minutes(form: FaultForm) {
     let calls = form.size("CALLS", 60, 500);
     let minutes = u32::try_from(form.size("MINUTES", 40, 100)).unwrap();
-    let wanted = Wanted::nodes(2).tenants(1, minutes);
+    let wanted = FleetSettings::nodes(2).tenants(1, minutes);
     let Some(fleet) = Fleet::start(Postgres, wanted).await else {
         return;
     };
     let journal = Journal::new();
-    let lines = [0, 1].map(|node| Line::new(&fleet, 0, node, &journal));
+    let lines = [0, 1].map(|node| LoadBridge::new(&fleet, 0, node, &journal));
     // In the short form most of their first minute is over already.
     let ago = i64::try_from(form.size("TALKED_SECONDS", 40, 0)).unwrap();
     let all = (0..calls).map(|number| ring(&lines[usize::from(number % 2 == 1)], ago));
@@ -69,13 +69,13 @@ async fn last_minutes(form: Form) {
 
 /// A ringing call.
 struct Rung {
-    line: Rc<Line>,
+    line: Rc<LoadBridge>,
     call: String,
     at: Moment,
 }
 
 /// `None` if no minute is left for it.
-async fn ring(line: &Rc<Line>, ago: i64) -> Option<Rung> {
+async fn ring(line: &Rc<LoadBridge>, ago: i64) -> Option<Rung> {
     let at = Moment::ago(ago);
     let fields = json!({
         "bridgeCallId": format!("sip-{}", super::fleet::fresh()), "did": line.tenant.did, "callerNumber": "+6281",

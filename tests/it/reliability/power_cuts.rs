@@ -18,10 +18,10 @@ use tokio::{
 };
 
 use super::{
-    fleet::{Fleet, Wanted, fresh},
-    sizes::Form::{self, Long, Short},
+    fleet::{Fleet, FleetSettings, fresh},
+    sizes::FaultForm::{self, Long, Short},
 };
-use crate::support::{prelude::*, rest::Response, tenant::text};
+use crate::support::{prelude::*, rest::RestResponse, tenant::text};
 
 /// The simulated time of a flush to disk, in microseconds.
 const FLUSH_US: u32 = 20_000;
@@ -54,7 +54,7 @@ struct Client {
 }
 
 impl Client {
-    async fn try_once(&self, path: &str, body: &Value, key: Option<&str>) -> Option<Response> {
+    async fn try_once(&self, path: &str, body: &Value, key: Option<&str>) -> Option<RestResponse> {
         let mut rest = self.rest.clone();
         if let Some(key) = key {
             rest = rest.with("idempotency-key", key);
@@ -163,13 +163,13 @@ pub async fn on_a_slow_disk(nodes: usize) -> Option<(Fleet, OwnPostgres)> {
     postgres.sql(&format!("ALTER SYSTEM SET commit_delay = {FLUSH_US}"));
     postgres.sql("ALTER SYSTEM SET commit_siblings = 0");
     postgres.sql("SELECT pg_reload_conf()");
-    let wanted = Wanted::nodes(nodes).tenants(TENANTS, 10_000_000);
+    let wanted = FleetSettings::nodes(nodes).tenants(TENANTS, 10_000_000);
     let mut fleet = Fleet::on(installation, wanted).await;
     fleet.postgres = Some(postgres.clone());
     Some((fleet, postgres))
 }
 
-async fn crashes(form: Form) {
+async fn crashes(form: FaultForm) {
     let Some((fleet, postgres)) = on_a_slow_disk(1).await else {
         return;
     };

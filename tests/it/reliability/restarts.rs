@@ -7,10 +7,10 @@ use tokio::time::sleep;
 
 use super::{
     check::check,
-    fleet::{Fleet, Wanted, hook},
+    fleet::{Fleet, FleetSettings, hook},
     journal::Journal,
-    load::{Line, Load, Open},
-    sizes::Form::{self, Long, Short},
+    load::{FaultLoad, LoadBridge, OpenCall},
+    sizes::FaultForm::{self, Long, Short},
 };
 use crate::support::prelude::*;
 
@@ -19,13 +19,13 @@ const SOCKETS: usize = 2;
 
 /// Running calls of all tenants, over several sockets.
 struct Live {
-    calls: Vec<(Rc<Line>, Open)>,
+    calls: Vec<(Rc<LoadBridge>, OpenCall)>,
 }
 
 impl Live {
     async fn begin(fleet: &Fleet, journal: &Rc<Journal>, calls: u64) -> Self {
         let tenants = fleet.tenants.len();
-        let lines = (0..tenants * SOCKETS).map(|n| Line::new(fleet, n % tenants, n, journal));
+        let lines = (0..tenants * SOCKETS).map(|n| LoadBridge::new(fleet, n % tenants, n, journal));
         let lines: Vec<_> = lines.collect();
         let opened = (0..usize::try_from(calls).unwrap()).map(|number| {
             let line = lines[number % lines.len()].clone();
@@ -44,9 +44,9 @@ impl Live {
 }
 
 /// A rolling restart of all nodes behind haproxy.
-async fn rolling(form: Form) {
+async fn rolling(form: FaultForm) {
     let nodes = 3;
-    let Some(fleet) = Fleet::start(Postgres, Wanted::nodes(nodes)).await else {
+    let Some(fleet) = Fleet::start(Postgres, FleetSettings::nodes(nodes)).await else {
         return;
     };
     let Some(mut fleet) = fleet.balanced() else {
@@ -60,7 +60,7 @@ async fn rolling(form: Form) {
         // Three nodes and their load start on a machine that other tests use as well.
         rate.answered_within = Duration::from_secs(20);
     }
-    let load = Load::beside(&fleet, rate, &journal);
+    let load = FaultLoad::beside(&fleet, rate, &journal);
     load.goes_on_for(40).await;
     let began = Instant::now();
     for at in 0..nodes {
@@ -98,19 +98,19 @@ async fn a_rolling_restart_with_500_live_calls_loses_none() {
 }
 
 /// SIGTERM with running calls, incoming requests, and deliveries in flight.
-async fn stopped(store: StoreKind, form: Form) {
-    let Some(mut fleet) = Fleet::start(store, Wanted::nodes(1)).await else {
+async fn stopped(store: StoreKind, form: FaultForm) {
+    let Some(mut fleet) = Fleet::start(store, FleetSettings::nodes(1)).await else {
         return;
     };
     for tenant in 0..fleet.tenants.len() {
-        let slow = Answer::Slow(Duration::from_millis(500));
+        let slow = ServerAnswer::Slow(Duration::from_millis(500));
         fleet.receiver.answer(&hook(tenant), [slow]);
     }
     let journal = Journal::new();
     let live = Live::begin(&fleet, &journal, form.size("CALLS", 50, 200)).await;
     let mut rate = form.rate();
     rate.writes_per_second *= 5;
-    let load = Load::beside(&fleet, rate, &journal);
+    let load = FaultLoad::beside(&fleet, rate, &journal);
     let rounds = 3;
     for _ in 0..rounds {
         load.goes_on_for(100).await;

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use super::load::{ANSWERED_WITHIN, Rate};
+use super::load::{ANSWERED_WITHIN, LoadRate};
 
 /// Short for every change, long on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum FaultForm {
     Short,
     Long,
 }
 
-impl Form {
+impl FaultForm {
     /// A size: in the long form `DIKALA_FAULTS_{name}` of the environment, or else the given default.
     pub fn size(self, name: &str, short: u64, long: u64) -> u64 {
         if self == Self::Short {
@@ -25,8 +25,8 @@ impl Form {
         })
     }
 
-    pub fn rate(self) -> Rate {
-        Rate {
+    pub fn rate(self) -> LoadRate {
+        LoadRate {
             calls_per_second: self.size("CALLS_PER_SECOND", 20, 100),
             writes_per_second: self.size("WRITES_PER_SECOND", 4, 20),
             lives: Duration::from_secs(4),

@@ -7,9 +7,9 @@ use tokio::{task::spawn_blocking, time::sleep};
 
 use super::{
     check::check,
-    load::{ANSWERED_WITHIN, Load, Rate},
+    load::{ANSWERED_WITHIN, FaultLoad, LoadRate},
     power_cuts::on_a_slow_disk,
-    sizes::Form::Long,
+    sizes::FaultForm::Long,
 };
 use crate::support::prelude::*;
 
@@ -22,9 +22,9 @@ async fn crashes_of_postgres_and_of_nodes_for_half_an_hour_lose_nothing() {
         return;
     };
     let minutes = Long.size("SOAK_MINUTES", 25, 25);
-    let load = Load::begin(
+    let load = FaultLoad::begin(
         &fleet,
-        Rate {
+        LoadRate {
             calls_per_second: Long.size("SOAK_CALLS_PER_SECOND", 40, 40),
             writes_per_second: 4,
             lives: Duration::from_secs(4),

@@ -5,7 +5,7 @@ use dikala_testkit::{OwnPostgres, Stop};
 use futures_util::future::{join_all, join3};
 use tokio::task::spawn_blocking;
 
-use super::fleet::{Fleet, Wanted};
+use super::fleet::{Fleet, FleetSettings};
 use crate::support::{prelude::*, tenant::Tenant};
 
 /// Maximum connections with which a node writes; its lease has another one.
@@ -23,7 +23,7 @@ async fn pair(nodes: usize) -> Option<(Fleet, OwnPostgres, OwnPostgres)> {
     let installation = Installation::at(primary.place(primary.port));
     primary.waits_for_its_standby();
     // A node that never met others keeps its sockets when its lease expires.
-    let wanted = Wanted::nodes(nodes).set("bridge.lost_after_seconds", 600);
+    let wanted = FleetSettings::nodes(nodes).set("bridge.lost_after_seconds", 600);
     let fleet = Fleet::on(installation, wanted).await;
     Some((fleet, primary, standby))
 }
@@ -138,7 +138,7 @@ async fn without_its_standby_a_primary_acknowledges_nothing() {
     for message in [&broken_off, &left_alone] {
         eventually("a call to be taken", async || {
             let address = &fleet.node(0).http;
-            let socket = Bridge::reach(address, &tenant.token, REACHED_WITHIN).await?;
+            let socket = TestBridge::reach(address, &tenant.token, REACHED_WITHIN).await?;
             let reply = socket.begin(message).reply_if_any().await?;
             (reply["ok"] == true).then_some(())
         })
@@ -169,7 +169,7 @@ async fn what_the_primary_alone_has_is_not_acknowledged_to_who_asks_again() {
     let tenant = &fleet.tenants[0];
     let reach = async |at: usize| {
         let address = &fleet.node(at).http;
-        Bridge::reach(address, &tenant.token, REACHED_WITHIN).await
+        TestBridge::reach(address, &tenant.token, REACHED_WITHIN).await
     };
     let (one, other) = (reach(0).await.unwrap(), reach(1).await.unwrap());
     let call = one.ring(&tenant.did).await;

@@ -7,8 +7,8 @@ use dikala_testkit::OwnPostgres;
 use futures_util::future::join_all;
 
 use super::{
-    fleet::{Fleet, Wanted},
-    sizes::Form::Long,
+    fleet::{Fleet, FleetSettings},
+    sizes::FaultForm::Long,
 };
 use crate::support::prelude::*;
 
@@ -20,7 +20,7 @@ const TICKS: u64 = 100;
 async fn measure(nodes: usize) -> Option<(u64, u64, u64)> {
     let postgres = OwnPostgres::start()?;
     let installation = Installation::at(postgres.place(postgres.port));
-    let wanted = Wanted::nodes(nodes)
+    let wanted = FleetSettings::nodes(nodes)
         .tenants(TENANTS, 10_000_000)
         .set("log.level", "warn");
     let mut fleet = Fleet::on(installation, wanted).await;

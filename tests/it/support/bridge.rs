@@ -23,17 +23,17 @@ use tokio::{
 
 use super::{
     moment::Moment,
-    rest::{Response, Rest, client},
+    rest::{Rest, RestResponse, client},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum BridgeTransport {
     Socket,
     Http,
 }
 
 /// A bridge with one connection.
-pub struct Bridge {
+pub struct TestBridge {
     link: Link,
     inbox: Rc<Inbox>,
     /// Prefix of message ids, unique among all connections of a test.
@@ -62,15 +62,15 @@ struct Inbox {
 pub struct Closed(pub Option<CloseCode>);
 
 /// A message in flight.
-pub struct Pending(oneshot::Receiver<Value>);
+pub struct PendingReply(oneshot::Receiver<Value>);
 
-impl Bridge {
-    pub async fn open(base: &str, token: &str, transport: Transport) -> Self {
+impl TestBridge {
+    pub async fn open(base: &str, token: &str, transport: BridgeTransport) -> Self {
         match transport {
-            Transport::Socket => Self::socket(base, Some(token))
+            BridgeTransport::Socket => Self::socket(base, Some(token))
                 .await
                 .unwrap_or_else(|status| panic!("no socket: {status}")),
-            Transport::Http => Self::with(Link::Http(
+            BridgeTransport::Http => Self::with(Link::Http(
                 Rest::new(base).with("authorization", &format!("Bearer {token}")),
             )),
         }
@@ -140,7 +140,7 @@ impl Bridge {
     }
 
     /// Sends without waiting for the reply.
-    pub fn begin(&self, message: &Value) -> Pending {
+    pub fn begin(&self, message: &Value) -> PendingReply {
         let (reply, pending) = oneshot::channel();
         let id = message["id"]
             .as_str()
@@ -159,7 +159,7 @@ impl Bridge {
                 });
             }
         }
-        Pending(pending)
+        PendingReply(pending)
     }
 
     /// Sends and waits for the reply.
@@ -331,7 +331,7 @@ impl Bridge {
     pub fn cut(self) {}
 }
 
-impl Pending {
+impl PendingReply {
     pub async fn reply(self) -> Value {
         timeout(PATIENCE, self.0)
             .await
@@ -374,7 +374,7 @@ async fn post(rest: &Rest, inbox: &Inbox, messages: &[Value]) -> Value {
 }
 
 /// A request over the HTTP transport that may be refused.
-pub async fn post_raw(base: &str, authorization: Option<&str>, body: Value) -> Response {
+pub async fn post_raw(base: &str, authorization: Option<&str>, body: Value) -> RestResponse {
     let rest = Rest::new(base);
     let rest = authorization
         .iter()

@@ -1,9 +1,9 @@
 //! A PostgreSQL server whose clock can be set.
 
-use dikala_testkit::Place;
+use dikala_testkit::StorePlace;
 
 /// Makes the clock of an unused database settable.
-pub async fn can_be_set(store: &Place) {
+pub async fn can_be_set(store: &StorePlace) {
     // The search path makes this function hide PostgreSQL's own.
     let database = store.url.rsplit_once('/').unwrap().1;
     let first_public =
@@ -20,7 +20,7 @@ pub async fn can_be_set(store: &Place) {
 }
 
 /// Sets the clock's offset.
-pub async fn set(store: &Place, ms: i64) {
+pub async fn set(store: &StorePlace, ms: i64) {
     let set = format!("UPDATE clock_off SET ms = {ms}");
     store.execute(&set).await;
 }

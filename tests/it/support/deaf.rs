@@ -9,14 +9,14 @@ use tokio::net::{TcpListener, TcpSocket};
 
 /// A silent port on the loopback.
 #[derive(Debug)]
-pub struct Deaf {
+pub struct DeafListener {
     pub address: SocketAddr,
     _listener: TcpListener,
     /// Connections that fill the backlog.
     held: Vec<TcpStream>,
 }
 
-impl Deaf {
+impl DeafListener {
     /// The kernel accepts connections, but nothing is ever sent.
     pub fn silent() -> Self {
         Self::listen(128)

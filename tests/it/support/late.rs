@@ -27,13 +27,13 @@ struct Came {
 
 /// Answers every request with `{}` once it is open. Connections are served on threads until the process ends.
 #[derive(Debug)]
-pub struct Late {
+pub struct LateServer {
     pub address: SocketAddr,
     connections: Arc<Mutex<Vec<Connection>>>,
     closed: Option<(TcpListener, Vec<TcpStream>)>,
 }
 
-impl Late {
+impl LateServer {
     pub fn closed() -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();

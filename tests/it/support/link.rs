@@ -15,12 +15,12 @@ use dikala_testkit::StoreKind;
 
 use super::{
     server::Installation,
-    world::{Setup, World},
+    world::{TestWorld, WorldSetup},
 };
 
 /// A proxy between client and server. Connections are served on threads until the process ends.
 #[derive(Clone, Debug)]
-pub struct Link {
+pub struct DatabaseLink {
     pub port: u16,
     state: Arc<State>,
 }
@@ -142,17 +142,17 @@ impl Watch {
 }
 
 /// A world whose server reaches PostgreSQL over a link; `None` if PostgreSQL is not installed.
-pub async fn linked(setup: Setup) -> Option<(World, Link)> {
+pub async fn linked(setup: WorldSetup) -> Option<(TestWorld, DatabaseLink)> {
     let mut installation = Installation::migrated(StoreKind::Postgres)?;
     let url = installation.store.url.clone();
     let port = url.rsplit_once(':').unwrap().1.split_once('/').unwrap().0;
-    let link = Link::to(port.parse().unwrap());
+    let link = DatabaseLink::to(port.parse().unwrap());
     installation.set("database.url", &url.replace(port, &link.port.to_string()));
     installation.set("bridge.lost_after_seconds", "600");
-    Some((World::on(installation, setup).await, link))
+    Some((TestWorld::on(installation, setup).await, link))
 }
 
-impl Link {
+impl DatabaseLink {
     /// A link to a port of this machine.
     pub fn to(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -24,19 +24,19 @@ pub mod prelude {
     pub use std::time::Duration;
 
     pub use dikala_testkit::{
-        Answer, Event, Received, Receiver,
+        ReceivedEvent, ReceivedRequest, ServerAnswer,
         StoreKind::{self, *},
-        eventually,
+        TenantServer, eventually,
     };
     pub use rstest::rstest;
     pub use serde_json::{Value, json};
 
     pub use super::{
-        bridge::{Bridge, Transport, Transport::*},
+        bridge::{BridgeTransport, BridgeTransport::*, TestBridge},
         moment::Moment,
         rest::Rest,
         server::{Installation, Server},
-        world::{SECRET, Setup, World},
+        world::{SECRET, TestWorld, WorldSetup},
     };
     pub(crate) use crate::support::world::world;
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use dikala_testkit::{Receiver, eventually};
+use dikala_testkit::{TenantServer, eventually};
 
 /// Path of a collector for traces.
 pub const PATH: &str = "/v1/traces";
 
 /// A received span; ids in hexadecimal.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Span {
+pub struct CollectedSpan {
     pub trace: String,
     pub id: String,
     /// Empty if there is none.
@@ -27,7 +27,7 @@ pub struct Span {
     pub node: String,
 }
 
-impl Span {
+impl CollectedSpan {
     #[track_caller]
     pub fn attribute(&self, name: &str) -> &str {
         self.attributes
@@ -37,7 +37,7 @@ impl Span {
 }
 
 /// All spans received so far.
-pub fn spans(collector: &Receiver) -> Vec<Span> {
+pub fn spans(collector: &TenantServer) -> Vec<CollectedSpan> {
     let requests = collector.received(PATH);
     requests
         .iter()
@@ -51,10 +51,10 @@ pub fn spans(collector: &Receiver) -> Vec<Span> {
 
 /// Waits until the spans are as wanted.
 pub async fn wait_for_spans(
-    collector: &Receiver,
+    collector: &TenantServer,
     what: &str,
-    wanted: impl Fn(&[Span]) -> bool,
-) -> Vec<Span> {
+    wanted: impl Fn(&[CollectedSpan]) -> bool,
+) -> Vec<CollectedSpan> {
     eventually(what, async || {
         let spans = spans(collector);
         wanted(&spans).then_some(spans)
@@ -151,7 +151,7 @@ fn varint(bytes: &mut &[u8]) -> u64 {
     panic!("a number of more than ten bytes");
 }
 
-fn of_request(body: &[u8]) -> Vec<Span> {
+fn of_request(body: &[u8]) -> Vec<CollectedSpan> {
     let mut spans = Vec::new();
     for of_resource in Message::read(body).messages(1) {
         let resource = Message::read(of_resource.bytes(1)).attributes(1);
@@ -164,14 +164,14 @@ fn of_request(body: &[u8]) -> Vec<Span> {
     spans
 }
 
-fn read(span: &Message, node: &str) -> Span {
+fn read(span: &Message, node: &str) -> CollectedSpan {
     let id = |field, bytes: usize| {
         let id = span.bytes(field);
         assert!(id.is_empty() || id.len() == bytes, "{id:?}");
         id.iter().map(|byte| format!("{byte:02x}")).collect()
     };
     let status = Message::read(span.bytes(15));
-    let read = Span {
+    let read = CollectedSpan {
         trace: id(1, 16),
         id: id(2, 8),
         parent: id(4, 8),

@@ -56,7 +56,7 @@ pub struct Rest {
 
 /// A complete answer.
 #[derive(Debug)]
-pub struct Response {
+pub struct RestResponse {
     pub status: u16,
     pub headers: HeaderMap,
     pub text: String,
@@ -83,23 +83,23 @@ impl Rest {
         self
     }
 
-    pub async fn get(&self, path: &str) -> Response {
+    pub async fn get(&self, path: &str) -> RestResponse {
         self.send(Method::GET, path, None).await
     }
 
-    pub async fn post(&self, path: &str, body: Value) -> Response {
+    pub async fn post(&self, path: &str, body: Value) -> RestResponse {
         self.send(Method::POST, path, Some(body)).await
     }
 
-    pub async fn patch(&self, path: &str, body: Value) -> Response {
+    pub async fn patch(&self, path: &str, body: Value) -> RestResponse {
         self.send(Method::PATCH, path, Some(body)).await
     }
 
-    pub async fn delete(&self, path: &str) -> Response {
+    pub async fn delete(&self, path: &str) -> RestResponse {
         self.send(Method::DELETE, path, None).await
     }
 
-    pub async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Response {
+    pub async fn send(&self, method: Method, path: &str, body: Option<Value>) -> RestResponse {
         let asked = format!("{method} {}{path}", self.base);
         let answer = self.try_send(method, path, body).await;
         answer.unwrap_or_else(|fault| panic!("{asked}: {fault}"))
@@ -111,7 +111,7 @@ impl Rest {
         method: Method,
         path: &str,
         body: Option<Value>,
-    ) -> Result<Response, SendRequestError> {
+    ) -> Result<RestResponse, SendRequestError> {
         // Each request has its own connection, so that none is stale after a server's restart.
         let mut request = self
             .client
@@ -130,7 +130,7 @@ impl Rest {
                 SendRequestError::Send(std::io::Error::other(fault.to_string()))
             })?;
         let text = String::from_utf8(bytes.to_vec()).unwrap();
-        Ok(Response {
+        Ok(RestResponse {
             status: response.status().as_u16(),
             headers: response.headers().clone(),
             body: serde_json::from_str(&text).unwrap_or_default(),
@@ -139,7 +139,7 @@ impl Rest {
     }
 }
 
-impl Response {
+impl RestResponse {
     /// The body of an answer with this status; any other status fails the test and shows the answer.
     #[track_caller]
     pub fn expect(self, status: u16) -> Value {

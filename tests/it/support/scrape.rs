@@ -6,7 +6,7 @@ use super::rest::Rest;
 
 /// A metric with its series.
 #[derive(Debug, Default)]
-pub struct Metric {
+pub struct ScrapedMetric {
     pub kind: String,
     pub help: String,
     pub series: Vec<Series>,
@@ -23,7 +23,7 @@ pub struct Series {
 /// A scrape in Prometheus's text format, by metric name.
 #[derive(Debug)]
 pub struct Scrape {
-    pub metrics: BTreeMap<String, Metric>,
+    pub metrics: BTreeMap<String, ScrapedMetric>,
     pub text: String,
 }
 
@@ -36,7 +36,7 @@ impl Scrape {
 
     /// Panics on an invalid line.
     pub fn read(text: String) -> Self {
-        let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
+        let mut metrics: BTreeMap<String, ScrapedMetric> = BTreeMap::new();
         let mut last = String::new();
         for line in text.lines() {
             if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' '))

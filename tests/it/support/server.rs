@@ -13,7 +13,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use dikala_testkit::{PATIENCE, Place, StoreKind, folder, free_port, large, within};
+use dikala_testkit::{PATIENCE, StoreKind, StorePlace, folder, free_port, large, within};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -25,13 +25,13 @@ pub struct Installation {
     pub settings: Vec<(String, String)>,
     /// Soft and hard limit of open files.
     pub files: Option<(u32, u32)>,
-    pub store: Place,
+    pub store: StorePlace,
     pub folder: TempDir,
 }
 
 /// The result of a command.
 #[derive(Debug)]
-pub struct Finished {
+pub struct CommandResult {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
@@ -65,7 +65,7 @@ impl Installation {
     }
 
     /// An installation on an existing, migrated store.
-    pub fn at(store: Place) -> Self {
+    pub fn at(store: StorePlace) -> Self {
         Self::on(store, folder())
     }
 
@@ -88,7 +88,7 @@ impl Installation {
         installation
     }
 
-    fn on(store: Place, folder: TempDir) -> Self {
+    fn on(store: StorePlace, folder: TempDir) -> Self {
         let mut installation = Self {
             settings: Vec::new(),
             files: None,
@@ -158,9 +158,9 @@ impl Installation {
     }
 
     /// Runs a command until it ends.
-    pub fn run(&self, arguments: &[&str]) -> Finished {
+    pub fn run(&self, arguments: &[&str]) -> CommandResult {
         let output = self.command(arguments).output().unwrap();
-        Finished {
+        CommandResult {
             code: output.status.code(),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
@@ -191,7 +191,7 @@ fn program() -> OsString {
     std::env::var_os("DIKALA_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_dikala").into())
 }
 
-impl Finished {
+impl CommandResult {
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|fault| {
@@ -403,7 +403,7 @@ pub fn wait_for_line<T: Send + 'static>(
 }
 
 /// Waits for a child that runs beside the test.
-pub async fn finished(mut child: Child, patience: Duration) -> Finished {
+pub async fn finished(mut child: Child, patience: Duration) -> CommandResult {
     let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let read = |pipe: Box<dyn std::io::Read + Send>| {
         thread::spawn(move || std::io::read_to_string(pipe).unwrap_or_default())
@@ -413,7 +413,7 @@ pub async fn finished(mut child: Child, patience: Duration) -> Finished {
         child.try_wait().unwrap()
     })
     .await;
-    Finished {
+    CommandResult {
         code: status.code(),
         stdout: stdout.join().unwrap(),
         stderr: stderr.join().unwrap(),
@@ -422,7 +422,7 @@ pub async fn finished(mut child: Child, patience: Duration) -> Finished {
 
 /// Asserts a single sentence on standard error, and nothing on standard output.
 #[track_caller]
-pub fn assert_fails(finished: &Finished, codes: &[i32], names: &str) {
+pub fn assert_fails(finished: &CommandResult, codes: &[i32], names: &str) {
     assert!(
         codes.iter().any(|code| finished.code == Some(*code)),
         "not one of {codes:?}: {finished:?}"

@@ -94,10 +94,10 @@ const ROWS: u32 = 20_000;
 
 /// A statement from the log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Sent(pub String);
+pub struct LoggedStatement(pub String);
 
 /// The distinct statements in a server's log.
-pub fn in_log(log: &Path) -> BTreeSet<Sent> {
+pub fn in_log(log: &Path) -> BTreeSet<LoggedStatement> {
     let log = fs::read_to_string(log).unwrap_or_default();
     log.lines()
         .filter(|line| line.contains("sqlx::query"))
@@ -112,7 +112,7 @@ pub fn in_log(log: &Path) -> BTreeSet<Sent> {
                 whole
             };
             // SQLite's log may hold several statements in one text.
-            let each = text.split("; ").map(|one| Sent(one.to_owned()));
+            let each = text.split("; ").map(|one| LoggedStatement(one.to_owned()));
             each.collect::<Vec<_>>()
         })
         .collect()
@@ -120,9 +120,9 @@ pub fn in_log(log: &Path) -> BTreeSet<Sent> {
 
 /// Panics if a server's statement scans a growing table. Each statement is checked once per kind of store.
 pub fn judge(log: &Path, url: &str) {
-    static SEEN: LazyLock<Mutex<BTreeSet<(bool, Sent)>>> = LazyLock::new(Mutex::default);
+    static SEEN: LazyLock<Mutex<BTreeSet<(bool, LoggedStatement)>>> = LazyLock::new(Mutex::default);
     let postgres = url.starts_with("postgres");
-    let new: Vec<Sent> = {
+    let new: Vec<LoggedStatement> = {
         let mut seen = SEEN.lock().unwrap();
         in_log(log)
             .into_iter()
@@ -138,8 +138,8 @@ pub fn judge(log: &Path, url: &str) {
 }
 
 /// The statements that scan a growing table, with their plans.
-pub fn scans(url: &str, sent: Vec<Sent>) -> Vec<String> {
-    let sent: Vec<Sent> = sent.into_iter().filter(|sent| is_judged(&sent.0)).collect();
+pub fn scans(url: &str, sent: Vec<LoggedStatement>) -> Vec<String> {
+    let sent: Vec<LoggedStatement> = sent.into_iter().filter(|sent| is_judged(&sent.0)).collect();
     if sent.is_empty() {
         return Vec::new();
     }

@@ -6,14 +6,14 @@ use dikala_testkit::eventually;
 use serde_json::{Value, json};
 
 use super::{
-    bridge::{Bridge, Transport},
+    bridge::{BridgeTransport, TestBridge},
     rest::Rest,
     server::Server,
 };
 
 /// Settings of a new tenant.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct TenantPlan {
     pub minutes: u32,
     pub low_threshold: Option<u32>,
     pub concurrent_calls: Option<u32>,
@@ -33,7 +33,7 @@ pub struct Tenant {
 
 impl Tenant {
     /// Creates all of it through the APIs of a running server.
-    pub async fn create(server: &Server, plan: &Plan) -> Self {
+    pub async fn create(server: &Server, plan: &TenantPlan) -> Self {
         let operator = server.operator_api();
         let create = async |path: &str, body: Value| operator.post(path, body).await.expect(201);
         let mut tenant = json!({"name": "Toko", "plan": "enterprise", "rateLimit": 1_000_000});
@@ -124,8 +124,8 @@ impl Tenant {
     }
 
     /// The tenant's bridge, connected.
-    pub async fn bridge(&self, transport: Transport) -> Bridge {
-        Bridge::open(&self.base, &self.token, transport).await
+    pub async fn bridge(&self, transport: BridgeTransport) -> TestBridge {
+        TestBridge::open(&self.base, &self.token, transport).await
     }
 
     pub async fn call(&self, id: &str) -> Value {

@@ -26,7 +26,7 @@ pub struct Visitor {
 
 /// A page.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub struct VisitedPage {
     /// Its path after redirects.
     pub path: String,
     pub status: u16,
@@ -38,7 +38,7 @@ pub struct Page {
 
 /// A form with its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Form {
+pub struct HtmlForm {
     pub action: String,
     pub method: String,
     pub fields: Vec<(String, String)>,
@@ -85,24 +85,24 @@ impl Visitor {
     }
 
     /// Opens a path or URL and follows redirects.
-    pub async fn open(&self, path: &str) -> Page {
+    pub async fn open(&self, path: &str) -> VisitedPage {
         let page = self.fetch(path).await;
         self.follow(page).await
     }
 
     /// Opens a path without following redirects.
-    pub async fn fetch(&self, path: &str) -> Page {
+    pub async fn fetch(&self, path: &str) -> VisitedPage {
         self.send(Method::GET, path, None).await
     }
 
     /// Submits a form and follows redirects.
-    pub async fn submit(&self, form: &Form) -> Page {
+    pub async fn submit(&self, form: &HtmlForm) -> VisitedPage {
         let page = self.post(form).await;
         self.follow(page).await
     }
 
     /// Submits a form without following redirects.
-    pub async fn post(&self, form: &Form) -> Page {
+    pub async fn post(&self, form: &HtmlForm) -> VisitedPage {
         assert_eq!(form.method, "post", "{form:?}");
         let pairs = form
             .fields
@@ -115,7 +115,7 @@ impl Visitor {
     }
 
     /// Opens a page, fills in its form and submits it.
-    pub async fn fill(&self, path: &str, action: &str, values: &[(&str, &str)]) -> Page {
+    pub async fn fill(&self, path: &str, action: &str, values: &[(&str, &str)]) -> VisitedPage {
         let page = self.open(path).await;
         assert_eq!(page.status, 200, "{}", page.html);
         let form = values
@@ -126,7 +126,7 @@ impl Visitor {
         self.submit(&form).await
     }
 
-    async fn follow(&self, mut page: Page) -> Page {
+    async fn follow(&self, mut page: VisitedPage) -> VisitedPage {
         for _ in 0..5 {
             let Some(next) = page.header("location").filter(|_| page.status == 303) else {
                 return page;
@@ -137,7 +137,7 @@ impl Visitor {
         panic!("led around: {page:?}");
     }
 
-    async fn send(&self, method: Method, path: &str, body: Option<String>) -> Page {
+    async fn send(&self, method: Method, path: &str, body: Option<String>) -> VisitedPage {
         let path = path.strip_prefix(&self.base).unwrap_or(path).to_owned();
         let path = path.split('#').next().unwrap().to_owned();
         let mut request = self
@@ -170,7 +170,7 @@ impl Visitor {
         let mut response = sent.unwrap_or_else(|fault| panic!("{path}: {fault}"));
         let bytes = response.body().limit(4 << 20).await.unwrap();
         self.keep_cookies(response.headers());
-        Page {
+        VisitedPage {
             path,
             status: response.status().as_u16(),
             headers: response.headers().clone(),
@@ -192,7 +192,7 @@ impl Visitor {
     }
 }
 
-impl Page {
+impl VisitedPage {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
@@ -262,7 +262,7 @@ impl Page {
     }
 
     /// Every form with its initial values.
-    pub fn forms(&self) -> Vec<Form> {
+    pub fn forms(&self) -> Vec<HtmlForm> {
         let mut reading = Reading::default();
         for (tag, attributes, after) in tags(&self.html) {
             reading.take(&tag, &attributes, &after);
@@ -272,7 +272,7 @@ impl Page {
 
     /// The form with this path.
     #[track_caller]
-    pub fn form(&self, action: &str) -> Form {
+    pub fn form(&self, action: &str) -> HtmlForm {
         let forms = self.forms();
         forms
             .iter()
@@ -332,8 +332,8 @@ pub fn kind(path: &str) -> String {
 /// Parser state for forms.
 #[derive(Default)]
 struct Reading {
-    forms: Vec<Form>,
-    inside: Option<Form>,
+    forms: Vec<HtmlForm>,
+    inside: Option<HtmlForm>,
     /// The name of the open list.
     select: Option<String>,
 }
@@ -344,7 +344,7 @@ impl Reading {
         let is_box = get("type").as_deref() == Some("checkbox");
         match tag {
             "form" => {
-                self.inside = Some(Form {
+                self.inside = Some(HtmlForm {
                     action: get("action").unwrap_or_default(),
                     method: get("method").unwrap_or_else(|| "get".to_owned()),
                     fields: Vec::new(),
@@ -383,7 +383,7 @@ impl Reading {
     }
 }
 
-impl Form {
+impl HtmlForm {
     /// Types into an existing field. An unticked box has to be [`tick`](Self::tick)ed.
     #[track_caller]
     pub fn set(mut self, name: &str, value: &str) -> Self {

@@ -1,12 +1,12 @@
 //! The usual setting of a test: a server, a tenant, and a receiver of all events.
 
-use dikala_testkit::{Event, Receiver, StoreKind};
+use dikala_testkit::{ReceivedEvent, StoreKind, TenantServer};
 use serde_json::json;
 
 use super::{
     server::{Installation, Server},
     statements,
-    tenant::{Plan, Tenant},
+    tenant::{Tenant, TenantPlan},
 };
 
 /// The secret of the tests' webhooks.
@@ -24,21 +24,21 @@ pub const ALL_EVENTS: [&str; 6] = [
 
 /// Settings that differ from the usual world.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct WorldSetup {
     settings: Vec<(&'static str, String)>,
-    plan: Plan,
+    plan: TenantPlan,
     files: Option<(u32, u32)>,
 }
 
-pub struct World {
+pub struct TestWorld {
     pub tenant: Tenant,
-    pub receiver: Receiver,
+    pub receiver: TenantServer,
     pub server: Server,
 }
 
-impl Setup {
+impl WorldSetup {
     pub fn new() -> Self {
-        let plan = Plan {
+        let plan = TenantPlan {
             minutes: 1_000,
             low_threshold: None,
             concurrent_calls: None,
@@ -77,14 +77,14 @@ impl Setup {
     }
 }
 
-impl World {
+impl TestWorld {
     /// `None` if the store is not available; tests use [`world!`].
-    pub async fn start(kind: StoreKind, setup: Setup) -> Option<Self> {
+    pub async fn start(kind: StoreKind, setup: WorldSetup) -> Option<Self> {
         Some(Self::on(Installation::migrated(kind)?, setup).await)
     }
 
     /// Starts on the given installation.
-    pub async fn on(mut installation: Installation, setup: Setup) -> Self {
+    pub async fn on(mut installation: Installation, setup: WorldSetup) -> Self {
         installation.files = setup.files;
         installation.set("log.level", statements::LOG_LEVEL);
         for (key, value) in &setup.settings {
@@ -92,7 +92,7 @@ impl World {
         }
         let server = Server::start(installation);
         let tenant = Tenant::create(&server, &setup.plan).await;
-        let receiver = Receiver::start();
+        let receiver = TenantServer::start();
         tenant
             .subscribe(&receiver.url(HOOK), &ALL_EVENTS, SECRET)
             .await;
@@ -104,7 +104,7 @@ impl World {
     }
 
     /// Waits for an event at the usual webhook; `call` may be empty.
-    pub async fn event(&self, kind: &str, call: &str) -> Event {
+    pub async fn event(&self, kind: &str, call: &str) -> ReceivedEvent {
         self.receiver.wait_for_event(HOOK, SECRET, kind, call).await
     }
 
@@ -130,7 +130,7 @@ impl World {
     pub async fn another_tenant(&self, minutes: u32) -> Tenant {
         Tenant::create(
             &self.server,
-            &Plan {
+            &TenantPlan {
                 minutes,
                 low_threshold: None,
                 concurrent_calls: None,
@@ -143,10 +143,10 @@ impl World {
 /// Starts a world on a store, or skips the test if the store is not available.
 macro_rules! world {
     ($store:expr) => {
-        world!($store, Setup::new())
+        world!($store, WorldSetup::new())
     };
     ($store:expr, $setup:expr) => {
-        match World::start($store, $setup).await {
+        match TestWorld::start($store, $setup).await {
             Some(world) => world,
             None => return,
         }

@@ -71,14 +71,14 @@ impl Utterance {
 
 /// The packets received over a time.
 #[derive(Debug, Clone, Copy)]
-pub struct Flow {
+pub struct PacketFlow {
     pub packets: usize,
     /// Time from the first packet to the last, by timestamps, and by arrival.
     pub told_ms: u64,
     pub lasted_ms: u64,
 }
 
-pub struct Audio {
+pub struct PhoneAudio {
     socket: Arc<UdpSocket>,
     /// The peer's RTP address.
     pub to: Option<SocketAddr>,
@@ -89,7 +89,7 @@ pub struct Audio {
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Audio {
+impl PhoneAudio {
     pub fn new() -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let poll = Duration::from_millis(50);
@@ -246,10 +246,10 @@ impl Audio {
     }
 
     /// Statistics of all received packets.
-    pub fn flow(&self) -> Flow {
+    pub fn flow(&self) -> PacketFlow {
         let state = self.state.lock().unwrap();
         let (first, last) = (state.heard[0], state.heard[state.heard.len() - 1]);
-        Flow {
+        PacketFlow {
             packets: state.heard.len(),
             told_ms: u64::from(last.timestamp.wrapping_sub(first.timestamp) / 8),
             lasted_ms: u64::try_from((last.at - first.at).as_millis()).unwrap(),
@@ -297,7 +297,7 @@ impl Audio {
     }
 }
 
-impl Drop for Audio {
+impl Drop for PhoneAudio {
     fn drop(&mut self) {
         self.stops.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {

@@ -8,11 +8,11 @@ use dikala_telephony::{
     bridge::Bridge,
     settings::{self, Listen, Model, Prices, Trunk},
 };
-use dikala_testkit::gemini::{self, Act, Gemini};
+use dikala_testkit::gemini::{self, Act, FakeGemini};
 
 use super::{
     audio::{PACKET_MS, Utterance},
-    phone::Phone,
+    phone::TestPhone,
     trunk,
 };
 use crate::support::{prelude::*, tenant::text};
@@ -30,9 +30,9 @@ const PRICES: [(&str, u64); 4] = [
 ];
 
 /// The model's reaction: a text and its length.
-pub(super) fn says(text: &str, milliseconds: u64) -> gemini::Answer {
+pub(super) fn says(text: &str, milliseconds: u64) -> gemini::ModelReaction {
     let text = text.to_owned();
-    gemini::Answer::Say { text, milliseconds }
+    gemini::ModelReaction::Say { text, milliseconds }
 }
 
 /// Cost of turns with these lengths. The simulated model bills 100 text and 20 audio tokens per turn, and 25 per
@@ -70,7 +70,7 @@ pub(super) fn spoken(words: &str) -> Vec<u8> {
 }
 
 /// A server with a phone listener at this address and the simulated model.
-pub async fn world(model: &Gemini, setup: Setup) -> Option<(World, SocketAddr)> {
+pub async fn world(model: &FakeGemini, setup: WorldSetup) -> Option<(TestWorld, SocketAddr)> {
     let mut installation = Installation::migrated(Sqlite)?;
     let edge = SocketAddr::from(([127, 0, 0, 1], dikala_testkit::free_port()));
     let file = trunk(&installation);
@@ -87,11 +87,11 @@ pub async fn world(model: &Gemini, setup: Setup) -> Option<(World, SocketAddr)> 
         let key = format!("telephony.gemini.idr_per_million_tokens.{kind}");
         installation.set(&key, &price.to_string());
     }
-    Some((World::on(installation, setup).await, edge))
+    Some((TestWorld::on(installation, setup).await, edge))
 }
 
 /// Waits for the end of an utterance, and asserts its length.
-async fn hears(phone: &Phone, count: usize, milliseconds: u64) {
+async fn hears(phone: &TestPhone, count: usize, milliseconds: u64) {
     let heard = phone.audio.hears(count, |it| it.is_over).await;
     let difference = heard
         .milliseconds()
@@ -112,12 +112,12 @@ pub fn unheeding(milliseconds: usize) -> Act {
 }
 
 /// Interrupts an utterance. Returns how long the caller had spoken when its last packet arrived, in milliseconds.
-async fn interrupts(model: &Gemini, phone: &Phone, words: &[u8]) -> usize {
+async fn interrupts(model: &FakeGemini, phone: &TestPhone, words: &[u8]) -> usize {
     let count = phone.audio.utterances().len() + 1;
     // The model does not notice the interruption itself, so only the bridge can be quick.
     model.act(unheeding(6_000));
     phone.audio.hears(count, |it| it.packets >= 30).await;
-    model.answer([gemini::Answer::Nothing]);
+    model.answer([gemini::ModelReaction::Nothing]);
     phone.audio.say(words);
     let heard: Utterance = phone.audio.hears(count, |it| it.is_over).await;
     model.act(Act::Interrupted);
@@ -141,8 +141,8 @@ async fn a_caller_who_speaks_indonesian_is_served_from_greeting_to_goodbye() {
     if !have(&["espeak-ng", "sox"]) {
         return;
     }
-    let model = Gemini::start();
-    let Some((world, edge)) = world(&model, Setup::new().minutes(10)).await else {
+    let model = FakeGemini::start();
+    let Some((world, edge)) = world(&model, WorldSetup::new().minutes(10)).await else {
         return;
     };
     let tenant = &world.tenant;
@@ -153,11 +153,11 @@ async fn a_caller_who_speaks_indonesian_is_served_from_greeting_to_goodbye() {
     let name = "check_order".to_owned();
     model.answer([
         says(GREETING, 1_200),
-        gemini::Answer::Call { name, arguments },
+        gemini::ModelReaction::Call { name, arguments },
         says(RESULT, 900),
     ]);
 
-    let phone = Phone::call(edge, &tenant.did).await;
+    let phone = TestPhone::call(edge, &tenant.did).await;
     hears(&phone, 1, 1_200).await;
     let setup = model.connections()[0].setup.clone();
     let speech = &setup["generationConfig"]["speechConfig"];
@@ -212,7 +212,7 @@ async fn a_caller_who_speaks_indonesian_is_served_from_greeting_to_goodbye() {
 }
 
 /// Settings of a separate bridge with this model, for callers on this machine.
-pub fn settings(model: &Gemini) -> settings::Settings {
+pub fn settings(model: &FakeGemini) -> settings::Settings {
     let price = |kind| PRICES.iter().find(|(name, _)| *name == kind).unwrap().1 * 1_000;
     let gemini = settings::Gemini {
         url: model.url(),
@@ -242,7 +242,7 @@ pub fn settings(model: &Gemini) -> settings::Settings {
 }
 
 /// A bridge whose clock is behind by this time, so that no test has to talk for a minute.
-async fn late_bridge(world: &World, model: &Gemini, behind: Duration) -> Bridge {
+async fn late_bridge(world: &TestWorld, model: &FakeGemini, behind: Duration) -> Bridge {
     let behind = i64::try_from(behind.as_millis()).unwrap();
     let clock = Arc::new(move || SystemClock.now().plus_ms(-behind));
     Bridge::start(&settings(model), super::engine(world), clock)
@@ -252,14 +252,16 @@ async fn late_bridge(world: &World, model: &Gemini, behind: Duration) -> Bridge 
 
 #[actix_web::test]
 async fn a_caller_whose_credit_ends_hears_goodbye() {
-    let setup = Setup::new().minutes(1).set("calls.warn_before_seconds", 6);
+    let setup = WorldSetup::new()
+        .minutes(1)
+        .set("calls.warn_before_seconds", 6);
     let world = world!(Sqlite, setup);
     let tenant = &world.tenant;
-    let model = Gemini::start();
+    let model = FakeGemini::start();
     model.answer([says(GREETING, 600), says(GOODBYE, 900)]);
     // Twenty seconds of the minute are left.
     let bridge = late_bridge(&world, &model, Duration::from_secs(40)).await;
-    let phone = Phone::call(bridge.addresses()[0].address, &tenant.did).await;
+    let phone = TestPhone::call(bridge.addresses()[0].address, &tenant.did).await;
     hears(&phone, 1, 600).await;
     // Usage that is reported outside of a turn counts as well.
     let tokens = |modality: &str, count: u64| json!([{"modality": modality, "tokenCount": count}]);
@@ -294,7 +296,7 @@ async fn a_caller_whose_credit_ends_hears_goodbye() {
     world.assert_ledger_is_exact();
 }
 
-async fn in_the_books(world: &World, id: &str, cost: u64) {
+async fn in_the_books(world: &TestWorld, id: &str, cost: u64) {
     let tenant = &world.tenant;
     let call = tenant.call_over(id).await;
     let seen = ["status", "hangupReason", "hangupInitiator", "callerNumber"];

@@ -15,14 +15,14 @@ use std::{
     time::Instant,
 };
 
-use dikala_testkit::gemini::{Answer, Connection, Gemini};
+use dikala_testkit::gemini::{FakeGemini, ModelConnection, ModelReaction};
 use futures_util::future::join_all;
 
 use super::{
     PATIENCE,
-    audio::{Flow, Utterance},
+    audio::{PacketFlow, Utterance},
     conversation::{have, says, spoken, world},
-    phone::Phone,
+    phone::TestPhone,
 };
 use crate::support::{prelude::*, scrape::Scrape, tenant::text};
 
@@ -60,8 +60,8 @@ struct Stage {
 }
 
 /// The agent's script: a greeting, then rounds of a function, its long result, and a reaction to the interruption.
-fn script() -> Vec<Answer> {
-    let call = |name: &str, arguments| Answer::Call {
+fn script() -> Vec<ModelReaction> {
+    let call = |name: &str, arguments| ModelReaction::Call {
         name: name.to_owned(),
         arguments,
     };
@@ -85,7 +85,7 @@ struct HungUp;
 /// Waits until a further utterance satisfies a condition. The agent may hang up before the caller has finished: if
 /// the phone pauses within a sentence, one question counts as two.
 async fn hears(
-    phone: &Phone,
+    phone: &TestPhone,
     before: usize,
     wanted: impl Fn(&Utterance) -> bool,
 ) -> Result<(), HungUp> {
@@ -106,7 +106,7 @@ async fn hears(
 }
 
 /// Talks until the script ends.
-async fn talk(phone: &Phone, words: &Words) -> Result<(), HungUp> {
+async fn talk(phone: &TestPhone, words: &Words) -> Result<(), HungUp> {
     hears(phone, 0, |it| it.is_over).await?;
     for _ in 0..ROUNDS {
         for words in [&words.question, &words.interruption] {
@@ -122,8 +122,8 @@ async fn talk(phone: &Phone, words: &Words) -> Result<(), HungUp> {
 }
 
 /// One call. The caller hangs up in every other call, the agent in the others.
-async fn call(stage: &Stage, hangs_up: bool) -> Flow {
-    let phone = Phone::call(stage.edge, &stage.did).await;
+async fn call(stage: &Stage, hangs_up: bool) -> PacketFlow {
+    let phone = TestPhone::call(stage.edge, &stage.did).await;
     match talk(&phone, &stage.words).await {
         Err(HungUp) => {}
         Ok(()) if hangs_up => phone.hang_up().await,
@@ -135,7 +135,7 @@ async fn call(stage: &Stage, hangs_up: bool) -> Flow {
     phone.audio.flow()
 }
 
-async fn caller(stage: Rc<Stage>, number: usize) -> Vec<Flow> {
+async fn caller(stage: Rc<Stage>, number: usize) -> Vec<PacketFlow> {
     let mut flows = Vec::new();
     // Callers start one after the other.
     tokio::time::sleep(Duration::from_millis(50) * u32::try_from(number).unwrap()).await;
@@ -145,7 +145,7 @@ async fn caller(stage: Rc<Stage>, number: usize) -> Vec<Flow> {
             flows.push(call(&stage, count.is_multiple_of(2)).await);
             continue;
         }
-        let phone = Phone::call(stage.edge, &stage.did).await;
+        let phone = TestPhone::call(stage.edge, &stage.did).await;
         tokio::time::sleep_until(stage.until.into()).await;
         phone.hang_up().await;
         flows.push(phone.audio.flow());
@@ -154,7 +154,7 @@ async fn caller(stage: Rc<Stage>, number: usize) -> Vec<Flow> {
 }
 
 /// The resident memory, in KiB.
-fn memory(world: &World) -> u64 {
+fn memory(world: &TestWorld) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", world.server.pid())).unwrap();
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let resident = resident.unwrap().trim().trim_end_matches(" kB");
@@ -162,7 +162,7 @@ fn memory(world: &World) -> u64 {
 }
 
 /// Samples the memory every ten seconds while calls run.
-async fn watched(world: &World, until: Instant) -> Vec<u64> {
+async fn watched(world: &TestWorld, until: Instant) -> Vec<u64> {
     let mut seen = Vec::new();
     while Instant::now() < until {
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -181,9 +181,9 @@ async fn many_talk_at_once_for_minutes() {
         minutes: number("MINUTES", 1),
         calls: usize::try_from(number("CALLS", 10)).unwrap(),
     };
-    let model = Gemini::start();
+    let model = FakeGemini::start();
     model.script(script());
-    let setup = Setup::new().minutes(1_000_000).concurrent_calls(1_000);
+    let setup = WorldSetup::new().minutes(1_000_000).concurrent_calls(1_000);
     let Some((world, edge)) = world(&model, setup).await else {
         return;
     };
@@ -220,7 +220,7 @@ async fn many_talk_at_once_for_minutes() {
     look_at_the_memory(&memory, is_long);
 }
 
-async fn nothing_is_open(world: &World) {
+async fn nothing_is_open(world: &TestWorld) {
     eventually("all calls to be over", async || {
         let scrape = Scrape::of(&world.server.operator).await;
         let open = ["dikala_calls_active", "dikala_telephony_calls_active"];
@@ -232,7 +232,7 @@ async fn nothing_is_open(world: &World) {
     .await;
 }
 
-async fn all_is_billed(world: &World, count: usize) {
+async fn all_is_billed(world: &TestWorld, count: usize) {
     let calls = world.tenant.calls().await;
     assert_eq!(calls.len(), count);
     let transactions = world.tenant.transactions().await;
@@ -253,9 +253,11 @@ async fn all_is_billed(world: &World, count: usize) {
 }
 
 /// Asserts that every invoked function was requested from its endpoint once.
-fn all_is_answered(world: &World, connections: &[Connection], talks: usize) {
+fn all_is_answered(world: &TestWorld, connections: &[ModelConnection], talks: usize) {
     let asked = world.receiver.received("/order").len();
-    let answers = connections.iter().flat_map(Connection::function_responses);
+    let answers = connections
+        .iter()
+        .flat_map(ModelConnection::function_responses);
     let answered = answers.filter(|it| it["name"] == "check_order").count();
     println!("{asked} functions asked, {answered} answered");
     assert!(answered >= talks, "{answered} in {talks} calls");
@@ -264,7 +266,7 @@ fn all_is_answered(world: &World, connections: &[Connection], talks: usize) {
 }
 
 /// Asserts that neither side received more or less audio than the time allows.
-fn look_at_the_audio(flows: &[Flow], connections: &[Connection], is_long: bool) {
+fn look_at_the_audio(flows: &[PacketFlow], connections: &[ModelConnection], is_long: bool) {
     let (mut drifted, mut missing) = (0, 0);
     for flow in flows {
         drifted = drifted.max(flow.told_ms.abs_diff(flow.lasted_ms));
@@ -291,7 +293,7 @@ fn look_at_the_audio(flows: &[Flow], connections: &[Connection], is_long: bool) 
     }
 }
 
-async fn look_at_the_ticks(world: &World, is_long: bool) {
+async fn look_at_the_ticks(world: &TestWorld, is_long: bool) {
     let scrape = Scrape::of(&world.server.operator).await;
     let [all, late] = ["ticks", "late_ticks"]
         .map(|kind| scrape.value(&format!("dikala_telephony_{kind}_total"), &[]) as u64);

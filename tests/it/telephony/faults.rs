@@ -9,10 +9,10 @@ use std::{
 
 use dikala_actors::runtime::clock::{Clock, SystemClock};
 use dikala_telephony::{settings::Settings, threads::Running};
-use dikala_testkit::gemini::{Act, Begin, Gemini};
+use dikala_testkit::gemini::{Act, Begin, FakeGemini};
 use serde_json::Map;
 
-use super::{conversation, phone::Phone};
+use super::{conversation, phone::TestPhone};
 use crate::support::{
     prelude::*,
     tenant::{text, top_up},
@@ -22,7 +22,11 @@ use crate::support::{
 pub struct Inside(Option<Running>);
 
 impl Inside {
-    pub fn start(world: &World, model: &Gemini, change: impl FnOnce(&mut Settings)) -> Self {
+    pub fn start(
+        world: &TestWorld,
+        model: &FakeGemini,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         let mut settings = conversation::settings(model);
         change(&mut settings);
         let engine = super::engine(world);
@@ -48,14 +52,14 @@ impl Inside {
 }
 
 /// A caller who has been greeted.
-pub async fn greeted(world: &World, edge: SocketAddr) -> Phone {
-    let phone = Phone::call(edge, &world.tenant.did).await;
+pub async fn greeted(world: &TestWorld, edge: SocketAddr) -> TestPhone {
+    let phone = TestPhone::call(edge, &world.tenant.did).await;
     phone.audio.hears(1, |it| it.is_over).await;
     phone
 }
 
 /// The only call, once it has ended.
-async fn over(world: &World) -> Value {
+async fn over(world: &TestWorld) -> Value {
     let id = text(&world.tenant.calls().await[0], "id");
     let call = world.tenant.call_over(&id).await;
     assert_eq!(world.tenant.calls().await.len(), 1);
@@ -63,7 +67,7 @@ async fn over(world: &World) -> Value {
 }
 
 /// Asserts the end of the call, its billing, and that the ledger balances.
-async fn assert_ended(world: &World, status: &str, reason: &str) {
+async fn assert_ended(world: &TestWorld, status: &str, reason: &str) {
     let call = over(world).await;
     let seen = ["status", "hangupReason"].map(|field| call[field].clone());
     assert_eq!(json!(seen), json!([status, reason]), "{call}");
@@ -75,9 +79,9 @@ async fn assert_ended(world: &World, status: &str, reason: &str) {
 
 #[actix_web::test]
 async fn the_engine_dies_for_two_seconds_and_the_caller_hears_nothing_of_it() {
-    let mut world = world!(Sqlite, Setup::new().minutes(10));
+    let mut world = world!(Sqlite, WorldSetup::new().minutes(10));
     super::with_a_function(&world).await;
-    let model = Gemini::start();
+    let model = FakeGemini::start();
     let bridge = Inside::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
     model.act(conversation::unheeding(10_000));
@@ -110,10 +114,10 @@ async fn the_engine_dies_for_two_seconds_and_the_caller_hears_nothing_of_it() {
 /// A trunk tries again with the same Call-ID and tag: that is a new call, not the refused one.
 #[actix_web::test]
 async fn who_was_refused_for_want_of_credit_is_taken_after_a_top_up() {
-    let world = world!(Sqlite, Setup::new().minutes(0));
-    let model = Gemini::start();
+    let world = world!(Sqlite, WorldSetup::new().minutes(0));
+    let model = FakeGemini::start();
     let bridge = Inside::start(&world, &model, |_| ());
-    let mut phone = Phone::new(bridge.edge(), &world.tenant.did).await;
+    let mut phone = TestPhone::new(bridge.edge(), &world.tenant.did).await;
     for _ in 0..2 {
         let refusal = phone.refused().await;
         assert!(refusal.starts_with("SIP/2.0 402"), "{refusal}");
@@ -140,8 +144,8 @@ async fn who_was_refused_for_want_of_credit_is_taken_after_a_top_up() {
 
 #[actix_web::test]
 async fn an_engine_that_stays_away_is_told_of_and_the_caller_hung_up() {
-    let mut world = world!(Sqlite, Setup::new().minutes(10));
-    let model = Gemini::start();
+    let mut world = world!(Sqlite, WorldSetup::new().minutes(10));
+    let model = FakeGemini::start();
     let bridge = Inside::start(&world, &model, |settings| {
         settings.engine_lost_after_seconds = 3;
     });
@@ -162,8 +166,8 @@ async fn an_engine_that_stays_away_is_told_of_and_the_caller_hung_up() {
 
 #[actix_web::test]
 async fn a_model_that_is_gone_is_waited_for_and_then_told_of() {
-    let world = world!(Sqlite, Setup::new().minutes(10));
-    let model = Gemini::start();
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
+    let model = FakeGemini::start();
     let bridge = Inside::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
     let from = phone.audio.packets();
@@ -184,8 +188,8 @@ async fn a_model_that_is_gone_is_waited_for_and_then_told_of() {
 
 #[actix_web::test]
 async fn a_phone_that_sends_no_media_for_fifteen_seconds_is_hung_up() {
-    let world = world!(Sqlite, Setup::new().minutes(10));
-    let model = Gemini::start();
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
+    let model = FakeGemini::start();
     let bridge = Inside::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
     let from = phone.audio.packets();
@@ -200,8 +204,8 @@ async fn a_phone_that_sends_no_media_for_fifteen_seconds_is_hung_up() {
 
 #[actix_web::test]
 async fn a_flood_of_strangers_costs_a_call_no_audio() {
-    let world = world!(Sqlite, Setup::new().minutes(10));
-    let model = Gemini::start();
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
+    let model = FakeGemini::start();
     let bridge = Inside::start(&world, &model, |settings| {
         settings.sip.trunks[0].addresses = vec!["127.0.0.1/32".parse().unwrap()];
     });
@@ -268,8 +272,8 @@ fn rubbish() -> Vec<Vec<u8>> {
 
 #[actix_web::test]
 async fn rubbish_on_every_socket_changes_nothing() {
-    let world = world!(Sqlite, Setup::new().minutes(10));
-    let model = Gemini::start();
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
+    let model = FakeGemini::start();
     let bridge = Inside::start(&world, &model, |settings| {
         let tcp = dikala_telephony::settings::Listen {
             transport: dikala_telephony::settings::Transport::Tcp,
@@ -321,9 +325,11 @@ async fn rubbish_on_every_socket_changes_nothing() {
 
 #[actix_web::test]
 async fn a_service_that_is_stopped_gives_calls_their_time_and_then_says_so() {
-    let model = Gemini::start();
+    let model = FakeGemini::start();
     // 5 s of these are the service's own, and 5 s are for a sentence and the calls' last messages.
-    let setup = Setup::new().minutes(10).set("http.shutdown_seconds", 20);
+    let setup = WorldSetup::new()
+        .minutes(10)
+        .set("http.shutdown_seconds", 20);
     let Some((mut world, edge)) = conversation::world(&model, setup).await else {
         return;
     };
@@ -333,11 +339,11 @@ async fn a_service_that_is_stopped_gives_calls_their_time_and_then_says_so() {
     let from = phone.audio.packets();
     world.server.send_sigterm();
     eventually("new calls to be refused", async || {
-        let answer = Phone::options(edge).await;
+        let answer = TestPhone::options(edge).await;
         answer.starts_with("SIP/2.0 503").then_some(())
     })
     .await;
-    let (_, answer) = Phone::try_call(edge, &world.tenant.did).await;
+    let (_, answer) = TestPhone::try_call(edge, &world.tenant.did).await;
     assert!(answer.starts_with("SIP/2.0 503"), "{answer}");
     let bye = phone.hung_up().await;
     assert!(bye.contains("The service stops."), "{bye}");
@@ -356,8 +362,8 @@ async fn a_service_that_is_stopped_gives_calls_their_time_and_then_says_so() {
 
 /// A caller in a transfer, with the model and bridge, and the call's id. Of the bridge's time to stop, 5 s are for
 /// a sentence and its transmission.
-async fn transferred(world: &World) -> (Gemini, Inside, Phone, String) {
-    let model = Gemini::start();
+async fn transferred(world: &TestWorld) -> (FakeGemini, Inside, TestPhone, String) {
+    let model = FakeGemini::start();
     let bridge = Inside::start(world, &model, |settings| settings.shutdown_seconds = 15);
     let phone = greeted(world, bridge.edge()).await;
     let id = text(&world.tenant.calls().await[0], "id");
@@ -369,7 +375,7 @@ async fn transferred(world: &World) -> (Gemini, Inside, Phone, String) {
 
 #[actix_web::test]
 async fn who_is_joined_to_a_person_is_told_that_the_service_stops() {
-    let world = world!(Sqlite, Setup::new().minutes(10));
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
     let (_model, bridge, phone, _) = transferred(&world).await;
     let (person, second) = phone.takes_a_call().await;
     assert_ended(&world, "ended", "transferred").await;
@@ -396,7 +402,7 @@ async fn who_is_joined_to_a_person_is_told_that_the_service_stops() {
 
 #[actix_web::test]
 async fn who_waits_for_a_person_is_told_that_the_service_stops() {
-    let world = world!(Sqlite, Setup::new().minutes(10));
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
     // The person does not answer. The transfer begins long before callers are told of the stop.
     let (_model, bridge, phone, id) = transferred(&world).await;
     let from = phone.audio.packets();

@@ -9,12 +9,12 @@ use tokio::{sync::mpsc, time::timeout};
 
 use super::PATIENCE;
 
-pub struct Line {
+pub struct MemoryLine {
     orders: mpsc::Receiver<Order>,
     happenings: mpsc::Sender<Happening>,
 }
 
-impl Line {
+impl MemoryLine {
     /// Calls this number.
     pub async fn dial(calls: &Calls, did: &str, id: &str) -> Self {
         let (orders, ordered) = mpsc::channel(64);

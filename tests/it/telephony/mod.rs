@@ -22,7 +22,7 @@ use dikala_telephony::{
 };
 use dikala_testkit::{free_port, within};
 
-use self::{line::Line, phone::Phone};
+use self::{line::MemoryLine, phone::TestPhone};
 use crate::{
     metrics::{assert_as_documented, documented},
     support::{
@@ -57,7 +57,7 @@ fn settings() -> Settings {
     }
 }
 
-fn engine(world: &World) -> Address {
+fn engine(world: &TestWorld) -> Address {
     let url = world.server.http.replacen("http://", "ws://", 1);
     Address {
         url: format!("{url}/bridge/v1/connect"),
@@ -66,15 +66,15 @@ fn engine(world: &World) -> Address {
 }
 
 /// The calls of a bridge without a SIP edge.
-fn calls(world: &World) -> Calls {
+fn calls(world: &TestWorld) -> Calls {
     let clock = Arc::new(|| SystemClock.now());
     let trust = Trust::new(None).unwrap();
     Calls::start(&settings(), Arc::new(Scripted), engine(world), trust, clock)
 }
 
 /// Gives the agent a function that looks up orders, and lets it hang up.
-async fn with_a_function(world: &World) {
-    let order = Answer::Json(json!({"arrivesInMinutes": 25}));
+async fn with_a_function(world: &TestWorld) {
+    let order = ServerAnswer::Json(json!({"arrivesInMinutes": 25}));
     world.receiver.answer("/order", [order]);
     let endpoint = world.receiver.url("/order");
     let tenant = &world.tenant;
@@ -92,10 +92,10 @@ async fn with_a_function(world: &World) {
 async fn a_caller_is_greeted_asks_gets_an_answer_and_is_hung_up(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, Setup::new().minutes(10));
+    let world = world!(store, WorldSetup::new().minutes(10));
     with_a_function(&world).await;
     let calls = calls(&world);
-    let mut caller = Line::dial(&calls, &world.tenant.did, "sip-1").await;
+    let mut caller = MemoryLine::dial(&calls, &world.tenant.did, "sip-1").await;
     caller.answered().await;
     caller.press("427#").await;
     caller.hung_up().await;
@@ -136,10 +136,10 @@ async fn a_caller_is_greeted_asks_gets_an_answer_and_is_hung_up(
 // is billed.
 #[actix_web::test]
 async fn a_call_outlives_the_engine() {
-    let mut world = world!(Sqlite, Setup::new().minutes(10));
+    let mut world = world!(Sqlite, WorldSetup::new().minutes(10));
     with_a_function(&world).await;
     let calls = calls(&world);
-    let mut caller = Line::dial(&calls, &world.tenant.did, "sip-2").await;
+    let mut caller = MemoryLine::dial(&calls, &world.tenant.did, "sip-2").await;
     caller.answered().await;
     eventually("the call to be answered in the books", async || {
         let calls = world.tenant.calls().await;
@@ -171,20 +171,20 @@ async fn a_call_outlives_the_engine() {
 
 #[actix_web::test]
 async fn who_cannot_be_served_hears_why() {
-    let world = world!(Sqlite, Setup::new().minutes(0));
+    let world = world!(Sqlite, WorldSetup::new().minutes(0));
     let calls = calls(&world);
-    let refused = Line::dial(&calls, &world.tenant.did, "sip-3")
+    let refused = MemoryLine::dial(&calls, &world.tenant.did, "sip-3")
         .await
         .refused()
         .await;
     assert_eq!(refused.status, 402);
-    let refused = Line::dial(&calls, "+6299999999", "sip-4")
+    let refused = MemoryLine::dial(&calls, "+6299999999", "sip-4")
         .await
         .refused()
         .await;
     assert_eq!(refused.status, 404);
     world.tenant.change_agent(json!({"isActive": false})).await;
-    let refused = Line::dial(&calls, &world.tenant.did, "sip-5")
+    let refused = MemoryLine::dial(&calls, &world.tenant.did, "sip-5")
         .await
         .refused()
         .await;
@@ -194,11 +194,11 @@ async fn who_cannot_be_served_hears_why() {
 // One call of the service is one on the line: a second one with the same id would not be billed.
 #[actix_web::test]
 async fn who_calls_again_by_the_same_id_is_refused_while_the_call_goes_on_and_after() {
-    let world = world!(Sqlite, Setup::new().minutes(10));
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
     let calls = calls(&world);
-    let mut caller = Line::dial(&calls, &world.tenant.did, "sip-7").await;
+    let mut caller = MemoryLine::dial(&calls, &world.tenant.did, "sip-7").await;
     caller.answered().await;
-    let again = Line::dial(&calls, &world.tenant.did, "sip-7").await;
+    let again = MemoryLine::dial(&calls, &world.tenant.did, "sip-7").await;
     assert_eq!(again.refused().await.status, 482);
     let listed = world.tenant.calls().await;
     let id = listed[0]["id"].as_str().unwrap();
@@ -208,7 +208,7 @@ async fn who_calls_again_by_the_same_id_is_refused_while_the_call_goes_on_and_af
     caller.hung_up().await;
     drop(caller);
     world.tenant.call_over(id).await;
-    let after = Line::dial(&calls, &world.tenant.did, "sip-7").await;
+    let after = MemoryLine::dial(&calls, &world.tenant.did, "sip-7").await;
     assert_eq!(after.refused().await.status, 482);
     calls.finish(PATIENCE).await;
     world.assert_ledger_is_exact();
@@ -217,9 +217,9 @@ async fn who_calls_again_by_the_same_id_is_refused_while_the_call_goes_on_and_af
 // A bridge that stops tells its callers, and reports the ends of their calls.
 #[actix_web::test]
 async fn a_bridge_that_stops_hangs_up_in_the_books_too() {
-    let world = world!(Sqlite, Setup::new().minutes(10));
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
     let calls = calls(&world);
-    let mut caller = Line::dial(&calls, &world.tenant.did, "sip-6").await;
+    let mut caller = MemoryLine::dial(&calls, &world.tenant.did, "sip-6").await;
     caller.answered().await;
     let stopping = calls.finish(Duration::from_secs(12));
     let (heard, ()) = tokio::join!(caller.hung_up(), stopping);
@@ -239,8 +239,8 @@ fn trunk(world: &Installation) -> String {
     file.display().to_string()
 }
 
-async fn rings(world: &World, edge: SocketAddr) {
-    let phone = Phone::call(edge, &world.tenant.did).await;
+async fn rings(world: &TestWorld, edge: SocketAddr) {
+    let phone = TestPhone::call(edge, &world.tenant.did).await;
     phone.hears().await;
     phone.hang_up().await;
     let listed = world.tenant.calls().await;
@@ -266,7 +266,7 @@ async fn serve_has_a_phone_ring() {
     installation.set("telephony.enabled", "true");
     installation.set("telephony.voice.model", "scripted");
     installation.set("telephony.sip.listen", &format!("udp://127.0.0.1:{port}"));
-    let mut world = World::on(installation, Setup::new()).await;
+    let mut world = TestWorld::on(installation, WorldSetup::new()).await;
     let edge = SocketAddr::from(([127, 0, 0, 1], port));
     rings(&world, edge).await;
     let scrape = Scrape::of(&world.server.operator).await;
@@ -306,7 +306,7 @@ async fn serve_has_a_phone_ring() {
         assert_as_documented(name, metric, &documented);
     }
     // The bridge's identity survives restarts, and nothing else can use its token.
-    let bridges = |world: &World| {
+    let bridges = |world: &TestWorld| {
         let listed = world.server.cli(&["bridge", "list"]);
         let listed = listed["bridges"].as_array().unwrap().clone();
         let ours = listed.iter().filter(|one| one["name"] == "telephony@main");
@@ -329,7 +329,7 @@ async fn the_bridge_runs_alone() {
     installation.set("config", &file);
     installation.set("telephony.voice.model", "scripted");
     installation.set("telephony.sip.listen", "udp://127.0.0.1:0");
-    let world = World::on(installation, Setup::new()).await;
+    let world = TestWorld::on(installation, WorldSetup::new()).await;
     let token = world.tenant.token.clone();
     let engine = world.server.http.clone();
     let command = ["telephony", "--engine", &engine, "--token", &token];
@@ -387,7 +387,7 @@ async fn without_a_key_a_test_voice_answers_and_operators_are_told() {
     assert_eq!(voice["ok"], true, "{voice}");
     let detail = voice["detail"].as_str().unwrap();
     assert!(detail.contains("a test voice answers"), "{detail}");
-    let world = World::on(installation, Setup::new()).await;
+    let world = TestWorld::on(installation, WorldSetup::new()).await;
     let log = world.server.log();
     assert!(log.contains("a test voice answers"), "{log}");
 }

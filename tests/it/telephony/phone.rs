@@ -4,14 +4,14 @@ use std::{net::SocketAddr, time::Duration};
 
 use dikala_testkit::{eventually, phone};
 
-use super::audio::Audio;
+use super::audio::PhoneAudio;
 
-pub struct Phone {
-    dialog: phone::Phone,
-    pub audio: Audio,
+pub struct TestPhone {
+    dialog: phone::SignallingPhone,
+    pub audio: PhoneAudio,
 }
 
-impl Phone {
+impl TestPhone {
     /// Calls a number and acknowledges the answer.
     pub async fn call(edge: SocketAddr, did: &str) -> Self {
         let mut phone = Self::new(edge, did).await;
@@ -36,10 +36,10 @@ impl Phone {
 
     pub async fn new(edge: SocketAddr, did: &str) -> Self {
         let id = format!("{:x}", rand::random::<u64>());
-        let dialog = phone::Phone::new(edge, did, "+6281234567890", &id).await;
+        let dialog = phone::SignallingPhone::new(edge, did, "+6281234567890", &id).await;
         Self {
             dialog,
-            audio: Audio::new(),
+            audio: PhoneAudio::new(),
         }
     }
 
@@ -66,8 +66,8 @@ impl Phone {
 
     /// Accepts an outgoing call that arrives at this phone in its role as the trunk. Returns the called person's
     /// audio and the Call-ID.
-    pub async fn takes_a_call(&self) -> (Audio, String) {
-        let mut person = Audio::new();
+    pub async fn takes_a_call(&self) -> (PhoneAudio, String) {
+        let mut person = PhoneAudio::new();
         let answer = phone::offer(person.port(), 8, "PCMA/8000");
         let (media, id) = self.dialog.takes_a_call(&answer).await;
         person.start(media);

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Instant};
 
-use dikala_testkit::gemini::{self, Act, Gemini};
+use dikala_testkit::gemini::{self, Act, FakeGemini};
 
 use super::{
     conversation::unheeding,
@@ -15,8 +15,8 @@ const SPEECH: &[u8] = include_bytes!("../../../telephony/src/media/activity/spee
 
 #[actix_web::test]
 async fn the_agent_is_heard_within_50_ms_of_what_the_model_sends() {
-    let world = world!(Sqlite, Setup::new().minutes(10));
-    let model = Gemini::start();
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
+    let model = FakeGemini::start();
     let bridge = Inside::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
     // A busy machine may be late now and then; only the shortest time counts.
@@ -37,11 +37,11 @@ async fn the_agent_is_heard_within_50_ms_of_what_the_model_sends() {
 
 #[actix_web::test]
 async fn an_agent_who_is_not_interrupted_goes_on_where_it_was() {
-    let world = world!(Sqlite, Setup::new().minutes(10));
-    let model = Gemini::start();
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
+    let model = FakeGemini::start();
     let bridge = Inside::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
-    model.answer([gemini::Answer::Nothing]);
+    model.answer([gemini::ModelReaction::Nothing]);
     model.act(unheeding(6_000));
     phone.audio.hears(2, |it| it.packets >= 30).await;
     phone.audio.say(SPEECH);
@@ -70,8 +70,8 @@ async fn an_agent_who_is_not_interrupted_goes_on_where_it_was() {
 #[case(20_000)]
 #[actix_web::test]
 async fn of_a_model_that_talks_far_ahead_no_more_is_read_than_half_a_minute(#[case] piece_ms: u64) {
-    let world = world!(Sqlite, Setup::new().minutes(10));
-    let model = Gemini::start();
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
+    let model = FakeGemini::start();
     let bridge = Inside::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
     let milliseconds = 600_000;
@@ -89,11 +89,11 @@ async fn of_a_model_that_talks_far_ahead_no_more_is_read_than_half_a_minute(#[ca
 /// The model's notice of its interruption is queued behind more than half a minute of earlier speech.
 #[actix_web::test]
 async fn a_model_that_talks_far_ahead_can_be_interrupted() {
-    let world = world!(Sqlite, Setup::new().minutes(10));
-    let model = Gemini::start();
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
+    let model = FakeGemini::start();
     let bridge = Inside::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
-    model.answer([gemini::Answer::Nothing]);
+    model.answer([gemini::ModelReaction::Nothing]);
     model.act(Act::Begin {
         milliseconds: 80_000,
     });
@@ -114,8 +114,8 @@ async fn a_model_that_talks_far_ahead_can_be_interrupted() {
 
 #[actix_web::test]
 async fn a_command_to_hang_up_waits_two_seconds_for_what_is_being_said() {
-    let world = world!(Sqlite, Setup::new().minutes(10));
-    let model = Gemini::start();
+    let world = world!(Sqlite, WorldSetup::new().minutes(10));
+    let model = FakeGemini::start();
     let bridge = Inside::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
     model.act(Act::Begin {

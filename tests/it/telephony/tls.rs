@@ -5,7 +5,7 @@ use std::{fs, net::SocketAddr, path::PathBuf, process::Stdio};
 use dikala_testkit::{certificate, free_port, tls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{PATIENCE, phone::Phone, rings, trunk};
+use super::{PATIENCE, phone::TestPhone, rings, trunk};
 use crate::support::{
     prelude::*,
     server::{self, wait_for_line},
@@ -68,7 +68,7 @@ impl Operated {
     async fn renews(&self, files: &Files) {
         let mut early = tls::connect(self.tls).await;
         assert_eq!(tls::shown(&early), tls::der(certificate::SERVER));
-        let phone = Phone::call(self.udp, &self.did).await;
+        let phone = TestPhone::call(self.udp, &self.did).await;
         phone.hears().await;
 
         files.write(certificate::RENEWED, certificate::RENEWED_KEY);
@@ -119,7 +119,7 @@ async fn serve_reads_its_certificate_again() {
     ] {
         installation.set(key, value);
     }
-    let world = World::on(installation, Setup::new()).await;
+    let world = TestWorld::on(installation, WorldSetup::new()).await;
     let operated = Operated {
         pid: world.server.pid(),
         log: world.server.installation.log(),
@@ -138,7 +138,7 @@ struct Alone {
 }
 
 impl Alone {
-    fn start(world: &World, engine: &str, name: &str) -> Self {
+    fn start(world: &TestWorld, engine: &str, name: &str) -> Self {
         let token = &world.tenant.token;
         let command = ["telephony", "--engine", engine, "--token", token];
         let log = world.server.installation.log().with_file_name(name);
@@ -184,7 +184,7 @@ async fn the_bridge_alone_reads_its_certificate_again() {
         return;
     };
     let files = Files::of(&mut installation);
-    let world = World::on(installation, Setup::new()).await;
+    let world = TestWorld::on(installation, WorldSetup::new()).await;
     let alone = Alone::start(&world, &world.server.http, "alone.log");
     let operated = Operated {
         pid: alone.child.id(),
@@ -201,7 +201,7 @@ async fn an_engine_behind_tls_is_reached_where_its_authority_is_trusted() {
     let Some(installation) = apart("udp://127.0.0.1:0") else {
         return;
     };
-    let mut world = World::on(installation, Setup::new()).await;
+    let mut world = TestWorld::on(installation, WorldSetup::new()).await;
     let plain = world.server.http.strip_prefix("http://").unwrap();
     let front = tls::front("127.0.0.1", plain.parse().unwrap()).await;
     let engine = format!("https://localhost:{}", front.port());

@@ -18,7 +18,7 @@ use dikala_entities::{
     TransactionType, TransferPrefixes, UrlPolicy, Vault, agent, agent_version, call,
     credit_account, function, phone_number, store::Transaction, tenant, transcript,
 };
-use dikala_testkit::Keep;
+use dikala_testkit::StoreGuard;
 use dikala_testkit::rows;
 use futures_util::FutureExt;
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, ConnectionTrait, EntityTrait, IntoActiveModel};
@@ -53,7 +53,7 @@ const RULES: CallLimits = CallLimits {
 };
 
 struct World {
-    _keep: Keep,
+    _keep: StoreGuard,
     store: Store,
     calls: CallRouter,
     bridge: BridgeId,
@@ -68,7 +68,7 @@ impl World {
         Self::on(dikala_testkit::sqlite().await, clock).await
     }
 
-    async fn on((keep, store): (Keep, Store), clock: SharedClock) -> Self {
+    async fn on((keep, store): (StoreGuard, Store), clock: SharedClock) -> Self {
         // The outbound client's TLS settings need it; another test may have set it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let now = clock.now();

@@ -2,7 +2,7 @@
 
 use dikala_entities::{BridgeId, PhoneNumberId, idempotency};
 use dikala_migration::{Migrator, MigratorTrait};
-use dikala_testkit::{Keep, StoreKind};
+use dikala_testkit::{StoreGuard, StoreKind};
 use sea_orm::DbBackend;
 
 use super::*;
@@ -10,7 +10,7 @@ use super::*;
 const NOW: Millis = Millis::from_i64(1_800_000_000_000);
 
 /// Stores with the first `steps` steps of the schema.
-async fn old_stores(steps: u32) -> Vec<(Keep, Store)> {
+async fn old_stores(steps: u32) -> Vec<(StoreGuard, Store)> {
     let mut stores = Vec::new();
     stores.extend(StoreKind::Sqlite.open_empty().await);
     stores.extend(StoreKind::Postgres.open_empty().await);

@@ -20,7 +20,7 @@ const READ_MAX: i64 = 2_000;
 
 /// A database in which one webhook has [`BACKLOG`] pending deliveries that node `b` committed, and others have a few.
 struct Backlog {
-    _keep: Keep,
+    _keep: StoreGuard,
     store: Store,
     now: Millis,
     webhook: WebhookId,

@@ -12,7 +12,7 @@ async fn retry_after_moves_the_next_attempt() {
     for status in [429, 503] {
         let tenant = TenantId::new(world.clock.now());
         let receiver =
-            Receiver::scripted(move |_| Answer::with(status, "retry-after: 20\r\n", b""));
+            TenantServer::scripted(move |_| ServerAnswer::with(status, "retry-after: 20\r\n", b""));
         world.webhook(tenant, receiver.outbound_url("/")).await;
         let ids = world.announce(&handle, tenant, &world.calls(1)).await;
         let row = world.attempted(ids[0]).await;
@@ -26,7 +26,7 @@ async fn retry_after_moves_the_next_attempt() {
 #[actix::test]
 async fn a_failed_delivery_is_tried_again_with_the_same_bytes_until_the_schedule_ends() {
     let world = World::new().await;
-    let receiver = Receiver::scripted(|_| Answer::with(500, "", b""));
+    let receiver = TenantServer::scripted(|_| ServerAnswer::with(500, "", b""));
     let hook = world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;
@@ -56,9 +56,9 @@ async fn a_failed_delivery_is_tried_again_with_the_same_bytes_until_the_schedule
 async fn a_success_ends_a_row_of_failures() {
     let world = World::new().await;
     let came = AtomicUsize::new(0);
-    let receiver = Receiver::scripted(move |_| {
+    let receiver = TenantServer::scripted(move |_| {
         if came.fetch_add(1, Ordering::SeqCst) < 2 {
-            Answer::with(500, "", b"")
+            ServerAnswer::with(500, "", b"")
         } else {
             ok()
         }
@@ -78,9 +78,9 @@ async fn a_410_disables_and_enabling_again_resumes() {
     let world = World::new().await;
     let gone = Arc::new(AtomicBool::new(true));
     let now_gone = Arc::clone(&gone);
-    let receiver = Receiver::scripted(move |_| {
+    let receiver = TenantServer::scripted(move |_| {
         if now_gone.load(Ordering::SeqCst) {
-            Answer::with(410, "", b"")
+            ServerAnswer::with(410, "", b"")
         } else {
             ok()
         }
@@ -120,8 +120,8 @@ async fn a_410_disables_and_enabling_again_resumes() {
 #[actix::test]
 async fn a_tenant_whose_endpoint_hangs_delays_nobody_else() {
     let world = World::new().await;
-    let hanging = Receiver::scripted(|_| Answer::Hang);
-    let healthy = Receiver::scripted(|_| ok());
+    let hanging = TenantServer::scripted(|_| ServerAnswer::Hang);
+    let healthy = TenantServer::scripted(|_| ok());
     let (bad, good) = (TenantId::new(world.clock.now()), world.tenant);
     for n in 0..20 {
         world
@@ -152,9 +152,9 @@ async fn an_endpoint_that_keeps_failing_is_probed_and_then_gets_everything() {
     let world = World::new().await;
     let broken = Arc::new(AtomicBool::new(true));
     let now_broken = Arc::clone(&broken);
-    let receiver = Receiver::scripted(move |_| {
+    let receiver = TenantServer::scripted(move |_| {
         if now_broken.load(Ordering::SeqCst) {
-            Answer::with(500, "", b"")
+            ServerAnswer::with(500, "", b"")
         } else {
             ok()
         }
@@ -186,7 +186,7 @@ async fn an_endpoint_that_keeps_failing_is_probed_and_then_gets_everything() {
 #[actix::test]
 async fn a_deleted_webhook_gets_nothing_more_and_its_deliveries_are_closed() {
     let world = World::new().await;
-    let receiver = Receiver::scripted(|_| Answer::with(500, "", b""));
+    let receiver = TenantServer::scripted(|_| ServerAnswer::with(500, "", b""));
     let hook = world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;
@@ -210,7 +210,7 @@ async fn a_deleted_webhook_gets_nothing_more_and_its_deliveries_are_closed() {
 #[actix::test]
 async fn a_secret_that_does_not_open_burns_no_attempt() {
     let world = World::new().await;
-    let receiver = Receiver::scripted(|_| ok());
+    let receiver = TenantServer::scripted(|_| ok());
     let hook = world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;
@@ -234,7 +234,7 @@ async fn a_secret_that_does_not_open_burns_no_attempt() {
 #[actix::test]
 async fn ten_failed_deliveries_over_five_days_disable_with_the_reason_in_the_record() {
     let (world, clock) = World::with_manual_clock().await;
-    let receiver = Receiver::scripted(|_| Answer::with(500, "", b""));
+    let receiver = TenantServer::scripted(|_| ServerAnswer::with(500, "", b""));
     let hook = world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;
@@ -266,9 +266,9 @@ async fn a_late_410_tells_of_the_address_that_it_came_from() {
     // All within one millisecond.
     let (world, clock) = World::with_manual_clock().await;
     let gone = Arc::new(Semaphore::new(0));
-    let answer = Answer::with(410, "", b"").when(&gone);
-    let old = Receiver::scripted(move |_| answer.clone());
-    let new = Receiver::scripted(|_| ok());
+    let answer = ServerAnswer::with(410, "", b"").when(&gone);
+    let old = TenantServer::scripted(move |_| answer.clone());
+    let new = TenantServer::scripted(|_| ok());
     let hook = world.webhook(world.tenant, old.outbound_url("/")).await;
     let handle = world.start(patient());
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
@@ -295,8 +295,8 @@ async fn a_late_410_tells_of_the_address_that_it_came_from() {
 #[actix::test]
 async fn tests_of_one_tenant_leave_room_for_anothers() {
     let world = World::new().await;
-    let hanging = Receiver::scripted(|_| Answer::Hang);
-    let fine = Receiver::scripted(|_| ok());
+    let hanging = TenantServer::scripted(|_| ServerAnswer::Hang);
+    let fine = TenantServer::scripted(|_| ok());
     let other = TenantId::new(world.clock.now());
     let (bad, good) = (
         world.webhook(world.tenant, hanging.outbound_url("/")).await,
@@ -321,7 +321,7 @@ async fn tests_of_one_tenant_leave_room_for_anothers() {
 async fn silent_name_servers_of_one_tenant_delay_no_other() {
     let names = SlowNames::start();
     let world = World::new().await;
-    let receiver = Receiver::scripted(|_| ok());
+    let receiver = TenantServer::scripted(|_| ok());
     for n in 0..192 {
         let url = SlowNames::url(&receiver, &format!("hang{n}"));
         world.webhook(world.tenant, url).await;
@@ -344,7 +344,7 @@ async fn silent_name_servers_of_one_tenant_delay_no_other() {
 #[actix::test]
 async fn an_answer_is_booked_for_the_delivery_that_it_belongs_to() {
     let world = World::new().await;
-    let receiver = Receiver::scripted(|seen| {
+    let receiver = TenantServer::scripted(|seen| {
         let body: serde_json::Value = serde_json::from_slice(&seen.body).expect("JSON");
         let n = body["data"]["callerNumber"].as_str().expect("a text");
         let n: u64 = n.parse().expect("a number");
@@ -354,7 +354,7 @@ async fn an_answer_is_booked_for_the_delivery_that_it_belongs_to() {
             n % 100
         );
         let answer = answer.repeat(if n.is_multiple_of(5) { 2 } else { 1 });
-        Answer::Bytes(answer.into_bytes()).after(Duration::from_millis(n % 4))
+        ServerAnswer::Bytes(answer.into_bytes()).after(Duration::from_millis(n % 4))
     });
     world
         .webhook(world.tenant, receiver.outbound_url("/"))

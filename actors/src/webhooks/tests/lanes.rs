@@ -51,7 +51,7 @@ async fn a_lane_is_one_nodes() {
 async fn an_event_from_elsewhere_waits_for_the_one_before_it() {
     for (keep, store) in dikala_testkit::both().await {
         let world = World::with_store(keep, store);
-        let url = Receiver::scripted(|_| ok()).outbound_url("/");
+        let url = TenantServer::scripted(|_| ok()).outbound_url("/");
         let hook = world.webhook(world.tenant, url).await.id;
         let calls = world.calls(2);
         let mut ids = Vec::new();
@@ -92,7 +92,7 @@ async fn an_event_from_elsewhere_waits_for_the_one_before_it() {
 async fn a_test_of_a_node_that_is_gone_is_made_by_another() {
     for (keep, store) in dikala_testkit::both().await {
         let world = World::with_store(keep, store);
-        let url = Receiver::scripted(|_| ok()).outbound_url("/");
+        let url = TenantServer::scripted(|_| ok()).outbound_url("/");
         let hook = world.webhook(world.tenant, url).await.id;
         let event = dikala_entities::event::Model {
             is_test: true,
@@ -127,7 +127,7 @@ async fn a_test_of_a_node_that_is_gone_is_made_by_another() {
 async fn webhooks_that_are_disabled_or_paused_are_not_due() {
     for (keep, store) in dikala_testkit::both().await {
         let world = World::with_store(keep, store);
-        let url = || Receiver::scripted(|_| ok()).outbound_url("/");
+        let url = || TenantServer::scripted(|_| ok()).outbound_url("/");
         let mut hooks = Vec::new();
         for _ in 0..3 {
             hooks.push(world.webhook(world.tenant, url()).await.id);

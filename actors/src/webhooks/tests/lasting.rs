@@ -10,14 +10,14 @@ async fn the_first_attempts_of_one_call_go_in_order_and_calls_do_not_wait_for_ea
     let running: Mutex<HashMap<String, usize>> = Mutex::default();
     let most = Arc::new(AtomicUsize::new(0));
     let seen_most = Arc::clone(&most);
-    let receiver = Receiver::scripted(move |seen| {
+    let receiver = TenantServer::scripted(move |seen| {
         let body: serde_json::Value = serde_json::from_slice(&seen.body).expect("JSON");
         let call = body["data"]["callId"].as_str().expect("an id").to_owned();
         let mut running = running.lock().expect("no test panics with it");
         *running.entry(call).or_insert(0) += 1;
         seen_most.fetch_max(running.len(), Ordering::SeqCst);
         let wait = 3 + (seen.body.len() as u64 * 7 + running.len() as u64) % 5;
-        Answer::Status(200).after(Duration::from_millis(wait))
+        ServerAnswer::Status(200).after(Duration::from_millis(wait))
     });
     world
         .webhook(world.tenant, receiver.outbound_url("/"))
@@ -58,7 +58,7 @@ async fn the_first_attempts_of_one_call_go_in_order_and_calls_do_not_wait_for_ea
 #[actix::test]
 async fn what_was_pending_when_the_node_stopped_goes_on_at_the_next_start() {
     let world = World::new().await;
-    let receiver = Receiver::scripted(|_| ok());
+    let receiver = TenantServer::scripted(|_| ok());
     world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;
@@ -76,7 +76,7 @@ async fn what_was_pending_when_the_node_stopped_goes_on_at_the_next_start() {
 #[actix::test]
 async fn an_announcement_that_was_lost_costs_time_only() {
     let world = World::new().await;
-    let receiver = Receiver::scripted(|_| ok());
+    let receiver = TenantServer::scripted(|_| ok());
     world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;
@@ -91,7 +91,7 @@ async fn a_drain_waits_for_what_is_under_way_and_gives_the_rest_back() {
     let world = World::new().await;
     let answers = Arc::new(Semaphore::new(0));
     let permits = Arc::clone(&answers);
-    let receiver = Receiver::scripted(move |_| Answer::Status(200).when(&permits));
+    let receiver = TenantServer::scripted(move |_| ServerAnswer::Status(200).when(&permits));
     world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;
@@ -130,7 +130,7 @@ async fn a_drain_waits_for_what_is_under_way_and_gives_the_rest_back() {
 #[actix::test]
 async fn a_dispatcher_that_panicked_comes_back_from_the_table() {
     let world = World::new().await;
-    let receiver = Receiver::scripted(|_| ok());
+    let receiver = TenantServer::scripted(|_| ok());
     world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;
@@ -150,7 +150,7 @@ async fn a_dispatcher_that_panicked_comes_back_from_the_table() {
 #[actix::test]
 async fn an_endpoint_that_gets_nothing_keeps_no_connection() {
     let (world, clock) = World::with_manual_clock().await;
-    let receiver = Receiver::scripted(|_| ok());
+    let receiver = TenantServer::scripted(|_| ok());
     world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;

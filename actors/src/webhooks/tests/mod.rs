@@ -15,7 +15,7 @@ use dikala_entities::{
     Store, TenantId, Vault, WebhookId, attempt, delivery, event,
     webhook::{self, NewWebhook},
 };
-use dikala_testkit::{Answer, Keep, PATIENCE, Received, Receiver, rows};
+use dikala_testkit::{PATIENCE, ReceivedRequest, ServerAnswer, StoreGuard, TenantServer, rows};
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter,
     QueryOrder,
@@ -53,7 +53,7 @@ mod resending;
 mod thawed;
 
 struct World {
-    _keep: Keep,
+    _keep: StoreGuard,
     store: Store,
     vault: Vault,
     clock: SharedClock,
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    fn with_store(keep: Keep, store: Store) -> Self {
+    fn with_store(keep: StoreGuard, store: Store) -> Self {
         Self {
             _keep: keep,
             store,
@@ -261,11 +261,11 @@ fn retrying(seconds: &[i64]) -> WebhooksConfig {
     }
 }
 
-fn ok() -> Answer {
-    Answer::with(200, "", b"thanks")
+fn ok() -> ServerAnswer {
+    ServerAnswer::with(200, "", b"thanks")
 }
 
-fn delivery_of(seen: &Received) -> String {
+fn delivery_of(seen: &ReceivedRequest) -> String {
     seen.headers["x-service-delivery"].clone()
 }
 
@@ -293,7 +293,7 @@ impl Clock for Stepped {
 #[actix::test]
 async fn a_signature_shows_the_wall_clock_after_that_was_set() {
     let world = World::with_clock(Arc::new(Stepped)).await;
-    let receiver = Receiver::scripted(|_| ok());
+    let receiver = TenantServer::scripted(|_| ok());
     world
         .webhook(world.tenant, receiver.outbound_url("/hook"))
         .await;
@@ -314,7 +314,7 @@ async fn a_signature_shows_the_wall_clock_after_that_was_set() {
 #[actix::test]
 async fn a_committed_event_arrives_signed_and_is_recorded() {
     let world = World::new().await;
-    let receiver = Receiver::scripted(|_| ok());
+    let receiver = TenantServer::scripted(|_| ok());
     let hook = world
         .webhook(world.tenant, receiver.outbound_url("/hook"))
         .await;
@@ -376,7 +376,7 @@ async fn a_committed_event_arrives_signed_and_is_recorded() {
 
 /// An answer and its result: the delivery's status, and the attempt's code, error and response.
 type Leaves = (
-    Answer,
+    ServerAnswer,
     DeliveryStatus,
     Option<i64>,
     Option<&'static str>,
@@ -389,7 +389,7 @@ async fn each_leaves<const N: usize>(config: WebhooksConfig, answers: [Leaves; N
     for (play, status, code, kind, response) in answers {
         let shown = format!("{play:?}").chars().take(50).collect::<String>();
         let tenant = TenantId::new(world.clock.now());
-        let receiver = Receiver::scripted(move |_| play.clone());
+        let receiver = TenantServer::scripted(move |_| play.clone());
         world.webhook(tenant, receiver.outbound_url("/")).await;
         let ids = world.announce(&handle, tenant, &world.calls(1)).await;
         let row = world.attempted(ids[0]).await;
@@ -418,8 +418,8 @@ async fn each_leaves<const N: usize>(config: WebhooksConfig, answers: [Leaves; N
 async fn each_answer_leaves_the_right_row() {
     const CUT: &[u8] = &[b'x'; 16 * 1024];
     const BINARY: &[u8] = b"\xff\xfe\x00bytes";
-    let garbage = Answer::Bytes(b"garbage\r\n\r\n".to_vec());
-    let elsewhere = Answer::with(302, "location: /x\r\n", b"");
+    let garbage = ServerAnswer::Bytes(b"garbage\r\n\r\n".to_vec());
+    let elsewhere = ServerAnswer::with(302, "location: /x\r\n", b"");
     let (succeeded, failed, pending) = (
         DeliveryStatus::Succeeded,
         DeliveryStatus::Failed,
@@ -427,7 +427,7 @@ async fn each_answer_leaves_the_right_row() {
     );
     let answers = [
         (
-            Answer::with(204, "", b""),
+            ServerAnswer::with(204, "", b""),
             succeeded,
             Some(204),
             None,
@@ -435,23 +435,29 @@ async fn each_answer_leaves_the_right_row() {
         ),
         (elsewhere, pending, Some(302), None, b""),
         (
-            Answer::with(400, "", b"no"),
+            ServerAnswer::with(400, "", b"no"),
             pending,
             Some(400),
             None,
             b"no",
         ),
-        (Answer::with(410, "", b""), failed, Some(410), None, b""),
         (
-            Answer::with(500, "", BINARY),
+            ServerAnswer::with(410, "", b""),
+            failed,
+            Some(410),
+            None,
+            b"",
+        ),
+        (
+            ServerAnswer::with(500, "", BINARY),
             pending,
             Some(500),
             None,
             BINARY,
         ),
-        (Answer::Reset, pending, None, Some("reset"), b""),
+        (ServerAnswer::Reset, pending, None, Some("reset"), b""),
         (garbage, pending, None, Some("invalid_response"), b""),
-        (Answer::TenGigabytes, succeeded, Some(200), None, CUT),
+        (ServerAnswer::TenGigabytes, succeeded, Some(200), None, CUT),
     ];
     each_leaves(patient(), answers).await;
 }
@@ -463,10 +469,10 @@ async fn an_answer_that_does_not_come_to_its_end_leaves_what_came() {
         ..patient()
     };
     let beginning = b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\nthe beginning";
-    let beginning = Answer::Bytes(beginning.to_vec());
+    let beginning = ServerAnswer::Bytes(beginning.to_vec());
     let pending = DeliveryStatus::Pending;
     let answers = [
-        (Answer::Hang, pending, None, Some("timeout"), &b""[..]),
+        (ServerAnswer::Hang, pending, None, Some("timeout"), &b""[..]),
         (
             beginning,
             pending,
@@ -481,7 +487,7 @@ async fn an_answer_that_does_not_come_to_its_end_leaves_what_came() {
 #[actix::test]
 async fn a_test_is_a_signed_sample_with_one_attempt() {
     let world = World::new().await;
-    let receiver = Receiver::scripted(|_| Answer::with(503, "", b"later"));
+    let receiver = TenantServer::scripted(|_| ServerAnswer::with(503, "", b"later"));
     let hook = world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;

@@ -19,7 +19,10 @@ impl World {
 #[actix::test]
 async fn an_attempt_that_cannot_be_recorded_stops_no_other() {
     let world = World::new().await;
-    let (good, bad) = (Receiver::scripted(|_| ok()), Receiver::scripted(|_| ok()));
+    let (good, bad) = (
+        TenantServer::scripted(|_| ok()),
+        TenantServer::scripted(|_| ok()),
+    );
     let strange = TenantId::new(world.clock.now());
     world.webhook(strange, bad.outbound_url("/")).await;
     world.webhook(world.tenant, good.outbound_url("/")).await;

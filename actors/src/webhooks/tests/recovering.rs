@@ -283,7 +283,7 @@ async fn given_up(world: &World, deliveries: usize) -> Vec<DeliveryId> {
 #[actix::test]
 async fn what_was_asked_for_arrives_with_and_without_a_restart() {
     let world = World::new().await;
-    let receiver = Receiver::scripted(|_| ok());
+    let receiver = TenantServer::scripted(|_| ok());
     let hook = world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;

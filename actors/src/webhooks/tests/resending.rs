@@ -19,8 +19,8 @@ async fn what_is_sent_again_by_hand_goes_out_once_at_once_although_the_circuit_i
     let world = World::new().await;
     let broken = Arc::new(AtomicBool::new(true));
     let now_broken = Arc::clone(&broken);
-    let receiver = Receiver::scripted(move |_| match now_broken.load(Ordering::SeqCst) {
-        true => Answer::with(500, "", b"still broken"),
+    let receiver = TenantServer::scripted(move |_| match now_broken.load(Ordering::SeqCst) {
+        true => ServerAnswer::with(500, "", b"still broken"),
         false => ok(),
     });
     let hook = world
@@ -76,7 +76,8 @@ async fn what_is_under_way_is_not_sent_twice_by_hand() {
     let world = World::new().await;
     let gate = Arc::new(Semaphore::new(0));
     let closed = Arc::clone(&gate);
-    let receiver = Receiver::scripted(move |_| Answer::When(Arc::clone(&closed), Box::new(ok())));
+    let receiver =
+        TenantServer::scripted(move |_| ServerAnswer::When(Arc::clone(&closed), Box::new(ok())));
     let hook = world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;
@@ -105,7 +106,7 @@ async fn what_is_under_way_is_not_sent_twice_by_hand() {
 #[actix::test]
 async fn what_a_webhook_that_is_switched_off_is_sent_again_waits() {
     let world = World::new().await;
-    let receiver = Receiver::scripted(|_| ok());
+    let receiver = TenantServer::scripted(|_| ok());
     let hook = world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;

@@ -27,9 +27,9 @@ async fn two_nodes() -> Option<World> {
 }
 
 /// The same with a webhook and its receiver.
-async fn two_nodes_and_a_webhook() -> Option<(World, Receiver, webhook::Model)> {
+async fn two_nodes_and_a_webhook() -> Option<(World, TenantServer, webhook::Model)> {
     let world = two_nodes().await?;
-    let receiver = Receiver::scripted(|_| ok());
+    let receiver = TenantServer::scripted(|_| ok());
     let url = receiver.outbound_url("/");
     let hook = world.webhook(world.tenant, url).await;
     Some((world, receiver, hook))
@@ -166,8 +166,8 @@ async fn what_is_refused_is_forgotten() {
         return;
     };
     let answered = Arc::new(Semaphore::new(0));
-    let answer = Answer::with(500, "", b"too late").when(&answered);
-    let receiver = Receiver::scripted(move |_| answer.clone());
+    let answer = ServerAnswer::with(500, "", b"too late").when(&answered);
+    let receiver = TenantServer::scripted(move |_| answer.clone());
     let hook = world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;
@@ -222,7 +222,7 @@ async fn nobody_waits_for_tests_of_a_node_that_is_no_more() {
     let world = World::new().await;
     let answered = Arc::new(Semaphore::new(0));
     let answer = ok().when(&answered);
-    let receiver = Receiver::scripted(move |_| answer.clone());
+    let receiver = TenantServer::scripted(move |_| answer.clone());
     let hook = world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;
@@ -247,8 +247,8 @@ async fn nobody_waits_for_tests_of_a_node_that_is_no_more() {
 async fn standing_still_uses_up_no_attempt() {
     let world = World::new().await;
     let is_first = AtomicBool::new(true);
-    let receiver = Receiver::scripted(move |_| match is_first.swap(false, Ordering::SeqCst) {
-        true => Answer::Hang,
+    let receiver = TenantServer::scripted(move |_| match is_first.swap(false, Ordering::SeqCst) {
+        true => ServerAnswer::Hang,
         false => ok(),
     });
     let hook = world
@@ -273,7 +273,7 @@ async fn standing_still_uses_up_no_attempt() {
 #[actix::test]
 async fn an_attempt_that_is_connected_when_it_is_anothers_is_not_sent() {
     let world = World::new().await;
-    let receiver = Receiver::scripted(|_| ok());
+    let receiver = TenantServer::scripted(|_| ok());
     let names = SlowNames::start();
     world
         .webhook(world.tenant, SlowNames::url(&receiver, "hang"))

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use tokio::time::Instant;
 
 use super::{
-    frames::Reply,
-    pen::{Pen, Step},
+    frames::BenchReply,
+    pen::{CallMessage, MessageWriter},
     socket::SocketScript,
     tally::{AfterReply, REST, Tally},
 };
@@ -17,9 +17,9 @@ const WINDOW: usize = 1_000;
 /// Pipelines one step for each call of one socket.
 #[derive(Debug)]
 pub struct Burst<'a> {
-    pen: &'a mut Pen,
-    step: Step,
-    /// Ids of the calls. [`Step::Ring`] fills them in.
+    pen: &'a mut MessageWriter,
+    step: CallMessage,
+    /// Ids of the calls. [`CallMessage::Ring`] fills them in.
     calls: &'a mut [Vec<u8>],
     /// Time at which the step happened, one per call; the current time if empty.
     at: &'a [String],
@@ -30,7 +30,12 @@ pub struct Burst<'a> {
 }
 
 impl<'a> Burst<'a> {
-    pub fn new(pen: &'a mut Pen, step: Step, calls: &'a mut [Vec<u8>], at: &'a [String]) -> Self {
+    pub fn new(
+        pen: &'a mut MessageWriter,
+        step: CallMessage,
+        calls: &'a mut [Vec<u8>],
+        at: &'a [String],
+    ) -> Self {
         Self {
             pen,
             step,
@@ -67,20 +72,20 @@ impl SocketScript for Burst<'_> {
         None
     }
 
-    fn reply(&mut self, reply: &Reply<'_>, now: Instant, _: &mut Vec<u8>) {
+    fn reply(&mut self, reply: &BenchReply<'_>, now: Instant, _: &mut Vec<u8>) {
         let index = usize::try_from(reply.id).unwrap_or(usize::MAX);
         let Some(&sent) = self.sent.get(index) else {
             return;
         };
         self.waiting -= 1;
-        let is_ring = self.step == Step::Ring;
+        let is_ring = self.step == CallMessage::Ring;
         match self.tally.count(reply, is_ring, sent, now) {
             AfterReply::Again => self.resting.push_back((now + REST, index)),
             AfterReply::Refused => {}
             AfterReply::Done if is_ring => {
                 self.calls[index].extend_from_slice(reply.call.unwrap_or_default());
             }
-            AfterReply::Done => self.tally.calls += u64::from(self.step == Step::HangUp),
+            AfterReply::Done => self.tally.calls += u64::from(self.step == CallMessage::HangUp),
         }
     }
 

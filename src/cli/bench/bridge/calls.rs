@@ -5,16 +5,16 @@ use std::collections::VecDeque;
 use tokio::time::Instant;
 
 use super::{
-    frames::Reply,
-    pen::{Pen, Step},
+    frames::BenchReply,
+    pen::{CallMessage, MessageWriter},
     socket::SocketScript,
     tally::{AfterReply, REST, Tally},
 };
 
 /// The calls of one socket. No call begins after the deadline; calls that are active by then are completed.
 #[derive(Debug)]
-pub struct Calls {
-    pen: Pen,
+pub struct WholeCalls {
+    pen: MessageWriter,
     until: Instant,
     slots: Vec<Slot>,
     /// Slots whose message was answered `busy`, with the time of the retry.
@@ -28,15 +28,15 @@ pub struct Calls {
 
 #[derive(Debug)]
 struct Slot {
-    step: Step,
+    step: CallMessage,
     call: Vec<u8>,
     sent: Instant,
 }
 
-impl Calls {
-    pub fn new(pen: Pen, at_once: usize, until: Instant) -> Self {
+impl WholeCalls {
+    pub fn new(pen: MessageWriter, at_once: usize, until: Instant) -> Self {
         let slot = |_| Slot {
-            step: Step::Ring,
+            step: CallMessage::Ring,
             call: Vec::new(),
             sent: until,
         };
@@ -64,7 +64,7 @@ impl Calls {
 
     fn begin(&mut self, place: usize, now: Instant, out: &mut Vec<u8>) {
         let slot = &mut self.slots[place];
-        (slot.step, slot.sent) = (Step::Ring, now);
+        (slot.step, slot.sent) = (CallMessage::Ring, now);
         self.running += 1;
         self.send(place, out);
     }
@@ -77,7 +77,7 @@ impl Calls {
     }
 }
 
-impl SocketScript for Calls {
+impl SocketScript for WholeCalls {
     fn due(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Instant> {
         if !self.begun {
             self.begun = true;
@@ -95,11 +95,11 @@ impl SocketScript for Calls {
         None
     }
 
-    fn reply(&mut self, reply: &Reply<'_>, now: Instant, out: &mut Vec<u8>) {
+    fn reply(&mut self, reply: &BenchReply<'_>, now: Instant, out: &mut Vec<u8>) {
         let place = usize::try_from(reply.id % self.slots.len() as u64).unwrap_or(0);
         let slot = &mut self.slots[place];
         self.waiting -= 1;
-        let is_ring = slot.step == Step::Ring;
+        let is_ring = slot.step == CallMessage::Ring;
         match self.tally.count(reply, is_ring, slot.sent, now) {
             AfterReply::Again => self.resting.push_back((now + REST, place)),
             AfterReply::Refused => self.over(place, now, out),

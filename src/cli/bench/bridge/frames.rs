@@ -73,7 +73,7 @@ pub fn frame_at(buffer: &[u8], from: usize) -> Option<WireFrame> {
 
 /// The parts of a reply that the benchmark needs.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Reply<'a> {
+pub struct BenchReply<'a> {
     /// Id of the message that it answers.
     pub id: u64,
     pub ok: bool,
@@ -83,7 +83,7 @@ pub struct Reply<'a> {
     pub text: &'a [u8],
 }
 
-impl<'a> Reply<'a> {
+impl<'a> BenchReply<'a> {
     /// Reads a reply whose message id is a number. Returns `None` for anything else, such as a command.
     pub fn read(text: &'a [u8]) -> Option<Self> {
         let id = after(text, b"\"replyTo\":\"")?;
@@ -151,17 +151,17 @@ mod tests {
     #[test]
     fn replies_say_whose_they_are_and_whether_it_worked() {
         let taken = br#"{"replyTo":"17","ok":true,"callId":"call_1","action":"answer","agent":{"name":"\"ok\":false"}}"#;
-        let reply = Reply::read(taken).expect("a reply");
+        let reply = BenchReply::read(taken).expect("a reply");
         assert_eq!((reply.id, reply.ok, reply.is_taken()), (17, true, true));
         assert_eq!(reply.call, Some(&b"call_1"[..]));
 
         let busy = br#"{"replyTo":"3","ok":false,"error":{"code":"busy","message":"try again"}}"#;
-        let reply = Reply::read(busy).expect("a reply");
+        let reply = BenchReply::read(busy).expect("a reply");
         assert_eq!((reply.ok, reply.is_busy, reply.call), (false, true, None));
 
         let refused =
             br#"{"replyTo":"4","ok":true,"callId":"call_2","action":"reject","reason":"no_agent"}"#;
-        let reply = Reply::read(refused).expect("a reply");
+        let reply = BenchReply::read(refused).expect("a reply");
         assert!(reply.ok && !reply.is_taken());
     }
 
@@ -174,7 +174,7 @@ mod tests {
             br#"{"replyTo":"12"#,
             b"",
         ] {
-            assert_eq!(Reply::read(text), None);
+            assert_eq!(BenchReply::read(text), None);
         }
     }
 }

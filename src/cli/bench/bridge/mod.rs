@@ -17,17 +17,19 @@ use std::{net::SocketAddr, rc::Rc, time::Duration};
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
-use self::{burst::Burst, calls::Calls, paced::Paced, pen::Pen, socket::Socket};
+use self::{
+    burst::Burst, calls::WholeCalls, paced::Paced, pen::MessageWriter, socket::BenchSocket,
+};
 pub use self::{
     paced::Acknowledged,
-    pen::Step,
-    tally::{Faults, Tally},
+    pen::CallMessage,
+    tally::{FailureCounts, Tally},
 };
 use super::{Result, failed};
 
 /// The server's address, the bridge's token, and the numbers to call in turn.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct CallTarget {
     pub address: SocketAddr,
     pub token: String,
     pub dids: Vec<String>,
@@ -35,9 +37,9 @@ pub struct Line {
 
 /// A connected bridge. It must stay on the thread that created it.
 #[derive(Debug)]
-pub struct Bridge {
+pub struct BenchBridge {
     dids: Rc<[String]>,
-    sockets: Vec<Socket>,
+    sockets: Vec<BenchSocket>,
 }
 
 /// Ids of the active calls, by socket.
@@ -50,11 +52,11 @@ impl Live {
     }
 }
 
-impl Bridge {
-    pub async fn connect(line: &Line, sockets: usize) -> Result<Self> {
+impl BenchBridge {
+    pub async fn connect(line: &CallTarget, sockets: usize) -> Result<Self> {
         let mut open = Vec::new();
         for _ in 0..sockets {
-            let socket = Socket::dial(line.address, &line.token).await;
+            let socket = BenchSocket::dial(line.address, &line.token).await;
             open.push(socket.map_err(failed)?);
         }
         Ok(Self {
@@ -63,18 +65,18 @@ impl Bridge {
         })
     }
 
-    fn pen(&self, first: usize) -> Pen {
-        Pen::new(Rc::clone(&self.dids), first)
+    fn pen(&self, first: usize) -> MessageWriter {
+        MessageWriter::new(Rc::clone(&self.dids), first)
     }
 
     /// Keeps `at_once` calls active for `time`. Also returns the time until the last acknowledgement.
     pub async fn calls(&mut self, at_once: usize, time: Duration) -> Result<(Tally, Duration)> {
         let began = Instant::now();
         let sockets = self.sockets.len();
-        let mut scripts: Vec<Calls> = (0..sockets)
+        let mut scripts: Vec<WholeCalls> = (0..sockets)
             .map(|n| {
                 let share = at_once / sockets + usize::from(n < at_once % sockets);
-                Calls::new(self.pen(n * share), share, began + time)
+                WholeCalls::new(self.pen(n * share), share, began + time)
             })
             .collect();
         let playing = self.sockets.iter_mut().zip(&mut scripts);
@@ -93,14 +95,14 @@ impl Bridge {
         let sockets = self.sockets.len();
         let of = |n: usize| count / sockets + usize::from(n < count % sockets);
         let mut live = Live((0..sockets).map(|n| vec![Vec::new(); of(n)]).collect());
-        let (tally, took) = self.step(Step::Ring, &mut live, at).await?;
+        let (tally, took) = self.step(CallMessage::Ring, &mut live, at).await?;
         Ok((live, tally, took))
     }
 
     /// Sends one step for each of these calls, pipelined.
     pub async fn step(
         &mut self,
-        step: Step,
+        step: CallMessage,
         live: &mut Live,
         at: &[String],
     ) -> Result<(Tally, Duration)> {

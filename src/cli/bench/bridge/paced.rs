@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    frames::Reply,
-    pen::{Pen, Step},
+    frames::BenchReply,
+    pen::{CallMessage, MessageWriter},
     socket::SocketScript,
     tally::{AfterReply, Tally},
 };
@@ -17,7 +17,7 @@ const LANES: usize = 16;
 /// The messages of one socket. At the end, active calls are completed at the same rate.
 #[derive(Debug)]
 pub struct Paced {
-    pen: Pen,
+    pen: MessageWriter,
     every: Duration,
     next: Instant,
     until: Instant,
@@ -32,7 +32,7 @@ pub struct Paced {
 #[derive(Debug)]
 pub struct Acknowledged {
     pub call: Vec<u8>,
-    pub step: Step,
+    pub step: CallMessage,
     /// The time at which the message was due. Its acknowledgement came `at`.
     pub sent: Instant,
     pub at: Instant,
@@ -41,7 +41,7 @@ pub struct Acknowledged {
 #[derive(Debug)]
 struct Lane {
     call: Vec<u8>,
-    step: Step,
+    step: CallMessage,
     /// The due time of the unacknowledged message.
     sent: Option<Instant>,
     /// The due time of the next message, while the one before it is unacknowledged. This wait counts as latency.
@@ -50,10 +50,10 @@ struct Lane {
 
 impl Paced {
     /// Sends `rate` messages a second from now until `until`.
-    pub fn new(pen: Pen, rate: u32, until: Instant) -> Self {
+    pub fn new(pen: MessageWriter, rate: u32, until: Instant) -> Self {
         let lane = |_| Lane {
             call: Vec::new(),
-            step: Step::Ring,
+            step: CallMessage::Ring,
             sent: None,
             owed: None,
         };
@@ -84,7 +84,7 @@ impl Paced {
         let place = self.turn % LANES;
         self.turn += 1;
         let lane = &mut self.lanes[place];
-        if lane.step == Step::Ring && lane.sent.is_none() && now >= self.until {
+        if lane.step == CallMessage::Ring && lane.sent.is_none() && now >= self.until {
             return;
         }
         match lane.sent {
@@ -104,7 +104,7 @@ impl SocketScript for Paced {
         Some(self.next)
     }
 
-    fn reply(&mut self, reply: &Reply<'_>, now: Instant, out: &mut Vec<u8>) {
+    fn reply(&mut self, reply: &BenchReply<'_>, now: Instant, out: &mut Vec<u8>) {
         let place = usize::try_from(reply.id % LANES as u64).unwrap_or(0);
         let lane = &mut self.lanes[place];
         let Some(sent) = lane.sent.take() else {
@@ -112,11 +112,14 @@ impl SocketScript for Paced {
         };
         self.waiting -= 1;
         let step = lane.step;
-        match self.tally.count(reply, step == Step::Ring, sent, now) {
+        match self
+            .tally
+            .count(reply, step == CallMessage::Ring, sent, now)
+        {
             AfterReply::Again => return self.send(place, sent, out),
-            AfterReply::Refused => lane.step = Step::Ring,
+            AfterReply::Refused => lane.step = CallMessage::Ring,
             AfterReply::Done => {
-                if step == Step::Ring {
+                if step == CallMessage::Ring {
                     lane.call = reply.call.unwrap_or_default().to_vec();
                 }
                 self.acknowledged.push(Acknowledged {
@@ -125,8 +128,8 @@ impl SocketScript for Paced {
                     sent,
                     at: now,
                 });
-                self.tally.calls += u64::from(step == Step::HangUp);
-                lane.step = step.next().unwrap_or(Step::Ring);
+                self.tally.calls += u64::from(step == CallMessage::HangUp);
+                lane.step = step.next().unwrap_or(CallMessage::Ring);
             }
         }
         if let Some(due) = self.lanes[place].owed.take() {
@@ -139,7 +142,7 @@ impl SocketScript for Paced {
     }
 
     fn is_over(&self) -> bool {
-        let idle = |lane: &Lane| lane.step == Step::Ring && lane.sent.is_none();
+        let idle = |lane: &Lane| lane.step == CallMessage::Ring && lane.sent.is_none();
         Instant::now() >= self.until && self.lanes.iter().all(idle)
     }
 

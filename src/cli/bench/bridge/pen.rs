@@ -6,14 +6,14 @@ use super::frames::{TEXT, write_masked};
 
 /// The messages of a call, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum CallMessage {
     Ring,
     Answer,
     Transcript,
     HangUp,
 }
 
-impl Step {
+impl CallMessage {
     /// The next step; `None` after the hang-up.
     pub fn next(self) -> Option<Self> {
         match self {
@@ -37,7 +37,7 @@ impl Step {
 
 /// Writes the messages of one socket.
 #[derive(Debug)]
-pub struct Pen {
+pub struct MessageWriter {
     dids: Rc<[String]>,
     /// Prefix of this bridge's call ids; it makes them unique across runs.
     prefix: String,
@@ -45,7 +45,7 @@ pub struct Pen {
     text: Vec<u8>,
 }
 
-impl Pen {
+impl MessageWriter {
     /// Calls the numbers in turn, beginning with the one at `first`.
     pub fn new(dids: Rc<[String]>, first: usize) -> Self {
         Self {
@@ -58,12 +58,19 @@ impl Pen {
 
     /// Appends a message. A ring needs no `call`. `at` is the time of the event; if it is `None`, the current time
     /// is sent.
-    pub fn write(&mut self, out: &mut Vec<u8>, id: u64, step: Step, call: &[u8], at: Option<&str>) {
+    pub fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        id: u64,
+        step: CallMessage,
+        call: &[u8],
+        at: Option<&str>,
+    ) {
         self.text.clear();
         let call = std::str::from_utf8(call).unwrap_or_default();
         let text = &mut self.text;
         let written = match step {
-            Step::Ring => {
+            CallMessage::Ring => {
                 let did = &self.dids[self.placed % self.dids.len()];
                 self.placed += 1;
                 write!(
@@ -72,15 +79,15 @@ impl Pen {
                     self.prefix, self.placed
                 )
             }
-            Step::Answer => write!(
+            CallMessage::Answer => write!(
                 text,
                 r#"{{"id":"{id}","type":"call.answered","callId":"{call}""#
             ),
-            Step::Transcript => write!(
+            CallMessage::Transcript => write!(
                 text,
                 r#"{{"id":"{id}","type":"call.transcript","callId":"{call}","summary":"The caller asked for order 1001; it comes in 20 minutes.","turns":[{{"role":"caller","text":"Where is my order?"}},{{"role":"agent","text":"It comes in 20 minutes."}}]"#
             ),
-            Step::HangUp => write!(
+            CallMessage::HangUp => write!(
                 text,
                 r#"{{"id":"{id}","type":"call.hangup","callId":"{call}","reason":"normal","initiator":"caller","aiCostIdr":450"#
             ),
@@ -101,8 +108,8 @@ mod tests {
 
     #[test]
     fn every_message_is_one_object_with_its_id_and_its_call() {
-        let mut pen = Pen::new(vec!["+622150001000".to_owned()].into(), 0);
-        let mut step = Some(Step::Ring);
+        let mut pen = MessageWriter::new(vec!["+622150001000".to_owned()].into(), 0);
+        let mut step = Some(CallMessage::Ring);
         while let Some(now) = step {
             for at in [None, Some("2026-01-15T03:39:00Z")] {
                 let mut out = Vec::new();
@@ -112,7 +119,7 @@ mod tests {
                     serde_json::from_slice(&out[frame.payload]).expect("JSON");
                 assert_eq!(message["id"], "7");
                 assert_eq!(message["at"].as_str(), at);
-                let is_ring = now == Step::Ring;
+                let is_ring = now == CallMessage::Ring;
                 assert_eq!(message["callId"].as_str(), (!is_ring).then_some("call_1"));
             }
             step = now.next();
@@ -122,11 +129,11 @@ mod tests {
     #[test]
     fn no_two_calls_have_the_same_id_and_numbers_take_turns() {
         let dids = ["+62215000100", "+62215000200"].map(str::to_owned);
-        let mut pen = Pen::new(dids.to_vec().into(), 0);
+        let mut pen = MessageWriter::new(dids.to_vec().into(), 0);
         let mut said = Vec::new();
         for _ in 0..2 {
             let mut out = Vec::new();
-            pen.write(&mut out, 1, Step::Ring, b"", None);
+            pen.write(&mut out, 1, CallMessage::Ring, b"", None);
             said.push(String::from_utf8_lossy(&out[8..]).into_owned());
         }
         assert!(said[0].contains("+62215000100") && said[1].contains("+62215000200"));

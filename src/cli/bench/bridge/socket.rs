@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::frames::{self, CLOSE, PING, PONG, Reply, TEXT};
+use super::frames::{self, BenchReply, CLOSE, PING, PONG, TEXT};
 
 /// If the server is silent for this long, unacknowledged messages count as lost.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
@@ -24,7 +24,7 @@ pub trait SocketScript {
     fn due(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Instant>;
 
     /// Handles a reply and writes the messages that follow from it.
-    fn reply(&mut self, reply: &Reply<'_>, now: Instant, out: &mut Vec<u8>);
+    fn reply(&mut self, reply: &BenchReply<'_>, now: Instant, out: &mut Vec<u8>);
 
     /// Number of unacknowledged messages.
     fn waiting(&self) -> usize;
@@ -37,14 +37,14 @@ pub trait SocketScript {
 }
 
 #[derive(Debug)]
-pub struct Socket {
+pub struct BenchSocket {
     stream: TcpStream,
     input: Vec<u8>,
     output: Vec<u8>,
     written: usize,
 }
 
-impl Socket {
+impl BenchSocket {
     pub async fn dial(address: SocketAddr, token: &str) -> Result<Self> {
         let mut stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
@@ -148,7 +148,7 @@ impl Socket {
             let payload = &self.input[frame.payload.clone()];
             match frame.opcode {
                 TEXT => {
-                    if let Some(reply) = Reply::read(payload) {
+                    if let Some(reply) = BenchReply::read(payload) {
                         script.reply(&reply, now, &mut self.output);
                     }
                 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::frames::Reply;
+use super::frames::BenchReply;
 use crate::cli::bench::figure::Durations;
 
 /// Delay before a message that was answered `busy` is sent again.
@@ -13,7 +13,7 @@ pub const REST: Duration = Duration::from_millis(20);
 
 /// Number of failures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Faults {
+pub struct FailureCounts {
     /// Refused messages and calls that were not answered.
     pub refused: u64,
     /// Messages without a reply and webhooks that never arrived.
@@ -24,7 +24,7 @@ pub struct Faults {
     pub first: Option<String>,
 }
 
-impl Faults {
+impl FailureCounts {
     pub fn add(&mut self, others: &Self) {
         self.refused += others.refused;
         self.missing += others.missing;
@@ -53,7 +53,7 @@ pub struct Tally {
     pub times: Durations,
     /// Calls whose every message was acknowledged.
     pub calls: u64,
-    pub faults: Faults,
+    pub faults: FailureCounts,
     /// Time of the last acknowledgement.
     pub last: Option<Instant>,
 }
@@ -70,7 +70,7 @@ impl Tally {
     /// Counts a reply to a message that was due at `sent`.
     pub fn count(
         &mut self,
-        reply: &Reply<'_>,
+        reply: &BenchReply<'_>,
         is_ring: bool,
         sent: Instant,
         now: Instant,

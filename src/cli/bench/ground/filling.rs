@@ -8,7 +8,7 @@ const CHUNK: i64 = 100_000;
 
 /// Calls numbered `from` to `to`, one second apart; call 0 began at `first`.
 #[derive(Clone, Copy, Debug)]
-pub struct Calls {
+pub struct HistoricCalls {
     pub tenant: TenantId,
     pub number: PhoneNumberId,
     pub agent: AgentId,
@@ -22,7 +22,7 @@ pub fn call_id(n: i64) -> String {
     format!("call_01k9zv3m8r{n:016}")
 }
 
-impl Calls {
+impl HistoricCalls {
     /// Writes the calls.
     pub async fn fill(&self, store: &Store) -> Result<(), DbErr> {
         let backend = store.backend();

@@ -25,9 +25,9 @@ use tempfile::TempDir;
 
 use self::{
     postgres::Postgres,
-    server::{Server, Setup},
+    server::{MeasuredServer, ServerSetup},
 };
-use super::{Result, bridge::Line, failed, sizes::Sizes};
+use super::{Result, bridge::CallTarget, failed, sizes::Sizes};
 use crate::{
     admin::{bridges, keys, numbers, tenants},
     audit::Origin,
@@ -49,7 +49,7 @@ pub enum MeasuredStore {
 
 /// The environment of one run.
 #[derive(Debug)]
-pub struct Ground {
+pub struct BenchEnvironment {
     pub sizes: Sizes,
     folder: TempDir,
     /// `None` on SQLite.
@@ -67,8 +67,8 @@ pub struct Tenants<'a> {
 
 /// A database with tenants and a bridge; no server runs on it yet.
 #[derive(Debug)]
-pub struct Place {
-    pub setup: Setup,
+pub struct BenchDatabase {
+    pub setup: ServerSetup,
     pub token: String,
     pub dids: Vec<String>,
     /// The first tenant; the number, agent and key below are its own.
@@ -78,7 +78,7 @@ pub struct Place {
     pub key: String,
 }
 
-impl Ground {
+impl BenchEnvironment {
     /// Blocks while PostgreSQL starts.
     pub fn new(kind: MeasuredStore, sizes: Sizes) -> Result<Self> {
         let postgres = match kind {
@@ -127,7 +127,7 @@ impl Ground {
     }
 
     /// Creates a database with tenants, each with a number, an agent and ample credit.
-    pub async fn place(&self, tenants: Tenants<'_>) -> Result<Place> {
+    pub async fn place(&self, tenants: Tenants<'_>) -> Result<BenchDatabase> {
         let (folder, database) = self.database().await?;
         let key = Vault::generate_key();
         let vault = Vault::from_base64(&key).map_err(failed)?;
@@ -148,8 +148,8 @@ impl Ground {
             .await
             .map_err(failed)?;
         store.close().await;
-        Ok(Place {
-            setup: Setup {
+        Ok(BenchDatabase {
+            setup: ServerSetup {
                 folder,
                 database,
                 key,
@@ -164,14 +164,14 @@ impl Ground {
     }
 }
 
-impl Place {
-    pub fn serve(&self) -> Result<Server> {
+impl BenchDatabase {
+    pub fn serve(&self) -> Result<MeasuredServer> {
         self.setup.start()
     }
 
     /// The line on which a bridge calls these tenants.
-    pub fn line(&self, address: SocketAddr) -> Line {
-        Line {
+    pub fn line(&self, address: SocketAddr) -> CallTarget {
+        CallTarget {
             address,
             token: self.token.clone(),
             dids: self.dids.clone(),

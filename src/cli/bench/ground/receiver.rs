@@ -22,24 +22,24 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A call's id and the event's kind.
-pub type Told = (Vec<u8>, String);
+pub type EventKey = (Vec<u8>, String);
 
 /// The recorded arrivals.
 #[derive(Debug, Default)]
 struct Log {
-    arrivals: HashMap<Told, Instant>,
+    arrivals: HashMap<EventKey, Instant>,
     last: Option<Instant>,
     body: Vec<u8>,
 }
 
 /// A running receiver. It stops with the process.
 #[derive(Clone, Debug)]
-pub struct Receiver {
+pub struct WebhookSink {
     pub address: SocketAddr,
     log: Arc<Mutex<Log>>,
 }
 
-impl Receiver {
+impl WebhookSink {
     pub async fn start() -> Result<Self> {
         let log = Arc::<Mutex<Log>>::default();
         let shared = Arc::clone(&log);
@@ -73,7 +73,7 @@ impl Receiver {
     }
 
     /// The arrival of a webhook, if it has arrived.
-    pub fn arrival(&self, told: &Told) -> Option<Instant> {
+    pub fn arrival(&self, told: &EventKey) -> Option<Instant> {
         self.look(|log| log.arrivals.get(told).copied())
     }
 
@@ -163,7 +163,7 @@ pub async fn post(
 }
 
 /// Posts `rate` bodies a second for a time. Returns each latency until the receiver had the body.
-pub async fn post_paced(receiver: Receiver, rate: u32, time: Duration) -> Result<Vec<Duration>> {
+pub async fn post_paced(receiver: WebhookSink, rate: u32, time: Duration) -> Result<Vec<Duration>> {
     on_thread(move || async move {
         let mut poster = Poster::connect(receiver.address).await.map_err(failed)?;
         let every = Duration::from_secs(1) / rate;
@@ -234,7 +234,7 @@ mod tests {
 
     #[actix_web::test]
     async fn what_came_is_known_by_call_and_event() {
-        let receiver = Receiver::start().await.expect("it listens");
+        let receiver = WebhookSink::start().await.expect("it listens");
         let mut poster = Poster::connect(receiver.address).await.expect("connects");
         let body = br#"{"event":"call.ended","data":{"callId":"call_1"}}"#;
         for _ in 0..2 {

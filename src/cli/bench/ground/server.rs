@@ -18,7 +18,7 @@ const LOG_SHOWN: usize = 2_000;
 
 /// A running `dikala serve`. Dropping it kills the process.
 #[derive(Debug)]
-pub struct Server {
+pub struct MeasuredServer {
     child: Child,
     pub http: SocketAddr,
     pub gauge: Gauge,
@@ -35,15 +35,15 @@ pub struct Gauge {
 
 /// The settings of a server.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct ServerSetup {
     pub folder: PathBuf,
     pub database: String,
     pub key: String,
 }
 
-impl Setup {
+impl ServerSetup {
     /// Blocks until the server is ready.
-    pub fn start(&self) -> Result<Server> {
+    pub fn start(&self) -> Result<MeasuredServer> {
         let log = self.folder.join("serve.log");
         let mut files = File::options();
         let errors = files.create(true).append(true).open(&log).map_err(failed)?;
@@ -72,7 +72,7 @@ impl Setup {
             .spawn()
             .map_err(failed)?;
         let nowhere = ([127, 0, 0, 1], 0).into();
-        let mut server = Server {
+        let mut server = MeasuredServer {
             gauge: Gauge {
                 process: child.id(),
                 operator: nowhere,
@@ -160,7 +160,7 @@ impl Gauge {
     }
 }
 
-impl Drop for Server {
+impl Drop for MeasuredServer {
     fn drop(&mut self) {
         // The process may have ended already.
         let _ = self.child.kill();

@@ -22,7 +22,9 @@ use sea_orm::{
 };
 
 use super::connection;
-use crate::cli::bench::{Result, bridge::Step, failed, figure::per_second, ground::Ground};
+use crate::cli::bench::{
+    Result, bridge::CallMessage, failed, figure::per_second, ground::BenchEnvironment,
+};
 
 /// Ids bound to one statement when rows are read.
 const CHUNK: usize = 500;
@@ -56,7 +58,7 @@ impl WriteRates {
     }
 
     /// Messages of one kind per second.
-    pub fn of(&self, step: Step) -> f64 {
+    pub fn of(&self, step: CallMessage) -> f64 {
         let (calls, time) = self.0[step as usize];
         per_second(calls, time)
     }
@@ -142,7 +144,7 @@ impl Rows {
     }
 
     /// Writes the rows into a new database, `batch` calls per transaction.
-    pub async fn write(&self, ground: &Ground, batch: usize) -> Result<WriteRates> {
+    pub async fn write(&self, ground: &BenchEnvironment, batch: usize) -> Result<WriteRates> {
         if self.calls.is_empty() {
             return Err(failed(
                 "no call is complete, so that nothing can be compared",
@@ -177,7 +179,12 @@ impl Rows {
         // Batches of equal size share one statement, which is prepared once.
         let mut batches: Vec<&[call::Model]> = self.calls.chunks_exact(batch).collect();
         let mut written = [(0, Duration::ZERO); 4];
-        for step in [Step::Ring, Step::Answer, Step::Transcript, Step::HangUp] {
+        for step in [
+            CallMessage::Ring,
+            CallMessage::Answer,
+            CallMessage::Transcript,
+            CallMessage::HangUp,
+        ] {
             let bound = batches.iter().map(|calls| self.bind(backend, step, calls));
             let bound: Vec<Vec<Statement>> = bound.collect();
             let mut done = 0;
@@ -201,10 +208,10 @@ impl Rows {
     }
 
     /// The statements that write one message of each call.
-    fn bind(&self, backend: DbBackend, step: Step, calls: &[call::Model]) -> Vec<Statement> {
+    fn bind(&self, backend: DbBackend, step: CallMessage, calls: &[call::Model]) -> Vec<Statement> {
         let mut statements = Vec::new();
         match step {
-            Step::Ring => {
+            CallMessage::Ring => {
                 statements.push(accounts(backend, calls, "available = available - n, held = held + n, open_holds = open_holds + n, version = version + 1"));
                 let rows = calls
                     .iter()
@@ -213,7 +220,7 @@ impl Rows {
                 let rows = calls.iter().map(|call| at_ring(call).into_active_model());
                 statements.push(call::Entity::insert_many(rows).build(backend));
             }
-            Step::Answer => {
+            CallMessage::Answer => {
                 let rows = calls.iter().map(|call| {
                     vec![
                         text(call.id),
@@ -226,7 +233,7 @@ impl Rows {
                 let names = ["status", "answered_at", "answer_message_id", "last_sign_at"];
                 statements.push(update(backend, "calls", "id", &names, rows));
             }
-            Step::Transcript => {
+            CallMessage::Transcript => {
                 let rows = calls
                     .iter()
                     .filter_map(|call| self.transcripts.get(&call.id));
@@ -249,13 +256,13 @@ impl Rows {
                     rows,
                 ));
             }
-            Step::HangUp => self.bind_end(backend, calls, &mut statements),
+            CallMessage::HangUp => self.bind_end(backend, calls, &mut statements),
         }
         let kind = match step {
-            Step::Ring => EventKind::CallStarted,
-            Step::Answer => EventKind::CallAnswered,
-            Step::Transcript => EventKind::CallTranscript,
-            Step::HangUp => EventKind::CallEnded,
+            CallMessage::Ring => EventKind::CallStarted,
+            CallMessage::Answer => EventKind::CallAnswered,
+            CallMessage::Transcript => EventKind::CallTranscript,
+            CallMessage::HangUp => EventKind::CallEnded,
         };
         let events = calls
             .iter()

@@ -1,21 +1,24 @@
 //! Latency of acknowledgements, beside one bare commit answered over the same kind of socket.
 
-use super::Found;
+use super::ScenarioResult;
 use crate::cli::bench::{
     Result,
-    bridge::{Bridge, Line, Tally},
-    figure::{Figure, Goal},
-    ground::{Ground, Tenants, thread::on_thread},
+    bridge::{BenchBridge, CallTarget, Tally},
+    figure::{BenchFigure, Goal},
+    ground::{BenchEnvironment, Tenants, thread::on_thread},
     limits::commit,
-    progress::Progress,
+    progress::BenchProgress,
 };
 
 /// Messages per second of the steady load.
 pub const RATE: u32 = 200;
 
 /// Measures one call at a time, then a steady rate.
-pub async fn acknowledgements(ground: &Ground, progress: &Progress) -> Result<Found> {
-    let mut found = Found::default();
+pub async fn acknowledgements(
+    ground: &BenchEnvironment,
+    progress: &BenchProgress,
+) -> Result<ScenarioResult> {
+    let mut found = ScenarioResult::default();
     let tenants = Tenants {
         count: ground.sizes.tenants,
         webhooks: None,
@@ -24,7 +27,7 @@ pub async fn acknowledgements(ground: &Ground, progress: &Progress) -> Result<Fo
     let server = place.serve()?;
     let service = place.line(server.http);
     let (_, url) = ground.database().await?;
-    let bare = Line {
+    let bare = CallTarget {
         address: commit::serve(url).await?,
         ..service.clone()
     };
@@ -38,10 +41,10 @@ pub async fn acknowledgements(ground: &Ground, progress: &Progress) -> Result<Fo
 }
 
 /// One call at a time on one socket.
-pub async fn alone(ground: &Ground, line: Line) -> Result<Tally> {
+pub async fn alone(ground: &BenchEnvironment, line: CallTarget) -> Result<Tally> {
     let (warm_up, time) = (ground.sizes.warm_up, ground.sizes.load);
     on_thread(move || async move {
-        let mut bridge = Bridge::connect(&line, 1).await?;
+        let mut bridge = BenchBridge::connect(&line, 1).await?;
         bridge.calls(1, warm_up).await?;
         Ok(bridge.calls(1, time).await?.0)
     })
@@ -49,20 +52,26 @@ pub async fn alone(ground: &Ground, line: Line) -> Result<Tally> {
 }
 
 /// Messages at the steady rate on one socket.
-async fn steady(ground: &Ground, line: Line) -> Result<Tally> {
+async fn steady(ground: &BenchEnvironment, line: CallTarget) -> Result<Tally> {
     let (warm_up, time) = (ground.sizes.warm_up, ground.sizes.rate);
     on_thread(move || async move {
-        let mut bridge = Bridge::connect(&line, 1).await?;
+        let mut bridge = BenchBridge::connect(&line, 1).await?;
         bridge.paced(RATE, warm_up).await?;
         Ok(bridge.paced(RATE, time).await?.0)
     })
     .await
 }
 
-fn compare(found: &mut Found, name: &str, tally: &Tally, limit: &Tally, progress: &Progress) {
+fn compare(
+    found: &mut ScenarioResult,
+    name: &str,
+    tally: &Tally,
+    limit: &Tally,
+    progress: &BenchProgress,
+) {
     for (percentile, percent, most) in [("p50", 50.0, 2.0), ("p99", 99.0, 4.0)] {
         let (value, limit) = (tally.times.at_ms(percent), limit.times.at_ms(percent));
-        let figure = Figure::new(format!("{name}_{percentile}"), value, "ms").beside(limit);
+        let figure = BenchFigure::new(format!("{name}_{percentile}"), value, "ms").beside(limit);
         let figure = figure.reaching(Goal::TimesLimit(most));
         found.add(figure.with(&tally.times), progress);
     }

@@ -10,17 +10,17 @@ use tokio::{
     time::Instant,
 };
 
-use super::Found;
+use super::ScenarioResult;
 use crate::cli::bench::{
     Result, failed,
-    figure::{Durations, Figure, Goal, median, per_second},
+    figure::{BenchFigure, Durations, Goal, median, per_second},
     ground::{
-        Ground, Tenants,
-        filling::{Calls, call_id},
+        BenchEnvironment, Tenants,
+        filling::{HistoricCalls, call_id},
         thread::on_thread,
     },
     limits::api::serve,
-    progress::Progress,
+    progress::BenchProgress,
 };
 
 /// Connections that each always have a request outstanding.
@@ -39,7 +39,7 @@ const ROUTES: [(&str, PathOf); 3] = [
 
 /// Measures all routes on all table sizes, alternating between service and bare handler, and compares the largest
 /// table with the smallest.
-pub async fn reads(ground: &Ground, progress: &Progress) -> Result<Found> {
+pub async fn reads(ground: &BenchEnvironment, progress: &BenchProgress) -> Result<ScenarioResult> {
     let sizes = &ground.sizes;
     let tenants = Tenants {
         count: 1,
@@ -51,12 +51,12 @@ pub async fn reads(ground: &Ground, progress: &Progress) -> Result<Found> {
         .map_err(failed)?;
     let bare = serve(&place.setup.database, place.tenant).await?;
     let server = place.serve()?;
-    let mut found = Found::default();
+    let mut found = ScenarioResult::default();
     let mut rates: Vec<[f64; 3]> = Vec::new();
     let mut filled = 0;
     for &calls in &sizes.tables {
         progress.say(&format!("filling a table with {calls} calls"));
-        let more = Calls {
+        let more = HistoricCalls {
             tenant: place.tenant,
             number: place.number,
             agent: place.agent,
@@ -84,7 +84,7 @@ pub async fn reads(ground: &Ground, progress: &Progress) -> Result<Found> {
     }
     if let (Some(few), Some(many)) = (rates.first(), rates.last()) {
         for ((name, _), (few, many)) in ROUTES.into_iter().zip(few.iter().zip(many)) {
-            let flat = Figure::new(format!("{name}_flat"), *many, "requests/s");
+            let flat = BenchFigure::new(format!("{name}_flat"), *many, "requests/s");
             found.add(
                 flat.beside(*few).reaching(Goal::ShareOfLimit(FLAT)),
                 progress,
@@ -107,11 +107,11 @@ impl Load {
     /// Alternates between service and bare handler; the median of each side counts.
     async fn compare(
         &self,
-        ground: &Ground,
+        ground: &BenchEnvironment,
         bare: SocketAddr,
         service: SocketAddr,
         name: String,
-    ) -> Result<Figure> {
+    ) -> Result<BenchFigure> {
         let sizes = &ground.sizes;
         for server in [bare, service] {
             self.turn(server, sizes.warm_up.min(sizes.turn)).await?;
@@ -126,7 +126,7 @@ impl Load {
             times.add(&taken);
         }
         let [bare, service] = rates.map(median);
-        let figure = Figure::new(name, service, "requests/s").beside(bare);
+        let figure = BenchFigure::new(name, service, "requests/s").beside(bare);
         Ok(figure.reaching(Goal::ShareOfLimit(0.8)).with(&times))
     }
 

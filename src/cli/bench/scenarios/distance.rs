@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-use super::{Found, acks::alone, run};
+use super::{ScenarioResult, acks::alone, run};
 use crate::cli::bench::{
     Result,
-    bridge::Line,
+    bridge::CallTarget,
     failed,
-    figure::{Figure, Goal, per_second},
-    ground::{Ground, Tenants, proxy},
+    figure::{BenchFigure, Goal, per_second},
+    ground::{BenchEnvironment, Tenants, proxy},
     limits::commit,
-    progress::Progress,
+    progress::BenchProgress,
 };
 
 const ONE_WAY: Duration = Duration::from_micros(500);
 const AT_ONCE: usize = 512;
 
 /// Measures acknowledgements and throughput at this latency.
-pub async fn away(ground: &Ground, progress: &Progress) -> Result<Found> {
-    let mut found = Found::default();
+pub async fn away(ground: &BenchEnvironment, progress: &BenchProgress) -> Result<ScenarioResult> {
+    let mut found = ScenarioResult::default();
     let postgres = ground
         .postgres()
         .ok_or_else(|| failed("only PostgreSQL can be away"))?;
@@ -38,20 +38,20 @@ pub async fn away(ground: &Ground, progress: &Progress) -> Result<Found> {
     let server = place.serve()?;
     let service = place.line(server.http);
     let (_, url) = ground.database().await?;
-    let bare = Line {
+    let bare = CallTarget {
         address: commit::serve(far(&url)).await?,
         ..service.clone()
     };
     let limit = alone(ground, bare).await?;
     let tally = alone(ground, service.clone()).await?;
-    let figure = Figure::new("away_ack_p50", tally.times.at_ms(50.0), "ms");
+    let figure = BenchFigure::new("away_ack_p50", tally.times.at_ms(50.0), "ms");
     let figure = figure
         .beside(limit.times.at_ms(50.0))
         .reaching(Goal::Most(10.0));
     found.add(figure.with(&tally.times), progress);
     let of_far = run(ground, &server, service, AT_ONCE).await?;
     let rate = per_second(of_far.tally.calls, of_far.took);
-    let figure = Figure::new("away_lifecycles_512", rate, "calls/s");
+    let figure = BenchFigure::new("away_lifecycles_512", rate, "calls/s");
     let figure = figure.beside(per_second(of_near.tally.calls, of_near.took));
     let figure = figure.reaching(Goal::ShareOfLimit(0.7));
     found.add(figure.with(&of_far.tally.times), progress);

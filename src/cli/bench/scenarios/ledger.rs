@@ -1,18 +1,18 @@
 //! Debits: hang-ups of answered calls, each of which posts one minute to an account.
 
-use super::{Found, SOCKETS, batch_since};
+use super::{SOCKETS, ScenarioResult, batch_since};
 use crate::cli::bench::{
     Result,
-    bridge::{Bridge, Step},
-    figure::{Figure, Goal, per_second},
-    ground::{Ground, Tenants, thread::on_thread},
+    bridge::{BenchBridge, CallMessage},
+    figure::{BenchFigure, Goal, per_second},
+    ground::{BenchEnvironment, Tenants, thread::on_thread},
     limits::rows::Rows,
-    progress::Progress,
+    progress::BenchProgress,
 };
 
 /// Measures debits on a single contended account and on many accounts.
-pub async fn debits(ground: &Ground, progress: &Progress) -> Result<Found> {
-    let mut found = Found::default();
+pub async fn debits(ground: &BenchEnvironment, progress: &BenchProgress) -> Result<ScenarioResult> {
+    let mut found = ScenarioResult::default();
     let mut rates = Vec::new();
     for (name, count) in [("ledger_hot", 1), ("ledger_spread", ground.sizes.spread)] {
         let place = ground
@@ -25,27 +25,27 @@ pub async fn debits(ground: &Ground, progress: &Progress) -> Result<Found> {
         let line = place.line(server.http);
         let (burst, shared) = (ground.sizes.burst, server.gauge);
         let (tally, took, batch) = on_thread(move || async move {
-            let mut bridge = Bridge::connect(&line, SOCKETS).await?;
+            let mut bridge = BenchBridge::connect(&line, SOCKETS).await?;
             let (mut live, mut tally, _) = bridge.ring(burst, &[]).await?;
-            let (answers, _) = bridge.step(Step::Answer, &mut live, &[]).await?;
+            let (answers, _) = bridge.step(CallMessage::Answer, &mut live, &[]).await?;
             tally.faults.add(&answers.faults);
             let before = shared.batches()?;
-            let (mut ends, took) = bridge.step(Step::HangUp, &mut live, &[]).await?;
+            let (mut ends, took) = bridge.step(CallMessage::HangUp, &mut live, &[]).await?;
             ends.faults.add(&tally.faults);
             Ok((ends, took, batch_since(shared, before)?))
         })
         .await?;
         drop(server);
         let rows = Rows::read(&place.setup.database, ground.sizes.rows).await?;
-        let limit = rows.write(ground, batch).await?.of(Step::HangUp);
+        let limit = rows.write(ground, batch).await?.of(CallMessage::HangUp);
         let rate = per_second(tally.calls, took);
-        let figure = Figure::new(name, rate, "debits/s").beside(limit);
+        let figure = BenchFigure::new(name, rate, "debits/s").beside(limit);
         found.add(figure.reaching(Goal::ShareOfLimit(0.7)), progress);
         found.faults.add(&tally.faults);
         rates.push(rate);
     }
     if let [hot, spread] = rates[..] {
-        let figure = Figure::new("ledger_hot_to_spread", hot, "debits/s").beside(spread);
+        let figure = BenchFigure::new("ledger_hot_to_spread", hot, "debits/s").beside(spread);
         found.add(figure.reaching(Goal::ShareOfLimit(0.8)), progress);
     }
     Ok(found)

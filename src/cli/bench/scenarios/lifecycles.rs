@@ -1,13 +1,13 @@
 //! Whole calls and single steps of many calls, beside a bare loop that writes the same rows.
 
-use super::{Found, SOCKETS, batch_since, run};
+use super::{SOCKETS, ScenarioResult, batch_since, run};
 use crate::cli::bench::{
     Result,
-    bridge::{Bridge, Step},
-    figure::{Figure, Goal, per_second},
-    ground::{Ground, MeasuredStore, Tenants, thread::on_thread},
+    bridge::{BenchBridge, CallMessage},
+    figure::{BenchFigure, Goal, per_second},
+    ground::{BenchEnvironment, MeasuredStore, Tenants, thread::on_thread},
     limits::rows::Rows,
-    progress::Progress,
+    progress::BenchProgress,
 };
 
 const AT_ONCE: [usize; 3] = [64, 512, 2_000];
@@ -16,8 +16,11 @@ const CPU_SQLITE_US: f64 = 500.0;
 const CPU_POSTGRES_US: f64 = 300.0;
 
 /// Measures complete calls per second at growing concurrency. The rate must not fall.
-pub async fn complete(ground: &Ground, progress: &Progress) -> Result<Found> {
-    let mut found = Found::default();
+pub async fn complete(
+    ground: &BenchEnvironment,
+    progress: &BenchProgress,
+) -> Result<ScenarioResult> {
+    let mut found = ScenarioResult::default();
     let tenants = Tenants {
         count: ground.sizes.tenants,
         webhooks: None,
@@ -32,7 +35,7 @@ pub async fn complete(ground: &Ground, progress: &Progress) -> Result<Found> {
         let limit = Rows::read(&place.setup.database, ground.sizes.rows).await?;
         let limit = limit.write(ground, run.batch).await?;
         let rate = per_second(run.tally.calls, run.took);
-        let figure = Figure::new(format!("lifecycles_{at_once}"), rate, "calls/s");
+        let figure = BenchFigure::new(format!("lifecycles_{at_once}"), rate, "calls/s");
         let figure = figure
             .beside(limit.whole())
             .reaching(Goal::ShareOfLimit(0.5));
@@ -44,7 +47,7 @@ pub async fn complete(ground: &Ground, progress: &Progress) -> Result<Found> {
         rates.push(rate);
     }
     if let [_, many, most] = rates[..] {
-        let level = Figure::new("lifecycles_2000_to_512", most, "calls/s").beside(many);
+        let level = BenchFigure::new("lifecycles_2000_to_512", most, "calls/s").beside(many);
         found.add(level.reaching(Goal::ShareOfLimit(1.0)), progress);
     }
     if let Some(cpu) = cpu {
@@ -52,15 +55,18 @@ pub async fn complete(ground: &Ground, progress: &Progress) -> Result<Found> {
             MeasuredStore::Sqlite => CPU_SQLITE_US,
             MeasuredStore::Postgres => CPU_POSTGRES_US,
         };
-        let figure = Figure::new("cpu_per_call", cpu, "µs").reaching(Goal::Most(most));
+        let figure = BenchFigure::new("cpu_per_call", cpu, "µs").reaching(Goal::Most(most));
         found.add(figure, progress);
     }
     Ok(found)
 }
 
 /// Pipelines rings, then answers, then hang-ups of the same calls, as fast as possible.
-pub async fn pipelined(ground: &Ground, progress: &Progress) -> Result<Found> {
-    let mut found = Found::default();
+pub async fn pipelined(
+    ground: &BenchEnvironment,
+    progress: &BenchProgress,
+) -> Result<ScenarioResult> {
+    let mut found = ScenarioResult::default();
     let tenants = Tenants {
         count: ground.sizes.tenants,
         webhooks: None,
@@ -71,12 +77,12 @@ pub async fn pipelined(ground: &Ground, progress: &Progress) -> Result<Found> {
     let (burst, warm_up) = (ground.sizes.burst, ground.sizes.warm_up);
     let shared = server.gauge;
     let measured = on_thread(move || async move {
-        let mut bridge = Bridge::connect(&line, SOCKETS).await?;
+        let mut bridge = BenchBridge::connect(&line, SOCKETS).await?;
         bridge.calls(64, warm_up).await?;
         let before = shared.batches()?;
         let (mut live, tally, took) = bridge.ring(burst, &[]).await?;
-        let mut measured = vec![(Step::Ring, tally, took, batch_since(shared, before)?)];
-        for step in [Step::Answer, Step::HangUp] {
+        let mut measured = vec![(CallMessage::Ring, tally, took, batch_since(shared, before)?)];
+        for step in [CallMessage::Answer, CallMessage::HangUp] {
             let before = shared.batches()?;
             let (tally, took) = bridge.step(step, &mut live, &[]).await?;
             measured.push((step, tally, took, batch_since(shared, before)?));
@@ -89,14 +95,15 @@ pub async fn pipelined(ground: &Ground, progress: &Progress) -> Result<Found> {
     for (step, tally, took, batch) in measured {
         let limit = rows.write(ground, batch).await?.of(step);
         let name = match step {
-            Step::Ring => "rings",
-            Step::Answer => "answers",
-            Step::Transcript => "transcripts",
-            Step::HangUp => "hang_ups",
+            CallMessage::Ring => "rings",
+            CallMessage::Answer => "answers",
+            CallMessage::Transcript => "transcripts",
+            CallMessage::HangUp => "hang_ups",
         };
         let mut figure =
-            Figure::new(name, per_second(tally.times.count(), took), "messages/s").beside(limit);
-        if step == Step::Ring {
+            BenchFigure::new(name, per_second(tally.times.count(), took), "messages/s")
+                .beside(limit);
+        if step == CallMessage::Ring {
             figure = figure.reaching(Goal::Least(8_000.0));
         }
         found.add(figure, progress);

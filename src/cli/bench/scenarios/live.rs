@@ -6,15 +6,15 @@ use dikala_actors::runtime::clock::{Clock, SystemClock};
 use dikala_entities::Millis;
 use serde_json::json;
 
-use super::{Found, SOCKETS, acks::RATE};
+use super::{SOCKETS, ScenarioResult, acks::RATE};
 use crate::cli::bench::{
     Result,
-    bridge::{Bridge, Step},
+    bridge::{BenchBridge, CallMessage},
     failed,
-    figure::{Figure, Goal},
-    ground::{Ground, Tenants, server::Gauge, thread::on_thread},
+    figure::{BenchFigure, Goal},
+    ground::{BenchEnvironment, Tenants, server::Gauge, thread::on_thread},
     limits::actors,
-    progress::Progress,
+    progress::BenchProgress,
 };
 
 /// Limit of the memory per active call, in bytes.
@@ -29,8 +29,8 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 const MINUTE_MS: i64 = 60_000;
 
 /// Measures the resident memory per answered call.
-pub async fn memory(ground: &Ground, progress: &Progress) -> Result<Found> {
-    let mut found = Found::default();
+pub async fn memory(ground: &BenchEnvironment, progress: &BenchProgress) -> Result<ScenarioResult> {
+    let mut found = ScenarioResult::default();
     let tenants = Tenants {
         count: ground.sizes.tenants,
         webhooks: None,
@@ -41,20 +41,26 @@ pub async fn memory(ground: &Ground, progress: &Progress) -> Result<Found> {
         let line = place.line(server.http);
         let (warm_up, shared) = (ground.sizes.warm_up, server.gauge);
         let (faults, bytes) = on_thread(move || async move {
-            let mut bridge = Bridge::connect(&line, SOCKETS).await?;
+            let mut bridge = BenchBridge::connect(&line, SOCKETS).await?;
             let (warm, _) = bridge.calls(WARM_UP_AT_ONCE, warm_up).await?;
             left(shared).await?;
             let before = shared.memory()?;
             let (mut live, tally, _) = bridge.ring(count, &[]).await?;
             let mut faults = warm.faults;
             faults.add(&tally.faults);
-            faults.add(&bridge.step(Step::Answer, &mut live, &[]).await?.0.faults);
+            faults.add(
+                &bridge
+                    .step(CallMessage::Answer, &mut live, &[])
+                    .await?
+                    .0
+                    .faults,
+            );
             tokio::time::sleep(SETTLE).await;
             let added = shared.memory()?.saturating_sub(before);
             Ok((faults, added / (live.count() as u64).max(1)))
         })
         .await?;
-        let figure = Figure::new(format!("memory_{count}"), bytes as f64, "bytes/call");
+        let figure = BenchFigure::new(format!("memory_{count}"), bytes as f64, "bytes/call");
         let figure = figure
             .beside(actors::measure(count)?)
             .reaching(Goal::Most(BYTES));
@@ -80,8 +86,8 @@ async fn left(server: Gauge) -> Result<()> {
 }
 
 /// Measures a steady rate of messages alone, then beside calls whose minutes begin evenly spread over each minute.
-pub async fn ticks(ground: &Ground, progress: &Progress) -> Result<Found> {
-    let mut found = Found::default();
+pub async fn ticks(ground: &BenchEnvironment, progress: &BenchProgress) -> Result<ScenarioResult> {
+    let mut found = ScenarioResult::default();
     let tenants = Tenants {
         count: ground.sizes.tenants,
         webhooks: None,
@@ -95,12 +101,12 @@ pub async fn ticks(ground: &Ground, progress: &Progress) -> Result<Found> {
         ground.sizes.rate,
     );
     let (alone, beside) = on_thread(move || async move {
-        let mut bridge = Bridge::connect(&line, SOCKETS).await?;
+        let mut bridge = BenchBridge::connect(&line, SOCKETS).await?;
         bridge.paced(RATE, warm_up).await?;
         let (alone, _) = bridge.paced(RATE, time).await?;
         let at = moments(count)?;
         let (mut live, rings, _) = bridge.ring(count, &at).await?;
-        let (answers, _) = bridge.step(Step::Answer, &mut live, &at).await?;
+        let (answers, _) = bridge.step(CallMessage::Answer, &mut live, &at).await?;
         tokio::time::sleep(SETTLE).await;
         let (mut beside, _) = bridge.paced(RATE, time).await?;
         beside.faults.add(&rings.faults);
@@ -108,7 +114,7 @@ pub async fn ticks(ground: &Ground, progress: &Progress) -> Result<Found> {
         Ok((alone, beside))
     })
     .await?;
-    let figure = Figure::new(
+    let figure = BenchFigure::new(
         format!("ticks_{}_p99", ground.sizes.ticking),
         beside.times.at_ms(99.0),
         "ms",

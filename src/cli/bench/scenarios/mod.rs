@@ -14,14 +14,14 @@ use std::{pin::Pin, time::Duration};
 
 use super::{
     Result,
-    bridge::{Bridge, Faults, Line, Tally},
-    figure::Figure,
+    bridge::{BenchBridge, CallTarget, FailureCounts, Tally},
+    figure::BenchFigure,
     ground::{
-        Ground, MeasuredStore,
-        server::{Batches, Gauge, Server},
+        BenchEnvironment, MeasuredStore,
+        server::{Batches, Gauge, MeasuredServer},
         thread::on_thread,
     },
-    progress::Progress,
+    progress::BenchProgress,
 };
 
 /// Sockets of the measuring bridge.
@@ -29,32 +29,32 @@ const SOCKETS: usize = 4;
 
 /// Results of a scenario.
 #[derive(Debug, Default)]
-pub struct Found {
-    pub figures: Vec<Figure>,
-    pub faults: Faults,
+pub struct ScenarioResult {
+    pub figures: Vec<BenchFigure>,
+    pub faults: FailureCounts,
 }
 
-impl Found {
+impl ScenarioResult {
     /// Adds a figure and shows it.
-    fn add(&mut self, figure: Figure, progress: &Progress) {
+    fn add(&mut self, figure: BenchFigure, progress: &BenchProgress) {
         let [name, value, unit, limit, ratio, goal, reached, times] = figure.row();
         progress.say(&format!("{name}: {value} {unit}, limit {limit}, ratio {ratio}, to reach {goal} {reached}, {times}"));
         self.figures.push(figure);
     }
 }
 
-type Measuring<'a> = Pin<Box<dyn Future<Output = Result<Found>> + 'a>>;
+type Measuring<'a> = Pin<Box<dyn Future<Output = Result<ScenarioResult>> + 'a>>;
 
-pub struct Scenario {
+pub struct BenchScenario {
     pub name: &'static str,
     /// Description in one line.
     pub about: &'static str,
-    pub measure: for<'a> fn(&'a Ground, &'a Progress) -> Measuring<'a>,
+    pub measure: for<'a> fn(&'a BenchEnvironment, &'a BenchProgress) -> Measuring<'a>,
 }
 
 macro_rules! scenario {
     ($name:literal, $about:literal, $measure:path) => {
-        Scenario {
+        BenchScenario {
             name: $name,
             about: $about,
             measure: |ground, progress| Box::pin($measure(ground, progress)),
@@ -63,7 +63,7 @@ macro_rules! scenario {
 }
 
 /// All scenarios in the order in which they run.
-pub const SCENARIOS: &[Scenario] = &[
+pub const SCENARIOS: &[BenchScenario] = &[
     scenario!(
         "lifecycles",
         "complete calls a second, 64, 512 and 2,000 at once; the server's CPU per call",
@@ -114,7 +114,7 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
 ];
 
-impl Scenario {
+impl BenchScenario {
     /// True if the scenario can run on this store.
     pub fn is_for(&self, kind: MeasuredStore) -> bool {
         self.name != "distance" || kind == MeasuredStore::Postgres
@@ -132,11 +132,16 @@ struct Run {
 }
 
 /// Places whole calls from a dedicated thread, `at_once` at a time.
-async fn run(ground: &Ground, server: &Server, line: Line, at_once: usize) -> Result<Run> {
+async fn run(
+    ground: &BenchEnvironment,
+    server: &MeasuredServer,
+    line: CallTarget,
+    at_once: usize,
+) -> Result<Run> {
     let (warm_up, time) = (ground.sizes.warm_up, ground.sizes.load);
     let server = server.gauge;
     on_thread(move || async move {
-        let mut bridge = Bridge::connect(&line, SOCKETS.min(at_once)).await?;
+        let mut bridge = BenchBridge::connect(&line, SOCKETS.min(at_once)).await?;
         let (warm, _) = bridge.calls(at_once, warm_up).await?;
         let (batches, cpu) = (server.batches()?, server.cpu()?);
         let (mut tally, took) = bridge.calls(at_once, time).await?;

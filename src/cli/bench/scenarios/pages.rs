@@ -12,19 +12,19 @@ use dikala_entities::{Role, SESSION_SCHEME, Store, TenantId, session};
 use sea_orm::{EntityTrait, IntoActiveModel};
 use tokio::time::Instant;
 
-use super::Found;
+use super::ScenarioResult;
 use crate::{
     admin::users::{self, Draft, Linking},
     audit::Origin,
     cli::bench::{
         Result, failed,
-        figure::{Durations, Figure, Goal},
+        figure::{BenchFigure, Durations, Goal},
         ground::{
-            Ground, Tenants,
-            filling::{Calls, call_id},
+            BenchEnvironment, Tenants,
+            filling::{HistoricCalls, call_id},
             thread::on_thread,
         },
-        progress::Progress,
+        progress::BenchProgress,
     },
 };
 
@@ -44,7 +44,7 @@ struct Page {
 }
 
 /// Measures all pages, one request at a time.
-pub async fn times(ground: &Ground, progress: &Progress) -> Result<Found> {
+pub async fn times(ground: &BenchEnvironment, progress: &BenchProgress) -> Result<ScenarioResult> {
     let calls = ground.sizes.past;
     let tenants = Tenants {
         count: 1,
@@ -55,7 +55,7 @@ pub async fn times(ground: &Ground, progress: &Progress) -> Result<Found> {
         .await
         .map_err(failed)?;
     progress.say(&format!("filling tables with {calls} calls"));
-    let past = Calls {
+    let past = HistoricCalls {
         tenant: place.tenant,
         number: place.number,
         agent: place.agent,
@@ -69,7 +69,7 @@ pub async fn times(ground: &Ground, progress: &Progress) -> Result<Found> {
     let session = sign_in(&store, place.tenant).await?;
     store.close().await;
     let server = place.serve()?;
-    let mut found = Found::default();
+    let mut found = ScenarioResult::default();
     for page in pages(calls, &place.agent.to_string()) {
         let browser = Visitor {
             address: server.http,
@@ -80,7 +80,7 @@ pub async fn times(ground: &Ground, progress: &Progress) -> Result<Found> {
         let name = page.name;
         let (times, beside, bytes) =
             on_thread(move || async move { browser.look(&page).await }).await?;
-        let mut figure = Figure::new(format!("page_{name}"), times.at_ms(50.0), "ms");
+        let mut figure = BenchFigure::new(format!("page_{name}"), times.at_ms(50.0), "ms");
         if let Some(beside) = beside {
             figure = figure.beside(beside.at_ms(50.0));
         }
@@ -88,7 +88,7 @@ pub async fn times(ground: &Ground, progress: &Progress) -> Result<Found> {
             figure.reaching(Goal::Most(TIME_MAX_MS)).with(&times),
             progress,
         );
-        let bytes = Figure::new(format!("page_{name}_bytes"), bytes as f64, "bytes");
+        let bytes = BenchFigure::new(format!("page_{name}_bytes"), bytes as f64, "bytes");
         found.add(bytes.reaching(Goal::Most(BYTES_MAX)), progress);
     }
     Ok(found)

@@ -5,22 +5,22 @@ use std::time::Instant;
 use dikala_entities::{Store, call};
 use sea_orm::{EntityTrait, QueryFilter};
 
-use super::{Found, SOCKETS};
+use super::{SOCKETS, ScenarioResult};
 use crate::cli::bench::{
     Result,
-    bridge::{Bridge, Step},
+    bridge::{BenchBridge, CallMessage},
     failed,
-    figure::{Figure, Goal, median},
-    ground::{Ground, Tenants, thread::on_thread},
-    progress::Progress,
+    figure::{BenchFigure, Goal, median},
+    ground::{BenchEnvironment, Tenants, thread::on_thread},
+    progress::BenchProgress,
 };
 
 /// Number of starts; their median counts.
 const STARTS: usize = 3;
 
 /// Time from the process's start to its line `ready`, beside a bare read of the active calls' rows.
-pub async fn ready(ground: &Ground, progress: &Progress) -> Result<Found> {
-    let mut found = Found::default();
+pub async fn ready(ground: &BenchEnvironment, progress: &BenchProgress) -> Result<ScenarioResult> {
+    let mut found = ScenarioResult::default();
     let tenants = Tenants {
         count: ground.sizes.tenants,
         webhooks: None,
@@ -30,9 +30,9 @@ pub async fn ready(ground: &Ground, progress: &Progress) -> Result<Found> {
     let empty = server.start.as_secs_f64() * 1e3;
     let (line, count) = (place.line(server.http), ground.sizes.unfinished);
     let faults = on_thread(move || async move {
-        let mut bridge = Bridge::connect(&line, SOCKETS).await?;
+        let mut bridge = BenchBridge::connect(&line, SOCKETS).await?;
         let (mut live, rings, _) = bridge.ring(count, &[]).await?;
-        let (mut answers, _) = bridge.step(Step::Answer, &mut live, &[]).await?;
+        let (mut answers, _) = bridge.step(CallMessage::Answer, &mut live, &[]).await?;
         answers.faults.add(&rings.faults);
         Ok(answers.faults)
     })
@@ -61,10 +61,10 @@ pub async fn ready(ground: &Ground, progress: &Progress) -> Result<Found> {
         }
     }
     store.close().await;
-    let figure = Figure::new(format!("start_{count}"), median(starts), "ms");
+    let figure = BenchFigure::new(format!("start_{count}"), median(starts), "ms");
     let figure = figure.beside(median(reads)).reaching(Goal::TimesLimit(3.0));
     found.add(figure, progress);
-    found.add(Figure::new("start_empty", empty, "ms"), progress);
+    found.add(BenchFigure::new("start_empty", empty, "ms"), progress);
     found.faults.add(&faults);
     Ok(found)
 }

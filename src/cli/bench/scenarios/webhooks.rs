@@ -5,18 +5,18 @@ use std::time::Duration;
 use dikala_entities::EventKind;
 use tokio::time::Instant;
 
-use super::{Found, SOCKETS};
+use super::{SOCKETS, ScenarioResult};
 use crate::cli::bench::{
     Result,
-    bridge::{Acknowledged, Bridge},
-    figure::{Durations, Figure, Goal, per_second},
+    bridge::{Acknowledged, BenchBridge},
+    figure::{BenchFigure, Durations, Goal, per_second},
     ground::{
-        Ground, Tenants,
-        receiver::{Receiver, post, post_paced},
+        BenchEnvironment, Tenants,
+        receiver::{WebhookSink, post, post_paced},
         thread::on_thread,
     },
     limits::rows::Rows,
-    progress::Progress,
+    progress::BenchProgress,
 };
 
 const AT_ONCE: usize = 512;
@@ -40,9 +40,9 @@ const RATE: u32 = 100;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Complete calls with three webhooks each, from the first ring to the last arrival.
-pub async fn calls(ground: &Ground, progress: &Progress) -> Result<Found> {
-    let mut found = Found::default();
-    let receiver = Receiver::start().await?;
+pub async fn calls(ground: &BenchEnvironment, progress: &BenchProgress) -> Result<ScenarioResult> {
+    let mut found = ScenarioResult::default();
+    let receiver = WebhookSink::start().await?;
     let tenants = Tenants {
         count: ground.sizes.tenants,
         webhooks: Some((receiver.address, THREE)),
@@ -53,7 +53,7 @@ pub async fn calls(ground: &Ground, progress: &Progress) -> Result<Found> {
     let (warm_up, time) = (ground.sizes.warm_up, ground.sizes.load);
     let (watching, watched) = (receiver.clone(), server.gauge);
     let (mut tally, took, batch, came) = on_thread(move || async move {
-        let mut bridge = Bridge::connect(&line, SOCKETS).await?;
+        let mut bridge = BenchBridge::connect(&line, SOCKETS).await?;
         let (warm, _) = bridge.calls(AT_ONCE, warm_up).await?;
         watching
             .wait(warm.calls * THREE.len() as u64, PATIENCE)
@@ -76,21 +76,24 @@ pub async fn calls(ground: &Ground, progress: &Progress) -> Result<Found> {
     let posted = post(receiver.address, receiver.body(), POSTERS, time).await?;
     let posts = per_second(posted, time);
     let rate = per_second(tally.calls, took);
-    let figure = Figure::new("lifecycles_webhooks", rate, "calls/s");
+    let figure = BenchFigure::new("lifecycles_webhooks", rate, "calls/s");
     let figure = figure
         .beside(rows.min(posts / THREE.len() as f64))
         .reaching(Goal::ShareOfLimit(0.5));
     found.add(figure.with(&tally.times), progress);
-    let delivered = Figure::new("deliveries", rate * THREE.len() as f64, "webhooks/s");
+    let delivered = BenchFigure::new("deliveries", rate * THREE.len() as f64, "webhooks/s");
     found.add(delivered.beside(posts), progress);
     found.faults.add(&tally.faults);
     Ok(found)
 }
 
 /// Latency from an acknowledgement, which follows the commit, to the arrival of the same step's webhook.
-pub async fn delivery(ground: &Ground, progress: &Progress) -> Result<Found> {
-    let mut found = Found::default();
-    let receiver = Receiver::start().await?;
+pub async fn delivery(
+    ground: &BenchEnvironment,
+    progress: &BenchProgress,
+) -> Result<ScenarioResult> {
+    let mut found = ScenarioResult::default();
+    let receiver = WebhookSink::start().await?;
     let tenants = Tenants {
         count: ground.sizes.tenants,
         webhooks: Some((receiver.address, ALL)),
@@ -101,7 +104,7 @@ pub async fn delivery(ground: &Ground, progress: &Progress) -> Result<Found> {
     let (warm_up, time) = (ground.sizes.warm_up, ground.sizes.rate);
     let watching = receiver.clone();
     let (mut tally, acknowledged) = on_thread(move || async move {
-        let mut bridge = Bridge::connect(&line, 1).await?;
+        let mut bridge = BenchBridge::connect(&line, 1).await?;
         let (_, warm) = bridge.paced(RATE, warm_up).await?;
         watching.wait(warm.len() as u64, PATIENCE).await;
         watching.forget();
@@ -137,10 +140,10 @@ pub async fn delivery(ground: &Ground, progress: &Progress) -> Result<Found> {
         bare.record(time);
     }
     let figure =
-        Figure::new("webhook_delivery_p50", times.at_ms(50.0), "ms").beside(bare.at_ms(50.0));
+        BenchFigure::new("webhook_delivery_p50", times.at_ms(50.0), "ms").beside(bare.at_ms(50.0));
     let figure = figure.reaching(Goal::AboveLimit(1.5));
     found.add(figure.with(&times), progress);
-    let figure = Figure::new("webhook_from_message_p50", whole.at_ms(50.0), "ms");
+    let figure = BenchFigure::new("webhook_from_message_p50", whole.at_ms(50.0), "ms");
     let figure = figure.beside(alone.at_ms(50.0) + bare.at_ms(50.0));
     found.add(figure.with(&whole), progress);
     found.faults.add(&tally.faults);

@@ -7,7 +7,7 @@ use std::{
 
 use dikala_testkit::{
     certificate,
-    gemini::{Act, Answer, Connection, Gemini as Model},
+    gemini::{Act, FakeGemini as Model, ModelConnection, ModelReaction},
     tls,
 };
 use rstest::rstest;
@@ -22,15 +22,15 @@ use crate::{
 
 const TIME_LEFT: Duration = Duration::from_secs(20);
 
-fn calls(name: &str) -> Answer {
-    Answer::Call {
+fn calls(name: &str) -> ModelReaction {
+    ModelReaction::Call {
         name: name.to_owned(),
         arguments: order("1001"),
     }
 }
 
-fn says(text: &str) -> Answer {
-    Answer::Say {
+fn says(text: &str) -> ModelReaction {
+    ModelReaction::Say {
         text: text.to_owned(),
         milliseconds: 400,
     }
@@ -225,7 +225,7 @@ async fn a_call_that_does_not_listen_still_speaks() {
         .expect("it is taken");
     // The model cannot continue, because its socket is not read.
     let unsent = || model.connections()[0].unsent.load(Relaxed);
-    let some = |all: &[Connection]| (all[0].unsent.load(Relaxed) > 0).then_some(());
+    let some = |all: &[ModelConnection]| (all[0].unsent.load(Relaxed) > 0).then_some(());
     model.wait("speech that is not sent", some).await;
     let mut before = usize::MAX;
     while before != unsent() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dikala_testkit::gemini::{Act, Answer, Begin, Gemini as Model, KEY};
+use dikala_testkit::gemini::{Act, Begin, FakeGemini as Model, KEY, ModelReaction};
 use rstest::rstest;
 use serde_json::json;
 use tokio::time::timeout;
@@ -145,7 +145,7 @@ async fn a_function_is_carried_out_once_however_often_the_model_asks() {
         .await;
     // The model is resumed from before its call, and repeats it.
     model.act(call_of("b"));
-    model.answer([Answer::Nothing]);
+    model.answer([ModelReaction::Nothing]);
     call.say(Spoken::Text("still there?".to_owned())).await;
     model.wait("the words", |all| all[1].texts().pop()).await;
     call.outcome("a", json!({"output": {"minutes": 20}})).await;
@@ -293,7 +293,7 @@ async fn connections_that_bring_nothing_end_the_call() {
     let model = Model::start();
     model.begin(vec![Begin::WithoutHandles; 5]);
     let mut call = Call::greeted(&model).await;
-    model.answer(vec![Answer::Nothing; 5]);
+    model.answer(vec![ModelReaction::Nothing; 5]);
     for _ in 0..3 {
         model.act(Act::Cut);
         call.until("the next session", |it| *it == Heard::Reconnected)
@@ -344,7 +344,7 @@ async fn no_words_hold_the_key() {
 #[tokio::test]
 async fn a_silent_model_is_no_fault() {
     let model = Model::start();
-    model.answer([Answer::Nothing]);
+    model.answer([ModelReaction::Nothing]);
     let mut call = Call::new(&model);
     call.until("the beginning", |it| *it == Heard::Ready).await;
     call.audio(5_000, 0).await;

@@ -57,7 +57,7 @@ struct Call {
 }
 
 impl Call {
-    fn new(model: &gemini::Gemini) -> Self {
+    fn new(model: &gemini::FakeGemini) -> Self {
         Self::with(settings(model.url(), MODEL))
     }
 
@@ -73,7 +73,7 @@ impl Call {
     }
 
     /// A call after its greeting.
-    async fn greeted(model: &gemini::Gemini) -> Self {
+    async fn greeted(model: &gemini::FakeGemini) -> Self {
         let mut call = Self::new(model);
         call.until("the greeting", |it| *it == Heard::TurnOver)
             .await;

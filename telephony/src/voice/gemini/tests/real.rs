@@ -9,7 +9,7 @@
 
 use std::{fs::OpenOptions, io::Write, path::PathBuf, sync::Arc};
 
-use dikala_testkit::gemini::Gemini as Model;
+use dikala_testkit::gemini::FakeGemini as Model;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -165,11 +165,11 @@ async fn the_real_model_greets_and_calls_a_function() {
 async fn what_is_recorded_holds_neither_audio_nor_handles() {
     let model = Model::start();
     model.answer([
-        dikala_testkit::gemini::Answer::Say {
+        dikala_testkit::gemini::ModelReaction::Say {
             text: "Kopi Senja, selamat pagi!".to_owned(),
             milliseconds: 400,
         },
-        dikala_testkit::gemini::Answer::Call {
+        dikala_testkit::gemini::ModelReaction::Call {
             name: "check_order".to_owned(),
             arguments: json!({"orderId": "1001"}),
         },

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dikala_testkit::gemini::Gemini as Model;
+use dikala_testkit::gemini::FakeGemini as Model;
 use tokio::{
     io::{copy, copy_bidirectional, sink},
     net::{TcpListener, TcpStream},
