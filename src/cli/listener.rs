@@ -1,4 +1,4 @@
-//! A client of a running service's operator listener, for data that only a running process has.
+//! A client of a running service's operators' listener, for data that only a running process has.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -41,7 +41,7 @@ pub struct ListenerArgs {
     ca_file: Option<PathBuf>,
 }
 
-/// A client of the operator listener.
+/// A client of the operators' listener.
 #[derive(Debug)]
 pub struct Listener {
     api: String,

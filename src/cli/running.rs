@@ -1,4 +1,4 @@
-//! `dikala database` and `dikala functions`: read from the operator listener what only a running process knows.
+//! `dikala database` and `dikala functions`: read from the operators' listener what only a running process knows.
 
 use clap::{
     Args,

@@ -391,7 +391,7 @@ async fn store_password(
     Ok(true)
 }
 
-/// The old password is not required from a person without one, nor in a session that began with a one-time link.
+/// The old password is not required from a person without one, nor in a session that began with a sign-in link.
 fn needs_old_password(visit: &SignedIn) -> bool {
     visit.person().has_password && !visit.person().by_link
 }

@@ -81,7 +81,7 @@ pub fn viewer(view: &DashboardView, person: &Person) -> HttpResponse {
     page(view, Some(person), StatusCode::FORBIDDEN, &title, words)
 }
 
-/// A one-time link that was used, has expired, or never existed.
+/// A sign-in link that was used, has expired, or never existed.
 pub fn used_link(view: &DashboardView) -> HttpResponse {
     let words = html! { p { (view.t("error-link-words")) } };
     page(view, None, StatusCode::GONE, &view.t("error-link"), words)

@@ -1,4 +1,4 @@
-//! One-time links. Opening a link only shows a button, because mail scanners follow links but press no buttons.
+//! Sign-in links. Opening a link only shows a button, because mail scanners follow links but press no buttons.
 
 use actix_web::{
     HttpRequest, HttpResponse,

@@ -46,7 +46,7 @@ pub struct Person {
     pub language: Option<String>,
     pub time_zone: Option<String>,
     pub has_password: bool,
-    /// True if the session began with a one-time link.
+    /// True if the session began with a sign-in link.
     pub by_link: bool,
     pub session: CredentialHash,
 }

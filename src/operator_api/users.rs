@@ -97,7 +97,7 @@ pub async fn one(db: &impl ConnectionTrait, id: UserId) -> Result<UserView, ApiE
     found.map(UserView::from).map_err(refused)
 }
 
-/// `POST /tenants/{id}/users`: creates a person, with a one-time link that is valid for 30 minutes.
+/// `POST /tenants/{id}/users`: creates a person, with a sign-in link that is valid for 30 minutes.
 pub async fn create(
     desk: Data<OperatorContext>,
     operator: Operator,

@@ -39,7 +39,7 @@ fn invited(world: &TestWorld, email: &str) -> String {
     made["url"].as_str().unwrap().to_owned()
 }
 
-/// Follows a one-time link.
+/// Follows a sign-in link.
 async fn enter(browser: &Browser, link: &str, press: &str) {
     browser.go(link).await;
     browser.press(press).await;

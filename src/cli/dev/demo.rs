@@ -81,7 +81,7 @@ impl Demo {
         Ok(demo)
     }
 
-    /// One-time links that sign in the owners of the demo tenants. The second link is for the tenant with low
+    /// Sign-in links for the owners of the demo tenants. The second link is for the tenant with low
     /// credit, if it exists. Removed owners are created again.
     pub async fn links(
         &self,

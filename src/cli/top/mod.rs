@@ -1,4 +1,4 @@
-//! `dikala top`: shows overview and actors of a running service in a terminal, through its operator listener.
+//! `dikala top`: shows overview and actors of a running service in a terminal, through its operators' listener.
 //!
 //! [`overview`] and [`actors`] read the answers, [`view`] draws them, [`terminal`] owns the terminal.
 

@@ -1,4 +1,4 @@
-//! A tenant's people: creation, one-time links and removal.
+//! A tenant's people: creation, sign-in links and removal.
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{Role, Secret, TenantId, UserId};

@@ -52,7 +52,7 @@ impl Round<'_> {
     }
 }
 
-/// The one-time link of a person whom the operator creates.
+/// The sign-in link of a person whom the operator creates.
 fn link_of(world: &TestWorld, email: &str, role: &str) -> String {
     let tenant = &world.tenant.id;
     let made = world.server.cli(&[

@@ -73,7 +73,7 @@ async fn owner(world: &TestWorld) -> Somebody {
     .await
 }
 
-/// Follows a one-time link and presses the button.
+/// Follows a sign-in link and presses the button.
 async fn come_by(browser: &Visitor, url: &str) -> crate::support::visitor::VisitedPage {
     let page = browser.open(url).await;
     assert_eq!(page.status, 200, "{}", page.text());

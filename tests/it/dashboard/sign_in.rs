@@ -1,4 +1,4 @@
-//! Sign-in: by a one-time link, by a password, and the limits of failures.
+//! Sign-in: by a sign-in link, by a password, and the limits of failures.
 
 use std::fs;
 
