@@ -19,7 +19,7 @@ const DETAIL_CHARS_MAX: usize = 500;
 
 /// The actor of a change and the origin of its request.
 #[derive(Clone, Debug)]
-pub struct Origin {
+pub struct ChangeOrigin {
     pub actor: Actor,
     /// The network address of the client; none on the command line.
     pub address: Option<IpAddr>,
@@ -29,7 +29,7 @@ pub struct Origin {
     pub node: Arc<str>,
 }
 
-impl Origin {
+impl ChangeOrigin {
     /// A command that runs on the machine of the node with that name.
     pub fn cli(node: &str) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Origin {
     }
 
     /// The entry of a change, to be written in the transaction of that change.
-    pub fn entry(&self, tenant: Option<TenantId>, change: Change, now: Millis) -> Model {
+    pub fn entry(&self, tenant: Option<TenantId>, change: AuditChange, now: Millis) -> Model {
         Model {
             id: AuditId::new(now),
             tenant_id: tenant,
@@ -63,7 +63,7 @@ impl Origin {
         &self,
         txn: &impl ConnectionTrait,
         tenant: impl Into<Option<TenantId>>,
-        change: Change,
+        change: AuditChange,
         now: Millis,
     ) -> Result<AuditId, DbErr> {
         let entry = self.entry(tenant.into(), change, now);
@@ -92,13 +92,13 @@ pub async fn commit(store: &Store, txn: Transaction, entry: Option<AuditId>) -> 
 
 /// A change: the action, its target and a detail.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct AuditChange {
     action: AuditAction,
     target: String,
     detail: String,
 }
 
-impl Change {
+impl AuditChange {
     /// An action on the target with that id.
     pub fn new(action: AuditAction, target: impl Display) -> Self {
         Self {
@@ -132,7 +132,7 @@ impl Change {
     }
 }
 
-/// The field `isActive` with its present value, as [`Change::fields`] takes it.
+/// The field `isActive` with its present value, as [`AuditChange::fields`] takes it.
 pub const fn switched(now: bool, before: bool) -> (&'static str, bool) {
     (
         if now {
@@ -146,7 +146,7 @@ pub const fn switched(now: bool, before: bool) -> (&'static str, bool) {
 
 /// A query for audit entries.
 #[derive(Clone, Debug)]
-pub struct Entries {
+pub struct AuditQuery {
     /// None: entries of all tenants and entries without a tenant.
     tenant: Option<TenantId>,
     pub actor: Option<Actor>,
@@ -158,16 +158,16 @@ pub struct Entries {
 }
 
 /// All entries of a tenant.
-pub const fn of(tenant: TenantId) -> Entries {
-    Entries {
+pub const fn of(tenant: TenantId) -> AuditQuery {
+    AuditQuery {
         tenant: Some(tenant),
         ..all()
     }
 }
 
 /// All entries.
-pub const fn all() -> Entries {
-    Entries {
+pub const fn all() -> AuditQuery {
+    AuditQuery {
         tenant: None,
         actor: None,
         action: None,
@@ -176,7 +176,7 @@ pub const fn all() -> Entries {
     }
 }
 
-impl Entries {
+impl AuditQuery {
     /// At most `limit` entries, newest first, older than the entry `before` if it is given. If the tenant has no such
     /// entry, the page is empty.
     pub async fn page(

@@ -19,7 +19,7 @@ use dikala_entities::{Store, Vault};
 
 /// One per process; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct Runtime {
     pub store: Store,
     /// The identity of this process among the nodes on the same store.
     pub member: Membership,

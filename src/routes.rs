@@ -25,9 +25,9 @@ use crate::{
         error::Code,
         idempotency::once,
         middleware::{admit, only_reads, receive_body},
-        route::{BASE, Lookup},
+        route::{BASE, RouteLookup},
     },
-    openapi::{self, Api, Route, delete, get, nothing, patch, post},
+    openapi::{self, Api, ApiRoute, delete, get, nothing, patch, post},
     pages::packed,
 };
 
@@ -48,11 +48,11 @@ const DELIVERY: &[Code] = &[Code::DeliveryNotFound];
 const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
 
 #[rustfmt::skip]
-pub const ROUTES: &[Route] = &[
+pub const ROUTES: &[ApiRoute] = &[
     get("/agents", "agents.list", |r| r.to(agents::list_all), "All agents, oldest first; with limit or offset a page of them.").query(PAGED).ok::<agents::AgentList>(),
-    post("/agents", "agents.create", |r| r.to(again(agents::create)), "Create an agent.").takes::<agents::AgentDraft>().ignores(agents::READ_ONLY).created::<agents::Agent>().leaves(AuditAction::AgentCreate),
-    get("/agents/{id}", "agents.get", |r| r.to(agents::show), "One agent.").ok::<agents::Agent>().fails(AGENT),
-    patch("/agents/{id}", "agents.update", |r| r.to(again(agents::update)), "Change an agent.").patches::<agents::AgentDraft>().ignores(agents::READ_ONLY).ok::<agents::Agent>().fails(AGENT).leaves(AuditAction::AgentUpdate),
+    post("/agents", "agents.create", |r| r.to(again(agents::create)), "Create an agent.").takes::<agents::AgentDraft>().ignores(agents::READ_ONLY).created::<agents::AgentView>().leaves(AuditAction::AgentCreate),
+    get("/agents/{id}", "agents.get", |r| r.to(agents::show), "One agent.").ok::<agents::AgentView>().fails(AGENT),
+    patch("/agents/{id}", "agents.update", |r| r.to(again(agents::update)), "Change an agent.").patches::<agents::AgentDraft>().ignores(agents::READ_ONLY).ok::<agents::AgentView>().fails(AGENT).leaves(AuditAction::AgentUpdate),
     delete("/agents/{id}", "agents.delete", |r| r.to(again(agents::delete)), "Delete an agent with its functions; its numbers stay without one.").fails(AGENT).leaves(AuditAction::AgentDelete),
 
     get("/agents/{id}/versions", "agents.versions", |r| r.to(versions::list_all), "The versions of an agent that are kept, oldest first.").query(PAGED).ok::<versions::AgentVersionList>().fails(AGENT),
@@ -66,19 +66,19 @@ pub const ROUTES: &[Route] = &[
     get("/agents/{id}/functions/{name}/stats", "functions.stats", |r| r.to(function_stats::show), "How often a function was called, failed, and how long it took.").ok::<function_stats::FunctionStats>().fails(FUNCTION),
 
     get("/phone-numbers", "phoneNumbers.list", |r| r.to(phone_numbers::list_all), "All phone numbers, oldest first; with limit or offset a page of them.").query(PAGED).ok::<phone_numbers::PhoneNumberList>(),
-    get("/phone-numbers/{id}", "phoneNumbers.get", |r| r.to(phone_numbers::show), "One phone number.").ok::<phone_numbers::PhoneNumber>().fails(NUMBER),
-    post("/phone-numbers/{id}/assign-agent", "phoneNumbers.assignAgent", |r| r.to(again(phone_numbers::assign_agent)), "Point a number at an agent, or at none.").takes::<phone_numbers::Assignment>().ok::<phone_numbers::PhoneNumber>().fails(NUMBER).leaves(AuditAction::NumberAssign),
+    get("/phone-numbers/{id}", "phoneNumbers.get", |r| r.to(phone_numbers::show), "One phone number.").ok::<phone_numbers::PhoneNumberView>().fails(NUMBER),
+    post("/phone-numbers/{id}/assign-agent", "phoneNumbers.assignAgent", |r| r.to(again(phone_numbers::assign_agent)), "Point a number at an agent, or at none.").takes::<phone_numbers::Assignment>().ok::<phone_numbers::PhoneNumberView>().fails(NUMBER).leaves(AuditAction::NumberAssign),
 
     get("/calls", "calls.list", |r| r.to(calls::list), "A page of calls, newest first.").query(&["limit", "offset", "before", "status", "from", "to", "agentId", "phoneNumberId", "callerNumber"]).ok::<calls::CallList>(),
     get("/calls/stats", "calls.stats", |r| r.to(call_stats::show), "How many calls there were, how they ended and how long was talked, by hour or day.").query(&["interval", "timeZone", "from", "to", "agentId", "phoneNumberId"]).ok::<call_stats::CallStats>(),
-    get("/calls/{id}", "calls.get", |r| r.to(calls::show), "One call.").ok::<calls::Call>().fails(CALL),
+    get("/calls/{id}", "calls.get", |r| r.to(calls::show), "One call.").ok::<calls::CallView>().fails(CALL),
     delete("/calls/{id}", "calls.delete", |r| r.to(again(erasure::erase)), "Erase what was said in a call that is over, its numbers and its metadata; what it cost stays.").fails(RUNNING_CALL).leaves(AuditAction::CallErase),
     get("/calls/{id}/events", "calls.events", |r| r.to(calls::events), "What a call announced, oldest first; with limit or offset a page of it.").query(PAGED).ok::<calls::EventList>().fails(CALL),
-    get("/calls/{id}/transcript", "calls.transcript", |r| r.to(calls::transcript), "What was said in a call.").ok::<calls::Transcript>().fails(CALL),
-    post("/calls/{id}/hangup", "calls.hangup", |r| r.to(calls::hang_up), "End a running call.").accepted::<calls::Call>().fails(RUNNING_CALL).leaves(AuditAction::CallHangup),
-    post("/calls/{id}/transfer", "calls.transfer", |r| r.to(calls::transfer), "Connect a running call to a person.").may_take::<calls::Transfer>().accepted::<calls::Call>().fails(RUNNING_CALL).leaves(AuditAction::CallTransfer),
+    get("/calls/{id}/transcript", "calls.transcript", |r| r.to(calls::transcript), "What was said in a call.").ok::<calls::TranscriptView>().fails(CALL),
+    post("/calls/{id}/hangup", "calls.hangup", |r| r.to(calls::hang_up), "End a running call.").accepted::<calls::CallView>().fails(RUNNING_CALL).leaves(AuditAction::CallHangup),
+    post("/calls/{id}/transfer", "calls.transfer", |r| r.to(calls::transfer), "Connect a running call to a person.").may_take::<calls::TransferInput>().accepted::<calls::CallView>().fails(RUNNING_CALL).leaves(AuditAction::CallTransfer),
 
-    get("/credits", "credits.get", |r| r.to(credits::balance), "The balance.").ok::<credits::Balance>(),
+    get("/credits", "credits.get", |r| r.to(credits::balance), "The balance.").ok::<credits::BalanceView>(),
     get("/credits/transactions", "credits.transactions", |r| r.to(credits::transactions), "A page of the balance's movements, newest first.").query(PAGED).ok::<credits::TransactionList>(),
 
     post("/webhooks", "webhooks.create", |r| r.to(again(webhooks::create)), "Register a webhook.").takes::<webhooks::WebhookCreate>().ignores(webhooks::READ_ONLY).created::<webhooks::Webhook>().fails(&[Code::WebhookLimitReached]).leaves(AuditAction::WebhookCreate),
@@ -89,14 +89,14 @@ pub const ROUTES: &[Route] = &[
     post("/webhooks/{id}/rotate-secret", "webhooks.rotateSecret", |r| r.to(again(webhooks::rotate_secret)), "Replace the secret; the old one signs as well for 24 hours.").takes::<webhooks::SecretRotation>().ok::<webhooks::Webhook>().fails(WEBHOOK).leaves(AuditAction::WebhookRotateSecret),
     post("/webhooks/{id}/test", "webhooks.test", |r| r.to(deliveries::test), "Send a signed sample and wait for what becomes of it.").ok::<deliveries::DeliveryDetail>().fails(WEBHOOK),
     get("/webhooks/{id}/deliveries", "webhooks.deliveries", |r| r.to(deliveries::list), "A page of deliveries, newest first.").query(&["limit", "offset", "status"]).ok::<deliveries::DeliveryList>().fails(WEBHOOK),
-    post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(again(deliveries::recover)), "Send again all that failed in a time, in the background.").takes::<deliveries::Recovery>().accepted::<deliveries::Recovered>().fails(WEBHOOK).leaves(AuditAction::WebhookRecover),
+    post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(again(deliveries::recover)), "Send again all that failed in a time, in the background.").takes::<deliveries::Recovery>().accepted::<deliveries::RecoveryCount>().fails(WEBHOOK).leaves(AuditAction::WebhookRecover),
     get("/webhooks/{id}/stats", "webhooks.stats", |r| r.to(webhook_stats::show), "What became of attempts to deliver in the last 24 hours, by hour, and how long they took.").ok::<webhook_stats::WebhookStats>().fails(WEBHOOK),
 
     get("/deliveries/{id}", "deliveries.get", |r| r.to(deliveries::show), "One delivery with its attempts.").ok::<deliveries::DeliveryDetail>().fails(DELIVERY),
-    post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(again(deliveries::resend)), "Send a delivery again now.").accepted::<deliveries::Delivery>().fails(RESENT).leaves(AuditAction::DeliveryResend),
+    post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(again(deliveries::resend)), "Send a delivery again now.").accepted::<deliveries::DeliveryView>().fails(RESENT).leaves(AuditAction::DeliveryResend),
 
     get("/events/stream", "events.stream", |r| r.to(events::stream), "Follow events live, as server-sent events.").headers(&[events::LAST_EVENT_ID]).streams(),
-    post("/events/sample", "events.sample", |r| r.to(again(events::make_sample)), "Make a sample of an event, for those who follow the stream; no webhook gets it.").takes::<events::Sample>().accepted::<events::Event>(),
+    post("/events/sample", "events.sample", |r| r.to(again(events::make_sample)), "Make a sample of an event, for those who follow the stream; no webhook gets it.").takes::<events::SampleInput>().accepted::<events::EventView>(),
 ];
 
 pub const API: Api = Api {
@@ -143,7 +143,7 @@ pub fn description() -> &'static str {
 /// The application must hold `Data<Services>` and its `Data<HttpContext>`, and must be wrapped in
 /// [`request_scope`](crate::http::middleware::request_scope).
 pub fn configure_api(cfg: &mut ServiceConfig) {
-    cfg.app_data(Lookup(|pattern, method| API.at(pattern, method)));
+    cfg.app_data(RouteLookup(|pattern, method| API.at(pattern, method)));
     cfg.service(
         API.scope()
             .wrap(from_fn(once))

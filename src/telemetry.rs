@@ -6,10 +6,10 @@ use tracing_subscriber::{
     Layer, Registry, filter::DynFilterFn, fmt, layer::SubscriberExt, util::SubscriberInitExt,
 };
 
-use crate::config::Log;
+use crate::config::LogKeys;
 
 /// Starts logging. A second call changes nothing.
-pub fn init(log: &Log) {
+pub fn init(log: &LogKeys) {
     let level = log.level();
     let most = level.most();
     let filter = DynFilterFn::new(move |metadata, _| level.allows(metadata));

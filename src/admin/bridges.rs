@@ -8,8 +8,8 @@ use sea_orm::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{AdminError, Work, name};
-use crate::audit::{Change, Origin};
+use super::{AdminError, TransactionScope, name};
+use crate::audit::{AuditChange, ChangeOrigin};
 
 /// A bridge in the operators' lists.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -25,7 +25,7 @@ pub struct BridgeView {
 /// A new bridge with its token, which is shown only here.
 // Not `Debug`: it holds a credential in the clear.
 #[derive(Clone, Serialize)]
-pub struct NewBridge {
+pub struct BridgeWithToken {
     pub token: String,
     #[serde(flatten)]
     pub view: BridgeView,
@@ -45,11 +45,11 @@ impl From<bridge::Model> for BridgeView {
 
 /// Creates a bridge.
 pub async fn create(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     bridge_name: &str,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
-) -> Result<NewBridge, AdminError> {
+) -> Result<BridgeWithToken, AdminError> {
     let token = BRIDGE_TOKEN_SCHEME.generate();
     let row = bridge::Model {
         id: BridgeId::new(now),
@@ -66,10 +66,10 @@ pub async fn create(
     bridge::Entity::insert(row.clone().into_active_model())
         .exec_without_returning(&*txn)
         .await?;
-    let change = Change::new(AuditAction::BridgeCreate, row.id).with(&row.name);
+    let change = AuditChange::new(AuditAction::BridgeCreate, row.id).with(&row.name);
     by.write(&*txn, None, change, now).await?;
     txn.commit().await?;
-    Ok(NewBridge {
+    Ok(BridgeWithToken {
         token: token.expose().to_owned(),
         view: row.into(),
     })
@@ -82,9 +82,9 @@ pub fn every() -> Select<bridge::Entity> {
 
 /// Revokes a bridge's token; idempotent. Its open sockets are closed within seconds.
 pub async fn revoke(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     id: BridgeId,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<BridgeView, AdminError> {
     let txn = work.into().begin().await?;
@@ -98,7 +98,7 @@ pub async fn revoke(
         row.revoked_at = Set(Some(now));
         row.update(&*txn).await?;
         bridge.revoked_at = Some(now);
-        let change = Change::new(AuditAction::BridgeRevoke, id).with(&bridge.name);
+        let change = AuditChange::new(AuditAction::BridgeRevoke, id).with(&bridge.name);
         by.write(&*txn, None, change, now).await?;
     }
     txn.commit().await?;

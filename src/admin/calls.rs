@@ -3,15 +3,15 @@
 use dikala_entities::{CallId, Millis, call, hangup_request};
 use sea_orm::{DbErr, EntityTrait, IntoActiveModel, sea_query::OnConflict};
 
-use super::{AdminError, Work};
-use crate::audit::Origin;
+use super::{AdminError, TransactionScope};
+use crate::audit::ChangeOrigin;
 
 /// Requests a hang-up; idempotent. If no node runs the call, the next start carries it out. The audit entry names the
 /// operator and is written by the node that carries it out.
 pub async fn ask_hang_up(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     id: CallId,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<call::Model, AdminError> {
     let txn = work.into().begin().await?;

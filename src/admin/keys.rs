@@ -10,8 +10,8 @@ use sea_orm::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{AdminError, Work, find_tenant, name, require_tenant};
-use crate::audit::{Change, Origin};
+use super::{AdminError, TransactionScope, find_tenant, name, require_tenant};
+use crate::audit::{AuditChange, ChangeOrigin};
 
 /// A key in the operators' lists.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -64,10 +64,10 @@ impl From<api_key::Model> for KeyView {
 
 /// Creates a key.
 pub async fn create(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     tenant: TenantId,
     key_name: &str,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<NewKey, AdminError> {
     let key = API_KEY_SCHEME.generate();
@@ -90,7 +90,7 @@ pub async fn create(
     api_key::Entity::insert(row.clone().into_active_model())
         .exec_without_returning(&*txn)
         .await?;
-    let change = Change::new(AuditAction::KeyCreate, row.id).with(&row.name);
+    let change = AuditChange::new(AuditAction::KeyCreate, row.id).with(&row.name);
     by.write(&*txn, tenant, change, now).await?;
     txn.commit().await?;
     Ok(NewKey {
@@ -115,9 +115,9 @@ pub async fn list(store: &Store, tenant: TenantId) -> Result<Vec<KeyView>, Admin
 
 /// Revokes a key; idempotent.
 pub async fn revoke(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     id: ApiKeyId,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<KeyView, AdminError> {
     let txn = work.into().begin().await?;
@@ -131,7 +131,7 @@ pub async fn revoke(
         row.revoked_at = Set(Some(now));
         row.update(&*txn).await?;
         key.revoked_at = Some(now);
-        let change = Change::new(AuditAction::KeyRevoke, id).with(&key.name);
+        let change = AuditChange::new(AuditAction::KeyRevoke, id).with(&key.name);
         by.write(&*txn, key.tenant_id, change, now).await?;
     }
     txn.commit().await?;

@@ -1,6 +1,6 @@
 //! Operators' changes to the store: tenants, members, keys, numbers, bridges, calls, webhooks, secrets. The command
 //! line and the operators' API both use it. Each function runs in a transaction of its own or in the caller's
-//! ([`Work`]), and returns what the operator is shown.
+//! ([`TransactionScope`]), and returns what the operator is shown.
 
 pub mod bridges;
 pub mod calls;
@@ -20,7 +20,7 @@ mod tests;
 use dikala_entities::{MINUTES_MAX, Store, TenantId, is_blank, is_one_line, tenant};
 use sea_orm::{ConnectionTrait, DbErr, EntityTrait, QuerySelect, SqlErr};
 
-pub use self::work::Work;
+pub use self::work::TransactionScope;
 
 /// The longest name or label, in characters.
 pub const NAME_CHARS_MAX: usize = 120;

@@ -10,8 +10,8 @@ use sea_orm::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{AdminError, Work, find_tenant, name, require_tenant, unless_taken};
-use crate::audit::{Change, Origin, switched};
+use super::{AdminError, TransactionScope, find_tenant, name, require_tenant, unless_taken};
+use crate::audit::{AuditChange, ChangeOrigin, switched};
 
 /// A number in the operators' lists.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -52,11 +52,11 @@ impl From<phone_number::Model> for NumberView {
 
 /// Creates a number.
 pub async fn add(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     tenant: TenantId,
     did: &str,
     label: &str,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<NumberView, AdminError> {
     let txn = work.into().begin().await?;
@@ -85,7 +85,7 @@ pub async fn add(
                 )
             })
         })?;
-    let change = Change::new(AuditAction::NumberCreate, row.id).with(&row.label);
+    let change = AuditChange::new(AuditAction::NumberCreate, row.id).with(&row.label);
     by.write(&*txn, tenant, change, now).await?;
     txn.commit().await?;
     Ok(row.into())
@@ -111,7 +111,7 @@ pub async fn list(store: &Store, tenant: Option<TenantId>) -> Result<Vec<NumberV
 
 /// An operator's changes to a number. Absent fields stay as they are.
 #[derive(Clone, Debug, Default)]
-pub struct Changes {
+pub struct NumberChanges {
     /// The tenant that it moves to. The assigned agent is removed, because it belongs to the previous tenant.
     pub tenant: Option<TenantId>,
     pub label: Option<String>,
@@ -120,10 +120,10 @@ pub struct Changes {
 
 /// Changes a number.
 pub async fn update(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     id: PhoneNumberId,
-    changes: Changes,
-    by: &Origin,
+    changes: NumberChanges,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<NumberView, AdminError> {
     let txn = work.into().begin().await?;
@@ -142,7 +142,7 @@ pub async fn update(
     if row == before {
         return Ok(row.into());
     }
-    let change = Change::new(AuditAction::NumberUpdate, id).fields(&[
+    let change = AuditChange::new(AuditAction::NumberUpdate, id).fields(&[
         ("tenantId", row.tenant_id != before.tenant_id),
         ("label", row.label != before.label),
         switched(row.is_active, before.is_active),
@@ -165,15 +165,15 @@ pub async fn update(
 
 /// Deletes a number; its calls stay.
 pub async fn remove(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     id: PhoneNumberId,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<NumberView, AdminError> {
     let txn = work.into().begin().await?;
     let row = find(&*txn, id).await?;
     phone_number::Entity::delete_by_id(id).exec(&*txn).await?;
-    let change = Change::new(AuditAction::NumberDelete, id).with(&row.label);
+    let change = AuditChange::new(AuditAction::NumberDelete, id).with(&row.label);
     by.write(&*txn, row.tenant_id, change, now).await?;
     txn.commit().await?;
     Ok(row.into())

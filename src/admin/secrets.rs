@@ -10,7 +10,7 @@ use sea_orm::{
 use serde::Serialize;
 
 use super::AdminError;
-use crate::audit::{Change, Origin};
+use crate::audit::{AuditChange, ChangeOrigin};
 
 /// Rows per query.
 const BATCH: u64 = 200;
@@ -37,10 +37,10 @@ pub struct Rotation {
 pub async fn rotate(
     store: &Store,
     vault: &Vault,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<Rotation, AdminError> {
-    let mut work = Work {
+    let mut work = RotationRun {
         store,
         vault,
         by,
@@ -53,15 +53,15 @@ pub async fn rotate(
     Ok(work.done)
 }
 
-struct Work<'a> {
+struct RotationRun<'a> {
     store: &'a Store,
     vault: &'a Vault,
-    by: &'a Origin,
+    by: &'a ChangeOrigin,
     now: Millis,
     done: Rotation,
 }
 
-impl Work<'_> {
+impl RotationRun<'_> {
     async fn tenants(&mut self) -> Result<(), AdminError> {
         let mut after = None;
         loop {
@@ -162,7 +162,7 @@ impl Work<'_> {
         // If no row changes, another process wrote or deleted the secret, and that process has the new key.
         let changed = txn.execute_raw(update).await?.rows_affected();
         if changed > 0 && self.done.sealed == 0 {
-            let change = Change::new(AuditAction::SecretsRotate, "secrets.key");
+            let change = AuditChange::new(AuditAction::SecretsRotate, "secrets.key");
             self.by.write(&txn, None, change, self.now).await?;
         }
         txn.commit().await?;
@@ -178,22 +178,22 @@ mod tests {
 
     use super::*;
     use crate::admin::{
-        tenants::{self, Changes},
-        tests::{Bench, NOW, by, entries},
+        tenants::{self, TenantChanges},
+        tests::{AdminFixture, NOW, by, entries},
     };
 
     #[actix_web::test]
     async fn a_rotation_that_was_cut_short_is_finished_by_the_next() {
-        let bench = Bench::new().await;
+        let bench = AdminFixture::new().await;
         let old_key = Vault::generate_key();
         let old = Vault::from_base64(&old_key).expect("a key");
         let both = bench.vault.clone().with_older(&old_key).expect("a key");
         let lost = Vault::from_base64(&Vault::generate_key()).expect("a key");
         let mut made = Vec::new();
         for (name, vault) in [("Done", &bench.vault), ("Not yet", &old), ("Lost", &lost)] {
-            let changes = Changes {
+            let changes = TenantChanges {
                 name: Some(name.to_owned()),
-                ..Changes::default()
+                ..TenantChanges::default()
             };
             let tenant = tenants::create(&bench.store, vault, changes, &by(), NOW).await;
             made.push(tenant.expect("is made").id);

@@ -17,8 +17,8 @@ use sea_orm::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{AdminError, Work, find_tenant, in_range, lock_tenant, name};
-use crate::audit::{Change, Origin};
+use super::{AdminError, TransactionScope, find_tenant, in_range, lock_tenant, name};
+use crate::audit::{AuditChange, ChangeOrigin};
 
 pub const LOW_CREDIT_THRESHOLD_DEFAULT: i64 = 30;
 const FUNCTION_SECRET_CHARS: usize = 40;
@@ -27,7 +27,7 @@ const VIEWED_AT_ONCE: usize = 500;
 
 /// An operator's changes to a tenant. Absent fields stay as they are; 0 removes a limit of the tenant's own.
 #[derive(Clone, Debug, Default)]
-pub struct Changes {
+pub struct TenantChanges {
     pub name: Option<String>,
     pub plan: Option<Plan>,
     pub rate_limit: Option<i64>,
@@ -77,10 +77,10 @@ impl TenantView {
 
 /// Creates a tenant with an empty account and a function secret.
 pub async fn create(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     vault: &Vault,
-    changes: Changes,
-    by: &Origin,
+    changes: TenantChanges,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<TenantView, AdminError> {
     let id = TenantId::new(now);
@@ -106,7 +106,7 @@ pub async fn create(
     credit_account::Entity::insert(account.clone().into_active_model())
         .exec_without_returning(&*txn)
         .await?;
-    let change = Change::new(AuditAction::TenantCreate, id).with(&tenant.name);
+    let change = AuditChange::new(AuditAction::TenantCreate, id).with(&tenant.name);
     by.write(&*txn, id, change, now).await?;
     txn.commit().await?;
     Ok(TenantView::new(tenant, Some(&account)))
@@ -177,10 +177,10 @@ pub async fn show(db: &impl ConnectionTrait, id: TenantId) -> Result<TenantView,
 
 /// Changes a tenant. A new low-credit threshold is armed if the balance is at or above it.
 pub async fn update(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     id: TenantId,
-    changes: Changes,
-    by: &Origin,
+    changes: TenantChanges,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<TenantView, AdminError> {
     let txn = work.into().begin().await?;
@@ -193,7 +193,7 @@ pub async fn update(
     if wanted == before && !rearmed {
         return show(&*txn, id).await;
     }
-    let change = Change::new(AuditAction::TenantUpdate, id).fields(&[
+    let change = AuditChange::new(AuditAction::TenantUpdate, id).fields(&[
         ("name", wanted.name != before.name),
         ("plan", wanted.plan != before.plan),
         ("rateLimit", wanted.rate_limit != before.rate_limit),
@@ -214,7 +214,7 @@ pub async fn update(
     Ok(shown)
 }
 
-fn wanted(before: &tenant::Model, changes: &Changes) -> Result<tenant::Model, AdminError> {
+fn wanted(before: &tenant::Model, changes: &TenantChanges) -> Result<tenant::Model, AdminError> {
     let mut tenant = before.clone();
     if let Some(new_name) = &changes.name {
         tenant.name = name("name", new_name)?;
@@ -256,10 +256,10 @@ async fn set_threshold(
 
 /// Suspends a tenant and ends its members' sessions, or lifts the suspension. Idempotent.
 pub async fn set_suspended(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     id: TenantId,
     suspended: bool,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<TenantView, AdminError> {
     let txn = work.into().begin().await?;
@@ -277,7 +277,8 @@ pub async fn set_suspended(
             true => AuditAction::TenantSuspend,
             false => AuditAction::TenantResume,
         };
-        by.write(&*txn, id, Change::new(action, id), now).await?;
+        by.write(&*txn, id, AuditChange::new(action, id), now)
+            .await?;
     }
     let shown = show(&*txn, id).await?;
     txn.commit().await?;
@@ -286,10 +287,10 @@ pub async fn set_suspended(
 
 /// The secret that signs the tenant's function requests. The audit records each reading.
 pub async fn function_secret(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     vault: &Vault,
     id: TenantId,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<Secret, AdminError> {
     let txn = work.into().begin().await?;
@@ -297,7 +298,7 @@ pub async fn function_secret(
     let secret = vault
         .open(SecretPlace::FunctionSecret, id, &tenant.function_secret)
         .map_err(|error| AdminError::Refused(error.to_string()))?;
-    let change = Change::new(AuditAction::FunctionSecretShow, id);
+    let change = AuditChange::new(AuditAction::FunctionSecretShow, id);
     by.write(&*txn, id, change, now).await?;
     txn.commit().await?;
     Ok(secret)
@@ -305,10 +306,10 @@ pub async fn function_secret(
 
 /// Replaces the function secret; the old one is invalid at once.
 pub async fn rotate_function_secret(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     vault: &Vault,
     id: TenantId,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<Secret, AdminError> {
     let secret = new_function_secret();
@@ -317,7 +318,7 @@ pub async fn rotate_function_secret(
     tenant.function_secret = Set(vault.seal(SecretPlace::FunctionSecret, id, &secret));
     tenant.updated_at = Set(now);
     tenant.update(&*txn).await?;
-    let change = Change::new(AuditAction::FunctionSecretRotate, id);
+    let change = AuditChange::new(AuditAction::FunctionSecretRotate, id);
     by.write(&*txn, id, change, now).await?;
     txn.commit().await?;
     Ok(secret)

@@ -8,25 +8,25 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr
 
 use super::{
     AdminError, bridges, keys, numbers, parse_id,
-    tenants::{self, Changes, TenantView},
-    users::{self, Draft, Linking},
+    tenants::{self, TenantChanges, TenantView},
+    users::{self, LinkOptions, MemberDraft},
 };
-use crate::audit::Origin;
+use crate::audit::ChangeOrigin;
 
-pub(super) fn by() -> Origin {
-    Origin::cli("main")
+pub(super) fn by() -> ChangeOrigin {
+    ChangeOrigin::cli("main")
 }
 
 pub(super) const NOW: Millis = Millis::from_i64(1_768_447_800_000);
 
-pub(super) struct Bench {
+pub(super) struct AdminFixture {
     pub(super) store: Store,
     pub(super) vault: Vault,
     // Last, so that the folder is deleted after the connections are closed.
     _folder: tempfile::TempDir,
 }
 
-impl Bench {
+impl AdminFixture {
     pub(super) async fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let url = format!("sqlite://{}", folder.path().join("dikala.db").display());
@@ -43,9 +43,9 @@ impl Bench {
     }
 
     async fn tenant(&self, name: &str) -> TenantView {
-        let changes = Changes {
+        let changes = TenantChanges {
             name: Some(name.to_owned()),
-            ..Changes::default()
+            ..TenantChanges::default()
         };
         tenants::create(&self.store, &self.vault, changes, &by(), NOW)
             .await
@@ -74,10 +74,10 @@ impl Bench {
     }
 }
 
-fn switched_off() -> numbers::Changes {
-    numbers::Changes {
+fn switched_off() -> numbers::NumberChanges {
+    numbers::NumberChanges {
         is_active: Some(false),
-        ..numbers::Changes::default()
+        ..numbers::NumberChanges::default()
     }
 }
 
@@ -94,7 +94,7 @@ fn is_not_found<T>(result: Result<T, AdminError>) -> bool {
 
 #[actix_web::test]
 async fn a_new_tenant_has_an_empty_account_and_a_secret_of_its_own() {
-    let bench = Bench::new().await;
+    let bench = AdminFixture::new().await;
     let (one, two) = (
         bench.tenant("  Toko Sari ").await,
         bench.tenant("Warung").await,
@@ -146,14 +146,14 @@ async fn a_new_tenant_has_an_empty_account_and_a_secret_of_its_own() {
 
 #[actix_web::test]
 async fn a_threshold_is_armed_where_the_balance_is_at_or_above_it() {
-    let bench = Bench::new().await;
+    let bench = AdminFixture::new().await;
     let tenant = bench.tenant("Toko").await.id;
     bench.set_balance(tenant, 15, 5).await;
     for (threshold, armed) in [(21, false), (20, true), (0, true), (30, false)] {
         let version = bench.account(tenant).await.version;
-        let changes = Changes {
+        let changes = TenantChanges {
             low_credit_threshold: Some(threshold),
-            ..Changes::default()
+            ..TenantChanges::default()
         };
         let shown = tenants::update(&bench.store, tenant, changes, &by(), NOW)
             .await
@@ -173,13 +173,13 @@ async fn a_threshold_is_armed_where_the_balance_is_at_or_above_it() {
 
 #[actix_web::test]
 async fn a_tenant_is_changed_in_what_is_given_only() {
-    let bench = Bench::new().await;
+    let bench = AdminFixture::new().await;
     let tenant = bench.tenant("Toko").await;
-    let changes = Changes {
+    let changes = TenantChanges {
         plan: Some(Plan::Enterprise),
         rate_limit: Some(5_000),
         max_concurrent_calls: Some(7),
-        ..Changes::default()
+        ..TenantChanges::default()
     };
     let changed = tenants::update(&bench.store, tenant.id, changes, &by(), NOW.plus_ms(1))
         .await
@@ -192,9 +192,9 @@ async fn a_tenant_is_changed_in_what_is_given_only() {
         (changed.rate_limit, changed.max_concurrent_calls),
         (Some(5_000), Some(7))
     );
-    let changes = Changes {
+    let changes = TenantChanges {
         rate_limit: Some(0),
-        ..Changes::default()
+        ..TenantChanges::default()
     };
     let changed = tenants::update(&bench.store, tenant.id, changes, &by(), NOW)
         .await
@@ -206,22 +206,22 @@ async fn a_tenant_is_changed_in_what_is_given_only() {
     );
 
     for changes in [
-        Changes {
+        TenantChanges {
             name: Some(" ".into()),
-            ..Changes::default()
+            ..TenantChanges::default()
         },
-        Changes {
+        TenantChanges {
             name: Some("x".repeat(121)),
-            ..Changes::default()
+            ..TenantChanges::default()
         },
-        Changes {
+        TenantChanges {
             rate_limit: Some(-1),
-            ..Changes::default()
+            ..TenantChanges::default()
         },
-        Changes {
+        TenantChanges {
             name: Some("Kept".into()),
             low_credit_threshold: Some(-1),
-            ..Changes::default()
+            ..TenantChanges::default()
         },
     ] {
         refusal(tenants::update(&bench.store, tenant.id, changes, &by(), NOW).await);
@@ -248,7 +248,7 @@ async fn a_tenant_is_changed_in_what_is_given_only() {
 
 #[actix_web::test]
 async fn keys_and_tokens_are_shown_once_and_revoked_once() {
-    let bench = Bench::new().await;
+    let bench = AdminFixture::new().await;
     let tenant = bench.tenant("Toko").await.id;
     let key = keys::create(&bench.store, tenant, "production", &by(), NOW)
         .await
@@ -285,7 +285,7 @@ async fn keys_and_tokens_are_shown_once_and_revoked_once() {
 
 #[actix_web::test]
 async fn a_number_belongs_to_one_tenant() {
-    let bench = Bench::new().await;
+    let bench = AdminFixture::new().await;
     let (one, two) = (bench.tenant("One").await.id, bench.tenant("Two").await.id);
     let number = numbers::add(&bench.store, one, "+622150001111", " Line ", &by(), NOW)
         .await
@@ -333,14 +333,14 @@ async fn a_number_belongs_to_one_tenant() {
 
 #[actix_web::test]
 async fn what_is_not_there_is_not_found() {
-    let bench = Bench::new().await;
+    let bench = AdminFixture::new().await;
     let nobody = TenantId::new(NOW);
     assert!(is_not_found(parse_id::<TenantId>("tenant", "nonsense")));
     assert!(is_not_found(
         tenants::show(bench.store.reader(), nobody).await
     ));
     assert!(is_not_found(
-        tenants::update(&bench.store, nobody, Changes::default(), &by(), NOW).await
+        tenants::update(&bench.store, nobody, TenantChanges::default(), &by(), NOW).await
     ));
     assert!(is_not_found(
         tenants::set_suspended(&bench.store, nobody, true, &by(), NOW).await
@@ -361,17 +361,17 @@ async fn what_is_not_there_is_not_found() {
 }
 
 /// All audit entries, oldest first.
-pub(super) async fn entries(bench: &Bench) -> Vec<audit::Model> {
+pub(super) async fn entries(bench: &AdminFixture) -> Vec<audit::Model> {
     let found = audit::Entity::find().order_by_asc(audit::Column::Id);
     found.all(bench.store.reader()).await.expect("reads")
 }
 
 #[actix_web::test]
 async fn changes_of_people_leave_entries_without_links() {
-    let bench = Bench::new().await;
+    let bench = AdminFixture::new().await;
     let store = &bench.store;
     let tenant = bench.tenant("Toko").await.id;
-    let linking = Linking {
+    let linking = LinkOptions {
         good_for_ms: users::LINK_MS,
         mail: None,
         by: &by(),
@@ -379,7 +379,7 @@ async fn changes_of_people_leave_entries_without_links() {
     };
     let mut made = Vec::new();
     for (email, name) in [("sari@toko.example", "Sari"), ("budi@toko.example", "Budi")] {
-        let draft = Draft::parse(email, Some(name), Role::Owner).expect("a draft");
+        let draft = MemberDraft::parse(email, Some(name), Role::Owner).expect("a draft");
         let linked = users::create(store, tenant, draft.clone(), linking).await;
         made.push(linked.expect("is made").at("").user.id);
         refusal(users::create(store, tenant, draft, linking).await);
@@ -424,7 +424,7 @@ async fn changes_of_people_leave_entries_without_links() {
 
 #[actix_web::test]
 async fn every_change_leaves_one_entry_and_what_changes_nothing_none() {
-    let bench = Bench::new().await;
+    let bench = AdminFixture::new().await;
     let (store, vault) = (&bench.store, &bench.vault);
     let tenant = bench.tenant("Toko").await.id;
     let key = keys::create(store, tenant, "production", &by(), NOW)
@@ -436,10 +436,10 @@ async fn every_change_leaves_one_entry_and_what_changes_nothing_none() {
     let number = numbers::add(store, tenant, "+622150001111", "Line", &by(), NOW)
         .await
         .expect("is added");
-    let changes = || Changes {
+    let changes = || TenantChanges {
         rate_limit: Some(5),
         low_credit_threshold: Some(7),
-        ..Changes::default()
+        ..TenantChanges::default()
     };
     // Everything twice: the second time changes nothing.
     for _ in 0..2 {
@@ -449,7 +449,7 @@ async fn every_change_leaves_one_entry_and_what_changes_nothing_none() {
         tenants::set_suspended(store, tenant, true, &by(), NOW)
             .await
             .expect("is set");
-        let changes = numbers::Changes {
+        let changes = numbers::NumberChanges {
             label: Some("Main".to_owned()),
             ..switched_off()
         };

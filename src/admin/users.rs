@@ -13,8 +13,8 @@ use sea_orm::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{AdminError, Work, find_tenant, name, require_tenant, unless_taken};
-use crate::audit::{Change, Origin};
+use super::{AdminError, TransactionScope, find_tenant, name, require_tenant, unless_taken};
+use crate::audit::{AuditChange, ChangeOrigin};
 
 /// Lifetime of a sign-in link, in milliseconds.
 pub const LINK_MS: i64 = 30 * 60 * 1_000;
@@ -25,7 +25,7 @@ pub const LINK_PATH: &str = "/dashboard/link/";
 
 /// A member to be created.
 #[derive(Clone, Debug)]
-pub struct Draft {
+pub struct MemberDraft {
     pub email: Email,
     pub name: String,
     pub role: Role,
@@ -53,17 +53,17 @@ pub struct UserView {
 
 /// The parameters of a new sign-in link.
 #[derive(Clone, Copy, Debug)]
-pub struct Linking<'a> {
+pub struct LinkOptions<'a> {
     pub good_for_ms: i64,
     /// Mails the link to the member, if given.
-    pub mail: Option<Mailing<'a>>,
-    pub by: &'a Origin,
+    pub mail: Option<LinkMailing<'a>>,
+    pub by: &'a ChangeOrigin,
     pub now: Millis,
 }
 
 /// The parameters of mailing a sign-in link.
 #[derive(Clone, Copy, Debug)]
-pub struct Mailing<'a> {
+pub struct LinkMailing<'a> {
     pub vault: &'a Vault,
     /// The service's base URL, without a trailing slash.
     pub base: &'a str,
@@ -73,7 +73,7 @@ pub struct Mailing<'a> {
 
 /// A member with a new sign-in link that has no base URL yet.
 #[derive(Clone, Debug)]
-pub struct Linked {
+pub struct MemberWithLink {
     user: user::Model,
     token: Credential,
     expires_at: Millis,
@@ -94,7 +94,7 @@ pub struct Linked {
     "url": "https://voice.example.com/dashboard/link/dko_itGFjPev5uqCbxkB2DaILNaDNuKIjZ4V0ZmN",
     "expiresAt": "2026-01-15T04:00:00.000Z"
 }))]
-pub struct Link {
+pub struct SignInLink {
     #[serde(flatten)]
     #[schema(inline)]
     pub user: UserView,
@@ -102,7 +102,7 @@ pub struct Link {
     pub expires_at: Millis,
 }
 
-impl Draft {
+impl MemberDraft {
     /// Parses an operator's input. The default name is the part before the `@`.
     pub fn parse(email: &str, given: Option<&str>, role: Role) -> Result<Self, AdminError> {
         let email: Email = email
@@ -114,15 +114,15 @@ impl Draft {
     }
 }
 
-impl Linked {
+impl MemberWithLink {
     /// True if the link is mailed too.
     pub fn is_mailed(&self) -> bool {
         self.is_mailed
     }
 
     /// Adds the service's base URL, which has no trailing slash.
-    pub fn at(self, base: &str) -> Link {
-        Link {
+    pub fn at(self, base: &str) -> SignInLink {
+        SignInLink {
             url: url(base, &self.token),
             user: self.user.into(),
             expires_at: self.expires_at,
@@ -151,11 +151,11 @@ impl From<user::Model> for UserView {
 
 /// Creates a member with a sign-in link. Refused if any tenant has a member with this address.
 pub async fn create(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     tenant: TenantId,
-    draft: Draft,
-    linking: Linking<'_>,
-) -> Result<Linked, AdminError> {
+    draft: MemberDraft,
+    linking: LinkOptions<'_>,
+) -> Result<MemberWithLink, AdminError> {
     let now = linking.now;
     let row = user::Model {
         id: UserId::new(now),
@@ -184,7 +184,7 @@ pub async fn create(
                 )
             })
         })?;
-    let change = Change::new(AuditAction::UserCreate, row.id)
+    let change = AuditChange::new(AuditAction::UserCreate, row.id)
         .with(format_args!("{}, {}", row.name, row.role));
     linking.by.write(&*txn, tenant, change, now).await?;
     let linked = insert_link(&txn, row, linking).await?;
@@ -201,13 +201,13 @@ pub async fn list(store: &Store, tenant: TenantId) -> Result<Vec<UserView>, Admi
 
 /// Creates another sign-in link for a member. Earlier links stay valid.
 pub async fn link(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     id: UserId,
-    linking: Linking<'_>,
-) -> Result<Linked, AdminError> {
+    linking: LinkOptions<'_>,
+) -> Result<MemberWithLink, AdminError> {
     let txn = work.into().begin().await?;
     let person = find(&*txn, None, id).await?;
-    let change = Change::new(AuditAction::UserLink, id).with(&person.name);
+    let change = AuditChange::new(AuditAction::UserLink, id).with(&person.name);
     linking
         .by
         .write(&*txn, person.tenant_id, change, linking.now)
@@ -220,8 +220,8 @@ pub async fn link(
 async fn insert_link(
     txn: &Transaction,
     user: user::Model,
-    linking: Linking<'_>,
-) -> Result<Linked, DbErr> {
+    linking: LinkOptions<'_>,
+) -> Result<MemberWithLink, DbErr> {
     let token = LOGIN_LINK_SCHEME.generate();
     let expires_at = linking.now.plus_ms(linking.good_for_ms);
     let row = login_link::Model {
@@ -238,7 +238,7 @@ async fn insert_link(
         Some(mailing) => mail_link(txn, &user, &token, mailing, linking).await?,
         None => false,
     };
-    Ok(Linked {
+    Ok(MemberWithLink {
         user,
         token,
         expires_at,
@@ -251,8 +251,8 @@ async fn mail_link(
     txn: &Transaction,
     user: &user::Model,
     token: &Credential,
-    mailing: Mailing<'_>,
-    linking: Linking<'_>,
+    mailing: LinkMailing<'_>,
+    linking: LinkOptions<'_>,
 ) -> Result<bool, DbErr> {
     let lately = mail::Entity::of(user.tenant_id).count(txn).await?;
     if lately >= mails::OF_TENANT_MAX {
@@ -274,9 +274,9 @@ async fn mail_link(
 
 /// Deletes a member with all sessions and links, even the last owner of a tenant: an operator can create another.
 pub async fn remove(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     id: UserId,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<UserView, AdminError> {
     let txn = work.into().begin().await?;
@@ -288,10 +288,10 @@ pub async fn remove(
 
 /// Deletes a member of a tenant with all sessions and links. The last owner cannot be deleted.
 pub async fn remove_member(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     tenant: TenantId,
     id: UserId,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<UserView, AdminError> {
     let txn = work.into().begin().await?;
@@ -306,25 +306,25 @@ pub async fn remove_member(
 async fn delete(
     txn: &Transaction,
     person: &user::Model,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<(), AdminError> {
     let gone = user::Entity::delete_by_id(person.id).exec(txn).await?;
     if gone.rows_affected == 0 {
         return Err(AdminError::not_found("user", person.id));
     }
-    let change = Change::new(AuditAction::UserRemove, person.id).with(&person.name);
+    let change = AuditChange::new(AuditAction::UserRemove, person.id).with(&person.name);
     by.write(txn, person.tenant_id, change, now).await?;
     Ok(())
 }
 
 /// Changes a member's role. The last owner keeps the role.
 pub async fn change_role(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     tenant: TenantId,
     id: UserId,
     role: Role,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<UserView, AdminError> {
     let txn = work.into().begin().await?;
@@ -335,7 +335,7 @@ pub async fn change_role(
         row.role = Set(role);
         row.updated_at = Set(now);
         row.update(&*txn).await?;
-        let change = Change::new(AuditAction::UserRole, id)
+        let change = AuditChange::new(AuditAction::UserRole, id)
             .with(format_args!("{}, role={role}", person.name));
         by.write(&*txn, tenant, change, now).await?;
         (person.role, person.updated_at) = (role, now);

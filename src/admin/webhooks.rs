@@ -11,8 +11,8 @@ use sea_orm::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{AdminError, Work};
-use crate::audit::{Change, Origin};
+use super::{AdminError, TransactionScope};
+use crate::audit::{AuditChange, ChangeOrigin};
 
 /// A webhook in the operators' views.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -84,10 +84,10 @@ pub fn matching(state: Option<WebhookState>, tenant: Option<TenantId>) -> Select
 /// Pauses or resumes the deliveries of a webhook; idempotent. Meanwhile events still become deliveries, and none is
 /// lost.
 pub async fn set_paused(
-    work: impl Into<Work<'_>>,
+    work: impl Into<TransactionScope<'_>>,
     id: WebhookId,
     paused: bool,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<WebhookView, AdminError> {
     let txn = work.into().begin().await?;
@@ -102,7 +102,7 @@ pub async fn set_paused(
             true => AuditAction::WebhookPause,
             false => AuditAction::WebhookResume,
         };
-        by.write(&*txn, row.tenant_id, Change::new(action, id), now)
+        by.write(&*txn, row.tenant_id, AuditChange::new(action, id), now)
             .await?;
     }
     txn.commit().await?;

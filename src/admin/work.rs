@@ -7,39 +7,39 @@ use sea_orm::DbErr;
 
 /// The transaction that a function runs in: its own, or the caller's, which the caller commits.
 #[derive(Clone, Copy, Debug)]
-pub enum Work<'a> {
+pub enum TransactionScope<'a> {
     Alone(&'a Store),
     Within(&'a Transaction),
 }
 
-impl<'a> From<&'a Store> for Work<'a> {
+impl<'a> From<&'a Store> for TransactionScope<'a> {
     fn from(store: &'a Store) -> Self {
         Self::Alone(store)
     }
 }
 
-impl<'a> From<&'a Transaction> for Work<'a> {
+impl<'a> From<&'a Transaction> for TransactionScope<'a> {
     fn from(txn: &'a Transaction) -> Self {
         Self::Within(txn)
     }
 }
 
-impl<'a> Work<'a> {
-    pub(super) async fn begin(self) -> Result<Begun<'a>, DbErr> {
+impl<'a> TransactionScope<'a> {
+    pub(super) async fn begin(self) -> Result<OpenTransaction<'a>, DbErr> {
         match self {
-            Self::Alone(store) => Ok(Begun::Own(Box::new(store.begin().await?))),
-            Self::Within(txn) => Ok(Begun::Callers(txn)),
+            Self::Alone(store) => Ok(OpenTransaction::Own(Box::new(store.begin().await?))),
+            Self::Within(txn) => Ok(OpenTransaction::Callers(txn)),
         }
     }
 }
 
 /// An open transaction. Dropping it rolls it back, unless it is the caller's.
-pub(super) enum Begun<'a> {
+pub(super) enum OpenTransaction<'a> {
     Own(Box<Transaction>),
     Callers(&'a Transaction),
 }
 
-impl Deref for Begun<'_> {
+impl Deref for OpenTransaction<'_> {
     type Target = Transaction;
 
     fn deref(&self) -> &Transaction {
@@ -50,7 +50,7 @@ impl Deref for Begun<'_> {
     }
 }
 
-impl Begun<'_> {
+impl OpenTransaction<'_> {
     /// Commits, unless the transaction is the caller's.
     pub(super) async fn commit(self) -> Result<(), DbErr> {
         match self {

@@ -8,16 +8,16 @@ use utoipa::openapi::ArrayBuilder;
 use super::texts::tool_name;
 use crate::{
     http::{
-        extract::{Parsed, integer, list, not_allowed},
-        field::{Fault, FieldCode},
+        extract::{ParseResult, integer, list, not_allowed},
+        field::{FieldCode, ValueFault},
     },
     openapi::schema,
 };
 
-fn tool(value: &Value, known: &[&str]) -> Parsed<String> {
+fn tool(value: &Value, known: &[&str]) -> ParseResult<String> {
     let name = value
         .as_str()
-        .ok_or_else(|| Fault::new(FieldCode::InvalidType, "must be a string"))?;
+        .ok_or_else(|| ValueFault::new(FieldCode::InvalidType, "must be a string"))?;
     if known.contains(&name) {
         Ok(name.to_owned())
     } else {
@@ -34,7 +34,7 @@ impl CallMinutes {
     const MIN: i64 = 1;
     const MAX: i64 = 240;
 
-    pub(super) fn parse(value: &Value) -> Parsed<Self> {
+    pub(super) fn parse(value: &Value) -> ParseResult<Self> {
         integer(Self::MIN, Self::MAX)(value).map(Self)
     }
 }
@@ -48,15 +48,15 @@ impl Default for CallMinutes {
 /// The names of an agent's enabled tools, without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Tools(pub(super) Vec<String>);
+pub struct EnabledTools(pub(super) Vec<String>);
 
-impl Tools {
-    pub(super) fn parse(value: &Value, known: &[&str]) -> Parsed<Self> {
+impl EnabledTools {
+    pub(super) fn parse(value: &Value, known: &[&str]) -> ParseResult<Self> {
         list(0, |value| tool(value, known), String::eq)(value).map(Self)
     }
 }
 
-impl Default for Tools {
+impl Default for EnabledTools {
     fn default() -> Self {
         Self(vec!["end_call".to_owned()])
     }
@@ -64,5 +64,5 @@ impl Default for Tools {
 
 described! {
     CallMinutes: schema::integer(CallMinutes::MIN, CallMinutes::MAX);
-    Tools: ArrayBuilder::new().items(tool_name()).unique_items(true);
+    EnabledTools: ArrayBuilder::new().items(tool_name()).unique_items(true);
 }

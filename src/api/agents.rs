@@ -15,20 +15,23 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    Unit,
-    agent_limits::{CallMinutes, Tools},
+    TenantWrite,
+    agent_limits::{CallMinutes, EnabledTools},
     listing::{self, Listing},
     texts::{AgentName, Greeting, SystemPrompt},
-    weight::{self, Parts},
+    weight::{self, FieldSizes},
 };
 use crate::{
     api::context::Services,
-    audit::{Change, switched},
+    audit::{AuditChange, switched},
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{Body, Caller, Form, Id, Query, boolean, language, transfer_target, word},
-        field::{Fault, FieldCode},
+        extract::{
+            FormFields, Id, Query, RequestBody, TenantRequest, boolean, language, transfer_target,
+            word,
+        },
+        field::{FieldCode, ValueFault},
     },
 };
 
@@ -62,8 +65,8 @@ pub struct AgentDraft {
     /// The number that `transfer_to_human` connects the caller to.
     escalation_number: Option<PhoneNumber>,
     /// Names of enabled tools: `end_call`, `transfer_to_human` and the agent's own functions.
-    #[schema(nullable, default = Tools::default)]
-    tools_enabled: Tools,
+    #[schema(nullable, default = EnabledTools::default)]
+    tools_enabled: EnabledTools,
     /// An inactive agent takes no calls.
     #[schema(nullable, default = true)]
     is_active: bool,
@@ -79,14 +82,14 @@ impl AgentDraft {
             language: agent.language.clone(),
             max_call_duration_minutes: CallMinutes(agent.max_call_duration_minutes),
             escalation_number: agent.escalation_number.clone(),
-            tools_enabled: Tools(tools(agent)),
+            tools_enabled: EnabledTools(tools(agent)),
             is_active: agent.is_active,
         }
     }
 
     /// Reads a draft; absent fields stay as in `now`. `functions` are the names of the agent's own.
     fn read(
-        form: &Form,
+        form: &FormFields,
         now: Option<&Self>,
         functions: &[String],
         transfers: &TransferPrefixes,
@@ -127,8 +130,8 @@ impl AgentDraft {
             let tools_enabled = form.defaulted(
                 "toolsEnabled",
                 now.map(|now| now.tools_enabled.clone()),
-                Tools::default(),
-                |value| Tools::parse(value, &known),
+                EnabledTools::default(),
+                |value| EnabledTools::parse(value, &known),
             );
             let is_active = form.defaulted("isActive", now.map(|now| now.is_active), true, boolean);
             Some(Self {
@@ -171,8 +174,8 @@ impl AgentDraft {
         }
     }
 
-    fn change_of(&self, id: AgentId, before: &Self) -> Change {
-        Change::new(AuditAction::AgentUpdate, id).fields(&[
+    fn change_of(&self, id: AgentId, before: &Self) -> AuditChange {
+        AuditChange::new(AuditAction::AgentUpdate, id).fields(&[
             ("name", self.name != before.name),
             ("systemPrompt", self.system_prompt != before.system_prompt),
             ("voiceId", self.voice_id != before.voice_id),
@@ -192,13 +195,13 @@ impl AgentDraft {
     }
 
     /// The sizes of the fields that make an agent heavy, in bytes.
-    fn parts(&self) -> Parts {
+    fn parts(&self) -> FieldSizes {
         let greeting = self
             .greeting_text
             .as_ref()
             .map_or(0, |text| text.as_str().len());
         let tools = self.tools_enabled.0.iter().map(String::len).sum();
-        Parts::from([
+        FieldSizes::from([
             ("systemPrompt", self.system_prompt.as_str().len()),
             ("greetingText", greeting),
             ("name", self.name.as_str().len()),
@@ -221,7 +224,7 @@ pub fn tools_json(tools: &[String]) -> String {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = AgentSummary)]
-pub struct ListedAgent {
+pub struct AgentSummary {
     id: AgentId,
     name: String,
     system_prompt: String,
@@ -241,17 +244,17 @@ pub struct ListedAgent {
 /// An agent.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(example = json!({
+#[schema(as = Agent, example = json!({
     "id": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "Reception",
     "systemPrompt": "You answer calls for a dental practice in Bandung.", "voiceId": "Kore",
     "greetingText": "Selamat pagi, ada yang bisa saya bantu?", "language": "id", "maxCallDurationMinutes": 10,
     "escalationNumber": "+6281234567890", "toolsEnabled": ["end_call", "check_stock"], "isActive": true,
     "agentVersion": 3, "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
 }))]
-pub struct Agent {
+pub struct AgentView {
     #[serde(flatten)]
     #[schema(inline)]
-    listed: ListedAgent,
+    listed: AgentSummary,
     escalation_number: Option<PhoneNumber>,
 }
 
@@ -266,13 +269,13 @@ pub struct Agent {
 }]}))]
 #[expect(dead_code, reason = "the description of what is written row by row")]
 pub struct AgentList {
-    pub agents: Vec<ListedAgent>,
+    pub agents: Vec<AgentSummary>,
     pub limit: i64,
     pub offset: i64,
     pub has_more: bool,
 }
 
-impl From<agent::Model> for ListedAgent {
+impl From<agent::Model> for AgentSummary {
     fn from(agent: agent::Model) -> Self {
         Self {
             tools_enabled: tools(&agent),
@@ -292,7 +295,7 @@ impl From<agent::Model> for ListedAgent {
     }
 }
 
-impl From<agent::Model> for Agent {
+impl From<agent::Model> for AgentView {
     fn from(agent: agent::Model) -> Self {
         Self {
             escalation_number: agent.escalation_number.clone(),
@@ -341,7 +344,7 @@ pub(super) async fn refuse_too_many(
         return Ok(());
     }
     let predicate = format!("would be one of more than {AGENTS_MAX} agents; delete one first");
-    let fault = Fault::new(FieldCode::TooLarge, predicate);
+    let fault = ValueFault::new(FieldCode::TooLarge, predicate);
     Err(ApiError::field(fault.in_field("name")))
 }
 
@@ -361,7 +364,7 @@ async fn function_names(
 
 /// `GET /agents`
 pub async fn list_all(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     query: Query,
 ) -> Result<HttpResponse, ApiError> {
@@ -370,20 +373,20 @@ pub async fn list_all(
         rows: agent::Entity::of(caller.tenant),
         by: agent::Column::Id,
         batch: BATCH,
-        show: listing::json::<ListedAgent, _>,
+        show: listing::json::<AgentSummary, _>,
     };
     listing::answer(services, &caller, &query, list).await
 }
 
 /// `POST /agents`
 pub async fn create(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let draft = AgentDraft::read(&body.form()?, None, &[], &services.settings.transfers)?;
     let now = services.clock.now();
-    let unit = Unit::begin(&services, &caller).await?;
+    let unit = TenantWrite::begin(&services, &caller).await?;
     refuse_too_many(unit.txn(), caller.tenant).await?;
     let growth = draft.parts();
     let agent = draft.into_model(AgentId::new(now), caller.tenant, now, now);
@@ -391,39 +394,39 @@ pub async fn create(
         .exec_without_returning(unit.txn())
         .await?;
     let agent = weight::renew(&unit, &services, agent, &growth, now).await?;
-    let change = Change::new(AuditAction::AgentCreate, agent.id).with(&agent.name);
+    let change = AuditChange::new(AuditAction::AgentCreate, agent.id).with(&agent.name);
     let path = format!("/agents/{}", agent.id);
-    let answer = Answer::created(&path, &Agent::from(agent));
+    let answer = ApiAnswer::created(&path, &AgentView::from(agent));
     unit.commit(answer, Some(change)).await
 }
 
 /// `GET /agents/{id}`
 pub async fn show(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<AgentId>,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let agent = find(services.store.api_reader(), caller.tenant, id.0).await?;
-    Ok(Answer::ok(&Agent::from(agent)))
+    Ok(ApiAnswer::ok(&AgentView::from(agent)))
 }
 
 /// `PATCH /agents/{id}`
 pub async fn update(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<AgentId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     find(services.store.api_reader(), caller.tenant, id.0).await?;
     let form = body.patch()?;
-    let unit = Unit::begin(&services, &caller).await?;
+    let unit = TenantWrite::begin(&services, &caller).await?;
     let now = services.clock.now();
     let before = lock(unit.txn(), caller.tenant, id.0, now).await?;
     let functions = function_names(unit.txn(), &before).await?;
     let seen = AgentDraft::of(&before);
     let draft = AgentDraft::read(&form, Some(&seen), &functions, &services.settings.transfers)?;
     if draft == seen {
-        return Ok(Answer::ok(&Agent::from(before)));
+        return Ok(ApiAnswer::ok(&AgentView::from(before)));
     }
     let growth = weight::growth(&seen.parts(), draft.parts());
     let change = draft.change_of(id.0, &seen);
@@ -435,17 +438,17 @@ pub async fn update(
     let changed = agent.clone().into_active_model().reset_all();
     changed.update(unit.txn()).await?;
     let agent = weight::renew(&unit, &services, agent, &growth, now).await?;
-    unit.commit(Answer::ok(&Agent::from(agent)), Some(change))
+    unit.commit(ApiAnswer::ok(&AgentView::from(agent)), Some(change))
         .await
 }
 
 /// `DELETE /agents/{id}`: deletes its functions too; its numbers stay without an agent.
 pub async fn delete(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<AgentId>,
-) -> Result<Answer, ApiError> {
-    let unit = Unit::begin(&services, &caller).await?;
+) -> Result<ApiAnswer, ApiError> {
+    let unit = TenantWrite::begin(&services, &caller).await?;
     let now = services.clock.now();
     let agent = lock(unit.txn(), caller.tenant, id.0, now).await?;
     phone_number::Entity::update_many()
@@ -461,6 +464,6 @@ pub async fn delete(
     agent::Entity::delete_by_id(agent.id)
         .exec(unit.txn())
         .await?;
-    let change = Change::new(AuditAction::AgentDelete, agent.id).with(&agent.name);
-    unit.commit(Answer::no_content(), Some(change)).await
+    let change = AuditChange::new(AuditAction::AgentDelete, agent.id).with(&agent.name);
+    unit.commit(ApiAnswer::no_content(), Some(change)).await
 }

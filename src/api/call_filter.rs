@@ -16,11 +16,11 @@ use sea_orm::{
 };
 use serde_json::Value as Json;
 
-use super::Page;
+use super::PageRange;
 use crate::http::{
     error::ApiError,
-    extract::{Form, Parsed, Reader, id, instant, word},
-    field::{Fault, FieldCode},
+    extract::{FormFields, FormReader, ParseResult, id, instant, word},
+    field::{FieldCode, ValueFault},
 };
 
 /// Calls counted per index, at most.
@@ -28,7 +28,7 @@ const COUNTED_MAX: u64 = 1_000;
 
 /// Call attributes that indexes are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
+enum CallAttribute {
     Caller,
     /// The caller, if it is one of [`call::nameless`].
     Nameless,
@@ -39,7 +39,7 @@ enum By {
     Over,
 }
 
-impl By {
+impl CallAttribute {
     /// The attribute of an index that also holds the calls outside this partial index.
     const fn wider(self) -> Option<Self> {
         match self {
@@ -63,25 +63,43 @@ impl By {
 #[derive(Debug, PartialEq, Eq)]
 struct Index {
     name: &'static str,
-    by: &'static [By],
+    by: &'static [CallAttribute],
 }
 
 /// The most selective first.
 const INDEXES: [Index; 10] = [
-    Index::new("calls_nameless_agent", &[By::Nameless, By::Agent]),
-    Index::new("calls_nameless_number", &[By::Nameless, By::Number]),
-    Index::new("calls_nameless_over", &[By::Nameless, By::Over]),
-    Index::new("calls_tenant_caller", &[By::Caller]),
-    Index::new("calls_agent_over", &[By::Agent, By::Over]),
-    Index::new("calls_number_over", &[By::Number, By::Over]),
-    Index::new("calls_tenant_agent_number", &[By::Agent, By::Number]),
-    Index::new("calls_tenant_status", &[By::Status]),
-    Index::new("calls_tenant_number", &[By::Number]),
-    Index::new("calls_tenant_agent", &[By::Agent]),
+    Index::new(
+        "calls_nameless_agent",
+        &[CallAttribute::Nameless, CallAttribute::Agent],
+    ),
+    Index::new(
+        "calls_nameless_number",
+        &[CallAttribute::Nameless, CallAttribute::Number],
+    ),
+    Index::new(
+        "calls_nameless_over",
+        &[CallAttribute::Nameless, CallAttribute::Over],
+    ),
+    Index::new("calls_tenant_caller", &[CallAttribute::Caller]),
+    Index::new(
+        "calls_agent_over",
+        &[CallAttribute::Agent, CallAttribute::Over],
+    ),
+    Index::new(
+        "calls_number_over",
+        &[CallAttribute::Number, CallAttribute::Over],
+    ),
+    Index::new(
+        "calls_tenant_agent_number",
+        &[CallAttribute::Agent, CallAttribute::Number],
+    ),
+    Index::new("calls_tenant_status", &[CallAttribute::Status]),
+    Index::new("calls_tenant_number", &[CallAttribute::Number]),
+    Index::new("calls_tenant_agent", &[CallAttribute::Agent]),
 ];
 
 impl Index {
-    const fn new(name: &'static str, by: &'static [By]) -> Self {
+    const fn new(name: &'static str, by: &'static [CallAttribute]) -> Self {
         Self { name, by }
     }
 
@@ -97,7 +115,7 @@ impl Index {
     }
 
     /// True if the index contains this attribute.
-    fn covers(&self, by: By) -> bool {
+    fn covers(&self, by: CallAttribute) -> bool {
         self.by
             .iter()
             .any(|own| *own == by || Some(*own) == by.wider())
@@ -106,12 +124,12 @@ impl Index {
 
 /// A condition on calls, and the index to read them by, if there is a choice.
 #[derive(Debug)]
-pub struct Narrowed {
+pub struct IndexedCalls {
     pub calls: Condition,
     index: Option<&'static Index>,
 }
 
-impl Narrowed {
+impl IndexedCalls {
     /// Runs a query over these calls.
     pub async fn read<T: PartialModelTrait>(
         &self,
@@ -134,8 +152,8 @@ impl Narrowed {
 
 /// The filters of a list of calls. The default matches all calls.
 #[derive(Clone, Debug)]
-pub struct Filter {
-    pub page: Page,
+pub struct CallFilter {
+    pub page: PageRange,
     pub status: Option<CallStatus>,
     /// Inclusive.
     pub from: Option<Millis>,
@@ -147,12 +165,12 @@ pub struct Filter {
     pub before: Option<CallId>,
 }
 
-impl Filter {
+impl CallFilter {
     /// Parses the parameters of `GET /calls`.
-    pub fn read(form: &Form) -> Result<Self, ApiError> {
+    pub fn read(form: &FormFields) -> Result<Self, ApiError> {
         form.read(&[], |form| {
             Some(Self {
-                page: Page::read(form),
+                page: PageRange::read(form),
                 status: form.optional("status", None, word("a status")),
                 from: form.optional("from", None, instant),
                 to: form.optional("to", None, instant),
@@ -175,7 +193,7 @@ impl Filter {
         db: &impl ConnectionTrait,
         tenant: TenantId,
         start: Option<(Millis, CallId)>,
-    ) -> Result<Narrowed, DbErr> {
+    ) -> Result<IndexedCalls, DbErr> {
         let older = start.map_or_else(Condition::all, older_than);
         let within = older.add(self.time());
         let asked = self.asked();
@@ -191,26 +209,26 @@ impl Filter {
             .filter(|by| index.is_none_or(|index| !index.covers(**by)));
         let others = others.fold(Condition::all(), |all, by| all.add(self.looked_up(*by)));
         let calls = self.by(known).add(within).add(others);
-        Ok(Narrowed { calls, index })
+        Ok(IndexedCalls { calls, index })
     }
 
     /// The attributes that are filtered, besides the time.
-    fn asked(&self) -> Vec<By> {
+    fn asked(&self) -> Vec<CallAttribute> {
         let status = self.status.map(|status| match status {
-            CallStatus::Ended | CallStatus::Dropped | CallStatus::Failed => By::Over,
-            CallStatus::Ringing | CallStatus::Answered => By::Status,
+            CallStatus::Ended | CallStatus::Dropped | CallStatus::Failed => CallAttribute::Over,
+            CallStatus::Ringing | CallStatus::Answered => CallAttribute::Status,
         });
         let caller = self
             .caller
             .as_ref()
             .map(|caller| match caller.as_str().starts_with('+') {
-                true => By::Caller,
-                false => By::Nameless,
+                true => CallAttribute::Caller,
+                false => CallAttribute::Nameless,
             });
         [
             caller,
-            self.agent.map(|_| By::Agent),
-            self.number.map(|_| By::Number),
+            self.agent.map(|_| CallAttribute::Agent),
+            self.number.map(|_| CallAttribute::Number),
             status,
         ]
         .into_iter()
@@ -257,7 +275,7 @@ impl Filter {
     }
 
     /// The condition on these attributes, in a form that indexes are used for.
-    fn by(&self, known: &[By]) -> Condition {
+    fn by(&self, known: &[CallAttribute]) -> Condition {
         known.iter().fold(Condition::all(), |all, by| {
             let is = self.value(*by).map(|(column, value)| column.eq(value));
             let words = (known.len() > 1).then(|| by.own_words()).flatten();
@@ -266,7 +284,7 @@ impl Filter {
     }
 
     /// The condition on one attribute, in a form that no index is used for.
-    fn looked_up(&self, by: By) -> Condition {
+    fn looked_up(&self, by: CallAttribute) -> Condition {
         let is = self.value(by).map(|(column, value)| {
             let same = Expr::col((call::Entity, column));
             let same = same.binary(BinOper::Custom("||"), Expr::cust("''"));
@@ -276,18 +294,22 @@ impl Filter {
     }
 
     /// The column of an attribute, and the wanted value.
-    fn value(&self, by: By) -> Option<(call::Column, Value)> {
+    fn value(&self, by: CallAttribute) -> Option<(call::Column, Value)> {
         Some(match by {
-            By::Caller | By::Nameless => (call::Column::CallerNumber, self.caller.clone()?.into()),
-            By::Agent => (call::Column::AgentId, self.agent?.into()),
-            By::Number => (call::Column::PhoneNumberId, self.number?.into()),
-            By::Status | By::Over => (call::Column::Status, self.status?.into()),
+            CallAttribute::Caller | CallAttribute::Nameless => {
+                (call::Column::CallerNumber, self.caller.clone()?.into())
+            }
+            CallAttribute::Agent => (call::Column::AgentId, self.agent?.into()),
+            CallAttribute::Number => (call::Column::PhoneNumberId, self.number?.into()),
+            CallAttribute::Status | CallAttribute::Over => {
+                (call::Column::Status, self.status?.into())
+            }
         })
     }
 }
 
 /// The indexes that contain filtered attributes only, without those that another one extends.
-fn fitting(asked: &[By]) -> Vec<&'static Index> {
+fn fitting(asked: &[CallAttribute]) -> Vec<&'static Index> {
     let known = |index: &Index| asked.iter().filter(|by| index.covers(**by)).count();
     let all: Vec<&Index> = INDEXES
         .iter()
@@ -295,7 +317,7 @@ fn fitting(asked: &[By]) -> Vec<&'static Index> {
         .collect();
     let knows_less = |index: &&&'static Index| {
         let more = |other: &&Index| {
-            let shared = |by: &&By| index.covers(**by) && other.covers(**by);
+            let shared = |by: &&CallAttribute| index.covers(**by) && other.covers(**by);
             other.by.len() > index.by.len() && asked.iter().filter(shared).count() == index.by.len()
         };
         all.iter().any(more)
@@ -305,11 +327,11 @@ fn fitting(asked: &[By]) -> Vec<&'static Index> {
 }
 
 /// The cursor: the id of the last call of the previous page. Unlike with `offset`, new calls do not shift the page.
-fn cursor(form: &mut Reader<'_>) -> Option<CallId> {
+fn cursor(form: &mut FormReader<'_>) -> Option<CallId> {
     form.optional("before", None, id("a call"))
 }
 
-pub fn caller_number(value: &Json) -> Parsed<CallerNumber> {
+pub fn caller_number(value: &Json) -> ParseResult<CallerNumber> {
     let text = value.as_str().unwrap_or_default();
     // A plus that was not percent-encoded arrives in a query string as a blank.
     let mended = match text.strip_prefix(' ') {
@@ -318,7 +340,7 @@ pub fn caller_number(value: &Json) -> Parsed<CallerNumber> {
     };
     mended
         .parse()
-        .map_err(|error| Fault::new(FieldCode::InvalidFormat, format!("{error}")).into())
+        .map_err(|error| ValueFault::new(FieldCode::InvalidFormat, format!("{error}")).into())
 }
 
 /// The sort key of the last call of the previous page.
@@ -335,7 +357,7 @@ pub async fn end_of_page(
         .await?;
     let at = at.ok_or_else(|| {
         let predicate = "names no call of this account; begin again without it";
-        ApiError::field(Fault::new(FieldCode::NotFound, predicate).in_field("before"))
+        ApiError::field(ValueFault::new(FieldCode::NotFound, predicate).in_field("before"))
     })?;
     Ok((at, before))
 }
@@ -359,9 +381,9 @@ mod tests {
 
     #[test]
     fn an_index_that_knows_less_than_another_is_left_out() {
-        use By::{Agent, Caller, Nameless, Number, Over, Status};
+        use CallAttribute::{Agent, Caller, Nameless, Number, Over, Status};
 
-        let table: &[(&[By], &[&[By]])] = &[
+        let table: &[(&[CallAttribute], &[&[CallAttribute]])] = &[
             (&[], &[]),
             (&[Agent], &[&[Agent]]),
             (&[Over], &[&[Status]]),
@@ -382,7 +404,8 @@ mod tests {
             ),
         ];
         for (asked, indexes) in table {
-            let fitting: Vec<&[By]> = fitting(asked).iter().map(|index| index.by).collect();
+            let fitting: Vec<&[CallAttribute]> =
+                fitting(asked).iter().map(|index| index.by).collect();
             assert_eq!(fitting, *indexes, "{asked:?}");
         }
     }

@@ -14,10 +14,10 @@ use super::zone::{DayZone, divisor};
 use crate::{
     api::context::Services,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::ApiError,
-        extract::{Caller, Query, Reader, id, word},
-        field::{Fault, FieldCode},
+        extract::{FormReader, Query, TenantRequest, id, word},
+        field::{FieldCode, ValueFault},
     },
 };
 
@@ -41,7 +41,7 @@ const fn usual_ms(interval: Interval) -> i64 {
 }
 
 /// A parsed request.
-struct Asked {
+struct StatsQuery {
     interval: Interval,
     zone: DayZone,
     agent: Option<AgentId>,
@@ -50,8 +50,8 @@ struct Asked {
     begins: Vec<Millis>,
 }
 
-impl Asked {
-    fn read(form: &mut Reader<'_>, now: Millis) -> Option<Self> {
+impl StatsQuery {
+    fn read(form: &mut FormReader<'_>, now: Millis) -> Option<Self> {
         let interval = form.defaulted("interval", None, Interval::Day, word("an interval"));
         let zone = form.defaulted("timeZone", None, DayZone::utc(), DayZone::parse);
         let agent = form.optional("agentId", None, id("an agent"));
@@ -64,17 +64,20 @@ impl Asked {
                 "must be left out where agentId is given: calls are counted by one of the two";
             form.fault(
                 "phoneNumberId",
-                Fault::new(FieldCode::NotAllowed, predicate),
+                ValueFault::new(FieldCode::NotAllowed, predicate),
             );
         }
         let days = days_max(interval);
         if to <= from {
-            form.fault("to", Fault::new(FieldCode::TooSmall, "must be after from"));
+            form.fault(
+                "to",
+                ValueFault::new(FieldCode::TooSmall, "must be after from"),
+            );
             return None;
         }
         if to.since(from) > days * DAY_MS {
             let predicate = format!("must be at most {days} days after from, by the {interval}");
-            form.fault("to", Fault::new(FieldCode::TooLarge, predicate));
+            form.fault("to", ValueFault::new(FieldCode::TooLarge, predicate));
             return None;
         }
         Some(Self {
@@ -124,8 +127,8 @@ impl CallFigures {
     }
 }
 
-impl From<Piece> for CallFigures {
-    fn from(piece: Piece) -> Self {
+impl From<CounterRow> for CallFigures {
+    fn from(piece: CounterRow) -> Self {
         Self {
             calls: piece.calls,
             answered: piece.answered,
@@ -180,7 +183,7 @@ pub struct CallStats {
 }
 
 impl CallStats {
-    fn new(asked: Asked, pieces: &[(Millis, CallFigures)]) -> Self {
+    fn new(asked: StatsQuery, pieces: &[(Millis, CallFigures)]) -> Self {
         let mut total = CallFigures::default();
         let ends = asked.begins.last().copied().unwrap_or(Millis::MIN);
         let starts = &asked.begins[..asked.begins.len().saturating_sub(1)];
@@ -214,12 +217,12 @@ impl CallStats {
 
 /// `GET /calls/stats`
 pub async fn show(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     query: Query,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let stats = read(&services, caller.tenant, &query).await?;
-    Ok(Answer::ok(&stats))
+    Ok(ApiAnswer::ok(&stats))
 }
 
 /// Reads the statistics for a query string.
@@ -229,14 +232,14 @@ pub async fn read(
     query: &Query,
 ) -> Result<CallStats, ApiError> {
     let now = services.clock.now();
-    let asked = query.0.read(&[], |form| Asked::read(form, now))?;
+    let asked = query.0.read(&[], |form| StatsQuery::read(form, now))?;
     let pieces = counted(services.store.api_reader(), tenant, &asked).await?;
     Ok(CallStats::new(asked, &pieces))
 }
 
 /// Counters of one piece of the time range.
 #[derive(FromQueryResult)]
-struct Piece {
+struct CounterRow {
     number: i64,
     calls: i64,
     answered: i64,
@@ -259,7 +262,7 @@ const PIECES: &str = "SELECT (slot - $3) / $5 AS number, CAST(SUM(calls) AS BIGI
 async fn counted(
     db: &impl ConnectionTrait,
     tenant: TenantId,
-    asked: &Asked,
+    asked: &StatsQuery,
 ) -> Result<Vec<(Millis, CallFigures)>, DbErr> {
     let (Some(from), Some(to)) = (asked.begins.first(), asked.begins.last()) else {
         return Ok(Vec::new());
@@ -274,7 +277,7 @@ async fn counted(
         length.into(),
     ];
     let select = Statement::from_sql_and_values(db.get_database_backend(), PIECES, values);
-    let pieces = Piece::find_by_statement(select).all(db).await?;
-    let begun = |piece: Piece| (from.plus_ms(piece.number * length), piece.into());
+    let pieces = CounterRow::find_by_statement(select).all(db).await?;
+    let begun = |piece: CounterRow| (from.plus_ms(piece.number * length), piece.into());
     Ok(pieces.into_iter().map(begun).collect())
 }

@@ -15,19 +15,19 @@ use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
 use super::{
-    call_filter::{Filter, end_of_page},
-    events::Event,
+    call_filter::{CallFilter, end_of_page},
+    events::EventView,
     listing::{self, Listing},
     stored::{Json, raw},
 };
 use crate::{
     api::context::Services,
-    audit::Change,
+    audit::AuditChange,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{Body, Caller, Id, Query, no_transfer, transfer_target},
-        field::{Fault, FieldCode},
+        extract::{Id, Query, RequestBody, TenantRequest, no_transfer, transfer_target},
+        field::{FieldCode, ValueFault},
     },
 };
 
@@ -64,7 +64,7 @@ struct CallRow {
 /// A call, running or over. What is only known at the end is null until then.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(example = json!({
+#[schema(as = Call, example = json!({
     "id": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "phoneNumberId": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6",
     "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentVersion": 3, "callerNumber": "+6281298765432", "calleeNumber": "+6281234567890",
     "direction": "inbound", "status": "ended", "startedAt": "2026-01-15T03:30:00.000Z",
@@ -73,7 +73,7 @@ struct CallRow {
     "transcriptSummary": "The caller asked for an appointment on Friday.", "aiCostIdr": 450,
     "metadata": {"campaign": "january"}
 }))]
-pub struct Call {
+pub struct CallView {
     pub id: CallId,
     pub phone_number_id: PhoneNumberId,
     pub agent_id: Option<AgentId>,
@@ -81,7 +81,7 @@ pub struct Call {
     pub agent_version: Option<i64>,
     pub caller_number: CallerNumber,
     pub callee_number: PhoneNumber,
-    pub direction: Direction,
+    pub direction: CallDirection,
     pub status: CallStatus,
     pub started_at: Millis,
     pub answered_at: Option<Millis>,
@@ -98,7 +98,7 @@ pub struct Call {
 /// The direction of a call.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Direction {
+pub enum CallDirection {
     /// A customer called one of the tenant's numbers.
     Inbound,
 }
@@ -108,7 +108,7 @@ pub enum Direction {
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({"calls": [], "limit": 50, "offset": 0, "hasMore": false}))]
 pub struct CallList {
-    pub calls: Vec<Call>,
+    pub calls: Vec<CallView>,
     limit: i64,
     offset: i64,
     pub has_more: bool,
@@ -116,34 +116,35 @@ pub struct CallList {
 
 /// The number to connect the caller to; the agent's `escalationNumber` if left out.
 #[derive(Clone, Debug, ToSchema)]
-#[schema(example = json!({"to": "+6281234567890"}))]
+#[schema(as = Transfer, example = json!({"to": "+6281234567890"}))]
 #[expect(dead_code, reason = "the description of what is read field by field")]
-pub struct Transfer {
+pub struct TransferInput {
     pub to: Option<PhoneNumber>,
 }
 
 /// The summary and the utterances of a call.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(example = json!({
+#[schema(as = Transcript, example = json!({
     "callId": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "summary": "The caller asked for an appointment on Friday.",
     "turns": [{"role": "agent", "text": "Selamat pagi!"}, {"role": "caller", "text": "Pagi, saya mau buat janji."}]
 }))]
-pub struct Transcript {
+pub struct TranscriptView {
     call_id: CallId,
     summary: Option<String>,
     /// Objects of `role` (`caller`, `agent` or `tool`), `text` and perhaps `at`.
-    #[schema(value_type = Vec<Turn>)]
+    #[schema(value_type = Vec<UtteranceView>)]
     turns: Box<RawValue>,
 }
 
 /// One utterance.
 #[derive(Clone, Debug, ToSchema)]
+#[schema(as = Turn)]
 #[expect(
     dead_code,
     reason = "the description of what is written as it is stored"
 )]
-pub struct Turn {
+pub struct UtteranceView {
     pub role: Speaker,
     pub text: String,
     /// The time of the utterance, if the bridge reported it.
@@ -160,13 +161,13 @@ pub struct Turn {
 }]}))]
 #[expect(dead_code, reason = "the description of what is written row by row")]
 pub struct EventList {
-    pub events: Vec<Event>,
+    pub events: Vec<EventView>,
     pub limit: i64,
     pub offset: i64,
     pub has_more: bool,
 }
 
-impl From<CallRow> for Call {
+impl From<CallRow> for CallView {
     fn from(row: CallRow) -> Self {
         Self {
             id: row.id,
@@ -175,7 +176,7 @@ impl From<CallRow> for Call {
             agent_version: row.agent_version,
             caller_number: row.caller_number,
             callee_number: row.callee_number,
-            direction: Direction::Inbound,
+            direction: CallDirection::Inbound,
             status: row.status,
             started_at: row.started_at,
             answered_at: row.answered_at,
@@ -205,20 +206,20 @@ async fn find(
 
 /// `GET /calls`
 pub async fn list(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     query: Query,
-) -> Result<Answer, ApiError> {
-    let filter = Filter::read(&query.0)?;
+) -> Result<ApiAnswer, ApiError> {
+    let filter = CallFilter::read(&query.0)?;
     let listed = page(services.store.api_reader(), caller.tenant, &filter).await?;
-    Ok(Answer::ok(&listed))
+    Ok(ApiAnswer::ok(&listed))
 }
 
 /// A page of a tenant's calls, newest first.
 pub async fn page(
     db: &impl ConnectionTrait,
     tenant: TenantId,
-    filter: &Filter,
+    filter: &CallFilter,
 ) -> Result<CallList, ApiError> {
     let page = filter.page;
     let start = match filter.before {
@@ -243,10 +244,10 @@ pub async fn page(
 pub async fn batch(
     db: &impl ConnectionTrait,
     tenant: TenantId,
-    filter: &Filter,
+    filter: &CallFilter,
     after: Option<(Millis, CallId)>,
     limit: u64,
-) -> Result<Vec<Call>, DbErr> {
+) -> Result<Vec<CallView>, DbErr> {
     let narrowed = filter.by_index(db, tenant, after).await?;
     let select = newest_first(tenant, narrowed.calls.clone());
     let rows: Vec<CallRow> = narrowed.read(db, select.limit(limit)).await?;
@@ -258,7 +259,7 @@ pub async fn latest(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     limit: u64,
-) -> Result<Vec<Call>, DbErr> {
+) -> Result<Vec<CallView>, DbErr> {
     let select = newest_first(tenant, Condition::all()).limit(limit);
     let rows: Vec<CallRow> = select.into_partial_model().all(db).await?;
     Ok(rows.into_iter().map(Into::into).collect())
@@ -268,10 +269,10 @@ pub async fn latest(
 pub async fn among(
     db: &impl ConnectionTrait,
     tenant: TenantId,
-    filter: Option<&Filter>,
+    filter: Option<&CallFilter>,
     ids: impl IntoIterator<Item = CallId>,
-) -> Result<Vec<Call>, DbErr> {
-    let wanted = filter.map_or_else(Condition::all, Filter::condition);
+) -> Result<Vec<CallView>, DbErr> {
+    let wanted = filter.map_or_else(Condition::all, CallFilter::condition);
     let select = newest_first(tenant, wanted).filter(call::Column::Id.is_in(ids));
     let rows: Vec<CallRow> = select.into_partial_model().all(db).await?;
     Ok(rows.into_iter().map(Into::into).collect())
@@ -286,20 +287,20 @@ fn newest_first(tenant: TenantId, wanted: Condition) -> Select<call::Entity> {
 
 /// `GET /calls/{id}`
 pub async fn show(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<CallId>,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let row = find(services.store.api_reader(), caller.tenant, id.0).await?;
-    Ok(Answer::ok(&Call::from(row)))
+    Ok(ApiAnswer::ok(&CallView::from(row)))
 }
 
 /// `GET /calls/{id}/transcript`
 pub async fn transcript(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<CallId>,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let call = find(services.store.api_reader(), caller.tenant, id.0).await?;
     let stored = transcript::Entity::one_of(caller.tenant, call.id)
         .one(services.store.api_reader())
@@ -308,7 +309,7 @@ pub async fn transcript(
         Some(stored) => (Some(stored.summary), stored.turns),
         None => (call.transcript_summary, "[]".to_owned()),
     };
-    Ok(Answer::ok(&Transcript {
+    Ok(ApiAnswer::ok(&TranscriptView {
         call_id: call.id,
         summary,
         turns: raw(turns, "[]"),
@@ -317,7 +318,7 @@ pub async fn transcript(
 
 /// `GET /calls/{id}/events`
 pub async fn events(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<CallId>,
     query: Query,
@@ -329,36 +330,36 @@ pub async fn events(
         // In commit order: ids begin with the clock of the node that wrote them.
         by: event::Column::Position,
         batch: EVENTS_BATCH,
-        show: listing::json::<Event, _>,
+        show: listing::json::<EventView, _>,
     };
     listing::answer(services, &caller, &query, list).await
 }
 
 /// `POST /calls/{id}/hangup`
 pub async fn hang_up(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<CallId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let call = running(&services, caller.tenant, id.0).await?;
     body.optional_form()?.expect_empty()?;
-    let change = Change::new(AuditAction::CallHangup, id.0);
-    let wish = CallInput::RequestHangUp {
+    let change = AuditChange::new(AuditAction::CallHangup, id.0);
+    let wish = Input::RequestHangUp {
         by: HangupInitiator::Tenant,
         audit: Some(Box::new(caller.entry(change, services.clock.now()))),
     };
     ask(&services, &call, wish).await?;
-    Ok(Answer::accepted(&Call::from(call)).about(id.0))
+    Ok(ApiAnswer::accepted(&CallView::from(call)).about(id.0))
 }
 
 /// `POST /calls/{id}/transfer`
 pub async fn transfer(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<CallId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let call = running(&services, caller.tenant, id.0).await?;
     let sent = body.optional_form()?.read(&[], |form| {
         let transfers = &services.settings.transfers;
@@ -369,10 +370,10 @@ pub async fn transfer(
         Some(to) => to,
         None => escalation_number(&services, caller.tenant, id.0).await?,
     };
-    let change = Change::new(AuditAction::CallTransfer, id.0).with(format_args!("{to:?}"));
+    let change = AuditChange::new(AuditAction::CallTransfer, id.0).with(format_args!("{to:?}"));
     let audit = Some(Box::new(caller.entry(change, services.clock.now())));
-    ask(&services, &call, CallInput::RequestTransfer { to, audit }).await?;
-    Ok(Answer::accepted(&Call::from(call)).about(id.0))
+    ask(&services, &call, Input::RequestTransfer { to, audit }).await?;
+    Ok(ApiAnswer::accepted(&CallView::from(call)).about(id.0))
 }
 
 /// The tenant's running call; 404, or an error if it is over.
@@ -403,7 +404,7 @@ impl From<CallError> for ApiError {
                 let sentence = format!(
                     "The call was transferred {TRANSFERS_MAX} times, the most that a call can be."
                 );
-                let fault = Fault::sentence(FieldCode::NotAllowed, sentence);
+                let fault = ValueFault::sentence(FieldCode::NotAllowed, sentence);
                 Self::field(fault.in_field("to"))
             }
             CallError::Busy | CallError::Moved | CallError::Unavailable => Self::Unavailable,
@@ -424,7 +425,7 @@ async fn escalation_number(
     };
     number.ok_or_else(|| {
         let predicate = "is required: the call's agent has no escalationNumber";
-        ApiError::field(Fault::new(FieldCode::Required, predicate).in_field("to"))
+        ApiError::field(ValueFault::new(FieldCode::Required, predicate).in_field("to"))
     })
 }
 

@@ -9,7 +9,7 @@ use dikala_entities::{Plan, Store, TransferPrefixes, UrlPolicy, Vault};
 use super::control::LiveOutbound;
 use crate::{
     http::{context::HttpContext, settings::HttpSettings},
-    node::Node,
+    node::Runtime,
 };
 
 /// Everything a handler can reach. Cheap to clone; all clones share keys and limits.
@@ -29,22 +29,22 @@ pub struct Services {
 
 impl Services {
     /// Made from the node's handles, with empty key cache and limits.
-    pub fn new(node: &Node, settings: ApiSettings) -> Self {
+    pub fn new(runtime: &Runtime, settings: ApiSettings) -> Self {
         let http = HttpContext::new(
-            node.store.clone(),
-            node.vault.clone(),
-            Arc::clone(&node.clock),
-            node.member.clone(),
+            runtime.store.clone(),
+            runtime.vault.clone(),
+            Arc::clone(&runtime.clock),
+            runtime.member.clone(),
             settings.http.clone(),
         );
         Self {
-            store: node.store.clone(),
-            vault: node.vault.clone(),
-            clock: Arc::clone(&node.clock),
+            store: runtime.store.clone(),
+            vault: runtime.vault.clone(),
+            clock: Arc::clone(&runtime.clock),
             settings: Arc::new(settings),
-            calls: node.calls.clone(),
-            outbound: LiveOutbound(node.clone()),
-            feed: node.feed.clone(),
+            calls: runtime.calls.clone(),
+            outbound: LiveOutbound(runtime.clone()),
+            feed: runtime.feed.clone(),
             http: Data::new(http),
         }
     }

@@ -16,7 +16,7 @@ use crate::{
         error::{ApiError, Missing},
         request_id::current_trace,
     },
-    node::Node,
+    node::Runtime,
 };
 
 /// The result of a test call of a function's endpoint.
@@ -37,7 +37,7 @@ fn not_sent(error: TestError) -> ApiError {
 
 /// Calls tenants' servers.
 #[derive(Clone, Debug)]
-pub struct LiveOutbound(pub Node);
+pub struct LiveOutbound(pub Runtime);
 
 impl LiveOutbound {
     /// Checks that the URL's address may be dialled. A name that does not resolve now is allowed.

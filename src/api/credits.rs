@@ -9,21 +9,21 @@ use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QueryOrder, Quer
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Page, Paged};
+use super::{ListPage, PageRange};
 use crate::{
     api::context::Services,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::ApiError,
-        extract::{Caller, Query},
+        extract::{Query, TenantRequest},
     },
 };
 
 /// The tenant's minutes. Minutes that are only held for running calls are still in the balance.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(example = json!({"balanceMinutes": 480, "lifetimePurchasedMinutes": 1000, "lifetimeUsedMinutes": 520}))]
-pub struct Balance {
+#[schema(as = Balance, example = json!({"balanceMinutes": 480, "lifetimePurchasedMinutes": 1000, "lifetimeUsedMinutes": 520}))]
+pub struct BalanceView {
     balance_minutes: i64,
     lifetime_purchased_minutes: i64,
     lifetime_used_minutes: i64,
@@ -32,11 +32,11 @@ pub struct Balance {
 /// A movement of the balance.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(example = json!({
+#[schema(as = Transaction, example = json!({
     "id": "txn_01k9zv3m8rj2q4w6y8a0c2e4g6", "type": "purchase", "minutes": 500, "balanceAfterMinutes": 980,
     "callId": null, "description": "January", "reference": "invoice-2026-001", "createdAt": "2026-01-15T03:31:34.000Z"
 }))]
-pub struct Transaction {
+pub struct TransactionView {
     pub id: TransactionId,
     #[serde(rename = "type")]
     pub kind: TransactionType,
@@ -58,17 +58,17 @@ pub struct Transaction {
     "createdAt": "2026-01-15T03:31:34.000Z"
 }], "limit": 50, "offset": 0, "hasMore": false}))]
 pub struct TransactionList {
-    pub transactions: Vec<Transaction>,
+    pub transactions: Vec<TransactionView>,
     pub limit: i64,
     pub offset: i64,
     pub has_more: bool,
 }
 
-impl Paged for TransactionList {
-    type Row = Transaction;
+impl ListPage for TransactionList {
+    type Row = TransactionView;
     const NAME: &'static str = "transactions";
 
-    fn rows(&self) -> &[Transaction] {
+    fn rows(&self) -> &[TransactionView] {
         &self.transactions
     }
 
@@ -77,7 +77,7 @@ impl Paged for TransactionList {
     }
 }
 
-impl From<credit_transaction::Model> for Transaction {
+impl From<credit_transaction::Model> for TransactionView {
     fn from(row: credit_transaction::Model) -> Self {
         Self {
             id: row.id,
@@ -101,22 +101,25 @@ pub async fn account(
 }
 
 /// `GET /credits`
-pub async fn balance(caller: Caller, services: Data<Services>) -> Result<Answer, ApiError> {
+pub async fn balance(
+    caller: TenantRequest,
+    services: Data<Services>,
+) -> Result<ApiAnswer, ApiError> {
     let account = account(services.store.api_reader(), caller.tenant).await?;
     // A tenant without an account has neither bought nor used minutes.
     let balance = account.map_or(
-        Balance {
+        BalanceView {
             balance_minutes: 0,
             lifetime_purchased_minutes: 0,
             lifetime_used_minutes: 0,
         },
-        |account| Balance {
+        |account| BalanceView {
             balance_minutes: account.available + account.held,
             lifetime_purchased_minutes: account.purchased,
             lifetime_used_minutes: account.used,
         },
     );
-    Ok(Answer::ok(&balance))
+    Ok(ApiAnswer::ok(&balance))
 }
 
 /// A tenant's transactions, newest first.
@@ -146,20 +149,20 @@ pub async fn latest(
 
 /// `GET /credits/transactions`
 pub async fn transactions(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     query: Query,
-) -> Result<Answer, ApiError> {
-    let page = query.0.read(&[], |form| Some(Page::read(form)))?;
+) -> Result<ApiAnswer, ApiError> {
+    let page = query.0.read(&[], |form| Some(PageRange::read(form)))?;
     let listed = page_of(services.store.api_reader(), caller.tenant, page).await?;
-    Ok(Answer::ok(&listed))
+    Ok(ApiAnswer::ok(&listed))
 }
 
 /// A page of a tenant's transactions, newest first.
 pub async fn page_of(
     db: &impl ConnectionTrait,
     tenant: TenantId,
-    page: Page,
+    page: PageRange,
 ) -> Result<TransactionList, DbErr> {
     let ours = newest(tenant);
     let last: Option<i64> = ours

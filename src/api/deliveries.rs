@@ -16,15 +16,15 @@ use sea_orm::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Page, Unit, stored::Json, webhooks};
+use super::{PageRange, TenantWrite, stored::Json, webhooks};
 use crate::{
     api::context::Services,
-    audit::Change,
+    audit::AuditChange,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{Body, Caller, Form, Id, Query, instant, word},
-        field::{Fault, FieldCode},
+        extract::{FormFields, Id, Query, RequestBody, TenantRequest, instant, word},
+        field::{FieldCode, ValueFault},
     },
 };
 
@@ -36,13 +36,13 @@ const RECOVERIES_MAX: u64 = 10;
 /// An event on its way to a webhook.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(example = json!({
+#[schema(as = Delivery, example = json!({
     "id": "dlv_01k9zv3m8rj2q4w6y8a0c2e4g6", "webhookId": "wh_01k9zv3m8rj2q4w6y8a0c2e4g6",
     "eventId": "evt_01k9zv3m8rj2q4w6y8a0c2e4g6", "event": "call.answered",
     "callId": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "status": "pending", "isTest": false, "attemptCount": 11,
     "nextAttemptAt": "2026-01-16T08:00:00.000Z", "createdAt": "2026-01-15T03:30:04.000Z", "completedAt": null
 }))]
-pub struct Delivery {
+pub struct DeliveryView {
     id: DeliveryId,
     webhook_id: WebhookId,
     event_id: EventId,
@@ -75,17 +75,18 @@ pub struct Delivery {
 pub struct DeliveryDetail {
     #[serde(flatten)]
     #[schema(inline)]
-    delivery: Delivery,
+    delivery: DeliveryView,
     /// The body that is sent; null once it is no longer kept.
     payload: Option<Json>,
     /// Oldest first.
-    attempts: Vec<Attempt>,
+    attempts: Vec<AttemptView>,
 }
 
 /// One HTTP exchange of a delivery.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Attempt {
+#[schema(as = Attempt)]
+pub struct AttemptView {
     number: i64,
     started_at: Millis,
     duration_ms: i64,
@@ -99,7 +100,7 @@ pub struct Attempt {
 
 /// A delivery, its event (none once it is no longer kept), and its last attempts, oldest first.
 #[derive(Clone, Debug)]
-pub struct WholeDelivery {
+pub struct DeliveryWithAttempts {
     pub delivery: delivery::Model,
     pub event: Option<event::Model>,
     pub attempts: Vec<attempt::Model>,
@@ -122,7 +123,7 @@ const NARROW: &str = "narrow it with status; a call's own are found with its eve
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({"deliveries": [], "limit": 50, "offset": 0, "hasMore": false}))]
 pub struct DeliveryList {
-    deliveries: Vec<Delivery>,
+    deliveries: Vec<DeliveryView>,
     limit: i64,
     offset: i64,
     has_more: bool,
@@ -141,12 +142,12 @@ pub struct Recovery {
 
 /// The number of failed deliveries in that time, which are sent again, oldest first.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-#[schema(example = json!({"deliveries": 17}))]
-pub struct Recovered {
+#[schema(as = Recovered, example = json!({"deliveries": 17}))]
+pub struct RecoveryCount {
     pub deliveries: u64,
 }
 
-impl From<delivery::Model> for Delivery {
+impl From<delivery::Model> for DeliveryView {
     fn from(row: delivery::Model) -> Self {
         Self {
             id: row.id,
@@ -164,7 +165,7 @@ impl From<delivery::Model> for Delivery {
     }
 }
 
-impl From<attempt::Model> for Attempt {
+impl From<attempt::Model> for AttemptView {
     fn from(row: attempt::Model) -> Self {
         Self {
             number: row.number,
@@ -182,7 +183,7 @@ pub async fn find(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     id: DeliveryId,
-) -> Result<WholeDelivery, ApiError> {
+) -> Result<DeliveryWithAttempts, ApiError> {
     let missing = ApiError::NotFound(Missing::Delivery);
     let delivery = delivery::Entity::one_of(tenant, id)
         .one(db)
@@ -197,7 +198,7 @@ pub async fn find(
         .all(db)
         .await?;
     attempts.reverse();
-    Ok(WholeDelivery {
+    Ok(DeliveryWithAttempts {
         delivery,
         event,
         attempts,
@@ -291,14 +292,14 @@ pub async fn waiting(
 
 /// `GET /webhooks/{id}/deliveries`
 pub async fn list(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<WebhookId>,
     query: Query,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let webhook = webhooks::find(services.store.api_reader(), caller.tenant, id.0).await?;
     let (page, status) = query.0.read(&[], |form| {
-        let page = Page::read(form);
+        let page = PageRange::read(form);
         let status: Option<DeliveryStatus> = form.optional("status", None, word("a status"));
         Some((page, status))
     })?;
@@ -308,7 +309,7 @@ pub async fn list(
     if page.is_in_reach(db, &select, NARROW).await? {
         rows = page.of(select).all(db).await?;
     }
-    Ok(Answer::ok(&DeliveryList {
+    Ok(ApiAnswer::ok(&DeliveryList {
         has_more: page.has_more(&mut rows),
         deliveries: rows.into_iter().map(Into::into).collect(),
         limit: page.limit,
@@ -318,21 +319,21 @@ pub async fn list(
 
 /// `GET /deliveries/{id}`
 pub async fn show(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<DeliveryId>,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let shown = detail(&services, caller.tenant, id.0).await?;
-    Ok(Answer::ok(&shown))
+    Ok(ApiAnswer::ok(&shown))
 }
 
 /// `POST /deliveries/{id}/resend`: makes a delivery due now, whatever its state. The webhook must still exist.
 pub async fn resend(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<DeliveryId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let missing = || ApiError::NotFound(Missing::Delivery);
     let seen = delivery::Entity::one_of(caller.tenant, id.0)
         .one(services.store.api_reader())
@@ -340,7 +341,7 @@ pub async fn resend(
         .ok_or_else(missing)?;
     body.optional_form()?.expect_empty()?;
     let now = services.clock.now();
-    let unit = Unit::begin(&services, &caller).await?;
+    let unit = TenantWrite::begin(&services, &caller).await?;
     webhooks::find(unit.txn(), caller.tenant, seen.webhook_id).await?;
     let mut row = delivery::Entity::one_of(caller.tenant, id.0)
         .lock_exclusive()
@@ -348,8 +349,8 @@ pub async fn resend(
         .await?
         .ok_or_else(missing)?;
     make_due(unit.txn(), &mut row, now).await?;
-    let change = Change::new(AuditAction::DeliveryResend, row.id).with(row.webhook_id);
-    let answer = Answer::accepted(&Delivery::from(row));
+    let change = AuditChange::new(AuditAction::DeliveryResend, row.id).with(row.webhook_id);
+    let answer = ApiAnswer::accepted(&DeliveryView::from(row));
     let answer = unit.commit(answer, Some(change)).await?;
     services.outbound.wake();
     Ok(answer)
@@ -374,26 +375,26 @@ pub async fn make_due(
 
 /// `POST /webhooks/{id}/test`
 pub async fn test(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<WebhookId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let webhook = webhooks::find(services.store.api_reader(), caller.tenant, id.0).await?;
     body.optional_form()?.expect_empty()?;
     let delivery = services.outbound.test_webhook(webhook).await?;
     let shown = detail(&services, caller.tenant, delivery).await?;
-    Ok(Answer::ok(&shown))
+    Ok(ApiAnswer::ok(&shown))
 }
 
 impl Recovery {
-    pub fn read(form: &Form) -> Result<Self, ApiError> {
+    pub fn read(form: &FormFields) -> Result<Self, ApiError> {
         form.read(&[], |form| {
             let since = form.required("since", None, instant);
             let until = form.optional("until", None, instant);
             let since = since?;
             if until.is_some_and(|until| until <= since) {
-                let fault = Fault::new(FieldCode::TooSmall, "must be after since");
+                let fault = ValueFault::new(FieldCode::TooSmall, "must be after since");
                 form.fault("until", fault);
             }
             Some(Self { since, until })
@@ -418,19 +419,19 @@ impl Recovery {
 
 /// `POST /webhooks/{id}/recover`: answered once the recovery is stored; the dispatcher then resends in batches.
 pub async fn recover(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<WebhookId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let webhook = webhooks::find(services.store.api_reader(), caller.tenant, id.0).await?;
     let asked = Recovery::read(&body.form()?)?.of(&webhook, services.clock.now());
     // Counted before the transaction: on SQLite a long transaction would delay every other write.
     let deliveries = count(services.store.api_reader(), &asked).await?;
-    let unit = Unit::begin(&services, &caller).await?;
+    let unit = TenantWrite::begin(&services, &caller).await?;
     let change = begin_recovery(unit.txn(), asked, deliveries).await?;
     let answer = unit
-        .commit(Answer::accepted(&Recovered { deliveries }), change)
+        .commit(ApiAnswer::accepted(&RecoveryCount { deliveries }), change)
         .await?;
     services.outbound.wake();
     Ok(answer)
@@ -441,12 +442,12 @@ pub async fn begin_recovery(
     txn: &Transaction,
     asked: recovery::Model,
     deliveries: u64,
-) -> Result<Option<Change>, ApiError> {
+) -> Result<Option<AuditChange>, ApiError> {
     if deliveries == 0 {
         return Ok(None);
     }
     let sent = format!("{deliveries} deliveries");
-    let change = Change::new(AuditAction::WebhookRecover, asked.webhook_id).with(sent);
+    let change = AuditChange::new(AuditAction::WebhookRecover, asked.webhook_id).with(sent);
     let webhook = webhooks::lock(txn, asked.tenant_id, asked.webhook_id).await?;
     refuse_too_many(txn, &webhook).await?;
     recovery::Entity::insert(asked.into_active_model())

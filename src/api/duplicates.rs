@@ -3,22 +3,22 @@
 use dikala_entities::{AgentId, AuditAction, FunctionId, Millis, agent, function};
 use sea_orm::{EntityTrait, IntoActiveModel, QueryOrder};
 
-use super::{Unit, agents, texts::AgentName, weight};
+use super::{TenantWrite, agents, texts::AgentName, weight};
 use crate::{
     api::context::Services,
-    audit::Change,
-    http::{answer::Answer, error::ApiError, extract::Caller},
+    audit::AuditChange,
+    http::{answer::ApiAnswer, error::ApiError, extract::TenantRequest},
 };
 
 /// Creates the copy, without a phone number. Its name is the original's with `suffix`.
 pub async fn create(
-    caller: &Caller,
+    caller: &TenantRequest,
     services: &Services,
     id: AgentId,
     suffix: &str,
 ) -> Result<AgentId, ApiError> {
     let now = services.clock.now();
-    let unit = Unit::begin(services, caller).await?;
+    let unit = TenantWrite::begin(services, caller).await?;
     let first = agents::lock(unit.txn(), caller.tenant, id, now).await?;
     agents::refuse_too_many(unit.txn(), caller.tenant).await?;
     let functions = function::Entity::of_agent(&first)
@@ -43,14 +43,14 @@ pub async fn create(
     let growth = vec![("name", second.name.len())];
     let second = weight::renew(&unit, services, second, &growth, now).await?;
     let detail = format!("{}, like {id}", second.name);
-    let change = Change::new(AuditAction::AgentCreate, second.id).with(detail);
-    unit.commit(Answer::no_content(), Some(change)).await?;
+    let change = AuditChange::new(AuditAction::AgentCreate, second.id).with(detail);
+    unit.commit(ApiAnswer::no_content(), Some(change)).await?;
     Ok(second.id)
 }
 
 async fn add(
-    unit: &Unit,
-    caller: &Caller,
+    unit: &TenantWrite,
+    caller: &TenantRequest,
     like: function::Model,
     agent: AgentId,
     now: Millis,
@@ -63,7 +63,7 @@ async fn add(
         ..like
     };
     let detail = format!("{} of {agent}", function.name);
-    let change = Change::new(AuditAction::FunctionCreate, function.id).with(detail);
+    let change = AuditChange::new(AuditAction::FunctionCreate, function.id).with(detail);
     function::Entity::insert(function.into_active_model())
         .exec_without_returning(unit.txn())
         .await?;

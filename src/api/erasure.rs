@@ -19,14 +19,14 @@ use sea_orm::{
 };
 use serde::Serialize;
 
-use super::Unit;
+use super::TenantWrite;
 use crate::{
     api::context::Services,
-    audit::Change,
+    audit::AuditChange,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{Caller, Id},
+        extract::{Id, TenantRequest},
     },
 };
 
@@ -35,12 +35,12 @@ pub const ERASED: &str = "erased";
 
 /// `DELETE /calls/{id}`: only once the call is over. Pending deliveries of its events are given up.
 pub async fn erase(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<CallId>,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let now = services.clock.now();
-    let unit = Unit::begin(&services, &caller).await?;
+    let unit = TenantWrite::begin(&services, &caller).await?;
     let txn = unit.txn();
     let call = call::Entity::one_of(caller.tenant, id.0)
         .lock_exclusive()
@@ -68,8 +68,8 @@ pub async fn erase(
         .await?;
     let webhooks = erase_events(txn, &call, now).await?;
     answers_of(id.0).exec(txn).await?;
-    let change = Change::new(AuditAction::CallErase, id.0);
-    let answer = unit.commit(Answer::no_content(), Some(change)).await?;
+    let change = AuditChange::new(AuditAction::CallErase, id.0);
+    let answer = unit.commit(ApiAnswer::no_content(), Some(change)).await?;
     tracing::info!(call = %id.0, tenant = %caller.tenant, actor = %caller.origin.actor, "call erased");
     for webhook in webhooks {
         services.outbound.refresh(webhook);

@@ -16,15 +16,15 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
-use super::{Unit, stored::Json};
+use super::{TenantWrite, stored::Json};
 use crate::{
     api::context::Services,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::ApiError,
-        extract::{Body, Caller, word},
+        extract::{RequestBody, TenantRequest, word},
         field::{FieldCode, FieldError},
-        middleware::{Pass, while_connected},
+        middleware::{StreamKey, while_connected},
     },
 };
 
@@ -44,11 +44,11 @@ const STILL_HERE: &str = ": nothing new\n\n";
 
 /// An event.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(example = json!({
+#[schema(as = Event, example = json!({
     "id": "evt_01k9zv3m8rj2q4w6y8a0c2e4g6", "event": "credits.low", "timestamp": "2026-01-15T03:30:04.000Z",
     "data": {"balanceMinutes": 29, "threshold": 30}
 }))]
-pub struct Event {
+pub struct EventView {
     id: EventId,
     event: EventKind,
     timestamp: Millis,
@@ -57,13 +57,13 @@ pub struct Event {
 
 /// The kind of the sample event.
 #[derive(Clone, Debug, ToSchema)]
-#[schema(example = json!({"event": "call.ended"}))]
+#[schema(as = Sample, example = json!({"event": "call.ended"}))]
 #[expect(dead_code, reason = "the description of what is read field by field")]
-pub struct Sample {
+pub struct SampleInput {
     pub event: EventKind,
 }
 
-impl From<event::Model> for Event {
+impl From<event::Model> for EventView {
     fn from(event: event::Model) -> Self {
         Self {
             id: event.id,
@@ -74,7 +74,7 @@ impl From<event::Model> for Event {
     }
 }
 
-impl From<&NewEvent> for Event {
+impl From<&NewEvent> for EventView {
     fn from(event: &NewEvent) -> Self {
         Self {
             id: event.id,
@@ -99,16 +99,16 @@ fn data_of(body: &str) -> Json {
 
 /// `POST /events/sample`: goes to followers of the stream, and to no webhook.
 pub async fn make_sample(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let kind = body
         .form()?
         .read(&[], |form| form.required("event", None, word("an event")))?;
     let event = NewEvent::sample(kind, caller.tenant, services.clock.now());
-    let answer = Answer::accepted(&Event::from(&event));
-    let unit = Unit::begin(&services, &caller).await?;
+    let answer = ApiAnswer::accepted(&EventView::from(&event));
+    let unit = TenantWrite::begin(&services, &caller).await?;
     write_events(unit.txn(), &[event]).await?;
     let answer = unit.commit(answer, None).await?;
     services.feed.announce([caller.tenant]);
@@ -119,18 +119,18 @@ pub async fn make_sample(
 /// (<https://html.spec.whatwg.org/multipage/server-sent-events.html>). `id` is the event's id, `event` its kind,
 /// `data` the exact body of its deliveries. Samples have an extra field `test`, which clients ignore by the standard.
 pub async fn stream(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     req: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let last = last_event_id(req.headers())?;
-    let pass = Pass::of(&req)?;
+    let pass = StreamKey::of(&req)?;
     while_connected(&req)?;
     // Subscribes before it reads the position: an event committed between the two is read and also wakes the stream.
     let follower = services.feed.follow(caller.tenant).map_err(no_seat)?;
     let last = begin_after(&services, caller.tenant, last).await?;
     let (to, mut chunks) = mpsc::channel(1);
-    let following = Following {
+    let following = EventStream {
         services,
         pass,
         follower,
@@ -202,9 +202,9 @@ fn opening(last: EventId) -> String {
     format!("{OPENING}id: {last}\n\n")
 }
 
-struct Following {
+struct EventStream {
     services: Data<Services>,
-    pass: Pass,
+    pass: StreamKey,
     follower: Follower,
     tenant: TenantId,
     /// The last event that was sent, and its position.
@@ -213,16 +213,16 @@ struct Following {
 }
 
 /// The stream has ended.
-struct Over;
+struct StreamEnd;
 
-impl From<DbErr> for Over {
+impl From<DbErr> for StreamEnd {
     fn from(error: DbErr) -> Self {
         tracing::warn!(%error, "a stream of events ends: the table cannot be read");
         Self
     }
 }
 
-impl Following {
+impl EventStream {
     /// Ends if the follower disconnects, reads too slowly or loses its key, or if the service stops. A client
     /// reconnects with the last id that it received, so nothing is lost.
     async fn run(mut self, opening: String) {
@@ -234,7 +234,7 @@ impl Following {
         }
     }
 
-    async fn follow(&mut self, opening: String) -> Result<(), Over> {
+    async fn follow(&mut self, opening: String) -> Result<(), StreamEnd> {
         self.send(opening.into()).await?;
         // One timer for the whole stream: a timer that restarts with each event would never fire among frequent
         // events.
@@ -242,23 +242,23 @@ impl Following {
         loop {
             while self.pass_on().await? {}
             tokio::select! {
-                open = self.follower.woken() => if !open { return Err(Over) },
+                open = self.follower.woken() => if !open { return Err(StreamEnd) },
                 _ = beat.tick() => self.send(STILL_HERE.into()).await?,
-                () = self.to.closed() => return Err(Over),
+                () = self.to.closed() => return Err(StreamEnd),
             }
         }
     }
 
     /// Sends the next events. Returns true if there may be more.
-    async fn pass_on(&mut self) -> Result<bool, Over> {
+    async fn pass_on(&mut self) -> Result<bool, StreamEnd> {
         self.pass
             .holds(&self.services.http)
             .await
-            .map_err(|_| Over)?;
+            .map_err(|_| StreamEnd)?;
         let events = followers::after(&self.services.store, self.tenant, self.last, BATCH).await?;
         let Some(events) = events else {
             tracing::warn!(tenant = %self.tenant, "a stream of events ends: the database has lost what was sent last");
-            return Err(Over);
+            return Err(StreamEnd);
         };
         let more = u64::try_from(events.len()).is_ok_and(|count| count == BATCH);
         for event in events {
@@ -268,10 +268,10 @@ impl Following {
         Ok(more)
     }
 
-    async fn send(&self, chunk: Bytes) -> Result<(), Over> {
+    async fn send(&self, chunk: Bytes) -> Result<(), StreamEnd> {
         match tokio::time::timeout(UNREAD, self.to.send(chunk)).await {
             Ok(Ok(())) => Ok(()),
-            _ => Err(Over),
+            _ => Err(StreamEnd),
         }
     }
 }

@@ -11,9 +11,9 @@ use super::{agents, functions, latency::LatencyMs};
 use crate::{
     api::context::Services,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::ApiError,
-        extract::{Caller, FunctionName, Id},
+        extract::{FunctionName, Id, TenantRequest},
     },
 };
 
@@ -40,7 +40,7 @@ pub struct FunctionStats {
     /// Calls that gave the AI an error.
     pub failures: usize,
     pub latency_ms: LatencyMs,
-    pub circuit: Circuit,
+    pub circuit: FunctionCircuit,
 }
 
 /// The circuit breaker of the function's endpoint. After five calls in a row that timed out or found no connection,
@@ -48,9 +48,9 @@ pub struct FunctionStats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = FunctionCircuit)]
-pub struct Circuit {
+pub struct FunctionCircuit {
     /// `closed`: it is called. `open`: it is not. `half_open`: one call decides.
-    pub state: State,
+    pub state: FunctionCircuitState,
     /// When one call will be let through; null unless `open`.
     pub retry_at: Option<Millis>,
 }
@@ -59,25 +59,25 @@ pub struct Circuit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = FunctionCircuitState)]
-pub enum State {
+pub enum FunctionCircuitState {
     Closed,
     Open,
     HalfOpen,
 }
 
-impl From<CircuitState> for Circuit {
+impl From<CircuitState> for FunctionCircuit {
     fn from(state: CircuitState) -> Self {
         let (state, retry_at) = match state {
-            CircuitState::Closed => (State::Closed, None),
-            CircuitState::Open { until } => (State::Open, Some(until)),
-            CircuitState::HalfOpen => (State::HalfOpen, None),
+            CircuitState::Closed => (FunctionCircuitState::Closed, None),
+            CircuitState::Open { until } => (FunctionCircuitState::Open, Some(until)),
+            CircuitState::HalfOpen => (FunctionCircuitState::HalfOpen, None),
         };
         Self { state, retry_at }
     }
 }
 
 /// One call of a function.
-struct Called {
+struct InvocationSample {
     at: Millis,
     duration_ms: i64,
     failed: bool,
@@ -89,7 +89,7 @@ impl FunctionStats {
         name: String,
         from: Millis,
         to: Millis,
-        calls: &[Called],
+        calls: &[InvocationSample],
         circuit: CircuitState,
     ) -> Self {
         let all = u64::try_from(calls.len()).is_ok_and(|calls| calls < CALLS_MAX);
@@ -113,15 +113,15 @@ impl FunctionStats {
 
 /// `GET /agents/{id}/functions/{name}/stats`
 pub async fn show(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<AgentId>,
     name: FunctionName,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let db = services.store.api_reader();
     let agent = agents::find(db, caller.tenant, id.0).await?;
     let function = functions::find(db, &agent, &name.0).await?;
-    Ok(Answer::ok(&of(&services, &function).await?))
+    Ok(ApiAnswer::ok(&of(&services, &function).await?))
 }
 
 /// The statistics of one of the tenant's functions.
@@ -139,7 +139,7 @@ async fn latest(
     db: &impl ConnectionTrait,
     function: &function::Model,
     from: Millis,
-) -> Result<Vec<Called>, DbErr> {
+) -> Result<Vec<InvocationSample>, DbErr> {
     let rows: Vec<(Millis, i64, Option<String>)> = invocation::Entity::of_function(function)
         .select_only()
         .columns([
@@ -153,7 +153,7 @@ async fn latest(
         .into_tuple()
         .all(db)
         .await?;
-    let called = |(at, duration_ms, fault): (Millis, i64, Option<String>)| Called {
+    let called = |(at, duration_ms, fault): (Millis, i64, Option<String>)| InvocationSample {
         at,
         duration_ms,
         failed: fault.is_some(),
@@ -167,16 +167,16 @@ mod tests {
 
     const NOW: Millis = Millis::from_i64(1_768_447_800_000);
 
-    fn called(duration_ms: i64, failed: bool) -> Called {
+    fn called(duration_ms: i64, failed: bool) -> InvocationSample {
         let at = NOW.plus_ms(-duration_ms);
-        Called {
+        InvocationSample {
             at,
             duration_ms,
             failed,
         }
     }
 
-    fn stats(calls: &[Called]) -> FunctionStats {
+    fn stats(calls: &[InvocationSample]) -> FunctionStats {
         let from = NOW.plus_ms(-WINDOW_MS);
         FunctionStats::new("f".to_owned(), from, NOW, calls, CircuitState::Closed)
     }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn with_more_calls_than_are_read_the_time_is_shorter() {
         let most = i64::try_from(CALLS_MAX).expect("a small number");
-        let calls: Vec<Called> = (1..=most).map(|n| called(n, false)).collect();
+        let calls: Vec<InvocationSample> = (1..=most).map(|n| called(n, false)).collect();
         assert_eq!(stats(&calls).from, NOW.plus_ms(-most));
         assert_eq!(stats(&calls[1..]).from, NOW.plus_ms(-WINDOW_MS));
     }

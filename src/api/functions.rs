@@ -15,24 +15,25 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{
-    Addresses, Unit, agents,
+    Addresses, TenantWrite, agents,
     control::FunctionTrial,
     listing::{self, Listing},
     parameters::{self, Parameters},
     stored::Json,
     texts::{FunctionDescription, TOOL_NAME_CHARS_MAX, tool_name},
-    weight::{self, Parts},
+    weight::{self, FieldSizes},
 };
 use crate::{
     api::context::Services,
-    audit::Change,
+    audit::AuditChange,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::{ApiError, Missing},
         extract::{
-            BlankRule, Body, Caller, Form, FunctionName, Id, Parsed, Query, object, text, word,
+            BlankRule, FormFields, FunctionName, Id, ParseResult, Query, RequestBody,
+            TenantRequest, object, text, word,
         },
-        field::{Fault, FieldCode},
+        field::{FieldCode, ValueFault},
     },
     openapi::schema::words,
 };
@@ -54,7 +55,7 @@ const BATCH: u64 = 16;
 }))]
 pub struct FunctionDraft {
     /// Unique in the agent; none of the built-in tools' names.
-    name: Name,
+    name: ValidFunctionName,
     /// The function's purpose, read by the AI.
     description: FunctionDescription,
     endpoint: OutboundUrl,
@@ -67,7 +68,7 @@ pub struct FunctionDraft {
 impl FunctionDraft {
     fn of(function: &function::Model) -> Self {
         Self {
-            name: Name(function.name.clone()),
+            name: ValidFunctionName(function.name.clone()),
             description: function.description.clone().into(),
             endpoint: function.endpoint.clone(),
             method: function.method,
@@ -76,8 +77,8 @@ impl FunctionDraft {
         }
     }
 
-    fn change_of(&self, id: FunctionId, before: &Self) -> Change {
-        Change::new(AuditAction::FunctionUpdate, id).fields(&[
+    fn change_of(&self, id: FunctionId, before: &Self) -> AuditChange {
+        AuditChange::new(AuditAction::FunctionUpdate, id).fields(&[
             ("name", self.name != before.name),
             ("description", self.description != before.description),
             ("endpoint", self.endpoint != before.endpoint),
@@ -86,9 +87,13 @@ impl FunctionDraft {
         ])
     }
 
-    fn read(form: &Form, now: Option<&Self>, addresses: Addresses) -> Result<Self, ApiError> {
+    fn read(form: &FormFields, now: Option<&Self>, addresses: Addresses) -> Result<Self, ApiError> {
         form.read(READ_ONLY, |form| {
-            let name = form.required("name", now.map(|now| now.name.clone()), Name::parse);
+            let name = form.required(
+                "name",
+                now.map(|now| now.name.clone()),
+                ValidFunctionName::parse,
+            );
             let description = form.required(
                 "description",
                 now.map(|now| now.description.clone()),
@@ -122,14 +127,14 @@ impl FunctionDraft {
 }
 
 /// The audit's entry of a function that is created or deleted.
-fn change(action: AuditAction, function: &function::Model) -> Change {
+fn change(action: AuditAction, function: &function::Model) -> AuditChange {
     let of = format!("{} of {}", function.name, function.agent_id);
-    Change::new(action, function.id).with(of)
+    AuditChange::new(action, function.id).with(of)
 }
 
 /// The sizes of the fields that make a function heavy, in bytes.
-fn parts(function: &function::Model) -> Parts {
-    Parts::from([
+fn parts(function: &function::Model) -> FieldSizes {
+    FieldSizes::from([
         ("parameters", function.parameters.len()),
         ("description", function.description.len()),
         ("endpoint", function.endpoint.as_str().len()),
@@ -149,20 +154,20 @@ fn is_name(text: &str) -> bool {
 
 /// The name by which the AI calls a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name(String);
+pub struct ValidFunctionName(String);
 
-impl Name {
-    fn parse(value: &Value) -> Parsed<Self> {
+impl ValidFunctionName {
+    fn parse(value: &Value) -> ParseResult<Self> {
         let name = text(1, usize::MAX, BlankRule::Trim)(value)?;
         if name.chars().count() > TOOL_NAME_CHARS_MAX {
             let predicate = format!("must have at most {TOOL_NAME_CHARS_MAX} characters");
-            Err(Fault::new(FieldCode::TooLong, predicate).into())
+            Err(ValueFault::new(FieldCode::TooLong, predicate).into())
         } else if !is_name(&name) {
             let predicate = "must begin with a letter or _ and go on with letters, digits, _ and -";
-            Err(Fault::new(FieldCode::InvalidFormat, predicate).into())
+            Err(ValueFault::new(FieldCode::InvalidFormat, predicate).into())
         } else if BUILT_IN_TOOLS.contains(&name.as_str()) {
             let predicate = "must not be the name of a built-in tool";
-            Err(Fault::new(FieldCode::NotAllowed, predicate).into())
+            Err(ValueFault::new(FieldCode::NotAllowed, predicate).into())
         } else {
             Ok(Self(name))
         }
@@ -170,7 +175,7 @@ impl Name {
 }
 
 described! {
-    Name: tool_name();
+    ValidFunctionName: tool_name();
     OutcomeCode: words(FaultCode::ALL.map(FaultCode::as_str));
 }
 
@@ -312,7 +317,7 @@ async fn set_tools(
 
 /// `GET /agents/{id}/functions`
 pub async fn list_all(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<AgentId>,
     query: Query,
@@ -330,17 +335,17 @@ pub async fn list_all(
 
 /// `POST /agents/{id}/functions`: creates a function and enables it.
 pub async fn create(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<AgentId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     agents::find(services.store.api_reader(), caller.tenant, id.0).await?;
     let form = body.form()?;
     let addresses = Addresses::ask(&services, caller.tenant, &form, "endpoint", None).await;
     let draft = FunctionDraft::read(&form, None, addresses)?;
     let now = services.clock.now();
-    let unit = Unit::begin(&services, &caller).await?;
+    let unit = TenantWrite::begin(&services, &caller).await?;
     let agent = agents::lock(unit.txn(), caller.tenant, id.0, now).await?;
     refuse_taken(unit.txn(), &agent, &draft.name.0).await?;
     refuse_too_many(unit.txn(), &agent).await?;
@@ -365,7 +370,7 @@ pub async fn create(
     weight::renew(&unit, &services, agent, &parts(&function), now).await?;
     let change = change(AuditAction::FunctionCreate, &function);
     let path = format!("/agents/{}/functions/{}", function.agent_id, function.name);
-    let answer = Answer::created(&path, &Function::from(function));
+    let answer = ApiAnswer::created(&path, &Function::from(function));
     unit.commit(answer, Some(change)).await
 }
 
@@ -377,18 +382,18 @@ async fn refuse_too_many(db: &impl ConnectionTrait, agent: &agent::Model) -> Res
     let predicate =
         format!("would be one of more than {FUNCTIONS_MAX} functions; delete one first");
     Err(ApiError::field(
-        Fault::new(FieldCode::TooLarge, predicate).in_field("name"),
+        ValueFault::new(FieldCode::TooLarge, predicate).in_field("name"),
     ))
 }
 
 /// `PATCH /agents/{id}/functions/{name}`
 pub async fn update(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<AgentId>,
     name: FunctionName,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let agent = agents::find(services.store.api_reader(), caller.tenant, id.0).await?;
     let seen = FunctionDraft::of(&find(services.store.api_reader(), &agent, &name.0).await?);
     let form = body.patch()?;
@@ -396,14 +401,14 @@ pub async fn update(
     let addresses = Addresses::ask(&services, caller.tenant, &form, "endpoint", before).await;
     FunctionDraft::read(&form, Some(&seen), addresses)?;
     let now = services.clock.now();
-    let unit = Unit::begin(&services, &caller).await?;
+    let unit = TenantWrite::begin(&services, &caller).await?;
     // The agent's lock covers its functions.
     let mut agent = agents::lock(unit.txn(), caller.tenant, id.0, now).await?;
     let mut function = find(unit.txn(), &agent, &name.0).await?;
     let before = FunctionDraft::of(&function);
     let wanted = FunctionDraft::read(&form, Some(&before), addresses)?;
     if wanted == before {
-        return Ok(Answer::ok(&Function::from(function)));
+        return Ok(ApiAnswer::ok(&Function::from(function)));
     }
     if wanted.name != before.name {
         refuse_taken(unit.txn(), &agent, &wanted.name.0).await?;
@@ -436,19 +441,19 @@ pub async fn update(
         now,
     )
     .await?;
-    unit.commit(Answer::ok(&Function::from(function)), Some(audited))
+    unit.commit(ApiAnswer::ok(&Function::from(function)), Some(audited))
         .await
 }
 
 /// `DELETE /agents/{id}/functions/{name}`
 pub async fn delete(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<AgentId>,
     name: FunctionName,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let now = services.clock.now();
-    let unit = Unit::begin(&services, &caller).await?;
+    let unit = TenantWrite::begin(&services, &caller).await?;
     let agent = agents::lock(unit.txn(), caller.tenant, id.0, now).await?;
     let function = find(unit.txn(), &agent, &name.0).await?;
     let mut tools = agents::tools(&agent);
@@ -457,30 +462,30 @@ pub async fn delete(
     function::Entity::delete_by_id(function.id)
         .exec(unit.txn())
         .await?;
-    weight::renew(&unit, &services, agent, &Parts::new(), now).await?;
+    weight::renew(&unit, &services, agent, &FieldSizes::new(), now).await?;
     let change = change(AuditAction::FunctionDelete, &function);
-    unit.commit(Answer::no_content(), Some(change)).await
+    unit.commit(ApiAnswer::no_content(), Some(change)).await
 }
 
 /// `POST /agents/{id}/functions/{name}/test`
 pub async fn test(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<AgentId>,
     name: FunctionName,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let agent = agents::find(services.store.api_reader(), caller.tenant, id.0).await?;
     let function = find(services.store.api_reader(), &agent, &name.0).await?;
     let trial = try_out(&services, &function, &body).await?;
-    Ok(Answer::ok(&trial.invoked.outcome))
+    Ok(ApiAnswer::ok(&trial.invoked.outcome))
 }
 
 /// Calls a function of the tenant as [`FunctionTest`] describes.
 pub async fn try_out(
     services: &Services,
     function: &function::Model,
-    body: &Body,
+    body: &RequestBody,
 ) -> Result<FunctionTrial, ApiError> {
     let parameters = body.optional_form()?.read(&[], |form| {
         Some(form.defaulted("parameters", None, Map::new(), object))

@@ -26,12 +26,12 @@ use sea_orm::{
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use super::Page;
+use super::PageRange;
 use crate::{
     api::context::Services,
     http::{
         error::ApiError,
-        extract::{Caller, LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX, Query, digits},
+        extract::{LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX, Query, TenantRequest, digits},
         unread::AT_ONCE,
     },
 };
@@ -63,12 +63,12 @@ pub fn json<V: From<M> + Serialize, M>(row: M) -> String {
 }
 
 /// Reads `limit` and `offset`. None if neither is given; then the whole list is sent.
-fn page(query: &Query) -> Result<Option<Page>, ApiError> {
+fn page(query: &Query) -> Result<Option<PageRange>, ApiError> {
     query.0.read(&[], |form| {
         let limit = form.optional("limit", None, digits(1, LIMIT_MAX));
         let offset = form.optional("offset", None, digits(0, OFFSET_MAX));
         let asked = limit.is_some() || offset.is_some();
-        Some(asked.then_some(Page {
+        Some(asked.then_some(PageRange {
             limit: limit.unwrap_or(LIMIT_DEFAULT),
             offset: offset.unwrap_or(0),
         }))
@@ -78,7 +78,7 @@ fn page(query: &Query) -> Result<Option<Page>, ApiError> {
 /// The answer: at once if it is small, otherwise in pieces.
 pub async fn answer<E>(
     services: Data<Services>,
-    caller: &Caller,
+    caller: &TenantRequest,
     query: &Query,
     list: Listing<E>,
 ) -> Result<HttpResponse, ApiError>
@@ -167,7 +167,7 @@ async fn write<E: Display>(
 struct Writer<E: EntityTrait> {
     services: Data<Services>,
     list: Listing<E>,
-    page: Option<Page>,
+    page: Option<PageRange>,
     /// Rows that were read and not written yet.
     read: std::vec::IntoIter<E::Model>,
     /// The sort key of the last row that was read.
@@ -183,7 +183,7 @@ where
     E: EntityTrait,
     E::Model: Send + Sync,
 {
-    fn new(services: Data<Services>, list: Listing<E>, page: Option<Page>) -> Self {
+    fn new(services: Data<Services>, list: Listing<E>, page: Option<PageRange>) -> Self {
         Self {
             services,
             list,
@@ -228,7 +228,7 @@ where
     fn tail(&self, has_more: bool) -> String {
         match self.page {
             None => "]}".to_owned(),
-            Some(Page { limit, offset }) => {
+            Some(PageRange { limit, offset }) => {
                 format!("],\"limit\":{limit},\"offset\":{offset},\"hasMore\":{has_more}}}")
             }
         }

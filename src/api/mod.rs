@@ -33,8 +33,8 @@ mod zone;
 #[cfg(test)]
 mod tests;
 
-pub use page::{Page, Paged, SKIPPED_MAX};
-pub use unit::Unit;
+pub use page::{ListPage, PageRange, SKIPPED_MAX};
+pub use unit::TenantWrite;
 
 use dikala_actors::outbound::Blocked;
 use dikala_entities::{OutboundUrl, TenantId, UrlPolicy};
@@ -43,8 +43,8 @@ use serde_json::Value;
 use crate::{
     api::context::Services,
     http::{
-        extract::{Form, Parsed, url},
-        field::{Fault, FieldCode},
+        extract::{FormFields, ParseResult, url},
+        field::{FieldCode, ValueFault},
     },
 };
 
@@ -62,7 +62,7 @@ impl Addresses {
     async fn ask(
         services: &Services,
         tenant: TenantId,
-        form: &Form,
+        form: &FormFields,
         field: &str,
         before: Option<&OutboundUrl>,
     ) -> Self {
@@ -79,12 +79,12 @@ impl Addresses {
         Self { policy, blocked }
     }
 
-    fn parse(self, value: &Value) -> Parsed<OutboundUrl> {
+    fn parse(self, value: &Value) -> ParseResult<OutboundUrl> {
         let parsed = url(self.policy)(value)?;
         match self.blocked {
             None => Ok(parsed),
             Some(blocked) => {
-                let fault = Fault::new(FieldCode::BlockedAddress, blocked.to_string());
+                let fault = ValueFault::new(FieldCode::BlockedAddress, blocked.to_string());
                 Err(fault.into())
             }
         }

@@ -4,15 +4,15 @@ use sea_orm::{ConnectionTrait, EntityTrait, QuerySelect, Select};
 
 use crate::http::{
     error::ApiError,
-    extract::{LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX, Reader, digits},
-    field::{Fault, FieldCode},
+    extract::{FormReader, LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX, digits},
+    field::{FieldCode, ValueFault},
 };
 
 /// The largest `offset`. Skipped rows are read, so far pages would cost more and more.
 pub const SKIPPED_MAX: u64 = 100_000;
 
 /// A page of a list, for code that shows any list.
-pub trait Paged {
+pub trait ListPage {
     type Row;
     /// The name of the rows.
     const NAME: &'static str;
@@ -24,14 +24,14 @@ pub trait Paged {
 
 /// The requested part of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct PageRange {
     pub limit: i64,
     pub offset: i64,
 }
 
-impl Page {
+impl PageRange {
     /// Reads `limit` and `offset`.
-    pub fn read(form: &mut Reader<'_>) -> Self {
+    pub fn read(form: &mut FormReader<'_>) -> Self {
         Self {
             limit: form.defaulted("limit", None, LIMIT_DEFAULT, digits(1, LIMIT_MAX)),
             offset: form.defaulted("offset", None, 0, digits(0, OFFSET_MAX)),
@@ -64,7 +64,7 @@ impl Page {
             Some(_) => {
                 let predicate =
                     format!("must be at most {SKIPPED_MAX} in a list as long as this; {instead}");
-                let fault = Fault::new(FieldCode::TooLarge, predicate);
+                let fault = ValueFault::new(FieldCode::TooLarge, predicate);
                 Err(ApiError::field(fault.in_field("offset")))
             }
         }

@@ -7,8 +7,8 @@ use utoipa::openapi::{ArrayBuilder, Object, Type};
 
 use crate::{
     http::{
-        extract::{Parsed, not_allowed, object},
-        field::{Fault, FieldCode},
+        extract::{ParseResult, not_allowed, object},
+        field::{FieldCode, ValueFault},
     },
     openapi::schema::{any_object, words},
 };
@@ -41,11 +41,11 @@ pub fn empty() -> Value {
 }
 
 /// Checks a schema and fills in `properties` and `required` where they were left out.
-pub fn parse(value: &Value) -> Parsed<Value> {
+pub fn parse(value: &Value) -> ParseResult<Value> {
     let mut sent = object(value)?;
     if value.to_string().len() > BYTES_MAX {
         let predicate = format!("must have at most {BYTES_MAX} bytes");
-        return Err(Fault::new(FieldCode::TooLong, predicate).into());
+        return Err(ValueFault::new(FieldCode::TooLong, predicate).into());
     }
     let mut faults = Vec::from_iter(kind(&sent));
     if let Err(wrong) = Schema::new(value) {
@@ -63,7 +63,7 @@ pub fn parse(value: &Value) -> Parsed<Value> {
     Ok(Value::Object(sent))
 }
 
-fn told(fault: SchemaFault) -> Fault {
+fn told(fault: SchemaFault) -> ValueFault {
     let code = match fault.kind {
         FaultKind::UnknownKeyword => FieldCode::UnknownField,
         FaultKind::WrongType => FieldCode::InvalidType,
@@ -72,23 +72,23 @@ fn told(fault: SchemaFault) -> Fault {
         FaultKind::Duplicate => FieldCode::Duplicate,
         FaultKind::TooLarge => FieldCode::TooLarge,
     };
-    Fault::new(code, fault.predicate).inside(&fault.at)
+    ValueFault::new(code, fault.predicate).inside(&fault.at)
 }
 
-fn kind(schema: &Map<String, Value>) -> Option<Fault> {
+fn kind(schema: &Map<String, Value>) -> Option<ValueFault> {
     let fault = match schema.get("type") {
         Some(Value::String(kind)) if kind == "object" => return None,
         Some(Value::String(kind)) => {
             not_allowed(kind, "the type of parameters", ["object"].into_iter())
         }
-        Some(Value::Null) | None => Fault::new(FieldCode::Required, "is required"),
-        Some(_) => Fault::new(FieldCode::InvalidType, "must be the string \"object\""),
+        Some(Value::Null) | None => ValueFault::new(FieldCode::Required, "is required"),
+        Some(_) => ValueFault::new(FieldCode::InvalidType, "must be the string \"object\""),
     };
     Some(fault.inside(".type"))
 }
 
 /// Every required name must be a property: the AI could never give a mistyped one.
-fn required(schema: &Map<String, Value>) -> Vec<Fault> {
+fn required(schema: &Map<String, Value>) -> Vec<ValueFault> {
     let properties = schema.get("properties").and_then(Value::as_object);
     let known = || {
         properties

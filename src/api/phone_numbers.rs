@@ -13,17 +13,17 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    Unit, agents,
+    TenantWrite, agents,
     listing::{self, Listing},
 };
 use crate::{
     api::context::Services,
-    audit::Change,
+    audit::AuditChange,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{Body, Caller, Id, Parsed, Query},
-        field::{Fault, FieldCode},
+        extract::{Id, ParseResult, Query, RequestBody, TenantRequest},
+        field::{FieldCode, ValueFault},
     },
 };
 
@@ -33,11 +33,11 @@ const BATCH: u64 = 100;
 /// A number that customers call.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(example = json!({
+#[schema(as = PhoneNumber, example = json!({
     "id": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6", "displayNumber": "+6281234567890", "label": "Main line", "isActive": true,
     "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6"
 }))]
-pub struct PhoneNumber {
+pub struct PhoneNumberView {
     id: PhoneNumberId,
     display_number: Number,
     label: String,
@@ -53,7 +53,7 @@ pub struct PhoneNumber {
 }]}))]
 #[expect(dead_code, reason = "the description of what is written row by row")]
 pub struct PhoneNumberList {
-    pub phone_numbers: Vec<PhoneNumber>,
+    pub phone_numbers: Vec<PhoneNumberView>,
     pub limit: i64,
     pub offset: i64,
     pub has_more: bool,
@@ -68,7 +68,7 @@ pub struct Assignment {
     pub agent_id: Option<AgentId>,
 }
 
-impl From<phone_number::Model> for PhoneNumber {
+impl From<phone_number::Model> for PhoneNumberView {
     fn from(number: phone_number::Model) -> Self {
         Self {
             id: number.id,
@@ -90,7 +90,7 @@ async fn found(
 
 /// `GET /phone-numbers`
 pub async fn list_all(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     query: Query,
 ) -> Result<HttpResponse, ApiError> {
@@ -99,32 +99,32 @@ pub async fn list_all(
         rows: phone_number::Entity::of(caller.tenant),
         by: phone_number::Column::Id,
         batch: BATCH,
-        show: listing::json::<PhoneNumber, _>,
+        show: listing::json::<PhoneNumberView, _>,
     };
     listing::answer(services, &caller, &query, list).await
 }
 
 /// `GET /phone-numbers/{id}`
 pub async fn show(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<PhoneNumberId>,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let number = found(
         services.store.api_reader(),
         phone_number::Entity::one_of(caller.tenant, id.0),
     )
     .await?;
-    Ok(Answer::ok(&PhoneNumber::from(number)))
+    Ok(ApiAnswer::ok(&PhoneNumberView::from(number)))
 }
 
 /// `POST /phone-numbers/{id}/assign-agent`
 pub async fn assign_agent(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<PhoneNumberId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     found(
         services.store.api_reader(),
         phone_number::Entity::one_of(caller.tenant, id.0),
@@ -134,7 +134,7 @@ pub async fn assign_agent(
         .form()?
         .read(&[], |form| form.nullable("agentId", agent_id))?;
     let now = services.clock.now();
-    let unit = Unit::begin(&services, &caller).await?;
+    let unit = TenantWrite::begin(&services, &caller).await?;
     let agent_id = match wanted {
         None => None,
         Some(wanted) => Some(existing_agent(&unit, caller.tenant, wanted, now).await?),
@@ -153,29 +153,29 @@ pub async fn assign_agent(
         change.updated_at = Set(number.updated_at);
         change.update(unit.txn()).await?;
         let agent = agent_id.map_or_else(|| "none".to_owned(), |agent| agent.to_string());
-        changed = Some(Change::new(AuditAction::NumberAssign, number.id).with(agent));
+        changed = Some(AuditChange::new(AuditAction::NumberAssign, number.id).with(agent));
     }
-    unit.commit(Answer::ok(&PhoneNumber::from(number)), changed)
+    unit.commit(ApiAnswer::ok(&PhoneNumberView::from(number)), changed)
         .await
 }
 
 /// A malformed id is treated like an unknown agent.
-fn agent_id(value: &Value) -> Parsed<Option<AgentId>> {
+fn agent_id(value: &Value) -> ParseResult<Option<AgentId>> {
     let text = value
         .as_str()
-        .ok_or_else(|| Fault::new(FieldCode::InvalidType, "must be a string or null"))?;
+        .ok_or_else(|| ValueFault::new(FieldCode::InvalidType, "must be a string or null"))?;
     Ok(text.parse().ok())
 }
 
 /// Locks the agent, so that it cannot be deleted before the commit.
 async fn existing_agent(
-    unit: &Unit,
+    unit: &TenantWrite,
     tenant: TenantId,
     id: Option<AgentId>,
     now: Millis,
 ) -> Result<AgentId, ApiError> {
     let not_found = || {
-        let fault = Fault::new(FieldCode::NotFound, "must be the id of one of your agents");
+        let fault = ValueFault::new(FieldCode::NotFound, "must be the id of one of your agents");
         ApiError::field(fault.in_field("agentId"))
     };
     let id = id.ok_or_else(not_found)?;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use utoipa::openapi::ObjectBuilder;
 
 use crate::{
-    http::extract::{BlankRule, Parsed, line, text},
+    http::extract::{BlankRule, ParseResult, line, text},
     openapi::schema,
 };
 
@@ -32,7 +32,7 @@ macro_rules! texts {
             pub const CHARS_MAX: usize = $max;
 
             /// Parses a tenant's input.
-            pub fn parse(value: &Value) -> Parsed<Self> {
+            pub fn parse(value: &Value) -> ParseResult<Self> {
                 texts!(@read $min, Self::CHARS_MAX, $blanks $(, $line)?)(value).map(Self)
             }
 

@@ -6,22 +6,22 @@ use dikala_entities::{Store, store::Transaction};
 
 use crate::{
     api::context::Services,
-    audit::{self, Change},
-    http::{answer::Answer, error::ApiError, extract::Caller},
+    audit::{self, AuditChange},
+    http::{answer::ApiAnswer, error::ApiError, extract::TenantRequest},
 };
 
 /// A write transaction for a request, with its caller and idempotency key. Dropping it rolls it back.
 #[derive(Debug)]
-pub struct Unit {
+pub struct TenantWrite {
     store: Store,
     txn: Transaction,
-    caller: Caller,
+    caller: TenantRequest,
     clock: SharedClock,
 }
 
-impl Unit {
+impl TenantWrite {
     /// Begins a transaction.
-    pub async fn begin(services: &Services, caller: &Caller) -> Result<Self, ApiError> {
+    pub async fn begin(services: &Services, caller: &TenantRequest) -> Result<Self, ApiError> {
         Ok(Self {
             store: services.store.clone(),
             txn: services.store.begin().await?,
@@ -36,8 +36,12 @@ impl Unit {
 
     /// Commits the effect with its stored answer and its audit entry. `change` is none if nothing of the tenant's
     /// changed.
-    pub async fn commit(self, answer: Answer, change: Option<Change>) -> Result<Answer, ApiError> {
-        let Caller {
+    pub async fn commit(
+        self,
+        answer: ApiAnswer,
+        change: Option<AuditChange>,
+    ) -> Result<ApiAnswer, ApiError> {
+        let TenantRequest {
             tenant,
             origin,
             claim,

@@ -21,9 +21,9 @@ use super::{
 use crate::{
     api::context::Services,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{Caller, Id, Query, VersionNumber},
+        extract::{Id, Query, TenantRequest, VersionNumber},
     },
 };
 
@@ -162,7 +162,7 @@ async fn find(
 
 /// `GET /agents/{id}/versions`
 pub async fn list_all(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<AgentId>,
     query: Query,
@@ -180,12 +180,12 @@ pub async fn list_all(
 
 /// `GET /agents/{id}/versions/{version}`
 pub async fn show(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<AgentId>,
     version: VersionNumber,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     expect(&services, caller.tenant, id.0).await?;
     let row = find(services.store.api_reader(), caller.tenant, id.0, version.0).await?;
-    Ok(Answer::ok(&AgentVersion::from(row)))
+    Ok(ApiAnswer::ok(&AgentVersion::from(row)))
 }

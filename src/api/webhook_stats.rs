@@ -16,9 +16,9 @@ use super::{latency::LatencyMs, webhooks};
 use crate::{
     api::context::Services,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::ApiError,
-        extract::{Caller, Id},
+        extract::{Id, TenantRequest},
     },
 };
 
@@ -117,14 +117,14 @@ impl WebhookStats {
 
 /// `GET /webhooks/{id}/stats`
 pub async fn show(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<WebhookId>,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let db = services.store.api_reader();
     let webhook = webhooks::find(db, caller.tenant, id.0).await?;
     let stats = read(db, &webhook, services.clock.now()).await?;
-    Ok(Answer::ok(&stats))
+    Ok(ApiAnswer::ok(&stats))
 }
 
 /// Reads the statistics of the 24 clock hours that end now.

@@ -15,16 +15,19 @@ use serde_json::Value;
 use utoipa::{ToSchema, openapi::ArrayBuilder};
 
 use super::{
-    Addresses, Unit,
+    Addresses, TenantWrite,
     listing::{self, Listing},
 };
 use crate::{
     api::context::Services,
-    audit::{Change, switched},
+    audit::{AuditChange, switched},
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{BlankRule, Body, Caller, Form, Id, Parsed, Query, boolean, list, text, word},
+        extract::{
+            BlankRule, FormFields, Id, ParseResult, Query, RequestBody, TenantRequest, boolean,
+            list, text, word,
+        },
     },
     openapi::schema,
 };
@@ -139,7 +142,7 @@ impl From<webhook::Model> for Webhook {
 pub struct EventKinds(Vec<EventKind>);
 
 impl EventKinds {
-    fn parse(value: &Value) -> Parsed<Self> {
+    fn parse(value: &Value) -> ParseResult<Self> {
         list(EVENTS_MIN, word("an event"), EventKind::eq)(value).map(Self)
     }
 
@@ -153,7 +156,7 @@ impl EventKinds {
 pub struct WebhookSecret(Secret);
 
 impl WebhookSecret {
-    fn parse(value: &Value) -> Parsed<Self> {
+    fn parse(value: &Value) -> ParseResult<Self> {
         let text = text(SECRET_CHARS_MIN, SECRET_CHARS_MAX, BlankRule::Opaque)(value)?;
         Ok(Self(Secret::new(text)))
     }
@@ -168,7 +171,7 @@ described! {
 }
 
 impl WebhookCreate {
-    fn read(form: &Form, addresses: Addresses) -> Result<Self, ApiError> {
+    fn read(form: &FormFields, addresses: Addresses) -> Result<Self, ApiError> {
         form.read(READ_ONLY, |form| {
             let url = form.required("url", None, |value| addresses.parse(value));
             let events = form.required("events", None, EventKinds::parse);
@@ -203,7 +206,7 @@ impl WebhookUpdate {
         }
     }
 
-    fn read(form: &Form, now: &Self, addresses: Addresses) -> Result<Self, ApiError> {
+    fn read(form: &FormFields, now: &Self, addresses: Addresses) -> Result<Self, ApiError> {
         form.read(READ_ONLY_OF_UPDATES, |form| {
             let url = form.required("url", Some(now.url.clone()), |value| addresses.parse(value));
             let events = form.required("events", Some(now.events.clone()), EventKinds::parse);
@@ -216,8 +219,8 @@ impl WebhookUpdate {
         })
     }
 
-    fn change_of(&self, id: WebhookId, before: &Self) -> Change {
-        Change::new(AuditAction::WebhookUpdate, id).fields(&[
+    fn change_of(&self, id: WebhookId, before: &Self) -> AuditChange {
+        AuditChange::new(AuditAction::WebhookUpdate, id).fields(&[
             ("url", self.url != before.url),
             ("events", self.events != before.events),
             switched(self.is_active, before.is_active),
@@ -276,7 +279,7 @@ pub async fn all(
 
 /// `GET /webhooks`
 pub async fn list_all(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     query: Query,
 ) -> Result<HttpResponse, ApiError> {
@@ -292,27 +295,27 @@ pub async fn list_all(
 
 /// `POST /webhooks`
 pub async fn create(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let form = body.form()?;
     let addresses = Addresses::ask(&services, caller.tenant, &form, "url", None).await;
     let new = WebhookCreate::read(&form, addresses)?;
-    let unit = Unit::begin(&services, &caller).await?;
+    let unit = TenantWrite::begin(&services, &caller).await?;
     make_room(&unit, caller.tenant).await?;
     let webhook = new.into_model(&services, caller.tenant);
     webhook::Entity::insert(webhook.clone().into_active_model())
         .exec_without_returning(unit.txn())
         .await?;
-    let change = Change::new(AuditAction::WebhookCreate, webhook.id);
+    let change = AuditChange::new(AuditAction::WebhookCreate, webhook.id);
     let path = format!("/webhooks/{}", webhook.id);
-    let answer = Answer::created(&path, &Webhook::from(webhook));
+    let answer = ApiAnswer::created(&path, &Webhook::from(webhook));
     unit.commit(answer, Some(change)).await
 }
 
 /// Counts under the tenant's row lock, so that two concurrent requests cannot both take the last place.
-async fn make_room(unit: &Unit, tenant: TenantId) -> Result<(), ApiError> {
+async fn make_room(unit: &TenantWrite, tenant: TenantId) -> Result<(), ApiError> {
     tenant::Entity::find_by_id(tenant)
         .lock_exclusive()
         .one(unit.txn())
@@ -327,27 +330,27 @@ async fn make_room(unit: &Unit, tenant: TenantId) -> Result<(), ApiError> {
 
 /// `GET /webhooks/{id}`
 pub async fn show(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<WebhookId>,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let webhook = find(services.store.api_reader(), caller.tenant, id.0).await?;
-    Ok(Answer::ok(&Webhook::from(webhook)))
+    Ok(ApiAnswer::ok(&Webhook::from(webhook)))
 }
 
 /// `PATCH /webhooks/{id}`
 pub async fn update(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<WebhookId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let seen = WebhookUpdate::of(&find(services.store.api_reader(), caller.tenant, id.0).await?);
     let form = body.patch()?;
     let before = Some(&seen.url);
     let addresses = Addresses::ask(&services, caller.tenant, &form, "url", before).await;
     WebhookUpdate::read(&form, &seen, addresses)?;
-    let unit = Unit::begin(&services, &caller).await?;
+    let unit = TenantWrite::begin(&services, &caller).await?;
     let mut webhook = lock(unit.txn(), caller.tenant, id.0).await?;
     // The fields that this request leaves out may have changed since.
     let before = WebhookUpdate::of(&webhook);
@@ -359,7 +362,7 @@ pub async fn update(
         change.update(unit.txn()).await?;
     }
     let answer = unit
-        .commit(Answer::ok(&Webhook::from(webhook)), change)
+        .commit(ApiAnswer::ok(&Webhook::from(webhook)), change)
         .await?;
     services.outbound.refresh(id.0);
     Ok(answer)
@@ -367,34 +370,34 @@ pub async fn update(
 
 /// `DELETE /webhooks/{id}`: the dispatcher gives up pending deliveries.
 pub async fn delete(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<WebhookId>,
-) -> Result<Answer, ApiError> {
-    let unit = Unit::begin(&services, &caller).await?;
+) -> Result<ApiAnswer, ApiError> {
+    let unit = TenantWrite::begin(&services, &caller).await?;
     let webhook = lock(unit.txn(), caller.tenant, id.0).await?;
     webhook::Entity::delete_by_id(webhook.id)
         .exec(unit.txn())
         .await?;
-    let change = Change::new(AuditAction::WebhookDelete, id.0);
-    let answer = unit.commit(Answer::no_content(), Some(change)).await?;
+    let change = AuditChange::new(AuditAction::WebhookDelete, id.0);
+    let answer = unit.commit(ApiAnswer::no_content(), Some(change)).await?;
     services.outbound.refresh(id.0);
     Ok(answer)
 }
 
 /// `POST /webhooks/{id}/rotate-secret`
 pub async fn rotate_secret(
-    caller: Caller,
+    caller: TenantRequest,
     services: Data<Services>,
     id: Id<WebhookId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     find(services.store.api_reader(), caller.tenant, id.0).await?;
     let WebhookSecret(secret) = body.form()?.read(&[], |form| {
         form.required("secret", None, WebhookSecret::parse)
     })?;
     let now = services.clock.now();
-    let unit = Unit::begin(&services, &caller).await?;
+    let unit = TenantWrite::begin(&services, &caller).await?;
     let mut webhook = lock(unit.txn(), caller.tenant, id.0).await?;
     let vault = &services.vault;
     // A sealed secret is bound to its column, so it is sealed again for the other one. One that cannot be opened is
@@ -409,8 +412,8 @@ pub async fn rotate_secret(
     webhook.changed(now);
     let change = webhook.clone().into_active_model().reset_all();
     change.update(unit.txn()).await?;
-    let change = Change::new(AuditAction::WebhookRotateSecret, id.0);
-    let answer = Answer::ok(&Webhook::from(webhook));
+    let change = AuditChange::new(AuditAction::WebhookRotateSecret, id.0);
+    let answer = ApiAnswer::ok(&Webhook::from(webhook));
     let answer = unit.commit(answer, Some(change)).await?;
     services.outbound.refresh(id.0);
     Ok(answer)

@@ -4,12 +4,12 @@ use dikala_actors::calls::versions::{self, KEPT_MAX};
 use dikala_entities::{Millis, agent, tenant};
 use sea_orm::{EntityTrait, QuerySelect};
 
-use super::Unit;
+use super::TenantWrite;
 use crate::{
     api::context::Services,
     http::{
         error::{ApiError, Missing},
-        field::{Fault, FieldCode},
+        field::{FieldCode, ValueFault},
     },
 };
 
@@ -21,10 +21,10 @@ pub const AGENT_BYTES_MAX: i64 = 256 * 1024;
 const KEPT_TIMES: i64 = KEPT_MAX + 2;
 
 /// Fields with sizes in bytes.
-pub type Parts = Vec<(&'static str, usize)>;
+pub type FieldSizes = Vec<(&'static str, usize)>;
 
 /// The growth of each field.
-pub fn growth(before: &Parts, after: Parts) -> Parts {
+pub fn growth(before: &FieldSizes, after: FieldSizes) -> FieldSizes {
     let grown = after.into_iter().zip(before);
     grown
         .map(|((field, after), (_, before))| (field, after.saturating_sub(*before)))
@@ -35,10 +35,10 @@ pub fn growth(before: &Parts, after: Parts) -> Parts {
 /// heavy, or if there is no room for more versions. The error names the field that grew most. A change that adds no
 /// weight is never refused for weight.
 pub async fn renew(
-    unit: &Unit,
+    unit: &TenantWrite,
     services: &Services,
     agent: agent::Model,
-    growth: &Parts,
+    growth: &FieldSizes,
     now: Millis,
 ) -> Result<agent::Model, ApiError> {
     let recorded = versions::record(unit.txn(), &agent, now).await?;
@@ -63,16 +63,16 @@ pub async fn renew(
 }
 
 async fn expect_light(
-    unit: &Unit,
+    unit: &TenantWrite,
     agent: &agent::Model,
     weight: i64,
-    growth: &Parts,
+    growth: &FieldSizes,
     most: i64,
 ) -> Result<(), ApiError> {
     let blame = growth.iter().max_by_key(|(_, bytes)| *bytes);
     let field = blame.map_or("name", |(field, _)| *field);
     let too_large = |predicate: String| {
-        let fault = Fault::new(FieldCode::TooLarge, predicate);
+        let fault = ValueFault::new(FieldCode::TooLarge, predicate);
         Err(ApiError::field(fault.in_field(field)))
     };
     if weight > AGENT_BYTES_MAX {
@@ -93,7 +93,7 @@ async fn expect_light(
 
 /// Removes earlier versions of this agent if there is no room.
 async fn expect_room(
-    unit: &Unit,
+    unit: &TenantWrite,
     agent: &agent::Model,
     version: i64,
     most: i64,

@@ -10,8 +10,8 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::http::{
-    extract::{Parsed, instant},
-    field::{Fault, FieldCode},
+    extract::{ParseResult, instant},
+    field::{FieldCode, ValueFault},
 };
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
@@ -40,7 +40,7 @@ impl DayZone {
     }
 
     /// A name such as `Asia/Jakarta`, or an offset such as `+07:00`.
-    pub fn parse(value: &Value) -> Parsed<Self> {
+    pub fn parse(value: &Value) -> ParseResult<Self> {
         let text = value.as_str().unwrap_or_default();
         // A plus that was not percent-encoded arrives in a query string as a blank.
         let text = text
@@ -52,7 +52,7 @@ impl DayZone {
         };
         zone.map(|zone| Self { name: text, zone }).ok_or_else(|| {
             let predicate = "must be a time zone such as Asia/Jakarta, or an offset such as +07:00";
-            Fault::new(FieldCode::InvalidFormat, predicate).into()
+            ValueFault::new(FieldCode::InvalidFormat, predicate).into()
         })
     }
 
@@ -80,7 +80,7 @@ impl DayZone {
     }
 
     /// A date, which means midnight in this zone, or an instant.
-    pub fn instant(&self, value: &Value) -> Parsed<Millis> {
+    pub fn instant(&self, value: &Value) -> ParseResult<Millis> {
         let date = value
             .as_str()
             .filter(|text| text.len() == "2026-01-15".len());

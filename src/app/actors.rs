@@ -17,8 +17,8 @@ use dikala_actors::{
 };
 use dikala_entities::{Store, Vault};
 
-use super::StartError;
-use crate::{config::Settings, node::Node};
+use super::ServiceStartError;
+use crate::{config::Settings, node::Runtime};
 
 /// Threads that run calls.
 const CALL_THREADS: usize = 2;
@@ -31,13 +31,13 @@ const GONE_LOOKS: usize = 20;
 const GONE_LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The actors and their threads.
-pub struct Actors {
-    pub node: Node,
+pub struct ActorSystem {
+    pub runtime: Runtime,
     pub arbiters: Vec<Arbiter>,
     pub loops: EventLoops,
 }
 
-impl Actors {
+impl ActorSystem {
     /// Starts the actors on a store. Each actor that sends requests gets a client of its own from `outbound`.
     pub async fn start(
         settings: &Settings,
@@ -47,9 +47,9 @@ impl Actors {
         member: Membership,
         traces: Traces,
         outbound: impl Fn() -> Result<Outbound, OutboundError>,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, ServiceStartError> {
         let feed = Followers::among(member.notices().clone());
-        let common = Common {
+        let common = ActorDependencies {
             settings,
             store,
             vault,
@@ -78,7 +78,7 @@ impl Actors {
         if recovered > 0 {
             tracing::info!(calls = recovered, "took up unfinished calls");
         }
-        let Common {
+        let ActorDependencies {
             store,
             vault,
             clock,
@@ -86,7 +86,7 @@ impl Actors {
             traces,
             ..
         } = common;
-        let node = Node {
+        let runtime = Runtime {
             store,
             member,
             vault,
@@ -102,7 +102,7 @@ impl Actors {
             traces,
         };
         Ok(Self {
-            node,
+            runtime,
             loops: threads.loops(),
             arbiters: threads.into_arbiters(),
         })
@@ -111,7 +111,7 @@ impl Actors {
     /// Releases the calls after the bridges were sent away, so that other nodes can take them, while requests and
     /// deliveries under way still end.
     pub(super) async fn give_back(&self) {
-        let Node { bridges, calls, .. } = &self.node;
+        let Runtime { bridges, calls, .. } = &self.runtime;
         for _ in 0..GONE_LOOKS {
             if bridges.sockets() == 0 {
                 break;
@@ -125,16 +125,16 @@ impl Actors {
 
     /// Stops after the listeners and the deliveries: gives up the lease, stops the threads and closes the store.
     pub(super) async fn stop(self) {
-        if let Err(error) = self.node.calls.store_signs().await {
+        if let Err(error) = self.runtime.calls.store_signs().await {
             tracing::warn!(%error, "the bridges' signs of life were not written");
         }
-        if let Err(error) = self.node.member.leave(&self.node.store).await {
+        if let Err(error) = self.runtime.member.leave(&self.runtime.store).await {
             tracing::warn!(%error, "what this node has could not be given back; others take it when its lease is over");
         }
         for arbiter in &self.arbiters {
             arbiter.stop();
         }
-        self.node.store.close().await;
+        self.runtime.store.close().await;
     }
 }
 
@@ -183,7 +183,7 @@ impl Threads {
 }
 
 /// The dependencies of every actor.
-struct Common<'a> {
+struct ActorDependencies<'a> {
     settings: &'a Settings,
     store: Store,
     vault: Vault,
@@ -192,7 +192,7 @@ struct Common<'a> {
     traces: Traces,
 }
 
-impl Common<'_> {
+impl ActorDependencies<'_> {
     /// Starts the tasks that connect this node with others:
     /// - renew its lease,
     /// - send and receive notices,

@@ -10,24 +10,24 @@ use dikala_actors::{
 };
 use tokio::sync::watch;
 
-use super::StartError;
+use super::ServiceStartError;
 use crate::config::Settings;
 
 /// Longest time for the last spans when the service stops.
 const FINISH_WITHIN: Duration = Duration::from_secs(3);
 
 /// The running exporter.
-pub(super) struct Exporting {
+pub(super) struct SpanExport {
     task: rt::task::JoinHandle<()>,
     finish: watch::Sender<bool>,
 }
 
-impl Exporting {
+impl SpanExport {
     /// Starts the exporter on this thread, if an endpoint is configured.
     pub(super) fn start(
         settings: &Settings,
         clock: &SharedClock,
-    ) -> Result<(Traces, Option<Self>), StartError> {
+    ) -> Result<(Traces, Option<Self>), ServiceStartError> {
         let Some(uri) = settings.traces().and_then(|url| url.as_str().parse().ok()) else {
             return Ok((Traces::default(), None));
         };

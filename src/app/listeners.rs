@@ -18,20 +18,20 @@ use dikala_actors::traces::Traces;
 use dikala_entities::Store;
 use tokio::sync::watch;
 
-use super::actors::Actors;
+use super::actors::ActorSystem;
 use crate::{
     api::context::Services,
-    bridge::{self, BridgeParts},
+    bridge::{self, BridgeContext},
     config::Settings,
     console,
     dashboard::{self, DashboardState},
-    front::{self, Bounds, Door, Places, open_files_max},
+    front::{self, ConnectionLimits, ConnectionSlots, ListenerOptions, open_files_max},
     http::{context::HttpContext, meter::HttpMeter, middleware::request_scope},
     mails::MailStats,
     operator::{
-        access::{self, Tokens},
-        health::{self, HealthParts},
-        metrics::{self, MetricsParts},
+        access::{self, OperatorTokens},
+        health::{self, HealthChecks},
+        metrics::{self, MetricSources},
     },
     operator_api::{self, OperatorContext},
     overview::{self, OverviewSampler},
@@ -71,7 +71,7 @@ fn folder(settings: &Settings) -> Option<PathBuf> {
 
 /// The progress of the shutdown.
 #[derive(Clone, Debug)]
-pub(super) struct Stops {
+pub(super) struct ShutdownSignals {
     /// True once the service accepts no new calls.
     pub(super) draining: watch::Receiver<bool>,
     /// True once bridges are sent away.
@@ -79,7 +79,7 @@ pub(super) struct Stops {
 }
 
 /// Counters of parts that may not run.
-pub(super) struct Counted {
+pub(super) struct OptionalCounters {
     /// None if no mails are sent.
     pub(super) mails: Option<Arc<MailStats>>,
     /// None if no bridge runs in this process.
@@ -90,36 +90,36 @@ pub(super) struct Counted {
 #[derive(Clone)]
 pub(super) struct Listeners {
     services: Data<Services>,
-    bridge: Data<BridgeParts>,
-    health: Data<HealthParts>,
+    bridge: Data<BridgeContext>,
+    health: Data<HealthChecks>,
     /// The tokens of the operators' listener.
-    tokens: Data<Tokens>,
+    tokens: Data<OperatorTokens>,
     /// The state of the operators' requests.
     http: Data<HttpContext>,
     desk: Data<OperatorContext>,
     console: Data<console::ConsoleState>,
     meter: Data<HttpMeter>,
     traces: Data<Traces>,
-    metrics: Data<MetricsParts>,
+    metrics: Data<MetricSources>,
 }
 
 impl Listeners {
     /// `public` is the address of the public listener.
     pub(super) fn new(
         settings: &Settings,
-        actors: &Actors,
-        counted: Counted,
-        stops: &Stops,
+        actors: &ActorSystem,
+        counted: OptionalCounters,
+        stops: &ShutdownSignals,
         public: SocketAddr,
     ) -> Self {
-        let node = &actors.node;
-        let services = Services::new(node, settings.api());
+        let runtime = &actors.runtime;
+        let services = Services::new(runtime, settings.api());
         let meter = HttpMeter::default();
         health::begin(&meter);
         let allow_unsafe = settings.database.allow_unsafe;
-        let health = HealthParts::new(node.clone(), stops.draining.clone(), allow_unsafe);
+        let health = HealthChecks::new(runtime.clone(), stops.draining.clone(), allow_unsafe);
         let overview = OverviewSampler::new(overview::OverviewSources {
-            node: node.clone(),
+            node: runtime.clone(),
             loops: actors.loops.clone(),
             http: meter.clone(),
             gate: Arc::clone(&services.http.gate),
@@ -127,7 +127,7 @@ impl Listeners {
             folder: folder(settings),
         });
         let desk = Data::new(OperatorContext {
-            node: node.clone(),
+            node: runtime.clone(),
             loops: actors.loops.clone(),
             overview,
             base: settings.http.base(public).into(),
@@ -135,18 +135,18 @@ impl Listeners {
             requests: meter.clone(),
             telephony: counted.telephony.clone(),
             configuration: Arc::clone(&settings.shown),
-            started_at: node.clock.now(),
+            started_at: runtime.clock.now(),
             verified: Arc::default(),
         });
-        let tokens = Data::new(Tokens {
+        let tokens = Data::new(OperatorTokens {
             full: settings.operator.token(),
             read: settings.operator.read_token(),
         });
         let http = Data::new(HttpContext::new(
-            node.store.clone(),
-            node.vault.clone(),
-            Arc::clone(&node.clock),
-            node.member.clone(),
+            runtime.store.clone(),
+            runtime.vault.clone(),
+            Arc::clone(&runtime.clock),
+            runtime.member.clone(),
             settings.operators_http(),
         ));
         let console = console::ConsoleState::new(desk.clone(), tokens.clone(), http.clone());
@@ -154,14 +154,14 @@ impl Listeners {
             services: Data::new(services),
             desk,
             console: Data::new(console),
-            bridge: Data::new(BridgeParts {
-                node: node.clone(),
+            bridge: Data::new(BridgeContext {
+                runtime: runtime.clone(),
                 budgets: Arc::default(),
                 stopping: stops.stopping.clone(),
             }),
             health: Data::new(health.clone()),
-            metrics: Data::new(MetricsParts {
-                node: node.clone(),
+            metrics: Data::new(MetricSources {
+                runtime: runtime.clone(),
                 loops: actors.loops.clone(),
                 http: meter.clone(),
                 health,
@@ -169,7 +169,7 @@ impl Listeners {
                 telephony: counted.telephony,
             }),
             meter: Data::new(meter),
-            traces: Data::new(node.traces.clone()),
+            traces: Data::new(runtime.traces.clone()),
             tokens,
             http,
         }
@@ -183,10 +183,10 @@ impl Listeners {
         let origins = settings.http.cors_origins.clone();
         let kit = DashboardState::new(self.services.clone(), settings, socket.local_addr()?);
         let kit = Data::new(kit);
-        let door = Door {
+        let door = ListenerOptions {
             name: "public",
             workers: HTTP_THREADS,
-            places: Places::new(settings.http.bounds().within(open_files_max())),
+            places: ConnectionSlots::new(settings.http.bounds().within(open_files_max())),
             // A little less than the whole time, so that the steps after the listeners have their turn.
             shutdown_seconds: settings.http.shutdown_seconds.saturating_sub(2).max(1),
         };
@@ -210,15 +210,15 @@ impl Listeners {
     }
 
     pub(super) fn serve_operator(self, socket: TcpListener) -> std::io::Result<Server> {
-        let bounds = Bounds {
+        let bounds = ConnectionLimits {
             total: OPERATOR_CONNECTIONS_MAX,
             per_address: OPERATOR_CONNECTIONS_PER_ADDRESS_MAX,
             trusted: Vec::new(),
         };
-        let door = Door {
+        let door = ListenerOptions {
             name: "operators",
             workers: 1,
-            places: Places::new(bounds.within(open_files_max())),
+            places: ConnectionSlots::new(bounds.within(open_files_max())),
             shutdown_seconds: OPERATOR_SHUTDOWN_SECONDS,
         };
         front::serve(door, socket, move || {
@@ -243,7 +243,7 @@ impl Listeners {
 }
 
 /// Measures the lag of this thread's event loop.
-fn watch(kind: &str, metrics: &MetricsParts) {
+fn watch(kind: &str, metrics: &MetricSources) {
     if let Some(arbiter) = Arbiter::try_current() {
         metrics.loops.add(kind, arbiter);
     }

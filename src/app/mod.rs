@@ -37,17 +37,17 @@ use tokio::{
 
 pub use self::opening::{KeyTrial, holds_secrets, open_store, prove, vault};
 use self::{
-    actors::{Actors, guard},
-    exporting::Exporting,
-    listeners::{Counted, Listeners, Stops},
+    actors::{ActorSystem, guard},
+    exporting::SpanExport,
+    listeners::{Listeners, OptionalCounters, ShutdownSignals},
 };
 use crate::{
     config::{ConfigError, Settings},
     front::{self, open_files_max},
     mails::{Mailer, Relay, RelayError},
     maintenance,
-    node::Node,
-    telephony::{Telephony, TelephonyError, warn_of_stand_in},
+    node::Runtime,
+    telephony::{BuiltInBridge, TelephonyError, warn_of_stand_in},
 };
 
 /// Least number of open files: database, listeners, threads and some connections. With fewer the service would start
@@ -61,7 +61,7 @@ const ENDS_AHEAD: Duration = Duration::from_millis(200);
 
 /// The reason why the service did not start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum ServiceStartError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("the database answers with a fault: {words}", words = in_words(.0))]
@@ -133,14 +133,14 @@ pub struct App {
     /// True once bridges are sent away.
     stopping: watch::Sender<bool>,
     shutdown: Duration,
-    actors: Actors,
+    actors: ActorSystem,
     sweeping: rt::task::JoinHandle<()>,
     /// None if no mails are sent.
     mailing: Option<rt::task::JoinHandle<()>>,
     /// None if no spans are exported.
-    exporting: Option<Exporting>,
+    exporting: Option<SpanExport>,
     /// None if no bridge runs in this process.
-    telephony: Option<Telephony>,
+    telephony: Option<BuiltInBridge>,
     _reserved: Reservation,
 }
 
@@ -162,12 +162,12 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn open(settings: &Settings) -> Result<Self, StartError> {
+    fn open(settings: &Settings) -> Result<Self, ServiceStartError> {
         let public = listen(settings.http.listen, "http.listen")?;
         let operator = listen(settings.operator.listen, "operator.listen")?;
         Ok(Self {
-            public_at: public.local_addr().map_err(StartError::Http)?,
-            operator_at: operator.local_addr().map_err(StartError::Http)?,
+            public_at: public.local_addr().map_err(ServiceStartError::Http)?,
+            operator_at: operator.local_addr().map_err(ServiceStartError::Http)?,
             public,
             operator,
         })
@@ -180,7 +180,7 @@ async fn begin(
     vault: Vault,
     clock: &SharedClock,
     sockets: &Sockets,
-) -> Result<(Actors, Option<Exporting>), StartError> {
+) -> Result<(ActorSystem, Option<SpanExport>), ServiceStartError> {
     let store = open_store(settings, settings.database.migrate).await?;
     // Nodes use the database's clock, whatever their machines' clocks show.
     if store.lease().is_some() {
@@ -195,9 +195,10 @@ async fn begin(
         knows_step: knows_step(),
     };
     let member = Membership::join(&store, identity, Arc::clone(clock)).await?;
-    let (traces, exporting) = Exporting::start(settings, clock)?;
+    let (traces, exporting) = SpanExport::start(settings, clock)?;
     let clock = Arc::clone(clock);
-    let actors = Actors::start(settings, store, vault, clock, member, traces, outbound).await?;
+    let actors =
+        ActorSystem::start(settings, store, vault, clock, member, traces, outbound).await?;
     Ok((actors, exporting))
 }
 
@@ -207,7 +208,7 @@ impl App {
         settings: &Settings,
         vault: Vault,
         clock: SharedClock,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, ServiceStartError> {
         enough_files(open_files_max())?;
         let sockets = Sockets::open(settings)?;
         let reserved = Store::reserve(&settings.database.url)?;
@@ -215,36 +216,39 @@ impl App {
         let (stopping, is_stopping) = watch::channel(false);
         let (draining, is_draining) = watch::channel(false);
         let sweeping = rt::spawn(maintenance::run(
-            actors.node.store.clone(),
+            actors.runtime.store.clone(),
             Arc::clone(&clock),
             settings.retention.clone(),
-            actors.node.ledger.clone(),
+            actors.runtime.ledger.clone(),
         ));
         let base = settings.http.base(sockets.public_at);
-        let (mails, mailing) = mailer(settings, &actors.node, base)?
+        let (mails, mailing) = mailer(settings, &actors.runtime, base)?
             .map(|mailer| {
                 let stats = Arc::clone(&mailer.stats);
                 (stats, rt::spawn(mailer.run(is_stopping.clone())))
             })
             .unzip();
-        let telephony = telephony(settings, &actors.node, sockets.public_at).await?;
-        let counted = Counted {
+        let telephony = telephony(settings, &actors.runtime, sockets.public_at).await?;
+        let counted = OptionalCounters {
             mails,
-            telephony: telephony.as_ref().map(Telephony::counted),
+            telephony: telephony.as_ref().map(BuiltInBridge::counted),
         };
-        let stops = Stops {
+        let stops = ShutdownSignals {
             draining: is_draining,
             stopping: is_stopping,
         };
         let listeners = Listeners::new(settings, &actors, counted, &stops, sockets.public_at);
-        let socket = sockets.public.try_clone().map_err(StartError::Http)?;
+        let socket = sockets
+            .public
+            .try_clone()
+            .map_err(ServiceStartError::Http)?;
         let public_server = listeners
             .clone()
             .serve_public(sockets.public, settings)
-            .map_err(StartError::Http)?;
+            .map_err(ServiceStartError::Http)?;
         let operator_server = listeners
             .serve_operator(sockets.operator)
-            .map_err(StartError::Http)?;
+            .map_err(ServiceStartError::Http)?;
         Ok(Self {
             public: sockets.public_at,
             operator: sockets.operator_at,
@@ -265,12 +269,12 @@ impl App {
     }
 
     pub fn store(&self) -> &Store {
-        &self.actors.node.store
+        &self.actors.runtime.store
     }
 
     /// The identity of this node.
     pub fn member(&self) -> &Membership {
-        &self.actors.node.member
+        &self.actors.runtime.member
     }
 
     /// The address of the public listener.
@@ -284,7 +288,7 @@ impl App {
     }
 
     /// The bridge in this process, if one runs.
-    pub fn telephony(&self) -> Option<&Telephony> {
+    pub fn telephony(&self) -> Option<&BuiltInBridge> {
         self.telephony.as_ref()
     }
 
@@ -302,8 +306,8 @@ impl App {
                 .saturating_sub(LEAVES_WITHIN)
                 .max(self.shutdown / 2);
         let drain = async {
-            self.actors.node.calls.close();
-            self.actors.node.feed.close();
+            self.actors.runtime.calls.close();
+            self.actors.runtime.feed.close();
             let _ = self.draining.send(true);
             // Callers on the bridge of this process may finish, and the bridge reports that, before bridges are sent
             // away.
@@ -322,7 +326,7 @@ impl App {
             let deliveries = ends.saturating_duration_since(Instant::now() + ENDS_AHEAD);
             tokio::join!(
                 self.public_server.stop(true),
-                self.actors.node.webhooks.drain(deliveries),
+                self.actors.runtime.webhooks.drain(deliveries),
                 self.actors.give_back(),
                 mailing
             );
@@ -361,37 +365,43 @@ async fn serve(servers: [Server; 2]) {
 /// Starts the bridge of this process, if it is enabled.
 async fn telephony(
     settings: &Settings,
-    node: &Node,
+    runtime: &Runtime,
     public: SocketAddr,
-) -> Result<Option<Telephony>, TelephonyError> {
+) -> Result<Option<BuiltInBridge>, TelephonyError> {
     match settings.telephony() {
         Some(bridge) => {
             if settings.has_stand_in() {
                 warn_of_stand_in();
             }
-            Telephony::inside(bridge, node, public).await.map(Some)
+            BuiltInBridge::inside(bridge, runtime, public)
+                .await
+                .map(Some)
         }
         None => Ok(None),
     }
 }
 
-fn mailer(settings: &Settings, node: &Node, base: String) -> Result<Option<Mailer>, RelayError> {
+fn mailer(
+    settings: &Settings,
+    runtime: &Runtime,
+    base: String,
+) -> Result<Option<Mailer>, RelayError> {
     let Some(server) = settings.mail() else {
         return Ok(None);
     };
     let relay = Relay::new(&server, settings.extra_ca_file(), &base)?;
     Ok(Some(Mailer {
-        store: node.store.clone(),
-        clock: Arc::clone(&node.clock),
-        vault: node.vault.clone(),
+        store: runtime.store.clone(),
+        clock: Arc::clone(&runtime.clock),
+        vault: runtime.vault.clone(),
         relay,
         base,
         stats: Arc::default(),
     }))
 }
 
-fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).map_err(|reason| StartError::Listen {
+fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, ServiceStartError> {
+    TcpListener::bind(address).map_err(|reason| ServiceStartError::Listen {
         address,
         key,
         reason,
@@ -407,9 +417,9 @@ pub fn if_in_use<'a>(reason: &std::io::Error, words: &'a str) -> &'a str {
 }
 
 /// Fails if too few files may be open to serve at all.
-pub fn enough_files(most: Option<u64>) -> Result<(), StartError> {
+pub fn enough_files(most: Option<u64>) -> Result<(), ServiceStartError> {
     match most {
-        Some(most) if most < OPEN_FILES_MIN => Err(StartError::OpenFiles(most)),
+        Some(most) if most < OPEN_FILES_MIN => Err(ServiceStartError::OpenFiles(most)),
         _ => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use dikala_entities::{SecretPlace, Store, Vault, tenant, webhook};
 use dikala_migration::{SchemaState, migrate, schema_state};
 use sea_orm::{DbErr, EntityTrait, QueryOrder, QuerySelect};
 
-use super::StartError;
+use super::ServiceStartError;
 use crate::config::Settings;
 
 /// The key is tried on this many of the oldest, and of the newest, tenants and webhooks.
@@ -21,14 +21,17 @@ pub struct KeyTrial {
 }
 
 /// Connects, migrates or checks the schema, and tries the configured key on stored secrets.
-pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store, StartError> {
+pub async fn open_store(
+    settings: &Settings,
+    may_migrate: bool,
+) -> Result<Store, ServiceStartError> {
     if let Some(path) = Store::missing_file(&settings.database.url).filter(|_| !may_migrate) {
-        return Err(StartError::NoDatabase(path));
+        return Err(ServiceStartError::NoDatabase(path));
     }
     let store = Store::connect(&settings.database.url).await?;
     let unsafe_settings = store.unsafe_settings().await?;
     if !unsafe_settings.is_empty() && !settings.database.allow_unsafe {
-        return Err(StartError::Unsafe(unsafe_settings));
+        return Err(ServiceStartError::Unsafe(unsafe_settings));
     }
     store.may_use_tables().await?;
     match schema_state(store.reader()).await? {
@@ -39,7 +42,7 @@ pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store,
                 "the schema is of a later version; this version can serve from it"
             );
         }
-        SchemaState::Newer(step) => return Err(StartError::NewerSchema(step)),
+        SchemaState::Newer(step) => return Err(ServiceStartError::NewerSchema(step)),
         SchemaState::Behind(steps) if may_migrate => {
             tracing::info!(steps, "bringing the schema up to date");
             store.may_make_tables().await?;
@@ -47,12 +50,12 @@ pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store,
             migrate(&schema).await?;
             schema.close().await?;
         }
-        SchemaState::Behind(steps) => return Err(StartError::OldSchema(steps)),
+        SchemaState::Behind(steps) => return Err(ServiceStartError::OldSchema(steps)),
     }
     if settings.has_key() {
         let proof = prove(&store, &settings.vault()?).await?;
         if !proof.is_the_key {
-            return Err(StartError::WrongKey);
+            return Err(ServiceStartError::WrongKey);
         }
         if !proof.sealed.is_empty() {
             tracing::warn!(sealed = ?proof.sealed, "some secrets do not open with secrets.key");
@@ -62,7 +65,7 @@ pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store,
 }
 
 /// The vault of the configuration. Fails if its key is missing although the store holds secrets.
-pub async fn vault(settings: &Settings) -> Result<Vault, StartError> {
+pub async fn vault(settings: &Settings) -> Result<Vault, ServiceStartError> {
     let there = Store::missing_file(&settings.database.url).is_none();
     if !settings.has_key() && there {
         let store = Store::connect(&settings.database.url).await?;
@@ -70,7 +73,7 @@ pub async fn vault(settings: &Settings) -> Result<Vault, StartError> {
         store.close().await;
         // An error means that there are no tables yet.
         if matches!(any, Ok(true)) {
-            return Err(StartError::MissingKey);
+            return Err(ServiceStartError::MissingKey);
         }
     }
     Ok(settings.vault()?)

@@ -11,8 +11,10 @@ use actix_web::{
 use dikala_entities::{BRIDGE_TOKEN_SCHEME, BridgeId, Credential, Store, bridge};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
-use super::BridgeParts;
-use crate::http::{context::HttpContext, denied::Denied, error::ApiError, gate::Stranger};
+use super::BridgeContext;
+use crate::http::{
+    context::HttpContext, denied::HttpRefusal, error::ApiError, gate::UnknownClient,
+};
 
 /// Lets in a request that shows a valid token, before its body is read. Handlers find the [`BridgeId`] in the
 /// request's data. A missing, malformed, unknown or revoked token is answered 401.
@@ -29,18 +31,18 @@ pub async fn require_token(
     }
 }
 
-async fn authenticate(req: &ServiceRequest) -> Result<BridgeId, Refused> {
-    let parts = req.app_data::<web::Data<BridgeParts>>();
+async fn authenticate(req: &ServiceRequest) -> Result<BridgeId, TokenError> {
+    let context = req.app_data::<web::Data<BridgeContext>>();
     let http = req.app_data::<web::Data<HttpContext>>();
-    let (Some(parts), Some(http)) = (parts, http) else {
+    let (Some(context), Some(http)) = (context, http) else {
         return Err(ApiError::Internal.into());
     };
-    let stranger = Stranger::of(req.request(), &http.settings, http.clock.now());
+    let stranger = UnknownClient::of(req.request(), &http.settings, http.clock.now());
     let strangers = &http.gate.strangers;
     let found = match presented_token(req.headers()) {
         Some(token) => {
-            let bridge = find(&parts.node.store, &token);
-            let is_refusal = |error: &Refused| matches!(error, Refused::Token(_));
+            let bridge = find(&context.runtime.store, &token);
+            let is_refusal = |error: &TokenError| matches!(error, TokenError::Token(_));
             strangers
                 .look_up(&stranger, token.hash(), bridge, is_refusal)
                 .await
@@ -55,14 +57,14 @@ async fn authenticate(req: &ServiceRequest) -> Result<BridgeId, Refused> {
 
 /// The reason why a bridge's request is refused.
 #[derive(Debug, thiserror::Error)]
-enum Refused {
+enum TokenError {
     #[error(transparent)]
-    Token(#[from] Denied),
+    Token(#[from] HttpRefusal),
     #[error(transparent)]
     Api(#[from] ApiError),
 }
 
-impl Refused {
+impl TokenError {
     fn into_error(self) -> Error {
         match self {
             Self::Token(refusal) => refusal.into(),
@@ -80,7 +82,7 @@ fn presented_token(headers: &HeaderMap) -> Option<Credential> {
         .and_then(|(_, token)| BRIDGE_TOKEN_SCHEME.parse(token.trim()))
 }
 
-async fn find(store: &Store, token: &Credential) -> Result<BridgeId, Refused> {
+async fn find(store: &Store, token: &Credential) -> Result<BridgeId, TokenError> {
     let bridge = bridge::Entity::find()
         .filter(bridge::Column::Hash.eq(token.hash()))
         .filter(bridge::Column::RevokedAt.is_null())
@@ -90,7 +92,7 @@ async fn find(store: &Store, token: &Credential) -> Result<BridgeId, Refused> {
     Ok(bridge.ok_or_else(unknown)?.id)
 }
 
-fn unknown() -> Denied {
+fn unknown() -> HttpRefusal {
     let message = "A bridge sends its token as `Authorization: Bearer dkb_…`; this one is missing, unknown or revoked.";
-    Denied::unauthorized("invalid_bridge_token", message)
+    HttpRefusal::unauthorized("invalid_bridge_token", message)
 }

@@ -29,7 +29,7 @@ use dikala_actors::{
 use dikala_entities::BridgeId;
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
 
-use super::protocol::{Content, Refusal, Request};
+use super::protocol::{BridgeMessage, MessageContent, MessageRefusal};
 
 /// Messages of one connection that may be under way. A message whose reply waits to be written counts; a function
 /// that waits for its endpoint does not.
@@ -68,8 +68,8 @@ pub const RING_WITHIN: Duration = Duration::from_secs(5);
 
 /// A message's reservation in the budget. It is held until the reply is written, or cannot be written any more.
 #[derive(Debug)]
-pub struct Room {
-    bytes: Bytes,
+pub struct MessageReservation {
+    bytes: ByteReservation,
     #[expect(dead_code, reason = "it is held, and counts when it is dropped")]
     place: OwnedSemaphorePermit,
     #[expect(dead_code, reason = "it is held, and counts when it is dropped")]
@@ -80,12 +80,12 @@ pub struct Room {
 
 /// Bytes of a bridge's budget, and the same number of the shared budget.
 #[derive(Debug)]
-struct Bytes {
+struct ByteReservation {
     own: OwnedSemaphorePermit,
     shared: OwnedSemaphorePermit,
 }
 
-impl Bytes {
+impl ByteReservation {
     fn split(&mut self, bytes: usize) -> Self {
         let split = |of: &mut OwnedSemaphorePermit| {
             let most = of.num_permits();
@@ -101,11 +101,13 @@ impl Bytes {
 
 /// The reservation of a function that waits for its endpoint.
 #[derive(Debug)]
-pub struct Aside(#[expect(dead_code, reason = "it is held, and counts when it is dropped")] Bytes);
+pub struct FunctionReservation(
+    #[expect(dead_code, reason = "it is held, and counts when it is dropped")] ByteReservation,
+);
 
 /// The budgets that all bridges share.
 #[derive(Clone, Debug)]
-struct Shared {
+struct SharedBudget {
     bytes: Arc<Semaphore>,
     aside: Arc<Semaphore>,
     turns: Turns<(BridgeId, TenantHint)>,
@@ -113,16 +115,16 @@ struct Shared {
 
 /// The budgets of all bridges.
 #[derive(Debug)]
-pub struct Budgets {
-    bridges: DashMap<BridgeId, Arc<Budget>>,
-    shared: Shared,
+pub struct BridgeBudgets {
+    bridges: DashMap<BridgeId, Arc<BridgeBudget>>,
+    shared: SharedBudget,
 }
 
-impl Default for Budgets {
+impl Default for BridgeBudgets {
     fn default() -> Self {
         Self {
             bridges: DashMap::new(),
-            shared: Shared {
+            shared: SharedBudget {
                 bytes: Arc::new(Semaphore::new(BYTES_OF_ALL_MAX)),
                 aside: Arc::new(Semaphore::new(BYTES_OF_ALL_MAX)),
                 turns: Turns::new(TURNS_MAX, TURNS_EACH),
@@ -131,7 +133,7 @@ impl Default for Budgets {
     }
 }
 
-impl Budgets {
+impl BridgeBudgets {
     /// The budget of a new connection. All connections of a bridge share the bridge's budget.
     pub fn of(&self, bridge: BridgeId) -> ConnectionBudget {
         ConnectionBudget {
@@ -145,7 +147,7 @@ impl Budgets {
 
 /// The budget of one bridge.
 #[derive(Debug)]
-struct Budget {
+struct BridgeBudget {
     bytes: Arc<Semaphore>,
     rings: Shares<TenantHint>,
     answers: Turns<TenantHint>,
@@ -153,7 +155,7 @@ struct Budget {
     lists: Mutex<()>,
 }
 
-impl Default for Budget {
+impl Default for BridgeBudget {
     fn default() -> Self {
         Self {
             bytes: Arc::new(Semaphore::new(BYTES_MAX)),
@@ -169,14 +171,14 @@ impl Default for Budget {
 #[derive(Clone, Debug)]
 pub struct ConnectionBudget {
     bridge: BridgeId,
-    budget: Arc<Budget>,
-    shared: Shared,
+    budget: Arc<BridgeBudget>,
+    shared: SharedBudget,
     places: Arc<Semaphore>,
 }
 
 /// The size of a message in its bridge's budget.
 #[derive(Debug)]
-pub struct Weight {
+pub struct MessageWeight {
     bytes: usize,
     ring: Option<Box<shares::Share<TenantHint>>>,
 }
@@ -187,21 +189,21 @@ impl ConnectionBudget {
     pub fn weigh(
         &self,
         length: usize,
-        message: Result<Request, Refusal>,
-        tenant_of: impl FnOnce(&Request) -> TenantHint,
-    ) -> (Result<Request, Refusal>, Weight) {
+        message: Result<BridgeMessage, MessageRefusal>,
+        tenant_of: impl FnOnce(&BridgeMessage) -> TenantHint,
+    ) -> (Result<BridgeMessage, MessageRefusal>, MessageWeight) {
         let bytes = length * READ_FACTOR + MESSAGE_BYTES;
         let (message, bytes, ring) = match message {
-            Ok(request) if matches!(request.body, Content::Incoming(_)) => {
+            Ok(request) if matches!(request.body, MessageContent::Incoming(_)) => {
                 match self.take_in(tenant_of(&request), bytes) {
                     Some(ring) => (Ok(request), bytes, Some(Box::new(ring))),
-                    None => (Err(Refusal::busy(&request)), 0, None),
+                    None => (Err(MessageRefusal::busy(&request)), 0, None),
                 }
             }
             Ok(request) => (Ok(request), bytes, None),
             Err(refusal) => (Err(refusal), bytes, None),
         };
-        (message, Weight { bytes, ring })
+        (message, MessageWeight { bytes, ring })
     }
 
     fn take_in(&self, payer: TenantHint, bytes: usize) -> Option<shares::Share<TenantHint>> {
@@ -216,7 +218,7 @@ impl ConnectionBudget {
     }
 
     /// Reserves room for a message without waiting.
-    pub fn room_now(&self, weight: Weight) -> Result<Room, Weight> {
+    pub fn room_now(&self, weight: MessageWeight) -> Result<MessageReservation, MessageWeight> {
         let bytes = as_permits(weight.bytes, BYTES_MAX);
         let Some(bytes) = at_once(&self.budget.bytes, &self.shared.bytes, bytes) else {
             return Err(weight);
@@ -224,7 +226,7 @@ impl ConnectionBudget {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             return Err(weight);
         };
-        Ok(Room {
+        Ok(MessageReservation {
             bytes,
             place,
             ring: weight.ring,
@@ -233,13 +235,13 @@ impl ConnectionBudget {
     }
 
     /// Waits for room for a message, first come, first served.
-    pub async fn room(&self, weight: Weight) -> Room {
+    pub async fn room(&self, weight: MessageWeight) -> MessageReservation {
         let bytes = self.bytes(weight.bytes).await;
         self.place(bytes, weight.ring).await
     }
 
     /// Like [`Self::room`] for several messages at once: all get room together.
-    pub async fn rooms(&self, weights: Vec<Weight>) -> Vec<Room> {
+    pub async fn rooms(&self, weights: Vec<MessageWeight>) -> Vec<MessageReservation> {
         let mut all = self
             .bytes(weights.iter().map(|weight| weight.bytes).sum())
             .await;
@@ -255,7 +257,7 @@ impl ConnectionBudget {
     pub async fn ring_turn(
         &self,
         payer: TenantHint,
-        room: &mut Room,
+        room: &mut MessageReservation,
         within: Duration,
     ) -> Result<Turn<(BridgeId, TenantHint)>, CallError> {
         let both = async {
@@ -274,7 +276,10 @@ impl ConnectionBudget {
     }
 
     /// Room for a function's result. After `within`, the error holds room of no bytes, enough for a refusal.
-    pub async fn room_for_result(&self, within: Duration) -> Result<Room, Room> {
+    pub async fn room_for_result(
+        &self,
+        within: Duration,
+    ) -> Result<MessageReservation, MessageReservation> {
         match tokio::time::timeout(within, self.bytes(RESULT_BYTES)).await {
             Ok(bytes) => Ok(self.place(bytes, None).await),
             Err(_) => {
@@ -288,11 +293,14 @@ impl ConnectionBudget {
 
     /// Exchanges a function's room for a reservation while it waits for its endpoint. Gives the room back if too many
     /// wait.
-    pub fn step_aside(&self, room: Room) -> Result<Aside, Room> {
+    pub fn step_aside(
+        &self,
+        room: MessageReservation,
+    ) -> Result<FunctionReservation, MessageReservation> {
         let bytes = room.bytes.own.num_permits().saturating_add(FUNCTION_BYTES);
         let bytes = as_permits(bytes, ASIDE_BYTES_MAX);
         let aside = at_once(&self.budget.aside, &self.shared.aside, bytes);
-        aside.map(Aside).ok_or(room)
+        aside.map(FunctionReservation).ok_or(room)
     }
 
     /// Waits for the permit to compare a list of calls, which takes long reads of the store. One per bridge.
@@ -300,7 +308,7 @@ impl ConnectionBudget {
         self.budget.lists.lock().await
     }
 
-    async fn bytes(&self, bytes: usize) -> Bytes {
+    async fn bytes(&self, bytes: usize) -> ByteReservation {
         let bytes = as_permits(bytes, BYTES_MAX);
         let of = async |budget: &Arc<Semaphore>| {
             let bytes = Arc::clone(budget).acquire_many_owned(bytes);
@@ -309,13 +317,17 @@ impl ConnectionBudget {
         // The bridge's own budget first: while it waits for that, it must hold none of the shared budget.
         let own = of(&self.budget.bytes).await;
         let shared = of(&self.shared.bytes).await;
-        Bytes { own, shared }
+        ByteReservation { own, shared }
     }
 
-    async fn place(&self, bytes: Bytes, ring: Option<Box<shares::Share<TenantHint>>>) -> Room {
+    async fn place(
+        &self,
+        bytes: ByteReservation,
+        ring: Option<Box<shares::Share<TenantHint>>>,
+    ) -> MessageReservation {
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.expect("nobody closes the semaphore");
-        Room {
+        MessageReservation {
             bytes,
             place,
             ring,
@@ -324,8 +336,8 @@ impl ConnectionBudget {
     }
 }
 
-fn at_once(own: &Arc<Semaphore>, shared: &Arc<Semaphore>, bytes: u32) -> Option<Bytes> {
-    Some(Bytes {
+fn at_once(own: &Arc<Semaphore>, shared: &Arc<Semaphore>, bytes: u32) -> Option<ByteReservation> {
+    Some(ByteReservation {
         own: Arc::clone(own).try_acquire_many_owned(bytes).ok()?,
         shared: Arc::clone(shared).try_acquire_many_owned(bytes).ok()?,
     })
@@ -348,16 +360,16 @@ mod tests {
         BridgeId::new(Millis::MIN)
     }
 
-    fn plain(bytes: usize) -> Weight {
-        Weight { bytes, ring: None }
+    fn plain(bytes: usize) -> MessageWeight {
+        MessageWeight { bytes, ring: None }
     }
 
-    fn room(share: &ConnectionBudget, bytes: usize) -> Option<Room> {
+    fn room(share: &ConnectionBudget, bytes: usize) -> Option<MessageReservation> {
         share.room(plain(bytes)).now_or_never()
     }
 
     /// Reserves room for an incoming call, if it is admitted.
-    fn ring(share: &ConnectionBudget, payer: TenantHint) -> Option<Room> {
+    fn ring(share: &ConnectionBudget, payer: TenantHint) -> Option<MessageReservation> {
         let incoming = json!({"id": "1", "type": "call.incoming", "bridgeCallId": "b",
             "did": "+622150001000", "callerNumber": "x"});
         let (message, weight) = share.weigh(200, parse(&incoming), |_| payer);
@@ -371,7 +383,7 @@ mod tests {
 
     #[test]
     fn a_bridge_that_has_too_much_under_way_waits_for_itself_alone() {
-        let budgets = Budgets::default();
+        let budgets = BridgeBudgets::default();
         let (one, other) = (bridge(), bridge());
         let all = room(&budgets.of(one), usize::MAX);
         assert!(all.is_some());
@@ -384,9 +396,9 @@ mod tests {
 
     #[test]
     fn what_all_bridges_have_under_way_has_a_bound() {
-        let budgets = Budgets::default();
+        let budgets = BridgeBudgets::default();
         let many = BYTES_OF_ALL_MAX / BYTES_MAX;
-        let all: Option<Vec<Room>> = (0..many)
+        let all: Option<Vec<MessageReservation>> = (0..many)
             .map(|_| room(&budgets.of(bridge()), BYTES_MAX))
             .collect();
         let mut all = all.expect("each has its own");
@@ -398,9 +410,9 @@ mod tests {
 
     #[test]
     fn calls_of_one_tenant_that_wait_leave_room_for_those_of_others_and_for_all_that_run() {
-        let share = Budgets::default().of(bridge());
+        let share = BridgeBudgets::default().of(bridge());
         let (greedy, other) = (tenant(), tenant());
-        let taken: Vec<Room> = std::iter::from_fn(|| ring(&share, greedy)).collect();
+        let taken: Vec<MessageReservation> = std::iter::from_fn(|| ring(&share, greedy)).collect();
         assert!(taken.len() > 5_000, "{}", taken.len());
         assert!(ring(&share, other).is_some());
         assert!(room(&share, BYTES_MAX / 2).is_some());
@@ -411,7 +423,7 @@ mod tests {
     #[actix_web::test]
     async fn a_call_for_which_no_turn_comes_is_refused_and_those_of_others_are_opened() {
         let soon = Duration::from_millis(1);
-        let share = Budgets::default().of(bridge());
+        let share = BridgeBudgets::default().of(bridge());
         let (greedy, other) = (tenant(), tenant());
         let mut opening = Vec::new();
         for _ in 0..ANSWERS_EACH {
@@ -428,7 +440,7 @@ mod tests {
 
     #[test]
     fn functions_that_wait_leave_room_for_everything_else() {
-        let share = Budgets::default().of(bridge());
+        let share = BridgeBudgets::default().of(bridge());
         let mut aside = Vec::new();
         let most = ASIDE_BYTES_MAX / (FUNCTION_BYTES + 4_096);
         for _ in 0..most {
@@ -448,7 +460,7 @@ mod tests {
 
     #[actix_web::test]
     async fn a_result_for_which_no_room_comes_is_refused_in_a_place_of_its_own() {
-        let share = Budgets::default().of(bridge());
+        let share = BridgeBudgets::default().of(bridge());
         let all = share.room(plain(BYTES_MAX)).await;
         let soon = Duration::from_millis(1);
         let refused = share.room_for_result(soon).await;
@@ -460,7 +472,7 @@ mod tests {
 
     #[actix_web::test]
     async fn a_connection_has_its_places_and_a_batch_its_rooms() {
-        let budgets = Budgets::default();
+        let budgets = BridgeBudgets::default();
         let bridge = bridge();
         let (one, other) = (budgets.of(bridge), budgets.of(bridge));
         let all = (0..IN_FLIGHT_MAX).map(|_| plain(0)).collect();

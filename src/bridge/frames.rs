@@ -5,7 +5,7 @@ use actix_ws::{CloseCode, Item, Message, MessageStream, ProtocolError};
 
 /// A whole message, or a control frame.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Frame {
+pub enum SocketFrame {
     Text(Bytes),
     Binary(Bytes),
     Ping(Bytes),
@@ -26,12 +26,12 @@ const TOO_LARGE: ReadFault = ReadFault::Close(CloseCode::Size, "a message has at
 const NOT_UTF8: ReadFault = ReadFault::Close(CloseCode::Invalid, "text is UTF-8");
 
 /// Reads the messages of a socket.
-pub struct Frames {
+pub struct FrameReader {
     stream: MessageStream,
     fragments: Fragments,
 }
 
-impl Frames {
+impl FrameReader {
     /// Reads messages of up to `bytes_max` bytes, in one frame or several.
     pub fn new(stream: MessageStream, bytes_max: usize) -> Self {
         Self {
@@ -45,14 +45,14 @@ impl Frames {
     }
 
     /// The next message; none if the peer is gone. Cancelling this loses no bytes.
-    pub async fn next(&mut self) -> Option<Result<Frame, ReadFault>> {
+    pub async fn next(&mut self) -> Option<Result<SocketFrame, ReadFault>> {
         loop {
             let frame = match self.stream.recv().await? {
-                Ok(Message::Text(text)) => Frame::Text(text.into_bytes()),
-                Ok(Message::Binary(bytes)) => Frame::Binary(bytes),
-                Ok(Message::Ping(payload)) => Frame::Ping(payload),
-                Ok(Message::Pong(payload)) => Frame::Pong(payload),
-                Ok(Message::Close(_)) => Frame::Close,
+                Ok(Message::Text(text)) => SocketFrame::Text(text.into_bytes()),
+                Ok(Message::Binary(bytes)) => SocketFrame::Binary(bytes),
+                Ok(Message::Ping(payload)) => SocketFrame::Ping(payload),
+                Ok(Message::Pong(payload)) => SocketFrame::Pong(payload),
+                Ok(Message::Close(_)) => SocketFrame::Close,
                 Ok(Message::Nop) => continue,
                 Ok(Message::Continuation(item)) => match self.fragments.add(item).transpose() {
                     Some(whole) => return Some(whole),
@@ -83,7 +83,7 @@ struct Fragments {
 
 impl Fragments {
     /// Adds a fragment. Returns the message if that was its last fragment.
-    fn add(&mut self, item: Item) -> Result<Option<Frame>, ReadFault> {
+    fn add(&mut self, item: Item) -> Result<Option<SocketFrame>, ReadFault> {
         let (bytes, is_last) = match item {
             Item::FirstText(bytes) => {
                 self.is_text = true;
@@ -105,10 +105,10 @@ impl Fragments {
         }
         let whole = self.bytes.split().freeze();
         if !self.is_text {
-            return Ok(Some(Frame::Binary(whole)));
+            return Ok(Some(SocketFrame::Binary(whole)));
         }
         match std::str::from_utf8(&whole) {
-            Ok(_) => Ok(Some(Frame::Text(whole))),
+            Ok(_) => Ok(Some(SocketFrame::Text(whole))),
             Err(_) => Err(NOT_UTF8),
         }
     }
@@ -140,7 +140,10 @@ mod tests {
             assert_eq!(message.add(part), Ok(None));
         }
         let whole = message.add(Item::Last(bytes(b"\xa9\"")));
-        assert_eq!(whole, Ok(Some(Frame::Text(bytes("{\"é\"".as_bytes())))));
+        assert_eq!(
+            whole,
+            Ok(Some(SocketFrame::Text(bytes("{\"é\"".as_bytes()))))
+        );
         assert_eq!(message.add(Item::FirstBinary(bytes(b"12345678"))), Ok(None));
         assert_eq!(message.add(Item::Last(bytes(b"9"))), Err(TOO_LARGE));
     }

@@ -7,9 +7,9 @@ use dikala_entities::BridgeId;
 use serde_json::{Value, json};
 
 use super::{
-    BridgeParts,
+    BridgeContext,
     budget::ROOM_WITHIN,
-    lanes::{Lanes, payer},
+    ordering::{OrderingQueues, payer},
     protocol::{self, MESSAGES_MAX},
     ticket::Ticket,
 };
@@ -20,7 +20,7 @@ use crate::{
         field::{FieldCode, FieldError},
         request_id::named_trace,
     },
-    node::Node,
+    node::Runtime,
 };
 
 /// Commands in one answer; the others wait for the next request.
@@ -29,15 +29,15 @@ const COMMANDS_MAX: usize = 100;
 /// `POST /bridge/v1/messages`
 pub async fn messages(
     bridge: web::ReqData<BridgeId>,
-    parts: web::Data<BridgeParts>,
+    context: web::Data<BridgeContext>,
     body: web::ReqData<RawBody>,
 ) -> Result<HttpResponse, Error> {
     let bridge = bridge.into_inner();
     let messages = parse(&body.0)?;
     let ids = messages.iter().map(|message| message["id"].as_str());
-    let poll = Poll::new(ids, parts.node.clock.now());
+    let poll = Poll::new(ids, context.runtime.clock.now());
     let mut replies: Vec<Value> = vec![Value::Null; messages.len()];
-    let share = parts.budgets.of(bridge);
+    let share = context.budgets.of(bridge);
     let trace = named_trace();
     let requests: Vec<_> = messages
         .iter()
@@ -52,28 +52,30 @@ pub async fn messages(
         .enumerate()
         .map(|(place, request)| Ticket::new(place, request))
         .collect();
-    let weighed = requests
-        .into_iter()
-        .map(|request| share.weigh(length, request, |request| payer(&parts.node.calls, request)));
+    let weighed = requests.into_iter().map(|request| {
+        share.weigh(length, request, |request| {
+            payer(&context.runtime.calls, request)
+        })
+    });
     let (requests, weights): (Vec<_>, Vec<_>) = weighed.unzip();
     let rooms = tokio::time::timeout(ROOM_WITHIN, share.rooms(weights))
         .await
         .map_err(|_| ApiError::Unavailable)?;
-    let mut lanes = Lanes::new(parts.node.calls.clone(), share, bridge);
+    let mut queues = OrderingQueues::new(context.runtime.calls.clone(), share, bridge);
     for (ticket, (request, room)) in tickets.into_iter().zip(requests.into_iter().zip(rooms)) {
-        lanes.accept(ticket, request, room);
+        queues.accept(ticket, request, room);
     }
     // The rooms are held until the replies are written.
     let mut kept = Vec::with_capacity(replies.len());
-    while let Some(finished) = lanes.next().await {
+    while let Some(finished) = queues.next().await {
         replies[finished.ticket.place] = finished.reply;
         kept.push((finished.ticket, finished.room));
     }
-    let commands = commands_for(&parts.node, bridge, &poll).await;
+    let commands = commands_for(&context.runtime, bridge, &poll).await;
     let commands: Vec<Value> = commands.iter().map(protocol::command).collect();
     let response = HttpResponse::Ok().json(json!({"replies": replies, "commands": commands}));
     for (ticket, room) in kept {
-        ticket.answered(&parts.node.bridges);
+        ticket.answered(&context.runtime.bridges);
         drop(room);
     }
     Ok(response)
@@ -81,8 +83,10 @@ pub async fn messages(
 
 /// Commands that wait for the bridge, here and at other nodes. Those that cannot be read now wait for the next
 /// request.
-async fn commands_for(node: &Node, bridge: BridgeId, poll: &Poll) -> Vec<Command> {
-    let given = node.bridges.give(&node.store, bridge, poll, COMMANDS_MAX);
+async fn commands_for(runtime: &Runtime, bridge: BridgeId, poll: &Poll) -> Vec<Command> {
+    let given = runtime
+        .bridges
+        .give(&runtime.store, bridge, poll, COMMANDS_MAX);
     given.await.unwrap_or_else(|error| {
         tracing::warn!(%bridge, %error, "commands could not be read; they wait for the next request");
         Vec::new()

@@ -1,31 +1,32 @@
 //! Telephony bridges: the transports of their messages and commands.
 //!
-//! [`protocol`] is the wire format, [`lanes`] the order, [`budget`] the limits, [`session`] the WebSocket transport
+//! [`protocol`] is the wire format, [`ordering`] the order, [`budget`] the limits, [`session`] the WebSocket transport
 //! and [`http`] the HTTP transport. Both transports carry the same messages and give the same replies.
 
 mod auth;
 mod budget;
 mod frames;
 mod http;
-mod lanes;
 mod newest;
+mod ordering;
 pub mod protocol;
 mod session;
 mod ticket;
+mod writer;
 
 use std::sync::Arc;
 
 use actix_web::{middleware::from_fn, web};
 use tokio::sync::watch;
 
-pub use self::budget::Budgets;
-use crate::{http::middleware::receive_body, node::Node};
+pub use self::budget::BridgeBudgets;
+use crate::{http::middleware::receive_body, node::Runtime};
 
 /// The state that both transports share.
 #[derive(Clone, Debug)]
-pub struct BridgeParts {
-    pub node: Node,
-    pub budgets: Arc<Budgets>,
+pub struct BridgeContext {
+    pub runtime: Runtime,
+    pub budgets: Arc<BridgeBudgets>,
     /// Becomes true when the service stops; then sockets are closed with 1001.
     pub stopping: watch::Receiver<bool>,
 }

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use dikala_actors::{bridges::BridgeSocket, nodes::notices::Topic};
 
-use crate::node::Node;
+use crate::node::Runtime;
 
 /// Longest wait for the database, for an announcement and for a check.
 const ANNOUNCE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Announces a socket to other nodes. If the database is not available now, the announcement is made later.
-pub(super) async fn announce(node: &Node, socket: &BridgeSocket) {
-    if !node.member.has_others() {
+pub(super) async fn announce(runtime: &Runtime, socket: &BridgeSocket) {
+    if !runtime.member.has_others() {
         return;
     }
-    let (store, me) = (&node.store, node.member.id());
-    let announcing = node.bridges.announce(store, &me, socket);
+    let (store, me) = (&runtime.store, runtime.member.id());
+    let announcing = runtime.bridges.announce(store, &me, socket);
     match tokio::time::timeout(ANNOUNCE_WITHIN, announcing).await {
-        Ok(Ok(())) => node.member.notices().tell(Topic::Bridges),
+        Ok(Ok(())) => runtime.member.notices().tell(Topic::Bridges),
         Ok(Err(error)) => {
             tracing::warn!(bridge = %socket.bridge(), %error, "other nodes hear of a socket later");
         }
@@ -27,12 +27,12 @@ pub(super) async fn announce(node: &Node, socket: &BridgeSocket) {
 }
 
 /// True if the bridge has opened no newer socket at another node.
-pub(super) async fn is_newest(node: &Node, socket: &BridgeSocket) -> bool {
-    if !node.member.has_others() {
+pub(super) async fn is_newest(runtime: &Runtime, socket: &BridgeSocket) -> bool {
+    if !runtime.member.has_others() {
         return true;
     }
-    let (store, me) = (&node.store, node.member.id());
-    let asking = node.bridges.is_newest(store, &me, socket);
+    let (store, me) = (&runtime.store, runtime.member.id());
+    let asking = runtime.bridges.is_newest(store, &me, socket);
     // If the database does not answer, the command goes out: an older socket is better than none.
     let newest = tokio::time::timeout(ANNOUNCE_WITHIN, asking).await;
     newest.unwrap_or(true)

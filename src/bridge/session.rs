@@ -4,34 +4,30 @@
 
 use std::{future::pending, pin::pin, sync::Arc, time::Duration};
 
-use actix_web::{
-    Error, HttpRequest, HttpResponse,
-    http::header,
-    web::{self, Bytes},
-};
+use actix_web::{Error, HttpRequest, HttpResponse, http::header, web};
 use actix_ws::{CloseCode, CloseReason, Session};
 use dikala_actors::{
-    bridges::{BridgeSocket, Bridges, Command, Dismissal},
+    bridges::BridgeSocket,
     traces::{for_request, request_id},
 };
 use dikala_entities::{BridgeId, CommandId, Millis};
 use futures_util::future::{FutureExt, LocalBoxFuture};
-use serde_json::Value;
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
 };
 
 use super::{
-    BridgeParts,
-    budget::{ConnectionBudget, IN_FLIGHT_MAX, Room},
-    frames::{Frame, Frames, ReadFault},
-    lanes::{Finished, Lanes, Message, payer},
+    BridgeContext,
+    budget::{ConnectionBudget, IN_FLIGHT_MAX, MessageReservation},
+    frames::{FrameReader, ReadFault, SocketFrame},
     newest,
-    protocol::{self, MESSAGE_BYTES_MAX, Refusal, Request, SUBPROTOCOL},
+    ordering::{AnsweredMessage, OrderingQueues, ParsedMessage, payer},
+    protocol::{self, BridgeMessage, MESSAGE_BYTES_MAX, MessageRefusal, SUBPROTOCOL},
     ticket::Ticket,
+    writer::{ControlFrame, EndReason, SILENCE_MAX_MS, write},
 };
-use crate::{http::denied::Denied, node::Node};
+use crate::http::denied::HttpRefusal;
 
 /// Larger frames close the socket. Frames between the message limit and this one are read, so that their id can be
 /// answered.
@@ -39,7 +35,6 @@ const FRAME_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 /// Pings and pongs that wait to be written. Any more are dropped: the peer is not reading anyway.
 const BEATS_MAX: usize = 4;
 const PING_EVERY_MS: i64 = 15_000;
-const SILENCE_MAX_MS: i64 = 45_000;
 /// Longest time for messages under way when the service stops.
 const FINISH_WITHIN: Duration = Duration::from_secs(10);
 /// Longest time for a peer to read the remaining replies and the close frame.
@@ -49,7 +44,7 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 pub async fn connect(
     request: HttpRequest,
     bridge: web::ReqData<BridgeId>,
-    parts: web::Data<BridgeParts>,
+    context: web::Data<BridgeContext>,
     body: web::Payload,
 ) -> Result<HttpResponse, Error> {
     let bridge = bridge.into_inner();
@@ -67,63 +62,30 @@ pub async fn connect(
     let (response, session, stream) =
         actix_ws::handle_with_protocols(&request, body, &[SUBPROTOCOL])
             .map_err(|_| no_upgrade())?;
-    let frames = Frames::new(stream, FRAME_BYTES_MAX);
+    let frames = FrameReader::new(stream, FRAME_BYTES_MAX);
     let (announced, is_announced) = oneshot::channel();
-    let parts = parts.get_ref().clone();
-    let work = run(parts, bridge, session, frames, announced);
+    let context = context.get_ref().clone();
+    let work = run(context, bridge, session, frames, announced);
     actix_web::rt::spawn(for_request(request_id(), work));
     // Wait for the announcement: a bridge that sees this socket open may open the next one at another node.
     let _ = is_announced.await;
     Ok(response)
 }
 
-fn no_upgrade() -> Denied {
+fn no_upgrade() -> HttpRefusal {
     let message = "This address takes WebSocket upgrades with the subprotocol dikala.bridge.v1.";
-    Denied::bad_request("invalid_upgrade", message)
-}
-
-/// The reason why a socket ended.
-#[derive(Debug)]
-enum Over {
-    /// The peer closed it, or the connection broke.
-    Gone,
-    /// Nothing was received, or nothing could be written, for too long.
-    Silent,
-    /// The service closes it.
-    Close(CloseCode, &'static str),
-}
-
-impl From<Dismissal> for Over {
-    fn from(dismissal: Dismissal) -> Self {
-        match dismissal {
-            Dismissal::Revoked => Self::Close(CloseCode::Policy, "the bridge token was revoked"),
-            Dismissal::Replaced => Self::Close(
-                CloseCode::Policy,
-                "too many sockets of this bridge; the newest stay",
-            ),
-            Dismissal::Lost => Self::Close(
-                CloseCode::Away,
-                "this node cannot work at the moment; connect again, to another",
-            ),
-        }
-    }
-}
-
-/// A ping or a pong.
-enum Beat {
-    Ping,
-    Pong(Bytes),
+    HttpRefusal::bad_request("invalid_upgrade", message)
 }
 
 async fn run(
-    parts: BridgeParts,
+    context: BridgeContext,
     bridge: BridgeId,
     session: Session,
-    frames: Frames,
+    frames: FrameReader,
     announced: oneshot::Sender<()>,
 ) {
-    let socket = parts.node.bridges.connected(bridge);
-    newest::announce(&parts.node, &socket).await;
+    let socket = context.runtime.bridges.connected(bridge);
+    newest::announce(&context.runtime, &socket).await;
     // The receiver may be gone already.
     let _ = announced.send(());
     tracing::info!(%bridge, request_id = request_id().as_deref(), "a bridge connected");
@@ -131,15 +93,15 @@ async fn run(
     let (beats, waiting_beats) = mpsc::channel(BEATS_MAX);
     let mut writer = actix_web::rt::spawn(write(
         session.clone(),
-        parts.node.clone(),
+        context.runtime.clone(),
         socket.clone(),
         waiting_replies,
         waiting_beats,
     ));
-    let now = parts.node.clock.now();
-    let share = parts.budgets.of(bridge);
-    let mut reader = Reader {
-        lanes: Lanes::new(parts.node.calls.clone(), share.clone(), bridge),
+    let now = context.runtime.clock.now();
+    let share = context.budgets.of(bridge);
+    let mut reader = SocketReader {
+        queues: OrderingQueues::new(context.runtime.calls.clone(), share.clone(), bridge),
         frames,
         share,
         admission: None,
@@ -147,25 +109,27 @@ async fn run(
         beats,
         last_frame_at: now,
         ping_at: now.plus_ms(PING_EVERY_MS),
-        parts,
+        context,
         bridge,
     };
     let over = reader.serve(&socket, &mut writer).await;
-    let (node, last_frame_at) = (reader.parts.node.clone(), reader.last_frame_at);
+    let (runtime, last_frame_at) = (reader.context.runtime.clone(), reader.last_frame_at);
     drop(reader);
     if !writer.is_finished() {
-        if matches!(over, Over::Close(..)) {
+        if matches!(over, EndReason::Close(..)) {
             let _ = tokio::time::timeout(CLOSE_WITHIN, &mut writer).await;
         }
         // Unwritten messages are lost with the socket, except commands: those go to the next socket.
         writer.abort();
     }
-    let is_silent = matches!(over, Over::Silent);
-    node.calls.socket_ended(&socket, is_silent, last_frame_at);
+    let is_silent = matches!(over, EndReason::Silent);
+    runtime
+        .calls
+        .socket_ended(&socket, is_silent, last_frame_at);
     let (code, reason) = match over {
-        Over::Gone => (CloseCode::Normal, ""),
-        Over::Silent => (CloseCode::Policy, "no sign of life for 45 s"),
-        Over::Close(code, reason) => (code, reason),
+        EndReason::Gone => (CloseCode::Normal, ""),
+        EndReason::Silent => (CloseCode::Policy, "no sign of life for 45 s"),
+        EndReason::Close(code, reason) => (code, reason),
     };
     tracing::info!(%bridge, request_id = request_id().as_deref(), reason, "a bridge disconnected");
     let close = CloseReason {
@@ -177,28 +141,32 @@ async fn run(
 }
 
 /// A message with its room.
-type Admitted = (Ticket, Message, Room);
+type AdmittedMessage = (Ticket, ParsedMessage, MessageReservation);
 
 /// Reads a socket and handles its messages.
-struct Reader {
-    parts: BridgeParts,
+struct SocketReader {
+    context: BridgeContext,
     bridge: BridgeId,
-    frames: Frames,
-    lanes: Lanes,
+    frames: FrameReader,
+    queues: OrderingQueues,
     share: ConnectionBudget,
     /// A message that was read and waits for room; nothing more is read meanwhile.
-    admission: Option<LocalBoxFuture<'static, Admitted>>,
-    replies: mpsc::Sender<Finished>,
-    beats: mpsc::Sender<Beat>,
+    admission: Option<LocalBoxFuture<'static, AdmittedMessage>>,
+    replies: mpsc::Sender<AnsweredMessage>,
+    beats: mpsc::Sender<ControlFrame>,
     last_frame_at: Millis,
     ping_at: Millis,
 }
 
-impl Reader {
-    async fn serve(&mut self, socket: &BridgeSocket, writer: &mut JoinHandle<Over>) -> Over {
+impl SocketReader {
+    async fn serve(
+        &mut self,
+        socket: &BridgeSocket,
+        writer: &mut JoinHandle<EndReason>,
+    ) -> EndReason {
         let (clock, mut stopping) = (
-            Arc::clone(&self.parts.node.clock),
-            self.parts.stopping.clone(),
+            Arc::clone(&self.context.runtime.clock),
+            self.context.stopping.clone(),
         );
         // Created once, not for each message.
         let mut stopped = pin!(stopping.wait_for(|stopping| *stopping));
@@ -206,22 +174,22 @@ impl Reader {
         let mut wake = clock.sleep_until(self.ping_at);
         loop {
             let reads = self.admission.is_none();
-            let has_work = !self.lanes.is_idle();
+            let has_work = !self.queues.is_idle();
             let step = tokio::select! {
                 frame = self.frames.next(), if reads => self.on_frame(socket, frame),
                 (ticket, message, room) = admitted(&mut self.admission) => {
                     self.admission = None;
-                    self.lanes.accept(ticket, message, room);
+                    self.queues.accept(ticket, message, room);
                     Ok(())
                 }
-                finished = self.lanes.next(), if has_work => self.on_finished(finished),
+                finished = self.queues.next(), if has_work => self.on_finished(finished),
                 () = &mut wake => {
                     let ticked = self.on_tick();
                     wake = clock.sleep_until(self.ping_at);
                     ticked
                 }
                 dismissal = &mut dismissed => Err(dismissal.into()),
-                over = &mut *writer => return over.unwrap_or(Over::Gone),
+                over = &mut *writer => return over.unwrap_or(EndReason::Gone),
                 _ = &mut stopped => return self.finish().await,
             };
             if let Err(over) = step {
@@ -233,38 +201,40 @@ impl Reader {
     fn on_frame(
         &mut self,
         socket: &BridgeSocket,
-        frame: Option<Result<Frame, ReadFault>>,
-    ) -> Result<(), Over> {
+        frame: Option<Result<SocketFrame, ReadFault>>,
+    ) -> Result<(), EndReason> {
         let frame = match frame {
             Some(Ok(frame)) => frame,
-            Some(Err(ReadFault::Close(code, reason))) => return Err(Over::Close(code, reason)),
-            Some(Err(ReadFault::Broken)) | None => return Err(Over::Gone),
+            Some(Err(ReadFault::Close(code, reason))) => {
+                return Err(EndReason::Close(code, reason));
+            }
+            Some(Err(ReadFault::Broken)) | None => return Err(EndReason::Gone),
         };
-        self.last_frame_at = self.parts.node.clock.now();
-        self.parts.node.calls.seen(self.bridge);
+        self.last_frame_at = self.context.runtime.clock.now();
+        self.context.runtime.calls.seen(self.bridge);
         match frame {
-            Frame::Text(text) => self.on_text(&text),
-            Frame::Binary(bytes) => {
-                let refusal = refusal_of(Refusal::binary(), &bytes);
+            SocketFrame::Text(text) => self.on_text(&text),
+            SocketFrame::Binary(bytes) => {
+                let refusal = refusal_of(MessageRefusal::binary(), &bytes);
                 self.admit(bytes.len(), Err(refusal), CloseCode::Policy)
             }
-            Frame::Ping(payload) => {
-                self.beat(Beat::Pong(payload));
+            SocketFrame::Ping(payload) => {
+                self.beat(ControlFrame::Pong(payload));
                 Ok(())
             }
-            Frame::Pong(payload) => {
+            SocketFrame::Pong(payload) => {
                 if let Some(command) = command_in(&payload) {
-                    self.parts.node.bridges.confirmed(socket, command);
+                    self.context.runtime.bridges.confirmed(socket, command);
                 }
                 Ok(())
             }
-            Frame::Close => Err(Over::Gone),
+            SocketFrame::Close => Err(EndReason::Gone),
         }
     }
 
-    fn on_text(&mut self, text: &[u8]) -> Result<(), Over> {
+    fn on_text(&mut self, text: &[u8]) -> Result<(), EndReason> {
         if text.len() > MESSAGE_BYTES_MAX {
-            let refusal = refusal_of(Refusal::too_large(), text);
+            let refusal = refusal_of(MessageRefusal::too_large(), text);
             return self.admit(text.len(), Err(refusal), CloseCode::Size);
         }
         self.admit(text.len(), protocol::parse_text(text), CloseCode::Policy)
@@ -272,16 +242,21 @@ impl Reader {
 
     /// Admits a message once there is room for it. A message without a readable id closes the socket, because it
     /// cannot be answered.
-    fn admit(&mut self, length: usize, message: Message, code: CloseCode) -> Result<(), Over> {
-        if matches!(&message, Err(Refusal { id: None, .. })) {
+    fn admit(
+        &mut self,
+        length: usize,
+        message: ParsedMessage,
+        code: CloseCode,
+    ) -> Result<(), EndReason> {
+        if matches!(&message, Err(MessageRefusal { id: None, .. })) {
             let reason = "frames are JSON objects with an id, of at most 256 KiB";
-            return Err(Over::Close(code, reason));
+            return Err(EndReason::Close(code, reason));
         }
         let ticket = Ticket::new(0, &message);
-        let tenant_of = |request: &Request| payer(&self.parts.node.calls, request);
+        let tenant_of = |request: &BridgeMessage| payer(&self.context.runtime.calls, request);
         let (message, weight) = self.share.weigh(length, message, tenant_of);
         match self.share.room_now(weight) {
-            Ok(room) => self.lanes.accept(ticket, message, room),
+            Ok(room) => self.queues.accept(ticket, message, room),
             Err(weight) => {
                 let share = self.share.clone();
                 let admission = async move { (ticket, message, share.room(weight).await) };
@@ -291,42 +266,46 @@ impl Reader {
         Ok(())
     }
 
-    fn on_finished(&mut self, finished: Option<Finished>) -> Result<(), Over> {
+    fn on_finished(&mut self, finished: Option<AnsweredMessage>) -> Result<(), EndReason> {
         match finished {
             // The channel cannot be full, because each reply has its place. An error means that the writer and the
             // socket are gone.
-            Some(finished) => self.replies.try_send(finished).map_err(|_| Over::Gone),
+            Some(finished) => self.replies.try_send(finished).map_err(|_| EndReason::Gone),
             None => Ok(()),
         }
     }
 
-    fn on_tick(&mut self) -> Result<(), Over> {
-        let now = self.parts.node.clock.now();
+    fn on_tick(&mut self) -> Result<(), EndReason> {
+        let now = self.context.runtime.clock.now();
         if self.admission.is_some() {
             // The socket was not being read, so silence proves nothing.
             self.last_frame_at = now;
         }
-        let unheard_ms = self.parts.node.bridges.unheard_ms_since(self.last_frame_at);
+        let unheard_ms = self
+            .context
+            .runtime
+            .bridges
+            .unheard_ms_since(self.last_frame_at);
         if now.since(self.last_frame_at) - unheard_ms >= SILENCE_MAX_MS {
-            return Err(Over::Silent);
+            return Err(EndReason::Silent);
         }
         self.ping_at = now.plus_ms(PING_EVERY_MS);
-        self.beat(Beat::Ping);
+        self.beat(ControlFrame::Ping);
         Ok(())
     }
 
-    fn beat(&self, beat: Beat) {
+    fn beat(&self, beat: ControlFrame) {
         // A peer that leaves this many unread needs no more of them.
         let _ = self.beats.try_send(beat);
     }
 
     /// Stops: answers the messages under way and reads nothing new.
-    async fn finish(&mut self) -> Over {
+    async fn finish(&mut self) -> EndReason {
         // A pending admission would queue for room that the bridge's other connections need, and nobody would poll
         // it.
         self.admission = None;
         let answer_all = async {
-            while let Some(finished) = self.lanes.next().await {
+            while let Some(finished) = self.queues.next().await {
                 if self.replies.send(finished).await.is_err() {
                     return;
                 }
@@ -340,11 +319,13 @@ impl Reader {
         {
             tracing::warn!(bridge = %self.bridge, "messages were left unanswered at the stop; the bridge sends them again");
         }
-        Over::Close(CloseCode::Away, "the service stops; connect again")
+        EndReason::Close(CloseCode::Away, "the service stops; connect again")
     }
 }
 
-async fn admitted(admission: &mut Option<LocalBoxFuture<'static, Admitted>>) -> Admitted {
+async fn admitted(
+    admission: &mut Option<LocalBoxFuture<'static, AdmittedMessage>>,
+) -> AdmittedMessage {
     match admission {
         Some(admission) => admission.await,
         None => pending().await,
@@ -352,152 +333,14 @@ async fn admitted(admission: &mut Option<LocalBoxFuture<'static, Admitted>>) -> 
 }
 
 /// Adds the frame's message id to a refusal, if it has one.
-fn refusal_of(refusal: Refusal, frame: &[u8]) -> Refusal {
+fn refusal_of(refusal: MessageRefusal, frame: &[u8]) -> MessageRefusal {
     match serde_json::from_slice(frame) {
         Ok(message) => refusal.of(&message),
         Err(_) => refusal,
     }
 }
 
-/// Writes replies, commands and control frames until the socket fails.
-async fn write(
-    mut session: Session,
-    node: Node,
-    socket: BridgeSocket,
-    mut replies: mpsc::Receiver<Finished>,
-    mut beats: mpsc::Receiver<Beat>,
-) -> Over {
-    let bridges = &node.bridges;
-    loop {
-        let written = tokio::select! {
-            Some(beat) = beats.recv() => {
-                let beat = async {
-                    match beat {
-                        Beat::Ping => session.ping(b"").await,
-                        Beat::Pong(payload) => session.pong(&payload).await,
-                    }
-                };
-                in_time(beat).await
-            }
-            finished = replies.recv() => match finished {
-                Some(Finished { ticket, reply, room }) => {
-                    let sent = send(&mut session, &reply).await;
-                    drop(room);
-                    ticket.answered(bridges);
-                    sent
-                }
-                // The reader has ended, and everything is written.
-                None => return Over::Gone,
-            },
-            command = bridges.next_command(&socket) => {
-                let taken = Taken::new(bridges, &socket, command);
-                match newest::is_newest(&node, &socket).await {
-                    true => hand_over(&mut session, taken).await,
-                    // The command is put back and goes to the newer socket.
-                    false => Ok(()),
-                }
-            }
-        };
-        if let Err(over) = written {
-            return over;
-        }
-    }
-}
-
-/// A command that was taken from the queue and is not written yet. It goes back when this is dropped.
-struct Taken<'a> {
-    bridges: &'a Bridges,
-    socket: &'a BridgeSocket,
-    command: Option<Command>,
-}
-
-impl<'a> Taken<'a> {
-    const fn new(bridges: &'a Bridges, socket: &'a BridgeSocket, command: Command) -> Self {
-        Self {
-            bridges,
-            socket,
-            command: Some(command),
-        }
-    }
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        if let Some(command) = self.command.take() {
-            self.bridges.put_back(self.socket, command);
-        }
-    }
-}
-
 /// The command id in a pong, which repeats the payload of the ping sent after that command.
 fn command_in(payload: &[u8]) -> Option<CommandId> {
     std::str::from_utf8(payload).ok()?.parse().ok()
-}
-
-/// Writes a command, then a ping whose pong confirms it. An unwritten or unconfirmed command goes to the bridge's
-/// next socket.
-async fn hand_over(session: &mut Session, mut taken: Taken<'_>) -> Result<(), Over> {
-    let Some(command) = &taken.command else {
-        return Ok(());
-    };
-    let (message, id) = (protocol::command(command), command.id);
-    send(session, &message).await?;
-    if let Some(command) = taken.command.take() {
-        taken.bridges.written(taken.socket, command);
-    }
-    in_time(session.ping(id.to_string().as_bytes())).await
-}
-
-async fn send(session: &mut Session, message: &Value) -> Result<(), Over> {
-    in_time(session.text(message.to_string())).await
-}
-
-/// Fails if the peer does not read in time; it then counts as silent.
-async fn in_time<E>(writing: impl Future<Output = Result<(), E>>) -> Result<(), Over> {
-    let limit = Duration::from_millis(SILENCE_MAX_MS.unsigned_abs());
-    match tokio::time::timeout(limit, writing).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(Over::Gone),
-        Err(_) => Err(Over::Silent),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use actix_web::{FromRequest, test::TestRequest};
-    use dikala_actors::{
-        bridges::{CommandKind, SocketEnd},
-        runtime::clock::{Clock, SystemClock},
-    };
-    use dikala_entities::{CallId, HangupReason};
-    use futures_util::FutureExt;
-
-    use super::*;
-
-    #[actix_web::test]
-    async fn a_command_that_a_dead_socket_did_not_take_waits_for_the_next() {
-        let (request, mut payload) = TestRequest::get()
-            .insert_header(("upgrade", "websocket"))
-            .insert_header(("connection", "upgrade"))
-            .insert_header(("sec-websocket-version", "13"))
-            .insert_header(("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="))
-            .to_http_parts();
-        let body = web::Payload::from_request(&request, &mut payload).await;
-        let (response, mut session, _frames) =
-            actix_ws::handle(&request, body.expect("a body")).expect("an upgrade");
-        drop(response);
-        let bridges = Bridges::new(Arc::new(SystemClock));
-        let now = SystemClock.now();
-        let (bridge, call) = (BridgeId::new(now), CallId::new(now));
-        let dead = bridges.connected(bridge);
-        let reason = HangupReason::Requested;
-        bridges.command(bridge, call, CommandKind::Hangup { reason });
-        let command = bridges.next_command(&dead).await;
-        let taken = Taken::new(&bridges, &dead, command.clone());
-        let over = hand_over(&mut session, taken).await;
-        assert!(matches!(over, Err(Over::Gone)));
-        bridges.disconnected(&dead, SocketEnd::Closed);
-        let next = bridges.connected(bridge);
-        assert_eq!(bridges.next_command(&next).now_or_never(), Some(command));
-    }
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use dikala_actors::bridges::Bridges;
 
-use super::protocol::{Refusal, Request};
+use super::protocol::{BridgeMessage, MessageRefusal};
 
 /// The metrics' type of a message that cannot be parsed.
 const INVALID: &str = "invalid";
@@ -20,7 +20,7 @@ pub struct Ticket {
 
 impl Ticket {
     /// A ticket for a message that was just read.
-    pub fn new(place: usize, message: &Result<Request, Refusal>) -> Self {
+    pub fn new(place: usize, message: &Result<BridgeMessage, MessageRefusal>) -> Self {
         let kind = message
             .as_ref()
             .map_or(INVALID, |request| request.body.name());

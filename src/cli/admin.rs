@@ -12,7 +12,7 @@ use super::{CliError, OfTenant, output};
 use crate::{
     admin::{self, AdminError, bridges, find_tenant, keys, numbers, parse_id, tenants},
     app::{open_store, vault},
-    audit::Origin,
+    audit::ChangeOrigin,
     config::{Layers, Settings},
     operator_api::bridges::stored_bridges,
 };
@@ -66,8 +66,8 @@ pub struct TenantLimits {
 }
 
 impl TenantLimits {
-    fn with_name(self, name: Option<String>) -> tenants::Changes {
-        tenants::Changes {
+    fn with_name(self, name: Option<String>) -> tenants::TenantChanges {
+        tenants::TenantChanges {
             name,
             plan: self.plan,
             rate_limit: self.rate_limit,
@@ -167,7 +167,7 @@ pub enum FunctionSecretCommand {
 pub(super) struct CommandContext {
     pub(super) settings: Settings,
     pub(super) store: Store,
-    pub(super) by: Origin,
+    pub(super) by: ChangeOrigin,
     pub(super) now: Millis,
 }
 
@@ -186,7 +186,7 @@ pub(super) async fn open(layers: &Layers) -> Result<CommandContext, CliError> {
     let store = open_store(&settings, false).await?;
     let clock = clock_of(&store).await?;
     Ok(CommandContext {
-        by: Origin::cli(&settings.node.name),
+        by: ChangeOrigin::cli(&settings.node.name),
         settings,
         store,
         now: clock.now(),
@@ -285,7 +285,7 @@ pub async fn number(command: NumberCommand, layers: &Layers, json: bool) -> Resu
             let tenant = tenant
                 .map(|tenant| parse_id("tenant", &tenant))
                 .transpose()?;
-            let changes = numbers::Changes {
+            let changes = numbers::NumberChanges {
                 tenant,
                 label,
                 is_active: active,

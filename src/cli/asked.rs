@@ -9,7 +9,7 @@ use crate::{
     admin::AdminError,
     http::{
         error::{ApiError, Missing},
-        extract::Form,
+        extract::FormFields,
         field::FieldError,
     },
 };
@@ -62,12 +62,12 @@ impl ApiParameters {
     }
 
     /// The parameters in the form that handlers read.
-    pub fn form(&self) -> Form {
+    pub fn form(&self) -> FormFields {
         let field = |(_, parameter, value): &(_, &str, String)| {
             ((*parameter).to_owned(), Value::String(value.clone()))
         };
         let fields: Map<String, Value> = self.options.iter().map(field).collect();
-        Form::from_body(Value::Object(fields)).expect("it is an object")
+        FormFields::from_body(Value::Object(fields)).expect("it is an object")
     }
 
     /// The command's error for a refusal by the handler.
@@ -120,7 +120,7 @@ fn named(missing: Missing) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::{
-        api::Page,
+        api::PageRange,
         http::extract::{id, word},
     };
     use dikala_entities::{CallStatus, TenantId};
@@ -137,7 +137,7 @@ mod tests {
         let read = asked.form().read(&[], |form| {
             let _: Option<TenantId> = form.optional("tenantId", None, id("a tenant"));
             let _: Option<CallStatus> = form.optional("status", None, word("a status"));
-            Some(Page::read(form))
+            Some(PageRange::read(form))
         });
         let error = asked.refused(read.expect_err("three faults"));
         let told = error.to_string();

@@ -22,7 +22,7 @@ use serde_json::json;
 
 use super::{CliError, output};
 use crate::{
-    app::{StartError, holds_secrets, prove as prove_secrets},
+    app::{ServiceStartError, holds_secrets, prove as prove_secrets},
     config::Settings,
 };
 
@@ -55,7 +55,7 @@ pub async fn backup(options: Backup, settings: &Settings, as_json: bool) -> Resu
         )));
     };
     if !source.exists() {
-        return Err(StartError::NoDatabase(source).into());
+        return Err(ServiceStartError::NoDatabase(source).into());
     }
     refuse_existing(&target)?;
     // The temporary name holds the process id: another process may be copying to the same target.
@@ -182,14 +182,14 @@ async fn prepare(source: &Path, unfinished: &Path, vault: Option<&Vault>) -> Res
 async fn prove_key(copy: &Path, source: &Path, vault: Option<&Vault>) -> Result<(), CliError> {
     let store = Store::connect(&format!("sqlite://{}", copy.display()))
         .await
-        .map_err(StartError::from)?;
+        .map_err(ServiceStartError::from)?;
     let fault = match vault {
         Some(vault) => prove_secrets(&store, vault)
             .await
-            .map(|proof| (!proof.is_the_key).then_some(StartError::WrongKey)),
+            .map(|proof| (!proof.is_the_key).then_some(ServiceStartError::WrongKey)),
         None => holds_secrets(&store)
             .await
-            .map(|any| any.then_some(StartError::MissingKey)),
+            .map(|any| any.then_some(ServiceStartError::MissingKey)),
     };
     store.close().await;
     remove_log(copy).map_err(|error| io_failed(copy, &error))?;
@@ -262,9 +262,9 @@ async fn prove(db: &DatabaseConnection, shown: &Path) -> Result<(), CliError> {
         return Err(unusable(shown, &faults.join("; ")));
     }
     match schema_state(db).await {
-        Ok(SchemaState::Newer(step)) => {
-            Err(CliError::Refused(StartError::NewerSchema(step).to_string()))
-        }
+        Ok(SchemaState::Newer(step)) => Err(CliError::Refused(
+            ServiceStartError::NewerSchema(step).to_string(),
+        )),
         Ok(SchemaState::Behind(_)) if !is_ours(db).await => {
             Err(unusable(shown, "it has no tables of dikala"))
         }

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{CliError, output};
 use crate::{
     admin::functions::unusable,
-    app::{KeyTrial, StartError, enough_files, if_in_use, prove, vault},
+    app::{KeyTrial, ServiceStartError, enough_files, if_in_use, prove, vault},
     config::{ConfigError, Layers, Settings},
     front::{open_files_max, raise_open_files},
     telephony,
@@ -184,7 +184,7 @@ async fn durability(store: &Store, allow_unsafe: bool) -> Result<String, String>
             "database.allow_unsafe: a crash loses what was acknowledged ({settings})"
         ));
     }
-    Err(StartError::Unsafe(settings).to_string())
+    Err(ServiceStartError::Unsafe(settings).to_string())
 }
 
 /// Checks that `secrets.key` is a key and opens the stored secrets.
@@ -199,7 +199,7 @@ async fn secrets(settings: &Settings, store: Option<&Store>) -> Result<String, S
         }
         Ok(KeyTrial {
             is_the_key: false, ..
-        }) => Err(StartError::WrongKey.to_string()),
+        }) => Err(ServiceStartError::WrongKey.to_string()),
         Ok(KeyTrial { sealed, .. }) => Err(format!(
             "secrets.key does not open the secrets of {}; they were made with another key: make new ones (`dikala function-secret \
              rotate --tenant ID` for a tenant, a new secret for a webhook)",

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     admin::{AdminError, parse_id},
-    api::credits::Transaction,
-    audit::Change,
+    api::credits::TransactionView,
+    audit::AuditChange,
     config::Layers,
     operator_api::credits as of_tenant,
 };
@@ -105,11 +105,11 @@ async fn add(booking: BookingArgs, desk: CommandContext, json: bool) -> Result<(
         reference: Some(reference.clone()),
         description,
     };
-    let change = Change::booking(&credit);
+    let change = AuditChange::booking(&credit);
     let audit = by.entry(Some(tenant), change, now);
     let clock = Arc::new(SystemClock);
     match ledger::credit(&store, clock, credit, Some(audit)).await {
-        Ok(transaction) => output::one(&Transaction::from(transaction), json),
+        Ok(transaction) => output::one(&TransactionView::from(transaction), json),
         Err(ledger::CreditError::NoTenant) => Err(AdminError::not_found("tenant", tenant).into()),
         Err(ledger::CreditError::Refused(sentence)) => Err(CliError::Refused(sentence)),
         Err(ledger::CreditError::Database(error)) => {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::{admin::AdminError, app::StartError, config::ConfigError};
+use crate::{admin::AdminError, app::ServiceStartError, config::ConfigError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -67,12 +67,12 @@ impl From<AdminError> for CliError {
     }
 }
 
-impl From<StartError> for CliError {
-    fn from(error: StartError) -> Self {
+impl From<ServiceStartError> for CliError {
+    fn from(error: ServiceStartError) -> Self {
         match error {
-            StartError::WrongKey | StartError::MissingKey | StartError::Config(_) => {
-                Self::Config(ConfigError(error.to_string()))
-            }
+            ServiceStartError::WrongKey
+            | ServiceStartError::MissingKey
+            | ServiceStartError::Config(_) => Self::Config(ConfigError(error.to_string())),
             _ => Self::Failed(error.to_string()),
         }
     }

@@ -36,8 +36,8 @@ use clap_complete::Shell;
 use dikala_actors::runtime::clock::SystemClock;
 
 use crate::{
-    app::{App, StartError, vault, wait_for_signal},
-    config::{Layers, Origin, Settings},
+    app::{App, ServiceStartError, vault, wait_for_signal},
+    config::{ConfigOrigin, Layers, Settings},
     front::raise_open_files,
     routes, telemetry,
 };
@@ -271,7 +271,7 @@ async fn serve(layers: &Layers) -> Result<(), CliError> {
     })
     .await;
     match member.terms().is_outdated() {
-        true => Err(StartError::Outdated.into()),
+        true => Err(ServiceStartError::Outdated.into()),
         false => Ok(()),
     }
 }
@@ -285,7 +285,7 @@ fn log_start(layers: &Layers, settings: &Settings) {
     };
     let changed: Vec<String> = layers
         .entries()
-        .filter(|entry| entry.origin != Origin::Default)
+        .filter(|entry| entry.origin != ConfigOrigin::Default)
         .map(|entry| format!("{}={}", entry.key, entry.shown()))
         .collect();
     let configuration = changed.join(" ");

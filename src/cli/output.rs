@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::CliError;
 use crate::{
-    api::Paged,
-    config::{Layers, Shown},
+    api::ListPage,
+    config::{ConfigurationKey, Layers},
 };
 
 /// Spaces between two columns.
@@ -132,7 +132,7 @@ pub fn list(plural: &str, things: &[impl Serialize], as_json: bool) -> Result<()
 /// Prints a page of a list; in JSON as the API has it.
 pub fn page<P>(page: &P, as_json: bool) -> Result<(), CliError>
 where
-    P: Paged + Serialize,
+    P: ListPage + Serialize,
     P::Row: Serialize,
 {
     if as_json {
@@ -158,7 +158,7 @@ pub fn grid<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> Result<(
 /// Prints every key of the configuration.
 pub fn config(layers: &Layers, as_json: bool) -> Result<(), CliError> {
     if as_json {
-        let keys: Vec<Shown> = layers.entries().map(Shown::from).collect();
+        let keys: Vec<ConfigurationKey> = layers.entries().map(ConfigurationKey::from).collect();
         return text(&json!({"keys": keys}).to_string());
     }
     let mut table = table();

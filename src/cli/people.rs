@@ -11,7 +11,7 @@ use super::{
 use crate::{
     admin::{
         parse_id,
-        users::{self, Linking},
+        users::{self, LinkOptions},
     },
     config::Layers,
 };
@@ -52,7 +52,7 @@ pub async fn user(command: UserCommand, layers: &Layers, json: bool) -> Result<(
         now,
     } = open(layers).await?;
     let base = settings.http.base(settings.http.listen);
-    let linking = Linking {
+    let linking = LinkOptions {
         good_for_ms: users::LINK_MS,
         mail: None,
         by: &by,
@@ -65,7 +65,7 @@ pub async fn user(command: UserCommand, layers: &Layers, json: bool) -> Result<(
             name,
             role,
         } => {
-            let draft = users::Draft::parse(&email, name.as_deref(), role)?;
+            let draft = users::MemberDraft::parse(&email, name.as_deref(), role)?;
             let tenant = parse_id("tenant", &of.tenant)?;
             let made = users::create(&store, tenant, draft, linking).await?;
             output::one(&made.at(&base), json)

@@ -7,7 +7,7 @@ use super::{CliError, admin::clock_of, output};
 use crate::{
     admin,
     app::{open_store, vault},
-    audit::Origin,
+    audit::ChangeOrigin,
     config::{Layers, Settings},
 };
 
@@ -24,7 +24,7 @@ pub async fn run(command: SecretsCommand, layers: &Layers, as_json: bool) -> Res
     let settings = Settings::new(layers)?;
     let vault = vault(&settings).await?;
     let store = open_store(&settings, false).await?;
-    let by = Origin::cli(&settings.node.name);
+    let by = ChangeOrigin::cli(&settings.node.name);
     let now = clock_of(&store).await?.now();
     let rotation = admin::secrets::rotate(&store, &vault, &by, now).await;
     store.close().await;

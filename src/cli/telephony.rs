@@ -17,7 +17,7 @@ use crate::{
     front::raise_open_files,
     simulator::BridgeUrl,
     telemetry,
-    telephony::{Telephony, warn_of_stand_in},
+    telephony::{BuiltInBridge, warn_of_stand_in},
 };
 
 /// What `dikala telephony` can be told; the rest are the keys `telephony.*` of the configuration.
@@ -45,7 +45,7 @@ pub(super) async fn run(options: TelephonyOptions, layers: &Layers) -> Result<()
         url: options.engine.to_string(),
         token: options.token,
     };
-    let telephony = Telephony::start(bridge, engine, Arc::new(SystemClock)).await;
+    let telephony = BuiltInBridge::start(bridge, engine, Arc::new(SystemClock)).await;
     let telephony = telephony.map_err(|error| CliError::Failed(error.to_string()))?;
     // Installed before the addresses are printed: a reader of them may send the signal at once.
     let stop = wait_for_signal();
@@ -56,7 +56,7 @@ pub(super) async fn run(options: TelephonyOptions, layers: &Layers) -> Result<()
 }
 
 /// The listening addresses in one line.
-pub(super) fn line(telephony: &Telephony) -> String {
+pub(super) fn line(telephony: &BuiltInBridge) -> String {
     format!("sip {}", telephony.addresses().join(" "))
 }
 

@@ -12,7 +12,7 @@ use url::Url;
 
 use super::{
     ConfigError, LogLevel,
-    entries::{Entry, Layers, Origin},
+    entries::{ConfigEntry, ConfigOrigin, Layers},
     mail,
     nets::parse_net,
     price, telemetry, telephony,
@@ -93,7 +93,7 @@ impl Layers {
 
     /// True if nobody chose a voice and the default model lacks its API key.
     pub fn wants_stand_in(&self) -> bool {
-        *self.origin("telephony.voice.model") == Origin::Default && self.lacks_key()
+        *self.origin("telephony.voice.model") == ConfigOrigin::Default && self.lacks_key()
     }
 
     /// True if the model needs an API key and none is set.
@@ -105,7 +105,7 @@ impl Layers {
     }
 }
 
-fn fault_of(entry: &Entry) -> Option<ConfigError> {
+fn fault_of(entry: &ConfigEntry) -> Option<ConfigError> {
     let fault = of_type(entry).or_else(|| of_meaning(entry))?;
     Some(ConfigError(format!("{}; {fault}", entry.told())))
 }
@@ -123,7 +123,7 @@ pub(super) fn faults(layers: &Layers) -> Vec<ConfigError> {
     faults
 }
 
-fn of_type(entry: &Entry) -> Fault {
+fn of_type(entry: &ConfigEntry) -> Fault {
     let key = entry.key.as_str();
     let range = RANGES.iter().find(|(of, ..)| *of == key);
     let number = |value: &ValueKind| match (whole(value), range) {
@@ -172,7 +172,7 @@ fn whole(value: &ValueKind) -> Option<i64> {
     }
 }
 
-fn of_meaning(entry: &Entry) -> Fault {
+fn of_meaning(entry: &ConfigEntry) -> Fault {
     let items = match &entry.value {
         ValueKind::Array(items) => items.iter().map(|item| item.to_string()).collect(),
         ValueKind::Nil => Vec::new(),

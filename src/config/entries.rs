@@ -22,7 +22,7 @@ const SECRET_KEYS: &[&str] = &[
 
 /// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ConfigOrigin {
     Default,
     File(String),
     Variable(String),
@@ -30,7 +30,7 @@ pub enum Origin {
     Command,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ConfigOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -43,18 +43,18 @@ impl fmt::Display for Origin {
 
 /// A key with its effective value.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct ConfigEntry {
     pub key: String,
     pub(super) value: ValueKind,
     /// Gives the type that the value must have.
     pub(super) default: ValueKind,
-    pub origin: Origin,
+    pub origin: ConfigOrigin,
 }
 
 /// A key in displayable form.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = ConfigurationKey)]
-pub struct Shown {
+pub struct ConfigurationKey {
     pub key: String,
     /// Secrets are masked.
     pub value: String,
@@ -62,8 +62,8 @@ pub struct Shown {
     pub origin: String,
 }
 
-impl From<&Entry> for Shown {
-    fn from(entry: &Entry) -> Self {
+impl From<&ConfigEntry> for ConfigurationKey {
+    fn from(entry: &ConfigEntry) -> Self {
         Self {
             key: entry.key.clone(),
             value: entry.shown(),
@@ -72,7 +72,7 @@ impl From<&Entry> for Shown {
     }
 }
 
-impl Entry {
+impl ConfigEntry {
     /// The value in displayable form: secrets are masked.
     pub fn shown(&self) -> String {
         let text = written(&self.value);
@@ -112,12 +112,14 @@ fn written(value: &ValueKind) -> String {
 
 /// All keys with their effective values.
 #[derive(Clone, Debug)]
-pub struct Layers(pub(super) BTreeMap<String, Entry>);
+pub struct Layers(pub(super) BTreeMap<String, ConfigEntry>);
 
 impl Layers {
     /// The beginning of a sentence: `log.level is "loud" (DIKALA_LOG__LEVEL)`.
     pub fn told(&self, key: &str) -> String {
-        self.0.get(key).map_or_else(|| key.to_owned(), Entry::told)
+        self.0
+            .get(key)
+            .map_or_else(|| key.to_owned(), ConfigEntry::told)
     }
 
     /// The value of a key as text; empty if it is not set.
@@ -134,10 +136,10 @@ impl Layers {
     }
 
     /// The origin of a key's value.
-    pub fn origin(&self, key: &str) -> &Origin {
+    pub fn origin(&self, key: &str) -> &ConfigOrigin {
         self.0
             .get(key)
-            .map_or(&Origin::Default, |entry| &entry.origin)
+            .map_or(&ConfigOrigin::Default, |entry| &entry.origin)
     }
 
     /// The effective values, for deserialisation.

@@ -11,7 +11,7 @@ use config::{Config, File, FileFormat, Value, ValueKind};
 
 use super::{
     ConfigError, checks,
-    entries::{Entry, Layers, Origin},
+    entries::{ConfigEntry, ConfigOrigin, Layers},
     telephony::{LISTEN, TRUNKS},
 };
 
@@ -92,7 +92,7 @@ impl Layers {
             && layers.text(GEMINI.1).is_empty()
             && !layers.is_unread(GEMINI.1)
         {
-            let origin = Origin::Variable(GEMINI.0.to_owned());
+            let origin = ConfigOrigin::Variable(GEMINI.0.to_owned());
             let place = || format!("the environment variable {}", GEMINI.0);
             faults.extend(layers.set_text(GEMINI.1, &key, origin, place).err());
         }
@@ -106,11 +106,11 @@ impl Layers {
     fn defaults() -> Self {
         let parsed = parse(DEFAULTS).expect("config/default.toml is checked by a test");
         let entry = |(key, value): (String, Value)| {
-            let entry = Entry {
+            let entry = ConfigEntry {
                 key: key.clone(),
                 value: value.kind.clone(),
                 default: value.kind,
-                origin: Origin::Default,
+                origin: ConfigOrigin::Default,
             };
             (key, entry)
         };
@@ -132,7 +132,7 @@ impl Layers {
         };
         for (key, value) in parsed {
             let place = || format!("the configuration file {path}");
-            let origin = Origin::File(path.to_owned());
+            let origin = ConfigOrigin::File(path.to_owned());
             let set = match value.kind {
                 // The same form as in the environment.
                 ValueKind::String(text) if key == LISTEN => {
@@ -149,7 +149,7 @@ impl Layers {
             return Ok(());
         }
         let key = name[PREFIX.len()..].to_lowercase().replace("__", ".");
-        let origin = Origin::Variable(name.to_owned());
+        let origin = ConfigOrigin::Variable(name.to_owned());
         let place = || format!("the environment variable {name}");
         if !self.0.contains_key(&key)
             && let Some(key) = key.strip_suffix("_file")
@@ -176,7 +176,7 @@ impl Layers {
 
     /// Sets a key from a command.
     pub fn set_from_command(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
-        self.set_text(key, value, Origin::Command, || {
+        self.set_text(key, value, ConfigOrigin::Command, || {
             "the command line".to_owned()
         })
     }
@@ -195,7 +195,7 @@ impl Layers {
         let fields = fields.map(|(field, value)| (field.to_owned(), value));
         let trunk = Value::new(None, ValueKind::Table(fields.into_iter().collect()));
         let trunks = ValueKind::Array(vec![trunk]);
-        self.set(TRUNKS, trunks, Origin::Command, || {
+        self.set(TRUNKS, trunks, ConfigOrigin::Command, || {
             "the command line".to_owned()
         })
     }
@@ -204,7 +204,7 @@ impl Layers {
         &mut self,
         key: &str,
         text: &str,
-        origin: Origin,
+        origin: ConfigOrigin,
         place: impl Fn() -> String,
     ) -> Result<(), ConfigError> {
         // A list in a text is comma-separated; everything else is converted when it is deserialised.
@@ -228,7 +228,7 @@ impl Layers {
         &mut self,
         key: &str,
         value: ValueKind,
-        origin: Origin,
+        origin: ConfigOrigin,
         place: impl Fn() -> String,
     ) -> Result<(), ConfigError> {
         match self.0.get_mut(key) {
@@ -256,7 +256,7 @@ impl Layers {
     }
 
     /// Every key, in the order of the documentation.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &ConfigEntry> {
         documented().into_iter().filter_map(|key| self.0.get(&key))
     }
 }
@@ -311,7 +311,7 @@ mod tests {
         Layers::load(None, owned)
     }
 
-    fn shown(layers: &Layers, key: &str) -> (String, Origin) {
+    fn shown(layers: &Layers, key: &str) -> (String, ConfigOrigin) {
         let entry = layers
             .entries()
             .find(|entry| entry.key == key)
@@ -330,18 +330,18 @@ mod tests {
         .expect("written");
         let variables = [("DIKALA_HTTP__LISTEN".to_owned(), "127.0.0.1:2".to_owned())];
         let layers = Layers::load(Some(&file), variables).expect("loads");
-        let path = Origin::File(file.display().to_string());
+        let path = ConfigOrigin::File(file.display().to_string());
         assert_eq!(
             shown(&layers, "http.listen"),
             (
                 "127.0.0.1:2".into(),
-                Origin::Variable("DIKALA_HTTP__LISTEN".into())
+                ConfigOrigin::Variable("DIKALA_HTTP__LISTEN".into())
             )
         );
         assert_eq!(shown(&layers, "http.shutdown_seconds"), ("7".into(), path));
         assert_eq!(
             shown(&layers, "database.migrate"),
-            ("true".into(), Origin::Default)
+            ("true".into(), ConfigOrigin::Default)
         );
     }
 

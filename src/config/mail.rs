@@ -6,20 +6,20 @@ use url::Url;
 
 /// The keys of the section `mail`.
 #[derive(Clone, Default, Deserialize)]
-pub(super) struct Mail {
+pub(super) struct MailKeys {
     #[serde(default)]
     url: Option<String>,
     #[serde(default)]
     from: Option<String>,
 }
 
-impl std::fmt::Debug for Mail {
+impl std::fmt::Debug for MailKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Mail(…)")
     }
 }
 
-impl Mail {
+impl MailKeys {
     /// The mail server, if one is configured. The keys were checked before.
     pub(super) fn server(&self) -> Option<MailServer> {
         let url = url(self.url.as_deref()?).ok()?;

@@ -16,10 +16,10 @@ mod settings;
 mod telemetry;
 mod telephony;
 
-pub use entries::{Layers, Origin, Shown};
+pub use entries::{ConfigOrigin, ConfigurationKey, Layers};
 pub use log_level::LogLevel;
 pub use mail::MailServer;
-pub use settings::{Log, Retention, Settings};
+pub use settings::{LogKeys, Retention, Settings};
 
 /// The configuration is invalid; the message says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,7 @@ use dikala_entities::Secret;
 use serde::Deserialize;
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct Operator {
+pub struct OperatorKeys {
     pub listen: SocketAddr,
     #[serde(default)]
     token: Option<String>,
@@ -14,7 +14,7 @@ pub struct Operator {
     read_token: Option<String>,
 }
 
-impl Operator {
+impl OperatorKeys {
     /// The token that allows everything.
     pub fn token(&self) -> Option<Secret> {
         self.token.clone().map(Secret::new)

@@ -14,49 +14,49 @@ use serde::Deserialize;
 use url::Url;
 
 use super::{
-    ConfigError, Layers, LogLevel, Shown,
+    ConfigError, ConfigurationKey, Layers, LogLevel,
     checks::check,
-    mail::{Mail, MailServer},
+    mail::{MailKeys, MailServer},
     nets::parse_net,
-    operator::Operator,
+    operator::OperatorKeys,
     telemetry,
-    telephony::Telephony,
+    telephony::TelephonyKeys,
 };
 use crate::{
     api::context::{ApiSettings, UNREAD},
-    front::Bounds,
+    front::ConnectionLimits,
     http::settings::HttpSettings,
 };
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct Settings {
-    pub http: Http,
-    pub operator: Operator,
-    pub database: Database,
+    pub http: HttpKeys,
+    pub operator: OperatorKeys,
+    pub database: DatabaseKeys,
     pub node: NodeKeys,
     #[serde(default)]
-    secrets: Secrets,
+    secrets: SecretKeys,
     #[serde(default)]
-    mail: Mail,
+    mail: MailKeys,
     outbound: OutboundSettings,
-    webhooks: Webhooks,
-    functions: Functions,
-    pub calls: Calls,
-    bridge: Bridge,
-    pub billing: Billing,
-    plans: Plans,
+    webhooks: WebhookKeys,
+    functions: FunctionKeys,
+    pub calls: CallKeys,
+    bridge: BridgeKeys,
+    pub billing: BillingKeys,
+    plans: PlanKeys,
     pub retention: Retention,
     #[serde(default)]
-    telemetry: Telemetry,
-    telephony: Telephony,
-    pub log: Log,
+    telemetry: TelemetryKeys,
+    telephony: TelephonyKeys,
+    pub log: LogKeys,
     /// All keys in displayable form.
     #[serde(skip)]
-    pub shown: Arc<[Shown]>,
+    pub shown: Arc<[ConfigurationKey]>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct Http {
+pub struct HttpKeys {
     pub listen: SocketAddr,
     #[serde(default)]
     public_url: Option<String>,
@@ -71,11 +71,11 @@ pub struct Http {
     trusted_proxies: Vec<String>,
 }
 
-impl Http {
+impl HttpKeys {
     /// The limits on connections.
-    pub fn bounds(&self) -> Bounds {
+    pub fn bounds(&self) -> ConnectionLimits {
         let figure = |figure: i64| usize::try_from(figure).unwrap_or(usize::MAX);
-        Bounds {
+        ConnectionLimits {
             total: figure(self.max_connections),
             per_address: figure(self.connections_per_address),
             trusted: self.trusted(),
@@ -111,7 +111,7 @@ impl Http {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct Database {
+pub struct DatabaseKeys {
     pub url: String,
     pub migrate: bool,
     pub allow_unsafe: bool,
@@ -123,14 +123,14 @@ pub struct NodeKeys {
 }
 
 #[derive(Clone, Default, Deserialize)]
-struct Secrets {
+struct SecretKeys {
     #[serde(default)]
     key: Option<String>,
     #[serde(default)]
     old_keys: Vec<String>,
 }
 
-impl std::fmt::Debug for Secrets {
+impl std::fmt::Debug for SecretKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secrets(…)")
     }
@@ -148,7 +148,7 @@ struct OutboundSettings {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Webhooks {
+struct WebhookKeys {
     retry_schedule_seconds: Vec<i64>,
     timeout_seconds: u64,
     endpoint_concurrency: usize,
@@ -156,12 +156,12 @@ struct Webhooks {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Functions {
+struct FunctionKeys {
     timeout_seconds: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct Calls {
+pub struct CallKeys {
     pub ring_timeout_seconds: i64,
     pub warn_before_seconds: i64,
     pub hangup_grace_seconds: i64,
@@ -170,17 +170,17 @@ pub struct Calls {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Bridge {
+struct BridgeKeys {
     lost_after_seconds: i64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct Billing {
+pub struct BillingKeys {
     pub ai_cost_idr_per_minute: i64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Plans {
+struct PlanKeys {
     starter: PlanLimits,
     business: PlanLimits,
     enterprise: PlanLimits,
@@ -209,18 +209,18 @@ pub struct Retention {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-struct Telemetry {
+struct TelemetryKeys {
     #[serde(default)]
     otlp_endpoint: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct Log {
+pub struct LogKeys {
     pub format: String,
     level: String,
 }
 
-impl Log {
+impl LogKeys {
     /// The log level; checked before.
     pub fn level(&self) -> LogLevel {
         let level = self.level.parse();
@@ -239,7 +239,7 @@ impl Settings {
         if layers.wants_stand_in() {
             settings.telephony.stand_in();
         }
-        settings.shown = layers.entries().map(Shown::from).collect();
+        settings.shown = layers.entries().map(ConfigurationKey::from).collect();
         Ok(settings)
     }
 
@@ -290,7 +290,7 @@ impl Settings {
         self.telephony.enabled.then(|| {
             let alone = self.bridge_keys();
             dikala_telephony::settings::Settings {
-                shutdown_seconds: Telephony::shutdown_seconds(alone.shutdown_seconds),
+                shutdown_seconds: TelephonyKeys::shutdown_seconds(alone.shutdown_seconds),
                 ..alone
             }
         })

@@ -38,7 +38,7 @@ const SHUTDOWN_SECONDS_LEFT: u64 = 5;
 
 /// The keys of the section `telephony`.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Telephony {
+pub(super) struct TelephonyKeys {
     pub(super) enabled: bool,
     max_calls: usize,
     sip: SipKeys,
@@ -120,7 +120,7 @@ struct RegisterTable {
     expires_seconds: Option<u32>,
 }
 
-impl Telephony {
+impl TelephonyKeys {
     /// Selects the scripted voice, because nobody chose a model and the default model lacks its API key.
     pub(super) fn stand_in(&mut self) {
         self.voice.model = "scripted".to_owned();

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     http::{
         error::ApiError,
-        extract::{Body, Id},
+        extract::{Id, RequestBody},
     },
     operator_api::calls::{self, CallDetail, CallList, OperatorCall},
     pages::{
@@ -325,7 +325,7 @@ pub async fn ask_hang_up(visit: ConsoleView, id: Id<CallId>) -> Result<HttpRespo
 /// `POST /calls/{id}/hangup`
 pub async fn hang_up(visit: ConsoleView, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
-    let nothing = Body::of(&json!({}));
+    let nothing = RequestBody::of(&json!({}));
     let done = calls::hang_up(visit.desk(), visit.operator(), id, nothing).await;
     acted(&visit, done, &path, "done-call-ending")
 }

@@ -5,8 +5,8 @@ use maud::html;
 
 use super::{layout, list::List, view::ConsoleView};
 use crate::{
-    api::Page,
-    config::Shown,
+    api::PageRange,
+    config::ConfigurationKey,
     http::error::ApiError,
     pages::{
         components::{Field, empty, table},
@@ -26,18 +26,18 @@ pub async fn show(visit: ConsoleView, request: HttpRequest) -> Result<HttpRespon
     let key = [Field::text("key", "Key".to_owned()).hint("Or a part of it.".to_owned())];
     let page = list
         .form()
-        .and_then(|asked| asked.read(&["key"], |form| Some(Page::read(form))));
+        .and_then(|asked| asked.read(&["key"], |form| Some(PageRange::read(form))));
     let page = match page {
         Ok(page) => page,
         Err(error) => return list.refused(&visit, TITLE, error, &key),
     };
     let desk = visit.desk();
     let wanted = list.text("key").to_lowercase();
-    let fits = |shown: &&Shown| shown.key.to_lowercase().contains(&wanted);
-    let found: Vec<&Shown> = desk.configuration.iter().filter(fits).collect();
+    let fits = |shown: &&ConfigurationKey| shown.key.to_lowercase().contains(&wanted);
+    let found: Vec<&ConfigurationKey> = desk.configuration.iter().filter(fits).collect();
     let (found, has_more) = page.cut(found);
     let columns = ["Key", "Value", "From"].map(str::to_owned);
-    let row = |shown: &&Shown| {
+    let row = |shown: &&ConfigurationKey| {
         vec![
             html! { code { (shown.key) } },
             html! { code { (shown.value) } },

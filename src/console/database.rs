@@ -12,7 +12,7 @@ use super::{
     view::ConsoleView,
 };
 use crate::{
-    http::{error::ApiError, extract::Form},
+    http::{error::ApiError, extract::FormFields},
     operator_api::database::{self, DatabaseStatus, Pool, StatementTimes},
     pages::{
         components::{Field, Tone, notice, table},
@@ -55,8 +55,8 @@ pub async fn show(visit: ConsoleView, request: HttpRequest) -> Result<HttpRespon
 /// The live parts: above the choice of ranking, and below it.
 pub async fn parts(visit: &ConsoleView, asked: &FormValues) -> Result<[Markup; 2], ApiError> {
     let asked = match List::new(PATH, FILTERS, asked).text("sort") {
-        "" => Form::default(),
-        sort => Form::from_body(serde_json::json!({ "sort": sort }))?,
+        "" => FormFields::default(),
+        sort => FormFields::from_body(serde_json::json!({ "sort": sort }))?,
     };
     let found = database::read(&visit.desk(), &asked).await?;
     let above = html! { div #part { (facts(visit, &found)) } };

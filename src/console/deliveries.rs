@@ -15,7 +15,7 @@ use super::{
 use crate::{
     http::{
         error::ApiError,
-        extract::{Body, Id},
+        extract::{Id, RequestBody},
     },
     operator_api::{
         calls::CallDeliveryStatus,
@@ -153,7 +153,7 @@ fn send_again(visit: &ConsoleView, id: DeliveryId) -> Markup {
 
 /// `POST /deliveries/{id}/resend`
 pub async fn resend(visit: ConsoleView, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
-    let nothing = Body::of(&json!({}));
+    let nothing = RequestBody::of(&json!({}));
     let done = webhooks::resend(visit.desk(), visit.operator(), id, nothing).await;
     let asked: Option<(WebhookId, i64)> = done.as_ref().ok().and_then(|answer| {
         let row: Value = serde_json::from_str(&answer.body).ok()?;

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     http::{
         error::{ApiError, Missing},
-        extract::Operator,
+        extract::OperatorRequest,
     },
     operator::access::Right,
     pages::{
@@ -106,7 +106,7 @@ impl PageRequest {
             .filter(|(name, _)| Some(*name) == word.as_deref());
         let done = told.next().map(|(_, words)| (*words).to_owned());
         let view = View::new("", request, reader, now, tokens.clone(), done);
-        let operator = Operator::from_request(request, &mut Payload::None).await?;
+        let operator = OperatorRequest::from_request(request, &mut Payload::None).await?;
         let visit = right.map(|right| {
             ConsoleView::new(view.clone(), kit.clone(), right, known.clone(), operator)
         });

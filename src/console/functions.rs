@@ -12,7 +12,7 @@ use super::{
     view::ConsoleView,
 };
 use crate::{
-    api::function_stats::State,
+    api::function_stats::FunctionCircuitState,
     http::error::ApiError,
     operator_api::functions::{self, Called, CalledList},
     pages::{
@@ -127,9 +127,9 @@ pub fn counts(visit: &ConsoleView, all: u64, failed: u64) -> Markup {
 
 fn circuit(visit: &ConsoleView, of: &Called) -> Markup {
     match of.circuit.state {
-        State::Closed => badge(Tone::Good, "closed"),
-        State::HalfOpen => badge(Tone::Warning, "half open"),
-        State::Open => html! {
+        FunctionCircuitState::Closed => badge(Tone::Good, "closed"),
+        FunctionCircuitState::HalfOpen => badge(Tone::Warning, "half open"),
+        FunctionCircuitState::Open => html! {
             (badge(Tone::Bad, "open"))
             @if let Some(at) = of.circuit.retry_at { " until " (visit.time(at)) }
         },

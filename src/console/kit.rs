@@ -6,7 +6,7 @@ use dikala_entities::Millis;
 use super::{ended::SignedOutSessions, session::BrowserIdentity};
 use crate::{
     http::{context::HttpContext, error::ApiError},
-    operator::access::{Right, Tokens},
+    operator::access::{OperatorTokens, Right},
     operator_api::OperatorContext,
     pages::seats::{StreamSeat, StreamSeats},
 };
@@ -20,13 +20,17 @@ pub struct ConsoleState {
     /// The context of the operators' API, whose handlers the pages call.
     pub desk: Data<OperatorContext>,
     pub ended: SignedOutSessions,
-    tokens: Data<Tokens>,
+    tokens: Data<OperatorTokens>,
     http: Data<HttpContext>,
     streams: StreamSeats<()>,
 }
 
 impl ConsoleState {
-    pub fn new(desk: Data<OperatorContext>, tokens: Data<Tokens>, http: Data<HttpContext>) -> Self {
+    pub fn new(
+        desk: Data<OperatorContext>,
+        tokens: Data<OperatorTokens>,
+        http: Data<HttpContext>,
+    ) -> Self {
         Self {
             ended: SignedOutSessions::new(desk.node.store.clone()),
             desk,
@@ -40,7 +44,7 @@ impl ConsoleState {
         self.desk.now()
     }
 
-    pub fn tokens(&self) -> &Tokens {
+    pub fn tokens(&self) -> &OperatorTokens {
         &self.tokens
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{layout, view::ConsoleView};
 use crate::{
-    http::{error::ApiError, extract::Form},
+    http::{error::ApiError, extract::FormFields},
     pages::{
         components::{Field, summary},
         form::{FormState, FormValues},
@@ -46,12 +46,12 @@ impl<'a> List<'a> {
     }
 
     /// The API's parameters. An empty field sets none.
-    pub fn form(&self) -> Result<Form, ApiError> {
+    pub fn form(&self) -> Result<FormFields, ApiError> {
         self.form_with(&[])
     }
 
     /// As [`Self::form`], with fixed parameters for the page's subject.
-    pub fn form_with(&self, fixed: &[(&str, String)]) -> Result<Form, ApiError> {
+    pub fn form_with(&self, fixed: &[(&str, String)]) -> Result<FormFields, ApiError> {
         let mut asked = Map::new();
         for name in self.filters.iter().chain(&[OFFSET]) {
             // Unlike `text`, keeps characters that no text may hold, so that the API refuses them with an error.
@@ -64,7 +64,7 @@ impl<'a> List<'a> {
         for (name, value) in fixed {
             asked.insert((*name).to_owned(), value.as_str().into());
         }
-        Form::from_body(Value::Object(asked))
+        FormFields::from_body(Value::Object(asked))
     }
 
     /// The typed value of a field.

@@ -66,7 +66,7 @@ pub use kit::ConsoleState;
 
 use self::enter::{enter, right_of_session};
 use crate::{
-    operator::access::{OwnDoor, Sessions},
+    operator::access::{SessionRights, SessionRoutes},
     pages::{
         assets,
         headers::header,
@@ -167,7 +167,7 @@ pub fn configure(cfg: &mut ServiceConfig) {
         |req: &ServiceRequest| is_a_page(req) || req.match_pattern() == Some(assets::pattern(""));
     assets::configure(cfg, "");
     let pages = table::mount(PAGES, web::scope(""));
-    cfg.app_data(OwnDoor(is_ours))
-        .app_data(Sessions(|req| Box::pin(right_of_session(req))))
+    cfg.app_data(SessionRoutes(is_ours))
+        .app_data(SessionRights(|req| Box::pin(right_of_session(req))))
         .service(pages.wrap(from_fn(enter)));
 }

@@ -13,7 +13,7 @@ use dikala_entities::{
 };
 
 use crate::{
-    operator::access::{Right, Tokens},
+    operator::access::{OperatorTokens, Right},
     pages::{
         cookie::{CLOCKS_APART_MS, Cookie},
         headers::header,
@@ -168,7 +168,7 @@ impl ConsoleSession {
     }
 
     /// Its access right, unless it was signed out.
-    pub fn right(&self, tokens: &Tokens, now: Millis) -> Option<Right> {
+    pub fn right(&self, tokens: &OperatorTokens, now: Millis) -> Option<Right> {
         let is_ahead = self.used > now.plus_ms(CLOCKS_APART_MS);
         let is_over = now >= self.end() || is_ahead;
         match is_over {
@@ -216,8 +216,8 @@ mod tests {
     const READ: &str = "the-read-one-0001";
     const HOUR_MS: i64 = 60 * 60 * 1_000;
 
-    fn tokens(full: &str, read: &str) -> Tokens {
-        Tokens {
+    fn tokens(full: &str, read: &str) -> OperatorTokens {
+        OperatorTokens {
             full: Some(Secret::new(full)),
             read: Some(Secret::new(read)),
         }

@@ -13,7 +13,7 @@ use crate::{
     http::{
         error::ApiError,
         extract::Query,
-        field::{Fault, FieldCode, FieldError},
+        field::{FieldCode, FieldError, ValueFault},
     },
     pages::{
         components::{Field, fields, post, submit as submit_button},
@@ -71,7 +71,7 @@ pub async fn submit(
         return Ok(leave);
     }
     if token.is_empty() {
-        let fault = Fault::new(FieldCode::Required, "is required").in_field("token");
+        let fault = ValueFault::new(FieldCode::Required, "is required").in_field("token");
         return again(&view, typed, fault);
     }
     match kit.prove(&request, &token).await {

@@ -14,7 +14,7 @@ use dikala_entities::{Secret, Store};
 
 use super::{kit::ConsoleState, session::BrowserIdentity};
 use crate::{
-    http::{error::ApiError, extract::Operator},
+    http::{error::ApiError, extract::OperatorRequest},
     operator::access::Right,
     operator_api::OperatorContext,
     pages::view::View,
@@ -30,7 +30,7 @@ struct Parts {
     kit: Data<ConsoleState>,
     right: Right,
     known: BrowserIdentity,
-    operator: Operator,
+    operator: OperatorRequest,
     /// Cookies to set in the answer.
     cookies: RefCell<Vec<HeaderValue>>,
 }
@@ -49,7 +49,7 @@ impl ConsoleView {
         kit: Data<ConsoleState>,
         right: Right,
         known: BrowserIdentity,
-        operator: Operator,
+        operator: OperatorRequest,
     ) -> Self {
         Self(Rc::new(Parts {
             view,
@@ -80,7 +80,7 @@ impl ConsoleView {
     }
 
     /// The caller of a handler of the operators' API.
-    pub fn operator(&self) -> Operator {
+    pub fn operator(&self) -> OperatorRequest {
         self.0.operator.clone()
     }
 

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     http::{
         error::{ApiError, Missing},
-        extract::{Body, Id},
+        extract::{Id, RequestBody},
     },
     operator_api::{
         standings::{
@@ -245,7 +245,7 @@ fn actions(visit: &ConsoleView, of: &WebhookStanding) -> Markup {
 /// `POST /webhooks/{id}/pause`
 pub async fn pause(visit: ConsoleView, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
-    let nothing = Body::of(&json!({}));
+    let nothing = RequestBody::of(&json!({}));
     let done = webhooks::pause(visit.desk(), visit.operator(), id, nothing).await;
     acted(&visit, done, &path, "done-webhook-paused")
 }
@@ -253,7 +253,7 @@ pub async fn pause(visit: ConsoleView, id: Id<WebhookId>) -> Result<HttpResponse
 /// `POST /webhooks/{id}/resume`
 pub async fn resume(visit: ConsoleView, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
-    let nothing = Body::of(&json!({}));
+    let nothing = RequestBody::of(&json!({}));
     let done = webhooks::resume(visit.desk(), visit.operator(), id, nothing).await;
     acted(&visit, done, &path, "done-webhook-resumed")
 }

@@ -20,11 +20,11 @@ use super::{
 };
 use crate::{
     admin::{NAME_CHARS_MAX, users},
-    audit::Change,
+    audit::AuditChange,
     http::{
         error::ApiError,
-        extract::{Parsed, line},
-        field::{Fault, FieldCode, FieldError},
+        extract::{ParseResult, line},
+        field::{FieldCode, FieldError, ValueFault},
     },
 };
 
@@ -234,11 +234,11 @@ impl Profile {
     }
 }
 
-fn language(value: &Value) -> Parsed<String> {
+fn language(value: &Value) -> ParseResult<String> {
     let tag = value.as_str().unwrap_or_default();
     let known = Lang::ALL.iter().find(|lang| lang.tag() == tag);
     known.map(|lang| lang.tag().to_owned()).ok_or_else(|| {
-        Fault::new(
+        ValueFault::new(
             FieldCode::NotAllowed,
             "must be one of the languages that are offered",
         )
@@ -246,13 +246,13 @@ fn language(value: &Value) -> Parsed<String> {
     })
 }
 
-fn time_zone(value: &Value) -> Parsed<String> {
+fn time_zone(value: &Value) -> ParseResult<String> {
     let name = value.as_str().unwrap_or_default();
     match Zone::named(name) {
         Some(_) => Ok(name.to_owned()),
         None => {
             let predicate = "must be a name of the time zone database, such as Asia/Jakarta";
-            Err(Fault::new(FieldCode::NotAllowed, predicate).into())
+            Err(ValueFault::new(FieldCode::NotAllowed, predicate).into())
         }
     }
 }
@@ -269,7 +269,7 @@ pub async fn update(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, 
     };
     let person = visit.person();
     let renamed = (profile.name != person.name)
-        .then(|| Change::new(AuditAction::UserName, person.id).with(&profile.name));
+        .then(|| AuditChange::new(AuditAction::UserName, person.id).with(&profile.name));
     let change = user::ActiveModel {
         id: Set(person.id),
         name: Set(profile.name),
@@ -331,7 +331,7 @@ pub fn wrong_password(visit: &SignedIn, field: &str) -> FieldError {
 }
 
 /// The error of a field whose new password is not acceptable.
-fn not_taken(visit: &SignedIn, fault: Fault, field: &str) -> FieldError {
+fn not_taken(visit: &SignedIn, fault: ValueFault, field: &str) -> FieldError {
     let fault = fault.in_field(field);
     match fault.code {
         FieldCode::NotAllowed => {
@@ -377,7 +377,7 @@ async fn store_password(
     };
     change.update(&txn).await?;
     users::end_sessions(&txn, person.id, Some(&person.session)).await?;
-    let change = Change::new(AuditAction::UserPassword, person.id);
+    let change = AuditChange::new(AuditAction::UserPassword, person.id);
     let by = visit.origin();
     by.write(&txn, person.tenant, change, visit.now()).await?;
     // From now on this session needs the old password for the next change.
@@ -423,7 +423,7 @@ fn new_password(visit: &SignedIn, filled: &FormState) -> Markup {
 /// `POST /dashboard/password`
 pub async fn set_password(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, ApiError> {
     if needs_old_password(&visit) {
-        let missing = Fault::new(FieldCode::Required, "is required");
+        let missing = ValueFault::new(FieldCode::Required, "is required");
         return password_again(&visit, typed, missing.in_field("current_password")).await;
     }
     let new = typed.raw("password").next().unwrap_or_default().to_owned();
@@ -446,7 +446,7 @@ pub async fn sign_out_everywhere(visit: SignedIn) -> Result<HttpResponse, ApiErr
     let person = visit.person();
     users::lock(&txn, person.id).await?;
     users::end_sessions(&txn, person.id, None).await?;
-    let change = Change::new(AuditAction::UserSignOutEverywhere, person.id);
+    let change = AuditChange::new(AuditAction::UserSignOutEverywhere, person.id);
     let by = visit.origin();
     by.write(&txn, person.tenant, change, visit.now()).await?;
     txn.commit().await?;

@@ -19,10 +19,10 @@ use super::{
     view::SignedIn,
 };
 use crate::{
-    audit::{self as log, Entries},
+    audit::{self as log, AuditQuery},
     http::{
         error::ApiError,
-        extract::{Parsed, id, instant, word},
+        extract::{ParseResult, id, instant, word},
     },
 };
 
@@ -56,7 +56,7 @@ const COLUMNS: [&str; 9] = [
 
 /// The requested entries.
 struct Asked {
-    entries: Entries,
+    entries: AuditQuery,
     before: Option<AuditId>,
 }
 
@@ -79,7 +79,7 @@ impl Asked {
 }
 
 /// Reads a date as its edge in the reader's zone, or a timestamp as the API does.
-fn day(value: &Value, edge: impl Fn(&str) -> Option<Millis>) -> Parsed<Millis> {
+fn day(value: &Value, edge: impl Fn(&str) -> Option<Millis>) -> ParseResult<Millis> {
     let begin = value.as_str().and_then(edge);
     begin.map_or_else(|| instant(value), Ok)
 }

@@ -25,12 +25,12 @@ use super::{
 };
 use crate::{
     api::{
-        deliveries::{self as api, WholeDelivery},
+        deliveries::{self as api, DeliveryWithAttempts},
         webhooks as api_webhooks,
     },
     http::{
         error::ApiError,
-        extract::{Body, Id, id, word},
+        extract::{Id, RequestBody, id, word},
     },
 };
 
@@ -391,7 +391,7 @@ fn answer(visit: &SignedIn, attempt: &attempt::Model) -> Markup {
 
 fn request(
     visit: &SignedIn,
-    found: &WholeDelivery,
+    found: &DeliveryWithAttempts,
     event: &event::Model,
     webhook: Option<&webhook::Model>,
 ) -> Markup {
@@ -435,7 +435,7 @@ fn keys(visit: &SignedIn, webhook: &webhook::Model) -> Option<SigningKeys> {
 /// Headers of the last attempt, or of the first one to come. Without keys the signatures are hidden, so that people
 /// who may not see the secret cannot test guesses against them.
 fn head(
-    found: &WholeDelivery,
+    found: &DeliveryWithAttempts,
     event: &event::Model,
     keys: Option<&SigningKeys>,
     now: Millis,
@@ -482,7 +482,7 @@ fn head(
 /// `POST /dashboard/deliveries/{id}/resend`: redirects to the delivery, which shows the attempt.
 pub async fn resend(visit: SignedIn, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
-    let nothing = Body::of(&json!({}));
+    let nothing = RequestBody::of(&json!({}));
     let answer = api::resend(visit.caller(), visit.services(), id, nothing).await?;
     let asked: Value = serde_json::from_str(&answer.body).map_err(|_| ApiError::Internal)?;
     let webhook = asked["webhookId"].as_str().and_then(|id| id.parse().ok());

@@ -15,7 +15,8 @@ use super::{
     view::DashboardView,
 };
 use crate::{
-    admin::users::LINK_PATH, audit::Change, http::error::ApiError, pages::cookie::CLOCKS_APART_MS,
+    admin::users::LINK_PATH, audit::AuditChange, http::error::ApiError,
+    pages::cookie::CLOCKS_APART_MS,
 };
 
 /// The link, its person and tenant, if the link is still valid.
@@ -91,7 +92,7 @@ pub async fn consume(
     }
     let kit = view.kit();
     let token = session::begin(&txn, kit, &request, &person, true).await?;
-    let change = Change::new(AuditAction::UserSignIn, person.id).with("link");
+    let change = AuditChange::new(AuditAction::UserSignIn, person.id).with("link");
     let by = view.origin_of(person.id);
     by.write(&txn, person.tenant_id, change, now).await?;
     txn.commit().await?;

@@ -18,13 +18,13 @@ use super::{
 use crate::{
     admin::{
         AdminError, NAME_CHARS_MAX,
-        users::{self, Draft, INVITATION_MS, Linking, Mailing, UserView},
+        users::{self, INVITATION_MS, LinkMailing, LinkOptions, MemberDraft, UserView},
     },
-    audit::Origin,
+    audit::ChangeOrigin,
     http::{
         error::ApiError,
-        extract::{Id, Parsed, id, line, word},
-        field::{Fault, FieldCode, FieldError},
+        extract::{Id, ParseResult, id, line, word},
+        field::{FieldCode, FieldError, ValueFault},
     },
 };
 
@@ -188,21 +188,21 @@ fn role_cell(visit: &SignedIn, person: &UserView, is_last_owner: bool) -> Markup
     )
 }
 
-fn email(value: &Value) -> Parsed<Email> {
+fn email(value: &Value) -> ParseResult<Email> {
     let given = value.as_str().unwrap_or_default();
     if given.trim().is_empty() {
-        return Err(Fault::new(FieldCode::Required, "is required").into());
+        return Err(ValueFault::new(FieldCode::Required, "is required").into());
     }
     let parsed = given.parse::<Email>();
-    parsed.map_err(|error| Fault::new(FieldCode::InvalidFormat, error.to_string()).into())
+    parsed.map_err(|error| ValueFault::new(FieldCode::InvalidFormat, error.to_string()).into())
 }
 
-fn read(typed: &FormValues) -> Result<Draft, ApiError> {
+fn read(typed: &FormValues) -> Result<MemberDraft, ApiError> {
     form::read(typed, FIELDS)?.read(&[], |form| {
         let email = form.required("email", None, email);
         let name = form.required("name", None, line(NAME_CHARS_MAX));
         let role = form.required("role", None, word("a role"));
-        Some(Draft {
+        Some(MemberDraft {
             email: email?,
             name: name?,
             role: role?,
@@ -228,10 +228,10 @@ pub async fn invite(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, 
 }
 
 /// The settings of an invitation's link. It is mailed if the operator configured mail.
-fn linking<'a>(visit: &'a SignedIn, by: &'a Origin) -> Linking<'a> {
-    Linking {
+fn linking<'a>(visit: &'a SignedIn, by: &'a ChangeOrigin) -> LinkOptions<'a> {
+    LinkOptions {
         good_for_ms: INVITATION_MS,
-        mail: visit.kit().mail_base().map(|base| Mailing {
+        mail: visit.kit().mail_base().map(|base| LinkMailing {
             vault: &visit.kit().services.vault,
             base,
             language: visit.lang().tag(),
@@ -242,7 +242,7 @@ fn linking<'a>(visit: &'a SignedIn, by: &'a Origin) -> Linking<'a> {
 }
 
 /// Creates a member. Returns true if the link is mailed.
-async fn make(visit: &SignedIn, draft: Draft) -> Result<bool, ApiError> {
+async fn make(visit: &SignedIn, draft: MemberDraft) -> Result<bool, ApiError> {
     let refused = |code, sentence| ApiError::field(FieldError::translated("email", code, sentence));
     let there = user::Entity::of(visit.tenant()).count(visit.store().api_reader());
     if there.await? >= MEMBERS_MAX {

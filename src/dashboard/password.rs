@@ -12,7 +12,7 @@ use crate::{
     common_passwords::is_common,
     http::{
         error::ApiError,
-        field::{Fault, FieldCode},
+        field::{FieldCode, ValueFault},
     },
 };
 
@@ -90,23 +90,23 @@ fn verify(password: &Secret, hash: &str) -> bool {
 }
 
 /// Checks a new password against the rules.
-pub fn check(password: &str) -> Result<(), Fault> {
+pub fn check(password: &str) -> Result<(), ValueFault> {
     let length = password.chars().count();
     let bound = |bound: usize| i64::try_from(bound).unwrap_or(i64::MAX);
     if password.is_empty() {
-        Err(Fault::new(FieldCode::Required, "is required"))
+        Err(ValueFault::new(FieldCode::Required, "is required"))
     } else if password.contains('\0') {
         let predicate = "must not contain the character U+0000";
-        Err(Fault::new(FieldCode::InvalidFormat, predicate))
+        Err(ValueFault::new(FieldCode::InvalidFormat, predicate))
     } else if length < CHARS_MIN {
         let predicate = format!("must have at least {CHARS_MIN} characters");
-        Err(Fault::new(FieldCode::TooShort, predicate).bounded(bound(CHARS_MIN)))
+        Err(ValueFault::new(FieldCode::TooShort, predicate).bounded(bound(CHARS_MIN)))
     } else if length > CHARS_MAX {
         let predicate = format!("must have at most {CHARS_MAX} characters");
-        Err(Fault::new(FieldCode::TooLong, predicate).bounded(bound(CHARS_MAX)))
+        Err(ValueFault::new(FieldCode::TooLong, predicate).bounded(bound(CHARS_MAX)))
     } else if is_common(password) {
         let predicate = "must not be one of the most common passwords, which are tried first";
-        Err(Fault::new(FieldCode::NotAllowed, predicate))
+        Err(ValueFault::new(FieldCode::NotAllowed, predicate))
     } else {
         Ok(())
     }

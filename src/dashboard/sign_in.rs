@@ -19,11 +19,11 @@ use super::{
     view::{DashboardView, SignedIn},
 };
 use crate::{
-    audit::Change,
+    audit::AuditChange,
     http::{
         error::ApiError,
         extract::Query,
-        field::{Fault, FieldCode, FieldError},
+        field::{FieldCode, FieldError, ValueFault},
     },
 };
 
@@ -77,7 +77,7 @@ pub async fn submit(
 ) -> Result<HttpResponse, ApiError> {
     let email = typed.text("email").unwrap_or_default().trim().to_owned();
     let password = typed.text("password").unwrap_or_default().to_owned();
-    let required = |name: &str| Fault::new(FieldCode::Required, "is required").in_field(name);
+    let required = |name: &str| ValueFault::new(FieldCode::Required, "is required").in_field(name);
     let missing: Vec<FieldError> = [("email", &email), ("password", &password)]
         .into_iter()
         .filter(|(_, text)| text.is_empty())
@@ -107,7 +107,7 @@ pub async fn submit(
         return Ok(errors::suspended(&view));
     }
     let token = session::begin(&txn, kit, &request, &person, false).await?;
-    let change = Change::new(AuditAction::UserSignIn, person.id).with("password");
+    let change = AuditChange::new(AuditAction::UserSignIn, person.id).with("password");
     let by = view.origin_of(person.id);
     by.write(&txn, person.tenant_id, change, view.now()).await?;
     txn.commit().await?;

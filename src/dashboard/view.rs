@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{
     api::context::Services,
-    audit::Origin,
-    http::{error::ApiError, extract::Caller, request_id::current_request_id},
+    audit::ChangeOrigin,
+    http::{error::ApiError, extract::TenantRequest, request_id::current_request_id},
     pages::{
         headers::header,
         view::{ReaderSettings, View as Page, done_word},
@@ -97,8 +97,8 @@ impl DashboardView {
     }
 
     /// This person as the author of a change, for the audit log.
-    pub fn origin_of(&self, person: UserId) -> Origin {
-        Origin {
+    pub fn origin_of(&self, person: UserId) -> ChangeOrigin {
+        ChangeOrigin {
             actor: Actor::User(person),
             address: Some(self.parts.address),
             request_id: Some(current_request_id()),
@@ -145,8 +145,8 @@ impl SignedIn {
     }
 
     /// The person as the caller of an API handler.
-    pub fn caller(&self) -> Caller {
-        Caller {
+    pub fn caller(&self) -> TenantRequest {
+        TenantRequest {
             tenant: self.person.tenant,
             origin: self.origin(),
             claim: None,
@@ -154,7 +154,7 @@ impl SignedIn {
     }
 
     /// The person as the author of a change, for the audit log.
-    pub fn origin(&self) -> Origin {
+    pub fn origin(&self) -> ChangeOrigin {
         self.view.origin_of(self.person.id)
     }
 

@@ -24,7 +24,7 @@ use crate::{
     },
     http::{
         error::ApiError,
-        extract::{Body, Id},
+        extract::{Id, RequestBody},
     },
 };
 
@@ -168,7 +168,13 @@ fn actions(visit: &SignedIn, webhook: &webhook::Model) -> Markup {
 }
 
 async fn change(visit: &SignedIn, id: Id<WebhookId>, fields: &Value) -> Result<(), ApiError> {
-    let changed = api::update(visit.caller(), visit.services(), id, Body::of(fields)).await;
+    let changed = api::update(
+        visit.caller(),
+        visit.services(),
+        id,
+        RequestBody::of(fields),
+    )
+    .await;
     changed.map(drop)
 }
 
@@ -201,7 +207,7 @@ pub async fn disable(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse,
 
 /// `POST /dashboard/webhooks/{id}/test`: redirects to the delivery after its first attempt.
 pub async fn test(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
-    let nothing = Body::of(&json!({}));
+    let nothing = RequestBody::of(&json!({}));
     let sent = api_deliveries::test(visit.caller(), visit.services(), id, nothing).await?;
     let sent: Value = serde_json::from_str(&sent.body).unwrap_or_default();
     let delivery = sent["id"].as_str().ok_or(ApiError::Internal)?;
@@ -232,7 +238,7 @@ pub async fn ask_rotate(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpRespon
 /// `POST /dashboard/webhooks/{id}/rotate-secret`
 pub async fn rotate(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let secret = new_secret();
-    let body = Body::of(&json!({"secret": secret.expose()}));
+    let body = RequestBody::of(&json!({"secret": secret.expose()}));
     api::rotate_secret(visit.caller(), visit.services(), id, body).await?;
     visit.leave_note(&id.0.to_string(), &secret).await?;
     Ok(visit.see(&path_of(id.0), "done-webhook-rotated"))
@@ -302,7 +308,7 @@ async fn send_again(
         "" => Value::Null,
         text => instant(visit, text),
     };
-    let body = Body::of(&json!({"since": field("since"), "until": field("until")}));
+    let body = RequestBody::of(&json!({"since": field("since"), "until": field("until")}));
     let asked = api_deliveries::recover(visit.caller(), visit.services(), id, body).await?;
     let asked: Value = serde_json::from_str(&asked.body).unwrap_or_default();
     Ok(asked["deliveries"].as_i64().unwrap_or_default())

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     api::webhooks::{self, WEBHOOKS_MAX},
-    http::{error::ApiError, extract::Body},
+    http::{error::ApiError, extract::RequestBody},
 };
 
 pub const PATH: &str = "/dashboard/webhooks";
@@ -156,7 +156,7 @@ async fn make(visit: &SignedIn, typed: &FormValues) -> Result<WebhookId, ApiErro
     let secret = new_secret();
     let mut fields = typed_fields(typed);
     fields["secret"] = secret.expose().into();
-    let made = webhooks::create(visit.caller(), visit.services(), Body::of(&fields)).await?;
+    let made = webhooks::create(visit.caller(), visit.services(), RequestBody::of(&fields)).await?;
     let made: Value = serde_json::from_str(&made.body).unwrap_or_default();
     let id: WebhookId = made["id"]
         .as_str()

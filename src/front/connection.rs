@@ -20,7 +20,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::{
-    places::Seat,
+    places::ConnectionSlot,
     refused::{OwnAnswer, new_id},
 };
 
@@ -34,7 +34,7 @@ const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 /// The connection's state as reported by its requests.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct ConnectionProgress {
     under_way: Cell<usize>,
     begun: Cell<u64>,
     closing: Cell<bool>,
@@ -45,14 +45,14 @@ pub struct Progress {
     waker: RefCell<Option<Waker>>,
 }
 
-impl Progress {
+impl ConnectionProgress {
     /// Begins a request, which lasts until the returned guard is dropped. A request `with_body` may leave unread
     /// bytes.
-    pub fn begin(self: &Rc<Self>, with_body: bool) -> UnderWay {
+    pub fn begin(self: &Rc<Self>, with_body: bool) -> RequestGuard {
         self.under_way.set(self.under_way.get() + 1);
         self.begun.set(self.begun.get() + 1);
         self.streaming.set(false);
-        UnderWay {
+        RequestGuard {
             progress: Rc::clone(self),
             with_body,
         }
@@ -73,12 +73,12 @@ impl Progress {
 
 /// A request, until its answer is sent.
 #[derive(Debug)]
-pub struct UnderWay {
-    progress: Rc<Progress>,
+pub struct RequestGuard {
+    progress: Rc<ConnectionProgress>,
     with_body: bool,
 }
 
-impl Drop for UnderWay {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         let under_way = self.progress.under_way.get() - 1;
         self.progress.under_way.set(under_way);
@@ -93,11 +93,11 @@ impl Drop for UnderWay {
 }
 
 /// A connection with its place among the open ones.
-pub struct Connection {
+pub struct ClientConnection {
     /// Present until the connection is dropped.
-    held: Option<Held>,
+    held: Option<HeldStream>,
     peer: SocketAddr,
-    progress: Rc<Progress>,
+    progress: Rc<ConnectionProgress>,
     /// The deadline of the next request's head, with the number of requests before it.
     deadline: Option<(u64, Pin<Box<Sleep>>)>,
     /// The unwritten rest of an answer that replaced the library's.
@@ -105,23 +105,23 @@ pub struct Connection {
     refused: bool,
 }
 
-struct Held {
+struct HeldStream {
     stream: TcpStream,
-    _place: Seat,
+    _place: ConnectionSlot,
 }
 
-impl std::fmt::Debug for Connection {
+impl std::fmt::Debug for ClientConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection")
+        f.debug_struct("ClientConnection")
             .field("peer", &self.peer)
             .finish_non_exhaustive()
     }
 }
 
-impl Connection {
-    pub(super) fn new(stream: TcpStream, place: Seat, peer: SocketAddr) -> Self {
+impl ClientConnection {
+    pub(super) fn new(stream: TcpStream, place: ConnectionSlot, peer: SocketAddr) -> Self {
         Self {
-            held: Some(Held {
+            held: Some(HeldStream {
                 stream,
                 _place: place,
             }),
@@ -134,7 +134,7 @@ impl Connection {
     }
 
     /// The state that its requests report to.
-    pub(super) fn progress(&self) -> Rc<Progress> {
+    pub(super) fn progress(&self) -> Rc<ConnectionProgress> {
         Rc::clone(&self.progress)
     }
 
@@ -179,7 +179,7 @@ impl Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for ClientConnection {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -202,7 +202,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for ClientConnection {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -243,7 +243,7 @@ impl AsyncWrite for Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for ClientConnection {
     fn drop(&mut self) {
         if self.refused
             && let Some(held) = self.held.take()
@@ -255,7 +255,7 @@ impl Drop for Connection {
 
 /// Reads on for a moment after a refusal. If unread bytes remain when a connection is closed, the system resets it
 /// and the client loses the answer.
-async fn linger(mut held: Held) {
+async fn linger(mut held: HeldStream) {
     let rest = async {
         let mut buffer = vec![0; 8 * 1024];
         let mut read = 0;

@@ -11,9 +11,9 @@ mod refused;
 mod server;
 
 pub use address::{client_address, network};
-pub use connection::{Progress, UnderWay};
+pub use connection::{ConnectionProgress, RequestGuard};
 pub use files::{open_files_max, raise_open_files};
 pub use guards::GUARDS;
 pub use hosts::{is_loopback_host, is_same_origin};
-pub use places::{Bounds, Places};
-pub use server::{Door, serve, take_the_last};
+pub use places::{ConnectionLimits, ConnectionSlots};
+pub use server::{ListenerOptions, serve, take_the_last};

@@ -18,7 +18,7 @@ const ADDRESSES_MIN: usize = 2;
 
 /// The limits of one listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ConnectionLimits {
     pub total: usize,
     /// Connections per address.
     pub per_address: usize,
@@ -26,7 +26,7 @@ pub struct Bounds {
     pub trusted: Vec<IpNet>,
 }
 
-impl Bounds {
+impl ConnectionLimits {
     /// Lowers the configured limits to what the limit on open files allows.
     pub fn within(self, files: Option<u64>) -> Self {
         let most = files.map_or(self.total, |files| {
@@ -43,7 +43,7 @@ impl Bounds {
 
 /// The reason why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub enum LimitReached {
     /// The address has reached its limit.
     Address,
     /// The listener has reached its limit.
@@ -52,20 +52,20 @@ pub enum Full {
 
 /// The open connections of one listener.
 #[derive(Debug)]
-pub struct Places {
-    bounds: Bounds,
-    taken: Mutex<Taken>,
+pub struct ConnectionSlots {
+    bounds: ConnectionLimits,
+    taken: Mutex<OpenConnections>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct OpenConnections {
     total: usize,
     /// Only addresses with open connections.
     by_address: HashMap<IpAddr, usize>,
 }
 
-impl Places {
-    pub fn new(bounds: Bounds) -> Arc<Self> {
+impl ConnectionSlots {
+    pub fn new(bounds: ConnectionLimits) -> Arc<Self> {
         Arc::new(Self {
             bounds,
             taken: Mutex::default(),
@@ -77,23 +77,23 @@ impl Places {
     }
 
     /// Takes a place for a connection from this address.
-    pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Result<Seat, Full> {
+    pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionSlot, LimitReached> {
         let address = Some(peer)
             .filter(|peer| !is_trusted(*peer, &self.bounds.trusted))
             .map(network);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if taken.total >= self.bounds.total {
-            return Err(Full::Listener);
+            return Err(LimitReached::Listener);
         }
         if let Some(address) = address {
             let of_address = taken.by_address.entry(address).or_default();
             if *of_address >= self.bounds.per_address {
-                return Err(Full::Address);
+                return Err(LimitReached::Address);
             }
             *of_address += 1;
         }
         taken.total += 1;
-        Ok(Seat {
+        Ok(ConnectionSlot {
             places: Arc::clone(self),
             address,
         })
@@ -115,12 +115,12 @@ impl Places {
 
 /// The place of a connection; freed when it is dropped.
 #[derive(Debug)]
-pub struct Seat {
-    places: Arc<Places>,
+pub struct ConnectionSlot {
+    places: Arc<ConnectionSlots>,
     address: Option<IpAddr>,
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.places.give_back(self.address);
     }
@@ -130,8 +130,8 @@ impl Drop for Seat {
 mod tests {
     use super::*;
 
-    fn bounds(total: usize, per_address: usize) -> Bounds {
-        Bounds {
+    fn bounds(total: usize, per_address: usize) -> ConnectionLimits {
+        ConnectionLimits {
             total,
             per_address,
             trusted: vec!["127.0.0.1/32".parse().expect("a range")],
@@ -141,23 +141,29 @@ mod tests {
     #[test]
     fn an_address_has_its_share_and_all_together_theirs() {
         let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
-        let places = Places::new(bounds(4, 2));
+        let places = ConnectionSlots::new(bounds(4, 2));
         let first = places.take(ip("192.0.2.1")).expect("a place");
         let _second = places.take(ip("::ffff:192.0.2.1")).expect("a place");
-        assert_eq!(places.take(ip("192.0.2.1")).err(), Some(Full::Address));
+        assert_eq!(
+            places.take(ip("192.0.2.1")).err(),
+            Some(LimitReached::Address)
+        );
         let _third = places.take(ip("192.0.2.2")).expect("a place");
         drop(first);
         let _again = places.take(ip("192.0.2.1")).expect("a place");
         let _fourth = places.take(ip("192.0.2.3")).expect("a place");
-        assert_eq!(places.take(ip("192.0.2.4")).err(), Some(Full::Listener));
+        assert_eq!(
+            places.take(ip("192.0.2.4")).err(),
+            Some(LimitReached::Listener)
+        );
     }
 
     #[test]
     fn a_trusted_proxy_is_counted_in_all_only() {
-        let places = Places::new(bounds(3, 1));
+        let places = ConnectionSlots::new(bounds(3, 1));
         let proxy = || places.take("127.0.0.1".parse().expect("an address"));
         let held: Vec<_> = (0..3).map(|_| proxy().expect("a place")).collect();
-        assert_eq!(proxy().err(), Some(Full::Listener));
+        assert_eq!(proxy().err(), Some(LimitReached::Listener));
         drop(held);
         assert!(
             places

@@ -6,7 +6,7 @@ use dikala_actors::runtime::clock::{Clock, SystemClock};
 use dikala_entities::RequestId;
 use serde_json::json;
 
-use super::{guards::GUARDS, places::Full};
+use super::{guards::GUARDS, places::LimitReached};
 
 /// The library's own answers are shorter.
 const OWN_ANSWER_BYTES_MAX: usize = 256;
@@ -68,17 +68,17 @@ impl<'a> OwnAnswer<'a> {
 }
 
 /// The answer to a surplus connection.
-pub(super) fn too_many(full: Full) -> Vec<u8> {
+pub(super) fn too_many(full: LimitReached) -> Vec<u8> {
     let id = new_id();
     match full {
-        Full::Address => answer(
+        LimitReached::Address => answer(
             id,
             "HTTP/1.1 429 Too Many Requests",
             "retry-after: 1\r\n",
             "rate_limited",
             "There are too many open connections from your address; close some of them.",
         ),
-        Full::Listener => answer(
+        LimitReached::Listener => answer(
             id,
             "HTTP/1.1 503 Service Unavailable",
             "retry-after: 2\r\n",
@@ -168,8 +168,8 @@ mod tests {
         let own = OwnAnswer::find(OWN.as_bytes()).expect("an own answer");
         for answer in [
             own.with_body(new_id()),
-            too_many(Full::Address),
-            too_many(Full::Listener),
+            too_many(LimitReached::Address),
+            too_many(LimitReached::Listener),
         ] {
             let text = String::from_utf8(answer).expect("text");
             for header in [

@@ -13,8 +13,8 @@ use actix_web::{
 };
 
 use super::{
-    connection::Connection,
-    places::{Full, Places},
+    connection::ClientConnection,
+    places::{ConnectionSlots, LimitReached},
     refused::too_many,
 };
 
@@ -32,16 +32,20 @@ const UNREAD: Duration = Duration::from_secs(30);
 
 /// The parameters of a listener.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub struct ListenerOptions {
     pub name: &'static str,
     pub workers: usize,
-    pub places: Arc<Places>,
+    pub places: Arc<ConnectionSlots>,
     /// Longest time for requests to finish when the service stops, in seconds.
     pub shutdown_seconds: u64,
 }
 
 /// Serves an application until it is stopped.
-pub fn serve<F, I, S, B>(door: Door, socket: TcpListener, app: F) -> std::io::Result<Server>
+pub fn serve<F, I, S, B>(
+    door: ListenerOptions,
+    socket: TcpListener,
+    app: F,
+) -> std::io::Result<Server>
 where
     F: Fn() -> I + Send + Clone + 'static,
     I: IntoServiceFactory<S, Request>,
@@ -62,7 +66,7 @@ where
     let stopping = builder.graceful_shutdown_signal();
     let listening = builder.listen(door.name, socket, move || {
         let (places, stopping) = (Arc::clone(&door.places), stopping.clone());
-        let http = HttpService::<Connection, _, B>::build()
+        let http = HttpService::<ClientConnection, _, B>::build()
             .graceful_shutdown_signal(move || {
                 let stopping = stopping.clone();
                 async move { stopping.notified().await }
@@ -70,7 +74,7 @@ where
             .keep_alive(KEEP_ALIVE)
             .client_request_timeout(FIRST_HEAD_WITHIN)
             .client_disconnect_timeout(DISCONNECT_WITHIN)
-            .on_connect_ext(|connection: &Connection, data| {
+            .on_connect_ext(|connection: &ClientConnection, data| {
                 data.insert(connection.progress());
             })
             .h1(map_config(app(), |_| AppConfig::default()));
@@ -115,14 +119,14 @@ fn no_beginnings() -> [socket2::SockFilter; 4] {
 /// Admits a connection or refuses it.
 fn enter(
     stream: TcpStream,
-    places: &Arc<Places>,
-) -> Result<(Connection, Option<std::net::SocketAddr>), ()> {
+    places: &Arc<ConnectionSlots>,
+) -> Result<(ClientConnection, Option<std::net::SocketAddr>), ()> {
     let peer = stream.peer_addr().map_err(drop)?;
     match places.take(peer.ip()) {
         Ok(place) => {
             limit_unread(&stream);
             answer_at_once(&stream);
-            Ok((Connection::new(stream, place, peer), Some(peer)))
+            Ok((ClientConnection::new(stream, place, peer), Some(peer)))
         }
         Err(full) => {
             turn_away(&stream, full, peer.ip());
@@ -138,7 +142,7 @@ fn answer_at_once(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
 }
 
-fn turn_away(stream: &TcpStream, full: Full, address: std::net::IpAddr) {
+fn turn_away(stream: &TcpStream, full: LimitReached, address: std::net::IpAddr) {
     tracing::debug!(%address, ?full, "a connection was not taken");
     // The send buffer of a new connection has room for it, and a surplus client is not waited for.
     let _ = socket2::SockRef::from(stream).send(&too_many(full));
@@ -161,7 +165,7 @@ mod tests {
     use tokio::{io::AsyncWriteExt, time::timeout};
 
     use super::*;
-    use crate::front::Bounds;
+    use crate::front::ConnectionLimits;
 
     #[cfg(target_os = "linux")]
     #[actix_web::test]
@@ -189,13 +193,13 @@ mod tests {
         let (stream, _) = listener.accept().expect("the connection");
         stream.set_nonblocking(true).expect("a setting");
         let probe = stream.try_clone().expect("the same socket");
-        let bounds = Bounds {
+        let bounds = ConnectionLimits {
             total: 4,
             per_address: 2,
             trusted: Vec::new(),
         };
         let stream = TcpStream::from_std(stream).expect("a stream");
-        let entered = enter(stream, &Places::new(bounds)).expect("there is room");
+        let entered = enter(stream, &ConnectionSlots::new(bounds)).expect("there is room");
         assert!(probe.nodelay().expect("the setting"));
         drop(entered);
     }

@@ -5,7 +5,7 @@ use std::{future::Future, pin::Pin, time::Duration};
 
 use actix_web::Handler;
 
-use super::{answer::Answer, error::ApiError};
+use super::{answer::ApiAnswer, error::ApiError};
 
 /// Attempts of a request, at most.
 const TRIES: u32 = 4;
@@ -16,16 +16,16 @@ const AGAIN_AFTER_MS: u64 = 20;
 /// A handler that is repeated after [`ApiError::RolledBack`]. Everything it does must be in one transaction, and
 /// nothing after the commit may fail.
 #[derive(Clone, Copy, Debug)]
-pub struct Again<H>(H);
+pub struct RetryOnRollback<H>(H);
 
 /// Wraps a handler.
-pub const fn again<H>(handler: H) -> Again<H> {
-    Again(handler)
+pub const fn again<H>(handler: H) -> RetryOnRollback<H> {
+    RetryOnRollback(handler)
 }
 
-impl<H, Args> Handler<Args> for Again<H>
+impl<H, Args> Handler<Args> for RetryOnRollback<H>
 where
-    H: Handler<Args, Output = Result<Answer, ApiError>>,
+    H: Handler<Args, Output = Result<ApiAnswer, ApiError>>,
     Args: Clone + 'static,
 {
     type Output = H::Output;

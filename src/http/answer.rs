@@ -13,7 +13,7 @@ use serde::Serialize;
 
 /// A handler's answer, kept in parts so that it can be stored for a repeat of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct ApiAnswer {
     pub status: StatusCode,
     /// JSON; empty for 204.
     pub body: String,
@@ -27,9 +27,9 @@ pub struct Answer {
 
 /// A response extension: the call that the response is about.
 #[derive(Clone, Copy, Debug)]
-pub struct About(pub CallId);
+pub struct AboutCall(pub CallId);
 
-impl Answer {
+impl ApiAnswer {
     fn new(status: StatusCode, content: &impl Serialize) -> Self {
         Self {
             status,
@@ -102,13 +102,13 @@ impl Answer {
                 .body(self.body)
         };
         if let Some(call) = self.about {
-            response.extensions_mut().insert(About(call));
+            response.extensions_mut().insert(AboutCall(call));
         }
         response
     }
 }
 
-impl Responder for Answer {
+impl Responder for ApiAnswer {
     type Body = BoxBody;
 
     fn respond_to(self, _: &HttpRequest) -> HttpResponse {

@@ -22,15 +22,15 @@ pub struct RawBody(pub Bytes);
 
 /// A body that owns a value until it is sent or dropped.
 pub fn keeping<T: Unpin + 'static>(body: BoxBody, kept: T) -> BoxBody {
-    BoxBody::new(Keeping { body, _kept: kept })
+    BoxBody::new(OwningBody { body, _kept: kept })
 }
 
-struct Keeping<T> {
+struct OwningBody<T> {
     body: BoxBody,
     _kept: T,
 }
 
-impl<T: Unpin> MessageBody for Keeping<T> {
+impl<T: Unpin> MessageBody for OwningBody<T> {
     type Error = <BoxBody as MessageBody>::Error;
 
     fn size(&self) -> BodySize {

@@ -8,7 +8,7 @@ use dikala_actors::{
 };
 use dikala_entities::{Store, TenantId, Vault};
 
-use super::{gate::Gate, settings::HttpSettings, unread::Unread};
+use super::{gate::Gate, settings::HttpSettings, unread::UnreadAnswers};
 
 /// Application data that every middleware uses. Cheap to clone; all clones share keys and limits.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct HttpContext {
     /// Cached keys and rate limits of this process.
     pub gate: Arc<Gate>,
     /// Large answers that clients have not read yet.
-    pub unread: Arc<Unread>,
+    pub unread: Arc<UnreadAnswers>,
     /// Running exports by tenant: one each, so that no tenant takes the CPU from others.
     pub exports: Shares<TenantId>,
 }

@@ -8,13 +8,13 @@ use super::request_id::current_request_id;
 /// The refused request of a bridge or an operator.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct Denied {
+pub struct HttpRefusal {
     status: StatusCode,
     code: &'static str,
     message: &'static str,
 }
 
-impl Denied {
+impl HttpRefusal {
     /// A missing or invalid token.
     pub fn unauthorized(code: &'static str, message: &'static str) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl Denied {
     }
 }
 
-impl ResponseError for Denied {
+impl ResponseError for HttpRefusal {
     fn status_code(&self) -> StatusCode {
         self.status
     }

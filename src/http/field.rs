@@ -92,17 +92,17 @@ impl FieldError {
 
 /// A fault of a value, before its field is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ValueFault {
     /// The position inside the value: empty, `[1]` or `.name`.
     at: String,
     code: FieldCode,
-    message: Message,
+    message: FaultMessage,
     allowed: Option<Vec<String>>,
     bound: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Message {
+enum FaultMessage {
     /// Follows the field's name.
     Predicate(String),
     /// A complete sentence.
@@ -110,15 +110,15 @@ enum Message {
 }
 
 /// All faults of a value.
-pub type Faults = Vec<Fault>;
+pub type ValueFaults = Vec<ValueFault>;
 
-impl Fault {
+impl ValueFault {
     /// A fault that says what the field must be: `"must be a string"`.
     pub fn new(code: FieldCode, predicate: impl Into<String>) -> Self {
         Self {
             at: String::new(),
             code,
-            message: Message::Predicate(predicate.into()),
+            message: FaultMessage::Predicate(predicate.into()),
             allowed: None,
             bound: None,
         }
@@ -129,7 +129,7 @@ impl Fault {
         Self {
             at: String::new(),
             code,
-            message: Message::Sentence(sentence.into()),
+            message: FaultMessage::Sentence(sentence.into()),
             allowed: None,
             bound: None,
         }
@@ -157,8 +157,8 @@ impl Fault {
     pub fn in_field(self, name: &str) -> FieldError {
         let field = format!("{name}{}", self.at);
         let message = match self.message {
-            Message::Predicate(predicate) => format!("{field} {predicate}."),
-            Message::Sentence(sentence) => sentence,
+            FaultMessage::Predicate(predicate) => format!("{field} {predicate}."),
+            FaultMessage::Sentence(sentence) => sentence,
         };
         FieldError {
             field,
@@ -171,8 +171,8 @@ impl Fault {
     }
 }
 
-impl From<Fault> for Faults {
-    fn from(fault: Fault) -> Self {
+impl From<ValueFault> for ValueFaults {
+    fn from(fault: ValueFault) -> Self {
         vec![fault]
     }
 }

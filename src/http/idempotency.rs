@@ -1,7 +1,7 @@
 //! `Idempotency-Key`: a repeated request has one effect, and gets the first answer.
 //!
 //! A row claims the key before the handler runs. Handlers that only write to the store put their answer into that
-//! row, in the transaction of their effect ([`Claim::settle`]; a booking passes it to the ledger,
+//! row, in the transaction of their effect ([`IdempotencyClaim::settle`]; a booking passes it to the ledger,
 //! [`ClaimedKey::kept`]). Handlers with effects outside the store (`hangup`, `transfer`, `test`) have their answer
 //! stored right after; a crash in between leaves a claim without an answer. The next repeat takes over the claim of a
 //! node that is gone at once, and any other claim after [`RUNNING_MS_MAX`]. It then carries the request out again,
@@ -37,11 +37,11 @@ use sha2::{Digest, Sha256};
 #[cfg(test)]
 pub use self::claim::LARGE_BYTES_MAX;
 pub use self::{
-    claim::{Claim, ClaimedKey, RUNNING_MS_MAX},
+    claim::{ClaimedKey, IdempotencyClaim, RUNNING_MS_MAX},
     sweep::sweep,
 };
 use super::{
-    answer::{About, Answer},
+    answer::{AboutCall, ApiAnswer},
     body::RawBody,
     context::HttpContext,
     error::{ApiError, Code},
@@ -71,8 +71,8 @@ pub async fn once(
         .cloned()
         .ok_or(ApiError::Internal)?;
     let claim = match claim(&http, &req).await {
-        Ok(Claimed::Mine(claim)) => claim,
-        Ok(Claimed::Answered(answer)) => return Ok(req.into_response(replay(answer))),
+        Ok(ClaimResult::Mine(claim)) => claim,
+        Ok(ClaimResult::Answered(answer)) => return Ok(req.into_response(replay(answer))),
         Err(error) => return Ok(req.error_response(error)),
     };
     req.extensions_mut().insert(Rc::clone(&claim));
@@ -87,31 +87,35 @@ pub async fn once(
     }
 }
 
-enum Claimed {
-    Mine(Rc<Claim>),
-    Answered(Answer),
+enum ClaimResult {
+    Mine(Rc<IdempotencyClaim>),
+    Answered(ApiAnswer),
 }
 
-async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiError> {
+async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<ClaimResult, ApiError> {
     let key = sent_key(req)?;
     let scope = *req
         .extensions()
         .get::<IdempotencyScope>()
         .ok_or(ApiError::Internal)?;
-    let asked = Asked {
+    let asked = KeyedRequest {
         fingerprint: fingerprint(req),
         is_brief: req.path().ends_with("/test"),
         node: http.member.id(),
     };
     let now = http.clock.now();
     let claimed = ClaimedKey::new(scope, key.clone(), now, http.vault.clone());
-    let mine = || Ok(Claimed::Mine(Rc::new(Claim::new(claimed.clone()))));
+    let mine = || {
+        Ok(ClaimResult::Mine(Rc::new(IdempotencyClaim::new(
+            claimed.clone(),
+        ))))
+    };
     match insert(&http.store, scope, &key, &asked, now).await {
         Ok(true) => return mine(),
         Ok(false) => {}
         Err(error) => {
             if is_transient(&error) {
-                Claim::new(claimed).release_later(http.store.clone());
+                IdempotencyClaim::new(claimed).release_later(http.store.clone());
             }
             return Err(error.into());
         }
@@ -126,12 +130,9 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
             // Never the time of the previous claim: the time identifies a claim.
             let at = now.max(row.created_at.plus_ms(1));
             if take_over(&http.store, &row, &asked, at).await? {
-                Ok(Claimed::Mine(Rc::new(Claim::new(ClaimedKey::new(
-                    scope,
-                    key,
-                    at,
-                    http.vault.clone(),
-                )))))
+                Ok(ClaimResult::Mine(Rc::new(IdempotencyClaim::new(
+                    ClaimedKey::new(scope, key, at, http.vault.clone()),
+                ))))
             } else {
                 Err(ApiError::IdempotencyInProgress)
             }
@@ -149,7 +150,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
 }
 
 /// A request with an idempotency key.
-struct Asked {
+struct KeyedRequest {
     fingerprint: String,
     /// A test, whose answer has a short lifetime.
     is_brief: bool,
@@ -211,7 +212,7 @@ async fn insert(
     store: &Store,
     scope: IdempotencyScope,
     key: &str,
-    asked: &Asked,
+    asked: &KeyedRequest,
     now: Millis,
 ) -> Result<bool, DbErr> {
     let row = idempotency::ActiveModel {
@@ -251,7 +252,7 @@ fn is_over(row: &idempotency::Model, now: Millis) -> bool {
 async fn is_left_behind(
     http: &HttpContext,
     row: &idempotency::Model,
-    asked: &Asked,
+    asked: &KeyedRequest,
 ) -> Result<bool, DbErr> {
     let may_be = row.status.is_none()
         && row.fingerprint == asked.fingerprint
@@ -263,7 +264,7 @@ async fn is_left_behind(
 async fn take_over(
     store: &Store,
     old: &idempotency::Model,
-    asked: &Asked,
+    asked: &KeyedRequest,
     at: Millis,
 ) -> Result<bool, DbErr> {
     let taken = idempotency::Entity::update_many()
@@ -292,7 +293,7 @@ async fn take_over(
 }
 
 /// The stored answer, decrypted if it is sealed. Sealed text never looks like JSON.
-fn stored(row: idempotency::Model, claimed: &ClaimedKey) -> Result<Claimed, ApiError> {
+fn stored(row: idempotency::Model, claimed: &ClaimedKey) -> Result<ClaimResult, ApiError> {
     let status = row.status.and_then(|status| u16::try_from(status).ok());
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
     let status = status.ok_or(ApiError::IdempotencyInProgress)?;
@@ -304,7 +305,7 @@ fn stored(row: idempotency::Model, claimed: &ClaimedKey) -> Result<Claimed, ApiE
         let opened = opened.ok_or(ApiError::IdempotencyAnswerGone)?;
         body = opened.expose().to_owned();
     }
-    Ok(Claimed::Answered(Answer {
+    Ok(ClaimResult::Answered(ApiAnswer {
         status,
         body,
         location: row.location,
@@ -313,7 +314,7 @@ fn stored(row: idempotency::Model, claimed: &ClaimedKey) -> Result<Claimed, ApiE
     }))
 }
 
-fn replay(answer: Answer) -> HttpResponse {
+fn replay(answer: ApiAnswer) -> HttpResponse {
     let mut response = answer.into_response();
     response
         .headers_mut()
@@ -324,7 +325,7 @@ fn replay(answer: Answer) -> HttpResponse {
 /// Stores the answer if it is one to store, otherwise releases the key.
 async fn finish(
     http: &HttpContext,
-    claim: &Claim,
+    claim: &IdempotencyClaim,
     response: ServiceResponse,
 ) -> Result<ServiceResponse, Error> {
     let (response, kept) = if claim.is_settled() {
@@ -340,7 +341,7 @@ async fn finish(
     if let Err(error) = kept {
         tracing::warn!(%error, "the answer to an Idempotency-Key was not stored");
         if !depends_on_state(&response) {
-            Claim::new(claim.claimed().clone()).release_later(http.store.clone());
+            IdempotencyClaim::new(claim.claimed().clone()).release_later(http.store.clone());
         }
     }
     if claim.is_large()
@@ -351,19 +352,22 @@ async fn finish(
     Ok(response)
 }
 
-async fn copy(response: ServiceResponse) -> (Answer, ServiceResponse) {
+async fn copy(response: ServiceResponse) -> (ApiAnswer, ServiceResponse) {
     let (request, response) = response.into_parts();
     let (head, body) = response.into_parts();
     let body = to_bytes(body).await.unwrap_or_default();
     let location = head.headers().get(LOCATION);
-    let answer = Answer {
+    let answer = ApiAnswer {
         status: head.status(),
         body: String::from_utf8_lossy(&body).into_owned(),
         location: location
             .and_then(|location| location.to_str().ok())
             .map(str::to_owned),
         is_secret: false,
-        about: head.extensions().get::<About>().map(|&About(call)| call),
+        about: head
+            .extensions()
+            .get::<AboutCall>()
+            .map(|&AboutCall(call)| call),
     };
     let response = head.set_body(BoxBody::new(body));
     (answer, ServiceResponse::new(request, response))

@@ -21,13 +21,13 @@ pub const NO_ROUTE: &str = "none";
 
 /// The counters of this process; all clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct HttpMeter(Arc<RwLock<BTreeMap<Operation, Arc<Counts>>>>);
+pub struct HttpMeter(Arc<RwLock<BTreeMap<Operation, Arc<OperationCounters>>>>);
 
 /// A method and the pattern of a route.
 type Operation = (&'static str, String);
 
 #[derive(Debug)]
-struct Counts {
+struct OperationCounters {
     statuses: RwLock<BTreeMap<u16, Arc<AtomicU64>>>,
     last_minute: LastMinute,
     times: Histogram,
@@ -35,7 +35,7 @@ struct Counts {
 
 /// The counters of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Requests {
+pub struct OperationStats {
     pub method: &'static str,
     pub route: String,
     pub statuses: Vec<(u16, u64)>,
@@ -45,7 +45,7 @@ pub struct Requests {
     pub times: Distribution,
 }
 
-impl Counts {
+impl OperationCounters {
     /// The counter of answers with that status.
     fn of(&self, status: StatusCode) -> Arc<AtomicU64> {
         let known = {
@@ -83,7 +83,7 @@ impl HttpMeter {
         self.counts((name_of(method), route)).of(status);
     }
 
-    fn counts(&self, (method, route): (&'static str, &str)) -> Arc<Counts> {
+    fn counts(&self, (method, route): (&'static str, &str)) -> Arc<OperationCounters> {
         let operation = (method, route.to_owned());
         let known = {
             let operations = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +92,7 @@ impl HttpMeter {
         known.unwrap_or_else(|| {
             let mut operations = self.0.write().unwrap_or_else(PoisonError::into_inner);
             let new = || {
-                Arc::new(Counts {
+                Arc::new(OperationCounters {
                     statuses: RwLock::default(),
                     last_minute: LastMinute::new(Instant::now()),
                     times: Histogram::new(ANSWER_US),
@@ -103,7 +103,7 @@ impl HttpMeter {
     }
 
     /// The current counters.
-    pub fn reading(&self) -> Vec<Requests> {
+    pub fn reading(&self) -> Vec<OperationStats> {
         let now = Instant::now();
         let operations = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let reading = operations.iter().map(|((method, route), counts)| {
@@ -111,7 +111,7 @@ impl HttpMeter {
                 .statuses
                 .read()
                 .unwrap_or_else(PoisonError::into_inner);
-            Requests {
+            OperationStats {
                 method,
                 route: route.clone(),
                 statuses: statuses

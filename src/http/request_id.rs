@@ -5,12 +5,12 @@ use dikala_entities::TraceParent;
 use tracing::Instrument;
 
 tokio::task_local! {
-    static CURRENT: Current;
+    static CURRENT: CurrentTrace;
 }
 
 /// The trace of the current request.
 #[derive(Clone, Default)]
-struct Current {
+struct CurrentTrace {
     trace: Option<TraceParent>,
     /// True if the client named the trace.
     is_named: bool,
@@ -30,7 +30,7 @@ pub fn current_trace() -> Option<TraceParent> {
 
 /// The trace that the client named, if it did.
 pub fn named_trace() -> Option<TraceParent> {
-    let named = |current: &Current| current.trace.clone().filter(|_| current.is_named);
+    let named = |current: &CurrentTrace| current.trace.clone().filter(|_| current.is_named);
     CURRENT.try_with(named).unwrap_or_default()
 }
 
@@ -48,7 +48,7 @@ pub(super) fn with_id<F: Future>(
     span: Option<&Span>,
     work: F,
 ) -> impl Future<Output = F::Output> {
-    let current = Current {
+    let current = CurrentTrace {
         is_named: named.is_some(),
         trace: span.map(Span::traceparent).or(named),
     };

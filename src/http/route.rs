@@ -9,7 +9,7 @@ pub const OPERATORS_BASE: &str = "/operator/v1";
 
 /// The result of looking up a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AtPath {
+pub enum PathMatch {
     /// A route; `reads_query` is true if it has query parameters.
     Route {
         reads_query: bool,
@@ -22,4 +22,4 @@ pub enum AtPath {
 /// Looks up the pattern that the router matched. A function, because the route table is in a module above; it comes
 /// as application data.
 #[derive(Clone, Copy, Debug)]
-pub struct Lookup(pub fn(Option<&str>, &Method) -> AtPath);
+pub struct RouteLookup(pub fn(Option<&str>, &Method) -> PathMatch);

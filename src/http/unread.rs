@@ -23,10 +23,10 @@ pub const AT_ONCE: usize = 64 * 1024;
 
 /// Unread answers by tenant.
 #[derive(Debug, Default)]
-pub struct Unread(Mutex<HashMap<TenantId, Load>>);
+pub struct UnreadAnswers(Mutex<HashMap<TenantId, UnreadLoad>>);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Load {
+struct UnreadLoad {
     /// Lists that are being written.
     lists: usize,
     /// Bytes of large answers that were made whole.
@@ -35,16 +35,16 @@ struct Load {
 
 /// The reservation of an unread answer; released when it is dropped.
 #[derive(Debug)]
-pub struct OnItsWay {
-    unread: Arc<Unread>,
+pub struct UnreadReservation {
+    unread: Arc<UnreadAnswers>,
     tenant: TenantId,
-    share: Load,
+    share: UnreadLoad,
 }
 
-impl Unread {
+impl UnreadAnswers {
     /// Reserves a place for a list that is being written.
-    pub fn take(self: &Arc<Self>, tenant: TenantId) -> Result<OnItsWay, ApiError> {
-        self.add(tenant, Load { lists: 1, bytes: 0 })
+    pub fn take(self: &Arc<Self>, tenant: TenantId) -> Result<UnreadReservation, ApiError> {
+        self.add(tenant, UnreadLoad { lists: 1, bytes: 0 })
     }
 
     /// Reserves the bytes of an answer that is made whole. None for a small answer, which needs no reservation.
@@ -52,12 +52,12 @@ impl Unread {
         self: &Arc<Self>,
         tenant: TenantId,
         bytes: u64,
-    ) -> Result<Option<OnItsWay>, ApiError> {
+    ) -> Result<Option<UnreadReservation>, ApiError> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         if bytes <= AT_ONCE {
             return Ok(None);
         }
-        self.add(tenant, Load { lists: 0, bytes }).map(Some)
+        self.add(tenant, UnreadLoad { lists: 0, bytes }).map(Some)
     }
 
     /// True if no answer is unread.
@@ -69,27 +69,32 @@ impl Unread {
             .is_empty()
     }
 
-    fn add(self: &Arc<Self>, tenant: TenantId, share: Load) -> Result<OnItsWay, ApiError> {
+    fn add(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        share: UnreadLoad,
+    ) -> Result<UnreadReservation, ApiError> {
         let mut by_tenant = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mine = by_tenant.get(&tenant).copied().unwrap_or_default();
-        let of_all = |of: fn(&Load) -> usize| by_tenant.values().map(of).collect::<Vec<usize>>();
-        let lists = Shared {
+        let of_all =
+            |of: fn(&UnreadLoad) -> usize| by_tenant.values().map(of).collect::<Vec<usize>>();
+        let lists = FairLimit {
             max: LISTS_MAX,
             each: LISTS_PER_TENANT_MAX,
             held: of_all(|under_way| under_way.lists),
         };
-        let bytes = Shared {
+        let bytes = FairLimit {
             max: BYTES_MAX,
             each: BYTES_PER_TENANT_MAX,
             held: of_all(|under_way| under_way.bytes),
         };
-        let mine = Load {
+        let mine = UnreadLoad {
             lists: lists.add(mine.lists, share.lists)?,
             bytes: bytes.add(mine.bytes, share.bytes)?,
         };
         by_tenant.insert(tenant, mine);
         let unread = Arc::clone(self);
-        Ok(OnItsWay {
+        Ok(UnreadReservation {
             unread,
             tenant,
             share,
@@ -98,14 +103,14 @@ impl Unread {
 }
 
 /// A limit that tenants share fairly: slow readers leave room for tenants that have none of it yet.
-struct Shared {
+struct FairLimit {
     max: usize,
     each: usize,
     /// The use of each tenant that has any.
     held: Vec<usize>,
 }
 
-impl Shared {
+impl FairLimit {
     /// The tenant's use after `more`, or an error.
     fn add(&self, mine: usize, more: usize) -> Result<usize, ApiError> {
         if more == 0 {
@@ -125,13 +130,13 @@ impl Shared {
     }
 }
 
-impl Drop for OnItsWay {
+impl Drop for UnreadReservation {
     fn drop(&mut self) {
         let mut by_tenant = self.unread.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mine) = by_tenant.get_mut(&self.tenant) {
             mine.lists -= self.share.lists;
             mine.bytes -= self.share.bytes;
-            if *mine == Load::default() {
+            if *mine == UnreadLoad::default() {
                 by_tenant.remove(&self.tenant);
             }
         }
@@ -149,7 +154,10 @@ mod tests {
     }
 
     /// Tenants in turn take as much as they get.
-    fn greedy(tenants: usize, take: impl Fn(TenantId) -> Option<OnItsWay>) -> Vec<OnItsWay> {
+    fn greedy(
+        tenants: usize,
+        take: impl Fn(TenantId) -> Option<UnreadReservation>,
+    ) -> Vec<UnreadReservation> {
         let tenants: Vec<TenantId> = (0..tenants).map(|_| tenant()).collect();
         let mut places = Vec::new();
         loop {
@@ -164,7 +172,7 @@ mod tests {
     #[test]
     fn tenants_that_read_slowly_leave_places_for_those_that_have_none() {
         for tenants in 1..=30 {
-            let unread = Arc::new(Unread::default());
+            let unread = Arc::new(UnreadAnswers::default());
             let places = greedy(tenants, |tenant| unread.take(tenant).ok());
             assert!(unread.take(tenant()).is_ok(), "{tenants} took all places");
             drop(places);
@@ -176,7 +184,7 @@ mod tests {
     fn tenants_that_read_slowly_leave_bytes_for_those_that_have_none() {
         const PAGE: u64 = 1024 * 1024;
         for tenants in 1..=30 {
-            let unread = Arc::new(Unread::default());
+            let unread = Arc::new(UnreadAnswers::default());
             let hold = |tenant| unread.hold(tenant, PAGE).ok().flatten();
             let places = greedy(tenants, hold);
             assert!(hold(tenant()).is_some(), "{tenants} took all bytes");
@@ -187,7 +195,7 @@ mod tests {
 
     #[test]
     fn who_has_unread_answers_is_told_so_and_others_that_there_is_no_room() {
-        let shared = |held| Shared {
+        let shared = |held| FairLimit {
             max: 8,
             each: 4,
             held,

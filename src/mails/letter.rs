@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// A mail as it is sent.
-pub(super) struct Letter {
+pub(super) struct MailText {
     /// The recipient's address and name.
     pub to: (String, String),
     pub subject: String,
@@ -22,14 +22,14 @@ pub(super) struct Letter {
 }
 
 /// Collects the contents of a mail.
-pub(super) struct Writer<'a> {
+pub(super) struct MailWriter<'a> {
     pub store: &'a Store,
     pub vault: &'a Vault,
     pub base: &'a str,
 }
 
 /// The recipient of a mail.
-struct Reader {
+struct MailRecipient {
     person: user::Model,
     tenant: String,
     lang: Lang,
@@ -48,9 +48,9 @@ struct LowCreditData {
     threshold: i64,
 }
 
-impl Writer<'_> {
+impl MailWriter<'_> {
     /// Writes the mail. None if its subject or its recipient no longer exists.
-    pub(super) async fn write(&self, mail: &mail::Model) -> Result<Option<Letter>, DbErr> {
+    pub(super) async fn write(&self, mail: &mail::Model) -> Result<Option<MailText>, DbErr> {
         let Some(reader) = self.reader(mail).await? else {
             return Ok(None);
         };
@@ -59,14 +59,14 @@ impl Writer<'_> {
             MailKind::CreditsLow => self.low_credit(mail, &reader).await?,
             MailKind::WebhookDisabled => self.disabled_webhook(mail, &reader).await?,
         };
-        Ok(said.map(|(subject, text)| Letter {
+        Ok(said.map(|(subject, text)| MailText {
             to: (reader.person.email.to_string(), reader.person.name),
             subject,
             text,
         }))
     }
 
-    async fn reader(&self, mail: &mail::Model) -> Result<Option<Reader>, DbErr> {
+    async fn reader(&self, mail: &mail::Model) -> Result<Option<MailRecipient>, DbErr> {
         let db = self.store.reader();
         let Some(id) = mail.user_id else {
             return Ok(None);
@@ -75,7 +75,7 @@ impl Writer<'_> {
         let tenant = tenant::Entity::find_by_id(mail.tenant_id).one(db).await?;
         Ok(person.zip(tenant).map(|(person, tenant)| {
             let chosen = person.language.as_deref().or(mail.language.as_deref());
-            Reader {
+            MailRecipient {
                 lang: chosen.and_then(Lang::parse).unwrap_or(Lang::En),
                 tenant: tenant.name,
                 person,
@@ -86,7 +86,7 @@ impl Writer<'_> {
     async fn invitation(
         &self,
         mail: &mail::Model,
-        reader: &Reader,
+        reader: &MailRecipient,
     ) -> Result<Option<(String, Secret)>, DbErr> {
         let sealed = mail.link.as_deref();
         let link = sealed.map(|sealed| self.vault.open(SecretPlace::MailLink, mail.id, sealed));
@@ -117,7 +117,7 @@ impl Writer<'_> {
     async fn low_credit(
         &self,
         mail: &mail::Model,
-        reader: &Reader,
+        reader: &MailRecipient,
     ) -> Result<Option<(String, Secret)>, DbErr> {
         let Ok(event) = mail.subject.parse::<EventId>() else {
             return Ok(None);
@@ -143,7 +143,7 @@ impl Writer<'_> {
     async fn disabled_webhook(
         &self,
         mail: &mail::Model,
-        reader: &Reader,
+        reader: &MailRecipient,
     ) -> Result<Option<(String, Secret)>, DbErr> {
         let Ok(id) = mail.subject.parse::<WebhookId>() else {
             return Ok(None);
@@ -174,7 +174,7 @@ impl Writer<'_> {
     }
 
     /// Adds the page where these mails can be switched off.
-    fn with_footer(&self, reader: &Reader, text: &str) -> Secret {
+    fn with_footer(&self, reader: &MailRecipient, text: &str) -> Secret {
         let page = self.page("settings/account");
         let footer = reader.lang.tn("mails-switch-off", &[("page", page.into())]);
         Secret::new(format!("{text}\n\n{footer}"))

@@ -26,8 +26,8 @@ use tokio::{sync::watch, time::sleep};
 
 pub use self::relay::{Relay, RelayError};
 use self::{
-    letter::{Letter, Writer},
-    relay::Outcome,
+    letter::{MailText, MailWriter},
+    relay::SendOutcome,
 };
 
 /// Interval between looks for due mails.
@@ -131,7 +131,7 @@ impl Mailer {
         if !queue::claim(&self.store, &mail, next_at).await? {
             return Ok(Reached::Yes);
         }
-        let writer = Writer {
+        let writer = MailWriter {
             store: &self.store,
             vault: &self.vault,
             base: &self.base,
@@ -144,21 +144,21 @@ impl Mailer {
         self.send(&mail, &letter).await
     }
 
-    async fn send(&self, mail: &mail::Model, letter: &Letter) -> Result<Reached, DbErr> {
+    async fn send(&self, mail: &mail::Model, letter: &MailText) -> Result<Reached, DbErr> {
         let attempt = mail.attempts + 1;
         let now = self.clock.on_the_wall(self.clock.now());
         match self.relay.send(mail.id, letter, now).await {
-            Outcome::Sent => {
+            SendOutcome::Sent => {
                 tracing::info!(mail = %mail.id, tenant = %mail.tenant_id, kind = %mail.kind, attempt, "a mail was sent");
                 self.finish_sent(mail).await?;
                 self.stats.sent.fetch_add(1, Ordering::Relaxed);
                 Ok(Reached::Yes)
             }
-            Outcome::Refused(why) => {
+            SendOutcome::Refused(why) => {
                 self.give_up(mail, &why).await?;
                 Ok(Reached::Yes)
             }
-            Outcome::Later(why, reached) => {
+            SendOutcome::Later(why, reached) => {
                 if is_last(attempt) {
                     self.give_up(mail, &why).await?;
                 } else {

@@ -24,7 +24,7 @@ use percent_encoding::percent_decode_str;
 use tokio::time::timeout;
 use url::Host;
 
-use super::{Reached, letter::Letter};
+use super::{Reached, letter::MailText};
 use crate::config::MailServer;
 
 /// Longest time for one mail, from the connection to the last answer.
@@ -80,7 +80,7 @@ pub enum RelayError {
 }
 
 /// The outcome of an attempt.
-pub(super) enum Outcome {
+pub(super) enum SendOutcome {
     Sent,
     /// The server will never accept it.
     Refused(String),
@@ -133,17 +133,17 @@ impl Relay {
     }
 
     /// Sends a mail with the given date.
-    pub(super) async fn send(&self, id: MailId, letter: &Letter, now: Millis) -> Outcome {
+    pub(super) async fn send(&self, id: MailId, letter: &MailText, now: Millis) -> SendOutcome {
         let Some(message) = self.message(id, letter, now) else {
-            return Outcome::Refused("the address is none that a mail can go to".to_owned());
+            return SendOutcome::Refused("the address is none that a mail can go to".to_owned());
         };
         match timeout(MAIL_MAX, self.deliver(&message)).await {
             Ok(outcome) => outcome,
-            Err(_) => Outcome::Later("the server took too long".to_owned(), Reached::No),
+            Err(_) => SendOutcome::Later("the server took too long".to_owned(), Reached::No),
         }
     }
 
-    fn message(&self, id: MailId, letter: &Letter, now: Millis) -> Option<Message> {
+    fn message(&self, id: MailId, letter: &MailText, now: Millis) -> Option<Message> {
         let (address, name) = &letter.to;
         let to: Address = address.parse().ok()?;
         let date = SystemTime::UNIX_EPOCH + Duration::from_millis(now.as_u64());
@@ -161,17 +161,17 @@ impl Relay {
             .ok()
     }
 
-    async fn deliver(&self, message: &Message) -> Outcome {
+    async fn deliver(&self, message: &Message) -> SendOutcome {
         let mut connection = match self.connect().await {
             Ok(connection) => connection,
-            Err(error) => return Outcome::Later(told(&error), Reached::No),
+            Err(error) => return SendOutcome::Later(told(&error), Reached::No),
         };
         let text = message.formatted();
         match connection.send(message.envelope(), &text).await {
             Ok(_) => {
                 // The mail is accepted, whatever happens to `QUIT`.
                 let _ = timeout(QUIT_MAX, connection.quit()).await;
-                Outcome::Sent
+                SendOutcome::Sent
             }
             Err(error) => judged(&error),
         }
@@ -233,16 +233,16 @@ fn hello(base: &str) -> ClientId {
 }
 
 /// Classifies a failed attempt.
-fn judged(error: &Error) -> Outcome {
+fn judged(error: &Error) -> SendOutcome {
     let code = error.status().map(u16::from);
     match code {
         Some(code) if error.is_permanent() && !OWN_FAULTS.contains(&code) => {
-            Outcome::Refused(told(error))
+            SendOutcome::Refused(told(error))
         }
-        Some(_) => Outcome::Later(told(error), Reached::Yes),
+        Some(_) => SendOutcome::Later(told(error), Reached::Yes),
         // A retry would fail the same way.
-        None if error.is_client() => Outcome::Refused(told(error)),
-        None => Outcome::Later(told(error), Reached::No),
+        None if error.is_client() => SendOutcome::Refused(told(error)),
+        None => SendOutcome::Later(told(error), Reached::No),
     }
 }
 
@@ -306,7 +306,7 @@ mod tests {
     fn a_name_that_looks_encoded_is_shown_as_it_was_written() {
         let forged = "=?utf-8?q?Your_account_is_locked?=";
         for name in [forged.to_owned(), format!("Toko Bu Sari – {forged}")] {
-            let letter = Letter {
+            let letter = MailText {
                 to: ("sari@shop.example".to_owned(), name.clone()),
                 subject: format!("{name} invites you"),
                 text: Secret::new("text"),
@@ -317,7 +317,7 @@ mod tests {
         }
     }
 
-    async fn send(postbox: &Postbox, tls: Tls, trusts: bool) -> Outcome {
+    async fn send(postbox: &Postbox, tls: Tls, trusts: bool) -> SendOutcome {
         let folder = tempfile::tempdir().expect("a folder");
         let authority = folder.path().join("ca.pem");
         std::fs::write(&authority, certificate::AUTHORITY).expect("a file");
@@ -328,7 +328,7 @@ mod tests {
             tls,
             ..relay.expect("a relay")
         };
-        let letter = Letter {
+        let letter = MailText {
             to: ("sari@example.com".to_owned(), "Sari".to_owned()),
             subject: "Grüße".to_owned(),
             text: Secret::new("Hallo Sari,\n\nschöne Grüße"),
@@ -341,11 +341,11 @@ mod tests {
         let postbox = Postbox::start_on(0, Encryption::Offered);
         assert!(matches!(
             send(&postbox, Tls::Upgraded, true).await,
-            Outcome::Sent
+            SendOutcome::Sent
         ));
         assert!(matches!(
             send(&postbox, Tls::IfOffered, true).await,
-            Outcome::Sent
+            SendOutcome::Sent
         ));
         for letter in postbox.letters() {
             assert!(
@@ -357,14 +357,14 @@ mod tests {
         }
         for (tls, trusts) in [(Tls::Upgraded, false), (Tls::AtOnce, true)] {
             let outcome = send(&postbox, tls, trusts).await;
-            assert!(matches!(outcome, Outcome::Later(_, Reached::No)));
+            assert!(matches!(outcome, SendOutcome::Later(_, Reached::No)));
         }
         let plain = Postbox::start();
         let outcome = send(&plain, Tls::Upgraded, true).await;
-        assert!(matches!(outcome, Outcome::Later(_, Reached::No)));
+        assert!(matches!(outcome, SendOutcome::Later(_, Reached::No)));
         assert!(matches!(
             send(&plain, Tls::IfOffered, true).await,
-            Outcome::Sent
+            SendOutcome::Sent
         ));
         assert_eq!((postbox.letters().len(), plain.letters().len()), (2, 1));
     }

@@ -89,7 +89,7 @@ pub async fn sweep(
     removed += people::sweep(store, now).await?;
     removed += sweep_attempts(store, ago(retention.attempts_days)).await?;
     removed += records::sweep_figures(store, ago(retention.attempts_days)).await?;
-    removed += sweep_events(store, ago(retention.events_days), Whose::Any).await?;
+    removed += sweep_events(store, ago(retention.events_days), SweptEvents::Any).await?;
     if retention.audit_days > 0 {
         removed += records::sweep_audit(store, ago(retention.audit_days)).await?;
     }
@@ -98,7 +98,7 @@ pub async fn sweep(
     }
     if retention.calls_days > 0 {
         let older_than = ago(retention.calls_days);
-        removed += sweep_events(store, older_than, Whose::Calls).await?;
+        removed += sweep_events(store, older_than, SweptEvents::Calls).await?;
         removed += calls::sweep_calls(store, older_than).await?;
     }
     Ok(removed)
@@ -135,17 +135,17 @@ async fn sweep_attempts(store: &Store, older_than: Millis) -> Result<u64, DbErr>
 
 /// The events of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum SweptEvents {
     Any,
     /// Events of calls only.
     Calls,
 }
 
 /// Removes old events with their deliveries, unless a delivery is pending at an active webhook.
-async fn sweep_events(store: &Store, older_than: Millis, whose: Whose) -> Result<u64, DbErr> {
+async fn sweep_events(store: &Store, older_than: Millis, whose: SweptEvents) -> Result<u64, DbErr> {
     let whose = match whose {
-        Whose::Any => "",
-        Whose::Calls => " AND e.call_id IS NOT NULL",
+        SweptEvents::Any => "",
+        SweptEvents::Calls => " AND e.call_id IS NOT NULL",
     };
     let find = format!(
         "SELECT e.id FROM events e WHERE e.id < $1 AND e.id > $2{whose} AND NOT EXISTS \

@@ -9,7 +9,7 @@ use dikala_testkit::rows;
 use sea_orm::{EntityTrait, PaginatorTrait};
 
 use super::*;
-use crate::audit::{Change, Origin};
+use crate::audit::{AuditChange, ChangeOrigin};
 
 const NOW: Millis = Millis::from_i64(1_800_000_000_000);
 
@@ -43,8 +43,8 @@ async fn put(store: &Store, age_days: i64, status: DeliveryStatus, is_active: bo
 
 /// Writes an audit entry and a row of webhook statistics.
 async fn record(store: &Store, at: Millis) {
-    let change = Change::new(AuditAction::TenantUpdate, TenantId::new(at));
-    let by = Origin::cli("main");
+    let change = AuditChange::new(AuditAction::TenantUpdate, TenantId::new(at));
+    let by = ChangeOrigin::cli("main");
     by.write(store.writer(), None, change, at).await.unwrap();
     let figure = webhook_stat::Model {
         webhook_id: WebhookId::new(at),
@@ -165,7 +165,7 @@ async fn an_event_that_is_sent_again_at_that_moment_stays() {
     let again = store.begin().await.unwrap();
     let resend = "UPDATE deliveries SET status = 'pending'";
     again.execute_unprepared(resend).await.unwrap();
-    let sweep = sweep_events(&store, NOW, Whose::Any);
+    let sweep = sweep_events(&store, NOW, SweptEvents::Any);
     let commit = async {
         let waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
         while store

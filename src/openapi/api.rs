@@ -3,18 +3,18 @@
 use actix_web::{Scope, http::Method, middleware::from_fn, web};
 use serde_json::Value;
 
-use super::{Route, Schemas};
+use super::{ApiRoute, SchemaSet};
 use crate::http::{
     error::{ApiError, Code, Missing},
     middleware::catch_panic,
-    route::AtPath,
+    route::PathMatch,
 };
 
 #[derive(Clone, Copy, Debug)]
 pub struct Api {
     /// The common prefix of all paths.
     pub base: &'static str,
-    pub routes: &'static [Route],
+    pub routes: &'static [ApiRoute],
     pub title: &'static str,
     /// A description in Markdown.
     pub about: &'static str,
@@ -29,26 +29,26 @@ pub struct Api {
     /// True if an empty query parameter counts as absent.
     pub skips_empty: bool,
     /// The schemas of outgoing webhooks.
-    pub webhooks: Option<fn(&mut Schemas) -> Value>,
+    pub webhooks: Option<fn(&mut SchemaSet) -> Value>,
 }
 
 impl Api {
     /// Looks up the pattern that the router matched.
-    pub fn at(&self, pattern: Option<&str>, method: &Method) -> AtPath {
+    pub fn at(&self, pattern: Option<&str>, method: &Method) -> PathMatch {
         let path = pattern.and_then(|pattern| pattern.strip_prefix(self.base));
-        let here: Vec<&Route> = self
+        let here: Vec<&ApiRoute> = self
             .routes
             .iter()
             .filter(|route| Some(route.path) == path)
             .collect();
         match here.iter().find(|route| route.method == method) {
-            Some(route) => AtPath::Route {
+            Some(route) => PathMatch::Route {
                 reads_query: !route.query.is_empty(),
             },
-            None if here.is_empty() => AtPath::Nothing,
+            None if here.is_empty() => PathMatch::Nothing,
             None => {
                 let methods: Vec<&str> = here.iter().map(|route| route.method.as_str()).collect();
-                AtPath::OtherMethods(methods.join(", "))
+                PathMatch::OtherMethods(methods.join(", "))
             }
         }
     }

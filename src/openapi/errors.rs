@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use actix_web::http::Method;
 use serde_json::{Map, Value, json};
 
-use super::{Api, Route};
+use super::{Api, ApiRoute};
 use crate::http::{error::Code, field::FieldCode};
 
 /// The body of every error.
@@ -52,7 +52,7 @@ pub(super) fn schema(api: &Api) -> Value {
 }
 
 /// Every code that a route can answer with.
-pub fn codes(api: &Api, route: &Route) -> Vec<Code> {
+pub fn codes(api: &Api, route: &ApiRoute) -> Vec<Code> {
     let mut codes = api.always.to_vec();
     if *route.method != Method::GET {
         codes.extend(api.on_writes);
@@ -77,7 +77,7 @@ pub fn codes(api: &Api, route: &Route) -> Vec<Code> {
 }
 
 /// The codes of a route by status.
-fn by_status(api: &Api, route: &Route) -> BTreeMap<u16, Vec<Code>> {
+fn by_status(api: &Api, route: &ApiRoute) -> BTreeMap<u16, Vec<Code>> {
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     for code in codes(api, route) {
         by_status.entry(code.status()).or_default().push(code);
@@ -92,7 +92,7 @@ fn name(codes: &[Code]) -> String {
 }
 
 /// References to a route's error answers, by status.
-pub(super) fn responses(api: &Api, route: &Route) -> Map<String, Value> {
+pub(super) fn responses(api: &Api, route: &ApiRoute) -> Map<String, Value> {
     by_status(api, route)
         .into_iter()
         .map(|(status, codes)| {

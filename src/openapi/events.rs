@@ -8,13 +8,13 @@ use dikala_entities::{EventKind, Millis};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Schemas, reference,
+    SchemaSet, reference,
     schema::{any_object, nullable, to_value},
     with_example,
 };
 
 /// One entry for each kind of event.
-pub fn webhooks(schemas: &mut Schemas) -> Value {
+pub fn webhooks(schemas: &mut SchemaSet) -> Value {
     let entries: Map<String, Value> = EventKind::ALL
         .iter()
         .map(|kind| {

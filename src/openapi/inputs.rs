@@ -3,14 +3,14 @@
 use dikala_actors::calls::settings::BUILT_IN_TOOLS;
 use serde_json::{Value, json};
 
-use super::{BodyKind, Route};
+use super::{ApiRoute, BodyKind};
 
 /// The name and schema of a request body. `AgentInput` gives `AgentCreate` and `AgentUpdate`.
 pub(super) fn closed(
     name: &str,
     mut schema: Value,
     input: BodyKind,
-    route: &Route,
+    route: &ApiRoute,
 ) -> (String, Value) {
     let patch = input == BodyKind::Patch;
     let name = match name.strip_suffix("Input") {

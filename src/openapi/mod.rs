@@ -29,7 +29,7 @@ use crate::http::{
 pub use api::Api;
 pub use api::nothing;
 pub use events::webhooks;
-pub use route::{BodyKind, Route};
+pub use route::{ApiRoute, BodyKind};
 pub use route::{delete, get, patch, post};
 
 /// Fields that may be absent in an answer; all others are always present.
@@ -60,9 +60,9 @@ const SOMETIMES: &[(&str, &str)] = &[
 
 /// The schemas of a document by name.
 #[derive(Debug, Default)]
-pub struct Schemas(BTreeMap<String, Value>);
+pub struct SchemaSet(BTreeMap<String, Value>);
 
-impl Schemas {
+impl SchemaSet {
     /// Adds the type of an answer and all types in it. Returns a reference.
     pub fn answer<T: ToSchema>(&mut self) -> Value {
         for (name, mut schema) in objects::<T>() {
@@ -73,7 +73,7 @@ impl Schemas {
     }
 
     /// Adds the type of a request body, with the route's ignored fields. Returns a reference.
-    pub fn input<T: ToSchema>(&mut self, route: &Route, input: BodyKind) -> Value {
+    pub fn input<T: ToSchema>(&mut self, route: &ApiRoute, input: BodyKind) -> Value {
         let (name, schema) = objects::<T>().pop().expect("a body is an object");
         let (name, schema) = inputs::closed(&name, schema, input, route);
         self.0.insert(name.clone(), schema);
@@ -133,7 +133,7 @@ fn require_all(schema_name: &str, schema: &mut Value) {
 
 /// The OpenAPI document.
 pub fn document(api: &Api) -> Value {
-    let mut schemas = Schemas::default();
+    let mut schemas = SchemaSet::default();
     let mut paths: Map<String, Value> = Map::new();
     for route in api.routes {
         let item = paths
@@ -169,13 +169,13 @@ pub fn document(api: &Api) -> Value {
     document
 }
 
-fn tags(routes: &[Route]) -> Value {
-    let mut tags: Vec<&str> = routes.iter().map(Route::tag).collect();
+fn tags(routes: &[ApiRoute]) -> Value {
+    let mut tags: Vec<&str> = routes.iter().map(ApiRoute::tag).collect();
     tags.dedup();
     tags.iter().map(|tag| json!({"name": tag})).collect()
 }
 
-fn operation(api: &Api, route: &Route, schemas: &mut Schemas) -> Value {
+fn operation(api: &Api, route: &ApiRoute, schemas: &mut SchemaSet) -> Value {
     let mut operation = json!({
         "operationId": route.id,
         "tags": [route.tag()],
@@ -189,7 +189,7 @@ fn operation(api: &Api, route: &Route, schemas: &mut Schemas) -> Value {
     operation
 }
 
-fn request_body(input: BodyKind, schema: Value, schemas: &Schemas) -> Value {
+fn request_body(input: BodyKind, schema: Value, schemas: &SchemaSet) -> Value {
     let content = json!({"application/json": with_example(schema, schemas)});
     let mut body = json!({"required": input != BodyKind::Optional, "content": content});
     if input == BodyKind::Patch {
@@ -201,7 +201,7 @@ fn request_body(input: BodyKind, schema: Value, schemas: &Schemas) -> Value {
 }
 
 /// A media type with its type's example.
-fn with_example(schema: Value, schemas: &Schemas) -> Value {
+fn with_example(schema: Value, schemas: &SchemaSet) -> Value {
     let name = schema["$ref"]
         .as_str()
         .and_then(|path| path.rsplit('/').next());
@@ -213,7 +213,7 @@ fn with_example(schema: Value, schemas: &Schemas) -> Value {
     media
 }
 
-fn parameters(api: &Api, route: &Route) -> Vec<Value> {
+fn parameters(api: &Api, route: &ApiRoute) -> Vec<Value> {
     let mut parameters: Vec<Value> = Vec::new();
     for name in ["id", "name", "type"] {
         if route.path.contains(&format!("{{{name}}}")) {
@@ -251,7 +251,7 @@ fn parameters(api: &Api, route: &Route) -> Vec<Value> {
     parameters
 }
 
-fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
+fn query_parameter(name: &str, route: &ApiRoute) -> (&'static str, Value) {
     let date = || to_value(&InstantOrDate::schema());
     if let Some(told) = parameter_of_ranks(name, route).or_else(|| parameter_of_whose(name)) {
         return told;
@@ -314,7 +314,7 @@ fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
 }
 
 /// Parameters of statistics of this process: the order, and the name.
-fn parameter_of_ranks(name: &str, route: &Route) -> Option<(&'static str, Value)> {
+fn parameter_of_ranks(name: &str, route: &ApiRoute) -> Option<(&'static str, Value)> {
     Some(match name {
         "sort" if route.tag() == "database" => (
             "What the first statements have the most of: time on average, the longest, or in all.",
@@ -362,7 +362,7 @@ fn parameter_of_whose(name: &str) -> Option<(&'static str, Value)> {
     })
 }
 
-fn responses(api: &Api, route: &Route, schemas: &mut Schemas) -> Value {
+fn responses(api: &Api, route: &ApiRoute, schemas: &mut SchemaSet) -> Value {
     let headers = errors::response_headers(api, route.status);
     let mut success = json!({"description": route.summary, "headers": headers});
     if let Some(answer) = route.answer {

@@ -6,7 +6,7 @@ use dikala_entities::AuditAction;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::Schemas;
+use super::SchemaSet;
 use crate::http::error::Code;
 
 /// The kind of request body.
@@ -19,13 +19,13 @@ pub enum BodyKind {
 }
 
 /// Adds the schema of a request body and returns a reference to it.
-type InputSchema = fn(&mut Schemas, &Route, BodyKind) -> Value;
+type InputSchema = fn(&mut SchemaSet, &ApiRoute, BodyKind) -> Value;
 
 /// Mounts a handler.
 pub type Handler = fn(actix_web::Route) -> actix_web::Route;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Route {
+pub struct ApiRoute {
     pub method: &'static Method,
     /// Below the API's base path.
     pub path: &'static str,
@@ -48,7 +48,7 @@ pub struct Route {
     pub(super) ignored: &'static [&'static str],
     /// Fields of the body that are accepted with their current value only.
     pub(super) kept: &'static [&'static str],
-    pub(super) answer: Option<fn(&mut Schemas) -> Value>,
+    pub(super) answer: Option<fn(&mut SchemaSet) -> Value>,
     /// Errors of this route, besides the common ones.
     pub(super) errors: &'static [Code],
     /// The audit's action, if the route changes something of the tenant's.
@@ -61,8 +61,8 @@ pub const fn get(
     id: &'static str,
     handler: Handler,
     summary: &'static str,
-) -> Route {
-    Route::new(&Method::GET, path, id, handler, summary)
+) -> ApiRoute {
+    ApiRoute::new(&Method::GET, path, id, handler, summary)
 }
 
 pub const fn post(
@@ -70,8 +70,8 @@ pub const fn post(
     id: &'static str,
     handler: Handler,
     summary: &'static str,
-) -> Route {
-    Route::new(&Method::POST, path, id, handler, summary)
+) -> ApiRoute {
+    ApiRoute::new(&Method::POST, path, id, handler, summary)
 }
 
 pub const fn patch(
@@ -79,8 +79,8 @@ pub const fn patch(
     id: &'static str,
     handler: Handler,
     summary: &'static str,
-) -> Route {
-    Route::new(&Method::PATCH, path, id, handler, summary)
+) -> ApiRoute {
+    ApiRoute::new(&Method::PATCH, path, id, handler, summary)
 }
 
 pub const fn delete(
@@ -88,11 +88,11 @@ pub const fn delete(
     id: &'static str,
     handler: Handler,
     summary: &'static str,
-) -> Route {
-    Route::new(&Method::DELETE, path, id, handler, summary)
+) -> ApiRoute {
+    ApiRoute::new(&Method::DELETE, path, id, handler, summary)
 }
 
-impl Route {
+impl ApiRoute {
     const fn new(
         method: &'static Method,
         path: &'static str,
@@ -143,7 +143,7 @@ impl Route {
 
     pub const fn answers<T: ToSchema>(mut self, status: u16) -> Self {
         self.status = status;
-        self.answer = Some(Schemas::answer::<T>);
+        self.answer = Some(SchemaSet::answer::<T>);
         self
     }
 
@@ -160,7 +160,7 @@ impl Route {
     }
 
     pub const fn input<T: ToSchema>(mut self, input: BodyKind) -> Self {
-        self.input = Some((input, Schemas::input::<T>));
+        self.input = Some((input, SchemaSet::input::<T>));
         self
     }
 

@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq;
 
 use crate::{
     front::{is_loopback_host, is_same_origin},
-    http::{context::HttpContext, error::ApiError, gate::Stranger},
+    http::{context::HttpContext, error::ApiError, gate::UnknownClient},
 };
 
 /// The permissions of an operator's request.
@@ -32,13 +32,13 @@ pub enum Right {
 /// The operators' tokens. Without any, the listener is on the loopback interface and checks `Host` and `Origin`,
 /// because a foreign web page can make its own name resolve to this machine.
 #[derive(Clone, Debug)]
-pub struct Tokens {
+pub struct OperatorTokens {
     pub full: Option<Secret>,
     /// Only set together with `full`.
     pub read: Option<Secret>,
 }
 
-impl Tokens {
+impl OperatorTokens {
     /// True if requests need a token.
     pub fn are_asked_for(&self) -> bool {
         self.full.is_some()
@@ -80,7 +80,7 @@ impl Tokens {
         request: &HttpRequest,
         token: Option<&str>,
     ) -> Result<Right, ApiError> {
-        let stranger = Stranger::of(request, &http.settings, http.clock.now());
+        let stranger = UnknownClient::of(request, &http.settings, http.clock.now());
         let strangers = &http.gate.strangers;
         let right = match token {
             None => Err(strangers.refused(&stranger, ApiError::MissingOperatorToken)),
@@ -102,11 +102,11 @@ impl Tokens {
 
 /// Recognizes requests with authentication of their own, by a browser's session. Application data.
 #[derive(Clone, Copy, Debug)]
-pub struct OwnDoor(pub fn(&ServiceRequest) -> bool);
+pub struct SessionRoutes(pub fn(&ServiceRequest) -> bool);
 
 /// Gives the right of a browser's session. Application data, present where sessions exist.
 #[derive(Clone, Copy, Debug)]
-pub struct Sessions(pub fn(&ServiceRequest) -> LocalBoxFuture<'_, Option<Right>>);
+pub struct SessionRights(pub fn(&ServiceRequest) -> LocalBoxFuture<'_, Option<Right>>);
 
 /// Paths that a browser's session may read too. They are no pages, and a foreign page cannot read them.
 const READ_WITH_A_SESSION: [&str; 2] = ["/metrics", "/operator/openapi.json"];
@@ -145,23 +145,26 @@ fn is_health(req: &ServiceRequest) -> bool {
 
 /// Without tokens nothing bypasses this check, so that requests from foreign pages are refused here.
 fn has_own_door(req: &ServiceRequest) -> bool {
-    let tokens = req.app_data::<Data<Tokens>>();
-    let door = req.app_data::<OwnDoor>().copied();
-    tokens.is_some_and(|tokens| tokens.are_asked_for()) && door.is_some_and(|OwnDoor(is)| is(req))
+    let tokens = req.app_data::<Data<OperatorTokens>>();
+    let door = req.app_data::<SessionRoutes>().copied();
+    tokens.is_some_and(|tokens| tokens.are_asked_for())
+        && door.is_some_and(|SessionRoutes(is)| is(req))
 }
 
 async fn right_of_session(req: &ServiceRequest) -> Option<Right> {
-    let tokens = req.app_data::<Data<Tokens>>()?;
+    let tokens = req.app_data::<Data<OperatorTokens>>()?;
     let shows_a_token = req.headers().contains_key(header::AUTHORIZATION);
     if !tokens.are_asked_for() || shows_a_token || !READ_WITH_A_SESSION.contains(&req.path()) {
         return None;
     }
-    let Sessions(right_of) = req.app_data::<Sessions>()?;
+    let SessionRights(right_of) = req.app_data::<SessionRights>()?;
     right_of(req).await
 }
 
 async fn right_of(req: &ServiceRequest) -> Result<Right, ApiError> {
-    let tokens = req.app_data::<Data<Tokens>>().ok_or(ApiError::Internal)?;
+    let tokens = req
+        .app_data::<Data<OperatorTokens>>()
+        .ok_or(ApiError::Internal)?;
     if tokens.full.is_none() {
         let is_read = matches!(*req.method(), Method::GET | Method::HEAD);
         return match is_meant_for_us(req.uri(), req.headers(), is_read) {
@@ -204,7 +207,7 @@ fn names_us(headers: &HeaderMap) -> bool {
         && origins.all(|origin| is_same_origin(&origin, &host))
 }
 
-impl Tokens {
+impl OperatorTokens {
     /// The right of a request that presents a token itself, as commands do, not a session.
     pub async fn shown(&self, http: &HttpContext, request: &HttpRequest) -> Option<Right> {
         let token = given(request.headers())?;
@@ -259,11 +262,11 @@ mod tests {
     #[test]
     fn each_token_lets_its_holder_do_what_it_is_for() {
         let secret = |text: &str| Some(Secret::new(text));
-        let both = Tokens {
+        let both = OperatorTokens {
             full: secret("the-full-one-0001"),
             read: secret("the-read-one-0001"),
         };
-        let full = Tokens {
+        let full = OperatorTokens {
             read: None,
             ..both.clone()
         };

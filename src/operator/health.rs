@@ -22,7 +22,7 @@ use tokio::sync::{Mutex, watch};
 
 use crate::{
     http::{meter::HttpMeter, middleware::only_reads},
-    node::Node,
+    node::Runtime,
 };
 
 /// Longest time for a part to answer.
@@ -35,13 +35,13 @@ const WATCHED_FOR: Duration = Duration::from_secs(150);
 
 /// The state of the readiness check.
 #[derive(Clone, Debug)]
-pub struct HealthParts {
-    node: Node,
+pub struct HealthChecks {
+    runtime: Runtime,
     stopping: watch::Receiver<bool>,
     /// True if the operator allows a database that may lose acknowledged commits.
     allow_unsafe: bool,
     /// The last result, and its time.
-    last: Arc<Mutex<Option<(Instant, Answering)>>>,
+    last: Arc<Mutex<Option<(Instant, AliveParts)>>>,
     watch: Arc<Watch>,
 }
 
@@ -55,17 +55,17 @@ struct Watch {
 
 /// The parts that answered.
 #[derive(Clone, Copy, Debug)]
-struct Answering {
+struct AliveParts {
     store: bool,
     registry: bool,
     ledger: bool,
     webhooks: bool,
 }
 
-impl HealthParts {
-    pub fn new(node: Node, stopping: watch::Receiver<bool>, allow_unsafe: bool) -> Self {
+impl HealthChecks {
+    pub fn new(runtime: Runtime, stopping: watch::Receiver<bool>, allow_unsafe: bool) -> Self {
         Self {
-            node,
+            runtime,
             stopping,
             allow_unsafe,
             last: Arc::default(),
@@ -100,21 +100,21 @@ impl HealthParts {
     }
 
     /// Checks which parts answer, at most once a second.
-    async fn answering(&self) -> Answering {
+    async fn answering(&self) -> AliveParts {
         let mut last = self.last.lock().await;
         if let Some((when, answering)) = *last
             && when.elapsed() < ASK_EVERY
         {
             return answering;
         }
-        let node = &self.node;
+        let runtime = &self.runtime;
         let (store, registry, ledger, webhooks) = tokio::join!(
-            in_time(async { node.store.ping().await.is_ok() }),
-            in_time(async { node.registry.send(Ping).await.is_ok() }),
-            in_time(node.ledger.is_alive(ANSWER_WITHIN)),
-            in_time(node.webhooks.is_alive()),
+            in_time(async { runtime.store.ping().await.is_ok() }),
+            in_time(async { runtime.registry.send(Ping).await.is_ok() }),
+            in_time(runtime.ledger.is_alive(ANSWER_WITHIN)),
+            in_time(runtime.webhooks.is_alive()),
         );
-        let answering = Answering {
+        let answering = AliveParts {
             store,
             registry,
             ledger,
@@ -148,7 +148,7 @@ async fn live() -> HttpResponse {
 }
 
 /// The failed checks: their names and messages.
-pub async fn problems(parts: &HealthParts) -> Vec<(&'static str, &'static str)> {
+pub async fn problems(parts: &HealthChecks) -> Vec<(&'static str, &'static str)> {
     let checks = checks(parts).await.into_iter();
     checks
         .filter(|(_, is_well, _)| !is_well)
@@ -156,7 +156,7 @@ pub async fn problems(parts: &HealthParts) -> Vec<(&'static str, &'static str)> 
         .collect()
 }
 
-async fn ready(parts: web::Data<HealthParts>) -> HttpResponse {
+async fn ready(parts: web::Data<HealthChecks>) -> HttpResponse {
     let checks = checks(&parts).await;
     let problems: Vec<&str> = checks
         .iter()
@@ -173,7 +173,7 @@ async fn ready(parts: web::Data<HealthParts>) -> HttpResponse {
         "not ready"
     };
     let mut body = json!({"status": status, "checks": shown, "problems": problems});
-    let unsafe_settings = parts.node.member.terms().unsafe_settings();
+    let unsafe_settings = parts.runtime.member.terms().unsafe_settings();
     if !unsafe_settings.is_empty() {
         let words =
             format!("A crash of the database loses what was acknowledged: {unsafe_settings}.");
@@ -192,11 +192,11 @@ fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-async fn checks(parts: &HealthParts) -> [Check; 8] {
+async fn checks(parts: &HealthChecks) -> [Check; 8] {
     // After a refused write the store checks at once; other results are cached.
     let (answering, commits) =
-        tokio::join!(parts.answering(), in_time(parts.node.store.can_commit()),);
-    let Answering {
+        tokio::join!(parts.answering(), in_time(parts.runtime.store.can_commit()),);
+    let AliveParts {
         store: reads,
         registry,
         ledger,
@@ -229,19 +229,19 @@ async fn checks(parts: &HealthParts) -> [Check; 8] {
         ),
         (
             "lease",
-            parts.node.member.acts(),
+            parts.runtime.member.acts(),
             "The node's lease is lost: the database did not renew it in time, and others may have taken its calls. It comes back by \
              itself when the database answers.",
         ),
         (
             "durability",
-            parts.allow_unsafe || parts.node.member.terms().unsafe_settings().is_empty(),
+            parts.allow_unsafe || parts.runtime.member.terms().unsafe_settings().is_empty(),
             "A crash of PostgreSQL loses what was acknowledged: set fsync, full_page_writes and synchronous_commit on; `dikala check` \
              names those that are not.",
         ),
         (
             "schema",
-            !parts.node.member.terms().is_outdated(),
+            !parts.runtime.member.terms().is_outdated(),
             "The schema is of a later version, and this node cannot serve from it: it stops; install the later version.",
         ),
         (

@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use super::desk::OperatorContext;
 use crate::{
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::{ApiError, Missing},
         extract::TypeName,
     },
@@ -311,15 +311,17 @@ pub async fn of_type(
 }
 
 /// `GET /actors`
-pub async fn list(desk: Data<OperatorContext>) -> Answer {
+pub async fn list(desk: Data<OperatorContext>) -> ApiAnswer {
     let look = desk.overview.look().await;
-    Answer::ok(&ActorList {
+    ApiAnswer::ok(&ActorList {
         actors: types(&look),
         event_loops: lags(&desk),
     })
 }
 
 /// `GET /actors/{type}`
-pub async fn show(desk: Data<OperatorContext>, kind: TypeName) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&of_type(&desk, &kind.0, INSTANCES_MAX).await?))
+pub async fn show(desk: Data<OperatorContext>, kind: TypeName) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(
+        &of_type(&desk, &kind.0, INSTANCES_MAX).await?,
+    ))
 }

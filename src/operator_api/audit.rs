@@ -14,12 +14,12 @@ use super::{
     list::{lists, reach, views},
 };
 use crate::{
-    api::Page,
+    api::PageRange,
     audit::{all, of},
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::ApiError,
-        extract::{Filters, Form, id, instant, word},
+        extract::{FormFields, OperatorQuery, id, instant, word},
     },
 };
 
@@ -72,19 +72,22 @@ lists! {
 }
 
 /// `GET /audit`
-pub async fn list(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
+pub async fn list(
+    desk: Data<OperatorContext>,
+    filters: OperatorQuery,
+) -> Result<ApiAnswer, ApiError> {
     let listed = page(desk.node.store.api_reader(), &filters.0, desk.now()).await?;
-    Ok(Answer::ok(&listed))
+    Ok(ApiAnswer::ok(&listed))
 }
 
 /// The requested page: of one tenant's entries, or of the newest 100,000 entries before `to`.
 pub async fn page(
     db: &impl ConnectionTrait,
-    asked: &Form,
+    asked: &FormFields,
     now: Millis,
 ) -> Result<EntryList, ApiError> {
     let (page, tenant, mut entries) = asked.read(&[], |form| {
-        let page = Page::read(form);
+        let page = PageRange::read(form);
         let tenant: Option<TenantId> = form.optional("tenantId", None, id("a tenant"));
         let mut entries = tenant.map_or_else(all, of);
         entries.actor = form.optional("actor", None, id("an actor"));

@@ -16,11 +16,11 @@ use super::{
 };
 use crate::{
     admin::bridges::{self, BridgeView},
-    api::Page,
+    api::PageRange,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{Body, Filters, Form, Id, Operator},
+        extract::{FormFields, Id, OperatorQuery, OperatorRequest, RequestBody},
         route::OPERATORS_BASE,
     },
 };
@@ -108,12 +108,15 @@ pub async fn stored_bridges(db: &impl ConnectionTrait) -> Result<Vec<BridgeStatu
 }
 
 /// `GET /bridges`
-pub async fn list(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&page(&desk, &filters.0).await?))
+pub async fn list(
+    desk: Data<OperatorContext>,
+    filters: OperatorQuery,
+) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(&page(&desk, &filters.0).await?))
 }
 
-pub async fn page(desk: &OperatorContext, asked: &Form) -> Result<BridgeList, ApiError> {
-    let page = asked.read(&[], |form| Some(Page::read(form)))?;
+pub async fn page(desk: &OperatorContext, asked: &FormFields) -> Result<BridgeList, ApiError> {
+    let page = asked.read(&[], |form| Some(PageRange::read(form)))?;
     let db = desk.node.store.api_reader();
     let (rows, has_more) = rows(db, page, bridges::every()).await?;
     let held = held(db).await?;
@@ -125,8 +128,8 @@ pub async fn page(desk: &OperatorContext, asked: &Form) -> Result<BridgeList, Ap
 }
 
 /// `GET /bridges/{id}`
-pub async fn show(desk: Data<OperatorContext>, id: Id<BridgeId>) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&one(&desk, id.0).await?))
+pub async fn show(desk: Data<OperatorContext>, id: Id<BridgeId>) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(&one(&desk, id.0).await?))
 }
 
 /// One bridge, or 404.
@@ -157,9 +160,9 @@ fn shown(
 /// `POST /bridges`
 pub async fn create(
     desk: Data<OperatorContext>,
-    operator: Operator,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    operator: OperatorRequest,
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let name = body
         .form()?
         .read(&[], |form| form.required("name", None, name_of))?;
@@ -175,15 +178,16 @@ pub async fn create(
         },
     };
     let path = format!("{OPERATORS_BASE}/bridges/{}", made.bridge.view.id);
-    unit.commit(Answer::created_at(path, &made).secret()).await
+    unit.commit(ApiAnswer::created_at(path, &made).secret())
+        .await
 }
 
 /// `DELETE /bridges/{id}`: its token is refused from now on, and its sockets are closed. What is revoked stays in the list.
 pub async fn revoke(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id: Id<BridgeId>,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let unit = OperatorUnit::begin(&desk, &operator).await?;
     let found = bridge::Entity::find_by_id(id.0).lock_exclusive();
     let found = found.one(unit.txn()).await?;
@@ -192,5 +196,5 @@ pub async fn revoke(
     }
     let revoked = bridges::revoke(unit.txn(), id.0, &operator.origin, desk.now()).await;
     revoked.map_err(refused)?;
-    unit.commit(Answer::no_content()).await
+    unit.commit(ApiAnswer::no_content()).await
 }

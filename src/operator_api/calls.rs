@@ -21,13 +21,15 @@ use super::{
     list::{lists, reach},
 };
 use crate::{
-    api::{Page, SKIPPED_MAX, call_filter::caller_number},
-    audit::Change,
+    api::{PageRange, SKIPPED_MAX, call_filter::caller_number},
+    audit::AuditChange,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{Body, Filters, Form, Id, Operator, e164, id, instant, word},
-        field::{Fault, FieldCode},
+        extract::{
+            FormFields, Id, OperatorQuery, OperatorRequest, RequestBody, e164, id, instant, word,
+        },
+        field::{FieldCode, ValueFault},
     },
 };
 
@@ -213,7 +215,7 @@ impl From<delivery::Model> for CallDeliveryStatus {
 
 /// The query's filters.
 struct Filter {
-    page: Page,
+    page: PageRange,
     status: Option<CallStatus>,
     tenant: Option<TenantId>,
     bridge: Option<BridgeId>,
@@ -226,10 +228,10 @@ struct Filter {
 }
 
 impl Filter {
-    fn read(form: &Form) -> Result<Self, ApiError> {
+    fn read(form: &FormFields) -> Result<Self, ApiError> {
         form.read(&[], |form| {
             Some(Self {
-                page: Page::read(form),
+                page: PageRange::read(form),
                 status: form.optional("status", None, word("a status")),
                 tenant: form.optional("tenantId", None, id("a tenant")),
                 bridge: form.optional("bridgeId", None, id("a bridge")),
@@ -300,7 +302,7 @@ impl Filter {
     }
 }
 
-fn e164_in_query(value: &serde_json::Value) -> crate::http::extract::Parsed<PhoneNumber> {
+fn e164_in_query(value: &serde_json::Value) -> crate::http::extract::ParseResult<PhoneNumber> {
     // An unencoded plus arrives in a query string as a space.
     let text = value.as_str().unwrap_or_default();
     match text.strip_prefix(' ') {
@@ -321,15 +323,18 @@ async fn with_ids(db: &impl ConnectionTrait, ids: &[CallId]) -> Result<Vec<Model
 }
 
 /// `GET /calls`
-pub async fn list(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
+pub async fn list(
+    desk: Data<OperatorContext>,
+    filters: OperatorQuery,
+) -> Result<ApiAnswer, ApiError> {
     let listed = page(desk.node.store.api_reader(), &filters.0, desk.now()).await?;
-    Ok(Answer::ok(&listed))
+    Ok(ApiAnswer::ok(&listed))
 }
 
 /// The requested page: of one tenant's calls, or of running calls and the newest 100,000 ended ones.
 pub async fn page(
     db: &impl ConnectionTrait,
-    asked: &Form,
+    asked: &FormFields,
     now: Millis,
 ) -> Result<CallList, ApiError> {
     let filter = Filter::read(asked)?;
@@ -348,7 +353,7 @@ pub async fn page(
             let predicate = format!(
                 "must be at most {SKIPPED_MAX}; to go further back narrow it with tenantId, from or to"
             );
-            let fault = Fault::new(FieldCode::TooLarge, predicate);
+            let fault = ValueFault::new(FieldCode::TooLarge, predicate);
             return Err(ApiError::field(fault.in_field("offset")));
         }
         let left = u64::try_from(wanted - rows.len()).unwrap_or(u64::MAX);
@@ -366,9 +371,9 @@ pub async fn find(db: &impl ConnectionTrait, id: CallId) -> Result<Model, ApiErr
 }
 
 /// `GET /calls/{id}`
-pub async fn show(desk: Data<OperatorContext>, id: Id<CallId>) -> Result<Answer, ApiError> {
+pub async fn show(desk: Data<OperatorContext>, id: Id<CallId>) -> Result<ApiAnswer, ApiError> {
     let found = detail(desk.node.store.api_reader(), id.0).await?;
-    Ok(Answer::ok(&found))
+    Ok(ApiAnswer::ok(&found))
 }
 
 /// A call with its holds, events and deliveries.
@@ -416,16 +421,16 @@ pub async fn detail(db: &impl ConnectionTrait, id: CallId) -> Result<CallDetail,
 /// `POST /calls/{id}/hangup`: sends the command to the bridge. The call ends with the reason `operator`.
 pub async fn hang_up(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id: Id<CallId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let call = find(desk.node.store.api_reader(), id.0).await?;
     body.optional_form()?.expect_empty()?;
     if call.status.is_final() {
         return Err(ApiError::CallNotActive);
     }
-    let change = Change::new(AuditAction::CallHangup, id.0);
+    let change = AuditChange::new(AuditAction::CallHangup, id.0);
     let audit = operator
         .origin
         .entry(Some(call.tenant_id), change, desk.now());
@@ -434,5 +439,5 @@ pub async fn hang_up(
         audit: Some(Box::new(audit)),
     };
     desk.node.calls.tell(None, id.0, wish).await?;
-    Ok(Answer::accepted(&OperatorCall::from(call)).about(id.0))
+    Ok(ApiAnswer::accepted(&OperatorCall::from(call)).about(id.0))
 }

@@ -12,15 +12,17 @@ use super::{desk::OperatorContext, refused::refused};
 use crate::{
     admin::find_tenant,
     api::{
-        Page,
-        credits::{Transaction, TransactionList, account, page_of},
+        PageRange,
+        credits::{TransactionList, TransactionView, account, page_of},
     },
-    audit::Change,
+    audit::AuditChange,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{Body, Filters, Form, Id, Operator, integer, line, word},
-        field::{Fault, FieldCode},
+        extract::{
+            FormFields, Id, OperatorQuery, OperatorRequest, RequestBody, integer, line, word,
+        },
+        field::{FieldCode, ValueFault},
         route::OPERATORS_BASE,
     },
 };
@@ -62,9 +64,9 @@ pub struct TransactionInput {
 }
 
 /// `GET /tenants/{id}/credits`
-pub async fn show(desk: Data<OperatorContext>, id: Id<TenantId>) -> Result<Answer, ApiError> {
+pub async fn show(desk: Data<OperatorContext>, id: Id<TenantId>) -> Result<ApiAnswer, ApiError> {
     let credits = credits(desk.node.store.api_reader(), id.0).await?;
-    Ok(Answer::ok(&credits))
+    Ok(ApiAnswer::ok(&credits))
 }
 
 pub async fn credits(db: &impl ConnectionTrait, id: TenantId) -> Result<Credits, ApiError> {
@@ -85,20 +87,20 @@ pub async fn credits(db: &impl ConnectionTrait, id: TenantId) -> Result<Credits,
 pub async fn transactions(
     desk: Data<OperatorContext>,
     id: Id<TenantId>,
-    filters: Filters,
-) -> Result<Answer, ApiError> {
+    filters: OperatorQuery,
+) -> Result<ApiAnswer, ApiError> {
     let listed = page(desk.node.store.api_reader(), id.0, &filters.0).await?;
-    Ok(Answer::ok(&listed))
+    Ok(ApiAnswer::ok(&listed))
 }
 
 /// The requested page of a tenant's transactions.
 pub async fn page(
     db: &impl ConnectionTrait,
     id: TenantId,
-    asked: &Form,
+    asked: &FormFields,
 ) -> Result<TransactionList, ApiError> {
     find_tenant(db, id).await.map_err(refused)?;
-    let page = asked.read(&[], |form| Some(Page::read(form)))?;
+    let page = asked.read(&[], |form| Some(PageRange::read(form)))?;
     Ok(page_of(db, id, page).await?)
 }
 
@@ -106,16 +108,16 @@ pub async fn page(
 pub async fn transaction(
     desk: Data<OperatorContext>,
     id: Id<TransactionId>,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let found = credit_transaction::Entity::find()
         .filter(credit_transaction::Column::Id.eq(id.0))
         .one(desk.node.store.api_reader())
         .await?;
     let row = found.ok_or(ApiError::NotFound(Missing::Transaction))?;
-    Ok(Answer::ok(&Transaction::from(row)))
+    Ok(ApiAnswer::ok(&TransactionView::from(row)))
 }
 
-fn read(body: &Body, tenant: TenantId) -> Result<Credit, ApiError> {
+fn read(body: &RequestBody, tenant: TenantId) -> Result<Credit, ApiError> {
     body.form()?.read(&[], |form| {
         let minutes = form.required("minutes", None, integer(-MINUTES_MAX, MINUTES_MAX));
         let purchase = TransactionType::Purchase;
@@ -124,15 +126,15 @@ fn read(body: &Body, tenant: TenantId) -> Result<Credit, ApiError> {
         let description = form.optional("description", None, line(TEXT_CHARS_MAX));
         if kind == TransactionType::Usage {
             let predicate = "must not be usage, which calls book";
-            form.fault("type", Fault::new(FieldCode::NotAllowed, predicate));
+            form.fault("type", ValueFault::new(FieldCode::NotAllowed, predicate));
         }
         let minutes = minutes?;
         if minutes == 0 {
             let predicate = "must not be 0";
-            form.fault("minutes", Fault::new(FieldCode::NotAllowed, predicate));
+            form.fault("minutes", ValueFault::new(FieldCode::NotAllowed, predicate));
         } else if minutes < 0 && kind != TransactionType::Adjustment {
             let predicate = "must be at least 1; only an adjustment takes minutes away";
-            form.fault("minutes", Fault::new(FieldCode::TooSmall, predicate));
+            form.fault("minutes", ValueFault::new(FieldCode::TooSmall, predicate));
         }
         Some(Credit {
             tenant,
@@ -147,14 +149,14 @@ fn read(body: &Body, tenant: TenantId) -> Result<Credit, ApiError> {
 /// `POST /tenants/{id}/credits/transactions`: 201 for what was booked now, 200 for what was booked before.
 pub async fn book(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id: Id<TenantId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let there = find_tenant(desk.node.store.api_reader(), id.0).await;
     there.map_err(refused)?;
     let credit = read(&body, id.0)?;
-    let change = Change::booking(&credit);
+    let change = AuditChange::booking(&credit);
     let audit = operator.origin.entry(Some(id.0), change, desk.now());
     let claimed = operator.claim.as_ref().map(|claim| claim.claimed().clone());
     let kept = move |booked: &CreditBooking| Some(claimed.as_ref()?.kept(&answer(booked)));
@@ -166,13 +168,13 @@ pub async fn book(
     Ok(answer)
 }
 
-fn answer(booked: &CreditBooking) -> Answer {
-    let shown = Transaction::from(booked.transaction.clone());
+fn answer(booked: &CreditBooking) -> ApiAnswer {
+    let shown = TransactionView::from(booked.transaction.clone());
     if !booked.is_new {
-        return Answer::ok(&shown);
+        return ApiAnswer::ok(&shown);
     }
     let path = format!("{OPERATORS_BASE}/transactions/{}", shown.id);
-    Answer::created_at(path, &shown)
+    ApiAnswer::created_at(path, &shown)
 }
 
 fn not_booked(error: LedgerError) -> ApiError {
@@ -182,7 +184,7 @@ fn not_booked(error: LedgerError) -> ApiError {
         LedgerError::ReferenceReused => ApiError::ReferenceConflict,
         LedgerError::TooMany => {
             let predicate = "is more than a balance can hold with what was bought before";
-            ApiError::field(Fault::new(FieldCode::TooLarge, predicate).in_field("minutes"))
+            ApiError::field(ValueFault::new(FieldCode::TooLarge, predicate).in_field("minutes"))
         }
         LedgerError::Conflict => ApiError::IdempotencyInProgress,
         LedgerError::Busy => ApiError::Unavailable,

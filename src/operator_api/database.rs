@@ -14,9 +14,9 @@ use super::{
     desk::{OperatorContext, UNANSWERED, in_time},
 };
 use crate::http::{
-    answer::Answer,
+    answer::ApiAnswer,
     error::ApiError,
-    extract::{Filters, Form, word},
+    extract::{FormFields, OperatorQuery, word},
 };
 
 /// Number of shown statements.
@@ -107,12 +107,15 @@ pub struct DatabaseStatus {
 }
 
 /// `GET /database`
-pub async fn show(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&read(&desk, &filters.0).await?))
+pub async fn show(
+    desk: Data<OperatorContext>,
+    filters: OperatorQuery,
+) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(&read(&desk, &filters.0).await?))
 }
 
 /// The database's current state.
-pub async fn read(desk: &OperatorContext, asked: &Form) -> Result<DatabaseStatus, ApiError> {
+pub async fn read(desk: &OperatorContext, asked: &FormFields) -> Result<DatabaseStatus, ApiError> {
     let by = asked.read(&[], |form| {
         let mean = StatementRanking::Mean;
         Some(form.defaulted("sort", None, mean, word("a ranking")))

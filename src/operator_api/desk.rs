@@ -9,18 +9,19 @@ use dikala_telephony::bridge::Counted;
 use tokio::{sync::Mutex, time::timeout};
 
 use crate::{
-    config::Shown,
+    config::ConfigurationKey,
     http::{
-        answer::Answer, context::HttpContext, error::ApiError, extract::Operator, meter::HttpMeter,
+        answer::ApiAnswer, context::HttpContext, error::ApiError, extract::OperatorRequest,
+        meter::HttpMeter,
     },
-    node::Node,
+    node::Runtime,
     overview::OverviewSampler,
 };
 
 /// The context of the operators' handlers.
 #[derive(Clone, Debug)]
 pub struct OperatorContext {
-    pub node: Node,
+    pub node: Runtime,
     pub loops: EventLoops,
     pub overview: OverviewSampler,
     /// Prefix of links to this service, without a trailing slash.
@@ -31,7 +32,7 @@ pub struct OperatorContext {
     pub requests: HttpMeter,
     /// Counters of the telephony bridge inside this process; `None` if it does not run.
     pub telephony: Option<Counted>,
-    pub configuration: Arc<[Shown]>,
+    pub configuration: Arc<[ConfigurationKey]>,
     pub started_at: Millis,
     /// The last verification of the whole ledger. Locked while one runs.
     pub verified: Arc<Mutex<Option<LastVerification>>>,
@@ -71,11 +72,14 @@ impl OperatorContext {
 #[derive(Debug)]
 pub struct OperatorUnit {
     txn: Transaction,
-    operator: Operator,
+    operator: OperatorRequest,
 }
 
 impl OperatorUnit {
-    pub async fn begin(desk: &OperatorContext, operator: &Operator) -> Result<Self, ApiError> {
+    pub async fn begin(
+        desk: &OperatorContext,
+        operator: &OperatorRequest,
+    ) -> Result<Self, ApiError> {
         Ok(Self {
             txn: desk.node.store.begin().await?,
             operator: operator.clone(),
@@ -87,7 +91,7 @@ impl OperatorUnit {
     }
 
     /// Commits the changes together with the answer.
-    pub async fn commit(self, answer: Answer) -> Result<Answer, ApiError> {
+    pub async fn commit(self, answer: ApiAnswer) -> Result<ApiAnswer, ApiError> {
         let claim = self.operator.claim;
         if let Some(claim) = &claim
             && !claim.settle(&self.txn, &answer).await?

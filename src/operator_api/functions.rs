@@ -8,11 +8,11 @@ use utoipa::ToSchema;
 
 use super::{actors::DurationPercentiles, desk::OperatorContext, list::lists};
 use crate::{
-    api::{Page, function_stats::Circuit},
+    api::{PageRange, function_stats::FunctionCircuit},
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::ApiError,
-        extract::{Filters, Form, id, line, word},
+        extract::{FormFields, OperatorQuery, id, line, word},
     },
 };
 
@@ -44,7 +44,7 @@ pub struct Called {
     pub last_fault_at: Option<Millis>,
     /// Of those that were sent.
     pub times_us: DurationPercentiles,
-    pub circuit: Circuit,
+    pub circuit: FunctionCircuit,
 }
 
 lists! {
@@ -74,7 +74,7 @@ impl From<FunctionReading> for Called {
 
 /// The query's filter and order.
 struct Wanted {
-    page: Page,
+    page: PageRange,
     tenant: Option<TenantId>,
     agent: Option<AgentId>,
     name: Option<String>,
@@ -82,10 +82,10 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn read(asked: &Form) -> Result<Self, ApiError> {
+    fn read(asked: &FormFields) -> Result<Self, ApiError> {
         asked.read(&[], |form| {
             Some(Self {
-                page: Page::read(form),
+                page: PageRange::read(form),
                 tenant: form.optional("tenantId", None, id("a tenant")),
                 agent: form.optional("agentId", None, id("an agent")),
                 name: form.optional("name", None, line(NAME_CHARS_MAX)),
@@ -115,12 +115,15 @@ impl Wanted {
 }
 
 /// `GET /functions`
-pub async fn list(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&page(&desk, &filters.0)?))
+pub async fn list(
+    desk: Data<OperatorContext>,
+    filters: OperatorQuery,
+) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(&page(&desk, &filters.0)?))
 }
 
 /// The requested page of recently called functions.
-pub fn page(desk: &OperatorContext, asked: &Form) -> Result<CalledList, ApiError> {
+pub fn page(desk: &OperatorContext, asked: &FormFields) -> Result<CalledList, ApiError> {
     let wanted = Wanted::read(asked)?;
     let mut found = desk.node.functions.functions();
     found.retain(|function| wanted.takes(function));

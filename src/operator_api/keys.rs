@@ -15,11 +15,11 @@ use crate::{
         find_tenant,
         keys::{self, KeyView},
     },
-    api::Page,
+    api::PageRange,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{Body, Filters, Form, Id, Operator},
+        extract::{FormFields, Id, OperatorQuery, OperatorRequest, RequestBody},
         route::OPERATORS_BASE,
     },
 };
@@ -42,9 +42,9 @@ lists! {
 pub async fn list(
     desk: Data<OperatorContext>,
     id: Id<TenantId>,
-    filters: Filters,
-) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(
+    filters: OperatorQuery,
+) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(
         &page(desk.node.store.api_reader(), id.0, &filters.0).await?,
     ))
 }
@@ -52,17 +52,19 @@ pub async fn list(
 pub async fn page(
     db: &impl ConnectionTrait,
     tenant: TenantId,
-    asked: &Form,
+    asked: &FormFields,
 ) -> Result<KeyList, ApiError> {
     find_tenant(db, tenant).await.map_err(refused)?;
-    let page = asked.read(&[], |form| Some(Page::read(form)))?;
+    let page = asked.read(&[], |form| Some(PageRange::read(form)))?;
     let (keys, has_more) = views(db, page, keys::of(tenant)).await?;
     Ok(KeyList::new(page, keys, has_more))
 }
 
 /// `GET /keys/{id}`
-pub async fn show(desk: Data<OperatorContext>, id: Id<ApiKeyId>) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&one(desk.node.store.api_reader(), id.0).await?))
+pub async fn show(desk: Data<OperatorContext>, id: Id<ApiKeyId>) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(
+        &one(desk.node.store.api_reader(), id.0).await?,
+    ))
 }
 
 /// One key, or 404.
@@ -76,10 +78,10 @@ pub async fn one(db: &impl ConnectionTrait, id: ApiKeyId) -> Result<KeyView, Api
 /// `POST /tenants/{id}/keys`
 pub async fn create(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id: Id<TenantId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let there = find_tenant(desk.node.store.api_reader(), id.0).await;
     there.map_err(refused)?;
     let name = body
@@ -89,15 +91,16 @@ pub async fn create(
     let made = keys::create(unit.txn(), id.0, &name, &operator.origin, desk.now()).await;
     let made = made.map_err(refused)?;
     let path = format!("{OPERATORS_BASE}/keys/{}", made.view.id);
-    unit.commit(Answer::created_at(path, &made).secret()).await
+    unit.commit(ApiAnswer::created_at(path, &made).secret())
+        .await
 }
 
 /// `DELETE /keys/{id}`: refuses the key from the next request on. A revoked key stays in the list.
 pub async fn revoke(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id: Id<ApiKeyId>,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let unit = OperatorUnit::begin(&desk, &operator).await?;
     let found = api_key::Entity::find_by_id(id.0).lock_exclusive();
     let found = found.one(unit.txn()).await?;
@@ -106,7 +109,7 @@ pub async fn revoke(
     }
     let revoked = keys::revoke(unit.txn(), id.0, &operator.origin, desk.now()).await;
     revoked.map_err(refused)?;
-    let answer = unit.commit(Answer::no_content()).await?;
+    let answer = unit.commit(ApiAnswer::no_content()).await?;
     desk.tenants.gate.forget_keys();
     Ok(answer)
 }

@@ -23,9 +23,9 @@ use super::{
 use crate::{
     admin::find_tenant,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::ApiError,
-        extract::{Body, id},
+        extract::{RequestBody, id},
     },
 };
 
@@ -129,8 +129,8 @@ pub struct VerificationInput {
 }
 
 /// `GET /ledger`
-pub async fn show(desk: Data<OperatorContext>) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&read(&desk).await?))
+pub async fn show(desk: Data<OperatorContext>) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(&read(&desk).await?))
 }
 
 /// The ledger's current state.
@@ -182,12 +182,15 @@ async fn oldest(db: &impl ConnectionTrait) -> Result<Vec<OpenHold>, DbErr> {
 }
 
 /// `POST /ledger/verify`: recomputes all balances. Runs one at a time, because each run reads all transactions.
-pub async fn verify(desk: Data<OperatorContext>, body: Body) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&verified(&desk, &body).await?))
+pub async fn verify(desk: Data<OperatorContext>, body: RequestBody) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(&verified(&desk, &body).await?))
 }
 
 /// Runs a verification.
-pub async fn verified(desk: &OperatorContext, body: &Body) -> Result<Verification, ApiError> {
+pub async fn verified(
+    desk: &OperatorContext,
+    body: &RequestBody,
+) -> Result<Verification, ApiError> {
     let tenant: Option<TenantId> = body.optional_form()?.read(&[], |form| {
         Some(form.optional("tenantId", None, id("a tenant")))
     })?;

@@ -3,7 +3,7 @@
 use sea_orm::{ConnectionTrait, DbErr, EntityTrait, QuerySelect, Select, TryGetable};
 
 use crate::{
-    api::{Page, SKIPPED_MAX},
+    api::{PageRange, SKIPPED_MAX},
     http::error::ApiError,
 };
 
@@ -25,12 +25,12 @@ macro_rules! lists {
         }
 
         impl $name {
-            fn new(page: $crate::api::Page, $field: Vec<$view>, has_more: bool) -> Self {
+            fn new(page: $crate::api::PageRange, $field: Vec<$view>, has_more: bool) -> Self {
                 Self { $field, limit: page.limit, offset: page.offset, has_more }
             }
         }
 
-        impl $crate::api::Paged for $name {
+        impl $crate::api::ListPage for $name {
             type Row = $view;
             const NAME: &'static str = stringify!($field);
 
@@ -49,7 +49,7 @@ pub(super) use lists;
 /// The rows of a page, and whether more follow.
 pub(super) async fn rows<E: EntityTrait>(
     db: &impl ConnectionTrait,
-    page: Page,
+    page: PageRange,
     select: Select<E>,
 ) -> Result<(Vec<E::Model>, bool), ApiError>
 where
@@ -66,7 +66,7 @@ where
 /// A page of rows, converted to views.
 pub(super) async fn views<E: EntityTrait, V: From<E::Model>>(
     db: &impl ConnectionTrait,
-    page: Page,
+    page: PageRange,
     select: Select<E>,
 ) -> Result<(Vec<V>, bool), ApiError>
 where

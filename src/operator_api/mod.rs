@@ -43,9 +43,9 @@ use crate::{
         error::Code,
         idempotency::once,
         middleware::{admit_operator, only_reads, receive_body},
-        route::{Lookup, OPERATORS_BASE},
+        route::{OPERATORS_BASE, RouteLookup},
     },
-    openapi::{self, Api, Route, delete, get, nothing, patch, post},
+    openapi::{self, Api, ApiRoute, delete, get, nothing, patch, post},
 };
 
 const PAGED: &[&str] = &["limit", "offset"];
@@ -70,7 +70,7 @@ const ACTOR: &[Code] = &[Code::ActorNotFound];
 const VERIFYING: &[Code] = &[Code::VerificationRunning];
 
 #[rustfmt::skip]
-pub const ROUTES: &[Route] = &[
+pub const ROUTES: &[ApiRoute] = &[
     get("/tenants", "tenants.list", |r| r.to(tenants::list), "A page of tenants, oldest first.").query(&["limit", "offset", "q"]).ok::<tenants::TenantList>(),
     post("/tenants", "tenants.create", |r| r.to(again(tenants::create)), "Make a tenant.").takes::<tenants::TenantDraft>().ignores(tenants::READ_ONLY).keeps(tenants::KEPT).created::<crate::admin::tenants::TenantView>().leaves(AuditAction::TenantCreate),
     get("/tenants/{id}", "tenants.get", |r| r.to(tenants::show), "One tenant.").ok::<crate::admin::tenants::TenantView>().fails(TENANT),
@@ -84,15 +84,15 @@ pub const ROUTES: &[Route] = &[
     delete("/keys/{id}", "keys.revoke", |r| r.to(again(keys::revoke)), "Revoke a key.").fails(KEY).leaves(AuditAction::KeyRevoke),
 
     get("/tenants/{id}/users", "users.list", |r| r.to(users::list), "A page of a tenant's people, oldest first.").query(PAGED).ok::<users::UserList>().fails(TENANT),
-    post("/tenants/{id}/users", "users.create", |r| r.to(again(users::create)), "Make somebody, with a link that signs in once within 30 minutes.").takes::<users::UserDraft>().created::<crate::admin::users::Link>().fails(NEW_USER).leaves(AuditAction::UserCreate),
+    post("/tenants/{id}/users", "users.create", |r| r.to(again(users::create)), "Make somebody, with a link that signs in once within 30 minutes.").takes::<users::UserDraft>().created::<crate::admin::users::SignInLink>().fails(NEW_USER).leaves(AuditAction::UserCreate),
     get("/users/{id}", "users.get", |r| r.to(users::show), "Somebody.").ok::<crate::admin::users::UserView>().fails(USER),
-    post("/users/{id}/login-link", "users.loginLink", |r| r.to(again(users::link)), "Make somebody another link that signs in once within 30 minutes.").created::<crate::admin::users::Link>().fails(USER).leaves(AuditAction::UserLink),
+    post("/users/{id}/login-link", "users.loginLink", |r| r.to(again(users::link)), "Make somebody another link that signs in once within 30 minutes.").created::<crate::admin::users::SignInLink>().fails(USER).leaves(AuditAction::UserLink),
     delete("/users/{id}", "users.delete", |r| r.to(again(users::remove)), "Remove somebody, with all sessions and links.").fails(USER).leaves(AuditAction::UserRemove),
 
     get("/tenants/{id}/credits", "credits.get", |r| r.to(credits::show), "A tenant's minutes.").ok::<credits::Credits>().fails(TENANT),
     get("/tenants/{id}/credits/transactions", "credits.transactions", |r| r.to(credits::transactions), "A page of the balance's movements, newest first.").query(PAGED).ok::<of_tenant::TransactionList>().fails(TENANT),
-    post("/tenants/{id}/credits/transactions", "credits.book", |r| r.to(credits::book), "Book minutes. The same reference with the same content is booked once, and answered 200 from the second time on.").takes::<credits::TransactionInput>().created::<of_tenant::Transaction>().or_ok().fails(BOOKED).leaves(AuditAction::CreditAdd),
-    get("/transactions/{id}", "credits.transaction", |r| r.to(credits::transaction), "One movement of a balance.").ok::<of_tenant::Transaction>().fails(TRANSACTION),
+    post("/tenants/{id}/credits/transactions", "credits.book", |r| r.to(credits::book), "Book minutes. The same reference with the same content is booked once, and answered 200 from the second time on.").takes::<credits::TransactionInput>().created::<of_tenant::TransactionView>().or_ok().fails(BOOKED).leaves(AuditAction::CreditAdd),
+    get("/transactions/{id}", "credits.transaction", |r| r.to(credits::transaction), "One movement of a balance.").ok::<of_tenant::TransactionView>().fails(TRANSACTION),
 
     get("/numbers", "numbers.list", |r| r.to(numbers::list), "A page of phone numbers, oldest first.").query(&["limit", "offset", "tenantId"]).ok::<numbers::NumberList>(),
     post("/numbers", "numbers.create", |r| r.to(again(numbers::create)), "Give a tenant a number.").takes::<numbers::NewNumber>().created::<crate::admin::numbers::NumberView>().fails(NEW_NUMBER).leaves(AuditAction::NumberCreate),
@@ -112,7 +112,7 @@ pub const ROUTES: &[Route] = &[
     get("/webhooks", "webhooks.list", |r| r.to(standings::list), "A page of webhooks, oldest first, with what is due of them, their queues here and what they answered last.").query(&["limit", "offset", "state", "tenantId"]).ok::<standings::StandingList>(),
     post("/webhooks/{id}/pause", "webhooks.pause", |r| r.to(again(webhooks::pause)), "Have a webhook's deliveries wait; none is lost.").ok::<crate::admin::webhooks::WebhookView>().fails(WEBHOOK).leaves(AuditAction::WebhookPause),
     post("/webhooks/{id}/resume", "webhooks.resume", |r| r.to(again(webhooks::resume)), "Let a paused webhook's deliveries go on.").ok::<crate::admin::webhooks::WebhookView>().fails(WEBHOOK).leaves(AuditAction::WebhookResume),
-    post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(again(webhooks::recover)), "Send again all that failed in a time, in the background.").takes::<deliveries::Recovery>().accepted::<deliveries::Recovered>().fails(WEBHOOK).leaves(AuditAction::WebhookRecover),
+    post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(again(webhooks::recover)), "Send again all that failed in a time, in the background.").takes::<deliveries::Recovery>().accepted::<deliveries::RecoveryCount>().fails(WEBHOOK).leaves(AuditAction::WebhookRecover),
     get("/deliveries", "deliveries.list", |r| r.to(webhooks::deliveries), "A page of deliveries, newest first.").query(&["limit", "offset", "status", "webhookId"]).ok::<webhooks::DeliveryList>(),
     post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(again(webhooks::resend)), "Send a delivery again now.").accepted::<webhooks::OperatorDelivery>().fails(RESENT).leaves(AuditAction::DeliveryResend),
 
@@ -175,7 +175,7 @@ pub fn configure(cfg: &mut ServiceConfig) {
             .content_type("application/json")
             .body(description())
     };
-    cfg.app_data(Lookup(|pattern, method| API.at(pattern, method)))
+    cfg.app_data(RouteLookup(|pattern, method| API.at(pattern, method)))
         .service(
             API.scope()
                 .wrap(from_fn(once))

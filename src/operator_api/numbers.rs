@@ -13,13 +13,13 @@ use super::{
 use crate::{
     admin::{
         AdminError,
-        numbers::{self, Changes, NumberView},
+        numbers::{self, NumberChanges, NumberView},
     },
-    api::Page,
+    api::PageRange,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{Body, Filters, Form, Id, Operator, boolean, e164, id},
+        extract::{FormFields, Id, OperatorQuery, OperatorRequest, RequestBody, boolean, e164, id},
         route::OPERATORS_BASE,
     },
 };
@@ -65,15 +65,18 @@ lists! {
 }
 
 /// `GET /numbers`
-pub async fn list(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(
+pub async fn list(
+    desk: Data<OperatorContext>,
+    filters: OperatorQuery,
+) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(
         &page(desk.node.store.api_reader(), &filters.0).await?,
     ))
 }
 
-pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<NumberList, ApiError> {
+pub async fn page(db: &impl ConnectionTrait, asked: &FormFields) -> Result<NumberList, ApiError> {
     let (page, tenant) = asked.read(&[], |form| {
-        let page = Page::read(form);
+        let page = PageRange::read(form);
         Some((page, form.optional("tenantId", None, id("a tenant"))))
     })?;
     let (numbers, has_more) = views(db, page, numbers::of(tenant)).await?;
@@ -81,8 +84,13 @@ pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<NumberList,
 }
 
 /// `GET /numbers/{id}`
-pub async fn show(desk: Data<OperatorContext>, id: Id<PhoneNumberId>) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&one(desk.node.store.api_reader(), id.0).await?))
+pub async fn show(
+    desk: Data<OperatorContext>,
+    id: Id<PhoneNumberId>,
+) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(
+        &one(desk.node.store.api_reader(), id.0).await?,
+    ))
 }
 
 /// One number, or 404.
@@ -96,9 +104,9 @@ pub async fn one(db: &impl ConnectionTrait, id: PhoneNumberId) -> Result<NumberV
 /// `POST /numbers`
 pub async fn create(
     desk: Data<OperatorContext>,
-    operator: Operator,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    operator: OperatorRequest,
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let new = body.form()?.read(&[], |form| {
         let tenant = form.required("tenantId", None, id("a tenant"));
         let did = form.required("did", None, e164);
@@ -118,16 +126,16 @@ pub async fn create(
         error => refused(error),
     })?;
     let path = format!("{OPERATORS_BASE}/numbers/{}", made.id);
-    unit.commit(Answer::created_at(path, &made)).await
+    unit.commit(ApiAnswer::created_at(path, &made)).await
 }
 
 /// `PATCH /numbers/{id}`
 pub async fn update(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id_of: Id<PhoneNumberId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let missing = || ApiError::NotFound(Missing::PhoneNumber);
     one(desk.node.store.api_reader(), id_of.0).await?;
     let form = body.patch()?;
@@ -141,7 +149,7 @@ pub async fn update(
         form.unchanged("displayNumber", &now.did, IS_THE_NUMBER);
         form.unchanged("agentId", &now.agent_id, IS_THE_TENANTS);
         let is_active = form.defaulted("isActive", Some(now.is_active), true, boolean);
-        Some(Changes {
+        Some(NumberChanges {
             tenant: Some(tenant?),
             label: Some(label?),
             is_active: Some(is_active),
@@ -153,17 +161,17 @@ pub async fn update(
         AdminError::NotFound { what: "tenant", .. } => no_such_tenant(),
         error => refused(error),
     })?;
-    unit.commit(Answer::ok(&changed)).await
+    unit.commit(ApiAnswer::ok(&changed)).await
 }
 
 /// `DELETE /numbers/{id}`: its calls stay.
 pub async fn remove(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id: Id<PhoneNumberId>,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let unit = OperatorUnit::begin(&desk, &operator).await?;
     let removed = numbers::remove(unit.txn(), id.0, &operator.origin, desk.now()).await;
     removed.map_err(refused)?;
-    unit.commit(Answer::no_content()).await
+    unit.commit(ApiAnswer::no_content()).await
 }

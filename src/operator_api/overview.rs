@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::desk::OperatorContext;
 use crate::{
-    http::answer::Answer,
+    http::answer::ApiAnswer,
     overview::{
         figures::{Figure, STEP_MS},
         judge::{Problem, Severity},
@@ -43,9 +43,9 @@ pub struct Overview {
 }
 
 /// `GET /overview`
-pub async fn show(desk: Data<OperatorContext>) -> Answer {
+pub async fn show(desk: Data<OperatorContext>) -> ApiAnswer {
     let look = desk.overview.look().await;
-    Answer::ok(&Overview {
+    ApiAnswer::ok(&Overview {
         node: desk.node.member.name().to_string(),
         version: env!("CARGO_PKG_VERSION"),
         at: look.at,

@@ -6,13 +6,13 @@ use crate::{
     admin::{AdminError, NAME_CHARS_MAX},
     http::{
         error::{ApiError, Missing},
-        extract::{Parsed, line},
-        field::{Fault, FieldCode},
+        extract::{ParseResult, line},
+        field::{FieldCode, ValueFault},
     },
 };
 
 /// Parses a name or label by the rules of the operators' work.
-pub(super) fn name_of(value: &Value) -> Parsed<String> {
+pub(super) fn name_of(value: &Value) -> ParseResult<String> {
     line(NAME_CHARS_MAX)(value)
 }
 
@@ -38,6 +38,6 @@ pub(super) fn refused(error: AdminError) -> ApiError {
 
 /// The error for a field whose tenant does not exist.
 pub(super) fn no_such_tenant() -> ApiError {
-    let fault = Fault::new(FieldCode::NotFound, "names no tenant");
+    let fault = ValueFault::new(FieldCode::NotFound, "names no tenant");
     ApiError::field(fault.in_field("tenantId"))
 }

@@ -7,12 +7,12 @@ use utoipa::ToSchema;
 
 use super::{actors::DurationPercentiles, desk::OperatorContext, list::lists};
 use crate::{
-    api::Page,
+    api::PageRange,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::ApiError,
-        extract::{Filters, Form, word},
-        meter::Requests,
+        extract::{FormFields, OperatorQuery, word},
+        meter::OperationStats,
     },
 };
 
@@ -44,8 +44,8 @@ lists! {
     RouteList { routes: RouteRequests, "routes" }
 }
 
-impl From<Requests> for RouteRequests {
-    fn from(of: Requests) -> Self {
+impl From<OperationStats> for RouteRequests {
+    fn from(of: OperationStats) -> Self {
         let with = |class: u16| {
             let such = of
                 .statuses
@@ -66,7 +66,7 @@ impl From<Requests> for RouteRequests {
     }
 }
 
-fn rank(of: &Requests, by: Ranking) -> (u64, u64) {
+fn rank(of: &OperationStats, by: Ranking) -> (u64, u64) {
     let answered = of.times.count();
     match by {
         Ranking::Rate => (of.last_minute.all, answered),
@@ -83,13 +83,16 @@ fn rank(of: &Requests, by: Ranking) -> (u64, u64) {
 }
 
 /// `GET /http`
-pub async fn list(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&page(&desk, &filters.0)?))
+pub async fn list(
+    desk: Data<OperatorContext>,
+    filters: OperatorQuery,
+) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(&page(&desk, &filters.0)?))
 }
 
-pub fn page(desk: &OperatorContext, asked: &Form) -> Result<RouteList, ApiError> {
+pub fn page(desk: &OperatorContext, asked: &FormFields) -> Result<RouteList, ApiError> {
     let (page, by) = asked.read(&[], |form| {
-        let page = Page::read(form);
+        let page = PageRange::read(form);
         let by = form.defaulted("sort", None, Ranking::Rate, word("a ranking"));
         Some((page, by))
     })?;

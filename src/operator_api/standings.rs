@@ -16,11 +16,11 @@ use super::{
 };
 use crate::{
     admin::webhooks::WebhookView,
-    api::Page,
+    api::PageRange,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::ApiError,
-        extract::{Filters, Form},
+        extract::{FormFields, OperatorQuery},
     },
 };
 
@@ -109,14 +109,17 @@ impl From<LastAnswer> for WebhookAnswer {
 }
 
 /// `GET /webhooks`
-pub async fn list(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&page(&desk, &filters.0).await?))
+pub async fn list(
+    desk: Data<OperatorContext>,
+    filters: OperatorQuery,
+) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(&page(&desk, &filters.0).await?))
 }
 
 /// The requested page of webhooks with their status.
-pub async fn page(desk: &OperatorContext, asked: &Form) -> Result<StandingList, ApiError> {
+pub async fn page(desk: &OperatorContext, asked: &FormFields) -> Result<StandingList, ApiError> {
     let found = webhooks::page(desk.node.store.api_reader(), asked).await?;
-    let page = Page {
+    let page = PageRange {
         limit: found.limit,
         offset: found.offset,
     };

@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::desk::{OperatorContext, UNANSWERED, in_time};
-use crate::{config::Shown, http::answer::Answer};
+use crate::{config::ConfigurationKey, http::answer::ApiAnswer};
 
 /// A process of the service, from its start, or from when it came back after it lost its lease.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -45,8 +45,8 @@ pub struct NodeList {
 }
 
 /// `GET /nodes`
-pub async fn nodes(desk: Data<OperatorContext>) -> Answer {
-    Answer::ok(&read_nodes(&desk).await)
+pub async fn nodes(desk: Data<OperatorContext>) -> ApiAnswer {
+    ApiAnswer::ok(&read_nodes(&desk).await)
 }
 
 impl From<Entered> for NodeStatus {
@@ -115,12 +115,12 @@ fn this(desk: &OperatorContext) -> NodeStatus {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(example = json!({"keys": [{"key": "http.listen", "value": "127.0.0.1:8080", "origin": "default"}]}))]
 pub struct Configuration {
-    keys: Vec<Shown>,
+    keys: Vec<ConfigurationKey>,
 }
 
 /// `GET /config`
-pub async fn config(desk: Data<OperatorContext>) -> Answer {
-    Answer::ok(&Configuration {
+pub async fn config(desk: Data<OperatorContext>) -> ApiAnswer {
+    ApiAnswer::ok(&Configuration {
         keys: desk.configuration.to_vec(),
     })
 }

@@ -14,13 +14,15 @@ use super::{
 use crate::{
     admin::{
         find_tenant, lock_tenant,
-        tenants::{self, Changes, LOW_CREDIT_THRESHOLD_DEFAULT, TenantView},
+        tenants::{self, LOW_CREDIT_THRESHOLD_DEFAULT, TenantChanges, TenantView},
     },
-    api::Page,
+    api::PageRange,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::ApiError,
-        extract::{Body, Filters, Form, Id, Operator, Parsed, integer, word},
+        extract::{
+            FormFields, Id, OperatorQuery, OperatorRequest, ParseResult, RequestBody, integer, word,
+        },
         route::OPERATORS_BASE,
     },
 };
@@ -55,9 +57,9 @@ lists! {
 }
 
 impl TenantDraft {
-    fn read(form: &Form, now: Option<&TenantView>) -> Result<Self, ApiError> {
+    fn read(form: &FormFields, now: Option<&TenantView>) -> Result<Self, ApiError> {
         form.read(READ_ONLY, |form| {
-            let own = |value: &Value| -> Parsed<i64> { integer(1, MINUTES_MAX)(value) };
+            let own = |value: &Value| -> ParseResult<i64> { integer(1, MINUTES_MAX)(value) };
             let suspended_at = now.and_then(|now| now.suspended_at);
             form.unchanged(
                 "suspendedAt",
@@ -87,8 +89,8 @@ impl TenantDraft {
         })
     }
 
-    fn changes(self) -> Changes {
-        Changes {
+    fn changes(self) -> TenantChanges {
+        TenantChanges {
             name: Some(self.name),
             plan: Some(self.plan),
             // 0 removes the tenant's own limit.
@@ -100,15 +102,18 @@ impl TenantDraft {
 }
 
 /// `GET /tenants`
-pub async fn list(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(
+pub async fn list(
+    desk: Data<OperatorContext>,
+    filters: OperatorQuery,
+) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(
         &page(desk.node.store.api_reader(), &filters.0).await?,
     ))
 }
 
-pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<TenantList, ApiError> {
+pub async fn page(db: &impl ConnectionTrait, asked: &FormFields) -> Result<TenantList, ApiError> {
     let (page, wanted) = asked.read(&[], |form| {
-        let page = Page::read(form);
+        let page = PageRange::read(form);
         Some((page, form.optional("q", None, name_of)))
     })?;
     let (rows, has_more) = rows(db, page, tenants::matching(wanted.as_deref())).await?;
@@ -119,21 +124,23 @@ pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<TenantList,
 /// `POST /tenants`
 pub async fn create(
     desk: Data<OperatorContext>,
-    operator: Operator,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    operator: OperatorRequest,
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let draft = TenantDraft::read(&body.form()?, None)?;
     let unit = OperatorUnit::begin(&desk, &operator).await?;
     let (vault, by) = (&desk.node.vault, &operator.origin);
     let made = tenants::create(unit.txn(), vault, draft.changes(), by, desk.now()).await;
     let made = made.map_err(refused)?;
     let path = format!("{OPERATORS_BASE}/tenants/{}", made.id);
-    unit.commit(Answer::created_at(path, &made)).await
+    unit.commit(ApiAnswer::created_at(path, &made)).await
 }
 
 /// `GET /tenants/{id}`
-pub async fn show(desk: Data<OperatorContext>, id: Id<TenantId>) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&one(desk.node.store.api_reader(), id.0).await?))
+pub async fn show(desk: Data<OperatorContext>, id: Id<TenantId>) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(
+        &one(desk.node.store.api_reader(), id.0).await?,
+    ))
 }
 
 /// One tenant, or 404.
@@ -144,10 +151,10 @@ pub async fn one(db: &impl ConnectionTrait, id: TenantId) -> Result<TenantView, 
 /// `PATCH /tenants/{id}`
 pub async fn update(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id: Id<TenantId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let there = find_tenant(desk.node.store.api_reader(), id.0).await;
     there.map_err(refused)?;
     let form = body.patch()?;
@@ -159,7 +166,7 @@ pub async fn update(
         let changed = tenants::update(unit.txn(), id.0, changes, &operator.origin, desk.now());
         changed.await.map_err(refused)
     };
-    let answer = Answer::ok(&changed.await?);
+    let answer = ApiAnswer::ok(&changed.await?);
     let answer = unit.commit(answer).await?;
     desk.tenants.gate.forget_keys();
     Ok(answer)
@@ -168,37 +175,37 @@ pub async fn update(
 /// `POST /tenants/{id}/suspend`
 pub async fn suspend(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id: Id<TenantId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     set_suspended(&desk, &operator, id.0, &body, true).await
 }
 
 /// `POST /tenants/{id}/resume`
 pub async fn resume(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id: Id<TenantId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     set_suspended(&desk, &operator, id.0, &body, false).await
 }
 
 async fn set_suspended(
     desk: &OperatorContext,
-    operator: &Operator,
+    operator: &OperatorRequest,
     id: TenantId,
-    body: &Body,
+    body: &RequestBody,
     suspended: bool,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let there = find_tenant(desk.node.store.api_reader(), id).await;
     there.map_err(refused)?;
     body.optional_form()?.expect_empty()?;
     let unit = OperatorUnit::begin(desk, operator).await?;
     let by = &operator.origin;
     let changed = tenants::set_suspended(unit.txn(), id, suspended, by, desk.now()).await;
-    let answer = Answer::ok(&changed.map_err(refused)?);
+    let answer = ApiAnswer::ok(&changed.map_err(refused)?);
     let answer = unit.commit(answer).await?;
     desk.tenants.gate.forget_keys();
     Ok(answer)

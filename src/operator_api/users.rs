@@ -14,14 +14,17 @@ use super::{
 use crate::{
     admin::{
         AdminError, find_tenant,
-        users::{self, Draft, LINK_MS, Link, Linking, UserView},
+        users::{self, LINK_MS, LinkOptions, MemberDraft, SignInLink, UserView},
     },
-    api::Page,
+    api::PageRange,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::ApiError,
-        extract::{BlankRule, Body, Filters, Form, Id, Operator, Parsed, text, word},
-        field::{Fault, FieldCode},
+        extract::{
+            BlankRule, FormFields, Id, OperatorQuery, OperatorRequest, ParseResult, RequestBody,
+            text, word,
+        },
+        field::{FieldCode, ValueFault},
         route::OPERATORS_BASE,
     },
 };
@@ -44,20 +47,20 @@ lists! {
     UserList { users: UserView, "users" }
 }
 
-fn email(value: &Value) -> Parsed<Email> {
+fn email(value: &Value) -> ParseResult<Email> {
     let text = text(1, usize::MAX, BlankRule::Trim)(value)?;
     let parsed = text.parse();
-    parsed.map_err(|error| Fault::new(FieldCode::InvalidFormat, format!("{error}")).into())
+    parsed.map_err(|error| ValueFault::new(FieldCode::InvalidFormat, format!("{error}")).into())
 }
 
-fn read(body: &Body) -> Result<Draft, ApiError> {
+fn read(body: &RequestBody) -> Result<MemberDraft, ApiError> {
     body.form()?.read(&[], |form| {
         let email = form.required("email", None, email);
         let name = form.optional("name", None, name_of);
         let role = form.defaulted("role", None, Role::Owner, word("a role"));
         let email = email?;
         let local = email.as_str().split('@').next().unwrap_or_default();
-        Some(Draft {
+        Some(MemberDraft {
             name: name.unwrap_or_else(|| local.to_owned()),
             email,
             role,
@@ -69,9 +72,9 @@ fn read(body: &Body) -> Result<Draft, ApiError> {
 pub async fn list(
     desk: Data<OperatorContext>,
     id: Id<TenantId>,
-    filters: Filters,
-) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(
+    filters: OperatorQuery,
+) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(
         &page(desk.node.store.api_reader(), id.0, &filters.0).await?,
     ))
 }
@@ -79,17 +82,19 @@ pub async fn list(
 pub async fn page(
     db: &impl ConnectionTrait,
     tenant: TenantId,
-    asked: &Form,
+    asked: &FormFields,
 ) -> Result<UserList, ApiError> {
     find_tenant(db, tenant).await.map_err(refused)?;
-    let page = asked.read(&[], |form| Some(Page::read(form)))?;
+    let page = asked.read(&[], |form| Some(PageRange::read(form)))?;
     let (users, has_more) = views(db, page, users::of(tenant)).await?;
     Ok(UserList::new(page, users, has_more))
 }
 
 /// `GET /users/{id}`
-pub async fn show(desk: Data<OperatorContext>, id: Id<UserId>) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&one(desk.node.store.api_reader(), id.0).await?))
+pub async fn show(desk: Data<OperatorContext>, id: Id<UserId>) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(
+        &one(desk.node.store.api_reader(), id.0).await?,
+    ))
 }
 
 pub async fn one(db: &impl ConnectionTrait, id: UserId) -> Result<UserView, ApiError> {
@@ -100,10 +105,10 @@ pub async fn one(db: &impl ConnectionTrait, id: UserId) -> Result<UserView, ApiE
 /// `POST /tenants/{id}/users`: creates a person, with a sign-in link that is valid for 30 minutes.
 pub async fn create(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id: Id<TenantId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let there = find_tenant(desk.node.store.api_reader(), id.0).await;
     there.map_err(refused)?;
     let draft = read(&body)?;
@@ -120,10 +125,10 @@ pub async fn create(
 /// `POST /users/{id}/login-link`: a further link; earlier links stay valid.
 pub async fn link(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id: Id<UserId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let there = users::find(desk.node.store.api_reader(), None, id.0).await;
     there.map_err(refused)?;
     body.optional_form()?.expect_empty()?;
@@ -134,8 +139,8 @@ pub async fn link(
 }
 
 /// The operator passes the link on, so it is not mailed.
-fn linking<'a>(desk: &OperatorContext, operator: &'a Operator) -> Linking<'a> {
-    Linking {
+fn linking<'a>(desk: &OperatorContext, operator: &'a OperatorRequest) -> LinkOptions<'a> {
+    LinkOptions {
         good_for_ms: LINK_MS,
         mail: None,
         by: &operator.origin,
@@ -144,19 +149,19 @@ fn linking<'a>(desk: &OperatorContext, operator: &'a Operator) -> Linking<'a> {
 }
 
 /// The path is the person's: the link itself has none and is shown only here.
-fn shown(link: &Link) -> Answer {
+fn shown(link: &SignInLink) -> ApiAnswer {
     let path = format!("{OPERATORS_BASE}/users/{}", link.user.id);
-    Answer::created_at(path, link).secret()
+    ApiAnswer::created_at(path, link).secret()
 }
 
 /// `DELETE /users/{id}`: also ends all sessions and links.
 pub async fn remove(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id: Id<UserId>,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     let unit = OperatorUnit::begin(&desk, &operator).await?;
     let removed = users::remove(unit.txn(), id.0, &operator.origin, desk.now()).await;
     removed.map_err(refused)?;
-    unit.commit(Answer::no_content()).await
+    unit.commit(ApiAnswer::no_content()).await
 }

@@ -24,14 +24,14 @@ use super::{
 use crate::{
     admin::webhooks::{WebhookView, matching, set_paused},
     api::{
-        Page,
-        deliveries::{Recovered, Recovery, begin_recovery, make_due},
+        PageRange,
+        deliveries::{Recovery, RecoveryCount, begin_recovery, make_due},
     },
-    audit::{Change, Origin},
+    audit::{AuditChange, ChangeOrigin},
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{Body, Filters, Form, Id, Operator, id, word},
+        extract::{FormFields, Id, OperatorQuery, OperatorRequest, RequestBody, id, word},
     },
 };
 
@@ -88,9 +88,9 @@ impl From<delivery::Model> for OperatorDelivery {
 }
 
 /// The requested page of all tenants' webhooks.
-pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<WebhookList, ApiError> {
+pub async fn page(db: &impl ConnectionTrait, asked: &FormFields) -> Result<WebhookList, ApiError> {
     let (page, state, tenant) = asked.read(&[], |form| {
-        let page = Page::read(form);
+        let page = PageRange::read(form);
         let state: Option<WebhookState> = form.optional("state", None, word("a state"));
         Some((page, state, form.optional("tenantId", None, id("a tenant"))))
     })?;
@@ -101,35 +101,35 @@ pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<WebhookList
 /// `POST /webhooks/{id}/pause`
 pub async fn pause(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id: Id<WebhookId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     pause_or_resume(&desk, &operator, id.0, &body, true).await
 }
 
 /// `POST /webhooks/{id}/resume`
 pub async fn resume(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id: Id<WebhookId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     pause_or_resume(&desk, &operator, id.0, &body, false).await
 }
 
 async fn pause_or_resume(
     desk: &OperatorContext,
-    operator: &Operator,
+    operator: &OperatorRequest,
     id: WebhookId,
-    body: &Body,
+    body: &RequestBody,
     paused: bool,
-) -> Result<Answer, ApiError> {
+) -> Result<ApiAnswer, ApiError> {
     find(desk.node.store.api_reader(), id).await?;
     body.optional_form()?.expect_empty()?;
     let unit = OperatorUnit::begin(desk, operator).await?;
     let changed = set_paused(unit.txn(), id, paused, &operator.origin, desk.now()).await;
-    let answer = Answer::ok(&changed.map_err(refused)?);
+    let answer = ApiAnswer::ok(&changed.map_err(refused)?);
     let answer = unit.commit(answer).await?;
     desk.node.webhooks.refresh(id);
     Ok(answer)
@@ -145,16 +145,16 @@ pub async fn find(db: &impl ConnectionTrait, id: WebhookId) -> Result<webhook::M
 /// batches.
 pub async fn recover(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id: Id<WebhookId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let db = desk.node.store.api_reader();
     let webhook = find(db, id.0).await?;
     let wanted = RequestedRecovery::read(db, &webhook, &body.form()?, desk.now()).await?;
     let unit = OperatorUnit::begin(&desk, &operator).await?;
     let begun = wanted.begin(unit.txn(), &operator.origin).await?;
-    let answer = unit.commit(Answer::accepted(&begun)).await?;
+    let answer = unit.commit(ApiAnswer::accepted(&begun)).await?;
     desk.node.webhooks.wake();
     Ok(answer)
 }
@@ -172,7 +172,7 @@ impl RequestedRecovery {
     pub async fn read(
         db: &impl ConnectionTrait,
         webhook: &webhook::Model,
-        asked: &Form,
+        asked: &FormFields,
         now: Millis,
     ) -> Result<Self, ApiError> {
         let recovery = Recovery::read(asked)?.of(webhook, now);
@@ -184,7 +184,11 @@ impl RequestedRecovery {
     }
 
     /// Stores the recovery and its audit entry.
-    pub async fn begin(self, txn: &Transaction, by: &Origin) -> Result<Recovered, ApiError> {
+    pub async fn begin(
+        self,
+        txn: &Transaction,
+        by: &ChangeOrigin,
+    ) -> Result<RecoveryCount, ApiError> {
         let Self {
             recovery,
             deliveries,
@@ -193,7 +197,7 @@ impl RequestedRecovery {
         if let Some(change) = begin_recovery(txn, recovery, deliveries).await? {
             by.write(txn, tenant, change, now).await?;
         }
-        Ok(Recovered { deliveries })
+        Ok(RecoveryCount { deliveries })
     }
 }
 
@@ -222,19 +226,22 @@ async fn newest(
 }
 
 /// `GET /deliveries`
-pub async fn deliveries(desk: Data<OperatorContext>, filters: Filters) -> Result<Answer, ApiError> {
+pub async fn deliveries(
+    desk: Data<OperatorContext>,
+    filters: OperatorQuery,
+) -> Result<ApiAnswer, ApiError> {
     let listed = deliveries_page(desk.node.store.api_reader(), &filters.0, desk.now()).await?;
-    Ok(Answer::ok(&listed))
+    Ok(ApiAnswer::ok(&listed))
 }
 
 /// The requested page: of one webhook's deliveries, or of the newest 100,000 of all tenants.
 pub async fn deliveries_page(
     db: &impl ConnectionTrait,
-    asked: &Form,
+    asked: &FormFields,
     now: Millis,
 ) -> Result<DeliveryList, ApiError> {
     let (page, status, webhook) = asked.read(&[], |form| {
-        let page = Page::read(form);
+        let page = PageRange::read(form);
         let status: Option<DeliveryStatus> = form.optional("status", None, word("a status"));
         Some((
             page,
@@ -250,17 +257,17 @@ pub async fn deliveries_page(
 /// `POST /deliveries/{id}/resend`: makes the delivery due now, whatever its status. Its webhook must exist.
 pub async fn resend(
     desk: Data<OperatorContext>,
-    operator: Operator,
+    operator: OperatorRequest,
     id: Id<DeliveryId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
+    body: RequestBody,
+) -> Result<ApiAnswer, ApiError> {
     let seen = delivery::Entity::find_by_id(id.0);
     let seen = seen.one(desk.node.store.api_reader()).await?;
     seen.ok_or(ApiError::NotFound(Missing::Delivery))?;
     body.optional_form()?.expect_empty()?;
     let unit = OperatorUnit::begin(&desk, &operator).await?;
     let row = send_again(unit.txn(), id.0, &operator.origin, desk.now()).await?;
-    let answer = unit.commit(Answer::accepted(&row)).await?;
+    let answer = unit.commit(ApiAnswer::accepted(&row)).await?;
     desk.node.webhooks.wake();
     Ok(answer)
 }
@@ -269,7 +276,7 @@ pub async fn resend(
 pub async fn send_again(
     txn: &Transaction,
     id: DeliveryId,
-    by: &Origin,
+    by: &ChangeOrigin,
     now: Millis,
 ) -> Result<OperatorDelivery, ApiError> {
     let locked = delivery::Entity::find_by_id(id).lock_exclusive();
@@ -277,7 +284,7 @@ pub async fn send_again(
     let mut row = row.ok_or(ApiError::NotFound(Missing::Delivery))?;
     find(txn, row.webhook_id).await?;
     make_due(txn, &mut row, now).await?;
-    let change = Change::new(AuditAction::DeliveryResend, row.id).with(row.webhook_id);
+    let change = AuditChange::new(AuditAction::DeliveryResend, row.id).with(row.webhook_id);
     by.write(txn, row.tenant_id, change, now).await?;
     Ok(row.into())
 }

@@ -30,8 +30,8 @@ use self::{
 };
 use crate::{
     http::{gate::Gate, meter::HttpMeter},
-    node::Node,
-    operator::health::HealthParts,
+    node::Runtime,
+    operator::health::HealthChecks,
 };
 
 /// Interval between samples.
@@ -46,12 +46,12 @@ const FRESH: Duration = Duration::from_millis(1_500);
 /// Sources of the figures.
 #[derive(Clone, Debug)]
 pub struct OverviewSources {
-    pub node: Node,
+    pub node: Runtime,
     pub loops: EventLoops,
     pub http: HttpMeter,
     /// Counters of tenants' rate limits.
     pub gate: Arc<Gate>,
-    pub health: HealthParts,
+    pub health: HealthChecks,
     /// The folder of an SQLite database.
     pub folder: Option<PathBuf>,
 }

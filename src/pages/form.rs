@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::faults;
 use crate::http::{
     error::ApiError,
-    extract::{Body, Form},
+    extract::{FormFields, RequestBody},
     field::{FieldCode, FieldError},
 };
 
@@ -102,13 +102,13 @@ pub type Fields = [(&'static str, Shape)];
 /// The request body that an API handler expects for this form. Other fields are ignored.
 ///
 /// Fails on JSON text that cannot be parsed, and names the line.
-pub fn body(typed: &FormValues, fields: &Fields) -> Result<Body, ApiError> {
-    object(typed, fields).map(|object| Body::of(&Value::Object(object)))
+pub fn body(typed: &FormValues, fields: &Fields) -> Result<RequestBody, ApiError> {
+    object(typed, fields).map(|object| RequestBody::of(&Value::Object(object)))
 }
 
 /// The same for a form that shows all errors at once. Text that cannot be parsed is passed on as typed, and the handler refuses
 /// it together with the other errors. [`UnparsedFields::beside`] then replaces that error by the reason why the text cannot be parsed.
-pub fn body_and_unread(typed: &FormValues, fields: &Fields) -> (Body, UnparsedFields) {
+pub fn body_and_unread(typed: &FormValues, fields: &Fields) -> (RequestBody, UnparsedFields) {
     let (mut object, mut faults) = (Map::new(), Vec::new());
     for (name, shape) in fields {
         let value = value(typed, name, *shape).unwrap_or_else(|fault| {
@@ -117,7 +117,10 @@ pub fn body_and_unread(typed: &FormValues, fields: &Fields) -> (Body, UnparsedFi
         });
         object.insert((*name).to_owned(), value);
     }
-    (Body::of(&Value::Object(object)), UnparsedFields(faults))
+    (
+        RequestBody::of(&Value::Object(object)),
+        UnparsedFields(faults),
+    )
 }
 
 /// The fields of a form that cannot be parsed.
@@ -159,12 +162,12 @@ pub fn dialled(text: &str) -> String {
 }
 
 /// The form's values for the page's own parsing.
-pub fn read(typed: &FormValues, fields: &Fields) -> Result<Form, ApiError> {
-    Form::from_body(Value::Object(object(typed, fields)?))
+pub fn read(typed: &FormValues, fields: &Fields) -> Result<FormFields, ApiError> {
+    FormFields::from_body(Value::Object(object(typed, fields)?))
 }
 
 /// The query string's values. Unknown parameters, such as those of a campaign, are ignored.
-pub fn asked(request: &HttpRequest, fields: &Fields) -> Result<Form, ApiError> {
+pub fn asked(request: &HttpRequest, fields: &Fields) -> Result<FormFields, ApiError> {
     read(
         &FormValues::parse(request.query_string().as_bytes()),
         fields,
@@ -308,7 +311,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::http::{error::Missing, field::Fault};
+    use crate::http::{error::Missing, field::ValueFault};
 
     const FIELDS: &Fields = &[
         ("name", Shape::Text),
@@ -365,7 +368,7 @@ mod tests {
         let form = body.form().expect("an object");
         let others = ["greetingText", "minutes", "isActive", "events"];
         let refused = form.read(&others, |form| {
-            let fault = |code| vec![Fault::new(code, "is wrong")];
+            let fault = |code| vec![ValueFault::new(code, "is wrong")];
             let name: Option<()> = form.required("name", None, |_| Err(fault(FieldCode::Required)));
             let _: Option<()> =
                 form.optional("parameters", None, |_| Err(fault(FieldCode::InvalidType)));

@@ -20,10 +20,10 @@ use super::{STAND_IN, written};
 const REGISTRAR_WITHIN: Duration = Duration::from_secs(5);
 
 /// A check: its name, and its result or fault.
-pub type Found = (&'static str, Result<String, String>);
+pub type CheckResult = (&'static str, Result<String, String>);
 
 /// Runs all checks of the bridge.
-pub async fn checks(settings: &Settings, has_stand_in: bool) -> Vec<Found> {
+pub async fn checks(settings: &Settings, has_stand_in: bool) -> Vec<CheckResult> {
     let mut found = vec![
         ("sip", listeners(&settings.sip.listen)),
         ("rtp", media_ports(&settings.sip)),

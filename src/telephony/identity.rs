@@ -10,8 +10,8 @@ use sea_orm::{
 
 use crate::{
     admin::{AdminError, bridges},
-    audit::Origin,
-    node::Node,
+    audit::ChangeOrigin,
+    node::Runtime,
 };
 
 /// The reason why the bridge has no identity.
@@ -26,14 +26,14 @@ pub enum IdentityError {
 /// Reuses an unused bridge row with this node's name, or creates one, and returns its new token.
 ///
 /// Several nodes may have the same name, but never the same bridge row: they would receive each other's commands.
-pub(super) async fn take(node: &Node) -> Result<Credential, IdentityError> {
-    let name = format!("telephony@{}", node.member.name());
-    let txn = node.store.begin().await?;
+pub(super) async fn take(runtime: &Runtime) -> Result<Credential, IdentityError> {
+    let name = format!("telephony@{}", runtime.member.name());
+    let txn = runtime.store.begin().await?;
     let (bridge, token) = match unused(&txn, &name).await? {
         Some(bridge) => (bridge, BRIDGE_TOKEN_SCHEME.generate()),
         None => {
-            let by = Origin::cli(node.member.name());
-            let made = bridges::create(&txn, &name, &by, node.clock.now()).await?;
+            let by = ChangeOrigin::cli(runtime.member.name());
+            let made = bridges::create(&txn, &name, &by, runtime.clock.now()).await?;
             let bridge = bridge::Entity::find_by_id(made.view.id).one(&txn).await?;
             let missing = || DbErr::RecordNotFound(made.view.id.to_string());
             (bridge.ok_or_else(missing)?, BRIDGE_TOKEN_SCHEME.generate())
@@ -42,7 +42,7 @@ pub(super) async fn take(node: &Node) -> Result<Credential, IdentityError> {
     let mut bridge = bridge.into_active_model();
     bridge.hash = Set(token.hash());
     // Marks it as used, so that another node that starts now takes another.
-    bridge.node = Set(Some(node.member.id().to_string()));
+    bridge.node = Set(Some(runtime.member.id().to_string()));
     bridge.update(&txn).await?;
     txn.commit().await?;
     Ok(token)

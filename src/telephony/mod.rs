@@ -25,7 +25,7 @@ use dikala_telephony::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::node::Node;
+use crate::node::Runtime;
 
 pub use self::{checks::checks, identity::IdentityError};
 
@@ -54,13 +54,13 @@ pub enum TelephonyError {
 
 /// A bridge that runs in this process.
 #[derive(Debug)]
-pub struct Telephony {
+pub struct BuiltInBridge {
     running: Running,
     /// Reloads the certificate at SIGHUP.
     reloading: JoinHandle<()>,
 }
 
-impl Telephony {
+impl BuiltInBridge {
     /// Starts a bridge that serves the call service at this address.
     ///
     /// Errors: addresses that cannot be listened on, files that cannot be read.
@@ -89,15 +89,15 @@ impl Telephony {
     /// Errors: addresses that cannot be listened on, files that cannot be read, database failures.
     pub async fn inside(
         settings: Settings,
-        node: &Node,
+        runtime: &Runtime,
         public: SocketAddr,
     ) -> Result<Self, TelephonyError> {
-        let token = identity::take(node).await?;
+        let token = identity::take(runtime).await?;
         let engine = Address {
             url: format!("ws://{}{CONNECT_PATH}", reachable(public)),
             token: Secret::new(token.expose()),
         };
-        Self::start(settings, engine, Arc::clone(&node.clock)).await
+        Self::start(settings, engine, Arc::clone(&runtime.clock)).await
     }
 
     /// The listening addresses: `udp://127.0.0.1:5060 tcp://…`.

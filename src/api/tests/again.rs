@@ -8,7 +8,7 @@ use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use serde_json::json;
 
 use super::prelude::*;
-use super::world::Reply;
+use super::world::ApiReply;
 
 async fn count(db: &impl ConnectionTrait, what: &str) -> i64 {
     let ask = Statement::from_string(
@@ -20,7 +20,7 @@ async fn count(db: &impl ConnectionTrait, what: &str) -> i64 {
 }
 
 /// Another session locks the row of the number.
-async fn with_the_number(world: &World) -> Transaction {
+async fn with_the_number(world: &ApiWorld) -> Transaction {
     let session = world.store().begin().await.expect("begins");
     // The long timeouts make the request detect the deadlock and lose it, and keep this session alive meanwhile.
     for timeout in ["deadlock_timeout", "idle_in_transaction_session_timeout"] {
@@ -39,7 +39,7 @@ async fn lock(session: &Transaction, table: &str, id: &impl ToString) {
 }
 
 /// Assigns our number to an agent, with an idempotency key.
-async fn assign(world: &World, agent: &str) -> Reply {
+async fn assign(world: &ApiWorld, agent: &str) -> ApiReply {
     let path = format!("/api/v1/phone-numbers/{}/assign-agent", world.ours.number);
     let headers = [
         ("x-api-key", world.ours.key.as_str()),

@@ -11,11 +11,11 @@ use sea_orm::{ConnectionTrait, EntityTrait, QueryOrder};
 use serde_json::{Value, json};
 
 use super::prelude::*;
-use super::world::{Reply, nobody};
+use super::world::{ApiReply, nobody};
 use crate::{
-    audit::{Change, Origin, of},
+    audit::{AuditChange, ChangeOrigin, of},
     http::route::BASE,
-    openapi::Route,
+    openapi::ApiRoute,
     routes::ROUTES,
 };
 
@@ -29,7 +29,7 @@ const HIDDEN: [&str; 4] = [
 
 /// A request that changes something.
 struct Step {
-    route: &'static Route,
+    route: &'static ApiRoute,
     path: String,
     body: Option<Value>,
 }
@@ -44,7 +44,7 @@ fn step(id: &str, path: String, body: impl Into<Option<Value>>) -> Step {
 }
 
 /// One step for every route that changes something of the tenant's, in an order in which all succeed.
-fn steps(world: &World, live: CallId) -> Vec<Step> {
+fn steps(world: &ApiWorld, live: CallId) -> Vec<Step> {
     let (agent, number) = (world.ours.agent, world.ours.number);
     let (hook, call) = (world.ours.webhook, world.ours.ended);
     let function = format!("/agents/{agent}/functions/check_stock");
@@ -102,7 +102,7 @@ fn steps(world: &World, live: CallId) -> Vec<Step> {
     ]
 }
 
-async fn ask(world: &World, step: &Step, key: Option<&str>) -> Reply {
+async fn ask(world: &ApiWorld, step: &Step, key: Option<&str>) -> ApiReply {
     let mut headers = vec![
         ("x-api-key", world.ours.key.as_str()),
         ("content-type", "application/json"),
@@ -116,7 +116,7 @@ async fn ask(world: &World, step: &Step, key: Option<&str>) -> Reply {
         .await
 }
 
-async fn entries(world: &World) -> Vec<audit::Model> {
+async fn entries(world: &ApiWorld) -> Vec<audit::Model> {
     audit::Entity::find()
         .order_by_asc(audit::Column::Id)
         .all(world.store().reader())
@@ -200,7 +200,7 @@ async fn every_change_leaves_one_entry_and_a_failed_or_repeated_one_none(
 }
 
 /// Sends the step to an unknown id and with an invalid body.
-async fn fails(world: &World, step: &Step) {
+async fn fails(world: &ApiWorld, step: &Step) {
     let id = step.path.split('/').nth(2).unwrap_or_default();
     if !id.is_empty() {
         let (kind, _) = id.split_once('_').expect("an id");
@@ -222,7 +222,7 @@ async fn fails(world: &World, step: &Step) {
     }
 }
 
-fn assert_is_ours(world: &World, entry: &audit::Model) {
+fn assert_is_ours(world: &ApiWorld, entry: &audit::Model) {
     assert_eq!(entry.tenant_id, Some(world.ours.tenant));
     assert_eq!(entry.actor, Actor::Key(world.ours.key_id));
     assert_eq!(entry.address.as_deref(), Some("127.0.0.1"));
@@ -309,7 +309,7 @@ async fn without_its_entry_nothing_is_changed(#[values(Sqlite, Postgres)] store:
 }
 
 /// All rows that a tenant can change.
-async fn everything(world: &World) -> Vec<String> {
+async fn everything(world: &ApiWorld) -> Vec<String> {
     let db = world.store().reader();
     let mut rows = Vec::new();
     macro_rules! read {
@@ -337,15 +337,15 @@ async fn entries_are_found_by_actor_action_and_time_newest_first(
     );
     let mut written = Vec::new();
     for minute in 0..6 {
-        let origin = Origin {
+        let origin = ChangeOrigin {
             actor: if minute % 2 == 0 { user } else { key },
-            ..Origin::cli("n")
+            ..ChangeOrigin::cli("n")
         };
         let action = match minute {
             0..3 => AuditAction::AgentCreate,
             _ => AuditAction::AgentDelete,
         };
-        let change = Change::new(action, format!("target {minute}"));
+        let change = AuditChange::new(action, format!("target {minute}"));
         // Ids order entries of the same moment.
         let at = at(minute / 2 * 2);
         let written_to = world.store().writer();
@@ -373,7 +373,7 @@ async fn entries_are_found_by_actor_action_and_time_newest_first(
         paged.extend(targets(page));
     }
     assert_eq!(paged, written);
-    let found = async |change: &dyn Fn(&mut crate::audit::Entries)| {
+    let found = async |change: &dyn Fn(&mut crate::audit::AuditQuery)| {
         let mut some = of(world.ours.tenant);
         change(&mut some);
         targets(some.page(db, None, 100).await.expect("reads"))

@@ -8,32 +8,32 @@ use sea_orm::{
 use serde_json::{Map, Value};
 
 use super::prelude::*;
-use crate::{api::call_filter::Filter, http::extract::Form};
+use crate::{api::call_filter::CallFilter, http::extract::FormFields};
 
 /// Calls of each of two sorts; more than are counted before an index is chosen.
 const EACH: i64 = 1_100;
 
 /// A query with several filters, its expected index and result.
-struct Asked {
+struct FilterCase {
     query: Vec<(&'static str, String)>,
     index: &'static str,
     found: usize,
 }
 
-impl Asked {
-    fn filter(&self) -> Filter {
+impl FilterCase {
+    fn filter(&self) -> CallFilter {
         let fields: Map<String, Value> = self
             .query
             .iter()
             .map(|(name, value)| ((*name).to_owned(), value.as_str().into()))
             .collect();
-        Filter::read(&Form::from_body(fields.into()).expect("a form")).expect("filters")
+        CallFilter::read(&FormFields::from_body(fields.into()).expect("a form")).expect("filters")
     }
 }
 
 /// Two sorts of calls in turn: one agent's and number's calls end well, the other agent's and number's fail. The last
 /// call of the first sort belongs to the other agent.
-async fn two_sorts(world: &World) -> [(AgentId, PhoneNumberId); 2] {
+async fn two_sorts(world: &ApiWorld) -> [(AgentId, PhoneNumberId); 2] {
     let now = world.clock.now();
     let sorts = [(); 2].map(|()| (AgentId::new(now), PhoneNumberId::new(now)));
     let statuses = [CallStatus::Ended, CallStatus::Failed];
@@ -70,7 +70,7 @@ async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest
 ) {
     let world = world!(store);
     let [(well, first), (ill, second)] = two_sorts(&world).await;
-    let asked = |query: &[(&'static str, &dyn ToString)], index, found| Asked {
+    let asked = |query: &[(&'static str, &dyn ToString)], index, found| FilterCase {
         query: query
             .iter()
             .map(|(name, value)| (*name, value.to_string()))
@@ -194,7 +194,7 @@ async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest
 }
 
 /// SQLite's plan for the newest calls that match a filter.
-async fn plan(world: &World, filter: &Filter) -> String {
+async fn plan(world: &ApiWorld, filter: &CallFilter) -> String {
     let (store, tenant) = (world.store(), world.ours.tenant);
     let wanted = filter.by_index(store.reader(), tenant, None).await;
     let wanted = wanted.expect("an index");

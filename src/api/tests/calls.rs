@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::prelude::*;
 use super::{
     seed::{settings, write_call},
-    world::World,
+    world::ApiWorld,
 };
 
 #[rstest]

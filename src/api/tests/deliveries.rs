@@ -14,7 +14,7 @@ use super::prelude::*;
 use super::world::write_delivery;
 use crate::http::route::BASE;
 
-async fn hook(world: &World) -> webhook::Model {
+async fn hook(world: &ApiWorld) -> webhook::Model {
     let webhook = webhook::Entity::find_by_id(world.ours.webhook)
         .one(world.store().reader())
         .await;
@@ -189,7 +189,7 @@ async fn a_time_is_recovered(#[values(Sqlite, Postgres)] store: StoreKind) {
 }
 
 /// The stored recoveries, oldest first.
-async fn recoveries(world: &World) -> Vec<recovery::Model> {
+async fn recoveries(world: &ApiWorld) -> Vec<recovery::Model> {
     recovery::Entity::find()
         .order_by_asc(recovery::Column::Id)
         .all(world.store().reader())

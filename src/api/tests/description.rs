@@ -279,7 +279,7 @@ fn each_api_tells_of_its_own_codes_only() {
 
 #[test]
 fn every_route_of_operators_that_writes_says_what_it_leaves() {
-    let silent = |route: &&openapi::Route| *route.method != Method::GET && route.audit.is_none();
+    let silent = |route: &&openapi::ApiRoute| *route.method != Method::GET && route.audit.is_none();
     let silent: Vec<&str> = operator_api::ROUTES
         .iter()
         .filter(silent)

@@ -26,7 +26,7 @@ use crate::{http::route::BASE, routes::ROUTES};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An open stream.
-struct Stream {
+struct FollowedStream {
     response: awc::ClientResponse,
     read: String,
 }
@@ -34,7 +34,7 @@ struct Stream {
 /// An event as received: the lines of its fields.
 type Frame = Vec<String>;
 
-impl Stream {
+impl FollowedStream {
     /// The next event; none when the stream is over.
     async fn next(&mut self) -> Option<Frame> {
         loop {
@@ -62,8 +62,8 @@ fn id_of(frame: &Frame) -> String {
     frame[0].strip_prefix("id: ").expect("an id").to_owned()
 }
 
-impl World {
-    async fn follow(&self, key: &str, last: Option<&str>) -> Stream {
+impl ApiWorld {
+    async fn follow(&self, key: &str, last: Option<&str>) -> FollowedStream {
         let url = format!("http://{}{BASE}/events/stream", self.address);
         let mut request = awc::Client::default()
             .get(url)
@@ -79,7 +79,7 @@ impl World {
         assert!(header("x-ratelimit-remaining").is_some());
         self.seen.borrow_mut().insert("events.stream");
         let read = String::new();
-        Stream { response, read }
+        FollowedStream { response, read }
     }
 
     fn event(&self, tenant: TenantId, balance: i64) -> NewEvent {

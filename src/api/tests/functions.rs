@@ -181,7 +181,7 @@ async fn all_that_is_wrong_with_a_function(#[values(Sqlite, Postgres)] store: St
 }
 
 /// Writes a call of a function, `ms_ago` milliseconds ago.
-async fn write_call(world: &World, function: FunctionId, ms_ago: i64, duration_ms: i64) {
+async fn write_call(world: &ApiWorld, function: FunctionId, ms_ago: i64, duration_ms: i64) {
     let row = invocation::Model {
         call_id: world.ours.running,
         invocation_id: format!("{function} {ms_ago}"),

@@ -6,16 +6,16 @@ use dikala_entities::{API_KEY_SCHEME, Plan, api_key, tenant};
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait};
 
 use super::prelude::*;
-use super::world::{Reply, assert_described, nobody};
+use super::world::{ApiReply, assert_described, nobody};
 use crate::{
     api::context::ApiSettings,
     http::{route::BASE, settings::HttpSettings},
-    openapi::Route,
+    openapi::ApiRoute,
     routes::ROUTES,
 };
 
 /// The route's path with this id and the name of our agent's function.
-fn path(route: &Route, id: &str) -> String {
+fn path(route: &ApiRoute, id: &str) -> String {
     format!(
         "{BASE}{}",
         route
@@ -25,7 +25,7 @@ fn path(route: &Route, id: &str) -> String {
     )
 }
 
-fn without_request_id(reply: &Reply) -> String {
+fn without_request_id(reply: &ApiReply) -> String {
     let id = reply.header("x-request-id");
     assert!(!id.is_empty());
     reply.text.replace(id, "")
@@ -59,7 +59,7 @@ async fn every_route_wants_a_key(#[values(Sqlite, Postgres)] store: StoreKind) {
 #[actix_web::test]
 async fn what_is_anothers_is_not_there_byte_for_byte(#[values(Sqlite, Postgres)] store: StoreKind) {
     let world = world!(store);
-    let theirs = |route: &Route| match route.tag() {
+    let theirs = |route: &ApiRoute| match route.tag() {
         "phoneNumbers" => world.theirs.number.to_string(),
         "calls" => world.theirs.running.to_string(),
         "webhooks" => world.theirs.webhook.to_string(),

@@ -11,10 +11,10 @@ use sea_orm::{
 use serde_json::{Value, json};
 
 use super::prelude::*;
-use super::world::{Reply, is_success};
+use super::world::{ApiReply, is_success};
 use crate::http::idempotency::{LARGE_BYTES_MAX, sweep};
 
-async fn post(world: &World, api_key: &str, path: &str, key: &str, body: &Value) -> Reply {
+async fn post(world: &ApiWorld, api_key: &str, path: &str, key: &str, body: &Value) -> ApiReply {
     let headers = [
         ("x-api-key", api_key),
         ("content-type", "application/json"),
@@ -31,11 +31,11 @@ async fn post(world: &World, api_key: &str, path: &str, key: &str, body: &Value)
         .await
 }
 
-async fn ours(world: &World, path: &str, key: &str, body: &Value) -> Reply {
+async fn ours(world: &ApiWorld, path: &str, key: &str, body: &Value) -> ApiReply {
     post(world, &world.ours.key, path, key, body).await
 }
 
-async fn agents(world: &World) -> u64 {
+async fn agents(world: &ApiWorld) -> u64 {
     let ours = agent::Entity::find().filter(agent::Column::TenantId.eq(world.ours.tenant));
     ours.count(world.store().reader()).await.expect("counts") - 1
 }
@@ -327,7 +327,7 @@ async fn the_sweep_takes_the_old_and_leaves_the_rest(#[values(Sqlite, Postgres)]
 }
 
 /// Bytes of one tenant's stored answers.
-async fn kept_bytes(world: &World) -> i64 {
+async fn kept_bytes(world: &ApiWorld) -> i64 {
     let rows = idempotency::Entity::find()
         .all(world.store().reader())
         .await

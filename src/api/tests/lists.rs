@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Enough agents to exceed every buffer of a connection.
 const MANY: usize = 130;
 
-async fn many_agents(world: &World) {
+async fn many_agents(world: &ApiWorld) {
     let now = world.clock.now();
     for _ in 0..MANY {
         let row = agent::Model {
@@ -42,11 +42,11 @@ async fn many_agents(world: &World) {
 }
 
 /// A client that asks for the agents and reads only on demand.
-async fn asked(world: &World) -> TcpStream {
+async fn asked(world: &ApiWorld) -> TcpStream {
     asked_for(world, "/agents").await
 }
 
-async fn asked_for(world: &World, path: &str) -> TcpStream {
+async fn asked_for(world: &ApiWorld, path: &str) -> TcpStream {
     let mut socket = TcpStream::connect(world.address).await.expect("connects");
     let request = format!(
         "GET {BASE}{path} HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\n\r\n",
@@ -70,7 +70,7 @@ fn ids(list: &Value) -> Vec<String> {
 const ROWS_AT_ONCE: u64 = 10_000;
 
 /// Adds `count` calls of ours.
-async fn many_rows(world: &World, count: u64) {
+async fn many_rows(world: &ApiWorld, count: u64) {
     let backend = world.store().backend();
     let text = match backend {
         DbBackend::Postgres => "LPAD(i::text, 26, '0')",

@@ -27,6 +27,6 @@ mod prelude {
     pub use dikala_testkit::StoreKind::{self, *};
     pub use rstest::rstest;
 
-    pub use super::world::World;
+    pub use super::world::ApiWorld;
     pub(crate) use super::world::world;
 }

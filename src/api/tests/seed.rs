@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::world::{FUNCTION_SECRET, WEBHOOK_SECRET, write_delivery};
 
-pub struct Seed {
+pub struct TenantSeed {
     pub tenant: TenantId,
     pub key: String,
     pub key_id: ApiKeyId,
@@ -39,7 +39,7 @@ pub fn settings(agent: AgentId, escalation_number: Option<&str>) -> String {
     .to_string()
 }
 
-impl Seed {
+impl TenantSeed {
     pub async fn new(store: &Store, vault: &Vault, now: Millis) -> Self {
         let (tenant, key) = (TenantId::new(now), API_KEY_SCHEME.generate());
         let number = PhoneNumberId::new(now);

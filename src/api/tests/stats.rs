@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::prelude::*;
 
-async fn stats(world: &World, query: &str) -> Value {
+async fn stats(world: &ApiWorld, query: &str) -> Value {
     let path = format!("/calls/stats?{query}");
     world.done("calls.stats", &path, None).await.json()
 }
@@ -36,7 +36,7 @@ fn figures(
 }
 
 /// A call to our number.
-async fn ring(world: &World, name: &str) -> messages::CallReply {
+async fn ring(world: &ApiWorld, name: &str) -> messages::CallReply {
     let incoming = IncomingCall {
         trace: None,
         bridge_call_id: name.into(),
@@ -46,12 +46,12 @@ async fn ring(world: &World, name: &str) -> messages::CallReply {
         at: None,
     };
     let bridge = BridgeId::new(world.clock.now());
-    let reply = world.actors.node.calls.incoming(bridge, incoming).await;
+    let reply = world.actors.runtime.calls.incoming(bridge, incoming).await;
     reply.expect("an answer")
 }
 
 /// The rows of both tables.
-async fn counted(world: &World) -> Vec<String> {
+async fn counted(world: &ApiWorld) -> Vec<String> {
     let db = world.store().reader();
     let calls = call_stat::Entity::find().all(db).await.expect("reads");
     let attempts = webhook_stat::Entity::find().all(db).await.expect("reads");
@@ -63,7 +63,7 @@ async fn counted(world: &World) -> Vec<String> {
 }
 
 /// Rebuilds the tables from the existing calls and attempts, with their migration.
-async fn count_again(world: &World) {
+async fn count_again(world: &ApiWorld) {
     let db = world.store().for_schema().await.expect("a connection");
     let (all, last) = (Migrator::migrations(), "m20261122_000012_statistics");
     let later = all

@@ -12,7 +12,7 @@ use tokio::{
 use super::{prelude::*, world::strict};
 
 /// Sends raw bytes and reads until the server closes.
-async fn raw(world: &World, request: &str) -> String {
+async fn raw(world: &ApiWorld, request: &str) -> String {
     let mut stream = TcpStream::connect(world.address).await.expect("connects");
     stream.write_all(request.as_bytes()).await.expect("sends");
     let mut answer = Vec::new();
@@ -20,7 +20,7 @@ async fn raw(world: &World, request: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-fn head(world: &World, rest: &str) -> String {
+fn head(world: &ApiWorld, rest: &str) -> String {
     format!(
         "POST /api/v1/agents HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\ncontent-type: application/json\r\n{rest}\r\n\r\n",
         world.ours.key

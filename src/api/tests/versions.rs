@@ -13,7 +13,7 @@ use super::seed::write_call;
 use crate::api::context::ApiSettings;
 
 /// The numbers of the stored versions.
-async fn kept(world: &World, agent: &str) -> Vec<i64> {
+async fn kept(world: &ApiWorld, agent: &str) -> Vec<i64> {
     let list = world
         .done(
             "agents.versions",
@@ -28,7 +28,7 @@ async fn kept(world: &World, agent: &str) -> Vec<i64> {
 }
 
 /// Writes a call that began with that version.
-async fn call_with(world: &World, agent: AgentId, version: i64) -> CallId {
+async fn call_with(world: &ApiWorld, agent: AgentId, version: i64) -> CallId {
     let now = world.clock.now();
     let mut row = world.ours.call(CallId::new(now), CallStatus::Ended, now);
     row.settings = None;
@@ -150,7 +150,7 @@ async fn a_call_names_its_version_which_stays_as_long_as_the_call(
 }
 
 /// The number of stored settings.
-async fn stored(world: &World) -> u64 {
+async fn stored(world: &ApiWorld) -> u64 {
     let count = agent_setting::Entity::find().count(world.store().reader());
     count.await.expect("counts")
 }

@@ -13,7 +13,7 @@ fn sample() -> Value {
     json!({"url": "HTTPS://Example.com:443/a/../hooks", "events": ["call.ended", "credits.low"], "secret": "s3cret-s3cret"})
 }
 
-async fn row(world: &World, id: &str) -> webhook::Model {
+async fn row(world: &ApiWorld, id: &str) -> webhook::Model {
     let id: WebhookId = id.parse().expect("an id");
     webhook::Entity::find_by_id(id)
         .one(world.store().reader())

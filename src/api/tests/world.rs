@@ -34,13 +34,13 @@ use ipnet::IpNet;
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::{Value, json};
 
-use super::seed::Seed;
+use super::seed::TenantSeed;
 use crate::{
     api::context::{ApiSettings, Services},
-    app::actors::Actors,
+    app::actors::ActorSystem,
     config::{Layers, Settings},
     http::{middleware::request_scope, route::BASE, settings::HttpSettings},
-    openapi::Route,
+    openapi::ApiRoute,
     routes::{self, ROUTES, configure_api},
 };
 
@@ -53,15 +53,15 @@ pub const WEBHOOK_SECRET: &str = "a-secret-of-webhooks";
 const CUSTOMER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 /// A running API with the actors behind it.
-pub struct World {
+pub struct ApiWorld {
     pub services: Services,
-    pub actors: Actors,
+    pub actors: ActorSystem,
     /// The server of every tenant: echoes a function's parameters, and accepts any event.
     pub customer: TenantServer,
     pub clock: ManualClock,
     pub address: std::net::SocketAddr,
-    pub ours: Seed,
-    pub theirs: Seed,
+    pub ours: TenantSeed,
+    pub theirs: TenantSeed,
     /// Ids of the operations that succeeded.
     pub seen: RefCell<BTreeSet<&'static str>>,
     client: awc::Client,
@@ -69,7 +69,7 @@ pub struct World {
     _keep: StoreGuard,
 }
 
-impl Drop for World {
+impl Drop for ApiWorld {
     fn drop(&mut self) {
         drop(self.server.stop(false));
         for arbiter in &self.actors.arbiters {
@@ -84,7 +84,7 @@ macro_rules! world {
         world!($store, $crate::api::tests::world::strict())
     };
     ($store:expr, $settings:expr) => {
-        match World::with($store, $settings).await {
+        match ApiWorld::with($store, $settings).await {
             Some(world) => world,
             None => return,
         }
@@ -153,13 +153,13 @@ fn serve(services: &Services) -> (SocketAddr, ServerHandle) {
 }
 
 #[derive(Debug)]
-pub struct Reply {
+pub struct ApiReply {
     pub status: u16,
     pub headers: HeaderMap,
     pub text: String,
 }
 
-impl Reply {
+impl ApiReply {
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
     }
@@ -196,7 +196,7 @@ impl Reply {
     }
 }
 
-impl World {
+impl ApiWorld {
     /// `None` if the machine does not have that store; tests use [`world!`].
     pub async fn with(kind: StoreKind, settings: ApiSettings) -> Option<Self> {
         let (keep, store) = kind.open().await?;
@@ -206,7 +206,7 @@ impl World {
         let clock =
             ManualClock::new(Millis::parse_rfc3339("2026-01-15T03:30:00Z").expect("a time"));
         let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
-        let actors = Actors::start(
+        let actors = ActorSystem::start(
             &operators_settings(),
             store.clone(),
             vault.clone(),
@@ -217,11 +217,11 @@ impl World {
         )
         .await
         .expect("the actors start");
-        let services = Services::new(&actors.node, settings);
+        let services = Services::new(&actors.runtime, settings);
         let (address, server) = serve(&services);
         Some(Self {
-            ours: Seed::new(&store, &vault, clock.now()).await,
-            theirs: Seed::new(&store, &vault, clock.now()).await,
+            ours: TenantSeed::new(&store, &vault, clock.now()).await,
+            theirs: TenantSeed::new(&store, &vault, clock.now()).await,
             services,
             actors,
             customer,
@@ -254,7 +254,7 @@ impl World {
             description: None,
         };
         self.actors
-            .node
+            .runtime
             .ledger
             .credit(credit, None, |_| None)
             .await
@@ -268,7 +268,7 @@ impl World {
             at: None,
         };
         let bridge = BridgeId::new(now);
-        let call = match self.actors.node.calls.incoming(bridge, incoming).await {
+        let call = match self.actors.runtime.calls.incoming(bridge, incoming).await {
             Ok(messages::CallReply::Admitted { call, .. }) => call,
             other => panic!("the call is taken: {other:?}"),
         };
@@ -278,7 +278,7 @@ impl World {
         };
         let told = self
             .actors
-            .node
+            .runtime
             .calls
             .tell(Some(bridge), call, answered)
             .await;
@@ -288,7 +288,11 @@ impl World {
 
     /// Takes the commands that wait for a bridge, in their order.
     pub fn commands(&self, bridge: BridgeId) -> Vec<CommandKind> {
-        let commands = self.actors.node.bridges.take_commands(bridge, usize::MAX);
+        let commands = self
+            .actors
+            .runtime
+            .bridges
+            .take_commands(bridge, usize::MAX);
         commands.into_iter().map(|command| command.kind).collect()
     }
 
@@ -302,7 +306,7 @@ impl World {
         };
         let told = self
             .actors
-            .node
+            .runtime
             .calls
             .tell(Some(bridge), call, hang_up)
             .await;
@@ -311,7 +315,7 @@ impl World {
 
     /// Stops the dispatcher as at shutdown, so that deliveries and recoveries stay as requested.
     pub async fn nothing_is_sent(&self) {
-        self.actors.node.webhooks.drain(Duration::ZERO).await;
+        self.actors.runtime.webhooks.drain(Duration::ZERO).await;
     }
 
     /// Points our function and our webhook at the tenants' server.
@@ -341,7 +345,7 @@ impl World {
         path: &str,
         headers: &[(&str, &str)],
         body: Vec<u8>,
-    ) -> Reply {
+    ) -> ApiReply {
         let mut request = self
             .client
             .request(method.clone(), format!("http://{}{path}", self.address));
@@ -350,7 +354,7 @@ impl World {
         }
         let mut response = request.send_body(body).await.expect("an answer");
         let text = response.body().limit(10_000_000).await.expect("a body");
-        Reply {
+        ApiReply {
             status: response.status().as_u16(),
             headers: response.headers().clone(),
             text: String::from_utf8(text.to_vec()).expect("UTF-8"),
@@ -358,7 +362,7 @@ impl World {
     }
 
     /// Sends JSON with our key.
-    pub async fn ask(&self, method: &Method, path: &str, body: Option<&Value>) -> Reply {
+    pub async fn ask(&self, method: &Method, path: &str, body: Option<&Value>) -> ApiReply {
         let key = self.ours.key.as_str();
         let path = format!("{BASE}{path}");
         match body {
@@ -374,24 +378,24 @@ impl World {
         }
     }
 
-    pub async fn get(&self, path: &str) -> Reply {
+    pub async fn get(&self, path: &str) -> ApiReply {
         self.ask(&Method::GET, path, None).await
     }
 
-    pub async fn post(&self, path: &str, body: Value) -> Reply {
+    pub async fn post(&self, path: &str, body: Value) -> ApiReply {
         self.ask(&Method::POST, path, Some(&body)).await
     }
 
-    pub async fn patch(&self, path: &str, body: Value) -> Reply {
+    pub async fn patch(&self, path: &str, body: Value) -> ApiReply {
         self.ask(&Method::PATCH, path, Some(&body)).await
     }
 
-    pub async fn delete(&self, path: &str) -> Reply {
+    pub async fn delete(&self, path: &str) -> ApiReply {
         self.ask(&Method::DELETE, path, None).await
     }
 
     /// Calls the operation of that id at that path, and checks status and answer against the description.
-    pub async fn done(&self, id: &'static str, path: &str, body: Option<Value>) -> Reply {
+    pub async fn done(&self, id: &'static str, path: &str, body: Option<Value>) -> ApiReply {
         let route = ROUTES
             .iter()
             .find(|route| route.id == id)
@@ -407,7 +411,7 @@ impl World {
 }
 
 /// The described answer of that status.
-pub fn described<'a>(document: &'a Value, base: &str, route: &Route, status: &str) -> &'a Value {
+pub fn described<'a>(document: &'a Value, base: &str, route: &ApiRoute, status: &str) -> &'a Value {
     let path = format!("{base}{}", route.path);
     let method = route.method.as_str().to_ascii_lowercase();
     let response = &document["paths"][&path][&method]["responses"][status];
@@ -418,7 +422,7 @@ pub fn described<'a>(document: &'a Value, base: &str, route: &Route, status: &st
 }
 
 /// Checks the answer against the described schema of its status.
-pub fn assert_described(route: &Route, reply: &Reply) {
+pub fn assert_described(route: &ApiRoute, reply: &ApiReply) {
     let document: Value = serde_json::from_str(routes::description()).expect("JSON");
     let response = described(&document, BASE, route, &reply.status.to_string());
     let mut schema = response["content"]["application/json"]["schema"].clone();

@@ -4,7 +4,7 @@ use dikala_actors::calls::{CallError, CallInput};
 use dikala_entities::{CallId, HangupReason, Millis, TraceParent};
 use serde_json::{Map, Value};
 
-use super::{refusal::Refusal, request::Content};
+use super::{refusal::MessageRefusal, request::MessageContent};
 
 /// Reads fields and reports the first invalid one. `null` counts as absent.
 pub(super) struct MessageFields<'a>(pub(super) &'a Map<String, Value>);
@@ -19,48 +19,58 @@ impl<'a> MessageFields<'a> {
         name: &str,
         least: usize,
         most: usize,
-    ) -> Result<Option<&'a str>, Refusal> {
+    ) -> Result<Option<&'a str>, MessageRefusal> {
         let Some(value) = self.optional(name) else {
             return Ok(None);
         };
         let text = value
             .as_str()
-            .ok_or_else(|| Refusal::invalid(format!("{name} must be a text.")))?;
+            .ok_or_else(|| MessageRefusal::invalid(format!("{name} must be a text.")))?;
         if (least..=most).contains(&text.chars().count()) {
             Ok(Some(text))
         } else {
-            Err(Refusal::invalid(format!(
+            Err(MessageRefusal::invalid(format!(
                 "{name} must have {least} to {most} characters."
             )))
         }
     }
 
-    pub(super) fn text(&self, name: &str, least: usize, most: usize) -> Result<&'a str, Refusal> {
+    pub(super) fn text(
+        &self,
+        name: &str,
+        least: usize,
+        most: usize,
+    ) -> Result<&'a str, MessageRefusal> {
         self.optional_text(name, least, most)?
             .ok_or_else(|| missing(name))
     }
 
-    pub(super) fn object(&self, name: &str) -> Result<Option<&'a Map<String, Value>>, Refusal> {
+    pub(super) fn object(
+        &self,
+        name: &str,
+    ) -> Result<Option<&'a Map<String, Value>>, MessageRefusal> {
         match self.optional(name) {
             None => Ok(None),
             Some(Value::Object(object)) => Ok(Some(object)),
-            Some(_) => Err(Refusal::invalid(format!("{name} must be an object."))),
+            Some(_) => Err(MessageRefusal::invalid(format!(
+                "{name} must be an object."
+            ))),
         }
     }
 
-    pub(super) fn array(&self, name: &str) -> Result<Option<&'a Vec<Value>>, Refusal> {
+    pub(super) fn array(&self, name: &str) -> Result<Option<&'a Vec<Value>>, MessageRefusal> {
         match self.optional(name) {
             None => Ok(None),
             Some(Value::Array(array)) => Ok(Some(array)),
-            Some(_) => Err(Refusal::invalid(format!("{name} must be an array."))),
+            Some(_) => Err(MessageRefusal::invalid(format!("{name} must be an array."))),
         }
     }
 
-    pub(super) fn instant(&self, name: &str) -> Result<Option<Millis>, Refusal> {
+    pub(super) fn instant(&self, name: &str) -> Result<Option<Millis>, MessageRefusal> {
         let text = self.optional_text(name, 1, 64)?;
         text.map(Millis::parse_rfc3339)
             .transpose()
-            .map_err(|error| Refusal::invalid(format!("{name} is {error}.")))
+            .map_err(|error| MessageRefusal::invalid(format!("{name} is {error}.")))
     }
 
     /// An invalid trace is ignored: a call is worth more than its trace.
@@ -69,20 +79,23 @@ impl<'a> MessageFields<'a> {
         TraceParent::parse(text)
     }
 
-    pub(super) fn call(&self) -> Result<CallId, Refusal> {
+    pub(super) fn call(&self) -> Result<CallId, MessageRefusal> {
         let text = self.text("callId", 1, 128)?;
         text.parse()
-            .map_err(|_| Refusal::from((String::new(), CallError::UnknownCall)))
+            .map_err(|_| MessageRefusal::from((String::new(), CallError::UnknownCall)))
     }
 
-    pub(super) fn for_call(&self, input: CallInput) -> Result<Content, Refusal> {
-        Ok(Content::Call {
+    pub(super) fn for_call(&self, input: CallInput) -> Result<MessageContent, MessageRefusal> {
+        Ok(MessageContent::Call {
             call: self.call()?,
             input,
         })
     }
 
-    pub(super) fn reason(&self, allowed: &[HangupReason]) -> Result<Option<HangupReason>, Refusal> {
+    pub(super) fn reason(
+        &self,
+        allowed: &[HangupReason],
+    ) -> Result<Option<HangupReason>, MessageRefusal> {
         let Some(text) = self.optional_text("reason", 1, 64)? else {
             return Ok(None);
         };
@@ -92,11 +105,11 @@ impl<'a> MessageFields<'a> {
             .find(|reason| reason.as_str() == text);
         known.map(Some).ok_or_else(|| {
             let allowed: Vec<&str> = allowed.iter().map(|reason| reason.as_str()).collect();
-            Refusal::invalid(format!("reason must be one of {}.", allowed.join(", ")))
+            MessageRefusal::invalid(format!("reason must be one of {}.", allowed.join(", ")))
         })
     }
 }
 
-pub(super) fn missing(name: &str) -> Refusal {
-    Refusal::invalid(format!("{name} is missing."))
+pub(super) fn missing(name: &str) -> MessageRefusal {
+    MessageRefusal::invalid(format!("{name} is missing."))
 }

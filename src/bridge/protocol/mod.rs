@@ -10,9 +10,9 @@ mod tests;
 
 pub use self::{
     parse::{parse, parse_text},
-    refusal::Refusal,
+    refusal::MessageRefusal,
     reply::{Success, command, reply},
-    request::{Content, FunctionCall, Lane, Request},
+    request::{BridgeMessage, FunctionInvocation, MessageContent, QueueKey},
 };
 
 /// The WebSocket subprotocol.

@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 use super::{
     MESSAGE_BYTES_MAX,
     fields::{MessageFields, missing},
-    refusal::Refusal,
-    request::{Content, FunctionCall, Request, id_of},
+    refusal::MessageRefusal,
+    request::{BridgeMessage, FunctionInvocation, MessageContent, id_of},
 };
 
 const ID_CHARS_MAX: usize = 64;
@@ -40,57 +40,57 @@ pub(super) const TYPES: &[&str] = &[
 ];
 
 /// Parses the text of one message.
-pub fn parse_text(text: &[u8]) -> Result<Request, Refusal> {
+pub fn parse_text(text: &[u8]) -> Result<BridgeMessage, MessageRefusal> {
     match serde_json::from_slice::<Value>(text) {
         Ok(value) => parse(&value),
-        Err(_) => Err(Refusal::invalid("The frame is not a JSON object.")),
+        Err(_) => Err(MessageRefusal::invalid("The frame is not a JSON object.")),
     }
 }
 
 /// Parses one message.
-pub fn parse(message: &Value) -> Result<Request, Refusal> {
+pub fn parse(message: &Value) -> Result<BridgeMessage, MessageRefusal> {
     parse_message(message).map_err(|refusal| refusal.of(message))
 }
 
-fn parse_message(message: &Value) -> Result<Request, Refusal> {
+fn parse_message(message: &Value) -> Result<BridgeMessage, MessageRefusal> {
     let Value::Object(fields) = message else {
-        return Err(Refusal::invalid("A message is a JSON object."));
+        return Err(MessageRefusal::invalid("A message is a JSON object."));
     };
     let id = id_of(message).ok_or_else(|| {
-        Refusal::invalid(format!(
+        MessageRefusal::invalid(format!(
             "id is missing: a text of 1 to {ID_CHARS_MAX} characters."
         ))
     })?;
     if !(1..=ID_CHARS_MAX).contains(&id.chars().count()) {
-        return Err(Refusal::invalid(format!(
+        return Err(MessageRefusal::invalid(format!(
             "id must have 1 to {ID_CHARS_MAX} characters."
         )));
     }
     if !nesting::fits(fields) {
-        return Err(Refusal::invalid(format!(
+        return Err(MessageRefusal::invalid(format!(
             "A message must not be nested more than {} deep.",
             nesting::DEPTH_MAX
         )));
     }
     if has_nul(message) {
-        return Err(Refusal::invalid(
+        return Err(MessageRefusal::invalid(
             "No text may contain the character U+0000.",
         ));
     }
     let body = parse_body(&MessageFields(fields), &id)?;
-    Ok(Request { id, body })
+    Ok(BridgeMessage { id, body })
 }
 
-fn parse_body(fields: &MessageFields<'_>, id: &str) -> Result<Content, Refusal> {
+fn parse_body(fields: &MessageFields<'_>, id: &str) -> Result<MessageContent, MessageRefusal> {
     let kind = fields.text("type", 1, 64)?;
     let at = fields.instant("at")?;
     match kind {
-        "call.incoming" => incoming(fields, at).map(Content::Incoming),
+        "call.incoming" => incoming(fields, at).map(MessageContent::Incoming),
         "call.answered" => fields.for_call(CallInput::Answered {
             at,
             message_id: id.to_owned(),
         }),
-        "call.function" => Ok(Content::FunctionCall(FunctionCall {
+        "call.function" => Ok(MessageContent::FunctionCall(FunctionInvocation {
             call: fields.call()?,
             invocation_id: fields.text("invocationId", 1, ID_CHARS_MAX)?.to_owned(),
             name: fields.text("name", 1, FUNCTION_NAME_CHARS_MAX)?.to_owned(),
@@ -124,9 +124,9 @@ fn parse_body(fields: &MessageFields<'_>, id: &str) -> Result<Content, Refusal> 
                 .map(ToOwned::to_owned),
         }),
         "heartbeat" => heartbeat(fields, at),
-        other => Err(Refusal {
+        other => Err(MessageRefusal {
             code: "unknown_type",
-            ..Refusal::invalid(format!(
+            ..MessageRefusal::invalid(format!(
                 "{:?} is no type of message; it is one of {}.",
                 shortened(other),
                 TYPES.join(", ")
@@ -135,7 +135,10 @@ fn parse_body(fields: &MessageFields<'_>, id: &str) -> Result<Content, Refusal> 
     }
 }
 
-fn incoming(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<IncomingCall, Refusal> {
+fn incoming(
+    fields: &MessageFields<'_>,
+    at: Option<Millis>,
+) -> Result<IncomingCall, MessageRefusal> {
     let did = fields.text("did", 1, 64)?;
     let caller = fields.text("callerNumber", 1, 64)?;
     let metadata = fields.object("metadata")?.cloned();
@@ -143,7 +146,9 @@ fn incoming(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<IncomingCa
         .as_ref()
         .is_some_and(|metadata| encoded_len(metadata) > METADATA_BYTES_MAX)
     {
-        return Err(Refusal::invalid("metadata must have at most 16 KiB."));
+        return Err(MessageRefusal::invalid(
+            "metadata must have at most 16 KiB.",
+        ));
     }
     Ok(IncomingCall {
         bridge_call_id: fields
@@ -151,22 +156,24 @@ fn incoming(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<IncomingCa
             .to_owned(),
         did: did
             .parse()
-            .map_err(|error| Refusal::invalid(format!("did {error}.")))?,
+            .map_err(|error| MessageRefusal::invalid(format!("did {error}.")))?,
         caller_number: caller
             .parse()
-            .map_err(|error| Refusal::invalid(format!("callerNumber {error}.")))?,
+            .map_err(|error| MessageRefusal::invalid(format!("callerNumber {error}.")))?,
         metadata,
         at,
         trace: fields.trace(),
     })
 }
 
-fn turns(fields: &MessageFields<'_>) -> Result<Vec<Value>, Refusal> {
+fn turns(fields: &MessageFields<'_>) -> Result<Vec<Value>, MessageRefusal> {
     let Some(turns) = fields.array("turns")? else {
         return Ok(Vec::new());
     };
     if turns.len() > TURNS_MAX {
-        return Err(Refusal::invalid("turns must have at most 2,000 entries."));
+        return Err(MessageRefusal::invalid(
+            "turns must have at most 2,000 entries.",
+        ));
     }
     turns
         .iter()
@@ -175,8 +182,8 @@ fn turns(fields: &MessageFields<'_>) -> Result<Vec<Value>, Refusal> {
         .collect()
 }
 
-fn turn(index: usize, turn: &Value) -> Result<Value, Refusal> {
-    let wrong = |what: &str| Refusal::invalid(format!("turns[{index}] {what}."));
+fn turn(index: usize, turn: &Value) -> Result<Value, MessageRefusal> {
+    let wrong = |what: &str| MessageRefusal::invalid(format!("turns[{index}] {what}."));
     let Value::Object(fields) = turn else {
         return Err(wrong("must be an object {role, text, at?}"));
     };
@@ -209,34 +216,37 @@ fn turn(index: usize, turn: &Value) -> Result<Value, Refusal> {
     Ok(turn)
 }
 
-fn initiator(fields: &MessageFields<'_>) -> Result<HangupInitiator, Refusal> {
+fn initiator(fields: &MessageFields<'_>) -> Result<HangupInitiator, MessageRefusal> {
     match fields.optional_text("initiator", 1, 64)? {
         None | Some("caller") => Ok(HangupInitiator::Caller),
         Some("agent") => Ok(HangupInitiator::Agent),
         Some("bridge") => Ok(HangupInitiator::Bridge),
-        Some(_) => Err(Refusal::invalid(
+        Some(_) => Err(MessageRefusal::invalid(
             "initiator must be one of caller, agent, bridge.",
         )),
     }
 }
 
-fn ai_cost(fields: &MessageFields<'_>) -> Result<Option<i64>, Refusal> {
+fn ai_cost(fields: &MessageFields<'_>) -> Result<Option<i64>, MessageRefusal> {
     match fields.optional("aiCostIdr") {
         None => Ok(None),
         Some(value) => match value.as_i64() {
             Some(cost) if (0..=AI_COST_IDR_MAX).contains(&cost) => Ok(Some(cost)),
-            _ => Err(Refusal::invalid(format!(
+            _ => Err(MessageRefusal::invalid(format!(
                 "aiCostIdr must be a whole number from 0 to {AI_COST_IDR_MAX}."
             ))),
         },
     }
 }
 
-fn heartbeat(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<Content, Refusal> {
+fn heartbeat(
+    fields: &MessageFields<'_>,
+    at: Option<Millis>,
+) -> Result<MessageContent, MessageRefusal> {
     let active = match fields.array("activeCalls")? {
         None => None,
         Some(calls) if calls.len() > ACTIVE_CALLS_MAX => {
-            return Err(Refusal::invalid(
+            return Err(MessageRefusal::invalid(
                 "activeCalls must have at most 20,000 entries.",
             ));
         }
@@ -246,13 +256,13 @@ fn heartbeat(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<Content, 
                 let id = call.as_str().and_then(|text| text.parse().ok());
                 // If invalid entries were skipped, the list would claim that the bridge holds none of its calls.
                 ids.push(id.ok_or_else(|| {
-                    Refusal::invalid("activeCalls must be an array of callIds: call_….")
+                    MessageRefusal::invalid("activeCalls must be an array of callIds: call_….")
                 })?);
             }
             Some(ids)
         }
     };
-    Ok(Content::Heartbeat { active, at })
+    Ok(MessageContent::Heartbeat { active, at })
 }
 
 fn shortened(text: &str) -> String {

@@ -5,27 +5,27 @@ use serde_json::{Value, json};
 
 use super::{
     MESSAGE_BYTES_MAX,
-    request::{Lane, Request, id_of, lane_of},
+    request::{BridgeMessage, QueueKey, id_of, queue_key_of},
 };
 
 /// An error reply to a message.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
+pub struct MessageRefusal {
     /// The message's id, if one could be read.
     pub id: Option<String>,
     /// The message's ordering queue, if it could be read. The refusal is answered in that order.
-    pub lane: Option<Lane>,
+    pub queue_key: Option<QueueKey>,
     pub code: &'static str,
     pub message: String,
     pub status: Option<&'static str>,
 }
 
-impl Refusal {
+impl MessageRefusal {
     /// The message is invalid.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self {
             id: None,
-            lane: None,
+            queue_key: None,
             code: "invalid_message",
             message: message.into(),
             status: None,
@@ -41,9 +41,9 @@ impl Refusal {
     }
 
     /// There is no room for the message now.
-    pub fn busy(request: &Request) -> Self {
+    pub fn busy(request: &BridgeMessage) -> Self {
         Self {
-            lane: request.lane(),
+            queue_key: request.queue_key(),
             ..Self::from((request.id.clone(), CallError::Busy))
         }
     }
@@ -57,7 +57,7 @@ impl Refusal {
     pub fn of(self, message: &Value) -> Self {
         Self {
             id: id_of(message),
-            lane: lane_of(message),
+            queue_key: queue_key_of(message),
             ..self
         }
     }
@@ -72,7 +72,7 @@ impl Refusal {
     }
 }
 
-impl From<(String, CallError)> for Refusal {
+impl From<(String, CallError)> for MessageRefusal {
     fn from((id, error): (String, CallError)) -> Self {
         let (code, message) = match error {
             CallError::UnknownNumber => (
@@ -102,7 +102,7 @@ impl From<(String, CallError)> for Refusal {
         };
         Self {
             id: Some(id),
-            lane: None,
+            queue_key: None,
             code,
             message: message.to_owned(),
             status,

@@ -6,51 +6,53 @@ use serde_json::{Map, Value};
 
 /// A parsed message.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct BridgeMessage {
     /// The message id, which the bridge chose.
     pub id: String,
-    pub body: Content,
+    pub body: MessageContent,
 }
 
-impl Request {
+impl BridgeMessage {
     /// Adds the transport's trace, if the message names none itself.
     pub fn within(mut self, trace: Option<&TraceParent>) -> Self {
         let own = match &mut self.body {
-            Content::Incoming(incoming) => &mut incoming.trace,
-            Content::FunctionCall(function) => &mut function.trace,
-            Content::Call { .. } | Content::Heartbeat { .. } => return self,
+            MessageContent::Incoming(incoming) => &mut incoming.trace,
+            MessageContent::FunctionCall(function) => &mut function.trace,
+            MessageContent::Call { .. } | MessageContent::Heartbeat { .. } => return self,
         };
         *own = own.take().or_else(|| trace.cloned());
         self
     }
 
     /// The ordering queue of the message; none for a heartbeat.
-    pub fn lane(&self) -> Option<Lane> {
+    pub fn queue_key(&self) -> Option<QueueKey> {
         match &self.body {
-            Content::Incoming(incoming) => Some(Lane::Opening(incoming.bridge_call_id.clone())),
-            Content::Call { call, .. } => Some(Lane::Call(*call)),
-            Content::FunctionCall(function) => Some(Lane::Call(function.call)),
-            Content::Heartbeat { .. } => None,
+            MessageContent::Incoming(incoming) => {
+                Some(QueueKey::Opening(incoming.bridge_call_id.clone()))
+            }
+            MessageContent::Call { call, .. } => Some(QueueKey::Call(*call)),
+            MessageContent::FunctionCall(function) => Some(QueueKey::Call(function.call)),
+            MessageContent::Heartbeat { .. } => None,
         }
     }
 }
 
 /// The content of a message.
 #[derive(Clone, Debug)]
-pub enum Content {
+pub enum MessageContent {
     Incoming(IncomingCall),
     Call {
         call: CallId,
         input: CallInput,
     },
-    FunctionCall(FunctionCall),
+    FunctionCall(FunctionInvocation),
     Heartbeat {
         active: Option<Vec<CallId>>,
         at: Option<Millis>,
     },
 }
 
-impl Content {
+impl MessageContent {
     /// The type of the message in the protocol.
     pub fn name(&self) -> &'static str {
         match self {
@@ -69,7 +71,7 @@ impl Content {
 
 /// `call.function`
 #[derive(Clone, Debug)]
-pub struct FunctionCall {
+pub struct FunctionInvocation {
     pub call: CallId,
     pub invocation_id: String,
     pub name: String,
@@ -80,7 +82,7 @@ pub struct FunctionCall {
 
 /// The messages of an ordering queue are carried out and answered one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Lane {
+pub enum QueueKey {
     /// A call without an id yet; holds the bridge's own id.
     Opening(String),
     Call(CallId),
@@ -94,10 +96,10 @@ pub(super) fn id_of(message: &Value) -> Option<String> {
         .map(ToOwned::to_owned)
 }
 
-pub(super) fn lane_of(message: &Value) -> Option<Lane> {
+pub(super) fn queue_key_of(message: &Value) -> Option<QueueKey> {
     let text = |field: &str| message.get(field).and_then(Value::as_str);
     match text("callId") {
-        Some(call) => call.parse().ok().map(Lane::Call),
-        None => Some(Lane::Opening(text("bridgeCallId")?.to_owned())),
+        Some(call) => call.parse().ok().map(QueueKey::Call),
+        None => Some(QueueKey::Opening(text("bridgeCallId")?.to_owned())),
     }
 }

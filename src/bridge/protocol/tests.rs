@@ -135,7 +135,7 @@ fn each_fault_is_named() {
 #[test]
 fn a_refusal_carries_the_id_and_the_status() {
     let status = dikala_entities::CallStatus::Ended;
-    let refusal = Refusal::from(("7".to_owned(), CallError::InvalidTransition { status }));
+    let refusal = MessageRefusal::from(("7".to_owned(), CallError::InvalidTransition { status }));
     let json = refusal.to_json();
     assert_eq!(json["replyTo"], "7");
     assert_eq!(json["error"]["status"], "ended");
@@ -147,7 +147,7 @@ fn defaults_are_those_of_the_protocol() {
     let hangup = parse(&json!({"id": "1", "type": "call.hangup", "callId": CALL})).expect("parses");
     assert!(matches!(
         hangup.body,
-        Content::Call {
+        MessageContent::Call {
             input: CallInput::HangUp {
                 reason: HangupReason::Normal,
                 initiator: HangupInitiator::Caller,
@@ -160,7 +160,7 @@ fn defaults_are_those_of_the_protocol() {
     let failed = parse(&json!({"id": "1", "type": "call.failed", "callId": CALL})).expect("parses");
     assert!(matches!(
         failed.body,
-        Content::Call {
+        MessageContent::Call {
             input: CallInput::Failed {
                 reason: HangupReason::BridgeError,
                 ..

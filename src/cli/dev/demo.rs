@@ -20,9 +20,9 @@ use super::{receiver, write_private};
 use crate::{
     admin::{
         bridges, keys, numbers, tenants,
-        users::{self, Link},
+        users::{self, SignInLink},
     },
-    audit::Origin,
+    audit::ChangeOrigin,
     cli::CliError,
 };
 
@@ -88,7 +88,7 @@ impl Demo {
         store: &Store,
         base: &str,
         now: Millis,
-    ) -> Result<(Link, Option<Link>), CliError> {
+    ) -> Result<(SignInLink, Option<SignInLink>), CliError> {
         let database = |error: sea_orm::DbErr| CliError::Failed(error.to_string());
         let key = API_KEY_SCHEME
             .parse(&self.key)
@@ -150,14 +150,14 @@ async fn link(
     (email, name): (&str, &str),
     base: &str,
     now: Millis,
-) -> Result<Link, CliError> {
-    let draft = users::Draft::parse(email, Some(name), Role::Owner)?;
+) -> Result<SignInLink, CliError> {
+    let draft = users::MemberDraft::parse(email, Some(name), Role::Owner)?;
     let owner = user::Entity::find()
         .filter(user::Column::Email.eq(draft.email.clone()))
         .one(store.reader())
         .await
         .map_err(|error| CliError::Failed(error.to_string()))?;
-    let linking = users::Linking {
+    let linking = users::LinkOptions {
         good_for_ms: users::LINK_MS,
         mail: None,
         by: &by(),
@@ -171,8 +171,8 @@ async fn link(
 }
 
 /// The author of the demo's changes in the audit log.
-fn by() -> Origin {
-    Origin::cli("main")
+fn by() -> ChangeOrigin {
+    ChangeOrigin::cli("main")
 }
 
 async fn create(
@@ -224,10 +224,10 @@ impl Demo {
         receiver: SocketAddr,
         now: Millis,
     ) -> Result<TenantId, CliError> {
-        let changes = tenants::Changes {
+        let changes = tenants::TenantChanges {
             name: Some(name.to_owned()),
             plan: Some(Plan::Business),
-            ..tenants::Changes::default()
+            ..tenants::TenantChanges::default()
         };
         let tenant = tenants::create(store, vault, changes, &by(), now).await?.id;
         let number = numbers::add(store, tenant, did, "Main line", &by(), now)

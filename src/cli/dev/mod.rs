@@ -19,10 +19,10 @@ use dikala_entities::{Store, Vault};
 
 use self::{demo::Demo, receiver::DemoReceiver};
 use crate::{
-    admin::users::Link,
-    app::{App, StartError, open_store, wait_for_signal},
+    admin::users::SignInLink,
+    app::{App, ServiceStartError, open_store, wait_for_signal},
     cli::CliError,
-    config::{Layers, Origin, Settings},
+    config::{ConfigOrigin, Layers, Settings},
     front::raise_open_files,
     telemetry,
 };
@@ -54,7 +54,7 @@ pub async fn run(options: DevOptions, mut layers: Layers) -> Result<(), CliError
         .map_err(|e| CliError::Failed(e.to_string()))?;
     // Only checks that no other process serves the database: the demo's webhook must not be redirected under a
     // running `dev`.
-    drop(Store::reserve(&settings.database.url).map_err(StartError::from)?);
+    drop(Store::reserve(&settings.database.url).map_err(ServiceStartError::from)?);
     let store = open_store(&settings, true).await?;
     let demo = Demo::prepare(
         &store,
@@ -110,12 +110,12 @@ fn configure(options: &DevOptions, layers: &mut Layers) -> Result<Settings, CliE
     layers.set_from_command("secrets.key", &key)?;
     if let Some(listen) = options.listen {
         layers.set_from_command("http.listen", &listen.to_string())?;
-        if *layers.origin("operator.listen") == Origin::Default {
+        if *layers.origin("operator.listen") == ConfigOrigin::Default {
             // Lets a second service run beside the first.
             layers.set_from_command("operator.listen", "127.0.0.1:0")?;
         }
     }
-    if *layers.origin("log.level") == Origin::Default {
+    if *layers.origin("log.level") == ConfigOrigin::Default {
         layers.set_from_command("log.level", "warn")?;
     }
     telephone::configure(layers)?;
@@ -157,9 +157,9 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
     options.open(path)?.write_all(text.as_bytes())
 }
 
-fn with_hint(error: StartError) -> CliError {
+fn with_hint(error: ServiceStartError) -> CliError {
     match error {
-        StartError::Listen { .. } => CliError::Failed(format!(
+        ServiceStartError::Listen { .. } => CliError::Failed(format!(
             "{error}, or start with --listen 127.0.0.1:0, which finds free ports"
         )),
         error => error.into(),
@@ -175,7 +175,7 @@ fn unwritable(path: &Path, error: &io::Error) -> CliError {
 
 fn welcome(
     demo: &Demo,
-    (link, low): &(Link, Option<Link>),
+    (link, low): &(SignInLink, Option<SignInLink>),
     app: &App,
     telephone: &str,
     receiver: SocketAddr,

@@ -6,7 +6,7 @@ use super::demo::DID;
 use crate::{
     app::App,
     cli::CliError,
-    config::{Layers, Origin},
+    config::{ConfigOrigin, Layers},
 };
 
 /// The default SIP port, which softphones expect.
@@ -15,7 +15,7 @@ const PREFERRED: &str = "127.0.0.1:5060";
 /// Enables the telephony bridge for callers on this machine unless it was disabled. Uses a model if an API key is
 /// set.
 pub(super) fn configure(layers: &mut Layers) -> Result<(), CliError> {
-    let is_unsaid = |layers: &Layers, key: &str| *layers.origin(key) == Origin::Default;
+    let is_unsaid = |layers: &Layers, key: &str| *layers.origin(key) == ConfigOrigin::Default;
     if is_unsaid(layers, "telephony.enabled") {
         layers.set_from_command("telephony.enabled", "true")?;
     } else if layers

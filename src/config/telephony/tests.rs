@@ -67,7 +67,7 @@ fn a_bridge_is_told_what_is_configured() {
     // No secret is shown.
     let shown: Vec<String> = layers
         .entries()
-        .map(crate::config::Shown::from)
+        .map(crate::config::ConfigurationKey::from)
         .map(|shown| shown.value)
         .collect();
     let shown = shown.join("\n");

@@ -14,7 +14,7 @@ use super::{
     or_none, path_of, whose,
 };
 use crate::{
-    api::credits::{Transaction, TransactionList},
+    api::credits::{TransactionList, TransactionView},
     http::{
         error::ApiError,
         extract::Id,
@@ -119,7 +119,7 @@ fn rows(visit: &ConsoleView, found: &TransactionList) -> Markup {
         return html! { p.muted { "None yet." } };
     }
     let columns = ["When", "Type", "Minutes", "Balance", "Reference", "What"].map(str::to_owned);
-    let row = |of: &Transaction| {
+    let row = |of: &TransactionView| {
         vec![
             visit.time(of.created_at),
             html! { (of.kind.as_str()) },

@@ -22,7 +22,7 @@ use crate::{
     admin::tenants::{LOW_CREDIT_THRESHOLD_DEFAULT, TenantView},
     http::{
         error::ApiError,
-        extract::{Body, Id},
+        extract::{Id, RequestBody},
     },
     operator_api::tenants::{self, TenantList},
     pages::{
@@ -279,7 +279,7 @@ pub async fn ask_suspend(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpRes
 /// `POST /tenants/{id}/suspend`
 pub async fn suspend(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
     let path = path_of(id.0, "");
-    let nothing = Body::of(&json!({}));
+    let nothing = RequestBody::of(&json!({}));
     let done = tenants::suspend(visit.desk(), visit.operator(), id, nothing).await;
     acted(&visit, done, &path, "done-tenant-suspended")
 }
@@ -287,7 +287,7 @@ pub async fn suspend(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpRespons
 /// `POST /tenants/{id}/resume`
 pub async fn resume(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
     let path = path_of(id.0, "");
-    let nothing = Body::of(&json!({}));
+    let nothing = RequestBody::of(&json!({}));
     let done = tenants::resume(visit.desk(), visit.operator(), id, nothing).await;
     acted(&visit, done, &path, "done-tenant-resumed")
 }

@@ -19,7 +19,7 @@ use crate::{
     admin::numbers::NumberView,
     http::{
         error::ApiError,
-        extract::{Body, Id},
+        extract::{Id, RequestBody},
         field::{FieldCode, FieldError},
     },
     operator_api::numbers,
@@ -119,10 +119,10 @@ pub async fn create(
     }
 }
 
-fn draft(typed: &FormValues, tenant: TenantId) -> Result<Body, ApiError> {
+fn draft(typed: &FormValues, tenant: TenantId) -> Result<RequestBody, ApiError> {
     let mut draft = form::object(typed, DRAFT)?;
     draft.insert("tenantId".to_owned(), tenant.to_string().into());
-    Ok(Body::of(&Value::Object(draft)))
+    Ok(RequestBody::of(&Value::Object(draft)))
 }
 
 /// Turns the error of a number that is in use into an error of its field.

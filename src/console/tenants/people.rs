@@ -16,9 +16,9 @@ use super::{
 use crate::{
     admin::users::UserView,
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::ApiError,
-        extract::{Body, Id},
+        extract::{Id, RequestBody},
         field::{FieldCode, FieldError},
     },
     operator_api::users,
@@ -135,7 +135,7 @@ fn acts(visit: &ConsoleView, person: &UserView) -> Markup {
 }
 
 /// Stores the new link for the next page.
-fn keep(visit: &ConsoleView, tenant: TenantId, answer: &Answer) -> Result<(), ApiError> {
+fn keep(visit: &ConsoleView, tenant: TenantId, answer: &ApiAnswer) -> Result<(), ApiError> {
     let made: Value = serde_json::from_str(&answer.body).unwrap_or_default();
     let url = made["url"].as_str().ok_or(ApiError::Internal)?;
     visit.leave_note(&note(tenant), &Secret::new(url));
@@ -184,7 +184,7 @@ fn beside_the_address(error: ApiError) -> ApiError {
 /// `POST /users/{id}/login-link`
 pub async fn link(visit: ConsoleView, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
     let person = users::one(visit.store().api_reader(), id.0).await?;
-    let nothing = Body::of(&json!({}));
+    let nothing = RequestBody::of(&json!({}));
     let made = users::link(visit.desk(), visit.operator(), id, nothing).await;
     if let Ok(answer) = &made {
         keep(&visit, person.tenant_id, answer)?;

@@ -21,11 +21,11 @@ use super::{
 use crate::{
     api::{
         agents::tools,
-        function_stats::{self, FunctionStats, State},
+        function_stats::{self, FunctionCircuitState, FunctionStats},
         functions as api,
     },
     http::{
-        answer::Answer,
+        answer::ApiAnswer,
         error::{ApiError, Missing},
         extract::{FunctionName, Id},
     },
@@ -213,7 +213,7 @@ pub async fn create(
 }
 
 /// The path of the function in the API's answer.
-fn path_in(answer: &Answer, agent: AgentId) -> Result<String, ApiError> {
+fn path_in(answer: &ApiAnswer, agent: AgentId) -> Result<String, ApiError> {
     #[derive(serde::Deserialize)]
     struct Named {
         id: FunctionId,
@@ -270,9 +270,9 @@ async fn content(
 /// A notice if the circuit breaker keeps the endpoint from being called.
 fn circuit(visit: &SignedIn, stats: &FunctionStats) -> Markup {
     let words = match stats.circuit.state {
-        State::Closed => return html! {},
-        State::Open => visit.t("functions-circuit-open"),
-        State::HalfOpen => visit.t("functions-circuit-half-open"),
+        FunctionCircuitState::Closed => return html! {},
+        FunctionCircuitState::Open => visit.t("functions-circuit-open"),
+        FunctionCircuitState::HalfOpen => visit.t("functions-circuit-half-open"),
     };
     notice(
         Tone::Bad,

@@ -19,7 +19,7 @@ use crate::{
     api::{calls, erasure},
     http::{
         error::ApiError,
-        extract::{Body, Id},
+        extract::{Id, RequestBody},
     },
 };
 
@@ -54,7 +54,13 @@ pub async fn ask_hang_up(visit: SignedIn, id: Id<CallId>) -> Result<HttpResponse
 /// `POST /dashboard/calls/{id}/hangup`
 pub async fn hang_up(visit: SignedIn, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let call = id.0;
-    let done = calls::hang_up(visit.caller(), visit.services(), id, Body::of(&json!({}))).await;
+    let done = calls::hang_up(
+        visit.caller(),
+        visit.services(),
+        id,
+        RequestBody::of(&json!({})),
+    )
+    .await;
     match done {
         // The call's page shows the action as pending until it is done.
         Ok(_) => Ok(visit.go(&path_of(call))),

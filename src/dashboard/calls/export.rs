@@ -14,7 +14,7 @@ use super::{
     rows::CallNames,
 };
 use crate::{
-    api::calls::{self, Call},
+    api::calls::{self, CallView},
     http::error::ApiError,
 };
 
@@ -90,7 +90,7 @@ impl Reading {
     }
 }
 
-fn line(visit: &SignedIn, call: &Call, names: &CallNames) -> String {
+fn line(visit: &SignedIn, call: &CallView, names: &CallNames) -> String {
     CsvLine::new()
         .maybe(Some(call.id))
         .maybe(Some(call.started_at))

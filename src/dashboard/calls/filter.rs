@@ -17,8 +17,8 @@ use super::{
     PATH, words,
 };
 use crate::{
-    api::call_filter::Filter,
-    http::{error::ApiError, extract::Form},
+    api::call_filter::CallFilter,
+    http::{error::ApiError, extract::FormFields},
 };
 
 /// Calls on one page.
@@ -48,7 +48,7 @@ const ALIASES: [(&str, &str); 4] = [
 pub struct CallQuery {
     /// The non-empty parameters, by the API's names, as they were typed.
     typed: Vec<(&'static str, String)>,
-    pub filter: Filter,
+    pub filter: CallFilter,
 }
 
 impl CallQuery {
@@ -108,7 +108,7 @@ fn typed(sent: &FormValues) -> Vec<(&'static str, String)> {
     NAMES.into_iter().filter_map(value).collect()
 }
 
-fn filter(typed: &[(&'static str, String)], zone: &Zone) -> Result<Filter, ApiError> {
+fn filter(typed: &[(&'static str, String)], zone: &Zone) -> Result<CallFilter, ApiError> {
     let mut fields = Map::new();
     fields.insert("limit".to_owned(), Value::from(PAGE.to_string()));
     for (name, text) in typed {
@@ -120,7 +120,7 @@ fn filter(typed: &[(&'static str, String)], zone: &Zone) -> Result<Filter, ApiEr
         };
         fields.insert((*name).to_owned(), Value::from(text));
     }
-    Filter::read(&Form::from_body(Value::Object(fields))?)
+    CallFilter::read(&FormFields::from_body(Value::Object(fields))?)
 }
 
 /// Reads a date as its edge in the reader's zone; other texts are returned unchanged.

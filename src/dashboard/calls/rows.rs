@@ -12,7 +12,7 @@ use super::{
     path_of, words,
 };
 use crate::{
-    api::{calls::Call, erasure::ERASED},
+    api::{calls::CallView, erasure::ERASED},
     http::error::ApiError,
 };
 
@@ -29,7 +29,7 @@ impl CallNames {
     pub async fn of(
         db: &impl ConnectionTrait,
         tenant: TenantId,
-        calls: &[Call],
+        calls: &[CallView],
     ) -> Result<Self, DbErr> {
         let agents: BTreeSet<AgentId> = calls.iter().filter_map(|call| call.agent_id).collect();
         let numbers: BTreeSet<PhoneNumberId> =
@@ -56,7 +56,7 @@ impl CallNames {
     }
 
     /// As [`Self::of`], with the people and keys that ended or transferred calls by hand.
-    pub async fn and_hands(visit: &SignedIn, calls: &[Call]) -> Result<Self, ApiError> {
+    pub async fn and_hands(visit: &SignedIn, calls: &[CallView]) -> Result<Self, ApiError> {
         let names = Self::of(visit.store().api_reader(), visit.tenant(), calls).await?;
         let ended = calls
             .iter()
@@ -66,25 +66,25 @@ impl CallNames {
     }
 
     /// The reason and author of a call's end; `None` while it runs.
-    pub fn outcome(&self, view: &DashboardView, call: &Call) -> Option<String> {
+    pub fn outcome(&self, view: &DashboardView, call: &CallView) -> Option<String> {
         let (by, hand) = (call.hangup_initiator, self.hands.get(&call.id));
         call.hangup_reason
             .map(|reason| words::outcome(view, reason, by, hand))
     }
 
     /// The agent's name, if the agent still exists.
-    pub fn agent(&self, call: &Call) -> Option<&str> {
+    pub fn agent(&self, call: &CallView) -> Option<&str> {
         self.agents.get(&call.agent_id?).map(String::as_str)
     }
 
     /// The called number's label.
-    pub fn number(&self, call: &Call) -> Option<&str> {
+    pub fn number(&self, call: &CallView) -> Option<&str> {
         self.numbers.get(&call.phone_number_id).map(String::as_str)
     }
 }
 
 /// A table of calls. The script finds its body by `data-rows` and inserts new rows at the top.
-pub fn table(view: &DashboardView, caption: &str, calls: &[Call], names: &CallNames) -> Markup {
+pub fn table(view: &DashboardView, caption: &str, calls: &[CallView], names: &CallNames) -> Markup {
     html! {
         table.calls role="table" {
             caption.unseen { (caption) }
@@ -112,7 +112,7 @@ fn columns(view: &DashboardView) -> [String; 5] {
 }
 
 /// The row of a call.
-pub fn row(view: &DashboardView, call: &Call, names: &CallNames) -> Markup {
+pub fn row(view: &DashboardView, call: &CallView, names: &CallNames) -> Markup {
     let cells = [
         html! { a href=(path_of(call.id)) { (view.time(call.started_at)) } },
         words::caller(
@@ -138,7 +138,7 @@ pub fn row(view: &DashboardView, call: &Call, names: &CallNames) -> Markup {
     }
 }
 
-fn served_by(view: &DashboardView, call: &Call, names: &CallNames) -> Markup {
+fn served_by(view: &DashboardView, call: &CallView, names: &CallNames) -> Markup {
     html! {
         @match (names.agent(call), call.agent_id) {
             (Some(name), _) => (name),
@@ -150,7 +150,7 @@ fn served_by(view: &DashboardView, call: &Call, names: &CallNames) -> Markup {
     }
 }
 
-fn state(view: &DashboardView, call: &Call, names: &CallNames) -> Markup {
+fn state(view: &DashboardView, call: &CallView, names: &CallNames) -> Markup {
     html! {
         (words::status(view, call.status))
         @if let Some(outcome) = names.outcome(view, call) {

@@ -16,7 +16,7 @@ use super::{
     view::SignedIn,
 };
 use crate::{
-    api::calls::{self, Call},
+    api::calls::{self, CallView},
     http::error::ApiError,
     pages::live,
 };
@@ -96,7 +96,7 @@ fn alerts(visit: &SignedIn, attention: &[AttentionItem]) -> Markup {
     }
 }
 
-fn latest_calls(visit: &SignedIn, latest: &[Call], names: &CallNames) -> Markup {
+fn latest_calls(visit: &SignedIn, latest: &[CallView], names: &CallNames) -> Markup {
     html! {
         section aria-labelledby="latest" {
             h2 #latest { (visit.t("home-latest")) }

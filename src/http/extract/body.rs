@@ -7,7 +7,7 @@ use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, http::heade
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{Form, json};
+use super::{FormFields, json};
 use crate::http::{body::RawBody, error::ApiError};
 
 const JSON: &str = "application/json";
@@ -15,40 +15,40 @@ const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// The body of a request.
 #[derive(Clone, Debug)]
-pub struct Body {
+pub struct RequestBody {
     bytes: Bytes,
     media_type: Option<String>,
 }
 
-impl Body {
+impl RequestBody {
     /// The fields of a required body.
-    pub fn form(&self) -> Result<Form, ApiError> {
+    pub fn form(&self) -> Result<FormFields, ApiError> {
         if self.media_type.as_deref() != Some(JSON) {
             return Err(ApiError::UnsupportedMediaType(JSON));
         }
-        Form::from_body(json::parse(&self.bytes)?)
+        FormFields::from_body(json::parse(&self.bytes)?)
     }
 
     /// The fields of a JSON merge patch (RFC 7396).
-    pub fn patch(&self) -> Result<Form, ApiError> {
+    pub fn patch(&self) -> Result<FormFields, ApiError> {
         if !matches!(self.media_type.as_deref(), Some(JSON | MERGE_PATCH)) {
             let wanted = "application/json or application/merge-patch+json";
             return Err(ApiError::UnsupportedMediaType(wanted));
         }
-        Form::from_body(json::parse(&self.bytes)?)
+        FormFields::from_body(json::parse(&self.bytes)?)
     }
 
     /// The fields of an optional body.
-    pub fn optional_form(&self) -> Result<Form, ApiError> {
+    pub fn optional_form(&self) -> Result<FormFields, ApiError> {
         if self.bytes.is_empty() {
-            Ok(Form::default())
+            Ok(FormFields::default())
         } else {
             self.form()
         }
     }
 }
 
-impl Body {
+impl RequestBody {
     /// A body that a page makes for an API handler.
     pub fn of(content: &Value) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Body {
     }
 }
 
-impl FromRequest for Body {
+impl FromRequest for RequestBody {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;
 
@@ -116,7 +116,7 @@ mod tests {
         let req = TestRequest::default()
             .insert_header((CONTENT_TYPE, declared))
             .to_http_request();
-        let body = Body {
+        let body = RequestBody {
             bytes: Bytes::from_static(b"{}"),
             media_type: media_type(&req),
         };
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_patch_takes_two_types_and_an_optional_body_none() {
-        let body = |media: &str, bytes| Body {
+        let body = |media: &str, bytes| RequestBody {
             bytes: Bytes::from_static(bytes),
             media_type: Some(media.into()),
         };

@@ -9,26 +9,26 @@ use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, web::Data};
 use dikala_entities::{Actor, ApiKeyId, Millis, TenantId, audit};
 
 use crate::{
-    audit::{Change, Origin},
+    audit::{AuditChange, ChangeOrigin},
     http::{
-        context::HttpContext, error::ApiError, gate::address_of, idempotency::Claim,
+        context::HttpContext, error::ApiError, gate::address_of, idempotency::IdempotencyClaim,
         request_id::current_request_id,
     },
 };
 
 /// The tenant of the request's API key. Handlers learn a tenant's id only from here.
 #[derive(Clone, Debug)]
-pub struct Caller {
+pub struct TenantRequest {
     pub tenant: TenantId,
     /// The actor and origin, for the audit.
-    pub origin: Origin,
+    pub origin: ChangeOrigin,
     /// The claim of the request's `Idempotency-Key`.
-    pub claim: Option<Rc<Claim>>,
+    pub claim: Option<Rc<IdempotencyClaim>>,
 }
 
-impl Caller {
+impl TenantRequest {
     /// The audit entry of a change that another part of the program writes.
-    pub fn entry(&self, change: Change, now: Millis) -> audit::Model {
+    pub fn entry(&self, change: AuditChange, now: Millis) -> audit::Model {
         self.origin.entry(Some(self.tenant), change, now)
     }
 
@@ -37,45 +37,45 @@ impl Caller {
         let extensions = req.extensions();
         Some(Self {
             tenant: *extensions.get::<TenantId>()?,
-            origin: Origin {
+            origin: ChangeOrigin {
                 actor: Actor::Key(*extensions.get::<ApiKeyId>()?),
                 address: address_of(req, &http.settings),
                 request_id: Some(current_request_id()),
                 node: http.member.name().clone(),
             },
-            claim: extensions.get::<Rc<Claim>>().cloned(),
+            claim: extensions.get::<Rc<IdempotencyClaim>>().cloned(),
         })
     }
 }
 
 /// An operator, admitted by the operators' listener.
 #[derive(Clone, Debug)]
-pub struct Operator {
-    pub origin: Origin,
+pub struct OperatorRequest {
+    pub origin: ChangeOrigin,
     /// The claim of the request's `Idempotency-Key`.
-    pub claim: Option<Rc<Claim>>,
+    pub claim: Option<Rc<IdempotencyClaim>>,
 }
 
-impl FromRequest for Operator {
+impl FromRequest for OperatorRequest {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;
 
     fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
         let http = req.app_data::<Data<HttpContext>>();
         let operator = http.map(|http| Self {
-            origin: Origin {
+            origin: ChangeOrigin {
                 actor: Actor::Operator,
                 address: address_of(req, &http.settings),
                 request_id: Some(current_request_id()),
                 node: http.member.name().clone(),
             },
-            claim: req.extensions().get::<Rc<Claim>>().cloned(),
+            claim: req.extensions().get::<Rc<IdempotencyClaim>>().cloned(),
         });
         ready(operator.ok_or(ApiError::Internal))
     }
 }
 
-impl FromRequest for Caller {
+impl FromRequest for TenantRequest {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;
 

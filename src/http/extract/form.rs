@@ -8,14 +8,16 @@ use serde_json::{Map, Value};
 
 use super::json;
 use crate::http::error::ApiError;
-use crate::http::field::{Fault, Faults, FieldCode, FieldError, quoted, shown, suggestion};
+use crate::http::field::{
+    FieldCode, FieldError, ValueFault, ValueFaults, quoted, shown, suggestion,
+};
 
 /// The result of parsing one value.
-pub type Parsed<T> = Result<T, Faults>;
+pub type ParseResult<T> = Result<T, ValueFaults>;
 
 /// The fields of a body or a query string, not parsed yet.
 #[derive(Clone, Debug, Default)]
-pub struct Form {
+pub struct FormFields {
     fields: Map<String, Value>,
     /// Faults that do not depend on the meaning of the fields.
     faults: Vec<FieldError>,
@@ -23,7 +25,7 @@ pub struct Form {
     skips_empty: bool,
 }
 
-impl Form {
+impl FormFields {
     /// From a JSON body, which must be an object.
     pub fn from_body(value: Value) -> Result<Self, ApiError> {
         let Value::Object(fields) = value else {
@@ -68,9 +70,9 @@ impl Form {
     pub fn read<T>(
         &self,
         read_only: &[&'static str],
-        read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
+        read: impl FnOnce(&mut FormReader<'_>) -> Option<T>,
     ) -> Result<T, ApiError> {
-        let mut reader = Reader {
+        let mut reader = FormReader {
             form: self,
             known: Vec::new(),
             errors: Vec::new(),
@@ -100,13 +102,13 @@ impl Form {
 
 /// The state while one form is read.
 #[derive(Debug)]
-pub struct Reader<'f> {
-    form: &'f Form,
+pub struct FormReader<'f> {
+    form: &'f FormFields,
     known: Vec<&'static str>,
     errors: Vec<FieldError>,
 }
 
-enum Sent<'f> {
+enum SentField<'f> {
     Absent,
     Null,
     Value(&'f Value),
@@ -114,20 +116,22 @@ enum Sent<'f> {
     Faulty,
 }
 
-impl<'f> Reader<'f> {
-    fn sent(&mut self, name: &'static str) -> Sent<'f> {
+impl<'f> FormReader<'f> {
+    fn sent(&mut self, name: &'static str) -> SentField<'f> {
         self.known.push(name);
         let form = self.form;
         let before = self.errors.len();
         self.errors.extend(form.faults_of(name).cloned());
         if self.errors.len() > before {
-            return Sent::Faulty;
+            return SentField::Faulty;
         }
         match form.fields.get(name) {
-            None => Sent::Absent,
-            Some(Value::String(text)) if form.skips_empty && text.trim().is_empty() => Sent::Absent,
-            Some(Value::Null) => Sent::Null,
-            Some(value) => Sent::Value(value),
+            None => SentField::Absent,
+            Some(Value::String(text)) if form.skips_empty && text.trim().is_empty() => {
+                SentField::Absent
+            }
+            Some(Value::Null) => SentField::Null,
+            Some(value) => SentField::Value(value),
         }
     }
 
@@ -135,7 +139,7 @@ impl<'f> Reader<'f> {
         &mut self,
         name: &'static str,
         value: &Value,
-        parse: impl FnOnce(&Value) -> Parsed<T>,
+        parse: impl FnOnce(&Value) -> ParseResult<T>,
     ) -> Option<T> {
         match parse(value) {
             Ok(value) => Some(value),
@@ -152,16 +156,16 @@ impl<'f> Reader<'f> {
         &mut self,
         name: &'static str,
         current: Option<T>,
-        parse: impl FnOnce(&Value) -> Parsed<T>,
+        parse: impl FnOnce(&Value) -> ParseResult<T>,
     ) -> Option<T> {
         match (self.sent(name), current) {
-            (Sent::Value(value), _) => self.parse(name, value, parse),
-            (Sent::Absent, Some(current)) => Some(current),
-            (Sent::Absent | Sent::Null, _) => {
-                self.fault(name, Fault::new(FieldCode::Required, "is required"));
+            (SentField::Value(value), _) => self.parse(name, value, parse),
+            (SentField::Absent, Some(current)) => Some(current),
+            (SentField::Absent | SentField::Null, _) => {
+                self.fault(name, ValueFault::new(FieldCode::Required, "is required"));
                 None
             }
-            (Sent::Faulty, _) => None,
+            (SentField::Faulty, _) => None,
         }
     }
 
@@ -170,12 +174,12 @@ impl<'f> Reader<'f> {
         &mut self,
         name: &'static str,
         current: Option<T>,
-        parse: impl FnOnce(&Value) -> Parsed<T>,
+        parse: impl FnOnce(&Value) -> ParseResult<T>,
     ) -> Option<T> {
         match self.sent(name) {
-            Sent::Value(value) => self.parse(name, value, parse),
-            Sent::Absent => current,
-            Sent::Null | Sent::Faulty => None,
+            SentField::Value(value) => self.parse(name, value, parse),
+            SentField::Absent => current,
+            SentField::Null | SentField::Faulty => None,
         }
     }
 
@@ -185,12 +189,12 @@ impl<'f> Reader<'f> {
         name: &'static str,
         current: Option<T>,
         default: T,
-        parse: impl FnOnce(&Value) -> Parsed<T>,
+        parse: impl FnOnce(&Value) -> ParseResult<T>,
     ) -> T {
         match self.sent(name) {
-            Sent::Value(value) => self.parse(name, value, parse).unwrap_or(default),
-            Sent::Absent => current.unwrap_or(default),
-            Sent::Null | Sent::Faulty => default,
+            SentField::Value(value) => self.parse(name, value, parse).unwrap_or(default),
+            SentField::Absent => current.unwrap_or(default),
+            SentField::Null | SentField::Faulty => default,
         }
     }
 
@@ -198,16 +202,16 @@ impl<'f> Reader<'f> {
     pub fn nullable<T>(
         &mut self,
         name: &'static str,
-        parse: impl FnOnce(&Value) -> Parsed<T>,
+        parse: impl FnOnce(&Value) -> ParseResult<T>,
     ) -> Option<Option<T>> {
         match self.sent(name) {
-            Sent::Value(value) => self.parse(name, value, parse).map(Some),
-            Sent::Null => Some(None),
-            Sent::Absent => {
-                self.fault(name, Fault::new(FieldCode::Required, "is required"));
+            SentField::Value(value) => self.parse(name, value, parse).map(Some),
+            SentField::Null => Some(None),
+            SentField::Absent => {
+                self.fault(name, ValueFault::new(FieldCode::Required, "is required"));
                 None
             }
-            Sent::Faulty => None,
+            SentField::Faulty => None,
         }
     }
 
@@ -215,17 +219,17 @@ impl<'f> Reader<'f> {
     pub fn unchanged(&mut self, name: &'static str, current: &impl Serialize, predicate: &str) {
         let current = serde_json::to_value(current).unwrap_or_default();
         let is_another = match self.sent(name) {
-            Sent::Absent | Sent::Faulty => false,
-            Sent::Null => !current.is_null(),
-            Sent::Value(sent) => *sent != current,
+            SentField::Absent | SentField::Faulty => false,
+            SentField::Null => !current.is_null(),
+            SentField::Value(sent) => *sent != current,
         };
         if is_another {
-            self.fault(name, Fault::new(FieldCode::NotAllowed, predicate));
+            self.fault(name, ValueFault::new(FieldCode::NotAllowed, predicate));
         }
     }
 
     /// Reports a fault that depends on several fields or on the store.
-    pub fn fault(&mut self, name: &str, fault: Fault) {
+    pub fn fault(&mut self, name: &str, fault: ValueFault) {
         self.errors.push(fault.in_field(name));
     }
 
@@ -243,8 +247,9 @@ impl<'f> Reader<'f> {
                 None => format!("; known are: {}.", self.known.join(", ")),
             };
             let sentence = format!("{} is not a known field{hint}", quoted(key));
-            self.errors
-                .push(Fault::sentence(FieldCode::UnknownField, sentence).in_field(&shown(key)));
+            self.errors.push(
+                ValueFault::sentence(FieldCode::UnknownField, sentence).in_field(&shown(key)),
+            );
         }
         // Faults inside unknown or read-only fields are reported too.
         for fault in &self.form.faults {
@@ -270,7 +275,7 @@ mod tests {
         value: Value,
         current: Option<(&str, i64)>,
     ) -> Result<Sample, Vec<(String, &'static str)>> {
-        let form = Form::from_body(value).expect("an object");
+        let form = FormFields::from_body(value).expect("an object");
         form.read(&["id"], |form| {
             let name = form.required(
                 "name",
@@ -342,7 +347,7 @@ mod tests {
 
     #[test]
     fn the_message_says_what_was_probably_meant() {
-        let form = Form::from_body(json!({"nmae": "x"})).expect("an object");
+        let form = FormFields::from_body(json!({"nmae": "x"})).expect("an object");
         let error = form.read(&[], |form| {
             form.optional("name", None, text(1, 5, BlankRule::Trim))
                 .or(Some(String::new()))
@@ -358,7 +363,7 @@ mod tests {
 
     #[test]
     fn an_array_is_no_object() {
-        let Err(ApiError::Validation(fields)) = Form::from_body(json!([])) else {
+        let Err(ApiError::Validation(fields)) = FormFields::from_body(json!([])) else {
             panic!("taken")
         };
         assert_eq!(

@@ -9,12 +9,12 @@ mod parse;
 mod path;
 mod query;
 
-pub use body::Body;
-pub use caller::{Caller, Operator};
-pub use form::{Form, Parsed, Reader};
+pub use body::RequestBody;
+pub use caller::{OperatorRequest, TenantRequest};
+pub use form::{FormFields, FormReader, ParseResult};
 pub use parse::{
     BlankRule, LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX, boolean, digits, e164, id, instant, integer,
     language, line, list, no_transfer, not_allowed, object, text, transfer_target, url, word,
 };
 pub use path::{FunctionName, Id, TypeName, VersionNumber};
-pub use query::{Filters, Query};
+pub use query::{OperatorQuery, Query};

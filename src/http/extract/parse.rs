@@ -9,8 +9,8 @@ use dikala_entities::{
 use serde_json::{Map, Value};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
-use super::Parsed;
-use crate::http::field::{Fault, FieldCode, quoted, suggestion};
+use super::ParseResult;
+use crate::http::field::{FieldCode, ValueFault, quoted, suggestion};
 
 /// The largest page.
 pub const LIMIT_MAX: i64 = 100;
@@ -30,14 +30,14 @@ pub enum BlankRule {
     Opaque,
 }
 
-fn string(value: &Value) -> Result<&str, Fault> {
+fn string(value: &Value) -> Result<&str, ValueFault> {
     value
         .as_str()
-        .ok_or_else(|| Fault::new(FieldCode::InvalidType, "must be a string"))
+        .ok_or_else(|| ValueFault::new(FieldCode::InvalidType, "must be a string"))
 }
 
 /// A text of `min` to `max` characters.
-pub fn text(min: usize, max: usize, blanks: BlankRule) -> impl Fn(&Value) -> Parsed<String> {
+pub fn text(min: usize, max: usize, blanks: BlankRule) -> impl Fn(&Value) -> ParseResult<String> {
     move |value| {
         let given = string(value)?;
         let given = match blanks {
@@ -46,15 +46,15 @@ pub fn text(min: usize, max: usize, blanks: BlankRule) -> impl Fn(&Value) -> Par
         };
         let length = given.chars().count();
         if min > 0 && blanks != BlankRule::Opaque && is_blank(given) {
-            Err(Fault::new(FieldCode::Required, "is required").into())
+            Err(ValueFault::new(FieldCode::Required, "is required").into())
         } else if length < min {
             let predicate = format!("must have at least {}", characters(min));
-            Err(Fault::new(FieldCode::TooShort, predicate)
+            Err(ValueFault::new(FieldCode::TooShort, predicate)
                 .bounded(count(min))
                 .into())
         } else if length > max {
             let predicate = format!("must have at most {}", characters(max));
-            Err(Fault::new(FieldCode::TooLong, predicate)
+            Err(ValueFault::new(FieldCode::TooLong, predicate)
                 .bounded(count(max))
                 .into())
         } else {
@@ -64,14 +64,14 @@ pub fn text(min: usize, max: usize, blanks: BlankRule) -> impl Fn(&Value) -> Par
 }
 
 /// A text of one line, such as a name or a label: not blank, at most `max` characters.
-pub fn line(max: usize) -> impl Fn(&Value) -> Parsed<String> {
+pub fn line(max: usize) -> impl Fn(&Value) -> ParseResult<String> {
     move |value| {
         let text = text(1, max, BlankRule::Trim)(value)?;
         if is_one_line(&text) {
             Ok(text)
         } else {
             let predicate = "must not contain control characters";
-            Err(Fault::new(FieldCode::InvalidFormat, predicate).into())
+            Err(ValueFault::new(FieldCode::InvalidFormat, predicate).into())
         }
     }
 }
@@ -89,9 +89,9 @@ fn characters(n: usize) -> String {
 }
 
 /// A whole number from `min` to `max`. `10.0` is one, as in JSON Schema.
-pub fn integer(min: i64, max: i64) -> impl Fn(&Value) -> Parsed<i64> {
+pub fn integer(min: i64, max: i64) -> impl Fn(&Value) -> ParseResult<i64> {
     move |value| {
-        let not_whole = || Fault::new(FieldCode::InvalidType, "must be a whole number");
+        let not_whole = || ValueFault::new(FieldCode::InvalidType, "must be a whole number");
         let Value::Number(number) = value else {
             return Err(not_whole().into());
         };
@@ -105,22 +105,22 @@ pub fn integer(min: i64, max: i64) -> impl Fn(&Value) -> Parsed<i64> {
     }
 }
 
-fn in_range(whole: i128, min: i64, max: i64) -> Result<i64, Fault> {
+fn in_range(whole: i128, min: i64, max: i64) -> Result<i64, ValueFault> {
     if whole < i128::from(min) {
         let predicate = format!("must be at least {min}");
-        return Err(Fault::new(FieldCode::TooSmall, predicate).bounded(min));
+        return Err(ValueFault::new(FieldCode::TooSmall, predicate).bounded(min));
     }
     i64::try_from(whole)
         .ok()
         .filter(|whole| *whole <= max)
         .ok_or_else(|| {
             let predicate = format!("must be at most {max}");
-            Fault::new(FieldCode::TooLarge, predicate).bounded(max)
+            ValueFault::new(FieldCode::TooLarge, predicate).bounded(max)
         })
 }
 
 /// A whole number written in decimal digits, as query strings carry it.
-pub fn digits(min: i64, max: i64) -> impl Fn(&Value) -> Parsed<i64> {
+pub fn digits(min: i64, max: i64) -> impl Fn(&Value) -> ParseResult<i64> {
     move |value| {
         let text = string(value)?;
         let (negative, figures) = match text.strip_prefix('-') {
@@ -128,7 +128,7 @@ pub fn digits(min: i64, max: i64) -> impl Fn(&Value) -> Parsed<i64> {
             None => (false, text),
         };
         if figures.is_empty() || !figures.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(Fault::new(FieldCode::InvalidType, "must be a whole number").into());
+            return Err(ValueFault::new(FieldCode::InvalidType, "must be a whole number").into());
         }
         // More digits than fit are too large anyway.
         let size = figures.parse::<i128>().unwrap_or(i128::MAX);
@@ -137,22 +137,22 @@ pub fn digits(min: i64, max: i64) -> impl Fn(&Value) -> Parsed<i64> {
 }
 
 /// `true` or `false`.
-pub fn boolean(value: &Value) -> Parsed<bool> {
+pub fn boolean(value: &Value) -> ParseResult<bool> {
     value
         .as_bool()
-        .ok_or_else(|| Fault::new(FieldCode::InvalidType, "must be true or false").into())
+        .ok_or_else(|| ValueFault::new(FieldCode::InvalidType, "must be true or false").into())
 }
 
 /// An object of any content.
-pub fn object(value: &Value) -> Parsed<Map<String, Value>> {
+pub fn object(value: &Value) -> ParseResult<Map<String, Value>> {
     match value {
         Value::Object(fields) => Ok(fields.clone()),
-        _ => Err(Fault::new(FieldCode::InvalidType, "must be an object").into()),
+        _ => Err(ValueFault::new(FieldCode::InvalidType, "must be an object").into()),
     }
 }
 
 /// A word of a closed set; `noun` names the set in messages: "a voice".
-pub fn word<T>(noun: &'static str) -> impl Fn(&Value) -> Parsed<T>
+pub fn word<T>(noun: &'static str) -> impl Fn(&Value) -> ParseResult<T>
 where
     T: FromStr<Err = UnknownValue>,
 {
@@ -168,7 +168,7 @@ pub fn not_allowed<'a>(
     given: &str,
     noun: &str,
     allowed: impl Iterator<Item = &'a str> + Clone,
-) -> Fault {
+) -> ValueFault {
     let hint = match suggestion(given, allowed.clone()) {
         Some(meant) => format!("; did you mean \"{meant}\"?"),
         None => format!(
@@ -177,21 +177,22 @@ pub fn not_allowed<'a>(
         ),
     };
     let sentence = format!("{} is not {noun}{hint}", quoted(given));
-    Fault::sentence(FieldCode::NotAllowed, sentence).allowing(allowed.map(str::to_owned).collect())
+    ValueFault::sentence(FieldCode::NotAllowed, sentence)
+        .allowing(allowed.map(str::to_owned).collect())
 }
 
 /// An array of at least `min` different items; `same` compares two items.
 pub fn list<T>(
     min: usize,
-    item: impl Fn(&Value) -> Parsed<T>,
+    item: impl Fn(&Value) -> ParseResult<T>,
     same: impl Fn(&T, &T) -> bool,
-) -> impl Fn(&Value) -> Parsed<Vec<T>> {
+) -> impl Fn(&Value) -> ParseResult<Vec<T>> {
     move |value| {
         let Value::Array(values) = value else {
-            return Err(Fault::new(FieldCode::InvalidType, "must be an array").into());
+            return Err(ValueFault::new(FieldCode::InvalidType, "must be an array").into());
         };
         if values.len() < min {
-            return Err(Fault::new(
+            return Err(ValueFault::new(
                 FieldCode::TooShort,
                 format!("must have at least {min} item"),
             )
@@ -202,7 +203,8 @@ pub fn list<T>(
             let at = format!("[{i}]");
             match item(value) {
                 Ok(new) if items.iter().any(|old| same(old, &new)) => {
-                    faults.push(Fault::new(FieldCode::Duplicate, "is there twice").inside(&at));
+                    faults
+                        .push(ValueFault::new(FieldCode::Duplicate, "is there twice").inside(&at));
                 }
                 Ok(new) => items.push(new),
                 Err(inner) => faults.extend(inner.into_iter().map(|fault| fault.inside(&at))),
@@ -217,14 +219,14 @@ pub fn list<T>(
 }
 
 /// A phone number in E.164.
-pub fn e164(value: &Value) -> Parsed<PhoneNumber> {
+pub fn e164(value: &Value) -> ParseResult<PhoneNumber> {
     string(value)?
         .parse()
-        .map_err(|error| Fault::new(FieldCode::InvalidFormat, format!("{error}")).into())
+        .map_err(|error| ValueFault::new(FieldCode::InvalidFormat, format!("{error}")).into())
 }
 
 /// A phone number that calls may be transferred to.
-pub fn transfer_target(transfers: &TransferPrefixes, value: &Value) -> Parsed<PhoneNumber> {
+pub fn transfer_target(transfers: &TransferPrefixes, value: &Value) -> ParseResult<PhoneNumber> {
     let number = e164(value)?;
     if transfers.allow(&number) {
         Ok(number)
@@ -234,21 +236,21 @@ pub fn transfer_target(transfers: &TransferPrefixes, value: &Value) -> Parsed<Ph
 }
 
 /// The fault of a number that is no allowed transfer target.
-pub fn no_transfer() -> Fault {
+pub fn no_transfer() -> ValueFault {
     let predicate = "must be a number that calls may be transferred to: premium, satellite and shared-cost numbers are not, \
                      and your operator may allow fewer";
-    Fault::new(FieldCode::NotAllowed, predicate)
+    ValueFault::new(FieldCode::NotAllowed, predicate)
 }
 
 /// A language tag.
-pub fn language(value: &Value) -> Parsed<Language> {
+pub fn language(value: &Value) -> ParseResult<Language> {
     string(value)?
         .parse()
-        .map_err(|error| Fault::new(FieldCode::InvalidFormat, format!("{error}")).into())
+        .map_err(|error| ValueFault::new(FieldCode::InvalidFormat, format!("{error}")).into())
 }
 
 /// An RFC 3339 date and time, or a date, which means midnight UTC. Instants before 1970 become 1970.
-pub fn instant(value: &Value) -> Parsed<Millis> {
+pub fn instant(value: &Value) -> ParseResult<Millis> {
     let text = string(value)?;
     // A plus that was not percent-encoded arrives in a query string as a blank: `2026-01-15T10:30:00 07:00`.
     let mended = match text.len().checked_sub(6) {
@@ -261,7 +263,7 @@ pub fn instant(value: &Value) -> Parsed<Millis> {
         .ok_or_else(|| {
             let predicate =
                 "must be a date such as 2026-01-15 or a time such as 2026-01-15T03:30:00Z";
-            Fault::new(FieldCode::InvalidFormat, predicate).into()
+            ValueFault::new(FieldCode::InvalidFormat, predicate).into()
         })
 }
 
@@ -275,10 +277,10 @@ fn clamped(text: &str) -> Option<Millis> {
 }
 
 /// An id; `noun` names the object in messages: "an agent".
-pub fn id<T: FromStr>(noun: &'static str) -> impl Fn(&Value) -> Parsed<T> {
+pub fn id<T: FromStr>(noun: &'static str) -> impl Fn(&Value) -> ParseResult<T> {
     move |value| {
         string(value)?.parse().map_err(|_| {
-            Fault::new(
+            ValueFault::new(
                 FieldCode::InvalidFormat,
                 format!("must be the id of {noun}"),
             )
@@ -288,7 +290,7 @@ pub fn id<T: FromStr>(noun: &'static str) -> impl Fn(&Value) -> Parsed<T> {
 }
 
 /// A tenant's URL. Its host's address is checked elsewhere.
-pub fn url(policy: UrlPolicy) -> impl Fn(&Value) -> Parsed<OutboundUrl> {
+pub fn url(policy: UrlPolicy) -> impl Fn(&Value) -> ParseResult<OutboundUrl> {
     move |value| {
         OutboundUrl::parse(string(value)?, policy).map_err(|error| {
             let code = match error {
@@ -298,7 +300,7 @@ pub fn url(policy: UrlPolicy) -> impl Fn(&Value) -> Parsed<OutboundUrl> {
                     FieldCode::InvalidFormat
                 }
             };
-            Fault::new(code, error.to_string()).into()
+            ValueFault::new(code, error.to_string()).into()
         })
     }
 }
@@ -313,7 +315,7 @@ mod tests {
 
     use super::*;
 
-    fn code<T: Debug>(parsed: Parsed<T>) -> &'static str {
+    fn code<T: Debug>(parsed: ParseResult<T>) -> &'static str {
         let faults = parsed.expect_err("refused");
         faults[0].clone().in_field("x").code.as_str()
     }

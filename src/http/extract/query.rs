@@ -5,13 +5,13 @@ use std::future::{Ready, ready};
 use actix_web::{FromRequest, HttpRequest, dev::Payload};
 use serde_json::{Map, Value};
 
-use super::Form;
+use super::FormFields;
 use crate::http::error::ApiError;
 use crate::http::field::{FieldCode, FieldError};
 
 /// The parameters of the query string; every value is a string.
 #[derive(Clone, Debug)]
-pub struct Query(pub Form);
+pub struct Query(pub FormFields);
 
 impl Query {
     /// Parses a query string. Faults are reported when the form is read.
@@ -33,15 +33,15 @@ impl Query {
             }
             fields.insert(name.into_owned(), Value::String(value.into_owned()));
         }
-        Self(Form::from_parts(fields, faults))
+        Self(FormFields::from_parts(fields, faults))
     }
 }
 
 /// The same for operators' pages, where an empty parameter counts as absent: HTML forms send empty fields.
 #[derive(Clone, Debug)]
-pub struct Filters(pub Form);
+pub struct OperatorQuery(pub FormFields);
 
-impl FromRequest for Filters {
+impl FromRequest for OperatorQuery {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;
 

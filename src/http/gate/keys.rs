@@ -29,7 +29,7 @@ const TOUCHES_MAX: usize = 2;
 
 /// The tenant of a key, with its limit and state.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::http) struct Identity {
+pub(in crate::http) struct KeyIdentity {
     pub tenant: TenantId,
     /// Requests a minute.
     pub limit: u32,
@@ -41,22 +41,22 @@ pub(in crate::http) struct Identity {
 
 /// A read of the database that several requests may wait for.
 #[derive(Clone, Debug)]
-struct Reading {
+struct KeyRead {
     /// The address of this allocation identifies the read.
     began_at: Arc<Millis>,
-    answer: Shared<BoxFuture<'static, Result<Identity, ApiError>>>,
+    answer: Shared<BoxFuture<'static, Result<KeyIdentity, ApiError>>>,
 }
 
 /// Cached keys, and reads under way.
 #[derive(Clone, Debug)]
-pub(in crate::http) struct Keys {
-    known: Cache<CredentialHash, Identity>,
-    reading: Arc<DashMap<CredentialHash, Reading>>,
+pub(in crate::http) struct KeyCache {
+    known: Cache<CredentialHash, KeyIdentity>,
+    reading: Arc<DashMap<CredentialHash, KeyRead>>,
     touched: Cache<ApiKeyId, Millis>,
     touches: Arc<Semaphore>,
 }
 
-impl Default for Keys {
+impl Default for KeyCache {
     fn default() -> Self {
         Self {
             known: Cache::new(KEYS_MAX),
@@ -71,7 +71,7 @@ fn is_fresh(read_at: Millis, now: Millis) -> bool {
     (0..TRUST_MS).contains(&now.since(read_at))
 }
 
-impl Keys {
+impl KeyCache {
     /// The tenant of a key. Errors: unknown key, revoked key, database unavailable.
     pub async fn identify(
         &self,
@@ -79,7 +79,7 @@ impl Keys {
         settings: &HttpSettings,
         key: &Credential,
         now: Millis,
-    ) -> Result<Identity, ApiError> {
+    ) -> Result<KeyIdentity, ApiError> {
         let hash = key.hash();
         if let Some(known) = self.known.get(&hash)
             && is_fresh(known.read_at, now)
@@ -116,7 +116,7 @@ impl Keys {
         settings: &HttpSettings,
         hash: CredentialHash,
         now: Millis,
-    ) -> Reading {
+    ) -> KeyRead {
         let (keys, store, settings) = (self.clone(), store.clone(), settings.clone());
         let began_at = Arc::new(now);
         let this = Arc::clone(&began_at);
@@ -135,7 +135,7 @@ impl Keys {
             }
             answer
         });
-        Reading {
+        KeyRead {
             began_at,
             answer: task
                 .map(|ended| ended.unwrap_or(Err(ApiError::Internal)))
@@ -145,7 +145,7 @@ impl Keys {
     }
 
     /// Records the use of a key in the background.
-    fn touch(&self, store: &Store, identity: Identity, now: Millis) {
+    fn touch(&self, store: &Store, identity: KeyIdentity, now: Millis) {
         let last = identity.last_used_at.max(self.touched.get(&identity.key));
         if last.is_some_and(|last| now.since(last) < TOUCH_EVERY_MS) {
             return;
@@ -180,7 +180,7 @@ async fn read(
     settings: &HttpSettings,
     hash: &CredentialHash,
     now: Millis,
-) -> Result<Identity, ApiError> {
+) -> Result<KeyIdentity, ApiError> {
     let tenant_of_key = api_key::Entity::belongs_to(tenant::Entity)
         .from(api_key::Column::TenantId)
         .to(tenant::Column::Id);
@@ -206,7 +206,7 @@ async fn read(
     let own = row
         .rate_limit
         .map(|limit| u32::try_from(limit.max(0)).unwrap_or(u32::MAX));
-    Ok(Identity {
+    Ok(KeyIdentity {
         tenant: row.tenant,
         limit: own.unwrap_or_else(|| settings.per_minute(row.plan)),
         suspended: row.suspended_at.is_some(),

@@ -14,13 +14,13 @@ use dikala_actors::{
 use dikala_entities::{Millis, Store, TenantId, store::API_READERS};
 
 use self::{
-    keys::Keys,
+    keys::KeyCache,
     rate::{Allowance, Limiter},
-    together::Together,
+    together::SharedWindows,
 };
 use super::error::ApiError;
 
-pub use strangers::{Stranger, Strangers, address_of};
+pub use strangers::{UnknownClient, UnknownClients, address_of};
 
 const TENANTS_MAX: usize = 1_000_000;
 /// Concurrent reads of one tenant: fewer than the store's connections for reads.
@@ -38,23 +38,23 @@ const POSTS_MAX: u32 = 300;
 /// Cached keys and rate limits of this process.
 #[derive(Debug)]
 pub struct Gate {
-    pub(in crate::http) keys: Keys,
+    pub(in crate::http) keys: KeyCache,
     tenants: Limiter<TenantId>,
-    together: Together,
+    together: SharedWindows,
     posts: Limiter<TenantId>,
     reads: Turns<TenantId>,
-    pub strangers: Strangers,
+    pub strangers: UnknownClients,
 }
 
 impl Default for Gate {
     fn default() -> Self {
         Self {
-            keys: Keys::default(),
+            keys: KeyCache::default(),
             tenants: Limiter::new(TENANTS_MAX),
-            together: Together::default(),
+            together: SharedWindows::default(),
             posts: Limiter::new(TENANTS_MAX),
             reads: Turns::new(READS_MAX, READS_EACH),
-            strangers: Strangers::default(),
+            strangers: UnknownClients::default(),
         }
     }
 }

@@ -24,7 +24,7 @@ const SWEEP_EVERY_MS: i64 = 1_000;
 
 /// The count of one window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct RateWindow {
     started_at: Millis,
     used: u32,
     refused: u32,
@@ -34,7 +34,7 @@ pub struct Window {
 
 /// A request for a block of a shared window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct BlockRequest {
     /// The wanted size of the block; fewer are granted if fewer are left.
     pub block: u32,
     /// The resulting limit of all nodes together.
@@ -46,7 +46,7 @@ pub struct Wish {
 
 /// A granted block of a shared window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
+pub struct BlockGrant {
     pub block: u32,
     /// Requests taken by all nodes, including this block.
     pub taken: u32,
@@ -56,10 +56,10 @@ pub struct Grant {
 
 /// The next step for a request with several nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum RateDecision {
     Decided(Allowance),
     /// A block is needed first.
-    Take(Wish),
+    Take(BlockRequest),
 }
 
 /// The decision on a request, and the values of its headers.
@@ -88,10 +88,10 @@ fn ceil_seconds(ms: i64) -> i64 {
 }
 
 /// Counts a request; refused requests do not count. If the clock went back, a new window begins.
-pub fn count(window: Option<Window>, limit: u32, now: Millis) -> (Window, Allowance) {
+pub fn count(window: Option<RateWindow>, limit: u32, now: Millis) -> (RateWindow, Allowance) {
     let mut window = window
         .filter(|window| (0..WINDOW_MS).contains(&now.since(window.started_at)))
-        .unwrap_or(Window {
+        .unwrap_or(RateWindow {
             started_at: now,
             used: 0,
             refused: 0,
@@ -102,7 +102,7 @@ pub fn count(window: Option<Window>, limit: u32, now: Millis) -> (Window, Allowa
     (window, window.allowance(allowed, limit))
 }
 
-impl Window {
+impl RateWindow {
     fn let_in(&mut self, allowed: bool) {
         if allowed {
             self.used = self.used.saturating_add(1);
@@ -138,11 +138,11 @@ fn shares(limit: u32, nodes: usize) -> (u32, u32) {
 
 /// Counts a request in a window shared by `nodes`, if this node's block suffices to decide.
 pub fn count_together(
-    window: Option<Window>,
+    window: Option<RateWindow>,
     limit: u32,
     nodes: usize,
     now: Millis,
-) -> (Option<Window>, Next) {
+) -> (Option<RateWindow>, RateDecision) {
     let running = window.filter(|window| (0..WINDOW_MS).contains(&now.since(window.started_at)));
     let (block, most) = shares(limit, nodes);
     match running {
@@ -151,27 +151,27 @@ pub fn count_together(
             window.let_in(allowed);
             (
                 Some(window),
-                Next::Decided(window.allowance(allowed, limit)),
+                RateDecision::Decided(window.allowance(allowed, limit)),
             )
         }
         running => {
             let alone = running.filter(|window| window.block.is_none());
-            let wish = Wish {
+            let wish = BlockRequest {
                 block,
                 most,
                 counted: alone.map_or(0, |window| window.used),
                 age_ms: alone.map_or(0, |window| now.since(window.started_at)),
             };
-            (running, Next::Take(wish))
+            (running, RateDecision::Take(wish))
         }
     }
 }
 
 /// The window after a block was granted.
-pub fn granted(window: Option<Window>, grant: Grant, now: Millis) -> Window {
+pub fn granted(window: Option<RateWindow>, grant: BlockGrant, now: Millis) -> RateWindow {
     let started_at = now.plus_ms(-grant.age_ms.clamp(0, WINDOW_MS));
     let same = window.filter(|window| (0..WINDOW_MS).contains(&now.since(window.started_at)));
-    Window {
+    RateWindow {
         started_at,
         used: grant.taken.saturating_sub(grant.block),
         refused: same.map_or(0, |window| window.refused),
@@ -182,7 +182,7 @@ pub fn granted(window: Option<Window>, grant: Grant, now: Millis) -> Window {
 /// A bounded table of windows by key.
 #[derive(Debug)]
 pub struct Limiter<K: Hash + Eq> {
-    windows: DashMap<K, Window>,
+    windows: DashMap<K, RateWindow>,
     capacity: usize,
     swept_at: AtomicI64,
 }
@@ -211,7 +211,7 @@ impl<K: Hash + Eq> Limiter<K> {
                 };
             }
         }
-        let fresh = Window {
+        let fresh = RateWindow {
             started_at: now,
             used: 0,
             refused: 0,
@@ -224,7 +224,7 @@ impl<K: Hash + Eq> Limiter<K> {
     }
 
     /// Counts a request of `key` in a window shared by `nodes`, if that can be decided without a new block.
-    pub fn count_together(&self, key: K, limit: u32, nodes: usize, now: Millis) -> Next {
+    pub fn count_together(&self, key: K, limit: u32, nodes: usize, now: Millis) -> RateDecision {
         match self.windows.entry(key) {
             Entry::Occupied(mut known) => {
                 let (window, next) = count_together(Some(*known.get()), limit, nodes, now);
@@ -239,7 +239,7 @@ impl<K: Hash + Eq> Limiter<K> {
     }
 
     /// Adds a granted block to the window of `key`, if there is room in the table.
-    pub fn granted(&self, key: K, grant: Grant, now: Millis) {
+    pub fn granted(&self, key: K, grant: BlockGrant, now: Millis) {
         match self.windows.entry(key) {
             Entry::Occupied(mut known) => {
                 let window = granted(Some(*known.get()), grant, now);
@@ -256,7 +256,7 @@ impl<K: Hash + Eq> Limiter<K> {
     where
         K: Clone,
     {
-        let counts = |window: &Window| {
+        let counts = |window: &RateWindow| {
             (0..WINDOW_MS).contains(&now.since(window.started_at)) && window.refused >= at_least
         };
         let windows = self.windows.iter().filter(|window| counts(window));
@@ -355,22 +355,22 @@ mod tests {
         ] {
             for turns in [[0, 1, 2], [0, 0, 0], [0, 0, 1]] {
                 let (mut shared, mut let_in, mut asked) = (0, 0, 0);
-                let mut windows: Vec<Option<Window>> = vec![None; nodes];
+                let mut windows: Vec<Option<RateWindow>> = vec![None; nodes];
                 for n in 0..usize::try_from(limit).unwrap() * 3 + 10 {
                     let node = turns[n % 3] % nodes;
                     loop {
                         let (window, next) = count_together(windows[node], limit, nodes, at(0));
                         windows[node] = window;
                         match next {
-                            Next::Decided(verdict) => {
+                            RateDecision::Decided(verdict) => {
                                 let_in += u32::from(verdict.allowed);
                                 break;
                             }
-                            Next::Take(wish) => {
+                            RateDecision::Take(wish) => {
                                 let block = wish.block.min(wish.most.saturating_sub(shared));
                                 shared += block;
                                 asked += 1;
-                                let grant = Grant {
+                                let grant = BlockGrant {
                                     block,
                                     taken: shared,
                                     age_ms: 0,
@@ -403,14 +403,14 @@ mod tests {
             window = count(Some(window), 60, at(1)).0;
         }
         let (_, next) = count_together(Some(window), 60, 2, at(9_000));
-        let wish = Wish {
+        let wish = BlockRequest {
             block: 3,
             most: 62,
             counted: 5,
             age_ms: 9_000,
         };
-        assert_eq!(next, Next::Take(wish));
-        let grant = Grant {
+        assert_eq!(next, RateDecision::Take(wish));
+        let grant = BlockGrant {
             block: 3,
             taken: 8,
             age_ms: 9_000,
@@ -423,12 +423,15 @@ mod tests {
             remaining: 54,
             resets_at: at(60_000),
         };
-        assert_eq!(next, Next::Decided(expected));
+        assert_eq!(next, RateDecision::Decided(expected));
         // The other node has left.
         assert_eq!(count(window, 60, at(9_002)).1.remaining, 53);
         // A minute later a new window begins.
         let (_, next) = count_together(window, 60, 2, at(60_000));
-        assert!(matches!(next, Next::Take(Wish { counted: 0, .. })));
+        assert!(matches!(
+            next,
+            RateDecision::Take(BlockRequest { counted: 0, .. })
+        ));
     }
 
     #[test]

@@ -22,7 +22,7 @@ const PROVEN_MAX: u64 = 100_000;
 
 /// An unauthenticated client.
 #[derive(Clone, Copy, Debug)]
-pub struct Stranger {
+pub struct UnknownClient {
     /// None without a connection, as in a test.
     address: Option<IpAddr>,
     /// Requests a minute.
@@ -37,7 +37,7 @@ pub fn address_of(request: &HttpRequest, settings: &HttpSettings) -> Option<IpAd
     Some(client_address(peer.ip(), request.headers(), trusted))
 }
 
-impl Stranger {
+impl UnknownClient {
     /// The client of a request.
     pub fn of(request: &HttpRequest, settings: &HttpSettings, now: Millis) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl Stranger {
     }
 }
 
-impl Stranger {
+impl UnknownClient {
     fn count(&self, of: &Limiter<IpAddr>) -> Result<(), ApiError> {
         let Some(address) = self.address else {
             return Ok(());
@@ -69,7 +69,7 @@ impl Stranger {
     }
 }
 
-impl fmt::Display for Stranger {
+impl fmt::Display for UnknownClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.address {
             Some(address) => address.fmt(f),
@@ -80,19 +80,19 @@ impl fmt::Display for Stranger {
 
 /// Failed authentication in the current window.
 #[derive(Debug)]
-pub struct Strangers {
+pub struct UnknownClients {
     /// Refused requests by address.
     refused: Limiter<IpAddr>,
     /// Unknown credentials by address.
     guessed: Limiter<IpAddr>,
     proven: Cache<CredentialHash, ()>,
     /// Look-ups under way of credentials that never were valid. One request looks up; the others wait for its result.
-    trying: DashMap<CredentialHash, watch::Sender<Found>>,
+    trying: DashMap<CredentialHash, watch::Sender<LookUpResult>>,
 }
 
 /// Result of a look-up that others wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Found {
+enum LookUpResult {
     /// Under way, or given up.
     #[default]
     Nothing,
@@ -101,26 +101,26 @@ enum Found {
 }
 
 /// The only look-up of a credential; removed when it is dropped.
-struct Try<'a> {
-    all: &'a DashMap<CredentialHash, watch::Sender<Found>>,
+struct LookUpGuard<'a> {
+    all: &'a DashMap<CredentialHash, watch::Sender<LookUpResult>>,
     hash: CredentialHash,
 }
 
-impl Try<'_> {
-    fn tell(&self, found: Found) {
+impl LookUpGuard<'_> {
+    fn tell(&self, found: LookUpResult) {
         if let Some(trying) = self.all.get(&self.hash) {
             trying.send_replace(found);
         }
     }
 }
 
-impl Drop for Try<'_> {
+impl Drop for LookUpGuard<'_> {
     fn drop(&mut self) {
         self.all.remove(&self.hash);
     }
 }
 
-impl Default for Strangers {
+impl Default for UnknownClients {
     fn default() -> Self {
         Self {
             refused: Limiter::new(ADDRESSES_MAX),
@@ -131,12 +131,12 @@ impl Default for Strangers {
     }
 }
 
-impl Strangers {
+impl UnknownClients {
     /// Looks up the credential with that hash, unless its address guessed too often. `is_refusal` is true for an
     /// error that means an invalid credential, and false for an internal fault.
     pub async fn look_up<T, E: From<ApiError>>(
         &self,
-        stranger: &Stranger,
+        stranger: &UnknownClient,
         hash: CredentialHash,
         found: impl Future<Output = Result<T, E>>,
         is_refusal: fn(&E) -> bool,
@@ -158,7 +158,7 @@ impl Strangers {
                 if found.is_ok() {
                     self.proven.insert(hash, ());
                 } else {
-                    attempt.tell(Found::Away);
+                    attempt.tell(LookUpResult::Away);
                 }
                 found
             }
@@ -170,9 +170,9 @@ impl Strangers {
     /// a node that has just started.
     async fn attempt(
         &self,
-        stranger: &Stranger,
+        stranger: &UnknownClient,
         hash: &CredentialHash,
-    ) -> Result<Option<Try<'_>>, ApiError> {
+    ) -> Result<Option<LookUpGuard<'_>>, ApiError> {
         loop {
             if self.proven.contains_key(hash) {
                 return Ok(None);
@@ -182,21 +182,25 @@ impl Strangers {
                 Entry::Vacant(none) => {
                     stranger.count(&self.guessed)?;
                     none.insert(watch::Sender::default());
-                    return Ok(Some(Try {
+                    return Ok(Some(LookUpGuard {
                         all: &self.trying,
                         hash: hash.clone(),
                     }));
                 }
             };
             // The channel closes when the look-up ends. Before that it reports if the database is unavailable.
-            if trying.wait_for(|found| *found == Found::Away).await.is_ok() {
+            if trying
+                .wait_for(|found| *found == LookUpResult::Away)
+                .await
+                .is_ok()
+            {
                 return Err(ApiError::Unavailable);
             }
         }
     }
 
     /// The answer to a refused client: `error`, or the rate limit's.
-    pub fn refused<E: From<ApiError>>(&self, stranger: &Stranger, error: E) -> E {
+    pub fn refused<E: From<ApiError>>(&self, stranger: &UnknownClient, error: E) -> E {
         stranger.count(&self.refused).err().map_or(error, E::from)
     }
 }
@@ -207,8 +211,8 @@ mod tests {
 
     use super::*;
 
-    fn stranger(limit: u32) -> Stranger {
-        Stranger {
+    fn stranger(limit: u32) -> UnknownClient {
+        UnknownClient {
             address: Some("192.0.2.1".parse().expect("an address")),
             limit,
             now: Millis::from_i64(1_800_000_000_000),
@@ -216,8 +220,8 @@ mod tests {
     }
 
     async fn try_out(
-        strangers: &Strangers,
-        stranger: Stranger,
+        strangers: &UnknownClients,
+        stranger: UnknownClient,
         key: &Credential,
         found: Result<(), ApiError>,
     ) -> (Result<(), ApiError>, bool) {
@@ -235,7 +239,7 @@ mod tests {
 
     #[actix_web::test]
     async fn guessed_keys_stop_reaching_the_database() {
-        let strangers = Strangers::default();
+        let strangers = UnknownClients::default();
         let guess = || API_KEY_SCHEME.generate();
         for _ in 0..3 {
             let found = Err(ApiError::InvalidApiKey);
@@ -249,7 +253,7 @@ mod tests {
 
     #[actix_web::test]
     async fn a_good_key_is_not_hurt_by_who_guesses_beside_it() {
-        let strangers = Strangers::default();
+        let strangers = UnknownClients::default();
         let good = API_KEY_SCHEME.generate();
         let guess = API_KEY_SCHEME.generate();
         assert_eq!(
@@ -272,7 +276,7 @@ mod tests {
 
     #[actix_web::test]
     async fn a_new_key_is_not_hurt_by_who_has_none() {
-        let strangers = Strangers::default();
+        let strangers = UnknownClients::default();
         let refused = || strangers.refused(&stranger(1), ApiError::MissingApiKey);
         assert_eq!(refused(), ApiError::MissingApiKey);
         assert!(matches!(refused(), ApiError::RateLimited { .. }));
@@ -285,7 +289,7 @@ mod tests {
 
     #[actix_web::test]
     async fn a_database_that_is_away_is_nobodys_fault() {
-        let strangers = Strangers::default();
+        let strangers = UnknownClients::default();
         let key = API_KEY_SCHEME.generate();
         for _ in 0..5 {
             let away = Err(ApiError::Unavailable);
@@ -297,7 +301,7 @@ mod tests {
     /// Many concurrent requests with a valid key reach a node that has just started.
     #[actix_web::test]
     async fn a_good_key_that_comes_many_times_at_once_is_no_guess() {
-        let strangers = Strangers::default();
+        let strangers = UnknownClients::default();
         let outcome = async |found: Result<(), ApiError>| {
             let key = API_KEY_SCHEME.generate();
             let is_read = tokio::sync::watch::Sender::new(false);

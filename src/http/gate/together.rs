@@ -14,7 +14,7 @@ use moka::sync::Cache;
 use sea_orm::{ConnectionTrait, DbErr, Statement, Value};
 use tokio::sync::Mutex;
 
-use super::rate::{Allowance, Grant, Limiter, Next, WINDOW_MS, Wish};
+use super::rate::{Allowance, BlockGrant, BlockRequest, Limiter, RateDecision, WINDOW_MS};
 
 /// Longest wait of a request for a block.
 const TAKE_WITHIN: Duration = Duration::from_millis(500);
@@ -28,12 +28,12 @@ const TRIES_MAX: usize = 64;
 
 /// Takes blocks, one at a time per tenant.
 #[derive(Debug)]
-pub struct Together {
+pub struct SharedWindows {
     asking: Cache<TenantId, Arc<Mutex<()>>>,
     alone_until: AtomicI64,
 }
 
-impl Default for Together {
+impl Default for SharedWindows {
     fn default() -> Self {
         Self {
             asking: Cache::builder()
@@ -45,7 +45,7 @@ impl Default for Together {
     }
 }
 
-impl Together {
+impl SharedWindows {
     /// Counts a tenant's request. A single node, or a node without the database, counts alone.
     pub async fn count(
         &self,
@@ -62,15 +62,17 @@ impl Together {
             if self.is_alone(now) {
                 break;
             }
-            if let Next::Decided(allowance) = windows.count_together(tenant, limit, nodes, now) {
+            if let RateDecision::Decided(allowance) =
+                windows.count_together(tenant, limit, nodes, now)
+            {
                 return allowance;
             }
             let asking = self.asking.get_with(tenant, Arc::default);
             let _one = asking.lock().await;
             // The previous holder of the lock may have taken a block, or failed to.
             let wish = match windows.count_together(tenant, limit, nodes, now) {
-                Next::Decided(allowance) => return allowance,
-                Next::Take(wish) => wish,
+                RateDecision::Decided(allowance) => return allowance,
+                RateDecision::Take(wish) => wish,
             };
             if self.is_alone(now) {
                 break;
@@ -96,7 +98,7 @@ impl Together {
 }
 
 /// Takes a block out of the current window, or begins a window.
-async fn take(store: &Store, tenant: TenantId, wish: Wish) -> Result<Grant, DbErr> {
+async fn take(store: &Store, tenant: TenantId, wish: BlockRequest) -> Result<BlockGrant, DbErr> {
     let running = format!(
         "w.started_at > excluded.started_at + $5 - {WINDOW_MS} AND w.started_at <= excluded.started_at + $5"
     );
@@ -128,7 +130,7 @@ async fn take(store: &Store, tenant: TenantId, wish: Wish) -> Result<Grant, DbEr
         let number: i64 = row.try_get("", name)?;
         Ok::<u32, DbErr>(u32::try_from(number.max(0)).unwrap_or(u32::MAX))
     };
-    Ok(Grant {
+    Ok(BlockGrant {
         block: number("granted")?,
         taken: number("taken")?,
         age_ms: row.try_get("", "age_ms")?,

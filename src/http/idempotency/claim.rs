@@ -15,7 +15,7 @@ use sea_orm::{
 };
 use tokio::sync::Semaphore;
 
-use crate::http::answer::Answer;
+use crate::http::answer::ApiAnswer;
 
 /// Size from which an answer counts as large.
 const LARGE_BYTES: usize = 2 * 1_024;
@@ -29,7 +29,7 @@ const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);
 
 /// The right to carry out the request of a key.
 #[derive(Debug)]
-pub struct Claim {
+pub struct IdempotencyClaim {
     claimed: ClaimedKey,
     settled: Cell<bool>,
     /// True if the stored answer is large.
@@ -65,7 +65,7 @@ impl ClaimedKey {
     }
 
     /// The answer in its stored form: sealed if it holds a secret.
-    pub fn kept(&self, answer: &Answer) -> StoredResponse {
+    pub fn kept(&self, answer: &ApiAnswer) -> StoredResponse {
         let body = match answer.is_secret {
             true => self.vault.seal(
                 SecretPlace::StoredAnswer,
@@ -97,7 +97,7 @@ impl ClaimedKey {
     }
 }
 
-impl Claim {
+impl IdempotencyClaim {
     pub(super) fn new(claimed: ClaimedKey) -> Self {
         Self {
             claimed,
@@ -111,7 +111,11 @@ impl Claim {
     }
 
     /// Stores the answer under the key. False if a later request took over the claim: then nothing may be committed.
-    pub async fn settle(&self, db: &impl ConnectionTrait, answer: &Answer) -> Result<bool, DbErr> {
+    pub async fn settle(
+        &self,
+        db: &impl ConnectionTrait,
+        answer: &ApiAnswer,
+    ) -> Result<bool, DbErr> {
         let kept = self.claimed.kept(answer);
         let done = idempotency::Entity::update_many()
             .col_expr(idempotency::Column::Size, Expr::value(kept.size))
@@ -129,7 +133,7 @@ impl Claim {
     }
 
     /// Records that the answer is committed.
-    pub fn committed(&self, answer: &Answer) {
+    pub fn committed(&self, answer: &ApiAnswer) {
         self.settled.set(true);
         self.large.set(large_size(answer) > 0);
     }
@@ -189,7 +193,7 @@ impl Claim {
 }
 
 /// The size of a large answer; 0 for any other.
-fn large_size(answer: &Answer) -> i64 {
+fn large_size(answer: &ApiAnswer) -> i64 {
     let size = Some(answer.body.len()).filter(|size| *size > LARGE_BYTES);
     size.map_or(0, |size| i64::try_from(size).unwrap_or(i64::MAX))
 }

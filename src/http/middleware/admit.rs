@@ -20,8 +20,8 @@ use crate::http::{
     context::HttpContext,
     error::{ApiError, Missing},
     extract::Query,
-    gate::{Stranger, keys::Identity, rate::Allowance},
-    route::{AtPath, Lookup},
+    gate::{UnknownClient, keys::KeyIdentity, rate::Allowance},
+    route::{PathMatch, RouteLookup},
 };
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -34,15 +34,15 @@ pub async fn admit(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    let (Some(http), Some(Lookup(find))) = (
+    let (Some(http), Some(RouteLookup(find))) = (
         req.app_data::<web::Data<HttpContext>>().cloned(),
-        req.app_data::<Lookup>().copied(),
+        req.app_data::<RouteLookup>().copied(),
     ) else {
         return Err(ApiError::Internal.into());
     };
     let found = find(req.match_pattern().as_deref(), req.method());
     let now = http.clock.now();
-    let stranger = Stranger::of(req.request(), &http.settings, now);
+    let stranger = UnknownClient::of(req.request(), &http.settings, now);
     let mut response = match authenticate(&http, &stranger, req.headers(), now).await {
         Ok(identity) => {
             let shared = (&http.store, &http.member);
@@ -108,9 +108,9 @@ fn held(
 
 /// The key of a long-lived request.
 #[derive(Clone, Debug)]
-pub struct Pass(Credential);
+pub struct StreamKey(Credential);
 
-impl Pass {
+impl StreamKey {
     /// The key of an admitted request.
     pub fn of(req: &HttpRequest) -> Result<Self, ApiError> {
         presented_key(req.headers()).map(Self)
@@ -141,10 +141,10 @@ impl Pass {
 /// Authenticates a request. Invalid keys count for the client's address; database failures do not.
 async fn authenticate(
     http: &HttpContext,
-    stranger: &Stranger,
+    stranger: &UnknownClient,
     headers: &HeaderMap,
     now: Millis,
-) -> Result<Identity, ApiError> {
+) -> Result<KeyIdentity, ApiError> {
     let strangers = &http.gate.strangers;
     let key = presented_key(headers).map_err(|error| strangers.refused(stranger, error))?;
     let identity = identify(http, &key, now);
@@ -157,12 +157,16 @@ fn is_refusal(error: &ApiError) -> bool {
     matches!(error, ApiError::InvalidApiKey | ApiError::RevokedApiKey)
 }
 
-fn log_refusal(stranger: &Stranger, error: &ApiError) {
+fn log_refusal(stranger: &UnknownClient, error: &ApiError) {
     let code = error.code().as_str();
     tracing::info!(address = %stranger, code, "a request without a valid key was refused");
 }
 
-async fn identify(http: &HttpContext, key: &Credential, now: Millis) -> Result<Identity, ApiError> {
+async fn identify(
+    http: &HttpContext,
+    key: &Credential,
+    now: Millis,
+) -> Result<KeyIdentity, ApiError> {
     http.gate
         .keys
         .identify(&http.store, &http.settings, key, now)
@@ -183,8 +187,8 @@ fn presented_key(headers: &HeaderMap) -> Result<Credential, ApiError> {
 
 fn check(
     req: &ServiceRequest,
-    found: &AtPath,
-    identity: &Identity,
+    found: &PathMatch,
+    identity: &KeyIdentity,
     verdict: Allowance,
     now: Millis,
 ) -> Result<(), ApiError> {
@@ -200,15 +204,17 @@ fn check(
 }
 
 /// Fails unless the path has this method and reads all parameters of the query.
-fn is_there(req: &ServiceRequest, found: &AtPath) -> Result<(), ApiError> {
+fn is_there(req: &ServiceRequest, found: &PathMatch) -> Result<(), ApiError> {
     match found {
         // These handlers check the names and values of their parameters themselves.
-        AtPath::Route { reads_query: true } => Ok(()),
-        AtPath::Route { reads_query: false } => Query::parse(req.query_string()).0.expect_empty(),
-        AtPath::OtherMethods(allow) => Err(ApiError::MethodNotAllowed {
+        PathMatch::Route { reads_query: true } => Ok(()),
+        PathMatch::Route { reads_query: false } => {
+            Query::parse(req.query_string()).0.expect_empty()
+        }
+        PathMatch::OtherMethods(allow) => Err(ApiError::MethodNotAllowed {
             allow: allow.clone(),
         }),
-        AtPath::Nothing => Err(ApiError::NotFound(Missing::Route)),
+        PathMatch::Nothing => Err(ApiError::NotFound(Missing::Route)),
     }
 }
 
@@ -217,7 +223,7 @@ pub async fn admit_operator(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    let Some(Lookup(find)) = req.app_data::<Lookup>().copied() else {
+    let Some(RouteLookup(find)) = req.app_data::<RouteLookup>().copied() else {
         return Err(ApiError::Internal.into());
     };
     let found = find(req.match_pattern().as_deref(), req.method());
@@ -234,7 +240,7 @@ pub async fn admit_operator(
 }
 
 /// The error for a request without a valid key. It reveals only publicly known paths.
-fn refuse(found: AtPath, error: ApiError) -> ApiError {
+fn refuse(found: PathMatch, error: ApiError) -> ApiError {
     match (error, found) {
         (
             error @ (ApiError::RateLimited { .. }
@@ -243,9 +249,9 @@ fn refuse(found: AtPath, error: ApiError) -> ApiError {
             | ApiError::Internal),
             _,
         )
-        | (error, AtPath::Route { .. }) => error,
-        (_, AtPath::OtherMethods(allow)) => ApiError::MethodNotAllowed { allow },
-        (_, AtPath::Nothing) => ApiError::NotFound(Missing::Route),
+        | (error, PathMatch::Route { .. }) => error,
+        (_, PathMatch::OtherMethods(allow)) => ApiError::MethodNotAllowed { allow },
+        (_, PathMatch::Nothing) => ApiError::NotFound(Missing::Route),
     }
 }
 

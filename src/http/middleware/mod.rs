@@ -7,7 +7,7 @@ mod body;
 mod panics;
 mod request;
 
-pub use admit::{Pass, admit, admit_operator};
+pub use admit::{StreamKey, admit, admit_operator};
 pub use body::{receive, receive_body};
 pub use panics::catch_panic;
 pub use request::{only_reads, request_scope, while_connected};

@@ -22,11 +22,11 @@ use dikala_entities::{RequestId, TenantId, TraceParent};
 use tracing::Instrument;
 
 use crate::{
-    front::{GUARDS, Progress, UnderWay},
+    front::{ConnectionProgress, GUARDS, RequestGuard},
     http::{
         body::keeping,
         context::HttpContext,
-        denied::Denied,
+        denied::HttpRefusal,
         error::ApiError,
         meter::{HttpMeter, NO_ROUTE},
         request_id::{current_request_id, with_id},
@@ -55,7 +55,7 @@ pub async fn request_scope(
     let trace_id = own.as_ref().or(named.as_ref());
     let trace_id = trace_id.map(|trace| trace.trace_id().to_owned());
     let span = tracing::info_span!("request", request_id = %id, trace_id);
-    let connection = Connected::new(&req);
+    let connection = ConnectionState::new(&req);
     let meter = req.app_data::<web::Data<HttpMeter>>().cloned();
     let work = async {
         let answer = match next.call(req).await {
@@ -104,7 +104,7 @@ pub async fn request_scope(
 
 /// For an endless answer: ends the connection as soon as the client closes its side. Fails if it already did.
 pub fn while_connected(request: &HttpRequest) -> Result<(), ApiError> {
-    match request.conn_data::<Rc<Progress>>() {
+    match request.conn_data::<Rc<ConnectionProgress>>() {
         Some(progress) if !progress.stream() => Err(ApiError::Unavailable),
         _ => Ok(()),
     }
@@ -136,22 +136,22 @@ fn finish_head(headers: &mut HeaderMap, request_id: HeaderValue) {
 }
 
 /// The connection of a request.
-struct Connected {
+struct ConnectionState {
     /// None without a connection, as in a test.
-    under_way: Option<(Rc<Progress>, UnderWay)>,
+    under_way: Option<(Rc<ConnectionProgress>, RequestGuard)>,
     with_body: bool,
     /// True if the client understands chunks.
     chunks: bool,
 }
 
-impl Connected {
+impl ConnectionState {
     fn new(req: &ServiceRequest) -> Self {
         let with_body = req.headers().contains_key(TRANSFER_ENCODING)
             || req
                 .headers()
                 .get(CONTENT_LENGTH)
                 .is_some_and(|length| length.as_bytes() != b"0");
-        let progress = req.request().conn_data::<Rc<Progress>>().cloned();
+        let progress = req.request().conn_data::<Rc<ConnectionProgress>>().cloned();
         let under_way = progress.map(|progress| {
             let request = progress.begin(with_body);
             (progress, request)
@@ -243,7 +243,7 @@ fn own_error(error: &Error) -> HttpResponse {
 }
 
 fn is_ours(error: &Error) -> bool {
-    error.as_error::<ApiError>().is_some() || error.as_error::<Denied>().is_some()
+    error.as_error::<ApiError>().is_some() || error.as_error::<HttpRefusal>().is_some()
 }
 
 /// Replaces empty and plain-text bodies of the library's errors; keeps all others.

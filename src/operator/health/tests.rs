@@ -14,11 +14,11 @@ use dikala_testkit::eventually;
 
 use super::*;
 use crate::{
-    app::actors::Actors,
+    app::actors::ActorSystem,
     config::{Layers, Settings},
 };
 
-async fn asked(parts: &web::Data<HealthParts>) -> (u16, Value) {
+async fn asked(parts: &web::Data<HealthChecks>) -> (u16, Value) {
     let answer = ready(parts.clone()).await;
     let status = answer.status().as_u16();
     let body = to_bytes(answer.into_body()).await.expect("a body");
@@ -33,7 +33,7 @@ async fn an_actor_that_is_stuck_is_named() {
     let settings = Settings::new(&layers).expect("the defaults");
     let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
     let outbound = || Outbound::new(Guard::default(), None);
-    let actors = Actors::start(
+    let actors = ActorSystem::start(
         &settings,
         store,
         vault,
@@ -45,7 +45,7 @@ async fn an_actor_that_is_stuck_is_named() {
     .await;
     let actors = actors.expect("they start");
     let (stop, stopping) = watch::channel(false);
-    let parts = web::Data::new(HealthParts::new(actors.node.clone(), stopping, false));
+    let parts = web::Data::new(HealthChecks::new(actors.runtime.clone(), stopping, false));
     let is_ready = async || (asked(&parts).await.0 == 200).then_some(());
     eventually("actors that answer", is_ready).await;
     let [core, webhooks, ..] = &actors.arbiters[..] else {

@@ -6,14 +6,14 @@ use std::fmt::Write;
 use dikala_actors::runtime::histogram::Distribution;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum MetricFormat {
     Prometheus,
     OpenMetrics,
 }
 
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     Gauge,
     /// Only goes up; its name ends in `_total`.
     Counter,
@@ -24,7 +24,7 @@ pub enum Kind {
 
 /// The unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum MetricUnit {
     /// A number or bytes.
     Whole,
     /// Microseconds, written as seconds.
@@ -33,11 +33,11 @@ pub enum Unit {
 
 /// A metric: one name, with a series for each combination of its labels.
 #[derive(Clone, Debug)]
-pub struct Metric {
+pub struct MetricFamily {
     pub name: &'static str,
     pub help: &'static str,
-    pub kind: Kind,
-    pub unit: Unit,
+    pub kind: MetricKind,
+    pub unit: MetricUnit,
     pub labels: &'static [&'static str],
     series: Vec<(Vec<String>, Value)>,
 }
@@ -48,10 +48,10 @@ enum Value {
     Distribution(Distribution),
 }
 
-impl Metric {
+impl MetricFamily {
     /// A metric without series.
     pub fn new(
-        (kind, unit): (Kind, Unit),
+        (kind, unit): (MetricKind, MetricUnit),
         name: &'static str,
         labels: &'static [&'static str],
         help: &'static str,
@@ -82,18 +82,22 @@ impl Metric {
         self.series.push((labels, value));
     }
 
-    fn write(&self, text: &mut String, format: Format) {
+    fn write(&self, text: &mut String, format: MetricFormat) {
         let (name, kind) = match (format, self.kind) {
-            (_, Kind::Gauge) | (Format::Prometheus, Kind::Info) => (self.name, "gauge"),
-            (_, Kind::Histogram) => (self.name, "histogram"),
-            (Format::Prometheus, Kind::Counter) => (self.name, "counter"),
-            (Format::OpenMetrics, Kind::Counter) => (without(self.name, "_total"), "counter"),
-            (Format::OpenMetrics, Kind::Info) => (without(self.name, "_info"), "info"),
+            (_, MetricKind::Gauge) | (MetricFormat::Prometheus, MetricKind::Info) => {
+                (self.name, "gauge")
+            }
+            (_, MetricKind::Histogram) => (self.name, "histogram"),
+            (MetricFormat::Prometheus, MetricKind::Counter) => (self.name, "counter"),
+            (MetricFormat::OpenMetrics, MetricKind::Counter) => {
+                (without(self.name, "_total"), "counter")
+            }
+            (MetricFormat::OpenMetrics, MetricKind::Info) => (without(self.name, "_info"), "info"),
         };
         // Writing to a string cannot fail.
         let _ = writeln!(text, "# HELP {name} {}", escaped(self.help));
         let _ = writeln!(text, "# TYPE {name} {kind}");
-        if format == Format::OpenMetrics && self.unit == Unit::Seconds {
+        if format == MetricFormat::OpenMetrics && self.unit == MetricUnit::Seconds {
             let _ = writeln!(text, "# UNIT {name} seconds");
         }
         for (labels, value) in &self.series {
@@ -150,25 +154,25 @@ impl Metric {
 
     fn shown(&self, value: i128) -> String {
         match self.unit {
-            Unit::Whole => value.to_string(),
-            Unit::Seconds => seconds(value),
+            MetricUnit::Whole => value.to_string(),
+            MetricUnit::Seconds => seconds(value),
         }
     }
 }
 
 /// Writes all metrics.
-pub fn encode(metrics: &[Metric], format: Format) -> String {
+pub fn encode(metrics: &[MetricFamily], format: MetricFormat) -> String {
     let mut text = String::new();
     for metric in metrics {
         metric.write(&mut text, format);
     }
-    if format == Format::OpenMetrics {
+    if format == MetricFormat::OpenMetrics {
         text.push_str("# EOF\n");
     }
     text
 }
 
-impl Format {
+impl MetricFormat {
     /// The format that a header `Accept` asks for; Prometheus' text by default.
     pub fn wanted(accept: &str) -> Self {
         let weight = |of: &[&str]| {
@@ -244,8 +248,8 @@ mod tests {
 
     #[test]
     fn both_formats_say_the_same_in_their_own_way() {
-        let mut counter = Metric::new(
-            (Kind::Counter, Unit::Seconds),
+        let mut counter = MetricFamily::new(
+            (MetricKind::Counter, MetricUnit::Seconds),
             "cpu_seconds_total",
             &[],
             "Work",
@@ -255,14 +259,19 @@ mod tests {
         for us in [4_000, 6_000, 3_000_000] {
             times.observe(us);
         }
-        let mut histogram = Metric::new(
-            (Kind::Histogram, Unit::Seconds),
+        let mut histogram = MetricFamily::new(
+            (MetricKind::Histogram, MetricUnit::Seconds),
             "wait_seconds",
             &["of"],
             "A\nwait",
         );
         histogram.distribution(&["a\"b\\"], times.reading());
-        let mut info = Metric::new((Kind::Info, Unit::Whole), "build_info", &["version"], "It");
+        let mut info = MetricFamily::new(
+            (MetricKind::Info, MetricUnit::Whole),
+            "build_info",
+            &["version"],
+            "It",
+        );
         info.number(&["1.0"], 1);
         let metrics = [counter, histogram, info];
         let series = r#"wait_seconds_bucket{of="a\"b\\",le="0.005"} 1
@@ -276,13 +285,13 @@ wait_seconds_count{of="a\"b\\"} 3
              # HELP wait_seconds A\\nwait\n# TYPE wait_seconds histogram\n{series}\
              # HELP build_info It\n# TYPE build_info gauge\nbuild_info{{version=\"1.0\"}} 1\n"
         );
-        assert_eq!(encode(&metrics, Format::Prometheus), prometheus);
+        assert_eq!(encode(&metrics, MetricFormat::Prometheus), prometheus);
         let open = format!(
             "# HELP cpu_seconds Work\n# TYPE cpu_seconds counter\n# UNIT cpu_seconds seconds\ncpu_seconds_total 1.5\n\
              # HELP wait_seconds A\\nwait\n# TYPE wait_seconds histogram\n# UNIT wait_seconds seconds\n{series}\
              # HELP build It\n# TYPE build info\nbuild_info{{version=\"1.0\"}} 1\n# EOF\n"
         );
-        assert_eq!(encode(&metrics, Format::OpenMetrics), open);
+        assert_eq!(encode(&metrics, MetricFormat::OpenMetrics), open);
     }
 
     #[test]
@@ -302,24 +311,30 @@ wait_seconds_count{of="a\"b\\"} 3
         let prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
             application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         for (accept, wanted) in [
-            ("", Format::Prometheus),
-            ("*/*", Format::Prometheus),
-            ("text/html, application/xhtml+xml", Format::Prometheus),
-            ("text/plain", Format::Prometheus),
+            ("", MetricFormat::Prometheus),
+            ("*/*", MetricFormat::Prometheus),
+            ("text/html, application/xhtml+xml", MetricFormat::Prometheus),
+            ("text/plain", MetricFormat::Prometheus),
             (
                 "text/plain, application/openmetrics-text",
-                Format::Prometheus,
+                MetricFormat::Prometheus,
             ),
             (
                 "text/plain;q=0.5, Application/OpenMetrics-Text; version=1.0.0",
-                Format::OpenMetrics,
+                MetricFormat::OpenMetrics,
             ),
-            ("application/openmetrics-text;q=0", Format::Prometheus),
-            ("application/openmetrics-text;q=nan", Format::Prometheus),
-            ("application/openmetrics-text;q=0.0019", Format::OpenMetrics),
-            (prometheus, Format::OpenMetrics),
+            ("application/openmetrics-text;q=0", MetricFormat::Prometheus),
+            (
+                "application/openmetrics-text;q=nan",
+                MetricFormat::Prometheus,
+            ),
+            (
+                "application/openmetrics-text;q=0.0019",
+                MetricFormat::OpenMetrics,
+            ),
+            (prometheus, MetricFormat::OpenMetrics),
         ] {
-            assert_eq!(Format::wanted(accept), wanted, "{accept}");
+            assert_eq!(MetricFormat::wanted(accept), wanted, "{accept}");
         }
     }
 }

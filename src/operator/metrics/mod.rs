@@ -22,36 +22,36 @@ use dikala_actors::{
     },
 };
 
-use self::exposition::{Format, Kind, Metric, Unit, encode};
+use self::exposition::{MetricFamily, MetricFormat, MetricKind, MetricUnit, encode};
 use crate::{
     http::{meter::HttpMeter, middleware::only_reads},
     mails::MailStats,
-    node::Node,
-    operator::health::HealthParts,
+    node::Runtime,
+    operator::health::HealthChecks,
 };
 
-const COUNTER: (Kind, Unit) = (Kind::Counter, Unit::Whole);
-const GAUGE: (Kind, Unit) = (Kind::Gauge, Unit::Whole);
-const SECONDS: (Kind, Unit) = (Kind::Gauge, Unit::Seconds);
-const TIMES: (Kind, Unit) = (Kind::Histogram, Unit::Seconds);
+const COUNTER: (MetricKind, MetricUnit) = (MetricKind::Counter, MetricUnit::Whole);
+const GAUGE: (MetricKind, MetricUnit) = (MetricKind::Gauge, MetricUnit::Whole);
+const SECONDS: (MetricKind, MetricUnit) = (MetricKind::Gauge, MetricUnit::Seconds);
+const TIMES: (MetricKind, MetricUnit) = (MetricKind::Histogram, MetricUnit::Seconds);
 
 /// The sources of the counters.
 #[derive(Clone)]
-pub struct MetricsParts {
-    pub node: Node,
+pub struct MetricSources {
+    pub runtime: Runtime,
     pub loops: EventLoops,
     pub http: HttpMeter,
-    pub health: HealthParts,
+    pub health: HealthChecks,
     /// None if no mails are sent.
     pub mails: Option<Arc<MailStats>>,
     /// None if no bridge runs in this process.
     pub telephony: Option<dikala_telephony::bridge::Counted>,
 }
 
-impl std::fmt::Debug for MetricsParts {
+impl std::fmt::Debug for MetricSources {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MetricsParts")
-            .field("node", &self.node)
+        f.debug_struct("MetricSources")
+            .field("runtime", &self.runtime)
             .finish_non_exhaustive()
     }
 }
@@ -60,10 +60,10 @@ pub fn configure(cfg: &mut web::ServiceConfig) {
     cfg.service(web::resource("/metrics").wrap(from_fn(only_reads)).to(show));
 }
 
-async fn show(request: HttpRequest, parts: Data<MetricsParts>) -> HttpResponse {
+async fn show(request: HttpRequest, parts: Data<MetricSources>) -> HttpResponse {
     let accept = request.headers().get(header::ACCEPT);
     let accept = accept.and_then(|accept| accept.to_str().ok());
-    let format = Format::wanted(accept.unwrap_or_default());
+    let format = MetricFormat::wanted(accept.unwrap_or_default());
     let mut metrics = all(&parts);
     metrics.push(checks(&parts).await);
     HttpResponse::Ok()
@@ -71,8 +71,8 @@ async fn show(request: HttpRequest, parts: Data<MetricsParts>) -> HttpResponse {
         .body(encode(&metrics, format))
 }
 
-fn all(parts: &MetricsParts) -> Vec<Metric> {
-    let webhooks = parts.node.webhooks.stats();
+fn all(parts: &MetricSources) -> Vec<MetricFamily> {
+    let webhooks = parts.runtime.webhooks.stats();
     let mut all = actors();
     all.push(loops(parts));
     all.extend(calls(parts));
@@ -83,7 +83,7 @@ fn all(parts: &MetricsParts) -> Vec<Metric> {
     all.push(functions(parts));
     all.extend(requests(parts));
     all.extend(parts.mails.as_deref().map(mails));
-    all.extend(parts.node.traces.stats().map(spans));
+    all.extend(parts.runtime.traces.stats().map(spans));
     if let Some(counted) = &parts.telephony {
         all.extend(telephony::metrics(&counted.read()));
     }
@@ -94,8 +94,8 @@ fn all(parts: &MetricsParts) -> Vec<Metric> {
     all
 }
 
-async fn checks(parts: &MetricsParts) -> Metric {
-    let mut up = Metric::new(
+async fn checks(parts: &MetricSources) -> MetricFamily {
+    let mut up = MetricFamily::new(
         GAUGE,
         "dikala_check_up",
         &["check"],
@@ -107,38 +107,38 @@ async fn checks(parts: &MetricsParts) -> Metric {
     up
 }
 
-fn actors() -> Vec<Metric> {
-    let mut instances = Metric::new(
+fn actors() -> Vec<MetricFamily> {
+    let mut instances = MetricFamily::new(
         GAUGE,
         "dikala_actor_instances",
         &["actor"],
         "Actors that run now",
     );
-    let mut mailbox = Metric::new(
+    let mut mailbox = MetricFamily::new(
         GAUGE,
         "dikala_actor_mailbox_messages",
         &["actor"],
         "Messages that wait in mailboxes now",
     );
-    let mut wait = Metric::new(
+    let mut wait = MetricFamily::new(
         TIMES,
         "dikala_actor_wait_seconds",
         &["actor", "message"],
         "From sending a message until it leaves the mailbox",
     );
-    let mut handle = Metric::new(
+    let mut handle = MetricFamily::new(
         TIMES,
         "dikala_actor_handle_seconds",
         &["actor", "message"],
         "In a message's handler, without what that awaits",
     );
-    let mut restarts = Metric::new(
+    let mut restarts = MetricFamily::new(
         COUNTER,
         "dikala_actor_restarts_total",
         &["actor"],
         "Actors brought back, or given up, after a panic",
     );
-    let mut lost = Metric::new(
+    let mut lost = MetricFamily::new(
         COUNTER,
         "dikala_actor_messages_lost_total",
         &["actor", "message"],
@@ -159,8 +159,8 @@ fn actors() -> Vec<Metric> {
     vec![instances, mailbox, wait, handle, restarts, lost]
 }
 
-fn mails(stats: &MailStats) -> Metric {
-    let mut tries = Metric::new(
+fn mails(stats: &MailStats) -> MetricFamily {
+    let mut tries = MetricFamily::new(
         COUNTER,
         "dikala_mails_total",
         &["outcome"],
@@ -172,8 +172,8 @@ fn mails(stats: &MailStats) -> Metric {
     tries
 }
 
-fn spans(stats: &SpanStats) -> Metric {
-    let mut spans = Metric::new(
+fn spans(stats: &SpanStats) -> MetricFamily {
+    let mut spans = MetricFamily::new(
         COUNTER,
         "dikala_spans_total",
         &["outcome"],
@@ -185,8 +185,8 @@ fn spans(stats: &SpanStats) -> Metric {
     spans
 }
 
-fn loops(parts: &MetricsParts) -> Metric {
-    let mut lag = Metric::new(
+fn loops(parts: &MetricSources) -> MetricFamily {
+    let mut lag = MetricFamily::new(
         SECONDS,
         "dikala_arbiter_lag_seconds",
         &["arbiter"],
@@ -201,9 +201,9 @@ fn loops(parts: &MetricsParts) -> Metric {
     lag
 }
 
-fn calls(parts: &MetricsParts) -> [Metric; 2] {
-    let meter = parts.node.calls.meter();
-    let mut active = Metric::new(
+fn calls(parts: &MetricSources) -> [MetricFamily; 2] {
+    let meter = parts.runtime.calls.meter();
+    let mut active = MetricFamily::new(
         GAUGE,
         "dikala_calls_active",
         &["status"],
@@ -212,7 +212,7 @@ fn calls(parts: &MetricsParts) -> [Metric; 2] {
     for (status, count) in meter.active() {
         active.number(&[status.as_str()], count);
     }
-    let mut over = Metric::new(
+    let mut over = MetricFamily::new(
         COUNTER,
         "dikala_calls_total",
         &["status", "reason"],
@@ -224,17 +224,17 @@ fn calls(parts: &MetricsParts) -> [Metric; 2] {
     [active, over]
 }
 
-fn bridges(parts: &MetricsParts) -> [Metric; 2] {
-    let mut acknowledged = Metric::new(
+fn bridges(parts: &MetricSources) -> [MetricFamily; 2] {
+    let mut acknowledged = MetricFamily::new(
         TIMES,
         "dikala_bridge_ack_seconds",
         &["type"],
         "From reading a bridge's message until its answer is written",
     );
-    for (kind, times) in parts.node.bridges.acknowledgements() {
+    for (kind, times) in parts.runtime.bridges.acknowledgements() {
         acknowledged.distribution(&[kind], times);
     }
-    let mut sessions = Metric::new(
+    let mut sessions = MetricFamily::new(
         GAUGE,
         "dikala_bridge_sessions",
         &[],
@@ -242,25 +242,25 @@ fn bridges(parts: &MetricsParts) -> [Metric; 2] {
     );
     sessions.number(
         &[],
-        i64::try_from(parts.node.bridges.sockets()).unwrap_or(i64::MAX),
+        i64::try_from(parts.runtime.bridges.sockets()).unwrap_or(i64::MAX),
     );
     [acknowledged, sessions]
 }
 
-fn batches(parts: &MetricsParts, webhooks: &StatsReading) -> [Metric; 2] {
-    let mut items = Metric::new(
-        (Kind::Histogram, Unit::Whole),
+fn batches(parts: &MetricSources, webhooks: &StatsReading) -> [MetricFamily; 2] {
+    let mut items = MetricFamily::new(
+        (MetricKind::Histogram, MetricUnit::Whole),
         "dikala_batch_items",
         &["writer"],
         "Items in one transaction of a group commit",
     );
-    let mut commit = Metric::new(
+    let mut commit = MetricFamily::new(
         TIMES,
         "dikala_batch_commit_seconds",
         &["writer"],
         "From taking a batch up until it is committed",
     );
-    let ledger = parts.node.ledger.stats();
+    let ledger = parts.runtime.ledger.stats();
     let writers = [
         ("credit_ledger", ledger),
         ("webhook_recorder", webhooks.batches.clone()),
@@ -279,29 +279,29 @@ fn batches(parts: &MetricsParts, webhooks: &StatsReading) -> [Metric; 2] {
     [items, commit]
 }
 
-fn differences(parts: &MetricsParts) -> Metric {
-    let mut differences = Metric::new(
+fn differences(parts: &MetricSources) -> MetricFamily {
+    let mut differences = MetricFamily::new(
         GAUGE,
         "dikala_ledger_differences",
         &[],
         "Accounts and open holds that did not add up at the last look, a minute ago at most",
     );
-    let found = parts.node.ledger.differences();
+    let found = parts.runtime.ledger.differences();
     differences.number(&[], i64::try_from(found).unwrap_or(i64::MAX));
     differences
 }
 
-fn deliveries(parts: &MetricsParts, stats: &StatsReading) -> Vec<Metric> {
-    let mut oldest = Metric::new(
+fn deliveries(parts: &MetricSources, stats: &StatsReading) -> Vec<MetricFamily> {
+    let mut oldest = MetricFamily::new(
         SECONDS,
         "dikala_webhook_oldest_due_seconds",
         &[],
         "For how long the first delivery that is due has been due, endpoints whose circuit is open left out; 0 where none is",
     );
-    let now = parts.node.clock.now();
+    let now = parts.runtime.clock.now();
     let due_ms = stats.due_since.map_or(0, |since| now.since(since).max(0));
     oldest.number(&[], due_ms.saturating_mul(1_000));
-    let mut attempts = Metric::new(
+    let mut attempts = MetricFamily::new(
         COUNTER,
         "dikala_webhook_attempts_total",
         &["outcome"],
@@ -315,21 +315,21 @@ fn deliveries(parts: &MetricsParts, stats: &StatsReading) -> Vec<Metric> {
     ] {
         attempts.number(&[outcome], whole(count));
     }
-    let mut times = Metric::new(
+    let mut times = MetricFamily::new(
         TIMES,
         "dikala_webhook_attempt_seconds",
         &[],
         "One exchange with an endpoint",
     );
     times.distribution(&[], stats.attempts.clone());
-    let mut end_to_end = Metric::new(
+    let mut end_to_end = MetricFamily::new(
         TIMES,
         "dikala_webhook_end_to_end_seconds",
         &[],
         "From an event's commit until it is delivered",
     );
     end_to_end.distribution(&[], stats.end_to_end.clone());
-    let mut lanes = Metric::new(
+    let mut lanes = MetricFamily::new(
         GAUGE,
         "dikala_webhook_lanes",
         &["state"],
@@ -338,38 +338,38 @@ fn deliveries(parts: &MetricsParts, stats: &StatsReading) -> Vec<Metric> {
     for (state, count) in LaneState::ALL.iter().zip(stats.lanes) {
         lanes.number(&[state.as_str()], count);
     }
-    let mut hanging = Metric::new(
+    let mut hanging = MetricFamily::new(
         GAUGE,
         "dikala_webhook_hanging_endpoints",
         &[],
         "Endpoints that leave an attempt without an answer for 2 s and longer",
     );
-    let hang = parts.node.webhooks.slow_attempts(HANGS_AFTER).len();
+    let hang = parts.runtime.webhooks.slow_attempts(HANGS_AFTER).len();
     hanging.number(&[], i64::try_from(hang).unwrap_or(i64::MAX));
     vec![oldest, attempts, times, end_to_end, lanes, hanging]
 }
 
-fn functions(parts: &MetricsParts) -> Metric {
-    let mut times = Metric::new(
+fn functions(parts: &MetricSources) -> MetricFamily {
+    let mut times = MetricFamily::new(
         TIMES,
         "dikala_function_seconds",
         &["outcome"],
         "Invocations of tenants' functions",
     );
-    for (outcome, distribution) in parts.node.functions.times() {
+    for (outcome, distribution) in parts.runtime.functions.times() {
         times.distribution(&[outcome], distribution);
     }
     times
 }
 
-fn requests(parts: &MetricsParts) -> [Metric; 2] {
-    let mut count = Metric::new(
+fn requests(parts: &MetricSources) -> [MetricFamily; 2] {
+    let mut count = MetricFamily::new(
         COUNTER,
         "dikala_http_requests_total",
         &["method", "route", "status"],
         "Requests that were answered",
     );
-    let mut times = Metric::new(
+    let mut times = MetricFamily::new(
         TIMES,
         "dikala_http_request_seconds",
         &["method", "route"],
@@ -385,14 +385,14 @@ fn requests(parts: &MetricsParts) -> [Metric; 2] {
     [count, times]
 }
 
-fn pools(parts: &MetricsParts) -> Metric {
-    let mut connections = Metric::new(
+fn pools(parts: &MetricSources) -> MetricFamily {
+    let mut connections = MetricFamily::new(
         GAUGE,
         "dikala_database_pool_connections",
         &["pool", "state"],
         "Connections to the database; `unopened` are those that there may be besides",
     );
-    for (pool, reading) in parts.node.store.pools() {
+    for (pool, reading) in parts.runtime.store.pools() {
         for (state, count) in [
             ("in_use", reading.in_use),
             ("idle", reading.idle),
@@ -404,53 +404,53 @@ fn pools(parts: &MetricsParts) -> Metric {
     connections
 }
 
-fn lease(parts: &MetricsParts) -> Metric {
-    let mut left = Metric::new(
+fn lease(parts: &MetricSources) -> MetricFamily {
+    let mut left = MetricFamily::new(
         SECONDS,
         "dikala_node_lease_seconds",
         &[],
         "What is left of this node's lease; at 3 it stops to act, at 0 others may take what it has",
     );
-    let ms = parts.node.member.lease_left_ms();
+    let ms = parts.runtime.member.lease_left_ms();
     left.number(&[], ms.saturating_mul(1_000));
     left
 }
 
-fn unsafe_settings(parts: &MetricsParts) -> Metric {
-    let mut unsafe_settings = Metric::new(
+fn unsafe_settings(parts: &MetricSources) -> MetricFamily {
+    let mut unsafe_settings = MetricFamily::new(
         GAUGE,
         "dikala_database_unsafe_settings",
         &[],
         "Settings of the database with which a crash loses what was acknowledged, as they were when the lease was renewed last",
     );
-    let found = parts.node.member.terms().unsafe_settings();
+    let found = parts.runtime.member.terms().unsafe_settings();
     let settings = found.split(", ").filter(|setting| !setting.is_empty());
     unsafe_settings.number(&[], i64::try_from(settings.count()).unwrap_or(i64::MAX));
     unsafe_settings
 }
 
-fn clocks(parts: &MetricsParts) -> [Metric; 2] {
-    let mut step = Metric::new(
+fn clocks(parts: &MetricSources) -> [MetricFamily; 2] {
+    let mut step = MetricFamily::new(
         SECONDS,
         "dikala_clock_step_seconds",
         &[],
         "How far the machine's clock is ahead of the one that the service goes by: set since the start, or not the database's",
     );
-    step.number(&[], parts.node.clock.stepped_ms().saturating_mul(1_000));
-    let mut database = Metric::new(
+    step.number(&[], parts.runtime.clock.stepped_ms().saturating_mul(1_000));
+    let mut database = MetricFamily::new(
         SECONDS,
         "dikala_clock_database_seconds",
         &[],
         "How far the database's clock is ahead of the one that the service goes by",
     );
-    let ahead_ms = parts.node.member.ahead_ms();
+    let ahead_ms = parts.runtime.member.ahead_ms();
     database.number(&[], ahead_ms.saturating_mul(-1_000));
     [step, database]
 }
 
-fn build() -> Metric {
-    let mut build = Metric::new(
-        (Kind::Info, Unit::Whole),
+fn build() -> MetricFamily {
+    let mut build = MetricFamily::new(
+        (MetricKind::Info, MetricUnit::Whole),
         "dikala_build_info",
         &["version", "commit"],
         "The program that runs",

@@ -2,16 +2,19 @@
 
 use std::fs;
 
-use super::exposition::{Kind, Metric, Unit};
+use super::exposition::{MetricFamily, MetricKind, MetricUnit};
 use crate::front::open_files_max;
 
 /// The metrics with Prometheus' standard names for processes.
-pub fn metrics() -> Vec<Metric> {
+pub fn metrics() -> Vec<MetricFamily> {
     let stat = read("stat");
-    let (gauge, seconds) = ((Kind::Gauge, Unit::Whole), (Kind::Gauge, Unit::Seconds));
+    let (gauge, seconds) = (
+        (MetricKind::Gauge, MetricUnit::Whole),
+        (MetricKind::Gauge, MetricUnit::Seconds),
+    );
     [
         (
-            (Kind::Counter, Unit::Seconds),
+            (MetricKind::Counter, MetricUnit::Seconds),
             "process_cpu_seconds_total",
             "Processor time used, of all threads",
             cpu_us(&stat),
@@ -51,7 +54,7 @@ pub fn metrics() -> Vec<Metric> {
     ]
     .into_iter()
     .map(|(kind, name, help, value)| {
-        let mut metric = Metric::new(kind, name, &[], help);
+        let mut metric = MetricFamily::new(kind, name, &[], help);
         if let Some(value) = value {
             metric.number(&[], value);
         }

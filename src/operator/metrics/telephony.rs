@@ -4,12 +4,12 @@ use dikala_telephony::{bridge::Statistics, call, sip, times};
 
 use super::{
     COUNTER, GAUGE, TIMES,
-    exposition::{Kind, Metric, Unit},
+    exposition::{MetricFamily, MetricKind, MetricUnit},
     whole,
 };
 use crate::telephony::distribution;
 
-pub(super) fn metrics(counted: &Statistics) -> Vec<Metric> {
+pub(super) fn metrics(counted: &Statistics) -> Vec<MetricFamily> {
     let (sip, calls) = (&counted.sip, &counted.calls);
     let mut all = over_sip(sip);
     all.push(media(sip));
@@ -52,8 +52,8 @@ pub(super) fn metrics(counted: &Statistics) -> Vec<Metric> {
     all
 }
 
-fn over_sip(sip: &sip::Statistics) -> Vec<Metric> {
-    let mut outcomes = Metric::new(
+fn over_sip(sip: &sip::Statistics) -> Vec<MetricFamily> {
+    let mut outcomes = MetricFamily::new(
         COUNTER,
         "dikala_telephony_calls_total",
         &["leg", "outcome"],
@@ -69,7 +69,7 @@ fn over_sip(sip: &sip::Statistics) -> Vec<Metric> {
             outcomes.number(&[leg, outcome], whole(count));
         }
     }
-    let mut now = Metric::new(
+    let mut now = MetricFamily::new(
         GAUGE,
         "dikala_telephony_calls_active",
         &["leg"],
@@ -99,8 +99,8 @@ fn over_sip(sip: &sip::Statistics) -> Vec<Metric> {
     ]
 }
 
-fn media(sip: &sip::Statistics) -> Metric {
-    let mut packets = Metric::new(
+fn media(sip: &sip::Statistics) -> MetricFamily {
+    let mut packets = MetricFamily::new(
         COUNTER,
         "dikala_telephony_packets_total",
         &["state"],
@@ -116,8 +116,8 @@ fn media(sip: &sip::Statistics) -> Metric {
     packets
 }
 
-fn interruptions(calls: &call::Reading) -> Metric {
-    let mut interruptions = Metric::new(
+fn interruptions(calls: &call::Reading) -> MetricFamily {
+    let mut interruptions = MetricFamily::new(
         COUNTER,
         "dikala_telephony_interruptions_total",
         &["by"],
@@ -128,8 +128,8 @@ fn interruptions(calls: &call::Reading) -> Metric {
     interruptions
 }
 
-fn refused(sip: &sip::Statistics) -> Metric {
-    let mut refused = Metric::new(
+fn refused(sip: &sip::Statistics) -> MetricFamily {
+    let mut refused = MetricFamily::new(
         COUNTER,
         "dikala_telephony_refused_total",
         &["trunk", "reason"],
@@ -141,14 +141,19 @@ fn refused(sip: &sip::Statistics) -> Metric {
     refused
 }
 
-fn times(name: &'static str, help: &'static str, reading: times::Reading) -> Metric {
-    let mut metric = Metric::new(TIMES, name, &[], help);
+fn times(name: &'static str, help: &'static str, reading: times::Reading) -> MetricFamily {
+    let mut metric = MetricFamily::new(TIMES, name, &[], help);
     metric.distribution(&[], distribution(reading));
     metric
 }
 
-fn one(kind: (Kind, Unit), name: &'static str, help: &'static str, value: u64) -> Metric {
-    let mut metric = Metric::new(kind, name, &[], help);
+fn one(
+    kind: (MetricKind, MetricUnit),
+    name: &'static str,
+    help: &'static str,
+    value: u64,
+) -> MetricFamily {
+    let mut metric = MetricFamily::new(kind, name, &[], help);
     metric.number(&[], whole(value));
     metric
 }

@@ -30,7 +30,7 @@ use self::{
 use super::{Result, bridge::CallTarget, failed, sizes::Sizes};
 use crate::{
     admin::{bridges, keys, numbers, tenants},
-    audit::Origin,
+    audit::ChangeOrigin,
     cli::dev::demo::{demo_agent, demo_webhook},
 };
 
@@ -179,8 +179,8 @@ impl BenchDatabase {
     }
 }
 
-fn by() -> Origin {
-    Origin::cli("bench")
+fn by() -> ChangeOrigin {
+    ChangeOrigin::cli("bench")
 }
 
 async fn tenant(
@@ -190,11 +190,11 @@ async fn tenant(
     webhooks: Option<(SocketAddr, &[EventKind])>,
 ) -> Result<(TenantId, PhoneNumberId, AgentId)> {
     let now = SystemClock.now();
-    let changes = tenants::Changes {
+    let changes = tenants::TenantChanges {
         name: Some("Bench".to_owned()),
         plan: Some(Plan::Enterprise),
         rate_limit: Some(RATE_LIMIT),
-        ..tenants::Changes::default()
+        ..tenants::TenantChanges::default()
     };
     let made = tenants::create(store, vault, changes, &by(), now).await;
     let tenant = made.map_err(failed)?.id;

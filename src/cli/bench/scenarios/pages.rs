@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use super::ScenarioResult;
 use crate::{
-    admin::users::{self, Draft, Linking},
-    audit::Origin,
+    admin::users::{self, LinkOptions, MemberDraft},
+    audit::ChangeOrigin,
     cli::bench::{
         Result, failed,
         figure::{BenchFigure, Durations, Goal},
@@ -139,11 +139,11 @@ fn pages(calls: i64, agent: &str) -> Vec<Page> {
 /// Signs an owner in. Returns the session cookie.
 async fn sign_in(store: &Store, tenant: TenantId) -> Result<String> {
     let now = SystemClock.now();
-    let draft = Draft::parse("owner@example.com", None, Role::Owner).map_err(failed)?;
-    let linking = Linking {
+    let draft = MemberDraft::parse("owner@example.com", None, Role::Owner).map_err(failed)?;
+    let linking = LinkOptions {
         good_for_ms: SESSION_MS,
         mail: None,
-        by: &Origin::cli("bench"),
+        by: &ChangeOrigin::cli("bench"),
         now,
     };
     let link = users::create(store, tenant, draft, linking).await;

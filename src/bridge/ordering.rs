@@ -15,37 +15,39 @@ use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::Futures
 use serde_json::Value;
 
 use super::{
-    budget::{ConnectionBudget, RING_WITHIN, ROOM_WITHIN, Room},
-    protocol::{self, Content, FunctionCall, Lane, Refusal, Request, Success},
+    budget::{ConnectionBudget, MessageReservation, RING_WITHIN, ROOM_WITHIN},
+    protocol::{
+        self, BridgeMessage, FunctionInvocation, MessageContent, MessageRefusal, QueueKey, Success,
+    },
     ticket::Ticket,
 };
 
 /// A message as it was read. A refusal is answered in its turn too.
-pub type Message = Result<Request, Refusal>;
+pub type ParsedMessage = Result<BridgeMessage, MessageRefusal>;
 
 /// A message with its ticket and its room.
-type Numbered = (Ticket, Message, Room);
+type QueuedMessage = (Ticket, ParsedMessage, MessageReservation);
 
 /// An answered message.
 #[derive(Debug)]
-pub struct Finished {
+pub struct AnsweredMessage {
     /// The ticket of the message.
     pub ticket: Ticket,
     pub reply: Value,
     /// Held until the reply is written.
-    pub room: Room,
+    pub room: MessageReservation,
 }
 
 /// Carries out the messages of one connection.
-pub struct Lanes {
+pub struct OrderingQueues {
     calls: CallRouter,
     share: ConnectionBudget,
     bridge: BridgeId,
-    waiting: HashMap<Lane, VecDeque<Numbered>>,
-    running: FuturesUnordered<LocalBoxFuture<'static, (Option<Lane>, Finished)>>,
+    waiting: HashMap<QueueKey, VecDeque<QueuedMessage>>,
+    running: FuturesUnordered<LocalBoxFuture<'static, (Option<QueueKey>, AnsweredMessage)>>,
 }
 
-impl Lanes {
+impl OrderingQueues {
     pub fn new(calls: CallRouter, share: ConnectionBudget, bridge: BridgeId) -> Self {
         Self {
             calls,
@@ -63,55 +65,55 @@ impl Lanes {
     }
 
     /// Accepts a message with its room.
-    pub fn accept(&mut self, ticket: Ticket, message: Message, room: Room) {
-        let Some(lane) = lane(&message) else {
+    pub fn accept(&mut self, ticket: Ticket, message: ParsedMessage, room: MessageReservation) {
+        let Some(key) = queue_key(&message) else {
             return self.run(None, (ticket, message, room));
         };
-        match self.waiting.get_mut(&lane) {
+        match self.waiting.get_mut(&key) {
             // An entry means that a message of that call is running.
             Some(queue) => queue.push_back((ticket, message, room)),
-            None => self.start(lane, (ticket, message, room)),
+            None => self.start(key, (ticket, message, room)),
         }
     }
 
     /// The next answer, in the order of completion.
-    pub async fn next(&mut self) -> Option<Finished> {
-        let (lane, finished) = self.running.next().await?;
-        if let Some(lane) = lane {
-            self.go_on(lane);
+    pub async fn next(&mut self) -> Option<AnsweredMessage> {
+        let (key, finished) = self.running.next().await?;
+        if let Some(key) = key {
+            self.go_on(key);
         }
         Some(finished)
     }
 
-    fn start(&mut self, lane: Lane, numbered: Numbered) {
+    fn start(&mut self, key: QueueKey, numbered: QueuedMessage) {
         if is_function(&numbered.1) {
             self.run(None, numbered);
         } else {
-            self.waiting.entry(lane.clone()).or_default();
-            self.run(Some(lane), numbered);
+            self.waiting.entry(key.clone()).or_default();
+            self.run(Some(key), numbered);
         }
     }
 
     /// A message of the queue is answered: starts the functions next in line, and one other message.
-    fn go_on(&mut self, lane: Lane) {
-        while let Some(numbered) = self.waiting.get_mut(&lane).and_then(VecDeque::pop_front) {
+    fn go_on(&mut self, key: QueueKey) {
+        while let Some(numbered) = self.waiting.get_mut(&key).and_then(VecDeque::pop_front) {
             if is_function(&numbered.1) {
                 self.run(None, numbered);
             } else {
-                return self.run(Some(lane), numbered);
+                return self.run(Some(key), numbered);
             }
         }
-        self.waiting.remove(&lane);
+        self.waiting.remove(&key);
     }
 
-    fn run(&self, lane: Option<Lane>, numbered: Numbered) {
+    fn run(&self, key: Option<QueueKey>, numbered: QueuedMessage) {
         let answered = answer(
             self.calls.clone(),
             self.share.clone(),
             self.bridge,
             numbered,
         );
-        let finished = answered.map(move |finished| (lane, finished));
+        let finished = answered.map(move |finished| (key, finished));
         self.running.push(Box::pin(finished));
     }
 }
@@ -121,21 +123,21 @@ async fn answer(
     calls: CallRouter,
     share: ConnectionBudget,
     bridge: BridgeId,
-    (ticket, message, room): Numbered,
-) -> Finished {
+    (ticket, message, room): QueuedMessage,
+) -> AnsweredMessage {
     let (reply, room) = match message {
-        Ok(Request { id, body }) => {
+        Ok(BridgeMessage { id, body }) => {
             let since = ticket.read_at();
             let (done, room) = carry_out(&calls, &share, bridge, body, since, room).await;
             let reply = match done {
                 Ok(answer) => protocol::reply(&id, &answer),
-                Err(error) => Refusal::from((id, error)).to_json(),
+                Err(error) => MessageRefusal::from((id, error)).to_json(),
             };
             (reply, room)
         }
         Err(refusal) => (refusal.to_json(), room),
     };
-    Finished {
+    AnsweredMessage {
         ticket,
         reply,
         room,
@@ -143,27 +145,27 @@ async fn answer(
 }
 
 /// The tenant that an incoming call is charged to, for fair sharing.
-pub fn payer(calls: &CallRouter, request: &Request) -> TenantHint {
+pub fn payer(calls: &CallRouter, request: &BridgeMessage) -> TenantHint {
     match &request.body {
-        Content::Incoming(incoming) => calls.tenant_of_number(&incoming.did),
+        MessageContent::Incoming(incoming) => calls.tenant_of_number(&incoming.did),
         _ => None,
     }
 }
 
-fn is_function(message: &Message) -> bool {
+fn is_function(message: &ParsedMessage) -> bool {
     matches!(
         message,
-        Ok(Request {
-            body: Content::FunctionCall(_),
+        Ok(BridgeMessage {
+            body: MessageContent::FunctionCall(_),
             ..
         })
     )
 }
 
-fn lane(message: &Message) -> Option<Lane> {
+fn queue_key(message: &ParsedMessage) -> Option<QueueKey> {
     match message {
-        Ok(request) => request.lane(),
-        Err(refusal) => refusal.lane.clone(),
+        Ok(request) => request.queue_key(),
+        Err(refusal) => refusal.queue_key.clone(),
     }
 }
 
@@ -175,12 +177,12 @@ async fn carry_out(
     calls: &CallRouter,
     share: &ConnectionBudget,
     bridge: BridgeId,
-    body: Content,
+    body: MessageContent,
     since: Instant,
-    mut room: Room,
-) -> (Result<Success, CallError>, Room) {
+    mut room: MessageReservation,
+) -> (Result<Success, CallError>, MessageReservation) {
     let answer = match body {
-        Content::Incoming(incoming) => {
+        MessageContent::Incoming(incoming) => {
             let payer = calls.tenant_of_number(&incoming.did);
             match share.ring_turn(payer, &mut room, RING_WITHIN).await {
                 Ok(_turn) => {
@@ -190,15 +192,15 @@ async fn carry_out(
                 Err(error) => Err(error),
             }
         }
-        Content::Call { call, input } => {
+        MessageContent::Call { call, input } => {
             let _turn = share.turn(calls.tenant_of_call(call)).await;
             let reply = Box::pin(arrived(since, calls.tell(Some(bridge), call, input))).await;
             reply.map(Success::Call)
         }
-        Content::FunctionCall(function) => {
+        MessageContent::FunctionCall(function) => {
             return Box::pin(invoke(calls, share, bridge, function, since, room)).await;
         }
-        Content::Heartbeat { active, at } => {
+        MessageContent::Heartbeat { active, at } => {
             let ended = match active {
                 _ if !calls.seen(bridge) => Err(CallError::Unavailable),
                 Some(active) => {
@@ -213,16 +215,16 @@ async fn carry_out(
     (answer, room)
 }
 
-/// Calls the function's endpoint; meanwhile the message holds no room. A result without room is stored, and the
+/// CallRouter the function's endpoint; meanwhile the message holds no room. A result without room is stored, and the
 /// bridge gets it when it repeats the message.
 async fn invoke(
     calls: &CallRouter,
     share: &ConnectionBudget,
     bridge: BridgeId,
-    function: FunctionCall,
+    function: FunctionInvocation,
     since: Instant,
-    room: Room,
-) -> (Result<Success, CallError>, Room) {
+    room: MessageReservation,
+) -> (Result<Success, CallError>, MessageReservation) {
     let aside = match share.step_aside(room) {
         Ok(aside) => aside,
         Err(room) => return (Err(CallError::Busy), room),
@@ -253,7 +255,7 @@ mod tests {
     const WAITING_BYTES_MAX: usize = 2_048;
 
     fn size_of_answer<F>(
-        _: impl Fn(CallRouter, ConnectionBudget, BridgeId, Numbered) -> F,
+        _: impl Fn(CallRouter, ConnectionBudget, BridgeId, QueuedMessage) -> F,
     ) -> usize {
         size_of::<F>()
     }
