@@ -14,7 +14,6 @@
 mod durability;
 mod fault;
 mod file;
-mod fuse;
 mod notices;
 mod pool;
 mod probe;
@@ -24,6 +23,7 @@ mod rights;
 mod runtime;
 mod schema;
 mod single;
+mod statement_timeout;
 mod statements;
 mod transaction;
 
@@ -42,17 +42,17 @@ use tokio::sync::Mutex;
 pub use self::{
     durability::unsafe_settings_sql,
     fault::{in_words, is_locked_out, is_transient, lost_a_race, took_too_long},
-    notices::Notices,
+    notices::NoticeConnection,
     pool::{Connections, PoolReading},
     reservation::Reservation,
     statements::StatementReading,
     transaction::Transaction,
 };
 use self::{
-    fault::{SendFault, Signs},
+    fault::{PoolSignals, SendFault},
     file::{folder_of, prepare_file, probe_name, unwritable},
-    notices::Listening,
-    pool::Limits,
+    notices::NoticeOptions,
+    pool::ConnectionTimeouts,
     probe::{Confirmation, Probe},
     raw::Driver,
 };
@@ -68,20 +68,20 @@ const POSTGRES_CRITICAL: u32 = 6;
 pub const API_READERS: u32 = 4;
 /// Timeout of a statement on these readers. PostgreSQL enforces it; SQLite is interrupted.
 const API_STATEMENT: Duration = Duration::from_secs(3);
-const SQLITE_LIMITS: Limits = Limits {
+const SQLITE_LIMITS: ConnectionTimeouts = ConnectionTimeouts {
     acquire: Duration::from_secs(10),
     connect: Duration::from_secs(10),
     statement: None,
     begin: None,
 };
-const POSTGRES_LIMITS: Limits = Limits {
+const POSTGRES_LIMITS: ConnectionTimeouts = ConnectionTimeouts {
     acquire: Duration::from_secs(5),
     connect: Duration::from_secs(3),
     statement: Some(Duration::from_secs(7)),
     begin: Some(Duration::from_secs(3)),
 };
 /// Limits of the connection that renews this node's lease: a slower renewal would leave no time for another try.
-const LEASE_LIMITS: Limits = Limits {
+const LEASE_LIMITS: ConnectionTimeouts = ConnectionTimeouts {
     acquire: Duration::from_millis(1_500),
     connect: Duration::from_millis(1_500),
     statement: Some(Duration::from_millis(1_500)),
@@ -135,11 +135,11 @@ pub struct Store {
     /// For renewing this node's lease. None on SQLite, where the file's lock is the lease.
     lease: Option<Connections>,
     /// For notices of other nodes. None on SQLite.
-    listening: Option<Listening>,
+    listening: Option<NoticeOptions>,
     /// For checkpoints of SQLite's log.
     copier: Option<Connections>,
     url: Arc<str>,
-    signs: Arc<Signs>,
+    signs: Arc<PoolSignals>,
     probe: Arc<Mutex<Probe>>,
     confirmation: Arc<Mutex<Confirmation>>,
 }
@@ -217,9 +217,7 @@ pub enum StoreError {
     #[error(
         "another dikala serves the database {path:?} already; stop it first, or give this one another database.url"
     )]
-    Served {
-        path: PathBuf,
-    },
+    Served { path: PathBuf },
 }
 
 impl Store {
@@ -242,7 +240,7 @@ impl Store {
             &store.critical_reader,
             &store.api_reader,
         ] {
-            let lease = connections.lease().await;
+            let lease = connections.acquire().await;
             drop(lease.map_err(StoreError::Unreachable)?);
         }
         Ok(store)
@@ -272,7 +270,7 @@ impl Store {
     }
 
     fn over_sqlite(path: &Path, url: &str) -> Self {
-        let signs = Arc::<Signs>::default();
+        let signs = Arc::<PoolSignals>::default();
         let options = sqlite_options(path);
         // Page caches in KiB. The readers' are small: there are several, and the operating system caches the file.
         let reading = options
@@ -309,7 +307,7 @@ impl Store {
     }
 
     fn over_postgres(url: &str) -> Result<Self, DbErr> {
-        let signs = Arc::<Signs>::default();
+        let signs = Arc::<PoolSignals>::default();
         let options: PgConnectOptions = url
             .parse()
             .map_err(|error| SendFault::Said(error).connecting())?;
@@ -335,7 +333,7 @@ impl Store {
             critical_reader: connections(&by_key, CRITICAL_READERS, false),
             api_reader: connections(&for_api, API_READERS, false),
             lease: Some(lease),
-            listening: Some(Listening::new(options, Arc::clone(&signs))),
+            listening: Some(NoticeOptions::new(options, Arc::clone(&signs))),
             copier: None,
             url: Arc::from(url),
             signs,

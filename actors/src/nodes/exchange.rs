@@ -78,7 +78,7 @@ async fn attend(member: &Membership, store: &Store, notices: &Notices) -> Result
     Ok(())
 }
 
-async fn say(connection: &mut store::Notices, notices: &Notices, me: &str) -> Result<(), DbErr> {
+async fn say(connection: &mut store::NoticeConnection, notices: &Notices, me: &str) -> Result<(), DbErr> {
     let Some(notice) = notices.take_untold(me) else {
         return connection.prove().await;
     };

@@ -24,7 +24,7 @@ pub(super) enum SendFault {
 
 /// The state of a connection after a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leaves {
+pub(super) enum AfterFault {
     /// As before: the statement was refused.
     Usable,
     /// Its state is unknown or bad, so it must be closed.
@@ -35,13 +35,13 @@ pub(super) enum Leaves {
 
 /// Facts that the pools of one store share.
 #[derive(Debug, Default)]
-pub(super) struct Signs {
+pub(super) struct PoolSignals {
     cuts: AtomicU64,
     refusals: AtomicU64,
     pub statements: Statements,
 }
 
-impl Signs {
+impl PoolSignals {
     /// Number of times the link to the server was cut. Connections made before the last one are not used again.
     pub(super) fn cuts(&self) -> u64 {
         self.cuts.load(Relaxed)
@@ -62,10 +62,10 @@ impl Signs {
 }
 
 impl SendFault {
-    pub(super) fn leaves(&self) -> Leaves {
+    pub(super) fn after_fault(&self) -> AfterFault {
         match self {
-            Self::Silent(_) => Leaves::Cut,
-            Self::Said(error) => meaning(error).leaves(),
+            Self::Silent(_) => AfterFault::Cut,
+            Self::Said(error) => meaning(error).after_fault(),
         }
     }
 
@@ -145,11 +145,11 @@ enum Meaning {
 }
 
 impl Meaning {
-    fn leaves(self) -> Leaves {
+    fn after_fault(self) -> AfterFault {
         match self {
-            Self::Wrong | Self::Busy | Self::Refused => Leaves::Usable,
-            Self::RefusedMidway | Self::Broken => Leaves::Unusable,
-            Self::Cut | Self::Unknown => Leaves::Cut,
+            Self::Wrong | Self::Busy | Self::Refused => AfterFault::Usable,
+            Self::RefusedMidway | Self::Broken => AfterFault::Unusable,
+            Self::Cut | Self::Unknown => AfterFault::Cut,
         }
     }
 
@@ -271,7 +271,7 @@ mod tests {
     /// For each code: the connection's state, whether it is transient, and whether disk or memory refused.
     #[test]
     fn every_code_means_one_thing() {
-        use Leaves::{Cut, Unusable, Usable};
+        use AfterFault::{Cut, Unusable, Usable};
         #[rustfmt::skip]
         let table = [
             // PostgreSQL: a lost connection, shutting down, idle for too long, read-only after a failover.
@@ -295,30 +295,30 @@ mod tests {
             ("1", Usable, false, false), ("19", Usable, false, false), ("275", Usable, false, false),
             ("787", Usable, false, false), ("1555", Usable, false, false),
         ];
-        for (code, leaves, is_transient, is_refusal) in table {
+        for (code, after_fault, is_transient, is_refusal) in table {
             let meaning = meaning_of_code(code);
             let found = (
-                meaning.leaves(),
+                meaning.after_fault(),
                 meaning.is_transient(),
                 meaning.is_refusal(),
             );
-            assert_eq!(found, (leaves, is_transient, is_refusal), "{code}");
+            assert_eq!(found, (after_fault, is_transient, is_refusal), "{code}");
         }
-        assert_eq!(SendFault::Silent(Duration::ZERO).leaves(), Cut);
+        assert_eq!(SendFault::Silent(Duration::ZERO).after_fault(), Cut);
     }
 
     /// Errors without a code, from the connection or from the library that reads answers.
     #[test]
     fn a_way_that_is_cut_passes_and_what_nobody_knows_does_not() {
         let io = || SqlxError::Io(std::io::ErrorKind::ConnectionReset.into());
-        for (error, leaves, is_transient) in [
-            (io(), Leaves::Cut, true),
-            (SqlxError::PoolTimedOut, Leaves::Cut, true),
-            (SqlxError::WorkerCrashed, Leaves::Cut, true),
-            (SqlxError::RowNotFound, Leaves::Usable, false),
-            (SqlxError::BeginFailed, Leaves::Cut, false),
+        for (error, after_fault, is_transient) in [
+            (io(), AfterFault::Cut, true),
+            (SqlxError::PoolTimedOut, AfterFault::Cut, true),
+            (SqlxError::WorkerCrashed, AfterFault::Cut, true),
+            (SqlxError::RowNotFound, AfterFault::Usable, false),
+            (SqlxError::BeginFailed, AfterFault::Cut, false),
         ] {
-            assert_eq!(meaning(&error).leaves(), leaves, "{error}");
+            assert_eq!(meaning(&error).after_fault(), after_fault, "{error}");
             let told = SendFault::Said(error).executing();
             assert_eq!(super::is_transient(&told), is_transient, "{told}");
         }

@@ -13,7 +13,7 @@ use sea_orm::{
 
 use super::{
     Store,
-    fault::{SendFault, Signs, away},
+    fault::{PoolSignals, SendFault, away},
     raw::within,
     runtime::{inside, spawn},
 };
@@ -23,13 +23,13 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// The settings of such a connection.
 #[derive(Clone, Debug)]
-pub(super) struct Listening {
+pub(super) struct NoticeOptions {
     options: Box<PgConnectOptions>,
-    signs: Arc<Signs>,
+    signs: Arc<PoolSignals>,
 }
 
-impl Listening {
-    pub(super) fn new(options: PgConnectOptions, signs: Arc<Signs>) -> Self {
+impl NoticeOptions {
+    pub(super) fn new(options: PgConnectOptions, signs: Arc<PoolSignals>) -> Self {
         // A notice is lost with the server anyway, so it need not wait for disk or standby.
         let options = options.options([("synchronous_commit", "off")]);
         Self {
@@ -39,7 +39,7 @@ impl Listening {
     }
 
     /// Listens on a channel from now on.
-    async fn listen(self, channel: &'static str) -> Result<Notices, DbErr> {
+    async fn listen(self, channel: &'static str) -> Result<NoticeConnection, DbErr> {
         let (signs, cuts) = (Arc::clone(&self.signs), self.signs.cuts());
         let connecting = async move {
             let one = PgPoolOptions::new()
@@ -53,7 +53,7 @@ impl Listening {
             // The listener must learn that it may have missed notices.
             listener.eager_reconnect(false);
             // Wrapped from here on, so that it is dropped inside the right runtime.
-            let mut notices = Notices {
+            let mut notices = NoticeConnection {
                 listener: Some(listener),
                 channel,
                 signs,
@@ -70,17 +70,17 @@ impl Listening {
 
 /// A connection for notices. After an error it must not be used again.
 #[derive(Debug)]
-pub struct Notices {
+pub struct NoticeConnection {
     listener: Option<PgListener>,
     channel: &'static str,
-    signs: Arc<Signs>,
+    signs: Arc<PoolSignals>,
     /// The number of cuts of the link when the connection was made.
     cuts: u64,
 }
 
 impl Store {
     /// Listens on a channel. None on SQLite, which only one process serves.
-    pub async fn listen(&self, channel: &'static str) -> Result<Option<Notices>, DbErr> {
+    pub async fn listen(&self, channel: &'static str) -> Result<Option<NoticeConnection>, DbErr> {
         match &self.listening {
             Some(listening) => listening.clone().listen(channel).await.map(Some),
             None => Ok(None),
@@ -88,7 +88,7 @@ impl Store {
     }
 }
 
-impl Notices {
+impl NoticeConnection {
     fn listener(&mut self) -> &mut PgListener {
         self.listener.as_mut().expect("held until it is dropped")
     }
@@ -130,7 +130,7 @@ impl Notices {
     }
 }
 
-impl Drop for Notices {
+impl Drop for NoticeConnection {
     fn drop(&mut self) {
         let listener = self.listener.take();
         // Dropping it closes it in a task, which needs a runtime.

@@ -11,7 +11,7 @@
 //! further one would hold another idle connection of the server, until none were left for readers.
 
 mod abandoned;
-mod lease;
+mod connection;
 mod reading;
 
 use std::{
@@ -27,8 +27,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use self::reading::PoolReading;
 use super::{
-    fault::{SendFault, Signs, away},
-    raw::{Driver, Process, Raw, within},
+    fault::{PoolSignals, SendFault, away},
+    raw::{Driver, RawConnection, ServerProcess, within},
     runtime::{inside, spawn},
 };
 
@@ -44,7 +44,7 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 /// Timeouts. SQLite needs none: it runs in this process, and its wait for another process's write has a timeout of
 /// its own.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct ConnectionTimeouts {
     /// To acquire a connection of the pool.
     pub acquire: Duration,
     /// To make a new connection.
@@ -66,18 +66,18 @@ pub struct Connections {
 #[derive(Debug)]
 struct Shared {
     target: Driver,
-    limits: Limits,
+    limits: ConnectionTimeouts,
     careful: bool,
     most: u32,
     permits: Arc<Semaphore>,
-    idle: Mutex<Vec<Idle>>,
-    signs: Arc<Signs>,
+    idle: Mutex<Vec<IdleConnection>>,
+    signs: Arc<PoolSignals>,
     closed: AtomicBool,
 }
 
 #[derive(Debug)]
-struct Idle {
-    raw: Raw,
+struct IdleConnection {
+    raw: RawConnection,
     born: Instant,
     cuts: u64,
     since: Instant,
@@ -85,28 +85,28 @@ struct Idle {
 
 /// A connection in use by one caller.
 #[derive(Debug)]
-pub(super) struct Lease {
+pub(super) struct PooledConnection {
     home: Connections,
-    held: Option<Held>,
+    held: Option<OpenConnection>,
     state: State,
     /// The statement that begins the transaction, if it was not sent yet.
     opening: Option<&'static str>,
     /// The server's process that may commit writes of this connection, if there are any.
-    pub writer: Option<Process>,
+    pub writer: Option<ServerProcess>,
 }
 
 #[derive(Debug)]
-struct Held {
-    raw: Raw,
+struct OpenConnection {
+    raw: RawConnection,
     born: Instant,
     cuts: u64,
     fresh: bool,
-    seats: Seats,
+    seats: PoolPermits,
 }
 
 /// The pool's permit, and the permit of a handle that admits one caller at a time.
 #[derive(Debug)]
-struct Seats {
+struct PoolPermits {
     _permit: OwnedSemaphorePermit,
     _turn: Option<OwnedSemaphorePermit>,
 }
@@ -126,10 +126,10 @@ enum State {
 impl Connections {
     pub(super) fn new(
         target: Driver,
-        limits: Limits,
+        limits: ConnectionTimeouts,
         most: u32,
         careful: bool,
-        signs: Arc<Signs>,
+        signs: Arc<PoolSignals>,
     ) -> Self {
         let shared = Shared {
             target,
@@ -155,7 +155,7 @@ impl Connections {
         }
     }
 
-    pub(super) fn limits(&self) -> Limits {
+    pub(super) fn limits(&self) -> ConnectionTimeouts {
         self.shared.limits
     }
 
@@ -169,24 +169,24 @@ impl Connections {
     }
 
     /// Acquires a connection on which nothing is open.
-    pub(super) async fn lease(&self) -> Result<Lease, DbErr> {
+    pub(super) async fn acquire(&self) -> Result<PooledConnection, DbErr> {
         let limit = self.shared.limits.acquire;
         inside(async {
-            tokio::time::timeout(limit, self.lease_when_free())
+            tokio::time::timeout(limit, self.acquire_when_free())
                 .await
                 .unwrap_or_else(|_| Err(away(format!("no connection is free after {limit:?}"))))
         })
         .await
     }
 
-    async fn lease_when_free(&self) -> Result<Lease, DbErr> {
+    async fn acquire_when_free(&self) -> Result<PooledConnection, DbErr> {
         // This permit first: a waiting caller must not hold a permit of the pool.
         let turn = match &self.turn {
             Some(turn) => Some(Arc::clone(turn).acquire_owned().await.map_err(away)?),
             None => None,
         };
         let permits = Arc::clone(&self.shared.permits);
-        let seats = Seats {
+        let seats = PoolPermits {
             _permit: permits.acquire_owned().await.map_err(away)?,
             _turn: turn,
         };
@@ -194,31 +194,38 @@ impl Connections {
             return Err(away("the store is closed"));
         }
         while let Some(mut idle) = self.pop() {
-            let untried =
-                matches!(idle.raw, Raw::Postgres(..)) && idle.since.elapsed() > PROVEN_FOR;
+            let untried = matches!(idle.raw, RawConnection::Postgres(..))
+                && idle.since.elapsed() > PROVEN_FOR;
             if untried && let Err(fault) = within(Some(PROOF_WITHIN), idle.raw.ping()).await {
                 tracing::info!(?fault, "a connection that waited to be used is gone");
                 self.cut();
                 continue;
             }
-            return Ok(self.leased(idle.raw, idle.born, idle.cuts, false, seats));
+            return Ok(self.wrap(idle.raw, idle.born, idle.cuts, false, seats));
         }
         let cuts = self.shared.signs.cuts();
         let raw = self.connect().await?;
-        Ok(self.leased(raw, Instant::now(), cuts, true, seats))
+        Ok(self.wrap(raw, Instant::now(), cuts, true, seats))
     }
 
-    async fn connect(&self) -> Result<Raw, DbErr> {
+    async fn connect(&self) -> Result<RawConnection, DbErr> {
         let limit = self.shared.limits.connect;
         within(Some(limit), self.shared.target.connect())
             .await
             .map_err(SendFault::connecting)
     }
 
-    fn leased(&self, raw: Raw, born: Instant, cuts: u64, fresh: bool, seats: Seats) -> Lease {
-        Lease {
+    fn wrap(
+        &self,
+        raw: RawConnection,
+        born: Instant,
+        cuts: u64,
+        fresh: bool,
+        seats: PoolPermits,
+    ) -> PooledConnection {
+        PooledConnection {
             home: self.clone(),
-            held: Some(Held {
+            held: Some(OpenConnection {
                 raw,
                 born,
                 cuts,
@@ -237,14 +244,14 @@ impl Connections {
         self.idle().clear();
     }
 
-    fn pop(&self) -> Option<Idle> {
+    fn pop(&self) -> Option<IdleConnection> {
         let cuts = self.shared.signs.cuts();
         let mut idle = self.idle();
         idle.retain(|idle| idle.cuts == cuts);
         idle.pop()
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Idle>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<IdleConnection>> {
         // Each change of the list is a single step, so it is consistent even after a panic.
         self.shared
             .idle
@@ -252,8 +259,9 @@ impl Connections {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn give_back(&self, held: Held) {
-        let aged = matches!(held.raw, Raw::Postgres(..)) && held.born.elapsed() > LIFETIME;
+    fn give_back(&self, held: OpenConnection) {
+        let aged =
+            matches!(held.raw, RawConnection::Postgres(..)) && held.born.elapsed() > LIFETIME;
         let cut = held.cuts != self.shared.signs.cuts();
         if aged || cut || self.shared.closed.load(Relaxed) {
             spawn(async move {
@@ -262,7 +270,7 @@ impl Connections {
             });
             return;
         }
-        self.idle().push(Idle {
+        self.idle().push(IdleConnection {
             raw: held.raw,
             born: held.born,
             cuts: held.cuts,
@@ -272,14 +280,14 @@ impl Connections {
 
     /// Acquires a connection and begins a transaction with `sql`. A dead connection is replaced, because nothing has
     /// happened on it yet.
-    pub(super) async fn lease_begun(&self, sql: &'static str) -> Result<Lease, DbErr> {
+    pub(super) async fn acquire_begun(&self, sql: &'static str) -> Result<PooledConnection, DbErr> {
         let mut replaced = 0;
         loop {
-            let mut lease = self.lease().await?;
-            let fresh = lease.held.as_ref().is_some_and(|held| held.fresh);
-            match lease.begin(sql).await {
-                Ok(()) => return Ok(lease),
-                Err(_) if !fresh && lease.is_spoilt() && replaced < self.shared.most => {
+            let mut connection = self.acquire().await?;
+            let fresh = connection.held.as_ref().is_some_and(|held| held.fresh);
+            match connection.begin(sql).await {
+                Ok(()) => return Ok(connection),
+                Err(_) if !fresh && connection.is_spoilt() && replaced < self.shared.most => {
                     replaced += 1
                 }
                 Err(fault) => return Err(fault.executing()),

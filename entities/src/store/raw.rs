@@ -12,7 +12,7 @@ use sea_orm::{
 };
 use sea_query_sqlx::SqlxValues;
 
-use super::{durability::assert_durable, fault::SendFault, fuse::Fuse};
+use super::{durability::assert_durable, fault::SendFault, statement_timeout::StatementTimeout};
 
 /// The settings of a new connection.
 #[derive(Clone, Debug)]
@@ -23,20 +23,20 @@ pub(super) enum Driver {
 }
 
 #[derive(Debug)]
-pub(super) enum Raw {
-    Sqlite(SqliteConnection, Option<Fuse>),
-    Postgres(PgConnection, Process),
+pub(super) enum RawConnection {
+    Sqlite(SqliteConnection, Option<StatementTimeout>),
+    Postgres(PgConnection, ServerProcess),
 }
 
 /// The process that serves a connection to PostgreSQL. The system reuses process numbers, so the start time identifies it.
 #[derive(Clone, Debug)]
-pub(super) struct Process {
+pub(super) struct ServerProcess {
     pub id: i32,
     pub started_at: String,
 }
 
 /// The state of a transaction after `begin`.
-pub(super) enum Begun {
+pub(super) enum TransactionStart {
     Sent,
     /// This text is to be sent before the first statement.
     WithTheFirst(&'static str),
@@ -50,27 +50,27 @@ impl Driver {
         }
     }
 
-    pub(super) async fn connect(&self) -> Result<Raw, SqlxError> {
+    pub(super) async fn connect(&self) -> Result<RawConnection, SqlxError> {
         Ok(match self {
             Self::Sqlite(options, longest) => {
                 let mut connection = options.connect().await?;
                 assert_durable(&mut connection).await?;
-                let fuse = match longest {
-                    Some(longest) => Some(Fuse::of(&mut connection, *longest).await?),
+                let timeout = match longest {
+                    Some(longest) => Some(StatementTimeout::of(&mut connection, *longest).await?),
                     None => None,
                 };
-                Raw::Sqlite(connection, fuse)
+                RawConnection::Sqlite(connection, timeout)
             }
             Self::Postgres(options) => {
                 let mut connection = options.connect().await?;
-                let process = Process::of(&mut connection).await?;
-                Raw::Postgres(connection, process)
+                let process = ServerProcess::of(&mut connection).await?;
+                RawConnection::Postgres(connection, process)
             }
         })
     }
 }
 
-impl Process {
+impl ServerProcess {
     /// Read once per connection, so that no transaction has to.
     async fn of(connection: &mut PgConnection) -> Result<Self, SqlxError> {
         let ask =
@@ -83,9 +83,9 @@ impl Process {
     }
 }
 
-impl Raw {
+impl RawConnection {
     /// The server's process; none with SQLite, which runs in this one.
-    pub(super) fn process(&self) -> Option<&Process> {
+    pub(super) fn process(&self) -> Option<&ServerProcess> {
         match self {
             Self::Sqlite(..) => None,
             Self::Postgres(_, process) => Some(process),
@@ -93,14 +93,14 @@ impl Raw {
     }
 
     /// Starts the timeout of a statement.
-    fn light(&self) {
-        if let Self::Sqlite(_, Some(fuse)) = self {
-            fuse.light();
+    fn start_timeout(&self) {
+        if let Self::Sqlite(_, Some(timeout)) = self {
+            timeout.start_timeout();
         }
     }
 
     pub(super) async fn execute(&mut self, statement: &Statement) -> Result<ExecResult, SqlxError> {
-        self.light();
+        self.start_timeout();
         let sql = AssertSqlSafe(statement.sql.as_str());
         match self {
             Self::Sqlite(raw, _) => {
@@ -120,7 +120,7 @@ impl Raw {
         &mut self,
         statement: &Statement,
     ) -> Result<Vec<QueryResult>, SqlxError> {
-        self.light();
+        self.start_timeout();
         let sql = AssertSqlSafe(statement.sql.as_str());
         match self {
             Self::Sqlite(raw, _) => {
@@ -138,7 +138,7 @@ impl Raw {
 
     /// Runs one or more statements without parameters.
     pub(super) async fn unprepared(&mut self, sql: &str) -> Result<ExecResult, SqlxError> {
-        self.light();
+        self.start_timeout();
         let sql = AssertSqlSafe(sql.to_owned());
         match self {
             Self::Sqlite(raw, _) => raw.execute(sql).await.map(Into::into),
@@ -148,12 +148,12 @@ impl Raw {
 
     /// Begins a transaction with `sql`. On SQLite it is sent with the first statement, because each statement
     /// switches threads twice.
-    pub(super) async fn begin(&mut self, sql: &'static str) -> Result<Begun, SqlxError> {
+    pub(super) async fn begin(&mut self, sql: &'static str) -> Result<TransactionStart, SqlxError> {
         match self {
-            Self::Sqlite(..) => Ok(Begun::WithTheFirst(sql)),
+            Self::Sqlite(..) => Ok(TransactionStart::WithTheFirst(sql)),
             Self::Postgres(raw, _) => {
                 raw.execute(sqlx::raw_sql(sql)).await?;
-                Ok(Begun::Sent)
+                Ok(TransactionStart::Sent)
             }
         }
     }

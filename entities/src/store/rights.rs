@@ -66,7 +66,7 @@ pub(super) async fn reach(url: &str, within: Duration) -> Result<(), StoreError>
 }
 
 /// The facts about a server and a pooler before it.
-struct Seen {
+struct ServerFacts {
     encoding: String,
     /// The setting's value as the server has it.
     value: String,
@@ -74,7 +74,7 @@ struct Seen {
 }
 
 /// Makes two connections at once. A pooler in transaction mode gives both the same session.
-async fn look(options: &PgConnectOptions, setting: &str) -> Result<Seen, sqlx::Error> {
+async fn look(options: &PgConnectOptions, setting: &str) -> Result<ServerFacts, sqlx::Error> {
     let ask = format!(
         "SELECT current_setting('server_encoding'), (SELECT setting FROM pg_settings WHERE name = '{setting}'), \
          pg_backend_pid()::text"
@@ -92,7 +92,7 @@ async fn look(options: &PgConnectOptions, setting: &str) -> Result<Seen, sqlx::E
         Some(row) => row.try_get::<String, _>(column),
         None => Err(sqlx::Error::RowNotFound),
     };
-    Ok(Seen {
+    Ok(ServerFacts {
         encoding: read(0, 0)?,
         value: read(0, 1)?,
         shares_a_session: read(0, 2)? == read(1, 2)?,
@@ -100,7 +100,7 @@ async fn look(options: &PgConnectOptions, setting: &str) -> Result<Seen, sqlx::E
 }
 
 /// The user's rights in its schema.
-struct Found {
+struct SchemaRight {
     schema: String,
     there: bool,
     user: String,
@@ -141,7 +141,7 @@ impl Store {
     }
 
     /// Evaluates an SQL expression for a right of the user. None on SQLite, which only has the rights of its file.
-    async fn ask(&self, may: &str) -> Result<Option<Found>, StoreError> {
+    async fn ask(&self, may: &str) -> Result<Option<SchemaRight>, StoreError> {
         if self.backend() != DbBackend::Postgres {
             return Ok(None);
         }
@@ -153,7 +153,7 @@ impl Store {
         let statement = Statement::from_string(self.backend(), sql);
         let row = self.writer.query_one_raw(statement).await;
         let read = |row: sea_orm::QueryResult| {
-            Ok(Found {
+            Ok(SchemaRight {
                 schema: row.try_get("", "schema")?,
                 there: row.try_get("", "there")?,
                 user: row.try_get("", "account")?,
@@ -165,7 +165,7 @@ impl Store {
     }
 }
 
-impl Found {
+impl SchemaRight {
     fn to(
         self,
         right: &'static str,

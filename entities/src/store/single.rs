@@ -63,8 +63,8 @@ impl Connections {
             let result = txn.execute_raw(statement.clone()).await?;
             return txn.commit().await.map(|()| result);
         }
-        let mut lease = self.lease().await?;
-        lease.execute(self.limits().statement, statement).await
+        let mut connection = self.acquire().await?;
+        connection.execute(self.limits().statement, statement).await
     }
 
     async fn unprepared_once(&self, sql: &str) -> Result<ExecResult, DbErr> {
@@ -73,8 +73,8 @@ impl Connections {
             let result = txn.execute_unprepared(sql).await?;
             return txn.commit().await.map(|()| result);
         }
-        let mut lease = self.lease().await?;
-        lease.unprepared(self.limits().statement, sql).await
+        let mut connection = self.acquire().await?;
+        connection.unprepared(self.limits().statement, sql).await
     }
 
     async fn all_once(&self, statement: &Statement) -> Result<Vec<QueryResult>, DbErr> {
@@ -83,7 +83,7 @@ impl Connections {
             let rows = txn.query_all_raw(statement.clone()).await?;
             return txn.commit().await.map(|()| rows);
         }
-        let mut lease = self.lease().await?;
-        lease.all(self.limits().statement, statement).await
+        let mut connection = self.acquire().await?;
+        connection.all(self.limits().statement, statement).await
     }
 }

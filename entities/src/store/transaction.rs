@@ -14,8 +14,8 @@ use tokio::sync::Mutex;
 
 use super::{
     Store,
-    fault::{Leaves, SendFault, away},
-    pool::{Connections, Lease},
+    fault::{AfterFault, SendFault, away},
+    pool::{Connections, PooledConnection},
 };
 use crate::batch::{BatchWrite, in_blocks, together};
 
@@ -72,17 +72,17 @@ impl Store {
 
 impl Connections {
     pub(super) async fn begin(&self, kind: TransactionKind) -> Result<Transaction, DbErr> {
-        let mut lease = self.lease_begun(kind.sql(self.backend())).await?;
+        let mut connection = self.acquire_begun(kind.sql(self.backend())).await?;
         if kind != TransactionKind::Snapshot {
-            lease.writes();
+            connection.writes();
         }
-        Ok(Transaction::new(lease, kind))
+        Ok(Transaction::new(connection, kind))
     }
 }
 
 /// An open transaction. Dropping it without [`commit`](Self::commit) rolls it back.
 pub struct Transaction {
-    lease: Mutex<Lease>,
+    connection: Mutex<PooledConnection>,
     backend: DbBackend,
     limit: Option<Duration>,
     /// A statement failed: the database may have rolled back already.
@@ -96,8 +96,8 @@ impl fmt::Debug for Transaction {
 }
 
 impl Transaction {
-    fn new(lease: Lease, kind: TransactionKind) -> Self {
-        let home = lease.home();
+    fn new(connection: PooledConnection, kind: TransactionKind) -> Self {
+        let home = connection.home();
         let limits = home.limits();
         Self {
             backend: home.backend(),
@@ -105,7 +105,7 @@ impl Transaction {
                 TransactionKind::Write | TransactionKind::Shared => limits.statement,
                 TransactionKind::Snapshot => limits.statement.map(|_| SNAPSHOT_STATEMENT),
             },
-            lease: Mutex::new(lease),
+            connection: Mutex::new(connection),
             failed: AtomicBool::new(false),
         }
     }
@@ -115,23 +115,23 @@ impl Transaction {
     /// their keys, in a transaction that it [confirms](Self::confirm). A transaction number would not tell the
     /// outcome, because PostgreSQL reuses unflushed numbers after a crash.
     pub async fn commit(self) -> Result<(), DbErr> {
-        let mut lease = self.lease.into_inner();
+        let mut connection = self.connection.into_inner();
         if self.failed.load(Relaxed) {
             // The failed statement returned its reason; dropping rolls back.
             return Err(away("a statement of this transaction failed"));
         }
-        let Err(fault) = lease.end("COMMIT").await else {
+        let Err(fault) = connection.end("COMMIT").await else {
             return Ok(());
         };
-        let Some(process) = lease
+        let Some(process) = connection
             .writer
             .take()
-            .filter(|_| fault.leaves() == Leaves::Cut)
+            .filter(|_| fault.after_fault() == AfterFault::Cut)
         else {
             return Err(fault.executing());
         };
         tracing::warn!(?fault, "a commit was not answered; its process is ended");
-        lease.gone(process).await;
+        connection.gone(process).await;
         Err(away("a commit was not answered; its outcome is not known"))
     }
 
@@ -175,11 +175,14 @@ impl Transaction {
     }
 
     pub async fn rollback(self) -> Result<(), DbErr> {
-        let mut lease = self.lease.into_inner();
-        if lease.is_spoilt() {
+        let mut connection = self.connection.into_inner();
+        if connection.is_spoilt() {
             return Ok(());
         }
-        lease.end("ROLLBACK").await.map_err(SendFault::executing)
+        connection
+            .end("ROLLBACK")
+            .await
+            .map_err(SendFault::executing)
     }
 
     /// Sends nothing after a failed statement. PostgreSQL would refuse it, and SQLite may have rolled back by itself
@@ -208,7 +211,7 @@ impl ConnectionTrait for Transaction {
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
         self.refuse_after_failure()?;
         self.note(
-            self.lease
+            self.connection
                 .lock()
                 .await
                 .execute(self.limit, &statement)
@@ -218,16 +221,34 @@ impl ConnectionTrait for Transaction {
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
         self.refuse_after_failure()?;
-        self.note(self.lease.lock().await.unprepared(self.limit, sql).await)
+        self.note(
+            self.connection
+                .lock()
+                .await
+                .unprepared(self.limit, sql)
+                .await,
+        )
     }
 
     async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
         self.refuse_after_failure()?;
-        self.note(self.lease.lock().await.one(self.limit, &statement).await)
+        self.note(
+            self.connection
+                .lock()
+                .await
+                .one(self.limit, &statement)
+                .await,
+        )
     }
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
         self.refuse_after_failure()?;
-        self.note(self.lease.lock().await.all(self.limit, &statement).await)
+        self.note(
+            self.connection
+                .lock()
+                .await
+                .all(self.limit, &statement)
+                .await,
+        )
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use sea_orm::{DbBackend, DbErr, Statement};
 use tokio::sync::oneshot;
 
-use super::Lease;
-use crate::store::{raw::Process, runtime::spawn};
+use super::PooledConnection;
+use crate::store::{raw::ServerProcess, runtime::spawn};
 
 /// The time for which a commit without an answer waits for the end of its process.
 const END_WITHIN: Duration = Duration::from_secs(6);
@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The state of a process of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum ProcessState {
     /// It is gone: what it committed is there, and it commits nothing more.
     Gone,
     Committing,
@@ -28,10 +28,10 @@ enum Standing {
     Ending,
 }
 
-impl Lease {
+impl PooledConnection {
     /// Returns when the process of a lost connection is gone, or after [`END_WITHIN`]. The search continues if the
     /// caller stops waiting: the permit is kept while the process commits.
-    pub(in crate::store) async fn gone(mut self, process: Process) {
+    pub(in crate::store) async fn gone(mut self, process: ServerProcess) {
         let (tell, told) = oneshot::channel();
         spawn(async move {
             let gone = tokio::time::timeout(END_WITHIN, self.until_gone(&process)).await;
@@ -44,11 +44,11 @@ impl Lease {
         let _ = told.await;
     }
 
-    async fn until_gone(&mut self, process: &Process) {
+    async fn until_gone(&mut self, process: &ServerProcess) {
         loop {
             match self.standing(process).await {
-                Ok(Standing::Gone) => return,
-                Ok(Standing::Committing | Standing::Ending) => {}
+                Ok(ProcessState::Gone) => return,
+                Ok(ProcessState::Committing | ProcessState::Ending) => {}
                 Err(error) => tracing::debug!(%error, "an abandoned transaction is not ended yet"),
             }
             tokio::time::sleep(ASK_AGAIN_AFTER).await;
@@ -57,11 +57,11 @@ impl Lease {
 
     /// Ends an abandoned transaction, so that it holds no locks; while it commits, its permit is kept instead. If the
     /// server is unreachable, its own timeouts end the transaction.
-    pub(super) async fn stay_while_committing(mut self, process: &Process) {
+    pub(super) async fn stay_while_committing(mut self, process: &ServerProcess) {
         loop {
             match self.standing(process).await {
-                Ok(Standing::Committing) => tokio::time::sleep(LOOK_EVERY).await,
-                Ok(Standing::Gone | Standing::Ending) => return,
+                Ok(ProcessState::Committing) => tokio::time::sleep(LOOK_EVERY).await,
+                Ok(ProcessState::Gone | ProcessState::Ending) => return,
                 Err(error) => {
                     tracing::debug!(%error, "an abandoned transaction is left to the server's timeouts");
                     return;
@@ -72,7 +72,7 @@ impl Lease {
 
     /// Ends the process unless it commits, and returns its state. On another server no process has the same start
     /// time.
-    async fn standing(&mut self, process: &Process) -> Result<Standing, DbErr> {
+    async fn standing(&mut self, process: &ServerProcess) -> Result<ProcessState, DbErr> {
         const SQL: &str = "SELECT CASE WHEN wait_event = 'SyncRep' OR state = 'active' AND query = 'COMMIT' THEN true \
             ELSE NOT pg_terminate_backend(pid) END AS commits \
             FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2::text::timestamptz";
@@ -83,9 +83,9 @@ impl Lease {
         let row = self.one(limit, &ask).await?;
         let commits: Option<bool> = row.map(|row| row.try_get("", "commits")).transpose()?;
         Ok(match commits {
-            None => Standing::Gone,
-            Some(true) => Standing::Committing,
-            Some(false) => Standing::Ending,
+            None => ProcessState::Gone,
+            Some(true) => ProcessState::Committing,
+            Some(false) => ProcessState::Ending,
         })
     }
 }

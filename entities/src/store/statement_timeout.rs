@@ -18,40 +18,40 @@ const NEVER: u64 = u64::MAX;
 
 /// The deadline of a connection's present statement. Clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct Fuse {
+pub(super) struct StatementTimeout {
     longest: Duration,
     made: Instant,
     /// Milliseconds since `made`.
-    blows_at: Arc<AtomicU64>,
+    expires_at: Arc<AtomicU64>,
 }
 
-impl Fuse {
-    /// Installs a fuse on a connection, with this timeout.
+impl StatementTimeout {
+    /// Installs a timeout for the statements of a connection.
     pub(super) async fn of(
         connection: &mut SqliteConnection,
         longest: Duration,
     ) -> Result<Self, SqlxError> {
-        let fuse = Self {
+        let timeout = Self {
             longest,
             made: Instant::now(),
-            blows_at: Arc::new(AtomicU64::new(NEVER)),
+            expires_at: Arc::new(AtomicU64::new(NEVER)),
         };
-        let asked = fuse.clone();
+        let asked = timeout.clone();
         connection
             .lock_handle()
             .await?
-            .set_progress_handler(STEPS, move || !asked.has_blown());
-        Ok(fuse)
+            .set_progress_handler(STEPS, move || !asked.has_expired());
+        Ok(timeout)
     }
 
     /// Starts the timeout of a statement. The deadline stays after the caller left, because the work goes on.
-    pub(super) fn light(&self) {
+    pub(super) fn start_timeout(&self) {
         let at = self.elapsed_ms().saturating_add(millis(self.longest));
-        self.blows_at.store(at, Relaxed);
+        self.expires_at.store(at, Relaxed);
     }
 
-    fn has_blown(&self) -> bool {
-        self.elapsed_ms() >= self.blows_at.load(Relaxed)
+    fn has_expired(&self) -> bool {
+        self.elapsed_ms() >= self.expires_at.load(Relaxed)
     }
 
     fn elapsed_ms(&self) -> u64 {

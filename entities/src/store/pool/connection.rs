@@ -4,15 +4,15 @@ use std::time::{Duration, Instant};
 
 use sea_orm::{DbErr, ExecResult, QueryResult, Statement};
 
-use super::{Connections, Lease, PROOF_WITHIN, State};
+use super::{Connections, PROOF_WITHIN, PooledConnection, State};
 use crate::store::{
-    fault::{Leaves, SendFault},
-    raw::{Begun, Raw, within},
+    fault::{AfterFault, SendFault},
+    raw::{RawConnection, TransactionStart, within},
     runtime::{inside, spawn},
 };
 
-impl Lease {
-    fn raw(&mut self) -> &mut Raw {
+impl PooledConnection {
+    fn raw(&mut self) -> &mut RawConnection {
         &mut self.held.as_mut().expect("held until it is dropped").raw
     }
 
@@ -25,8 +25,8 @@ impl Lease {
         let limit = self.home.shared.limits.begin;
         let begun = inside(within(limit, self.raw().begin(sql))).await;
         match begun {
-            Ok(Begun::Sent) => Ok(()),
-            Ok(Begun::WithTheFirst(opening)) => {
+            Ok(TransactionStart::Sent) => Ok(()),
+            Ok(TransactionStart::WithTheFirst(opening)) => {
                 self.opening = Some(opening);
                 Ok(())
             }
@@ -140,7 +140,7 @@ impl Lease {
 
     fn answered<T>(&mut self, before: State, answer: Result<T, SendFault>) -> Result<T, SendFault> {
         self.state = match &answer {
-            Err(fault) if fault.leaves() != Leaves::Usable => State::Spoilt,
+            Err(fault) if fault.after_fault() != AfterFault::Usable => State::Spoilt,
             _ => before,
         };
         if let Err(fault) = &answer {
@@ -154,7 +154,7 @@ impl Lease {
         if fault.is_refusal() {
             self.home.shared.signs.note_refusal();
         }
-        if fault.leaves() == Leaves::Cut {
+        if fault.after_fault() == AfterFault::Cut {
             tracing::warn!(
                 ?fault,
                 "the connection to the database is lost; new ones are made"
@@ -182,7 +182,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         let Some(held) = self.held.take() else {
             return;
@@ -194,7 +194,7 @@ impl Drop for Lease {
             State::Spoilt if self.writer.is_none() => return,
             state => state,
         };
-        let mut lease = Self {
+        let mut connection = Self {
             home: self.home.clone(),
             held: Some(held),
             state: left,
@@ -202,19 +202,19 @@ impl Drop for Lease {
             writer: self.writer.take(),
         };
         spawn(async move {
-            if left != State::Spoilt && lease.settle().await {
+            if left != State::Spoilt && connection.settle().await {
                 return;
             }
             // A transaction on it keeps its locks until the server notices.
-            if let Some(process) = lease.writer.take() {
-                lease.state = State::Spoilt;
-                lease.stay_while_committing(&process).await;
+            if let Some(process) = connection.writer.take() {
+                connection.state = State::Spoilt;
+                connection.stay_while_committing(&process).await;
             }
         });
     }
 }
 
-impl Lease {
+impl PooledConnection {
     /// Finishes the statement or transaction of a caller that left. True if the connection can be used again.
     async fn settle(&mut self) -> bool {
         let open = self.state == State::Open;
