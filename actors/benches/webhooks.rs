@@ -22,7 +22,7 @@ use dikala_actors::{
     outbound::{Guard, Head, Outbound, exchange},
     runtime::clock::{Clock, SystemClock},
     traces::Traces,
-    webhooks::{self, WebhookParts, WebhooksConfig, WebhooksHandle},
+    webhooks::{self, WebhookDeps, WebhooksConfig, WebhooksHandle},
 };
 use dikala_entities::{
     EventKind, OutboundUrl, Secret, Store, TenantId, UrlPolicy, Vault, WebhookId,
@@ -100,7 +100,7 @@ fn outbound() -> Outbound {
 impl World {
     fn start(store: Store, arrivals: Arrivals, receiver: SocketAddr, hanging: SocketAddr) -> Self {
         let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
-        let parts = WebhookParts {
+        let deps = WebhookDeps {
             store: store.clone(),
             clock: Arc::new(SystemClock),
             vault: vault.clone(),
@@ -108,7 +108,7 @@ impl World {
             node: Membership::outside(NODE),
             traces: Traces::default(),
         };
-        let handle = webhooks::start(&Arbiter::new().handle(), parts, WebhooksConfig::default());
+        let handle = webhooks::start(&Arbiter::new().handle(), deps, WebhooksConfig::default());
         Self {
             store,
             vault,

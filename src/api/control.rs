@@ -1,9 +1,11 @@
 //! The handlers' access to the actors that call tenants' servers.
 
 use dikala_actors::{
-    functions::{CircuitState, FunctionSpec, Invoke, Invoked, Request, Traced},
-    outbound::{Blocked, Permission},
-    webhooks::{Resent, TestError, lanes::LaneReading},
+    functions::{
+        CircuitState, FunctionRequest, FunctionSpec, InvocationReport, InvocationSpan, Invoke,
+    },
+    outbound::{BlockedReason, Permission},
+    webhooks::{ResendOutcome, TestError, webhook_status::QueueReading},
 };
 use dikala_entities::{
     CallId, DeliveryId, OutboundUrl, SecretPlace, TenantId, WebhookId, function, tenant, webhook,
@@ -23,9 +25,9 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct FunctionTrial {
     /// The request that was sent, or would have been. None if the URL cannot be put into a request.
-    pub request: Option<Request>,
+    pub request: Option<FunctionRequest>,
     /// The outcome is the one that a bridge would receive.
-    pub invoked: Invoked,
+    pub invoked: InvocationReport,
 }
 
 fn not_sent(error: TestError) -> ApiError {
@@ -41,7 +43,11 @@ pub struct LiveOutbound(pub Runtime);
 
 impl LiveOutbound {
     /// Checks that the URL's address may be dialled. A name that does not resolve now is allowed.
-    pub async fn check_url(&self, tenant: TenantId, url: &OutboundUrl) -> Result<(), Blocked> {
+    pub async fn check_url(
+        &self,
+        tenant: TenantId,
+        url: &OutboundUrl,
+    ) -> Result<(), BlockedReason> {
         self.0.outbound.check_url(tenant, url).await
     }
 
@@ -74,7 +80,7 @@ impl LiveOutbound {
                 tracing::error!(tenant = %tenant.id, %error, "the function secret");
                 ApiError::Unavailable
             })?;
-        let traced = Traced::begin(current_trace().as_ref());
+        let traced = InvocationSpan::begin(current_trace().as_ref());
         let invoke = Invoke {
             call: CallId::new(self.0.clock.now()),
             tenant: tenant.id,
@@ -86,7 +92,7 @@ impl LiveOutbound {
             traceparent: traced.traceparent.clone(),
             permission: Permission::given(),
         };
-        let request = Request::of(&invoke);
+        let request = FunctionRequest::of(&invoke);
         let invoked = self.0.functions.invoke(invoke).await;
         traced.end(tenant.id, None, Some(function.id), &invoked);
         Ok(FunctionTrial { request, invoked })
@@ -107,16 +113,16 @@ impl LiveOutbound {
         webhook: WebhookId,
         delivery: DeliveryId,
         made: i64,
-    ) -> Result<Resent, ApiError> {
+    ) -> Result<ResendOutcome, ApiError> {
         let trace = current_trace();
         let resent = self.0.webhooks.resend(webhook, delivery, made, trace).await;
         resent.map_err(not_sent)
     }
 
     /// The state of a webhook's endpoint queue on this node; none if it is idle, or if another node has it.
-    pub async fn lane(&self, webhook: WebhookId) -> Option<LaneReading> {
-        let standings = self.0.webhooks.standings(vec![webhook]).await?;
-        standings.get(&webhook)?.lane
+    pub async fn endpoint_queue(&self, webhook: WebhookId) -> Option<QueueReading> {
+        let statuses = self.0.webhooks.statuses(vec![webhook]).await?;
+        statuses.get(&webhook)?.queue
     }
 
     /// Wakes the dispatcher for deliveries that became due in the table. May be lost without harm.

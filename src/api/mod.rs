@@ -36,7 +36,7 @@ mod tests;
 pub use page::{ListPage, PageRange, SKIPPED_MAX};
 pub use unit::TenantWrite;
 
-use dikala_actors::outbound::Blocked;
+use dikala_actors::outbound::BlockedReason;
 use dikala_entities::{OutboundUrl, TenantId, UrlPolicy};
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 struct Addresses {
     policy: UrlPolicy,
-    blocked: Option<Blocked>,
+    blocked: Option<BlockedReason>,
 }
 
 impl Addresses {

@@ -6,10 +6,10 @@ use actix::{Arbiter, ArbiterHandle};
 use dikala_actors::{
     bridges::Bridges,
     calls::{CallDeps, CallMeter, CallRegistry, CallRouter, Invocations, versions::Versions},
-    events::{elsewhere, followers::Followers, outbox::Audience},
+    events::{followers::Followers, outbox::Audience, remote_events},
     functions::{self, FunctionsHandle},
     ledger::{self, LedgerDeps, LedgerHandle},
-    nodes::{self, Load, Membership},
+    nodes::{self, Membership, NodeLoad},
     outbound::{Guard, Outbound, OutboundError},
     runtime::{clock::SharedClock, lag::EventLoops},
     traces::Traces,
@@ -209,13 +209,13 @@ impl ActorDependencies<'_> {
         let attending = Arc::clone(bridges);
         threads.lease.spawn(async move { attending.attend().await });
         let (calls, bridges) = (calls.clone(), Arc::clone(bridges));
-        let load = move || Load {
+        let load = move || NodeLoad {
             calls: calls.in_memory(),
             bridges: bridges.connected_count(),
         };
         let keeping = nodes::keep(self.member.clone(), self.store.clone(), load);
         threads.lease.spawn(keeping);
-        let following = elsewhere::watch(feed.clone(), self.store.clone(), self.member.clone());
+        let following = remote_events::watch(feed.clone(), self.store.clone(), self.member.clone());
         if self.store.lease().is_some() {
             let exchanging = nodes::exchange(self.member.clone(), self.store.clone());
             threads.core.spawn(exchanging);
@@ -230,7 +230,7 @@ impl ActorDependencies<'_> {
     }
 
     fn webhooks(&self, thread: &Arbiter, outbound: Outbound) -> WebhooksHandle {
-        let services = webhooks::WebhookParts {
+        let services = webhooks::WebhookDeps {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock),
             vault: self.vault.clone(),

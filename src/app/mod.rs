@@ -18,7 +18,7 @@ use actix_web::{
     rt,
 };
 use dikala_actors::{
-    nodes::{self, Identity, Membership},
+    nodes::{self, Membership, NodeIdentity},
     outbound::{Outbound, OutboundError},
     runtime::clock::SharedClock,
 };
@@ -188,7 +188,7 @@ async fn begin(
     }
     let ports = [sockets.public_at.port(), sockets.operator_at.port()];
     let outbound = || Outbound::new(guard(settings, ports), settings.extra_ca_file());
-    let identity = Identity {
+    let identity = NodeIdentity {
         name: Arc::from(settings.node.name.as_str()),
         address: settings.http.base(sockets.public_at),
         version: env!("CARGO_PKG_VERSION"),

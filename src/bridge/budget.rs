@@ -22,8 +22,8 @@ use dashmap::DashMap;
 use dikala_actors::{
     calls::{CallError, TenantHint},
     runtime::{
-        shares::{self, Shares},
-        turns::{Turn, Turns},
+        fair_semaphore::{FairPermit, FairSemaphore},
+        shared_limit::{self, SharedLimit},
     },
 };
 use dikala_entities::BridgeId;
@@ -73,9 +73,9 @@ pub struct MessageReservation {
     #[expect(dead_code, reason = "it is held, and counts when it is dropped")]
     place: OwnedSemaphorePermit,
     #[expect(dead_code, reason = "it is held, and counts when it is dropped")]
-    ring: Option<Box<shares::Share<TenantHint>>>,
+    ring: Option<Box<shared_limit::SharedPermit<TenantHint>>>,
     /// Held while a call is being opened, until the reply with its agent is written.
-    answer: Option<Box<Turn<TenantHint>>>,
+    answer: Option<Box<FairPermit<TenantHint>>>,
 }
 
 /// Bytes of a bridge's budget, and the same number of the shared budget.
@@ -110,7 +110,7 @@ pub struct FunctionReservation(
 struct SharedBudget {
     bytes: Arc<Semaphore>,
     aside: Arc<Semaphore>,
-    turns: Turns<(BridgeId, TenantHint)>,
+    turns: FairSemaphore<(BridgeId, TenantHint)>,
 }
 
 /// The budgets of all bridges.
@@ -127,7 +127,7 @@ impl Default for BridgeBudgets {
             shared: SharedBudget {
                 bytes: Arc::new(Semaphore::new(BYTES_OF_ALL_MAX)),
                 aside: Arc::new(Semaphore::new(BYTES_OF_ALL_MAX)),
-                turns: Turns::new(TURNS_MAX, TURNS_EACH),
+                turns: FairSemaphore::new(TURNS_MAX, TURNS_EACH),
             },
         }
     }
@@ -149,8 +149,8 @@ impl BridgeBudgets {
 #[derive(Debug)]
 struct BridgeBudget {
     bytes: Arc<Semaphore>,
-    rings: Shares<TenantHint>,
-    answers: Turns<TenantHint>,
+    rings: SharedLimit<TenantHint>,
+    answers: FairSemaphore<TenantHint>,
     aside: Arc<Semaphore>,
     lists: Mutex<()>,
 }
@@ -159,8 +159,8 @@ impl Default for BridgeBudget {
     fn default() -> Self {
         Self {
             bytes: Arc::new(Semaphore::new(BYTES_MAX)),
-            rings: Shares::new(RING_BYTES_MAX, RING_BYTES_EACH),
-            answers: Turns::new(ANSWERS_MAX, ANSWERS_EACH),
+            rings: SharedLimit::new(RING_BYTES_MAX, RING_BYTES_EACH),
+            answers: FairSemaphore::new(ANSWERS_MAX, ANSWERS_EACH),
             aside: Arc::new(Semaphore::new(ASIDE_BYTES_MAX)),
             lists: Mutex::new(()),
         }
@@ -180,7 +180,7 @@ pub struct ConnectionBudget {
 #[derive(Debug)]
 pub struct MessageWeight {
     bytes: usize,
-    ring: Option<Box<shares::Share<TenantHint>>>,
+    ring: Option<Box<shared_limit::SharedPermit<TenantHint>>>,
 }
 
 impl ConnectionBudget {
@@ -206,7 +206,11 @@ impl ConnectionBudget {
         (message, MessageWeight { bytes, ring })
     }
 
-    fn take_in(&self, payer: TenantHint, bytes: usize) -> Option<shares::Share<TenantHint>> {
+    fn take_in(
+        &self,
+        payer: TenantHint,
+        bytes: usize,
+    ) -> Option<shared_limit::SharedPermit<TenantHint>> {
         let waited = [
             self.budget.answers.waited(&payer),
             self.shared.turns.waited(&(self.bridge, payer)),
@@ -259,7 +263,7 @@ impl ConnectionBudget {
         payer: TenantHint,
         room: &mut MessageReservation,
         within: Duration,
-    ) -> Result<Turn<(BridgeId, TenantHint)>, CallError> {
+    ) -> Result<FairPermit<(BridgeId, TenantHint)>, CallError> {
         let both = async {
             // The reply permit comes first: replies that the bridge does not read must hold no permit of the shared
             // limit.
@@ -271,7 +275,7 @@ impl ConnectionBudget {
     }
 
     /// Waits for a permit to carry out a message about a call.
-    pub async fn turn(&self, payer: TenantHint) -> Turn<(BridgeId, TenantHint)> {
+    pub async fn turn(&self, payer: TenantHint) -> FairPermit<(BridgeId, TenantHint)> {
         self.shared.turns.take((self.bridge, payer)).await
     }
 
@@ -323,7 +327,7 @@ impl ConnectionBudget {
     async fn place(
         &self,
         bytes: ByteReservation,
-        ring: Option<Box<shares::Share<TenantHint>>>,
+        ring: Option<Box<shared_limit::SharedPermit<TenantHint>>>,
     ) -> MessageReservation {
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.expect("nobody closes the semaphore");

@@ -1,7 +1,7 @@
 //! Deliveries of all webhooks, of one webhook, or of a call; sending one again.
 
 use actix_web::{HttpRequest, HttpResponse};
-use dikala_actors::webhooks::Resent;
+use dikala_actors::webhooks::ResendOutcome;
 use dikala_entities::{DeliveryId, DeliveryStatus, Millis, WebhookId};
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -166,7 +166,7 @@ pub async fn resend(visit: ConsoleView, id: Id<DeliveryId>) -> Result<HttpRespon
         // The delivery is already due: if it cannot be awaited now, the dispatcher attempts it later.
         let webhooks = &visit.desk().node.webhooks;
         let resent = webhooks.resend(webhook, id.0, made, None).await;
-        if matches!(resent, Ok(Resent::Made)) {
+        if matches!(resent, Ok(ResendOutcome::Made)) {
             word = "done-delivery-resent";
         }
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_actors::webhooks::{
-    Envelope, Resent, headers,
+    Envelope, ResendOutcome, headers,
     signature::{Signer, SigningKeys},
 };
 use dikala_entities::{
@@ -194,8 +194,8 @@ async fn delivery_table(
 
 /// Time of the next probe of a failing endpoint; `None` if its circuit is closed.
 async fn probe_at(visit: &SignedIn, webhook: &webhook::Model) -> Option<Millis> {
-    let lane = visit.services().outbound.lane(webhook.id).await?;
-    lane.probe_at.filter(|at| *at > visit.now())
+    let queue = visit.services().outbound.endpoint_queue(webhook.id).await?;
+    queue.probe_at.filter(|at| *at > visit.now())
 }
 
 /// Time of the next attempt. A past time means soon, or with the next probe.
@@ -491,8 +491,8 @@ pub async fn resend(visit: SignedIn, id: Id<DeliveryId>) -> Result<HttpResponse,
     // The delivery is already due: if it cannot be awaited now, the dispatcher attempts it later.
     let resent = visit.services().outbound.resend(webhook, id.0, made).await;
     let done = match resent {
-        Ok(Resent::Made) => "done-resent",
-        Ok(Resent::Waits) | Err(_) => "done-resent-later",
+        Ok(ResendOutcome::Made) => "done-resent",
+        Ok(ResendOutcome::Waits) | Err(_) => "done-resent-later",
     };
     Ok(visit.see(&path, done))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dikala_actors::{
     nodes::Membership,
-    runtime::{clock::SharedClock, shares::Shares},
+    runtime::{clock::SharedClock, shared_limit::SharedLimit},
 };
 use dikala_entities::{Store, TenantId, Vault};
 
@@ -24,7 +24,7 @@ pub struct HttpContext {
     /// Large answers that clients have not read yet.
     pub unread: Arc<UnreadAnswers>,
     /// Running exports by tenant: one each, so that no tenant takes the CPU from others.
-    pub exports: Shares<TenantId>,
+    pub exports: SharedLimit<TenantId>,
 }
 
 /// Limit of concurrent exports of all tenants.
@@ -47,7 +47,7 @@ impl HttpContext {
             settings: Arc::new(settings),
             gate: Arc::default(),
             unread: Arc::default(),
-            exports: Shares::new(EXPORTS_MAX, 1),
+            exports: SharedLimit::new(EXPORTS_MAX, 1),
         }
     }
 }

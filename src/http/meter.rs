@@ -13,7 +13,7 @@ use std::{
 use actix_web::http::{Method, StatusCode};
 use dikala_actors::runtime::{
     histogram::{ANSWER_US, Distribution, Histogram},
-    last_minute::{Happened, LastMinute},
+    last_minute::{LastMinute, MinuteCounts},
 };
 
 /// The route of an unknown path.
@@ -40,7 +40,7 @@ pub struct OperationStats {
     pub route: String,
     pub statuses: Vec<(u16, u64)>,
     /// 5xx answers count as failed.
-    pub last_minute: Happened,
+    pub last_minute: MinuteCounts,
     /// In microseconds.
     pub times: Distribution,
 }

@@ -1,7 +1,7 @@
 //! The span of a request. Frequent requests of machines are left out.
 
 use actix_web::{dev::ServiceRequest, http::StatusCode, web::Data};
-use dikala_actors::traces::{Kind, Span, Traces};
+use dikala_actors::traces::{Span, SpanKind, Traces};
 use dikala_entities::{TenantId, TraceParent};
 
 use super::meter::{NO_ROUTE, name_of};
@@ -21,7 +21,7 @@ pub(super) fn begin(
         return None;
     }
     let method = name_of(req.method());
-    let mut span = traces.span(Kind::Server, method, trace)?;
+    let mut span = traces.span(SpanKind::Server, method, trace)?;
     span.rename(format!("{method} {route}"));
     span.set("http.request.method", method);
     span.set("http.route", route);

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use dikala_actors::runtime::shares::fair;
+use dikala_actors::runtime::shared_limit::fair;
 use dikala_entities::TenantId;
 
 use super::error::ApiError;

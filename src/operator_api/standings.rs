@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use actix_web::web::Data;
-use dikala_actors::webhooks::lanes::{self, LastAnswer};
+use dikala_actors::webhooks::webhook_status::{self, LastAnswer};
 use dikala_entities::{Millis, WebhookId};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, Value};
 use serde::Serialize;
@@ -86,8 +86,8 @@ lists! {
     StandingList { webhooks: WebhookStanding, "webhooks" }
 }
 
-impl From<lanes::LaneReading> for EndpointQueueStatus {
-    fn from(lane: lanes::LaneReading) -> Self {
+impl From<webhook_status::QueueReading> for EndpointQueueStatus {
+    fn from(lane: webhook_status::QueueReading) -> Self {
         Self {
             state: lane.state.as_str(),
             waiting: lane.waiting,
@@ -123,15 +123,15 @@ pub async fn page(desk: &OperatorContext, asked: &FormFields) -> Result<Standing
         limit: found.limit,
         offset: found.offset,
     };
-    let standings = of(desk, found.webhooks).await?;
-    Ok(StandingList::new(page, standings, found.has_more))
+    let statuses = of(desk, found.webhooks).await?;
+    Ok(StandingList::new(page, statuses, found.has_more))
 }
 
 /// The status of one webhook.
 pub async fn one(desk: &OperatorContext, id: WebhookId) -> Result<WebhookStanding, ApiError> {
     let row = find(desk.node.store.api_reader(), id).await?;
-    let mut standings = of(desk, vec![row.into()]).await?;
-    standings.pop().ok_or(ApiError::Internal)
+    let mut statuses = of(desk, vec![row.into()]).await?;
+    statuses.pop().ok_or(ApiError::Internal)
 }
 
 async fn of(
@@ -140,15 +140,15 @@ async fn of(
 ) -> Result<Vec<WebhookStanding>, DbErr> {
     let ids: Vec<WebhookId> = views.iter().map(|view| view.id).collect();
     let due = due(desk.node.store.api_reader(), &ids, desk.now()).await?;
-    let lanes = desk.node.webhooks.standings(ids).await.unwrap_or_default();
+    let statuses = desk.node.webhooks.statuses(ids).await.unwrap_or_default();
     let standing = |view: WebhookView| {
         let (due, oldest_due_at) = due.get(&view.id).copied().unwrap_or_default();
-        let lane = lanes.get(&view.id).copied().unwrap_or_default();
+        let status = statuses.get(&view.id).copied().unwrap_or_default();
         WebhookStanding {
             due,
             oldest_due_at,
-            lane: lane.lane.map(EndpointQueueStatus::from),
-            last_answer: lane.last_answer.map(WebhookAnswer::from),
+            lane: status.queue.map(EndpointQueueStatus::from),
+            last_answer: status.last_answer.map(WebhookAnswer::from),
             view,
         }
     };

@@ -1,7 +1,7 @@
 //! `/nodes` and `/config`.
 
 use actix_web::web::Data;
-use dikala_actors::nodes::{Entered, all as all_nodes};
+use dikala_actors::nodes::{NodeRow, all as all_nodes};
 use dikala_entities::Millis;
 use sea_orm::{ConnectionTrait, DbErr};
 use serde::Serialize;
@@ -49,8 +49,8 @@ pub async fn nodes(desk: Data<OperatorContext>) -> ApiAnswer {
     ApiAnswer::ok(&read_nodes(&desk).await)
 }
 
-impl From<Entered> for NodeStatus {
-    fn from(row: Entered) -> Self {
+impl From<NodeRow> for NodeStatus {
+    fn from(row: NodeRow) -> Self {
         let left_ms = row.lease_until.since(row.now);
         Self {
             id: row.id,

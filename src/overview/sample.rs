@@ -2,7 +2,7 @@
 
 use dikala_actors::{
     runtime::{histogram::Distribution, metrics::meters},
-    webhooks::stats::LaneState,
+    webhooks::stats::QueueState,
 };
 use dikala_entities::{CallStatus, HangupReason, Millis};
 
@@ -75,9 +75,9 @@ impl OverviewSample {
         let webhooks = node.webhooks.stats();
         let ledger = node.ledger.stats();
         let (requests, failed_requests) = requests(parts);
-        let sealed = LaneState::ALL
+        let sealed = QueueState::ALL
             .iter()
-            .position(|state| *state == LaneState::Sealed);
+            .position(|state| *state == QueueState::Sealed);
         Self {
             at: now,
             calls: calls.active().iter().map(|(_, count)| count).sum(),
@@ -95,7 +95,7 @@ impl OverviewSample {
             due_ms: webhooks
                 .due_since
                 .map_or(0, |since| now.since(since).max(0)),
-            sealed: sealed.map_or(0, |state| webhooks.lanes[state]),
+            sealed: sealed.map_or(0, |state| webhooks.queues[state]),
             batches: ledger.commit.count(),
             items: ledger.items.sum,
             committed: ledger.commit,

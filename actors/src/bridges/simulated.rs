@@ -9,12 +9,15 @@ use super::{
 };
 use crate::runtime::simulated::{
     tables::Tables,
-    wire::{Away, Wire},
+    wire::{NoAnswer, SimulatedNetwork},
 };
 
 impl Bridges {
     /// Replaces [`store_last_seen`](Self::store_last_seen).
-    pub(crate) async fn store_signs(&self, wire: &Wire<Tables>) -> Result<(), Away> {
+    pub(crate) async fn store_signs(
+        &self,
+        wire: &SimulatedNetwork<Tables>,
+    ) -> Result<(), NoAnswer> {
         let now = self.clock.now();
         let signs: Vec<(BridgeId, Sign)> = self
             .present
@@ -46,7 +49,10 @@ impl Bridges {
     }
 
     /// Replaces [`recover`](Self::recover).
-    pub(crate) async fn recover_signs(&self, wire: &Wire<Tables>) -> Result<(), Away> {
+    pub(crate) async fn recover_signs(
+        &self,
+        wire: &SimulatedNetwork<Tables>,
+    ) -> Result<(), NoAnswer> {
         let rows = wire
             .ask("bridges", |tables, _| tables.bridges.clone())
             .await?;
@@ -58,7 +64,11 @@ impl Bridges {
     }
 
     /// Replaces [`read_remote_bridges`](Self::read_remote_bridges).
-    pub(crate) async fn look_for(&self, wire: &Wire<Tables>, me: &str) -> Result<(), Away> {
+    pub(crate) async fn look_for(
+        &self,
+        wire: &SimulatedNetwork<Tables>,
+        me: &str,
+    ) -> Result<(), NoAnswer> {
         let rows = wire
             .ask("bridges", |tables, now| {
                 let read =
@@ -91,7 +101,11 @@ impl Bridges {
     }
 
     /// Replaces [`publish`](Self::publish).
-    pub(crate) async fn publish_to(&self, wire: &Wire<Tables>, me: &str) -> Result<(), Away> {
+    pub(crate) async fn publish_to(
+        &self,
+        wire: &SimulatedNetwork<Tables>,
+        me: &str,
+    ) -> Result<(), NoAnswer> {
         let changed: Vec<(BridgeId, Option<u64>, Millis)> = self
             .present
             .iter()
@@ -130,7 +144,7 @@ impl Bridges {
     }
 
     /// Replaces [`send_to_remote_nodes`](Self::send_to_remote_nodes) and [`receive`](Self::receive).
-    pub(crate) async fn exchange(&self, wire: &Wire<Tables>) -> Result<(), Away> {
+    pub(crate) async fn exchange(&self, wire: &SimulatedNetwork<Tables>) -> Result<(), NoAnswer> {
         let mut away: Vec<(BridgeId, Vec<Command>)> = Vec::new();
         let mut done: Vec<(BridgeId, Vec<CommandId>)> = Vec::new();
         let mut here = Vec::new();
@@ -161,7 +175,7 @@ impl Bridges {
                 }
                 Ok(())
             }
-            Err(Away) => {
+            Err(NoAnswer) => {
                 for (bridge, commands) in away {
                     self.present.entry(bridge).or_default().take_back(commands);
                 }
@@ -169,7 +183,7 @@ impl Bridges {
                     let mut presence = self.present.entry(bridge).or_default();
                     ids.into_iter().for_each(|id| presence.handed_over(id));
                 }
-                Err(Away)
+                Err(NoAnswer)
             }
         }
     }

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     metered,
     runtime::context::MeteredContext,
-    traces::{self, Arrival, Span},
+    traces::{self, MessageArrival, Span},
 };
 
 /// Time that a call stays in memory after its end, for late and repeated messages.
@@ -42,7 +42,7 @@ pub(super) enum ActorStart {
     Open(
         Box<IncomingCall>,
         Box<Callee>,
-        Arrival,
+        MessageArrival,
         oneshot::Sender<Result<CallReply, CallError>>,
     ),
     /// A call read from the store.
@@ -130,7 +130,7 @@ impl CallActor {
         &mut self,
         mut incoming: IncomingCall,
         callee: Callee,
-        arrival: Arrival,
+        arrival: MessageArrival,
         reply: oneshot::Sender<Result<CallReply, CallError>>,
         ctx: &mut MeteredContext<Self>,
     ) {

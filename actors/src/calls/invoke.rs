@@ -17,7 +17,7 @@ use super::{
     versions,
 };
 use crate::{
-    functions::{FunctionSpec, Invoke, Invoked, Outcome, Traced},
+    functions::{FunctionSpec, InvocationReport, InvocationSpan, Invoke, Outcome},
     journal::JournalEntry,
     ledger::LedgerError,
     outbound::{ErrorKind, Permission},
@@ -246,26 +246,29 @@ async fn run(
     row: &call::Model,
     message: &InvokeFunction,
     claim: &mut InvocationClaim,
-) -> Result<(Option<FunctionId>, Invoked), CallError> {
+) -> Result<(Option<FunctionId>, InvocationReport), CallError> {
     let settings = settings(deps, row).await?;
     let function = settings
         .as_ref()
         .and_then(|settings| settings.function(&message.name));
     let Some(function) = function else {
         let unknown = Outcome::unknown_function(&message.name);
-        return Ok((None, Invoked::at_once(unknown)));
+        return Ok((None, InvocationReport::at_once(unknown)));
     };
     if !function.enabled {
         let disabled = Outcome::disabled(&message.name);
-        return Ok((function.id, Invoked::at_once(disabled)));
+        return Ok((function.id, InvocationReport::at_once(disabled)));
     }
     if claim.is_lost() {
-        return Ok((function.id, Invoked::at_once(Outcome::interrupted())));
+        return Ok((
+            function.id,
+            InvocationReport::at_once(Outcome::interrupted()),
+        ));
     }
     // The rules may have become stricter since it was stored.
     let Some(endpoint) = function.endpoint() else {
         let refused = Outcome::no_answer(ErrorKind::BlockedTarget);
-        return Ok((function.id, Invoked::at_once(refused)));
+        return Ok((function.id, InvocationReport::at_once(refused)));
     };
     let tenant = tenant::Entity::find_by_id(row.tenant_id)
         .one(deps.store.critical_reader())
@@ -284,7 +287,7 @@ async fn run(
             CallError::Unavailable
         })?;
     let trace = message.trace.as_ref().or(row.traceparent.as_ref());
-    let traced = Traced::begin(trace);
+    let traced = InvocationSpan::begin(trace);
     let (node, claimant) = (deps.node.clone(), claim.node());
     let permission = Permission::only_while(move || node.acts_as(&claimant));
     let invoke = Invoke {

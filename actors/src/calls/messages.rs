@@ -10,7 +10,7 @@ use dikala_entities::{
 use serde_json::{Map, Value};
 
 use super::error::CallError;
-use crate::traces::Arrival;
+use crate::traces::MessageArrival;
 
 #[derive(Clone, Debug)]
 pub struct IncomingCall {
@@ -73,7 +73,7 @@ pub enum CallInput {
 pub struct Tell {
     pub bridge: Option<BridgeId>,
     pub input: CallInput,
-    pub arrival: Arrival,
+    pub arrival: MessageArrival,
 }
 
 /// Another node owns the call: its actor here stops.

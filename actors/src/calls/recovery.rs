@@ -21,7 +21,7 @@ use super::{
     versions,
 };
 use crate::{
-    nodes::{self, Entered, lease::may_end},
+    nodes::{self, NodeRow, lease::may_end},
     webhooks,
 };
 
@@ -101,7 +101,7 @@ async fn end_lost_nodes(calls: &CallRouter, at_start: bool) -> Result<(), DbErr>
 }
 
 /// False if the node lives, or if another node ended it.
-async fn end(deps: &CallDeps, node: &Entered) -> Result<bool, DbErr> {
+async fn end(deps: &CallDeps, node: &NodeRow) -> Result<bool, DbErr> {
     let txn = deps.store.begin().await?;
     if !nodes::end(&txn, node).await? {
         return Ok(false);

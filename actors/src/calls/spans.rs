@@ -10,7 +10,7 @@ use super::{
     invoke::InvocationResult,
     messages::{CallInput, CallReply, InvokeFunction},
 };
-use crate::traces::{Context, Kind, Span};
+use crate::traces::{Context, Span, SpanKind};
 
 pub(super) fn of_call(deps: &CallDeps, row: &call::Model) -> Option<Context> {
     deps.traces.call(row.id, row.traceparent.as_ref())
@@ -22,7 +22,7 @@ pub(super) fn end_call(deps: &CallDeps, row: &call::Model) {
         return;
     };
     let mut span = call
-        .itself(Kind::Internal, "call", trace)
+        .itself(SpanKind::Internal, "call", trace)
         .with("dikala.call.id", row.id)
         .with("dikala.tenant.id", row.tenant_id)
         .with("dikala.bridge.id", row.bridge_id)
@@ -44,7 +44,7 @@ pub(super) fn end_call(deps: &CallDeps, row: &call::Model) {
 
 /// The span of a bridge message about a call; `since` is when it was read.
 pub(super) fn message(call: &Context, name: &'static str, since: Instant) -> Span {
-    call.span(Kind::Server, name).since(since)
+    call.span(SpanKind::Server, name).since(since)
 }
 
 /// The span of an input; `None` if it does not come from the bridge.
@@ -90,8 +90,8 @@ pub(super) fn of_invocation(
     let span = match &message.trace {
         Some(trace) => deps
             .traces
-            .span(Kind::Server, "call.function", Some(trace))?,
-        None => of_call(deps, row)?.span(Kind::Server, "call.function"),
+            .span(SpanKind::Server, "call.function", Some(trace))?,
+        None => of_call(deps, row)?.span(SpanKind::Server, "call.function"),
     };
     Some(
         span.since(message.since)

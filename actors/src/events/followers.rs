@@ -21,7 +21,7 @@ const FOLLOWERS_MAX: usize = 1_024;
 /// Wakes followers. Clones share the same state.
 #[derive(Clone, Debug)]
 pub struct Followers {
-    tenants: Arc<DashMap<TenantId, Followed>>,
+    tenants: Arc<DashMap<TenantId, FollowedTenant>>,
     notices: Notices,
     /// Closed when the service stops.
     seats: Arc<Semaphore>,
@@ -29,7 +29,7 @@ pub struct Followers {
 
 /// A tenant whose events are followed.
 #[derive(Debug)]
-struct Followed {
+struct FollowedTenant {
     woken: watch::Sender<()>,
     /// Followers that hold a seat.
     readers: usize,
@@ -89,10 +89,13 @@ impl Followers {
         tenant: TenantId,
         seat: Option<OwnedSemaphorePermit>,
     ) -> Result<Follower, NoSeat> {
-        let mut followed = self.tenants.entry(tenant).or_insert_with(|| Followed {
-            woken: watch::channel(()).0,
-            readers: 0,
-        });
+        let mut followed = self
+            .tenants
+            .entry(tenant)
+            .or_insert_with(|| FollowedTenant {
+                woken: watch::channel(()).0,
+                readers: 0,
+            });
         if seat.is_some() {
             if followed.readers >= FOLLOWERS_PER_TENANT_MAX {
                 return Err(NoSeat::Tenant);
@@ -165,7 +168,7 @@ impl Drop for Follower {
         {
             followed.readers = followed.readers.saturating_sub(1);
         }
-        let nobody = |_: &TenantId, followed: &Followed| followed.woken.receiver_count() == 0;
+        let nobody = |_: &TenantId, followed: &FollowedTenant| followed.woken.receiver_count() == 0;
         self.followers.tenants.remove_if(&self.tenant, nobody);
     }
 }

@@ -118,7 +118,7 @@ pub struct Deliver(pub Vec<Dispatch>);
 
 /// The result of an announcement, for use after the commit.
 #[derive(Debug, Default)]
-pub struct Announced {
+pub struct AnnouncedEvents {
     pub dispatches: Vec<Dispatch>,
     pub tenants: BTreeSet<TenantId>,
 }
@@ -132,7 +132,7 @@ pub struct Audience {
 
 impl Audience {
     /// Notifies both. Call it after the commit.
-    pub fn tell(&self, announced: Announced) {
+    pub fn tell(&self, announced: AnnouncedEvents) {
         if !announced.tenants.is_empty() {
             self.followers.announce(announced.tenants);
         }
@@ -152,7 +152,7 @@ pub struct Announcement {
     /// the deliveries, and its dispatcher hears of them after the commit. If another node delivers to the webhook,
     /// that node finds them in the table.
     pub writes: Vec<BatchWrite>,
-    pub announced: Announced,
+    pub announced: AnnouncedEvents,
 }
 
 /// The state of a tenant that its events need.
@@ -194,7 +194,7 @@ pub async fn announce(
             write_of_events(events, &mut tenants)?,
             write_of_deliveries(&dispatches, &tenants, node, now),
         ],
-        announced: Announced {
+        announced: AnnouncedEvents {
             dispatches,
             tenants: events.iter().map(|event| event.tenant).collect(),
         },
@@ -207,7 +207,7 @@ pub async fn write(
     events: &[NewEvent],
     node: &str,
     now: Millis,
-) -> Result<Announced, DbErr> {
+) -> Result<AnnouncedEvents, DbErr> {
     let announcement = announce(txn, events, node, now).await?;
     written(txn.write_all(&announcement.writes).await?)?;
     Ok(announcement.announced)

@@ -23,10 +23,10 @@ const KEPT_MS: i64 = 10 * 60 * 1_000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Circuits(Arc<Mutex<HashMap<TenantId, Endpoints>>>);
 
-type Endpoints = HashMap<OutboundUrl, Kept>;
+type Endpoints = HashMap<OutboundUrl, CircuitEntry>;
 
 #[derive(Debug)]
-struct Kept {
+struct CircuitEntry {
     circuit: Circuit,
     /// The time of the last change.
     at: Millis,
@@ -45,7 +45,7 @@ pub enum CircuitState {
 
 /// The effect of a call on the circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
+pub(super) enum CallFinding {
     /// The endpoint answered, with whatever status.
     Answered,
     /// The endpoint did not answer in time or could not be reached.
@@ -54,7 +54,7 @@ pub(super) enum Finding {
     Nothing,
 }
 
-impl Finding {
+impl CallFinding {
     pub(super) const fn of(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Timeout
@@ -68,7 +68,7 @@ impl Finding {
     }
 }
 
-/// Permission to call an endpoint. Report the result with `heard`; dropping it counts as [`Finding::Nothing`].
+/// Permission to call an endpoint. Report the result with `heard`; dropping it counts as [`CallFinding::Nothing`].
 #[derive(Debug)]
 pub(super) struct CallRight {
     circuits: Circuits,
@@ -151,19 +151,19 @@ fn kept_of<'a>(
     all: &'a mut HashMap<TenantId, Endpoints>,
     tenant: TenantId,
     endpoint: &OutboundUrl,
-) -> Option<&'a mut Kept> {
+) -> Option<&'a mut CircuitEntry> {
     all.get_mut(&tenant)?.get_mut(endpoint)
 }
 
 impl CallRight {
     /// Reports the result of the call.
-    pub(super) fn heard(mut self, heard: Finding, now: Millis) {
+    pub(super) fn heard(mut self, heard: CallFinding, now: Millis) {
         let mut all = self.circuits.all();
         match heard {
-            Finding::Nothing => return,
-            Finding::Answered => forget(&mut all, self.tenant, &self.endpoint),
-            Finding::Silent if self.kind == CallKind::Test => {}
-            Finding::Silent => self.failed(&mut all, now),
+            CallFinding::Nothing => return,
+            CallFinding::Answered => forget(&mut all, self.tenant, &self.endpoint),
+            CallFinding::Silent if self.kind == CallKind::Test => {}
+            CallFinding::Silent => self.failed(&mut all, now),
         }
         drop(all);
         // The probe has its result, so `drop` must not return its turn.
@@ -182,7 +182,7 @@ impl CallRight {
         }
         let kept = endpoints
             .entry(self.endpoint.clone())
-            .or_insert_with(|| Kept {
+            .or_insert_with(|| CircuitEntry {
                 circuit: Circuit::new(FIRST_PAUSE_MS),
                 at: now,
             });
@@ -233,7 +233,7 @@ mod tests {
     fn fail_times(circuits: &Circuits, tenant: TenantId, url: &OutboundUrl, times: usize) {
         for _ in 0..times {
             let turn = circuits.turn(tenant, url, NOW).expect("a turn");
-            turn.heard(Finding::Silent, NOW);
+            turn.heard(CallFinding::Silent, NOW);
         }
     }
 
@@ -254,12 +254,12 @@ mod tests {
         assert_eq!(circuits.state(tenant, &url, until), CircuitState::HalfOpen);
         let probe = circuits.turn(tenant, &url, until).expect("a probe");
         assert!(circuits.turn(tenant, &url, until).is_none());
-        probe.heard(Finding::Silent, until);
+        probe.heard(CallFinding::Silent, until);
         let longer = until.plus_ms(FIRST_PAUSE_MS * 2);
         let open = CircuitState::Open { until: longer };
         assert_eq!(circuits.state(tenant, &url, until), open);
         let probe = circuits.turn(tenant, &url, longer).expect("a probe");
-        probe.heard(Finding::Answered, longer);
+        probe.heard(CallFinding::Answered, longer);
         assert!(circuits.turn(tenant, &url, longer).is_some());
         assert!(circuits.all().is_empty());
     }
@@ -270,7 +270,7 @@ mod tests {
         fail_times(&circuits, tenant, &url, 5);
         let later = NOW.plus_ms(FIRST_PAUSE_MS);
         let probe = circuits.turn(tenant, &url, later).expect("a probe");
-        probe.heard(Finding::Nothing, later);
+        probe.heard(CallFinding::Nothing, later);
         drop(circuits.turn(tenant, &url, later).expect("a probe"));
         assert!(circuits.turn(tenant, &url, later).is_some());
     }
@@ -283,10 +283,10 @@ mod tests {
         fail_times(&circuits, tenant, &url, 5);
         let later = NOW.plus_ms(FIRST_PAUSE_MS);
         let probe = turn(later).expect("a probe");
-        slow.heard(Finding::Silent, later);
+        slow.heard(CallFinding::Silent, later);
         drop(slower);
         assert!(turn(later).is_none(), "the probe is still under way");
-        probe.heard(Finding::Answered, later);
+        probe.heard(CallFinding::Answered, later);
         assert!(turn(later).is_some());
     }
 
@@ -296,14 +296,14 @@ mod tests {
         for _ in 0..9 {
             circuits
                 .turn_of_test(tenant, &url)
-                .heard(Finding::Silent, NOW);
+                .heard(CallFinding::Silent, NOW);
         }
         assert_eq!(circuits.state(tenant, &url, NOW), CircuitState::Closed);
         fail_times(&circuits, tenant, &url, 5);
         assert!(circuits.turn(tenant, &url, NOW).is_none());
         circuits
             .turn_of_test(tenant, &url)
-            .heard(Finding::Answered, NOW);
+            .heard(CallFinding::Answered, NOW);
         assert!(circuits.turn(tenant, &url, NOW).is_some());
     }
 
@@ -315,7 +315,7 @@ mod tests {
         }
         assert_eq!(circuits.all()[&tenant].len(), ENDPOINTS_MAX);
         let turn = circuits.turn(tenant, &url("late"), NOW).expect("a turn");
-        turn.heard(Finding::Silent, NOW.plus_ms(KEPT_MS));
+        turn.heard(CallFinding::Silent, NOW.plus_ms(KEPT_MS));
         assert_eq!(circuits.all()[&tenant].len(), 1);
     }
 }

@@ -8,11 +8,11 @@ use std::{
 use actix::{Actor, Handler, ResponseFuture, Supervised};
 
 use super::{
-    Answered, FaultCode, Invoke, Invoked, Outcome, Permitted,
-    circuits::Finding,
-    meter::{FunctionMeter, Invocation},
+    EndpointAnswer, FaultCode, InvocationReport, Invoke, Outcome, Permitted,
+    circuits::CallFinding,
+    meter::{FunctionMeter, MeteredInvocation},
     request,
-    schemas::Schemas,
+    schemas::CompiledSchemas,
 };
 use crate::{
     metered,
@@ -26,18 +26,18 @@ const RESULT_BYTES_MAX: usize = 64 * 1024;
 /// Calls functions on a thread of its own.
 #[derive(Debug)]
 pub struct FunctionInvoker {
-    kept: Rc<Kept>,
+    kept: Rc<InvokerState>,
 }
 
-struct Kept {
+struct InvokerState {
     outbound: Outbound,
     timeout: Duration,
     clock: SharedClock,
     meter: FunctionMeter,
-    schemas: Schemas,
+    schemas: CompiledSchemas,
 }
 
-impl std::fmt::Debug for Kept {
+impl std::fmt::Debug for InvokerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Kept").finish_non_exhaustive()
     }
@@ -52,12 +52,12 @@ impl FunctionInvoker {
         clock: SharedClock,
         meter: FunctionMeter,
     ) -> Self {
-        let kept = Kept {
+        let kept = InvokerState {
             outbound,
             timeout,
             clock,
             meter,
-            schemas: Schemas::default(),
+            schemas: CompiledSchemas::default(),
         };
         Self {
             kept: Rc::new(kept),
@@ -72,7 +72,7 @@ impl Actor for FunctionInvoker {
 impl Supervised for FunctionInvoker {}
 
 impl Handler<Permitted> for FunctionInvoker {
-    type Result = ResponseFuture<Invoked>;
+    type Result = ResponseFuture<InvocationReport>;
 
     fn handle(&mut self, permitted: Permitted, _: &mut Self::Context) -> Self::Result {
         let kept = Rc::clone(&self.kept);
@@ -83,11 +83,11 @@ impl Handler<Permitted> for FunctionInvoker {
                 permit,
                 turn,
             } = permitted;
-            let (began, invocation) = (Instant::now(), Invocation::of(&invoke));
+            let (began, invocation) = (Instant::now(), MeteredInvocation::of(&invoke));
             let (invoked, heard) = kept.invoke(invoke).await;
             let now = kept.clock.now();
             let took = match invoked.duration_ms {
-                0 if heard == Finding::Nothing => Duration::ZERO,
+                0 if heard == CallFinding::Nothing => Duration::ZERO,
                 _ => began.elapsed(),
             };
             kept.meter.observe(invocation, &invoked.outcome, took, now);
@@ -97,13 +97,13 @@ impl Handler<Permitted> for FunctionInvoker {
         });
         Box::pin(async move {
             task.await
-                .unwrap_or_else(|_| Invoked::at_once(Outcome::busy()))
+                .unwrap_or_else(|_| InvocationReport::at_once(Outcome::busy()))
         })
     }
 }
 
-impl Kept {
-    async fn invoke(&self, invoke: Invoke) -> (Invoked, Finding) {
+impl InvokerState {
+    async fn invoke(&self, invoke: Invoke) -> (InvocationReport, CallFinding) {
         let began = Instant::now();
         let checked = self.schemas.check(
             invoke.tenant,
@@ -112,24 +112,27 @@ impl Kept {
         );
         let checked = tokio::time::timeout(self.timeout, checked).await;
         if let Err(outcome) = checked.unwrap_or_else(|_| Err(Outcome::busy())) {
-            return (Invoked::at_once(outcome), Finding::Nothing);
+            return (InvocationReport::at_once(outcome), CallFinding::Nothing);
         }
         let Ok((head, body)) = request::build(&invoke) else {
             let unusable = Outcome::error(
                 FaultCode::Connection,
                 "The address of the function's endpoint cannot be used.",
             );
-            return (Invoked::at_once(unusable), Finding::Nothing);
+            return (InvocationReport::at_once(unusable), CallFinding::Nothing);
         };
         let outbound = self.outbound.permitted(invoke.permission.clone());
         let client = outbound.client_for_one(Some(invoke.tenant));
         let rest = self.timeout.saturating_sub(began.elapsed());
         let answer = exchange(&client, head, body, RESULT_BYTES_MAX, rest).await;
         let (outcome, heard) = match &answer {
-            Ok(answer) => (request::outcome_of(answer), Finding::Answered),
-            Err(failure) => (Outcome::no_answer(failure.kind), Finding::of(failure.kind)),
+            Ok(answer) => (request::outcome_of(answer), CallFinding::Answered),
+            Err(failure) => (
+                Outcome::no_answer(failure.kind),
+                CallFinding::of(failure.kind),
+            ),
         };
-        let invoked = Invoked {
+        let invoked = InvocationReport {
             outcome,
             duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
             answered: invoke.is_test.then(|| answered(answer)).flatten(),
@@ -139,10 +142,10 @@ impl Kept {
 }
 
 /// The part of the answer that arrived, even if it broke off.
-fn answered(answer: Result<Exchange, Failure>) -> Option<Answered> {
+fn answered(answer: Result<Exchange, Failure>) -> Option<EndpointAnswer> {
     let (status, body) = match answer {
         Ok(Exchange { status, body, .. }) => (status, body),
         Err(Failure { status, body, .. }) => (status?, body),
     };
-    Some(Answered { status, body })
+    Some(EndpointAnswer { status, body })
 }

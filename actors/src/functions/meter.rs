@@ -11,7 +11,7 @@ use dikala_entities::{AgentId, Millis, OutboundUrl, TenantId};
 use super::{CircuitState, FaultCode, Invoke, Outcome};
 use crate::runtime::{
     histogram::{ANSWER_US, Distribution, Histogram},
-    last_minute::{Happened, LastMinute},
+    last_minute::{LastMinute, MinuteCounts},
 };
 
 /// Limit of functions counted individually: those called last.
@@ -25,12 +25,12 @@ pub(super) struct FunctionMeter(Arc<Times>);
 struct Times {
     ok: Histogram,
     faults: [Histogram; FaultCode::ALL.len()],
-    each: Mutex<HashMap<Which, Counts>>,
+    each: Mutex<HashMap<FunctionKey, FunctionCounts>>,
 }
 
 /// A tenant's function.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Which {
+struct FunctionKey {
     tenant: TenantId,
     agent: Option<AgentId>,
     name: String,
@@ -38,13 +38,13 @@ struct Which {
 
 /// The facts of an invocation that are counted. A test counts for no function.
 #[derive(Clone, Debug)]
-pub(super) struct Invocation {
-    which: Option<Which>,
+pub(super) struct MeteredInvocation {
+    which: Option<FunctionKey>,
     endpoint: OutboundUrl,
 }
 
 #[derive(Debug)]
-struct Counts {
+struct FunctionCounts {
     /// The endpoint of the last call.
     endpoint: OutboundUrl,
     calls: u64,
@@ -66,7 +66,7 @@ pub struct FunctionReading {
     pub endpoint: OutboundUrl,
     pub calls: u64,
     pub failed: u64,
-    pub last_minute: Happened,
+    pub last_minute: MinuteCounts,
     /// The time of the last call.
     pub last_at: Millis,
     pub last_fault: Option<(FaultCode, Millis)>,
@@ -86,9 +86,9 @@ impl Default for FunctionMeter {
     }
 }
 
-impl Invocation {
+impl MeteredInvocation {
     pub(super) fn of(invoke: &Invoke) -> Self {
-        let which = Which {
+        let which = FunctionKey {
             tenant: invoke.tenant,
             agent: invoke.agent,
             name: invoke.function.name.clone(),
@@ -100,7 +100,7 @@ impl Invocation {
     }
 }
 
-impl Counts {
+impl FunctionCounts {
     fn new(endpoint: OutboundUrl) -> Self {
         Self {
             endpoint,
@@ -118,7 +118,7 @@ impl FunctionMeter {
     /// Counts a finished invocation; `took` is zero if nothing was sent.
     pub(super) fn observe(
         &self,
-        invocation: Invocation,
+        invocation: MeteredInvocation,
         outcome: &Outcome,
         took: Duration,
         now: Millis,
@@ -138,7 +138,7 @@ impl FunctionMeter {
         let endpoint = invocation.endpoint;
         let counts = each
             .entry(which)
-            .or_insert_with(|| Counts::new(endpoint.clone()));
+            .or_insert_with(|| FunctionCounts::new(endpoint.clone()));
         let fault = outcome.fault();
         counts.endpoint = endpoint;
         counts.calls += 1;
@@ -183,12 +183,12 @@ impl FunctionMeter {
         reading.collect()
     }
 
-    fn each(&self) -> MutexGuard<'_, HashMap<Which, Counts>> {
+    fn each(&self) -> MutexGuard<'_, HashMap<FunctionKey, FunctionCounts>> {
         self.0.each.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn forget_the_oldest(each: &mut HashMap<Which, Counts>) {
+fn forget_the_oldest(each: &mut HashMap<FunctionKey, FunctionCounts>) {
     let oldest = each.iter().min_by_key(|(_, counts)| counts.last_at);
     if let Some(which) = oldest.map(|(which, _)| which.clone()) {
         each.remove(&which);
@@ -209,14 +209,14 @@ mod tests {
         }
     }
 
-    fn invocation(tenant: TenantId, name: &str, is_test: bool) -> Invocation {
+    fn invocation(tenant: TenantId, name: &str, is_test: bool) -> MeteredInvocation {
         let url = "https://example.com/f";
-        let which = Which {
+        let which = FunctionKey {
             tenant,
             agent: None,
             name: name.to_owned(),
         };
-        Invocation {
+        MeteredInvocation {
             which: Some(which).filter(|_| !is_test),
             endpoint: OutboundUrl::parse(url, UrlPolicy::default()).expect("an address"),
         }
@@ -262,7 +262,7 @@ mod tests {
         };
         assert_eq!((f.tenant, f.name.as_str()), (tenant, "f"));
         assert_eq!((f.calls, f.failed, f.times.count()), (3, 2, 2));
-        let last_minute = Happened { all: 3, failed: 2 };
+        let last_minute = MinuteCounts { all: 3, failed: 2 };
         assert_eq!(f.last_minute, last_minute);
         let last = (FaultCode::CircuitOpen, NOW.plus_ms(1));
         assert_eq!((f.last_fault, f.last_at), (Some(last), last.1));

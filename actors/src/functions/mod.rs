@@ -11,7 +11,7 @@ mod permits;
 mod request;
 pub mod schema;
 mod schemas;
-mod traced;
+mod span;
 
 #[cfg(test)]
 mod tests;
@@ -26,15 +26,15 @@ use serde_json::{Map, Value};
 pub use self::circuits::CircuitState;
 use self::{
     circuits::{CallRight, Circuits},
-    meter::{FunctionMeter, Invocation},
+    meter::{FunctionMeter, MeteredInvocation},
     permits::{Permit, Permits},
 };
 pub use self::{
     invoker::FunctionInvoker,
     meter::FunctionReading,
-    outcome::{Answered, FaultCode, Invoked, Outcome},
-    request::Request,
-    traced::Traced,
+    outcome::{EndpointAnswer, FaultCode, InvocationReport, Outcome},
+    request::FunctionRequest,
+    span::InvocationSpan,
 };
 use crate::{
     outbound::{Outbound, Permission},
@@ -114,7 +114,7 @@ pub struct Invoke {
 
 /// An invocation with its permit.
 #[derive(Message)]
-#[rtype(result = "Invoked")]
+#[rtype(result = "InvocationReport")]
 pub(crate) struct Permitted {
     invoke: Invoke,
     /// Held until the invocation is over, even if the caller stops waiting.
@@ -158,8 +158,8 @@ pub fn start(
 
 impl FunctionsHandle {
     /// Calls the endpoint once. A failure of the function is an outcome, never an error.
-    pub async fn invoke(&self, invoke: Invoke) -> Invoked {
-        let invocation = Invocation::of(&invoke);
+    pub async fn invoke(&self, invoke: Invoke) -> InvocationReport {
+        let invocation = MeteredInvocation::of(&invoke);
         let Some(turn) = self.turn(&invoke) else {
             return self.at_once(invocation, Outcome::circuit_open());
         };
@@ -179,11 +179,11 @@ impl FunctionsHandle {
         sent.unwrap_or_else(|_| self.at_once(invocation, Outcome::busy()))
     }
 
-    fn at_once(&self, invocation: Invocation, outcome: Outcome) -> Invoked {
+    fn at_once(&self, invocation: MeteredInvocation, outcome: Outcome) -> InvocationReport {
         let now = self.clock.now();
         self.meter
             .observe(invocation, &outcome, Duration::ZERO, now);
-        Invoked::at_once(outcome)
+        InvocationReport::at_once(outcome)
     }
 
     fn turn(&self, invoke: &Invoke) -> Option<CallRight> {

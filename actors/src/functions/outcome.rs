@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{outbound::ErrorKind, runtime::answer::Answer};
+use crate::{outbound::ErrorKind, runtime::answer::MessageReply};
 
 /// The outcome in the form sent to the bridge: `{"status":"ok","result":{…}}` or
 /// `{"status":"error","code":…,"message":…}`.
@@ -39,23 +39,23 @@ pub enum FaultCode {
 
 /// An outcome and its duration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Invoked {
+pub struct InvocationReport {
     pub outcome: Outcome,
     /// 0 if nothing was sent.
     pub duration_ms: i64,
     /// The endpoint's answer, for tests only, to be shown to the developer.
-    pub answered: Option<Answered>,
+    pub answered: Option<EndpointAnswer>,
 }
 
 /// An endpoint's raw answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered {
+pub struct EndpointAnswer {
     pub status: u16,
     /// The part of the body that arrived, up to the size limit.
     pub body: Vec<u8>,
 }
 
-impl Answer for Invoked {
+impl MessageReply for InvocationReport {
     const MAY_FAIL: bool = true;
 
     fn is_error(&self) -> bool {
@@ -63,7 +63,7 @@ impl Answer for Invoked {
     }
 }
 
-impl Invoked {
+impl InvocationReport {
     pub(crate) fn at_once(outcome: Outcome) -> Self {
         Self {
             outcome,

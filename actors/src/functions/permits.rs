@@ -4,7 +4,7 @@
 use dikala_entities::{OutboundUrl, TenantId};
 
 use super::{FunctionsConfig, Invoke};
-use crate::runtime::shares::{Share, Shares};
+use crate::runtime::shared_limit::{SharedLimit, SharedPermit};
 
 /// Concurrent tests in all and of one tenant.
 const TESTS_MAX: usize = 64;
@@ -14,9 +14,9 @@ const NO_TOTAL: usize = usize::MAX;
 
 #[derive(Clone, Debug)]
 pub(super) struct Permits {
-    tenants: Shares<TenantId>,
-    endpoints: Shares<(TenantId, OutboundUrl)>,
-    tests: Shares<TenantId>,
+    tenants: SharedLimit<TenantId>,
+    endpoints: SharedLimit<(TenantId, OutboundUrl)>,
+    tests: SharedLimit<TenantId>,
 }
 
 /// A permit for one invocation, returned when dropped.
@@ -31,16 +31,19 @@ pub(super) struct Permit {
     reason = "the shares are only held, and given back with the permit"
 )]
 enum Held {
-    Test(Share<TenantId>),
-    Call(Share<TenantId>, Share<(TenantId, OutboundUrl)>),
+    Test(SharedPermit<TenantId>),
+    Call(
+        SharedPermit<TenantId>,
+        SharedPermit<(TenantId, OutboundUrl)>,
+    ),
 }
 
 impl Permits {
     pub(super) fn new(config: &FunctionsConfig) -> Self {
         Self {
-            tenants: Shares::new(config.max_in_flight, config.tenant_max_in_flight),
-            endpoints: Shares::new(NO_TOTAL, config.endpoint_max_in_flight),
-            tests: Shares::new(TESTS_MAX, TESTS_PER_TENANT_MAX),
+            tenants: SharedLimit::new(config.max_in_flight, config.tenant_max_in_flight),
+            endpoints: SharedLimit::new(NO_TOTAL, config.endpoint_max_in_flight),
+            tests: SharedLimit::new(TESTS_MAX, TESTS_PER_TENANT_MAX),
         }
     }
 

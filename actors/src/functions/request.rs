@@ -18,11 +18,11 @@ use crate::{
 
 /// The address cannot be used in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Unusable;
+pub(super) struct UnusableAddress;
 
 /// A request for display. The connection adds `Host`, `User-Agent` and `Content-Length`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct FunctionRequest {
     pub method: FunctionMethod,
     pub url: String,
     /// Names in lower case.
@@ -30,7 +30,7 @@ pub struct Request {
     pub body: String,
 }
 
-impl Request {
+impl FunctionRequest {
     /// The request of an invocation. None if the address cannot be used.
     pub fn of(invoke: &Invoke) -> Option<Self> {
         let (head, body) = build(invoke).ok()?;
@@ -59,13 +59,13 @@ struct Body<'a> {
 
 /// Builds an invocation's request. Body and signature are the same for every method; GET also has the parameters in
 /// the query.
-pub(super) fn build(invoke: &Invoke) -> Result<(Head, Bytes), Unusable> {
+pub(super) fn build(invoke: &Invoke) -> Result<(Head, Bytes), UnusableAddress> {
     let body = serde_json::to_vec(&Body {
         call_id: invoke.call,
         function_name: &invoke.function.name,
         parameters: &invoke.parameters,
     })
-    .map_err(|_| Unusable)?;
+    .map_err(|_| UnusableAddress)?;
     let signature = Signer::new(&invoke.secret).service_signature(&body);
     let mut headers = HeaderMap::new();
     headers.insert(
@@ -74,7 +74,7 @@ pub(super) fn build(invoke: &Invoke) -> Result<(Head, Bytes), Unusable> {
     );
     headers.insert(
         HeaderName::from_static("x-service-signature"),
-        HeaderValue::try_from(signature).map_err(|_| Unusable)?,
+        HeaderValue::try_from(signature).map_err(|_| UnusableAddress)?,
     );
     if invoke.is_test {
         headers.insert(
@@ -85,7 +85,7 @@ pub(super) fn build(invoke: &Invoke) -> Result<(Head, Bytes), Unusable> {
     if let Some(trace) = &invoke.traceparent {
         headers.insert(
             HeaderName::from_static("traceparent"),
-            HeaderValue::try_from(trace).map_err(|_| Unusable)?,
+            HeaderValue::try_from(trace).map_err(|_| UnusableAddress)?,
         );
     }
     let head = Head {
@@ -106,7 +106,7 @@ fn method(method: FunctionMethod) -> Method {
     }
 }
 
-fn uri(invoke: &Invoke) -> Result<Uri, Unusable> {
+fn uri(invoke: &Invoke) -> Result<Uri, UnusableAddress> {
     let mut url = invoke.function.endpoint.to_url();
     if invoke.function.method == FunctionMethod::Get && !invoke.parameters.is_empty() {
         let mut query = url.query_pairs_mut();
@@ -117,7 +117,7 @@ fn uri(invoke: &Invoke) -> Result<Uri, Unusable> {
             };
         }
     }
-    url.as_str().parse().map_err(|_| Unusable)
+    url.as_str().parse().map_err(|_| UnusableAddress)
 }
 
 /// A 2xx answer with a JSON object is a result; anything else is a fault.

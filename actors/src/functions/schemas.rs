@@ -19,18 +19,18 @@ type Compiled = Arc<Result<Schema, String>>;
 
 /// Compiled schemas by their text, and a semaphore per tenant for slow validations.
 #[derive(Debug, Default)]
-pub(super) struct Schemas {
-    kept: RefCell<Kept>,
+pub(super) struct CompiledSchemas {
+    kept: RefCell<SchemaCache>,
     turns: RefCell<HashMap<TenantId, Arc<Semaphore>>>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct SchemaCache {
     by_text: HashMap<Arc<str>, Compiled>,
     nodes: u32,
 }
 
-impl Schemas {
+impl CompiledSchemas {
     /// Validates arguments. The error is the outcome for the AI.
     pub(super) async fn check(
         &self,
@@ -99,7 +99,7 @@ impl Schemas {
         let nodes = compiled.as_ref().as_ref().map_or(1, Schema::nodes);
         let mut kept = self.kept.borrow_mut();
         if kept.nodes.saturating_add(nodes) > KEPT_NODES_MAX {
-            *kept = Kept::default();
+            *kept = SchemaCache::default();
         }
         if kept
             .by_text

@@ -15,8 +15,8 @@ use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Answered, CircuitState, FaultCode, FunctionSpec, FunctionsConfig, FunctionsHandle, Invoke,
-    Outcome, Request, schemas::Schemas, start,
+    CircuitState, EndpointAnswer, FaultCode, FunctionRequest, FunctionSpec, FunctionsConfig,
+    FunctionsHandle, Invoke, Outcome, schemas::CompiledSchemas, start,
 };
 use crate::{
     outbound::{
@@ -129,10 +129,10 @@ async fn a_test_shows_the_request_as_it_arrives_and_the_answer_whatever_it_is() 
         let mut call = invoke(endpoint, *method, json!({"city": "Kota & Tua"}));
         assert_eq!(handle.invoke(call.clone()).await.answered, None, "no test");
         call.is_test = true;
-        let shown = Request::of(&call).expect("a request");
+        let shown = FunctionRequest::of(&call).expect("a request");
         let invoked = handle.invoke(call).await;
         let body = b"<p>oops".to_vec();
-        assert_eq!(invoked.answered, Some(Answered { status: 500, body }));
+        assert_eq!(invoked.answered, Some(EndpointAnswer { status: 500, body }));
         assert_eq!(invoked.outcome.fault(), Some(FaultCode::HttpStatus));
         let seen = receiver.all().pop().expect("a request");
         assert_eq!(shown.method.as_str(), seen.method);
@@ -327,7 +327,7 @@ fn arguments_that_take_long_to_check_are_checked_beside_the_invokers_thread() {
 }
 
 async fn long_checks_wait_for_a_thread() {
-    let schemas = Schemas::default();
+    let schemas = CompiledSchemas::default();
     let items = json!({"type": "string", "pattern": "^[ab]*a[ab]{100}c$|^[ab]*$"});
     let schema = json!({"type": "object", "properties": {"a": {"type": "array", "items": items}}});
     let schema: Arc<str> = schema.to_string().into();

@@ -16,7 +16,7 @@ use super::{
     statements::{self, announce},
 };
 use crate::{
-    events::outbox::{self, Announced, NewEvent},
+    events::outbox::{self, AnnouncedEvents, NewEvent},
     journal::{self, CallWrite, JournalEntry, Obstacle},
     mails,
 };
@@ -97,7 +97,7 @@ impl Posting {
 /// A committed batch.
 pub(super) struct CommittedBatch {
     pub outcomes: Vec<PostingOutcome>,
-    pub announced: Announced,
+    pub announced: AnnouncedEvents,
 }
 
 /// One try to write the rest of a batch.
@@ -105,7 +105,7 @@ struct Round {
     outcomes: Vec<PostingOutcome>,
     entries: Vec<Option<Arc<JournalEntry>>>,
     /// `None`: a row changed since it was read, so nothing may be committed.
-    announced: Option<Announced>,
+    announced: Option<AnnouncedEvents>,
     /// Nothing to write: an earlier try was committed.
     is_empty: bool,
 }
@@ -126,7 +126,7 @@ pub(super) async fn write(
     lock_wait: LockWait,
 ) -> Result<CommittedBatch, DbErr> {
     let mut answers: Vec<Option<PostingOutcome>> = batch.iter().map(|_| None).collect();
-    let mut announced = Announced::default();
+    let mut announced = AnnouncedEvents::default();
     for _ in 0..ROUNDS_MAX {
         let open: Vec<usize> = (0..batch.len())
             .filter(|index| answers[*index].is_none())

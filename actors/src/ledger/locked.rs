@@ -11,13 +11,13 @@ use super::{
     LedgerDeps, PostingOutcome,
     batch::{CommittedBatch, LockWait, Posting, write},
 };
-use crate::events::outbox::Announced;
+use crate::events::outbox::AnnouncedEvents;
 
 /// The result after everything that was not locked is committed.
 pub(super) struct UnlockedBatch {
     /// `None` for a posting that was not written because its tenant's rows are locked.
     pub outcomes: Vec<Option<PostingOutcome>>,
-    pub announced: Announced,
+    pub announced: AnnouncedEvents,
 }
 
 /// Writes a batch. If rows are locked, it writes the postings of the tenants whose rows are free.

@@ -55,7 +55,7 @@ use crate::{
         context::Ping,
         group_commit::{BatchReading, BatchStats},
     },
-    traces::{self, Kind},
+    traces::{self, SpanKind},
 };
 
 /// Ledger actors on PostgreSQL, where different tenants lock different rows. SQLite has one writer anyway.
@@ -391,7 +391,7 @@ impl LedgerHandle {
 
     async fn post(&self, posting: Posting) -> PostingOutcome {
         let span = traces::current().map(|of| {
-            let span = of.span(Kind::Internal, "ledger");
+            let span = of.span(SpanKind::Internal, "ledger");
             span.with("dikala.ledger.books", posting.name())
         });
         let shards = match &self.backend {

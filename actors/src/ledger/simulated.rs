@@ -28,8 +28,8 @@ use crate::{
         simulated::{
             clock::NodeClock,
             ids::Ids,
-            tables::{Change, DeliveryRow, DeliveryState, EventRow, Flaw, Tables},
-            wire::{Away, Wire},
+            tables::{CallChange, DeliveryRow, DeliveryState, EventRow, Flaw, Tables},
+            wire::{NoAnswer, SimulatedNetwork},
         },
     },
 };
@@ -47,13 +47,13 @@ struct QueuedPosting {
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedLedgerHandle {
     waiting: UnboundedSender<QueuedPosting>,
-    wire: Wire<Tables>,
+    wire: SimulatedNetwork<Tables>,
     flaw: Option<Flaw>,
 }
 
 pub(crate) struct SimulatedLedger {
     waiting: UnboundedReceiver<QueuedPosting>,
-    pub(crate) wire: Wire<Tables>,
+    pub(crate) wire: SimulatedNetwork<Tables>,
     pub(crate) clock: Arc<NodeClock>,
     pub(crate) node: Membership,
     pub(crate) ids: Ids,
@@ -79,13 +79,13 @@ impl SimulatedLedgerHandle {
     ) -> Result<Option<credit_hold::Model>, LedgerError> {
         let held = move |tables: &mut Tables, _| tables.holds.get(&call).cloned();
         let held = self.wire.ask("hold", held).await;
-        held.map_err(|Away| LedgerError::Unavailable)
+        held.map_err(|NoAnswer| LedgerError::Unavailable)
     }
 }
 
 impl SimulatedLedger {
     pub(crate) fn new(
-        wire: Wire<Tables>,
+        wire: SimulatedNetwork<Tables>,
         clock: Arc<NodeClock>,
         node: Membership,
         ids: Ids,
@@ -125,7 +125,7 @@ impl SimulatedLedger {
                 batch.push(next);
             }
             let postings: Vec<&Posting> = batch.iter().map(|waiting| &waiting.posting).collect();
-            let mut written = Err(Away);
+            let mut written = Err(NoAnswer);
             for _ in 0..TRIES {
                 written = self.write(&postings).await;
                 if written.is_ok() {
@@ -138,7 +138,7 @@ impl SimulatedLedger {
                     announced(dispatches);
                     outcomes
                 }
-                Err(Away) => postings
+                Err(NoAnswer) => postings
                     .iter()
                     .map(|_| Err(LedgerError::Unavailable))
                     .collect(),
@@ -153,7 +153,7 @@ impl SimulatedLedger {
     pub(super) async fn write(
         &self,
         batch: &[&Posting],
-    ) -> Result<(Vec<PostingOutcome>, Vec<Dispatch>), Away> {
+    ) -> Result<(Vec<PostingOutcome>, Vec<Dispatch>), NoAnswer> {
         let mut answers: Vec<Option<PostingOutcome>> = batch.iter().map(|_| None).collect();
         let mut announced = Vec::new();
         for _ in 0..ROUNDS_MAX {
@@ -196,10 +196,12 @@ impl SimulatedLedger {
             }
         }
         let outcomes: Option<Vec<PostingOutcome>> = answers.into_iter().collect();
-        outcomes.map(|outcomes| (outcomes, announced)).ok_or(Away)
+        outcomes
+            .map(|outcomes| (outcomes, announced))
+            .ok_or(NoAnswer)
     }
 
-    async fn decide(&self, postings: &[&Posting]) -> Result<(BatchDecision, Write), Away> {
+    async fn decide(&self, postings: &[&Posting]) -> Result<(BatchDecision, Write), NoAnswer> {
         let items = items(postings);
         let mut book = LedgerRows::default();
         if !items.is_empty() {
@@ -413,7 +415,7 @@ impl Write {
         row: &call::Model,
         from: Option<dikala_entities::CallStatus>,
     ) {
-        tables.changes.push(Change {
+        tables.changes.push(CallChange {
             at: 0,
             call: row.id,
             from,

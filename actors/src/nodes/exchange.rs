@@ -78,7 +78,11 @@ async fn attend(member: &Membership, store: &Store, notices: &Notices) -> Result
     Ok(())
 }
 
-async fn say(connection: &mut store::NoticeConnection, notices: &Notices, me: &str) -> Result<(), DbErr> {
+async fn say(
+    connection: &mut store::NoticeConnection,
+    notices: &Notices,
+    me: &str,
+) -> Result<(), DbErr> {
     let Some(notice) = notices.take_untold(me) else {
         return connection.prove().await;
     };
@@ -103,24 +107,24 @@ mod tests {
     const LISTENERS: &str = "FROM pg_stat_activity WHERE datname = current_database() \
                              AND application_name = 'dikala notices'";
 
-    async fn is_told(one: &One, topic: Topic) {
+    async fn is_told(one: &TestMember, topic: Topic) {
         let told = tokio::time::timeout(PATIENCE, one.notices().told(topic));
         told.await.expect("is told");
     }
 
     /// A node that exchanges notices until it is dropped.
-    struct One {
+    struct TestMember {
         member: Membership,
         exchange: actix_rt::task::JoinHandle<()>,
     }
 
-    impl Drop for One {
+    impl Drop for TestMember {
         fn drop(&mut self) {
             self.exchange.abort();
         }
     }
 
-    impl One {
+    impl TestMember {
         async fn listening(id: &str, store: &Store) -> Self {
             let member = Membership::outside(id);
             member.found(2);
@@ -159,8 +163,8 @@ mod tests {
         let Some((_keep, store)) = dikala_testkit::postgres().await else {
             return;
         };
-        let a = One::listening("a", &store).await;
-        let b = One::listening("b", &store).await;
+        let a = TestMember::listening("a", &store).await;
+        let b = TestMember::listening("b", &store).await;
         for topic in TOPICS {
             b.notices().tell(topic);
             eventually(&format!("{topic:?}"), async || {
@@ -186,8 +190,8 @@ mod tests {
         let Some((_keep, store)) = dikala_testkit::postgres().await else {
             return;
         };
-        let a = One::listening("a", &store).await;
-        let b = One::listening("b", &store).await;
+        let a = TestMember::listening("a", &store).await;
+        let b = TestMember::listening("b", &store).await;
         let end = format!("SELECT pg_terminate_backend(pid) {LISTENERS}");
         for round in 0..3 {
             // Wake-ups left over from connecting must not count in this round.
@@ -216,7 +220,7 @@ mod tests {
         let Some((_keep, store)) = dikala_testkit::postgres().await else {
             return;
         };
-        let a = One::listening("a", &store).await;
+        let a = TestMember::listening("a", &store).await;
         a.member.found(1);
         eventually("no connection", async || {
             (listeners(&store).await == 0).then_some(())

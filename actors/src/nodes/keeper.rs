@@ -8,14 +8,14 @@ use dikala_entities::Store;
 use super::{
     lease::{AGAIN_AFTER_MS, RENEW_EVERY_MS},
     membership::Membership,
-    table::{self, Load},
+    table::{self, NodeLoad},
 };
 
 /// Minimum pause between two renewals, however many callers wait for one.
 const AT_LEAST: Duration = Duration::from_millis(50);
 
 /// Renews the lease until the future is dropped.
-pub async fn keep(member: Membership, store: Store, load: impl Fn() -> Load) {
+pub async fn keep(member: Membership, store: Store, load: impl Fn() -> NodeLoad) {
     let Some(lease) = store.lease() else {
         return tell(&member, &store, load).await;
     };
@@ -51,7 +51,7 @@ pub async fn keep(member: Membership, store: Store, load: impl Fn() -> Load) {
 }
 
 /// On SQLite no node can be ended; this updates the row for commands that read it.
-async fn tell(member: &Membership, store: &Store, load: impl Fn() -> Load) {
+async fn tell(member: &Membership, store: &Store, load: impl Fn() -> NodeLoad) {
     while !member.has_left() {
         match table::renew(store.writer(), &member.id(), load(), member.ahead_ms()).await {
             Ok(Some(renewed)) => member.heed(&renewed),

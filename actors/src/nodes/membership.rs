@@ -17,8 +17,8 @@ use super::{
     lease::{LEASE_MS, acts_until, keeps_bridges, left},
     notices::Notices,
     process,
-    table::{self, Entering, Entry, Renewed},
-    terms::Terms,
+    table::{self, EnteredNode, NewNode, Renewal},
+    terms::ServingTerms,
 };
 use crate::runtime::clock::{SharedClock, monotonic};
 
@@ -33,7 +33,7 @@ const ALWAYS: i64 = i64::MIN;
 
 /// A node's description of itself.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub struct NodeIdentity {
     /// Configuration key `node.name`.
     pub name: Arc<str>,
     /// The address of the public listener.
@@ -51,10 +51,10 @@ type OwnTime = Box<dyn Fn() -> i64 + Send + Sync>;
 pub struct Membership(Arc<Shared>);
 
 struct Shared {
-    identity: Identity,
+    identity: NodeIdentity,
     clock: Option<SharedClock>,
     own_time: OwnTime,
-    present: Mutex<Present>,
+    present: Mutex<NodeState>,
     /// The number of nodes, including this one.
     nodes: AtomicUsize,
     /// The clock's lead over the database's, in milliseconds.
@@ -63,14 +63,14 @@ struct Shared {
     has_met_others: AtomicBool,
     /// The number of times this process became another node.
     turns: watch::Sender<usize>,
-    terms: Terms,
+    terms: ServingTerms,
     /// Notified when a caller waits for a renewal.
     wanted: Notify,
     notices: Notices,
 }
 
 #[derive(Debug)]
-struct Present {
+struct NodeState {
     id: Arc<str>,
     /// The end of the time to act, by this process's monotonic clock, in milliseconds since its start. None: without
     /// limit.
@@ -101,7 +101,7 @@ impl Membership {
     /// Enters the table. On SQLite the lock on the file is the lease, so the node acts until it ends.
     pub async fn join(
         store: &Store,
-        identity: Identity,
+        identity: NodeIdentity,
         clock: SharedClock,
     ) -> Result<Self, DbErr> {
         let member = Self::new("", identity, Some(clock), since_now());
@@ -112,7 +112,7 @@ impl Membership {
     /// A member that is in no table and may always act, for tests and for commands beside a server. Any node may
     /// deliver what a member with an empty `id` announces.
     pub fn outside(id: &str) -> Self {
-        let identity = Identity {
+        let identity = NodeIdentity {
             name: Arc::from(id),
             address: String::new(),
             version: "",
@@ -123,7 +123,7 @@ impl Membership {
 
     pub(super) fn new(
         id: &str,
-        identity: Identity,
+        identity: NodeIdentity,
         clock: Option<SharedClock>,
         own_time: OwnTime,
     ) -> Self {
@@ -131,7 +131,7 @@ impl Membership {
             identity,
             clock,
             own_time,
-            present: Mutex::new(Present {
+            present: Mutex::new(NodeState {
                 id: Arc::from(id),
                 acts_until: None,
                 answering_since: ALWAYS,
@@ -143,7 +143,7 @@ impl Membership {
             ahead_ms: AtomicI64::new(0),
             has_met_others: AtomicBool::new(false),
             turns: watch::Sender::new(0),
-            terms: Terms::default(),
+            terms: ServingTerms::default(),
             wanted: Notify::new(),
             notices: Notices::default(),
         }))
@@ -154,7 +154,7 @@ impl Membership {
         Arc::clone(&self.present().id)
     }
 
-    pub fn identity(&self) -> &Identity {
+    pub fn identity(&self) -> &NodeIdentity {
         &self.0.identity
     }
 
@@ -293,7 +293,7 @@ impl Membership {
         };
         let id = NodeId::new(clock.now());
         let identity = &self.0.identity;
-        let entering = Entering {
+        let entering = NewNode {
             id,
             name: identity.name.to_string(),
             address: identity.address.clone(),
@@ -302,7 +302,7 @@ impl Membership {
         };
         let asked_at = self.own_now();
         let is_shared = store.lease().is_some();
-        let entry: Entry = match store.lease() {
+        let entry: EnteredNode = match store.lease() {
             Some(lease) => table::enter(lease, entering, clock).await?,
             None => table::enter(store.writer(), entering, clock).await?,
         };
@@ -331,7 +331,7 @@ impl Membership {
     }
 
     /// Records a renewal that was requested at `asked_at` by this process's clock.
-    pub(super) fn renewed(&self, asked_at: i64, renewed: &Renewed) {
+    pub(super) fn renewed(&self, asked_at: i64, renewed: &Renewal) {
         self.compare(asked_at, renewed.now);
         self.heed(renewed);
         let mut present = self.present();
@@ -351,13 +351,13 @@ impl Membership {
     }
 
     /// Records the database's current terms.
-    pub(super) fn heed(&self, renewed: &Renewed) {
+    pub(super) fn heed(&self, renewed: &Renewal) {
         self.0
             .terms
             .heed(self.0.identity.knows_step, &renewed.terms);
     }
 
-    pub fn terms(&self) -> &Terms {
+    pub fn terms(&self) -> &ServingTerms {
         &self.0.terms
     }
 
@@ -407,7 +407,7 @@ impl Membership {
         (self.0.own_time)()
     }
 
-    fn present(&self) -> MutexGuard<'_, Present> {
+    fn present(&self) -> MutexGuard<'_, NodeState> {
         self.0
             .present
             .lock()
@@ -425,17 +425,17 @@ mod tests {
     const BEGAN: Millis = Millis::from_i64(1_768_447_800_000);
 
     /// A member whose clocks run together.
-    struct One {
+    struct TestMember {
         member: Membership,
         clock: Arc<ManualClock>,
         own: Arc<AtomicI64>,
     }
 
-    impl One {
+    impl TestMember {
         fn new() -> Self {
             let own = Arc::new(AtomicI64::new(0));
             let clock = Arc::new(ManualClock::new(BEGAN));
-            let identity = Identity {
+            let identity = NodeIdentity {
                 name: Arc::from("one"),
                 address: String::new(),
                 version: "",
@@ -456,7 +456,7 @@ mod tests {
 
         fn renews(&self) {
             let asked_at = self.own.load(Relaxed);
-            let renewed = Renewed {
+            let renewed = Renewal {
                 now: self.clock.now().as_i64(),
                 nodes: 2,
                 terms: Default::default(),
@@ -467,7 +467,7 @@ mod tests {
 
     #[test]
     fn who_lost_his_lease_has_not_heard_what_was_said_meanwhile() {
-        let one = One::new();
+        let one = TestMember::new();
         one.member.found(2);
         let before = one.passes(1_000);
         assert!(one.member.has_heard_since(before));
@@ -483,7 +483,7 @@ mod tests {
 
     #[test]
     fn who_was_ended_has_not_heard_either_although_he_knew_nobody() {
-        let one = One::new();
+        let one = TestMember::new();
         let before = one.passes(1_000);
         one.passes(LEASE_MS);
         // As far as the node knows, only the database was unavailable.

@@ -3,7 +3,7 @@
 //! only medium between nodes.
 //!
 //! [`lease`] is the arithmetic, `table` the SQL, [`Membership`] the node that this process is. `keeper` renews its
-//! lease, and [`Terms`] are read with each renewal. [`notices`], carried by `exchange`, reduce polling of the tables.
+//! lease, and [`ServingTerms`] are read with each renewal. [`notices`], carried by `exchange`, reduce polling of the tables.
 //! `process` tells processes of one machine apart.
 
 mod exchange;
@@ -20,12 +20,12 @@ mod terms;
 pub use self::{
     exchange::exchange,
     keeper::keep,
-    membership::{Identity, Membership},
-    table::{Entered, Load, all, end, is_gone, time_of},
-    terms::Terms,
+    membership::{Membership, NodeIdentity},
+    table::{NodeLoad, NodeRow, all, end, is_gone, time_of},
+    terms::ServingTerms,
 };
 
-impl Entered {
+impl NodeRow {
     /// True if the node is known to be gone, whatever its lease says: its process ran on this machine and has ended.
     pub fn is_gone(&self) -> bool {
         process::is_gone(&self.process)

@@ -4,22 +4,22 @@
 use std::sync::Arc;
 
 use super::{
-    Identity, Membership,
+    Membership, NodeIdentity,
     lease::{AGAIN_AFTER_MS, LEASE_MS, RENEW_EVERY_MS, may_end},
-    table::Renewed,
+    table::Renewal,
 };
 use crate::runtime::{
     clock::Clock,
     simulated::{
         clock::NodeClock,
         tables::{Flaw, Tables},
-        wire::{Away, Wire},
+        wire::{NoAnswer, SimulatedNetwork},
     },
 };
 
 /// A node that is not in the table yet.
 pub(crate) fn member(clock: &Arc<NodeClock>) -> Membership {
-    let identity = Identity {
+    let identity = NodeIdentity {
         name: Arc::from("node"),
         address: String::new(),
         version: "",
@@ -33,10 +33,10 @@ pub(crate) fn member(clock: &Arc<NodeClock>) -> Membership {
 /// Enters the table with this id.
 pub(crate) async fn enter(
     member: &Membership,
-    wire: &Wire<Tables>,
+    wire: &SimulatedNetwork<Tables>,
     clock: &NodeClock,
     id: String,
-) -> Result<(), Away> {
+) -> Result<(), NoAnswer> {
     let asked_at = member.own_now();
     let entering = id.clone();
     let enter = move |tables: &mut Tables, now: i64| {
@@ -51,7 +51,7 @@ pub(crate) async fn enter(
 /// Renews the lease until the future is dropped. If others end the node, it rejoins with the next of `names`.
 pub(crate) async fn keep(
     member: Membership,
-    wire: Wire<Tables>,
+    wire: SimulatedNetwork<Tables>,
     clock: Arc<NodeClock>,
     mut names: impl FnMut() -> String,
 ) {
@@ -64,7 +64,7 @@ pub(crate) async fn keep(
             let nodes = i64::try_from(tables.nodes.len()).unwrap_or(0);
             let until = tables.nodes.get_mut(&*id)?;
             *until = now + LEASE_MS;
-            Some(Renewed {
+            Some(Renewal {
                 now,
                 nodes,
                 terms: Default::default(),
@@ -82,10 +82,10 @@ pub(crate) async fn keep(
                         member.turned();
                         RENEW_EVERY_MS
                     }
-                    Err(Away) => AGAIN_AFTER_MS,
+                    Err(NoAnswer) => AGAIN_AFTER_MS,
                 }
             }
-            Err(Away) => {
+            Err(NoAnswer) => {
                 member.not_renewed();
                 AGAIN_AFTER_MS
             }
@@ -96,9 +96,9 @@ pub(crate) async fn keep(
 /// Nodes that may be ended: those whose lease is over and those in `gone`, as they were read.
 pub(crate) async fn lost(
     member: &Membership,
-    wire: &Wire<Tables>,
+    wire: &SimulatedNetwork<Tables>,
     gone: &[String],
-) -> Result<Vec<(String, i64)>, Away> {
+) -> Result<Vec<(String, i64)>, NoAnswer> {
     let all = |tables: &mut Tables, now: i64| (tables.nodes.clone(), now, tables.flaw);
     let (all, mut now, flaw) = wire.ask("nodes", all).await?;
     if flaw == Some(Flaw::LeasesCutShort) {

@@ -29,7 +29,7 @@ pub(crate) fn now_sql(backend: DbBackend) -> &'static str {
 
 /// A node before its entry.
 #[derive(Clone, Debug)]
-pub(super) struct Entering {
+pub(super) struct NewNode {
     pub(super) id: NodeId,
     pub(super) name: String,
     pub(super) address: String,
@@ -39,14 +39,14 @@ pub(super) struct Entering {
 
 /// The number of calls and bridges that a node has in memory.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Load {
+pub struct NodeLoad {
     pub calls: usize,
     pub bridges: usize,
 }
 
 /// The answer to a renewal.
 #[derive(Debug, FromQueryResult)]
-pub(super) struct Renewed {
+pub(super) struct Renewal {
     pub(super) now: i64,
     /// The number of nodes.
     pub(super) nodes: i64,
@@ -56,7 +56,7 @@ pub(super) struct Renewed {
 
 /// The result of entering a node.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct EnteredNode {
     pub(super) now: i64,
     /// The node's clock's lead over the database's.
     pub(super) ahead_ms: i64,
@@ -68,9 +68,9 @@ pub(super) struct Entry {
 /// connection of the server.
 pub(super) async fn enter(
     db: &impl ConnectionTrait,
-    node: Entering,
+    node: NewNode,
     clock: &SharedClock,
-) -> Result<Entry, DbErr> {
+) -> Result<EnteredNode, DbErr> {
     if an_entry_waits(db).await? {
         let words = "PostgreSQL waits for its synchronous standby, which is away";
         return Err(DbErr::Conn(RuntimeErr::Internal(words.to_owned())));
@@ -82,7 +82,7 @@ pub(super) async fn enter(
         .await?;
     let found = found.ok_or_else(|| DbErr::RecordNotFound("the database's time".to_owned()))?;
     let now: i64 = found.try_get("", "now")?;
-    let entry = Entry {
+    let entry = EnteredNode {
         now,
         ahead_ms: clock.now().as_i64() - now,
         terms: FoundTerms::from_query_result(&found, "")?,
@@ -167,9 +167,9 @@ async fn now(db: &impl ConnectionTrait) -> Result<i64, DbErr> {
 pub(super) async fn renew(
     db: &impl ConnectionTrait,
     id: &str,
-    load: Load,
+    load: NodeLoad,
     ahead_ms: i64,
-) -> Result<Option<Renewed>, DbErr> {
+) -> Result<Option<Renewal>, DbErr> {
     let backend = db.get_database_backend();
     let sql = format!(
         "UPDATE nodes SET lease_until = {now} + $2, calls = $3, bridges = $4, ahead_ms = $5 WHERE id = $1 \
@@ -187,13 +187,13 @@ pub(super) async fn renew(
     ];
     let renewed = Statement::from_sql_and_values(backend, sql, values);
     let row = db.query_one_raw(renewed).await?;
-    row.map(|row| Renewed::from_query_result(&row, ""))
+    row.map(|row| Renewal::from_query_result(&row, ""))
         .transpose()
 }
 
 /// A row of the table, with the database's time.
 #[derive(Clone, Debug, PartialEq, FromQueryResult)]
-pub struct Entered {
+pub struct NodeRow {
     pub id: String,
     pub name: String,
     pub address: String,
@@ -207,20 +207,20 @@ pub struct Entered {
 }
 
 /// All nodes that were not ended, oldest first.
-pub async fn all(db: &impl ConnectionTrait) -> Result<Vec<Entered>, DbErr> {
+pub async fn all(db: &impl ConnectionTrait) -> Result<Vec<NodeRow>, DbErr> {
     let backend = db.get_database_backend();
     let sql = format!(
         "SELECT id, name, address, process, version, started_at, lease_until, calls, bridges, {} AS now FROM nodes ORDER BY id",
         now_sql(backend)
     );
-    Entered::find_by_statement(Statement::from_string(backend, sql))
+    NodeRow::find_by_statement(Statement::from_string(backend, sql))
         .all(db)
         .await
 }
 
 /// Ends a node, so that nothing has it as its owner. False if it renewed its lease after `lease_until` or was ended
 /// already.
-pub async fn end(txn: &Transaction, node: &Entered) -> Result<bool, DbErr> {
+pub async fn end(txn: &Transaction, node: &NodeRow) -> Result<bool, DbErr> {
     let ended = node::Entity::delete_many()
         .filter(node::Column::Id.eq(node.id.as_str()))
         .filter(node::Column::LeaseUntil.lte(node.lease_until))

@@ -26,12 +26,12 @@ pub(super) fn terms_sql(backend: DbBackend) -> String {
 
 /// The terms that this node read last.
 #[derive(Debug)]
-pub struct Terms {
+pub struct ServingTerms {
     is_outdated: watch::Sender<bool>,
     unsafe_settings: Mutex<String>,
 }
 
-impl Default for Terms {
+impl Default for ServingTerms {
     fn default() -> Self {
         Self {
             is_outdated: watch::Sender::new(false),
@@ -40,7 +40,7 @@ impl Default for Terms {
     }
 }
 
-impl Terms {
+impl ServingTerms {
     /// Records the terms found and logs changes. `knows_step` is the last schema step that this program knows.
     pub(super) fn heed(&self, knows_step: i64, found: &FoundTerms) {
         let serves_from = found.serves_from;
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_know_the_oldest_step_is_outdated_for_good() {
-        let terms = Terms::default();
+        let terms = ServingTerms::default();
         let found = |serves_from| FoundTerms {
             serves_from,
             unsafe_settings: String::new(),

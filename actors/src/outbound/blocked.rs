@@ -1,7 +1,7 @@
 //! The reason why an address may not be dialled.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Blocked {
+pub enum BlockedReason {
     #[error("must be the name of a public host, not an internal or special one")]
     Internal,
     #[error("must not use the port of another protocol; web servers are at 443, 8443 and the like")]

@@ -7,7 +7,7 @@ use dikala_entities::{OutboundUrl, TenantId};
 use rustls::ClientConfig;
 
 use super::{
-    blocked::Blocked,
+    blocked::BlockedReason,
     connector::GuardedConnector,
     guard::Guard,
     permission::Permission,
@@ -46,14 +46,14 @@ impl fmt::Debug for Outbound {
 /// Connections to one endpoint of one tenant. Cheap to create; belongs to one thread. Idle sockets close when it is
 /// dropped.
 #[derive(Clone)]
-pub struct Client {
+pub struct OutboundClient {
     pub(super) plain: awc::Client,
     pub(super) secure: awc::Client,
     /// True if a connection may carry another request after its answer.
     pub(super) keeps: bool,
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for OutboundClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Client(…)")
     }
@@ -101,13 +101,17 @@ impl Outbound {
 
     /// Judges a tenant's address before it is stored. A name that does not resolve now, or not soon enough, is
     /// accepted: every connection is checked again.
-    pub async fn check_url(&self, tenant: TenantId, url: &OutboundUrl) -> Result<(), Blocked> {
+    pub async fn check_url(
+        &self,
+        tenant: TenantId,
+        url: &OutboundUrl,
+    ) -> Result<(), BlockedReason> {
         let url = url.to_url();
         if url.scheme() != "https" && !self.guard.allow_http {
-            return Err(Blocked::Insecure);
+            return Err(BlockedReason::Insecure);
         }
         let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
-            return Err(Blocked::NotPublic);
+            return Err(BlockedReason::NotPublic);
         };
         let reach = self.guard.check_host(host, port)?;
         let resolve = self.resolver.resolve(Some(tenant), host);
@@ -119,8 +123,8 @@ impl Outbound {
 
     /// A client for one endpoint, with at most `connections` at the same time, which are reused. Names are resolved
     /// on behalf of `asker`; none: this program itself.
-    pub fn client(&self, asker: Option<TenantId>, connections: usize) -> Client {
-        Client {
+    pub fn client(&self, asker: Option<TenantId>, connections: usize) -> OutboundClient {
+        OutboundClient {
             plain: self.http(asker, connections, None),
             secure: self.http(asker, connections, Some(&self.tls)),
             keeps: true,
@@ -128,8 +132,8 @@ impl Outbound {
     }
 
     /// A client for a single exchange, on a connection of its own.
-    pub fn client_for_one(&self, asker: Option<TenantId>) -> Client {
-        Client {
+    pub fn client_for_one(&self, asker: Option<TenantId>) -> OutboundClient {
+        OutboundClient {
             keeps: false,
             ..self.client(asker, 1)
         }

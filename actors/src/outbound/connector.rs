@@ -18,11 +18,11 @@ use rustls::{ClientConfig, pki_types::ServerName};
 use tokio_rustls::TlsConnector;
 
 use super::{
-    failure::{DialError, ErrorKind},
+    failure::{DialFailure, ErrorKind},
     guard::{Guard, Reach},
     permission::Permission,
     resolver::{ResolveError, Resolver},
-    wire::{Carrier, Wire},
+    wire::{Carrier, GuardedStream},
 };
 
 /// Limit of addresses tried per name; more hint at abuse.
@@ -56,13 +56,13 @@ pub(super) struct GuardedConnector {
     /// The tenant on whose behalf names are resolved.
     pub(super) asker: Option<TenantId>,
     /// TLS settings, if required. The HTTP client is always asked for plain http: its own TLS would come between it
-    /// and the [`Wire`].
+    /// and the [`GuardedStream`].
     pub(super) tls: Option<Arc<ClientConfig>>,
     pub(super) permission: Permission,
 }
 
 impl Service<ConnectInfo<Uri>> for GuardedConnector {
-    type Response = Connection<Uri, Wire>;
+    type Response = Connection<Uri, GuardedStream>;
     type Error = ConnectError;
     type Future = LocalBoxFuture<'static, Result<Self::Response, ConnectError>>;
 
@@ -74,14 +74,14 @@ impl Service<ConnectInfo<Uri>> for GuardedConnector {
             match connector.connect(target.request()).await {
                 Ok(wire) => Ok(Connection::new(target.request().clone(), wire)),
                 // Never `InvalidInput`: the client panics on it.
-                Err(kind) => Err(ConnectError::Resolver(Box::new(DialError(kind)))),
+                Err(kind) => Err(ConnectError::Resolver(Box::new(DialFailure(kind)))),
             }
         })
     }
 }
 
 impl GuardedConnector {
-    async fn connect(&self, uri: &Uri) -> Result<Wire, ErrorKind> {
+    async fn connect(&self, uri: &Uri) -> Result<GuardedStream, ErrorKind> {
         let host = uri.host().ok_or(ErrorKind::Connect)?;
         let default_port = if self.tls.is_some() { 443 } else { 80 };
         let port = uri.port_u16().unwrap_or(default_port);
@@ -96,8 +96,8 @@ impl GuardedConnector {
         Ok(self.wire(Carrier::Tls(Box::new(tls))))
     }
 
-    fn wire(&self, socket: Carrier) -> Wire {
-        Wire::new(socket, self.permission.clone())
+    fn wire(&self, socket: Carrier) -> GuardedStream {
+        GuardedStream::new(socket, self.permission.clone())
     }
 
     async fn dial(&self, host: &str, port: u16) -> Result<TcpStream, ErrorKind> {

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 
 use super::{
-    client::Client,
+    client::OutboundClient,
     failure::{ErrorKind, Failure, broken_off, kind_of},
 };
 
@@ -39,7 +39,7 @@ pub struct Exchange {
 
 /// The part of an answer received so far.
 #[derive(Debug, Default)]
-struct Come {
+struct PartialAnswer {
     status: Option<StatusCode>,
     body: Vec<u8>,
 }
@@ -47,13 +47,13 @@ struct Come {
 /// One exchange: connect, send, read up to `body_max` bytes of the answer, all within `limit`. A longer body is cut,
 /// and the answer counts by its status.
 pub async fn exchange(
-    client: &Client,
+    client: &OutboundClient,
     head: Head,
     body: Bytes,
     body_max: usize,
     limit: Duration,
 ) -> Result<Exchange, Failure> {
-    let mut come = Come::default();
+    let mut come = PartialAnswer::default();
     let talk = talk(client, head, body, body_max, &mut come);
     let ended = tokio::time::timeout(limit, talk).await;
     match ended.unwrap_or(Err(ErrorKind::Timeout)) {
@@ -72,12 +72,12 @@ pub async fn exchange(
 }
 
 /// An answer read piece by piece.
-pub struct Open {
+pub struct StreamingAnswer {
     pub status: u16,
     response: ClientResponse,
 }
 
-impl fmt::Debug for Open {
+impl fmt::Debug for StreamingAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Open")
             .field("status", &self.status)
@@ -86,16 +86,20 @@ impl fmt::Debug for Open {
 }
 
 /// Sends the request and waits at most `limit` for the head of an answer that may go on for long.
-pub async fn open(client: &Client, head: Head, limit: Duration) -> Result<Open, ErrorKind> {
+pub async fn open(
+    client: &OutboundClient,
+    head: Head,
+    limit: Duration,
+) -> Result<StreamingAnswer, ErrorKind> {
     let asked = tokio::time::timeout(limit, send(client, head, Bytes::new())).await;
     let response = asked.unwrap_or(Err(ErrorKind::Timeout))?;
-    Ok(Open {
+    Ok(StreamingAnswer {
         status: response.status().as_u16(),
         response,
     })
 }
 
-impl Open {
+impl StreamingAnswer {
     /// The next piece, within `limit`; none at the end.
     pub async fn chunk(&mut self, limit: Duration) -> Result<Option<Bytes>, ErrorKind> {
         let chunk = tokio::time::timeout(limit, self.response.next()).await;
@@ -104,7 +108,11 @@ impl Open {
     }
 }
 
-async fn send(client: &Client, head: Head, body: Bytes) -> Result<ClientResponse, ErrorKind> {
+async fn send(
+    client: &OutboundClient,
+    head: Head,
+    body: Bytes,
+) -> Result<ClientResponse, ErrorKind> {
     let (uri, host) = as_plain(&head.uri).ok_or(ErrorKind::Connect)?;
     let http = match head.uri.scheme_str() {
         Some("https") => &client.secure,
@@ -137,19 +145,19 @@ fn as_plain(uri: &Uri) -> Option<(Uri, HeaderValue)> {
 }
 
 /// The head of an answer.
-struct Told {
+struct AnswerHead {
     status: u16,
     retry_after: Option<String>,
     truncated: bool,
 }
 
 async fn talk(
-    client: &Client,
+    client: &OutboundClient,
     head: Head,
     body: Bytes,
     body_max: usize,
-    come: &mut Come,
-) -> Result<Told, ErrorKind> {
+    come: &mut PartialAnswer,
+) -> Result<AnswerHead, ErrorKind> {
     let mut response = send(client, head, body).await?;
     come.status = Some(response.status());
     let retry_after = response
@@ -167,7 +175,7 @@ async fn talk(
             break;
         }
     }
-    Ok(Told {
+    Ok(AnswerHead {
         status: response.status().as_u16(),
         retry_after,
         truncated,

@@ -4,7 +4,7 @@ use std::{error::Error as _, fmt, io};
 
 use awc::error::{ConnectError, PayloadError, SendRequestError};
 
-use super::permission::Withdrawn;
+use super::permission::PermissionWithdrawn;
 
 /// No answer, or an incomplete one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,27 +72,29 @@ impl ErrorKind {
 
 /// A failed connection. It passes through the HTTP client inside that client's error.
 #[derive(Debug)]
-pub(super) struct DialError(pub(super) ErrorKind);
+pub(super) struct DialFailure(pub(super) ErrorKind);
 
-impl fmt::Display for DialError {
+impl fmt::Display for DialFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.as_str())
     }
 }
 
-impl std::error::Error for DialError {}
+impl std::error::Error for DialFailure {}
 
 /// The reason for a failed request, from the HTTP client's error.
 pub(super) fn kind_of(error: &SendRequestError) -> ErrorKind {
     match error {
         SendRequestError::Connect(ConnectError::Resolver(inner)) => inner
-            .downcast_ref::<DialError>()
+            .downcast_ref::<DialFailure>()
             .map_or(ErrorKind::Dns, |dial| dial.0),
         SendRequestError::Connect(ConnectError::Timeout) | SendRequestError::Timeout => {
             ErrorKind::Timeout
         }
         SendRequestError::Send(error)
-            if error.get_ref().is_some_and(|inner| inner.is::<Withdrawn>()) =>
+            if error
+                .get_ref()
+                .is_some_and(|inner| inner.is::<PermissionWithdrawn>()) =>
         {
             ErrorKind::Busy
         }
@@ -117,7 +119,7 @@ pub(super) fn broken_off(error: &PayloadError) -> ErrorKind {
     }
 }
 
-/// Errors of the [`Wire`](super::wire::Wire) about an answer, and of the system about a socket.
+/// Errors of the [`GuardedStream`](super::wire::GuardedStream) about an answer, and of the system about a socket.
 fn kind_of_io(error: &io::Error) -> ErrorKind {
     match error.kind() {
         io::ErrorKind::InvalidData => ErrorKind::InvalidResponse,

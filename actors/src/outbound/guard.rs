@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 
 use super::{
-    blocked::Blocked,
+    blocked::BlockedReason,
     names::{self, AllowedHost},
 };
 
@@ -56,7 +56,7 @@ pub(super) enum Reach {
 
 impl Guard {
     /// The addresses that a host may have, if it may be used at all.
-    pub(super) fn check_host(&self, host: &str, port: u16) -> Result<Reach, Blocked> {
+    pub(super) fn check_host(&self, host: &str, port: u16) -> Result<Reach, BlockedReason> {
         let trusted = match &self.allow_hosts {
             AllowedHosts::All => true,
             AllowedHosts::Only(hosts) => hosts.iter().any(|allowed| allowed.covers(host, port)),
@@ -74,23 +74,28 @@ impl Guard {
         addresses: &[IpAddr],
         port: u16,
         reach: Reach,
-    ) -> Result<(), Blocked> {
+    ) -> Result<(), BlockedReason> {
         addresses
             .iter()
             .try_for_each(|address| self.check(*address, port, reach))
     }
 
     /// Checks one address for `port`.
-    pub(super) fn check(&self, address: IpAddr, port: u16, reach: Reach) -> Result<(), Blocked> {
+    pub(super) fn check(
+        &self,
+        address: IpAddr,
+        port: u16,
+        reach: Reach,
+    ) -> Result<(), BlockedReason> {
         let address = effective(address);
         let allowed = reach == Reach::Anywhere
             || is_public(address)
             || self.allow_cidrs.iter().any(|net| net.contains(&address));
         if !allowed {
-            return Err(Blocked::NotPublic);
+            return Err(BlockedReason::NotPublic);
         }
         if self.own_ports.contains(&port) && is_this_machine(address) {
-            return Err(Blocked::Own);
+            return Err(BlockedReason::Own);
         }
         Ok(())
     }
@@ -188,7 +193,7 @@ const SPECIAL_V6: &[V6] = &[
 mod tests {
     use super::*;
 
-    fn verdict(guard: &Guard, address: &str) -> Result<(), Blocked> {
+    fn verdict(guard: &Guard, address: &str) -> Result<(), BlockedReason> {
         guard.check(address.parse().expect("an address"), 443, Reach::Public)
     }
 
@@ -279,7 +284,7 @@ mod tests {
                 let refused = special.iter().any(|range| range.contains(&address))
                     || address.is_ipv6() && !unicast.contains(&address);
                 let expected = if refused {
-                    Err(Blocked::NotPublic)
+                    Err(BlockedReason::NotPublic)
                 } else {
                     Ok(())
                 };
@@ -307,7 +312,7 @@ mod tests {
                 let address = format!("{before}{v4}");
                 assert_eq!(
                     verdict(&guard, &address),
-                    Err(Blocked::NotPublic),
+                    Err(BlockedReason::NotPublic),
                     "{address}"
                 );
             }
@@ -322,7 +327,7 @@ mod tests {
         ] {
             assert_eq!(
                 verdict(&guard, address),
-                Err(Blocked::NotPublic),
+                Err(BlockedReason::NotPublic),
                 "{address}"
             );
         }
@@ -375,7 +380,7 @@ mod tests {
         ];
         assert_eq!(
             guard.check_all(&addresses, 443, Reach::Public),
-            Err(Blocked::NotPublic)
+            Err(BlockedReason::NotPublic)
         );
         assert_eq!(guard.check_all(&addresses[..1], 443, Reach::Public), Ok(()));
     }
@@ -401,7 +406,7 @@ mod tests {
             let address = address.parse().expect("an address");
             for reach in [Reach::Public, Reach::Anywhere] {
                 let own = guard.check(address, 8080, reach);
-                assert_eq!(own, Err(Blocked::Own), "{address}");
+                assert_eq!(own, Err(BlockedReason::Own), "{address}");
                 assert_eq!(guard.check(address, 8081, reach), Ok(()), "{address}");
             }
         }
@@ -422,9 +427,9 @@ mod tests {
         assert_eq!(guard.check(private, 8080, Reach::Anywhere), Ok(()));
         assert_eq!(guard.check_host("mail", 25), Ok(Reach::Anywhere));
         for (host, port, verdict) in [
-            ("other.internal", 443, Err(Blocked::Internal)),
-            ("hooks.internal", 25, Err(Blocked::Port)),
-            ("mail", 443, Err(Blocked::Internal)),
+            ("other.internal", 443, Err(BlockedReason::Internal)),
+            ("hooks.internal", 25, Err(BlockedReason::Port)),
+            ("mail", 443, Err(BlockedReason::Internal)),
             ("example.com", 443, Ok(Reach::Public)),
         ] {
             assert_eq!(guard.check_host(host, port), verdict, "{host}:{port}");

@@ -16,9 +16,9 @@ mod retry_after;
 mod tls;
 mod wire;
 
-pub use blocked::Blocked;
-pub use client::{Client, Outbound};
-pub use exchange::{Exchange, Head, Open, exchange, open};
+pub use blocked::BlockedReason;
+pub use client::{Outbound, OutboundClient};
+pub use exchange::{Exchange, Head, StreamingAnswer, exchange, open};
 pub use failure::{ERROR_KINDS, ErrorKind, Failure};
 pub use guard::{AllowedHosts, Guard};
 pub use names::{AllowedHost, AllowedHostError};
@@ -31,4 +31,4 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod unasked;
+mod unsolicited;

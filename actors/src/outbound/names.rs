@@ -1,6 +1,6 @@
 //! Names and ports allowed in a tenant's address, independent of name servers. Pure.
 
-use super::blocked::Blocked;
+use super::blocked::BlockedReason;
 
 /// Domains whose names are all local, internal or no host:
 /// - special-use names of the IANA registry (<https://www.iana.org/assignments/special-use-domain-names>) that no
@@ -101,9 +101,9 @@ pub(super) fn is_localhost(host: &str) -> bool {
 }
 
 /// Refuses names of private networks, and ports of other protocols. Address literals are judged as addresses.
-pub(super) fn check(host: &str, port: u16) -> Result<(), Blocked> {
+pub(super) fn check(host: &str, port: u16) -> Result<(), BlockedReason> {
     if OTHER_PROTOCOLS.contains(&port) {
-        return Err(Blocked::Port);
+        return Err(BlockedReason::Port);
     }
     // `localhost` is judged by its addresses: an operator who allows those means the name too.
     if host.starts_with('[') || host.parse::<std::net::IpAddr>().is_ok() || is_localhost(host) {
@@ -115,7 +115,7 @@ pub(super) fn check(host: &str, port: u16) -> Result<(), Blocked> {
         None => true,
     };
     if internal {
-        return Err(Blocked::Internal);
+        return Err(BlockedReason::Internal);
     }
     Ok(())
 }
@@ -146,7 +146,7 @@ mod tests {
             "redis.service.consul",
             "mx.mail",
         ] {
-            assert_eq!(check(host, 443), Err(Blocked::Internal), "{host}");
+            assert_eq!(check(host, 443), Err(BlockedReason::Internal), "{host}");
         }
         for host in [
             "example.com",
@@ -160,7 +160,7 @@ mod tests {
         ] {
             assert_eq!(check(host, 443), Ok(()), "{host}");
             for port in [22, 25, 53, 6000, 6667, 10080] {
-                assert_eq!(check(host, port), Err(Blocked::Port), "{host}:{port}");
+                assert_eq!(check(host, port), Err(BlockedReason::Port), "{host}:{port}");
             }
             for port in [80, 443, 3000, 8080, 8443, 9000] {
                 assert_eq!(check(host, port), Ok(()), "{host}:{port}");

@@ -9,15 +9,15 @@ pub struct Permission(Arc<dyn Fn() -> bool + Send + Sync>);
 
 /// The request may not be written any further. It passes through the HTTP client inside that client's error.
 #[derive(Debug)]
-pub(super) struct Withdrawn;
+pub(super) struct PermissionWithdrawn;
 
-impl fmt::Display for Withdrawn {
+impl fmt::Display for PermissionWithdrawn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("nothing more may be sent")
     }
 }
 
-impl std::error::Error for Withdrawn {}
+impl std::error::Error for PermissionWithdrawn {}
 
 impl fmt::Debug for Permission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -40,7 +40,7 @@ impl Permission {
         if (self.0)() {
             Ok(())
         } else {
-            Err(io::Error::other(Withdrawn))
+            Err(io::Error::other(PermissionWithdrawn))
         }
     }
 }

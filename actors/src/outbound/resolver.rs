@@ -12,7 +12,7 @@ use dikala_entities::TenantId;
 use futures_util::future::{BoxFuture, FutureExt, Shared};
 
 use super::names::is_localhost;
-use crate::runtime::shares::Shares;
+use crate::runtime::shared_limit::SharedLimit;
 
 /// A longer lookup counts as failed. The system's own timeout is often 10 s and more.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -45,12 +45,12 @@ type Ask = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 #[derive(Clone)]
 pub(super) struct Resolver {
     ask: Arc<Ask>,
-    shares: Shares<Option<TenantId>>,
-    names: Arc<Mutex<Names>>,
+    shares: SharedLimit<Option<TenantId>>,
+    names: Arc<Mutex<ResolverState>>,
 }
 
 #[derive(Default)]
-struct Names {
+struct ResolverState {
     running: HashMap<String, Lookup>,
     /// Names without an address, and until when that is remembered.
     failed: HashMap<String, Instant>,
@@ -76,7 +76,7 @@ impl Resolver {
     ) -> Self {
         Self {
             ask: Arc::new(ask),
-            shares: Shares::new(LOOKUPS_MAX, TENANT_LOOKUPS_MAX),
+            shares: SharedLimit::new(LOOKUPS_MAX, TENANT_LOOKUPS_MAX),
             names: Arc::default(),
         }
     }
@@ -96,7 +96,7 @@ impl Resolver {
         }
         let lookup = self.lookup(asker, host)?;
         // Most callers have a shorter timeout than the lookup and drop this future.
-        let waiting = Waiting {
+        let waiting = LookupWaiter {
             resolver: self,
             host,
             since: Instant::now(),
@@ -138,26 +138,26 @@ impl Resolver {
         Ok(lookup)
     }
 
-    fn names(&self) -> MutexGuard<'_, Names> {
+    fn names(&self) -> MutexGuard<'_, ResolverState> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A caller that waits for a lookup.
-struct Waiting<'a> {
+struct LookupWaiter<'a> {
     resolver: &'a Resolver,
     host: &'a str,
     since: Instant,
     answered: bool,
 }
 
-impl Waiting<'_> {
+impl LookupWaiter<'_> {
     fn ended(mut self, answered: bool) {
         self.answered = answered;
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for LookupWaiter<'_> {
     fn drop(&mut self) {
         let now = Instant::now();
         if self.answered || now.duration_since(self.since) < GIVEN_UP_AFTER {
@@ -171,7 +171,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl Names {
+impl ResolverState {
     fn failed_lately(&self, name: &str, now: Instant) -> bool {
         self.failed.get(name).is_some_and(|until| now < *until)
     }
@@ -212,12 +212,12 @@ mod tests {
 
     /// Blocks on names that begin with `hang` until released, and counts lookups.
     #[derive(Clone, Default)]
-    struct Slow {
+    struct SlowResolver {
         asked: Arc<AtomicUsize>,
         released: Arc<(Mutex<bool>, std::sync::Condvar)>,
     }
 
-    impl Slow {
+    impl SlowResolver {
         fn resolver(&self) -> Resolver {
             let slow = self.clone();
             Resolver::new(move |name| {
@@ -242,7 +242,7 @@ mod tests {
 
     #[actix_rt::test]
     async fn names_that_hang_hold_up_one_tenant_until_their_threads_return() {
-        let slow = Slow::default();
+        let slow = SlowResolver::default();
         let resolver = slow.resolver();
         let (greedy, other) = (tenant(), tenant());
         let mut waiting: Vec<_> = (0..192)
@@ -279,7 +279,7 @@ mod tests {
 
     #[actix_rt::test]
     async fn a_name_without_address_is_not_asked_for_again_at_once() {
-        let slow = Slow::default();
+        let slow = SlowResolver::default();
         let resolver = slow.resolver();
         for _ in 0..5 {
             let found = resolver.resolve(tenant(), "none.example.com").await;
@@ -298,7 +298,7 @@ mod tests {
     /// The lookups go on, and their results count: the failure is not permanent.
     #[actix_rt::test]
     async fn a_name_on_which_somebody_gave_up_is_not_waited_for_again_until_it_answers() {
-        let slow = Slow::default();
+        let slow = SlowResolver::default();
         let resolver = slow.resolver();
         let name = "hang.example.com";
         let hasty = resolver.resolve(tenant(), name);
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn failures_are_remembered_within_a_bound() {
-        let (mut names, now) = (Names::default(), Instant::now());
+        let (mut names, now) = (ResolverState::default(), Instant::now());
         for n in 0..FAILURES_MAX * 2 {
             names.remember_failure(&format!("n{n}"), now);
         }

@@ -29,12 +29,12 @@ pub(crate) fn local_outbound() -> Outbound {
 }
 
 /// A port of this machine without a listener, reserved until this is dropped.
-pub(crate) struct Deaf {
+pub(crate) struct ClosedPort {
     pub(crate) address: SocketAddr,
     _bound: TcpSocket,
 }
 
-impl Deaf {
+impl ClosedPort {
     pub(crate) fn port() -> Self {
         let bound = TcpSocket::new_v4().expect("a socket");
         bound.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a port");

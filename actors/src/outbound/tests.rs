@@ -14,8 +14,9 @@ use dikala_entities::{Millis, OutboundUrl, TenantId, UrlPolicy};
 use dikala_testkit::{ServerAnswer, TenantServer, certificate};
 
 use super::{
-    Blocked, Client, ErrorKind, Exchange, Failure, Guard, Head, Outbound, Permission, exchange,
-    testing::{Deaf, SlowNames, local_outbound},
+    BlockedReason, ErrorKind, Exchange, Failure, Guard, Head, Outbound, OutboundClient, Permission,
+    exchange,
+    testing::{ClosedPort, SlowNames, local_outbound},
 };
 
 const BODY_MAX: usize = 16 * 1024;
@@ -32,11 +33,15 @@ fn post(url: &str) -> Head {
     }
 }
 
-async fn ask(client: &Client, url: &str) -> Result<Exchange, Failure> {
+async fn ask(client: &OutboundClient, url: &str) -> Result<Exchange, Failure> {
     ask_within(AMPLE, client, url).await
 }
 
-async fn ask_within(limit: Duration, client: &Client, url: &str) -> Result<Exchange, Failure> {
+async fn ask_within(
+    limit: Duration,
+    client: &OutboundClient,
+    url: &str,
+) -> Result<Exchange, Failure> {
     let body = Bytes::from_static(b"{}");
     exchange(client, post(url), body, BODY_MAX, limit).await
 }
@@ -156,7 +161,7 @@ async fn redirects_are_answers_and_nothing_is_asked_for_packed() {
 
 #[actix::test]
 async fn nobody_there_and_no_tls_have_their_names() {
-    let nobody = Deaf::port();
+    let nobody = ClosedPort::port();
     let url = format!("http://{}/", nobody.address);
     let client = local_outbound().client(None, 8);
     assert_eq!(kind(ask(&client, &url).await), ErrorKind::Connect);
@@ -282,7 +287,7 @@ async fn registration_and_delivery_give_the_same_verdict_in_every_spelling() {
             let policy = UrlPolicy { allow_http: true };
             let parsed = OutboundUrl::parse(&url, policy).unwrap_or_else(|e| panic!("{url}: {e}"));
             let registered = strict.check_url(tenant, &parsed).await;
-            assert_eq!(registered, Err(Blocked::NotPublic), "{url}");
+            assert_eq!(registered, Err(BlockedReason::NotPublic), "{url}");
             let delivered = kind(ask(&client, parsed.as_str()).await);
             assert_eq!(delivered, ErrorKind::BlockedTarget, "{url}");
         }
@@ -303,13 +308,13 @@ async fn registration_and_delivery_give_the_same_verdict_in_every_spelling() {
         assert!(url.is_err(), "{host}: {url:?}");
     }
     for (host, verdict) in [
-        ("intranet", Blocked::Internal),
-        ("ip6-localhost", Blocked::Internal),
-        ("metadata.google.internal", Blocked::Internal),
-        ("no-such-host.invalid", Blocked::Internal),
-        ("168.63.129.16", Blocked::NotPublic),
-        ("example.com:22", Blocked::Port),
-        ("8.8.8.8:6667", Blocked::Port),
+        ("intranet", BlockedReason::Internal),
+        ("ip6-localhost", BlockedReason::Internal),
+        ("metadata.google.internal", BlockedReason::Internal),
+        ("no-such-host.invalid", BlockedReason::Internal),
+        ("168.63.129.16", BlockedReason::NotPublic),
+        ("example.com:22", BlockedReason::Port),
+        ("8.8.8.8:6667", BlockedReason::Port),
     ] {
         let url = format!("https://{host}/");
         let parsed = OutboundUrl::parse(&url, UrlPolicy::default()).expect("an address");

@@ -22,7 +22,7 @@ pub enum OutboundError {
     Tls(rustls::Error),
 }
 
-/// The settings of every outbound connection. They offer HTTP/1.1 only, because lanes count on one exchange per
+/// The settings of every outbound connection. They offer HTTP/1.1 only, because endpoint queues count on one exchange per
 /// connection at a time.
 pub fn client_config(extra_ca: Option<&Path>) -> Result<Arc<ClientConfig>, OutboundError> {
     let mut roots = RootCertStore {

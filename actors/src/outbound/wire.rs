@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
 use super::{
-    answer::{AnswerReader, Invalid},
+    answer::{AnswerReader, InvalidAnswer},
     permission::Permission,
 };
 
@@ -33,7 +33,7 @@ pub(super) enum Carrier {
 }
 
 /// A connection that carries requests and their answers in turn.
-pub(super) struct Wire {
+pub(super) struct GuardedStream {
     socket: Carrier,
     permission: Permission,
     phase: Phase,
@@ -54,7 +54,7 @@ enum Phase {
     Over(Option<io::Error>),
 }
 
-impl fmt::Debug for Wire {
+impl fmt::Debug for GuardedStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wire")
             .field("used", &self.used)
@@ -79,7 +79,7 @@ impl Carrier {
     }
 }
 
-impl Wire {
+impl GuardedStream {
     pub(super) fn new(socket: Carrier, permission: Permission) -> Self {
         Self {
             socket,
@@ -138,7 +138,7 @@ impl Wire {
                 _ if ended => Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(()) => answer
                     .read(&mut self.came, &mut self.plain)
-                    .map_err(|Invalid| io::ErrorKind::InvalidData.into()),
+                    .map_err(|InvalidAnswer| io::ErrorKind::InvalidData.into()),
                 Err(error) => Err(error),
             };
             if let Err(error) = outcome {
@@ -158,7 +158,7 @@ impl Wire {
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for GuardedStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -191,7 +191,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for GuardedStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -227,7 +227,7 @@ impl AsyncWrite for Wire {
     }
 }
 
-impl ActixStream for Wire {
+impl ActixStream for GuardedStream {
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<Ready>> {
         ActixStream::poll_read_ready(self.socket.tcp(), cx)
     }
@@ -289,25 +289,29 @@ mod tests {
         net::TcpListener,
     };
 
-    use super::{super::permission::Withdrawn, *};
+    use super::{super::permission::PermissionWithdrawn, *};
 
     const SEEN: &str = "HTTP/1.1 200 \r\ncontent-length: 2\r\n\r\nok";
     const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-    async fn pair() -> (Wire, TcpStream) {
+    async fn pair() -> (GuardedStream, TcpStream) {
         pair_with(Permission::given()).await
     }
 
-    async fn pair_with(permission: Permission) -> (Wire, TcpStream) {
+    async fn pair_with(permission: Permission) -> (GuardedStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let ours = TcpStream::connect(address).await.expect("a connection");
         let (theirs, _) = listener.accept().await.expect("a connection");
-        (Wire::new(Carrier::Plain(ours), permission), theirs)
+        (GuardedStream::new(Carrier::Plain(ours), permission), theirs)
     }
 
     /// Sends a request and reads the answer that the client would see.
-    async fn talk(wire: &mut Wire, server: &mut TcpStream, answer: &[u8]) -> io::Result<String> {
+    async fn talk(
+        wire: &mut GuardedStream,
+        server: &mut TcpStream,
+        answer: &[u8],
+    ) -> io::Result<String> {
         wire.write_all(b"request").await?;
         let mut request = [0; 7];
         server.read_exact(&mut request).await?;
@@ -389,7 +393,11 @@ mod tests {
             may.store(false, Relaxed);
             let refused = wire.write_all(b"request").await;
             let error = refused.expect_err("is refused");
-            assert!(error.get_ref().is_some_and(|inner| inner.is::<Withdrawn>()));
+            assert!(
+                error
+                    .get_ref()
+                    .is_some_and(|inner| inner.is::<PermissionWithdrawn>())
+            );
             // For good: the beginning of one request must not be followed by the next.
             may.store(true, Relaxed);
             assert!(wire.write_all(b"request").await.is_err());

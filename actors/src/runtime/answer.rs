@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::metrics::MessageMeter;
 
 /// The reply to a message.
-pub trait Answer: Send + 'static {
+pub trait MessageReply: Send + 'static {
     /// False if a reply is never an error; it then goes to the sender without inspection.
     const MAY_FAIL: bool = false;
 
@@ -18,13 +18,13 @@ pub trait Answer: Send + 'static {
     }
 }
 
-impl Answer for () {}
+impl MessageReply for () {}
 
-impl<T: Send + 'static> Answer for Option<T> {}
+impl<T: Send + 'static> MessageReply for Option<T> {}
 
-impl<K: Send + 'static, V: Send + 'static> Answer for HashMap<K, V> {}
+impl<K: Send + 'static, V: Send + 'static> MessageReply for HashMap<K, V> {}
 
-impl<T: Send + 'static, E: Send + 'static> Answer for Result<T, E> {
+impl<T: Send + 'static, E: Send + 'static> MessageReply for Result<T, E> {
     const MAY_FAIL: bool = true;
 
     fn is_error(&self) -> bool {
@@ -34,7 +34,7 @@ impl<T: Send + 'static, E: Send + 'static> Answer for Result<T, E> {
 
 /// A channel for the handler's reply, which is inspected before it reaches the sender. A handler that drops the
 /// channel sends no reply: its future panicked or its actor was given up.
-pub(super) fn watched<T: Answer>(
+pub(super) fn watched<T: MessageReply>(
     meter: &'static MessageMeter,
     asker: Option<oneshot::Sender<T>>,
 ) -> Option<oneshot::Sender<T>> {
@@ -44,7 +44,7 @@ pub(super) fn watched<T: Answer>(
     let (answer, answered) = oneshot::channel::<T>();
     actix_rt::spawn(async move {
         let answered = answered.await;
-        if answered.as_ref().map_or(true, Answer::is_error) {
+        if answered.as_ref().map_or(true, MessageReply::is_error) {
             meter.failed();
         }
         if let (Some(asker), Ok(answer)) = (asker, answered) {

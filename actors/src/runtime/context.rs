@@ -29,8 +29,8 @@ use actix_rt::ArbiterHandle;
 use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{
-    answer::{Answer, watched},
-    instances::Instance,
+    answer::{MessageReply, watched},
+    instances::ActorInstance,
     metrics::{ActorMeter, MessageMeter},
 };
 
@@ -126,7 +126,7 @@ impl fmt::Debug for OnPanic {
 pub struct MeteredContext<A: Metered> {
     parts: ContextParts<A>,
     mailbox: Option<Mailbox<A>>,
-    instance: Option<Arc<Instance>>,
+    instance: Option<Arc<ActorInstance>>,
 }
 
 impl<A: Metered> fmt::Debug for MeteredContext<A> {
@@ -151,10 +151,10 @@ impl<A: Metered> MeteredContext<A> {
             let mut ctx = Self::with_receiver(receiver);
             let actor = make(&mut ctx);
             let mailbox = ctx.mailbox.take().expect("a context is run once");
-            let instance = Arc::new(Instance::new(actor.label(), A::meter().number()));
+            let instance = Arc::new(ActorInstance::new(actor.label(), A::meter().number()));
             ctx.instance = Some(Arc::clone(&instance));
             A::meter().started(&instance);
-            actix_rt::spawn(Guarded {
+            actix_rt::spawn(SupervisedFuture {
                 future: Some(ContextFut::new(ctx, actor, mailbox)),
                 on_panic,
                 instance,
@@ -225,7 +225,7 @@ impl<A: Metered> AsyncContext<A> for MeteredContext<A> {
     where
         F: ActorFuture<A, Output = ()> + 'static,
     {
-        let waiting = self.instance.as_ref().map(Instance::waits);
+        let waiting = self.instance.as_ref().map(ActorInstance::waits);
         self.parts.wait(future.map(move |(), _, _| drop(waiting)));
     }
 
@@ -248,12 +248,12 @@ impl<A, M> ToEnvelope<A, M> for MeteredContext<A>
 where
     A: Metered + Handler<M>,
     M: Message + Send + 'static,
-    M::Result: Answer,
+    M::Result: MessageReply,
 {
     fn pack(message: M, reply: Option<oneshot::Sender<M::Result>>) -> Envelope<A> {
         let meter = A::meter().message::<M>();
         meter.sent();
-        Envelope::with_proxy(Box::new(Counted {
+        Envelope::with_proxy(Box::new(CountedEnvelope {
             content: Some((message, reply)),
             sent: Instant::now(),
             meter,
@@ -263,17 +263,17 @@ where
 
 /// A message in transit. It knows when it was sent and notices when it is dropped, unhandled or by a handler that
 /// panics.
-struct Counted<M: Message> {
+struct CountedEnvelope<M: Message> {
     content: Option<(M, Option<oneshot::Sender<M::Result>>)>,
     sent: Instant,
     meter: &'static MessageMeter,
 }
 
-impl<A, M> EnvelopeProxy<A> for Counted<M>
+impl<A, M> EnvelopeProxy<A> for CountedEnvelope<M>
 where
     A: Metered + Handler<M>,
     M: Message + Send + 'static,
-    M::Result: Answer,
+    M::Result: MessageReply,
 {
     fn handle(&mut self, actor: &mut A, ctx: &mut MeteredContext<A>) {
         // If the sender no longer waits, the message is dropped unhandled: `Drop` counts it as lost.
@@ -299,7 +299,7 @@ where
     }
 }
 
-impl<M: Message> Drop for Counted<M> {
+impl<M: Message> Drop for CountedEnvelope<M> {
     fn drop(&mut self) {
         if self.content.is_some() {
             self.meter.taken(self.sent, Instant::now());
@@ -336,13 +336,13 @@ impl<T> Drop for OwnTask<T> {
 }
 
 /// Polls an actor and survives its panics.
-struct Guarded<A: Metered> {
+struct SupervisedFuture<A: Metered> {
     future: Option<ContextFut<A, MeteredContext<A>>>,
     on_panic: OnPanic,
-    instance: Arc<Instance>,
+    instance: Arc<ActorInstance>,
 }
 
-impl<A: Metered> Guarded<A> {
+impl<A: Metered> SupervisedFuture<A> {
     fn after_panic(&mut self, task: &TaskContext<'_>) -> Poll<()> {
         A::meter().panicked();
         self.instance.idle();
@@ -368,9 +368,9 @@ impl<A: Metered> Guarded<A> {
 }
 
 // Nothing in it is pinned: the context's future is `Unpin`.
-impl<A: Metered> Unpin for Guarded<A> {}
+impl<A: Metered> Unpin for SupervisedFuture<A> {}
 
-impl<A: Metered> Future for Guarded<A> {
+impl<A: Metered> Future for SupervisedFuture<A> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<()> {
@@ -382,7 +382,7 @@ impl<A: Metered> Future for Guarded<A> {
     }
 }
 
-impl<A: Metered> Drop for Guarded<A> {
+impl<A: Metered> Drop for SupervisedFuture<A> {
     fn drop(&mut self) {
         A::meter().stopped(&self.instance);
     }

@@ -20,7 +20,7 @@ const NONE: u64 = 0;
 
 /// A running actor.
 #[derive(Debug)]
-pub struct Instance {
+pub struct ActorInstance {
     label: Option<String>,
     number: u64,
     started: Instant,
@@ -34,7 +34,7 @@ pub struct Instance {
     recent: [AtomicU64; RECENT],
 }
 
-/// A reading of an [`Instance`].
+/// A reading of an [`ActorInstance`].
 #[derive(Clone, Debug)]
 pub struct InstanceReading {
     /// The actor's name, or its number within its type.
@@ -49,7 +49,7 @@ pub struct InstanceReading {
     pub recent: Vec<(&'static str, Duration)>,
 }
 
-impl Instance {
+impl ActorInstance {
     pub(super) fn new(label: Option<String>, number: u64) -> Self {
         Self {
             label,
@@ -89,9 +89,9 @@ impl Instance {
     }
 
     /// Records a future that keeps the actor from its mailbox until the returned guard is dropped.
-    pub(super) fn waits(self: &Arc<Self>) -> Waiting {
+    pub(super) fn waits(self: &Arc<Self>) -> WaitGuard {
         self.waits.fetch_add(1, Relaxed);
-        Waiting(Arc::clone(self))
+        WaitGuard(Arc::clone(self))
     }
 
     fn mark(&self, message: u16, now: Instant) -> u64 {
@@ -130,9 +130,9 @@ fn micros(time: Duration) -> u64 {
 
 /// The guard of a future that the actor waits for.
 #[derive(Debug)]
-pub(super) struct Waiting(Arc<Instance>);
+pub(super) struct WaitGuard(Arc<ActorInstance>);
 
-impl Drop for Waiting {
+impl Drop for WaitGuard {
     fn drop(&mut self) {
         if self.0.waits.fetch_sub(1, Relaxed) == 1 {
             self.0.doing.store(NONE, Relaxed);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_is_done_is_shown_until_it_is_done() {
-        let instance = Arc::new(Instance::new(None, 7));
+        let instance = Arc::new(ActorInstance::new(None, 7));
         let kinds = ["Tell", "Ping"];
         let doing = || instance.reading(&kinds).doing.map(|(message, _)| message);
         assert_eq!(doing(), None);

@@ -11,7 +11,7 @@ const SLOT: Duration = Duration::from_secs(5);
 
 /// Counts of all events and of the failed ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Happened {
+pub struct MinuteCounts {
     pub all: u64,
     pub failed: u64,
 }
@@ -27,7 +27,7 @@ pub struct LastMinute {
 struct Slots {
     /// The number of the current slot since the start.
     last: u64,
-    counts: [Happened; SLOTS],
+    counts: [MinuteCounts; SLOTS],
 }
 
 impl LastMinute {
@@ -48,8 +48,8 @@ impl LastMinute {
     }
 
     /// The counts of the minute before `now`.
-    pub fn reading(&self, now: Instant) -> Happened {
-        self.with(now, |slots| Happened {
+    pub fn reading(&self, now: Instant) -> MinuteCounts {
+        self.with(now, |slots| MinuteCounts {
             all: slots.counts.iter().map(|slot| slot.all).sum(),
             failed: slots.counts.iter().map(|slot| slot.failed).sum(),
         })
@@ -62,7 +62,7 @@ impl LastMinute {
         let passed = number.saturating_sub(slots.last).min(SLOTS as u64);
         for ahead in 1..=passed {
             let slot = slot_in(slots.last + ahead);
-            slots.counts[slot] = Happened::default();
+            slots.counts[slot] = MinuteCounts::default();
         }
         slots.last = slots.last.max(number);
         look(&mut slots)
@@ -83,7 +83,7 @@ mod tests {
         let minute = LastMinute::new(began);
         let at = |seconds| began + Duration::from_secs(seconds);
         let shown = |seconds| {
-            let Happened { all, failed } = minute.reading(at(seconds));
+            let MinuteCounts { all, failed } = minute.reading(at(seconds));
             (all, failed)
         };
         assert_eq!(shown(0), (0, 0));

@@ -7,13 +7,13 @@ pub mod clock;
 pub mod context;
 #[cfg(feature = "fail-points")]
 pub mod fail_points;
+pub mod fair_semaphore;
 pub mod group_commit;
 pub mod histogram;
 pub mod instances;
 pub mod lag;
 pub mod last_minute;
 pub mod metrics;
-pub mod shares;
+pub mod shared_limit;
 #[cfg(test)]
 pub(crate) mod simulated;
-pub mod turns;

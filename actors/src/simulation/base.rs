@@ -40,7 +40,7 @@ pub(crate) const RULES: CallLimits = CallLimits {
     lost_after_ms: 30_000,
 };
 
-pub(crate) struct Base {
+pub(crate) struct SharedBase {
     _keep: StoreGuard,
     pub(crate) deps: CallDeps,
     pub(crate) version: Arc<Version>,
@@ -50,7 +50,7 @@ pub(crate) struct Base {
     pub(crate) webhooks: Vec<WebhookId>,
 }
 
-impl Base {
+impl SharedBase {
     pub(crate) async fn new() -> Self {
         // The outbound client's TLS needs it; another test may have set it.
         let _ = rustls::crypto::ring::default_provider().install_default();

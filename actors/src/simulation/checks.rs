@@ -8,9 +8,9 @@ use dikala_entities::{
 
 use super::{
     base::{LONGEST_MINUTES, RULES},
-    phones::Phone,
-    setting::Fault,
-    world::World,
+    phones::SimulatedPhone,
+    setting::InjectedFault,
+    world::SimulatedWorld,
 };
 use crate::runtime::simulated::{
     clock::BEGAN,
@@ -27,7 +27,7 @@ fn must(holds: bool, what: impl FnOnce() -> String) -> Checked {
 }
 
 /// Checks after a request to the store was carried out; `before` is the number of earlier changes.
-pub(super) fn after(what: &str, world: &World<'_>, before: usize) -> Checked {
+pub(super) fn after(what: &str, world: &SimulatedWorld<'_>, before: usize) -> Checked {
     let tables = &world.tables;
     if let Some(breach) = tables.breaches.first() {
         return Err(breach.clone());
@@ -124,7 +124,7 @@ fn is_legal(tables: &Tables, change: usize) -> Checked {
 }
 
 /// A node whose row is gone must have stopped before.
-fn nobody_acts_who_was_ended(world: &World<'_>) -> Checked {
+fn nobody_acts_who_was_ended(world: &SimulatedWorld<'_>) -> Checked {
     for process in world
         .machines
         .iter()
@@ -148,7 +148,7 @@ pub(super) fn all_is_done(tables: &Tables) -> bool {
 }
 
 /// The invariants at the end.
-pub(super) fn in_the_end(world: &World<'_>) -> Checked {
+pub(super) fn in_the_end(world: &SimulatedWorld<'_>) -> Checked {
     let tables = &world.tables;
     for row in tables.calls.values() {
         must(row.status.is_final(), || {
@@ -207,7 +207,7 @@ fn told(tables: &Tables, call: CallId, answered: bool) -> Checked {
     })
 }
 
-fn bought_once(world: &World<'_>) -> Checked {
+fn bought_once(world: &SimulatedWorld<'_>) -> Checked {
     for (reference, is_booked) in &world.top_ups {
         let booked = world.tables.transactions.iter();
         let booked = booked
@@ -224,7 +224,7 @@ fn bought_once(world: &World<'_>) -> Checked {
 }
 
 /// Every event reached every webhook, and more than once only if a node may have lost track of its attempts.
-fn delivered(world: &World<'_>) -> Checked {
+fn delivered(world: &SimulatedWorld<'_>) -> Checked {
     let tables = &world.tables;
     let positions = tables.events.iter().map(|event| event.position);
     let count = i64::try_from(tables.events.len()).unwrap_or(0);
@@ -263,7 +263,7 @@ fn delivered(world: &World<'_>) -> Checked {
 }
 
 /// If nodes never lose track, first attempts came in the order of their call's events.
-fn in_order(world: &World<'_>) -> Checked {
+fn in_order(world: &SimulatedWorld<'_>) -> Checked {
     let tables = &world.tables;
     let place = |event| {
         tables
@@ -290,7 +290,7 @@ fn in_order(world: &World<'_>) -> Checked {
 }
 
 /// Statements to a bridge or tenant were true, and the billed time is the talk time.
-fn true_to(world: &World<'_>, phone: &Phone) -> Checked {
+fn true_to(world: &SimulatedWorld<'_>, phone: &SimulatedPhone) -> Checked {
     let Some(call) = phone.call else {
         return Ok(());
     };
@@ -312,7 +312,7 @@ fn true_to(world: &World<'_>, phone: &Phone) -> Checked {
     let is_exact = world.setting.faults.is_empty();
     let wrong_ms = match is_exact {
         true => 0,
-        false if world.setting.has(Fault::Clocks) => 6_000,
+        false if world.setting.has(InjectedFault::Clocks) => 6_000,
         false => 1_000,
     };
     let talked_ms = ended - answered;
@@ -347,19 +347,23 @@ fn true_to(world: &World<'_>, phone: &Phone) -> Checked {
 
 /// The maximum time until a node notices a state and can act on it. It includes faults of nodes meanwhile, the time
 /// for others to notice those, and lost lists of bridges.
-fn noticed_within(world: &World<'_>, from: i64, until: i64) -> i64 {
+fn noticed_within(world: &SimulatedWorld<'_>, from: i64, until: i64) -> i64 {
     let troubles = world.troubles.iter();
     let troubles = troubles.filter(|(began, over)| *over + LATE_MS >= from && *began <= until);
     let away: i64 = troubles
         .map(|(began, over)| (over.min(&until) - began.max(&from)).max(0) + 2 * LATE_MS)
         .sum();
-    let is_patchy = [Fault::LostAnswers, Fault::SlowStore, Fault::Messages];
+    let is_patchy = [
+        InjectedFault::LostAnswers,
+        InjectedFault::SlowStore,
+        InjectedFault::Messages,
+    ];
     let is_patchy = is_patchy.iter().any(|fault| world.setting.has(*fault));
     LATE_MS + away + if is_patchy { LATE_MS } else { 0 }
 }
 
 /// A call that a tenant asked to end does end, after its bridge's grace time and the time for a node to act.
-fn kept_promise(world: &World<'_>, phone: &Phone, row: &call::Model) -> Checked {
+fn kept_promise(world: &SimulatedWorld<'_>, phone: &SimulatedPhone, row: &call::Model) -> Checked {
     let Some(wished) = phone.wished_at else {
         return Ok(());
     };

@@ -2,7 +2,7 @@
 //! occur in milliseconds, and a seed reproduces them.
 //!
 //! The decisions are made by the real code: a call's driver with its machine and steps, the ledger's plan and
-//! batches, leases and membership, a bridge's presence, and the scheduler of deliveries with its lanes, circuit and
+//! batches, leases and membership, a bridge's presence, and the scheduler of deliveries with its queues, circuits and
 //! retries. Around it is a model. The store is tables in memory (`runtime/simulated/tables`) with the guards of the
 //! real statements (`*/simulated`), which a test compares with SQLite. Actors are tasks. A statement is a request
 //! that travels, is carried out whole at some moment, and is answered or not.
@@ -23,8 +23,8 @@ mod tests;
 mod world;
 
 pub(crate) use self::{
-    base::Base,
-    setting::{Fault, Setting},
+    base::SharedBase,
+    setting::{InjectedFault, SimulationSetting},
 };
 use futures_util::FutureExt;
 
@@ -32,7 +32,7 @@ use crate::runtime::simulated::tables::Flaw;
 
 /// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Came {
+pub(crate) struct SimulationResult {
     /// The violated invariant; none if all held.
     pub(crate) breach: Option<String>,
     /// The end or the violation, in milliseconds of simulated time.
@@ -48,25 +48,34 @@ pub(crate) struct Came {
 }
 
 /// Runs a simulation.
-pub(crate) fn play(base: &Base, setting: &Setting, flaw: Option<Flaw>, tells: bool) -> Came {
+pub(crate) fn play(
+    base: &SharedBase,
+    setting: &SimulationSetting,
+    flaw: Option<Flaw>,
+    tells: bool,
+) -> SimulationResult {
     // A simulation is one poll of a test, so nothing in it may yield to the test's runtime.
-    let played = async { world::World::new(base, setting, flaw, tells).play() };
+    let played = async { world::SimulatedWorld::new(base, setting, flaw, tells).play() };
     let played = tokio::task::unconstrained(played).now_or_never();
     played.expect("nothing in it waits for the test's runtime")
 }
 
 /// Shrinks a failing setting while it still fails: fewer kinds of faults, fewer calls.
-pub(crate) fn smallest(base: &Base, setting: &Setting, flaw: Option<Flaw>) -> Setting {
-    let breaks = |setting: &Setting| play(base, setting, flaw, false).breach.is_some();
+pub(crate) fn smallest(
+    base: &SharedBase,
+    setting: &SimulationSetting,
+    flaw: Option<Flaw>,
+) -> SimulationSetting {
+    let breaks = |setting: &SimulationSetting| play(base, setting, flaw, false).breach.is_some();
     let mut least = setting.clone();
-    for fault in Fault::ALL {
+    for fault in InjectedFault::ALL {
         let mut less = least.clone();
         if less.faults.remove(&fault) && breaks(&less) {
             least = less;
         }
     }
     while least.calls > 1 {
-        let less = Setting {
+        let less = SimulationSetting {
             calls: least.calls / 2,
             ..least.clone()
         };

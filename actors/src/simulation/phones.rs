@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use dikala_entities::{CallId, HangupInitiator, HangupReason};
 
 use super::{
-    process::{Answer, From, Message},
-    setting::Fault,
-    world::{ROUGH_MS, World},
+    process::{MessageSource, NodeAnswer, NodeMessage},
+    setting::InjectedFault,
+    world::{ROUGH_MS, SimulatedWorld},
 };
 use crate::{
     bridges::{Command, CommandKind, SocketEnd},
@@ -22,19 +22,19 @@ const HEARTBEAT_MS: i64 = 10_000;
 
 /// A bridge's true state.
 #[derive(Debug, Default)]
-pub(super) struct Bridge {
+pub(super) struct SimulatedBridge {
     /// The machine and process to which it is connected.
     at: Option<(usize, u64)>,
     /// It can reach no node before this time.
     away_until: i64,
     next: u64,
     /// Messages without an answer.
-    waiting: BTreeMap<u64, Message>,
+    waiting: BTreeMap<u64, NodeMessage>,
 }
 
 /// A call's true state.
 #[derive(Debug, Default)]
-pub(super) struct Phone {
+pub(super) struct SimulatedPhone {
     pub(super) bridge: usize,
     pub(super) name: String,
     pub(super) call: Option<CallId>,
@@ -56,24 +56,24 @@ pub(super) struct Phone {
     obeys: bool,
 }
 
-impl Phone {
+impl SimulatedPhone {
     /// True if the bridge has nothing more to report.
     pub(super) fn is_done(&self) -> bool {
         self.is_refused || (self.ended_at.is_some() && (self.end_is_written || self.is_silent))
     }
 }
 
-impl World<'_> {
+impl SimulatedWorld<'_> {
     /// Schedules the calls, the tenants' requests to end them, and top-ups.
     pub(super) fn begin_to_call(&mut self) {
         for bridge in 0..self.setting.bridges {
-            self.bridges.push(Bridge::default());
+            self.bridges.push(SimulatedBridge::default());
             self.after(500, move |world| world.connect(bridge));
             self.after(HEARTBEAT_MS, move |world| world.beat(bridge));
         }
         for number in 0..self.setting.calls {
             let bridge = usize::try_from(self.chance.below(2)).unwrap_or(0) % self.setting.bridges;
-            let phone = Phone {
+            let phone = SimulatedPhone {
                 bridge,
                 name: format!("phone {number}"),
                 talk_ms: match self.chance.below(4) {
@@ -87,11 +87,11 @@ impl World<'_> {
                     .min(self.chance.between(200, 60_000)),
                 picks_up: self.chance.happens(880),
                 obeys: self.chance.happens(800),
-                ..Phone::default()
+                ..SimulatedPhone::default()
             };
             self.phones.push(phone);
             let at = self.chance.between(2_000, ROUGH_MS * 3 / 4);
-            self.after(at, move |world| world.say(number, Message::Incoming));
+            self.after(at, move |world| world.say(number, NodeMessage::Incoming));
             if self.chance.happens(250) {
                 let at = at + self.chance.between(1_000, 60_000);
                 self.after(at, move |world| world.wish(number));
@@ -102,7 +102,7 @@ impl World<'_> {
             let minutes = self.chance.between(1, 6);
             self.after(at, move |world| world.top_up(number, minutes));
         }
-        for (kind, most) in [(Fault::Moves, 5), (Fault::BridgeDeaths, 2)] {
+        for (kind, most) in [(InjectedFault::Moves, 5), (InjectedFault::BridgeDeaths, 2)] {
             let often = if self.setting.has(kind) {
                 self.chance.between(1, most)
             } else {
@@ -113,7 +113,7 @@ impl World<'_> {
                 let bridge =
                     usize::try_from(self.chance.below(2)).unwrap_or(0) % self.setting.bridges;
                 self.after(at, move |world| {
-                    world.lose(bridge, kind == Fault::BridgeDeaths)
+                    world.lose(bridge, kind == InjectedFault::BridgeDeaths)
                 });
             }
         }
@@ -218,17 +218,17 @@ impl World<'_> {
         // A call is listed until its hang-up is acknowledged.
         let held = held.filter(|phone| !(phone.is_silent || phone.end_is_written));
         let held = held.filter_map(|phone| phone.call).collect();
-        let message = Message::Heartbeat(held, self.time.shown());
+        let message = NodeMessage::Heartbeat(held, self.time.shown());
         self.send(bridge, usize::MAX, message);
     }
 
     /// Sends a message about a call until it is answered.
-    pub(super) fn say(&mut self, phone: usize, message: Message) {
+    pub(super) fn say(&mut self, phone: usize, message: NodeMessage) {
         let bridge = self.phones[phone].bridge;
         let is_moot = match &message {
-            Message::Incoming => self.phones[phone].call.is_some(),
-            Message::Answered(..) => self.phones[phone].answer_is_written,
-            Message::HangUp(..) => self.phones[phone].end_is_written,
+            NodeMessage::Incoming => self.phones[phone].call.is_some(),
+            NodeMessage::Answered(..) => self.phones[phone].answer_is_written,
+            NodeMessage::HangUp(..) => self.phones[phone].end_is_written,
             _ => false,
         };
         if is_moot || self.phones[phone].is_refused || self.phones[phone].is_silent {
@@ -240,7 +240,7 @@ impl World<'_> {
     }
 
     /// Sends a message to the bridge's node; a duplicate may reach another node.
-    fn send(&mut self, bridge: usize, phone: usize, message: Message) {
+    fn send(&mut self, bridge: usize, phone: usize, message: NodeMessage) {
         let there = self.bridges[bridge].at;
         let is_up = |world: &Self, (machine, number)| world.runs(machine, number);
         let Some(there) = there.filter(|there| is_up(self, *there)) else {
@@ -252,12 +252,12 @@ impl World<'_> {
         self.bridges[bridge].next += 1;
         let number = self.bridges[bridge].next;
         self.bridges[bridge].waiting.insert(number, message.clone());
-        let from = From {
+        let from = MessageSource {
             bridge: Some(bridge),
             phone,
             number,
         };
-        let rough = self.has(Fault::Messages);
+        let rough = self.has(InjectedFault::Messages);
         let late = match rough && self.chance.happens(200) {
             true => self.chance.between(100, 20_000),
             false => self.chance.between(1, 60),
@@ -279,8 +279,8 @@ impl World<'_> {
         &mut self,
         machine: usize,
         process: Option<u64>,
-        from: From,
-        message: Message,
+        from: MessageSource,
+        message: NodeMessage,
         late: i64,
     ) {
         self.after(late, move |world| {
@@ -294,7 +294,7 @@ impl World<'_> {
                 let (number, name) = (process.number, name.unwrap_or_default());
                 let told = message.clone();
                 process.receive(world.base, from, name.clone(), message);
-                if !matches!(told, Message::Heartbeat(..)) {
+                if !matches!(told, NodeMessage::Heartbeat(..)) {
                     world.tell(|| format!("process {number} hears of {name}: {told:?}"));
                 }
                 world.run(machine);
@@ -303,8 +303,8 @@ impl World<'_> {
     }
 
     /// Sends a node's answer back.
-    pub(super) fn answered(&mut self, from: From, answer: Answer) {
-        let rough = self.has(Fault::Messages);
+    pub(super) fn answered(&mut self, from: MessageSource, answer: NodeAnswer) {
+        let rough = self.has(InjectedFault::Messages);
         if rough && self.chance.happens(50) {
             return;
         }
@@ -316,7 +316,7 @@ impl World<'_> {
         self.after(late, move |world| world.hear(from, answer));
     }
 
-    fn hear(&mut self, from: From, answer: Answer) {
+    fn hear(&mut self, from: MessageSource, answer: NodeAnswer) {
         let Some(bridge) = from.bridge else {
             return self.hear_api(from, &answer);
         };
@@ -325,7 +325,7 @@ impl World<'_> {
             return;
         };
         match answer {
-            Answer::Over(calls) => {
+            NodeAnswer::Over(calls) => {
                 let now = self.now();
                 let over = self
                     .phones
@@ -338,17 +338,19 @@ impl World<'_> {
                     phone.is_silent = true;
                 }
             }
-            Answer::Said(CallReply::Admitted { call, .. }) => self.taken(from.phone, call),
-            Answer::Said(CallReply::Refused { .. }) => self.phones[from.phone].is_refused = true,
-            Answer::Said(CallReply::Done) => self.done(from.phone, &said),
-            Answer::Not(CallError::InvalidTransition { .. } | CallError::UnknownCall) => {
+            NodeAnswer::Said(CallReply::Admitted { call, .. }) => self.taken(from.phone, call),
+            NodeAnswer::Said(CallReply::Refused { .. }) => {
+                self.phones[from.phone].is_refused = true
+            }
+            NodeAnswer::Said(CallReply::Done) => self.done(from.phone, &said),
+            NodeAnswer::Not(CallError::InvalidTransition { .. } | CallError::UnknownCall) => {
                 let now = self.now();
                 if let Some(phone) = self.phones.get_mut(from.phone) {
                     phone.is_silent = true;
                     phone.ended_at.get_or_insert(now);
                 }
             }
-            Answer::Not(_) | Answer::Booked => {}
+            NodeAnswer::Not(_) | NodeAnswer::Booked => {}
         }
     }
 
@@ -379,7 +381,7 @@ impl World<'_> {
         }
         phone.answered_at = Some(now);
         let talk_ms = phone.talk_ms;
-        self.say(number, Message::Answered(call, BEGAN.plus_ms(now)));
+        self.say(number, NodeMessage::Answered(call, BEGAN.plus_ms(now)));
         self.after(talk_ms, move |world| {
             world.hang_up(number, HangupReason::Normal, HangupInitiator::Caller);
         });
@@ -394,15 +396,15 @@ impl World<'_> {
         phone.ended_at = Some(now);
         phone.is_in_order = phone.answered_at.is_none() || phone.answer_is_written;
         let at = BEGAN.plus_ms(now);
-        self.say(number, Message::HangUp(call, at, reason, initiator));
+        self.say(number, NodeMessage::HangUp(call, at, reason, initiator));
     }
 
     /// Records that a message was acknowledged.
-    fn done(&mut self, number: usize, said: &Message) {
+    fn done(&mut self, number: usize, said: &NodeMessage) {
         let phone = &mut self.phones[number];
         match said {
-            Message::Answered(..) => phone.answer_is_written = true,
-            Message::HangUp(..) => phone.end_is_written = true,
+            NodeMessage::Answered(..) => phone.answer_is_written = true,
+            NodeMessage::HangUp(..) => phone.end_is_written = true,
             _ => {}
         }
     }
@@ -417,8 +419,9 @@ impl World<'_> {
             let CommandKind::Hangup { reason } = command.kind else {
                 return;
             };
-            let is_it =
-                |phone: &super::phones::Phone| phone.call == Some(command.call) && phone.obeys;
+            let is_it = |phone: &super::phones::SimulatedPhone| {
+                phone.call == Some(command.call) && phone.obeys
+            };
             if let Some(number) = world.phones.iter().position(is_it) {
                 world.hang_up(number, reason, HangupInitiator::System);
             }
@@ -431,7 +434,7 @@ impl World<'_> {
         let (Some(call), None, None) = (phone.call, phone.ended_at, phone.wished_at) else {
             return;
         };
-        self.ask_api(number, 0, Message::End(call));
+        self.ask_api(number, 0, NodeMessage::End(call));
         self.after(2_000, move |world| world.wish(number));
     }
 
@@ -442,13 +445,13 @@ impl World<'_> {
         }
         if self.top_ups[&reference] == 0 {
             let place = u64::try_from(number).unwrap_or(0) + 1;
-            self.ask_api(usize::MAX, place, Message::TopUp(minutes, reference));
+            self.ask_api(usize::MAX, place, NodeMessage::TopUp(minutes, reference));
             self.after(2_000, move |world| world.top_up(number, minutes));
         }
     }
 
-    fn ask_api(&mut self, phone: usize, number: u64, message: Message) {
-        let from = From {
+    fn ask_api(&mut self, phone: usize, number: u64, message: NodeMessage) {
+        let from = MessageSource {
             bridge: None,
             phone,
             number,
@@ -459,19 +462,19 @@ impl World<'_> {
         }
     }
 
-    fn hear_api(&mut self, from: From, answer: &Answer) {
+    fn hear_api(&mut self, from: MessageSource, answer: &NodeAnswer) {
         let now = self.now();
         match answer {
-            Answer::Said(_) => {
+            NodeAnswer::Said(_) => {
                 if let Some(phone) = self.phones.get_mut(from.phone) {
                     phone.wished_at.get_or_insert(now);
                 }
             }
-            Answer::Booked => {
+            NodeAnswer::Booked => {
                 let reference = format!("bill {}", from.number.saturating_sub(1));
                 self.top_ups.insert(reference, 1);
             }
-            Answer::Over(_) | Answer::Not(_) => {}
+            NodeAnswer::Over(_) | NodeAnswer::Not(_) => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use dikala_entities::{
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::base::Base;
+use super::base::SharedBase;
 use crate::{
     bridges::{BridgeSocket, Bridges},
     calls::{
@@ -27,15 +27,15 @@ use crate::{
             ids::Ids,
             tables::{Flaw, Tables},
             tasks::Tasks,
-            wire::{Asked, Away, Wire},
+            wire::{NetworkRequest, NoAnswer, SimulatedNetwork},
         },
     },
-    webhooks::simulated::{Courier, Office, Receiver},
+    webhooks::simulated::{CourierServices, SimulatedCourier, SimulatedReceiver},
 };
 
 /// A message from outside to a node.
 #[derive(Clone, Debug)]
-pub(crate) enum Message {
+pub(crate) enum NodeMessage {
     Incoming,
     Answered(CallId, Millis),
     HangUp(CallId, Millis, HangupReason, HangupInitiator),
@@ -49,7 +49,7 @@ pub(crate) enum Message {
 
 /// The sender of a message, and the message's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct From {
+pub(crate) struct MessageSource {
     /// None: the API.
     pub(crate) bridge: Option<usize>,
     pub(crate) phone: usize,
@@ -58,7 +58,7 @@ pub(crate) struct From {
 
 /// A node's answer.
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum NodeAnswer {
     Said(CallReply),
     /// The calls of a heartbeat that are over.
     Over(Vec<CallId>),
@@ -66,16 +66,16 @@ pub(crate) enum Answer {
     Not(CallError),
 }
 
-pub(crate) struct Process {
+pub(crate) struct SimulatedProcess {
     pub(crate) number: u64,
     pub(crate) clock: Arc<NodeClock>,
     pub(crate) member: Membership,
     pub(crate) bridges: Arc<Bridges>,
     pub(crate) tasks: Tasks,
-    pub(crate) asks: UnboundedReceiver<Asked<Tables>>,
-    pub(crate) posts: UnboundedReceiver<Asked<Receiver>>,
+    pub(crate) asks: UnboundedReceiver<NetworkRequest<Tables>>,
+    pub(crate) posts: UnboundedReceiver<NetworkRequest<SimulatedReceiver>>,
     pub(crate) is_ready: Rc<Cell<bool>>,
-    pub(crate) answers: Rc<RefCell<Vec<(From, Answer)>>>,
+    pub(crate) answers: Rc<RefCell<Vec<(MessageSource, NodeAnswer)>>>,
     /// Each with its bridge's index.
     pub(crate) sockets: Vec<(usize, BridgeSocket)>,
     /// The process's node ids, the present one last.
@@ -86,8 +86,8 @@ pub(crate) struct Process {
 }
 
 /// The settings of a new process.
-pub(crate) struct Start<'a> {
-    pub(crate) base: &'a Base,
+pub(crate) struct ProcessSettings<'a> {
+    pub(crate) base: &'a SharedBase,
     pub(crate) number: u64,
     pub(crate) time: TrueTime,
     pub(crate) ahead_ms: i64,
@@ -97,12 +97,12 @@ pub(crate) struct Start<'a> {
     pub(crate) flaw: Option<Flaw>,
 }
 
-impl Process {
-    pub(crate) fn start(start: Start<'_>) -> Self {
-        let Start { base, number, .. } = start;
+impl SimulatedProcess {
+    pub(crate) fn start(start: ProcessSettings<'_>) -> Self {
+        let ProcessSettings { base, number, .. } = start;
         let clock = NodeClock::new(start.time, start.ahead_ms, start.quick_permille);
-        let (wire, asks) = Wire::new();
-        let (outside, posts) = Wire::new();
+        let (wire, asks) = SimulatedNetwork::new();
+        let (outside, posts) = SimulatedNetwork::new();
         let (tasks, ids) = (Tasks::default(), Ids::of(number));
         let member = node::member(&clock);
         let (ledger, handle) = SimulatedLedger::new(
@@ -132,9 +132,9 @@ impl Process {
             version: Arc::clone(&base.version),
             max_concurrent: Some(12),
         });
-        let life = Life {
+        let life = BackgroundTasks {
             calls: Rc::clone(&calls),
-            office: Office {
+            office: CourierServices {
                 member: member.clone(),
                 wire,
                 outside,
@@ -172,15 +172,21 @@ impl Process {
     }
 
     /// Handles a message.
-    pub(crate) fn receive(&self, base: &Base, from: From, name: String, message: Message) {
+    pub(crate) fn receive(
+        &self,
+        base: &SharedBase,
+        from: MessageSource,
+        name: String,
+        message: NodeMessage,
+    ) {
         let bridge = from.bridge.map(|bridge| base.bridges[bridge]);
         // A message over a socket is a sign of life. Over HTTP, as for a duplicate, only a heartbeat is.
         let has_socket = self.sockets.iter().any(|(of, _)| Some(*of) == from.bridge);
-        let is_sign = has_socket || matches!(message, Message::Heartbeat(..));
+        let is_sign = has_socket || matches!(message, NodeMessage::Heartbeat(..));
         if let Some(bridge) = bridge.filter(|_| is_sign && self.member.hears()) {
             self.bridges.seen(bridge);
         }
-        let desk = Desk {
+        let desk = MessageContext {
             calls: Rc::clone(&self.calls),
             ledger: self.ledger.clone(),
             bridge,
@@ -190,15 +196,15 @@ impl Process {
         };
         let answers = Rc::clone(&self.answers);
         let is_early = self.flaw == Some(Flaw::AnsweredEarly)
-            && matches!(message, Message::Answered(..) | Message::HangUp(..));
+            && matches!(message, NodeMessage::Answered(..) | NodeMessage::HangUp(..));
         self.tasks.spawn(async move {
             if is_early {
-                let done = Answer::Said(CallReply::Done);
+                let done = NodeAnswer::Said(CallReply::Done);
                 answers.borrow_mut().push((from, done));
             }
             let done = desk.carry_out(message).await;
             if !is_early {
-                let answer = done.unwrap_or_else(Answer::Not);
+                let answer = done.unwrap_or_else(NodeAnswer::Not);
                 answers.borrow_mut().push((from, answer));
             }
         });
@@ -206,7 +212,7 @@ impl Process {
 }
 
 /// The context of one message.
-struct Desk {
+struct MessageContext {
     calls: Rc<NodeCalls>,
     ledger: LedgerHandle,
     /// The sender of the message.
@@ -217,28 +223,31 @@ struct Desk {
     now: Millis,
 }
 
-impl Desk {
-    async fn carry_out(&self, message: Message) -> Result<Answer, CallError> {
+impl MessageContext {
+    async fn carry_out(&self, message: NodeMessage) -> Result<NodeAnswer, CallError> {
         let Self { calls, bridge, .. } = self;
         let input = match message {
-            Message::Incoming => {
+            NodeMessage::Incoming => {
                 let bridge = bridge.expect("a bridge reports calls");
                 let incoming = incoming(self.name.clone(), self.now);
-                return calls.incoming(bridge, incoming).await.map(Answer::Said);
+                return calls.incoming(bridge, incoming).await.map(NodeAnswer::Said);
             }
-            Message::Heartbeat(held, at) => {
+            NodeMessage::Heartbeat(held, at) => {
                 let bridge = bridge.expect("a bridge lists calls");
-                return calls.heartbeat(bridge, held, at).await.map(Answer::Over);
+                return calls
+                    .heartbeat(bridge, held, at)
+                    .await
+                    .map(NodeAnswer::Over);
             }
-            Message::TopUp(minutes, reference) => return self.book(minutes, reference).await,
-            Message::Answered(call, at) => {
+            NodeMessage::TopUp(minutes, reference) => return self.book(minutes, reference).await,
+            NodeMessage::Answered(call, at) => {
                 let answered = CallInput::Answered {
                     at: Some(at),
                     message_id: format!("{} answered", self.name),
                 };
                 (call, answered)
             }
-            Message::HangUp(call, at, reason, initiator) => {
+            NodeMessage::HangUp(call, at, reason, initiator) => {
                 let hang_up = CallInput::HangUp {
                     at: Some(at),
                     reason,
@@ -247,7 +256,7 @@ impl Desk {
                 };
                 (call, hang_up)
             }
-            Message::End(call) => {
+            NodeMessage::End(call) => {
                 let wish = CallInput::RequestHangUp {
                     by: HangupInitiator::Tenant,
                     audit: None,
@@ -256,10 +265,10 @@ impl Desk {
             }
         };
         let (call, input) = input;
-        calls.tell(*bridge, call, input).await.map(Answer::Said)
+        calls.tell(*bridge, call, input).await.map(NodeAnswer::Said)
     }
 
-    async fn book(&self, minutes: i64, reference: String) -> Result<Answer, CallError> {
+    async fn book(&self, minutes: i64, reference: String) -> Result<NodeAnswer, CallError> {
         let credit = Credit {
             tenant: self.tenant,
             minutes,
@@ -270,7 +279,7 @@ impl Desk {
         let booked = self.ledger.credit(credit, None, |_| None).await;
         booked.map_err(|_| CallError::Unavailable)?;
         self.calls.credited().await;
-        Ok(Answer::Booked)
+        Ok(NodeAnswer::Booked)
     }
 }
 
@@ -287,25 +296,25 @@ fn incoming(name: String, at: Millis) -> IncomingCall {
 
 /// The background tasks of a process.
 #[derive(Clone)]
-struct Life {
+struct BackgroundTasks {
     calls: Rc<NodeCalls>,
-    office: Office,
-    courier: Rc<RefCell<Option<Rc<Courier>>>>,
+    office: CourierServices,
+    courier: Rc<RefCell<Option<Rc<SimulatedCourier>>>>,
     names: Rc<RefCell<Vec<String>>>,
     number: u64,
     is_ready: Rc<Cell<bool>>,
 }
 
-impl Life {
+impl BackgroundTasks {
     async fn run(self, ledger: SimulatedLedger, gone: Vec<String>) {
-        let Office {
+        let CourierServices {
             member,
             wire,
             clock,
             tasks,
             ..
         } = &self.office;
-        while let Err(Away) = node::enter(member, wire, clock, self.next_name()).await {
+        while let Err(NoAnswer) = node::enter(member, wire, clock, self.next_name()).await {
             clock.sleep_ms(250).await;
         }
         let this = self.clone();
@@ -318,11 +327,11 @@ impl Life {
                 courier.deliver(dispatches);
             }
         }));
-        while let Err(Away) = self.calls.recover(&gone).await {
+        while let Err(NoAnswer) = self.calls.recover(&gone).await {
             clock.sleep_ms(250).await;
         }
         self.courier
-            .replace(Some(Courier::start(self.office.clone())));
+            .replace(Some(SimulatedCourier::start(self.office.clone())));
         self.every(1_000, async |calls| calls.look_at_others().await);
         self.every(1_000, async |calls| calls.exchange().await);
         self.every(5_000, async |calls| calls.store_signs().await);
@@ -331,7 +340,7 @@ impl Life {
         let mut turns = member.turns();
         while turns.changed().await.is_ok() {
             self.calls.let_go_of_all();
-            let next = Courier::start(self.office.clone());
+            let next = SimulatedCourier::start(self.office.clone());
             if let Some(before) = self.courier.replace(Some(next)) {
                 before.abandon();
             }
@@ -346,7 +355,7 @@ impl Life {
     }
 
     /// A failure is made up for at the next interval.
-    fn every(&self, ms: i64, done: impl AsyncFn(&Rc<NodeCalls>) -> Result<(), Away> + 'static) {
+    fn every(&self, ms: i64, done: impl AsyncFn(&Rc<NodeCalls>) -> Result<(), NoAnswer> + 'static) {
         let (calls, clock) = (Rc::clone(&self.calls), Arc::clone(&self.office.clock));
         self.office.tasks.spawn(async move {
             loop {

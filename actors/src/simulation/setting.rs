@@ -6,7 +6,7 @@ use crate::runtime::simulated::chance::Chance;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Fault {
+pub(crate) enum InjectedFault {
     /// Processes are killed, and restarted sooner or later.
     Crashes,
     /// Processes pause for up to a minute and a half.
@@ -31,7 +31,7 @@ pub(crate) enum Fault {
     Receivers,
 }
 
-impl Fault {
+impl InjectedFault {
     pub(crate) const ALL: [Self; 11] = [
         Self::Crashes,
         Self::Pauses,
@@ -55,13 +55,13 @@ impl Fault {
     ];
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for InjectedFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:?}")
     }
 }
 
-impl FromStr for Fault {
+impl FromStr for InjectedFault {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
@@ -74,23 +74,23 @@ impl FromStr for Fault {
 
 /// The setting of one simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Setting {
+pub(crate) struct SimulationSetting {
     pub(crate) seed: u64,
     pub(crate) nodes: usize,
     pub(crate) bridges: usize,
     pub(crate) calls: usize,
     /// The tenant's minutes at the start.
     pub(crate) minutes: i64,
-    pub(crate) faults: BTreeSet<Fault>,
+    pub(crate) faults: BTreeSet<InjectedFault>,
 }
 
-impl Setting {
+impl SimulationSetting {
     /// The setting for a seed. One in eight has no faults and must be exact.
     pub(crate) fn of(seed: u64) -> Self {
         let mut chance = Chance::new(seed);
         let is_calm = seed.is_multiple_of(8);
         let often = chance.pick(&[150, 400, 700]);
-        let faults = Fault::ALL.into_iter();
+        let faults = InjectedFault::ALL.into_iter();
         Self {
             seed,
             nodes: if chance.happens(600) { 2 } else { 3 },
@@ -103,18 +103,20 @@ impl Setting {
         }
     }
 
-    pub(crate) fn has(&self, fault: Fault) -> bool {
+    pub(crate) fn has(&self, fault: InjectedFault) -> bool {
         self.faults.contains(&fault)
     }
 
     /// True if nodes always know what they have done.
     pub(crate) fn spares_nodes(&self) -> bool {
-        Fault::OF_NODES.iter().all(|fault| !self.has(*fault))
+        InjectedFault::OF_NODES
+            .iter()
+            .all(|fault| !self.has(*fault))
     }
 
     /// The command that reproduces this simulation.
     pub(crate) fn again(&self) -> String {
-        let faults: Vec<String> = self.faults.iter().map(Fault::to_string).collect();
+        let faults: Vec<String> = self.faults.iter().map(InjectedFault::to_string).collect();
         format!(
             "DIKALA_SIMULATION_SEED={} DIKALA_SIMULATION_FAULTS={} DIKALA_SIMULATION_CALLS={} \
              cargo test -p dikala-actors --lib simulation -- --ignored --nocapture",

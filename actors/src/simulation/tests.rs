@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Base, Came, Fault, Flaw, Setting, play, smallest};
+use super::{Flaw, InjectedFault, SharedBase, SimulationResult, SimulationSetting, play, smallest};
 
 /// Number of seeds in the plain tests.
 const SEEDS: u64 = 48;
@@ -10,7 +10,7 @@ const SEEDS: u64 = 48;
 const FOUND_WITHIN: u64 = 100;
 
 /// Fails with all that is needed to reproduce the failure.
-fn expect_whole(base: &Base, setting: &Setting) -> Came {
+fn expect_whole(base: &SharedBase, setting: &SimulationSetting) -> SimulationResult {
     let came = play(base, setting, None, false);
     if let Some(breach) = &came.breach {
         let least = smallest(base, setting, None);
@@ -27,10 +27,10 @@ fn expect_whole(base: &Base, setting: &Setting) -> Came {
 
 #[actix::test]
 async fn whatever_befalls_nodes_nothing_is_lost_or_done_twice() {
-    let base = Base::new().await;
-    let mut all = Came::default();
+    let base = SharedBase::new().await;
+    let mut all = SimulationResult::default();
     for seed in 0..SEEDS {
-        let came = expect_whole(&base, &Setting::of(seed));
+        let came = expect_whole(&base, &SimulationSetting::of(seed));
         all.calls += came.calls;
         all.answered += came.answered;
         all.moved += came.moved;
@@ -42,35 +42,47 @@ async fn whatever_befalls_nodes_nothing_is_lost_or_done_twice() {
 
 #[actix::test]
 async fn the_same_seed_is_the_same_again() {
-    let base = Base::new().await;
+    let base = SharedBase::new().await;
     for seed in [1, 2, 3] {
-        let setting = Setting::of(seed);
+        let setting = SimulationSetting::of(seed);
         let [one, two] = [false, false].map(|tells| play(&base, &setting, None, tells));
         assert_eq!(one, two);
     }
 }
 
 /// Faults that some bugs need to show; other bugs need none.
-fn shown_by(flaw: Flaw) -> &'static [Fault] {
+fn shown_by(flaw: Flaw) -> &'static [InjectedFault] {
     match flaw {
-        Flaw::UnfencedCalls => &[Fault::Pauses, Fault::Moves, Fault::SlowStore],
-        Flaw::UnversionedAccounts => &[Fault::SlowStore],
-        Flaw::WrittenAgain => &[Fault::LostAnswers],
-        Flaw::LeasesCutShort => &[Fault::Cuts],
-        Flaw::OpenedTwice => &[Fault::Messages, Fault::Moves, Fault::SlowStore],
-        Flaw::RecordedBlindly => &[Fault::Pauses, Fault::Receivers, Fault::SlowStore],
-        Flaw::AnsweredEarly => &[Fault::Crashes, Fault::Outages],
-        Flaw::ToldAfterwards => &[Fault::LostAnswers],
+        Flaw::UnfencedCalls => &[
+            InjectedFault::Pauses,
+            InjectedFault::Moves,
+            InjectedFault::SlowStore,
+        ],
+        Flaw::UnversionedAccounts => &[InjectedFault::SlowStore],
+        Flaw::WrittenAgain => &[InjectedFault::LostAnswers],
+        Flaw::LeasesCutShort => &[InjectedFault::Cuts],
+        Flaw::OpenedTwice => &[
+            InjectedFault::Messages,
+            InjectedFault::Moves,
+            InjectedFault::SlowStore,
+        ],
+        Flaw::RecordedBlindly => &[
+            InjectedFault::Pauses,
+            InjectedFault::Receivers,
+            InjectedFault::SlowStore,
+        ],
+        Flaw::AnsweredEarly => &[InjectedFault::Crashes, InjectedFault::Outages],
+        Flaw::ToldAfterwards => &[InjectedFault::LostAnswers],
         _ => &[],
     }
 }
 
 #[actix::test]
 async fn every_planted_bug_is_found() {
-    let base = Base::new().await;
+    let base = SharedBase::new().await;
     for flaw in Flaw::ALL {
         let found = (0..FOUND_WITHIN).find_map(|seed| {
-            let mut setting = Setting::of(seed);
+            let mut setting = SimulationSetting::of(seed);
             setting.faults.extend(shown_by(flaw));
             let breach = play(&base, &setting, Some(flaw), false).breach?;
             // Without the bug the setting holds.
@@ -95,14 +107,14 @@ fn asked<T: std::str::FromStr>(name: &str) -> Option<T> {
 #[actix::test]
 #[ignore = "for as long as somebody wants: .ci/slow, and by hand"]
 async fn for_as_long_as_asked() {
-    let base = Base::new().await;
+    let base = SharedBase::new().await;
     if let Some(seed) = asked("SEED") {
-        let mut setting = Setting::of(seed);
+        let mut setting = SimulationSetting::of(seed);
         if let Some(faults) = asked::<String>("FAULTS") {
             let named = faults.split(',').filter(|word| !word.is_empty());
             setting.faults = named
                 .map(|word| {
-                    word.parse::<Fault>()
+                    word.parse::<InjectedFault>()
                         .unwrap_or_else(|error| panic!("{error}"))
                 })
                 .collect();
@@ -116,7 +128,7 @@ async fn for_as_long_as_asked() {
     let minutes: u64 = asked("MINUTES").unwrap_or(1);
     let seeds: Option<u64> = asked("SEEDS");
     let (from, began) = (asked("FROM").unwrap_or(SEEDS), Instant::now());
-    let (mut all, mut played) = (Came::default(), 0);
+    let (mut all, mut played) = (SimulationResult::default(), 0);
     for seed in from.. {
         let is_enough = match seeds {
             Some(seeds) => played >= seeds,
@@ -125,7 +137,7 @@ async fn for_as_long_as_asked() {
         if is_enough {
             break;
         }
-        let came = expect_whole(&base, &Setting::of(seed));
+        let came = expect_whole(&base, &SimulationSetting::of(seed));
         played += 1;
         all.at += came.at;
         all.calls += came.calls;

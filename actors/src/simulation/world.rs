@@ -8,21 +8,21 @@ use futures_util::FutureExt;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
-    Came,
-    base::Base,
+    SimulationResult,
+    base::SharedBase,
     checks,
-    phones::{Bridge, Phone},
-    process::{Process, Start},
-    setting::{Fault, Setting},
+    phones::{SimulatedBridge, SimulatedPhone},
+    process::{ProcessSettings, SimulatedProcess},
+    setting::{InjectedFault, SimulationSetting},
 };
 use crate::{
     runtime::simulated::{
         chance::Chance,
         clock::TrueTime,
         tables::{Flaw, Tables},
-        wire::Asked,
+        wire::NetworkRequest,
     },
-    webhooks::simulated::Receiver,
+    webhooks::simulated::SimulatedReceiver,
 };
 
 /// Duration of the phase with faults and new calls.
@@ -30,11 +30,11 @@ pub(super) const ROUGH_MS: i64 = 240_000;
 /// The latest end of a simulation.
 const LAST_MS: i64 = ROUGH_MS + 20 * 60_000;
 
-type Happening = Box<dyn FnOnce(&mut World<'_>)>;
+type ScheduledEvent = Box<dyn FnOnce(&mut SimulatedWorld<'_>)>;
 
 #[derive(Default)]
-pub(super) struct Machine {
-    pub(super) process: Option<Process>,
+pub(super) struct SimulatedMachine {
+    pub(super) process: Option<SimulatedProcess>,
     pub(super) paused_until: i64,
     pub(super) cut_until: i64,
     /// The next time at which its process must run.
@@ -44,7 +44,7 @@ pub(super) struct Machine {
 }
 
 /// The fate of a request.
-enum Fate {
+enum RequestFate {
     /// Carried out after the first delay, answered after the second.
     Answered(i64, i64),
     /// Carried out after the first delay; the sender learns after the second that the outcome is unknown.
@@ -53,19 +53,19 @@ enum Fate {
     Lost(i64),
 }
 
-pub(super) struct World<'a> {
-    pub(super) base: &'a Base,
-    pub(super) setting: &'a Setting,
+pub(super) struct SimulatedWorld<'a> {
+    pub(super) base: &'a SharedBase,
+    pub(super) setting: &'a SimulationSetting,
     pub(super) flaw: Option<Flaw>,
     pub(super) time: TrueTime,
-    due: BTreeMap<(i64, u64), Happening>,
+    due: BTreeMap<(i64, u64), ScheduledEvent>,
     next: u64,
     pub(super) chance: Chance,
     pub(super) tables: Tables,
-    pub(super) receiver: Receiver,
-    pub(super) machines: Vec<Machine>,
-    pub(super) bridges: Vec<Bridge>,
-    pub(super) phones: Vec<Phone>,
+    pub(super) receiver: SimulatedReceiver,
+    pub(super) machines: Vec<SimulatedMachine>,
+    pub(super) bridges: Vec<SimulatedBridge>,
+    pub(super) phones: Vec<SimulatedPhone>,
     pub(super) top_ups: BTreeMap<String, i64>,
     /// Beginning and end of each fault.
     pub(super) troubles: Vec<(i64, i64)>,
@@ -77,10 +77,10 @@ pub(super) struct World<'a> {
     log: Vec<String>,
 }
 
-impl<'a> World<'a> {
+impl<'a> SimulatedWorld<'a> {
     pub(super) fn new(
-        base: &'a Base,
-        setting: &'a Setting,
+        base: &'a SharedBase,
+        setting: &'a SimulationSetting,
         flaw: Option<Flaw>,
         tells: bool,
     ) -> Self {
@@ -100,8 +100,8 @@ impl<'a> World<'a> {
         for bridge in &base.bridges {
             tables.bridges.entry(*bridge).or_default();
         }
-        let fails = setting.has(Fault::Receivers);
-        let receiver = Receiver {
+        let fails = setting.has(InjectedFault::Receivers);
+        let receiver = SimulatedReceiver {
             received: Vec::new(),
             fails_permille: if fails { chance.between(50, 500) } else { 0 },
             chance: chance.fork(),
@@ -116,7 +116,9 @@ impl<'a> World<'a> {
             chance,
             tables,
             receiver,
-            machines: (0..setting.nodes).map(|_| Machine::default()).collect(),
+            machines: (0..setting.nodes)
+                .map(|_| SimulatedMachine::default())
+                .collect(),
             bridges: Vec::new(),
             phones: Vec::new(),
             top_ups: BTreeMap::new(),
@@ -139,7 +141,7 @@ impl<'a> World<'a> {
         self.now() < ROUGH_MS
     }
 
-    pub(super) fn has(&self, fault: Fault) -> bool {
+    pub(super) fn has(&self, fault: InjectedFault) -> bool {
         self.setting.has(fault) && self.is_rough()
     }
 
@@ -155,14 +157,18 @@ impl<'a> World<'a> {
     }
 
     /// Schedules an event after a delay.
-    pub(super) fn after(&mut self, ms: i64, happening: impl FnOnce(&mut World<'_>) + 'static) {
+    pub(super) fn after(
+        &mut self,
+        ms: i64,
+        happening: impl FnOnce(&mut SimulatedWorld<'_>) + 'static,
+    ) {
         self.next += 1;
         let at = self.now() + ms.max(0);
         self.due.insert((at, self.next), Box::new(happening));
     }
 
     /// Runs until all is over or an invariant fails.
-    pub(super) fn play(mut self) -> Came {
+    pub(super) fn play(mut self) -> SimulationResult {
         for machine in 0..self.machines.len() {
             self.start(machine);
         }
@@ -186,7 +192,7 @@ impl<'a> World<'a> {
         }
         let account = &self.tables.accounts[&self.base.tenant];
         let calls = self.tables.calls.values();
-        Came {
+        SimulationResult {
             at: self.time.now(),
             calls: calls.len(),
             answered: calls
@@ -203,7 +209,7 @@ impl<'a> World<'a> {
     }
 
     fn is_over(&self) -> bool {
-        let nobody_speaks = self.phones.iter().all(Phone::is_done);
+        let nobody_speaks = self.phones.iter().all(SimulatedPhone::is_done);
         nobody_speaks && checks::all_is_done(&self.tables)
     }
 
@@ -211,11 +217,11 @@ impl<'a> World<'a> {
         self.processes += 1;
         let number = self.processes;
         let (mut ahead_ms, mut quick_permille) = (0, 0);
-        if self.setting.has(Fault::Clocks) {
+        if self.setting.has(InjectedFault::Clocks) {
             ahead_ms = self.chance.between(-2_000, 2_000);
             quick_permille = self.chance.between(-10, 10);
         }
-        let process = Process::start(Start {
+        let process = SimulatedProcess::start(ProcessSettings {
             base: self.base,
             number,
             time: self.time.clone(),
@@ -277,10 +283,10 @@ impl<'a> World<'a> {
         self.hand_over_commands(machine);
     }
 
-    fn carry(&mut self, machine: usize, number: u64, asked: Asked<Tables>) {
+    fn carry(&mut self, machine: usize, number: u64, asked: NetworkRequest<Tables>) {
         self.questions += 1;
         match self.fate(machine) {
-            Fate::Answered(after, then) => self.after(after, move |world| {
+            RequestFate::Answered(after, then) => self.after(after, move |world| {
                 if let Some(answer) = world.carry_out(machine, number, asked) {
                     world.after(then, move |world| {
                         if world.runs(machine, number) {
@@ -290,7 +296,7 @@ impl<'a> World<'a> {
                     });
                 }
             }),
-            Fate::Unanswered(after, then) => self.after(after, move |world| {
+            RequestFate::Unanswered(after, then) => self.after(after, move |world| {
                 let what = asked.what;
                 if let Some(answer) = world.carry_out(machine, number, asked) {
                     world.tell(|| format!("{what} of process {number} is not answered"));
@@ -300,7 +306,7 @@ impl<'a> World<'a> {
                     });
                 }
             }),
-            Fate::Lost(after) => self.after(after, move |world| {
+            RequestFate::Lost(after) => self.after(after, move |world| {
                 drop(asked);
                 world.run(machine);
             }),
@@ -312,8 +318,8 @@ impl<'a> World<'a> {
         &mut self,
         machine: usize,
         number: u64,
-        asked: Asked<Tables>,
-    ) -> Option<crate::runtime::simulated::wire::Answer> {
+        asked: NetworkRequest<Tables>,
+    ) -> Option<crate::runtime::simulated::wire::SendAnswer> {
         if !self.runs(machine, number) && self.chance.happens(500) {
             return None;
         }
@@ -342,35 +348,35 @@ impl<'a> World<'a> {
         Some(answer)
     }
 
-    fn fate(&mut self, machine: usize) -> Fate {
+    fn fate(&mut self, machine: usize) -> RequestFate {
         let now = self.now();
         let [mut there, back] = [self.chance.between(0, 4), self.chance.between(0, 4)];
         let is_away = self.machines[machine].cut_until > now || self.outage_until > now;
         if is_away {
             let waited = self.chance.between(200, 3_000);
             return if self.chance.happens(150) {
-                Fate::Unanswered(there, waited)
+                RequestFate::Unanswered(there, waited)
             } else {
-                Fate::Lost(waited)
+                RequestFate::Lost(waited)
             };
         }
-        if self.has(Fault::SlowStore) && self.chance.happens(60) {
+        if self.has(InjectedFault::SlowStore) && self.chance.happens(60) {
             there += self.chance.between(0, 3_000);
         }
-        if self.has(Fault::LostAnswers) && self.chance.happens(40) {
+        if self.has(InjectedFault::LostAnswers) && self.chance.happens(40) {
             return match self.chance.below(3) {
-                0 => Fate::Lost(there),
-                1 => Fate::Unanswered(there, back),
+                0 => RequestFate::Lost(there),
+                1 => RequestFate::Unanswered(there, back),
                 // It is carried out after the sender gave up.
-                _ => Fate::Unanswered(there + self.chance.between(0, 2_500), 0),
+                _ => RequestFate::Unanswered(there + self.chance.between(0, 2_500), 0),
             };
         }
-        Fate::Answered(there, back)
+        RequestFate::Answered(there, back)
     }
 
-    fn post(&mut self, machine: usize, number: u64, post: Asked<Receiver>) {
+    fn post(&mut self, machine: usize, number: u64, post: NetworkRequest<SimulatedReceiver>) {
         let [there, back] = [self.chance.between(1, 400), self.chance.between(1, 400)];
-        let is_lost = self.has(Fault::Receivers) && self.chance.happens(30);
+        let is_lost = self.has(InjectedFault::Receivers) && self.chance.happens(30);
         self.after(there, move |world| {
             let now = world.now();
             let answer = (post.carry_out)(&mut world.receiver, now);
@@ -389,7 +395,12 @@ impl<'a> World<'a> {
     }
 
     fn plan_faults(&mut self) {
-        let kinds = [Fault::Crashes, Fault::Pauses, Fault::Cuts, Fault::Outages];
+        let kinds = [
+            InjectedFault::Crashes,
+            InjectedFault::Pauses,
+            InjectedFault::Cuts,
+            InjectedFault::Outages,
+        ];
         for kind in kinds.into_iter().filter(|kind| self.setting.has(*kind)) {
             for _ in 0..self.chance.between(1, 4) {
                 let at = self.chance.between(1_000, ROUGH_MS - 1_000);
@@ -400,7 +411,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn befall(&mut self, kind: Fault, machine: usize) {
+    fn befall(&mut self, kind: InjectedFault, machine: usize) {
         let ms = match self.chance.below(3) {
             0 => self.chance.between(100, 3_000),
             1 => self.chance.between(3_000, 16_000),
@@ -410,7 +421,7 @@ impl<'a> World<'a> {
         self.troubles.push((self.now(), until));
         self.tell(|| format!("{kind} of machine {machine} for {ms} ms"));
         match kind {
-            Fault::Crashes => {
+            InjectedFault::Crashes => {
                 self.kill(machine);
                 self.after(ms, move |world| {
                     if world.machines[machine].process.is_none() {
@@ -418,12 +429,12 @@ impl<'a> World<'a> {
                     }
                 });
             }
-            Fault::Pauses => {
+            InjectedFault::Pauses => {
                 let place = &mut self.machines[machine];
                 place.paused_until = place.paused_until.max(until);
                 self.after(ms, move |world| world.run(machine));
             }
-            Fault::Cuts => self.machines[machine].cut_until = until,
+            InjectedFault::Cuts => self.machines[machine].cut_until = until,
             _ => self.outage_until = until,
         }
     }

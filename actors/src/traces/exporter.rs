@@ -22,16 +22,16 @@ use tokio::{
 use super::{
     SpanStats,
     otlp::{self, Resource},
-    span::Finished,
+    span::FinishedSpan,
 };
 use crate::{
-    outbound::{Client, Exchange, Failure, Head, Outbound, exchange, retry_after_ms},
+    outbound::{Exchange, Failure, Head, Outbound, OutboundClient, exchange, retry_after_ms},
     runtime::clock::SharedClock,
 };
 
 /// Limits of sizes, times and retries.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct ExportLimits {
     /// Spans in one request.
     pub(super) batch: usize,
     /// Maximum time that a span waits for more.
@@ -47,7 +47,7 @@ pub(super) struct Limits {
     pub(super) try_for: Duration,
 }
 
-impl Default for Limits {
+impl Default for ExportLimits {
     fn default() -> Self {
         Self {
             batch: 512,
@@ -78,20 +78,20 @@ pub struct ExporterConfig {
 /// Sends queued spans, on one thread.
 #[derive(Debug)]
 pub struct Exporter {
-    waiting: mpsc::Receiver<Finished>,
+    waiting: mpsc::Receiver<FinishedSpan>,
     stats: Arc<SpanStats>,
-    client: Client,
+    client: OutboundClient,
     uri: Uri,
     resource: Resource,
     clock: SharedClock,
-    pub(super) limits: Limits,
+    pub(super) limits: ExportLimits,
     /// True if the last batch was accepted, so that an outage and its end are logged once.
     well: bool,
 }
 
 /// The result of one try.
 #[derive(Debug, PartialEq, Eq)]
-enum Tried {
+enum ExportResult {
     /// Accepted, except for this number of spans.
     Taken(u64),
     /// Refused with this status for good.
@@ -103,7 +103,7 @@ enum Tried {
 impl Exporter {
     pub(super) fn new(
         config: ExporterConfig,
-        waiting: mpsc::Receiver<Finished>,
+        waiting: mpsc::Receiver<FinishedSpan>,
         stats: Arc<SpanStats>,
     ) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl Exporter {
                 node: config.node.to_string(),
             },
             clock: config.clock,
-            limits: Limits::default(),
+            limits: ExportLimits::default(),
             well: true,
         }
     }
@@ -137,7 +137,7 @@ impl Exporter {
     /// Gathers a batch. True if nothing more will come than the queue holds.
     async fn gather(
         &mut self,
-        batch: &mut Vec<Finished>,
+        batch: &mut Vec<FinishedSpan>,
         finish: &mut watch::Receiver<bool>,
     ) -> bool {
         let (most, patience) = (self.limits.batch, self.limits.gather);
@@ -167,7 +167,7 @@ impl Exporter {
         }
     }
 
-    async fn send(&mut self, batch: &[Finished], finish: &mut watch::Receiver<bool>) {
+    async fn send(&mut self, batch: &[FinishedSpan], finish: &mut watch::Receiver<bool>) {
         let body = Bytes::from(otlp::request(&self.resource, batch));
         let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
         let (first, mut again) = (Instant::now(), self.limits.again);
@@ -179,12 +179,12 @@ impl Exporter {
                 false => self.limits.exchange,
             };
             let (wait, why) = match self.try_once(body.clone(), limit).await {
-                Tried::Taken(refused) => return self.taken(count, refused),
-                Tried::Refused(status) => {
+                ExportResult::Taken(refused) => return self.taken(count, refused),
+                ExportResult::Refused(status) => {
                     self.fails(&format!("it answered {status}"));
                     return add(&self.stats.refused, count);
                 }
-                Tried::Later(wait, why) => (wait.max(again), why),
+                ExportResult::Later(wait, why) => (wait.max(again), why),
             };
             self.fails(&why);
             if last || first.elapsed() + wait > self.limits.try_for {
@@ -198,7 +198,7 @@ impl Exporter {
         }
     }
 
-    async fn try_once(&self, body: Bytes, limit: Duration) -> Tried {
+    async fn try_once(&self, body: Bytes, limit: Duration) -> ExportResult {
         let protobuf = HeaderValue::from_static("application/x-protobuf");
         let head = Head {
             method: Method::POST,
@@ -210,13 +210,13 @@ impl Exporter {
     }
 
     /// OTLP's rules for answers: which are final, and which call for a retry.
-    fn judge(&self, answer: Result<Exchange, Failure>) -> Tried {
+    fn judge(&self, answer: Result<Exchange, Failure>) -> ExportResult {
         match answer {
             Ok(Exchange {
                 status: 200..=299,
                 body,
                 ..
-            }) => Tried::Taken(otlp::rejected(&body)),
+            }) => ExportResult::Taken(otlp::rejected(&body)),
             Ok(Exchange {
                 status: status @ (429 | 502..=504),
                 retry_after,
@@ -225,13 +225,13 @@ impl Exporter {
                 let now = self.clock.on_the_wall(self.clock.now());
                 let asked = retry_after.and_then(|header| retry_after_ms(&header, now));
                 let asked = asked.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0);
-                Tried::Later(
+                ExportResult::Later(
                     Duration::from_millis(asked),
                     format!("it answered {status}"),
                 )
             }
-            Ok(Exchange { status, .. }) => Tried::Refused(status),
-            Err(failure) => Tried::Later(Duration::ZERO, failure.kind.as_str().to_owned()),
+            Ok(Exchange { status, .. }) => ExportResult::Refused(status),
+            Err(failure) => ExportResult::Later(Duration::ZERO, failure.kind.as_str().to_owned()),
         }
     }
 

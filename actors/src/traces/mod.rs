@@ -23,11 +23,11 @@ use std::{
 use dikala_entities::{CallId, TraceParent};
 use tokio::sync::mpsc;
 
-use self::span::Finished;
+use self::span::FinishedSpan;
 pub use self::{
     exporter::{Exporter, ExporterConfig},
     request::{for_request, request_id},
-    span::{Kind, Span},
+    span::{Span, SpanKind},
 };
 use crate::runtime::clock::Clock;
 
@@ -45,7 +45,7 @@ pub struct Traces(Option<Arc<Recorder>>);
 
 /// The arrival of a message.
 #[derive(Clone, Debug)]
-pub struct Arrival {
+pub struct MessageArrival {
     /// The time at which it was read.
     pub at: Instant,
     /// The id of the request that carried it.
@@ -62,7 +62,7 @@ pub struct Context {
 
 #[derive(Debug)]
 struct Recorder {
-    queue: mpsc::Sender<Finished>,
+    queue: mpsc::Sender<FinishedSpan>,
     stats: Arc<SpanStats>,
     /// One moment on the monotonic clock and on the wall clock, in nanoseconds since the Unix epoch. Durations come
     /// from the former.
@@ -95,7 +95,7 @@ impl SpanStats {
 }
 
 impl Recorder {
-    fn record(&self, span: Finished) {
+    fn record(&self, span: FinishedSpan) {
         if self.queue.try_send(span).is_err() {
             self.stats.dropped.fetch_add(1, Relaxed);
         }
@@ -149,7 +149,7 @@ impl Traces {
     /// Begins a span below another program's, or the root of a new trace.
     pub fn span(
         &self,
-        kind: Kind,
+        kind: SpanKind,
         name: &'static str,
         trace: Option<&TraceParent>,
     ) -> Option<Span> {
@@ -164,7 +164,7 @@ impl Traces {
     }
 
     /// Begins the root of the trace with this id.
-    pub fn first(&self, kind: Kind, name: &'static str, trace: u128) -> Option<Span> {
+    pub fn first(&self, kind: SpanKind, name: &'static str, trace: u128) -> Option<Span> {
         let recorder = Arc::clone(self.0.as_ref()?);
         Some(Span::new(recorder, trace.max(1), None, kind, name))
     }
@@ -177,13 +177,13 @@ impl Traces {
 
 impl Context {
     /// Begins a span below this one.
-    pub fn span(&self, kind: Kind, name: &'static str) -> Span {
+    pub fn span(&self, kind: SpanKind, name: &'static str) -> Span {
         let recorder = Arc::clone(&self.recorder);
         Span::new(recorder, self.trace, Some(self.span), kind, name)
     }
 
     /// The span of this context itself, below the trace's origin, for a span that may have begun in another process.
-    pub fn itself(&self, kind: Kind, name: &'static str, trace: &TraceParent) -> Span {
+    pub fn itself(&self, kind: SpanKind, name: &'static str, trace: &TraceParent) -> Span {
         let recorder = Arc::clone(&self.recorder);
         // If the trace began with this span, it has no parent.
         let parent = Some(trace.parent()).filter(|parent| *parent != self.span);
@@ -221,8 +221,8 @@ pub fn arrived<F: Future>(at: Instant, work: F) -> impl Future<Output = F::Outpu
 }
 
 /// The arrival of the current task's message, or now if there is none.
-pub(crate) fn arrival() -> Arrival {
-    Arrival {
+pub(crate) fn arrival() -> MessageArrival {
+    MessageArrival {
         at: ARRIVED
             .try_with(|at| *at)
             .unwrap_or_else(|_| Instant::now()),

@@ -4,7 +4,7 @@
 //! Written by hand, because it needs only three kinds of field; the libraries bring another HTTP client and much
 //! unused code. The output was compared with that of OpenTelemetry's own library.
 
-use super::span::{Attribute, Finished};
+use super::span::{Attribute, FinishedSpan};
 
 /// Wire type of a number of variable length.
 const VARINT: u64 = 0;
@@ -60,7 +60,7 @@ impl Writer {
         });
     }
 
-    fn span(&mut self, span: &Finished) {
+    fn span(&mut self, span: &FinishedSpan) {
         self.bytes(1, &span.trace.to_be_bytes());
         self.bytes(2, &span.span.to_be_bytes());
         if let Some(parent) = span.parent {
@@ -89,7 +89,7 @@ pub(super) struct Resource {
 }
 
 /// An encoded `ExportTraceServiceRequest`.
-pub(super) fn request(resource: &Resource, spans: &[Finished]) -> Vec<u8> {
+pub(super) fn request(resource: &Resource, spans: &[FinishedSpan]) -> Vec<u8> {
     let about = [
         ("service.name", "dikala"),
         ("service.version", env!("CARGO_PKG_VERSION")),
@@ -183,10 +183,10 @@ fn varint(message: &mut &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traces::span::Kind;
+    use crate::traces::span::SpanKind;
 
-    fn span(name: &'static str, kind: Kind) -> Finished {
-        Finished {
+    fn span(name: &'static str, kind: SpanKind) -> FinishedSpan {
+        FinishedSpan {
             trace: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
             span: 0x00f0_67aa_0ba9_02b7,
             parent: None,
@@ -208,21 +208,21 @@ mod tests {
             0a0e64696b616c612e63616c6c2e696412080a0663616c6c5f314a1f0a1864696b616c612e63616c6c2e74616c6b5f7365636f6e6473\
             120318ac024a130a046c657373120b18ffffffffffffffffff0112500a104bf92f3577b34da6a3ce929d0e0e47361208000000000000\
             0001220800f067aa0ba902b72a07776562686f6f6b30033901000000000000004102000000000000007a0b120774696d656f75741802";
-        let call = Finished {
+        let call = FinishedSpan {
             attributes: vec![
                 ("dikala.call.id", Attribute::Text("call_1".to_owned())),
                 ("dikala.call.talk_seconds", Attribute::Number(300)),
                 ("less", Attribute::Number(-1)),
             ],
-            ..span("call", Kind::Internal)
+            ..span("call", SpanKind::Internal)
         };
-        let webhook = Finished {
+        let webhook = FinishedSpan {
             span: 1,
             parent: Some(call.span),
             began_ns: 1,
             ended_ns: 2,
             error: Some("timeout".into()),
-            ..span("webhook", Kind::Client)
+            ..span("webhook", SpanKind::Client)
         };
         let resource = Resource {
             node: "main".to_owned(),

@@ -8,7 +8,7 @@ use super::{Context, Recorder};
 
 /// The role of a span in an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SpanKind {
     Internal = 1,
     Server = 2,
     Client = 3,
@@ -23,11 +23,11 @@ pub(super) enum Attribute {
 
 /// An ended span.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Finished {
+pub(super) struct FinishedSpan {
     pub(super) trace: u128,
     pub(super) span: u64,
     pub(super) parent: Option<u64>,
-    pub(super) kind: Kind,
+    pub(super) kind: SpanKind,
     pub(super) name: Cow<'static, str>,
     /// Nanoseconds since the Unix epoch.
     pub(super) began_ns: u64,
@@ -43,7 +43,7 @@ pub struct Span {
     trace: u128,
     span: u64,
     parent: Option<u64>,
-    kind: Kind,
+    kind: SpanKind,
     name: Cow<'static, str>,
     began: Instant,
     attributes: Vec<(&'static str, Attribute)>,
@@ -63,7 +63,7 @@ impl Span {
         recorder: Arc<Recorder>,
         trace: u128,
         parent: Option<u64>,
-        kind: Kind,
+        kind: SpanKind,
         name: &'static str,
     ) -> Self {
         Self {
@@ -144,7 +144,7 @@ impl Span {
 
     fn record(self, began_ns: u64, ended_ns: u64) {
         let recorder = self.recorder;
-        recorder.record(Finished {
+        recorder.record(FinishedSpan {
             trace: self.trace,
             span: self.span,
             parent: self.parent,

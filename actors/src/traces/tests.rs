@@ -6,15 +6,15 @@ use dikala_entities::{CallId, Millis, TraceParent};
 use dikala_testkit::{ReceivedRequest, ServerAnswer, TenantServer, eventually};
 use tokio::sync::watch;
 
-use super::{exporter::Limits, *};
+use super::{exporter::ExportLimits, *};
 use crate::{
-    outbound::{AllowedHosts, Guard, Outbound, testing::Deaf},
+    outbound::{AllowedHosts, Guard, Outbound, testing::ClosedPort},
     runtime::clock::SystemClock,
 };
 
 const PATH: &str = "/v1/traces";
 /// Short pauses, and timeouts longer than any successful exchange takes.
-const PATIENT: Limits = Limits {
+const PATIENT: ExportLimits = ExportLimits {
     batch: 4,
     gather: Duration::from_millis(20),
     exchange: Duration::from_secs(60),
@@ -24,7 +24,7 @@ const PATIENT: Limits = Limits {
     try_for: Duration::from_secs(60),
 };
 /// Short timeouts for tests that wait until a batch is dropped.
-const HASTY: Limits = Limits {
+const HASTY: ExportLimits = ExportLimits {
     exchange: Duration::from_millis(300),
     last: Duration::from_millis(300),
     try_for: Duration::from_millis(500),
@@ -38,7 +38,7 @@ struct World {
 }
 
 impl World {
-    fn sending_to(url: &str, limits: Limits) -> Self {
+    fn sending_to(url: &str, limits: ExportLimits) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let guard = Guard {
             allow_hosts: AllowedHosts::All,
@@ -64,7 +64,7 @@ impl World {
 
     fn spans(&self, count: usize) {
         for _ in 0..count {
-            let span = self.traces.first(Kind::Internal, "one", 7);
+            let span = self.traces.first(SpanKind::Internal, "one", 7);
             span.expect("it is recorded").end();
         }
     }
@@ -101,7 +101,7 @@ fn names(request: &ReceivedRequest) -> usize {
 #[actix::test]
 async fn spans_go_in_batches_and_the_rest_at_the_end() {
     let receiver = TenantServer::start();
-    let slow = Limits {
+    let slow = ExportLimits {
         gather: Duration::from_secs(60),
         ..PATIENT
     };
@@ -167,7 +167,7 @@ async fn what_nobody_takes_is_given_up_and_later_spans_are_sent() {
         })
         .await;
     }
-    let deaf = Deaf::port();
+    let deaf = ClosedPort::port();
     let world = World::sending_to(&format!("http://{}{PATH}", deaf.address), HASTY);
     world.spans(1);
     world.until("given_up", 1).await;
@@ -180,7 +180,7 @@ async fn what_nobody_takes_is_given_up_and_later_spans_are_sent() {
 async fn a_full_queue_drops_and_holds_nobody_up() {
     let receiver = TenantServer::start();
     receiver.answer(PATH, [ServerAnswer::Hang]);
-    let stuck = Limits {
+    let stuck = ExportLimits {
         exchange: Duration::from_secs(600),
         ..PATIENT
     };
@@ -200,14 +200,14 @@ async fn what_is_not_recorded_has_no_span() {
     let off = Traces::default();
     assert!(off.begin_call(call).is_none());
     assert!(off.call(call, Some(&trace)).is_none());
-    assert!(off.span(Kind::Server, "one", Some(&trace)).is_none());
-    assert!(off.span(Kind::Server, "one", None).is_none());
+    assert!(off.span(SpanKind::Server, "one", Some(&trace)).is_none());
+    assert!(off.span(SpanKind::Server, "one", None).is_none());
     let receiver = TenantServer::start();
     let on = World::sending_to(&receiver.url(PATH), PATIENT).traces;
     let unsampled = trace.as_str().replace("-01", "-00");
     let unsampled = TraceParent::parse(&unsampled).expect("valid");
     assert!(on.call(call, Some(&unsampled)).is_none());
-    assert!(on.span(Kind::Server, "one", Some(&unsampled)).is_none());
+    assert!(on.span(SpanKind::Server, "one", Some(&unsampled)).is_none());
     let began = on.begin_call(call).expect("it is recorded");
     let context = on.call(call, Some(&began)).expect("it is recorded");
     assert_eq!(context.traceparent(), began);

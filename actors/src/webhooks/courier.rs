@@ -18,14 +18,17 @@ use sea_orm::DbErr;
 use tokio::sync::{Notify, oneshot};
 
 use super::{
-    WebhookParts, WebhooksConfig,
-    attempt::{AttemptRecord, Endpoint, Times, spans},
-    lanes::{Heard, Standing},
+    WebhookDeps, WebhooksConfig,
+    attempt::{AttemptRecord, AttemptTimes, Endpoint, spans},
     recorder::{Batch, Recorder},
-    retry::{Schedule, Verdict},
-    scheduler::{Destination, Effect, Item, Lane, LaneLimits, Refill, Scheduler, SchedulerLimits},
+    retry::{AttemptVerdict, Schedule},
+    scheduler::{
+        Destination, EndpointQueue, QueueLimits, QueuedDelivery, Refill, Scheduler,
+        SchedulerEffect, SchedulerLimits,
+    },
     stats::Stats,
-    store::{lanes, pending, results::Recorded},
+    store::{pending, queue_owners, results::RecordedBatch},
+    webhook_status::{LastAnswers, WebhookStatus},
 };
 use crate::{
     events::outbox::Dispatch,
@@ -39,7 +42,7 @@ pub(super) const AGAIN: Duration = Duration::from_millis(500);
 /// The dispatcher without its mailbox.
 #[derive(Debug)]
 pub(super) struct Courier {
-    pub(super) parts: WebhookParts,
+    pub(super) deps: WebhookDeps,
     /// The id of the node that owns the deliveries here.
     pub(super) node: Arc<str>,
     pub(super) stats: Arc<Stats>,
@@ -51,7 +54,7 @@ pub(super) struct Courier {
     /// Notified when an attempt was recorded or the courier was abandoned.
     pub(super) changed: Notify,
     recorder: Recorder,
-    heard: RefCell<Heard>,
+    heard: RefCell<LastAnswers>,
     schedule: Schedule,
     /// Timeout of one whole exchange.
     pub(super) timeout: Duration,
@@ -64,26 +67,26 @@ pub(super) struct Courier {
 }
 
 impl Courier {
-    pub(super) fn new(parts: WebhookParts, config: &WebhooksConfig, stats: Arc<Stats>) -> Rc<Self> {
-        let started_at = parts.clock.now();
+    pub(super) fn new(deps: WebhookDeps, config: &WebhooksConfig, stats: Arc<Stats>) -> Rc<Self> {
+        let started_at = deps.clock.now();
         let connections = config.endpoint_concurrency.max(1);
-        let (node, member) = (parts.node.id(), parts.node.clone());
+        let (node, member) = (deps.node.id(), deps.node.clone());
         let sender = Arc::clone(&node);
         let permission = Permission::only_while(move || member.acts_as(&sender));
-        let parts = WebhookParts {
-            outbound: parts.outbound.permitted(permission),
-            ..parts
+        let deps = WebhookDeps {
+            outbound: deps.outbound.permitted(permission),
+            ..deps
         };
         let limits = SchedulerLimits {
             in_flight: config.max_in_flight,
-            lane: LaneLimits {
+            queue: QueueLimits {
                 concurrency: connections,
                 has_others: false,
             },
         };
         Rc::new(Self {
             node,
-            parts,
+            deps,
             stats,
             scheduler: RefCell::new(Scheduler::new(limits, started_at)),
             woken: Notify::new(),
@@ -100,7 +103,7 @@ impl Courier {
     }
 
     pub(super) fn now(&self) -> Millis {
-        self.parts.clock.now()
+        self.deps.clock.now()
     }
 
     pub(super) fn is_dead(&self) -> bool {
@@ -114,7 +117,7 @@ impl Courier {
     /// True if this node still owns its deliveries, so that no other sends them. After its lease nothing begins; the
     /// poller checks again every second.
     pub(super) fn may_act(&self) -> bool {
-        self.parts.node.acts_as(&self.node)
+        self.deps.node.acts_as(&self.node)
     }
 
     /// Stops it for good: results of running tasks are ignored.
@@ -145,7 +148,7 @@ impl Courier {
 
     /// Tells other nodes that they may have something to deliver.
     pub(super) fn tell_others(&self) {
-        self.parts.node.notices().tell(Topic::Deliveries);
+        self.deps.node.notices().tell(Topic::Deliveries);
     }
 
     /// Call this after a webhook or its deliveries changed. Both are read again before anything else is sent to it.
@@ -161,7 +164,7 @@ impl Courier {
         if self.is_dead() || !self.may_act() {
             return;
         }
-        let has_others = self.parts.node.has_others();
+        let has_others = self.deps.node.has_others();
         let effects = {
             let mut scheduler = self.scheduler.borrow_mut();
             scheduler.among_others(has_others);
@@ -169,12 +172,12 @@ impl Courier {
         };
         for effect in effects {
             match effect {
-                Effect::Attempt(endpoint, item) => self.attempt(endpoint, item),
-                Effect::Load(ids) => self.load(ids),
-                Effect::Refill(claim) => self.claim(claim),
-                Effect::Release(ids) => self.release(ids),
-                Effect::Look => self.woken.notify_one(),
-                Effect::GoOn => self.go_on_later(),
+                SchedulerEffect::Attempt(endpoint, item) => self.attempt(endpoint, item),
+                SchedulerEffect::Load(ids) => self.load(ids),
+                SchedulerEffect::Refill(claim) => self.claim(claim),
+                SchedulerEffect::Release(ids) => self.release(ids),
+                SchedulerEffect::Look => self.woken.notify_one(),
+                SchedulerEffect::GoOn => self.go_on_later(),
             }
         }
         self.gauge();
@@ -193,11 +196,11 @@ impl Courier {
         });
     }
 
-    fn attempt(self: &Rc<Self>, endpoint: Rc<Endpoint>, item: Item) {
+    fn attempt(self: &Rc<Self>, endpoint: Rc<Endpoint>, item: QueuedDelivery) {
         let courier = Rc::clone(self);
         actix_rt::spawn(async move {
             let attempt = courier.make(&endpoint, &item.dispatch);
-            // After a panic the lane's slot must still be returned.
+            // After a panic the queue's slot must still be returned.
             let record = AssertUnwindSafe(attempt).catch_unwind().await.ok();
             courier.attempted(item, record);
         });
@@ -206,14 +209,14 @@ impl Courier {
     /// Makes the next attempt of a delivery.
     pub(super) async fn make(&self, endpoint: &Endpoint, dispatch: &Dispatch) -> AttemptRecord {
         let (started_at, began) = (self.now(), Instant::now());
-        let signed_at = self.parts.clock.on_the_wall(started_at);
+        let signed_at = self.deps.clock.on_the_wall(started_at);
         let _under_way = self.stats.begins(dispatch);
-        let span = spans::attempt(&self.parts.traces, dispatch);
+        let span = spans::attempt(&self.deps.traces, dispatch);
         let trace = spans::traceparent(span.as_ref(), dispatch);
         let result = endpoint
             .send(dispatch, trace.as_deref(), signed_at, self.timeout)
             .await;
-        let times = Times {
+        let times = AttemptTimes {
             started_at,
             ended_at: self.now(),
             duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
@@ -229,7 +232,7 @@ impl Courier {
         record
     }
 
-    fn attempted(self: &Rc<Self>, item: Item, record: Option<AttemptRecord>) {
+    fn attempted(self: &Rc<Self>, item: QueuedDelivery, record: Option<AttemptRecord>) {
         if self.is_dead() {
             return;
         }
@@ -255,14 +258,14 @@ impl Courier {
     pub(super) fn note(&self, record: &AttemptRecord, created: Millis) {
         self.heard.borrow_mut().note(record);
         let counter = match record.verdict {
-            Verdict::Delivered => &self.stats.succeeded,
-            Verdict::Retry { .. } => &self.stats.retried,
-            Verdict::GivenUp | Verdict::Gone => &self.stats.failed,
+            AttemptVerdict::Delivered => &self.stats.succeeded,
+            AttemptVerdict::Retry { .. } => &self.stats.retried,
+            AttemptVerdict::GivenUp | AttemptVerdict::Gone => &self.stats.failed,
         };
         counter.fetch_add(1, Relaxed);
         let us = |ms: i64| u64::try_from(ms).unwrap_or(0).saturating_mul(1_000);
         self.stats.attempts.observe(us(record.duration_ms));
-        if record.verdict == Verdict::Delivered {
+        if record.verdict == AttemptVerdict::Delivered {
             let since = record.ended_at.since(created);
             self.stats.end_to_end.observe(us(since));
         }
@@ -287,8 +290,8 @@ impl Courier {
             while let Some(batch) = next {
                 let began = Instant::now();
                 // If the process became another node, other nodes record its old deliveries.
-                let wanted = || !courier.is_dead() && courier.parts.node.is(&courier.node);
-                let write = batch.write(&courier.parts.store, &courier.node, wanted);
+                let wanted = || !courier.is_dead() && courier.deps.node.is(&courier.node);
+                let write = batch.write(&courier.deps.store, &courier.node, wanted);
                 let Some(recorded) = write.await else {
                     return;
                 };
@@ -305,7 +308,7 @@ impl Courier {
 
     /// Handles a batch that was written, except deliveries that other nodes own by now. This node forgets all of
     /// them.
-    fn recorded(&self, batch: &Batch, recorded: &Recorded) {
+    fn recorded(&self, batch: &Batch, recorded: &RecordedBatch) {
         let mut scheduler = self.scheduler.borrow_mut();
         for record in &batch.records {
             if recorded.set_aside.contains(&record.delivery) {
@@ -318,7 +321,10 @@ impl Courier {
                     delivery = %record.delivery, webhook = %record.webhook, tenant = %record.tenant, attempts = record.number,
                     "an attempt is not recorded: another node has the delivery, or has made that attempt"
                 );
-            } else if matches!(record.verdict, Verdict::GivenUp | Verdict::Gone) {
+            } else if matches!(
+                record.verdict,
+                AttemptVerdict::GivenUp | AttemptVerdict::Gone
+            ) {
                 tracing::warn!(
                     delivery = %record.delivery, webhook = %record.webhook, tenant = %record.tenant, attempts = record.number,
                     status = record.status_code, error = record.error_kind.map(ErrorKind::as_str), "a delivery failed for good"
@@ -346,20 +352,20 @@ impl Courier {
         });
     }
 
-    /// Reads webhooks, and which of them this node delivers to. It takes the lanes that no node has and that it could
+    /// Reads webhooks, and which of them this node delivers to. It takes the queues that no node has and that it could
     /// deliver to.
     pub(super) async fn read(
         &self,
         ids: &[WebhookId],
     ) -> Result<(Vec<webhook::Model>, HashSet<WebhookId>), DbErr> {
-        let (store, node) = (&self.parts.store, &self.parts.node);
+        let (store, node) = (&self.deps.store, &self.deps.node);
         let rows = pending::webhooks(store, ids).await?;
         let wanted = rows
             .iter()
             .filter(|row| row.is_active && row.paused_at.is_none());
         let wanted: Vec<WebhookId> = wanted.map(|row| row.id).collect();
         let ours = if node.has_lease() {
-            lanes::take(store, &self.node, &wanted).await?
+            queue_owners::take(store, &self.node, &wanted).await?
         } else {
             wanted.into_iter().collect()
         };
@@ -369,9 +375,9 @@ impl Courier {
     fn release(self: &Rc<Self>, ids: Vec<WebhookId>) {
         let courier = Rc::clone(self);
         actix_rt::spawn(async move {
-            let (store, node) = (&courier.parts.store, &courier.parts.node);
+            let (store, node) = (&courier.deps.store, &courier.deps.node);
             if node.has_lease() {
-                match lanes::give_up(store, &courier.node, &ids).await {
+                match queue_owners::give_up(store, &courier.node, &ids).await {
                     Ok(()) => courier.tell_others(),
                     Err(error) => {
                         tracing::debug!(%error, "endpoints without work stay with this node");
@@ -388,46 +394,46 @@ impl Courier {
         let mut rows: HashMap<WebhookId, webhook::Model> =
             rows.into_iter().map(|row| (row.id, row)).collect();
         let now = self.now();
-        let aim = |id: WebhookId, lane: &Lane<Endpoint>| {
-            self.aim(lane, rows.remove(&id), ours.contains(&id))
+        let aim = |id: WebhookId, queue: &EndpointQueue<Endpoint>| {
+            self.aim(queue, rows.remove(&id), ours.contains(&id))
         };
         self.scheduler.borrow_mut().loaded(ids, now, aim);
     }
 
-    /// The destination of a lane, given its webhook's row.
+    /// The destination of a queue, given its webhook's row.
     fn aim(
         &self,
-        lane: &Lane<Endpoint>,
+        queue: &EndpointQueue<Endpoint>,
         row: Option<webhook::Model>,
         is_ours: bool,
     ) -> Destination<Endpoint> {
         let Some(row) = row else {
             return Destination::Deleted;
         };
-        if !row.is_active || lane.closing {
+        if !row.is_active || queue.closing {
             return Destination::Disabled;
         }
         if row.paused_at.is_some() {
             return Destination::Paused;
         }
         if !is_ours {
-            if lane.waiting() > 0 {
+            if queue.waiting() > 0 {
                 self.tell_others();
             }
             return Destination::Elsewhere;
         }
-        let before = lane.endpoint();
+        let before = queue.endpoint();
         if let Some(before) = &before
             && before.is_current(&row)
         {
             return Destination::Ready(Rc::clone(before));
         }
-        let (id, parts) = (row.id, &self.parts);
-        let (vault, outbound) = (&parts.vault, &parts.outbound);
+        let (id, deps) = (row.id, &self.deps);
+        let (vault, outbound) = (&deps.vault, &deps.outbound);
         match Endpoint::new(row, vault, outbound, self.connections, before.as_deref()) {
             Ok(endpoint) => Destination::Ready(Rc::new(endpoint)),
             Err(error) => {
-                if !matches!(lane.target, Destination::Sealed) {
+                if !matches!(queue.target, Destination::Sealed) {
                     tracing::error!(webhook = %id, %error, "a webhook's secret cannot be opened; its deliveries wait");
                 }
                 Destination::Sealed
@@ -438,7 +444,7 @@ impl Courier {
     fn claim(self: &Rc<Self>, claim: Refill) {
         let (courier, now) = (Rc::clone(self), self.now());
         actix_rt::spawn(async move {
-            let store = &courier.parts.store;
+            let store = &courier.deps.store;
             let read = pending::claim(store, &claim, &courier.node, now).await;
             if read.is_err() {
                 tokio::time::sleep(AGAIN).await;
@@ -450,7 +456,7 @@ impl Courier {
     async fn claimed(
         self: &Rc<Self>,
         claim: &Refill,
-        read: Result<(Vec<Item>, Vec<DeliveryId>), DbErr>,
+        read: Result<(Vec<QueuedDelivery>, Vec<DeliveryId>), DbErr>,
     ) {
         let now = self.now();
         let lost = match read {
@@ -467,17 +473,17 @@ impl Courier {
         };
         self.go_on();
         if !lost.is_empty()
-            && let Err(error) = pending::close_lost(&self.parts.store, &lost, now).await
+            && let Err(error) = pending::close_lost(&self.deps.store, &lost, now).await
         {
             tracing::warn!(%error, "deliveries without an event could not be closed");
         }
     }
 
     /// The status of webhooks, including those without any activity.
-    pub(super) fn standings(&self, webhooks: &[WebhookId]) -> HashMap<WebhookId, Standing> {
+    pub(super) fn statuses(&self, webhooks: &[WebhookId]) -> HashMap<WebhookId, WebhookStatus> {
         let (scheduler, heard) = (self.scheduler.borrow(), self.heard.borrow());
-        let standing = |id: &WebhookId| Standing {
-            lane: scheduler.lane_reading(*id),
+        let standing = |id: &WebhookId| WebhookStatus {
+            queue: scheduler.queue_reading(*id),
             last_answer: heard.of(*id),
         };
         webhooks.iter().map(|id| (*id, standing(id))).collect()

@@ -9,14 +9,14 @@ use actix::{Actor, Handler, Message, MessageResult, ResponseFuture, Supervised};
 use dikala_entities::{DeliveryId, TraceParent, WebhookId, webhook};
 
 use super::{
-    TestError, WebhookParts, WebhooksConfig,
+    TestError, WebhookDeps, WebhooksConfig,
     courier::Courier,
     drain::drain,
-    lanes::Standing,
     poller, recovery,
-    resend::{self, Resent},
+    resend::{self, ResendOutcome},
     stats::Stats,
     test_delivery::{self, Tests},
+    webhook_status::WebhookStatus,
 };
 use crate::{events::outbox::Deliver, metered, runtime::context::MeteredContext};
 
@@ -42,7 +42,7 @@ pub(super) struct Test {
 
 /// Sends a delivery again now.
 #[derive(Message)]
-#[rtype(result = "Result<Resent, TestError>")]
+#[rtype(result = "Result<ResendOutcome, TestError>")]
 pub(super) struct Again {
     pub(super) webhook: WebhookId,
     pub(super) delivery: DeliveryId,
@@ -53,7 +53,7 @@ pub(super) struct Again {
 
 /// Asks for the status of these webhooks.
 #[derive(Message)]
-#[rtype(result = "HashMap<WebhookId, Standing>")]
+#[rtype(result = "HashMap<WebhookId, WebhookStatus>")]
 pub(super) struct Look {
     pub(super) webhooks: Vec<WebhookId>,
 }
@@ -73,7 +73,7 @@ pub(super) struct BeginAnew;
 /// Delivers committed deliveries to their endpoints, and repeats those that are due.
 #[derive(Debug)]
 pub struct WebhookDispatcher {
-    parts: WebhookParts,
+    deps: WebhookDeps,
     config: WebhooksConfig,
     stats: Arc<Stats>,
     courier: Rc<Courier>,
@@ -83,10 +83,10 @@ pub struct WebhookDispatcher {
 metered!(WebhookDispatcher, "webhook_dispatcher");
 
 impl WebhookDispatcher {
-    pub(super) fn new(parts: WebhookParts, config: WebhooksConfig, stats: Arc<Stats>) -> Self {
-        let courier = Courier::new(parts.clone(), &config, Arc::clone(&stats));
+    pub(super) fn new(deps: WebhookDeps, config: WebhooksConfig, stats: Arc<Stats>) -> Self {
+        let courier = Courier::new(deps.clone(), &config, Arc::clone(&stats));
         Self {
-            parts,
+            deps,
             config,
             stats,
             courier,
@@ -98,7 +98,7 @@ impl WebhookDispatcher {
     fn forget_everything(&mut self) {
         self.courier.abandon();
         *self = Self::new(
-            self.parts.clone(),
+            self.deps.clone(),
             self.config.clone(),
             Arc::clone(&self.stats),
         );
@@ -174,7 +174,7 @@ impl Handler<Test> for WebhookDispatcher {
 }
 
 impl Handler<Again> for WebhookDispatcher {
-    type Result = ResponseFuture<Result<Resent, TestError>>;
+    type Result = ResponseFuture<Result<ResendOutcome, TestError>>;
 
     fn handle(&mut self, again: Again, _: &mut Self::Context) -> Self::Result {
         let (courier, tests) = (Rc::clone(&self.courier), self.tests.clone());
@@ -187,7 +187,7 @@ impl Handler<Look> for WebhookDispatcher {
     type Result = MessageResult<Look>;
 
     fn handle(&mut self, look: Look, _: &mut Self::Context) -> Self::Result {
-        MessageResult(self.courier.standings(&look.webhooks))
+        MessageResult(self.courier.statuses(&look.webhooks))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use super::{courier::Courier, store::lanes, test_delivery::Tests};
+use super::{courier::Courier, store::queue_owners, test_delivery::Tests};
 
 /// Begins nothing more, waits at most `limit` for attempts in progress, and gives back the rest. Another node may
 /// deliver to an endpoint once no attempt to it is in progress.
@@ -19,8 +19,8 @@ pub(super) async fn drain(courier: Rc<Courier>, tests: Tests, limit: Duration) {
         );
     }
     courier.abandon();
-    let (store, node) = (&courier.parts.store, &courier.node);
-    if let Err(error) = lanes::give_back(store.writer(), node).await {
+    let (store, node) = (&courier.deps.store, &courier.node);
+    if let Err(error) = queue_owners::give_back(store.writer(), node).await {
         tracing::warn!(%error, "could not release endpoints; other nodes deliver to them when this node is gone");
     }
     courier.tell_others();
@@ -40,11 +40,11 @@ async fn idle(courier: &Courier, tests: &Tests) {
 
 async fn give_up_ended(courier: &Courier) {
     let ended = courier.scheduler.borrow_mut().take_ended();
-    let (store, node) = (&courier.parts.store, &courier.parts.node);
+    let (store, node) = (&courier.deps.store, &courier.deps.node);
     if ended.is_empty() || !node.has_lease() {
         return;
     }
-    match lanes::give_up(store, &courier.node, &ended).await {
+    match queue_owners::give_up(store, &courier.node, &ended).await {
         Ok(()) => courier.tell_others(),
         Err(error) => {
             tracing::warn!(%error, "endpoints without work are others' when this node is gone");

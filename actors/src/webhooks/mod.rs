@@ -10,7 +10,6 @@ mod attempt;
 mod courier;
 mod dispatcher;
 mod drain;
-pub mod lanes;
 mod poller;
 mod recorder;
 pub mod recovery;
@@ -22,6 +21,7 @@ pub(crate) mod simulated;
 pub mod stats;
 mod store;
 mod test_delivery;
+pub mod webhook_status;
 
 #[cfg(test)]
 mod tests;
@@ -39,13 +39,13 @@ use dikala_entities::{DeliveryId, Store, TenantId, TraceParent, Vault, WebhookId
 pub use self::{
     attempt::{Envelope, headers, signature},
     dispatcher::WebhookDispatcher,
-    resend::Resent,
-    store::{lanes::give_back, results::lock_deliveries},
+    resend::ResendOutcome,
+    store::{queue_owners::give_back, results::lock_deliveries},
 };
 use self::{
     dispatcher::{Again, BeginAnew, Drain, Look, Refresh, Test, Wake},
-    lanes::Standing,
     stats::{Stats, StatsReading},
+    webhook_status::WebhookStatus,
 };
 use crate::{
     events::outbox::Deliver,
@@ -92,7 +92,7 @@ impl Default for WebhooksConfig {
 
 /// The services that the dispatcher uses.
 #[derive(Clone, Debug)]
-pub struct WebhookParts {
+pub struct WebhookDeps {
     pub store: Store,
     pub clock: SharedClock,
     pub vault: Vault,
@@ -123,15 +123,11 @@ pub struct WebhooksHandle {
 }
 
 /// Starts the dispatcher on `arbiter`. Give it an arbiter of its own: the HTTP clients live there.
-pub fn start(
-    arbiter: &ArbiterHandle,
-    parts: WebhookParts,
-    config: WebhooksConfig,
-) -> WebhooksHandle {
+pub fn start(arbiter: &ArbiterHandle, deps: WebhookDeps, config: WebhooksConfig) -> WebhooksHandle {
     let stats = Arc::new(Stats::default());
     let shared = Arc::clone(&stats);
     let dispatcher = MeteredContext::start(arbiter, MAILBOX, OnPanic::Restart, move |_| {
-        WebhookDispatcher::new(parts, config, shared)
+        WebhookDispatcher::new(deps, config, shared)
     });
     WebhooksHandle { dispatcher, stats }
 }
@@ -179,7 +175,7 @@ impl WebhooksHandle {
         delivery: DeliveryId,
         made: i64,
         trace: Option<TraceParent>,
-    ) -> Result<Resent, TestError> {
+    ) -> Result<ResendOutcome, TestError> {
         let again = Again {
             webhook,
             delivery,
@@ -200,10 +196,10 @@ impl WebhooksHandle {
     }
 
     /// The status of webhooks. None if the dispatcher does not answer in time.
-    pub async fn standings(
+    pub async fn statuses(
         &self,
         webhooks: Vec<WebhookId>,
-    ) -> Option<HashMap<WebhookId, Standing>> {
+    ) -> Option<HashMap<WebhookId, WebhookStatus>> {
         let asked = self.dispatcher.send(Look { webhooks });
         tokio::time::timeout(LOOK_WITHIN, asked).await.ok()?.ok()
     }

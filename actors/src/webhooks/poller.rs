@@ -26,7 +26,7 @@ pub(super) const REREAD_MS: i64 = 500;
 
 /// Polls the table while the courier works.
 pub(super) async fn run(courier: Rc<Courier>) {
-    let notices = courier.parts.node.notices();
+    let notices = courier.deps.node.notices();
     // True if webhooks may have changed since they were read.
     let mut is_told = false;
     let mut reread_at = Millis::MIN;
@@ -35,7 +35,7 @@ pub(super) async fn run(courier: Rc<Courier>) {
             tokio::time::sleep(AGAIN).await;
             continue;
         }
-        let has_others = courier.parts.node.has_others();
+        let has_others = courier.deps.node.has_others();
         let began = courier.now();
         let reread = !has_others || began.since(reread_at) >= REREAD_MS;
         if reread {
@@ -59,7 +59,7 @@ pub(super) async fn run(courier: Rc<Courier>) {
             notices.told(Topic::Deliveries).await;
         };
         let next = next.unwrap_or(Millis::MAX).min(now.plus_ms(every));
-        let sleep = courier.parts.clock.sleep_until(next.max(now.plus_ms(rest)));
+        let sleep = courier.deps.clock.sleep_until(next.max(now.plus_ms(rest)));
         tokio::select! {
             () = sleep => {}
             () = courier.woken.notified() => {}
@@ -71,7 +71,7 @@ pub(super) async fn run(courier: Rc<Courier>) {
 /// Polls the table once.
 async fn look(courier: &Rc<Courier>, reread: bool) -> Result<(), DbErr> {
     let now = courier.now();
-    let (store, node) = (&courier.parts.store, &courier.node);
+    let (store, node) = (&courier.deps.store, &courier.node);
     let due = pending::due(store, node, now).await?;
     let deleted = {
         let mut scheduler = courier.scheduler.borrow_mut();
@@ -80,7 +80,7 @@ async fn look(courier: &Rc<Courier>, reread: bool) -> Result<(), DbErr> {
         let due_since = ours.filter_map(|due| due.at).min();
         let due_since = due_since.filter(|at| *at <= now);
         let deleted = scheduler.looked(due, reread, now);
-        courier.stats.looked(due_since, scheduler.lanes());
+        courier.stats.looked(due_since, scheduler.queues());
         deleted
     };
     courier.go_on();

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::{
     attempt::AttemptRecord,
     scheduler::UNRECORDED_MAX,
-    store::results::{self, Recorded},
+    store::results::{self, RecordedBatch},
 };
 use crate::runtime::group_commit::GroupCommit;
 
@@ -93,8 +93,8 @@ impl Batch {
         store: &Store,
         node: &str,
         wanted: impl Fn() -> bool,
-    ) -> Option<Recorded> {
-        let mut written = Recorded::default();
+    ) -> Option<RecordedBatch> {
+        let mut written = RecordedBatch::default();
         let mut again = AGAIN;
         let mut rest = vec![self.records.as_slice()];
         while let Some(records) = rest.pop() {

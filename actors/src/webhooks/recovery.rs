@@ -35,7 +35,7 @@ pub(super) async fn run(courier: Rc<Courier>) {
     let mut last = None;
     while !courier.is_stopping() {
         let began = Instant::now();
-        match work(&courier.parts.store, last, courier.now()).await {
+        match work(&courier.deps.store, last, courier.now()).await {
             Ok(Some(worked)) => {
                 last = Some(worked);
                 courier.woken.notify_one();

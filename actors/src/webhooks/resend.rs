@@ -9,7 +9,9 @@ use dikala_entities::{
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 use tokio::sync::oneshot;
 
-use super::{TestError, attempt::Endpoint, courier::Courier, retry::Verdict, test_delivery::Tests};
+use super::{
+    TestError, attempt::Endpoint, courier::Courier, retry::AttemptVerdict, test_delivery::Tests,
+};
 use crate::events::outbox::Dispatch;
 
 /// Time to wait for an attempt in progress, beyond the timeout of an exchange.
@@ -17,7 +19,7 @@ const RECORDED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The outcome of resending a delivery by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resent {
+pub enum ResendOutcome {
     /// An attempt was made after the request and is recorded.
     Made,
     /// The delivery waits in its queue: the webhook is off or paused, or another node delivers to it.
@@ -30,13 +32,13 @@ pub(super) async fn send(
     tests: Tests,
     (webhook, delivery, made): (WebhookId, DeliveryId, i64),
     trace: Option<TraceParent>,
-) -> Result<Resent, TestError> {
+) -> Result<ResendOutcome, TestError> {
     let (rows, ours) = courier.read(&[webhook]).await?;
     let is_ours = courier.may_act() && ours.contains(&webhook);
     let Some(row) = rows.into_iter().next().filter(|_| is_ours) else {
         courier.wake();
         courier.tell_others();
-        return Ok(Resent::Waits);
+        return Ok(ResendOutcome::Waits);
     };
     let seat = tests.seat(row.tenant_id, &courier)?;
     let (tenant, now) = (row.tenant_id, courier.now());
@@ -69,7 +71,7 @@ pub(super) async fn send(
         made
     });
     task.await.map_err(|_| {
-        // The attempt panicked: the lane may send the delivery again.
+        // The attempt panicked: the queue may send the delivery again.
         courier.scheduler.borrow_mut().release(webhook, delivery);
         courier.wake();
         TestError::Busy
@@ -80,16 +82,16 @@ async fn attempt(
     courier: &Rc<Courier>,
     endpoint: &Endpoint,
     (dispatch, created): &(Dispatch, Millis),
-) -> Resent {
+) -> ResendOutcome {
     let record = courier.make(endpoint, dispatch).await;
     if record.is_our_fault(courier.timeout) {
         let mut scheduler = courier.scheduler.borrow_mut();
         scheduler.release(dispatch.webhook, dispatch.delivery);
         drop(scheduler);
         courier.wake();
-        return Resent::Waits;
+        return ResendOutcome::Waits;
     }
-    if record.verdict == Verdict::Delivered {
+    if record.verdict == AttemptVerdict::Delivered {
         let mut scheduler = courier.scheduler.borrow_mut();
         scheduler.answers_again(dispatch.webhook);
     }
@@ -99,11 +101,15 @@ async fn attempt(
     courier.go_on();
     // An error means that the courier is gone; the row has the outcome.
     let _ = waiting.await;
-    Resent::Made
+    ResendOutcome::Made
 }
 
 /// Waits for the attempt in progress.
-async fn under_way(courier: &Rc<Courier>, webhook: WebhookId, delivery: DeliveryId) -> Resent {
+async fn under_way(
+    courier: &Rc<Courier>,
+    webhook: WebhookId,
+    delivery: DeliveryId,
+) -> ResendOutcome {
     let ended = async {
         loop {
             let changed = courier.changed.notified();
@@ -114,13 +120,13 @@ async fn under_way(courier: &Rc<Courier>, webhook: WebhookId, delivery: Delivery
         }
     };
     match tokio::time::timeout(courier.timeout + RECORDED_WITHIN, ended).await {
-        Ok(()) => Resent::Made,
-        Err(_) => Resent::Waits,
+        Ok(()) => ResendOutcome::Made,
+        Err(_) => ResendOutcome::Waits,
     }
 }
 
 /// The input of an attempt, or the outcome if none is made.
-type Prepared = Result<(Endpoint, (Dispatch, Millis)), Resent>;
+type Prepared = Result<(Endpoint, (Dispatch, Millis)), ResendOutcome>;
 
 /// Claims the delivery for this node and reads its contents.
 async fn prepare(
@@ -135,8 +141,8 @@ async fn prepare(
     };
     let endpoint = Endpoint::new(
         webhook,
-        &courier.parts.vault,
-        &courier.parts.outbound,
+        &courier.deps.vault,
+        &courier.deps.outbound,
         1,
         None,
     )?;
@@ -160,8 +166,8 @@ async fn prepare(
 async fn hold(
     courier: &Courier,
     (delivery, made): (DeliveryId, i64),
-) -> Result<Result<(delivery::Model, event::Model), Resent>, DbErr> {
-    let store = &courier.parts.store;
+) -> Result<Result<(delivery::Model, event::Model), ResendOutcome>, DbErr> {
+    let store = &courier.deps.store;
     delivery::Entity::update_many()
         .col_expr(
             delivery::Column::LeaseOwner,
@@ -176,12 +182,12 @@ async fn hold(
         .one(store.writer())
         .await?;
     let row = match row {
-        Some(row) if row.attempts > made => return Ok(Err(Resent::Made)),
+        Some(row) if row.attempts > made => return Ok(Err(ResendOutcome::Made)),
         Some(row) if row.status == DeliveryStatus::Pending => row,
-        _ => return Ok(Err(Resent::Waits)),
+        _ => return Ok(Err(ResendOutcome::Waits)),
     };
     let event = event::Entity::find_by_id(row.event_id)
         .one(store.writer())
         .await?;
-    Ok(event.map(|event| (row, event)).ok_or(Resent::Waits))
+    Ok(event.map(|event| (row, event)).ok_or(ResendOutcome::Waits))
 }

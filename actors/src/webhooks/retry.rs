@@ -23,7 +23,7 @@ pub const REASON_FAILING: &str = "Ten deliveries in a row failed over five days 
 
 /// The consequence of an attempt for its delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AttemptVerdict {
     Delivered,
     /// The next attempt is due at this time.
     Retry {
@@ -57,12 +57,12 @@ impl Schedule {
         result: &Result<Exchange, Failure>,
         now: Millis,
         jitter_permille: i64,
-    ) -> Verdict {
+    ) -> AttemptVerdict {
         let asked_ms = match result {
             Ok(Exchange {
                 status: 200..=299, ..
-            }) => return Verdict::Delivered,
-            Ok(Exchange { status: 410, .. }) => return Verdict::Gone,
+            }) => return AttemptVerdict::Delivered,
+            Ok(Exchange { status: 410, .. }) => return AttemptVerdict::Gone,
             Ok(Exchange {
                 status: 429 | 503,
                 retry_after: Some(header),
@@ -72,13 +72,13 @@ impl Schedule {
         };
         let step = usize::try_from(number - 1).unwrap_or(0);
         let Some(wait_ms) = self.waits_ms.get(step).copied() else {
-            return Verdict::GivenUp;
+            return AttemptVerdict::GivenUp;
         };
         let longest_ms = self.waits_ms.get(step + 1).copied().unwrap_or(wait_ms);
         let wait_ms = asked_ms.clamp(wait_ms, longest_ms.max(wait_ms));
         let jitter = jitter_permille.clamp(0, JITTER_PERMILLE_MAX);
         let later_ms = wait_ms.saturating_mul(jitter) / 1_000;
-        Verdict::Retry {
+        AttemptVerdict::Retry {
             at: now.plus_ms(wait_ms.saturating_add(later_ms)),
         }
     }
@@ -96,15 +96,15 @@ pub struct Health {
 impl Health {
     /// The health after another attempt, which ended `at` with `verdict`.
     #[must_use]
-    pub fn after(self, verdict: Verdict, at: Millis) -> Self {
+    pub fn after(self, verdict: AttemptVerdict, at: Millis) -> Self {
         let failing_since = Some(self.failing_since.unwrap_or(at));
         match verdict {
-            Verdict::Delivered => Self::default(),
-            Verdict::Retry { .. } => Self {
+            AttemptVerdict::Delivered => Self::default(),
+            AttemptVerdict::Retry { .. } => Self {
                 failing_since,
                 ..self
             },
-            Verdict::GivenUp | Verdict::Gone => Self {
+            AttemptVerdict::GivenUp | AttemptVerdict::Gone => Self {
                 failed_in_row: self.failed_in_row.saturating_add(1),
                 failing_since,
             },
@@ -112,15 +112,15 @@ impl Health {
     }
 
     /// The reason to disable the webhook now, if there is one.
-    pub fn disabled_reason(self, last: Verdict, now: Millis) -> Option<&'static str> {
-        if last == Verdict::Gone {
+    pub fn disabled_reason(self, last: AttemptVerdict, now: Millis) -> Option<&'static str> {
+        if last == AttemptVerdict::Gone {
             return Some(REASON_GONE);
         }
         let long = self
             .failing_since
             .is_some_and(|since| now.since(since) >= DISABLE_AFTER_MS);
         let often = self.failed_in_row >= DISABLE_AFTER_FAILED;
-        (last == Verdict::GivenUp && long && often).then_some(REASON_FAILING)
+        (last == AttemptVerdict::GivenUp && long && often).then_some(REASON_FAILING)
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
 
     fn wait_ms(number: i64, ended: &Came, jitter: i64) -> Option<i64> {
         match default_schedule().verdict(number, ended, NOW, jitter) {
-            Verdict::Retry { at } => Some(at.since(NOW)),
+            AttemptVerdict::Retry { at } => Some(at.since(NOW)),
             _ => None,
         }
     }
@@ -167,17 +167,17 @@ mod tests {
             );
         }
         let last = default_schedule().verdict(11, &BROKEN, NOW, 0);
-        assert_eq!(last, Verdict::GivenUp);
+        assert_eq!(last, AttemptVerdict::GivenUp);
     }
 
     #[test]
     fn a_status_decides() {
         for status in [200, 201, 204, 299] {
             let verdict = default_schedule().verdict(11, &answered(status, None), NOW, 0);
-            assert_eq!(verdict, Verdict::Delivered, "{status}");
+            assert_eq!(verdict, AttemptVerdict::Delivered, "{status}");
         }
         let gone = default_schedule().verdict(1, &answered(410, None), NOW, 0);
-        assert_eq!(gone, Verdict::Gone);
+        assert_eq!(gone, AttemptVerdict::Gone);
         for status in [100, 301, 302, 307, 400, 401, 404, 429, 500, 503] {
             assert!(wait_ms(1, &answered(status, None), 0).is_some(), "{status}");
         }
@@ -210,29 +210,30 @@ mod tests {
         let day = 24 * 3_600 * 1_000;
         let mut health = Health::default();
         for n in 0..9 {
-            health = health.after(Verdict::GivenUp, NOW.plus_ms(n * day));
+            health = health.after(AttemptVerdict::GivenUp, NOW.plus_ms(n * day));
             assert_eq!(
-                health.disabled_reason(Verdict::GivenUp, NOW.plus_ms(n * day)),
+                health.disabled_reason(AttemptVerdict::GivenUp, NOW.plus_ms(n * day)),
                 None
             );
         }
-        let tenth = health.after(Verdict::GivenUp, NOW.plus_ms(9 * day));
+        let tenth = health.after(AttemptVerdict::GivenUp, NOW.plus_ms(9 * day));
         assert_eq!(
-            tenth.disabled_reason(Verdict::GivenUp, NOW.plus_ms(9 * day)),
+            tenth.disabled_reason(AttemptVerdict::GivenUp, NOW.plus_ms(9 * day)),
             Some(REASON_FAILING)
         );
-        let soon = tenth.disabled_reason(Verdict::GivenUp, NOW.plus_ms(DISABLE_AFTER_MS - 1));
+        let soon =
+            tenth.disabled_reason(AttemptVerdict::GivenUp, NOW.plus_ms(DISABLE_AFTER_MS - 1));
         assert_eq!(soon, None);
         let recovered = health
-            .after(Verdict::Delivered, NOW)
-            .after(Verdict::GivenUp, NOW.plus_ms(9 * day));
+            .after(AttemptVerdict::Delivered, NOW)
+            .after(AttemptVerdict::GivenUp, NOW.plus_ms(9 * day));
         assert_eq!(recovered.failed_in_row, 1);
         assert_eq!(
-            recovered.disabled_reason(Verdict::GivenUp, NOW.plus_ms(90 * day)),
+            recovered.disabled_reason(AttemptVerdict::GivenUp, NOW.plus_ms(90 * day)),
             None
         );
         assert_eq!(
-            Health::default().disabled_reason(Verdict::Gone, NOW),
+            Health::default().disabled_reason(AttemptVerdict::Gone, NOW),
             Some(REASON_GONE)
         );
     }
@@ -250,15 +251,15 @@ mod tests {
             let schedule = Schedule::from_seconds(&waits);
             let step = usize::try_from(number - 1).expect("small");
             match schedule.verdict(number, &ended, NOW, jitter) {
-                Verdict::Retry { at } => {
+                AttemptVerdict::Retry { at } => {
                     let wait = at.since(NOW);
                     let least = waits[step] * 1_000;
                     let most = waits.get(step + 1).map_or(least, |next| next * 1_000).max(least);
                     prop_assert!(wait >= least && wait <= most * 12 / 10);
                 }
-                Verdict::GivenUp => prop_assert!(step >= waits.len()),
-                Verdict::Gone => prop_assert_eq!(status, 410),
-                Verdict::Delivered => prop_assert!(false),
+                AttemptVerdict::GivenUp => prop_assert!(step >= waits.len()),
+                AttemptVerdict::Gone => prop_assert_eq!(status, 410),
+                AttemptVerdict::Delivered => prop_assert!(false),
             }
         }
     }

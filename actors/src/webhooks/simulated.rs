@@ -15,9 +15,10 @@ use tokio::sync::Notify;
 
 use super::{
     poller::{LOOK_MS, REREAD_MS},
-    retry::{Schedule, Verdict},
+    retry::{AttemptVerdict, Schedule},
     scheduler::{
-        Destination, DueWebhook, Effect, Item, LaneLimits, Refill, Scheduler, SchedulerLimits,
+        Destination, DueWebhook, QueueLimits, QueuedDelivery, Refill, Scheduler, SchedulerEffect,
+        SchedulerLimits,
     },
     store::pending::ON_ITS_WAY_MS,
 };
@@ -32,7 +33,7 @@ use crate::{
             clock::NodeClock,
             tables::{DeliveryRow, DeliveryState, Flaw, Tables},
             tasks::Tasks,
-            wire::{Away, Wire},
+            wire::{NoAnswer, SimulatedNetwork},
         },
     },
 };
@@ -43,7 +44,7 @@ const WAITS_SECONDS: [i64; 40] = [5; 40];
 
 /// An attempt as the tenant's server received it.
 #[derive(Clone, Debug)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedAttempt {
     pub(crate) delivery: DeliveryId,
     pub(crate) webhook: WebhookId,
     pub(crate) event: EventId,
@@ -55,17 +56,17 @@ pub(crate) struct Received {
 
 /// The tenants' servers.
 #[derive(Debug)]
-pub(crate) struct Receiver {
-    pub(crate) received: Vec<Received>,
+pub(crate) struct SimulatedReceiver {
+    pub(crate) received: Vec<ReceivedAttempt>,
     /// The probability of an error answer, in thousandths.
     pub(crate) fails_permille: i64,
     pub(crate) chance: Chance,
 }
 
-impl Receiver {
+impl SimulatedReceiver {
     fn post(&mut self, dispatch: &Dispatch) -> Exchange {
         let is_taken = !self.chance.happens(self.fails_permille);
-        self.received.push(Received {
+        self.received.push(ReceivedAttempt {
             delivery: dispatch.delivery,
             webhook: dispatch.webhook,
             event: dispatch.event,
@@ -84,17 +85,17 @@ impl Receiver {
 
 /// The services that a courier uses.
 #[derive(Clone, Debug)]
-pub(crate) struct Office {
+pub(crate) struct CourierServices {
     pub(crate) member: Membership,
-    pub(crate) wire: Wire<Tables>,
-    pub(crate) outside: Wire<Receiver>,
+    pub(crate) wire: SimulatedNetwork<Tables>,
+    pub(crate) outside: SimulatedNetwork<SimulatedReceiver>,
     pub(crate) clock: Arc<NodeClock>,
     pub(crate) tasks: Tasks,
 }
 
 #[derive(Debug)]
-pub(crate) struct Courier {
-    office: Office,
+pub(crate) struct SimulatedCourier {
+    office: CourierServices,
     node: Arc<str>,
     scheduler: RefCell<Scheduler<()>>,
     schedule: Schedule,
@@ -102,12 +103,12 @@ pub(crate) struct Courier {
     dead: Cell<bool>,
 }
 
-impl Courier {
+impl SimulatedCourier {
     /// Starts delivering what the node commits and what it finds in the table.
-    pub(crate) fn start(office: Office) -> Rc<Self> {
+    pub(crate) fn start(office: CourierServices) -> Rc<Self> {
         let limits = SchedulerLimits {
             in_flight: 64,
-            lane: LaneLimits {
+            queue: QueueLimits {
                 concurrency: 4,
                 has_others: false,
             },
@@ -153,21 +154,21 @@ impl Courier {
         for effect in effects {
             let this = Rc::clone(self);
             match effect {
-                Effect::Attempt(_, item) => self.office.tasks.spawn(this.attempt(item)),
-                Effect::Load(ids) => self.office.tasks.spawn(this.load(ids)),
-                Effect::Refill(refill) => self.office.tasks.spawn(this.claim(refill)),
-                Effect::Release(ids) => self.office.tasks.spawn(this.release(ids)),
-                Effect::Look => self.woken.notify_one(),
-                Effect::GoOn => self.office.tasks.spawn(async move { this.go_on() }),
+                SchedulerEffect::Attempt(_, item) => self.office.tasks.spawn(this.attempt(item)),
+                SchedulerEffect::Load(ids) => self.office.tasks.spawn(this.load(ids)),
+                SchedulerEffect::Refill(refill) => self.office.tasks.spawn(this.claim(refill)),
+                SchedulerEffect::Release(ids) => self.office.tasks.spawn(this.release(ids)),
+                SchedulerEffect::Look => self.woken.notify_one(),
+                SchedulerEffect::GoOn => self.office.tasks.spawn(async move { this.go_on() }),
             }
         }
     }
 
-    async fn attempt(self: Rc<Self>, item: Item) {
+    async fn attempt(self: Rc<Self>, item: QueuedDelivery) {
         let dispatch = item.dispatch.clone();
-        let post = move |receiver: &mut Receiver, _| receiver.post(&dispatch);
+        let post = move |receiver: &mut SimulatedReceiver, _| receiver.post(&dispatch);
         let answer = self.office.outside.ask("post", post).await;
-        let answer = answer.map_err(|Away| Failure::without_answer(ErrorKind::Timeout));
+        let answer = answer.map_err(|NoAnswer| Failure::without_answer(ErrorKind::Timeout));
         if self.dead.get() {
             return;
         }
@@ -210,7 +211,7 @@ impl Courier {
                 let now = self.now();
                 self.scheduler.borrow_mut().loaded(&ids, now, aim);
             }
-            Err(Away) => {
+            Err(NoAnswer) => {
                 self.office.clock.sleep_ms(AGAIN_MS).await;
                 self.scheduler.borrow_mut().not_loaded(ids);
             }
@@ -218,8 +219,8 @@ impl Courier {
         self.go_on();
     }
 
-    /// As [`lanes::take`](super::store::lanes::take), in two statements.
-    async fn take(&self, ids: &[WebhookId]) -> Result<BTreeSet<WebhookId>, Away> {
+    /// As [`queue_owners::take`](super::store::queue_owners::take), in two statements.
+    async fn take(&self, ids: &[WebhookId]) -> Result<BTreeSet<WebhookId>, NoAnswer> {
         let (asked, node) = (ids.to_vec(), Arc::clone(&self.node));
         let held = move |tables: &mut Tables, _| held(tables, &asked);
         let held = self.office.wire.ask("lanes", held).await?;
@@ -231,7 +232,7 @@ impl Courier {
         let (given_up, node) = (ids.clone(), Arc::clone(&self.node));
         let give_up = move |tables: &mut Tables, _| {
             tables
-                .lanes
+                .queue_owners
                 .retain(|id, holder| !(given_up.contains(id) && **holder == *node));
         };
         let _ = self.office.wire.ask("give up lanes", give_up).await;
@@ -247,7 +248,7 @@ impl Courier {
                 let mut scheduler = self.scheduler.borrow_mut();
                 scheduler.claimed(&refill, items, 0, self.now());
             }
-            Err(Away) => {
+            Err(NoAnswer) => {
                 self.office.clock.sleep_ms(AGAIN_MS).await;
                 self.scheduler.borrow_mut().not_claimed(&refill);
             }
@@ -283,17 +284,17 @@ impl Courier {
     }
 }
 
-/// The owner of each lane, and whether that node is alive.
+/// The owner of each queue, and whether that node is alive.
 fn held(tables: &Tables, ids: &[WebhookId]) -> Vec<(WebhookId, Option<(String, bool)>)> {
     let read = |id: &WebhookId| {
-        let holder = tables.lanes.get(id);
+        let holder = tables.queue_owners.get(id);
         let lives = |node: &String| (node.clone(), tables.nodes.contains_key(node));
         (*id, holder.map(lives))
     };
     ids.iter().map(read).collect()
 }
 
-/// Takes lanes that had no owner, or a dead one, as they were read.
+/// Takes queues that had no owner, or a dead one, as they were read.
 fn take(
     tables: &mut Tables,
     node: &str,
@@ -302,7 +303,7 @@ fn take(
     let mut mine = BTreeSet::new();
     let is_node = tables.nodes.contains_key(node);
     for (id, was) in held {
-        let is = tables.lanes.get(id);
+        let is = tables.queue_owners.get(id);
         let is_mine = match was {
             Some((holder, _)) if holder == node => true,
             Some((_, true)) => false,
@@ -310,9 +311,9 @@ fn take(
             None => is_node && is.is_none(),
         };
         if is_mine {
-            tables.lanes.insert(*id, node.to_owned());
+            tables.queue_owners.insert(*id, node.to_owned());
         }
-        if is_mine || tables.has(Flaw::LanesIgnored) {
+        if is_mine || tables.has(Flaw::QueueOwnersIgnored) {
             mine.insert(*id);
         }
     }
@@ -369,7 +370,12 @@ fn waits(
 }
 
 /// As [`pending::claim`](super::store::pending::claim).
-pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Millis) -> Vec<Item> {
+pub(super) fn claim(
+    tables: &mut Tables,
+    refill: &Refill,
+    node: &str,
+    now: Millis,
+) -> Vec<QueuedDelivery> {
     let before = now.plus_ms(-ON_ITS_WAY_MS);
     let is_free = |id: DeliveryId, row: &DeliveryRow| match row.lease_owner.as_deref() {
         None => true,
@@ -388,8 +394,8 @@ pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Milli
             && is_free(id, row)
             && !refill.known.contains(&id)
     };
-    let lane = tables.lanes.get(&refill.webhook);
-    if lane.is_some_and(|holder| holder != node) {
+    let queue = tables.queue_owners.get(&refill.webhook);
+    if queue.is_some_and(|holder| holder != node) {
         return Vec::new();
     }
     let mut picked: Vec<(Millis, DeliveryId)> = tables
@@ -406,7 +412,7 @@ pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Milli
             continue;
         };
         row.lease_owner = Some(node.to_owned());
-        items.push(Item {
+        items.push(QueuedDelivery {
             dispatch: Dispatch {
                 delivery: id,
                 webhook: row.webhook,
@@ -433,14 +439,17 @@ pub(super) fn record(
     node: &str,
     delivery: DeliveryId,
     number: i64,
-    verdict: Verdict,
+    verdict: AttemptVerdict,
 ) {
     let blindly = tables.has(Flaw::RecordedBlindly);
     let Some(row) = tables.deliveries.get_mut(&delivery) else {
         return;
     };
     let is_next = row.state == DeliveryState::Pending && row.attempts == number - 1;
-    let holders = [row.lease_owner.as_ref(), tables.lanes.get(&row.webhook)];
+    let holders = [
+        row.lease_owner.as_ref(),
+        tables.queue_owners.get(&row.webhook),
+    ];
     let is_anothers = holders.into_iter().flatten().any(|holder| holder != node);
     if !(blindly || is_next && !is_anothers) {
         return;
@@ -449,24 +458,28 @@ pub(super) fn record(
         let breach = format!("{node} recorded an attempt of {delivery}, which is another's");
         tables.breaches.push(breach);
     }
-    if row.state == DeliveryState::Succeeded && verdict != Verdict::Delivered {
+    if row.state == DeliveryState::Succeeded && verdict != AttemptVerdict::Delivered {
         let breach = format!("{delivery} was delivered, and is not any more");
         tables.breaches.push(breach);
     }
     row.attempts = number;
     row.lease_owner = None;
     match verdict {
-        Verdict::Delivered => row.state = DeliveryState::Succeeded,
-        Verdict::Retry { at } => {
+        AttemptVerdict::Delivered => row.state = DeliveryState::Succeeded,
+        AttemptVerdict::Retry { at } => {
             row.state = DeliveryState::Pending;
             row.next_attempt_at = at;
         }
-        Verdict::GivenUp | Verdict::Gone => row.state = DeliveryState::Failed,
+        AttemptVerdict::GivenUp | AttemptVerdict::Gone => row.state = DeliveryState::Failed,
     }
 }
 
-/// As [`lanes::give_back`](super::store::lanes::give_back).
+/// As [`queue_owners::give_back`](super::store::queue_owners::give_back).
 pub(crate) fn give_back(tables: &mut Tables, node: &str) {
-    let Tables { lanes, nodes, .. } = tables;
-    lanes.retain(|_, holder| holder != node && nodes.contains_key(holder));
+    let Tables {
+        queue_owners,
+        nodes,
+        ..
+    } = tables;
+    queue_owners.retain(|_, holder| holder != node && nodes.contains_key(holder));
 }

@@ -19,9 +19,9 @@ use crate::{
     },
 };
 
-/// The state of a lane.
+/// The state of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LaneState {
+pub enum QueueState {
     /// Its endpoint receives all deliveries.
     Closed,
     /// Its endpoint keeps failing and only receives probes.
@@ -38,7 +38,7 @@ pub enum LaneState {
     Elsewhere,
 }
 
-impl LaneState {
+impl QueueState {
     pub const ALL: [Self; 7] = [
         Self::Closed,
         Self::Open,
@@ -63,12 +63,12 @@ impl LaneState {
     }
 }
 
-/// The number of lanes by state.
-pub type Lanes = [i64; LaneState::ALL.len()];
+/// The number of queues by state.
+pub type QueuesByState = [i64; QueueState::ALL.len()];
 
 #[derive(Debug)]
 pub(crate) struct Stats {
-    lanes: [AtomicI64; LaneState::ALL.len()],
+    queues: [AtomicI64; QueueState::ALL.len()],
     /// The earliest due time of a pending delivery, in milliseconds; the maximum if none is due.
     due_since: AtomicI64,
     pub(crate) in_flight: AtomicI64,
@@ -81,12 +81,12 @@ pub(crate) struct Stats {
     pub(crate) attempts: Histogram,
     pub(crate) end_to_end: Histogram,
     pub(crate) batches: BatchStats,
-    under_way: Mutex<HashMap<DeliveryId, UnderWay>>,
+    under_way: Mutex<HashMap<DeliveryId, RunningAttempt>>,
 }
 
 /// An attempt that waits for its endpoint.
 #[derive(Clone, Copy, Debug)]
-struct UnderWay {
+struct RunningAttempt {
     webhook: WebhookId,
     tenant: TenantId,
     began: Instant,
@@ -95,7 +95,7 @@ struct UnderWay {
 impl Default for Stats {
     fn default() -> Self {
         Self {
-            lanes: Default::default(),
+            queues: Default::default(),
             due_since: AtomicI64::new(i64::MAX),
             in_flight: AtomicI64::default(),
             unrecorded: AtomicI64::default(),
@@ -115,8 +115,8 @@ impl Default for Stats {
 /// A reading of the dispatcher's metrics. Times are in microseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatsReading {
-    /// Endpoints with a lane in memory, by state, at the last poll.
-    pub lanes: Lanes,
+    /// Endpoints with a queue in memory, by state, at the last poll.
+    pub queues: QueuesByState,
     /// The earliest due time of a pending delivery, as of the last poll. Deliveries held back by an open circuit do
     /// not count.
     pub due_since: Option<Millis>,
@@ -141,24 +141,24 @@ pub struct StatsReading {
 }
 
 impl Stats {
-    /// Records a poll: the earliest due time and the lanes.
-    pub(crate) fn looked(&self, due_since: Option<Millis>, lanes: Lanes) {
+    /// Records a poll: the earliest due time and the queues.
+    pub(crate) fn looked(&self, due_since: Option<Millis>, queues: QueuesByState) {
         let due_since = due_since.map_or(i64::MAX, Millis::as_i64);
         self.due_since.store(due_since, Relaxed);
-        for (shown, count) in self.lanes.iter().zip(lanes) {
+        for (shown, count) in self.queues.iter().zip(queues) {
             shown.store(count, Relaxed);
         }
     }
 
     /// Records the start of an attempt, which counts as in progress until the returned guard is dropped.
-    pub(crate) fn begins(self: &Arc<Self>, dispatch: &Dispatch) -> Attempting {
-        let attempt = UnderWay {
+    pub(crate) fn begins(self: &Arc<Self>, dispatch: &Dispatch) -> AttemptGuard {
+        let attempt = RunningAttempt {
             webhook: dispatch.webhook,
             tenant: dispatch.tenant,
             began: Instant::now(),
         };
         self.under_way().insert(dispatch.delivery, attempt);
-        Attempting {
+        AttemptGuard {
             stats: Arc::clone(self),
             delivery: dispatch.delivery,
         }
@@ -173,7 +173,7 @@ impl Stats {
         slow.map(|it| (it.webhook, it.tenant)).collect()
     }
 
-    fn under_way(&self) -> MutexGuard<'_, HashMap<DeliveryId, UnderWay>> {
+    fn under_way(&self) -> MutexGuard<'_, HashMap<DeliveryId, RunningAttempt>> {
         self.under_way
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -182,7 +182,7 @@ impl Stats {
     pub(crate) fn reading(&self) -> StatsReading {
         let due_since = self.due_since.load(Relaxed);
         StatsReading {
-            lanes: std::array::from_fn(|state| self.lanes[state].load(Relaxed)),
+            queues: std::array::from_fn(|state| self.queues[state].load(Relaxed)),
             due_since: (due_since < i64::MAX).then(|| Millis::from_i64(due_since)),
             in_flight: self.in_flight.load(Relaxed),
             unrecorded: self.unrecorded.load(Relaxed),
@@ -200,12 +200,12 @@ impl Stats {
 
 /// The guard of an attempt in progress.
 #[derive(Debug)]
-pub(crate) struct Attempting {
+pub(crate) struct AttemptGuard {
     stats: Arc<Stats>,
     delivery: DeliveryId,
 }
 
-impl Drop for Attempting {
+impl Drop for AttemptGuard {
     fn drop(&mut self) {
         self.stats.under_way().remove(&self.delivery);
     }

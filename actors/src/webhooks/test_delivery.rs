@@ -17,7 +17,7 @@ const TESTS_PER_TENANT_MAX: usize = 4;
 pub(super) struct Tests(Rc<RefCell<HashMap<TenantId, usize>>>);
 
 /// A test delivery's permit, returned when dropped.
-pub(super) struct Seat {
+pub(super) struct TestPermit {
     tests: Tests,
     tenant: TenantId,
     courier: Rc<Courier>,
@@ -28,7 +28,11 @@ impl Tests {
         self.0.borrow().is_empty()
     }
 
-    pub(super) fn seat(&self, tenant: TenantId, courier: &Rc<Courier>) -> Result<Seat, TestError> {
+    pub(super) fn seat(
+        &self,
+        tenant: TenantId,
+        courier: &Rc<Courier>,
+    ) -> Result<TestPermit, TestError> {
         let mut tests = self.0.borrow_mut();
         let all: usize = tests.values().sum();
         let own = tests.get(&tenant).copied().unwrap_or(0);
@@ -36,7 +40,7 @@ impl Tests {
             return Err(TestError::Busy);
         }
         tests.insert(tenant, own + 1);
-        Ok(Seat {
+        Ok(TestPermit {
             tests: self.clone(),
             tenant,
             courier: Rc::clone(courier),
@@ -44,7 +48,7 @@ impl Tests {
     }
 }
 
-impl Drop for Seat {
+impl Drop for TestPermit {
     fn drop(&mut self) {
         let mut tests = self.tests.0.borrow_mut();
         if let Some(own) = tests.get_mut(&self.tenant) {
@@ -67,9 +71,9 @@ pub(super) async fn send(
 ) -> Result<DeliveryId, TestError> {
     let seat = tests.seat(webhook.tenant_id, &courier)?;
     let now = courier.now();
-    let parts = &courier.parts;
+    let deps = &courier.deps;
     let (event, dispatch) = sample_delivery(&webhook, trace, now);
-    let endpoint = Endpoint::new(webhook, &parts.vault, &parts.outbound, 1, None)?;
+    let endpoint = Endpoint::new(webhook, &deps.vault, &deps.outbound, 1, None)?;
     let Dispatch {
         webhook,
         tenant,
@@ -80,7 +84,7 @@ pub(super) async fn send(
         .scheduler
         .borrow_mut()
         .reserve(webhook, tenant, delivery, now);
-    let (store, node) = (&parts.store, &courier.node);
+    let (store, node) = (&deps.store, &courier.node);
     let inserted = pending::insert_test(store, &event, &dispatch, node, now).await;
     if let Err(error) = inserted {
         courier.scheduler.borrow_mut().release(webhook, delivery);

@@ -12,7 +12,7 @@ use actix_web::http::{
 };
 use clap::Args;
 use dikala_actors::{
-    outbound::{ErrorKind, Open, open},
+    outbound::{ErrorKind, StreamingAnswer, open},
     runtime::clock::{Clock, SystemClock},
     webhooks::signature::Signer,
 };
@@ -179,7 +179,7 @@ impl Listener {
         }
     }
 
-    async fn connect(&self) -> Result<Open, Ended> {
+    async fn connect(&self) -> Result<StreamingAnswer, Ended> {
         let mut head = self.service.head(Method::GET, PATH);
         if let Some(last) = self.last {
             let id = HeaderValue::try_from(last.to_string()).expect("an id is letters and digits");
@@ -243,7 +243,7 @@ impl Listener {
     }
 }
 
-async fn read(answer: &mut Open) -> Result<Vec<u8>, ErrorKind> {
+async fn read(answer: &mut StreamingAnswer) -> Result<Vec<u8>, ErrorKind> {
     let mut body = Vec::new();
     while let Some(piece) = answer.chunk(CONNECT_WITHIN).await? {
         body.extend_from_slice(&piece);

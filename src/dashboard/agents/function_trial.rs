@@ -1,7 +1,7 @@
 //! Tries a function: calls its endpoint as a call would, then shows request and answer.
 
 use actix_web::HttpResponse;
-use dikala_actors::functions::{Answered, FaultCode, Request};
+use dikala_actors::functions::{EndpointAnswer, FaultCode, FunctionRequest};
 use dikala_entities::{AgentId, Secret};
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
@@ -76,7 +76,7 @@ fn shown(text: &str) -> String {
 }
 
 /// A request in HTTP's text form.
-fn as_sent(request: &Request) -> String {
+fn as_sent(request: &FunctionRequest) -> String {
     let mut text = format!("{} {}\n", request.method, request.url);
     for (name, value) in &request.headers {
         text.push_str(&format!("{}: {value}\n", written(name)));
@@ -94,7 +94,7 @@ fn written(name: &str) -> String {
     name.split('-').map(word).collect::<Vec<_>>().join("-")
 }
 
-fn as_it_came(answered: &Answered) -> (u16, String) {
+fn as_it_came(answered: &EndpointAnswer) -> (u16, String) {
     (
         answered.status,
         shown(&String::from_utf8_lossy(&answered.body)),
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_request_is_shown_as_it_stands_on_the_wire() {
-        let request = Request {
+        let request = FunctionRequest {
             method: FunctionMethod::Get,
             url: "https://example.com/a?b=1".to_owned(),
             headers: vec![("x-service-test".to_owned(), "true".to_owned())],
@@ -304,7 +304,7 @@ mod tests {
             as_sent(&request),
             "GET https://example.com/a?b=1\nX-Service-Test: true\n\n{}"
         );
-        let long = Request {
+        let long = FunctionRequest {
             body: "é".repeat(2 * SHOWN_MAX),
             ..request
         };

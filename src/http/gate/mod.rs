@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use dikala_actors::{
     nodes::Membership,
-    runtime::turns::{Turn, Turns},
+    runtime::fair_semaphore::{FairPermit, FairSemaphore},
 };
 use dikala_entities::{Millis, Store, TenantId, store::API_READERS};
 
@@ -42,7 +42,7 @@ pub struct Gate {
     tenants: Limiter<TenantId>,
     together: SharedWindows,
     posts: Limiter<TenantId>,
-    reads: Turns<TenantId>,
+    reads: FairSemaphore<TenantId>,
     pub strangers: UnknownClients,
 }
 
@@ -53,7 +53,7 @@ impl Default for Gate {
             tenants: Limiter::new(TENANTS_MAX),
             together: SharedWindows::default(),
             posts: Limiter::new(TENANTS_MAX),
-            reads: Turns::new(READS_MAX, READS_EACH),
+            reads: FairSemaphore::new(READS_MAX, READS_EACH),
             strangers: UnknownClients::default(),
         }
     }
@@ -94,7 +94,7 @@ impl Gate {
     }
 
     /// Waits for a tenant's permit to read, round-robin over tenants.
-    pub async fn read(&self, tenant: TenantId) -> Result<Turn<TenantId>, ApiError> {
+    pub async fn read(&self, tenant: TenantId) -> Result<FairPermit<TenantId>, ApiError> {
         let turn = tokio::time::timeout(READ_WITHIN, self.reads.take(tenant)).await;
         turn.map_err(|_| ApiError::Unavailable)
     }

@@ -18,7 +18,7 @@ use dikala_actors::{
     traces::SpanStats,
     webhooks::{
         HANGS_AFTER,
-        stats::{LaneState, StatsReading},
+        stats::{QueueState, StatsReading},
     },
 };
 
@@ -335,7 +335,7 @@ fn deliveries(parts: &MetricSources, stats: &StatsReading) -> Vec<MetricFamily> 
         &["state"],
         "Endpoints with a queue in memory; `open` ones keep failing and are only probed",
     );
-    for (state, count) in LaneState::ALL.iter().zip(stats.lanes) {
+    for (state, count) in QueueState::ALL.iter().zip(stats.queues) {
         lanes.number(&[state.as_str()], count);
     }
     let mut hanging = MetricFamily::new(

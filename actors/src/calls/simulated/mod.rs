@@ -35,7 +35,7 @@ use crate::{
             ids::Ids,
             tables::Tables,
             tasks::Tasks,
-            wire::{Away, Wire},
+            wire::{NoAnswer, SimulatedNetwork},
         },
     },
 };
@@ -57,7 +57,7 @@ pub(crate) struct Slot {
 /// The dependencies of a node's calls.
 pub(crate) struct NodeCallDeps {
     pub(crate) deps: Arc<CallDeps>,
-    pub(crate) wire: Wire<Tables>,
+    pub(crate) wire: SimulatedNetwork<Tables>,
     pub(crate) clock: Arc<NodeClock>,
     pub(crate) ids: Ids,
     pub(crate) tasks: Tasks,
@@ -94,8 +94,8 @@ pub(crate) struct NodeCalls {
     unread: Cell<bool>,
 }
 
-impl From<Away> for CallError {
-    fn from(Away: Away) -> Self {
+impl From<NoAnswer> for CallError {
+    fn from(NoAnswer: NoAnswer) -> Self {
         Self::Unavailable
     }
 }

@@ -16,7 +16,7 @@ use crate::{
         clock::Clock,
         simulated::{
             tables::{Flaw, Tables},
-            wire::Away,
+            wire::NoAnswer,
         },
     },
     webhooks,
@@ -28,7 +28,7 @@ impl NodeCalls {
         some: Vec<SimulatedOwnership>,
         owner: Owner,
         reason: Reason,
-    ) -> Result<Vec<CallId>, Away> {
+    ) -> Result<Vec<CallId>, NoAnswer> {
         if !may_take(owner, reason, self.acts()) {
             return Ok(Vec::new());
         }
@@ -88,7 +88,7 @@ impl NodeCalls {
     }
 
     /// Runs at start, before any message. `gone` are nodes that are known to be dead.
-    pub(crate) async fn recover(self: &Rc<Self>, gone: &[String]) -> Result<(), Away> {
+    pub(crate) async fn recover(self: &Rc<Self>, gone: &[String]) -> Result<(), NoAnswer> {
         let NodeCallDeps { deps, wire, .. } = &self.node_deps;
         deps.bridges.recover_signs(wire).await?;
         self.end_lost_nodes(gone).await?;
@@ -96,7 +96,7 @@ impl NodeCalls {
     }
 
     /// Runs once a second.
-    pub(crate) async fn look_at_others(self: &Rc<Self>) -> Result<(), Away> {
+    pub(crate) async fn look_at_others(self: &Rc<Self>) -> Result<(), NoAnswer> {
         let NodeCallDeps { deps, wire, .. } = &self.node_deps;
         let (bridges, me) = (&deps.bridges, deps.node.id());
         if !self.acts() {
@@ -119,7 +119,7 @@ impl NodeCalls {
         ended.and(taken_up).and(published).and(rest)
     }
 
-    async fn end_lost_nodes(&self, gone: &[String]) -> Result<(), Away> {
+    async fn end_lost_nodes(&self, gone: &[String]) -> Result<(), NoAnswer> {
         let NodeCallDeps { deps, wire, .. } = &self.node_deps;
         for (id, until) in nodes::simulated::lost(&deps.node, wire, gone).await? {
             let end = move |tables: &mut Tables, _| {
@@ -132,7 +132,7 @@ impl NodeCalls {
         Ok(())
     }
 
-    async fn take_up_lost_calls(self: &Rc<Self>) -> Result<(), Away> {
+    async fn take_up_lost_calls(self: &Rc<Self>) -> Result<(), NoAnswer> {
         let NodeCallDeps { deps, wire, .. } = &self.node_deps;
         let me = deps.node.id();
         let lost = move |tables: &mut Tables, _| -> Vec<SimulatedOwnership> {
@@ -161,7 +161,7 @@ impl NodeCalls {
     }
 
     /// Loads calls that were taken over earlier but not read.
-    async fn take_up_unread(self: &Rc<Self>) -> Result<(), Away> {
+    async fn take_up_unread(self: &Rc<Self>) -> Result<(), NoAnswer> {
         if !self.unread.get() {
             return Ok(());
         }
@@ -180,7 +180,7 @@ impl NodeCalls {
         Ok(())
     }
 
-    async fn read_taken(self: &Rc<Self>, taken: Vec<CallId>) -> Result<(), Away> {
+    async fn read_taken(self: &Rc<Self>, taken: Vec<CallId>) -> Result<(), NoAnswer> {
         let NodeCallDeps { deps, wire, .. } = &self.node_deps;
         deps.bridges.look_for(wire, &deps.node.id()).await?;
         for call in taken {
@@ -201,7 +201,7 @@ impl NodeCalls {
         Ok(())
     }
 
-    async fn let_go_of_others(&self) -> Result<(), Away> {
+    async fn let_go_of_others(&self) -> Result<(), NoAnswer> {
         let here: Vec<CallId> = self.slots.borrow().keys().copied().collect();
         let rows = move |tables: &mut Tables, _| -> Vec<(CallId, String, i64)> {
             let rows = here.iter().filter_map(|id| tables.calls.get(id));
@@ -218,7 +218,7 @@ impl NodeCalls {
         Ok(())
     }
 
-    pub(crate) async fn store_signs(&self) -> Result<(), Away> {
+    pub(crate) async fn store_signs(&self) -> Result<(), NoAnswer> {
         let NodeCallDeps { deps, wire, .. } = &self.node_deps;
         if !deps.node.acts() {
             return Ok(());
@@ -227,7 +227,7 @@ impl NodeCalls {
     }
 
     /// Exchanges commands with other nodes.
-    pub(crate) async fn exchange(&self) -> Result<(), Away> {
+    pub(crate) async fn exchange(&self) -> Result<(), NoAnswer> {
         let NodeCallDeps { deps, wire, .. } = &self.node_deps;
         if !deps.node.has_others() {
             return Ok(());
@@ -236,7 +236,7 @@ impl NodeCalls {
     }
 
     /// Loads running calls of this node that have no driver.
-    pub(crate) async fn sweep(self: &Rc<Self>) -> Result<(), Away> {
+    pub(crate) async fn sweep(self: &Rc<Self>) -> Result<(), NoAnswer> {
         let me = self.node_deps.deps.node.id();
         let before = self.node_deps.clock.now().plus_ms(-OPENING_MS);
         let running = move |tables: &mut Tables, _| -> Vec<CallId> {

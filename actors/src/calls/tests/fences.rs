@@ -27,7 +27,7 @@ use crate::{
         ids::Ids,
         tables::{EventRow, Tables},
         tasks::Tasks,
-        wire::{Asked, Wire},
+        wire::{NetworkRequest, SimulatedNetwork},
     },
 };
 
@@ -69,13 +69,13 @@ fn step(chance: &mut Chance) -> Step {
 struct Model {
     ledger: LedgerHandle,
     tables: Tables,
-    asks: UnboundedReceiver<Asked<Tables>>,
+    asks: UnboundedReceiver<NetworkRequest<Tables>>,
     tasks: Tasks,
 }
 
 impl Model {
     fn new() -> Self {
-        let (wire, asks) = Wire::new();
+        let (wire, asks) = SimulatedNetwork::new();
         let clock = NodeClock::new(TrueTime::default(), 0, 0);
         let node = Membership::outside("node");
         let (books, ledger) = SimulatedLedger::new(wire, clock, node, Ids::of(1), None);

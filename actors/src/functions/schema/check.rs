@@ -17,13 +17,13 @@ const NAMED_MAX: usize = 10;
 /// The reason why a value does not fit. It is turned into words only when reported: most mismatches are of
 /// alternatives that are not chosen.
 #[derive(Debug)]
-pub(super) enum Misfit<'a> {
+pub(super) enum Mismatch<'a> {
     /// The steps are used up.
     Steps,
     At {
         /// From the inside to the outside.
         path: Vec<PathStep<'a>>,
-        what: What<'a>,
+        what: MismatchKind<'a>,
     },
 }
 
@@ -36,7 +36,7 @@ pub(super) enum PathStep<'a> {
 
 /// The mismatch; displayed after "…: ".
 #[derive(Debug)]
-pub(super) enum What<'a> {
+pub(super) enum MismatchKind<'a> {
     Kind(Kinds),
     Constant(&'a Value),
     Values(&'a [Value]),
@@ -52,8 +52,8 @@ pub(super) enum What<'a> {
     SeveralAlternatives,
 }
 
-impl<'a> From<What<'a>> for Misfit<'a> {
-    fn from(what: What<'a>) -> Self {
+impl<'a> From<MismatchKind<'a>> for Mismatch<'a> {
+    fn from(what: MismatchKind<'a>) -> Self {
         Self::At {
             path: Vec::new(),
             what,
@@ -61,7 +61,7 @@ impl<'a> From<What<'a>> for Misfit<'a> {
     }
 }
 
-impl<'a> Misfit<'a> {
+impl<'a> Mismatch<'a> {
     fn inside(mut self, step: PathStep<'a>) -> Self {
         if let Self::At { path, .. } = &mut self {
             path.push(step);
@@ -70,7 +70,7 @@ impl<'a> Misfit<'a> {
     }
 
     fn is_other_kind(&self) -> bool {
-        matches!(self, Self::At { path, what: What::Kind(_) } if path.is_empty())
+        matches!(self, Self::At { path, what: MismatchKind::Kind(_) } if path.is_empty())
     }
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for PathStep<'_> {
     }
 }
 
-impl fmt::Display for What<'_> {
+impl fmt::Display for MismatchKind<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kind(kinds) => write!(f, "must be {kinds}"),
@@ -127,9 +127,9 @@ impl Checker {
         Self { left: steps_max }
     }
 
-    fn spend<'a>(&mut self, steps: usize) -> Result<(), Misfit<'a>> {
+    fn spend<'a>(&mut self, steps: usize) -> Result<(), Mismatch<'a>> {
         let steps = u32::try_from(steps).unwrap_or(u32::MAX);
-        self.left = self.left.checked_sub(steps).ok_or(Misfit::Steps)?;
+        self.left = self.left.checked_sub(steps).ok_or(Mismatch::Steps)?;
         Ok(())
     }
 
@@ -138,7 +138,7 @@ impl Checker {
         &mut self,
         node: &'a SchemaNode,
         value: &'a Value,
-    ) -> Result<(), Misfit<'a>> {
+    ) -> Result<(), Mismatch<'a>> {
         self.spend(1)?;
         if node.nullable && value.is_null() {
             return Ok(());
@@ -147,7 +147,7 @@ impl Checker {
         if let Some(constant) = &node.constant
             && !self.equal(constant, value)?
         {
-            return Err(What::Constant(constant).into());
+            return Err(MismatchKind::Constant(constant).into());
         }
         if let Some(values) = &node.values {
             self.one_of(values, value)?;
@@ -169,24 +169,24 @@ impl Checker {
         self.one(&node.one, value)
     }
 
-    fn one_of<'a>(&mut self, values: &'a [Value], value: &Value) -> Result<(), Misfit<'a>> {
+    fn one_of<'a>(&mut self, values: &'a [Value], value: &Value) -> Result<(), Mismatch<'a>> {
         for allowed in values {
             if self.equal(allowed, value)? {
                 return Ok(());
             }
         }
-        Err(What::Values(values).into())
+        Err(MismatchKind::Values(values).into())
     }
 
     fn object<'a>(
         &mut self,
         rules: &'a ObjectRules,
         members: &'a Map<String, Value>,
-    ) -> Result<(), Misfit<'a>> {
+    ) -> Result<(), Mismatch<'a>> {
         self.spend(rules.required.len() + members.len())?;
         for name in &rules.required {
             if !members.contains_key(name) {
-                return Err(What::Required(name).into());
+                return Err(MismatchKind::Required(name).into());
             }
         }
         for (name, member) in members {
@@ -195,7 +195,7 @@ impl Checker {
                     .check(node, member)
                     .map_err(|misfit| misfit.inside(PathStep::Member(name)))?,
                 None if rules.closed => {
-                    return Err(What::NoProperty(name).into());
+                    return Err(MismatchKind::NoProperty(name).into());
                 }
                 None => {}
             }
@@ -203,7 +203,7 @@ impl Checker {
         Ok(())
     }
 
-    fn array<'a>(&mut self, rules: &'a ArrayRules, items: &'a [Value]) -> Result<(), Misfit<'a>> {
+    fn array<'a>(&mut self, rules: &'a ArrayRules, items: &'a [Value]) -> Result<(), Mismatch<'a>> {
         within_count(rules.min, rules.max, items.len(), "items")?;
         if let Some(node) = &rules.items {
             for (index, item) in items.iter().enumerate() {
@@ -218,14 +218,14 @@ impl Checker {
                 canonical(item, &mut text);
                 self.spend(1 + text.len() / CHARS_A_STEP)?;
                 if !seen.insert(text) {
-                    return Err(What::SameItemTwice.into());
+                    return Err(MismatchKind::SameItemTwice.into());
                 }
             }
         }
         Ok(())
     }
 
-    fn text<'a>(&mut self, rules: &'a StringRules, text: &str) -> Result<(), Misfit<'a>> {
+    fn text<'a>(&mut self, rules: &'a StringRules, text: &str) -> Result<(), Mismatch<'a>> {
         if rules.min.is_some() || rules.max.is_some() {
             self.spend(text.len() / CHARS_A_STEP)?;
             within_count(rules.min, rules.max, text.chars().count(), "characters")?;
@@ -233,13 +233,17 @@ impl Checker {
         if let Some(pattern) = &rules.pattern {
             self.spend(pattern.steps(text))?;
             if !pattern.is_match(text) {
-                return Err(What::Pattern(pattern.as_str()).into());
+                return Err(MismatchKind::Pattern(pattern.as_str()).into());
             }
         }
         Ok(())
     }
 
-    fn any<'a>(&mut self, branches: &'a [SchemaNode], value: &'a Value) -> Result<(), Misfit<'a>> {
+    fn any<'a>(
+        &mut self,
+        branches: &'a [SchemaNode],
+        value: &'a Value,
+    ) -> Result<(), Mismatch<'a>> {
         if branches.is_empty() {
             return Ok(());
         }
@@ -247,14 +251,18 @@ impl Checker {
         for branch in branches {
             match self.check(branch, value) {
                 Ok(()) => return Ok(()),
-                Err(Misfit::Steps) => return Err(Misfit::Steps),
+                Err(Mismatch::Steps) => return Err(Mismatch::Steps),
                 Err(misfit) => closest.take(misfit),
             }
         }
         Err(closest.misfit(branches.len()))
     }
 
-    fn one<'a>(&mut self, branches: &'a [SchemaNode], value: &'a Value) -> Result<(), Misfit<'a>> {
+    fn one<'a>(
+        &mut self,
+        branches: &'a [SchemaNode],
+        value: &'a Value,
+    ) -> Result<(), Mismatch<'a>> {
         if branches.is_empty() {
             return Ok(());
         }
@@ -262,19 +270,19 @@ impl Checker {
         for branch in branches {
             match self.check(branch, value) {
                 Ok(()) => fits += 1,
-                Err(Misfit::Steps) => return Err(Misfit::Steps),
+                Err(Mismatch::Steps) => return Err(Mismatch::Steps),
                 Err(misfit) => closest.take(misfit),
             }
         }
         match fits {
             0 => Err(closest.misfit(branches.len())),
             1 => Ok(()),
-            _ => Err(What::SeveralAlternatives.into()),
+            _ => Err(MismatchKind::SeveralAlternatives.into()),
         }
     }
 
     /// JSON equality: `1` equals `1.0`.
-    fn equal<'a>(&mut self, a: &Value, b: &Value) -> Result<bool, Misfit<'a>> {
+    fn equal<'a>(&mut self, a: &Value, b: &Value) -> Result<bool, Mismatch<'a>> {
         self.spend(1)?;
         Ok(match (a, b) {
             (Value::Number(a), Value::Number(b)) => Decimal::of(a) == Decimal::of(b),
@@ -309,35 +317,35 @@ impl Checker {
 /// The mismatch of the only branch with the right type, if there is exactly one: it is the most helpful.
 #[derive(Default)]
 struct Closest<'a> {
-    misfit: Option<Misfit<'a>>,
+    misfit: Option<Mismatch<'a>>,
     more: bool,
 }
 
 impl<'a> Closest<'a> {
-    fn take(&mut self, misfit: Misfit<'a>) {
+    fn take(&mut self, misfit: Mismatch<'a>) {
         if !misfit.is_other_kind() {
             self.more |= self.misfit.is_some();
             self.misfit.get_or_insert(misfit);
         }
     }
 
-    fn misfit(self, branches: usize) -> Misfit<'a> {
+    fn misfit(self, branches: usize) -> Mismatch<'a> {
         match self.misfit {
             Some(misfit) if !self.more => misfit,
-            _ => What::NoAlternative(branches).into(),
+            _ => MismatchKind::NoAlternative(branches).into(),
         }
     }
 }
 
-fn kind<'a>(kinds: Option<Kinds>, value: &Value) -> Result<(), Misfit<'a>> {
+fn kind<'a>(kinds: Option<Kinds>, value: &Value) -> Result<(), Mismatch<'a>> {
     match kinds {
-        Some(kinds) if !kinds.take(value) => Err(What::Kind(kinds).into()),
+        Some(kinds) if !kinds.take(value) => Err(MismatchKind::Kind(kinds).into()),
         _ => Ok(()),
     }
 }
 
-fn within<'a>(rules: &NumberRules, number: Decimal) -> Result<(), Misfit<'a>> {
-    let wrong = |words, bound| Err(What::Number(words, bound).into());
+fn within<'a>(rules: &NumberRules, number: Decimal) -> Result<(), Mismatch<'a>> {
+    let wrong = |words, bound| Err(MismatchKind::Number(words, bound).into());
     match rules {
         NumberRules { min: Some(min), .. } if number < *min => wrong("at least", *min),
         NumberRules { max: Some(max), .. } if number > *max => wrong("at most", *max),
@@ -360,11 +368,11 @@ fn within_count<'a>(
     max: Option<u64>,
     count: usize,
     noun: &'static str,
-) -> Result<(), Misfit<'a>> {
+) -> Result<(), Mismatch<'a>> {
     let count = u64::try_from(count).unwrap_or(u64::MAX);
     match (min, max) {
-        (Some(min), _) if count < min => Err(What::Count("at least", min, noun).into()),
-        (_, Some(max)) if count > max => Err(What::Count("at most", max, noun).into()),
+        (Some(min), _) if count < min => Err(MismatchKind::Count("at least", min, noun).into()),
+        (_, Some(max)) if count > max => Err(MismatchKind::Count("at most", max, noun).into()),
         _ => Ok(()),
     }
 }

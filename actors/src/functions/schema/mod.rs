@@ -17,7 +17,7 @@ mod tests;
 use serde_json::{Map, Value};
 
 use self::{
-    check::{Checker, Misfit},
+    check::{Checker, Mismatch},
     node::SchemaNode,
 };
 
@@ -105,8 +105,8 @@ impl Schema {
         }
         match Checker::new(steps_max).check(&self.root, &arguments) {
             Ok(()) => Some(Ok(())),
-            Err(Misfit::Steps) => None,
-            Err(Misfit::At { path, what }) => {
+            Err(Mismatch::Steps) => None,
+            Err(Mismatch::At { path, what }) => {
                 let place: String = path.iter().rev().map(ToString::to_string).collect();
                 let place = match place.as_str() {
                     "" => String::new(),

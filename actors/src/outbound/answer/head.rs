@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, BytesMut};
 
-use super::{Invalid, State};
+use super::{InvalidAnswer, State};
 
 /// Maximum number of header lines in one head.
 pub(super) const HEADERS_MAX: usize = 128;
@@ -19,18 +19,18 @@ pub(super) struct FinalHead<'a> {
 pub(super) fn understood<'a>(
     status: u16,
     parsed: &httparse::Response<'_, 'a>,
-) -> Result<FinalHead<'a>, Invalid> {
+) -> Result<FinalHead<'a>, InvalidAnswer> {
     let (mut length, mut coding, mut close, mut retry_after) = (None, None, false, None);
     for header in parsed.headers.iter() {
         let value = header.value.trim_ascii();
         if header.name.eq_ignore_ascii_case("content-length") {
             let before = length.replace(whole(value)?);
             if before.is_some_and(|before| Some(before) != length) {
-                return Err(Invalid);
+                return Err(InvalidAnswer);
             }
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
             if coding.replace(value).is_some() {
-                return Err(Invalid);
+                return Err(InvalidAnswer);
             }
         } else if header.name.eq_ignore_ascii_case("connection") {
             let mut words = value.split(|byte| *byte == b',');
@@ -43,7 +43,7 @@ pub(super) fn understood<'a>(
     let framing = match (coding, length) {
         _ if status == 204 || status == 304 => State::Done,
         (Some(coding), _) if modern && coding.eq_ignore_ascii_case(b"chunked") => State::ChunkSize,
-        (Some(_), _) => return Err(Invalid),
+        (Some(_), _) => return Err(InvalidAnswer),
         (None, Some(0)) => State::Done,
         (None, Some(length)) => State::Sized(length),
         (None, None) => State::UntilClosed,
@@ -63,12 +63,12 @@ pub(super) fn understood<'a>(
     })
 }
 
-fn whole(digits: &[u8]) -> Result<u64, Invalid> {
+fn whole(digits: &[u8]) -> Result<u64, InvalidAnswer> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return Err(Invalid);
+        return Err(InvalidAnswer);
     }
-    let digits = std::str::from_utf8(digits).map_err(|_| Invalid)?;
-    digits.parse().map_err(|_| Invalid)
+    let digits = std::str::from_utf8(digits).map_err(|_| InvalidAnswer)?;
+    digits.parse().map_err(|_| InvalidAnswer)
 }
 
 impl FinalHead<'_> {

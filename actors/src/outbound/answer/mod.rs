@@ -25,7 +25,7 @@ const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// The bytes are no HTTP/1.1 answer, or exceed a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Invalid;
+pub(super) struct InvalidAnswer;
 
 /// The progress of reading an answer.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl AnswerReader {
         &mut self,
         came: &mut BytesMut,
         plain: &mut BytesMut,
-    ) -> Result<(), Invalid> {
+    ) -> Result<(), InvalidAnswer> {
         while !came.is_empty() && !self.is_done() {
             let goes_on = match self.state {
                 State::FinalHead => self.head(came, plain)?,
@@ -135,10 +135,10 @@ impl AnswerReader {
     }
 
     /// As its siblings below, returns false if more bytes are needed.
-    fn head(&mut self, came: &mut BytesMut, plain: &mut BytesMut) -> Result<bool, Invalid> {
+    fn head(&mut self, came: &mut BytesMut, plain: &mut BytesMut) -> Result<bool, InvalidAnswer> {
         let begun = came.len().min(BEGINNING.len());
         if came[..begun] != BEGINNING[..begun] {
-            return Err(Invalid);
+            return Err(InvalidAnswer);
         }
         let Some(length) = self.head_length(came)? else {
             return Ok(false);
@@ -149,14 +149,14 @@ impl AnswerReader {
             .allow_spaces_after_header_name_in_responses(true)
             .parse_response(&mut parsed, &came[..length])
             .is_ok_and(|status| status.is_complete());
-        let status = parsed.code.filter(|_| complete).ok_or(Invalid)?;
+        let status = parsed.code.filter(|_| complete).ok_or(InvalidAnswer)?;
         match status {
             // A connection that switches protocols is of no use.
-            101 | 0..=99 => return Err(Invalid),
+            101 | 0..=99 => return Err(InvalidAnswer),
             100..=199 => {
                 self.interim += 1;
                 if self.interim > INTERIM_MAX {
-                    return Err(Invalid);
+                    return Err(InvalidAnswer);
                 }
             }
             _ => {
@@ -172,7 +172,7 @@ impl AnswerReader {
     }
 
     /// The length of the head at the start of `came`, once its end has arrived.
-    fn head_length(&mut self, came: &[u8]) -> Result<Option<usize>, Invalid> {
+    fn head_length(&mut self, came: &[u8]) -> Result<Option<usize>, InvalidAnswer> {
         // The end may begin in bytes searched before: `\n`, perhaps `\r`, `\n`.
         let from = self.searched.saturating_sub(2);
         let end = came[from..].iter().enumerate().find_map(|(at, byte)| {
@@ -186,7 +186,7 @@ impl AnswerReader {
         self.searched = came.len();
         let bytes = self.heads_bytes + end.unwrap_or(came.len());
         if bytes > HEADS_BYTES_MAX {
-            return Err(Invalid);
+            return Err(InvalidAnswer);
         }
         if end.is_some() {
             self.heads_bytes = bytes;
@@ -194,7 +194,7 @@ impl AnswerReader {
         Ok(end)
     }
 
-    fn chunk_size(&mut self, came: &mut BytesMut) -> Result<bool, Invalid> {
+    fn chunk_size(&mut self, came: &mut BytesMut) -> Result<bool, InvalidAnswer> {
         let Some(line) = self.line(came, SIZE_DIGITS_MAX)? else {
             return Ok(false);
         };
@@ -203,18 +203,18 @@ impl AnswerReader {
             .take_while(|byte| byte.is_ascii_hexdigit())
             .count();
         if digits == 0 || digits > SIZE_DIGITS_MAX {
-            return Err(Invalid);
+            return Err(InvalidAnswer);
         }
         // Some servers put blanks before an extension.
         let extension = line[digits..].trim_ascii();
         if !extension.is_empty() && extension[0] != b';' {
-            return Err(Invalid);
+            return Err(InvalidAnswer);
         }
         self.extra(line.len() - digits)?;
         let size = std::str::from_utf8(&line[..digits])
             .ok()
             .and_then(|digits| u64::from_str_radix(digits, 16).ok())
-            .ok_or(Invalid)?;
+            .ok_or(InvalidAnswer)?;
         self.state = if size == 0 {
             State::Trailers
         } else {
@@ -223,19 +223,23 @@ impl AnswerReader {
         Ok(true)
     }
 
-    fn chunk_end(&mut self, came: &mut BytesMut) -> Result<bool, Invalid> {
+    fn chunk_end(&mut self, came: &mut BytesMut) -> Result<bool, InvalidAnswer> {
         let Some(line) = self.line(came, 0)? else {
             return Ok(false);
         };
         if !line.is_empty() {
-            return Err(Invalid);
+            return Err(InvalidAnswer);
         }
         self.state = State::ChunkSize;
         Ok(true)
     }
 
     /// Trailers are discarded.
-    fn trailer(&mut self, came: &mut BytesMut, plain: &mut BytesMut) -> Result<bool, Invalid> {
+    fn trailer(
+        &mut self,
+        came: &mut BytesMut,
+        plain: &mut BytesMut,
+    ) -> Result<bool, InvalidAnswer> {
         let Some(line) = self.line(came, 0)? else {
             return Ok(false);
         };
@@ -249,13 +253,13 @@ impl AnswerReader {
     }
 
     /// The next line without its line end, once complete. The first `free` bytes do not count as extras.
-    fn line(&self, came: &mut BytesMut, free: usize) -> Result<Option<BytesMut>, Invalid> {
+    fn line(&self, came: &mut BytesMut, free: usize) -> Result<Option<BytesMut>, InvalidAnswer> {
         let room = free + EXTRAS_BYTES_MAX - self.extras_bytes;
         // Including the line end, which does not count.
         let seen = &came[..came.len().min(room + 2)];
         let Some(end) = seen.iter().position(|byte| *byte == b'\n') else {
             return if came.len() > room + 1 {
-                Err(Invalid)
+                Err(InvalidAnswer)
             } else {
                 Ok(None)
             };
@@ -266,15 +270,15 @@ impl AnswerReader {
             line.truncate(end - 1);
         }
         if line.contains(&b'\r') {
-            return Err(Invalid);
+            return Err(InvalidAnswer);
         }
         Ok(Some(line))
     }
 
-    fn extra(&mut self, bytes: usize) -> Result<(), Invalid> {
+    fn extra(&mut self, bytes: usize) -> Result<(), InvalidAnswer> {
         self.extras_bytes += bytes;
         if self.extras_bytes > EXTRAS_BYTES_MAX {
-            return Err(Invalid);
+            return Err(InvalidAnswer);
         }
         Ok(())
     }

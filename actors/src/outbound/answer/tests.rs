@@ -16,7 +16,7 @@ struct Read {
 fn in_pieces<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     closed: bool,
-) -> Result<Read, Invalid> {
+) -> Result<Read, InvalidAnswer> {
     let (mut answer, mut came, mut plain) = (AnswerReader::new(), BytesMut::new(), BytesMut::new());
     for piece in pieces {
         came.extend_from_slice(piece);
@@ -33,7 +33,7 @@ fn in_pieces<'a>(
     })
 }
 
-fn read(bytes: &[u8]) -> Result<Read, Invalid> {
+fn read(bytes: &[u8]) -> Result<Read, InvalidAnswer> {
     in_pieces([bytes], true)
 }
 
@@ -58,7 +58,7 @@ fn body(plain: &[u8]) -> Vec<u8> {
     whole
 }
 
-fn text(read: Result<Read, Invalid>) -> (String, bool, bool) {
+fn text(read: Result<Read, InvalidAnswer>) -> (String, bool, bool) {
     let read = read.expect("an answer");
     assert!(read.left.is_empty(), "{read:?}");
     let plain = String::from_utf8(read.plain).expect("text");
@@ -118,7 +118,7 @@ fn interim_answers_are_skipped_up_to_a_bound() {
         let plain = "HTTP/1.1 200 |content-length: 2||ok".to_owned();
         assert_eq!(text(read(&most)), (plain, true, true));
         let more = [interim.repeat(33), last.to_vec()].concat();
-        assert_eq!(read(&more), Err(Invalid));
+        assert_eq!(read(&more), Err(InvalidAnswer));
     }
     let large = [
         b"HTTP/1.1 103 X\r\nx: ".to_vec(),
@@ -129,7 +129,7 @@ fn interim_answers_are_skipped_up_to_a_bound() {
     assert!(read(&[large.as_slice(), last].concat()).is_ok());
     assert_eq!(
         read(&[large.as_slice(), &large, last].concat()),
-        Err(Invalid)
+        Err(InvalidAnswer)
     );
 }
 
@@ -160,7 +160,7 @@ fn what_is_no_answer_is_refused_as_soon_as_it_shows() {
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;a\rb\r\n",
     ] {
         let shown = String::from_utf8_lossy(came).into_owned();
-        assert_eq!(in_pieces([came], false), Err(Invalid), "{shown}");
+        assert_eq!(in_pieces([came], false), Err(InvalidAnswer), "{shown}");
     }
 }
 
@@ -168,14 +168,14 @@ fn what_is_no_answer_is_refused_as_soon_as_it_shows() {
 fn heads_extensions_and_trailers_are_bounded() {
     let head = b"HTTP/1.1 200 OK\r\nx: ".to_vec();
     let endless = [head.as_slice(), &vec![b'y'; HEADS_BYTES_MAX]].concat();
-    assert_eq!(in_pieces([endless.as_slice()], false), Err(Invalid));
+    assert_eq!(in_pieces([endless.as_slice()], false), Err(InvalidAnswer));
     let many = [
         &b"HTTP/1.1 200 OK\r\n"[..],
         &b"x: y\r\n".repeat(HEADERS_MAX + 1),
         b"\r\n",
     ]
     .concat();
-    assert_eq!(in_pieces([many.as_slice()], false), Err(Invalid));
+    assert_eq!(in_pieces([many.as_slice()], false), Err(InvalidAnswer));
 
     let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     let extras = |extensions: usize, trailers: usize| {
@@ -190,10 +190,10 @@ fn heads_extensions_and_trailers_are_bounded() {
     };
     assert!(read(&extras(8_000, 8_383)).is_ok_and(|read| read.done));
     for (extensions, trailers) in [(8_000, 8_384), (EXTRAS_BYTES_MAX, 0), (0, EXTRAS_BYTES_MAX)] {
-        assert_eq!(read(&extras(extensions, trailers)), Err(Invalid));
+        assert_eq!(read(&extras(extensions, trailers)), Err(InvalidAnswer));
     }
     let dripped = [&chunked[..], &b"1;eeeeeeee\r\nx\r\n".repeat(2_000)].concat();
-    assert_eq!(in_pieces([dripped.as_slice()], false), Err(Invalid));
+    assert_eq!(in_pieces([dripped.as_slice()], false), Err(InvalidAnswer));
     // Without a line end: refused before more than the limit is buffered.
     let line = [
         &chunked[..],
@@ -201,7 +201,7 @@ fn heads_extensions_and_trailers_are_bounded() {
         &vec![b'e'; EXTRAS_BYTES_MAX + SIZE_DIGITS_MAX + 2],
     ]
     .concat();
-    assert_eq!(in_pieces([line.as_slice()], false), Err(Invalid));
+    assert_eq!(in_pieces([line.as_slice()], false), Err(InvalidAnswer));
 }
 
 #[test]

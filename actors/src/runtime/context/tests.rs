@@ -24,7 +24,7 @@ struct Touch {
     panic: bool,
 }
 
-impl Answer for u32 {}
+impl MessageReply for u32 {}
 
 impl Handler<Touch> for Fragile {
     type Result = u32;

@@ -27,7 +27,7 @@ pub(crate) enum Flaw {
     /// A call that a bridge reports at two nodes is opened at both.
     OpenedTwice,
     /// Every node delivers to every webhook.
-    LanesIgnored,
+    QueueOwnersIgnored,
     /// An attempt's record overwrites newer state, whoever owns the delivery.
     RecordedBlindly,
     /// A begun minute is not billed.
@@ -49,7 +49,7 @@ impl Flaw {
         Self::TakenFromTheLiving,
         Self::LeasesCutShort,
         Self::OpenedTwice,
-        Self::LanesIgnored,
+        Self::QueueOwnersIgnored,
         Self::RecordedBlindly,
         Self::RoundedDown,
         Self::KeptUnused,
@@ -108,7 +108,7 @@ pub(crate) struct BridgeRow {
 
 /// A write of a call's row, for the checks.
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
+pub(crate) struct CallChange {
     /// The true time.
     pub(crate) at: i64,
     pub(crate) call: CallId,
@@ -131,11 +131,11 @@ pub(crate) struct Tables {
     pub(crate) events: Vec<EventRow>,
     pub(crate) deliveries: BTreeMap<DeliveryId, DeliveryRow>,
     /// The node that delivers to each webhook.
-    pub(crate) lanes: BTreeMap<WebhookId, String>,
+    pub(crate) queue_owners: BTreeMap<WebhookId, String>,
     /// The end of each node's lease, by the store's clock.
     pub(crate) nodes: BTreeMap<String, i64>,
     pub(crate) bridges: BTreeMap<BridgeId, BridgeRow>,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<CallChange>,
     /// Violations that statements found themselves.
     pub(crate) breaches: Vec<String>,
 }

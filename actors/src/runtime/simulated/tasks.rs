@@ -17,9 +17,9 @@ use futures_util::future::{FutureExt, LocalBoxFuture};
 const ROUNDS_MAX: usize = 10_000;
 
 /// Set when the task is ready.
-struct Woken(AtomicBool);
+struct TaskWaker(AtomicBool);
 
-impl Wake for Woken {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Relaxed);
     }
@@ -27,7 +27,7 @@ impl Wake for Woken {
 
 struct Task {
     future: LocalBoxFuture<'static, ()>,
-    woken: Arc<Woken>,
+    woken: Arc<TaskWaker>,
 }
 
 /// The tasks of one process; cheap to clone.
@@ -46,7 +46,7 @@ impl Tasks {
         let future = tokio::task::unconstrained(task).boxed_local();
         self.0.borrow_mut().push(Task {
             future,
-            woken: Arc::new(Woken(AtomicBool::new(true))),
+            woken: Arc::new(TaskWaker(AtomicBool::new(true))),
         });
     }
 

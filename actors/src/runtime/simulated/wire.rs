@@ -7,37 +7,37 @@ use tokio::sync::{mpsc, oneshot};
 
 /// No answer came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Away;
+pub(crate) struct NoAnswer;
 
 /// Sends the answer.
-pub(crate) type Answer = Box<dyn FnOnce() + Send>;
+pub(crate) type SendAnswer = Box<dyn FnOnce() + Send>;
 
 /// The effect of a request on the shared state, by that state's clock.
-pub(crate) type CarryOut<S> = Box<dyn FnOnce(&mut S, i64) -> Answer + Send>;
+pub(crate) type ApplyRequest<S> = Box<dyn FnOnce(&mut S, i64) -> SendAnswer + Send>;
 
 /// A request in transit. Dropping it loses it.
-pub(crate) struct Asked<S> {
+pub(crate) struct NetworkRequest<S> {
     pub(crate) what: &'static str,
-    pub(crate) carry_out: CarryOut<S>,
+    pub(crate) carry_out: ApplyRequest<S>,
 }
 
 /// The network to one state shared by all nodes.
-pub(crate) struct Wire<S>(mpsc::UnboundedSender<Asked<S>>);
+pub(crate) struct SimulatedNetwork<S>(mpsc::UnboundedSender<NetworkRequest<S>>);
 
-impl<S> Clone for Wire<S> {
+impl<S> Clone for SimulatedNetwork<S> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<S> fmt::Debug for Wire<S> {
+impl<S> fmt::Debug for SimulatedNetwork<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Wire")
     }
 }
 
-impl<S> Wire<S> {
-    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Asked<S>>) {
+impl<S> SimulatedNetwork<S> {
+    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<NetworkRequest<S>>) {
         let (asked, asks) = mpsc::unbounded_channel();
         (Self(asked), asks)
     }
@@ -47,16 +47,16 @@ impl<S> Wire<S> {
         &self,
         what: &'static str,
         carry_out: impl FnOnce(&mut S, i64) -> T + Send + 'static,
-    ) -> Result<T, Away> {
+    ) -> Result<T, NoAnswer> {
         let (answer, answered) = oneshot::channel();
-        let asked = Asked {
+        let asked = NetworkRequest {
             what,
             carry_out: Box::new(move |shared: &mut S, now| {
                 let said = carry_out(shared, now);
                 Box::new(move || drop(answer.send(said)))
             }),
         };
-        self.0.send(asked).map_err(|_| Away)?;
-        answered.await.map_err(|_| Away)
+        self.0.send(asked).map_err(|_| NoAnswer)?;
+        answered.await.map_err(|_| NoAnswer)
     }
 }

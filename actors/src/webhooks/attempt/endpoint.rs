@@ -15,18 +15,18 @@ use super::{
 };
 use crate::{
     events::outbox::Dispatch,
-    outbound::{Client, ErrorKind, Exchange, Failure, Head, Outbound, exchange},
+    outbound::{ErrorKind, Exchange, Failure, Head, Outbound, OutboundClient, exchange},
 };
 
 /// Maximum number of bytes kept of an answer.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024;
 
-/// The address and signing keys for a lane's deliveries.
+/// The address and signing keys for a queue's deliveries.
 #[derive(Debug)]
 pub(in crate::webhooks) struct Endpoint {
     uri: Uri,
     keys: SigningKeys,
-    client: Client,
+    client: OutboundClient,
     outbound: Outbound,
     /// True if an earlier exchange may have left a connection open.
     used: Cell<bool>,

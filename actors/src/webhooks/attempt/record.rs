@@ -7,7 +7,7 @@ use dikala_entities::{DeliveryId, Millis, TenantId, WebhookId};
 use crate::{
     events::outbox::Dispatch,
     outbound::{ErrorKind, Exchange, Failure},
-    webhooks::retry::{JITTER_PERMILLE_MAX, Schedule, Verdict},
+    webhooks::retry::{AttemptVerdict, JITTER_PERMILLE_MAX, Schedule},
 };
 
 /// An attempt that exceeds its limit by more than this was delayed by a pause of this process, in milliseconds.
@@ -34,12 +34,12 @@ pub(in crate::webhooks) struct AttemptRecord {
     /// The beginning of the endpoint's answer.
     pub(in crate::webhooks) response: Vec<u8>,
     /// The consequence for the delivery.
-    pub(in crate::webhooks) verdict: Verdict,
+    pub(in crate::webhooks) verdict: AttemptVerdict,
 }
 
 /// The times of an attempt.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::webhooks) struct Times {
+pub(in crate::webhooks) struct AttemptTimes {
     pub(in crate::webhooks) started_at: Millis,
     pub(in crate::webhooks) ended_at: Millis,
     pub(in crate::webhooks) duration_ms: i64,
@@ -51,13 +51,15 @@ impl AttemptRecord {
         dispatch: &Dispatch,
         webhook_updated_at: Millis,
         schedule: &Schedule,
-        times: Times,
+        times: AttemptTimes,
         result: Result<Exchange, Failure>,
     ) -> Self {
         let number = dispatch.attempts.saturating_add(1);
         let jitter = rand::random_range(0..=JITTER_PERMILLE_MAX);
         let verdict = match schedule.verdict(number, &result, times.ended_at, jitter) {
-            Verdict::Retry { .. } | Verdict::Gone if dispatch.is_test => Verdict::GivenUp,
+            AttemptVerdict::Retry { .. } | AttemptVerdict::Gone if dispatch.is_test => {
+                AttemptVerdict::GivenUp
+            }
             verdict => verdict,
         };
         let (status_code, error_kind, response) = match result {

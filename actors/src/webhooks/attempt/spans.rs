@@ -2,8 +2,8 @@
 
 use crate::{
     events::outbox::Dispatch,
-    traces::{Kind, Span, Traces},
-    webhooks::retry::Verdict,
+    traces::{Span, SpanKind, Traces},
+    webhooks::retry::AttemptVerdict,
 };
 
 use super::AttemptRecord;
@@ -14,9 +14,9 @@ pub(in crate::webhooks) fn attempt(traces: &Traces, dispatch: &Dispatch) -> Opti
     const NAME: &str = "webhook";
     let trace = dispatch.trace.as_ref();
     let span = match (dispatch.call, trace) {
-        (Some(call), Some(_)) => traces.call(call, trace)?.span(Kind::Client, NAME),
-        (None, Some(_)) => traces.span(Kind::Client, NAME, trace)?,
-        (_, None) => traces.first(Kind::Client, NAME, dispatch.event.as_u128())?,
+        (Some(call), Some(_)) => traces.call(call, trace)?.span(SpanKind::Client, NAME),
+        (None, Some(_)) => traces.span(SpanKind::Client, NAME, trace)?,
+        (_, None) => traces.first(SpanKind::Client, NAME, dispatch.event.as_u128())?,
     };
     Some(span)
 }
@@ -52,12 +52,12 @@ pub(in crate::webhooks) fn attempted(
         span.count("http.response.status_code", status.into());
     }
     let outcome = match record.verdict {
-        Verdict::Delivered => "delivered",
-        Verdict::Retry { .. } => "retried",
-        Verdict::GivenUp | Verdict::Gone => "failed",
+        AttemptVerdict::Delivered => "delivered",
+        AttemptVerdict::Retry { .. } => "retried",
+        AttemptVerdict::GivenUp | AttemptVerdict::Gone => "failed",
     };
     span.set("dikala.delivery.outcome", outcome);
-    if record.verdict != Verdict::Delivered {
+    if record.verdict != AttemptVerdict::Delivered {
         let kind = record.error_kind.map(|kind| kind.as_str());
         span.failed(kind.unwrap_or("http_status"));
     }

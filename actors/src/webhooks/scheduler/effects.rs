@@ -4,22 +4,39 @@ use std::rc::Rc;
 
 use dikala_entities::{DeliveryId, Millis, TenantId, WebhookId};
 
-use super::lane::{Item, LaneLimits};
+use crate::events::outbox::Dispatch;
 
 /// The operator's limits that affect scheduling.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::webhooks) struct SchedulerLimits {
     /// Concurrent attempts. A tenant gets a quarter at most.
     pub(in crate::webhooks) in_flight: usize,
-    pub(in crate::webhooks) lane: LaneLimits,
+    pub(in crate::webhooks) queue: QueueLimits,
 }
 
-/// An action to carry out now. `E` is a lane's endpoint, which the scheduler only passes on.
+/// The limits for beginning an attempt.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::webhooks) struct QueueLimits {
+    pub(in crate::webhooks) concurrency: usize,
+    /// Other nodes may change rows that were read here.
+    pub(in crate::webhooks) has_others: bool,
+}
+
+/// A delivery in memory.
+#[derive(Clone, Debug)]
+pub(in crate::webhooks) struct QueuedDelivery {
+    pub(in crate::webhooks) dispatch: Dispatch,
+    /// The time at which it was read or committed, by this node's clock.
+    pub(in crate::webhooks) read_at: Millis,
+    pub(in crate::webhooks) created: Millis,
+}
+
+/// An action to carry out now. `E` is a queue's endpoint, which the scheduler only passes on.
 #[derive(Debug)]
-pub(in crate::webhooks) enum Effect<E> {
+pub(in crate::webhooks) enum SchedulerEffect<E> {
     /// Make the next attempt of a delivery, then call [`attempted`](super::Scheduler::attempted) or
     /// [`not_made`](super::Scheduler::not_made).
-    Attempt(Rc<E>, Item),
+    Attempt(Rc<E>, QueuedDelivery),
     /// Read these webhooks, then call [`loaded`](super::Scheduler::loaded) or
     /// [`not_loaded`](super::Scheduler::not_loaded).
     Load(Vec<WebhookId>),
@@ -34,7 +51,7 @@ pub(in crate::webhooks) enum Effect<E> {
     GoOn,
 }
 
-/// The deliveries to read for one lane.
+/// The deliveries to read for one queue.
 #[derive(Clone, Debug)]
 pub(in crate::webhooks) struct Refill {
     pub(in crate::webhooks) webhook: WebhookId,
@@ -56,14 +73,14 @@ pub(in crate::webhooks) struct DueWebhook {
 
 /// The number of committed deliveries left to the table, and whether other nodes should read some of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::webhooks) struct Left {
+pub(in crate::webhooks) struct LeftInTable {
     pub(in crate::webhooks) all: u64,
     pub(in crate::webhooks) for_others: bool,
 }
 
 /// The scheduler's totals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::webhooks) struct Counts {
+pub(in crate::webhooks) struct SchedulerCounts {
     pub(in crate::webhooks) in_flight: usize,
     pub(in crate::webhooks) unrecorded: usize,
 }

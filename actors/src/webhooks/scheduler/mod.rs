@@ -1,12 +1,12 @@
 //! Decides which delivery is attempted next, and what to read for that. Pure: it receives events with their time, and
 //! [`Scheduler::effects`] returns the actions. The courier carries them out and reports the results here.
 //!
-//! Each webhook has a [`Lane`]. Lanes take turns, one attempt each. A tenant has a share of all attempts ([`slots`]).
+//! Each webhook has an [`EndpointQueue`]. Queues take turns, one attempt each. A tenant has a share of all attempts ([`slots`]).
 
 mod by_hand;
 mod effects;
+mod endpoint_queue;
 mod idle;
-mod lane;
 mod slots;
 
 #[cfg(test)]
@@ -21,17 +21,20 @@ use dikala_entities::{DeliveryId, Millis, TenantId, WebhookId};
 
 use self::slots::Slots;
 pub(super) use self::{
-    effects::{Counts, DueWebhook, Effect, Left, Refill, SchedulerLimits},
-    lane::{Destination, Item, Lane, LaneLimits},
+    effects::{
+        DueWebhook, LeftInTable, QueueLimits, QueuedDelivery, Refill, SchedulerCounts,
+        SchedulerEffect, SchedulerLimits,
+    },
+    endpoint_queue::{Destination, EndpointQueue},
 };
 use super::{
-    lanes::LaneReading,
-    retry::Verdict,
-    stats::{LaneState, Lanes},
+    retry::AttemptVerdict,
+    stats::{QueueState, QueuesByState},
+    webhook_status::QueueReading,
 };
 use crate::events::outbox::Dispatch;
 
-/// Limit of deliveries waiting in memory, over all lanes.
+/// Limit of deliveries waiting in memory, over all queues.
 const WAITING_MAX: usize = 16_384;
 /// Limit of attempts that ended and are not recorded. No new ones begin beyond it, so an outage of the database stops
 /// the work.
@@ -42,14 +45,14 @@ const BURST: usize = 8;
 const CLAIMS_MAX: usize = 4;
 /// Webhooks read by one query.
 const LOAD_BATCH: usize = 500;
-/// A lane's rest after an attempt that could not be made through our own fault, in milliseconds.
+/// A queue's rest after an attempt that could not be made through our own fault, in milliseconds.
 const REST_MS: i64 = 1_000;
 
 #[derive(Debug)]
 pub(super) struct Scheduler<E> {
     limits: SchedulerLimits,
-    lanes: BTreeMap<WebhookId, Lane<E>>,
-    /// Lanes that may have an attempt to begin, in the order of their turns.
+    queues: BTreeMap<WebhookId, EndpointQueue<E>>,
+    /// Queues that may have an attempt to begin, in the order of their turns.
     round: VecDeque<WebhookId>,
     slots: Slots,
     waiting: usize,
@@ -58,9 +61,9 @@ pub(super) struct Scheduler<E> {
     /// Webhooks to read.
     to_load: BTreeSet<WebhookId>,
     loading: bool,
-    /// Lanes idle for long, which other nodes may have.
+    /// Queues idle for long, which other nodes may have.
     to_release: Vec<WebhookId>,
-    /// Lanes whose deliveries are to be read.
+    /// Queues whose deliveries are to be read.
     to_claim: VecDeque<WebhookId>,
     claims: usize,
     /// True if the table should be polled now.
@@ -75,7 +78,7 @@ impl<E> Scheduler<E> {
     pub(super) fn new(limits: SchedulerLimits, started_at: Millis) -> Self {
         Self {
             limits,
-            lanes: BTreeMap::new(),
+            queues: BTreeMap::new(),
             round: VecDeque::new(),
             slots: Slots::new(limits.in_flight),
             waiting: 0,
@@ -94,7 +97,7 @@ impl<E> Scheduler<E> {
 
     /// Sets whether other nodes may change rows that were read here.
     pub(super) fn among_others(&mut self, has_others: bool) {
-        self.limits.lane.has_others = has_others;
+        self.limits.queue.has_others = has_others;
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -102,52 +105,54 @@ impl<E> Scheduler<E> {
     }
 
     /// The actions to carry out now; each counts as in progress from here on.
-    pub(super) fn effects(&mut self, now: Millis) -> Vec<Effect<E>> {
+    pub(super) fn effects(&mut self, now: Millis) -> Vec<SchedulerEffect<E>> {
         let mut effects = Vec::new();
         if std::mem::take(&mut self.look) {
-            effects.push(Effect::Look);
+            effects.push(SchedulerEffect::Look);
         }
         if !self.to_release.is_empty() {
-            effects.push(Effect::Release(std::mem::take(&mut self.to_release)));
+            effects.push(SchedulerEffect::Release(std::mem::take(
+                &mut self.to_release,
+            )));
         }
-        effects.extend(self.next_load().map(Effect::Load));
+        effects.extend(self.next_load().map(SchedulerEffect::Load));
         let mut begun = 0;
         while begun < BURST
             && let Some((endpoint, item)) = self.next_attempt(now)
         {
-            effects.push(Effect::Attempt(endpoint, item));
+            effects.push(SchedulerEffect::Attempt(endpoint, item));
             begun += 1;
         }
         if begun == BURST {
-            effects.push(Effect::GoOn);
+            effects.push(SchedulerEffect::GoOn);
         }
         while let Some(claim) = self.next_claim(now) {
-            effects.push(Effect::Refill(claim));
+            effects.push(SchedulerEffect::Refill(claim));
         }
         effects
     }
 
     /// Accepts committed deliveries. Returns the number left to the table.
-    pub(super) fn deliver(&mut self, dispatches: Vec<Dispatch>, now: Millis) -> Left {
-        let mut left = Left::default();
+    pub(super) fn deliver(&mut self, dispatches: Vec<Dispatch>, now: Millis) -> LeftInTable {
+        let mut left = LeftInTable::default();
         for dispatch in dispatches {
             let webhook = dispatch.webhook;
             let created = created(dispatch.delivery);
             // Deliveries committed before this scheduler began come from the table.
             let ours = created >= self.started_at && !self.stopping;
-            let item = Item {
+            let item = QueuedDelivery {
                 read_at: now,
                 created,
                 dispatch,
             };
             let room = ours && self.waiting < WAITING_MAX;
-            let lane = self.lane(webhook, item.dispatch.tenant, now);
-            if lane.offer(item, room, now) {
+            let queue = self.queue(webhook, item.dispatch.tenant, now);
+            if queue.offer(item, room, now) {
                 self.waiting += 1;
                 self.take_turn(webhook);
             } else {
                 left.all += 1;
-                left.for_others |= !lane.may_be_ours();
+                left.for_others |= !queue.may_be_ours();
                 self.want(webhook, now);
             }
         }
@@ -155,25 +160,30 @@ impl<E> Scheduler<E> {
     }
 
     /// Handles a finished attempt, which is about to be recorded.
-    pub(super) fn attempted(&mut self, item: &Item, verdict: Verdict, now: Millis) {
+    pub(super) fn attempted(
+        &mut self,
+        item: &QueuedDelivery,
+        verdict: AttemptVerdict,
+        now: Millis,
+    ) {
         let webhook = item.dispatch.webhook;
-        if let Some(lane) = self.lanes.get_mut(&webhook) {
-            lane.attempted(item, verdict, now);
-            let looks_at = lane.looks_at();
+        if let Some(queue) = self.queues.get_mut(&webhook) {
+            queue.attempted(item, verdict, now);
+            let looks_at = queue.looks_at();
             self.due(looks_at);
         }
-        if let Verdict::Retry { at } = verdict {
+        if let AttemptVerdict::Retry { at } = verdict {
             self.due(Some(at));
         }
         self.slot_free(webhook, item.dispatch.tenant);
     }
 
     /// Handles an attempt that could not be made through our own fault: the delivery waits.
-    pub(super) fn not_made(&mut self, item: Item, now: Millis) {
+    pub(super) fn not_made(&mut self, item: QueuedDelivery, now: Millis) {
         let (webhook, tenant) = (item.dispatch.webhook, item.dispatch.tenant);
         let until = now.plus_ms(REST_MS);
-        if let Some(lane) = self.lanes.get_mut(&webhook) {
-            lane.not_made(item, until, now);
+        if let Some(queue) = self.queues.get_mut(&webhook) {
+            queue.not_made(item, until, now);
         }
         self.due(Some(until));
         self.slot_free(webhook, tenant);
@@ -185,59 +195,46 @@ impl<E> Scheduler<E> {
     }
 
     /// Handles an attempt that was recorded.
-    pub(super) fn recorded(&mut self, webhook: WebhookId, delivery: DeliveryId, verdict: Verdict) {
+    pub(super) fn recorded(
+        &mut self,
+        webhook: WebhookId,
+        delivery: DeliveryId,
+        verdict: AttemptVerdict,
+    ) {
         self.unrecorded = self.unrecorded.saturating_sub(1);
-        if let Some(lane) = self.lanes.get_mut(&webhook) {
-            lane.recorded(delivery);
-            lane.closing &= verdict != Verdict::Gone;
+        if let Some(queue) = self.queues.get_mut(&webhook) {
+            queue.recorded(delivery);
+            queue.closing &= verdict != AttemptVerdict::Gone;
         }
-        if let Verdict::Retry { at } = verdict {
+        if let AttemptVerdict::Retry { at } = verdict {
             self.due(Some(at));
         }
     }
 
     /// Handles an attempt that cannot be recorded. Its delivery stays known, so this process does not send it again.
-    /// It takes room in its lane only: with too many of them that lane rests, and no other.
+    /// It takes room in its queue only: with too many of them that queue rests, and no other.
     pub(super) fn set_aside(&mut self, webhook: WebhookId) {
         self.unrecorded = self.unrecorded.saturating_sub(1);
-        if let Some(lane) = self.lanes.get_mut(&webhook) {
-            lane.set_aside();
+        if let Some(queue) = self.queues.get_mut(&webhook) {
+            queue.set_aside();
         }
     }
 
     /// Handles a webhook that was disabled for its failures.
     pub(super) fn disabled(&mut self, webhook: WebhookId) {
-        if let Some(lane) = self.lanes.get_mut(&webhook) {
-            lane.disable();
-        }
-    }
-
-    /// Reserves a delivery that is made outside the queues, so that it does not come from the table too.
-    pub(super) fn reserve(
-        &mut self,
-        webhook: WebhookId,
-        tenant: TenantId,
-        delivery: DeliveryId,
-        now: Millis,
-    ) {
-        self.lane(webhook, tenant, now).reserve(delivery);
-    }
-
-    /// Cancels a [reservation](Self::reserve).
-    pub(super) fn release(&mut self, webhook: WebhookId, delivery: DeliveryId) {
-        if let Some(lane) = self.lanes.get_mut(&webhook) {
-            lane.recorded(delivery);
+        if let Some(queue) = self.queues.get_mut(&webhook) {
+            queue.disable();
         }
     }
 
     /// Handles a changed webhook: until it is read again, nothing is sent to it and waiting deliveries are left to
-    /// the table. False if it has no lane.
+    /// the table. False if it has no queue.
     pub(super) fn suspect(&mut self, webhook: WebhookId) -> bool {
-        let Some(lane) = self.lanes.get_mut(&webhook) else {
+        let Some(queue) = self.queues.get_mut(&webhook) else {
             return false;
         };
-        lane.suspect();
-        lane.forget();
+        queue.suspect();
+        queue.forget();
         self.to_load.insert(webhook);
         true
     }
@@ -252,7 +249,7 @@ impl<E> Scheduler<E> {
     ) -> Vec<WebhookId> {
         self.sweep(now);
         // Between two polls only additions are counted, so the figure errs upwards.
-        self.waiting = self.lanes.values().map(Lane::waiting).sum();
+        self.waiting = self.queues.values().map(EndpointQueue::waiting).sum();
         let mut deleted = Vec::new();
         for due in due {
             match due.tenant {
@@ -261,7 +258,7 @@ impl<E> Scheduler<E> {
             }
         }
         if reread {
-            self.to_load.extend(self.lanes.keys().copied());
+            self.to_load.extend(self.queues.keys().copied());
         }
         deleted
     }
@@ -271,12 +268,12 @@ impl<E> Scheduler<E> {
         self.next_due.take()
     }
 
-    /// Handles webhooks that were read; `aim` returns each lane's destination.
+    /// Handles webhooks that were read; `aim` returns each queue's destination.
     pub(super) fn loaded(
         &mut self,
         ids: &[WebhookId],
         now: Millis,
-        mut aim: impl FnMut(WebhookId, &Lane<E>) -> Destination<E>,
+        mut aim: impl FnMut(WebhookId, &EndpointQueue<E>) -> Destination<E>,
     ) {
         self.loading = false;
         for id in ids {
@@ -284,11 +281,11 @@ impl<E> Scheduler<E> {
             if self.to_load.contains(id) {
                 continue;
             }
-            if let Some(lane) = self.lanes.get_mut(id).filter(|lane| !lane.releasing) {
-                let was_ready = lane.is_ready();
-                let target = aim(*id, lane);
-                lane.aim(target);
-                self.look |= lane.is_ready() && !was_ready;
+            if let Some(queue) = self.queues.get_mut(id).filter(|queue| !queue.releasing) {
+                let was_ready = queue.is_ready();
+                let target = aim(*id, queue);
+                queue.aim(target);
+                self.look |= queue.is_ready() && !was_ready;
                 self.take_turn(*id);
                 self.want(*id, now);
             }
@@ -305,26 +302,26 @@ impl<E> Scheduler<E> {
     pub(super) fn claimed(
         &mut self,
         claim: &Refill,
-        mut items: Vec<Item>,
+        mut items: Vec<QueuedDelivery>,
         lost: usize,
         now: Millis,
     ) {
         // However long the read took: deliveries that expire at once would never be sent.
         items.iter_mut().for_each(|item| item.read_at = now);
         self.claims = self.claims.saturating_sub(1);
-        let Some(lane) = self.lanes.get_mut(&claim.webhook) else {
+        let Some(queue) = self.queues.get_mut(&claim.webhook) else {
             return;
         };
-        lane.claiming = false;
+        queue.claiming = false;
         let complete = items.len() + lost < claim.limit;
         self.waiting = self.waiting.saturating_add(items.len());
         let newest = items.iter().map(|item| item.dispatch.delivery).max();
-        lane.claimed(items, claim.left_behind, complete);
+        queue.claimed(items, claim.left_behind, complete);
         if let (false, Some(newest)) = (complete, newest) {
-            lane.more_in_table(newest);
+            queue.more_in_table(newest);
         }
-        if !lane.is_ready() || self.stopping {
-            lane.forget();
+        if !queue.is_ready() || self.stopping {
+            queue.forget();
         }
         self.take_turn(claim.webhook);
         self.want(claim.webhook, now);
@@ -333,13 +330,13 @@ impl<E> Scheduler<E> {
     /// Handles a failed read of deliveries.
     pub(super) fn not_claimed(&mut self, claim: &Refill) {
         self.claims = self.claims.saturating_sub(1);
-        if let Some(lane) = self.lanes.get_mut(&claim.webhook) {
-            lane.claiming = false;
+        if let Some(queue) = self.queues.get_mut(&claim.webhook) {
+            queue.claiming = false;
         }
     }
 
-    pub(super) fn counts(&self) -> Counts {
-        Counts {
+    pub(super) fn counts(&self) -> SchedulerCounts {
+        SchedulerCounts {
             in_flight: self.slots.in_flight(),
             unrecorded: self.unrecorded,
         }
@@ -347,61 +344,66 @@ impl<E> Scheduler<E> {
 
     /// True if this node is not expected to deliver now: the endpoint's circuit is open, or another node delivers.
     pub(super) fn spares(&self, webhook: WebhookId) -> bool {
-        let lane = self.lanes.get(&webhook);
-        lane.is_some_and(|lane| matches!(lane.state(), LaneState::Open | LaneState::Elsewhere))
+        let queue = self.queues.get(&webhook);
+        queue.is_some_and(|queue| matches!(queue.state(), QueueState::Open | QueueState::Elsewhere))
     }
 
-    /// A reading of a webhook's lane, if it has one.
-    pub(super) fn lane_reading(&self, webhook: WebhookId) -> Option<LaneReading> {
-        self.lanes.get(&webhook).map(Lane::reading)
+    /// A reading of a webhook's queue, if it has one.
+    pub(super) fn queue_reading(&self, webhook: WebhookId) -> Option<QueueReading> {
+        self.queues.get(&webhook).map(EndpointQueue::reading)
     }
 
-    /// The number of lanes by state. Visits all of them.
-    pub(super) fn lanes(&self) -> Lanes {
-        let mut lanes = Lanes::default();
-        for lane in self.lanes.values() {
-            lanes[lane.state() as usize] += 1;
+    /// The number of queues by state. Visits all of them.
+    pub(super) fn queues(&self) -> QueuesByState {
+        let mut queues = QueuesByState::default();
+        for queue in self.queues.values() {
+            queues[queue.state() as usize] += 1;
         }
-        lanes
+        queues
     }
 
-    /// The lane of a webhook. A new lane asks for its webhook to be read.
-    fn lane(&mut self, webhook: WebhookId, tenant: TenantId, now: Millis) -> &mut Lane<E> {
-        self.lanes.entry(webhook).or_insert_with(|| {
+    /// The queue of a webhook. A new queue asks for its webhook to be read.
+    fn queue(
+        &mut self,
+        webhook: WebhookId,
+        tenant: TenantId,
+        now: Millis,
+    ) -> &mut EndpointQueue<E> {
+        self.queues.entry(webhook).or_insert_with(|| {
             self.to_load.insert(webhook);
-            Lane::new(tenant, now)
+            EndpointQueue::new(tenant, now)
         })
     }
 
-    /// Adds a lane to the round.
+    /// Adds a queue to the round.
     fn take_turn(&mut self, webhook: WebhookId) {
-        if let Some(lane) = self.lanes.get_mut(&webhook)
-            && !lane.in_round
+        if let Some(queue) = self.queues.get_mut(&webhook)
+            && !queue.in_round
         {
-            lane.in_round = true;
+            queue.in_round = true;
             self.round.push_back(webhook);
         }
     }
 
-    /// The next attempt that may begin. Lanes take turns, one attempt each.
-    fn next_attempt(&mut self, now: Millis) -> Option<(Rc<E>, Item)> {
+    /// The next attempt that may begin. Queues take turns, one attempt each.
+    fn next_attempt(&mut self, now: Millis) -> Option<(Rc<E>, QueuedDelivery)> {
         if self.slots.is_full() || self.unrecorded >= UNRECORDED_MAX || self.stopping {
             return None;
         }
         while let Some(webhook) = self.round.pop_front() {
-            let Some(lane) = self.lanes.get_mut(&webhook) else {
+            let Some(queue) = self.queues.get_mut(&webhook) else {
                 continue;
             };
-            if !self.slots.may_begin(lane.tenant) {
-                self.slots.park(lane.tenant, webhook);
+            if !self.slots.may_begin(queue.tenant) {
+                self.slots.park(queue.tenant, webhook);
                 continue;
             }
-            let begun = lane.take(self.limits.lane, now);
+            let begun = queue.take(self.limits.queue, now);
             if begun.is_some() {
-                self.slots.begin(lane.tenant);
+                self.slots.begin(queue.tenant);
                 self.round.push_back(webhook);
             } else {
-                lane.in_round = false;
+                queue.in_round = false;
             }
             self.want(webhook, now);
             if begun.is_some() {
@@ -430,20 +432,20 @@ impl<E> Scheduler<E> {
             return None;
         }
         while let Some(webhook) = self.to_claim.pop_front() {
-            let Some(lane) = self.lanes.get_mut(&webhook) else {
+            let Some(queue) = self.queues.get_mut(&webhook) else {
                 continue;
             };
-            let limit = lane.wanted(now);
+            let limit = queue.wanted(now);
             if limit == 0 {
                 continue;
             }
-            lane.claiming = true;
+            queue.claiming = true;
             self.claims += 1;
             return Some(Refill {
                 webhook,
                 limit,
-                known: lane.known().collect(),
-                left_behind: lane.left_behind(),
+                known: queue.known().collect(),
+                left_behind: queue.left_behind(),
             });
         }
         None
@@ -458,20 +460,20 @@ impl<E> Scheduler<E> {
             self.due(Some(at));
             return;
         }
-        let lane = self.lane(webhook, tenant, now);
-        // A lane with enough in memory most likely has the due ones there.
-        let wanted = lane.has_room() && lane.wanted(now) > 0;
+        let queue = self.queue(webhook, tenant, now);
+        // A queue with enough in memory most likely has the due ones there.
+        let wanted = queue.has_room() && queue.wanted(now) > 0;
         if wanted && !self.to_claim.contains(&webhook) {
             self.to_claim.push_back(webhook);
         }
     }
 
-    /// Asks for a lane's deliveries from the table, if there are any and there is room.
+    /// Asks for a queue's deliveries from the table, if there are any and there is room.
     fn want(&mut self, webhook: WebhookId, now: Millis) {
         let wants = self
-            .lanes
+            .queues
             .get(&webhook)
-            .is_some_and(|lane| lane.should_read(now));
+            .is_some_and(|queue| queue.should_read(now));
         if wants && !self.to_claim.contains(&webhook) {
             self.to_claim.push_back(webhook);
         }

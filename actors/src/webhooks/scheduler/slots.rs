@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use dikala_entities::{TenantId, WebhookId};
 
-use crate::runtime::shares::fair;
+use crate::runtime::shared_limit::fair;
 
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -13,7 +13,7 @@ pub(super) struct Slots {
     each: usize,
     in_flight: usize,
     by_tenant: HashMap<TenantId, usize>,
-    /// Lanes of tenants at their limit, until one of the tenant's attempts ends.
+    /// Queues of tenants at their limit, until one of the tenant's attempts ends.
     parked: HashMap<TenantId, Vec<WebhookId>>,
 }
 
@@ -49,12 +49,12 @@ impl Slots {
         *self.by_tenant.entry(tenant).or_insert(0) += 1;
     }
 
-    /// Parks a lane until an attempt of its tenant ends.
+    /// Parks a queue until an attempt of its tenant ends.
     pub(super) fn park(&mut self, tenant: TenantId, webhook: WebhookId) {
         self.parked.entry(tenant).or_default().push(webhook);
     }
 
-    /// Handles the end of an attempt. Returns the lanes parked for it.
+    /// Handles the end of an attempt. Returns the queues parked for it.
     pub(super) fn end(&mut self, tenant: TenantId) -> Vec<WebhookId> {
         self.in_flight = self.in_flight.saturating_sub(1);
         if let Some(running) = self.by_tenant.get_mut(&tenant) {
@@ -80,7 +80,7 @@ mod tests {
         for busy in 1..100 {
             let mut slots = Slots::new(256);
             let tenants: Vec<TenantId> = (0..busy).map(|_| TenantId::new(now)).collect();
-            // Round-robin, like lanes.
+            // Round-robin, like queues.
             while tenants.iter().any(|tenant| slots.may_begin(*tenant)) {
                 for tenant in &tenants {
                     if slots.may_begin(*tenant) {

@@ -10,7 +10,7 @@ use super::*;
 const NOW: Millis = Millis::from_i64(1_768_447_800_000);
 const LIMITS: SchedulerLimits = SchedulerLimits {
     in_flight: 32,
-    lane: LaneLimits {
+    queue: QueueLimits {
         concurrency: 4,
         has_others: false,
     },
@@ -42,14 +42,14 @@ fn deliver(scheduler: &mut Scheduler<()>, webhook: WebhookId, tenant: TenantId, 
     assert_eq!(scheduler.deliver(dispatches, NOW).all, 0);
 }
 
-fn ready(_: WebhookId, _: &Lane<()>) -> Destination<()> {
+fn ready(_: WebhookId, _: &EndpointQueue<()>) -> Destination<()> {
     Destination::Ready(Rc::new(()))
 }
 
 /// The webhooks of the attempts among effects.
-fn attempts(effects: &[Effect<()>]) -> Vec<WebhookId> {
-    let of = |effect: &Effect<()>| match effect {
-        Effect::Attempt(_, item) => Some(item.dispatch.webhook),
+fn attempts(effects: &[SchedulerEffect<()>]) -> Vec<WebhookId> {
+    let of = |effect: &SchedulerEffect<()>| match effect {
+        SchedulerEffect::Attempt(_, item) => Some(item.dispatch.webhook),
         _ => None,
     };
     effects.iter().filter_map(of).collect()
@@ -62,15 +62,15 @@ fn lanes_take_turns_and_begin_a_few_at_once() {
     deliver(&mut scheduler, one, tenant, 9);
     deliver(&mut scheduler, other, tenant, 9);
     let effects = scheduler.effects(NOW);
-    assert!(matches!(&effects[..], [Effect::Load(ids)] if *ids == [one, other]));
+    assert!(matches!(&effects[..], [SchedulerEffect::Load(ids)] if *ids == [one, other]));
     scheduler.loaded(&[one, other], NOW, ready);
     let effects = scheduler.effects(NOW);
-    assert!(matches!(effects[0], Effect::Look));
+    assert!(matches!(effects[0], SchedulerEffect::Look));
     assert_eq!(
         attempts(&effects),
         [one, other, one, other, one, other, one, other]
     );
-    assert!(matches!(effects.last(), Some(Effect::GoOn)));
+    assert!(matches!(effects.last(), Some(SchedulerEffect::GoOn)));
     // Both endpoints are at their limit.
     assert!(scheduler.effects(NOW).is_empty());
 }
@@ -84,7 +84,7 @@ fn an_answer_about_a_webhook_that_changed_meanwhile_is_not_believed() {
     assert!(scheduler.effects(NOW).is_empty(), "one read at a time");
     scheduler.loaded(&[webhook], NOW, ready);
     let effects = scheduler.effects(NOW);
-    assert!(matches!(&effects[..], [Effect::Load(ids)] if *ids == [webhook]));
+    assert!(matches!(&effects[..], [SchedulerEffect::Load(ids)] if *ids == [webhook]));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn nothing_begins_while_too_much_is_not_recorded() {
         scheduler.recording();
     }
     assert_eq!(attempts(&scheduler.effects(NOW)), []);
-    let verdict = Verdict::Delivered;
+    let verdict = AttemptVerdict::Delivered;
     scheduler.recorded(webhook, DeliveryId::new(NOW), verdict);
     assert_eq!(attempts(&scheduler.effects(NOW)), [webhook]);
 }
@@ -121,7 +121,7 @@ fn a_lane_with_many_attempts_that_cannot_be_recorded_rests_alone() {
     deliver(&mut scheduler, other, tenant, 1);
     let effects = scheduler.effects(NOW);
     assert_eq!(attempts(&effects), [other]);
-    let reads = |effect: &Effect<()>| matches!(effect, Effect::Refill(_));
+    let reads = |effect: &SchedulerEffect<()>| matches!(effect, SchedulerEffect::Refill(_));
     assert!(!effects.iter().any(reads), "nor is it read for");
 }
 
@@ -148,8 +148,8 @@ struct Play {
     now: Millis,
     /// Pending deliveries with their due times.
     table: BTreeMap<DeliveryId, (Dispatch, Millis)>,
-    under_way: BTreeMap<DeliveryId, Item>,
-    open: Vec<Effect<()>>,
+    under_way: BTreeMap<DeliveryId, QueuedDelivery>,
+    open: Vec<SchedulerEffect<()>>,
     made: BTreeMap<DeliveryId, i64>,
 }
 
@@ -192,15 +192,16 @@ impl Play {
 
     fn go_on(&mut self) {
         for effect in self.scheduler.effects(self.now) {
-            if let Effect::Attempt(_, item) = &effect {
+            if let SchedulerEffect::Attempt(_, item) = &effect {
                 let delivery = item.dispatch.delivery;
                 assert!(self.table.contains_key(&delivery), "made after its end");
                 let twice = self.under_way.insert(delivery, item.clone());
                 assert!(twice.is_none(), "under way twice");
-                let here = |other: &&Item| other.dispatch.webhook == item.dispatch.webhook;
+                let here =
+                    |other: &&QueuedDelivery| other.dispatch.webhook == item.dispatch.webhook;
                 let here = self.under_way.values().filter(here).count();
-                assert!(here <= LIMITS.lane.concurrency);
-                let his = |other: &&Item| other.dispatch.tenant == item.dispatch.tenant;
+                assert!(here <= LIMITS.queue.concurrency);
+                let his = |other: &&QueuedDelivery| other.dispatch.tenant == item.dispatch.tenant;
                 let his = self.under_way.values().filter(his).count();
                 assert!(his <= LIMITS.in_flight.div_ceil(4));
             }
@@ -215,32 +216,32 @@ impl Play {
         }
         let now = self.now;
         match self.open.swap_remove(which % self.open.len()) {
-            Effect::Load(ids) if fails => self.scheduler.not_loaded(ids),
-            Effect::Load(ids) => self.scheduler.loaded(&ids, now, ready),
-            Effect::Refill(claim) if fails => self.scheduler.not_claimed(&claim),
-            Effect::Refill(claim) => {
+            SchedulerEffect::Load(ids) if fails => self.scheduler.not_loaded(ids),
+            SchedulerEffect::Load(ids) => self.scheduler.loaded(&ids, now, ready),
+            SchedulerEffect::Refill(claim) if fails => self.scheduler.not_claimed(&claim),
+            SchedulerEffect::Refill(claim) => {
                 let items = self.read(&claim);
                 self.scheduler.claimed(&claim, items, 0, now);
             }
-            Effect::Attempt(_, item) if fails => {
+            SchedulerEffect::Attempt(_, item) if fails => {
                 self.under_way.remove(&item.dispatch.delivery);
                 self.scheduler.not_made(item, now);
             }
-            Effect::Attempt(_, item) => self.made(&item),
-            Effect::Release(ids) => self.scheduler.released(ids, now),
-            Effect::Look => self.look(),
-            Effect::GoOn => {}
+            SchedulerEffect::Attempt(_, item) => self.made(&item),
+            SchedulerEffect::Release(ids) => self.scheduler.released(ids, now),
+            SchedulerEffect::Look => self.look(),
+            SchedulerEffect::GoOn => {}
         }
     }
 
-    fn read(&self, claim: &Refill) -> Vec<Item> {
+    fn read(&self, claim: &Refill) -> Vec<QueuedDelivery> {
         let free = self.table.values().filter(|(dispatch, at)| {
             dispatch.webhook == claim.webhook
                 && *at <= self.now
                 && !claim.known.contains(&dispatch.delivery)
         });
         free.take(claim.limit)
-            .map(|(dispatch, _)| Item {
+            .map(|(dispatch, _)| QueuedDelivery {
                 dispatch: dispatch.clone(),
                 read_at: self.now,
                 created: NOW,
@@ -249,7 +250,7 @@ impl Play {
     }
 
     /// Every fourth attempt must be repeated.
-    fn made(&mut self, item: &Item) {
+    fn made(&mut self, item: &QueuedDelivery) {
         let delivery = item.dispatch.delivery;
         self.under_way.remove(&delivery);
         let number = self.made.entry(delivery).or_insert(0);
@@ -258,9 +259,9 @@ impl Play {
         let again = *number == 1 && delivery.as_u128().is_multiple_of(4);
         let at = self.now.plus_ms(1_500);
         let verdict = if again {
-            Verdict::Retry { at }
+            AttemptVerdict::Retry { at }
         } else {
-            Verdict::Delivered
+            AttemptVerdict::Delivered
         };
         self.scheduler.attempted(item, verdict, self.now);
         self.scheduler.recording();

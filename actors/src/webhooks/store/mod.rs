@@ -1,5 +1,5 @@
-//! Deliveries in the tables: [`pending`] ones, the nodes that deliver ([`lanes`]), and the [`results`] of attempts.
+//! Deliveries in the tables: [`pending`] ones, the nodes that deliver ([`queue_owners`]), and the [`results`] of attempts.
 
-pub(super) mod lanes;
 pub(super) mod pending;
+pub(super) mod queue_owners;
 pub(super) mod results;

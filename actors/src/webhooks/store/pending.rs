@@ -16,14 +16,14 @@ use serde::Serialize;
 
 use crate::{
     events::outbox::{Dispatch, NewEvent},
-    webhooks::scheduler::{DueWebhook, Item, Refill},
+    webhooks::scheduler::{DueWebhook, QueuedDelivery, Refill},
 };
 
 /// Maximum number of a deleted webhook's deliveries closed by one statement.
 pub(in crate::webhooks) const CLOSE_BATCH: i64 = 500;
 /// After this time a delivery of this node is no longer on its way from its commit, in milliseconds.
 pub(in crate::webhooks) const ON_ITS_WAY_MS: i64 = 1_000;
-/// Delivery `d`, committed or claimed by another node, belongs to the owner of its webhook's lane. A test does so
+/// Delivery `d`, committed or claimed by another node, belongs to the owner of its webhook's endpoint queue. A test does so
 /// once its node is gone. Ending a node writes nothing for its deliveries, because that would cost as much as their
 /// number.
 const NOT_OURS: &str =
@@ -101,14 +101,14 @@ pub(in crate::webhooks) async fn webhooks(
         .await
 }
 
-/// Claims due deliveries of one webhook, oldest first, if this node has its lane. The second part are those whose
-/// event is gone. If another node has the lane by now, it claims nothing.
+/// Claims due deliveries of one webhook, oldest first, if this node has its queue. The second part are those whose
+/// event is gone. If another node has the queue by now, it claims nothing.
 pub(in crate::webhooks) async fn claim(
     store: &Store,
     claim: &Refill,
     node: &str,
     now: Millis,
-) -> Result<(Vec<Item>, Vec<DeliveryId>), DbErr> {
+) -> Result<(Vec<QueuedDelivery>, Vec<DeliveryId>), DbErr> {
     let claiming = claim_statement(store.backend(), claim, node, now)?;
     let rows = store.writer().query_all_raw(claiming).await?;
     let mut taken: Vec<Taken> = rows.iter().map(taken_row).collect::<Result<_, _>>()?;
@@ -201,7 +201,7 @@ async fn with_bodies(
     store: &Store,
     taken: Vec<Taken>,
     read_at: Millis,
-) -> Result<(Vec<Item>, Vec<DeliveryId>), DbErr> {
+) -> Result<(Vec<QueuedDelivery>, Vec<DeliveryId>), DbErr> {
     if taken.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
@@ -247,8 +247,13 @@ async fn traces(store: &Store, calls: Vec<CallId>) -> Result<HashMap<CallId, Tra
         .collect())
 }
 
-fn item(taken: &Taken, body: Arc<str>, trace: Option<TraceParent>, read_at: Millis) -> Item {
-    Item {
+fn item(
+    taken: &Taken,
+    body: Arc<str>,
+    trace: Option<TraceParent>,
+    read_at: Millis,
+) -> QueuedDelivery {
+    QueuedDelivery {
         dispatch: Dispatch {
             delivery: taken.delivery,
             webhook: taken.webhook,

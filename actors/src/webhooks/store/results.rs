@@ -17,13 +17,13 @@ use crate::{
     outbound::ErrorKind,
     webhooks::{
         attempt::AttemptRecord,
-        retry::{Health, Verdict},
+        retry::{AttemptVerdict, Health},
     },
 };
 
 /// A webhook that the attempts of a batch disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::webhooks) struct DisabledNow {
+pub(in crate::webhooks) struct DisabledWebhook {
     pub(in crate::webhooks) webhook: WebhookId,
     pub(in crate::webhooks) tenant: TenantId,
     pub(in crate::webhooks) reason: &'static str,
@@ -32,8 +32,8 @@ pub(in crate::webhooks) struct DisabledNow {
 
 /// The result of recording a batch.
 #[derive(Debug, Default)]
-pub(in crate::webhooks) struct Recorded {
-    pub(in crate::webhooks) disabled: Vec<DisabledNow>,
+pub(in crate::webhooks) struct RecordedBatch {
+    pub(in crate::webhooks) disabled: Vec<DisabledWebhook>,
     /// Deliveries of which nothing is written, because another node owns them by now.
     pub(in crate::webhooks) refused: HashSet<DeliveryId>,
     /// Deliveries of which nothing is written, because their results cannot be recorded.
@@ -46,7 +46,7 @@ pub(in crate::webhooks) async fn record(
     store: &Store,
     node: &str,
     batch: &[AttemptRecord],
-) -> Result<Recorded, DbErr> {
+) -> Result<RecordedBatch, DbErr> {
     let txn = store.begin().await?;
     let mut refused = taken_by_others(&txn, node, batch).await?;
     let ours = batch
@@ -74,7 +74,7 @@ pub(in crate::webhooks) async fn record(
     let new = record_attempts(&txn, batch).await?;
     count(&txn, batch, &new).await?;
     txn.commit().await?;
-    Ok(Recorded {
+    Ok(RecordedBatch {
         disabled,
         refused,
         set_aside: HashSet::new(),
@@ -82,7 +82,7 @@ pub(in crate::webhooks) async fn record(
 }
 
 /// Locks the deliveries of a batch in the order of their ids. Returns those that this node may not record: another
-/// node has their lane or claimed them, or the attempt is recorded already. SQLite has one node.
+/// node has their queue or claimed them, or the attempt is recorded already. SQLite has one node.
 async fn taken_by_others(
     txn: &Transaction,
     node: &str,
@@ -109,7 +109,7 @@ async fn taken_by_others(
         &[("id", ColumnType::Text), ("number", ColumnType::BigInt)],
     );
     // PostgreSQL evaluates the conditions on `d` again if the row changed while it waited for the lock. Tests bypass
-    // the lanes.
+    // the queues.
     let sql = format!(
         "SELECT d.id AS id FROM {source} JOIN deliveries d ON d.id = rows.id \
             LEFT JOIN webhook_lanes l ON l.webhook_id = d.webhook_id \
@@ -183,7 +183,7 @@ struct HealthRow {
 async fn record_health(
     txn: &Transaction,
     batch: &[&AttemptRecord],
-) -> Result<Vec<DisabledNow>, DbErr> {
+) -> Result<Vec<DisabledWebhook>, DbErr> {
     let mut changed = Vec::new();
     let mut disabled = Vec::new();
     for (webhook, before, is_active, updated_at) in health_before(txn, batch).await? {
@@ -196,7 +196,7 @@ async fn record_health(
         for record in batch.iter().filter(counts) {
             health = health.after(record.verdict, record.ended_at);
             let reason = health.disabled_reason(record.verdict, record.ended_at);
-            disabled_now = disabled_now.or(reason.map(|reason| DisabledNow {
+            disabled_now = disabled_now.or(reason.map(|reason| DisabledWebhook {
                 webhook,
                 tenant: record.tenant,
                 reason,
@@ -235,7 +235,7 @@ async fn health_before(
     let mut rows: BTreeMap<WebhookId, i64> = BTreeMap::new();
     for record in batch.iter().filter(|record| !record.is_test) {
         let failed = rows.entry(record.webhook).or_insert(0);
-        *failed |= i64::from(record.verdict != Verdict::Delivered);
+        *failed |= i64::from(record.verdict != AttemptVerdict::Delivered);
     }
     let rows: Vec<Row> = rows
         .into_iter()
@@ -319,9 +319,9 @@ async fn record_deliveries(txn: &Transaction, batch: &[&AttemptRecord]) -> Resul
         .iter()
         .map(|record| {
             let (status, next) = match record.verdict {
-                Verdict::Delivered => (DeliveryStatus::Succeeded, None),
-                Verdict::Retry { at } => (DeliveryStatus::Pending, Some(at.as_i64())),
-                Verdict::GivenUp | Verdict::Gone => (DeliveryStatus::Failed, None),
+                AttemptVerdict::Delivered => (DeliveryStatus::Succeeded, None),
+                AttemptVerdict::Retry { at } => (DeliveryStatus::Pending, Some(at.as_i64())),
+                AttemptVerdict::GivenUp | AttemptVerdict::Gone => (DeliveryStatus::Failed, None),
             };
             Row {
                 id: record.delivery,
@@ -454,9 +454,9 @@ async fn count(
         |done: &&&AttemptRecord| !done.is_test && new.contains(&(done.delivery, done.number));
     for done in batch.iter().filter(counted) {
         let outcome = match done.verdict {
-            Verdict::Delivered => AttemptOutcome::Delivered,
-            Verdict::Retry { .. } => AttemptOutcome::Failed,
-            Verdict::GivenUp | Verdict::Gone => AttemptOutcome::GivenUp,
+            AttemptVerdict::Delivered => AttemptOutcome::Delivered,
+            AttemptVerdict::Retry { .. } => AttemptOutcome::Failed,
+            AttemptVerdict::GivenUp | AttemptVerdict::Gone => AttemptOutcome::GivenUp,
         };
         let key = (
             done.webhook,

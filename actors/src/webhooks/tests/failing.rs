@@ -3,7 +3,7 @@
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::webhooks::stats::LaneState;
+use crate::webhooks::stats::QueueState;
 
 #[actix::test]
 async fn retry_after_moves_the_next_attempt() {
@@ -169,7 +169,7 @@ async fn an_endpoint_that_keeps_failing_is_probed_and_then_gets_everything() {
     let opened = || {
         handle.wake();
         let stats = handle.stats();
-        stats.lanes[LaneState::Open as usize] == 1 && stats.in_flight == 0
+        stats.queues[QueueState::Open as usize] == 1 && stats.in_flight == 0
     };
     condition("circuit to open", opened).await;
     // Eight were in progress when it opened, and some probes may have followed; without the circuit it would be all
@@ -220,7 +220,7 @@ async fn a_secret_that_does_not_open_burns_no_attempt() {
     broken.update(world.store.writer()).await.expect("broken");
     let handle = world.start(patient());
     let ids = world.announce(&handle, world.tenant, &world.calls(2)).await;
-    let sealed_off = || handle.stats().lanes[LaneState::Sealed as usize] > 0;
+    let sealed_off = || handle.stats().queues[QueueState::Sealed as usize] > 0;
     condition("lane without a secret", sealed_off).await;
     let mut mended = world.webhook_row(hook.id).await.into_active_model();
     mended.secret = Set(sealed);

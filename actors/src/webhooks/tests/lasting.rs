@@ -24,7 +24,7 @@ async fn the_first_attempts_of_one_call_go_in_order_and_calls_do_not_wait_for_ea
         .await;
     let handle = world.start(patient());
     let calls = world.calls(5);
-    // More than a lane holds in memory, so that some come back from the table.
+    // More than a queue holds in memory, so that some come back from the table.
     let order: Vec<CallId> = (0..300).map(|n| calls[n % calls.len()]).collect();
     let mut ids = Vec::new();
     for part in order.chunks(30) {
@@ -157,16 +157,16 @@ async fn an_endpoint_that_gets_nothing_keeps_no_connection() {
     let handle = world.start(patient());
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
     world.succeeded(ids[0]).await;
-    let lanes = || {
+    let queues = || {
         handle.wake();
-        handle.stats().lanes.iter().sum::<i64>()
+        handle.stats().queues.iter().sum::<i64>()
     };
-    let kept = || (receiver.open(), lanes()) == (1, 1);
+    let kept = || (receiver.open(), queues()) == (1, 1);
     condition("connection that is kept", kept).await;
-    // The lane may learn of its last result after the row shows it, so the idle minute may begin a little later.
+    // The queue may learn of its last result after the row shows it, so the idle minute may begin a little later.
     let gone = || {
         clock.advance_ms(60_000);
-        (receiver.open(), lanes()) == (0, 0)
+        (receiver.open(), queues()) == (0, 0)
     };
     condition("end of the lane", gone).await;
 }

@@ -8,7 +8,7 @@ use super::{
     super::{
         attempt::AttemptRecord,
         recovery::send_again,
-        retry::Verdict,
+        retry::AttemptVerdict,
         store::{
             pending::{close_deleted, close_lost},
             results::record,
@@ -53,7 +53,7 @@ fn delivered(delivery: &delivery::Model) -> AttemptRecord {
         status_code: Some(200),
         error_kind: None,
         response: Vec::new(),
-        verdict: Verdict::Delivered,
+        verdict: AttemptVerdict::Delivered,
     }
 }
 

@@ -22,7 +22,7 @@ use sea_orm::{
 };
 
 use super::{
-    WebhookParts, WebhooksConfig, WebhooksHandle, retry, scheduler::Refill, signature::Signer,
+    WebhookDeps, WebhooksConfig, WebhooksHandle, retry, scheduler::Refill, signature::Signer,
     start, store::pending,
 };
 use crate::{
@@ -44,9 +44,9 @@ const SECRET: &str = "whsecret-for-tests";
 
 mod backlog;
 mod failing;
-mod lanes;
 mod lasting;
 mod locking;
+mod queue_owners;
 mod recording;
 mod recovering;
 mod resending;
@@ -93,7 +93,7 @@ impl World {
     }
 
     fn start_with(&self, config: WebhooksConfig, outbound: Outbound) -> WebhooksHandle {
-        let parts = WebhookParts {
+        let deps = WebhookDeps {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock),
             vault: self.vault.clone(),
@@ -101,7 +101,7 @@ impl World {
             node: Membership::outside(NODE),
             traces: Traces::default(),
         };
-        start(&Arbiter::current(), parts, config)
+        start(&Arbiter::current(), deps, config)
     }
 
     async fn webhook(&self, tenant: TenantId, url: OutboundUrl) -> webhook::Model {

@@ -3,7 +3,7 @@
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::webhooks::{Resent, stats::LaneState};
+use crate::webhooks::{ResendOutcome, stats::QueueState};
 
 /// Makes a delivery due now, as the API does.
 async fn make_due(world: &World, id: DeliveryId) {
@@ -34,7 +34,7 @@ async fn what_is_sent_again_by_hand_goes_out_once_at_once_although_the_circuit_i
     let opened = || {
         handle.wake();
         let stats = handle.stats();
-        stats.lanes[LaneState::Open as usize] == 1 && stats.in_flight == 0
+        stats.queues[QueueState::Open as usize] == 1 && stats.in_flight == 0
     };
     condition("circuit to open", opened).await;
     let id = ids[0];
@@ -54,7 +54,7 @@ async fn what_is_sent_again_by_hand_goes_out_once_at_once_although_the_circuit_i
             .resend(hook.id, id, attempts - 1, None)
             .await
             .expect("made");
-        assert_eq!(resent, Resent::Made);
+        assert_eq!(resent, ResendOutcome::Made);
         let row = world.delivery(id).await;
         assert_eq!(row.attempts, attempts);
         assert_eq!(row.status == DeliveryStatus::Succeeded, !is_broken);
@@ -88,7 +88,7 @@ async fn what_is_under_way_is_not_sent_twice_by_hand() {
     let open = async {
         // Sent after the two requests, and answered after they were handled.
         for _ in 0..20 {
-            handle.standings(vec![hook.id]).await.expect("is there");
+            handle.statuses(vec![hook.id]).await.expect("is there");
         }
         gate.add_permits(1);
     };
@@ -98,7 +98,7 @@ async fn what_is_under_way_is_not_sent_twice_by_hand() {
         open
     );
     let made = (one.expect("made"), two.expect("made"));
-    assert_eq!(made, (Resent::Made, Resent::Made));
+    assert_eq!(made, (ResendOutcome::Made, ResendOutcome::Made));
     assert_eq!(world.delivery(ids[0]).await.attempts, 1);
     assert_eq!(receiver.all().len(), 1);
 }
@@ -124,6 +124,6 @@ async fn what_a_webhook_that_is_switched_off_is_sent_again_waits() {
         .resend(hook.id, ids[0], 1, None)
         .await
         .expect("asked");
-    assert_eq!(resent, Resent::Waits);
+    assert_eq!(resent, ResendOutcome::Waits);
     assert_eq!(receiver.all().len(), 1);
 }

@@ -7,13 +7,13 @@ use tokio::sync::Semaphore;
 
 use super::*;
 use crate::{
-    nodes::Identity,
+    nodes::NodeIdentity,
     outbound::{ErrorKind, testing::SlowNames},
     webhooks::{
         attempt::AttemptRecord,
         give_back,
-        retry::Verdict,
-        store::{lanes, results::record},
+        retry::AttemptVerdict,
+        store::{queue_owners, results::record},
     },
 };
 
@@ -36,9 +36,9 @@ async fn two_nodes_and_a_webhook() -> Option<(World, TenantServer, webhook::Mode
 }
 
 impl World {
-    /// True if `node` has the lane.
+    /// True if `node` has the queue.
     async fn takes(&self, node: &str, webhook: WebhookId) -> bool {
-        let taken = lanes::take(&self.store, node, &[webhook]).await;
+        let taken = queue_owners::take(&self.store, node, &[webhook]).await;
         !taken.expect("asks").is_empty()
     }
 
@@ -63,8 +63,12 @@ impl World {
 }
 
 /// The first attempt of a delivery.
-fn attempt_of(row: &delivery::Model, hook: &webhook::Model, verdict: Verdict) -> AttemptRecord {
-    let is_delivered = verdict == Verdict::Delivered;
+fn attempt_of(
+    row: &delivery::Model,
+    hook: &webhook::Model,
+    verdict: AttemptVerdict,
+) -> AttemptRecord {
+    let is_delivered = verdict == AttemptVerdict::Delivered;
     AttemptRecord {
         delivery: row.id,
         webhook: row.webhook_id,
@@ -94,16 +98,21 @@ async fn a_node_that_was_followed_records_nothing_and_takes_nothing() {
     assert!(world.takes("b", hook.id).await);
     assert_eq!(world.claims("a", hook.id).await, []);
     let before = world.written(ids[0]).await;
-    let late = Verdict::Retry {
+    let late = AttemptVerdict::Retry {
         at: before.0.created_at.plus_ms(5_000),
     };
-    // Node B has claimed the delivery, or only has the lane.
+    // Node B has claimed the delivery, or only has the queue.
     for is_claimed in [false, true] {
         if is_claimed {
             assert_eq!(world.claims("b", hook.id).await, ids);
         }
         let before = world.written(ids[0]).await;
-        for verdict in [late, Verdict::GivenUp, Verdict::Gone, Verdict::Delivered] {
+        for verdict in [
+            late,
+            AttemptVerdict::GivenUp,
+            AttemptVerdict::Gone,
+            AttemptVerdict::Delivered,
+        ] {
             let stale = attempt_of(&before.0, &hook, verdict);
             let recorded = record(&world.store, "a", &[stale]).await.expect("asks");
             assert!(recorded.refused.contains(&ids[0]) && recorded.disabled.is_empty());
@@ -134,7 +143,7 @@ async fn a_node_that_was_followed_records_nothing_and_takes_nothing() {
     assert_eq!(world.written(ids[0]).await.3, 3);
 }
 
-/// A test is made where it is requested, whichever node has the lane.
+/// A test is made where it is requested, whichever node has the queue.
 #[actix::test]
 async fn a_test_is_recorded_beside_the_lanes_by_who_has_it() {
     let Some((world, _receiver, hook)) = two_nodes_and_a_webhook().await else {
@@ -150,7 +159,7 @@ async fn a_test_is_recorded_beside_the_lanes_by_who_has_it() {
     rows::insert(world.store.writer(), event).await;
     rows::insert(world.store.writer(), test.clone()).await;
     let made = |node| {
-        let made = [attempt_of(&test, &hook, Verdict::Delivered)];
+        let made = [attempt_of(&test, &hook, AttemptVerdict::Delivered)];
         let store = world.store.clone();
         async move { record(&store, node, &made).await.expect("asks").refused }
     };
@@ -171,7 +180,7 @@ async fn what_is_refused_is_forgotten() {
     let hook = world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;
-    let identity = Identity {
+    let identity = NodeIdentity {
         name: Arc::from("a"),
         address: String::new(),
         version: "",
@@ -180,7 +189,7 @@ async fn what_is_refused_is_forgotten() {
     let node = Membership::join(&world.store, identity, Arc::clone(&world.clock)).await;
     let node = node.expect("is a node");
     let id = node.id();
-    let parts = WebhookParts {
+    let deps = WebhookDeps {
         store: world.store.clone(),
         clock: Arc::clone(&world.clock),
         vault: world.vault.clone(),
@@ -188,7 +197,7 @@ async fn what_is_refused_is_forgotten() {
         node,
         traces: Traces::default(),
     };
-    let handle = start(&Arbiter::current(), parts, WebhooksConfig::default());
+    let handle = start(&Arbiter::current(), deps, WebhooksConfig::default());
     let dispatches = world.commit_as(world.tenant, &world.calls(1), &id).await;
     let delivery = dispatches[0].delivery;
     assert!(handle.recipient().try_send(Deliver(dispatches)).is_ok());
@@ -205,7 +214,7 @@ async fn what_is_refused_is_forgotten() {
     condition("end of it", is_forgotten).await;
     assert_eq!(world.written(delivery).await, before);
     // Node B's own result of the same attempt counts.
-    let delivered = attempt_of(&before.0, &hook, Verdict::Delivered);
+    let delivered = attempt_of(&before.0, &hook, AttemptVerdict::Delivered);
     let recorded = record(&world.store, "b", &[delivered]).await;
     assert!(recorded.expect("asks").refused.is_empty());
     let row = world.delivery(delivery).await;
@@ -278,7 +287,7 @@ async fn an_attempt_that_is_connected_when_it_is_anothers_is_not_sent() {
     world
         .webhook(world.tenant, SlowNames::url(&receiver, "hang"))
         .await;
-    let identity = Identity {
+    let identity = NodeIdentity {
         name: Arc::from("a"),
         address: String::new(),
         version: "",
@@ -286,7 +295,7 @@ async fn an_attempt_that_is_connected_when_it_is_anothers_is_not_sent() {
     };
     let node = Membership::join(&world.store, identity, Arc::clone(&world.clock)).await;
     let node = node.expect("is a node");
-    let parts = WebhookParts {
+    let deps = WebhookDeps {
         store: world.store.clone(),
         clock: Arc::clone(&world.clock),
         vault: world.vault.clone(),
@@ -294,7 +303,7 @@ async fn an_attempt_that_is_connected_when_it_is_anothers_is_not_sent() {
         node: node.clone(),
         traces: Traces::default(),
     };
-    let handle = start(&Arbiter::current(), parts, WebhooksConfig::default());
+    let handle = start(&Arbiter::current(), deps, WebhooksConfig::default());
     let dispatches = world
         .commit_as(world.tenant, &world.calls(1), &node.id())
         .await;

@@ -11,10 +11,10 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::runtime::shares::fair;
+use crate::runtime::shared_limit::fair;
 
 /// Grants permits. Clones share them.
-pub struct Turns<K: Hash + Eq + Clone>(Arc<Shared<K>>);
+pub struct FairSemaphore<K: Hash + Eq + Clone>(Arc<Shared<K>>);
 
 struct Shared<K: Hash + Eq + Clone> {
     max: usize,
@@ -32,17 +32,17 @@ struct State<K: Hash + Eq + Clone> {
 
 struct Waiting<K: Hash + Eq + Clone> {
     since: Instant,
-    turn: oneshot::Sender<Turn<K>>,
+    permit: oneshot::Sender<FairPermit<K>>,
 }
 
 /// A permit, returned when dropped.
-pub struct Turn<K: Hash + Eq + Clone> {
+pub struct FairPermit<K: Hash + Eq + Clone> {
     /// None once returned.
     holder: Option<K>,
     shared: Arc<Shared<K>>,
 }
 
-impl<K: Hash + Eq + Clone> Turns<K> {
+impl<K: Hash + Eq + Clone> FairSemaphore<K> {
     /// At most `max` permits in all and `each` per holder. Once half are taken, a holder gets a part of the other
     /// half that leaves as much for a new holder.
     pub fn new(max: usize, each: usize) -> Self {
@@ -60,11 +60,11 @@ impl<K: Hash + Eq + Clone> Turns<K> {
     }
 
     /// Waits for a permit. A holder's waiters are served in their order.
-    pub async fn take(&self, holder: K) -> Turn<K> {
+    pub async fn take(&self, holder: K) -> FairPermit<K> {
         match self.ask(holder) {
-            Ok(turn) => turn,
+            Ok(permit) => permit,
             // A waiter is in the queue, and the queue keeps its sender until it is served.
-            Err(turn) => turn.await.expect("nobody forgets who waits"),
+            Err(permit) => permit.await.expect("nobody forgets who waits"),
         }
     }
 
@@ -72,20 +72,20 @@ impl<K: Hash + Eq + Clone> Turns<K> {
     pub fn waited(&self, holder: &K) -> Option<Duration> {
         let state = self.0.state();
         let mut waiting = state.waiting.get(holder)?.iter();
-        let first = waiting.find(|waiting| !waiting.turn.is_closed())?;
+        let first = waiting.find(|waiting| !waiting.permit.is_closed())?;
         Some(first.since.elapsed())
     }
 
-    fn ask(&self, holder: K) -> Result<Turn<K>, oneshot::Receiver<Turn<K>>> {
+    fn ask(&self, holder: K) -> Result<FairPermit<K>, oneshot::Receiver<FairPermit<K>>> {
         let mut state = self.0.state();
         if !state.waiting.contains_key(&holder) && state.may(&self.0, &holder) {
             state.count(&holder);
-            return Ok(self.0.turn(holder));
+            return Ok(self.0.permit(holder));
         }
-        let (turn, given) = oneshot::channel();
+        let (permit, given) = oneshot::channel();
         let waiting = Waiting {
             since: Instant::now(),
-            turn,
+            permit,
         };
         let State {
             waiting: queues,
@@ -109,8 +109,8 @@ impl<K: Hash + Eq + Clone> Shared<K> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn turn(self: &Arc<Self>, holder: K) -> Turn<K> {
-        Turn {
+    fn permit(self: &Arc<Self>, holder: K) -> FairPermit<K> {
+        FairPermit {
             holder: Some(holder),
             shared: Arc::clone(self),
         }
@@ -123,9 +123,9 @@ impl<K: Hash + Eq + Clone> Shared<K> {
             let Some((holder, waiting)) = next else {
                 return;
             };
-            if let Err(mut turn) = waiting.turn.send(self.turn(holder)) {
+            if let Err(mut permit) = waiting.permit.send(self.permit(holder)) {
                 // Returned here and not in `drop`, which would recurse for each waiter that left.
-                if let Some(holder) = turn.holder.take() {
+                if let Some(holder) = permit.holder.take() {
                     self.state().uncount(&holder);
                 }
             }
@@ -151,7 +151,7 @@ impl<K: Hash + Eq + Clone> State<K> {
             let queue = self.waiting.get_mut(&holder);
             let first = queue.and_then(|queue| {
                 // Skips waiters that left.
-                while queue.front().is_some_and(|first| first.turn.is_closed()) {
+                while queue.front().is_some_and(|first| first.permit.is_closed()) {
                     queue.pop_front();
                 }
                 let first = queue.pop_front();
@@ -189,7 +189,7 @@ impl<K: Hash + Eq + Clone> State<K> {
     }
 }
 
-impl<K: Hash + Eq + Clone> Drop for Turn<K> {
+impl<K: Hash + Eq + Clone> Drop for FairPermit<K> {
     fn drop(&mut self) {
         if let Some(holder) = self.holder.take() {
             self.shared.state().uncount(&holder);
@@ -198,22 +198,22 @@ impl<K: Hash + Eq + Clone> Drop for Turn<K> {
     }
 }
 
-impl<K: Hash + Eq + Clone> Clone for Turns<K> {
+impl<K: Hash + Eq + Clone> Clone for FairSemaphore<K> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<K: Hash + Eq + Clone> fmt::Debug for Turns<K> {
+impl<K: Hash + Eq + Clone> fmt::Debug for FairSemaphore<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turns")
+        f.debug_struct("FairSemaphore")
             .field("max", &self.0.max)
             .field("each", &self.0.each)
             .finish_non_exhaustive()
     }
 }
 
-impl<K: Hash + Eq + Clone> fmt::Debug for Turn<K> {
+impl<K: Hash + Eq + Clone> fmt::Debug for FairPermit<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Turn(…)")
     }
@@ -228,23 +228,27 @@ mod tests {
 
     use super::*;
 
-    type Asked = Pin<Box<dyn Future<Output = Turn<u8>>>>;
+    type Asked = Pin<Box<dyn Future<Output = FairPermit<u8>>>>;
 
     /// Asks for a permit, and queues if there is none.
-    fn ask(turns: &Turns<u8>, holder: u8) -> Result<Turn<u8>, Asked> {
-        let turns = turns.clone();
-        let mut asked: Asked = Box::pin(async move { turns.take(holder).await });
+    fn ask(semaphore: &FairSemaphore<u8>, holder: u8) -> Result<FairPermit<u8>, Asked> {
+        let semaphore = semaphore.clone();
+        let mut asked: Asked = Box::pin(async move { semaphore.take(holder).await });
         match (&mut asked).now_or_never() {
-            Some(turn) => Ok(turn),
+            Some(permit) => Ok(permit),
             None => Err(asked),
         }
     }
 
-    fn flood(turns: &Turns<u8>, holder: u8, count: usize) -> (Vec<Turn<u8>>, Vec<Asked>) {
+    fn flood(
+        semaphore: &FairSemaphore<u8>,
+        holder: u8,
+        count: usize,
+    ) -> (Vec<FairPermit<u8>>, Vec<Asked>) {
         let (mut held, mut waiting) = (Vec::new(), Vec::new());
         for _ in 0..count {
-            match ask(turns, holder) {
-                Ok(turn) => held.push(turn),
+            match ask(semaphore, holder) {
+                Ok(permit) => held.push(permit),
                 Err(asked) => waiting.push(asked),
             }
         }
@@ -253,22 +257,22 @@ mod tests {
 
     #[test]
     fn who_has_none_yet_does_not_wait_for_who_has_many() {
-        let turns = Turns::new(16, 8);
-        let (held, waiting) = flood(&turns, 1, 100);
+        let semaphore = FairSemaphore::new(16, 8);
+        let (held, waiting) = flood(&semaphore, 1, 100);
         assert_eq!((held.len(), waiting.len()), (8, 92));
-        assert!(turns.waited(&1).is_some() && turns.waited(&2).is_none());
-        assert!(ask(&turns, 2).is_ok());
+        assert!(semaphore.waited(&1).is_some() && semaphore.waited(&2).is_none());
+        assert!(ask(&semaphore, 2).is_ok());
         drop((held, waiting));
-        assert_eq!(turns.0.state().held, 0);
-        assert!(turns.waited(&1).is_none());
+        assert_eq!(semaphore.0.state().held, 0);
+        assert!(semaphore.waited(&1).is_none());
     }
 
     #[actix::test]
     async fn those_who_wait_are_taken_one_of_each_after_the_other() {
-        let turns = Turns::new(1, 1);
-        let first = turns.take(0).await;
-        let (_, mut many) = flood(&turns, 1, 3);
-        let (_, mut few) = flood(&turns, 2, 1);
+        let semaphore = FairSemaphore::new(1, 1);
+        let first = semaphore.take(0).await;
+        let (_, mut many) = flood(&semaphore, 1, 3);
+        let (_, mut few) = flood(&semaphore, 2, 1);
         // The first waiter of each holder leaves.
         drop(many.remove(0));
         drop(first);
@@ -279,33 +283,33 @@ mod tests {
         assert!(poll_immediate(&mut many[0]).await.is_none());
         drop(third);
         drop(many.remove(0).await);
-        assert!(turns.0.state().round.is_empty() && turns.0.state().waiting.is_empty());
+        assert!(semaphore.0.state().round.is_empty() && semaphore.0.state().waiting.is_empty());
     }
 
     proptest! {
         /// Whatever holders do, permits never exceed the limit, no waiter is forgotten, and every permit comes back.
         #[test]
         fn every_turn_is_given_once_and_comes_back(steps in prop::collection::vec((0_u8..4, 0_u8..4), 1..200), max in 1_usize..6) {
-            let turns = Turns::new(max, max);
-            let (mut held, mut waiting): (Vec<Turn<u8>>, Vec<Asked>) = (Vec::new(), Vec::new());
+            let semaphore = FairSemaphore::new(max, max);
+            let (mut held, mut waiting): (Vec<FairPermit<u8>>, Vec<Asked>) = (Vec::new(), Vec::new());
             for (holder, step) in steps {
                 match step {
-                    0 | 1 => match ask(&turns, holder) {
-                        Ok(turn) => held.push(turn),
+                    0 | 1 => match ask(&semaphore, holder) {
+                        Ok(permit) => held.push(permit),
                         Err(asked) => waiting.push(asked),
                     },
                     2 if !held.is_empty() => drop(held.remove(usize::from(holder) % held.len())),
                     3 if !waiting.is_empty() => drop(waiting.remove(usize::from(holder) % waiting.len())),
                     _ => {}
                 }
-                prop_assert!(turns.0.state().held <= max);
+                prop_assert!(semaphore.0.state().held <= max);
             }
             loop {
                 let before = held.len() + waiting.len();
                 let mut left = Vec::new();
                 for mut asked in waiting {
                     match (&mut asked).now_or_never() {
-                        Some(turn) => held.push(turn),
+                        Some(permit) => held.push(permit),
                         None => left.push(asked),
                     }
                 }
@@ -317,7 +321,7 @@ mod tests {
                 held.clear();
             }
             held.clear();
-            let state = turns.0.state();
+            let state = semaphore.0.state();
             prop_assert!(state.held == 0 && state.waiting.is_empty() && state.round.is_empty() && state.by_holder.is_empty());
         }
     }

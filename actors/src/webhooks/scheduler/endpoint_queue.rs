@@ -1,6 +1,6 @@
-//! One endpoint's lane: deliveries that wait in memory, that are in progress, and that must be read from the table.
+//! One endpoint's queue: deliveries that wait in memory, that are in progress, and that must be read from the table.
 //!
-//! A delivery comes fresh from its commit ([`Lane::offer`]) or from the table ([`Lane::claimed`]). One rule keeps the
+//! A delivery comes fresh from its commit ([`EndpointQueue::offer`]) or from the table ([`EndpointQueue::claimed`]). One rule keeps the
 //! order of a call's first attempts: once a delivery was left to the table, all newer ones are left there too and
 //! come back in order.
 
@@ -11,15 +11,15 @@ use std::{
 
 use dikala_entities::{CallId, DeliveryId, Millis, TenantId};
 
+use super::effects::{QueueLimits, QueuedDelivery};
 use crate::{
-    events::outbox::Dispatch,
     runtime::circuit::{Admits, Circuit},
-    webhooks::{lanes::LaneReading, retry::Verdict, stats::LaneState},
+    webhooks::{retry::AttemptVerdict, stats::QueueState, webhook_status::QueueReading},
 };
 
 /// Deliveries waiting in memory per endpoint; the rest waits in the table.
 const WAITING_MAX: usize = 64;
-/// A lane with a backlog reads the table again when at most this many wait.
+/// A queue with a backlog reads the table again when at most this many wait.
 const READ_AGAIN_AT: usize = 16;
 /// The first pause of a circuit, in milliseconds.
 const FIRST_PAUSE_MS: i64 = 1_000;
@@ -31,16 +31,7 @@ const BELIEVED_AMONG_OTHERS_MS: i64 = 250;
 /// already.
 const FRESH_MS: i64 = 1_000;
 
-/// A delivery in memory.
-#[derive(Clone, Debug)]
-pub(in crate::webhooks) struct Item {
-    pub(in crate::webhooks) dispatch: Dispatch,
-    /// The time at which it was read or committed, by this node's clock.
-    pub(in crate::webhooks) read_at: Millis,
-    pub(in crate::webhooks) created: Millis,
-}
-
-/// The state of the lane's webhook.
+/// The state of the queue's webhook.
 #[derive(Debug)]
 pub(in crate::webhooks) enum Destination<E> {
     /// Not read yet.
@@ -59,13 +50,13 @@ pub(in crate::webhooks) enum Destination<E> {
 }
 
 #[derive(Debug)]
-pub(in crate::webhooks) struct Lane<E> {
+pub(in crate::webhooks) struct EndpointQueue<E> {
     pub(super) tenant: TenantId,
     pub(in crate::webhooks) target: Destination<E>,
     /// The endpoint before the webhook changed.
     before: Option<Rc<E>>,
     pub(super) circuit: Circuit,
-    /// True if the lane is in the scheduler's round.
+    /// True if the queue is in the scheduler's round.
     pub(super) in_round: bool,
     pub(super) claiming: bool,
     /// True while other nodes are told that they may deliver. Until then nothing begins.
@@ -73,7 +64,7 @@ pub(in crate::webhooks) struct Lane<E> {
     /// The endpoint answered 410, which the table does not show yet.
     pub(in crate::webhooks) closing: bool,
     used_at: Millis,
-    queue: VecDeque<Item>,
+    deliveries: VecDeque<QueuedDelivery>,
     /// All deliveries in memory: waiting, in progress, or ended but not recorded.
     known: HashSet<DeliveryId>,
     first_attempts: HashSet<CallId>,
@@ -87,15 +78,7 @@ pub(in crate::webhooks) struct Lane<E> {
     held_until: Option<Millis>,
 }
 
-/// The limits for beginning an attempt.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::webhooks) struct LaneLimits {
-    pub(in crate::webhooks) concurrency: usize,
-    /// Other nodes may change rows that were read here.
-    pub(in crate::webhooks) has_others: bool,
-}
-
-impl<E> Lane<E> {
+impl<E> EndpointQueue<E> {
     pub(super) fn new(tenant: TenantId, now: Millis) -> Self {
         Self {
             tenant,
@@ -107,7 +90,7 @@ impl<E> Lane<E> {
             releasing: false,
             closing: false,
             used_at: now,
-            queue: VecDeque::new(),
+            deliveries: VecDeque::new(),
             known: HashSet::new(),
             first_attempts: HashSet::new(),
             in_flight: 0,
@@ -124,7 +107,7 @@ impl<E> Lane<E> {
         self.target = Destination::Unknown;
     }
 
-    /// The present or last endpoint of the lane.
+    /// The present or last endpoint of the queue.
     pub(in crate::webhooks) fn endpoint(&self) -> Option<Rc<E>> {
         match &self.target {
             Destination::Ready(endpoint) => Some(Rc::clone(endpoint)),
@@ -141,22 +124,22 @@ impl<E> Lane<E> {
         matches!(self.target, Destination::Ready(_))
     }
 
-    pub(super) fn state(&self) -> LaneState {
+    pub(super) fn state(&self) -> QueueState {
         match &self.target {
-            Destination::Ready(_) if self.circuit.is_open() => LaneState::Open,
-            Destination::Ready(_) => LaneState::Closed,
-            Destination::Disabled | Destination::Deleted => LaneState::Disabled,
-            Destination::Paused => LaneState::Paused,
-            Destination::Sealed => LaneState::Sealed,
-            Destination::Elsewhere => LaneState::Elsewhere,
-            Destination::Unknown => LaneState::Unread,
+            Destination::Ready(_) if self.circuit.is_open() => QueueState::Open,
+            Destination::Ready(_) => QueueState::Closed,
+            Destination::Disabled | Destination::Deleted => QueueState::Disabled,
+            Destination::Paused => QueueState::Paused,
+            Destination::Sealed => QueueState::Sealed,
+            Destination::Elsewhere => QueueState::Elsewhere,
+            Destination::Unknown => QueueState::Unread,
         }
     }
 
-    pub(super) fn reading(&self) -> LaneReading {
-        LaneReading {
+    pub(super) fn reading(&self) -> QueueReading {
+        QueueReading {
             state: self.state(),
-            waiting: self.queue.len(),
+            waiting: self.deliveries.len(),
             in_flight: self.in_flight,
             probe_at: self.circuit.probe_at(),
         }
@@ -182,7 +165,7 @@ impl<E> Lane<E> {
     }
 
     /// Accepts a delivery that was just committed, or leaves it to the table.
-    pub(super) fn offer(&mut self, item: Item, room: bool, now: Millis) -> bool {
+    pub(super) fn offer(&mut self, item: QueuedDelivery, room: bool, now: Millis) -> bool {
         let id = item.dispatch.delivery;
         if self.known.contains(&id) {
             return true;
@@ -193,7 +176,7 @@ impl<E> Lane<E> {
         let room = room && self.room() > 0;
         if in_order && fresh && ready && room && !item.dispatch.has_moved {
             self.known.insert(id);
-            self.queue.push_back(item);
+            self.deliveries.push_back(item);
             self.used_at = now;
             return true;
         }
@@ -207,10 +190,15 @@ impl<E> Lane<E> {
 
     /// Accepts deliveries from the table. `mark` is the newest that was left behind at the time of the query.
     /// `complete` means that nothing else was due.
-    pub(super) fn claimed(&mut self, items: Vec<Item>, mark: Option<DeliveryId>, complete: bool) {
+    pub(super) fn claimed(
+        &mut self,
+        items: Vec<QueuedDelivery>,
+        mark: Option<DeliveryId>,
+        complete: bool,
+    ) {
         for item in items {
             if self.known.insert(item.dispatch.delivery) {
-                self.queue.push_back(item);
+                self.deliveries.push_back(item);
             }
         }
         if complete && self.left_behind == mark {
@@ -227,19 +215,19 @@ impl<E> Lane<E> {
         }
         match self.circuit.admits(now) {
             Admits::All => self.room(),
-            Admits::One => usize::from(self.queue.is_empty()).min(self.room()),
+            Admits::One => usize::from(self.deliveries.is_empty()).min(self.room()),
             Admits::None => 0,
         }
     }
 
     /// The number of further deliveries that may wait in memory.
     fn room(&self) -> usize {
-        WAITING_MAX.saturating_sub(self.queue.len() + self.aside)
+        WAITING_MAX.saturating_sub(self.deliveries.len() + self.aside)
     }
 
     /// True if so few wait that reading more is worthwhile.
     pub(super) fn has_room(&self) -> bool {
-        self.queue.len() <= READ_AGAIN_AT
+        self.deliveries.len() <= READ_AGAIN_AT
     }
 
     /// True if the table holds more and there is room for it.
@@ -267,15 +255,19 @@ impl<E> Lane<E> {
 
     /// Does the same for a delivery that may wait in the queue, and removes it there. False if it is in progress.
     pub(super) fn pull(&mut self, id: DeliveryId) -> bool {
-        let waits = |item: &Item| item.dispatch.delivery == id;
-        match self.queue.iter().position(waits) {
-            Some(place) => self.queue.remove(place).is_some(),
+        let waits = |item: &QueuedDelivery| item.dispatch.delivery == id;
+        match self.deliveries.iter().position(waits) {
+            Some(place) => self.deliveries.remove(place).is_some(),
             None => self.known.insert(id),
         }
     }
 
     /// The next delivery whose attempt may begin now.
-    pub(super) fn take(&mut self, limits: LaneLimits, now: Millis) -> Option<(Rc<E>, Item)> {
+    pub(super) fn take(
+        &mut self,
+        limits: QueueLimits,
+        now: Millis,
+    ) -> Option<(Rc<E>, QueuedDelivery)> {
         let Destination::Ready(endpoint) = &self.target else {
             return None;
         };
@@ -287,17 +279,20 @@ impl<E> Lane<E> {
         if self.circuit.admits(now) == Admits::None {
             return None;
         }
-        let next = self.queue.iter().position(|item| self.may_begin(item))?;
+        let next = self
+            .deliveries
+            .iter()
+            .position(|item| self.may_begin(item))?;
         let believed_ms = match limits.has_others {
             true => BELIEVED_AMONG_OTHERS_MS,
             false => BELIEVED_MS,
         };
-        if now.since(self.queue.get(next)?.read_at) > believed_ms {
+        if now.since(self.deliveries.get(next)?.read_at) > believed_ms {
             // Its call may have been erased meanwhile, so the table is read again, in order.
             self.forget();
             return None;
         }
-        let item = self.queue.remove(next)?;
+        let item = self.deliveries.remove(next)?;
         if let (0, Some(call)) = (item.dispatch.attempts, item.dispatch.call) {
             self.first_attempts.insert(call);
         }
@@ -308,7 +303,7 @@ impl<E> Lane<E> {
     }
 
     /// An event of a call waits for the first attempt of the previous one. Retries neither wait nor block.
-    fn may_begin(&self, item: &Item) -> bool {
+    fn may_begin(&self, item: &QueuedDelivery) -> bool {
         match (item.dispatch.attempts, item.dispatch.call) {
             (0, Some(call)) => !self.first_attempts.contains(&call),
             _ => true,
@@ -316,13 +311,18 @@ impl<E> Lane<E> {
     }
 
     /// Handles a finished attempt. The delivery stays known until [`recorded`](Self::recorded).
-    pub(super) fn attempted(&mut self, item: &Item, verdict: Verdict, now: Millis) {
+    pub(super) fn attempted(
+        &mut self,
+        item: &QueuedDelivery,
+        verdict: AttemptVerdict,
+        now: Millis,
+    ) {
         self.ended(item, now);
         match verdict {
-            Verdict::Delivered => self.circuit.succeeded(),
-            Verdict::Retry { at } => self.circuit.failed(now, Some(at.since(now))),
-            Verdict::GivenUp => self.circuit.failed(now, None),
-            Verdict::Gone => {
+            AttemptVerdict::Delivered => self.circuit.succeeded(),
+            AttemptVerdict::Retry { at } => self.circuit.failed(now, Some(at.since(now))),
+            AttemptVerdict::GivenUp => self.circuit.failed(now, None),
+            AttemptVerdict::Gone => {
                 self.circuit.failed(now, None);
                 self.closing = true;
                 self.disable();
@@ -330,7 +330,7 @@ impl<E> Lane<E> {
         }
     }
 
-    fn ended(&mut self, item: &Item, now: Millis) {
+    fn ended(&mut self, item: &QueuedDelivery, now: Millis) {
         self.in_flight = self.in_flight.saturating_sub(1);
         if let (0, Some(call)) = (item.dispatch.attempts, item.dispatch.call) {
             self.first_attempts.remove(&call);
@@ -338,12 +338,12 @@ impl<E> Lane<E> {
         self.used_at = now;
     }
 
-    /// Handles an attempt that was not made: the delivery returns to the front, and the lane rests until
+    /// Handles an attempt that was not made: the delivery returns to the front, and the queue rests until
     /// `held_until`.
-    pub(super) fn not_made(&mut self, item: Item, held_until: Millis, now: Millis) {
+    pub(super) fn not_made(&mut self, item: QueuedDelivery, held_until: Millis, now: Millis) {
         self.ended(&item, now);
         self.circuit.not_made();
-        self.queue.push_front(item);
+        self.deliveries.push_front(item);
         self.held_until = Some(held_until);
     }
 
@@ -358,7 +358,7 @@ impl<E> Lane<E> {
 
     /// Leaves all waiting deliveries to the table.
     pub(super) fn forget(&mut self) {
-        for item in std::mem::take(&mut self.queue) {
+        for item in std::mem::take(&mut self.deliveries) {
             self.known.remove(&item.dispatch.delivery);
             self.leave(item.dispatch.delivery);
         }
@@ -370,12 +370,12 @@ impl<E> Lane<E> {
     }
 
     pub(in crate::webhooks) fn waiting(&self) -> usize {
-        self.queue.len()
+        self.deliveries.len()
     }
 
-    /// The next time at which the lane needs a look without another cause.
+    /// The next time at which the queue needs a look without another cause.
     pub(super) fn looks_at(&self) -> Option<Millis> {
-        let wants = !self.queue.is_empty() || self.left_behind.is_some();
+        let wants = !self.deliveries.is_empty() || self.left_behind.is_some();
         let probe = self.circuit.probe_at();
         let times = [probe, self.held_until];
         times.into_iter().flatten().max().filter(|_| wants)
@@ -398,11 +398,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::events::outbox::Dispatch;
 
     const NOW: Millis = Millis::from_i64(1_768_447_800_000);
 
-    fn item(call: CallId) -> Item {
-        Item {
+    fn item(call: CallId) -> QueuedDelivery {
+        QueuedDelivery {
             dispatch: Dispatch {
                 delivery: DeliveryId::new(NOW),
                 webhook: WebhookId::new(NOW),
@@ -423,67 +424,67 @@ mod tests {
 
     #[test]
     fn what_a_call_announces_that_moved_comes_from_the_table() {
-        let mut lane = Lane::<()>::new(TenantId::new(NOW), NOW);
+        let mut queue = EndpointQueue::<()>::new(TenantId::new(NOW), NOW);
         let call = CallId::new(NOW);
         let mut moved = item(call);
         moved.dispatch.has_moved = true;
-        assert!(!lane.offer(moved.clone(), true, NOW));
-        assert_eq!(lane.left_behind(), Some(moved.dispatch.delivery));
+        assert!(!queue.offer(moved.clone(), true, NOW));
+        assert_eq!(queue.left_behind(), Some(moved.dispatch.delivery));
         // So is every later one, until the table was read.
-        assert!(!lane.offer(item(call), true, NOW));
+        assert!(!queue.offer(item(call), true, NOW));
     }
 
     #[test]
     fn what_comes_late_or_twice_is_left_to_the_table() {
-        let mut lane = Lane::<()>::new(TenantId::new(NOW), NOW);
+        let mut queue = EndpointQueue::<()>::new(TenantId::new(NOW), NOW);
         let call = CallId::new(NOW);
         let first = item(call);
-        assert!(lane.offer(first.clone(), true, NOW));
-        assert!(lane.offer(first, true, NOW));
-        assert_eq!(lane.waiting(), 1);
-        assert!(!lane.offer(item(call), true, NOW.plus_ms(FRESH_MS + 1)));
-        assert!(lane.left_behind().is_some());
+        assert!(queue.offer(first.clone(), true, NOW));
+        assert!(queue.offer(first, true, NOW));
+        assert_eq!(queue.waiting(), 1);
+        assert!(!queue.offer(item(call), true, NOW.plus_ms(FRESH_MS + 1)));
+        assert!(queue.left_behind().is_some());
     }
 
     proptest! {
         /// Whatever is offered, forgotten and read, waiting deliveries are in the order of their commits.
         #[test]
         fn memory_and_table_together_keep_the_order(steps in proptest::collection::vec(0_u8..6, 1..400)) {
-            let mut lane = Lane::<()>::new(TenantId::new(NOW), NOW);
+            let mut queue = EndpointQueue::<()>::new(TenantId::new(NOW), NOW);
             let call = CallId::new(NOW);
-            let mut table: VecDeque<Item> = VecDeque::new();
+            let mut table: VecDeque<QueuedDelivery> = VecDeque::new();
             let mut began: Vec<DeliveryId> = Vec::new();
             for step in steps {
                 match step {
                     // Committed and announced; sometimes without room.
                     0..=2 => {
                         let item = item(call);
-                        if !lane.offer(item.clone(), step > 0, NOW) {
+                        if !queue.offer(item.clone(), step > 0, NOW) {
                             table.push_back(item);
                         }
                     }
                     3 => {
-                        if let Some(first) = lane.queue.pop_front() {
-                            lane.recorded(first.dispatch.delivery);
+                        if let Some(first) = queue.deliveries.pop_front() {
+                            queue.recorded(first.dispatch.delivery);
                             began.push(first.dispatch.delivery);
                         }
                     }
                     4 => {
-                        let mark = lane.left_behind();
-                        let read: Vec<Item> = table.drain(..table.len().min(3)).collect();
-                        lane.claimed(read, mark, table.is_empty());
+                        let mark = queue.left_behind();
+                        let read: Vec<QueuedDelivery> = table.drain(..table.len().min(3)).collect();
+                        queue.claimed(read, mark, table.is_empty());
                     }
                     _ => {
-                        for item in lane.queue.iter().rev() {
+                        for item in queue.deliveries.iter().rev() {
                             table.push_front(item.clone());
                         }
-                        lane.forget();
+                        queue.forget();
                     }
                 }
-                let waits: Vec<DeliveryId> = lane.queue.iter().map(|i| i.dispatch.delivery).collect();
+                let waits: Vec<DeliveryId> = queue.deliveries.iter().map(|i| i.dispatch.delivery).collect();
                 prop_assert!(began.is_sorted() && waits.is_sorted());
                 prop_assert!(began.last().is_none_or(|last| waits.iter().all(|id| id > last)));
-                prop_assert_eq!(lane.known().count(), waits.len());
+                prop_assert_eq!(queue.known().count(), waits.len());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Lane ownership in SQL: which node delivers to which webhook. A node has a lane until it is ended or gives it up.
+//! Ownership of endpoint queues in SQL: which node delivers to which webhook. A node has a queue until it is ended or gives it up.
 //! So only one node delivers to an endpoint, and its concurrency, its circuit and the order of a call's events are in
 //! one place.
 
@@ -12,23 +12,23 @@ use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement, Value};
 use serde::Serialize;
 use serde_json::json;
 
-/// A lane as it was read.
-struct Held {
+/// A queue as it was read.
+struct QueueOwner {
     webhook: WebhookId,
     node: String,
     /// The node has not been ended.
     is_alive: bool,
 }
 
-/// A lane that a node wants, and its previous owner.
+/// A queue that a node wants, and its previous owner.
 #[derive(Serialize)]
-struct Wanted<'a> {
+struct WantedQueue<'a> {
     webhook_id: WebhookId,
     node: &'a str,
     before: &'a str,
 }
 
-/// Takes those lanes that have no living owner. Returns the lanes that this node has now.
+/// Takes those queues that have no living owner. Returns the queues that this node has now.
 pub(in crate::webhooks) async fn take(
     store: &Store,
     node: &str,
@@ -38,23 +38,23 @@ pub(in crate::webhooks) async fn take(
         return Ok(HashSet::new());
     }
     let held = held(store, ids).await?;
-    let known: HashSet<WebhookId> = held.iter().map(|lane| lane.webhook).collect();
-    let mine = held.iter().filter(|lane| lane.node == node);
-    let mut mine: HashSet<WebhookId> = mine.map(|lane| lane.webhook).collect();
-    let wanted = |webhook_id, before| Wanted {
+    let known: HashSet<WebhookId> = held.iter().map(|queue| queue.webhook).collect();
+    let mine = held.iter().filter(|queue| queue.node == node);
+    let mut mine: HashSet<WebhookId> = mine.map(|queue| queue.webhook).collect();
+    let wanted = |webhook_id, before| WantedQueue {
         webhook_id,
         node,
         before,
     };
-    let new: Vec<Wanted<'_>> = ids
+    let new: Vec<WantedQueue<'_>> = ids
         .iter()
         .filter(|id| !known.contains(id))
         .map(|id| wanted(*id, ""))
         .collect();
-    let left: Vec<Wanted<'_>> = held
+    let left: Vec<WantedQueue<'_>> = held
         .iter()
-        .filter(|lane| !lane.is_alive && lane.node != node)
-        .map(|lane| wanted(lane.webhook, &lane.node))
+        .filter(|queue| !queue.is_alive && queue.node != node)
+        .map(|queue| wanted(queue.webhook, &queue.node))
         .collect();
     // A process that is not in the table of nodes takes nothing.
     let new_sql = "INSERT INTO webhook_lanes (webhook_id, node) SELECT rows.webhook_id, rows.node FROM {rows} \
@@ -63,13 +63,13 @@ pub(in crate::webhooks) async fn take(
     let left_sql = "UPDATE webhook_lanes SET node = rows.node FROM {rows} WHERE webhook_lanes.webhook_id = rows.webhook_id \
                     AND webhook_lanes.node = rows.before AND rows.node IN (SELECT id FROM nodes) \
                     RETURNING webhook_lanes.webhook_id AS webhook_id";
-    for (sql, lanes) in [(new_sql, new), (left_sql, left)] {
-        mine.extend(written(store, sql, &lanes).await?);
+    for (sql, queues) in [(new_sql, new), (left_sql, left)] {
+        mine.extend(written(store, sql, &queues).await?);
     }
     Ok(mine)
 }
 
-async fn held(store: &Store, ids: &[WebhookId]) -> Result<Vec<Held>, DbErr> {
+async fn held(store: &Store, ids: &[WebhookId]) -> Result<Vec<QueueOwner>, DbErr> {
     let backend = store.backend();
     let sql = format!(
         "SELECT l.webhook_id, l.node, (n.id IS NOT NULL) AS is_alive FROM webhook_lanes l LEFT JOIN nodes n ON n.id = l.node \
@@ -82,7 +82,7 @@ async fn held(store: &Store, ids: &[WebhookId]) -> Result<Vec<Held>, DbErr> {
         .query_all_raw(Statement::from_sql_and_values(backend, sql, values))
         .await?;
     let read = |row: &QueryResult| {
-        Ok(Held {
+        Ok(QueueOwner {
             webhook: row.try_get("", "webhook_id")?,
             node: row.try_get("", "node")?,
             is_alive: row.try_get("", "is_alive")?,
@@ -91,22 +91,26 @@ async fn held(store: &Store, ids: &[WebhookId]) -> Result<Vec<Held>, DbErr> {
     rows.iter().map(read).collect()
 }
 
-async fn written(store: &Store, sql: &str, lanes: &[Wanted<'_>]) -> Result<Vec<WebhookId>, DbErr> {
-    if lanes.is_empty() {
+async fn written(
+    store: &Store,
+    sql: &str,
+    queues: &[WantedQueue<'_>],
+) -> Result<Vec<WebhookId>, DbErr> {
+    if queues.is_empty() {
         return Ok(Vec::new());
     }
     let columns = ["webhook_id", "node", "before"].map(|name| (name, ColumnType::Text));
     let sql = sql.replace("{rows}", &json_rows(store.backend(), &columns));
     let rows = store
         .writer()
-        .query_all_raw(json_statement(store.backend(), sql, lanes)?)
+        .query_all_raw(json_statement(store.backend(), sql, queues)?)
         .await?;
     rows.iter()
         .map(|row| row.try_get("", "webhook_id"))
         .collect()
 }
 
-/// Lets other nodes have these lanes.
+/// Lets other nodes have these queues.
 pub(in crate::webhooks) async fn give_up(
     store: &Store,
     node: &str,
@@ -125,8 +129,8 @@ pub(in crate::webhooks) async fn give_up(
         .map(drop)
 }
 
-/// Frees the lanes of a node that leaves, and those of dead nodes. Its deliveries need no write: `claim` takes them
-/// for the lane's new owner.
+/// Frees the queues of a node that leaves, and those of dead nodes. Its deliveries need no write: `claim` takes them
+/// for the queue's new owner.
 pub async fn give_back(db: &impl ConnectionTrait, node: &str) -> Result<(), DbErr> {
     let sql = "DELETE FROM webhook_lanes WHERE node = $1 OR node NOT IN (SELECT id FROM nodes)";
     let values = [Value::from(node)];

@@ -1,19 +1,19 @@
-//! The status of webhooks: their lanes, and their endpoints' last answers.
+//! The status of webhooks: their endpoint queues, and their endpoints' last answers.
 
 use std::collections::HashMap;
 
 use dikala_entities::{Millis, WebhookId};
 
-use super::{attempt::AttemptRecord, stats::LaneState};
+use super::{attempt::AttemptRecord, stats::QueueState};
 use crate::outbound::ErrorKind;
 
 /// Limit of kept last answers; the oldest are removed.
 const HEARD_MAX: usize = 10_000;
 
-/// A reading of an endpoint's lane.
+/// A reading of an endpoint's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaneReading {
-    pub state: LaneState,
+pub struct QueueReading {
+    pub state: QueueState,
     /// Deliveries in memory whose next attempt has not begun.
     pub waiting: usize,
     /// Attempts in progress.
@@ -33,18 +33,18 @@ pub struct LastAnswer {
 
 /// The status of one webhook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
-    /// None if the lane had nothing to do for a minute.
-    pub lane: Option<LaneReading>,
+pub struct WebhookStatus {
+    /// None if the queue had nothing to do for a minute.
+    pub queue: Option<QueueReading>,
     /// None if nothing was delivered since this process started.
     pub last_answer: Option<LastAnswer>,
 }
 
 /// The last answers of all endpoints.
 #[derive(Debug, Default)]
-pub(super) struct Heard(HashMap<WebhookId, LastAnswer>);
+pub(super) struct LastAnswers(HashMap<WebhookId, LastAnswer>);
 
-impl Heard {
+impl LastAnswers {
     /// Keeps the result of an attempt.
     pub(super) fn note(&mut self, record: &AttemptRecord) {
         if self.0.len() >= HEARD_MAX && !self.0.contains_key(&record.webhook) {
@@ -78,13 +78,13 @@ mod tests {
     use dikala_entities::{DeliveryId, TenantId};
 
     use super::*;
-    use crate::webhooks::retry::Verdict;
+    use crate::webhooks::retry::AttemptVerdict;
 
     const NOW: Millis = Millis::from_i64(1_768_447_800_000);
 
     #[test]
     fn the_last_answers_are_kept_of_those_that_answered_last() {
-        let mut heard = Heard::default();
+        let mut heard = LastAnswers::default();
         let record = |webhook, n: i64| AttemptRecord {
             delivery: DeliveryId::new(NOW),
             webhook,
@@ -98,7 +98,7 @@ mod tests {
             status_code: Some(204),
             error_kind: None,
             response: Vec::new(),
-            verdict: Verdict::Delivered,
+            verdict: AttemptVerdict::Delivered,
         };
         let most = i64::try_from(HEARD_MAX).expect("a small number");
         let webhooks: Vec<WebhookId> = (0..=most).map(|_| WebhookId::new(NOW)).collect();

@@ -1,14 +1,16 @@
-//! A lane belongs to one node, and changes hands only if that node is gone or gives it up.
+//! An endpoint queue belongs to one node, and changes hands only if that node is gone or gives it up.
 
 use std::collections::HashSet;
 
 use sea_orm::ConnectionTrait;
 
-use super::{super::store::lanes, *};
+use super::{super::store::queue_owners, *};
 use crate::webhooks::give_back;
 
 async fn has(store: &Store, node: &str, webhooks: &[WebhookId]) -> HashSet<WebhookId> {
-    lanes::take(store, node, webhooks).await.expect("asks")
+    queue_owners::take(store, node, webhooks)
+        .await
+        .expect("asks")
 }
 
 #[actix::test]
@@ -26,12 +28,12 @@ async fn a_lane_is_one_nodes() {
         let left: HashSet<WebhookId> = [webhooks[2]].into();
         assert_eq!(has(&store, "b", &webhooks).await, left);
         assert_eq!(has(&store, "a", &webhooks).await.len(), 2);
-        // A node cannot give up another's lane.
-        lanes::give_up(&store, "b", &webhooks[..2])
+        // A node cannot give up another's queue.
+        queue_owners::give_up(&store, "b", &webhooks[..2])
             .await
             .expect("asks");
         assert_eq!(has(&store, "b", &webhooks).await, left);
-        lanes::give_up(&store, "a", &webhooks[..1])
+        queue_owners::give_up(&store, "a", &webhooks[..1])
             .await
             .expect("asks");
         assert_eq!(has(&store, "b", &webhooks).await.len(), 2);
@@ -87,7 +89,7 @@ async fn an_event_from_elsewhere_waits_for_the_one_before_it() {
     }
 }
 
-/// The node that received the request makes a test. Once that node is gone, the owner of the lane makes it.
+/// The node that received the request makes a test. Once that node is gone, the owner of the queue makes it.
 #[actix::test]
 async fn a_test_of_a_node_that_is_gone_is_made_by_another() {
     for (keep, store) in dikala_testkit::both().await {

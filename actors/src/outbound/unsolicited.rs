@@ -15,7 +15,9 @@ use bytes::Bytes;
 
 use dikala_testkit::{ServerAnswer, TenantServer};
 
-use super::{Client, ErrorKind, Exchange, Failure, Head, exchange, testing::local_outbound};
+use super::{
+    ErrorKind, Exchange, Failure, Head, OutboundClient, exchange, testing::local_outbound,
+};
 
 const LIMIT: Duration = Duration::from_secs(10);
 const INTERIM: [&[u8]; 3] = [
@@ -25,12 +27,12 @@ const INTERIM: [&[u8]; 3] = [
 ];
 
 /// A server on bare sockets that counts its connections.
-struct Raw {
+struct RawServer {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
 }
 
-impl Raw {
+impl RawServer {
     /// Answers each request; `answer` gets the socket and the request's body.
     fn start(answer: impl Fn(&mut TcpStream, &str) + Clone + Send + 'static) -> Self {
         Self::serve(move |socket| {
@@ -69,7 +71,7 @@ impl Raw {
 
     async fn ask(
         &self,
-        client: &Client,
+        client: &OutboundClient,
         method: Method,
         body: String,
     ) -> Result<Exchange, Failure> {
@@ -118,11 +120,11 @@ fn send(socket: &mut TcpStream, bytes: &[u8]) {
 }
 
 /// Sixty requests from six concurrent workers, each with a unique body that the server echoes.
-async fn sixty(raw: &Raw, client: &Client) {
+async fn sixty(raw: &RawServer, client: &OutboundClient) {
     let workers: Vec<_> = (0..6)
         .map(|worker| {
             let client = client.clone();
-            let raw = Raw {
+            let raw = RawServer {
                 address: raw.address,
                 connections: Arc::clone(&raw.connections),
             };
@@ -144,7 +146,7 @@ async fn sixty(raw: &Raw, client: &Client) {
 #[actix::test]
 async fn interim_answers_are_no_answers_whenever_they_come() {
     for count in [1, 5, 32] {
-        let raw = Raw::start(move |socket, body| {
+        let raw = RawServer::start(move |socket, body| {
             for n in 0..count {
                 send(socket, INTERIM[n % 3]);
             }
@@ -158,13 +160,13 @@ async fn interim_answers_are_no_answers_whenever_they_come() {
         );
     }
     // Late: the real answer comes long after the client received the interim one.
-    let late = Raw::start(|socket, body| {
+    let late = RawServer::start(|socket, body| {
         send(socket, INTERIM[body.len() % 3]);
         std::thread::sleep(Duration::from_millis(3));
         send(socket, &ok(body));
     });
     sixty(&late, &local_outbound().client(None, 6)).await;
-    let in_pieces = Raw::start(|socket, body| {
+    let in_pieces = RawServer::start(|socket, body| {
         let whole = [INTERIM.concat(), ok(body)].concat();
         whole.iter().for_each(|byte| send(socket, &[*byte]));
     });
@@ -181,7 +183,7 @@ async fn what_goes_on_with_interim_answers_or_another_protocol_is_no_answer() {
             .to_vec(),
     ] {
         // Then silence: the fault shows at once, not at the timeout.
-        let raw = Raw::start(move |socket, _| {
+        let raw = RawServer::start(move |socket, _| {
             send(socket, &bytes);
             std::thread::park();
         });
@@ -194,7 +196,7 @@ async fn what_goes_on_with_interim_answers_or_another_protocol_is_no_answer() {
 #[actix::test]
 async fn a_second_answer_belongs_to_nobody() {
     // In one piece with the first.
-    let twice = Raw::start(|socket, body| {
+    let twice = RawServer::start(|socket, body| {
         send(socket, &[ok(body), ok("somebody else's")].concat());
     });
     sixty(&twice, &local_outbound().client(None, 6)).await;
@@ -204,7 +206,7 @@ async fn a_second_answer_belongs_to_nobody() {
     let (tell, told) = std::sync::mpsc::channel();
     let (go, wait) = std::sync::mpsc::channel();
     let wait = Arc::new(std::sync::Mutex::new(wait));
-    let later = Raw::start(move |socket, body| {
+    let later = RawServer::start(move |socket, body| {
         send(socket, &ok(body));
         let _ = wait.lock().expect("no panics").recv();
         send(socket, &ok("somebody else's"));
@@ -229,7 +231,7 @@ async fn a_second_answer_belongs_to_nobody() {
 async fn a_body_of_get_or_delete_is_never_anybodys_request() {
     for method in [Method::GET, Method::DELETE] {
         // Ignores bodies here, so it takes what follows the head for the next request and answers that too.
-        let raw = Raw::serve(bodiless);
+        let raw = RawServer::serve(bodiless);
         let client = local_outbound().client(None, 4);
         for n in 0..10 {
             let answer = raw
@@ -270,7 +272,7 @@ fn bodiless(socket: &mut TcpStream) {
 
 #[actix::test]
 async fn a_client_for_one_keeps_nothing() {
-    let raw = Raw::start(|socket, body| send(socket, &ok(body)));
+    let raw = RawServer::start(|socket, body| send(socket, &ok(body)));
     let client = local_outbound().client_for_one(None);
     for n in 0..5 {
         let own = format!("request {n}");
@@ -286,7 +288,7 @@ async fn an_answer_may_end_with_the_connection() {
         "HTTP/1.1 200 OK\r\n\r\n",
         "HTTP/1.0 200 OK\r\nserver: old\r\n\r\n",
     ] {
-        let raw = Raw::start(move |socket, body| {
+        let raw = RawServer::start(move |socket, body| {
             send(socket, format!("{head}{body}").as_bytes());
             let _ = socket.shutdown(Shutdown::Both);
         });
@@ -304,7 +306,7 @@ async fn an_answer_may_end_with_the_connection() {
 #[actix::test]
 async fn trailers_and_extensions_are_read_and_bounded() {
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
-    let some = Raw::start(move |socket, body| {
+    let some = RawServer::start(move |socket, body| {
         let chunk = format!(
             "{:x};a=\"b\"\r\n{body}\r\n0\r\nx-sum: 1\r\n\r\n",
             body.len()

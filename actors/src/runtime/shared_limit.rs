@@ -17,7 +17,7 @@ pub fn fair(max: usize, each: usize, held: usize, holders: usize) -> usize {
 }
 
 /// A semaphore that counts permits per holder.
-pub struct Shares<K: Hash + Eq>(Arc<Shared<K>>);
+pub struct SharedLimit<K: Hash + Eq>(Arc<Shared<K>>);
 
 struct Shared<K: Hash + Eq> {
     max: usize,
@@ -31,13 +31,13 @@ struct Held<K> {
 }
 
 /// One or more permits, returned when dropped.
-pub struct Share<K: Hash + Eq> {
+pub struct SharedPermit<K: Hash + Eq> {
     holder: Option<K>,
     amount: usize,
     shared: Arc<Shared<K>>,
 }
 
-impl<K: Hash + Eq + Clone> Shares<K> {
+impl<K: Hash + Eq + Clone> SharedLimit<K> {
     /// At most `max` permits in all and `each` per holder.
     pub fn new(max: usize, each: usize) -> Self {
         let held = Held {
@@ -52,12 +52,12 @@ impl<K: Hash + Eq + Clone> Shares<K> {
     }
 
     /// One permit for `holder`, if there is one.
-    pub fn take(&self, holder: K) -> Option<Share<K>> {
+    pub fn take(&self, holder: K) -> Option<SharedPermit<K>> {
         self.take_some(holder, 1)
     }
 
     /// `amount` permits for `holder`, if there are as many.
-    pub fn take_some(&self, holder: K, amount: usize) -> Option<Share<K>> {
+    pub fn take_some(&self, holder: K, amount: usize) -> Option<SharedPermit<K>> {
         let shared = &self.0;
         let mut held = shared.held();
         let own = held.by_holder.get(&holder).copied().unwrap_or(0);
@@ -68,7 +68,7 @@ impl<K: Hash + Eq + Clone> Shares<K> {
         held.all += amount;
         held.by_holder.insert(holder.clone(), own + amount);
         drop(held);
-        Some(Share {
+        Some(SharedPermit {
             holder: Some(holder),
             amount,
             shared: Arc::clone(shared),
@@ -87,7 +87,7 @@ impl<K: Hash + Eq> Shared<K> {
     }
 }
 
-impl<K: Hash + Eq> Drop for Share<K> {
+impl<K: Hash + Eq> Drop for SharedPermit<K> {
     fn drop(&mut self) {
         let Some(holder) = self.holder.take() else {
             return;
@@ -103,24 +103,24 @@ impl<K: Hash + Eq> Drop for Share<K> {
     }
 }
 
-impl<K: Hash + Eq> Clone for Shares<K> {
+impl<K: Hash + Eq> Clone for SharedLimit<K> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<K: Hash + Eq> fmt::Debug for Shares<K> {
+impl<K: Hash + Eq> fmt::Debug for SharedLimit<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shares")
+        f.debug_struct("SharedLimit")
             .field("max", &self.0.max)
             .field("each", &self.0.each)
             .finish_non_exhaustive()
     }
 }
 
-impl<K: Hash + Eq> fmt::Debug for Share<K> {
+impl<K: Hash + Eq> fmt::Debug for SharedPermit<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Share(…)")
+        f.write_str("SharedPermit(…)")
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_holder_has_his_share_and_what_is_dropped_comes_back() {
-        let shares = Shares::new(8, 2);
+        let shares = SharedLimit::new(8, 2);
         let first = shares.take("a");
         let second = shares.take("a");
         assert!(first.is_some() && second.is_some());
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn who_takes_some_gives_back_as_many() {
-        let shares = Shares::new(100, 40);
+        let shares = SharedLimit::new(100, 40);
         let most = shares.take_some("a", 40);
         assert!(most.is_some() && shares.take("a").is_none());
         let other = shares.take_some("b", 30);
@@ -162,7 +162,7 @@ mod tests {
     fn no_number_of_greedy_holders_takes_everything() {
         for (max, each) in [(256, 64), (128, 32), (4_096, 512)] {
             for greedy in 1..100 {
-                let shares = Shares::new(max, each);
+                let shares = SharedLimit::new(max, each);
                 let mut held = Vec::new();
                 loop {
                     let before = held.len();

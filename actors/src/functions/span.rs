@@ -2,21 +2,21 @@
 
 use dikala_entities::{CallId, FunctionId, TenantId, TraceParent};
 
-use super::Invoked;
-use crate::traces::{self, Kind, Span};
+use super::InvocationReport;
+use crate::traces::{self, Span, SpanKind};
 
 /// An invocation's span, if it is recorded.
 #[derive(Debug)]
-pub struct Traced {
+pub struct InvocationSpan {
     span: Option<Span>,
     /// The header for its request.
     pub traceparent: Option<String>,
 }
 
-impl Traced {
+impl InvocationSpan {
     /// Begins a span below the current one, or else as a part of `trace`.
     pub fn begin(trace: Option<&TraceParent>) -> Self {
-        let span = traces::current().map(|below| below.span(Kind::Client, "function"));
+        let span = traces::current().map(|below| below.span(SpanKind::Client, "function"));
         let traceparent = match &span {
             Some(span) => Some(span.traceparent().as_str().to_owned()),
             None => trace.map(|trace| trace.child(rand::random())),
@@ -30,7 +30,7 @@ impl Traced {
         tenant: TenantId,
         call: Option<CallId>,
         function: Option<FunctionId>,
-        invoked: &Invoked,
+        invoked: &InvocationReport,
     ) {
         let Some(mut span) = self.span else { return };
         span.set("dikala.tenant.id", tenant);
