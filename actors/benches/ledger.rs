@@ -1,4 +1,5 @@
-//! Debits a second through the ledger's actors, by how many calls ask at the same time, against commits one by one.
+//! Debits per second through the ledger's actors, by number of concurrent calls, compared with single
+//! commits.
 //!
 //! `cargo bench -p dikala-actors --bench ledger`. Every number is measured on the store's real durability: SQLite with
 //! `synchronous=FULL`, PostgreSQL with `fsync` on, both on this machine.
@@ -27,7 +28,7 @@ use sea_orm::{EntityTrait, IntoActiveModel};
 
 const CONCURRENCY: [usize; 4] = [1, 64, 256, 1_024];
 const TENANTS: usize = 16;
-/// How long one figure is measured.
+/// Duration of one measurement.
 const MEASURED: Duration = Duration::from_secs(3);
 
 fn main() {
@@ -79,7 +80,7 @@ async fn measure(store: &Store) {
     arbiter.stop();
 }
 
-/// Extends one call by a minute at a time, each after the one before.
+/// Extends one call by one minute after another.
 async fn debit(ledger: &LedgerHandle, (tenant, call): (TenantId, CallId), until: Instant) -> u128 {
     let mut request = 0;
     while Instant::now() < until {

@@ -1,4 +1,4 @@
-//! How fast durable deliveries go end to end, and what a hanging endpoint costs the others.
+//! Throughput of durable deliveries end to end, and the cost of a hanging endpoint for others.
 //!
 //! `cargo bench -p dikala-actors --bench webhooks`; with `DIKALA_BENCH_DATABASE_URL=postgres://…` on an empty PostgreSQL
 //! database, else on a SQLite file of its own. Absolute figures belong to the machine; the two ratios travel.
@@ -43,7 +43,8 @@ const ENDPOINTS_PER_TENANT: usize = 8;
 const BARE_CONCURRENCY: usize = 256;
 const HANGING: usize = 800;
 const PACE: Duration = Duration::from_millis(50);
-/// 50 s: three times the time of one attempt, so that several waves of time-outs are in it, and ten events above the p99.
+/// 50 s: three times the duration of one attempt, so that it covers several waves of timeouts, and leaves ten events
+/// above the p99.
 const PACED_EVENTS: usize = 1_000;
 
 type Arrivals = Arc<Mutex<HashMap<String, Instant>>>;
@@ -156,7 +157,7 @@ impl World {
         ids
     }
 
-    /// Events for many endpoints, as batches. One endpoint alone would be held to its concurrency; each event goes to one.
+    /// Events for many endpoints, in batches, one endpoint each: a single endpoint would be held to its concurrency.
     async fn batches(&self) -> Vec<Vec<NewEvent>> {
         let tenants: Vec<TenantId> = (0..TENANTS * ENDPOINTS_PER_TENANT)
             .map(|_| TenantId::new(SystemClock.now()))
@@ -187,7 +188,7 @@ impl World {
         per_second(EVENTS, began.elapsed())
     }
 
-    /// Deliveries per second that another node left behind, to the last record.
+    /// Deliveries per second taken over from another node, until the last record.
     async fn backlog(&self) -> u64 {
         let before = self.handle.stats();
         let began = Instant::now();
@@ -210,7 +211,7 @@ impl World {
         }
     }
 
-    /// A healthy tenant's times from commit to arrival, alone and beside a tenant whose endpoint hangs.
+    /// Times from commit to arrival for a healthy tenant, alone and beside a tenant whose endpoint hangs.
     async fn isolation(&self) {
         let healthy = TenantId::new(SystemClock.now());
         self.webhook(healthy, self.receiver).await;
@@ -358,7 +359,7 @@ async fn connection(mut socket: TcpStream, arrivals: Option<Arrivals>) {
     }
 }
 
-/// The length of the first request, once all of it is here.
+/// The length of the first request, once it has arrived completely.
 fn complete(buffer: &[u8]) -> Option<usize> {
     let head = buffer.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
     let body: usize = header(&buffer[..head], "content-length")?.parse().ok()?;

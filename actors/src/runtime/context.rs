@@ -30,7 +30,7 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{
     answer::{MessageReply, watched},
-    instances::ActorInstance,
+    instances::InstanceMeter,
     metrics::{ActorMeter, MessageMeter},
 };
 
@@ -126,7 +126,7 @@ impl fmt::Debug for OnPanic {
 pub struct MeteredContext<A: Metered> {
     parts: ContextParts<A>,
     mailbox: Option<Mailbox<A>>,
-    instance: Option<Arc<ActorInstance>>,
+    instance: Option<Arc<InstanceMeter>>,
 }
 
 impl<A: Metered> fmt::Debug for MeteredContext<A> {
@@ -151,7 +151,7 @@ impl<A: Metered> MeteredContext<A> {
             let mut ctx = Self::with_receiver(receiver);
             let actor = make(&mut ctx);
             let mailbox = ctx.mailbox.take().expect("a context is run once");
-            let instance = Arc::new(ActorInstance::new(actor.label(), A::meter().number()));
+            let instance = Arc::new(InstanceMeter::new(actor.label(), A::meter().number()));
             ctx.instance = Some(Arc::clone(&instance));
             A::meter().started(&instance);
             actix_rt::spawn(SupervisedFuture {
@@ -225,7 +225,7 @@ impl<A: Metered> AsyncContext<A> for MeteredContext<A> {
     where
         F: ActorFuture<A, Output = ()> + 'static,
     {
-        let waiting = self.instance.as_ref().map(ActorInstance::waits);
+        let waiting = self.instance.as_ref().map(InstanceMeter::waits);
         self.parts.wait(future.map(move |(), _, _| drop(waiting)));
     }
 
@@ -339,7 +339,7 @@ impl<T> Drop for OwnTask<T> {
 struct SupervisedFuture<A: Metered> {
     future: Option<ContextFut<A, MeteredContext<A>>>,
     on_panic: OnPanic,
-    instance: Arc<ActorInstance>,
+    instance: Arc<InstanceMeter>,
 }
 
 impl<A: Metered> SupervisedFuture<A> {

@@ -20,7 +20,7 @@ const NONE: u64 = 0;
 
 /// A running actor.
 #[derive(Debug)]
-pub struct ActorInstance {
+pub struct InstanceMeter {
     label: Option<String>,
     number: u64,
     started: Instant,
@@ -34,7 +34,7 @@ pub struct ActorInstance {
     recent: [AtomicU64; RECENT],
 }
 
-/// A reading of an [`ActorInstance`].
+/// A reading of an [`InstanceMeter`].
 #[derive(Clone, Debug)]
 pub struct InstanceReading {
     /// The actor's name, or its number within its type.
@@ -49,7 +49,7 @@ pub struct InstanceReading {
     pub recent: Vec<(&'static str, Duration)>,
 }
 
-impl ActorInstance {
+impl InstanceMeter {
     pub(super) fn new(label: Option<String>, number: u64) -> Self {
         Self {
             label,
@@ -130,7 +130,7 @@ fn micros(time: Duration) -> u64 {
 
 /// The guard of a future that the actor waits for.
 #[derive(Debug)]
-pub(super) struct WaitGuard(Arc<ActorInstance>);
+pub(super) struct WaitGuard(Arc<InstanceMeter>);
 
 impl Drop for WaitGuard {
     fn drop(&mut self) {
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_is_done_is_shown_until_it_is_done() {
-        let instance = Arc::new(ActorInstance::new(None, 7));
+        let instance = Arc::new(InstanceMeter::new(None, 7));
         let kinds = ["Tell", "Ping"];
         let doing = || instance.reading(&kinds).doing.map(|(message, _)| message);
         assert_eq!(doing(), None);

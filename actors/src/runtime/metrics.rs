@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     histogram::{Distribution, Histogram, MESSAGE_US},
-    instances::{ActorInstance, InstanceReading},
+    instances::{InstanceMeter, InstanceReading},
 };
 
 /// Messages that inspect an actor. They count only in their own rows, so that inspection does not change the figures.
@@ -44,7 +44,7 @@ pub struct ActorMeter {
     /// Number of actors started.
     started: AtomicU64,
     /// Running actors by number.
-    instances: Mutex<BTreeMap<u64, Arc<ActorInstance>>>,
+    instances: Mutex<BTreeMap<u64, Arc<InstanceMeter>>>,
     messages: RwLock<BTreeMap<&'static str, &'static MessageMeter>>,
 }
 
@@ -152,7 +152,7 @@ impl ActorMeter {
     /// The busiest running instances, at most `most`.
     pub fn busiest(&self, most: usize) -> Vec<InstanceReading> {
         let kinds = self.kinds();
-        let running: Vec<Arc<ActorInstance>> = self.instances().values().cloned().collect();
+        let running: Vec<Arc<InstanceMeter>> = self.instances().values().cloned().collect();
         let mut readings: Vec<InstanceReading> =
             running.iter().map(|one| one.reading(&kinds)).collect();
         readings.sort_by_key(|reading| std::cmp::Reverse((reading.busy, reading.handled)));
@@ -171,7 +171,7 @@ impl ActorMeter {
         kinds.into_iter().map(|(_, name)| name).collect()
     }
 
-    fn instances(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ActorInstance>>> {
+    fn instances(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<InstanceMeter>>> {
         self.instances
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -181,13 +181,13 @@ impl ActorMeter {
         self.started.fetch_add(1, Relaxed)
     }
 
-    pub(super) fn started(&self, instance: &Arc<ActorInstance>) {
+    pub(super) fn started(&self, instance: &Arc<InstanceMeter>) {
         self.running.fetch_add(1, Relaxed);
         self.instances()
             .insert(instance.number(), Arc::clone(instance));
     }
 
-    pub(super) fn stopped(&self, instance: &ActorInstance) {
+    pub(super) fn stopped(&self, instance: &InstanceMeter) {
         self.running.fetch_sub(1, Relaxed);
         self.instances().remove(&instance.number());
     }

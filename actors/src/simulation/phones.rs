@@ -22,7 +22,7 @@ const HEARTBEAT_MS: i64 = 10_000;
 
 /// A bridge's true state.
 #[derive(Debug, Default)]
-pub(super) struct SimulatedBridge {
+pub(super) struct ModelBridge {
     /// The machine and process to which it is connected.
     at: Option<(usize, u64)>,
     /// It can reach no node before this time.
@@ -67,7 +67,7 @@ impl SimulatedWorld<'_> {
     /// Schedules the calls, the tenants' requests to end them, and top-ups.
     pub(super) fn begin_to_call(&mut self) {
         for bridge in 0..self.setting.bridges {
-            self.bridges.push(SimulatedBridge::default());
+            self.bridges.push(ModelBridge::default());
             self.after(500, move |world| world.connect(bridge));
             self.after(HEARTBEAT_MS, move |world| world.beat(bridge));
         }

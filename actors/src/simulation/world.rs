@@ -11,7 +11,7 @@ use super::{
     SimulationResult,
     base::SharedBase,
     checks,
-    phones::{SimulatedBridge, SimulatedPhone},
+    phones::{ModelBridge, SimulatedPhone},
     process::{ProcessSettings, SimulatedProcess},
     setting::{InjectedFault, SimulationSetting},
 };
@@ -64,7 +64,7 @@ pub(super) struct SimulatedWorld<'a> {
     pub(super) tables: Tables,
     pub(super) receiver: SimulatedReceiver,
     pub(super) machines: Vec<SimulatedMachine>,
-    pub(super) bridges: Vec<SimulatedBridge>,
+    pub(super) bridges: Vec<ModelBridge>,
     pub(super) phones: Vec<SimulatedPhone>,
     pub(super) top_ups: BTreeMap<String, i64>,
     /// Beginning and end of each fault.
