@@ -13,7 +13,7 @@ use actix_web::http::{
 use bytes::Bytes;
 use clap::Args;
 use dikala_actors::outbound::{
-    AllowedHosts, Client, ErrorKind, Guard, Head, Outbound, OutboundError, exchange,
+    AllowedHosts, ErrorKind, Guard, Head, Outbound, OutboundClient, OutboundError, exchange,
 };
 use dikala_entities::{API_KEY_SCHEME, Credential, Secret};
 use serde::Deserialize;
@@ -50,7 +50,7 @@ pub struct ServiceArgs {
 pub struct Service {
     api: String,
     pub key: Credential,
-    pub client: Client,
+    pub client: OutboundClient,
 }
 
 impl Service {
@@ -118,7 +118,7 @@ impl fmt::Display for Service {
 }
 
 /// Creates an HTTP client. It may dial any address, because the person who runs the command chooses it.
-pub fn client(ca_file: Option<&Path>) -> Result<Client, CliError> {
+pub fn client(ca_file: Option<&Path>) -> Result<OutboundClient, CliError> {
     let guard = Guard {
         allow_hosts: AllowedHosts::All,
         allow_http: true,

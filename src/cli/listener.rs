@@ -8,7 +8,7 @@ use actix_web::http::{
 };
 use bytes::Bytes;
 use clap::Args;
-use dikala_actors::outbound::{Client, Head, exchange};
+use dikala_actors::outbound::{Head, OutboundClient, exchange};
 use dikala_entities::Secret;
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ pub struct ListenerArgs {
 pub struct Listener {
     api: String,
     token: Option<HeaderValue>,
-    client: Client,
+    client: OutboundClient,
 }
 
 #[derive(Debug)]

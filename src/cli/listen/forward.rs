@@ -8,7 +8,7 @@ use std::{
 use actix_web::http::{Method, Uri};
 use bytes::Bytes;
 use dikala_actors::{
-    outbound::{Client, ErrorKind, Head, exchange},
+    outbound::{ErrorKind, Head, OutboundClient, exchange},
     webhooks::{
         Envelope, headers,
         signature::{Signer, SigningKeys},
@@ -71,12 +71,12 @@ pub struct ForwardOutcome {
 pub struct Forwarder {
     target: ForwardTo,
     keys: SigningKeys,
-    client: Client,
+    client: OutboundClient,
 }
 
 impl Forwarder {
     /// Signs with the given secret, as a webhook with that secret is signed.
-    pub fn new(target: ForwardTo, secret: &Secret, client: Client) -> Self {
+    pub fn new(target: ForwardTo, secret: &Secret, client: OutboundClient) -> Self {
         let keys = SigningKeys {
             current: Signer::new(secret),
             previous: None,
