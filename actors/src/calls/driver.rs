@@ -7,7 +7,7 @@ use dikala_entities::{BridgeId, Millis, call, credit_hold};
 use super::{
     deps::CallDeps,
     error::CallError,
-    machine::{Due, MachineState, Step},
+    machine::{DueAction, MachineState, Step},
     messages::{CallInput, CallReply, CallSnapshot},
     owned::OwnedCall,
     steps::{answer::answer, commands, deadlines::carry_out, end, reopen::reopen, transcript},
@@ -231,11 +231,11 @@ impl CallDriver {
         }
     }
 
-    fn due(&self, now: Millis) -> Option<Due> {
+    fn due(&self, now: Millis) -> Option<DueAction> {
         let Self { call, missing, .. } = self;
         let missing = missing.filter(|(until, _)| now >= *until);
         let lost = missing.and_then(|(_, seen)| match call.state.lost(seen, now) {
-            Step::End(ending) => Some(Due::End(ending)),
+            Step::End(ending) => Some(DueAction::End(ending)),
             _ => None,
         });
         lost.or_else(|| call.state.due(now, call.last_seen(), &call.rules()))

@@ -247,7 +247,7 @@ impl CallRouter {
         for _ in 0..PLACES_MAX {
             let addr = self.find(call).await?;
             match ask(&addr, message.clone()).await {
-                Err(Gone) | Ok(Err(CallError::Moved)) => self.directory().forget(call, &addr),
+                Err(ActorGone) | Ok(Err(CallError::Moved)) => self.directory().forget(call, &addr),
                 Ok(answer) => return answer,
             }
         }
@@ -347,10 +347,10 @@ impl CallRouter {
 }
 
 /// The actor is gone: its call has to be read again.
-struct Gone;
+struct ActorGone;
 
 /// A slow actor is not replaced: two actors of one call would be worse than a late reply.
-async fn ask<M, T>(addr: &Addr<CallActor>, message: M) -> Result<Result<T, CallError>, Gone>
+async fn ask<M, T>(addr: &Addr<CallActor>, message: M) -> Result<Result<T, CallError>, ActorGone>
 where
     M: Message<Result = Result<T, CallError>> + Send + 'static,
     T: Send + 'static,
@@ -359,6 +359,6 @@ where
     match addr.send(message).timeout(ANSWER_TIMEOUT).await {
         Ok(answer) => Ok(answer),
         Err(MailboxError::Timeout) => Ok(Err(CallError::Unavailable)),
-        Err(MailboxError::Closed) => Err(Gone),
+        Err(MailboxError::Closed) => Err(ActorGone),
     }
 }

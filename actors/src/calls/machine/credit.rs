@@ -2,7 +2,7 @@
 
 use dikala_entities::{HangupReason, Millis, Minutes};
 
-use super::{CallLimits, Due, MINUTE_MS, MachineState};
+use super::{CallLimits, DueAction, MINUTE_MS, MachineState};
 use crate::calls::ending::CallEnding;
 
 /// The pause before the ledger is asked again after a refusal, in case of a top-up.
@@ -79,9 +79,9 @@ impl MachineState {
     /// The request that must precede the settlement of an ending. `None` if its minutes are granted, or were refused.
     /// `refusals` counts consecutive refusals for this ending. The first may repeat a lost answer to an earlier request; the
     /// second cannot.
-    pub(crate) fn uncovered(&self, ending: &CallEnding, refusals: usize) -> Option<Due> {
+    pub(crate) fn uncovered(&self, ending: &CallEnding, refusals: usize) -> Option<DueAction> {
         let want = self.minutes(ending) - self.credit.granted;
-        (want > 0 && refusals < REFUSALS_MAX).then_some(Due::Extend {
+        (want > 0 && refusals < REFUSALS_MAX).then_some(DueAction::Extend {
             request: self.credit.request + 1,
             started: self.credit.granted,
             want,

@@ -13,7 +13,7 @@ const BEAT_LATE_MS_MAX: i64 = 2_000;
 
 /// An action that is due without any message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
+pub(crate) enum DueAction {
     End(CallEnding),
     /// Ask the ledger for more minutes.
     Extend {
@@ -33,24 +33,29 @@ pub(crate) enum Due {
 
 impl MachineState {
     /// The next action due at `now`. Ask again after doing it, until `None`.
-    pub(crate) fn due(&self, now: Millis, last_seen: LastSeen, rules: &CallLimits) -> Option<Due> {
+    pub(crate) fn due(
+        &self,
+        now: Millis,
+        last_seen: LastSeen,
+        rules: &CallLimits,
+    ) -> Option<DueAction> {
         if self.is_over() {
             return None;
         }
         if let Some(pending) = &self.hangup
             && now >= self.carry_out_at(pending, rules)
         {
-            return Some(Due::End(self.carried_out(pending)));
+            return Some(DueAction::End(self.carried_out(pending)));
         }
         if now >= self.lost_at(last_seen, rules) {
-            return Some(Due::End(self.ending_lost(last_seen, now)));
+            return Some(DueAction::End(self.ending_lost(last_seen, now)));
         }
         match self.phase {
             Phase::Ringing if now >= self.ring_until => {
                 let rang_out = self.started_at.plus_ms(rules.ring_timeout_ms);
                 let at = self.bounded(rang_out, now);
                 let (status, reason) = (CallStatus::Failed, HangupReason::AnswerTimeout);
-                Some(Due::End(self.ending(
+                Some(DueAction::End(self.ending(
                     status,
                     reason,
                     HangupInitiator::System,
@@ -62,13 +67,18 @@ impl MachineState {
         }
     }
 
-    fn due_talking(&self, answered_at: Millis, now: Millis, rules: &CallLimits) -> Option<Due> {
+    fn due_talking(
+        &self,
+        answered_at: Millis,
+        now: Millis,
+        rules: &CallLimits,
+    ) -> Option<DueAction> {
         let longest_at = self.longest_until(answered_at);
         let granted_until = self.granted_until(answered_at);
         let wanted = self.wanted(answered_at, now, rules);
         if wanted > self.credit.granted && now >= self.credit.ask_at {
             let begun = now.since(answered_at) / MINUTE_MS + 1;
-            return Some(Due::Extend {
+            return Some(DueAction::Extend {
                 request: self.credit.request + 1,
                 started: begun.clamp(0, self.credit.granted),
                 want: wanted - self.credit.granted,
@@ -78,20 +88,20 @@ impl MachineState {
         // lack of credit.
         if self.credit.last && now >= granted_until {
             let reason = HangupReason::CreditsExhausted;
-            return Some(Due::HangUp {
+            return Some(DueAction::HangUp {
                 reason,
                 due_at: granted_until,
             });
         }
         if now >= longest_at {
-            return Some(Due::HangUp {
+            return Some(DueAction::HangUp {
                 reason: HangupReason::MaxDuration,
                 due_at: longest_at,
             });
         }
         let warn = |reason, cut_at: Millis| {
             let seconds_left = (cut_at.since(now) + 999) / 1_000;
-            (self.warned != Some(reason)).then_some(Due::Warn {
+            (self.warned != Some(reason)).then_some(DueAction::Warn {
                 reason,
                 seconds_left,
             })

@@ -19,7 +19,7 @@ mod deadlines;
 use dikala_entities::{CallStatus, CommandId, HangupInitiator, HangupReason, Millis, PhoneNumber};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{credit::CallCredit, deadlines::Due};
+pub(crate) use self::{credit::CallCredit, deadlines::DueAction};
 use super::ending::{CallEnding, bridge_failure, bridge_hangup};
 use crate::bridges::LastSeen;
 

@@ -90,7 +90,7 @@ fn a_message_is_placed_between_the_last_change_and_now() {
 fn a_call_rings_for_a_minute() {
     let call = ringing(10);
     assert_eq!(call.due(after(59), here(after(59)), &RULES), None);
-    let Some(Due::End(end)) = call.due(after(60), here(after(60)), &RULES) else {
+    let Some(DueAction::End(end)) = call.due(after(60), here(after(60)), &RULES) else {
         panic!("the ring timeout is due");
     };
     assert_eq!(
@@ -115,7 +115,7 @@ fn each_minute_is_granted_ahead_of_its_start() {
     let mut asked = Vec::new();
     for second in 0..180 {
         let now = after(second);
-        if let Some(Due::Extend {
+        if let Some(DueAction::Extend {
             request,
             started,
             want,
@@ -135,7 +135,7 @@ fn a_refused_minute_warns_and_cuts_at_the_end_of_the_granted_time() {
     let reason = HangupReason::CreditsExhausted;
     assert_eq!(
         due,
-        Some(Due::Warn {
+        Some(DueAction::Warn {
             reason,
             seconds_left: 30
         })
@@ -147,19 +147,19 @@ fn a_refused_minute_warns_and_cuts_at_the_end_of_the_granted_time() {
     assert_eq!(warned.due(after(31), here(after(31)), &RULES), None);
     assert!(matches!(
         warned.due(after(35), here(after(35)), &RULES),
-        Some(Due::Extend { request: 2, .. })
+        Some(DueAction::Extend { request: 2, .. })
     ));
     // Refused again: asked once more at the cut, then cut.
     let mut last = warned.granted(2, 1, true, after(58));
     assert!(matches!(
         last.due(after(60), here(after(60)), &RULES),
-        Some(Due::Extend { .. })
+        Some(DueAction::Extend { .. })
     ));
     last = last.granted(3, 1, true, after(60));
     let due = last.due(after(60), here(after(60)), &RULES);
     assert_eq!(
         due,
-        Some(Due::HangUp {
+        Some(DueAction::HangUp {
             reason,
             due_at: after(60)
         })
@@ -176,7 +176,7 @@ fn a_top_up_saves_the_call_and_takes_the_warning_back() {
     let credited = warned.credited(after(40));
     assert!(matches!(
         credited.due(after(40), here(after(40)), &RULES),
-        Some(Due::Extend { .. })
+        Some(DueAction::Extend { .. })
     ));
     let saved = credited.granted(2, 2, false, after(40));
     assert_eq!(
@@ -190,7 +190,7 @@ fn a_hang_up_command_is_carried_out_alone_after_the_grace() {
     let mut call = answered(1);
     assert_eq!(
         call.due(after(30), here(after(30)), &RULES),
-        Some(Due::Warn {
+        Some(DueAction::Warn {
             reason: HangupReason::MaxDuration,
             seconds_left: 30
         })
@@ -199,7 +199,7 @@ fn a_hang_up_command_is_carried_out_alone_after_the_grace() {
     let due = call.due(after(61), here(after(61)), &RULES);
     assert_eq!(
         due,
-        Some(Due::HangUp {
+        Some(DueAction::HangUp {
             reason: HangupReason::MaxDuration,
             due_at: after(60)
         })
@@ -212,7 +212,7 @@ fn a_hang_up_command_is_carried_out_alone_after_the_grace() {
         issued_at: after(61),
     });
     assert_eq!(call.due(after(70), here(after(70)), &RULES), None);
-    let Some(Due::End(end)) = call.due(after(71), here(after(71)), &RULES) else {
+    let Some(DueAction::End(end)) = call.due(after(71), here(after(71)), &RULES) else {
         panic!("the hang-up is carried out");
     };
     assert_eq!((end.talk_seconds, end.status), (60, CallStatus::Ended));
@@ -313,7 +313,7 @@ fn talk_that_is_not_covered_ends_where_the_granted_time_ends() {
         HangupReason::Normal,
         HangupInitiator::Caller,
     ));
-    let asked = Some(Due::Extend {
+    let asked = Some(DueAction::Extend {
         request: 2,
         started: 2,
         want: 1,
@@ -339,7 +339,7 @@ fn a_lost_bridge_is_billed_to_its_last_sign() {
     // A heartbeat every 30 s is sometimes a moment late; that does not lose the call.
     assert_eq!(granted.due(after(51), sign, &RULES), None);
     assert_eq!(granted.next_deadline(sign, &RULES), Some(after(52)));
-    let Some(Due::End(end)) = granted.due(after(52), sign, &RULES) else {
+    let Some(DueAction::End(end)) = granted.due(after(52), sign, &RULES) else {
         panic!("the bridge is lost");
     };
     assert_eq!(
@@ -487,8 +487,8 @@ fn settle_due(
     for _ in 0..16 {
         match call.due(now, sign, &RULES) {
             None => return Ok(()),
-            Some(Due::End(ending)) => end(call, ending, left, ends),
-            Some(Due::Extend {
+            Some(DueAction::End(ending)) => end(call, ending, left, ends),
+            Some(DueAction::Extend {
                 request,
                 want,
                 started,
@@ -500,8 +500,8 @@ fn settle_due(
                 *left -= granted;
                 *call = call.granted(request, call.credit.granted + granted, granted < want, now);
             }
-            Some(Due::Warn { reason, .. }) => call.warned = Some(reason),
-            Some(Due::HangUp { reason, due_at }) => {
+            Some(DueAction::Warn { reason, .. }) => call.warned = Some(reason),
+            Some(DueAction::HangUp { reason, due_at }) => {
                 call.hangup = Some(PendingHangup {
                     id: CommandId::new(now),
                     reason,

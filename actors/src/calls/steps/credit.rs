@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dikala_entities::Millis;
 
 use crate::{
-    calls::{ending::CallEnding, error::CallError, machine::Due, owned::OwnedCall},
+    calls::{ending::CallEnding, error::CallError, machine::DueAction, owned::OwnedCall},
     ledger::{Extend, LedgerError},
 };
 
@@ -17,7 +17,8 @@ const QUESTIONS_MAX: usize = 8;
 pub(super) async fn cover(call: &mut OwnedCall, ending: &CallEnding) -> Result<(), CallError> {
     let mut refusals = 0;
     for _ in 0..QUESTIONS_MAX {
-        let Some(Due::Extend { started, want, .. }) = call.state.uncovered(ending, refusals) else {
+        let Some(DueAction::Extend { started, want, .. }) = call.state.uncovered(ending, refusals)
+        else {
             return Ok(());
         };
         let refused = extend(call, started, want).await?;

@@ -5,16 +5,16 @@ use dikala_entities::{HangupReason, Millis};
 use super::{commands, credit, end};
 use crate::{
     bridges::CommandKind,
-    calls::{error::CallError, machine::Due, owned::OwnedCall},
+    calls::{error::CallError, machine::DueAction, owned::OwnedCall},
 };
 
 pub(in crate::calls) async fn carry_out(
     call: &mut OwnedCall,
-    due: Due,
+    due: DueAction,
     now: Millis,
 ) -> Result<(), CallError> {
     match due {
-        Due::End(ending) => {
+        DueAction::End(ending) => {
             let reason = ending.reason;
             end::end(call, ending, None, None).await?;
             if matches!(
@@ -25,8 +25,8 @@ pub(in crate::calls) async fn carry_out(
             }
         }
         // After an outage the ledger is asked again a second later; the call continues.
-        Due::Extend { started, want, .. } => drop(credit::extend(call, started, want).await),
-        Due::Warn {
+        DueAction::Extend { started, want, .. } => drop(credit::extend(call, started, want).await),
+        DueAction::Warn {
             reason,
             seconds_left,
         } => {
@@ -34,7 +34,7 @@ pub(in crate::calls) async fn carry_out(
             commands::warn(call, reason, seconds_left, now);
             call.state.warned = Some(reason);
         }
-        Due::HangUp { reason, due_at } => {
+        DueAction::HangUp { reason, due_at } => {
             call.may_tell_the_bridge().await?;
             commands::cut(call, reason, due_at, now);
         }

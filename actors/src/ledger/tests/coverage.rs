@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::calls::{
     ending::CallEnding,
-    machine::{CallLimits, Due, MachineState, Step},
+    machine::{CallLimits, DueAction, MachineState, Step},
 };
 
 const RULES: CallLimits = CallLimits {
@@ -66,7 +66,7 @@ type Cover = fn(&mut Talk, &CallEnding, Ask<'_>) -> bool;
 fn cover(talk: &mut Talk, ending: &CallEnding, ask: Ask<'_>) -> bool {
     let mut refusals = 0;
     for _ in 0..16 {
-        let Some(Due::Extend { want, .. }) = talk.call.uncovered(ending, refusals) else {
+        let Some(DueAction::Extend { want, .. }) = talk.call.uncovered(ending, refusals) else {
             return true;
         };
         match ask(talk, want) {
