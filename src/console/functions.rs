@@ -14,7 +14,7 @@ use super::{
 use crate::{
     api::function_stats::FunctionCircuitState,
     http::error::ApiError,
-    operator_api::functions::{self, Called, CalledList},
+    operator_api::functions::{self, CalledFunction, CalledList},
     pages::{
         components::{Field, Tone, badge, empty, short_id, table},
         form::FormValues,
@@ -89,7 +89,7 @@ async fn rows(
         "p50 / p99",
         "Last fault",
     ];
-    let row = |of: &Called| {
+    let row = |of: &CalledFunction| {
         vec![
             html! { strong { (of.name) } br; (of.origin) @if let Some(agent) = of.agent_id { br; (short_id(&agent.to_string())) } },
             names.link(of.tenant_id),
@@ -125,7 +125,7 @@ pub fn counts(visit: &ConsoleView, all: u64, failed: u64) -> Markup {
     }
 }
 
-fn circuit(visit: &ConsoleView, of: &Called) -> Markup {
+fn circuit(visit: &ConsoleView, of: &CalledFunction) -> Markup {
     match of.circuit.state {
         FunctionCircuitState::Closed => badge(Tone::Good, "closed"),
         FunctionCircuitState::HalfOpen => badge(Tone::Warning, "half open"),

@@ -30,9 +30,9 @@ const SESSION_EVERY: Duration = Duration::from_millis(500);
 /// Interval of keep-alives while nothing changes.
 const QUIET_MAX: Duration = Duration::from_secs(10);
 
-type Made<'a> = LocalBoxFuture<'a, Result<Vec<Markup>, ApiError>>;
+type RenderedParts<'a> = LocalBoxFuture<'a, Result<Vec<Markup>, ApiError>>;
 /// Renders the live parts of a page, elements with fixed ids. The parameters are those of the stream's address.
-type Make = for<'a> fn(&'a ConsoleView, &'a FormValues) -> Made<'a>;
+type Make = for<'a> fn(&'a ConsoleView, &'a FormValues) -> RenderedParts<'a>;
 
 /// The renderers of live parts, by name.
 const PARTS: &[(&str, Duration, Make)] = &[
@@ -80,7 +80,7 @@ const PARTS: &[(&str, Duration, Make)] = &[
 ];
 
 /// Wraps a single part.
-fn one<'a>(part: impl Future<Output = Result<Markup, ApiError>> + 'a) -> Made<'a> {
+fn one<'a>(part: impl Future<Output = Result<Markup, ApiError>> + 'a) -> RenderedParts<'a> {
     Box::pin(async { Ok(vec![part.await?]) })
 }
 

@@ -55,12 +55,12 @@ const COLUMNS: [&str; 9] = [
 ];
 
 /// The requested entries.
-struct Asked {
+struct AuditPageQuery {
     entries: AuditQuery,
     before: Option<AuditId>,
 }
 
-impl Asked {
+impl AuditPageQuery {
     fn read(visit: &SignedIn, typed: &FormValues) -> Result<Self, ApiError> {
         // Days begin at the reader's midnight, and the last day is included.
         let zone = visit.zone();
@@ -149,7 +149,7 @@ async fn offered(visit: &SignedIn, chosen: Option<Actor>) -> Result<Names, ApiEr
 pub async fn show(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let typed = asked_for(&request);
     let title = visit.t("audit-title");
-    let asked = match Asked::read(&visit, &typed) {
+    let asked = match AuditPageQuery::read(&visit, &typed) {
         Ok(asked) => asked,
         Err(error) => {
             let offered = offered(&visit, None).await?;
@@ -350,7 +350,7 @@ fn said(visit: &SignedIn, action: AuditAction) -> String {
 
 /// `GET /dashboard/audit.csv`: all entries that match the filters, newest first.
 pub async fn file(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let Asked { entries, before } = Asked::read(&visit, &asked_for(&request))?;
+    let AuditPageQuery { entries, before } = AuditPageQuery::read(&visit, &asked_for(&request))?;
     let first = Some((entries, before));
     let reader = visit.clone();
     let pieces = stream::try_unfold(first, move |next| {

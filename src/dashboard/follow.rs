@@ -17,13 +17,13 @@ const PATH: &str = "/dashboard/live";
 
 /// The followed thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watched {
+pub enum FollowedPart {
     Home,
     Calls,
     Call(CallId),
 }
 
-impl Display for Watched {
+impl Display for FollowedPart {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Home => f.write_str("home"),
@@ -33,7 +33,7 @@ impl Display for Watched {
     }
 }
 
-impl FromStr for Watched {
+impl FromStr for FollowedPart {
     type Err = <CallId as FromStr>::Err;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -52,7 +52,7 @@ pub async fn position(visit: &SignedIn) -> Result<i64, DbErr> {
 }
 
 /// Marks content as followed from an event position on. `more` is appended to the stream's address.
-pub fn followed(watched: Watched, more: &str, position: i64, content: Markup) -> Markup {
+pub fn followed(watched: FollowedPart, more: &str, position: i64, content: Markup) -> Markup {
     html! {
         div data-live={ (PATH) "?of=" (watched) (more) } data-after=(position) { (content) }
     }

@@ -23,7 +23,7 @@ use super::{
         rows::{self, CallNames},
         show,
     },
-    follow::{self, Watched},
+    follow::{self, FollowedPart},
     form::FormValues,
     home,
     view::SignedIn,
@@ -86,7 +86,7 @@ pub async fn stream(visit: SignedIn, request: HttpRequest) -> Result<HttpRespons
     let after = FormValues::parse(request.query_string().as_bytes());
     let sent = header(request.headers(), &LAST_EVENT_ID).or(after.text("after"));
     let seen = sent.and_then(|sent| sent.parse::<i64>().ok());
-    let following = Following {
+    let following = PageStream {
         visit,
         follower,
         watch,
@@ -105,20 +105,20 @@ async fn watch(visit: &SignedIn, query: &str) -> Result<(Watch, bool), ApiError>
     let missing = || ApiError::NotFound(Missing::Route);
     let watched = typed.text("of").unwrap_or_default();
     match watched.parse().map_err(|_| missing())? {
-        Watched::Home => Ok((Watch::Part(Part::Home, String::new()), false)),
-        Watched::Calls => {
+        FollowedPart::Home => Ok((Watch::Part(Part::Home, String::new()), false)),
+        FollowedPart::Calls => {
             let asked = CallQuery::read(query, visit.zone())?.map_err(|_| missing())?;
             let can_grow = typed.text("older").is_none();
             Ok((Watch::List(Box::new(asked)), can_grow))
         }
-        Watched::Call(id) => {
+        FollowedPart::Call(id) => {
             let call = record::find(visit, id).await?;
             Ok((Watch::Part(Part::Call(call.id), String::new()), false))
         }
     }
 }
 
-struct Following {
+struct PageStream {
     visit: SignedIn,
     follower: Follower,
     watch: Watch,
@@ -129,22 +129,22 @@ struct Following {
 }
 
 /// The stream has to end.
-struct Over;
+struct StreamOver;
 
-impl From<stream::StreamEnded> for Over {
+impl From<stream::StreamEnded> for StreamOver {
     fn from(_: stream::StreamEnded) -> Self {
         Self
     }
 }
 
-impl From<DbErr> for Over {
+impl From<DbErr> for StreamOver {
     fn from(error: DbErr) -> Self {
         tracing::warn!(%error, "a live page ends: the store cannot be read");
         Self
     }
 }
 
-impl From<ApiError> for Over {
+impl From<ApiError> for StreamOver {
     fn from(error: ApiError) -> Self {
         tracing::warn!(%error, "a live page ends");
         Self
@@ -152,7 +152,7 @@ impl From<ApiError> for Over {
 }
 
 /// Summary of a batch of events.
-struct Moved {
+struct EventBatch {
     /// The affected calls; true for those that may be new in the list.
     calls: BTreeMap<CallId, bool>,
     /// True if there was any event.
@@ -162,7 +162,7 @@ struct Moved {
     more: bool,
 }
 
-impl Following {
+impl PageStream {
     /// Runs until the page is closed or reads too slowly, the session ends, or the service stops.
     async fn run(mut self, is_stale: bool, mut seat: StreamSeat<TenantId>) {
         let (visit, to) = (self.visit.clone(), self.to.clone());
@@ -178,7 +178,7 @@ impl Following {
         }
     }
 
-    async fn follow(&mut self, is_stale: bool) -> Result<(), Over> {
+    async fn follow(&mut self, is_stale: bool) -> Result<(), StreamOver> {
         self.send(format!("{OPENING}id: {}\n\n", self.position))
             .await?;
         if is_stale {
@@ -194,7 +194,7 @@ impl Following {
             while self.pass_on().await? {}
             tokio::time::sleep(pause).await;
             tokio::select! {
-                open = self.follower.woken() => if !open { return Err(Over) },
+                open = self.follower.woken() => if !open { return Err(StreamOver) },
                 _ = beat.tick() => {
                     self.part_again().await?;
                     self.send(STILL_HERE.to_owned()).await?;
@@ -204,7 +204,7 @@ impl Following {
     }
 
     /// Handles the next batch of events. Returns true if there may be more.
-    async fn pass_on(&mut self) -> Result<bool, Over> {
+    async fn pass_on(&mut self) -> Result<bool, StreamOver> {
         let moved = self.moved().await?;
         if let Some(said) = &moved.said {
             let words = self.visit.t(said);
@@ -221,7 +221,7 @@ impl Following {
         Ok(moved.more)
     }
 
-    async fn moved(&mut self) -> Result<Moved, DbErr> {
+    async fn moved(&mut self) -> Result<EventBatch, DbErr> {
         let rows: Vec<(Option<i64>, Option<CallId>, EventKind)> =
             event::Entity::of(self.visit.tenant())
                 .select_only()
@@ -246,7 +246,7 @@ impl Following {
                 said = self.tells(call, kind).or(said);
             }
         }
-        Ok(Moved {
+        Ok(EventBatch {
             calls,
             any,
             said,
@@ -284,7 +284,7 @@ impl Following {
     }
 
     /// Sends the followed part if it has changed.
-    async fn part_again(&mut self) -> Result<(), Over> {
+    async fn part_again(&mut self) -> Result<(), StreamOver> {
         let Watch::Part(part, _) = self.watch else {
             return Ok(());
         };
@@ -313,13 +313,13 @@ impl Following {
         match is_over {
             true => {
                 self.send(OVER.to_owned()).await?;
-                Err(Over)
+                Err(StreamOver)
             }
             false => Ok(()),
         }
     }
 
-    async fn rows_again(&mut self, moved: &BTreeMap<CallId, bool>) -> Result<(), Over> {
+    async fn rows_again(&mut self, moved: &BTreeMap<CallId, bool>) -> Result<(), StreamOver> {
         let Watch::List(asked) = &self.watch else {
             return Ok(());
         };
@@ -342,7 +342,7 @@ impl Following {
         Ok(())
     }
 
-    async fn send(&self, chunk: String) -> Result<(), Over> {
+    async fn send(&self, chunk: String) -> Result<(), StreamOver> {
         Ok(self.to.send(chunk).await?)
     }
 }

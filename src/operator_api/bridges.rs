@@ -71,7 +71,7 @@ lists! {
 }
 
 #[derive(FromQueryResult)]
-struct Held {
+struct BridgeCalls {
     bridge_id: BridgeId,
     calls: i64,
 }
@@ -82,7 +82,7 @@ async fn held(db: &impl ConnectionTrait) -> Result<HashMap<BridgeId, i64>, DbErr
     let sql = "SELECT bridge_id, COUNT(*) AS calls FROM (SELECT bridge_id FROM calls \
                WHERE status IN ('ringing', 'answered') ORDER BY owner, id LIMIT 10000) AS live GROUP BY bridge_id";
     let statement = Statement::from_string(db.get_database_backend(), sql);
-    let held = Held::find_by_statement(statement).all(db).await?;
+    let held = BridgeCalls::find_by_statement(statement).all(db).await?;
     Ok(held
         .into_iter()
         .map(|held| (held.bridge_id, held.calls))

@@ -27,7 +27,7 @@ const NAME_CHARS_MAX: usize = 64;
     "lastAt": "2026-01-15T03:30:00.000Z", "lastFault": "timeout", "lastFaultAt": "2026-01-15T03:29:00.000Z",
     "timesUs": {"p50": 100_000, "p99": 5_000_000}, "circuit": {"state": "closed", "retryAt": null}
 }))]
-pub struct Called {
+pub struct CalledFunction {
     pub tenant_id: TenantId,
     pub agent_id: Option<AgentId>,
     pub name: String,
@@ -49,10 +49,10 @@ pub struct Called {
 
 lists! {
     /// A page of the functions that were called lately; 1,000 are kept in mind.
-    CalledList { functions: Called, "functions" }
+    CalledList { functions: CalledFunction, "functions" }
 }
 
-impl From<FunctionReading> for Called {
+impl From<FunctionReading> for CalledFunction {
     fn from(reading: FunctionReading) -> Self {
         Self {
             tenant_id: reading.tenant,
@@ -73,7 +73,7 @@ impl From<FunctionReading> for Called {
 }
 
 /// The query's filter and order.
-struct Wanted {
+struct FunctionQuery {
     page: PageRange,
     tenant: Option<TenantId>,
     agent: Option<AgentId>,
@@ -81,7 +81,7 @@ struct Wanted {
     by: Ranking,
 }
 
-impl Wanted {
+impl FunctionQuery {
     fn read(asked: &FormFields) -> Result<Self, ApiError> {
         asked.read(&[], |form| {
             Some(Self {
@@ -124,7 +124,7 @@ pub async fn list(
 
 /// The requested page of recently called functions.
 pub fn page(desk: &OperatorContext, asked: &FormFields) -> Result<CalledList, ApiError> {
-    let wanted = Wanted::read(asked)?;
+    let wanted = FunctionQuery::read(asked)?;
     let mut found = desk.node.functions.functions();
     found.retain(|function| wanted.takes(function));
     found.sort_unstable_by(|one, other| {
@@ -133,6 +133,6 @@ pub fn page(desk: &OperatorContext, asked: &FormFields) -> Result<CalledList, Ap
         ranks.then_with(|| names(one).cmp(&names(other)))
     });
     let (rows, has_more) = wanted.page.cut(found);
-    let functions = rows.into_iter().map(Called::from).collect();
+    let functions = rows.into_iter().map(CalledFunction::from).collect();
     Ok(CalledList::new(wanted.page, functions, has_more))
 }

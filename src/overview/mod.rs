@@ -65,13 +65,13 @@ struct Shared {
     parts: OverviewSources,
     troubles: ExternalChecks,
     ring: Mutex<SampleRing>,
-    looked: Mutex<Looked>,
+    looked: Mutex<RequestState>,
     last: watch::Sender<Option<Arc<OverviewReading>>>,
 }
 
 /// State of the requests.
 #[derive(Debug, Default)]
-struct Looked {
+struct RequestState {
     last: Option<Instant>,
     is_watched: bool,
 }

@@ -84,7 +84,7 @@ impl ExternalChecks {
             return false;
         }
         // Resets the flag even if this future is dropped.
-        let _open = Open(&self.asking);
+        let _open = CheckGuard(&self.asking);
         let before = self.known();
         tokio::join!(self.ask_readiness(parts), self.ask_store(parts));
         *self.lock() != before
@@ -150,9 +150,9 @@ impl ExternalChecks {
     }
 }
 
-struct Open<'a>(&'a AtomicBool);
+struct CheckGuard<'a>(&'a AtomicBool);
 
-impl Drop for Open<'_> {
+impl Drop for CheckGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Relaxed);
     }

@@ -27,14 +27,14 @@ pub enum Asset {
     Icon,
 }
 
-struct Prepared {
+struct CompressedAsset {
     name: String,
     media_type: &'static str,
     plain: &'static [u8],
     gzip: Vec<u8>,
 }
 
-static PREPARED: LazyLock<[Prepared; 3]> = LazyLock::new(|| {
+static PREPARED: LazyLock<[CompressedAsset; 3]> = LazyLock::new(|| {
     [
         prepare(
             "style",
@@ -62,9 +62,9 @@ fn prepare(
     extension: &str,
     media_type: &'static str,
     plain: &'static [u8],
-) -> Prepared {
+) -> CompressedAsset {
     let hash = hex::encode(Sha256::digest(plain));
-    Prepared {
+    CompressedAsset {
         name: format!("{stem}-{}.{extension}", &hash[..12]),
         media_type,
         plain,

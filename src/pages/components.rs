@@ -197,7 +197,7 @@ impl Field {
     pub fn show(&self, view: &View, filled: &FormState) -> Markup {
         let own = filled.errors_of(self.name).collect::<Vec<_>>();
         let id = format!("f-{}", self.name);
-        let told = Told {
+        let told = InputContext {
             described_by: self.described_by(&id, !own.is_empty()),
             is_wrong: !own.is_empty(),
             is_first: filled
@@ -255,7 +255,7 @@ impl Field {
         (!both.is_empty()).then(|| both.join(" "))
     }
 
-    fn input(&self, view: &View, told: &Told, filled: &FormState) -> Markup {
+    fn input(&self, view: &View, told: &InputContext, filled: &FormState) -> Markup {
         let invalid = told.is_wrong.then_some("true");
         let by = told.described_by.as_deref();
         let text = filled.text(self.name);
@@ -289,7 +289,7 @@ impl Field {
         }
     }
 
-    fn tick(&self, told: &Told, filled: &FormState, value: &str) -> Markup {
+    fn tick(&self, told: &InputContext, filled: &FormState, value: &str) -> Markup {
         let is_ticked = filled.is_ticked(self.name, value);
         html! {
             input id=(told.id) name=(self.name) type="checkbox" value=(value) checked[is_ticked]
@@ -297,7 +297,7 @@ impl Field {
         }
     }
 
-    fn tick_one(&self, told: &Told, filled: &FormState, value: &str) -> Markup {
+    fn tick_one(&self, told: &InputContext, filled: &FormState, value: &str) -> Markup {
         let error = told.is_wrong.then(|| format!("{}-error", told.id));
         html! {
             input name=(self.name) type="checkbox" value=(value) checked[filled.is_ticked(self.name, value)]
@@ -323,7 +323,7 @@ fn is_held(kind: &str, text: &str) -> bool {
 }
 
 /// Attributes that connect an input with its surroundings.
-struct Told {
+struct InputContext {
     id: String,
     described_by: Option<String>,
     is_wrong: bool,

@@ -14,14 +14,14 @@ const EACH_MAX: usize = 6;
 /// The seats of the dashboard's or the console's streams. Each belongs to an owner, such as a tenant.
 #[derive(Clone, Debug)]
 pub struct StreamSeats<O> {
-    taken: Arc<Mutex<Vec<Taken<O>>>>,
+    taken: Arc<Mutex<Vec<TakenSeat<O>>>>,
     /// Seats of one owner; one more closes the owner's oldest.
     of_owner: usize,
     total: usize,
 }
 
 #[derive(Debug)]
-struct Taken<O> {
+struct TakenSeat<O> {
     nth: u64,
     owner: O,
     session: CredentialHash,
@@ -61,9 +61,9 @@ impl<O: Copy + PartialEq> StreamSeats<O> {
         session: CredentialHash,
     ) -> Result<StreamSeat<O>, StreamLimitReached> {
         let mut taken = self.lock();
-        let of_owner = |seat: &&Taken<O>| seat.owner == owner;
+        let of_owner = |seat: &&TakenSeat<O>| seat.owner == owner;
         let own = taken.iter().filter(of_owner).count();
-        let same = |seat: &Taken<O>| seat.owner == owner && seat.session == session;
+        let same = |seat: &TakenSeat<O>| seat.owner == owner && seat.session == session;
         // The seats are in the order in which they were taken.
         let oldest = match taken.iter().filter(|seat| same(seat)).count() {
             each if each >= EACH_MAX => taken.iter().position(same),
@@ -76,7 +76,7 @@ impl<O: Copy + PartialEq> StreamSeats<O> {
         }
         let nth = taken.last().map_or(0, |last| last.nth.wrapping_add(1));
         let (keep, kept) = oneshot::channel();
-        taken.push(Taken {
+        taken.push(TakenSeat {
             nth,
             owner,
             session,
@@ -92,7 +92,7 @@ impl<O: Copy + PartialEq> StreamSeats<O> {
 }
 
 impl<O> StreamSeats<O> {
-    fn lock(&self) -> MutexGuard<'_, Vec<Taken<O>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<TakenSeat<O>>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

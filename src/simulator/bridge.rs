@@ -35,7 +35,7 @@ const UNANSWERED_US_MAX: i64 = 30_000_000;
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 
-enum Over {
+enum ConnectionEnd {
     Done,
     Lost(String),
     /// The time after a stop has passed.
@@ -102,9 +102,11 @@ impl SimulatedBridge {
                 .serve(&mut sink, &mut frames, &mut stop, &mut progress)
                 .await
             {
-                Over::Done => break None,
-                Over::GivenUp => break Some("calls did not end in time after the stop".to_owned()),
-                Over::Lost(reason) => {
+                ConnectionEnd::Done => break None,
+                ConnectionEnd::GivenUp => {
+                    break Some("calls did not end in time after the stop".to_owned());
+                }
+                ConnectionEnd::Lost(reason) => {
                     tracing::debug!(reason, "the connection was lost");
                     self.engine.disconnected();
                 }
@@ -156,7 +158,7 @@ impl SimulatedBridge {
         frames: &mut (impl Stream<Item = Result<Frame, WsProtocolError>> + Unpin),
         stop: &mut Stop<F>,
         progress: &mut impl FnMut(&Totals),
-    ) -> Over {
+    ) -> ConnectionEnd {
         // Reading and writing are separate, because two peers that only write would deadlock.
         let (outgoing, to_write) = mpsc::channel(OUTGOING_MAX);
         let mut writing = std::pin::pin!(write(sink, to_write));
@@ -173,28 +175,28 @@ impl SimulatedBridge {
             }
             progress(self.engine.totals());
             if self.engine.is_done() {
-                return Over::Done;
+                return ConnectionEnd::Done;
             }
             tokio::select! {
                 frame = frames.next() => {
                     heard_at = Instant::now();
                     if let Err(reason) = self.on_frames(frame, frames, &outgoing) {
-                        return Over::Lost(reason);
+                        return ConnectionEnd::Lost(reason);
                     }
                 }
-                fault = &mut writing => return Over::Lost(fault),
+                fault = &mut writing => return ConnectionEnd::Lost(fault),
                 () = sleep_until(self.wake_at(look_at)) => {
                     // Scanning all unacknowledged messages is expensive, so it does not happen on every wake-up.
                     if Instant::now() >= look_at {
                         look_at = Instant::now() + LOOK_EVERY;
                         if let Err(reason) = self.look(heard_at) {
-                            return Over::Lost(reason);
+                            return ConnectionEnd::Lost(reason);
                         }
                     }
                 }
                 wished = stop.next() => {
                     if !wished {
-                        return Over::GivenUp;
+                        return ConnectionEnd::GivenUp;
                     }
                     self.engine.stop(self.now_us());
                 }

@@ -10,7 +10,7 @@ use super::{
     call::{CallEnd, Incident, MessageKind, Reaction, Say, SimulatedCall},
     messages,
     scenario::{CallScenario, CallScript},
-    tally::{Latencies, Measured, Totals},
+    tally::{Latencies, MeasuredLatencies, Totals},
 };
 
 /// Unacknowledged messages on the connection; further ones wait in the queue. The service answers `busy` only at a
@@ -43,7 +43,7 @@ struct Message {
 }
 
 #[derive(Debug)]
-struct Placed {
+struct PlacedCall {
     call: SimulatedCall,
     /// The call's id, once the service has assigned one.
     id: Option<String>,
@@ -62,7 +62,7 @@ pub struct SimulatedCalls {
     rng: StdRng,
     /// Makes this run's ids unique among all runs.
     run: String,
-    calls: HashMap<u64, Placed>,
+    calls: HashMap<u64, PlacedCall>,
     by_id: HashMap<String, u64>,
     messages: BTreeMap<u64, Message>,
     queue: VecDeque<u64>,
@@ -214,9 +214,9 @@ impl SimulatedCalls {
     }
 
     /// The totals, including unfinished calls, and the latencies.
-    pub fn finish(mut self) -> (Totals, Measured) {
+    pub fn finish(mut self) -> (Totals, MeasuredLatencies) {
         self.totals.unfinished = self.calls.len() as u64;
-        let measured = Measured {
+        let measured = MeasuredLatencies {
             all: self.latencies,
             service: self.service_latencies,
             functions: self.function_latencies,
@@ -253,7 +253,7 @@ impl SimulatedCalls {
         self.numbered = seq;
         self.calls.insert(
             number,
-            Placed {
+            PlacedCall {
                 call: SimulatedCall::new(script),
                 id: None,
             },

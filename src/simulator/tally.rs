@@ -126,7 +126,7 @@ impl Summary {
 
 /// Latencies of acknowledgements.
 #[derive(Debug)]
-pub struct Measured {
+pub struct MeasuredLatencies {
     /// From a message's creation.
     pub all: Latencies,
     /// From a message's last transmission: the service's part.

@@ -3,7 +3,7 @@
 use awc::ws::{CloseCode, Message};
 
 use crate::support::{
-    bridge::{Closed, post_raw},
+    bridge::{BridgeSocketEnd, post_raw},
     prelude::*,
     tenant::text,
 };
@@ -277,7 +277,7 @@ async fn a_frame_that_cannot_be_answered_closes_its_socket_only(
         let wild = tenant.bridge(Socket).await;
         wild.ok("heartbeat", json!({})).await;
         wild.frame(frame);
-        assert_eq!(wild.closed().await, Closed(Some(code)));
+        assert_eq!(wild.closed().await, BridgeSocketEnd(Some(code)));
     }
     // A message with a readable id is answered, and its socket stays open.
     calm.frame(text(r#"{"id":"readable"}"#));

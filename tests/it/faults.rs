@@ -30,7 +30,7 @@ const LASTS_MS: u64 = 40_000;
 type Sign<'a> = (&'a str, &'a [(&'a str, &'a str)], fn(f64) -> bool);
 
 /// The signs of one fault.
-struct Shows<'a> {
+struct FaultSigns<'a> {
     /// `code` and `target` of a problem in the overview, and a word of its summary.
     problem: (&'a str, Option<&'a str>, &'a str),
     metric: Sign<'a>,
@@ -41,14 +41,14 @@ struct Shows<'a> {
 }
 
 /// A world with fail points, watched by a Prometheus.
-struct Watched {
+struct WatchedWorld {
     world: TestWorld,
     /// `None` if it is not installed.
     prometheus: Option<Prometheus>,
     operator: Rest,
 }
 
-impl Watched {
+impl WatchedWorld {
     async fn start(kind: StoreKind, setup: WorldSetup) -> Option<Self> {
         Some(Self::on(Installation::migrated(kind)?, setup).await)
     }
@@ -127,7 +127,7 @@ impl Watched {
     }
 
     /// Waits until a fault shows everywhere, within the time of each place.
-    async fn shows(&self, shows: Shows<'_>) {
+    async fn shows(&self, shows: FaultSigns<'_>) {
         let (code, target, word) = shows.problem;
         let overview = within(SHOWN_WITHIN, code, async || {
             let overview = self.overview().await;
@@ -175,7 +175,7 @@ impl Watched {
 
 macro_rules! watched {
     ($store:expr, $setup:expr) => {
-        match Watched::start($store, $setup).await {
+        match WatchedWorld::start($store, $setup).await {
             Some(watched) => watched,
             None => return,
         }
@@ -193,7 +193,7 @@ async fn a_ledger_that_panics_shows_and_goes_on() {
     let call = bridge.talk(&tenant.did).await;
     watched.fail("panic", "credit_ledger");
     watched
-        .shows(Shows {
+        .shows(FaultSigns {
             problem: ("actor_restarted", Some("credit_ledger"), "credit_ledger"),
             metric: (
                 "dikala_actor_restarts_total",
@@ -218,7 +218,7 @@ async fn a_dispatcher_that_is_stuck_shows() {
     let watched = watched!(Sqlite, WorldSetup::new());
     watched.fail("stick", "webhook_dispatcher");
     watched
-        .shows(Shows {
+        .shows(FaultSigns {
             problem: ("not_ready", Some("webhookDispatcher"), "webhook_dispatcher"),
             metric: (
                 "dikala_check_up",
@@ -238,7 +238,7 @@ async fn a_full_mailbox_shows_and_loses_nothing() {
     let world = &watched.world;
     watched.fail("fill", "webhook_dispatcher");
     watched
-        .shows(Shows {
+        .shows(FaultSigns {
             problem: (
                 "mailbox_full",
                 Some("webhook_dispatcher"),
@@ -264,7 +264,7 @@ async fn an_event_loop_that_is_blocked_shows() {
     let watched = watched!(Sqlite, WorldSetup::new());
     watched.fail("block", "credit_ledger");
     watched
-        .shows(Shows {
+        .shows(FaultSigns {
             problem: ("event_loop_blocked", Some("core-0"), "core-0"),
             metric: (
                 "dikala_arbiter_lag_seconds",
@@ -282,7 +282,7 @@ async fn a_disk_that_is_full_shows() {
     let watched = watched!(Sqlite, WorldSetup::new());
     watched.world.server.limit_files(Some(16 << 10));
     watched
-        .shows(Shows {
+        .shows(FaultSigns {
             problem: ("not_ready", Some("store"), "takes no writes"),
             metric: ("dikala_check_up", &[("check", "store")], IS_DOWN),
             alert: (Alert::NotReady, "check", "store"),
@@ -298,7 +298,7 @@ async fn a_database_that_is_away_shows() {
     let store = &watched.world.server.installation.store;
     store.database().unwrap().go_away();
     watched
-        .shows(Shows {
+        .shows(FaultSigns {
             problem: ("not_ready", Some("store"), "database"),
             metric: ("dikala_check_up", &[("check", "store")], IS_DOWN),
             alert: (Alert::NotReady, "check", "store"),
@@ -319,7 +319,7 @@ async fn an_endpoint_that_hangs_shows() {
     let bridge = world.tenant.bridge(Socket).await;
     bridge.ring(&world.tenant.did).await;
     watched
-        .shows(Shows {
+        .shows(FaultSigns {
             problem: ("endpoint_hangs", Some(webhook), "does not answer"),
             metric: ("dikala_webhook_hanging_endpoints", &[], IS_COUNTED),
             alert: (Alert::EndpointsHanging, "severity", "warning"),
@@ -344,7 +344,7 @@ async fn an_endpoint_that_keeps_hanging_shows_as_one_that_fails() {
         bridge.hang_up(&call).await;
     }
     watched
-        .shows(Shows {
+        .shows(FaultSigns {
             problem: ("webhook_failing", Some(webhook), "has been failing"),
             metric: ("dikala_webhook_lanes", &[("state", "open")], IS_COUNTED),
             alert: (Alert::EndpointsFailing, "state", "open"),
@@ -367,7 +367,7 @@ async fn a_tenant_that_floods_shows() {
             futures_util::future::join_all(many).await;
         }
     };
-    let shows = watched.shows(Shows {
+    let shows = watched.shows(FaultSigns {
         problem: ("tenant_floods", Some(&id), "more than it may"),
         metric: (
             "dikala_http_requests_total",

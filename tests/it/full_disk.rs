@@ -24,9 +24,9 @@ const WRITES: usize = 100;
 
 /// Acknowledged agents: id and name.
 #[derive(Default)]
-struct Acknowledged(HashMap<String, String>);
+struct AcknowledgedAgents(HashMap<String, String>);
 
-impl Acknowledged {
+impl AcknowledgedAgents {
     /// Writes agents concurrently and records the acknowledged ones; returns the other answers.
     async fn write(&mut self, tenant: &Tenant, what: &str, count: usize) -> Vec<RestResponse> {
         let write = async |number: usize| {
@@ -56,7 +56,7 @@ impl Acknowledged {
 #[actix_web::test]
 async fn what_is_acknowledged_around_a_full_disk_is_there_after_a_kill() {
     let mut world = world!(Sqlite);
-    let mut acknowledged = Acknowledged::default();
+    let mut acknowledged = AcknowledgedAgents::default();
     let public = world.server.rest();
     let bridge = world.tenant.bridge(Socket).await;
     let before = bridge.talk(&world.tenant.did).await;

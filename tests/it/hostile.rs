@@ -180,15 +180,15 @@ fn one_attempt() -> WorldSetup {
 }
 
 /// An address, and the record of its attempt.
-type Told = (String, Value, Value, String);
+type StoredAttempt = (String, Value, Value, String);
 
-fn served(receiver: &TenantServer, (path, answer, status, error, text): Case) -> Told {
+fn served(receiver: &TenantServer, (path, answer, status, error, text): Case) -> StoredAttempt {
     receiver.answer(path, [answer]);
     (receiver.url(path), status, error, text)
 }
 
 /// Sends one event to each address and checks the recorded attempts.
-async fn assert_stored(tenant: &Tenant, cases: Vec<Told>) {
+async fn assert_stored(tenant: &Tenant, cases: Vec<StoredAttempt>) {
     let mut webhooks = Vec::new();
     for (url, ..) in &cases {
         webhooks.push(tenant.subscribe(url, &["call.started"], SECRET).await);

@@ -7,7 +7,7 @@ use awc::ws::CloseCode;
 use futures_util::future::join_all;
 
 use crate::support::{
-    bridge::Closed,
+    bridge::BridgeSocketEnd,
     prelude::*,
     raw_socket::{GOES_ON, RawSocket, TEXT, TEXT_GOES_ON},
     tenant::text,
@@ -170,7 +170,10 @@ async fn a_revoked_token_ends_the_open_sockets_of_its_bridge_at_once(
     ];
     world.server.cli(&["bridge", "revoke", &id]);
     for socket in &sockets {
-        assert_eq!(socket.closed().await, Closed(Some(CloseCode::Policy)));
+        assert_eq!(
+            socket.closed().await,
+            BridgeSocketEnd(Some(CloseCode::Policy))
+        );
         assert_eq!(socket.pings(), 0);
     }
     other.ok("heartbeat", json!({})).await;
@@ -183,7 +186,10 @@ async fn a_bridge_with_too_many_sockets_keeps_the_newest() {
     for _ in 0..=SOCKETS {
         sockets.push(world.tenant.bridge(Socket).await);
     }
-    assert_eq!(sockets[0].closed().await, Closed(Some(CloseCode::Policy)));
+    assert_eq!(
+        sockets[0].closed().await,
+        BridgeSocketEnd(Some(CloseCode::Policy))
+    );
     for socket in &sockets[1..] {
         socket.ok("heartbeat", json!({})).await;
     }

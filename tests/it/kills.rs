@@ -23,7 +23,7 @@ const GOES_ON_WITHIN: Duration = Duration::from_secs(15);
 const RECORDED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A killed process as seen from outside.
-struct Killed {
+struct KilledProcess {
     at: Instant,
     /// Number of requests received by then, from all processes.
     requests: usize,
@@ -112,13 +112,13 @@ async fn call_again_and_again(bridge: Rc<TestBridge>, did: String) {
     }
 }
 
-async fn kill(world: &mut TestWorld) -> Killed {
+async fn kill(world: &mut TestWorld) -> KilledProcess {
     world.server.kill9();
     let at = Instant::now();
     let requests = world.receiver.settled().await.len();
     let pending = "SELECT id, webhook_id FROM deliveries WHERE status = 'pending'";
     let pending = world.server.installation.store.rows(pending).await;
-    Killed {
+    KilledProcess {
         at,
         requests,
         pending: pending.into_iter().map(|[id, hook]| (id, hook)).collect(),
@@ -127,7 +127,7 @@ async fn kill(world: &mut TestWorld) -> Killed {
 
 /// Asserts that every endpoint with pending deliveries soon gets some, without new events. A kill just after a
 /// start may have found nothing pending.
-async fn goes_on(receiver: &TenantServer, killed: &Killed, ready: Instant) {
+async fn goes_on(receiver: &TenantServer, killed: &KilledProcess, ready: Instant) {
     let mut waiting: HashSet<_> = killed.pending.values().collect();
     let mut last = ready;
     eventually("endpoints to get what was left", async || {
@@ -170,7 +170,7 @@ async fn every_event_arrives(world: &TestWorld, hooks: &HashMap<String, String>)
 
 /// Asserts that no process sends a delivery twice. A delivery sent by two processes was unrecorded when the first
 /// was killed: its request was in flight, or its answer had just arrived.
-fn only_what_was_in_flight_arrives_twice(requests: &[ReceivedRequest], kills: &[Killed]) {
+fn only_what_was_in_flight_arrives_twice(requests: &[ReceivedRequest], kills: &[KilledProcess]) {
     let process = |request: usize| kills.partition_point(|killed| killed.requests <= request);
     let mut last_sent = HashMap::new();
     let mut repeated = vec![Vec::new(); kills.len()];

@@ -57,9 +57,9 @@ const SENT: [&str; 2] = ["dikala_mails_total", "dikala_spans_total"];
 const TELEPHONY: &str = "dikala_telephony_";
 
 /// A row of docs/metrics.md: type and labels.
-pub type Documented = BTreeMap<String, (String, Vec<String>)>;
+pub type DocumentedMetrics = BTreeMap<String, (String, Vec<String>)>;
 
-pub fn documented() -> Documented {
+pub fn documented() -> DocumentedMetrics {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
     let text = fs::read_to_string(path).unwrap();
     let named = |cell: &str| -> Vec<String> {
@@ -133,7 +133,7 @@ async fn every_metric_is_documented_and_named_as_prometheus_wants_it(
 }
 
 /// Asserts a metric's type, labels, unit and name.
-pub fn assert_as_documented(name: &str, metric: &ScrapedMetric, documented: &Documented) {
+pub fn assert_as_documented(name: &str, metric: &ScrapedMetric, documented: &DocumentedMetrics) {
     let (kind, labels) = &documented[name];
     let shown = if kind == "info" { "gauge" } else { kind };
     assert_eq!(metric.kind, shown, "{name}");

@@ -103,12 +103,12 @@ fn a_rule_that_does_not_wait_as_it_says_is_noticed() {
 }
 
 /// A Prometheus that scrapes a server every second, and a simulation on that server.
-struct Watched {
+struct WatchedServer {
     prometheus: Prometheus,
     simulation: Child,
 }
 
-impl Drop for Watched {
+impl Drop for WatchedServer {
     fn drop(&mut self) {
         // The process may have ended already.
         let _ = self.simulation.kill();
@@ -116,7 +116,7 @@ impl Drop for Watched {
     }
 }
 
-impl Watched {
+impl WatchedServer {
     fn start(world: &TestWorld) -> Self {
         let tenant = &world.tenant;
         let simulation = world
@@ -218,7 +218,7 @@ async fn every_query_finds_something_while_calls_run(#[values(Sqlite, Postgres)]
         .tenant
         .create_function("find_order", "POST", &endpoint)
         .await;
-    let watched = Watched::start(&world);
+    let watched = WatchedServer::start(&world);
     watched.finds("up{job=\"dikala\"} == 1").await;
     let dashboard = dashboard();
     let nodes = watched.nodes_to_choose(&dashboard).await;

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::{
     front_door::well_made,
-    support::{bridge::Closed, prelude::*, rest, server::Server},
+    support::{bridge::BridgeSocketEnd, prelude::*, rest, server::Server},
 };
 
 /// The service's address in the shipped configurations.
@@ -239,7 +239,10 @@ async fn calls_and_events_come_through(#[values(Nginx, Haproxy)] kind: Kind) {
 
     // A stop reaches the bridge, and the service is found again afterwards.
     world.server.terminate().await;
-    assert_eq!(bridge.closed().await, Closed(Some(CloseCode::Away)));
+    assert_eq!(
+        bridge.closed().await,
+        BridgeSocketEnd(Some(CloseCode::Away))
+    );
     world.server.restart();
     proxy.answers(200).await;
     TestBridge::open(&proxy.https, &world.tenant.token, Socket).await;

@@ -30,7 +30,7 @@ const IN_AN_ID: &str = "+6281592637480";
 const NUMBERS: [&str; 3] = [CALLER, TRANSFER, IN_AN_ID];
 
 /// Planted values with their descriptions.
-type Planted = Vec<(&'static str, String)>;
+type PlantedValues = Vec<(&'static str, String)>;
 
 /// The text to search for: without its ends, in case it is cut or quoted, and without a number's prefix.
 fn inner(value: &str) -> &str {
@@ -41,7 +41,7 @@ fn inner(value: &str) -> &str {
 }
 
 #[track_caller]
-fn assert_clean(place: &str, planted: &Planted, text: &str) {
+fn assert_clean(place: &str, planted: &PlantedValues, text: &str) {
     for (what, value) in planted {
         if let Some(line) = text.lines().find(|line| line.contains(inner(value))) {
             let line: String = line.chars().take(600).collect();
@@ -51,7 +51,7 @@ fn assert_clean(place: &str, planted: &Planted, text: &str) {
 }
 
 /// Does everything that a tenant can do with planted values; returns the values.
-async fn do_everything(world: &TestWorld, operator: &Rest) -> Planted {
+async fn do_everything(world: &TestWorld, operator: &Rest) -> PlantedValues {
     let tenant = &world.tenant;
     let sari = world.server.cli(&[
         "user",
@@ -262,7 +262,7 @@ async fn what_was_planted_is_nowhere(
     let operator =
         Rest::new(&format!("{}/operator/v1", world.server.operator)).with("authorization", &bearer);
     let planted = do_everything(&world, &operator).await;
-    let others: Planted = planted
+    let others: PlantedValues = planted
         .iter()
         .filter(|(_, value)| !NUMBERS.contains(&value.as_str()))
         .cloned()

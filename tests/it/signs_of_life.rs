@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use awc::ws::CloseCode;
 
-use crate::support::{bridge::Closed, prelude::*, tenant::text};
+use crate::support::{bridge::BridgeSocketEnd, prelude::*, tenant::text};
 
 #[rstest]
 #[actix_web::test]
@@ -219,7 +219,10 @@ async fn a_silent_socket_is_pinged_and_then_closed() {
     );
     silent.fall_silent();
     let opened = Instant::now();
-    assert_eq!(silent.closed().await, Closed(Some(CloseCode::Policy)));
+    assert_eq!(
+        silent.closed().await,
+        BridgeSocketEnd(Some(CloseCode::Policy))
+    );
     let after = opened.elapsed().as_secs();
     assert!((44..65).contains(&after), "closed after {after} s");
     // Pings come after 15 s and 30 s of silence; a third may coincide with the end.

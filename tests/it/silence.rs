@@ -11,7 +11,7 @@ use awc::http::Method;
 use dikala_testkit::within;
 
 use crate::support::{
-    link::{Lost, linked},
+    link::{LostPart, linked},
     prelude::*,
     tenant::text,
 };
@@ -193,7 +193,7 @@ async fn a_commit_whose_answer_is_lost_is_found_out() {
         return;
     };
     let api = world.tenant.api.clone();
-    for (lost, expected) in [(Lost::Answer, 201), (Lost::Commit, 503)] {
+    for (lost, expected) in [(LostPart::Answer, 201), (LostPart::Commit, 503)] {
         let name = format!("{lost:?} was lost");
         let before = link.lost();
         // The claim of the key is a separate transaction without the name.
@@ -211,7 +211,7 @@ async fn a_commit_whose_answer_is_lost_is_found_out() {
 #[rstest]
 #[actix_web::test]
 async fn a_call_whose_commits_are_not_answered_is_taken_and_billed_once(
-    #[values(Lost::Answer, Lost::Commit)] lost: Lost,
+    #[values(LostPart::Answer, LostPart::Commit)] lost: LostPart,
 ) {
     let Some((world, link)) = linked(WorldSetup::new()).await else {
         return;

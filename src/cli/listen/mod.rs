@@ -70,7 +70,7 @@ struct Line<'a> {
     forwarded: Option<ForwardOutcome>,
 }
 
-enum Ended {
+enum FollowEnd {
     /// Standard output is closed.
     Unread,
     /// An error that a retry would not solve.
@@ -126,10 +126,10 @@ impl Listener {
         loop {
             let began = std::time::Instant::now();
             match self.follow().await {
-                Ended::Unread => return Ok(()),
-                Ended::For(error) => return Err(error),
-                Ended::Lost(error) if !self.connected => return Err(error),
-                Ended::Lost(error) => {
+                FollowEnd::Unread => return Ok(()),
+                FollowEnd::For(error) => return Err(error),
+                FollowEnd::Lost(error) if !self.connected => return Err(error),
+                FollowEnd::Lost(error) => {
                     eprintln!("dikala: {error}; trying again");
                     // A connection that lasted resets the backoff.
                     if began.elapsed() > RECONNECT_MAX {
@@ -143,7 +143,7 @@ impl Listener {
     }
 
     /// Reads one stream to its end.
-    async fn follow(&mut self) -> Ended {
+    async fn follow(&mut self) -> FollowEnd {
         let mut stream = match self.connect().await {
             Ok(stream) => stream,
             Err(ended) => return ended,
@@ -160,41 +160,41 @@ impl Listener {
             let piece = match stream.chunk(SILENCE_MAX).await {
                 Ok(Some(piece)) => piece,
                 Ok(None) => {
-                    return Ended::Lost(CliError::Failed(
+                    return FollowEnd::Lost(CliError::Failed(
                         "the service ended the stream".to_owned(),
                     ));
                 }
-                Err(kind) => return Ended::Lost(self.service.unreachable(kind)),
+                Err(kind) => return FollowEnd::Lost(self.service.unreachable(kind)),
             };
             if let Err(endless) = frames.push(&piece) {
-                return Ended::For(CliError::Failed(endless.to_string()));
+                return FollowEnd::For(CliError::Failed(endless.to_string()));
             }
             while let Some(frame) = frames.next() {
                 match self.take(frame).await {
                     Ok(true) => {}
-                    Ok(false) => return Ended::Unread,
-                    Err(error) => return Ended::For(error),
+                    Ok(false) => return FollowEnd::Unread,
+                    Err(error) => return FollowEnd::For(error),
                 }
             }
         }
     }
 
-    async fn connect(&self) -> Result<StreamingAnswer, Ended> {
+    async fn connect(&self) -> Result<StreamingAnswer, FollowEnd> {
         let mut head = self.service.head(Method::GET, PATH);
         if let Some(last) = self.last {
             let id = HeaderValue::try_from(last.to_string()).expect("an id is letters and digits");
             head.headers.insert(LAST_EVENT_ID, id);
         }
         let answer = open(&self.service.client, head, CONNECT_WITHIN).await;
-        let mut stream = answer.map_err(|kind| Ended::Lost(self.service.unreachable(kind)))?;
+        let mut stream = answer.map_err(|kind| FollowEnd::Lost(self.service.unreachable(kind)))?;
         if stream.status == 200 {
             return Ok(stream);
         }
         let body = read(&mut stream).await.unwrap_or_default();
         let refusal = self.service.refusal(stream.status, &body);
         Err(match stream.status {
-            429 | 500..=599 => Ended::Lost(refusal),
-            _ => Ended::For(refusal),
+            429 | 500..=599 => FollowEnd::Lost(refusal),
+            _ => FollowEnd::For(refusal),
         })
     }
 

@@ -53,7 +53,7 @@ pub struct TopOptions {
 
 /// The listener's answers.
 #[derive(Clone, Debug)]
-struct Look {
+struct TopReading {
     overview: TopOverview,
     actors: TopActors,
 }
@@ -89,7 +89,7 @@ async fn look(listener: &Listener) -> Result<Value, ListenerError> {
     Ok(json!({"overview": overview, "actors": part("actors"), "eventLoops": part("eventLoops")}))
 }
 
-impl Look {
+impl TopReading {
     fn read(document: &Value) -> Result<Self, CliError> {
         let unread = |error: serde_json::Error| {
             CliError::Failed(format!(
@@ -108,7 +108,7 @@ async fn settled(listener: &Listener) -> Result<Value, CliError> {
     let mut looks = 1;
     loop {
         let document = look(listener).await?;
-        if Look::read(&document)?.actors.has_rates() || looks == LOOKS_MAX {
+        if TopReading::read(&document)?.actors.has_rates() || looks == LOOKS_MAX {
             return Ok(document);
         }
         looks += 1;
@@ -120,7 +120,7 @@ fn print(document: &Value, as_json: bool) -> Result<(), CliError> {
     if as_json {
         return output::text(&document.to_string());
     }
-    let Look { overview, actors } = Look::read(document)?;
+    let TopReading { overview, actors } = TopReading::read(document)?;
     let TopOverview { node, version, .. } = &overview;
     let uptime = overview.uptime();
     output::text(&format!(
@@ -182,7 +182,7 @@ async fn watch(listener: Listener) -> Result<(), CliError> {
                 _ => break Ok(()),
             },
             Some(looked) = looks.recv() => {
-                let looked = looked.and_then(|document| Look::read(&document).map_err(ListenerError::Refused));
+                let looked = looked.and_then(|document| TopReading::read(&document).map_err(ListenerError::Refused));
                 match looked {
                     Ok(look) => {
                         seen_at = Instant::now();

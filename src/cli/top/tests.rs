@@ -7,7 +7,7 @@ use ratatui::{
 };
 use serde_json::{Value, json};
 
-use super::{Look, view::TopView};
+use super::{TopReading, view::TopView};
 
 const PLACE: &str = "http://127.0.0.1:8081";
 
@@ -22,7 +22,7 @@ fn actor(kind: &str, mailbox: u64, p99: u64) -> Value {
     })
 }
 
-fn look(problems: &Value) -> Look {
+fn look(problems: &Value) -> TopReading {
     let figure = |name: &str, label: &str, unit: &str, value: Value, limit: Value| json!({"name": name, "label": label, "unit": unit, "value": value, "limit": limit, "history": [null, 1, 8, 4]});
     let document = json!({
         "overview": {
@@ -37,7 +37,7 @@ fn look(problems: &Value) -> Look {
         "actors": [actor("call", 1, 25_000), actor("credit_ledger", 7, 250), actor("call_registry", 0, 900)],
         "eventLoops": [{"name": "core-0", "lagUs": 1_100}, {"name": "calls-0", "lagUs": 2_500}],
     });
-    Look::read(&document).expect("as the listener has it")
+    TopReading::read(&document).expect("as the listener has it")
 }
 
 fn problem() -> Value {

@@ -10,7 +10,7 @@ use ratatui::{
 };
 
 use super::{
-    Look,
+    TopReading,
     actors::{ActorRow, COLUMNS, COLUMNS_COUNT, SORTED_AT_FIRST, sort, written},
     overview::{TopFigure, TopOverview},
 };
@@ -29,7 +29,7 @@ const PAGE: usize = 10;
 pub struct TopView {
     /// The listener's address.
     place: String,
-    look: Option<Look>,
+    look: Option<TopReading>,
     /// The reason for a missing answer, and its duration in seconds.
     away: Option<(String, u64)>,
     sorted_by: usize,
@@ -53,7 +53,7 @@ impl TopView {
     }
 
     /// Records an answer of the listener.
-    pub fn seen(&mut self, look: Look) {
+    pub fn seen(&mut self, look: TopReading) {
         self.look = Some(look);
         self.away = None;
     }
@@ -121,7 +121,7 @@ impl TopView {
 
     fn head(&self) -> Line<'static> {
         let mut spans = vec!["dikala top  ".bold(), self.place.clone().into()];
-        if let Some(Look { overview, .. }) = &self.look {
+        if let Some(TopReading { overview, .. }) = &self.look {
             let TopOverview { node, version, .. } = overview;
             let uptime = overview.uptime();
             spans.push(format!("  {node} {version}, up {uptime}").into());
@@ -155,7 +155,7 @@ impl TopView {
         lines
     }
 
-    fn draw_actors(&mut self, frame: &mut Frame<'_>, area: Rect, look: &Look) {
+    fn draw_actors(&mut self, frame: &mut Frame<'_>, area: Rect, look: &TopReading) {
         let mut rows = look.actors.rows(self.by_message);
         sort(&mut rows, self.sorted_by, self.reversed);
         // Keeps the last row on the screen.

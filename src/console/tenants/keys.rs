@@ -11,7 +11,7 @@ use super::{
         list::{List, acted},
         view::ConsoleView,
     },
-    Had, path_of, whose,
+    TenantThings, path_of, whose,
 };
 use crate::{
     admin::keys::KeyView,
@@ -75,7 +75,7 @@ async fn content(
         }
         cells
     };
-    let had = Had {
+    let had = TenantThings {
         title: TITLE,
         columns,
         rows: found.keys.iter().map(row).collect(),

@@ -299,7 +299,7 @@ async fn whose(visit: &ConsoleView, id: TenantId) -> Result<Markup, ApiError> {
 }
 
 /// One kind of a tenant's things: a list, and a form that adds one.
-struct Had<'a> {
+struct TenantThings<'a> {
     title: &'static str,
     columns: Vec<String>,
     rows: Vec<Vec<Markup>>,
@@ -312,7 +312,7 @@ struct Had<'a> {
     fields: &'a [Field],
 }
 
-impl Had<'_> {
+impl TenantThings<'_> {
     /// `path` is the form's target.
     fn show(self, visit: &ConsoleView, path: &str, filled: &FormState) -> Markup {
         let (none, words) = self.none;

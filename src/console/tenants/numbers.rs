@@ -13,7 +13,7 @@ use super::{
         list::{List, acted},
         view::ConsoleView,
     },
-    Had, path_of, whose,
+    TenantThings, path_of, whose,
 };
 use crate::{
     admin::numbers::NumberView,
@@ -77,7 +77,7 @@ async fn content(
             html! { @match number.agent_id { Some(agent) => (short_id(&agent.to_string())), None => { (NONE) } } },
         ]
     };
-    let had = Had {
+    let had = TenantThings {
         title: TITLE,
         columns: columns.to_vec(),
         rows: found.numbers.iter().map(row).collect(),

@@ -11,7 +11,7 @@ use super::{
         list::{List, acted, one_of},
         view::ConsoleView,
     },
-    Had, path_of, whose,
+    TenantThings, path_of, whose,
 };
 use crate::{
     admin::users::UserView,
@@ -84,7 +84,7 @@ async fn content(
         }
         cells
     };
-    let had = Had {
+    let had = TenantThings {
         title: TITLE,
         columns,
         rows: found.users.iter().map(row).collect(),

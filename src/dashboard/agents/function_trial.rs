@@ -34,7 +34,7 @@ const SHOWN_MAX: usize = 6_000;
 
 /// The result of a trial, kept in the session for the page that follows.
 #[derive(Debug, Serialize, Deserialize)]
-struct Shown {
+struct TrialResult {
     /// The arguments that were typed, so that they can be edited and tried again.
     arguments: String,
     /// `None` if the address cannot be used in a request.
@@ -47,7 +47,7 @@ struct Shown {
     duration_ms: i64,
 }
 
-impl Shown {
+impl TrialResult {
     fn of(arguments: &str, trial: &FunctionTrial) -> Self {
         let invoked = &trial.invoked;
         Self {
@@ -109,7 +109,7 @@ pub async fn ask(
 ) -> Result<HttpResponse, ApiError> {
     let found = FunctionPage::at(&visit, id, &name).await?;
     let note = visit.take_note(&note_of(&found)).await?;
-    let shown: Option<Shown> = note.and_then(|note| serde_json::from_str(note.expose()).ok());
+    let shown: Option<TrialResult> = note.and_then(|note| serde_json::from_str(note.expose()).ok());
     let arguments = match &shown {
         Some(shown) => shown.arguments.clone(),
         None => pretty(&sample(&found.function.parameters).to_string()),
@@ -137,7 +137,7 @@ fn note_of(found: &FunctionPage) -> String {
 fn content(
     visit: &SignedIn,
     found: &FunctionPage,
-    shown: Option<&Shown>,
+    shown: Option<&TrialResult>,
     filled: &FormState,
 ) -> Markup {
     let label = visit.t("functions-arguments");
@@ -157,7 +157,7 @@ fn content(
     }
 }
 
-fn result(visit: &SignedIn, shown: &Shown) -> Markup {
+fn result(visit: &SignedIn, shown: &TrialResult) -> Markup {
     let ms = [("ms", shown.duration_ms.into())];
     let was_sent = !matches!(
         shown.fault(),
@@ -226,7 +226,7 @@ pub async fn run(
     };
     match tried {
         Ok(trial) => {
-            let shown = Shown::of(typed.text("parameters").unwrap_or_default(), &trial);
+            let shown = TrialResult::of(typed.text("parameters").unwrap_or_default(), &trial);
             let note = serde_json::to_string(&shown).map_err(|_| ApiError::Internal)?;
             visit
                 .leave_note(&note_of(&found), &Secret::new(note))
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn what_is_kept_for_the_page_comes_back() {
         for code in FaultCode::ALL {
-            let shown = Shown {
+            let shown = TrialResult {
                 arguments: "{}".to_owned(),
                 request: None,
                 answer: Some((200, "{}".to_owned())),
@@ -323,7 +323,7 @@ mod tests {
                 duration_ms: 1,
             };
             let note = serde_json::to_string(&shown).expect("JSON");
-            let back: Shown = serde_json::from_str(&note).expect("the same");
+            let back: TrialResult = serde_json::from_str(&note).expect("the same");
             assert_eq!(back.fault(), Some(code));
         }
     }

@@ -47,13 +47,13 @@ const COLUMNS: &[&str] = &[
 pub async fn calls_csv(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     match CallQuery::read(request.query_string(), visit.zone())? {
         Ok(asked) => {
-            let reading = Reading {
+            let reading = CallExport {
                 visit: visit.clone(),
                 asked,
                 after: None,
                 is_over: false,
             };
-            let pieces = stream::try_unfold(reading, Reading::piece);
+            let pieces = stream::try_unfold(reading, CallExport::piece);
             let today = visit.now().to_string();
             let name = format!("calls-{}", today.split('T').next().unwrap_or_default());
             csv::answer(&visit, &name, COLUMNS, pieces)
@@ -66,14 +66,14 @@ pub async fn calls_csv(visit: SignedIn, request: HttpRequest) -> Result<HttpResp
 }
 
 /// The position of the export.
-struct Reading {
+struct CallExport {
     visit: SignedIn,
     asked: CallQuery,
     after: Option<(Millis, CallId)>,
     is_over: bool,
 }
 
-impl Reading {
+impl CallExport {
     /// The lines of the next batch of calls.
     async fn piece(mut self) -> Result<Option<(String, Self)>, ApiError> {
         if self.is_over {

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::{
     super::{
         components::empty,
-        follow::{self, Watched},
+        follow::{self, FollowedPart},
         form::FormState,
         layout,
         view::SignedIn,
@@ -60,7 +60,7 @@ async fn content(
             (live::sign(visit))
         }
         (live::news(visit))
-        (follow::followed(Watched::Calls, &followed_query(asked), position, html! {
+        (follow::followed(FollowedPart::Calls, &followed_query(asked), position, html! {
             // An empty table is rendered too, so that the stream can add the first row.
             (rows::table(visit, &visit.t("calls-title"), &found.calls, &names))
             @if found.calls.is_empty() { div data-none { (nothing(visit, asked)) } }

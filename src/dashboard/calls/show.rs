@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     super::{
         components::{Tone, copyable, notice},
-        follow::{self, Watched},
+        follow::{self, FollowedPart},
         form::FormValues,
         layout,
         view::SignedIn,
@@ -45,7 +45,7 @@ pub async fn content(visit: &SignedIn, id: CallId) -> Result<Markup, ApiError> {
         @if shown.is_settled { (shown.html) }
         @else {
             p { (live::sign(visit)) }
-            (follow::followed(Watched::Call(id), "", position, shown.html))
+            (follow::followed(FollowedPart::Call(id), "", position, shown.html))
         }
     })
 }

@@ -11,7 +11,7 @@ use self::{attention::AttentionItem, next_step::SetupStep, today::Today};
 use super::{
     calls::rows::{self, CallNames},
     components::{Tone, notice},
-    follow::{self, Watched},
+    follow::{self, FollowedPart},
     layout,
     view::SignedIn,
 };
@@ -40,7 +40,7 @@ pub async fn show(visit: SignedIn) -> Result<HttpResponse, ApiError> {
             }))
         }
         (live::sign(&visit))
-        (follow::followed(Watched::Home, "", position, part))
+        (follow::followed(FollowedPart::Home, "", position, part))
     };
     Ok(layout::page(&visit, &title, content))
 }

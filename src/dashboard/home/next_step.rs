@@ -16,7 +16,7 @@ pub enum SetupStep {
 
 /// The things that a tenant has already.
 #[derive(Clone, Debug, Default)]
-struct There {
+struct SetupProgress {
     agent: bool,
     number: bool,
     minutes: bool,
@@ -52,13 +52,13 @@ impl SetupStep {
         }
     }
 
-    fn after(there: There) -> Self {
+    fn after(there: SetupProgress) -> Self {
         match there {
-            There { agent: false, .. } => Self::MakeAgent,
-            There { number: false, .. } => Self::AskForNumber,
-            There { ready: None, .. } => Self::AssignAgent,
-            There { minutes: false, .. } => Self::AskForMinutes,
-            There {
+            SetupProgress { agent: false, .. } => Self::MakeAgent,
+            SetupProgress { number: false, .. } => Self::AskForNumber,
+            SetupProgress { ready: None, .. } => Self::AssignAgent,
+            SetupProgress { minutes: false, .. } => Self::AskForMinutes,
+            SetupProgress {
                 ready: Some(number),
                 ..
             } => Self::Call(number),
@@ -86,7 +86,7 @@ pub async fn read(
         .limit(1)
         .one(db)
         .await?;
-    Ok(Some(SetupStep::after(There {
+    Ok(Some(SetupStep::after(SetupProgress {
         agent: agent.is_some(),
         number: number.is_some(),
         minutes: credit.balance > 0,
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn one_thing_comes_after_the_other() {
         let number: PhoneNumber = "+62215550100".parse().expect("a number");
-        let mut there = There::default();
+        let mut there = SetupProgress::default();
         assert_eq!(SetupStep::after(there.clone()), SetupStep::MakeAgent);
         there.agent = true;
         assert_eq!(SetupStep::after(there.clone()), SetupStep::AskForNumber);

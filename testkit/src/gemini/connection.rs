@@ -33,7 +33,7 @@ const INTERRUPTS_MS: u64 = 100;
 /// Length of one piece of outgoing audio.
 const PIECE_MS: u64 = 100;
 
-struct Live {
+struct ModelSession {
     wire: ModelSocket,
     number: usize,
     shared: Shared,
@@ -86,7 +86,7 @@ pub(super) async fn serve(
         let (wire, end) = match taken {
             Err(end) => (wire, end),
             Ok(rules) => {
-                let mut live = Live {
+                let mut live = ModelSession {
                     wire,
                     number,
                     shared: shared.clone(),
@@ -176,7 +176,7 @@ async fn set_up(
     Ok(rules)
 }
 
-impl Live {
+impl ModelSession {
     async fn run(&mut self, acts: &mut mpsc::UnboundedReceiver<Act>) -> End {
         if let Err(end) = self.give_handle() {
             return end;

@@ -16,7 +16,7 @@ const TEXTS: [(&str, &str); 2] = [
 
 /// A way of reading the pages.
 #[derive(Clone, Copy)]
-struct Way {
+struct ReadingMode {
     language: &'static str,
     width: u32,
     scripts: bool,
@@ -26,7 +26,7 @@ struct Way {
 struct Reader<'a> {
     browser: Browser,
     world: &'a TestWorld,
-    way: Way,
+    way: ReadingMode,
 }
 
 #[rstest]
@@ -39,7 +39,7 @@ async fn an_owner_does_the_whole_job(
     #[case] width: u32,
     #[case] scripts: bool,
 ) {
-    let way = Way {
+    let way = ReadingMode {
         language,
         width,
         scripts,
@@ -64,7 +64,7 @@ async fn an_owner_does_the_whole_job(
 }
 
 impl<'a> Reader<'a> {
-    async fn open(world: &'a TestWorld, way: Way) -> Option<Self> {
+    async fn open(world: &'a TestWorld, way: ReadingMode) -> Option<Self> {
         let browser = Browser::open(way.language).await?;
         browser.look(way.width, "light").await;
         browser.scripts(way.scripts).await;

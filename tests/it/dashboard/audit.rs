@@ -160,7 +160,7 @@ async fn the_audit_has_pages_and_nothing_of_others(#[values(Sqlite, Postgres)] s
 
 /// The entries about people, oldest first: author, action and detail. The owner is shown as such, others as in the
 /// log.
-async fn of_people(somebody: &Somebody) -> Vec<String> {
+async fn of_people(somebody: &BrowsingPerson) -> Vec<String> {
     let file = somebody.browser.open(FILE).await;
     let mut lines: Vec<String> = file.html.lines().skip(1).map(str::to_owned).collect();
     lines.reverse();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::support::visitor::HtmlForm;
 
-async fn key_names(somebody: &Somebody) -> String {
+async fn key_names(somebody: &BrowsingPerson) -> String {
     somebody.browser.open(KEYS).await.text()
 }
 

@@ -17,12 +17,12 @@ const STREAMS: usize = 10;
 const PAGES: usize = 6;
 
 /// A stream read by hand, so that dropping it closes its socket.
-struct Followed {
+struct RawStream {
     socket: TcpStream,
     seen: String,
 }
 
-impl Followed {
+impl RawStream {
     /// Requests the stream and reads the head of the answer.
     async fn open(base: &str, path: &str, header: (&str, &str)) -> Self {
         let mut socket = TcpStream::connect(address(base)).await.unwrap();
@@ -80,7 +80,7 @@ async fn pages_and_streams_that_were_left_keep_no_seat_while_events_flow(
     let page = format!("/dashboard/live?of={over}");
     let api = "/api/v1/events/stream";
     let left = async |path: &str, header: (&str, &str)| {
-        let mut followed = Followed::open(base, path, header).await;
+        let mut followed = RawStream::open(base, path, header).await;
         (followed.status() == 200).then_some(())?;
         assert!(followed.hears("id: ").await);
         Some(())
@@ -110,15 +110,15 @@ async fn pages_and_streams_that_were_left_keep_no_seat_while_events_flow(
     let seats = async || {
         let mut taken = Vec::new();
         for _ in 0..STREAMS {
-            let stream = Followed::open(base, api, ("x-api-key", &tenant.key)).await;
+            let stream = RawStream::open(base, api, ("x-api-key", &tenant.key)).await;
             taken.push((stream.status() == 200).then_some(stream)?);
         }
         Some(taken)
     };
     let _taken = within(FREE_WITHIN, "every seat to be free", seats).await;
-    let one_more = Followed::open(base, api, ("x-api-key", &tenant.key)).await;
+    let one_more = RawStream::open(base, api, ("x-api-key", &tenant.key)).await;
     assert_eq!(one_more.status(), 429);
-    let page = Followed::open(base, &page, ("cookie", &cookies)).await;
+    let page = RawStream::open(base, &page, ("cookie", &cookies)).await;
     assert_eq!(page.status(), 200, "{}", page.seen);
 }
 
@@ -129,7 +129,7 @@ async fn one_more_live_page_of_a_session_closes_its_oldest_and_says_so() {
     let owner = owner(&world).await;
     let other = world.another_tenant(10).await;
     let other = somebody(&world.server, &other.id, "other@example.com", "owner").await;
-    let mut untouched = Followed::open(
+    let mut untouched = RawStream::open(
         base,
         "/dashboard/live?of=home",
         ("cookie", &cookies(&other.browser)),
@@ -138,7 +138,8 @@ async fn one_more_live_page_of_a_session_closes_its_oldest_and_says_so() {
     let cookies = cookies(&owner.browser);
     let mut pages = Vec::new();
     for _ in 0..=PAGES {
-        let mut page = Followed::open(base, "/dashboard/live?of=calls", ("cookie", &cookies)).await;
+        let mut page =
+            RawStream::open(base, "/dashboard/live?of=calls", ("cookie", &cookies)).await;
         assert!(page.hears("id: ").await);
         pages.push(page);
     }
@@ -165,7 +166,7 @@ async fn a_call_that_is_over_and_told_needs_no_stream() {
     let live = format!("/dashboard/live?of={call}");
     let running = owner.browser.open(&path).await;
     running.assert_shows("Live – Pause");
-    let mut stream = Followed::open(
+    let mut stream = RawStream::open(
         &world.server.http,
         &live,
         ("cookie", &cookies(&owner.browser)),

@@ -162,7 +162,7 @@ async fn two_owners_cannot_leave_at_once(#[values(Sqlite, Postgres)] store: Stor
     let one = owner(&world).await;
     let two = somebody(server, tenant, "second@example.com", "owner").await;
     let path = |id: &str| format!("{MEMBERS}/{id}/role");
-    let down = async |who: &Somebody| {
+    let down = async |who: &BrowsingPerson| {
         let form = who
             .browser
             .open(MEMBERS)

@@ -33,7 +33,7 @@ const KEYS: &str = "/dashboard/settings/keys";
 const SECRET_PAGE: &str = "/dashboard/settings/function-secret";
 
 /// A person with a browser.
-struct Somebody {
+struct BrowsingPerson {
     id: String,
     email: String,
     browser: Visitor,
@@ -47,7 +47,7 @@ fn create(server: &Server, tenant: &str, email: &str, role: &str) -> Value {
 }
 
 /// A person who has used the link and set a password.
-async fn somebody(server: &Server, tenant: &str, email: &str, role: &str) -> Somebody {
+async fn somebody(server: &Server, tenant: &str, email: &str, role: &str) -> BrowsingPerson {
     let made = create(server, tenant, email, role);
     let browser = Visitor::new(&server.http);
     let page = come_by(&browser, &text(&made, "url")).await;
@@ -56,14 +56,14 @@ async fn somebody(server: &Server, tenant: &str, email: &str, role: &str) -> Som
         .submit(&form)
         .await
         .assert_shows("Your password is set");
-    Somebody {
+    BrowsingPerson {
         id: text(&made, "id"),
         email: email.to_owned(),
         browser,
     }
 }
 
-async fn owner(world: &TestWorld) -> Somebody {
+async fn owner(world: &TestWorld) -> BrowsingPerson {
     somebody(
         &world.server,
         &world.tenant.id,

@@ -1,6 +1,6 @@
 //! Losses: of a bridge, of the process, and of the database for longer than a lease.
 
-use super::{Alert, IS_DOWN, Shows, Watched};
+use super::{Alert, FaultSigns, IS_DOWN, WatchedWorld};
 use crate::support::{
     prelude::*,
     prometheus::{Prometheus, is_at_hand},
@@ -9,7 +9,7 @@ use crate::support::{
 
 #[actix_web::test]
 async fn bridges_that_are_gone_and_a_process_that_died_show() {
-    let Some(mut watched) = Watched::start(Sqlite, WorldSetup::new()).await else {
+    let Some(mut watched) = WatchedWorld::start(Sqlite, WorldSetup::new()).await else {
         return;
     };
     let Some(prometheus) = &watched.prometheus else {
@@ -38,7 +38,7 @@ async fn bridges_that_are_gone_and_a_process_that_died_show() {
 /// The lease's rule looks back a minute: Prometheus must have been scraping before the lease is lost.
 #[actix_web::test]
 async fn a_lease_that_is_lost_and_requests_that_fail_show() {
-    let Some(mut watched) = Watched::start(Postgres, WorldSetup::new()).await else {
+    let Some(mut watched) = WatchedWorld::start(Postgres, WorldSetup::new()).await else {
         return;
     };
     watched.prometheus = None;
@@ -54,13 +54,13 @@ async fn a_lease_that_is_lost_and_requests_that_fail_show() {
         watched.prometheus = Some(Prometheus::firing_at_once(&watched.world.server).await);
     }
     let instance = watched.instance();
-    let lease = watched.shows(Shows {
+    let lease = watched.shows(FaultSigns {
         problem: ("not_ready", Some("lease"), "lease"),
         metric: ("dikala_check_up", &[("check", "lease")], IS_DOWN),
         alert: (Alert::LeaseLost, "instance", &instance),
         unready: Some("lease"),
     });
-    let requests = watched.shows(Shows {
+    let requests = watched.shows(FaultSigns {
         problem: ("requests_fail", None, "of all requests fail"),
         metric: (
             "dikala_http_requests_total",

@@ -1,6 +1,6 @@
 //! Slowness: of commits, of answers to bridges, and of deliveries.
 
-use super::{Alert, IS_COUNTED, Shows, Watched};
+use super::{Alert, FaultSigns, IS_COUNTED, WatchedWorld};
 use crate::support::prelude::*;
 
 /// Blocks writes of calls for two seconds. That is less than the lock timeout, so nothing fails.
@@ -8,7 +8,7 @@ const HOLDS_UP: &str = "BEGIN; LOCK TABLE calls IN EXCLUSIVE MODE; SELECT pg_sle
 
 #[actix_web::test]
 async fn a_database_that_is_slow_shows() {
-    let Some(watched) = Watched::start(Postgres, WorldSetup::new()).await else {
+    let Some(watched) = WatchedWorld::start(Postgres, WorldSetup::new()).await else {
         return;
     };
     let tenant = &watched.world.tenant;
@@ -25,7 +25,7 @@ async fn a_database_that_is_slow_shows() {
             bridge.ring(&tenant.did).await;
         }
     };
-    let commits = watched.shows(Shows {
+    let commits = watched.shows(FaultSigns {
         problem: ("commits_slow", None, "Commits of the ledger take"),
         metric: (
             "dikala_batch_commit_seconds_sum",
@@ -35,7 +35,7 @@ async fn a_database_that_is_slow_shows() {
         alert: (Alert::CommitsSlow, "writer", "credit_ledger"),
         unready: None,
     });
-    let answers = watched.shows(Shows {
+    let answers = watched.shows(FaultSigns {
         problem: ("acknowledgements_slow", None, "Bridges wait"),
         metric: (
             "dikala_bridge_ack_seconds_sum",
@@ -55,7 +55,7 @@ async fn a_database_that_is_slow_shows() {
 /// A secret that cannot be opened is a fault of the service: nothing is sent, and the endpoint is not blamed.
 #[actix_web::test]
 async fn a_delivery_that_is_late_shows() {
-    let Some(watched) = Watched::start(Sqlite, WorldSetup::new()).await else {
+    let Some(watched) = WatchedWorld::start(Sqlite, WorldSetup::new()).await else {
         return;
     };
     let world = &watched.world;
@@ -66,7 +66,7 @@ async fn a_delivery_that_is_late_shows() {
     let due = "UPDATE deliveries SET next_attempt_at = next_attempt_at - 300000";
     store.execute(due).await;
     watched
-        .shows(Shows {
+        .shows(FaultSigns {
             problem: ("deliveries_late", None, "no endpoint is to blame"),
             metric: ("dikala_webhook_lanes", &[("state", "sealed")], IS_COUNTED),
             alert: (Alert::DeliveriesLate, "instance", &watched.instance()),

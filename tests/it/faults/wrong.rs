@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Alert, IS_COUNTED, Shows, Watched};
+use super::{Alert, FaultSigns, IS_COUNTED, WatchedWorld};
 use crate::support::{clock, prelude::*};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -16,10 +16,10 @@ async fn a_clock_of_the_machine_that_was_set_shows() {
     fs::write(&clock, "0").unwrap();
     let variable = ("FAIL_POINT_CLOCK".to_owned(), clock.display().to_string());
     installation.settings.push(variable);
-    let watched = Watched::on(installation, WorldSetup::new()).await;
+    let watched = WatchedWorld::on(installation, WorldSetup::new()).await;
     fs::write(&clock, HOUR_MS.to_string()).unwrap();
     watched
-        .shows(Shows {
+        .shows(FaultSigns {
             problem: ("clock_off", None, "min ahead"),
             metric: ("dikala_clock_step_seconds", &[], |ahead| ahead > 3_000.0),
             alert: (Alert::ClockOff, "instance", &watched.instance()),
@@ -34,10 +34,10 @@ async fn a_clock_of_the_database_that_was_set_shows() {
         return;
     };
     clock::can_be_set(&installation.store).await;
-    let watched = Watched::on(installation, WorldSetup::new()).await;
+    let watched = WatchedWorld::on(installation, WorldSetup::new()).await;
     clock::set(&watched.world.server.installation.store, -HOUR_MS).await;
     watched
-        .shows(Shows {
+        .shows(FaultSigns {
             problem: ("database_clock_off", None, "min behind"),
             metric: ("dikala_clock_database_seconds", &[], |ahead| {
                 ahead < -3_000.0
@@ -51,7 +51,7 @@ async fn a_clock_of_the_database_that_was_set_shows() {
 /// Something changed the ledger's tables directly while the process was down.
 #[actix_web::test]
 async fn books_that_do_not_add_up_show() {
-    let Some(mut watched) = Watched::start(Sqlite, WorldSetup::new()).await else {
+    let Some(mut watched) = WatchedWorld::start(Sqlite, WorldSetup::new()).await else {
         return;
     };
     let world = &mut watched.world;
@@ -62,7 +62,7 @@ async fn books_that_do_not_add_up_show() {
     world.server.installation.store.execute(forged).await;
     world.server.restart();
     watched
-        .shows(Shows {
+        .shows(FaultSigns {
             problem: ("ledger_differences", None, "do not add up"),
             metric: ("dikala_ledger_differences", &[], IS_COUNTED),
             alert: (Alert::LedgerDifferences, "instance", &watched.instance()),

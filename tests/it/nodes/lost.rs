@@ -6,7 +6,7 @@ use dikala_testkit::within;
 use sea_orm::{ConnectionTrait, Database, TransactionTrait};
 
 use super::{Nodes, id_of, is_back, listed, ready};
-use crate::support::{bridge::Closed, link::linked, prelude::*, scrape::Scrape};
+use crate::support::{bridge::BridgeSocketEnd, link::linked, prelude::*, scrape::Scrape};
 
 #[actix_web::test]
 async fn calls_that_could_not_be_read_when_they_were_taken_are_read_as_soon_as_they_can_be() {
@@ -54,7 +54,10 @@ async fn a_node_that_is_cut_off_when_it_was_left_alone_sends_its_bridges_away() 
     // It has polled since, also when it renewed its lease.
     Moment::now().plus(6).passed().await;
     link.go_dark();
-    assert_eq!(bridge.closed().await, Closed(Some(CloseCode::Away)));
+    assert_eq!(
+        bridge.closed().await,
+        BridgeSocketEnd(Some(CloseCode::Away))
+    );
 }
 
 /// The nodes consider a socket without a close as open for up to a minute; billing ends with the last message.
@@ -109,7 +112,10 @@ async fn a_node_that_never_met_another_lets_go_before_another_gives_its_bridges_
     let dark = Moment::now();
     let beside = a.server.installation.beside();
     let starting = std::thread::spawn(|| Server::start(beside));
-    assert_eq!(bridge.closed().await, Closed(Some(CloseCode::Away)));
+    assert_eq!(
+        bridge.closed().await,
+        BridgeSocketEnd(Some(CloseCode::Away))
+    );
     let kept_ms = Moment::now().ms_since(dark);
     let b = starting.join().unwrap();
     let nodes = Nodes { b, a };

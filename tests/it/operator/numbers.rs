@@ -4,7 +4,7 @@ use awc::ws::CloseCode;
 
 use super::*;
 use crate::support::{
-    bridge::Closed,
+    bridge::BridgeSocketEnd,
     tenant::{fresh_did, text},
 };
 
@@ -165,7 +165,10 @@ async fn a_bridge_is_seen_with_its_calls_and_shut_out_within_a_second(
 
     let since = std::time::Instant::now();
     assert_eq!(api.delete(&format!("/bridges/{id}")).await.status, 204);
-    assert_eq!(bridge.closed().await, Closed(Some(CloseCode::Policy)));
+    assert_eq!(
+        bridge.closed().await,
+        BridgeSocketEnd(Some(CloseCode::Policy))
+    );
     assert!(
         since.elapsed() < Duration::from_secs(10),
         "{:?}",

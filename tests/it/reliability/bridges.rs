@@ -25,7 +25,7 @@ const REORDERED: u32 = 20;
 const DROPPED: u32 = 5;
 
 /// A network between bridges and two nodes that loses, duplicates and delays messages.
-struct Wild {
+struct FaultyNetwork {
     lines: [Rc<LoadBridge>; 2],
     latest: Duration,
     /// Delayed copies in transit.
@@ -35,21 +35,21 @@ struct Wild {
 
 /// The network's treatment of one message.
 #[derive(Clone, Copy, Debug)]
-struct Fate {
+struct MessageFate {
     at: usize,
     dropped: bool,
     doubled: bool,
     delay: Option<Duration>,
 }
 
-impl Wild {
+impl FaultyNetwork {
     fn count(&self, what: usize) {
         let mut counts = self.mangled.get();
         counts[what] += 1;
         self.mangled.set(counts);
     }
 
-    fn fate(&self, random: &mut StdRng) -> Fate {
+    fn fate(&self, random: &mut StdRng) -> MessageFate {
         let mut chance = |percent| random.random_ratio(percent, 100);
         let [dropped, doubled, delayed] = [DROPPED, DOUBLED, DELAYED].map(&mut chance);
         for (what, happens) in [dropped, doubled, delayed].into_iter().enumerate() {
@@ -57,7 +57,7 @@ impl Wild {
                 self.count(what);
             }
         }
-        Fate {
+        MessageFate {
             at: random.random_range(0..2),
             dropped,
             doubled,
@@ -154,7 +154,7 @@ async fn mangled(form: FaultForm) {
     let latest = Duration::from_secs(form.size("DELAY_SECONDS", 5, 120));
     println!("{calls} calls over a network that mangles, DIKALA_FAULTS_SEED={seed}");
     let journal = Journal::new();
-    let wild = Rc::new(Wild {
+    let wild = Rc::new(FaultyNetwork {
         lines: [0, 1].map(|node| LoadBridge::new(&fleet, 0, node, &journal)),
         latest,
         late: std::cell::RefCell::default(),

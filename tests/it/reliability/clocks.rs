@@ -97,14 +97,14 @@ async fn a_clock_that_is_set_changes_no_bill() {
     check(&fleet, &journal).await;
 }
 
-struct Talking {
+struct AnsweredCall {
     call: String,
     bridge_call: String,
     began: Instant,
 }
 
 /// A call that is answered now.
-async fn talk(line: &Rc<LoadBridge>) -> Talking {
+async fn talk(line: &Rc<LoadBridge>) -> AnsweredCall {
     let bridge_call = format!("sip-{}", fresh());
     let fields = json!({
         "bridgeCallId": bridge_call, "did": line.tenant.did, "callerNumber": "+6281",
@@ -112,14 +112,14 @@ async fn talk(line: &Rc<LoadBridge>) -> Talking {
     let reply = line.say(&line.message("call.incoming", fields)).await;
     let call = crate::support::tenant::text(&reply, "callId");
     line.about("call.answered", &call, json!({})).await;
-    Talking {
+    AnsweredCall {
         call,
         bridge_call,
         began: Instant::now(),
     }
 }
 
-impl Talking {
+impl AnsweredCall {
     /// Ends the call, which must be billed by the elapsed time, and records it in the journal.
     async fn end(&self, tenant: &Tenant, line: &Rc<LoadBridge>, journal: &Journal) {
         let talked = i64::try_from(self.began.elapsed().as_millis()).unwrap();

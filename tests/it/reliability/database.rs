@@ -13,7 +13,7 @@ use super::{
     sizes::FaultForm::{self, Long, Short},
 };
 use crate::support::{
-    link::{DatabaseLink, Lost},
+    link::{DatabaseLink, LostPart},
     prelude::*,
 };
 
@@ -110,7 +110,7 @@ async fn commits_whose_connection_is_lost_are_neither_lost_nor_made_twice() {
     let load = FaultLoad::begin(&fleet, Short.rate());
     // Batches of calls, and the API's writes, contain their tenant's id.
     for tenant in &fleet.tenants {
-        for lost in [Lost::Commit, Lost::Answer] {
+        for lost in [LostPart::Commit, LostPart::Answer] {
             let before = link.lost();
             link.lose(&tenant.id, lost);
             eventually("a commit to be lost", async || {

@@ -18,11 +18,11 @@ use super::{
     fleet::{Fleet, FleetSettings},
     journal::{FinalAnswer, Journal},
     load::{FaultLoad, LoadBridge},
-    proxy::{Balancer, Served},
+    proxy::{Balancer, ServedProtocol},
     sizes::FaultForm::{self, Long, Short},
 };
 use crate::support::{
-    link::{DatabaseLink, Lost},
+    link::{DatabaseLink, LostPart},
     prelude::*,
     rest::client,
     scrape::Scrape,
@@ -50,7 +50,7 @@ impl Pair {
         let primary = OwnPostgres::start()?;
         let standby = primary.standby();
         let behind = [&primary, &standby].map(|server| format!("127.0.0.1:{}", server.port));
-        let balancer = Balancer::start(Served::Postgres, &behind)?;
+        let balancer = Balancer::start(ServedProtocol::Postgres, &behind)?;
         let link = DatabaseLink::to(balancer.port);
         let installation = Installation::at(primary.place(link.port));
         if synchronous {
@@ -283,7 +283,7 @@ async fn a_commit_that_the_standby_never_heard_of_is_not_taken_for_another() {
         .with("idempotency-key", "lost");
     let agent = json!({"name": "Lost in between", "systemPrompt": "Answer kindly."});
     pair.standby.fall_behind();
-    pair.link.lose("Lost in between", Lost::Answer);
+    pair.link.lose("Lost in between", LostPart::Answer);
     let failing = async {
         eventually("the commit's answer to be lost", async || {
             (pair.link.lost() == 1).then_some(())

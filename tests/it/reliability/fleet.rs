@@ -8,7 +8,7 @@ use tokio::{
     task::spawn_blocking,
 };
 
-use super::proxy::{Balancer, Served};
+use super::proxy::{Balancer, ServedProtocol};
 use crate::support::{
     prelude::*,
     tenant::{Tenant, TenantPlan, text},
@@ -158,7 +158,7 @@ impl Fleet {
 
     /// Puts haproxy in front, as in docs/deploying.md. `None` if it is not installed.
     pub fn balanced(mut self) -> Option<Self> {
-        let balancer = Balancer::start(Served::Http, &self.addresses)?;
+        let balancer = Balancer::start(ServedProtocol::Http, &self.addresses)?;
         self.addresses = Rc::from([balancer.http()]);
         self.balancer = Some(balancer);
         Some(self)

@@ -29,7 +29,7 @@ async fn last_minutes(form: FaultForm) {
     // In the short form most of their first minute is over already.
     let ago = i64::try_from(form.size("TALKED_SECONDS", 40, 0)).unwrap();
     let all = (0..calls).map(|number| ring(&lines[usize::from(number % 2 == 1)], ago));
-    let rung: Vec<Option<Rung>> = stream::iter(all).buffered(50).collect().await;
+    let rung: Vec<Option<UnansweredCall>> = stream::iter(all).buffered(50).collect().await;
     // All of them ring before the first is answered: an answered call is granted its next minute in advance.
     let answers = rung.into_iter().flatten().map(answer);
     let taken: Vec<_> = stream::iter(answers).buffered(50).collect().await;
@@ -68,14 +68,14 @@ async fn last_minutes(form: FaultForm) {
 }
 
 /// A ringing call.
-struct Rung {
+struct UnansweredCall {
     line: Rc<LoadBridge>,
     call: String,
     at: Moment,
 }
 
 /// `None` if no minute is left for it.
-async fn ring(line: &Rc<LoadBridge>, ago: i64) -> Option<Rung> {
+async fn ring(line: &Rc<LoadBridge>, ago: i64) -> Option<UnansweredCall> {
     let at = Moment::ago(ago);
     let fields = json!({
         "bridgeCallId": format!("sip-{}", super::fleet::fresh()), "did": line.tenant.did, "callerNumber": "+6281",
@@ -88,12 +88,12 @@ async fn ring(line: &Rc<LoadBridge>, ago: i64) -> Option<Rung> {
     }
     let call = crate::support::tenant::text(&reply, "callId");
     let line = Rc::clone(line);
-    Some(Rung { line, call, at })
+    Some(UnansweredCall { line, call, at })
 }
 
 /// Answers the call at the time of its ring; returns its id and that time.
-async fn answer(rung: Rung) -> (String, Moment) {
-    let Rung { line, call, at } = rung;
+async fn answer(rung: UnansweredCall) -> (String, Moment) {
+    let UnansweredCall { line, call, at } = rung;
     let fields = json!({"callId": call, "at": at.text()});
     let reply = line.say(&line.message("call.answered", fields)).await;
     assert_eq!(reply["ok"], true, "{reply}");

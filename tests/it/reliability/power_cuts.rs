@@ -36,7 +36,7 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(60);
 
 /// Everything acknowledged: the ids that were returned, or the booked minutes.
 #[derive(Default)]
-struct Acknowledged {
+struct AcknowledgedWrites {
     rung: RefCell<BTreeSet<String>>,
     ended: RefCell<BTreeSet<String>>,
     agents: RefCell<BTreeMap<String, String>>,
@@ -50,7 +50,7 @@ struct Acknowledged {
 /// A client of the service.
 struct Client {
     rest: Rest,
-    journal: Rc<Acknowledged>,
+    journal: Rc<AcknowledgedWrites>,
 }
 
 impl Client {
@@ -178,7 +178,7 @@ async fn crashes(form: FaultForm) {
     let count = form.size("CLIENTS", 2 * KINDS, 6 * KINDS);
     println!("PostgreSQL crashes {times} times, DIKALA_FAULTS_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    let journal = Rc::new(Acknowledged::default());
+    let journal = Rc::new(AcknowledgedWrites::default());
     let mut clients = Vec::new();
     for number in 0..count {
         let kind = number % KINDS;
@@ -234,7 +234,7 @@ async fn stored(fleet: &Fleet, columns: &str) -> BTreeMap<String, Vec<String>> {
     stored
 }
 
-async fn all_is_there(fleet: &Fleet, journal: &Acknowledged) {
+async fn all_is_there(fleet: &Fleet, journal: &AcknowledgedWrites) {
     let calls = stored(fleet, "id, status FROM calls WHERE TRUE").await;
     let events = stored(fleet, "id, kind FROM events WHERE TRUE").await;
     let agents = stored(fleet, "name, id FROM agents WHERE TRUE").await;

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 /// The servers behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served {
+pub enum ServedProtocol {
     /// The ready nodes, as in ops/haproxy/haproxy.cfg.
     Http,
     /// PostgreSQL: the first server, or the next if that is gone.
@@ -40,7 +40,7 @@ const PROGRAM: &str = "/usr/sbin/haproxy";
 
 impl Balancer {
     /// `None` if haproxy is not installed.
-    pub fn start(served: Served, behind: &[String]) -> Option<Self> {
+    pub fn start(served: ServedProtocol, behind: &[String]) -> Option<Self> {
         if !std::path::Path::new(PROGRAM).exists() {
             let required = std::env::var_os("DIKALA_REQUIRE_PROXIES").is_some();
             assert!(!required, "there is no {PROGRAM}");
@@ -75,15 +75,15 @@ impl Balancer {
     }
 }
 
-fn configuration(served: Served, port: u16, behind: &[String]) -> String {
+fn configuration(served: ServedProtocol, port: u16, behind: &[String]) -> String {
     let (mode, checks, each) = match served {
-        Served::Http => (
+        ServedProtocol::Http => (
             "mode http\n    timeout http-request 10s\n    timeout tunnel 75s\n    retry-on conn-failure\n    option redispatch",
             "balance leastconn\n    timeout check 5s\n    option httpchk\n    http-check send meth GET uri /health/ready ver HTTP/1.1 hdr Host dikala\n    \
              http-check expect status 200\n    default-server check inter 500ms fall 2 rise 1 pool-purge-delay 2s",
             "",
         ),
-        Served::Postgres => (
+        ServedProtocol::Postgres => (
             "mode tcp",
             "default-server check inter 500ms fall 2 rise 1 on-marked-down shutdown-sessions",
             " backup",

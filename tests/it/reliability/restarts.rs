@@ -18,11 +18,11 @@ use crate::support::prelude::*;
 const SOCKETS: usize = 2;
 
 /// Running calls of all tenants, over several sockets.
-struct Live {
+struct RunningCalls {
     calls: Vec<(Rc<LoadBridge>, OpenCall)>,
 }
 
-impl Live {
+impl RunningCalls {
     async fn begin(fleet: &Fleet, journal: &Rc<Journal>, calls: u64) -> Self {
         let tenants = fleet.tenants.len();
         let lines = (0..tenants * SOCKETS).map(|n| LoadBridge::new(fleet, n % tenants, n, journal));
@@ -53,7 +53,7 @@ async fn rolling(form: FaultForm) {
         return;
     };
     let journal = Journal::new();
-    let live = Live::begin(&fleet, &journal, form.size("CALLS", 40, 500)).await;
+    let live = RunningCalls::begin(&fleet, &journal, form.size("CALLS", 40, 500)).await;
     let mut rate = form.rate();
     rate.calls_per_second /= 4;
     if form == Short {
@@ -107,7 +107,7 @@ async fn stopped(store: StoreKind, form: FaultForm) {
         fleet.receiver.answer(&hook(tenant), [slow]);
     }
     let journal = Journal::new();
-    let live = Live::begin(&fleet, &journal, form.size("CALLS", 50, 200)).await;
+    let live = RunningCalls::begin(&fleet, &journal, form.size("CALLS", 50, 200)).await;
     let mut rate = form.rate();
     rate.writes_per_second *= 5;
     let load = FaultLoad::beside(&fleet, rate, &journal);

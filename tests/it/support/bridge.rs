@@ -51,7 +51,7 @@ struct Inbox {
     waiting: RefCell<HashMap<String, oneshot::Sender<Value>>>,
     replies: RefCell<Vec<Value>>,
     commands: RefCell<Vec<Value>>,
-    closed: Cell<Option<Closed>>,
+    closed: Cell<Option<BridgeSocketEnd>>,
     pings: Cell<u32>,
     mute: Cell<bool>,
     changed: watch::Sender<u32>,
@@ -59,7 +59,7 @@ struct Inbox {
 
 /// The end of a socket: the code of its close frame, if there was one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Closed(pub Option<CloseCode>);
+pub struct BridgeSocketEnd(pub Option<CloseCode>);
 
 /// A message in flight.
 pub struct PendingReply(oneshot::Receiver<Value>);
@@ -304,7 +304,7 @@ impl TestBridge {
     }
 
     /// Waits until the peer has closed the socket.
-    pub async fn closed(&self) -> Closed {
+    pub async fn closed(&self) -> BridgeSocketEnd {
         let mut changed = self.inbox.changed.subscribe();
         let waiting = async {
             loop {
@@ -390,7 +390,7 @@ async fn pump<E>(
     let closed = loop {
         tokio::select! {
             message = messages.recv() => match message {
-                Some(message) => if framed.send(message).await.is_err() { break Closed(None) },
+                Some(message) => if framed.send(message).await.is_err() { break BridgeSocketEnd(None) },
                 // The test dropped the bridge: the socket is dropped without a close frame.
                 None => return,
             },
@@ -402,9 +402,9 @@ async fn pump<E>(
                         let _ = framed.send(Message::Pong(bytes)).await;
                     }
                 }
-                Some(Ok(Frame::Close(reason))) => break Closed(reason.map(|reason| reason.code)),
+                Some(Ok(Frame::Close(reason))) => break BridgeSocketEnd(reason.map(|reason| reason.code)),
                 Some(Ok(_)) => {}
-                Some(Err(_)) | None => break Closed(None),
+                Some(Err(_)) | None => break BridgeSocketEnd(None),
             },
         }
     };

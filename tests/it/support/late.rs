@@ -17,10 +17,10 @@ use tokio::net::TcpSocket;
 const ASKED_FOR: &str = "02";
 
 /// The data received on one connection.
-type Connection = Arc<Mutex<Came>>;
+type Connection = Arc<Mutex<ReceivedData>>;
 
 #[derive(Debug, Default)]
-struct Came {
+struct ReceivedData {
     bytes: Vec<u8>,
     is_over: bool,
 }

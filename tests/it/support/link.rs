@@ -34,7 +34,7 @@ struct State {
     /// All connections are silent.
     dark: AtomicBool,
     /// Loses a part of the next transaction that contains this text.
-    to_lose: Mutex<Option<(String, Lost)>>,
+    to_lose: Mutex<Option<(String, LostPart)>>,
     /// Number of connections that fell silent at a commit.
     lost: AtomicUsize,
     /// Number of `ReadyForQuery` messages, one per round trip of a client.
@@ -46,7 +46,7 @@ struct State {
 
 /// The lost part of a commit; everything after it is lost, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum LostPart {
     /// The commit never arrives.
     Commit,
     /// The commit happens, but its answer is lost.
@@ -124,7 +124,11 @@ struct Watch {
 
 impl Watch {
     /// Returns the part to lose if the data contain the commit in question.
-    fn sees(&mut self, sent: &[u8], to_lose: &Mutex<Option<(String, Lost)>>) -> Option<Lost> {
+    fn sees(
+        &mut self,
+        sent: &[u8],
+        to_lose: &Mutex<Option<(String, LostPart)>>,
+    ) -> Option<LostPart> {
         let mut to_lose = to_lose.lock().unwrap();
         let (text, lost) = to_lose.as_ref()?;
         let has = |before: usize, text: &[u8]| {
@@ -211,7 +215,7 @@ impl DatabaseLink {
     }
 
     /// Loses the commit, or its answer, of the next transaction with this text, and silences the connection.
-    pub fn lose(&self, text: &str, lost: Lost) {
+    pub fn lose(&self, text: &str, lost: LostPart) {
         let before = self
             .state
             .to_lose
@@ -272,7 +276,7 @@ fn pass(
                     // Set before forwarding, so that the answer cannot overtake it.
                     connection.silent.store(true, SeqCst);
                     state.lost.fetch_add(1, SeqCst);
-                    swallowed |= lost == Lost::Commit;
+                    swallowed |= lost == LostPart::Commit;
                 }
             }
             Side::Server(rounds) => {

@@ -263,7 +263,7 @@ impl VisitedPage {
 
     /// Every form with its initial values.
     pub fn forms(&self) -> Vec<HtmlForm> {
-        let mut reading = Reading::default();
+        let mut reading = FormParser::default();
         for (tag, attributes, after) in tags(&self.html) {
             reading.take(&tag, &attributes, &after);
         }
@@ -331,14 +331,14 @@ pub fn kind(path: &str) -> String {
 
 /// Parser state for forms.
 #[derive(Default)]
-struct Reading {
+struct FormParser {
     forms: Vec<HtmlForm>,
     inside: Option<HtmlForm>,
     /// The name of the open list.
     select: Option<String>,
 }
 
-impl Reading {
+impl FormParser {
     fn take(&mut self, tag: &str, attributes: &BTreeMap<String, String>, after: &str) {
         let get = |name: &str| attributes.get(name).cloned();
         let is_box = get("type").as_deref() == Some("checkbox");

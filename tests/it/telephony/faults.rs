@@ -19,9 +19,9 @@ use crate::support::{
 };
 
 /// A bridge on its own threads, as `serve` runs it.
-pub struct Inside(Option<Running>);
+pub struct BridgeThread(Option<Running>);
 
-impl Inside {
+impl BridgeThread {
     pub fn start(
         world: &TestWorld,
         model: &FakeGemini,
@@ -82,7 +82,7 @@ async fn the_engine_dies_for_two_seconds_and_the_caller_hears_nothing_of_it() {
     let mut world = world!(Sqlite, WorldSetup::new().minutes(10));
     super::with_a_function(&world).await;
     let model = FakeGemini::start();
-    let bridge = Inside::start(&world, &model, |_| ());
+    let bridge = BridgeThread::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
     model.act(conversation::unheeding(10_000));
     phone.audio.hears(2, |it| it.packets >= 5).await;
@@ -116,7 +116,7 @@ async fn the_engine_dies_for_two_seconds_and_the_caller_hears_nothing_of_it() {
 async fn who_was_refused_for_want_of_credit_is_taken_after_a_top_up() {
     let world = world!(Sqlite, WorldSetup::new().minutes(0));
     let model = FakeGemini::start();
-    let bridge = Inside::start(&world, &model, |_| ());
+    let bridge = BridgeThread::start(&world, &model, |_| ());
     let mut phone = TestPhone::new(bridge.edge(), &world.tenant.did).await;
     for _ in 0..2 {
         let refusal = phone.refused().await;
@@ -146,7 +146,7 @@ async fn who_was_refused_for_want_of_credit_is_taken_after_a_top_up() {
 async fn an_engine_that_stays_away_is_told_of_and_the_caller_hung_up() {
     let mut world = world!(Sqlite, WorldSetup::new().minutes(10));
     let model = FakeGemini::start();
-    let bridge = Inside::start(&world, &model, |settings| {
+    let bridge = BridgeThread::start(&world, &model, |settings| {
         settings.engine_lost_after_seconds = 3;
     });
     let phone = greeted(&world, bridge.edge()).await;
@@ -168,7 +168,7 @@ async fn an_engine_that_stays_away_is_told_of_and_the_caller_hung_up() {
 async fn a_model_that_is_gone_is_waited_for_and_then_told_of() {
     let world = world!(Sqlite, WorldSetup::new().minutes(10));
     let model = FakeGemini::start();
-    let bridge = Inside::start(&world, &model, |_| ());
+    let bridge = BridgeThread::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
     let from = phone.audio.packets();
     model.begin(vec![Begin::Silence; 3]);
@@ -190,7 +190,7 @@ async fn a_model_that_is_gone_is_waited_for_and_then_told_of() {
 async fn a_phone_that_sends_no_media_for_fifteen_seconds_is_hung_up() {
     let world = world!(Sqlite, WorldSetup::new().minutes(10));
     let model = FakeGemini::start();
-    let bridge = Inside::start(&world, &model, |_| ());
+    let bridge = BridgeThread::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
     let from = phone.audio.packets();
     phone.audio.fall_away();
@@ -206,7 +206,7 @@ async fn a_phone_that_sends_no_media_for_fifteen_seconds_is_hung_up() {
 async fn a_flood_of_strangers_costs_a_call_no_audio() {
     let world = world!(Sqlite, WorldSetup::new().minutes(10));
     let model = FakeGemini::start();
-    let bridge = Inside::start(&world, &model, |settings| {
+    let bridge = BridgeThread::start(&world, &model, |settings| {
         settings.sip.trunks[0].addresses = vec!["127.0.0.1/32".parse().unwrap()];
     });
     let edge = bridge.edge();
@@ -274,7 +274,7 @@ fn rubbish() -> Vec<Vec<u8>> {
 async fn rubbish_on_every_socket_changes_nothing() {
     let world = world!(Sqlite, WorldSetup::new().minutes(10));
     let model = FakeGemini::start();
-    let bridge = Inside::start(&world, &model, |settings| {
+    let bridge = BridgeThread::start(&world, &model, |settings| {
         let tcp = dikala_telephony::settings::Listen {
             transport: dikala_telephony::settings::Transport::Tcp,
             ..settings.sip.listen[0]
@@ -362,9 +362,9 @@ async fn a_service_that_is_stopped_gives_calls_their_time_and_then_says_so() {
 
 /// A caller in a transfer, with the model and bridge, and the call's id. Of the bridge's time to stop, 5 s are for
 /// a sentence and its transmission.
-async fn transferred(world: &TestWorld) -> (FakeGemini, Inside, TestPhone, String) {
+async fn transferred(world: &TestWorld) -> (FakeGemini, BridgeThread, TestPhone, String) {
     let model = FakeGemini::start();
-    let bridge = Inside::start(world, &model, |settings| settings.shutdown_seconds = 15);
+    let bridge = BridgeThread::start(world, &model, |settings| settings.shutdown_seconds = 15);
     let phone = greeted(world, bridge.edge()).await;
     let id = text(&world.tenant.calls().await[0], "id");
     let to = json!({"to": "+6281100000"});

@@ -6,7 +6,7 @@ use dikala_testkit::gemini::{self, Act, FakeGemini};
 
 use super::{
     conversation::unheeding,
-    faults::{Inside, greeted},
+    faults::{BridgeThread, greeted},
 };
 use crate::support::{prelude::*, tenant::text};
 
@@ -17,7 +17,7 @@ const SPEECH: &[u8] = include_bytes!("../../../telephony/src/media/activity/spee
 async fn the_agent_is_heard_within_50_ms_of_what_the_model_sends() {
     let world = world!(Sqlite, WorldSetup::new().minutes(10));
     let model = FakeGemini::start();
-    let bridge = Inside::start(&world, &model, |_| ());
+    let bridge = BridgeThread::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
     // A busy machine may be late now and then; only the shortest time counts.
     let mut quickest = Duration::MAX;
@@ -39,7 +39,7 @@ async fn the_agent_is_heard_within_50_ms_of_what_the_model_sends() {
 async fn an_agent_who_is_not_interrupted_goes_on_where_it_was() {
     let world = world!(Sqlite, WorldSetup::new().minutes(10));
     let model = FakeGemini::start();
-    let bridge = Inside::start(&world, &model, |_| ());
+    let bridge = BridgeThread::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
     model.answer([gemini::ModelReaction::Nothing]);
     model.act(unheeding(6_000));
@@ -72,7 +72,7 @@ async fn an_agent_who_is_not_interrupted_goes_on_where_it_was() {
 async fn of_a_model_that_talks_far_ahead_no_more_is_read_than_half_a_minute(#[case] piece_ms: u64) {
     let world = world!(Sqlite, WorldSetup::new().minutes(10));
     let model = FakeGemini::start();
-    let bridge = Inside::start(&world, &model, |_| ());
+    let bridge = BridgeThread::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
     let milliseconds = 600_000;
     model.act(Act::BeginIn {
@@ -91,7 +91,7 @@ async fn of_a_model_that_talks_far_ahead_no_more_is_read_than_half_a_minute(#[ca
 async fn a_model_that_talks_far_ahead_can_be_interrupted() {
     let world = world!(Sqlite, WorldSetup::new().minutes(10));
     let model = FakeGemini::start();
-    let bridge = Inside::start(&world, &model, |_| ());
+    let bridge = BridgeThread::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
     model.answer([gemini::ModelReaction::Nothing]);
     model.act(Act::Begin {
@@ -116,7 +116,7 @@ async fn a_model_that_talks_far_ahead_can_be_interrupted() {
 async fn a_command_to_hang_up_waits_two_seconds_for_what_is_being_said() {
     let world = world!(Sqlite, WorldSetup::new().minutes(10));
     let model = FakeGemini::start();
-    let bridge = Inside::start(&world, &model, |_| ());
+    let bridge = BridgeThread::start(&world, &model, |_| ());
     let phone = greeted(&world, bridge.edge()).await;
     model.act(Act::Begin {
         milliseconds: 20_000,

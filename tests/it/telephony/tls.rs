@@ -42,7 +42,7 @@ impl Files {
 }
 
 /// A bridge as its operator sees it.
-struct Operated {
+struct OperatedBridge {
     pid: u32,
     log: PathBuf,
     udp: SocketAddr,
@@ -50,7 +50,7 @@ struct Operated {
     did: String,
 }
 
-impl Operated {
+impl OperatedBridge {
     /// Reloads the certificate, and waits until the log has these words this many times.
     async fn reload(&self, words: &str, times: usize) {
         server::hang_up(self.pid);
@@ -120,7 +120,7 @@ async fn serve_reads_its_certificate_again() {
         installation.set(key, value);
     }
     let world = TestWorld::on(installation, WorldSetup::new()).await;
-    let operated = Operated {
+    let operated = OperatedBridge {
         pid: world.server.pid(),
         log: world.server.installation.log(),
         udp,
@@ -131,13 +131,13 @@ async fn serve_reads_its_certificate_again() {
 }
 
 /// A standalone bridge; killed with the test.
-struct Alone {
+struct StandaloneBridge {
     child: std::process::Child,
     log: PathBuf,
     addresses: Vec<SocketAddr>,
 }
 
-impl Alone {
+impl StandaloneBridge {
     fn start(world: &TestWorld, engine: &str, name: &str) -> Self {
         let token = &world.tenant.token;
         let command = ["telephony", "--engine", engine, "--token", token];
@@ -161,7 +161,7 @@ impl Alone {
     }
 }
 
-impl Drop for Alone {
+impl Drop for StandaloneBridge {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -185,8 +185,8 @@ async fn the_bridge_alone_reads_its_certificate_again() {
     };
     let files = Files::of(&mut installation);
     let world = TestWorld::on(installation, WorldSetup::new()).await;
-    let alone = Alone::start(&world, &world.server.http, "alone.log");
-    let operated = Operated {
+    let alone = StandaloneBridge::start(&world, &world.server.http, "alone.log");
+    let operated = OperatedBridge {
         pid: alone.child.id(),
         log: alone.log.clone(),
         udp: alone.addresses[0],
@@ -206,7 +206,7 @@ async fn an_engine_behind_tls_is_reached_where_its_authority_is_trusted() {
     let front = tls::front("127.0.0.1", plain.parse().unwrap()).await;
     let engine = format!("https://localhost:{}", front.port());
 
-    let distrusting = Alone::start(&world, &engine, "distrusting.log");
+    let distrusting = StandaloneBridge::start(&world, &engine, "distrusting.log");
     eventually("the log to say that it is not trusted", async || {
         let log = fs::read_to_string(&distrusting.log).unwrap();
         log.contains("its TLS cannot be trusted").then_some(())
@@ -229,7 +229,7 @@ async fn an_engine_behind_tls_is_reached_where_its_authority_is_trusted() {
     );
 
     fs::write(&authority, certificate::AUTHORITY).unwrap();
-    let trusting = Alone::start(&world, &engine, "trusting.log");
+    let trusting = StandaloneBridge::start(&world, &engine, "trusting.log");
     let ringing = rings(&world, trusting.addresses[0]);
     tokio::time::timeout(PATIENCE, ringing).await.unwrap();
 }

@@ -18,10 +18,10 @@ use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
 use self::{
-    burst::Burst, calls::WholeCalls, paced::Paced, pen::MessageWriter, socket::BenchSocket,
+    burst::Burst, calls::WholeCalls, paced::PacedMessages, pen::MessageWriter, socket::BenchSocket,
 };
 pub use self::{
-    paced::Acknowledged,
+    paced::Acknowledgement,
     pen::CallMessage,
     tally::{FailureCounts, Tally},
 };
@@ -44,9 +44,9 @@ pub struct BenchBridge {
 
 /// Ids of the active calls, by socket.
 #[derive(Debug, Default)]
-pub struct Live(Vec<Vec<Vec<u8>>>);
+pub struct ActiveCalls(Vec<Vec<Vec<u8>>>);
 
-impl Live {
+impl ActiveCalls {
     pub fn count(&self) -> usize {
         self.0.iter().map(Vec::len).sum()
     }
@@ -91,10 +91,14 @@ impl BenchBridge {
     }
 
     /// Rings `count` calls, pipelined. `at` holds the time of each ring; if it is empty, the current time is sent.
-    pub async fn ring(&mut self, count: usize, at: &[String]) -> Result<(Live, Tally, Duration)> {
+    pub async fn ring(
+        &mut self,
+        count: usize,
+        at: &[String],
+    ) -> Result<(ActiveCalls, Tally, Duration)> {
         let sockets = self.sockets.len();
         let of = |n: usize| count / sockets + usize::from(n < count % sockets);
-        let mut live = Live((0..sockets).map(|n| vec![Vec::new(); of(n)]).collect());
+        let mut live = ActiveCalls((0..sockets).map(|n| vec![Vec::new(); of(n)]).collect());
         let (tally, took) = self.step(CallMessage::Ring, &mut live, at).await?;
         Ok((live, tally, took))
     }
@@ -103,7 +107,7 @@ impl BenchBridge {
     pub async fn step(
         &mut self,
         step: CallMessage,
-        live: &mut Live,
+        live: &mut ActiveCalls,
         at: &[String],
     ) -> Result<(Tally, Duration)> {
         let began = Instant::now();
@@ -131,8 +135,12 @@ impl BenchBridge {
     }
 
     /// Sends `rate` messages a second on the first socket for `time`. Also returns each acknowledgement.
-    pub async fn paced(&mut self, rate: u32, time: Duration) -> Result<(Tally, Vec<Acknowledged>)> {
-        let mut script = Paced::new(self.pen(0), rate, Instant::now() + time);
+    pub async fn paced(
+        &mut self,
+        rate: u32,
+        time: Duration,
+    ) -> Result<(Tally, Vec<Acknowledgement>)> {
+        let mut script = PacedMessages::new(self.pen(0), rate, Instant::now() + time);
         let played = self.sockets[0].play(&mut script).await;
         played.map_err(failed)?;
         Ok((script.tally, script.acknowledged))

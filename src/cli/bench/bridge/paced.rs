@@ -16,21 +16,21 @@ const LANES: usize = 16;
 
 /// The messages of one socket. At the end, active calls are completed at the same rate.
 #[derive(Debug)]
-pub struct Paced {
+pub struct PacedMessages {
     pen: MessageWriter,
     every: Duration,
     next: Instant,
     until: Instant,
     turn: usize,
-    lanes: Vec<Lane>,
+    lanes: Vec<PacedCall>,
     messages: u64,
     waiting: usize,
     pub tally: Tally,
-    pub acknowledged: Vec<Acknowledged>,
+    pub acknowledged: Vec<Acknowledgement>,
 }
 
 #[derive(Debug)]
-pub struct Acknowledged {
+pub struct Acknowledgement {
     pub call: Vec<u8>,
     pub step: CallMessage,
     /// The time at which the message was due. Its acknowledgement came `at`.
@@ -39,7 +39,7 @@ pub struct Acknowledged {
 }
 
 #[derive(Debug)]
-struct Lane {
+struct PacedCall {
     call: Vec<u8>,
     step: CallMessage,
     /// The due time of the unacknowledged message.
@@ -48,10 +48,10 @@ struct Lane {
     owed: Option<Instant>,
 }
 
-impl Paced {
+impl PacedMessages {
     /// Sends `rate` messages a second from now until `until`.
     pub fn new(pen: MessageWriter, rate: u32, until: Instant) -> Self {
-        let lane = |_| Lane {
+        let lane = |_| PacedCall {
             call: Vec::new(),
             step: CallMessage::Ring,
             sent: None,
@@ -94,7 +94,7 @@ impl Paced {
     }
 }
 
-impl SocketScript for Paced {
+impl SocketScript for PacedMessages {
     /// A message is due when the timer fires: the timer's lateness must not count as the server's.
     fn due(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Instant> {
         while self.next <= now {
@@ -122,7 +122,7 @@ impl SocketScript for Paced {
                 if step == CallMessage::Ring {
                     lane.call = reply.call.unwrap_or_default().to_vec();
                 }
-                self.acknowledged.push(Acknowledged {
+                self.acknowledged.push(Acknowledgement {
                     call: lane.call.clone(),
                     step,
                     sent,
@@ -142,7 +142,7 @@ impl SocketScript for Paced {
     }
 
     fn is_over(&self) -> bool {
-        let idle = |lane: &Lane| lane.step == CallMessage::Ring && lane.sent.is_none();
+        let idle = |lane: &PacedCall| lane.step == CallMessage::Ring && lane.sent.is_none();
         Instant::now() >= self.until && self.lanes.iter().all(idle)
     }
 

@@ -16,7 +16,7 @@ const COLUMNS: &str = "SELECT id, phone_number_id, agent_id, caller_number, call
 /// Starts the server with one worker per core, as the service has. It stops with the process.
 pub async fn serve(url: &str, tenant: TenantId) -> Result<SocketAddr> {
     let store = Store::connect(url).await.map_err(failed)?;
-    let data = web::Data::new(Bare {
+    let data = web::Data::new(BareHandlers {
         store,
         tenant: tenant.to_string(),
     });
@@ -36,7 +36,7 @@ pub async fn serve(url: &str, tenant: TenantId) -> Result<SocketAddr> {
     address.ok_or_else(|| failed("the bare server has no address"))
 }
 
-struct Bare {
+struct BareHandlers {
     store: Store,
     tenant: String,
 }
@@ -74,7 +74,7 @@ struct Limit {
     limit: i64,
 }
 
-impl Bare {
+impl BareHandlers {
     /// Replaces each `?` by PostgreSQL's numbered placeholder where necessary.
     fn statement<const N: usize>(&self, sql: &str, values: [Value; N]) -> Statement {
         let backend = self.store.reader().get_database_backend();
@@ -91,7 +91,7 @@ impl Bare {
     }
 }
 
-async fn list(bare: web::Data<Bare>, query: web::Query<Limit>) -> HttpResponse {
+async fn list(bare: web::Data<BareHandlers>, query: web::Query<Limit>) -> HttpResponse {
     let sql =
         format!("{COLUMNS} WHERE tenant_id = ? ORDER BY started_at DESC, id DESC LIMIT ? OFFSET ?");
     let values = [
@@ -106,7 +106,7 @@ async fn list(bare: web::Data<Bare>, query: web::Query<Limit>) -> HttpResponse {
     }
 }
 
-async fn one(bare: web::Data<Bare>, id: web::Path<String>) -> HttpResponse {
+async fn one(bare: web::Data<BareHandlers>, id: web::Path<String>) -> HttpResponse {
     let sql = format!("{COLUMNS} WHERE id = ? AND tenant_id = ?");
     let values = [id.into_inner().into(), bare.tenant.clone().into()];
     let call = Call::find_by_statement(bare.statement(&sql, values));
@@ -117,7 +117,7 @@ async fn one(bare: web::Data<Bare>, id: web::Path<String>) -> HttpResponse {
     }
 }
 
-async fn credits(bare: web::Data<Bare>) -> HttpResponse {
+async fn credits(bare: web::Data<BareHandlers>) -> HttpResponse {
     const SQL: &str =
         "SELECT available, held, used, purchased FROM credit_accounts WHERE tenant_id = ?";
     let account = Account::find_by_statement(bare.statement(SQL, [bare.tenant.clone().into()]));

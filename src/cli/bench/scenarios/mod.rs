@@ -43,13 +43,13 @@ impl ScenarioResult {
     }
 }
 
-type Measuring<'a> = Pin<Box<dyn Future<Output = Result<ScenarioResult>> + 'a>>;
+type ScenarioFuture<'a> = Pin<Box<dyn Future<Output = Result<ScenarioResult>> + 'a>>;
 
 pub struct BenchScenario {
     pub name: &'static str,
     /// Description in one line.
     pub about: &'static str,
-    pub measure: for<'a> fn(&'a BenchEnvironment, &'a BenchProgress) -> Measuring<'a>,
+    pub measure: for<'a> fn(&'a BenchEnvironment, &'a BenchProgress) -> ScenarioFuture<'a>,
 }
 
 macro_rules! scenario {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{SOCKETS, ScenarioResult};
 use crate::cli::bench::{
     Result,
-    bridge::{Acknowledged, BenchBridge},
+    bridge::{Acknowledgement, BenchBridge},
     figure::{BenchFigure, Durations, Goal, per_second},
     ground::{
         BenchEnvironment, Tenants,
@@ -118,7 +118,7 @@ pub async fn delivery(
         Durations::default(),
         Durations::default(),
     );
-    for Acknowledged {
+    for Acknowledgement {
         call,
         step,
         sent,
