@@ -83,7 +83,7 @@ pub(super) struct OptionalCounters {
     /// None if no mails are sent.
     pub(super) mails: Option<Arc<MailStats>>,
     /// None if no bridge runs in this process.
-    pub(super) telephony: Option<dikala_telephony::bridge::Counted>,
+    pub(super) telephony: Option<dikala_telephony::bridge::StatisticsReader>,
 }
 
 /// The state of both listeners.

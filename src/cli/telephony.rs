@@ -7,7 +7,7 @@ use dikala_actors::runtime::clock::SystemClock;
 use dikala_entities::Secret;
 use dikala_telephony::{
     engine::Address,
-    settings::{Model, Settings as BridgeSettings},
+    settings::{BridgeSettings, VoiceModel},
 };
 
 use super::{CliError, output};
@@ -62,7 +62,7 @@ pub(super) fn line(telephony: &BuiltInBridge) -> String {
 
 fn has_a_voice(settings: &BridgeSettings) -> Result<(), ConfigError> {
     match &settings.voice.model {
-        Model::Gemini(gemini) if gemini.lacks_key() => Err(ConfigError(
+        VoiceModel::Gemini(gemini) if gemini.lacks_key() => Err(ConfigError(
             "telephony.voice.model is gemini, and telephony.gemini.api_key is not set; set it (GEMINI_API_KEY), or \
              telephony.voice.model to scripted, which needs none"
                 .to_owned(),

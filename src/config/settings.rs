@@ -286,10 +286,10 @@ impl Settings {
     }
 
     /// The settings of the bridge in this process, if it is enabled.
-    pub fn telephony(&self) -> Option<dikala_telephony::settings::Settings> {
+    pub fn telephony(&self) -> Option<dikala_telephony::settings::BridgeSettings> {
         self.telephony.enabled.then(|| {
             let alone = self.bridge_keys();
-            dikala_telephony::settings::Settings {
+            dikala_telephony::settings::BridgeSettings {
                 shutdown_seconds: TelephonyKeys::shutdown_seconds(alone.shutdown_seconds),
                 ..alone
             }
@@ -297,7 +297,7 @@ impl Settings {
     }
 
     /// The settings of a bridge that runs on its own.
-    pub fn bridge_keys(&self) -> dikala_telephony::settings::Settings {
+    pub fn bridge_keys(&self) -> dikala_telephony::settings::BridgeSettings {
         let lost_after = u64::try_from(self.bridge.lost_after_seconds).unwrap_or_default();
         let extra_ca = self.outbound.extra_ca_file.clone();
         self.telephony

@@ -10,8 +10,8 @@ use std::{
 use config::{Value, ValueKind};
 use dikala_telephony::{
     settings::{
-        Codec, Credentials, Gemini, Listen, Model, Prices, Register, Settings, Sip, Srtp, TlsFiles,
-        Transport, Trunk, Voice,
+        BridgeSettings, Codec, Credentials, GeminiSettings, Listen, Prices, Register, Sip,
+        SipTransport, Srtp, TlsFiles, Trunk, Voice, VoiceModel,
     },
     sip::registrar,
 };
@@ -143,14 +143,14 @@ impl TelephonyKeys {
         shutdown_seconds: u64,
         engine_lost_after_seconds: u64,
         extra_ca_file: Option<PathBuf>,
-    ) -> Settings {
+    ) -> BridgeSettings {
         let sip = &self.sip;
         let tls = sip
             .tls_certificate_file
             .clone()
             .zip(sip.tls_key_file.clone());
         let codecs = sip.codecs.iter().filter_map(|text| codec(text));
-        Settings {
+        BridgeSettings {
             max_calls: self.max_calls,
             sip: Sip {
                 listen: sip.listen.iter().filter_map(|text| listen(text)).collect(),
@@ -179,7 +179,7 @@ impl TelephonyKeys {
         }
     }
 
-    fn model(&self) -> Model {
+    fn model(&self) -> VoiceModel {
         let PriceKeys {
             text_in,
             audio_in,
@@ -187,8 +187,8 @@ impl TelephonyKeys {
             audio_out,
         } = self.gemini.idr_per_million_tokens;
         match self.voice.model.as_str() {
-            "scripted" => Model::Scripted,
-            _ => Model::Gemini(Gemini {
+            "scripted" => VoiceModel::Scripted,
+            _ => VoiceModel::Gemini(GeminiSettings {
                 url: self.gemini.url.clone(),
                 api_key: self.gemini.api_key.clone().unwrap_or_default(),
                 model: self.gemini.model.clone(),
@@ -237,9 +237,9 @@ pub(super) fn of_text(key: &str, text: &str) -> Option<String> {
 fn listen(text: &str) -> Option<Listen> {
     let (transport, address) = text.split_once("://")?;
     let transport = match transport {
-        "udp" => Transport::Udp,
-        "tcp" => Transport::Tcp,
-        "tls" => Transport::Tls,
+        "udp" => SipTransport::Udp,
+        "tcp" => SipTransport::Tcp,
+        "tls" => SipTransport::Tls,
         _ => return None,
     };
     let address = address.parse::<SocketAddr>().ok()?;

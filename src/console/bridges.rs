@@ -2,7 +2,7 @@
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{BridgeId, Secret};
-use dikala_telephony::{bridge::Statistics, sip};
+use dikala_telephony::{bridge::BridgeStatistics, sip};
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -106,7 +106,7 @@ fn calls(visit: &ConsoleView, bridge: &BridgeStatus) -> Markup {
 }
 
 /// Counters of the telephony bridge inside this process.
-fn inside(visit: &ConsoleView, counted: &Statistics) -> Markup {
+fn inside(visit: &ConsoleView, counted: &BridgeStatistics) -> Markup {
     let (sip, calls) = (&counted.sip, &counted.calls);
     let number = |of: u64| count(visit, of);
     let within = |times| figures::times(&DurationPercentiles::from(&distribution(times)));
@@ -139,7 +139,7 @@ fn inside(visit: &ConsoleView, counted: &Statistics) -> Markup {
     }
 }
 
-fn outcomes(visit: &ConsoleView, of: &sip::Outcomes) -> Markup {
+fn outcomes(visit: &ConsoleView, of: &sip::CallOutcomes) -> Markup {
     let number = |of: u64| count(visit, of);
     html! {
         (number(of.answered)) " answered, " (number(of.refused)) " refused, "

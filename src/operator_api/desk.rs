@@ -5,7 +5,7 @@ use std::{fmt::Display, sync::Arc, time::Duration};
 use actix_web::web::Data;
 use dikala_actors::{ledger::Report, runtime::lag::EventLoops};
 use dikala_entities::{Millis, store::Transaction};
-use dikala_telephony::bridge::Counted;
+use dikala_telephony::bridge::StatisticsReader;
 use tokio::{sync::Mutex, time::timeout};
 
 use crate::{
@@ -31,7 +31,7 @@ pub struct OperatorContext {
     /// Counters of the requests to both listeners.
     pub requests: HttpMeter,
     /// Counters of the telephony bridge inside this process; `None` if it does not run.
-    pub telephony: Option<Counted>,
+    pub telephony: Option<StatisticsReader>,
     pub configuration: Arc<[ConfigurationKey]>,
     pub started_at: Millis,
     /// The last verification of the whole ledger. Locked while one runs.

@@ -3,7 +3,7 @@
 use std::{io::ErrorKind, time::Duration};
 
 use dikala_telephony::{
-    settings::{Listen, Model, Settings, Sip, TlsFiles, Trunk},
+    settings::{BridgeSettings, Listen, Sip, TlsFiles, Trunk, VoiceModel},
     sip,
     trust::Trust,
     voice::gemini,
@@ -23,7 +23,7 @@ const REGISTRAR_WITHIN: Duration = Duration::from_secs(5);
 pub type CheckResult = (&'static str, Result<String, String>);
 
 /// Runs all checks of the bridge.
-pub async fn checks(settings: &Settings, has_stand_in: bool) -> Vec<CheckResult> {
+pub async fn checks(settings: &BridgeSettings, has_stand_in: bool) -> Vec<CheckResult> {
     let mut found = vec![
         ("sip", listeners(&settings.sip.listen)),
         ("rtp", media_ports(&settings.sip)),
@@ -125,17 +125,17 @@ async fn registrar(trunk: &Trunk, trust: &Trust) -> Option<Result<String, String
     })
 }
 
-async fn voice(model: &Model, trust: &Trust, has_stand_in: bool) -> Result<String, String> {
+async fn voice(model: &VoiceModel, trust: &Trust, has_stand_in: bool) -> Result<String, String> {
     match model {
-        Model::Scripted if has_stand_in => Ok(STAND_IN.to_owned()),
-        Model::Scripted => Ok("the scripted voice needs nothing".to_owned()),
-        Model::Gemini(settings) => gemini::check(settings, trust).await,
+        VoiceModel::Scripted if has_stand_in => Ok(STAND_IN.to_owned()),
+        VoiceModel::Scripted => Ok("the scripted voice needs nothing".to_owned()),
+        VoiceModel::Gemini(settings) => gemini::check(settings, trust).await,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use dikala_telephony::settings::Transport;
+    use dikala_telephony::settings::SipTransport;
 
     use super::*;
 
@@ -149,7 +149,7 @@ mod tests {
             transport,
             address: (host.parse::<std::net::IpAddr>().expect("an address"), port).into(),
         };
-        for transport in [Transport::Udp, Transport::Tcp] {
+        for transport in [SipTransport::Udp, SipTransport::Tcp] {
             let (four, six) = (on(transport, "0.0.0.0"), on(transport, "::"));
             for both in [[four, six], [six, four]] {
                 assert_eq!(listeners(&both).err(), None);

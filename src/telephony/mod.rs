@@ -16,11 +16,11 @@ use actix_web::rt::{
 use dikala_actors::runtime::{clock::SharedClock, histogram::Distribution};
 use dikala_entities::Secret;
 use dikala_telephony::{
-    Clock,
-    bridge::Counted,
+    WallClock,
+    bridge::StatisticsReader,
     engine::Address,
-    settings::{Listen, Settings, Transport},
-    threads::{Running, StartError},
+    settings::{BridgeSettings, Listen, SipTransport},
+    threads::{BridgeStartError, BridgeThreads},
     times,
 };
 use tokio::signal::unix::{SignalKind, signal};
@@ -45,7 +45,7 @@ pub fn warn_of_stand_in() {
 #[derive(Debug, thiserror::Error)]
 pub enum TelephonyError {
     #[error(transparent)]
-    Start(#[from] StartError),
+    Start(#[from] BridgeStartError),
     #[error(transparent)]
     Identity(#[from] IdentityError),
     #[error("the thread that starts the bridge was ended")]
@@ -55,7 +55,7 @@ pub enum TelephonyError {
 /// A bridge that runs in this process.
 #[derive(Debug)]
 pub struct BuiltInBridge {
-    running: Running,
+    running: BridgeThreads,
     /// Reloads the certificate at SIGHUP.
     reloading: JoinHandle<()>,
 }
@@ -65,12 +65,12 @@ impl BuiltInBridge {
     ///
     /// Errors: addresses that cannot be listened on, files that cannot be read.
     pub async fn start(
-        settings: Settings,
+        settings: BridgeSettings,
         engine: Address,
         clock: SharedClock,
     ) -> Result<Self, TelephonyError> {
-        let now: Clock = Arc::new(move || clock.now());
-        let started = spawn_blocking(move || Running::start(&settings, engine, now)).await;
+        let now: WallClock = Arc::new(move || clock.now());
+        let started = spawn_blocking(move || BridgeThreads::start(&settings, engine, now)).await;
         let running = started.map_err(|_| TelephonyError::Thread)??;
         let reload = running.reloader();
         let reloading = spawn(async move {
@@ -88,7 +88,7 @@ impl BuiltInBridge {
     ///
     /// Errors: addresses that cannot be listened on, files that cannot be read, database failures.
     pub async fn inside(
-        settings: Settings,
+        settings: BridgeSettings,
         runtime: &Runtime,
         public: SocketAddr,
     ) -> Result<Self, TelephonyError> {
@@ -106,7 +106,7 @@ impl BuiltInBridge {
     }
 
     /// The source of the bridge's counters.
-    pub fn counted(&self) -> Counted {
+    pub fn counted(&self) -> StatisticsReader {
         self.running.counted()
     }
 
@@ -121,7 +121,7 @@ impl BuiltInBridge {
 }
 
 /// The bridge's distribution of times in the service's type.
-pub fn distribution(times: times::Reading) -> Distribution {
+pub fn distribution(times: times::DurationCounts) -> Distribution {
     Distribution {
         bounds: times::BOUNDS_US,
         counts: times.counts.to_vec(),
@@ -131,9 +131,9 @@ pub fn distribution(times: times::Reading) -> Distribution {
 
 fn written(listen: Listen) -> String {
     let transport = match listen.transport {
-        Transport::Udp => "udp",
-        Transport::Tcp => "tcp",
-        Transport::Tls => "tls",
+        SipTransport::Udp => "udp",
+        SipTransport::Tcp => "tcp",
+        SipTransport::Tls => "tls",
     };
     format!("{transport}://{}", listen.address)
 }

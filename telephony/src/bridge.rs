@@ -12,11 +12,11 @@ use tokio::{
 };
 
 use crate::{
-    Clock,
-    call::{self, Counters, Parts, Rules, unavailable},
-    engine::{Address, Client},
-    leg::{Incoming, Order},
-    settings::{Listen, Model, Settings, Voice},
+    WallClock,
+    call::{self, CallCounters, CallRules, TaskDeps, unavailable},
+    engine::{Address, ServiceClient},
+    leg::{OfferedCall, Order},
+    settings::{BridgeSettings, Listen, Voice, VoiceModel},
     sip::{self, Edge, SipError},
     trust::Trust,
     voice::{Provider, Scripted},
@@ -33,22 +33,22 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// Counts since the start.
 #[derive(Debug, Clone, Default)]
-pub struct Statistics {
-    pub sip: sip::Statistics,
-    pub calls: call::Reading,
+pub struct BridgeStatistics {
+    pub sip: sip::EdgeStatistics,
+    pub calls: call::CallStatistics,
 }
 
-/// Reads the [`Statistics`]. It does not keep the edge alive; the edge's counts are zero once the bridge has stopped.
+/// Reads the [`BridgeStatistics`]. It does not keep the edge alive; the edge's counts are zero once the bridge has stopped.
 #[derive(Debug, Clone, Default)]
-pub struct Counted {
+pub struct StatisticsReader {
     edge: Weak<Edge>,
-    calls: Arc<Counters>,
+    calls: Arc<CallCounters>,
 }
 
-impl Counted {
-    pub fn read(&self) -> Statistics {
+impl StatisticsReader {
+    pub fn read(&self) -> BridgeStatistics {
         let edge = self.edge.upgrade();
-        Statistics {
+        BridgeStatistics {
             sip: edge.map(|edge| edge.statistics()).unwrap_or_default(),
             calls: self.calls.read(),
         }
@@ -56,24 +56,24 @@ impl Counted {
 }
 
 #[derive(Debug)]
-pub struct Bridge {
+pub struct TelephonyBridge {
     edge: Arc<Edge>,
-    calls: Calls,
+    calls: CallTasks,
     within: Duration,
 }
 
-impl Bridge {
+impl TelephonyBridge {
     /// Listens for calls and connects to the service. Needs a tokio runtime.
     ///
     /// Errors: an address cannot be listened on, or a file cannot be read.
     pub async fn start(
-        settings: &Settings,
+        settings: &BridgeSettings,
         engine: Address,
-        clock: Clock,
+        clock: WallClock,
     ) -> Result<Self, SipError> {
         let trust = Trust::new(settings.extra_ca_file.as_deref())?;
         let provider = provider(&settings.voice, &trust);
-        let calls = Calls::start(settings, provider, engine, trust.clone(), clock);
+        let calls = CallTasks::start(settings, provider, engine, trust.clone(), clock);
         let incoming = calls.incoming();
         let edge = sip::listen(&settings.sip, trust, settings.max_calls, incoming).await?;
         Ok(Self {
@@ -98,8 +98,8 @@ impl Bridge {
         }
     }
 
-    pub fn counted(&self) -> Counted {
-        Counted {
+    pub fn counted(&self) -> StatisticsReader {
+        StatisticsReader {
             edge: Arc::downgrade(&self.edge),
             calls: Arc::clone(&self.calls.counters),
         }
@@ -137,8 +137,8 @@ impl Bridge {
 
 fn provider(voice: &Voice, trust: &Trust) -> Arc<dyn Provider> {
     match &voice.model {
-        Model::Scripted => Arc::new(Scripted),
-        Model::Gemini(gemini) => Arc::new(crate::voice::gemini::Gemini::new(
+        VoiceModel::Scripted => Arc::new(Scripted),
+        VoiceModel::Gemini(gemini) => Arc::new(crate::voice::gemini::GeminiProvider::new(
             gemini.clone(),
             trust.clone(),
             voice.barge_in,
@@ -148,31 +148,31 @@ fn provider(voice: &Voice, trust: &Trust) -> Arc<dyn Provider> {
 
 /// The calls of a bridge, one task each, and how they end when the bridge stops.
 #[derive(Debug)]
-pub struct Calls {
-    counters: Arc<Counters>,
-    incoming: mpsc::Sender<Incoming>,
+pub struct CallTasks {
+    counters: Arc<CallCounters>,
+    incoming: mpsc::Sender<OfferedCall>,
     closing: oneshot::Sender<()>,
     stop: watch::Sender<Option<Instant>>,
     running: JoinHandle<()>,
     engine: JoinHandle<()>,
 }
 
-impl Calls {
+impl CallTasks {
     /// Connects to the service and takes calls. Needs a tokio runtime.
     pub fn start(
-        settings: &Settings,
+        settings: &BridgeSettings,
         provider: Arc<dyn Provider>,
         engine: Address,
         trust: Trust,
-        clock: Clock,
+        clock: WallClock,
     ) -> Self {
         let lost_after = Duration::from_secs(settings.engine_lost_after_seconds);
-        let (client, engine) = Client::start(engine, trust, clock, lost_after);
+        let (client, engine) = ServiceClient::start(engine, trust, clock, lost_after);
         let (incoming, waiting) = mpsc::channel(INCOMING_MAX);
         let (closing, closed) = oneshot::channel();
         let (stop, stopping) = watch::channel(None);
-        let counters: Arc<Counters> = Arc::default();
-        let parts = Parts {
+        let counters: Arc<CallCounters> = Arc::default();
+        let deps = TaskDeps {
             provider,
             rules: rules(settings),
             counters: Arc::clone(&counters),
@@ -183,13 +183,13 @@ impl Calls {
             incoming,
             closing,
             stop,
-            running: tokio::spawn(accept(client, parts, waiting, closed)),
+            running: tokio::spawn(accept(client, deps, waiting, closed)),
             engine,
         }
     }
 
     /// The channel for new calls.
-    pub fn incoming(&self) -> mpsc::Sender<Incoming> {
+    pub fn incoming(&self) -> mpsc::Sender<OfferedCall> {
         self.incoming.clone()
     }
 
@@ -225,12 +225,12 @@ fn in_peace(within: Duration) -> Duration {
     within - FAREWELL.min(within / 3)
 }
 
-fn rules(settings: &Settings) -> Rules {
+fn rules(settings: &BridgeSettings) -> CallRules {
     let prices = match &settings.voice.model {
-        Model::Scripted => None,
-        Model::Gemini(gemini) => Some(gemini.prices),
+        VoiceModel::Scripted => None,
+        VoiceModel::Gemini(gemini) => Some(gemini.prices),
     };
-    Rules {
+    CallRules {
         barge_in: settings.voice.barge_in,
         prices: prices.filter(|prices| !prices.are_none()),
         engine_lost_after_ms: settings.engine_lost_after_seconds.saturating_mul(1_000),
@@ -239,9 +239,9 @@ fn rules(settings: &Settings) -> Rules {
 
 /// Gives every call a task. Ends once no more calls are taken and all have ended.
 async fn accept(
-    client: Client,
-    parts: Parts,
-    mut waiting: mpsc::Receiver<Incoming>,
+    client: ServiceClient,
+    deps: TaskDeps,
+    mut waiting: mpsc::Receiver<OfferedCall>,
     mut closed: oneshot::Receiver<()>,
 ) {
     let mut calls = JoinSet::new();
@@ -257,9 +257,9 @@ async fn accept(
         let Some(incoming) = incoming else {
             break;
         };
-        match client.line().await {
-            Some(line) => {
-                calls.spawn(call::run(parts.clone(), line, incoming));
+        match client.open_call().await {
+            Some(channel) => {
+                calls.spawn(call::run(deps.clone(), channel, incoming));
             }
             None => turn_away(&incoming),
         }
@@ -274,7 +274,7 @@ async fn accept(
     }
 }
 
-fn turn_away(incoming: &Incoming) {
+fn turn_away(incoming: &OfferedCall) {
     let refusal = unavailable("The service stops.");
     let _ = incoming.leg.orders.try_send(Order::Reject(refusal));
 }

@@ -1,14 +1,14 @@
 //! One end of a call: a phone, as the call's task sees it.
 //!
 //! The source of calls (today [`crate::sip`]) makes a [`Leg`] for each, with sockets, codecs and clock behind it. The call's task
-//! sends it [`Order`]s and [`Speech`], and receives [`Happening`]s. All three channels are bounded.
+//! sends it [`Order`]s and [`Speech`], and receives [`LegEvent`]s. All three channels are bounded.
 
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 /// A call that waits for an answer.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct OfferedCall {
     /// The bridge's id of the call, 1 to 128 characters. A repeated id is the same call.
     pub bridge_call_id: String,
     /// The called number, in E.164.
@@ -25,7 +25,7 @@ pub struct Incoming {
 pub struct Leg {
     pub orders: mpsc::Sender<Order>,
     pub speech: mpsc::Sender<Speech>,
-    pub happenings: mpsc::Receiver<Happening>,
+    pub events: mpsc::Receiver<LegEvent>,
 }
 
 /// Audio and marks for the phone, in order. The leg accepts no more while 30 s of it wait to be played.
@@ -33,7 +33,7 @@ pub struct Leg {
 pub enum Speech {
     /// Samples at [`crate::AGENT_RATE`].
     Audio(Vec<i16>),
-    /// Answered by [`Happening::Played`] once everything before it was played or flushed.
+    /// Answered by [`LegEvent::Played`] once everything before it was played or flushed.
     Mark(u64),
     /// Sends a DTMF key to the phone at once. A phone that accepts no DTMF does not get it.
     Key(char),
@@ -44,17 +44,17 @@ pub enum Speech {
 pub enum Order {
     /// Sends 180 Ringing.
     Ring,
-    /// Sends 200 OK; [`Happening::Answered`] follows.
+    /// Sends 200 OK; [`LegEvent::Answered`] follows.
     Answer,
-    Reject(Refusal),
+    Reject(CallRefusal),
     /// Pauses playback and keeps queued speech, because the caller seems to speak.
     Pause,
     /// Continues playback after a pause.
     Continue,
-    /// Discards queued speech, that in the `speech` channel included, and ends a pause. [`Happening::Flushed`] says how much was
+    /// Discards queued speech, that in the `speech` channel included, and ends a pause. [`LegEvent::Flushed`] says how much was
     /// played; the call's task sends no speech until then.
     Flush,
-    /// Connects the caller to a person; [`Happening::Transfer`] follows.
+    /// Connects the caller to a person; [`LegEvent::Transfer`] follows.
     Transfer {
         /// E.164.
         to: String,
@@ -63,12 +63,12 @@ pub enum Order {
     },
     /// Cancels the call to the person and reports no outcome. A peer that has accepted a REFER goes on by itself.
     CancelTransfer,
-    Hangup(Ending),
+    Hangup(HangupNote),
 }
 
 /// A refusal of a call, as SIP status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct CallRefusal {
     /// A SIP status, 400 to 699.
     pub status: u16,
     pub words: String,
@@ -78,13 +78,13 @@ pub struct Refusal {
 
 /// The reason for a hang-up, in words, for the Reason header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ending {
+pub struct HangupNote {
     pub words: String,
 }
 
 /// An event at the phone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happening {
+pub enum LegEvent {
     /// The phone has acknowledged the answer, and media may flow.
     Answered,
     /// The caller gave up before the answer.
@@ -99,7 +99,9 @@ pub enum Happening {
     /// Everything before this [`Speech::Mark`] was played or flushed.
     Played(u64),
     /// The queue is flushed. `played_ms`: playback since the queue was last empty or flushed.
-    Flushed { played_ms: u64 },
+    Flushed {
+        played_ms: u64,
+    },
     /// The caller holds the call (true: no media is expected) or resumes it.
     Held(bool),
     /// The outcome of [`Order::Transfer`]; an error says why it failed.

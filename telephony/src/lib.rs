@@ -25,7 +25,7 @@ use std::sync::Arc;
 use dikala_entities::Millis;
 
 /// The current time, for the `at` of messages; supplied by the program that starts the bridge.
-pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
+pub type WallClock = Arc<dyn Fn() -> Millis + Send + Sync>;
 
 /// Sample rate of the caller's audio, in hertz.
 pub const CALLER_RATE: u32 = 16_000;

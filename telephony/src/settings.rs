@@ -7,7 +7,7 @@ use url::Url;
 
 /// All settings, except the address of the service.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct BridgeSettings {
     /// Concurrent calls; one more is answered 503.
     pub max_calls: usize,
     pub sip: Sip,
@@ -35,13 +35,13 @@ pub struct Sip {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listen {
-    pub transport: Transport,
+    pub transport: SipTransport,
     /// Port 0 picks one.
     pub address: SocketAddr,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
+pub enum SipTransport {
     Udp,
     Tcp,
     Tls,
@@ -107,19 +107,19 @@ pub struct Register {
 
 #[derive(Debug, Clone)]
 pub struct Voice {
-    pub model: Model,
+    pub model: VoiceModel,
     /// Callers may interrupt the agent.
     pub barge_in: bool,
 }
 
 #[derive(Debug, Clone)]
-pub enum Model {
+pub enum VoiceModel {
     Scripted,
-    Gemini(Gemini),
+    Gemini(GeminiSettings),
 }
 
 #[derive(Clone)]
-pub struct Gemini {
+pub struct GeminiSettings {
     /// `ws://` or `wss://`, without the key.
     pub url: String,
     pub api_key: String,
@@ -127,7 +127,7 @@ pub struct Gemini {
     pub prices: Prices,
 }
 
-impl Gemini {
+impl GeminiSettings {
     /// The URL needs a key, and none is set.
     pub fn lacks_key(&self) -> bool {
         self.api_key.is_empty() && wants_key(&self.url)
@@ -141,9 +141,9 @@ pub fn wants_key(url: &str) -> bool {
     host == "googleapis.com" || host.ends_with(".googleapis.com")
 }
 
-impl std::fmt::Debug for Gemini {
+impl std::fmt::Debug for GeminiSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gemini")
+        f.debug_struct("GeminiSettings")
             .field("url", &self.url)
             .field("model", &self.model)
             .field("prices", &self.prices)

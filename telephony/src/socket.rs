@@ -21,7 +21,7 @@ use tokio_tungstenite::{
 };
 use url::{Host, Url};
 
-use self::silence::Listened;
+use self::silence::MonitoredStream;
 use crate::trust::Trust;
 
 /// Time limit for opening a socket.
@@ -32,14 +32,14 @@ const WRITE_BUFFER_BYTES_MAX: usize = 4 * 1024 * 1024;
 const BUFFER_BYTES: usize = 16 * 1024;
 
 /// The transport of a WebSocket.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
-pub type Socket = WebSocketStream<Listened>;
+pub type ClientSocket = WebSocketStream<MonitoredStream>;
 
 #[derive(Debug, thiserror::Error)]
-pub enum DialError {
+pub enum SocketError {
     #[error("this is no address of a WebSocket; it begins with ws:// or wss://")]
     Address,
     #[error("nothing answers there ({0})")]
@@ -61,9 +61,9 @@ pub async fn dial(
     trust: &Trust,
     headers: Vec<(HeaderName, HeaderValue)>,
     message_bytes_max: usize,
-) -> Result<Socket, DialError> {
+) -> Result<ClientSocket, SocketError> {
     let opened = timeout(OPEN_WITHIN, open(url, trust, headers, message_bytes_max)).await;
-    opened.unwrap_or(Err(DialError::Slow))
+    opened.unwrap_or(Err(SocketError::Slow))
 }
 
 async fn open(
@@ -71,37 +71,39 @@ async fn open(
     trust: &Trust,
     headers: Vec<(HeaderName, HeaderValue)>,
     message_bytes_max: usize,
-) -> Result<Socket, DialError> {
-    let place = Url::parse(url).map_err(|_| DialError::Address)?;
+) -> Result<ClientSocket, SocketError> {
+    let place = Url::parse(url).map_err(|_| SocketError::Address)?;
     let is_secure = match place.scheme() {
         "ws" => false,
         "wss" => true,
-        _ => return Err(DialError::Address),
+        _ => return Err(SocketError::Address),
     };
-    let host = place.host().ok_or(DialError::Address)?;
-    let port = place.port_or_known_default().ok_or(DialError::Address)?;
+    let host = place.host().ok_or(SocketError::Address)?;
+    let port = place.port_or_known_default().ok_or(SocketError::Address)?;
     let connected = match &host {
         Host::Domain(name) => TcpStream::connect((*name, port)).await,
         Host::Ipv4(ip) => TcpStream::connect((*ip, port)).await,
         Host::Ipv6(ip) => TcpStream::connect((*ip, port)).await,
     };
-    let unreachable = |error: std::io::Error| DialError::Unreachable(error.to_string());
+    let unreachable = |error: std::io::Error| SocketError::Unreachable(error.to_string());
     let tcp = connected.map_err(unreachable)?;
     tcp.set_nodelay(true).map_err(unreachable)?;
-    let stream: Box<dyn Stream> = if is_secure {
+    let stream: Box<dyn ByteStream> = if is_secure {
         let name = match host {
             Host::Domain(name) => {
-                ServerName::try_from(name.to_owned()).map_err(|_| DialError::Address)?
+                ServerName::try_from(name.to_owned()).map_err(|_| SocketError::Address)?
             }
             Host::Ipv4(ip) => ServerName::from(std::net::IpAddr::V4(ip)),
             Host::Ipv6(ip) => ServerName::from(std::net::IpAddr::V6(ip)),
         };
         let secured = trust.connector().connect(name, tcp).await;
-        Box::new(secured.map_err(|error| DialError::Tls(error.to_string()))?)
+        Box::new(secured.map_err(|error| SocketError::Tls(error.to_string()))?)
     } else {
         Box::new(tcp)
     };
-    let mut request = url.into_client_request().map_err(|_| DialError::Address)?;
+    let mut request = url
+        .into_client_request()
+        .map_err(|_| SocketError::Address)?;
     request.headers_mut().extend(headers);
     let config = WebSocketConfig::default()
         .max_message_size(Some(message_bytes_max))
@@ -109,9 +111,9 @@ async fn open(
         .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX)
         .read_buffer_size(BUFFER_BYTES)
         .write_buffer_size(BUFFER_BYTES);
-    match client_async_with_config(request, Listened::new(stream), Some(config)).await {
+    match client_async_with_config(request, MonitoredStream::new(stream), Some(config)).await {
         Ok((socket, _)) => Ok(socket),
-        Err(tungstenite::Error::Http(answer)) => Err(DialError::Status(answer.status().as_u16())),
-        Err(error) => Err(DialError::Protocol(error.to_string())),
+        Err(tungstenite::Error::Http(answer)) => Err(SocketError::Status(answer.status().as_u16())),
+        Err(error) => Err(SocketError::Protocol(error.to_string())),
     }
 }

@@ -5,10 +5,10 @@ use std::{io, num::NonZero, thread::available_parallelism};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    Clock,
-    bridge::{Bridge, Counted},
+    WallClock,
+    bridge::{StatisticsReader, TelephonyBridge},
     engine::Address,
-    settings::{Listen, Settings},
+    settings::{BridgeSettings, Listen},
     sip::SipError,
 };
 
@@ -16,7 +16,7 @@ use crate::{
 const THREADS_MAX: usize = 2;
 
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum BridgeStartError {
     #[error("the threads of the bridge cannot be started: {0}")]
     Threads(io::Error),
     #[error(transparent)]
@@ -24,28 +24,32 @@ pub enum StartError {
 }
 
 #[derive(Debug)]
-pub struct Running {
-    bridge: Option<Bridge>,
+pub struct BridgeThreads {
+    bridge: Option<TelephonyBridge>,
     runtime: Option<Runtime>,
 }
 
-impl Running {
+impl BridgeThreads {
     /// Starts a bridge. Blocks until it listens, so async threads must not call it.
     ///
     /// Errors: an address cannot be listened on, or a file cannot be read.
-    pub fn start(settings: &Settings, engine: Address, clock: Clock) -> Result<Self, StartError> {
+    pub fn start(
+        settings: &BridgeSettings,
+        engine: Address,
+        clock: WallClock,
+    ) -> Result<Self, BridgeStartError> {
         let cores = available_parallelism().map_or(1, NonZero::get);
         let runtime = Builder::new_multi_thread()
             .thread_name("telephony")
             .worker_threads(cores.min(THREADS_MAX))
             .enable_all()
             .build()
-            .map_err(StartError::Threads)?;
+            .map_err(BridgeStartError::Threads)?;
         let mut running = Self {
             bridge: None,
             runtime: None,
         };
-        let started = runtime.block_on(Bridge::start(settings, engine, clock));
+        let started = runtime.block_on(TelephonyBridge::start(settings, engine, clock));
         running.runtime = Some(runtime);
         running.bridge = Some(started?);
         Ok(running)
@@ -55,12 +59,12 @@ impl Running {
     pub fn addresses(&self) -> Vec<Listen> {
         self.bridge
             .as_ref()
-            .map_or_else(Vec::new, Bridge::addresses)
+            .map_or_else(Vec::new, TelephonyBridge::addresses)
     }
 
     /// A function that reads the TLS certificate again, as long as the bridge runs.
     pub fn reloader(&self) -> impl Fn() + Send + 'static {
-        let reload = self.bridge.as_ref().map(Bridge::reloader);
+        let reload = self.bridge.as_ref().map(TelephonyBridge::reloader);
         move || {
             if let Some(reload) = &reload {
                 reload();
@@ -68,12 +72,12 @@ impl Running {
         }
     }
 
-    pub fn counted(&self) -> Counted {
-        let bridge = self.bridge.as_ref().map(Bridge::counted);
+    pub fn counted(&self) -> StatisticsReader {
+        let bridge = self.bridge.as_ref().map(TelephonyBridge::counted);
         bridge.unwrap_or_default()
     }
 
-    /// Stops the bridge as [`Bridge::stop`] does. Blocks until it has stopped.
+    /// Stops the bridge as [`TelephonyBridge::stop`] does. Blocks until it has stopped.
     pub fn stop(mut self) {
         if let (Some(bridge), Some(runtime)) = (self.bridge.take(), &self.runtime) {
             runtime.block_on(bridge.stop());
@@ -81,7 +85,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for BridgeThreads {
     fn drop(&mut self) {
         // The bridge needs its runtime while it is dropped.
         if let Some(runtime) = self.runtime.take() {

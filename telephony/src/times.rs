@@ -14,20 +14,20 @@ pub const BOUNDS_US: &[u64; 13] = &[
 const CLASSES: usize = BOUNDS_US.len() + 1;
 
 #[derive(Debug, Default)]
-pub(crate) struct Times {
+pub(crate) struct DurationHistogram {
     counts: [AtomicU64; CLASSES],
     sum_us: AtomicU64,
 }
 
-/// The values of [`Times`] at one moment.
+/// The values of [`DurationHistogram`] at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct DurationCounts {
     /// One count per bound in [`BOUNDS_US`] (inclusive), then one for everything above; not cumulative.
     pub counts: [u64; CLASSES],
     pub sum_us: u64,
 }
 
-impl Times {
+impl DurationHistogram {
     pub(crate) fn took(&self, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let class = BOUNDS_US.partition_point(|bound| *bound < us);
@@ -35,8 +35,8 @@ impl Times {
         self.sum_us.fetch_add(us, Relaxed);
     }
 
-    pub(crate) fn reading(&self) -> Reading {
-        Reading {
+    pub(crate) fn reading(&self) -> DurationCounts {
+        DurationCounts {
             counts: std::array::from_fn(|class| self.counts[class].load(Relaxed)),
             sum_us: self.sum_us.load(Relaxed),
         }
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_time_is_counted_in_the_class_of_its_bound() {
-        let times = Times::default();
+        let times = DurationHistogram::default();
         for ms in [0, 10, 11, 100, 11_000] {
             times.took(Duration::from_millis(ms));
         }

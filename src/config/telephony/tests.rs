@@ -39,7 +39,7 @@ fn a_bridge_is_told_what_is_configured() {
     let (layers, settings) = read(TRUNK, &[("GEMINI_API_KEY", "g-secret")]).expect("it is right");
     let bridge = settings.telephony().expect("it is enabled");
     let sip = &bridge.sip;
-    assert_eq!(sip.listen[1].transport, Transport::Tls);
+    assert_eq!(sip.listen[1].transport, SipTransport::Tls);
     assert_eq!(
         sip.listen[1].address,
         "[::1]:5061".parse().expect("an address")
@@ -59,7 +59,9 @@ fn a_bridge_is_told_what_is_configured() {
         ),
         ("quiet", 600)
     );
-    assert!(matches!(&bridge.voice.model, Model::Gemini(gemini) if gemini.api_key == "g-secret"));
+    assert!(
+        matches!(&bridge.voice.model, VoiceModel::Gemini(gemini) if gemini.api_key == "g-secret")
+    );
     assert_eq!(
         (bridge.max_calls, bridge.engine_lost_after_seconds),
         (200, 30)
@@ -162,7 +164,7 @@ fn a_key_of_ones_own_wins_over_that_of_the_environment() {
     let toml = "[telephony]\nenabled = true\n[telephony.gemini]\napi_key = \"mine\"\n";
     let (_, settings) = read(toml, &[("GEMINI_API_KEY", "theirs")]).expect("it is right");
     let model = settings.telephony().map(|bridge| bridge.voice.model);
-    assert!(matches!(model, Some(Model::Gemini(gemini)) if gemini.api_key == "mine"));
+    assert!(matches!(model, Some(VoiceModel::Gemini(gemini)) if gemini.api_key == "mine"));
     let (_, settings) = read("", &[("GEMINI_API_KEY", "theirs")]).expect("it is right");
     assert!(settings.telephony().is_none(), "a key alone starts nothing");
 }
@@ -171,7 +173,7 @@ fn a_key_of_ones_own_wins_over_that_of_the_environment() {
 fn without_a_key_a_test_voice_stands_in_for_who_asked_for_none() {
     let model = |toml: &str, variables: &[(&str, &str)]| {
         let (_, settings) = read(toml, variables).expect("it is right");
-        let scripted = matches!(settings.bridge_keys().voice.model, Model::Scripted);
+        let scripted = matches!(settings.bridge_keys().voice.model, VoiceModel::Scripted);
         (scripted, settings.has_stand_in())
     };
     let enabled = "[telephony]\nenabled = true\n";
@@ -204,7 +206,7 @@ fn prices_may_have_decimals() {
         audio_out: 125,
     };
     let model = settings.bridge_keys().voice.model;
-    assert!(matches!(model, Model::Gemini(gemini) if gemini.prices == expected));
+    assert!(matches!(model, VoiceModel::Gemini(gemini) if gemini.prices == expected));
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub struct MetricSources {
     /// None if no mails are sent.
     pub mails: Option<Arc<MailStats>>,
     /// None if no bridge runs in this process.
-    pub telephony: Option<dikala_telephony::bridge::Counted>,
+    pub telephony: Option<dikala_telephony::bridge::StatisticsReader>,
 }
 
 impl std::fmt::Debug for MetricSources {

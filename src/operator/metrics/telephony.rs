@@ -1,6 +1,6 @@
 //! Metrics of the bridge in this process.
 
-use dikala_telephony::{bridge::Statistics, call, sip, times};
+use dikala_telephony::{bridge::BridgeStatistics, call, sip, times};
 
 use super::{
     COUNTER, GAUGE, TIMES,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::telephony::distribution;
 
-pub(super) fn metrics(counted: &Statistics) -> Vec<MetricFamily> {
+pub(super) fn metrics(counted: &BridgeStatistics) -> Vec<MetricFamily> {
     let (sip, calls) = (&counted.sip, &counted.calls);
     let mut all = over_sip(sip);
     all.push(media(sip));
@@ -52,7 +52,7 @@ pub(super) fn metrics(counted: &Statistics) -> Vec<MetricFamily> {
     all
 }
 
-fn over_sip(sip: &sip::Statistics) -> Vec<MetricFamily> {
+fn over_sip(sip: &sip::EdgeStatistics) -> Vec<MetricFamily> {
     let mut outcomes = MetricFamily::new(
         COUNTER,
         "dikala_telephony_calls_total",
@@ -99,7 +99,7 @@ fn over_sip(sip: &sip::Statistics) -> Vec<MetricFamily> {
     ]
 }
 
-fn media(sip: &sip::Statistics) -> MetricFamily {
+fn media(sip: &sip::EdgeStatistics) -> MetricFamily {
     let mut packets = MetricFamily::new(
         COUNTER,
         "dikala_telephony_packets_total",
@@ -116,7 +116,7 @@ fn media(sip: &sip::Statistics) -> MetricFamily {
     packets
 }
 
-fn interruptions(calls: &call::Reading) -> MetricFamily {
+fn interruptions(calls: &call::CallStatistics) -> MetricFamily {
     let mut interruptions = MetricFamily::new(
         COUNTER,
         "dikala_telephony_interruptions_total",
@@ -128,7 +128,7 @@ fn interruptions(calls: &call::Reading) -> MetricFamily {
     interruptions
 }
 
-fn refused(sip: &sip::Statistics) -> MetricFamily {
+fn refused(sip: &sip::EdgeStatistics) -> MetricFamily {
     let mut refused = MetricFamily::new(
         COUNTER,
         "dikala_telephony_refused_total",
@@ -141,7 +141,7 @@ fn refused(sip: &sip::Statistics) -> MetricFamily {
     refused
 }
 
-fn times(name: &'static str, help: &'static str, reading: times::Reading) -> MetricFamily {
+fn times(name: &'static str, help: &'static str, reading: times::DurationCounts) -> MetricFamily {
     let mut metric = MetricFamily::new(TIMES, name, &[], help);
     metric.distribution(&[], distribution(reading));
     metric

@@ -13,9 +13,10 @@ use dikala_entities::{Millis, Secret};
 use dikala_telephony::{
     engine::Address,
     settings::{
-        Codec, Gemini, Listen, Model, Prices, Settings, Sip, Srtp, Transport, Trunk, Voice,
+        BridgeSettings, Codec, GeminiSettings, Listen, Prices, Sip, SipTransport, Srtp, Trunk,
+        Voice, VoiceModel,
     },
-    threads::Running,
+    threads::BridgeThreads,
 };
 
 /// The argument with which this program runs the bridge.
@@ -41,7 +42,7 @@ pub fn serve(arguments: &[String]) {
     } else {
         Codec::Pcma
     };
-    let running = Running::start(&settings(model, codec), address, clock).unwrap();
+    let running = BridgeThreads::start(&settings(model, codec), address, clock).unwrap();
     println!("{}", running.addresses()[0].address);
     let counted = running.counted();
     for _ in std::io::stdin().lines() {
@@ -50,24 +51,24 @@ pub fn serve(arguments: &[String]) {
     }
 }
 
-fn settings(model: &str, codec: Codec) -> Settings {
+fn settings(model: &str, codec: Codec) -> BridgeSettings {
     let prices = Prices {
         text_in: 1,
         audio_in: 1,
         text_out: 1,
         audio_out: 1,
     };
-    let gemini = Gemini {
+    let gemini = GeminiSettings {
         url: model.to_owned(),
         api_key: "key".to_owned(),
         model: "gemini-3.8-live".to_owned(),
         prices,
     };
-    Settings {
+    BridgeSettings {
         max_calls: 1_000,
         sip: Sip {
             listen: vec![Listen {
-                transport: Transport::Udp,
+                transport: SipTransport::Udp,
                 address: (Ipv4Addr::LOCALHOST, 0).into(),
             }],
             public_address: None,
@@ -84,7 +85,7 @@ fn settings(model: &str, codec: Codec) -> Settings {
             }],
         },
         voice: Voice {
-            model: Model::Gemini(gemini),
+            model: VoiceModel::Gemini(gemini),
             barge_in: true,
         },
         shutdown_seconds: 1,
@@ -94,14 +95,14 @@ fn settings(model: &str, codec: Codec) -> Settings {
 }
 
 #[derive(Debug)]
-pub struct Bridge {
+pub struct BridgeProcess {
     child: Child,
     asks: ChildStdin,
     tells: BufReader<ChildStdout>,
     pub edge: SocketAddr,
 }
 
-impl Bridge {
+impl BridgeProcess {
     pub fn start(engine: String, model: String, codec: Codec) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([ROLE, &engine, &model, &format!("{codec:?}")])
@@ -152,7 +153,7 @@ impl Bridge {
     }
 }
 
-impl Drop for Bridge {
+impl Drop for BridgeProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 /// Microseconds.
 #[derive(Debug, Clone, Default)]
-pub struct Times(Vec<u64>);
+pub struct MeasuredTimes(Vec<u64>);
 
-impl Times {
+impl MeasuredTimes {
     pub fn add(&mut self, time: Duration) {
         self.add_us(u64::try_from(time.as_micros()).unwrap());
     }
@@ -34,7 +34,7 @@ impl Times {
 
 /// A figure with its goal, if it has one, and whether it is reached.
 #[derive(Debug, Clone)]
-pub struct Row {
+pub struct FigureRow {
     pub what: String,
     pub measured: String,
     pub unit: &'static str,
@@ -45,14 +45,14 @@ pub fn hundredths(value: u64) -> String {
     format!("{}.{:02}", value / 100, value % 100)
 }
 
-pub fn print(rows: &[Row]) {
+pub fn print(rows: &[FigureRow]) {
     for row in rows {
         let (goal, reached) = match row.goal {
             Some((goal, true)) => (goal, "✓"),
             Some((goal, false)) => (goal, "✗"),
             None => ("–", "–"),
         };
-        let Row {
+        let FigureRow {
             what,
             measured,
             unit,

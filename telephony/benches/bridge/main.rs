@@ -27,10 +27,10 @@ use dikala_telephony::settings::Codec;
 use tokio::{runtime::Handle, time::sleep};
 
 use self::{
-    bridge::Bridge,
-    figures::{Row, Times, hundredths},
+    bridge::BridgeProcess,
+    figures::{FigureRow, MeasuredTimes, hundredths},
     phones::Phones,
-    stage::{Manner, Stage},
+    stage::{TrafficMode, TrafficState},
 };
 
 /// The same allocator as the real program.
@@ -88,7 +88,7 @@ fn machine() -> String {
 }
 
 /// The measurements of one codec.
-struct Found {
+struct CodecFigures {
     /// In millionths of a core.
     cpu: u64,
     memory_silent_kib: u64,
@@ -96,26 +96,31 @@ struct Found {
     /// All ticks, and the late ones.
     ticks: (u64, u64),
     packets: (u64, u64),
-    answers: Times,
+    answers: MeasuredTimes,
 }
 
-async fn measure(codec: Codec, calls: usize, measured: Duration) -> Vec<Row> {
-    let stage = Stage::new(calls);
+async fn measure(codec: Codec, calls: usize, measured: Duration) -> Vec<FigureRow> {
+    let stage = TrafficState::new(calls);
     let engine = engine::start().await;
     let model = model::start(stage.clone()).await;
-    let bridge = Bridge::start(engine, model, codec);
+    let bridge = BridgeProcess::start(engine, model, codec);
     let phones = Phones::new(&Handle::current(), stage.clone(), codec, bridge.edge);
     let found = talk(&stage, bridge, phones, measured).await;
     rows(&found, &stage, codec)
 }
 
-async fn talk(stage: &Stage, mut bridge: Bridge, phones: Phones, measured: Duration) -> Found {
+async fn talk(
+    stage: &TrafficState,
+    mut bridge: BridgeProcess,
+    phones: Phones,
+    measured: Duration,
+) -> CodecFigures {
     let calls = stage.calls();
     // A first call pays the one-time costs.
     phones.clone().call(0).await;
     sleep(Duration::from_secs(2)).await;
     let memory_before = bridge.memory_kib();
-    let mut answers = Times::default();
+    let mut answers = MeasuredTimes::default();
     let mut ringing = Vec::new();
     for number in 1..calls {
         sleep(BETWEEN_CALLS).await;
@@ -125,12 +130,12 @@ async fn talk(stage: &Stage, mut bridge: Bridge, phones: Phones, measured: Durat
         answers.add(call.await.unwrap());
     }
     sleep(Duration::from_secs(1)).await;
-    let grown = |bridge: &Bridge| {
+    let grown = |bridge: &BridgeProcess| {
         let grown = bridge.memory_kib().saturating_sub(memory_before);
         grown / (calls as u64 - 1).max(1)
     };
     let memory_silent_kib = grown(&bridge);
-    stage.be(Manner::Talk);
+    stage.be(TrafficMode::Talk);
     sleep(SETTLED).await;
 
     let (began, cpu, before) = (Instant::now(), bridge.cpu_us(), bridge.ticks());
@@ -141,15 +146,15 @@ async fn talk(stage: &Stage, mut bridge: Bridge, phones: Phones, measured: Durat
     let cpu = cpu / began.elapsed().as_micros() / calls as u128;
     let (memory_kib, after) = (grown(&bridge), bridge.ticks());
 
-    stage.be(Manner::Quiet);
+    stage.be(TrafficMode::Quiet);
     sleep(SETTLED).await;
-    stage.be(Manner::Marks);
+    stage.be(TrafficMode::Marks);
     sleep(measured).await;
-    stage.be(Manner::Quiet);
+    stage.be(TrafficMode::Quiet);
     sleep(Duration::from_secs(1)).await;
     let packets = phones.packets();
     phones.hang_up().await;
-    Found {
+    CodecFigures {
         cpu: u64::try_from(cpu).unwrap(),
         memory_silent_kib,
         memory_kib,
@@ -159,10 +164,10 @@ async fn talk(stage: &Stage, mut bridge: Bridge, phones: Phones, measured: Durat
     }
 }
 
-fn rows(found: &Found, stage: &Stage, codec: Codec) -> Vec<Row> {
+fn rows(found: &CodecFigures, stage: &TrafficState, codec: Codec) -> Vec<FigureRow> {
     let (to_model, to_phone) = stage.delays();
     let name = format!("{codec:?}, {} calls", stage.calls());
-    let row = |what: &str, measured, unit, goal, reached| Row {
+    let row = |what: &str, measured, unit, goal, reached| FigureRow {
         what: format!("{name}: {what}"),
         measured,
         unit,
@@ -176,7 +181,7 @@ fn rows(found: &Found, stage: &Stage, codec: Codec) -> Vec<Row> {
         let measured = hundredths(late * 10_000 / all.max(1));
         row(what, measured, "% of all", "< 1.00", late * 100 < all)
     };
-    let times = |what, times: &Times, goal, goal_us| {
+    let times = |what, times: &MeasuredTimes, goal, goal_us| {
         let reached = times.at(99) <= goal_us;
         row(what, times.words(), "ms p50/p99/max", goal, reached)
     };

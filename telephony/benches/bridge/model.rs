@@ -15,14 +15,14 @@ use tokio_tungstenite::{
 use crate::{
     engine,
     sound::{self, is_loud},
-    stage::{Manner, Stage, Way},
+    stage::{MarkDirection, TrafficMode, TrafficState},
 };
 
 /// Seconds of speech sent at once, as often as they last; real models generate speech much faster than it is spoken, too.
 const TURN_SECONDS: u64 = 5;
 
 /// Starts it and returns its address.
-pub async fn start(stage: Arc<Stage>) -> String {
+pub async fn start(stage: Arc<TrafficState>) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let url = format!("ws://{}/live", listener.local_addr().unwrap());
     let (voice, mark) = (sound::model_voice().into(), sound::model_mark().into());
@@ -40,7 +40,7 @@ pub async fn start(stage: Arc<Stage>) -> String {
 
 async fn converse(
     stream: TcpStream,
-    stage: &Stage,
+    stage: &TrafficState,
     (voice, mark): (Bytes, Bytes),
 ) -> Result<(), tokio_tungstenite::tungstenite::Error> {
     stream.set_nodelay(true)?;
@@ -61,20 +61,20 @@ async fn converse(
         tokio::select! {
             _ = seconds.tick() => {
                 passed += 1;
-                if stage.is(Manner::Talk) && passed.is_multiple_of(TURN_SECONDS) {
+                if stage.is(TrafficMode::Talk) && passed.is_multiple_of(TURN_SECONDS) {
                     for _ in 0..TURN_SECONDS * 10 {
                         socket.feed(Message::Binary(voice.clone())).await?;
                     }
                     socket.flush().await?;
-                } else if stage.is(Manner::Marks) {
-                    stage.mark(call, Way::ToPhone);
+                } else if stage.is(TrafficMode::Marks) {
+                    stage.mark(call, MarkDirection::ToPhone);
                     socket.send(Message::Binary(mark.clone())).await?;
                 }
             }
             message = socket.next() => {
                 let Some(message) = message else { return Ok(()) };
-                if let Message::Text(text) = message? && stage.is(Manner::Marks) && is_loud(&text) {
-                    stage.found(call, Way::ToModel);
+                if let Message::Text(text) = message? && stage.is(TrafficMode::Marks) && is_loud(&text) {
+                    stage.found(call, MarkDirection::ToModel);
                 }
             }
         }

@@ -21,8 +21,8 @@ use tokio::{runtime::Handle, task::JoinHandle};
 
 use crate::{
     engine,
-    sound::{Caller, Ear, SECOND},
-    stage::{Manner, Stage, Way},
+    sound::{CallerAudio, PhoneDecoder, SECOND},
+    stage::{MarkDirection, TrafficMode, TrafficState},
 };
 
 const DID: &str = "+622150001000";
@@ -31,7 +31,7 @@ const PACKET: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone)]
 pub struct Phones {
     runtime: Handle,
-    stage: Arc<Stage>,
+    stage: Arc<TrafficState>,
     codec: Codec,
     edge: SocketAddr,
     speakers: mpsc::Sender<Speaker>,
@@ -71,7 +71,7 @@ fn per_ms(codec: Codec) -> u32 {
 }
 
 impl Phones {
-    pub fn new(runtime: &Handle, stage: Arc<Stage>, codec: Codec, edge: SocketAddr) -> Self {
+    pub fn new(runtime: &Handle, stage: Arc<TrafficState>, codec: Codec, edge: SocketAddr) -> Self {
         let (speakers, begin) = mpsc::channel();
         let speaking = stage.clone();
         thread::spawn(move || speak(&begin, &speaking, codec));
@@ -117,7 +117,7 @@ impl Phones {
 
     async fn listen(self, number: usize, socket: UdpSocket) {
         let socket = tokio::net::UdpSocket::from_std(socket).unwrap();
-        let mut ear = Ear::new(self.codec);
+        let mut ear = PhoneDecoder::new(self.codec);
         let mut packet = [0; rtp::PACKET_BYTES_MAX];
         let mut first = None;
         while let Ok(length) = socket.recv(&mut packet).await {
@@ -133,8 +133,8 @@ impl Phones {
                 self.shared.arrivals.lock().unwrap()[number].push(late);
             }
             // The decoder needs every packet.
-            if !self.stage.is(Manner::Talk) && ear.is_loud(&packet[HEADER_BYTES..length]) {
-                self.stage.found(number, Way::ToPhone);
+            if !self.stage.is(TrafficMode::Talk) && ear.is_loud(&packet[HEADER_BYTES..length]) {
+                self.stage.found(number, MarkDirection::ToPhone);
             }
         }
     }
@@ -158,7 +158,7 @@ impl Phones {
 
     pub async fn hang_up(self) {
         let answered = std::mem::take(&mut *self.shared.answered.lock().unwrap());
-        self.stage.be(Manner::Over);
+        self.stage.be(TrafficMode::Over);
         for (phone, listening) in answered {
             phone.hang_up().await;
             listening.abort();
@@ -166,8 +166,8 @@ impl Phones {
     }
 }
 
-fn speak(begin: &mpsc::Receiver<Speaker>, stage: &Stage, codec: Codec) {
-    let said = Caller::new(codec);
+fn speak(begin: &mpsc::Receiver<Speaker>, stage: &TrafficState, codec: Codec) {
+    let said = CallerAudio::new(codec);
     let mut packet = Vec::new();
     // All wait equally long, so a new speaker is the last.
     let mut speakers = VecDeque::from_iter(begin.recv());
@@ -177,16 +177,22 @@ fn speak(begin: &mpsc::Receiver<Speaker>, stage: &Stage, codec: Codec) {
         speaker.due += PACKET;
         speakers.push_back(speaker);
         speakers.extend(begin.try_iter());
-        if stage.is(Manner::Over) {
+        if stage.is(TrafficMode::Over) {
             return;
         }
     }
 }
 
 impl Speaker {
-    fn say(&mut self, stage: &Stage, said: &Caller, codec: Codec, packet: &mut Vec<u8>) {
+    fn say(
+        &mut self,
+        stage: &TrafficState,
+        said: &CallerAudio,
+        codec: Codec,
+        packet: &mut Vec<u8>,
+    ) {
         let step = usize::from(self.packets) % SECOND;
-        let marks = stage.is(Manner::Marks);
+        let marks = stage.is(TrafficMode::Marks);
         let second = if marks { &said.marked } else { &said.noise };
         let header = Header {
             marker: self.packets == 0,
@@ -198,7 +204,7 @@ impl Speaker {
         rtp::begin(&header, packet);
         packet.extend_from_slice(&second[step]);
         if marks && step == 0 {
-            stage.mark(self.call, Way::ToModel);
+            stage.mark(self.call, MarkDirection::ToModel);
         }
         // A failure is a lost packet.
         let _ = self.socket.send_to(packet, self.to);

@@ -19,12 +19,12 @@ const MARK: usize = 2;
 
 /// The caller's audio, a second of packets each: soft noise, and the same beginning with a mark.
 #[derive(Debug)]
-pub struct Caller {
+pub struct CallerAudio {
     pub noise: Vec<Vec<u8>>,
     pub marked: Vec<Vec<u8>>,
 }
 
-impl Caller {
+impl CallerAudio {
     pub fn new(codec: Codec) -> Self {
         let mut random = 1_u32;
         let mut encode = encoder(codec);
@@ -76,12 +76,12 @@ fn tone(count: usize, wave: usize) -> Vec<i16> {
 
 /// The decoder of a phone.
 #[derive(Debug)]
-pub enum Ear {
+pub enum PhoneDecoder {
     G711(Law),
     Opus(Box<opus::Decoder>),
 }
 
-impl Ear {
+impl PhoneDecoder {
     pub fn new(codec: Codec) -> Self {
         match codec {
             Codec::Pcma => Self::G711(Law::A),

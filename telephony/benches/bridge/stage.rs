@@ -8,10 +8,10 @@ use std::{
     time::Instant,
 };
 
-use crate::figures::Times;
+use crate::figures::MeasuredTimes;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+pub enum TrafficMode {
     /// The model speaks without pause, and the caller sends noise.
     Talk,
     Quiet,
@@ -23,25 +23,25 @@ pub enum Manner {
 
 /// The direction of a mark.
 #[derive(Debug, Clone, Copy)]
-pub enum Way {
+pub enum MarkDirection {
     ToModel,
     ToPhone,
 }
 
 #[derive(Debug)]
-pub struct Stage {
+pub struct TrafficState {
     begun: Instant,
     manner: AtomicU8,
     /// Per call and direction, the microsecond in which a mark was sent that is not found yet, or 0.
     marks: Vec<[AtomicU64; 2]>,
-    delays: [Mutex<Times>; 2],
+    delays: [Mutex<MeasuredTimes>; 2],
 }
 
-impl Stage {
+impl TrafficState {
     pub fn new(calls: usize) -> Arc<Self> {
         Arc::new(Self {
             begun: Instant::now(),
-            manner: AtomicU8::new(Manner::Quiet as u8),
+            manner: AtomicU8::new(TrafficMode::Quiet as u8),
             marks: (0..calls).map(|_| Default::default()).collect(),
             delays: Default::default(),
         })
@@ -51,11 +51,11 @@ impl Stage {
         self.marks.len()
     }
 
-    pub fn be(&self, manner: Manner) {
+    pub fn be(&self, manner: TrafficMode) {
         self.manner.store(manner as u8, Relaxed);
     }
 
-    pub fn is(&self, manner: Manner) -> bool {
+    pub fn is(&self, manner: TrafficMode) -> bool {
         self.manner.load(Relaxed) == manner as u8
     }
 
@@ -63,12 +63,12 @@ impl Stage {
         u64::try_from(self.begun.elapsed().as_micros()).unwrap()
     }
 
-    pub fn mark(&self, call: usize, way: Way) {
+    pub fn mark(&self, call: usize, way: MarkDirection) {
         self.marks[call][way as usize].store(self.now_us(), Relaxed);
     }
 
     /// Records a loud packet: the mark, if one is on its way.
-    pub fn found(&self, call: usize, way: Way) {
+    pub fn found(&self, call: usize, way: MarkDirection) {
         let made = self.marks[call][way as usize].swap(0, Relaxed);
         if made > 0 {
             let delay = self.now_us() - made;
@@ -77,8 +77,8 @@ impl Stage {
     }
 
     /// The delays of marks: to the model, and to the phone.
-    pub fn delays(&self) -> (Times, Times) {
-        let of = |way: Way| self.delays[way as usize].lock().unwrap().clone();
-        (of(Way::ToModel), of(Way::ToPhone))
+    pub fn delays(&self) -> (MeasuredTimes, MeasuredTimes) {
+        let of = |way: MarkDirection| self.delays[way as usize].lock().unwrap().clone();
+        (of(MarkDirection::ToModel), of(MarkDirection::ToPhone))
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::machine::{Effect, Input};
-use crate::{engine::Message, leg::Order, voice::Heard};
+use super::machine::{MachineEffect, MachineInput};
+use crate::{engine::OutgoingMessage, leg::Order, voice::VoiceEvent};
 
 /// Counts since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct CallStatistics {
     /// Times that the agent fell silent because the caller spoke.
     pub pauses: u64,
     /// Pauses that the model confirmed as an interruption (barge-in).
@@ -21,7 +21,7 @@ pub struct Reading {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct CallCounters {
     pauses: AtomicU64,
     interruptions: AtomicU64,
     reconnections: AtomicU64,
@@ -29,21 +29,21 @@ pub(crate) struct Counters {
     cost_idr: AtomicU64,
 }
 
-impl Counters {
-    pub(super) fn happened(&self, input: &Input) {
+impl CallCounters {
+    pub(super) fn count_input(&self, input: &MachineInput) {
         let counter = match input {
-            Input::Voice(Heard::Interrupted) => &self.interruptions,
-            Input::Voice(Heard::Reconnected) => &self.reconnections,
+            MachineInput::Voice(VoiceEvent::Interrupted) => &self.interruptions,
+            MachineInput::Voice(VoiceEvent::Reconnected) => &self.reconnections,
             _ => return,
         };
         counter.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn follows(&self, effect: &Effect) {
+    pub(super) fn count_effect(&self, effect: &MachineEffect) {
         let (counter, count) = match effect {
-            Effect::Leg(Order::Pause) => (&self.pauses, 1),
-            Effect::CloseVoice => (&self.voices_lost, 1),
-            Effect::Engine(Message::Hangup { ai_cost_idr, .. }, _) => {
+            MachineEffect::Leg(Order::Pause) => (&self.pauses, 1),
+            MachineEffect::CloseVoice => (&self.voices_lost, 1),
+            MachineEffect::Engine(OutgoingMessage::Hangup { ai_cost_idr, .. }, _) => {
                 (&self.cost_idr, ai_cost_idr.unwrap_or_default())
             }
             _ => return,
@@ -51,8 +51,8 @@ impl Counters {
         counter.fetch_add(count, Relaxed);
     }
 
-    pub(crate) fn read(&self) -> Reading {
-        Reading {
+    pub(crate) fn read(&self) -> CallStatistics {
+        CallStatistics {
             pauses: self.pauses.load(Relaxed),
             interruptions: self.interruptions.load(Relaxed),
             reconnections: self.reconnections.load(Relaxed),

@@ -5,7 +5,7 @@ mod machine;
 mod outlet;
 mod task;
 
-pub(crate) use counters::Counters;
-pub use counters::Reading;
-pub(crate) use machine::{Rules, unavailable};
-pub(crate) use task::{Parts, run};
+pub(crate) use counters::CallCounters;
+pub use counters::CallStatistics;
+pub(crate) use machine::{CallRules, unavailable};
+pub(crate) use task::{TaskDeps, run};

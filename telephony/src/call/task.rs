@@ -8,14 +8,14 @@ use tokio::{
 };
 
 use super::{
-    counters::Counters,
-    machine::{Effect, Input, Machine, Now, Rules},
+    counters::CallCounters,
+    machine::{CallMachine, CallRules, MachineEffect, MachineInput, Now},
     outlet::Outlet,
 };
 use crate::{
-    engine::{Line, Message},
-    leg::{Happening, Incoming, Order, Speech},
-    voice::{Heard, Provider, Session, Spoken},
+    engine::{CallChannel, OutgoingMessage},
+    leg::{LegEvent, OfferedCall, Order, Speech},
+    voice::{Provider, VoiceEvent, VoiceInput, VoiceSession},
 };
 
 /// Time limit for the leg to read the last orders.
@@ -25,45 +25,45 @@ const LAST_ORDER: Duration = Duration::from_secs(2);
 const AHEAD_MOST: usize = 600;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Parts {
+pub(crate) struct TaskDeps {
     pub(crate) provider: Arc<dyn Provider>,
-    pub(crate) rules: Rules,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) rules: CallRules,
+    pub(crate) counters: Arc<CallCounters>,
     /// Set once the bridge stops: the time by which calls have to be over.
     pub(crate) stop: watch::Receiver<Option<Instant>>,
 }
 
 /// Runs a call until its end is handed to the service's client.
-pub(crate) async fn run(parts: Parts, line: Line, incoming: Incoming) {
-    let call = Call::new(parts, line, incoming);
+pub(crate) async fn run(deps: TaskDeps, channel: CallChannel, incoming: OfferedCall) {
+    let call = Call::new(deps, channel, incoming);
     call.run().await;
 }
 
 struct Call {
-    parts: Parts,
-    line: Line,
+    deps: TaskDeps,
+    channel: CallChannel,
     /// The service's id, empty until it is known.
     call_id: String,
-    machine: Machine,
+    machine: CallMachine,
     epoch: Instant,
     orders: Outlet<Order>,
     speech: Outlet<Speech>,
     /// `None` once the leg's channel is closed.
-    happenings: Option<mpsc::Receiver<Happening>>,
+    events: Option<mpsc::Receiver<LegEvent>>,
     /// False once the service's client has ended.
     hears_engine: bool,
     voice: Option<Voice>,
-    effects: Vec<Effect>,
+    effects: Vec<MachineEffect>,
 }
 
 struct Voice {
-    spoken: Outlet<Spoken>,
-    heard: mpsc::Receiver<Heard>,
+    spoken: Outlet<VoiceInput>,
+    heard: mpsc::Receiver<VoiceEvent>,
 }
 
 impl Call {
-    fn new(parts: Parts, line: Line, incoming: Incoming) -> Self {
-        let message = Message::Incoming {
+    fn new(deps: TaskDeps, channel: CallChannel, incoming: OfferedCall) -> Self {
+        let message = OutgoingMessage::Incoming {
             bridge_call_id: incoming.bridge_call_id,
             did: incoming.did,
             caller: incoming.caller,
@@ -72,18 +72,18 @@ impl Call {
         let mut effects = Vec::new();
         let now = Now {
             ms: 0,
-            at: line.now(),
+            at: channel.now(),
         };
-        let machine = Machine::new(parts.rules.clone(), message, now, &mut effects);
+        let machine = CallMachine::new(deps.rules.clone(), message, now, &mut effects);
         Self {
-            parts,
-            line,
+            deps,
+            channel,
             call_id: String::new(),
             machine,
             epoch: Instant::now(),
             orders: Outlet::new(incoming.leg.orders),
             speech: Outlet::new(incoming.leg.speech),
-            happenings: Some(incoming.leg.happenings),
+            events: Some(incoming.leg.events),
             hears_engine: true,
             voice: None,
             effects,
@@ -111,12 +111,12 @@ impl Call {
         .await;
     }
 
-    fn engine(&mut self) -> Input {
-        match *self.line.away_since.borrow_and_update() {
-            None => Input::EngineStands(true),
+    fn engine(&mut self) -> MachineInput {
+        match *self.channel.away_since.borrow_and_update() {
+            None => MachineInput::EngineStands(true),
             Some(since) => {
                 let since = since.saturating_duration_since(self.epoch).as_millis();
-                Input::EngineAway {
+                MachineInput::EngineAway {
                     since_ms: u64::try_from(since).unwrap_or(u64::MAX),
                 }
             }
@@ -124,7 +124,7 @@ impl Call {
     }
 
     /// Waits for an input. `None`: something waiting was sent, and nothing else happened.
-    async fn next(&mut self) -> Option<Input> {
+    async fn next(&mut self) -> Option<MachineInput> {
         let due = self
             .machine
             .due()
@@ -138,85 +138,85 @@ impl Call {
         };
         let listens = self.machine.listens() && self.speech.waiting() <= ahead_most;
         tokio::select! {
-            happening = next_of(&mut self.happenings) => Some(match happening {
-                Some(happening) => Input::Leg(happening),
+            event = next_of(&mut self.events) => Some(match event {
+                Some(event) => MachineInput::Leg(event),
                 None => {
-                    self.happenings = None;
-                    Input::LegGone
+                    self.events = None;
+                    MachineInput::LegGone
                 }
             }),
-            told = self.line.told.recv(), if self.hears_engine => Some(match told {
-                Some(told) => Input::Engine(told),
+            event = self.channel.events.recv(), if self.hears_engine => Some(match event {
+                Some(event) => MachineInput::Engine(event),
                 None => {
                     self.hears_engine = false;
-                    Input::EngineStands(false)
+                    MachineInput::EngineStands(false)
                 }
             }),
-            Ok(()) = self.line.away_since.changed() => Some(self.engine()),
-            Ok(()) = self.parts.stop.changed() => self.stopping(),
+            Ok(()) = self.channel.away_since.changed() => Some(self.engine()),
+            Ok(()) = self.deps.stop.changed() => self.stopping(),
             heard = with_voice(&mut self.voice, listens) => match heard {
                 WithVoice::Passed => None,
-                WithVoice::Heard(heard) => Some(Input::Voice(heard)),
+                WithVoice::Heard(heard) => Some(MachineInput::Voice(heard)),
                 WithVoice::Gone => {
                     self.voice = None;
-                    Some(Input::VoiceGone)
+                    Some(MachineInput::VoiceGone)
                 }
             },
             () = self.orders.pass(), if !self.orders.is_idle() => None,
             () = self.speech.pass(), if !self.speech.is_idle() => None,
-            () = sleep_until(due) => Some(Input::Time),
+            () = sleep_until(due) => Some(MachineInput::Time),
         }
     }
 
     /// The input for a bridge that stops, if it does.
-    fn stopping(&mut self) -> Option<Input> {
-        let by = (*self.parts.stop.borrow_and_update())?;
+    fn stopping(&mut self) -> Option<MachineInput> {
+        let by = (*self.deps.stop.borrow_and_update())?;
         let left = by.saturating_duration_since(Instant::now());
         let within_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-        Some(Input::Stop { within_ms })
+        Some(MachineInput::Stop { within_ms })
     }
 
-    async fn take(&mut self, input: Input) {
+    async fn take(&mut self, input: MachineInput) {
         let ms = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let at = self.line.now();
-        self.parts.counters.happened(&input);
+        let at = self.channel.now();
+        self.deps.counters.count_input(&input);
         self.machine.step(Now { ms, at }, input, &mut self.effects);
         self.carry_out().await;
     }
 
     async fn carry_out(&mut self) {
         for effect in std::mem::take(&mut self.effects) {
-            self.parts.counters.follows(&effect);
+            self.deps.counters.count_effect(&effect);
             match effect {
-                Effect::Leg(order) => {
+                MachineEffect::Leg(order) => {
                     if order == Order::Flush {
                         self.speech.retain(|said| matches!(said, Speech::Mark(_)));
                     }
                     self.orders.send(order);
                 }
-                Effect::Say(speech) => self.speech.send(speech),
-                Effect::OpenVoice(setup) => {
+                MachineEffect::Say(speech) => self.speech.send(speech),
+                MachineEffect::OpenVoice(setup) => {
                     tracing::info!(call = setup.call_id, "a call is taken");
                     self.call_id.clone_from(&setup.call_id);
-                    let Session { spoken, heard } = self.parts.provider.open(*setup);
+                    let VoiceSession { spoken, heard } = self.deps.provider.open(*setup);
                     self.voice = Some(Voice {
                         spoken: Outlet::new(spoken),
                         heard,
                     });
                 }
-                Effect::Tell(spoken) => {
+                MachineEffect::Voice(spoken) => {
                     if let Some(voice) = &mut self.voice {
                         match spoken {
-                            Spoken::Audio(_) => voice.spoken.send_now(spoken),
+                            VoiceInput::Audio(_) => voice.spoken.send_now(spoken),
                             _ => voice.spoken.send(spoken),
                         }
                     }
                 }
-                Effect::CloseVoice => self.voice = None,
-                Effect::Fault(words) => {
+                MachineEffect::CloseVoice => self.voice = None,
+                MachineEffect::Fault(words) => {
                     tracing::warn!(call = self.call_id, %words, "a call broke");
                 }
-                Effect::Engine(message, at) => self.line.post(message, at).await,
+                MachineEffect::Engine(message, at) => self.channel.post(message, at).await,
             }
         }
     }
@@ -231,7 +231,7 @@ async fn next_of<T>(channel: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
 
 enum WithVoice {
     Passed,
-    Heard(Heard),
+    Heard(VoiceEvent),
     Gone,
 }
 

@@ -1,4 +1,4 @@
-//! The socket to the service: redials it whenever it is lost, and carries out the decisions of the [`Book`].
+//! The socket to the service: redials it whenever it is lost, and carries out the decisions of the [`MessageExchange`].
 
 use std::{
     collections::HashMap,
@@ -24,14 +24,14 @@ use tokio_tungstenite::tungstenite::{
 use ulid::Ulid;
 
 use super::{
-    book::{Book, Key},
-    messages::{Message, Reply, Told},
+    exchange::{CallKey, MessageExchange},
+    messages::{OutgoingMessage, ServiceEvent, ServiceReply},
 };
 use crate::{
-    Clock,
+    WallClock,
     socket::{
-        DialError, Socket, dial,
-        silence::{Heard, Silence, Watch},
+        ClientSocket, SocketError, dial,
+        silence::{LastReceived, Silence, SilenceWatch},
     },
     trust::Trust,
 };
@@ -39,10 +39,10 @@ use crate::{
 const SUBPROTOCOL: &str = "dikala.bridge.v1";
 /// The largest frame that is read: an agent with all its functions.
 const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Messages of all calls on their way to the book.
+/// Messages of all calls on their way to the exchange.
 const REQUESTS_MAX: usize = 1_024;
 /// Unread messages to one call; more than can be under way for it.
-const TOLD_MAX: usize = 256;
+const EVENTS_MAX: usize = 256;
 /// Frames that wait for the socket.
 const FRAMES_MAX: usize = 64;
 /// Interval of the heartbeat, which lists the held calls. The reply says which of them are over.
@@ -69,50 +69,52 @@ pub struct Address {
 
 /// Handle to the service, shared by all calls.
 #[derive(Clone)]
-pub struct Client {
+pub struct ServiceClient {
     requests: mpsc::Sender<Request>,
     away_since: watch::Receiver<Option<Instant>>,
-    clock: Clock,
+    clock: WallClock,
     last: Arc<AtomicU64>,
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for ServiceClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
+        f.debug_struct("ServiceClient")
             .field("away_since", &*self.away_since.borrow())
             .finish_non_exhaustive()
     }
 }
 
 /// The exchange between one call and the service. Dropping it detaches the call; a call that is not over is reported as failed.
-pub struct Line {
-    key: Key,
+pub struct CallChannel {
+    key: CallKey,
     requests: mpsc::Sender<Request>,
-    clock: Clock,
-    pub told: mpsc::Receiver<Told>,
+    clock: WallClock,
+    pub events: mpsc::Receiver<ServiceEvent>,
     /// Since when the service is away; `None` while its socket is open.
     pub away_since: watch::Receiver<Option<Instant>>,
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for CallChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Line").field("key", &self.key).finish()
+        f.debug_struct("CallChannel")
+            .field("key", &self.key)
+            .finish()
     }
 }
 
 enum Request {
-    Open(Key, mpsc::Sender<Told>),
-    Post(Key, Message, Millis),
-    Close(Key, Millis),
+    Open(CallKey, mpsc::Sender<ServiceEvent>),
+    Post(CallKey, OutgoingMessage, Millis),
+    Close(CallKey, Millis),
 }
 
-impl Client {
-    /// Dials the service, and redials it whenever it is lost, until every client and line is dropped. `lost_after`: how long a
+impl ServiceClient {
+    /// Dials the service, and redials it whenever it is lost, until every client and channel is dropped. `lost_after`: how long a
     /// call goes on without the service.
     pub fn start(
         address: Address,
         trust: Trust,
-        clock: Clock,
+        clock: WallClock,
         lost_after: Duration,
     ) -> (Self, JoinHandle<()>) {
         let (requests, waiting) = mpsc::channel(REQUESTS_MAX);
@@ -125,8 +127,8 @@ impl Client {
             waiting,
             away,
             unnoticed: (lost_after / 3).clamp(UNNOTICED_MIN, UNNOTICED_MAX),
-            book: Book::new(Ulid::generate().to_string()),
-            lines: HashMap::new(),
+            exchange: MessageExchange::new(Ulid::generate().to_string()),
+            calls: HashMap::new(),
             epoch,
         };
         let client = Self {
@@ -138,26 +140,26 @@ impl Client {
         (client, tokio::spawn(shell.run()))
     }
 
-    /// A line for a new call; `None` once the client has stopped.
-    pub async fn line(&self) -> Option<Line> {
+    /// A channel for a new call; `None` once the client has stopped.
+    pub async fn open_call(&self) -> Option<CallChannel> {
         let key = self.last.fetch_add(1, Relaxed);
-        let (telling, told) = mpsc::channel(TOLD_MAX);
-        self.requests.send(Request::Open(key, telling)).await.ok()?;
-        Some(Line {
+        let (sender, events) = mpsc::channel(EVENTS_MAX);
+        self.requests.send(Request::Open(key, sender)).await.ok()?;
+        Some(CallChannel {
             key,
             requests: self.requests.clone(),
             clock: Arc::clone(&self.clock),
-            told,
+            events,
             away_since: self.away_since.clone(),
         })
     }
 }
 
-impl Line {
+impl CallChannel {
     /// Delivers a message, however often the socket is lost meanwhile. `at`: when its cause happened.
-    pub async fn post(&self, message: Message, at: Millis) {
+    pub async fn post(&self, message: OutgoingMessage, at: Millis) {
         let request = Request::Post(self.key, message, at);
-        // The client outlives its lines, so this fails only while the runtime shuts down.
+        // The client outlives its channels, so this fails only while the runtime shuts down.
         let _ = self.requests.send(request).await;
     }
 
@@ -166,9 +168,9 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for CallChannel {
     fn drop(&mut self) {
-        // If the queue is full, the next heartbeat finds the line closed.
+        // If the queue is full, the next heartbeat finds the channel closed.
         let _ = self
             .requests
             .try_send(Request::Close(self.key, (self.clock)()));
@@ -178,23 +180,23 @@ impl Drop for Line {
 struct Shell {
     address: Address,
     trust: Trust,
-    clock: Clock,
+    clock: WallClock,
     waiting: mpsc::Receiver<Request>,
     away: watch::Sender<Option<Instant>>,
     /// Silence after which the service counts as away.
     unnoticed: Duration,
-    book: Book,
-    lines: HashMap<Key, mpsc::Sender<Told>>,
+    exchange: MessageExchange,
+    calls: HashMap<CallKey, mpsc::Sender<ServiceEvent>>,
     epoch: Instant,
 }
 
-/// All clients and lines are dropped, and every message is delivered.
+/// All clients and channels are dropped, and every message is delivered.
 struct Finished;
 
 /// The way in which a socket was lost.
 enum Lost {
     /// It was closed, or broke.
-    Told,
+    Closed,
     /// It is open, but nothing comes over it.
     Silent,
 }
@@ -237,18 +239,18 @@ impl Shell {
                 done = &mut other => return Ok(done),
                 request = self.waiting.recv() => match request {
                     Some(request) => self.take(request),
-                    None if self.book.is_quiet() => return Err(Finished),
+                    None if self.exchange.is_quiet() => return Err(Finished),
                     None => return Ok(other.await),
                 },
             }
         }
     }
 
-    async fn dial(&mut self) -> Result<Result<Socket, DialError>, Finished> {
+    async fn dial(&mut self) -> Result<Result<ClientSocket, SocketError>, Finished> {
         let bearer = format!("Bearer {}", self.address.token.expose());
         let (url, trust) = (self.address.url.clone(), self.trust.clone());
         let dialled = async move {
-            let bearer = HeaderValue::from_str(&bearer).map_err(|_| DialError::Status(401))?;
+            let bearer = HeaderValue::from_str(&bearer).map_err(|_| SocketError::Status(401))?;
             let headers: Vec<(HeaderName, HeaderValue)> = vec![
                 (header::AUTHORIZATION, bearer),
                 (
@@ -263,28 +265,28 @@ impl Shell {
 
     fn take(&mut self, request: Request) {
         match request {
-            Request::Open(key, telling) => {
-                self.lines.insert(key, telling);
-                self.book.open(key);
+            Request::Open(key, events) => {
+                self.calls.insert(key, events);
+                self.exchange.open(key);
             }
             Request::Post(key, message, at) => {
-                if let Some(reply) = self.book.post(key, message, at) {
-                    self.tell(key, Told::Reply(reply));
+                if let Some(reply) = self.exchange.post(key, message, at) {
+                    self.tell(key, ServiceEvent::Reply(reply));
                 }
             }
             Request::Close(key, at) => {
-                self.lines.remove(&key);
-                self.book.close(key, at);
+                self.calls.remove(&key);
+                self.exchange.close(key, at);
             }
         }
     }
 
-    fn tell(&self, key: Key, told: Told) {
-        if let Told::Reply(Reply::Declined { code, words, .. }) = &told {
+    fn tell(&self, key: CallKey, event: ServiceEvent) {
+        if let ServiceEvent::Reply(ServiceReply::Declined { code, words, .. }) = &event {
             tracing::warn!(code, words, "the engine declines a message");
         }
-        if let Some(telling) = self.lines.get(&key)
-            && telling.try_send(told).is_err()
+        if let Some(events) = self.calls.get(&key)
+            && events.try_send(event).is_err()
         {
             tracing::warn!("a call does not hear what the engine tells it");
         }
@@ -295,20 +297,20 @@ impl Shell {
     }
 
     /// Serves a socket until it is lost, or nothing is left to send.
-    async fn serve(&mut self, socket: Socket) -> Result<(), Finished> {
+    async fn serve(&mut self, socket: ClientSocket) -> Result<(), Finished> {
         let heard = socket.get_ref().heard();
         let (sink, mut stream) = socket.split();
         let (frames, writing) = mpsc::channel(FRAMES_MAX);
         let mut writer = tokio::spawn(write(sink, writing));
-        self.book.connected();
+        self.exchange.connected();
         self.away.send_replace(None);
         let done = self.speak(&frames, &mut stream, &heard).await;
         let since = match done {
-            Ok(Lost::Told) | Err(Finished) => Instant::now(),
+            Ok(Lost::Closed) | Err(Finished) => Instant::now(),
             Ok(Lost::Silent) => heard.last(),
         };
         self.away.send_replace(Some(since));
-        self.book.disconnected();
+        self.exchange.disconnected();
         drop(frames);
         if timeout(Duration::from_secs(1), &mut writer).await.is_err() {
             tracing::debug!("the engine does not read its socket");
@@ -321,22 +323,22 @@ impl Shell {
         &mut self,
         frames: &mpsc::Sender<Frame>,
         stream: &mut (impl StreamExt<Item = Result<Frame, tungstenite::Error>> + Unpin),
-        heard: &Heard,
+        heard: &LastReceived,
     ) -> Result<Lost, Finished> {
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         let quiet = self.unnoticed / 3;
-        let mut silence = Watch::new(heard.clone(), quiet, self.unnoticed - quiet);
+        let mut silence = SilenceWatch::new(heard.clone(), quiet, self.unnoticed - quiet);
         // The held calls come first: the service may consider others lost.
-        let mut next = Some(self.book.heartbeat((self.clock)()));
+        let mut next = Some(self.exchange.heartbeat((self.clock)()));
         let mut is_abandoned = false;
         loop {
             let now_ms = self.now_ms();
-            next = next.or_else(|| self.book.next(now_ms));
-            if is_abandoned && self.book.is_quiet() {
+            next = next.or_else(|| self.exchange.next(now_ms));
+            if is_abandoned && self.exchange.is_quiet() {
                 let _ = frames.try_send(Frame::Close(None));
                 return Err(Finished);
             }
-            let wake = self.book.wakes_at(now_ms).unwrap_or(u64::MAX);
+            let wake = self.exchange.wakes_at(now_ms).unwrap_or(u64::MAX);
             let wake = self.epoch + Duration::from_millis(wake.min(now_ms + 60_000));
             tokio::select! {
                 // Reading comes first, so a task that was delayed does not mistake its own delay for silence.
@@ -346,7 +348,7 @@ impl Shell {
                         silence.answered();
                     }
                     if !self.read(frame, now_ms) {
-                        return Ok(Lost::Told);
+                        return Ok(Lost::Closed);
                     }
                 }
                 request = self.waiting.recv(), if !is_abandoned => match request {
@@ -355,11 +357,11 @@ impl Shell {
                 },
                 permit = frames.reserve(), if next.is_some() => match (permit, next.take()) {
                     (Ok(permit), Some(text)) => permit.send(Frame::text(text)),
-                    _ => return Ok(Lost::Told),
+                    _ => return Ok(Lost::Closed),
                 },
                 _ = heartbeat.tick() => {
-                    self.let_go_of_closed_lines();
-                    let text = self.book.heartbeat((self.clock)());
+                    self.close_dropped_calls();
+                    let text = self.exchange.heartbeat((self.clock)());
                     // A full queue already shows the service that this side lives.
                     let _ = frames.try_send(Frame::text(text));
                 }
@@ -386,8 +388,8 @@ impl Shell {
     fn read(&mut self, frame: Option<Result<Frame, tungstenite::Error>>, now_ms: u64) -> bool {
         match frame {
             Some(Ok(Frame::Text(text))) => {
-                for (key, told) in self.book.on_frame(&text, now_ms) {
-                    self.tell(key, told);
+                for (key, event) in self.exchange.on_frame(&text, now_ms) {
+                    self.tell(key, event);
                 }
                 true
             }
@@ -405,11 +407,11 @@ impl Shell {
         }
     }
 
-    fn let_go_of_closed_lines(&mut self) {
+    fn close_dropped_calls(&mut self) {
         let at = (self.clock)();
-        let lines = self.lines.iter();
-        let closed: Vec<Key> = lines
-            .filter(|(_, telling)| telling.is_closed())
+        let calls = self.calls.iter();
+        let closed: Vec<CallKey> = calls
+            .filter(|(_, events)| events.is_closed())
             .map(|(key, _)| *key)
             .collect();
         for key in closed {
@@ -418,7 +420,7 @@ impl Shell {
     }
 }
 
-async fn write(mut sink: SplitSink<Socket, Frame>, mut frames: mpsc::Receiver<Frame>) {
+async fn write(mut sink: SplitSink<ClientSocket, Frame>, mut frames: mpsc::Receiver<Frame>) {
     while let Some(frame) = frames.recv().await {
         if sink.send(frame).await.is_err() {
             return;
@@ -427,9 +429,9 @@ async fn write(mut sink: SplitSink<Socket, Frame>, mut frames: mpsc::Receiver<Fr
     let _ = sink.close().await;
 }
 
-fn wait_ms(error: &DialError, failures: u32) -> u64 {
+fn wait_ms(error: &SocketError, failures: u32) -> u64 {
     match error {
-        DialError::Status(401 | 403) => REDIAL_MS_REFUSED,
+        SocketError::Status(401 | 403) => REDIAL_MS_REFUSED,
         _ => (REDIAL_MS_FIRST << failures.min(10)).min(REDIAL_MS_MAX),
     }
 }

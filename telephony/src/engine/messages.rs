@@ -4,7 +4,7 @@ use dikala_entities::{HangupInitiator, HangupReason, Millis, Speaker};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::voice::Agent;
+use crate::voice::CallAgent;
 
 /// The largest message that the service accepts.
 pub(super) const MESSAGE_BYTES_MAX: usize = 256 * 1024;
@@ -13,7 +13,7 @@ const DETAIL_CHARS_MAX: usize = 500;
 
 /// A message about a call to the service.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Message {
+pub enum OutgoingMessage {
     Incoming {
         bridge_call_id: String,
         did: String,
@@ -28,7 +28,7 @@ pub enum Message {
     },
     Transcript {
         summary: String,
-        turns: Vec<Turn>,
+        turns: Vec<SpokenTurn>,
     },
     Hangup {
         reason: HangupReason,
@@ -42,13 +42,13 @@ pub enum Message {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Turn {
+pub struct SpokenTurn {
     pub role: Speaker,
     pub text: String,
     pub at: Millis,
 }
 
-impl Message {
+impl OutgoingMessage {
     /// The message ends the call.
     pub(super) fn is_final(&self) -> bool {
         matches!(self, Self::Hangup { .. } | Self::Failed { .. })
@@ -82,7 +82,7 @@ impl Message {
             ),
             Self::Transcript { summary, turns } => (
                 "call.transcript",
-                json!({"summary": summary, "turns": turns.iter().map(Turn::encode).collect::<Vec<_>>()}),
+                json!({"summary": summary, "turns": turns.iter().map(SpokenTurn::encode).collect::<Vec<_>>()}),
             ),
             Self::Hangup {
                 reason,
@@ -110,7 +110,7 @@ impl Message {
     }
 }
 
-impl Turn {
+impl SpokenTurn {
     fn encode(&self) -> Value {
         json!({"role": self.role, "text": self.text, "at": self.at.to_string()})
     }
@@ -122,27 +122,30 @@ pub(super) fn heartbeat(id: &str, calls: &[&str], at: Millis) -> String {
 
 /// A message from the service to a call.
 #[derive(Debug, Clone)]
-pub enum Told {
-    Reply(Reply),
-    Command(Command),
+pub enum ServiceEvent {
+    Reply(ServiceReply),
+    Command(ServiceCommand),
     /// The service considers the call over.
     Over,
 }
 
 #[derive(Debug, Clone)]
-pub enum Reply {
-    /// To [`Message::Incoming`].
-    Taken { call_id: String, agent: Box<Agent> },
-    /// To [`Message::Incoming`]: the call is stored as failed, for this reason.
+pub enum ServiceReply {
+    /// To [`OutgoingMessage::Incoming`].
+    Taken {
+        call_id: String,
+        agent: Box<CallAgent>,
+    },
+    /// To [`OutgoingMessage::Incoming`]: the call is stored as failed, for this reason.
     Refused { reason: HangupReason },
-    /// To [`Message::Function`].
+    /// To [`OutgoingMessage::Function`].
     Outcome {
         invocation_id: String,
-        outcome: Outcome,
+        outcome: InvocationOutcome,
     },
     /// A message is not accepted and never will be.
     Declined {
-        wanted: Wanted,
+        wanted: DeclinedMessage,
         code: String,
         words: String,
     },
@@ -150,7 +153,7 @@ pub enum Reply {
 
 /// The kind of message that was declined.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum DeclinedMessage {
     Incoming,
     Answered,
     Function { invocation_id: String },
@@ -159,14 +162,14 @@ pub enum Wanted {
 
 /// The outcome of a function.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum InvocationOutcome {
     Ok(Map<String, Value>),
     Error { code: String, message: String },
 }
 
 /// A command of the service to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
+pub enum ServiceCommand {
     Hangup {
         reason: HangupReason,
     },
@@ -181,26 +184,26 @@ pub enum Command {
 
 /// A parsed frame from the service.
 #[derive(Debug)]
-pub(super) enum Frame {
+pub(super) enum ServiceFrame {
     Reply {
         to: String,
-        body: Body,
+        body: ReplyBody,
     },
     Command {
         id: String,
         call: String,
-        command: Command,
+        command: ServiceCommand,
     },
 }
 
 /// The body of a reply, before it is matched with its message.
 #[derive(Debug)]
-pub(super) enum Body {
+pub(super) enum ReplyBody {
     Ok(Map<String, Value>),
     Error { code: String, words: String },
 }
 
-impl Body {
+impl ReplyBody {
     /// A temporary refusal without effect: the message is to be sent again.
     pub(super) fn is_for_now(&self) -> bool {
         matches!(self, Self::Error { code, .. } if code == "busy" || code == "unavailable")
@@ -208,14 +211,14 @@ impl Body {
 }
 
 /// Parses a frame. `None` if it is neither reply nor command, or of an unknown kind.
-pub(super) fn read(text: &str) -> Option<Frame> {
+pub(super) fn read(text: &str) -> Option<ServiceFrame> {
     let Value::Object(mut fields) = serde_json::from_str(text).ok()? else {
         return None;
     };
     if let Some(to) = fields.get("replyTo") {
         let to = to.as_str()?.to_owned();
         let body = if fields.get("ok")? == &Value::Bool(true) {
-            Body::Ok(fields)
+            ReplyBody::Ok(fields)
         } else {
             #[derive(Deserialize)]
             struct Fault {
@@ -224,25 +227,25 @@ pub(super) fn read(text: &str) -> Option<Frame> {
                 message: String,
             }
             let fault: Fault = serde_json::from_value(fields.remove("error")?).ok()?;
-            Body::Error {
+            ReplyBody::Error {
                 code: fault.code,
                 words: fault.message,
             }
         };
-        return Some(Frame::Reply { to, body });
+        return Some(ServiceFrame::Reply { to, body });
     }
     let text = |name: &str| Some(fields.get(name)?.as_str()?.to_owned());
     let reason = || text("reason")?.parse::<HangupReason>().ok();
     let command = match text("command")?.as_str() {
-        "hangup" => Command::Hangup { reason: reason()? },
-        "warn" => Command::Warn {
+        "hangup" => ServiceCommand::Hangup { reason: reason()? },
+        "warn" => ServiceCommand::Warn {
             reason: reason()?,
             seconds_left: fields.get("secondsLeft")?.as_u64()?,
         },
-        "transfer" => Command::Transfer { to: text("to")? },
+        "transfer" => ServiceCommand::Transfer { to: text("to")? },
         _ => return None,
     };
-    Some(Frame::Command {
+    Some(ServiceFrame::Command {
         id: text("id")?,
         call: text("callId")?,
         command,
@@ -250,21 +253,24 @@ pub(super) fn read(text: &str) -> Option<Frame> {
 }
 
 /// Interprets the reply to a message: what the call is told, and the service's id of a call that it has just accepted.
-pub(super) fn understood(message: &Message, body: Body) -> (Option<Reply>, Option<String>) {
+pub(super) fn interpret(
+    message: &OutgoingMessage,
+    body: ReplyBody,
+) -> (Option<ServiceReply>, Option<String>) {
     let wanted = match message {
-        Message::Incoming { .. } => Wanted::Incoming,
-        Message::Answered => Wanted::Answered,
-        Message::Function { invocation_id, .. } => Wanted::Function {
+        OutgoingMessage::Incoming { .. } => DeclinedMessage::Incoming,
+        OutgoingMessage::Answered => DeclinedMessage::Answered,
+        OutgoingMessage::Function { invocation_id, .. } => DeclinedMessage::Function {
             invocation_id: invocation_id.clone(),
         },
-        Message::Transcript { .. } | Message::Hangup { .. } | Message::Failed { .. } => {
-            Wanted::Closing
-        }
+        OutgoingMessage::Transcript { .. }
+        | OutgoingMessage::Hangup { .. }
+        | OutgoingMessage::Failed { .. } => DeclinedMessage::Closing,
     };
     let mut fields = match body {
-        Body::Ok(fields) => fields,
-        Body::Error { code, words } => {
-            let declined = Reply::Declined {
+        ReplyBody::Ok(fields) => fields,
+        ReplyBody::Error { code, words } => {
+            let declined = ServiceReply::Declined {
                 wanted,
                 code,
                 words,
@@ -272,26 +278,26 @@ pub(super) fn understood(message: &Message, body: Body) -> (Option<Reply>, Optio
             return (Some(declined), None);
         }
     };
-    let unread = |wanted: Wanted| Reply::Declined {
+    let unread = |wanted: DeclinedMessage| ServiceReply::Declined {
         wanted,
         code: "unreadable".to_owned(),
         words: "The engine's reply cannot be read.".to_owned(),
     };
     match &wanted {
-        Wanted::Answered | Wanted::Closing => (None, None),
-        Wanted::Incoming => {
+        DeclinedMessage::Answered | DeclinedMessage::Closing => (None, None),
+        DeclinedMessage::Incoming => {
             let call = fields.get("callId").and_then(Value::as_str);
             let call = call.map(str::to_owned);
-            match decided(&mut fields) {
-                Some(refused @ Reply::Refused { .. }) => (Some(refused), None),
+            match decision(&mut fields) {
+                Some(refused @ ServiceReply::Refused { .. }) => (Some(refused), None),
                 Some(taken) => (Some(taken), call),
                 None => (Some(unread(wanted)), call),
             }
         }
-        Wanted::Function { invocation_id } => {
+        DeclinedMessage::Function { invocation_id } => {
             let outcome = fields.remove("outcome").and_then(outcome);
             let invocation_id = invocation_id.clone();
-            let reply = outcome.map(|outcome| Reply::Outcome {
+            let reply = outcome.map(|outcome| ServiceReply::Outcome {
                 invocation_id,
                 outcome,
             });
@@ -301,40 +307,40 @@ pub(super) fn understood(message: &Message, body: Body) -> (Option<Reply>, Optio
 }
 
 /// The reply for a call that the service takes for another one.
-pub(super) fn repeated() -> Reply {
-    Reply::Declined {
-        wanted: Wanted::Incoming,
+pub(super) fn repeat_declined() -> ServiceReply {
+    ServiceReply::Declined {
+        wanted: DeclinedMessage::Incoming,
         code: "repeated".to_owned(),
         words: "The call has been here before.".to_owned(),
     }
 }
 
-fn decided(fields: &mut Map<String, Value>) -> Option<Reply> {
+fn decision(fields: &mut Map<String, Value>) -> Option<ServiceReply> {
     match fields.get("action")?.as_str()? {
         "answer" => {
             let call_id = fields.get("callId")?.as_str()?.to_owned();
             let agent = serde_json::from_value(fields.remove("agent")?).ok()?;
-            Some(Reply::Taken { call_id, agent })
+            Some(ServiceReply::Taken { call_id, agent })
         }
         "reject" => {
             let reason = fields.get("reason")?.as_str()?.parse().ok()?;
-            Some(Reply::Refused { reason })
+            Some(ServiceReply::Refused { reason })
         }
         _ => None,
     }
 }
 
-fn outcome(value: Value) -> Option<Outcome> {
+fn outcome(value: Value) -> Option<InvocationOutcome> {
     let Value::Object(mut fields) = value else {
         return None;
     };
     let text = |name: &str| Some(fields.get(name)?.as_str()?.to_owned());
     match text("status")?.as_str() {
         "ok" => match fields.remove("result")? {
-            Value::Object(result) => Some(Outcome::Ok(result)),
+            Value::Object(result) => Some(InvocationOutcome::Ok(result)),
             _ => None,
         },
-        "error" => Some(Outcome::Error {
+        "error" => Some(InvocationOutcome::Error {
             code: text("code")?,
             message: text("message").unwrap_or_default(),
         }),

@@ -12,7 +12,7 @@ const SEGMENT: u32 = 0xffff;
 
 /// The last event received.
 #[derive(Debug, Default)]
-pub struct Keys {
+pub struct KeyReceiver {
     last: Option<Event>,
 }
 
@@ -23,7 +23,7 @@ struct Event {
     ended: bool,
 }
 
-impl Keys {
+impl KeyReceiver {
     /// The key, if this packet begins one.
     pub fn hear(&mut self, timestamp: u32, payload: &[u8]) -> Option<char> {
         let [code, flags, ..] = *payload.first_chunk::<4>()?;
@@ -73,7 +73,7 @@ const VOLUME: u8 = 10;
 
 /// Keys that are sent to the other side.
 #[derive(Debug, Default)]
-pub struct Presses {
+pub struct KeySender {
     waiting: VecDeque<u8>,
     /// The current key, the timestamp of its beginning, and its frames so far.
     now: Option<(u8, u32, u32)>,
@@ -83,7 +83,7 @@ pub struct Presses {
 
 /// The event packet of one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
+pub struct KeyPacket {
     /// The event's timestamp, the same in all its packets.
     pub timestamp: u32,
     pub begins: bool,
@@ -92,7 +92,7 @@ pub struct Told {
     pub times: usize,
 }
 
-impl Presses {
+impl KeySender {
     pub fn press(&mut self, key: char) {
         let code = KEYS.chars().position(|held| held == key);
         let code = code.and_then(|code| u8::try_from(code).ok());
@@ -102,7 +102,7 @@ impl Presses {
     }
 
     /// The event packet that replaces this frame's audio, if a key is pressed. `clock`: ticks per second of durations.
-    pub fn frame(&mut self, timestamp: u32, clock: u32) -> Option<Told> {
+    pub fn frame(&mut self, timestamp: u32, clock: u32) -> Option<KeyPacket> {
         if self.pause > 0 {
             self.pause -= 1;
             return None;
@@ -117,7 +117,7 @@ impl Presses {
             self.now = Some((code, begun, frames));
         }
         let [.., high, low] = (frames * (clock / 50)).to_be_bytes();
-        Some(Told {
+        Some(KeyPacket {
             timestamp: begun,
             begins: frames == 1,
             payload: [code, u8::from(ended) << 7 | VOLUME, high, low],
@@ -130,7 +130,7 @@ impl Presses {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Keys, Presses};
+    use super::{KeyReceiver, KeySender};
 
     fn packet(code: u8, ended: bool, duration: u16) -> [u8; 4] {
         let [high, low] = duration.to_be_bytes();
@@ -140,7 +140,7 @@ mod tests {
     /// The dialling of "911" in section 5 of RFC 4733, with the ends sent three times.
     #[test]
     fn nine_one_one_is_heard_once_each() {
-        let mut keys = Keys::default();
+        let mut keys = KeyReceiver::default();
         let mut heard = String::new();
         for (code, timestamp, durations) in [
             (9, 0, [400, 800, 1_200, 1_600]),
@@ -162,12 +162,12 @@ mod tests {
         for (code, key) in (0..).zip("0123456789*#ABCD".chars()) {
             for ended in [false, true] {
                 assert_eq!(
-                    Keys::default().hear(5, &packet(code, ended, 400)),
+                    KeyReceiver::default().hear(5, &packet(code, ended, 400)),
                     Some(key)
                 );
             }
         }
-        let mut keys = Keys::default();
+        let mut keys = KeyReceiver::default();
         assert_eq!(keys.hear(100, &packet(5, false, 160)), Some('5'));
         assert_eq!(
             keys.hear(900, &packet(5, false, 160)),
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn what_is_pressed_here_is_heard_there_once_each() {
         for clock in [8_000, 48_000] {
-            let (mut presses, mut keys) = (Presses::default(), Keys::default());
+            let (mut presses, mut keys) = (KeySender::default(), KeyReceiver::default());
             for key in "55#x0123456789*ABCD".chars() {
                 presses.press(key);
             }
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn keys_that_wait_are_bounded() {
-        let mut presses = Presses::default();
+        let mut presses = KeySender::default();
         for _ in 0..1_000 {
             presses.press('1');
         }
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_key_held_for_long_is_one_key() {
-        let mut keys = Keys::default();
+        let mut keys = KeyReceiver::default();
         let start = u32::MAX - 1_000;
         assert_eq!(keys.hear(start, &packet(3, false, 0xffff)), Some('3'));
         assert_eq!(
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn other_events_and_whispers_are_no_keys() {
-        let mut keys = Keys::default();
+        let mut keys = KeyReceiver::default();
         assert_eq!(keys.hear(0, &packet(16, true, 160)), None, "flash");
         assert_eq!(keys.hear(0, &[1, 56, 0, 160]), None, "too soft");
         assert_eq!(keys.hear(0, &[1, 10, 0]), None, "too short");
@@ -239,7 +239,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_a_key_or_nothing(packets in proptest::collection::vec((any::<u32>(), proptest::collection::vec(any::<u8>(), 0..8)), 0..50)) {
-            let mut keys = Keys::default();
+            let mut keys = KeyReceiver::default();
             for (timestamp, payload) in packets {
                 if let Some(key) = keys.hear(timestamp, &payload) {
                     prop_assert!("0123456789*#ABCD".contains(key));

@@ -1,16 +1,16 @@
 //! The media of a call, pure: bytes and milliseconds go in, bytes and samples come out. The caller owns sockets and clocks.
 //!
-//! [`stream::Stream`] joins the parts for one call, [`sdp`] negotiates its terms. All input is untrusted: invalid packets are
+//! [`stream::MediaStream`] joins the parts for one call, [`sdp`] negotiates its terms. All input is untrusted: invalid packets are
 //! counted and dropped, and no memory grows with them.
 
 pub mod activity;
 pub mod conceal;
-pub mod doubled;
 pub mod dtmf;
 pub mod fir;
 pub mod g711;
+pub mod jitter_buffer;
+pub mod key_dedup;
 pub mod opus;
-pub mod order;
 pub mod playout;
 pub mod rtcp;
 pub mod rtp;

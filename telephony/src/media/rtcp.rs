@@ -32,7 +32,7 @@ pub struct Block {
 
 /// One statement of an RTCP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum RtcpItem {
     /// A sender report, with the middle of its NTP timestamp.
     Sender {
         ssrc: u32,
@@ -148,7 +148,7 @@ impl Reception {
 
 /// The media sent by this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sent {
+pub struct SentTotals {
     /// The media's clock at the time of the report.
     pub timestamp: u32,
     pub packets: u32,
@@ -159,7 +159,7 @@ pub struct Sent {
 pub fn report(
     ssrc: u32,
     cname: u64,
-    sent: Option<(u64, Sent)>,
+    sent: Option<(u64, SentTotals)>,
     block: Option<Block>,
     out: &mut Vec<u8>,
 ) {
@@ -212,7 +212,7 @@ fn head(count: u8, kind: u8, words: u16, ssrc: u32, out: &mut Vec<u8>) {
 }
 
 /// Passes each statement of a packet to `told`; parts of other types are skipped.
-pub fn read(bytes: &[u8], mut told: impl FnMut(Told)) -> Result<(), Malformed> {
+pub fn read(bytes: &[u8], mut told: impl FnMut(RtcpItem)) -> Result<(), Malformed> {
     if bytes.len() > PACKET_BYTES_MAX {
         return Err(Malformed::Long);
     }
@@ -225,7 +225,7 @@ pub fn read(bytes: &[u8], mut told: impl FnMut(Told)) -> Result<(), Malformed> {
         match part[1] {
             SENDER_REPORT if body.len() >= 24 => {
                 let time = word(body, 4) << 16 | word(body, 8) >> 16;
-                told(Told::Sender {
+                told(RtcpItem::Sender {
                     ssrc: word(body, 0),
                     time,
                 });
@@ -234,7 +234,7 @@ pub fn read(bytes: &[u8], mut told: impl FnMut(Told)) -> Result<(), Malformed> {
             RECEIVER_REPORT if body.len() >= 4 => blocks(&body[4..], count, &mut told),
             GOODBYE => {
                 for source in body.chunks_exact(4).take(count) {
-                    told(Told::Bye(word(source, 0)));
+                    told(RtcpItem::Bye(word(source, 0)));
                 }
             }
             _ => {}
@@ -264,10 +264,10 @@ fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     bytes.split_at_checked(4 + 4 * usize::from(words))
 }
 
-fn blocks(bytes: &[u8], count: usize, told: &mut impl FnMut(Told)) {
+fn blocks(bytes: &[u8], count: usize, told: &mut impl FnMut(RtcpItem)) {
     for block in bytes.chunks_exact(BLOCK_BYTES).take(count) {
         let losses = word(block, 4);
-        told(Told::Block(Block {
+        told(RtcpItem::Block(Block {
             about: word(block, 0),
             fraction_lost: (losses >> 24) as u8,
             // A signed number of 24 bits.
@@ -290,9 +290,9 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Block, Reception, Sent, Told, goodbye, middle, ntp, read, report};
+    use super::{Block, Reception, RtcpItem, SentTotals, goodbye, middle, ntp, read, report};
 
-    fn all(bytes: &[u8]) -> Vec<Told> {
+    fn all(bytes: &[u8]) -> Vec<RtcpItem> {
         let mut all = Vec::new();
         read(bytes, |told| all.push(told)).expect("RTCP");
         all
@@ -363,7 +363,7 @@ mod tests {
         report(5, 1, None, None, &mut bytes);
         goodbye(5, &mut bytes);
         assert_eq!(bytes.len(), 8 + 28 + 8);
-        assert_eq!(all(&bytes), [Told::Bye(5)]);
+        assert_eq!(all(&bytes), [RtcpItem::Bye(5)]);
     }
 
     proptest! {
@@ -374,11 +374,11 @@ mod tests {
         ) {
             let block = Block { about, fraction_lost, lost, highest: jitter ^ 1, jitter, last_report: packets, delay: octets };
             let mut bytes = Vec::new();
-            report(ssrc, cname, Some((now_ms, Sent { timestamp, packets, octets })), Some(block), &mut bytes);
-            let sender = Told::Sender { ssrc, time: middle(ntp(now_ms)) };
-            prop_assert_eq!(all(&bytes), [sender, Told::Block(block)]);
+            report(ssrc, cname, Some((now_ms, SentTotals { timestamp, packets, octets })), Some(block), &mut bytes);
+            let sender = RtcpItem::Sender { ssrc, time: middle(ntp(now_ms)) };
+            prop_assert_eq!(all(&bytes), [sender, RtcpItem::Block(block)]);
             report(ssrc, cname, None, Some(block), &mut bytes);
-            prop_assert_eq!(all(&bytes), [Told::Block(block)]);
+            prop_assert_eq!(all(&bytes), [RtcpItem::Block(block)]);
             prop_assert_eq!(bytes.len() % 4, 0);
         }
 

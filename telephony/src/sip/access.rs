@@ -9,12 +9,12 @@ use std::{
 
 use super::{
     digest::{self, Algorithm, Authorization, Challenge},
-    guesses::{Claim, Guesses, Verdict},
-    known::Known,
-    message::Request,
-    nonces::{Nonces, Use},
-    refusal::{Answer, answer, refused},
+    guesses::{Guesses, IdentityClaim, PasswordVerdict},
+    known_peers::KnownPeers,
+    message::SipRequest,
+    nonces::{NonceUse, Nonces},
     shared::Shared,
+    stateless::{StatelessResponse, answer, refused},
     transport::Flow,
     trunks,
 };
@@ -26,15 +26,15 @@ const CHALLENGE: &str = "Proxy-Authenticate";
 const BLOCKED_SECONDS: &str = "60";
 
 #[derive(Debug)]
-pub struct Access {
+pub struct AccessControl {
     shared: Arc<Shared>,
     nonces: Nonces,
     guesses: Mutex<Guesses>,
-    known: Mutex<Known>,
+    known: Mutex<KnownPeers>,
     begun: Instant,
 }
 
-impl Access {
+impl AccessControl {
     pub fn new(shared: Arc<Shared>) -> Self {
         let now = Instant::now();
         Self {
@@ -50,7 +50,7 @@ impl Access {
         self.begun.elapsed().as_secs()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownPeers> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -79,7 +79,11 @@ impl Access {
     }
 
     /// The trunk that may call, and whether its caller identity is trusted.
-    pub fn caller(&self, request: &Request, flow: &Flow) -> Result<(&Trunk, bool), Answer> {
+    pub fn caller(
+        &self,
+        request: &SipRequest,
+        flow: &Flow,
+    ) -> Result<(&Trunk, bool), StatelessResponse> {
         let all = &self.shared.settings.trunks;
         if let Some(trunk) = trunks::by_address(all, flow.remote.ip()) {
             return Ok((trunk, true));
@@ -109,15 +113,15 @@ impl Access {
     /// The trunk whose password these credentials prove.
     fn proven(
         &self,
-        request: &Request,
+        request: &SipRequest,
         flow: &Flow,
         proof: &Authorization,
-    ) -> Result<&Trunk, Answer> {
+    ) -> Result<&Trunk, StatelessResponse> {
         let (ip, now) = (flow.remote.ip(), Instant::now());
         let age = self.nonces.look(&proof.nonce, ip, now);
         // Only a fresh nonce proves the source address, so a peer cannot get another's address blocked.
-        if age != Use::Fresh {
-            return Err(self.challenge(request, flow, age == Use::Stale));
+        if age != NonceUse::Fresh {
+            return Err(self.challenge(request, flow, age == NonceUse::Stale));
         }
         let all = &self.shared.settings.trunks;
         let trunk = self.compared(all, request, flow, proof)?;
@@ -128,7 +132,7 @@ impl Access {
         }
         // A client without a nonce count (RFC 2069) has used up the nonce.
         let count = proof.count.as_ref().map_or(u32::MAX, |(count, _)| *count);
-        if self.nonces.count(&proof.username, &proof.nonce, count, now) == Use::Stale {
+        if self.nonces.count(&proof.username, &proof.nonce, count, now) == NonceUse::Stale {
             return Err(self.challenge(request, flow, true));
         }
         let mut known = self.known();
@@ -141,14 +145,14 @@ impl Access {
     fn compared<'a>(
         &self,
         all: &'a [Trunk],
-        request: &Request,
+        request: &SipRequest,
         flow: &Flow,
         proof: &Authorization,
-    ) -> Result<&'a Trunk, Answer> {
+    ) -> Result<&'a Trunk, StatelessResponse> {
         let (ip, second) = (flow.remote.ip(), self.second());
         let found = trunks::by_username(all, &proof.username);
         let name = found.map_or("", |(trunk, _)| trunk.name.as_str());
-        let claim = Claim {
+        let claim = IdentityClaim {
             ip,
             // All unknown usernames count as one.
             user: found.map_or("", |_| proof.username.as_str()),
@@ -156,7 +160,7 @@ impl Access {
         };
         let user = Some(proof.username.as_str());
         let verdict = self.guesses().verdict(claim, second);
-        if verdict == Verdict::Blocked {
+        if verdict == PasswordVerdict::Blocked {
             self.note(name, (403, "blocked"), request, flow, user);
             let words = "too many wrong passwords came from this address; try again in a minute";
             let answer = refused(403, "Forbidden", words);
@@ -165,7 +169,7 @@ impl Access {
         let (trunk, password) = found.unzip();
         // An unknown username takes as long as a known one.
         let proves = proof.proves(password.unwrap_or_default(), request.method.name());
-        match trunk.filter(|_| proves && verdict == Verdict::Compare) {
+        match trunk.filter(|_| proves && verdict == PasswordVerdict::Compare) {
             Some(trunk) => Ok(trunk),
             None => {
                 self.guesses().wrong(claim, second);
@@ -179,7 +183,7 @@ impl Access {
         &self,
         trunk: &str,
         why: (u16, &'static str),
-        request: &Request,
+        request: &SipRequest,
         flow: &Flow,
         user: Option<&str>,
     ) {
@@ -189,7 +193,7 @@ impl Access {
             .note(trunk, why, ip, &request.headers, user);
     }
 
-    fn challenge(&self, request: &Request, flow: &Flow, stale: bool) -> Answer {
+    fn challenge(&self, request: &SipRequest, flow: &Flow, stale: bool) -> StatelessResponse {
         let nonce = self.nonces.make(flow.remote.ip(), Instant::now());
         let demand = |algorithm| {
             let challenge = Challenge {

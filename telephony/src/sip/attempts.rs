@@ -13,39 +13,39 @@ use sha2::{Digest, Sha256};
 const PAST_MAX: usize = 10_000;
 
 /// SHA-256 of Call-ID and tag, because these may be long.
-type Caller = [u8; 32];
+type CallerHash = [u8; 32];
 
 #[derive(Debug, Default)]
-pub struct Attempts {
-    open: HashSet<Caller>,
-    past: HashMap<Caller, Past>,
+pub struct CallAttempts {
+    open: HashSet<CallerHash>,
+    past: HashMap<CallerHash, PastCaller>,
     /// Keys of `past`, the oldest first.
-    order: VecDeque<Caller>,
+    order: VecDeque<CallerHash>,
 }
 
 /// The attempts of one caller that were reported to the service, by CSeq number.
 #[derive(Debug, Clone, Copy)]
-struct Past {
+struct PastCaller {
     first: u32,
     answered: Option<u32>,
 }
 
 /// An open attempt.
 #[derive(Debug)]
-pub struct Attempt {
-    caller: Caller,
+pub struct CallAttempt {
+    caller: CallerHash,
     number: u32,
     /// The number that distinguishes this call from the caller's first; `None` for the first.
     again: Option<u32>,
-    is_told: bool,
+    is_reported: bool,
     is_answered: bool,
 }
 
-impl Attempt {
+impl CallAttempt {
     /// Marks the attempt as reported to the service. Returns the number that distinguishes it from the caller's first call, if
     /// any.
-    pub fn told(&mut self) -> Option<u32> {
-        self.is_told = true;
+    pub fn mark_reported(&mut self) -> Option<u32> {
+        self.is_reported = true;
         self.again
     }
 
@@ -54,32 +54,32 @@ impl Attempt {
     }
 }
 
-impl Attempts {
+impl CallAttempts {
     /// Begins an attempt with the number of its CSeq; `None` if another is open.
-    pub fn begin(&mut self, caller: &str, number: u32) -> Option<Attempt> {
+    pub fn begin(&mut self, caller: &str, number: u32) -> Option<CallAttempt> {
         let caller = Sha256::digest(caller).into();
         let past = self.past.get(&caller);
         let number = past.and_then(|past| past.answered).unwrap_or(number);
         let is_first = past.is_none_or(|past| past.first == number);
-        self.open.insert(caller).then_some(Attempt {
+        self.open.insert(caller).then_some(CallAttempt {
             caller,
             number,
             again: (!is_first).then_some(number),
-            is_told: false,
+            is_reported: false,
             is_answered: false,
         })
     }
 
-    pub fn end(&mut self, attempt: &Attempt) {
+    pub fn end(&mut self, attempt: &CallAttempt) {
         self.open.remove(&attempt.caller);
-        if !attempt.is_told {
+        if !attempt.is_reported {
             return;
         }
         if !self.past.contains_key(&attempt.caller) {
             self.make_room();
             self.order.push_back(attempt.caller);
         }
-        let past = self.past.entry(attempt.caller).or_insert(Past {
+        let past = self.past.entry(attempt.caller).or_insert(PastCaller {
             first: attempt.number,
             answered: None,
         });
@@ -101,11 +101,11 @@ impl Attempts {
 mod tests {
     use super::*;
 
-    impl Attempts {
+    impl CallAttempts {
         /// A call that is reported to the service, from beginning to end.
         fn passes(&mut self, caller: &str, number: u32, is_answered: bool) -> Option<u32> {
             let mut attempt = self.begin(caller, number).expect("none is open");
-            let again = attempt.told();
+            let again = attempt.mark_reported();
             if is_answered {
                 attempt.answered();
             }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn an_attempt_after_a_refusal_is_another_call_and_one_after_an_answer_is_none() {
-        let mut attempts = Attempts::default();
+        let mut attempts = CallAttempts::default();
         let first = attempts.begin("a", 1).expect("none is open");
         assert!(attempts.begin("a", 2).is_none(), "one is open");
         attempts.end(&first);
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_oldest_are_forgotten() {
-        let mut attempts = Attempts::default();
+        let mut attempts = CallAttempts::default();
         for caller in 0..=PAST_MAX {
             attempts.passes(&caller.to_string(), 1, false);
             attempts.passes(&caller.to_string(), 2, false);

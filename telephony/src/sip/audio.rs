@@ -23,11 +23,11 @@ use super::{
     shared::{Shared, count},
 };
 use crate::{
-    leg::{Happening, Speech},
+    leg::{LegEvent, Speech},
     media::{
-        doubled::{self, Doubled},
-        sdp::Terms,
-        stream::{Channel, Heard, Seed, Stream},
+        key_dedup::{self, KeyDeduplicator},
+        sdp::MediaTerms,
+        stream::{Channel, MediaStream, RtpSeed, StreamEvent},
     },
 };
 
@@ -43,7 +43,7 @@ const KEPT_FOR_EVENTS: usize = 64;
 
 /// A pair of RTP and RTCP sockets on neighbouring ports.
 #[derive(Debug)]
-pub struct Sockets {
+pub struct MediaSockets {
     rtp: UdpSocket,
     rtcp: UdpSocket,
     pub port: u16,
@@ -53,7 +53,7 @@ pub struct Sockets {
 #[derive(Debug)]
 pub enum Control {
     /// New terms, and the current source address of the signalling.
-    Change(Box<Terms>, IpAddr),
+    Change(Box<MediaTerms>, IpAddr),
     Pause,
     Continue,
     Flush,
@@ -62,11 +62,11 @@ pub enum Control {
     /// A DTMF key from the signalling.
     Key(char),
     /// Connects the media to other channels, those of a joined leg.
-    Join(mpsc::Receiver<Speech>, mpsc::Sender<Happening>),
+    Join(mpsc::Receiver<Speech>, mpsc::Sender<LegEvent>),
 }
 
 /// Binds a free pair of the range, even port first.
-pub fn bind(ports: &RangeInclusive<u16>, like: IpAddr) -> io::Result<Sockets> {
+pub fn bind(ports: &RangeInclusive<u16>, like: IpAddr) -> io::Result<MediaSockets> {
     let any: IpAddr = match like {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -97,36 +97,36 @@ pub fn bind(ports: &RangeInclusive<u16>, like: IpAddr) -> io::Result<Sockets> {
             IpAddr::V4(_) => socket.set_tos_v4(EXPEDITED),
             IpAddr::V6(_) => socket.set_tclass_v6(EXPEDITED),
         };
-        return Ok(Sockets { rtp, rtcp, port });
+        return Ok(MediaSockets { rtp, rtcp, port });
     }
     Err(io::Error::other("all of rtp_ports is taken"))
 }
 
 /// The task that runs a call's media.
 #[derive(Debug)]
-pub struct Audio {
-    stream: Stream,
-    way: Way,
-    doubled: Doubled,
+pub struct MediaTask {
+    stream: MediaStream,
+    way: MediaOutput,
+    key_dedup: KeyDeduplicator,
     /// `None` until the answer is acknowledged or the peer's first packet has come. Nothing is sent before.
     begun: Option<Instant>,
     /// Notified of the peer's first packet.
     first: Option<oneshot::Sender<()>>,
     speech: mpsc::Receiver<Speech>,
-    happenings: mpsc::Sender<Happening>,
+    events: mpsc::Sender<LegEvent>,
     shared: Arc<Shared>,
 }
 
 /// The sending side.
 #[derive(Debug)]
-struct Way {
-    sockets: Sockets,
+struct MediaOutput {
+    sockets: MediaSockets,
     /// The source address of the call's signalling.
     signalling: IpAddr,
     shared: Arc<Shared>,
 }
 
-impl Way {
+impl MediaOutput {
     fn send(&self, channel: Channel, to: SocketAddr, packet: &[u8]) {
         if !reach::may_hear(to.ip(), self.signalling, &self.shared.settings.trunks) {
             return;
@@ -142,7 +142,7 @@ impl Way {
 
 /// Handle to a call's media. Dropping it ends the media.
 #[derive(Debug)]
-pub struct Media {
+pub struct MediaHandle {
     pub control: mpsc::Sender<Control>,
     /// Completes if the peer's first packet starts the media.
     pub first: Option<oneshot::Receiver<()>>,
@@ -151,47 +151,47 @@ pub struct Media {
 /// Starts the media of a call. It sends and receives once told so, or once a packet comes from the signalling's address.
 pub fn start(
     shared: &Arc<Shared>,
-    sockets: Sockets,
-    terms: Terms,
+    sockets: MediaSockets,
+    terms: MediaTerms,
     signalling: IpAddr,
     speech: mpsc::Receiver<Speech>,
-    happenings: mpsc::Sender<Happening>,
-) -> Result<Media, crate::media::Error> {
+    events: mpsc::Sender<LegEvent>,
+) -> Result<MediaHandle, crate::media::Error> {
     let (control, controls) = mpsc::channel(64);
     let (first, came_first) = oneshot::channel();
-    let audio = Audio {
-        stream: Stream::new(terms, signalling, Seed::new(rand::random()), 0)?,
-        way: Way {
+    let audio = MediaTask {
+        stream: MediaStream::new(terms, signalling, RtpSeed::new(rand::random()), 0)?,
+        way: MediaOutput {
             sockets,
             signalling,
             shared: shared.clone(),
         },
-        doubled: Doubled::default(),
+        key_dedup: KeyDeduplicator::default(),
         begun: None,
         first: Some(first),
         speech,
-        happenings,
+        events,
         shared: shared.clone(),
     };
-    let told = audio.happenings.clone();
+    let told = audio.events.clone();
     shared.media.spawn(guarded(audio.run(controls), told));
-    Ok(Media {
+    Ok(MediaHandle {
         control,
         first: Some(came_first),
     })
 }
 
 /// Runs a call's media. An error or a panic in a codec ends this call only.
-async fn guarded(media: impl Future<Output = io::Result<()>>, told: mpsc::Sender<Happening>) {
+async fn guarded(media: impl Future<Output = io::Result<()>>, told: mpsc::Sender<LegEvent>) {
     match AssertUnwindSafe(media).catch_unwind().await {
         Ok(Ok(())) => return,
         Ok(Err(error)) => tracing::warn!(%error, "the media of a call failed"),
         Err(_) => tracing::error!("the media of a call panicked"),
     }
-    let _ = told.send(Happening::MediaLost).await;
+    let _ = told.send(LegEvent::MediaLost).await;
 }
 
-impl Audio {
+impl MediaTask {
     async fn run(mut self, mut controls: mpsc::Receiver<Control>) -> io::Result<()> {
         let rtp = tokio::net::UdpSocket::from_std(self.way.sockets.rtp.try_clone()?)?;
         let rtcp = tokio::net::UdpSocket::from_std(self.way.sockets.rtcp.try_clone()?)?;
@@ -237,7 +237,7 @@ impl Audio {
                     None => speaking = false,
                 },
             }
-            if !self.tell(&mut heard) {
+            if !self.report_events(&mut heard) {
                 break;
             }
         }
@@ -251,7 +251,7 @@ impl Audio {
         Ok(())
     }
 
-    fn tick(&mut self, heard: &mut Vec<Heard>) {
+    fn tick(&mut self, heard: &mut Vec<StreamEvent>) {
         let now = self.now();
         let Self { stream, way, .. } = self;
         stream.tick(now, heard, &mut |channel, to, packet| {
@@ -295,12 +295,12 @@ impl Audio {
     }
 
     /// Carries out a command; false if the call's task has stopped reading.
-    fn control(&mut self, control: Control, heard: &mut Vec<Heard>) -> bool {
+    fn control(&mut self, control: Control, heard: &mut Vec<StreamEvent>) -> bool {
         match control {
             Control::Begin => {}
-            Control::Key(key) => return self.pressed(key, doubled::Way::Signalling),
-            Control::Join(speech, happenings) => {
-                (self.speech, self.happenings) = (speech, happenings);
+            Control::Key(key) => return self.pressed(key, key_dedup::KeySource::Signalling),
+            Control::Join(speech, events) => {
+                (self.speech, self.events) = (speech, events);
                 self.stream.go_on();
                 self.stream.flush(&mut Vec::new());
             }
@@ -324,42 +324,42 @@ impl Audio {
     }
 
     /// Reports a key unless it is a double; false if the call's task has stopped reading.
-    fn pressed(&mut self, key: char, way: doubled::Way) -> bool {
-        let is_new = self.doubled.is_new(key, way, self.now());
-        let told = is_new.then(|| self.happenings.try_send(Happening::Key(key)));
+    fn pressed(&mut self, key: char, way: key_dedup::KeySource) -> bool {
+        let is_new = self.key_dedup.is_new(key, way, self.now());
+        let told = is_new.then(|| self.events.try_send(LegEvent::Key(key)));
         !matches!(told, Some(Err(TrySendError::Full(_))))
     }
 
     /// Reports events; false if the call's task has stopped reading. A closed channel is no reason to stop: the media of a joined
     /// call gets new channels soon after its task has ended.
-    fn tell(&mut self, heard: &mut Vec<Heard>) -> bool {
+    fn report_events(&mut self, heard: &mut Vec<StreamEvent>) -> bool {
         for heard in heard.drain(..) {
-            let happening = match heard {
-                Heard::Audio(samples) => {
+            let event = match heard {
+                StreamEvent::Audio(samples) => {
                     // The reader does not keep up: a gap is better than a queue.
-                    if self.happenings.capacity() <= KEPT_FOR_EVENTS {
+                    if self.events.capacity() <= KEPT_FOR_EVENTS {
                         continue;
                     }
-                    Happening::Audio(samples)
+                    LegEvent::Audio(samples)
                 }
-                Heard::VoiceStarted => Happening::VoiceStarted,
-                Heard::VoiceEnded => Happening::VoiceEnded,
-                Heard::Key(key) => {
-                    if !self.pressed(key, doubled::Way::Media) {
+                StreamEvent::VoiceStarted => LegEvent::VoiceStarted,
+                StreamEvent::VoiceEnded => LegEvent::VoiceEnded,
+                StreamEvent::Key(key) => {
+                    if !self.pressed(key, key_dedup::KeySource::Media) {
                         return false;
                     }
                     continue;
                 }
-                Heard::Played(mark) => Happening::Played(mark),
-                Heard::Flushed { played_ms } => Happening::Flushed { played_ms },
-                Heard::MediaLost => Happening::MediaLost,
-                Heard::FellSilent { after_ms } => {
+                StreamEvent::Played(mark) => LegEvent::Played(mark),
+                StreamEvent::Flushed { played_ms } => LegEvent::Flushed { played_ms },
+                StreamEvent::MediaLost => LegEvent::MediaLost,
+                StreamEvent::FellSilent { after_ms } => {
                     let after = Duration::from_millis(after_ms);
                     self.shared.counters.barge_in.took(after);
                     continue;
                 }
             };
-            if let Err(TrySendError::Full(_)) = self.happenings.try_send(happening) {
+            if let Err(TrySendError::Full(_)) = self.events.try_send(event) {
                 return false;
             }
         }

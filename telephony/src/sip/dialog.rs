@@ -1,6 +1,6 @@
 //! A SIP dialog: headers and destination of the requests inside a call (RFC 3261, 12). Pure.
 
-use super::message::{Headers, Method, NameAddr, Request, Uri, Via};
+use super::message::{Headers, Method, NameAddr, SipRequest, Uri, Via};
 
 #[derive(Debug, Clone)]
 pub struct Dialog {
@@ -22,7 +22,7 @@ pub struct Dialog {
 
 impl Dialog {
     /// The dialog that a caller's INVITE begins; `None` without an address for requests to the caller.
-    pub fn of_invite(request: &Request, tag: &str, contact: String) -> Option<Self> {
+    pub fn of_invite(request: &SipRequest, tag: &str, contact: String) -> Option<Self> {
         let headers = &request.headers;
         let target: NameAddr = match headers.first("Contact") {
             Some(named) => named.parse().ok()?,
@@ -46,7 +46,7 @@ impl Dialog {
     }
 
     /// The dialog that our INVITE has begun, from a response to it.
-    pub fn of_response(invite: &Request, response: &Headers, contact: String) -> Option<Self> {
+    pub fn of_response(invite: &SipRequest, response: &Headers, contact: String) -> Option<Self> {
         let target: NameAddr = response.first("Contact")?.parse().ok()?;
         let mut routes = routes(response);
         routes.reverse();
@@ -65,14 +65,14 @@ impl Dialog {
     }
 
     /// The next request inside the dialog, without Via.
-    pub fn request(&mut self, method: Method) -> Request {
+    pub fn request(&mut self, method: Method) -> SipRequest {
         self.local_seq += 1;
         self.numbered(method, self.local_seq)
     }
 
     /// The ACK of the 2xx to our INVITE, with the INVITE's number. An ACK to the trunk carries the INVITE's credentials (RFC
     /// 3261, 13.2.2.4).
-    pub fn ack(&self, invite: &Request, is_to_the_trunk: bool) -> Request {
+    pub fn ack(&self, invite: &SipRequest, is_to_the_trunk: bool) -> SipRequest {
         let number = invite.headers.cseq().map_or(1, |(number, _)| number);
         let mut ack = self.numbered(Method::Ack, number);
         if !is_to_the_trunk {
@@ -86,7 +86,7 @@ impl Dialog {
         ack
     }
 
-    fn numbered(&self, method: Method, number: u32) -> Request {
+    fn numbered(&self, method: Method, number: u32) -> SipRequest {
         let mut routes: Vec<String> = self.routes.iter().map(NameAddr::to_string).collect();
         let mut uri = self.target.clone();
         if let Some(first) = self.routes.first().filter(|first| !first.uri.has("lr")) {
@@ -95,7 +95,7 @@ impl Dialog {
             routes.remove(0);
             routes.push(format!("<{}>", self.target));
         }
-        let mut request = Request::new(method, uri);
+        let mut request = SipRequest::new(method, uri);
         let cseq = format!("{number} {}", request.method.name());
         for route in &routes {
             request.headers.push("Route", route);
@@ -177,16 +177,16 @@ fn routes(headers: &Headers) -> Vec<NameAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sip::message::{Message, parse};
+    use crate::sip::message::{SipMessage, parse};
 
-    fn invite(extra: &str) -> Request {
+    fn invite(extra: &str) -> SipRequest {
         let text = format!(
             "INVITE sip:+622150001000@10.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom: <sip:a@b>;tag=f\r\n\
              To: \"Shop\" <sip:c@d>\r\nCall-ID: i\r\nCSeq: 7 INVITE\r\nContact: <sip:a@10.0.0.9:5070>\r\n{extra}\r\n"
         );
         match parse(text.as_bytes()).expect("an INVITE") {
-            Message::Request(request) => request,
-            Message::Response(_) => panic!("a response"),
+            SipMessage::Request(request) => request,
+            SipMessage::Response(_) => panic!("a response"),
         }
     }
 

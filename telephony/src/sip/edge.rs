@@ -12,32 +12,35 @@ use std::{
 use tokio::sync::mpsc;
 
 use super::{
-    access::Access,
-    call::{self, Caller},
-    flood::{Flood, Pace},
-    message::{Broken, Message, Method, NameAddr, Request, Response, Via, check, parse, take_sdp},
+    access::AccessControl,
+    call::{self, CallParties},
+    message::{
+        BrokenMessage, Method, NameAddr, SipMessage, SipRequest, SipResponse, Via, check, parse,
+        take_sdp,
+    },
     numbers::{self, Number},
-    refusal::{Answer, answer, answer_broken, no_transaction, refused},
-    shared::{ACCEPT, ALLOW, SUPPORTED, Shared, ToCall, count, token},
-    transactions::{self, Arrival, Reply},
+    rate_limit::{RateLimit, RateLimiter},
+    requirements::check_requirements,
+    shared::{ACCEPT, ALLOW, DialogMessage, SUPPORTED, Shared, count, token},
+    stateless::{StatelessResponse, answer, answer_broken, no_transaction, refused},
+    transactions::{self, RequestArrival, Responder},
     transport::{Flow, Receive},
-    understood::understood,
 };
-use crate::{leg::Incoming, settings::Trunk};
+use crate::{leg::OfferedCall, settings::Trunk};
 
 const STOPPING: &str = "the bridge is being stopped";
 /// Rate limits for requests of strangers: of one address and of all.
-const REQUESTS: (Pace, Pace) = (Pace::a_second(400), Pace::a_second(2_000));
+const REQUESTS: (RateLimit, RateLimit) = (RateLimit::a_second(400), RateLimit::a_second(2_000));
 /// Rate limits for TLS handshakes, which cost a signature each: of one address and of all.
-const HANDSHAKES: (Pace, Pace) = (Pace::a_second(20), Pace::a_second(500));
+const HANDSHAKES: (RateLimit, RateLimit) = (RateLimit::a_second(20), RateLimit::a_second(500));
 
 #[derive(Debug)]
-pub struct Desk {
+pub struct EdgeEntry {
     shared: Arc<Shared>,
-    incoming: mpsc::Sender<Incoming>,
+    incoming: mpsc::Sender<OfferedCall>,
     draining: AtomicBool,
-    access: Access,
-    floods: Floods,
+    access: AccessControl,
+    limits: StrangerLimits,
     /// Dropped messages of strangers.
     dropped: AtomicU64,
     begun: Instant,
@@ -45,17 +48,17 @@ pub struct Desk {
 
 /// The strangers' rate limits. Datagrams can be forged, so connections have a limit apart.
 #[derive(Debug)]
-struct Floods {
-    datagrams: Mutex<Flood>,
-    connections: Mutex<Flood>,
-    handshakes: Mutex<Flood>,
+struct StrangerLimits {
+    datagrams: Mutex<RateLimiter>,
+    connections: Mutex<RateLimiter>,
+    handshakes: Mutex<RateLimiter>,
 }
 
-fn flood((of_one, of_all): (Pace, Pace)) -> Mutex<Flood> {
-    Mutex::new(Flood::new(of_one, of_all))
+fn flood((of_one, of_all): (RateLimit, RateLimit)) -> Mutex<RateLimiter> {
+    Mutex::new(RateLimiter::new(of_one, of_all))
 }
 
-impl Receive for Desk {
+impl Receive for EdgeEntry {
     fn received(&self, bytes: &[u8], flow: &Flow) {
         if bytes
             .iter()
@@ -83,12 +86,12 @@ impl Receive for Desk {
             return Duration::ZERO;
         }
         let now = self.now();
-        locked(&self.floods.connections).queue(flow.remote.ip(), now)
+        locked(&self.limits.connections).queue(flow.remote.ip(), now)
     }
 
     fn may_shake_hands(&self, ip: IpAddr) -> bool {
         let now = self.now();
-        self.access.is_trunk(ip) || locked(&self.floods.handshakes).admits(ip, now)
+        self.access.is_trunk(ip) || locked(&self.limits.handshakes).admits(ip, now)
     }
 
     fn is_proven(&self, flow: &Flow) -> bool {
@@ -100,18 +103,18 @@ impl Receive for Desk {
     }
 }
 
-fn locked(flood: &Mutex<Flood>) -> std::sync::MutexGuard<'_, Flood> {
+fn locked(flood: &Mutex<RateLimiter>) -> std::sync::MutexGuard<'_, RateLimiter> {
     flood.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Desk {
-    pub fn new(shared: Arc<Shared>, incoming: mpsc::Sender<Incoming>) -> Self {
+impl EdgeEntry {
+    pub fn new(shared: Arc<Shared>, incoming: mpsc::Sender<OfferedCall>) -> Self {
         Self {
-            access: Access::new(shared.clone()),
+            access: AccessControl::new(shared.clone()),
             shared,
             incoming,
             draining: AtomicBool::new(false),
-            floods: Floods {
+            limits: StrangerLimits {
                 datagrams: flood(REQUESTS),
                 connections: flood(REQUESTS),
                 handshakes: flood(HANDSHAKES),
@@ -137,7 +140,7 @@ impl Desk {
     /// True if a stranger's datagram is parsed. Over the limit, it still may belong to a call or answer our request.
     fn is_worth_reading(&self, bytes: &[u8], flow: &Flow) -> bool {
         let (ip, now) = (flow.remote.ip(), self.now());
-        if locked(&self.floods.datagrams).has_room(ip, now) {
+        if locked(&self.limits.datagrams).has_room(ip, now) {
             return true;
         }
         if bytes.starts_with(b"SIP/") {
@@ -148,16 +151,16 @@ impl Desk {
 
     /// True if a stranger's datagram is accepted. Only requests that would be answered count. Malformed datagrams, ACKs, answers
     /// to us and messages of open calls do not.
-    fn is_worth_taking(&self, parsed: &Result<Message, Broken>, flow: &Flow) -> bool {
+    fn is_worth_taking(&self, parsed: &Result<SipMessage, BrokenMessage>, flow: &Flow) -> bool {
         match parsed {
-            Ok(Message::Response(response)) => return self.awaits(response),
-            Ok(Message::Request(request)) if self.belongs(request) => return true,
-            Ok(Message::Request(request)) if request.method == Method::Ack => return true,
+            Ok(SipMessage::Response(response)) => return self.awaits(response),
+            Ok(SipMessage::Request(request)) if self.belongs(request) => return true,
+            Ok(SipMessage::Request(request)) if request.method == Method::Ack => return true,
             Err(broken) if broken.request.is_none() => return false,
-            Ok(Message::Request(_)) | Err(_) => {}
+            Ok(SipMessage::Request(_)) | Err(_) => {}
         }
         let now = self.now();
-        let admits = locked(&self.floods.datagrams).admits(flow.remote.ip(), now);
+        let admits = locked(&self.limits.datagrams).admits(flow.remote.ip(), now);
         if !admits {
             count(&self.dropped, 1);
         }
@@ -165,7 +168,7 @@ impl Desk {
     }
 
     /// True if it belongs to an existing call.
-    fn belongs(&self, request: &Request) -> bool {
+    fn belongs(&self, request: &SipRequest) -> bool {
         request.headers.tag("To").is_some_and(|tag| {
             let call = self.shared.find(request.headers.call_id(), &tag);
             call.is_some()
@@ -173,21 +176,21 @@ impl Desk {
     }
 
     /// True if it answers our request.
-    fn awaits(&self, response: &Response) -> bool {
+    fn awaits(&self, response: &SipResponse) -> bool {
         self.shared.transactions.awaits(response)
     }
 
-    fn take(&self, message: Message, flow: &Flow) {
+    fn take(&self, message: SipMessage, flow: &Flow) {
         match message {
-            Message::Request(request) => self.request(request, flow),
-            Message::Response(mut response) => {
+            SipMessage::Request(request) => self.request(request, flow),
+            SipMessage::Response(mut response) => {
                 take_sdp(&mut response.headers, &mut response.body);
                 self.shared.transactions.answered(response);
             }
         }
     }
 
-    fn request(&self, mut request: Request, flow: &Flow) {
+    fn request(&self, mut request: SipRequest, flow: &Flow) {
         let mut via = match check(&request) {
             Ok(via) => via,
             Err(fault) => {
@@ -225,34 +228,34 @@ impl Desk {
         }
     }
 
-    fn acknowledged(&self, ack: Request, key: &str) {
+    fn acknowledged(&self, ack: SipRequest, key: &str) {
         if self.shared.transactions.acknowledged(key) {
             return;
         }
         let tag = ack.headers.tag("To").unwrap_or_default();
         if let Some(inbox) = self.shared.find(ack.headers.call_id(), &tag) {
-            let _ = inbox.try_send(ToCall::Ack(ack));
+            let _ = inbox.try_send(DialogMessage::Ack(ack));
         }
     }
 
     /// Handles a request of an existing call.
     fn inside(
         &self,
-        request: &Request,
+        request: &SipRequest,
         tag: String,
         key: String,
         back: &Flow,
-    ) -> Result<(), Answer> {
+    ) -> Result<(), StatelessResponse> {
         let inbox = self.shared.find(request.headers.call_id(), &tag);
         let inbox = inbox.ok_or_else(no_transaction)?;
         // Only the peer of the call knows our tag, and it may have reconnected.
         if back.is_reliable() {
             self.access.remember(back);
         }
-        understood(request)?;
+        check_requirements(request)?;
         match self.arrived(request, key, back, tag)? {
             Some(reply) => {
-                let sent = inbox.try_send(ToCall::Request(request.clone(), reply));
+                let sent = inbox.try_send(DialogMessage::Request(request.clone(), reply));
                 sent.map_err(|_| refused(481, "Call Is Over", "the call is over"))
             }
             None => Ok(()),
@@ -262,11 +265,11 @@ impl Desk {
     /// Handles a request that belongs to no call.
     fn outside(
         &self,
-        request: &Request,
+        request: &SipRequest,
         key: String,
         back: &Flow,
         flow: &Flow,
-    ) -> Result<(), Answer> {
+    ) -> Result<(), StatelessResponse> {
         match &request.method {
             Method::Invite => {}
             Method::Options => return Err(self.options(request)),
@@ -286,7 +289,7 @@ impl Desk {
         let (trunk, trusted) = self.access.caller(request, flow)?;
         let (refusals, ip) = (&self.shared.refusals, flow.remote.ip());
         let refuse = |why| refusals.note(&trunk.name, why, ip, &request.headers, None);
-        understood(request).inspect_err(|why| refuse((why.status(), "extension")))?;
+        check_requirements(request).inspect_err(|why| refuse((why.status(), "extension")))?;
         self.has_not_looped(request, back)
             .inspect_err(|_| refuse((482, "loop")))?;
         let Some(reply) = self.arrived(request, key, back, token())? else {
@@ -298,7 +301,7 @@ impl Desk {
             call::refuse_for_now(&reply, STOPPING);
             return Ok(());
         }
-        let Some(place) = self.shared.lines.take(&trunk.name) else {
+        let Some(line) = self.shared.lines.take(&trunk.name) else {
             count(&self.shared.counters.callers.refused, 1);
             refuse((503, "lines"));
             call::refuse_for_now(&reply, "all lines are taken");
@@ -318,37 +321,37 @@ impl Desk {
                 return Ok(());
             }
         };
-        let caller = Caller {
+        let caller = CallParties {
             trunk: trunk.clone(),
             did,
             number: call::caller_number(request, trunk, trusted),
             is_trunk: trusted,
         };
-        call::begin(&self.shared, place, caller, request, reply, &self.incoming);
+        call::begin(&self.shared, line, caller, request, reply, &self.incoming);
         Ok(())
     }
 
     fn arrived(
         &self,
-        request: &Request,
+        request: &SipRequest,
         key: String,
         back: &Flow,
         tag: String,
-    ) -> Result<Option<Reply>, Answer> {
+    ) -> Result<Option<Responder>, StatelessResponse> {
         let now = Instant::now();
         match self
             .shared
             .transactions
             .arrived(request, key, back.clone(), tag, now)
         {
-            Arrival::New(reply) => Ok(Some(reply)),
-            Arrival::Repeated => Ok(None),
-            Arrival::Merged => Err(refused(
+            RequestArrival::New(reply) => Ok(Some(reply)),
+            RequestArrival::Repeated => Ok(None),
+            RequestArrival::Merged => Err(refused(
                 482,
                 "Loop Detected",
                 "the same call came by another way",
             )),
-            Arrival::Full => Err(refused(
+            RequestArrival::Full => Err(refused(
                 503,
                 "Service Unavailable",
                 "too many requests are under way",
@@ -357,7 +360,7 @@ impl Desk {
     }
 
     /// Refuses a request that has passed this bridge before: a call of ours was routed back as a new one.
-    fn has_not_looped(&self, request: &Request, back: &Flow) -> Result<(), Answer> {
+    fn has_not_looped(&self, request: &SipRequest, back: &Flow) -> Result<(), StatelessResponse> {
         let (host, port) = self.shared.reached_at(back);
         let is_ours = |via: &String| {
             let via = via.parse::<Via>();
@@ -369,8 +372,8 @@ impl Desk {
         Ok(())
     }
 
-    fn options(&self, request: &Request) -> Answer {
-        if let Err(why) = understood(request) {
+    fn options(&self, request: &SipRequest) -> StatelessResponse {
+        if let Err(why) = check_requirements(request) {
             return why;
         }
         let able = if self.draining.load(Ordering::Acquire) {
@@ -385,7 +388,7 @@ impl Desk {
 }
 
 /// The called number, from the Request-URI, or from To if that has none.
-fn called(request: &Request, trunk: &Trunk) -> Number {
+fn called(request: &SipRequest, trunk: &Trunk) -> Number {
     let prefix = trunk.prefix.as_deref();
     let number = numbers::e164(&request.uri.user, prefix);
     if number != Number::None {

@@ -9,7 +9,7 @@ use std::{
     net::IpAddr,
 };
 
-use super::source::holder;
+use super::address_holder::holder;
 
 /// Wrong passwords that are checked in a minute: of one address, or of a user who authenticated there.
 const OF_ADDRESS: u32 = 10;
@@ -21,7 +21,7 @@ const REMEMBERED_MAX: usize = 10_000;
 
 /// A claimed identity.
 #[derive(Debug, Clone, Copy)]
-pub struct Claim<'a> {
+pub struct IdentityClaim<'a> {
     pub ip: IpAddr,
     pub user: &'a str,
     /// The user has authenticated from this address lately.
@@ -29,7 +29,7 @@ pub struct Claim<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PasswordVerdict {
     Compare,
     /// Too many were wrong for this user. Only the user may learn that, so any password counts as wrong.
     Wrong,
@@ -46,25 +46,25 @@ pub struct Guesses {
 
 impl Guesses {
     /// The verdict on a claim. Seconds count from any epoch.
-    pub fn verdict(&self, claim: Claim<'_>, second: u64) -> Verdict {
+    pub fn verdict(&self, claim: IdentityClaim<'_>, second: u64) -> PasswordVerdict {
         let ip = holder(claim.ip);
         if claim.is_known_here {
             return match self.known.is_blocked(&(ip, claim.user.to_owned()), second) {
-                true => Verdict::Blocked,
-                false => Verdict::Compare,
+                true => PasswordVerdict::Blocked,
+                false => PasswordVerdict::Compare,
             };
         }
         if self.addresses.is_blocked(&ip, second) {
-            Verdict::Blocked
+            PasswordVerdict::Blocked
         } else if self.users.is_blocked(&claim.user.to_owned(), second) {
-            Verdict::Wrong
+            PasswordVerdict::Wrong
         } else {
-            Verdict::Compare
+            PasswordVerdict::Compare
         }
     }
 
     /// Records a wrong password.
-    pub fn wrong(&mut self, claim: Claim<'_>, second: u64) {
+    pub fn wrong(&mut self, claim: IdentityClaim<'_>, second: u64) {
         let ip = holder(claim.ip);
         let user = claim.user.to_owned();
         if claim.is_known_here {
@@ -139,8 +139,8 @@ impl<K: Clone + Eq + Hash> Table<K> {
 mod tests {
     use super::*;
 
-    fn claim(last: u8, user: &str, is_known_here: bool) -> Claim<'_> {
-        Claim {
+    fn claim(last: u8, user: &str, is_known_here: bool) -> IdentityClaim<'_> {
+        IdentityClaim {
             ip: IpAddr::from([192, 0, 2, last]),
             user,
             is_known_here,
@@ -152,17 +152,20 @@ mod tests {
         let mut guesses = Guesses::default();
         for second in 0..10 {
             let anybody = claim(1, "anybody", false);
-            assert_eq!(guesses.verdict(anybody, second), Verdict::Compare);
+            assert_eq!(guesses.verdict(anybody, second), PasswordVerdict::Compare);
             guesses.wrong(claim(1, "ayu", false), second);
         }
         let ayu = claim(1, "ayu", false);
-        assert_eq!(guesses.verdict(ayu, 9), Verdict::Blocked);
+        assert_eq!(guesses.verdict(ayu, 9), PasswordVerdict::Blocked);
         assert_eq!(
             guesses.verdict(claim(1, "budi", false), 68),
-            Verdict::Blocked
+            PasswordVerdict::Blocked
         );
-        assert_eq!(guesses.verdict(claim(2, "ayu", false), 9), Verdict::Compare);
-        assert_eq!(guesses.verdict(ayu, 69), Verdict::Compare);
+        assert_eq!(
+            guesses.verdict(claim(2, "ayu", false), 9),
+            PasswordVerdict::Compare
+        );
+        assert_eq!(guesses.verdict(ayu, 69), PasswordVerdict::Compare);
     }
 
     #[test]
@@ -170,7 +173,7 @@ mod tests {
         let mut guesses = Guesses::default();
         for second in 0..600 {
             let ayu = claim(1, "ayu", false);
-            assert_eq!(guesses.verdict(ayu, second), Verdict::Compare);
+            assert_eq!(guesses.verdict(ayu, second), PasswordVerdict::Compare);
             if second % 7 == 0 {
                 guesses.wrong(ayu, second);
             }
@@ -185,11 +188,17 @@ mod tests {
             guesses.wrong(claim(1, "eko", false), 1);
             guesses.wrong(claim(1, "dewi", true), 1);
         }
-        assert_eq!(guesses.verdict(claim(1, "ayu", true), 1), Verdict::Compare);
-        assert_eq!(guesses.verdict(claim(1, "dewi", true), 1), Verdict::Blocked);
+        assert_eq!(
+            guesses.verdict(claim(1, "ayu", true), 1),
+            PasswordVerdict::Compare
+        );
+        assert_eq!(
+            guesses.verdict(claim(1, "dewi", true), 1),
+            PasswordVerdict::Blocked
+        );
         assert_eq!(
             guesses.verdict(claim(1, "dewi", true), 61),
-            Verdict::Compare
+            PasswordVerdict::Compare
         );
     }
 
@@ -199,18 +208,21 @@ mod tests {
         for last in 0..100 {
             guesses.wrong(claim(last, "ayu", false), 1);
         }
-        assert_eq!(guesses.verdict(claim(200, "ayu", false), 1), Verdict::Wrong);
+        assert_eq!(
+            guesses.verdict(claim(200, "ayu", false), 1),
+            PasswordVerdict::Wrong
+        );
         assert_eq!(
             guesses.verdict(claim(200, "ayu", true), 1),
-            Verdict::Compare
+            PasswordVerdict::Compare
         );
         assert_eq!(
             guesses.verdict(claim(200, "budi", false), 1),
-            Verdict::Compare
+            PasswordVerdict::Compare
         );
         assert_eq!(
             guesses.verdict(claim(200, "ayu", false), 61),
-            Verdict::Compare
+            PasswordVerdict::Compare
         );
     }
 
@@ -220,7 +232,7 @@ mod tests {
         for number in 0..3 * u32::try_from(REMEMBERED_MAX).expect("few") {
             let user = number.to_string();
             for is_known_here in [true, false] {
-                let claim = Claim {
+                let claim = IdentityClaim {
                     ip: IpAddr::from(number.to_be_bytes()),
                     user: &user,
                     is_known_here,

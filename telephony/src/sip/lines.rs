@@ -4,24 +4,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::places::{Late, Places};
+use super::line_counts::{LineCounts, UnacknowledgedCalls};
 
 #[derive(Debug)]
 pub struct Lines {
-    places: Mutex<Places>,
-    late: Mutex<Late<Arc<Notify>>>,
+    counts: Mutex<LineCounts>,
+    unacknowledged: Mutex<UnacknowledgedCalls<Arc<Notify>>>,
 }
 
 /// A line of a call of this trunk; released when it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct LinePermit {
     lines: Arc<Lines>,
     trunk: String,
 }
 
 /// An unacknowledged call without a line.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct UnacknowledgedCall {
     lines: Arc<Lines>,
     trunk: String,
     number: u64,
@@ -31,39 +31,41 @@ pub struct Waiting {
 impl Lines {
     pub fn new(max_calls: usize, trunks: usize) -> Self {
         Self {
-            places: Mutex::new(Places::new(max_calls, trunks)),
-            late: Mutex::default(),
+            counts: Mutex::new(LineCounts::new(max_calls, trunks)),
+            unacknowledged: Mutex::default(),
         }
     }
 
-    fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counts(&self) -> MutexGuard<'_, LineCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn late(&self) -> MutexGuard<'_, Late<Arc<Notify>>> {
-        self.late.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unacknowledged(&self) -> MutexGuard<'_, UnacknowledgedCalls<Arc<Notify>>> {
+        self.unacknowledged
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn taken(&self) -> usize {
-        self.places().all()
+        self.counts().all()
     }
 
     /// Takes a line for a call of this trunk, if one is free for it.
-    pub fn take(self: &Arc<Self>, trunk: &str) -> Option<Place> {
-        self.places().take(trunk).then(|| Place {
+    pub fn take(self: &Arc<Self>, trunk: &str) -> Option<LinePermit> {
+        self.counts().take(trunk).then(|| LinePermit {
             lines: self.clone(),
             trunk: trunk.to_owned(),
         })
     }
 
     /// Keeps a call of this trunk without a line until it is acknowledged, or newer ones displace it.
-    pub fn wait_without(self: &Arc<Self>, trunk: &str) -> Waiting {
+    pub fn wait_without(self: &Arc<Self>, trunk: &str) -> UnacknowledgedCall {
         let over = Arc::<Notify>::default();
-        let (number, oldest) = self.late().add(trunk, over.clone());
+        let (number, oldest) = self.unacknowledged().add(trunk, over.clone());
         if let Some(oldest) = oldest {
             oldest.notify_one();
         }
-        Waiting {
+        UnacknowledgedCall {
             lines: self.clone(),
             trunk: trunk.to_owned(),
             number,
@@ -72,21 +74,21 @@ impl Lines {
     }
 }
 
-impl Drop for Place {
+impl Drop for LinePermit {
     fn drop(&mut self) {
-        self.lines.places().give_back(&self.trunk);
+        self.lines.counts().give_back(&self.trunk);
     }
 }
 
-impl Waiting {
+impl UnacknowledgedCall {
     /// Completes when too many newer ones of its trunk wait.
     pub async fn over(&self) {
         self.over.notified().await;
     }
 }
 
-impl Drop for Waiting {
+impl Drop for UnacknowledgedCall {
     fn drop(&mut self) {
-        self.lines.late().remove(&self.trunk, self.number);
+        self.lines.unacknowledged().remove(&self.trunk, self.number);
     }
 }

@@ -5,33 +5,33 @@
 //! reliable provisional responses and delayed offers to us.
 
 mod access;
+mod address_holder;
 mod attempts;
 mod audio;
 mod call;
 mod dialog;
 mod digest;
 mod edge;
-mod flood;
 mod guesses;
-mod known;
+mod known_peers;
+mod line_counts;
 mod lines;
 mod message;
 mod nonces;
 mod numbers;
-mod places;
+mod rate_limit;
 mod reach;
-mod refusal;
 mod refusals;
 mod registration;
+mod requirements;
 mod session_timer;
 mod shared;
-mod source;
+mod stateless;
 #[cfg(test)]
 mod torture;
 mod transactions;
 mod transport;
 mod trunks;
-mod understood;
 
 use std::{
     io,
@@ -49,20 +49,22 @@ use tokio::{
 };
 
 use self::{
-    edge::Desk,
+    edge::EdgeEntry,
     registration::Registration,
-    shared::{Shared, Sockets},
-    transport::{Acceptor, Flow, Receive, Seats, accept, bind_udp, listen_tcp, listen_udp},
+    shared::{BoundSockets, Shared},
+    transport::{
+        Acceptor, Flow, Receive, SipConnectionLimits, accept, bind_udp, listen_tcp, listen_udp,
+    },
 };
 use crate::{
-    leg::Incoming,
-    settings::{Listen, Register, Sip, Srtp, Transport},
+    leg::OfferedCall,
+    settings::{Listen, Register, Sip, SipTransport, Srtp},
     times,
     trust::{Trust, TrustError},
 };
 
 pub use self::{
-    refusals::Refused,
+    refusals::RefusalCount,
     registration::{RegistrationError, registrar},
 };
 
@@ -77,7 +79,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 pub enum SipError {
     #[error("{transport:?} {address} cannot be listened on: {error}; is another program on it?")]
     Listen {
-        transport: Transport,
+        transport: SipTransport,
         address: std::net::SocketAddr,
         error: io::Error,
     },
@@ -100,7 +102,7 @@ pub enum SipError {
 
 /// Outcomes of calls since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Outcomes {
+pub struct CallOutcomes {
     pub answered: u64,
     pub refused: u64,
     pub cancelled: u64,
@@ -109,18 +111,18 @@ pub struct Outcomes {
 
 /// Counts since the start, and gauges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Statistics {
+pub struct EdgeStatistics {
     pub calls: usize,
     /// Calls whose caller is joined to a person.
     pub joined: usize,
     pub invites: u64,
-    pub callers: Outcomes,
+    pub callers: CallOutcomes,
     /// Calls to persons, for transfers.
-    pub persons: Outcomes,
+    pub persons: CallOutcomes,
     /// From INVITE to 200.
-    pub answer: times::Reading,
+    pub answer: times::DurationCounts,
     /// From the caller's voice to the agent's silence.
-    pub barge_in: times::Reading,
+    pub barge_in: times::DurationCounts,
     pub registered_trunks: usize,
     /// Over calls that have ended.
     pub packets: u64,
@@ -131,14 +133,14 @@ pub struct Statistics {
     pub ticks_late: u64,
     /// Strangers' messages dropped by the rate limit.
     pub strangers_dropped: u64,
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusalCount>,
 }
 
 /// The edge. It runs until it is closed or dropped.
 #[derive(Debug)]
 pub struct Edge {
     shared: Arc<Shared>,
-    desk: Arc<Desk>,
+    entry: Arc<EdgeEntry>,
     acceptor: Option<Arc<Acceptor>>,
     tasks: Vec<JoinHandle<()>>,
     registrations: Vec<JoinHandle<()>>,
@@ -153,7 +155,7 @@ pub async fn listen(
     settings: &Sip,
     trust: Trust,
     max_calls: usize,
-    incoming: mpsc::Sender<Incoming>,
+    incoming: mpsc::Sender<OfferedCall>,
 ) -> Result<Edge, SipError> {
     let public_ip = public_ip(settings).await?;
     let media = tokio::runtime::Builder::new_multi_thread()
@@ -169,10 +171,10 @@ pub async fn listen(
         public_ip,
         max_calls,
     ));
-    let desk = Arc::new(Desk::new(shared.clone(), incoming));
+    let entry = Arc::new(EdgeEntry::new(shared.clone(), incoming));
     let mut edge = Edge {
         shared,
-        desk,
+        entry,
         acceptor: None,
         tasks: Vec::new(),
         registrations: Vec::new(),
@@ -196,7 +198,7 @@ pub async fn try_registrar(trunk: &str, register: &Register, trust: Trust) -> Re
     };
     let settings = Sip {
         listen: vec![Listen {
-            transport: Transport::Udp,
+            transport: SipTransport::Udp,
             address: (any, 0).into(),
         }],
         public_address: None,
@@ -224,8 +226,8 @@ pub fn try_listen(all: &[Listen]) -> Result<(), (Listen, io::Error)> {
     let (mut datagrams, mut connections) = (Vec::new(), Vec::new());
     for one in all {
         let bound = match one.transport {
-            Transport::Udp => bind_udp(one.address).map(|socket| datagrams.push(socket)),
-            Transport::Tcp | Transport::Tls => {
+            SipTransport::Udp => bind_udp(one.address).map(|socket| datagrams.push(socket)),
+            SipTransport::Tcp | SipTransport::Tls => {
                 listen_tcp(one.address).map(|listener| connections.push(listener))
             }
         };
@@ -277,8 +279,8 @@ impl Edge {
         if let Some(files) = &settings.tls {
             self.acceptor = Some(Arc::new(Acceptor::open(files)?));
         }
-        let receiver: Arc<dyn Receive> = self.desk.clone();
-        let seats = Arc::<Seats>::default();
+        let receiver: Arc<dyn Receive> = self.entry.clone();
+        let limits = Arc::<SipConnectionLimits>::default();
         let (mut addresses, mut udp): (Vec<Listen>, Vec<Flow>) = Default::default();
         let mut listeners = Vec::new();
         for listen in &settings.listen {
@@ -288,7 +290,7 @@ impl Edge {
                 address,
                 error,
             };
-            let bound = if transport == Transport::Udp {
+            let bound = if transport == SipTransport::Udp {
                 let (flow, task) = listen_udp(address, receiver.clone()).map_err(failed)?;
                 self.tasks.push(task);
                 let bound = flow.bound;
@@ -296,8 +298,10 @@ impl Edge {
                 bound
             } else {
                 let tls = match transport {
-                    Transport::Tls => Some(self.acceptor.clone().ok_or(SipError::NoCertificate)?),
-                    Transport::Udp | Transport::Tcp => None,
+                    SipTransport::Tls => {
+                        Some(self.acceptor.clone().ok_or(SipError::NoCertificate)?)
+                    }
+                    SipTransport::Udp | SipTransport::Tcp => None,
                 };
                 let listener = listen_tcp(address).map_err(failed)?;
                 let bound = listener.local_addr().map_err(failed)?;
@@ -309,14 +313,14 @@ impl Edge {
                 address: bound,
             });
         }
-        let desk: Weak<Desk> = Arc::downgrade(&self.desk);
-        self.shared.bound(Sockets {
+        let entry: Weak<EdgeEntry> = Arc::downgrade(&self.entry);
+        self.shared.bound(BoundSockets {
             addresses,
             udp,
-            receiver: desk,
+            receiver: entry,
         });
         for (listener, tls) in listeners {
-            let serving = accept(listener, tls, seats.clone(), receiver.clone());
+            let serving = accept(listener, tls, limits.clone(), receiver.clone());
             self.tasks.push(tokio::spawn(serving));
         }
         Ok(())
@@ -346,7 +350,7 @@ impl Edge {
 
     /// Takes no new calls; open calls continue.
     pub fn drain(&self) {
-        self.desk.drain();
+        self.entry.drain();
     }
 
     /// Reads the certificate again.
@@ -369,16 +373,16 @@ impl Edge {
         self.shared.parting.send_replace(Some(by));
     }
 
-    pub fn statistics(&self) -> Statistics {
+    pub fn statistics(&self) -> EdgeStatistics {
         let counters = &self.shared.counters;
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let outcomes = |counted: &shared::Outcomes| Outcomes {
+        let outcomes = |counted: &shared::OutcomeCounters| CallOutcomes {
             answered: of(&counted.answered),
             refused: of(&counted.refused),
             cancelled: of(&counted.cancelled),
             failed: of(&counted.failed),
         };
-        Statistics {
+        EdgeStatistics {
             calls: self.shared.lines.taken(),
             joined: self.shared.parting.receiver_count(),
             invites: of(&counters.invites),
@@ -392,7 +396,7 @@ impl Edge {
             packets_late: of(&counters.packets_late),
             ticks: of(&counters.ticks),
             ticks_late: of(&counters.ticks_late),
-            strangers_dropped: self.desk.dropped(),
+            strangers_dropped: self.entry.dropped(),
             refused: self.shared.refusals.read(),
         }
     }

@@ -12,7 +12,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-use super::source::holder;
+use super::address_holder::holder;
 
 /// The time for which a nonce is accepted.
 const LIFE: Duration = Duration::from_secs(300);
@@ -23,18 +23,18 @@ const KEPT_MAX: usize = 100_000;
 pub struct Nonces {
     secret: [u8; 32],
     begun: Instant,
-    used: Mutex<Used>,
+    used: Mutex<UsedNonces>,
 }
 
 /// Nonces with a right answer, by user.
 #[derive(Debug, Default)]
-struct Used {
-    users: HashMap<String, OfUser>,
+struct UsedNonces {
+    users: HashMap<String, UserNonces>,
     all: usize,
 }
 
 #[derive(Debug, Default)]
-struct OfUser {
+struct UserNonces {
     /// The last count of each, by the second in which it was made.
     counts: BTreeMap<(u64, String), u32>,
     /// The second of the youngest dropped nonce. One that is as old and not kept may have been used.
@@ -43,7 +43,7 @@ struct OfUser {
 
 /// The verdict on the use of a nonce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Use {
+pub enum NonceUse {
     Fresh,
     /// Ours, but too old, counted before or made for another address: the peer may try again with a new one.
     Stale,
@@ -72,29 +72,29 @@ impl Nonces {
 
     /// Checks that the nonce is ours, young, and was sent to this address, which a forged address cannot have. [`Self::count`]
     /// checks the count, after the password.
-    pub fn look(&self, nonce: &str, ip: IpAddr, now: Instant) -> Use {
+    pub fn look(&self, nonce: &str, ip: IpAddr, now: Instant) -> NonceUse {
         let mut parts = nonce.rsplitn(3, '-');
         let (Some(seal), Some(sign), Some(body)) = (parts.next(), parts.next(), parts.next())
         else {
-            return Use::NotOurs;
+            return NonceUse::NotOurs;
         };
         let is = |ours: String, given: &str| bool::from(ours.as_bytes().ct_eq(given.as_bytes()));
         match made(body) {
             Some(made) if is(self.sign(body), sign) => {
                 let is_young = self.second(now).saturating_sub(made) <= LIFE.as_secs();
                 match is_young && is(self.seal(body, ip), seal) {
-                    true => Use::Fresh,
-                    false => Use::Stale,
+                    true => NonceUse::Fresh,
+                    false => NonceUse::Stale,
                 }
             }
-            _ => Use::NotOurs,
+            _ => NonceUse::NotOurs,
         }
     }
 
     /// Records this user's use with this count. A count that is not higher than the last is a replay.
-    pub fn count(&self, user: &str, nonce: &str, count: u32, now: Instant) -> Use {
+    pub fn count(&self, user: &str, nonce: &str, count: u32, now: Instant) -> NonceUse {
         let Some(made) = made(nonce) else {
-            return Use::NotOurs;
+            return NonceUse::NotOurs;
         };
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let used = &mut *used;
@@ -103,21 +103,21 @@ impl Nonces {
         let key = (made, nonce.to_owned());
         if let Some(last) = of_user.counts.get_mut(&key) {
             if count <= *last {
-                return Use::Stale;
+                return NonceUse::Stale;
             }
             *last = count;
-            return Use::Fresh;
+            return NonceUse::Fresh;
         }
         if used.all >= KEPT_MAX {
             used.drop_one();
         }
         let of_user = used.users.entry(user.to_owned()).or_default();
         if of_user.dropped.is_some_and(|dropped| made <= dropped) {
-            return Use::Stale;
+            return NonceUse::Stale;
         }
         of_user.counts.insert(key, count);
         used.all += 1;
-        Use::Fresh
+        NonceUse::Fresh
     }
 
     fn hmac(&self, words: &[&[u8]]) -> String {
@@ -138,7 +138,7 @@ impl Nonces {
     }
 }
 
-impl Used {
+impl UsedNonces {
     fn drop_one(&mut self) {
         let most = self.users.values_mut().max_by_key(|of| of.counts.len());
         if let Some(of_user) = most
@@ -150,7 +150,7 @@ impl Used {
     }
 }
 
-impl OfUser {
+impl UserNonces {
     /// Drops expired nonces, and returns how many.
     fn forget_old(&mut self, second: u64) -> usize {
         let before = self.counts.len();
@@ -183,21 +183,25 @@ mod tests {
         let here = ip("192.0.2.1");
         let nonces = Nonces::new([7; 32], now);
         let nonce = nonces.make(here, now);
-        assert_eq!(nonces.look(&nonce, here, now), Use::Fresh);
+        assert_eq!(nonces.look(&nonce, here, now), NonceUse::Fresh);
         assert_eq!(
             nonces.look(&nonce, here, now + LIFE + Duration::from_secs(2)),
-            Use::Stale
+            NonceUse::Stale
         );
         assert_eq!(
             nonces.look(&Nonces::new([8; 32], now).make(here, now), here, now),
-            Use::NotOurs
+            NonceUse::NotOurs
         );
         for strange in ["", "-", "0-00-", "zz", "é-é-é", "0-0-0-0", "--", "---"] {
-            assert_eq!(nonces.look(strange, here, now), Use::NotOurs, "{strange}");
+            assert_eq!(
+                nonces.look(strange, here, now),
+                NonceUse::NotOurs,
+                "{strange}"
+            );
         }
         let mut count = |count| nonces.count("ayu", &nonce, count, now);
         assert_eq!([1, 1, 10, 9].map(&mut count), {
-            use Use::{Fresh, Stale};
+            use NonceUse::{Fresh, Stale};
             [Fresh, Stale, Fresh, Stale]
         });
     }
@@ -207,12 +211,12 @@ mod tests {
         let now = Instant::now();
         let nonces = Nonces::new([7; 32], now);
         let nonce = nonces.make(ip("192.0.2.1"), now);
-        assert_eq!(nonces.look(&nonce, ip("192.0.2.2"), now), Use::Stale);
+        assert_eq!(nonces.look(&nonce, ip("192.0.2.2"), now), NonceUse::Stale);
         let mapped = ip("::ffff:192.0.2.1");
-        assert_eq!(nonces.look(&nonce, mapped, now), Use::Fresh);
+        assert_eq!(nonces.look(&nonce, mapped, now), NonceUse::Fresh);
         // Phones change their address of IPv6 within their network.
         let nonce = nonces.make(ip("2001:db8::1"), now);
-        assert_eq!(nonces.look(&nonce, ip("2001:db8::2"), now), Use::Fresh);
+        assert_eq!(nonces.look(&nonce, ip("2001:db8::2"), now), NonceUse::Fresh);
     }
 
     fn numbered(second: u64, number: usize) -> String {
@@ -228,13 +232,13 @@ mod tests {
             let at = now + Duration::from_secs(second);
             for n in 0..24_000 {
                 let nonce = numbered(second, n);
-                assert_eq!(nonces.count("ayu", &nonce, 1, at), Use::Fresh);
+                assert_eq!(nonces.count("ayu", &nonce, 1, at), NonceUse::Fresh);
             }
         }
         assert_eq!(nonces.used.lock().expect("held").all, 24_000);
         let last = now + Duration::from_secs(later) + LIFE;
         let again = nonces.count("ayu", &numbered(later, 0), 1, last);
-        assert_eq!(again, Use::Stale, "as long as it is young");
+        assert_eq!(again, NonceUse::Stale, "as long as it is young");
     }
 
     #[test]
@@ -243,20 +247,24 @@ mod tests {
         let nonces = Nonces::new([7; 32], now);
         let second = |number: usize| u64::try_from(number / 2_000).expect("a second");
         for user in ["dewi", "budi"] {
-            assert_eq!(nonces.count(user, &numbered(0, 1), 1, now), Use::Fresh);
+            assert_eq!(nonces.count(user, &numbered(0, 1), 1, now), NonceUse::Fresh);
         }
         for number in 0..3 * KEPT_MAX / 2 {
             let nonce = numbered(second(number), number);
-            assert_eq!(nonces.count("eko", &nonce, 1, now), Use::Fresh, "{number}");
+            assert_eq!(
+                nonces.count("eko", &nonce, 1, now),
+                NonceUse::Fresh,
+                "{number}"
+            );
         }
         assert_eq!(nonces.used.lock().expect("held").all, KEPT_MAX);
         for (user, number, use_of) in [
-            ("dewi", 2, Use::Fresh),
-            ("dewi", 1, Use::Stale),
-            ("budi", 1, Use::Stale),
+            ("dewi", 2, NonceUse::Fresh),
+            ("dewi", 1, NonceUse::Stale),
+            ("budi", 1, NonceUse::Stale),
             // A dropped nonce cannot be used again.
-            ("eko", 0, Use::Stale),
-            ("eko", 3 * KEPT_MAX / 2, Use::Fresh),
+            ("eko", 0, NonceUse::Stale),
+            ("eko", 3 * KEPT_MAX / 2, NonceUse::Fresh),
         ] {
             let nonce = numbered(second(number), number);
             assert_eq!(

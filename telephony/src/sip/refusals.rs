@@ -10,17 +10,17 @@ use std::{
 use dikala_entities::with_numbers_masked;
 
 use super::{
-    flood::{Flood, Pace},
     message::{Headers, NameAddr},
+    rate_limit::{RateLimit, RateLimiter},
 };
 
 /// Log lines of one address: three, then one in ten seconds. Of all: fifty, then ten a second.
-const LINES_OF_ONE: Pace = Pace::one_in(10_000, 3);
-const LINES_OF_ALL: Pace = Pace::one_in(100, 50);
+const LINES_OF_ONE: RateLimit = RateLimit::one_in(10_000, 3);
+const LINES_OF_ALL: RateLimit = RateLimit::one_in(100, 50);
 
 /// Refused calls of one trunk for one reason; no trunk if none admitted the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusalCount {
     pub trunk: String,
     pub reason: &'static str,
     pub count: u64,
@@ -30,7 +30,7 @@ pub struct Refused {
 pub struct Refusals {
     begun: Instant,
     counts: Mutex<BTreeMap<(String, &'static str), u64>>,
-    lines: Mutex<Flood>,
+    lines: Mutex<RateLimiter>,
 }
 
 impl Default for Refusals {
@@ -43,7 +43,7 @@ impl Default for Refusals {
                     .map(|reason| ((String::new(), reason), 0))
                     .into(),
             ),
-            lines: Mutex::new(Flood::new(LINES_OF_ONE, LINES_OF_ALL)),
+            lines: Mutex::new(RateLimiter::new(LINES_OF_ONE, LINES_OF_ALL)),
         }
     }
 }
@@ -85,9 +85,9 @@ impl Refusals {
         *counts.entry((trunk.to_owned(), reason)).or_default() += 1;
     }
 
-    pub fn read(&self) -> Vec<Refused> {
+    pub fn read(&self) -> Vec<RefusalCount> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = |((trunk, reason), count): (&(String, &'static str), &u64)| Refused {
+        let of = |((trunk, reason), count): (&(String, &'static str), &u64)| RefusalCount {
             trunk: trunk.clone(),
             reason,
             count: *count,

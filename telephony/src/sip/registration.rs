@@ -6,7 +6,7 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     digest::{Authorization, Challenge, strongest},
-    message::{Method, NameAddr, Request, Response, Uri},
+    message::{Method, NameAddr, SipRequest, SipResponse, Uri},
     shared::{Shared, token},
     transport::Flow,
 };
@@ -123,7 +123,7 @@ impl Registration {
         Err(RegistrationError::Credentials)
     }
 
-    fn request(&mut self, flow: &Flow, expires: Option<u32>) -> Request {
+    fn request(&mut self, flow: &Flow, expires: Option<u32>) -> SipRequest {
         self.number += 1;
         let username = &self.register.credentials.username;
         let ours = Uri {
@@ -135,7 +135,7 @@ impl Registration {
             user: String::new(),
             ..self.registrar.clone()
         };
-        let mut request = Request::new(Method::Register, target);
+        let mut request = SipRequest::new(Method::Register, target);
         let uri = request.uri.to_string();
         for (name, value) in [
             ("Max-Forwards", "70".to_owned()),
@@ -174,7 +174,7 @@ impl Registration {
         request
     }
 
-    fn challenged(&mut self, response: &Response) -> Result<(), RegistrationError> {
+    fn challenged(&mut self, response: &SipResponse) -> Result<(), RegistrationError> {
         let name = if response.status == 401 {
             "WWW-Authenticate"
         } else {
@@ -194,7 +194,7 @@ impl Registration {
     }
 
     /// Seconds granted: those of our Contact in the response, else those of Expires.
-    fn granted(&self, response: &Response, asked: u32) -> u32 {
+    fn granted(&self, response: &SipResponse, asked: u32) -> u32 {
         let (host, port) = match &self.flow {
             Some(flow) => self.shared.reached_at(flow),
             None => return asked,

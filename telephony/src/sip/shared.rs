@@ -1,6 +1,6 @@
 //! State shared by all calls and registrations of an edge: sockets, transactions, open dialogs, counters.
 
-mod ways;
+mod routes;
 
 use std::{
     collections::HashMap,
@@ -17,17 +17,17 @@ use tokio::{
 };
 
 use super::{
-    attempts::{Attempt, Attempts},
+    attempts::{CallAttempt, CallAttempts},
     dialog::{self, Dialog},
     lines::Lines,
-    message::{Host, Request, Response, Uri},
+    message::{Host, SipRequest, SipResponse, Uri},
     refusals::Refusals,
-    transactions::{Reply, Transactions},
+    transactions::{Responder, Transactions},
     transport::{Flow, Receive},
 };
 use crate::{
-    settings::{Listen, Sip, Transport, Trunk},
-    times::Times,
+    settings::{Listen, Sip, SipTransport, Trunk},
+    times::DurationHistogram,
     trust::Trust,
 };
 
@@ -44,13 +44,13 @@ pub const USER_AGENT: &str = concat!("Dikala/", env!("CARGO_PKG_VERSION"));
 
 /// A message to a call's task.
 #[derive(Debug)]
-pub enum ToCall {
-    Request(Request, Reply),
-    Ack(Request),
+pub enum DialogMessage {
+    Request(SipRequest, Responder),
+    Ack(SipRequest),
 }
 
 #[derive(Debug, Default)]
-pub struct Outcomes {
+pub struct OutcomeCounters {
     pub answered: AtomicU64,
     pub refused: AtomicU64,
     pub cancelled: AtomicU64,
@@ -59,20 +59,20 @@ pub struct Outcomes {
 
 /// Counters since the start.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct EdgeCounters {
     pub invites: AtomicU64,
-    pub callers: Outcomes,
+    pub callers: OutcomeCounters,
     /// Calls to persons, for transfers.
-    pub persons: Outcomes,
+    pub persons: OutcomeCounters,
     pub packets: AtomicU64,
     pub packets_lost: AtomicU64,
     pub packets_late: AtomicU64,
     pub ticks: AtomicU64,
     pub ticks_late: AtomicU64,
     /// From INVITE to 200.
-    pub answer: Times,
+    pub answer: DurationHistogram,
     /// From the caller's voice to the agent's silence.
-    pub barge_in: Times,
+    pub barge_in: DurationHistogram,
 }
 
 pub fn count(counter: &AtomicU64, by: u64) {
@@ -86,7 +86,7 @@ pub struct Shared {
     pub transactions: Arc<Transactions>,
     /// The runtime of the media threads.
     pub media: tokio::runtime::Handle,
-    pub counters: Counters,
+    pub counters: EdgeCounters,
     pub refusals: Refusals,
     /// The address for SDP, if `public_address` is set.
     pub public_ip: Option<IpAddr>,
@@ -94,19 +94,19 @@ pub struct Shared {
     pub parting: watch::Sender<Option<Instant>>,
     dialogs: Mutex<Dialogs>,
     pub lines: Arc<Lines>,
-    sockets: OnceLock<Sockets>,
+    sockets: OnceLock<BoundSockets>,
     /// Address of each trunk's registrar, by the trunk's name; two trunks may share a registrar.
     registrars: Mutex<HashMap<String, SocketAddr>>,
 }
 
 /// The bound sockets.
-pub struct Sockets {
+pub struct BoundSockets {
     pub addresses: Vec<Listen>,
     pub udp: Vec<Flow>,
     pub receiver: Weak<dyn Receive>,
 }
 
-impl std::fmt::Debug for Sockets {
+impl std::fmt::Debug for BoundSockets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(&self.addresses).finish()
     }
@@ -115,23 +115,23 @@ impl std::fmt::Debug for Sockets {
 /// The open dialogs, and their number per peer address.
 #[derive(Debug, Default)]
 struct Dialogs {
-    inboxes: HashMap<String, mpsc::Sender<ToCall>>,
+    inboxes: HashMap<String, mpsc::Sender<DialogMessage>>,
     peers: HashMap<IpAddr, usize>,
     /// Attempts of incoming calls.
-    attempts: Attempts,
+    attempts: CallAttempts,
 }
 
 /// Registers a dialog, so that its messages are found, until this is dropped.
 #[derive(Debug)]
-pub struct Listed {
+pub struct DialogRegistration {
     shared: Arc<Shared>,
     key: String,
     /// The attempt of an incoming call, until it is refused.
-    attempt: Option<Attempt>,
+    attempt: Option<CallAttempt>,
     peer: IpAddr,
 }
 
-impl Listed {
+impl DialogRegistration {
     /// To be called before a refusal is sent: the caller may then call again with the same Call-ID and tag.
     pub fn free_caller(&mut self) {
         if let Some(attempt) = self.attempt.take() {
@@ -141,8 +141,8 @@ impl Listed {
 
     /// To be called before an incoming call is reported to the service. Returns the number that distinguishes it from the
     /// caller's first call, if any.
-    pub fn told(&mut self) -> Option<u32> {
-        self.attempt.as_mut().and_then(Attempt::told)
+    pub fn mark_reported(&mut self) -> Option<u32> {
+        self.attempt.as_mut().and_then(CallAttempt::mark_reported)
     }
 
     /// To be called before the answer is sent.
@@ -153,7 +153,7 @@ impl Listed {
     }
 }
 
-impl Drop for Listed {
+impl Drop for DialogRegistration {
     fn drop(&mut self) {
         self.free_caller();
         let mut dialogs = self.shared.dialogs();
@@ -181,7 +181,7 @@ impl Shared {
             trust,
             transactions: Arc::default(),
             media,
-            counters: Counters::default(),
+            counters: EdgeCounters::default(),
             refusals: Refusals::default(),
             public_ip,
             parting: watch::Sender::new(None),
@@ -191,7 +191,7 @@ impl Shared {
         }
     }
 
-    pub fn bound(&self, sockets: Sockets) {
+    pub fn bound(&self, sockets: BoundSockets) {
         // Called once, before anything is read.
         let _ = self.sockets.set(sockets);
     }
@@ -208,9 +208,9 @@ impl Shared {
     pub fn list(
         self: &Arc<Self>,
         key: String,
-        inbox: mpsc::Sender<ToCall>,
+        inbox: mpsc::Sender<DialogMessage>,
         peer: IpAddr,
-    ) -> Listed {
+    ) -> DialogRegistration {
         self.listed(&mut self.dialogs(), key, None, inbox, peer)
     }
 
@@ -218,9 +218,9 @@ impl Shared {
     pub fn list_caller(
         self: &Arc<Self>,
         dialog: &Dialog,
-        inbox: mpsc::Sender<ToCall>,
+        inbox: mpsc::Sender<DialogMessage>,
         peer: IpAddr,
-    ) -> Option<Listed> {
+    ) -> Option<DialogRegistration> {
         let mut dialogs = self.dialogs();
         let attempt = dialogs
             .attempts
@@ -232,14 +232,14 @@ impl Shared {
         self: &Arc<Self>,
         dialogs: &mut Dialogs,
         key: String,
-        attempt: Option<Attempt>,
-        inbox: mpsc::Sender<ToCall>,
+        attempt: Option<CallAttempt>,
+        inbox: mpsc::Sender<DialogMessage>,
         peer: IpAddr,
-    ) -> Listed {
+    ) -> DialogRegistration {
         let peer = peer.to_canonical();
         dialogs.inboxes.insert(key.clone(), inbox);
         *dialogs.peers.entry(peer).or_default() += 1;
-        Listed {
+        DialogRegistration {
             shared: self.clone(),
             key,
             attempt,
@@ -252,7 +252,7 @@ impl Shared {
         self.dialogs().peers.contains_key(&ip.to_canonical())
     }
 
-    pub fn find(&self, call_id: &str, local_tag: &str) -> Option<mpsc::Sender<ToCall>> {
+    pub fn find(&self, call_id: &str, local_tag: &str) -> Option<mpsc::Sender<DialogMessage>> {
         self.dialogs()
             .inboxes
             .get(&dialog::key(call_id, local_tag))
@@ -344,9 +344,9 @@ impl Shared {
         let (host, port) = self.reached_at(flow);
         let uri = Uri::sip(user, host, Some(port));
         let uri = match flow.transport {
-            Transport::Udp => uri,
-            Transport::Tcp => uri.with("transport", Some("tcp")),
-            Transport::Tls => uri.with("transport", Some("tls")),
+            SipTransport::Udp => uri,
+            SipTransport::Tcp => uri.with("transport", Some("tcp")),
+            SipTransport::Tls => uri.with("transport", Some("tls")),
         };
         format!("<{uri}>")
     }
@@ -358,17 +358,17 @@ impl Shared {
     }
 
     /// Adds Via and sends the request until it is answered.
-    pub fn ask(&self, request: Request, flow: &Flow) -> mpsc::Receiver<Response> {
+    pub fn ask(&self, request: SipRequest, flow: &Flow) -> mpsc::Receiver<SipResponse> {
         let request = self.with_via(request, flow);
         self.transactions.ask(request, flow.clone())
     }
 
-    pub fn with_via(&self, mut request: Request, flow: &Flow) -> Request {
+    pub fn with_via(&self, mut request: SipRequest, flow: &Flow) -> SipRequest {
         let (host, port) = self.reached_at(flow);
         let transport = match flow.transport {
-            Transport::Udp => "UDP",
-            Transport::Tcp => "TCP",
-            Transport::Tls => "TLS",
+            SipTransport::Udp => "UDP",
+            SipTransport::Tcp => "TCP",
+            SipTransport::Tls => "TLS",
         };
         let via = format!(
             "SIP/2.0/{transport} {host}:{port};branch=z9hG4bK{};rport",

@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::{Notify, mpsc};
 
 use super::{
-    message::{Headers, Method, Request, Response, Via},
+    message::{Headers, Method, SipRequest, SipResponse, Via},
     transport::Flow,
 };
 
@@ -29,7 +29,7 @@ const RESPONSES_QUEUE: usize = 16;
 #[derive(Debug, Default)]
 pub struct Transactions {
     servers: Mutex<Servers>,
-    clients: Mutex<HashMap<String, mpsc::Sender<Response>>>,
+    clients: Mutex<HashMap<String, mpsc::Sender<SipResponse>>>,
 }
 
 #[derive(Debug, Default)]
@@ -53,8 +53,8 @@ struct Server {
 
 /// The decision about a received request.
 #[derive(Debug)]
-pub enum Arrival {
-    New(Reply),
+pub enum RequestArrival {
+    New(Responder),
     /// A retransmission; the last response was sent again, if there was one.
     Repeated,
     /// The same request over two routes: 482.
@@ -64,7 +64,7 @@ pub enum Arrival {
 
 /// Sends responses to a request.
 #[derive(Debug)]
-pub struct Reply {
+pub struct Responder {
     transactions: Arc<Transactions>,
     key: String,
     pub request: Headers,
@@ -76,7 +76,7 @@ pub struct Reply {
 }
 
 /// Key of a transaction. ACK and CANCEL have that of their INVITE.
-pub fn key(request: &Request, via: &Via) -> String {
+pub fn key(request: &SipRequest, via: &Via) -> String {
     let method = match &request.method {
         Method::Ack | Method::Cancel => "INVITE",
         method => method.name(),
@@ -102,7 +102,7 @@ impl Transactions {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn clients(&self) -> MutexGuard<'_, HashMap<String, mpsc::Sender<Response>>> {
+    fn clients(&self) -> MutexGuard<'_, HashMap<String, mpsc::Sender<SipResponse>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -121,14 +121,14 @@ impl Transactions {
     /// Remembers a request. `tag` is ours for the dialog it may begin.
     pub fn arrived(
         self: &Arc<Self>,
-        request: &Request,
+        request: &SipRequest,
         key: String,
         flow: Flow,
         tag: String,
         now: Instant,
-    ) -> Arrival {
+    ) -> RequestArrival {
         if self.repeats(&key) {
-            return Arrival::Repeated;
+            return RequestArrival::Repeated;
         }
         let is_invite = request.method == Method::Invite;
         let begins = request.headers.tag("To").is_none();
@@ -136,12 +136,12 @@ impl Transactions {
         let (cancelled, acknowledged) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let mut servers = self.servers();
         if servers.by_key.len() >= SERVERS_MAX {
-            return Arrival::Full;
+            return RequestArrival::Full;
         }
         if let Some(origin) = &origin
             && !servers.by_origin.insert(origin.clone())
         {
-            return Arrival::Merged;
+            return RequestArrival::Merged;
         }
         let server = Server {
             flow: flow.clone(),
@@ -159,7 +159,7 @@ impl Transactions {
             over: false,
         };
         servers.by_key.insert(key.clone(), server);
-        Arrival::New(Reply {
+        RequestArrival::New(Responder {
             transactions: self.clone(),
             key,
             request: request.headers.clone(),
@@ -224,18 +224,18 @@ impl Transactions {
     }
 
     /// True if this is the response to a request of ours.
-    pub fn awaits(&self, response: &Response) -> bool {
+    pub fn awaits(&self, response: &SipResponse) -> bool {
         self.asker(response).is_some()
     }
 
     /// Passes a response to its client transaction.
-    pub fn answered(&self, response: Response) {
+    pub fn answered(&self, response: SipResponse) {
         if let Some(asked) = self.asker(&response) {
             let _ = asked.try_send(response);
         }
     }
 
-    fn asker(&self, response: &Response) -> Option<mpsc::Sender<Response>> {
+    fn asker(&self, response: &SipResponse) -> Option<mpsc::Sender<SipResponse>> {
         let via: Via = response.headers.first("Via")?.parse().ok()?;
         let (_, method) = response.headers.cseq()?;
         self.clients()
@@ -245,7 +245,7 @@ impl Transactions {
 
     /// Sends a request, with Via as its first header, until it is answered. Responses come through the channel. It closes after
     /// the final response (of an INVITE: a while after), or if none came.
-    pub fn ask(self: &Arc<Self>, request: Request, flow: Flow) -> mpsc::Receiver<Response> {
+    pub fn ask(self: &Arc<Self>, request: SipRequest, flow: Flow) -> mpsc::Receiver<SipResponse> {
         let (answers, receiver) = mpsc::channel(RESPONSES_QUEUE);
         let (inbox, responses) = mpsc::channel(RESPONSES_QUEUE);
         let branch = request
@@ -274,10 +274,10 @@ fn client_key(branch: &str, method: &str) -> String {
 }
 
 async fn ask_other(
-    request: &Request,
+    request: &SipRequest,
     flow: &Flow,
-    mut responses: mpsc::Receiver<Response>,
-    answers: mpsc::Sender<Response>,
+    mut responses: mpsc::Receiver<SipResponse>,
+    answers: mpsc::Sender<SipResponse>,
 ) {
     let bytes = request.to_bytes();
     let until = tokio::time::Instant::now() + GIVEN_UP;
@@ -310,10 +310,10 @@ async fn ask_other(
 }
 
 async fn ask_invite(
-    request: &Request,
+    request: &SipRequest,
     flow: &Flow,
-    mut responses: mpsc::Receiver<Response>,
-    answers: mpsc::Sender<Response>,
+    mut responses: mpsc::Receiver<SipResponse>,
+    answers: mpsc::Sender<SipResponse>,
 ) {
     let bytes = request.to_bytes();
     let mut until = tokio::time::Instant::now() + GIVEN_UP;
@@ -354,8 +354,8 @@ async fn ask_invite(
 }
 
 /// The ACK of a response other than 2xx belongs to its INVITE's transaction.
-fn refusal_ack(invite: &Request, response: &Response) -> Request {
-    let mut ack = Request::new(Method::Ack, invite.uri.clone());
+fn refusal_ack(invite: &SipRequest, response: &SipResponse) -> SipRequest {
+    let mut ack = SipRequest::new(Method::Ack, invite.uri.clone());
     for name in ["Via", "From", "Call-ID", "Route", "Max-Forwards"] {
         for value in invite.headers.all(name) {
             ack.headers.push(name, value);
@@ -368,13 +368,13 @@ fn refusal_ack(invite: &Request, response: &Response) -> Request {
     ack
 }
 
-impl Reply {
+impl Responder {
     /// A response to fill in. It has our tag from 101 up.
-    pub fn response(&self, status: u16, reason: &str) -> Response {
-        Response::to(&self.request, status, reason, &self.tag)
+    pub fn response(&self, status: u16, reason: &str) -> SipResponse {
+        SipResponse::to(&self.request, status, reason, &self.tag)
     }
 
-    pub fn send(&self, response: &Response) {
+    pub fn send(&self, response: &SipResponse) {
         let bytes = response.to_bytes();
         let is_final = response.status >= 200;
         self.transactions.sent(&self.key, &bytes, is_final);

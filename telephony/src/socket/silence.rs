@@ -20,16 +20,16 @@ use tokio::{
     time::Instant,
 };
 
-use super::Stream;
+use super::ByteStream;
 
 /// The time of the last received byte of a socket.
 #[derive(Debug, Clone)]
-pub struct Heard {
+pub struct LastReceived {
     epoch: Instant,
     after_ns: Arc<AtomicU64>,
 }
 
-impl Heard {
+impl LastReceived {
     fn now(epoch: Instant) -> Self {
         Self {
             epoch,
@@ -49,31 +49,31 @@ impl Heard {
 }
 
 /// A stream that records when bytes come.
-pub struct Listened {
-    stream: Box<dyn Stream>,
-    heard: Heard,
+pub struct MonitoredStream {
+    stream: Box<dyn ByteStream>,
+    heard: LastReceived,
 }
 
-impl fmt::Debug for Listened {
+impl fmt::Debug for MonitoredStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listened")
+        f.debug_struct("MonitoredStream")
             .field("heard", &self.heard)
             .finish_non_exhaustive()
     }
 }
 
-impl Listened {
-    pub(super) fn new(stream: Box<dyn Stream>) -> Self {
-        let heard = Heard::now(Instant::now());
+impl MonitoredStream {
+    pub(super) fn new(stream: Box<dyn ByteStream>) -> Self {
+        let heard = LastReceived::now(Instant::now());
         Self { stream, heard }
     }
 
-    pub fn heard(&self) -> Heard {
+    pub fn heard(&self) -> LastReceived {
         self.heard.clone()
     }
 }
 
-impl AsyncRead for Listened {
+impl AsyncRead for MonitoredStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -88,7 +88,7 @@ impl AsyncRead for Listened {
     }
 }
 
-impl AsyncWrite for Listened {
+impl AsyncWrite for MonitoredStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -118,18 +118,18 @@ pub enum Silence {
 
 /// Watches one socket for silence.
 #[derive(Debug)]
-pub struct Watch {
-    heard: Heard,
+pub struct SilenceWatch {
+    heard: LastReceived,
     quiet: Duration,
     answer: Duration,
     pinged: Option<Instant>,
     has_answered: bool,
 }
 
-impl Watch {
+impl SilenceWatch {
     /// A ping is due after `quiet` without a byte, and the peer has `answer` to send anything then. The first ping is due at
     /// once: it shows whether the peer answers pings.
-    pub fn new(heard: Heard, quiet: Duration, answer: Duration) -> Self {
+    pub fn new(heard: LastReceived, quiet: Duration, answer: Duration) -> Self {
         Self {
             heard,
             quiet,
@@ -178,10 +178,14 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn watch() -> (Watch, Heard, Instant) {
+    fn watch() -> (SilenceWatch, LastReceived, Instant) {
         let epoch = Instant::now();
-        let heard = Heard::now(epoch);
-        (Watch::new(heard.clone(), SECOND, 2 * SECOND), heard, epoch)
+        let heard = LastReceived::now(epoch);
+        (
+            SilenceWatch::new(heard.clone(), SECOND, 2 * SECOND),
+            heard,
+            epoch,
+        )
     }
 
     #[test]

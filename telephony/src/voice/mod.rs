@@ -8,4 +8,7 @@ mod session;
 pub use phrases::Phrase;
 use phrases::is_indonesian;
 pub use scripted::Scripted;
-pub use session::{Agent, FunctionDeclaration, Heard, Provider, Session, Setup, Spoken, Usage};
+pub use session::{
+    CallAgent, FunctionDeclaration, Provider, Usage, VoiceEvent, VoiceInput, VoiceSession,
+    VoiceSetup,
+};

@@ -6,22 +6,22 @@ use tokio::sync::mpsc;
 
 /// Opens voice sessions. There is one for the whole bridge.
 pub trait Provider: std::fmt::Debug + Send + Sync {
-    /// Starts a session at once; failures are reported as [`Heard`]. The session ends when either channel is dropped. Needs a
+    /// Starts a session at once; failures are reported as [`VoiceEvent`]. The session ends when either channel is dropped. Needs a
     /// tokio runtime.
-    fn open(&self, setup: Setup) -> Session;
+    fn open(&self, setup: VoiceSetup) -> VoiceSession;
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Setup {
+pub struct VoiceSetup {
     /// For logs.
     pub call_id: String,
-    pub agent: Agent,
+    pub agent: CallAgent,
 }
 
 /// The agent, as in the service's answer to `call.incoming`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Agent {
+pub struct CallAgent {
     pub id: String,
     pub name: String,
     pub system_prompt: String,
@@ -46,14 +46,14 @@ pub struct FunctionDeclaration {
 
 /// The channels of one voice session.
 #[derive(Debug)]
-pub struct Session {
-    pub spoken: mpsc::Sender<Spoken>,
-    pub heard: mpsc::Receiver<Heard>,
+pub struct VoiceSession {
+    pub spoken: mpsc::Sender<VoiceInput>,
+    pub heard: mpsc::Receiver<VoiceEvent>,
 }
 
 /// A message from the call to the voice.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Spoken {
+pub enum VoiceInput {
     /// 20 to 40 ms of the caller at [`crate::CALLER_RATE`].
     Audio(Vec<i16>),
     /// A note for the agent that the caller did not say, such as a failed transfer.
@@ -62,7 +62,7 @@ pub enum Spoken {
     Keys(String),
     /// The call is about to end: the agent is to say goodbye. The text for the agent gives reason and time left.
     Goodbye(String),
-    /// The outcome of a function for the model, `{"output": …}` or `{"error": {"code", "message"}}`. Every [`Heard::Tool`] gets
+    /// The outcome of a function for the model, `{"output": …}` or `{"error": {"code", "message"}}`. Every [`VoiceEvent::Tool`] gets
     /// one, cancelled ones too, unless the call ends before.
     ToolOutcome {
         id: String,
@@ -70,13 +70,13 @@ pub enum Spoken {
     },
     /// The caller interrupted, and has heard this much of the speech.
     Interrupted { played_ms: u64 },
-    /// Requests a summary in a few sentences. If the voice can, [`Heard::Summary`] follows, and no more speech.
+    /// Requests a summary in a few sentences. If the voice can, [`VoiceEvent::Summary`] follows, and no more speech.
     Summarise,
 }
 
 /// A message from the voice to the call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Heard {
+pub enum VoiceEvent {
     /// Ready to talk; the greeting follows without a request.
     Ready,
     /// The agent's samples at [`crate::AGENT_RATE`], faster than real time. A model's pieces are 100 ms at most, so that a
@@ -105,11 +105,11 @@ pub enum Heard {
     /// The requested summary has begun.
     Summarising,
     Summary(String),
-    /// The connection to the model was lost and is being re-established; [`Heard::Reconnected`] or [`Heard::Lost`] follows.
+    /// The connection to the model was lost and is being re-established; [`VoiceEvent::Reconnected`] or [`VoiceEvent::Lost`] follows.
     Away,
     Reconnected,
     /// The voice has ended; described for operators. Nothing follows. The call's task itself gives up after 8 s without
-    /// [`Heard::Ready`], or of [`Heard::Away`], so a voice may retry for as long as it likes.
+    /// [`VoiceEvent::Ready`], or of [`VoiceEvent::Away`], so a voice may retry for as long as it likes.
     Lost(String),
 }
 

@@ -2,15 +2,15 @@
 
 use std::{process::Command, time::Duration};
 
-use crate::support::{Bench, Manner, Phone, Running, need, offer};
+use crate::support::{CallBehaviour, ChildProgram, ScriptedPhone, TestEdge, need, offer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_are_refused_and_nothing_is_kept_of_them() {
-    let bench = Bench::with(Manner::Echo, 10, |sip| {
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
         sip.trunks[0].addresses = vec!["192.0.2.0/24".parse().unwrap()];
     })
     .await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "", &offer(40_000));
     phone.send(&invite).await;
     let first = phone.expect("SIP/2.0 403").await;
@@ -27,7 +27,10 @@ async fn sipp_proves_itself_with_md5() {
     if !need("sipp") {
         return;
     }
-    let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await;
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.trunks = TestEdge::of_users()
+    })
+    .await;
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("auth.xml");
     std::fs::write(&scenario, AUTHENTICATED).unwrap();
@@ -46,7 +49,9 @@ async fn sipp_proves_itself_with_md5() {
             ])
             .arg(bench.udp().to_string());
         assert_eq!(
-            Running::start(&mut sipp).end(Duration::from_secs(30)).await,
+            ChildProgram::start(&mut sipp)
+                .end(Duration::from_secs(30))
+                .await,
             content
         );
     }
@@ -137,7 +142,7 @@ const AUTHENTICATED: &str = r#"<?xml version="1.0" encoding="ISO-8859-1" ?>
 
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_are_made_e164_and_only_trusted_trunks_assert_who_calls() {
-    let bench = Bench::new(Manner::Ring).await;
+    let bench = TestEdge::new(CallBehaviour::Ring).await;
     let asserted =
         "P-Asserted-Identity: \"Shop, \\\"A\\\"\" <sip:02150009999@trunk>, <tel:+622150009999>\r\n";
     for (did, from, extra, expected) in [
@@ -160,7 +165,7 @@ async fn numbers_are_made_e164_and_only_trusted_trunks_assert_who_calls() {
             ("+622150001000", "+622150009999"),
         ),
     ] {
-        let mut phone = Phone::udp(bench.udp()).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
         phone.did = did.to_owned();
         let invite = phone
             .request("INVITE", extra, &offer(40_000))
@@ -176,7 +181,7 @@ async fn numbers_are_made_e164_and_only_trusted_trunks_assert_who_calls() {
         ("ayu", "ayu", 404),
         ("ayu", "021 5000 1001", 180),
     ] {
-        let mut phone = Phone::udp(bench.udp()).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
         phone.to = format!("<sip:{}@{}>", to.replace(' ', "-"), phone.edge);
         phone.did = did.to_owned();
         let invite = phone.request("INVITE", "", &offer(40_000));

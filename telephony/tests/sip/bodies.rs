@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use dikala_telephony::leg::Happening;
+use dikala_telephony::leg::LegEvent;
 
-use crate::support::{Bench, Manner, Phone, Sound, eventually, header, offer};
+use crate::support::{
+    CallBehaviour, PhoneMedia, ScriptedPhone, TestEdge, eventually, header, offer,
+};
 
-fn keys(bench: &Bench) -> String {
-    let happened = bench.call().happened;
+fn keys(bench: &TestEdge) -> String {
+    let happened = bench.call().events;
     let keys = happened.iter().filter_map(|happening| match happening {
-        Happening::Key(key) => Some(*key),
+        LegEvent::Key(key) => Some(*key),
         _ => None,
     });
     keys.collect()
@@ -25,8 +27,8 @@ fn parts(sdp: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sdp_is_taken_out_of_several_parts() {
-    let bench = Bench::new(Manner::Echo).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let several = "multipart/mixed;boundary=unique";
     let invite = phone.request("INVITE", "", &parts(&offer(40_000))).replace(
         "application/sdp\r\nContent-Length",
@@ -40,7 +42,7 @@ async fn the_sdp_is_taken_out_of_several_parts() {
     phone.hang_up().await;
 
     // An SDP answer in the ACK of a delayed offer is found, too.
-    let mut phone = Phone::udp(bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "", "");
     phone.send(&invite).await;
     phone.expect("SIP/2.0 200").await;
@@ -51,7 +53,7 @@ async fn the_sdp_is_taken_out_of_several_parts() {
     phone.send(&ack).await;
     eventually("the call stands", || {
         let calls = bench.calls();
-        calls[1].happened.contains(&Happening::Answered)
+        calls[1].events.contains(&LegEvent::Answered)
     })
     .await;
     phone.hang_up().await;
@@ -60,7 +62,7 @@ async fn the_sdp_is_taken_out_of_several_parts() {
         (several, parts("").replace("application/sdp", "text/plain")),
         ("multipart/mixed", parts(&offer(40_000))),
     ] {
-        let mut phone = Phone::udp(bench.udp()).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
         let invite = phone.request("INVITE", "", &body);
         let (head, body) = invite.split_once("\r\n\r\n").unwrap();
         let invite = format!("{}\r\n\r\n{body}", head.replace("application/sdp", kind));
@@ -72,7 +74,7 @@ async fn the_sdp_is_taken_out_of_several_parts() {
     assert_eq!(bench.calls().len(), 2);
 }
 
-async fn inform(phone: &mut Phone, kind: &str, body: &str) -> String {
+async fn inform(phone: &mut ScriptedPhone, kind: &str, body: &str) -> String {
     phone.cseq += 1;
     let info = phone
         .request("INFO", "", body)
@@ -83,9 +85,9 @@ async fn inform(phone: &mut Phone, kind: &str, body: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_are_told_by_info_too_and_those_told_twice_count_once() {
-    let bench = Bench::new(Manner::Echo).await;
-    let mut phone = Phone::udp(bench.udp()).await;
-    let mut sound = Sound::new().await;
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    let mut sound = PhoneMedia::new().await;
     let answer = phone.call("", &offer(sound.port())).await;
     assert!(header(&answer, "Allow").unwrap().contains("INFO"));
     let mut relayed = async |key: &str| {

@@ -3,20 +3,22 @@
 use std::time::Duration;
 
 use dikala_telephony::{
-    leg::{Happening, Refusal},
-    settings::Transport,
+    leg::{CallRefusal, LegEvent},
+    settings::SipTransport,
 };
 
-use crate::support::{Bench, Manner, Phone, Sound, eventually, header, offer};
+use crate::support::{
+    CallBehaviour, PhoneMedia, ScriptedPhone, TestEdge, eventually, header, offer,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_is_answered_and_hangs_up() {
-    let bench = Bench::new(Manner::Echo).await;
-    for transport in [Transport::Udp, Transport::Tcp] {
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    for transport in [SipTransport::Udp, SipTransport::Tcp] {
         let edge = bench.address(transport);
         let mut phone = match transport {
-            Transport::Udp => Phone::udp(edge).await,
-            _ => Phone::tcp(edge).await,
+            SipTransport::Udp => ScriptedPhone::udp(edge).await,
+            _ => ScriptedPhone::tcp(edge).await,
         };
         let invite = phone.request("INVITE", "", &offer(40_000));
         phone.send(&invite).await;
@@ -35,8 +37,8 @@ async fn a_caller_is_answered_and_hangs_up() {
                 .calls()
                 .last()
                 .unwrap()
-                .happened
-                .contains(&Happening::Answered)
+                .events
+                .contains(&LegEvent::Answered)
         );
         phone.acknowledge("").await;
         eventually("the call stands", || {
@@ -44,14 +46,14 @@ async fn a_caller_is_answered_and_hangs_up() {
                 .calls()
                 .last()
                 .unwrap()
-                .happened
-                .contains(&Happening::Answered)
+                .events
+                .contains(&LegEvent::Answered)
         })
         .await;
         phone.hang_up().await;
         eventually("the call is over", || bench.calls().last().unwrap().over).await;
         let call = bench.calls().pop().unwrap();
-        assert!(call.happened.contains(&Happening::HungUp), "{call:?}");
+        assert!(call.events.contains(&LegEvent::HungUp), "{call:?}");
         assert_eq!(call.id, format!("{};phone", phone.call_id));
         assert_eq!(
             (call.did.as_str(), call.caller.as_str()),
@@ -73,8 +75,8 @@ async fn a_caller_is_answered_and_hangs_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn we_hang_up_with_a_reason() {
-    let bench = Bench::new(Manner::HangUp).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::HangUp).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     phone.call("", &offer(40_000)).await;
     let bye = phone.expect("BYE ").await;
     assert!(
@@ -90,7 +92,7 @@ async fn we_hang_up_with_a_reason() {
     phone.falls_silent().await;
 
     // A closing edge waits for the answers to its BYEs.
-    let mut phone = Phone::udp(bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     phone.call("", &offer(40_000)).await;
     let closed = tokio::spawn(bench.edge.close());
     let bye = phone.expect("BYE ").await;
@@ -102,13 +104,13 @@ async fn we_hang_up_with_a_reason() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_bears_its_status_and_words_and_is_repeated_until_acknowledged() {
-    let bench = Bench::new(Manner::Reject(Refusal {
+    let bench = TestEdge::new(CallBehaviour::Reject(CallRefusal {
         status: 486,
         words: "all agents \"speak\"".to_owned(),
         retry_after_seconds: Some(30),
     }))
     .await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "", &offer(40_000));
     phone.send(&invite).await;
     let refusal = phone.expect("SIP/2.0 486").await;
@@ -129,8 +131,8 @@ async fn a_refusal_bears_its_status_and_words_and_is_repeated_until_acknowledged
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_200_is_repeated_until_acknowledged_and_so_is_the_100_and_180() {
-    let bench = Bench::new(Manner::Echo).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "", &offer(40_000));
     phone.send(&invite).await;
     let first = phone.expect("SIP/2.0 200").await;
@@ -139,7 +141,7 @@ async fn the_200_is_repeated_until_acknowledged_and_so_is_the_100_and_180() {
     phone.send(&invite).await;
     assert_eq!(phone.expect("SIP/2.0 200").await, first);
     phone.acknowledge("").await;
-    eventually("the call stands", || bench.saw(&Happening::Answered)).await;
+    eventually("the call stands", || bench.saw(&LegEvent::Answered)).await;
     phone.falls_silent().await;
     assert_eq!(bench.calls().len(), 1);
     // A repeated ACK does no harm.
@@ -149,8 +151,8 @@ async fn the_200_is_repeated_until_acknowledged_and_so_is_the_100_and_180() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_may_give_up_at_any_moment() {
-    let ringing = Bench::new(Manner::Ring).await;
-    let mut phone = Phone::udp(ringing.udp()).await;
+    let ringing = TestEdge::new(CallBehaviour::Ring).await;
+    let mut phone = ScriptedPhone::udp(ringing.udp()).await;
     let invite = phone.request("INVITE", "", &offer(40_000));
     phone.send(&invite).await;
     phone.expect("SIP/2.0 180").await;
@@ -166,18 +168,18 @@ async fn a_caller_may_give_up_at_any_moment() {
             && header(&heard[0], "CSeq").unwrap().ends_with("CANCEL")
     );
     assert!(heard[1].starts_with("SIP/2.0 487"), "{heard:?}");
-    eventually("the task hears", || ringing.saw(&Happening::Cancelled)).await;
+    eventually("the task hears", || ringing.saw(&LegEvent::Cancelled)).await;
 
     // Before the INVITE there is nothing to cancel.
-    let mut early = Phone::udp(ringing.udp()).await;
+    let mut early = ScriptedPhone::udp(ringing.udp()).await;
     let cancel = early.request("CANCEL", "", "");
     early.send(&cancel).await;
     early.expect("SIP/2.0 481").await;
 
     // At once, whatever was sent back so far; and too late, after the 200.
-    let answering = Bench::new(Manner::Echo).await;
+    let answering = TestEdge::new(CallBehaviour::Echo).await;
     for _ in 0..30 {
-        let mut phone = Phone::udp(answering.udp()).await;
+        let mut phone = ScriptedPhone::udp(answering.udp()).await;
         let invite = phone.request("INVITE", "", &offer(40_000));
         phone.send(&invite).await;
         let cancel = phone.written("CANCEL", "", "");
@@ -201,8 +203,8 @@ async fn a_caller_may_give_up_at_any_moment() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delayed_offer_is_ours_and_the_ack_answers_it() {
-    let bench = Bench::new(Manner::Echo).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "", "");
     phone.send(&invite).await;
     let answer = phone.expect("SIP/2.0 200").await;
@@ -213,11 +215,11 @@ async fn a_delayed_offer_is_ours_and_the_ack_answers_it() {
     phone
         .acknowledge(&sdp.replace("a=rtpmap:8 PCMA/8000\r\n", ""))
         .await;
-    eventually("the call stands", || bench.saw(&Happening::Answered)).await;
+    eventually("the call stands", || bench.saw(&LegEvent::Answered)).await;
     phone.hang_up().await;
 
     // An answer without a common codec ends the call.
-    let mut phone = Phone::udp(bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "", "");
     phone.send(&invite).await;
     phone.expect("SIP/2.0 200").await;
@@ -229,8 +231,8 @@ async fn a_delayed_offer_is_ours_and_the_ack_answers_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ringing_is_reliable_where_the_caller_demands_it() {
-    let bench = Bench::new(Manner::Echo).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "Require: 100rel\r\n", &offer(40_000));
     phone.send(&invite).await;
     let ringing = phone.expect("SIP/2.0 180").await;
@@ -256,13 +258,13 @@ async fn ringing_is_reliable_where_the_caller_demands_it() {
     phone.cseq = 1;
     phone.acknowledge("").await;
     phone.cseq = 3;
-    eventually("the call stands", || bench.saw(&Happening::Answered)).await;
+    eventually("the call stands", || bench.saw(&LegEvent::Answered)).await;
     phone.hang_up().await;
 }
 
 /// Rings without an offer of the phone. Returns the phone, the 180 and the head of its PRACK.
-async fn ringing_with_our_offer(bench: &Bench) -> (Phone, String, String) {
-    let mut phone = Phone::udp(bench.udp()).await;
+async fn ringing_with_our_offer(bench: &TestEdge) -> (ScriptedPhone, String, String) {
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "Require: 100rel\r\n", "");
     phone.send(&invite).await;
     let ringing = phone.expect("SIP/2.0 180").await;
@@ -271,7 +273,7 @@ async fn ringing_with_our_offer(bench: &Bench) -> (Phone, String, String) {
 }
 
 /// The answers to PRACK and INVITE, in either order.
-async fn both(phone: &mut Phone, status: &str) -> (String, String) {
+async fn both(phone: &mut ScriptedPhone, status: &str) -> (String, String) {
     let mut heard = [phone.expect(status).await, phone.expect(status).await];
     heard.sort_by_key(|heard| header(heard, "CSeq").unwrap().ends_with("INVITE"));
     let [prack, invite] = heard;
@@ -282,10 +284,10 @@ async fn both(phone: &mut Phone, status: &str) -> (String, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_wants_our_offer_and_reliable_ringing_gets_it_with_the_ringing() {
-    let bench = Bench::new(Manner::Echo).await;
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
     let (mut phone, ringing, rack) = ringing_with_our_offer(&bench).await;
     assert!(ringing.contains("opus/48000"), "{ringing}");
-    let mut sound = Sound::new().await;
+    let mut sound = PhoneMedia::new().await;
     let answer = offer(sound.port()).replace("RTP/AVP 0 8 101", "RTP/AVP 8 101");
     phone.ask("PRACK", &rack, &answer).await;
     let (_, taken) = both(&mut phone, "SIP/2.0 200").await;
@@ -293,7 +295,7 @@ async fn who_wants_our_offer_and_reliable_ringing_gets_it_with_the_ringing() {
     phone.cseq = 1;
     phone.acknowledge("").await;
     phone.cseq = 2;
-    eventually("the call stands", || bench.saw(&Happening::Answered)).await;
+    eventually("the call stands", || bench.saw(&LegEvent::Answered)).await;
     let mut quiet = 0;
     while !sound.is_loud().await {
         sound.send(&ringing).await;
@@ -312,11 +314,7 @@ async fn who_wants_our_offer_and_reliable_ringing_gets_it_with_the_ringing() {
     phone.cseq = 2;
     eventually("it stands, too", || {
         let calls = bench.calls();
-        calls
-            .last()
-            .unwrap()
-            .happened
-            .contains(&Happening::Answered)
+        calls.last().unwrap().events.contains(&LegEvent::Answered)
     })
     .await;
     phone.hang_up().await;
@@ -335,8 +333,8 @@ async fn who_wants_our_offer_and_reliable_ringing_gets_it_with_the_ringing() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes half a minute"]
 async fn ringing_that_is_never_acknowledged_is_given_up() {
-    let bench = Bench::new(Manner::Ring).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Ring).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "Require: 100rel\r\n", &offer(40_000));
     phone.send(&invite).await;
     phone.within(40, "SIP/2.0 504").await;
@@ -344,10 +342,10 @@ async fn ringing_that_is_never_acknowledged_is_given_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_call_too_many_and_calls_while_draining_are_told_when_to_come_back() {
-    let bench = Bench::with(Manner::Echo, 1, |_| ()).await;
-    let mut first = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::with(CallBehaviour::Echo, 1, |_| ()).await;
+    let mut first = ScriptedPhone::udp(bench.udp()).await;
     first.call("", &offer(40_000)).await;
-    let mut second = Phone::udp(bench.udp()).await;
+    let mut second = ScriptedPhone::udp(bench.udp()).await;
     let invite = second.request("INVITE", "", &offer(40_000));
     second.send(&invite).await;
     let refusal = second.expect("SIP/2.0 503").await;
@@ -356,7 +354,7 @@ async fn one_call_too_many_and_calls_while_draining_are_told_when_to_come_back()
     first.answered("SIP/2.0 200").await;
 
     bench.edge.drain();
-    let mut probe = Phone::udp(bench.udp()).await;
+    let mut probe = ScriptedPhone::udp(bench.udp()).await;
     let options = probe.request("OPTIONS", "", "");
     probe.send(&options).await;
     let answer = probe.expect("SIP/2.0 503").await;
@@ -364,7 +362,7 @@ async fn one_call_too_many_and_calls_while_draining_are_told_when_to_come_back()
     assert_eq!(header(&answer, "Retry-After"), Some("10"));
     assert!(header(&answer, "Reason").unwrap().contains("stopped"));
     first.hang_up().await;
-    let mut third = Phone::udp(bench.udp()).await;
+    let mut third = ScriptedPhone::udp(bench.udp()).await;
     let invite = third.request("INVITE", "", &offer(40_000));
     third.send(&invite).await;
     let refusal = third.expect("SIP/2.0 503").await;
@@ -374,11 +372,11 @@ async fn one_call_too_many_and_calls_while_draining_are_told_when_to_come_back()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_public_address_stands_where_peers_look_for_us() {
-    let bench = Bench::with(Manner::Echo, 10, |sip| {
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
         sip.public_address = Some("203.0.113.7".to_owned());
     })
     .await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let answer = phone.call("", &offer(40_000)).await;
     let contact = format!("<sip:dikala@203.0.113.7:{}>", bench.udp().port());
     assert_eq!(header(&answer, "Contact"), Some(contact.as_str()));
@@ -392,13 +390,13 @@ async fn calls_come_over_ipv6() {
         eprintln!("skipped: this machine has no IPv6");
         return;
     }
-    let bench = Bench::with(Manner::Echo, 10, |sip| {
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
         for listen in &mut sip.listen {
             listen.address = "[::1]:0".parse().unwrap();
         }
     })
     .await;
-    let mut phone = Phone::udp_from("::1", bench.udp()).await;
+    let mut phone = ScriptedPhone::udp_from("::1", bench.udp()).await;
     let sdp = offer(40_000).replace("IP4 127.0.0.1", "IP6 ::1");
     let answer = phone.call("", &sdp).await;
     assert!(answer.contains("c=IN IP6 ::1"), "{answer}");
@@ -407,9 +405,9 @@ async fn calls_come_over_ipv6() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_reach_the_task_each_once() {
-    let bench = Bench::new(Manner::Echo).await;
-    let mut phone = Phone::udp(bench.udp()).await;
-    let mut sound = Sound::new().await;
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    let mut sound = PhoneMedia::new().await;
     let answer = phone.call("", &offer(sound.port())).await;
     for event in [4, 2, 2, 11] {
         for _ in 0..5 {
@@ -419,9 +417,9 @@ async fn keys_reach_the_task_each_once() {
         sound.press(&answer, event).await;
     }
     let keys = || -> String {
-        let happened = bench.call().happened;
-        let key = |happening: &Happening| match happening {
-            Happening::Key(key) => Some(*key),
+        let happened = bench.call().events;
+        let key = |happening: &LegEvent| match happening {
+            LegEvent::Key(key) => Some(*key),
             _ => None,
         };
         happened.iter().filter_map(key).collect()
@@ -433,9 +431,9 @@ async fn keys_reach_the_task_each_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_media_stops_is_told_and_ended() {
-    let bench = Bench::new(Manner::Echo).await;
-    let mut phone = Phone::udp(bench.udp()).await;
-    let mut sound = Sound::new().await;
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    let mut sound = PhoneMedia::new().await;
     let answer = phone.call("", &offer(sound.port())).await;
     while !sound.is_loud().await {
         sound.send(&answer).await;
@@ -448,5 +446,5 @@ async fn a_call_whose_media_stops_is_told_and_ended() {
         }
     };
     phone.answer(&bye, "200 OK").await;
-    assert!(bench.saw(&Happening::MediaLost));
+    assert!(bench.saw(&LegEvent::MediaLost));
 }

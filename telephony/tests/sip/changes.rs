@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
-use dikala_telephony::{leg::Happening, settings::Codec};
+use dikala_telephony::{leg::LegEvent, settings::Codec};
 use tokio::time::timeout;
 
 use crate::{
     proofs::{challenge, number, proven, silent_registrar},
-    support::{Bench, Manner, PATIENCE, Phone, Sound, carries, eventually, header, offer},
+    support::{
+        CallBehaviour, PATIENCE, PhoneMedia, ScriptedPhone, TestEdge, carries, eventually, header,
+        offer,
+    },
 };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_held_moved_and_taken_back() {
-    let bench = Bench::new(Manner::Echo).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     phone
         .call("Allow: INVITE, UPDATE\r\n", &offer(40_000))
         .await;
@@ -26,14 +29,14 @@ async fn a_call_is_held_moved_and_taken_back() {
         "{held}"
     );
     phone.acknowledge("").await;
-    eventually("it is held", || bench.saw(&Happening::Held(true))).await;
+    eventually("it is held", || bench.saw(&LegEvent::Held(true))).await;
     phone.ask("UPDATE", "", &offer(40_002)).await;
     let back = phone.answered("SIP/2.0 200").await;
     assert!(
         back.contains("a=sendrecv") || !back.contains("only"),
         "{back}"
     );
-    eventually("it is taken back", || bench.saw(&Happening::Held(false))).await;
+    eventually("it is taken back", || bench.saw(&LegEvent::Held(false))).await;
     phone.ask("INVITE", "", "").await;
     let offered = phone.answered("SIP/2.0 200").await;
     assert!(
@@ -53,11 +56,14 @@ async fn a_call_is_held_moved_and_taken_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_offer_without_a_common_codec_changes_nothing() {
-    let bench = Bench::with(Manner::Echo, 10, |sip| sip.codecs = vec![Codec::Pcma]).await;
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.codecs = vec![Codec::Pcma]
+    })
+    .await;
     let pcmu = offer(40_000)
         .replace("RTP/AVP 0 8 101", "RTP/AVP 0 101")
         .replace("a=rtpmap:8 PCMA/8000\r\n", "");
-    let mut stranger = Phone::udp(bench.udp()).await;
+    let mut stranger = ScriptedPhone::udp(bench.udp()).await;
     let invite = stranger.request("INVITE", "", &pcmu);
     stranger.send(&invite).await;
     let refused = stranger.answered("SIP/2.0 488").await;
@@ -66,7 +72,7 @@ async fn an_offer_without_a_common_codec_changes_nothing() {
     assert!(header(&refused, "Warning").unwrap().starts_with("399 "));
     assert_eq!(bench.calls().len(), 0);
 
-    let mut phone = Phone::udp(bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     phone.call("", &offer(40_000)).await;
     phone.ask("INVITE", "", &pcmu).await;
     phone.answered("SIP/2.0 488").await;
@@ -80,8 +86,8 @@ async fn an_offer_without_a_common_codec_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_is_refreshed_or_ended() {
-    let bench = Bench::new(Manner::Echo).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let invite = phone.request(
         "INVITE",
         "Supported: timer\r\nSession-Expires: 60\r\n",
@@ -94,7 +100,7 @@ async fn a_session_is_refreshed_or_ended() {
     let ack = phone.written("ACK", "", "");
     phone.send(&ack).await;
 
-    let mut phone = Phone::udp(bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let answer = phone
         .call(
             "Supported: timer\r\nSession-Expires: 90;refresher=uac\r\n",
@@ -120,7 +126,7 @@ async fn a_session_is_refreshed_or_ended() {
 #[ignore = "takes a minute"]
 async fn whoever_does_not_refresh_is_hung_up_and_we_refresh_when_it_is_ours() {
     let trunk = silent_registrar().await;
-    let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = vec![trunk]).await;
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| sip.trunks = vec![trunk]).await;
     // Held, so that missing media does not end the call.
     let held = pcma(40_000).replace("sendrecv", "inactive");
     let mut phones = Vec::new();
@@ -133,7 +139,7 @@ async fn whoever_does_not_refresh_is_hung_up_and_we_refresh_when_it_is_ours() {
     ] {
         let extra =
             format!("Supported: timer\r\n{allow}Session-Expires: 90;refresher={refresher}\r\n");
-        let mut phone = Phone::udp(bench.udp()).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
         phone.call(&extra, &held).await;
         phones.push(phone);
     }
@@ -201,8 +207,8 @@ async fn a_caller_is_referred_and_hears_how_it_went() {
             Err("the other side did not take the call (status 486)".to_owned()),
         ),
     ] {
-        let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
-        let mut phone = Phone::udp(bench.udp()).await;
+        let bench = TestEdge::new(CallBehaviour::Transfer("+62811111".to_owned())).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
         phone
             .call("Allow: INVITE, REFER, NOTIFY\r\n", &offer(40_000))
             .await;
@@ -223,7 +229,7 @@ async fn a_caller_is_referred_and_hears_how_it_went() {
             phone.send(&notify).await;
             phone.answered("SIP/2.0 200").await;
         }
-        let expected = Happening::Transfer(outcome);
+        let expected = LegEvent::Transfer(outcome);
         eventually("the task hears", || bench.saw(&expected)).await;
         phone.hang_up().await;
     }
@@ -237,8 +243,8 @@ async fn a_phone_that_hangs_up_once_it_has_taken_a_refer_has_handed_the_caller_o
         ("202 Accepted", Some("486 Busy"), false),
         ("100 Trying", None, false),
     ] {
-        let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
-        let mut phone = Phone::udp(bench.udp()).await;
+        let bench = TestEdge::new(CallBehaviour::Transfer("+62811111".to_owned())).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
         phone
             .call("Allow: INVITE, REFER, NOTIFY\r\n", &offer(40_000))
             .await;
@@ -254,15 +260,18 @@ async fn a_phone_that_hangs_up_once_it_has_taken_a_refer_has_handed_the_caller_o
             phone.expect("SIP/2.0 200").await;
         }
         phone.hang_up().await;
-        eventually("the task hears", || bench.saw(&Happening::HungUp)).await;
-        let transferred = bench.saw(&Happening::Transfer(Ok(())));
+        eventually("the task hears", || bench.saw(&LegEvent::HungUp)).await;
+        let transferred = bench.saw(&LegEvent::Transfer(Ok(())));
         assert_eq!(transferred, is_over, "{answer} {told:?}");
     }
 }
 
 /// The second leg comes to the phone itself, which is the trunk.
-async fn joined(bench: &Bench, phone: &mut Phone) -> (Sound, String, Sound, String, String) {
-    let (caller, person) = (Sound::new().await, Sound::new().await);
+async fn joined(
+    bench: &TestEdge,
+    phone: &mut ScriptedPhone,
+) -> (PhoneMedia, String, PhoneMedia, String, String) {
+    let (caller, person) = (PhoneMedia::new().await, PhoneMedia::new().await);
     let answer = phone.call("", &pcma(caller.port())).await;
     let invite = phone.expect("INVITE ").await;
     assert!(invite.starts_with("INVITE sip:+62811111@"), "{invite}");
@@ -273,7 +282,7 @@ async fn joined(bench: &Bench, phone: &mut Phone) -> (Sound, String, Sound, Stri
     let accepted = phone.response(&invite, "200 OK", "person", &pcma(person.port()));
     phone.send(&accepted).await;
     phone.expect("ACK ").await;
-    eventually("it stands", || bench.saw(&Happening::Transfer(Ok(())))).await;
+    eventually("it stands", || bench.saw(&LegEvent::Transfer(Ok(())))).await;
     (caller, answer, person, invite, accepted)
 }
 
@@ -285,8 +294,8 @@ fn pcma(port: u16) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_is_joined_to_a_second_leg_and_both_end_together() {
-    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Transfer("+62811111".to_owned())).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let (mut caller, answer, mut person, invite, _) = joined(&bench, &mut phone).await;
     carries(&mut caller, &answer, &person).await;
     carries(&mut person, &invite, &caller).await;
@@ -306,8 +315,8 @@ async fn a_caller_is_joined_to_a_second_leg_and_both_end_together() {
     );
     phone.answer(&bye, "200 OK").await;
 
-    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Transfer("+62811111".to_owned())).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let (_caller, _, _person, invite, accepted) = joined(&bench, &mut phone).await;
     let mut bye = format!(
         "BYE sip:x SIP/2.0\r\nVia: SIP/2.0/UDP {};branch=z9hG4bKperson;rport\r\n",
@@ -330,7 +339,7 @@ async fn a_caller_is_joined_to_a_second_leg_and_both_end_together() {
 }
 
 /// Waits until something is heard.
-async fn is_told(sound: &Sound) {
+async fn is_told(sound: &PhoneMedia) {
     let until = tokio::time::Instant::now() + PATIENCE;
     while !sound.is_loud().await {
         assert!(tokio::time::Instant::now() < until, "nothing was heard");
@@ -339,8 +348,8 @@ async fn is_told(sound: &Sound) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_who_are_joined_are_told_that_the_bridge_stops_and_hung_up() {
-    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Transfer("+62811111".to_owned())).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let (mut caller, answer, mut person, invite, _) = joined(&bench, &mut phone).await;
     carries(&mut caller, &answer, &person).await;
     carries(&mut person, &invite, &caller).await;
@@ -378,8 +387,8 @@ async fn both_who_are_joined_are_told_that_the_bridge_stops_and_hung_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_joined_is_parted_in_time_though_nothing_is_heard() {
-    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Transfer("+62811111".to_owned())).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let (_caller, _, _person, _, _) = joined(&bench, &mut phone).await;
     // A caller on hold is not spoken to.
     phone
@@ -397,8 +406,8 @@ async fn who_is_joined_is_parted_in_time_though_nothing_is_heard() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_leg_that_is_refused_goes_back_as_words_and_one_that_rings_is_cancelled() {
-    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Transfer("+62811111".to_owned())).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     phone.call("", &offer(40_000)).await;
     let invite = phone.expect("INVITE ").await;
     let busy = phone.response(&invite, "486 Busy Here", "person", "");
@@ -406,13 +415,13 @@ async fn a_second_leg_that_is_refused_goes_back_as_words_and_one_that_rings_is_c
     phone.expect("ACK ").await;
     let words = "the other side did not take the call (status 486)".to_owned();
     eventually("the task hears", || {
-        bench.saw(&Happening::Transfer(Err(words.clone())))
+        bench.saw(&LegEvent::Transfer(Err(words.clone())))
     })
     .await;
     assert_eq!(bench.edge.statistics().persons.refused, 1);
     phone.hang_up().await;
 
-    let mut phone = Phone::udp(bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     phone.call("", &offer(40_000)).await;
     let invite = phone.expect("INVITE ").await;
     let ringing = phone.response(&invite, "180 Ringing", "person", "");
@@ -431,8 +440,8 @@ async fn a_second_leg_that_is_refused_goes_back_as_words_and_one_that_rings_is_c
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_is_called_no_more_and_the_call_goes_on() {
-    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Transfer("+62811111".to_owned())).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     phone.call("", &offer(40_000)).await;
     let invite = phone.expect("INVITE ").await;
     let ringing = phone.response(&invite, "180 Ringing", "person", "");
@@ -453,6 +462,6 @@ async fn a_person_is_called_no_more_and_the_call_goes_on() {
     phone.ask("OPTIONS", "", "").await;
     phone.answered("SIP/2.0 200").await;
     phone.hang_up().await;
-    let told = |happening: &Happening| matches!(happening, Happening::Transfer(_));
-    assert!(!bench.call().happened.iter().any(told));
+    let told = |happening: &LegEvent| matches!(happening, LegEvent::Transfer(_));
+    assert!(!bench.call().events.iter().any(told));
 }

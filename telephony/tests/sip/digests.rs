@@ -4,12 +4,12 @@ use md5::{Digest, Md5};
 
 use std::time::Duration;
 
-use dikala_telephony::settings::Transport;
+use dikala_telephony::settings::SipTransport;
 
-use crate::support::{Bench, Manner, Phone, eventually, flood, header, offer};
+use crate::support::{CallBehaviour, ScriptedPhone, TestEdge, eventually, flood, header, offer};
 
 /// Digest credentials, built by hand.
-pub struct Proof {
+pub struct DigestCredentials {
     pub username: &'static str,
     pub password: &'static str,
     pub realm: &'static str,
@@ -21,7 +21,7 @@ pub struct Proof {
     pub nonce: String,
 }
 
-impl Proof {
+impl DigestCredentials {
     /// Correct credentials for these challenges.
     pub fn to(challenges: &str, uri: &str) -> Self {
         Self {
@@ -81,7 +81,7 @@ fn nonce(challenges: &str) -> String {
 
 /// Calls like a phone with the right password; `change` edits each INVITE. Returns the 200, which is acknowledged.
 pub async fn call_by_digest(
-    phone: &mut Phone,
+    phone: &mut ScriptedPhone,
     change: impl Fn(String) -> String,
     body: &str,
 ) -> String {
@@ -92,7 +92,7 @@ pub async fn call_by_digest(
 
 /// The same without the ACK.
 pub async fn unacknowledged_by_digest(
-    phone: &mut Phone,
+    phone: &mut ScriptedPhone,
     change: impl Fn(String) -> String,
     body: &str,
 ) -> String {
@@ -104,15 +104,15 @@ pub async fn unacknowledged_by_digest(
     phone.send(&ack).await;
     (phone.to, phone.cseq) = (called, phone.cseq + 1);
     let uri = format!("sip:{}@{}", phone.did, phone.edge);
-    let proof = Proof::to(&challenges, &uri).header("Proxy-Authorization");
+    let proof = DigestCredentials::to(&challenges, &uri).header("Proxy-Authorization");
     let invite = phone.request("INVITE", &proof, body);
     phone.send(&change(invite)).await;
     phone.answered("SIP/2.0 200").await
 }
 
 /// The final answer to an INVITE with these credentials; an accepted call is hung up.
-async fn asked(bench: &Bench, proof: &str) -> (u16, String) {
-    let mut phone = Phone::udp(bench.udp()).await;
+async fn asked(bench: &TestEdge, proof: &str) -> (u16, String) {
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", proof, &offer(40_000));
     phone.send(&invite).await;
     loop {
@@ -129,8 +129,11 @@ async fn asked(bench: &Bench, proof: &str) -> (u16, String) {
 }
 
 /// An edge for users, its challenges, and the URI that phones call.
-async fn demanding() -> (Bench, String, String) {
-    let bench = Bench::with(Manner::Echo, 100, |sip| sip.trunks = Bench::of_users()).await;
+async fn demanding() -> (TestEdge, String, String) {
+    let bench = TestEdge::with(CallBehaviour::Echo, 100, |sip| {
+        sip.trunks = TestEdge::of_users()
+    })
+    .await;
     let (status, challenges) = asked(&bench, "").await;
     assert_eq!(status, 407);
     let uri = format!("sip:+622150001000@{}", bench.udp());
@@ -146,10 +149,10 @@ pub fn is_stale(answer: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn digests_are_checked_with_their_nonce_and_count() {
     let (bench, challenges, uri) = demanding().await;
-    let proof = |count: u32, algorithm: &'static str| Proof {
+    let proof = |count: u32, algorithm: &'static str| DigestCredentials {
         count,
         algorithm,
-        ..Proof::to(&challenges, &uri)
+        ..DigestCredentials::to(&challenges, &uri)
     };
     // The tenth use is 0a.
     for count in 1..=17 {
@@ -165,7 +168,7 @@ async fn digests_are_checked_with_their_nonce_and_count() {
         assert!(is_stale(&answer));
         assert_ne!(nonce(&answer), nonce(&challenges));
     }
-    let foreign = Proof {
+    let foreign = DigestCredentials {
         nonce: format!("f{}", nonce(&challenges)),
         ..proof(19, "MD5")
     };
@@ -178,8 +181,11 @@ async fn digests_are_checked_with_their_nonce_and_count() {
 /// The repeated INVITE with credentials has the same Call-ID and tag and the next CSeq number: it is the same call.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_asked_for_again_with_proof_and_begins_once() {
-    let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.trunks = TestEdge::of_users()
+    })
+    .await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let called = phone.to.clone();
     let invite = phone.request("INVITE", "", &offer(40_000));
     phone.send(&invite).await;
@@ -189,9 +195,9 @@ async fn a_call_is_asked_for_again_with_proof_and_begins_once() {
         let ack = phone.written("ACK", "", "");
         phone.send(&ack).await;
         phone.to.clone_from(&called);
-        let proof = Proof {
+        let proof = DigestCredentials {
             count,
-            ..Proof::to(&challenges, &uri)
+            ..DigestCredentials::to(&challenges, &uri)
         };
         let proof = proof.header("Proxy-Authorization");
         phone.ask("INVITE", &proof, &offer(40_000)).await;
@@ -203,12 +209,12 @@ async fn a_call_is_asked_for_again_with_proof_and_begins_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_proof_is_none() {
     let (bench, challenges, uri) = demanding().await;
-    let right = || Proof::to(&challenges, &uri);
+    let right = || DigestCredentials::to(&challenges, &uri);
     let own = "Proxy-Authorization";
     for (what, proof, status) in [
         (
             "a wrong password",
-            Proof {
+            DigestCredentials {
                 password: "salah",
                 ..right()
             }
@@ -217,7 +223,7 @@ async fn what_is_no_proof_is_none() {
         ),
         (
             "nobody's name",
-            Proof {
+            DigestCredentials {
                 username: "budi",
                 ..right()
             }
@@ -226,7 +232,7 @@ async fn what_is_no_proof_is_none() {
         ),
         (
             "another realm",
-            Proof {
+            DigestCredentials {
                 realm: "elsewhere",
                 ..right()
             }
@@ -235,7 +241,7 @@ async fn what_is_no_proof_is_none() {
         ),
         (
             "a wrong password without a count",
-            Proof {
+            DigestCredentials {
                 password: "salah",
                 qop: "",
                 ..right()
@@ -245,7 +251,7 @@ async fn what_is_no_proof_is_none() {
         ),
         (
             "a quality that was not offered",
-            Proof {
+            DigestCredentials {
                 qop: "auth-int",
                 ..right()
             }
@@ -261,7 +267,7 @@ async fn what_is_no_proof_is_none() {
         ),
         (
             "for another number",
-            Proof {
+            DigestCredentials {
                 uri: format!("sip:+622150009999@{}", bench.udp()),
                 ..right()
             }
@@ -270,7 +276,7 @@ async fn what_is_no_proof_is_none() {
         ),
         (
             "for another host",
-            Proof {
+            DigestCredentials {
                 uri: "sip:+622150001000@192.0.2.1".to_owned(),
                 ..right()
             }
@@ -279,7 +285,7 @@ async fn what_is_no_proof_is_none() {
         ),
         (
             "for what is no address",
-            Proof {
+            DigestCredentials {
                 uri: "x".to_owned(),
                 ..right()
             }
@@ -309,13 +315,13 @@ async fn what_is_no_proof_is_none() {
     }
     assert_eq!(bench.calls().len(), 0, "nothing is kept of them");
     // Credentials for another realm beside the right ones, and those for a server in place of a proxy.
-    let elsewhere = Proof {
+    let elsewhere = DigestCredentials {
         realm: "elsewhere",
         ..right()
     };
     let both = elsewhere.header(own) + &right().header(own);
     assert_eq!(asked(&bench, &both).await.0, 200);
-    let second = Proof {
+    let second = DigestCredentials {
         count: 2,
         ..right()
     };
@@ -326,9 +332,9 @@ async fn what_is_no_proof_is_none() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_count_a_nonce_is_good_once() {
     let (bench, challenges, uri) = demanding().await;
-    let proof = Proof {
+    let proof = DigestCredentials {
         qop: "",
-        ..Proof::to(&challenges, &uri)
+        ..DigestCredentials::to(&challenges, &uri)
     };
     let proof = proof.header("Proxy-Authorization");
     assert_eq!(asked(&bench, &proof).await.0, 200);
@@ -347,9 +353,9 @@ async fn one_address_may_be_written_in_many_ways() {
         // The URI that sipp sends.
         (3, format!("sip:{edge}")),
     ] {
-        let proof = Proof {
+        let proof = DigestCredentials {
             count,
-            ..Proof::to(&challenges, &uri)
+            ..DigestCredentials::to(&challenges, &uri)
         };
         let (status, answer) = asked(&bench, &proof.header("Proxy-Authorization")).await;
         assert_eq!(status, 200, "{uri}: {answer}");
@@ -357,7 +363,7 @@ async fn one_address_may_be_written_in_many_ways() {
 }
 
 /// Sends ten requests inside the call that both phones share, and counts those answered within `patience`.
-async fn answered(phone: &mut Phone, patience: Duration) -> usize {
+async fn answered(phone: &mut ScriptedPhone, patience: Duration) -> usize {
     let mut answered = 0;
     for _ in 0..10 {
         phone.ask("OPTIONS", "", "").await;
@@ -369,7 +375,7 @@ async fn answered(phone: &mut Phone, patience: Duration) -> usize {
 }
 
 /// True if almost all are answered. On a busy machine more may be lost now and then, so it tries again.
-async fn is_heard(phone: &mut Phone) -> bool {
+async fn is_heard(phone: &mut ScriptedPhone) -> bool {
     for _ in 0..3 {
         // A flood may cost a datagram. Without priority nine in ten would be lost.
         if answered(phone, Duration::from_secs(2)).await >= 8 {
@@ -384,14 +390,14 @@ async fn is_heard(phone: &mut Phone) -> bool {
 async fn who_proved_himself_is_heard_beside_a_flood() {
     let (bench, challenges, uri) = demanding().await;
     let edge = bench.udp();
-    let mut phone = Phone::udp(edge).await;
-    let proof = Proof::to(&challenges, &uri).header("Proxy-Authorization");
+    let mut phone = ScriptedPhone::udp(edge).await;
+    let proof = DigestCredentials::to(&challenges, &uri).header("Proxy-Authorization");
     phone.call(&proof, &offer(40_000)).await;
 
     // An authenticated peer may open more connections than a stranger.
     let mut connections = Vec::new();
     for _ in 0..50 {
-        let mut other = Phone::tcp(bench.address(Transport::Tcp)).await;
+        let mut other = ScriptedPhone::tcp(bench.address(SipTransport::Tcp)).await;
         let options = other.request("OPTIONS", "", "");
         other.send(&options).await;
         other.expect("SIP/2.0 200").await;
@@ -405,7 +411,7 @@ async fn who_proved_himself_is_heard_beside_a_flood() {
     .await;
     let calls = bench.calls().len();
     assert!(is_heard(&mut phone).await);
-    let mut moved = Phone::udp(edge).await;
+    let mut moved = ScriptedPhone::udp(edge).await;
     moved.call_id = phone.call_id.clone();
     moved.to = phone.to.clone();
     moved.cseq = phone.cseq;

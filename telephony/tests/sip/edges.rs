@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use dikala_telephony::{
-    leg::{Happening, Refusal},
-    settings::Transport,
+    leg::{CallRefusal, LegEvent},
+    settings::SipTransport,
 };
 
-use crate::support::{Bench, Manner, Phone, eventually, header, offer};
+use crate::support::{CallBehaviour, ScriptedPhone, TestEdge, eventually, header, offer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_may_hang_up_before_acknowledging_and_cancel_too_late() {
-    let bench = Bench::new(Manner::Echo).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "", &offer(40_000));
     phone.send(&invite).await;
     phone.expect("SIP/2.0 200").await;
@@ -28,7 +28,7 @@ async fn a_caller_may_hang_up_before_acknowledging_and_cancel_too_late() {
         }
     }
     eventually("the call is over", || bench.call().over).await;
-    assert!(bench.saw(&Happening::HungUp));
+    assert!(bench.saw(&LegEvent::HungUp));
     // Neither another 200 nor a BYE of ours comes after that.
     assert_eq!(phone.hears(Duration::from_millis(1_200)).await, None);
 }
@@ -37,13 +37,13 @@ async fn a_caller_may_hang_up_before_acknowledging_and_cancel_too_late() {
 /// call; the same number is not.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_was_refused_may_ask_once_more_by_the_same_id() {
-    let bench = Bench::new(Manner::Reject(Refusal {
+    let bench = TestEdge::new(CallBehaviour::Reject(CallRefusal {
         status: 503,
         words: "Not now.".to_owned(),
         retry_after_seconds: Some(1),
     }))
     .await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let called = phone.to.clone();
     let way = |invite: &str| invite.replace("branch=z9hG4bK-", "branch=z9hG4bK-another-");
     for number in 1..4 {
@@ -81,11 +81,11 @@ async fn who_was_refused_may_ask_once_more_by_the_same_id() {
 /// To the service two calls with one Call-ID and tag are one: only one of them would be paid for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_open_is_not_begun_again() {
-    for manner in [Manner::Ring, Manner::Echo] {
-        let rings = matches!(manner, Manner::Ring);
-        let bench = Bench::new(manner).await;
-        let mut phone = Phone::udp(bench.udp()).await;
-        let mut other = Phone::tcp(bench.address(Transport::Tcp)).await;
+    for manner in [CallBehaviour::Ring, CallBehaviour::Echo] {
+        let rings = matches!(manner, CallBehaviour::Ring);
+        let bench = TestEdge::new(manner).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
+        let mut other = ScriptedPhone::tcp(bench.address(SipTransport::Tcp)).await;
         let called = phone.to.clone();
         if rings {
             let invite = phone.request("INVITE", "", &offer(40_000));
@@ -128,10 +128,10 @@ async fn a_call_that_is_open_is_not_begun_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_peer_speaks_inside_a_call() {
-    let bench = Bench::new(Manner::Echo).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     phone.call("", &offer(40_000)).await;
-    eventually("the call stands", || bench.saw(&Happening::Answered)).await;
+    eventually("the call stands", || bench.saw(&LegEvent::Answered)).await;
     for method in ["BYE", "INVITE", "UPDATE", "INFO"] {
         phone.cseq += 1;
         let strange = phone
@@ -150,7 +150,7 @@ async fn only_the_peer_speaks_inside_a_call() {
     phone.ask("MESSAGE", "", "").await;
     let refused = phone.expect("SIP/2.0 405").await;
     assert!(header(&refused, "Allow").unwrap().contains("INFO"));
-    let mut other = Phone::udp(bench.udp()).await;
+    let mut other = ScriptedPhone::udp(bench.udp()).await;
     let refer = other.request("REFER", "Refer-To: <sip:a@b>\r\n", "");
     other.send(&refer).await;
     other.expect("SIP/2.0 405").await;
@@ -162,8 +162,8 @@ async fn only_the_peer_speaks_inside_a_call() {
 #[tokio::test(flavor = "multi_thread")]
 async fn routes_are_followed_loose_and_strict() {
     for (parameter, uri_is_contact) in [(";lr", true), ("", false)] {
-        let bench = Bench::new(Manner::HangUp).await;
-        let mut phone = Phone::udp(bench.udp()).await;
+        let bench = TestEdge::new(CallBehaviour::HangUp).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
         let first = format!("<sip:{}{parameter}>", phone.local);
         let routes = format!("Record-Route: {first}, <sip:far.invalid;lr>\r\n");
         let answer = phone.call(&routes, &offer(40_000)).await;
@@ -191,8 +191,8 @@ async fn routes_are_followed_loose_and_strict() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn short_names_folded_lines_and_pieces_are_one_message() {
-    let bench = Bench::new(Manner::Ring).await;
-    let mut phone = Phone::tcp(bench.address(Transport::Tcp)).await;
+    let bench = TestEdge::new(CallBehaviour::Ring).await;
+    let mut phone = ScriptedPhone::tcp(bench.address(SipTransport::Tcp)).await;
     let sdp = offer(40_000);
     let length = format!("Content-Length: {}\r\n", sdp.len());
     let invite = phone
@@ -226,7 +226,7 @@ async fn short_names_folded_lines_and_pieces_are_one_message() {
 }
 
 /// The two bytes that answer a keep-alive.
-async fn pong(phone: &mut Phone) -> String {
+async fn pong(phone: &mut ScriptedPhone) -> String {
     let mut heard = String::new();
     while heard.len() < 2 {
         heard += &phone.reads(2 - heard.len()).await;
@@ -236,7 +236,7 @@ async fn pong(phone: &mut Phone) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lengths_that_lie_cost_a_refusal_or_the_connection() {
-    let bench = Bench::new(Manner::Ring).await;
+    let bench = TestEdge::new(CallBehaviour::Ring).await;
     let sdp = offer(40_000);
     let told = |length: usize, text: &str| {
         let right = format!("Content-Length: {}\r\n", sdp.len());
@@ -244,22 +244,22 @@ async fn lengths_that_lie_cost_a_refusal_or_the_connection() {
     };
     // Longer than the datagram; shorter, so that the SDP is cut off.
     for (length, status) in [(sdp.len() + 1, 400), (20, 488)] {
-        let mut phone = Phone::udp(bench.udp()).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
         let invite = told(length, &phone.request("INVITE", "", &sdp));
         phone.send(&invite).await;
         phone.expect(&format!("SIP/2.0 {status}")).await;
     }
     // In a stream the beginning of the next message is unknown then.
-    let mut phone = Phone::tcp(bench.address(Transport::Tcp)).await;
+    let mut phone = ScriptedPhone::tcp(bench.address(SipTransport::Tcp)).await;
     let huge = told(70_000, &phone.request("INVITE", "", &sdp));
     phone.send(&huge).await;
     phone.expect("SIP/2.0 400").await;
     assert_eq!(phone.hears(Duration::from_secs(5)).await, None);
-    let mut phone = Phone::tcp(bench.address(Transport::Tcp)).await;
+    let mut phone = ScriptedPhone::tcp(bench.address(SipTransport::Tcp)).await;
     let twice = phone.request("INVITE", "Content-Length: 3\r\n", &sdp);
     phone.send(&twice).await;
     phone.expect("SIP/2.0 400").await;
-    let mut phone = Phone::tcp(bench.address(Transport::Tcp)).await;
+    let mut phone = ScriptedPhone::tcp(bench.address(SipTransport::Tcp)).await;
     let unsaid = phone.request("INVITE", "", &sdp);
     let length = format!("Content-Length: {}\r\n", sdp.len());
     phone.send(&unsaid.replace(&length, "")).await;
@@ -271,8 +271,8 @@ async fn lengths_that_lie_cost_a_refusal_or_the_connection() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_fork_that_answers_is_hung_up() {
-    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Transfer("+62811111".to_owned())).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     phone.call("", &offer(40_000)).await;
     let invite = phone.expect("INVITE ").await;
     for tag in ["first", "second"] {
@@ -295,7 +295,7 @@ async fn a_second_fork_that_answers_is_hung_up() {
     acknowledged.sort_unstable();
     assert_eq!((acknowledged, ended), (vec![false, true], vec![true]));
     eventually("the first stands", || {
-        bench.saw(&Happening::Transfer(Ok(())))
+        bench.saw(&LegEvent::Transfer(Ok(())))
     })
     .await;
     // The ACK was lost: the 200 comes again, and so does the ACK.
@@ -308,9 +308,9 @@ async fn a_second_fork_that_answers_is_hung_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn odd_addresses_lead_back() {
-    let bench = Bench::new(Manner::Echo).await;
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
     // A `sips:` request gets a `sips:` Contact.
-    let mut phone = Phone::udp(bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let invite =
         phone
             .request("INVITE", "", &offer(40_000))
@@ -325,7 +325,7 @@ async fn odd_addresses_lead_back() {
     phone.acknowledge("").await;
     phone.hang_up().await;
     // A Via of IPv6 behind a translator to IPv4: the answer comes back all the same.
-    let mut phone = Phone::udp(bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let options = phone.request("OPTIONS", "", "").replacen(
         &format!("UDP {}", phone.local),
         "UDP [2001:db8::9]:5060",

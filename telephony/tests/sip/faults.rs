@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use dikala_telephony::leg::Refusal;
+use dikala_telephony::leg::CallRefusal;
 
-use crate::support::{Bench, Manner, PATIENCE, Phone, header, offer};
+use crate::support::{CallBehaviour, PATIENCE, ScriptedPhone, TestEdge, header, offer};
 
 /// Builds a phone's request.
-type Request = Box<dyn Fn(&mut Phone) -> String>;
+type Request = Box<dyn Fn(&mut ScriptedPhone) -> String>;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_served_is_told_why() {
-    let bench = Bench::new(Manner::Ring).await;
-    let mut phone = Phone::udp(bench.udp()).await;
-    let invite = |phone: &mut Phone, extra: &str| phone.request("INVITE", extra, &offer(40_000));
+    let bench = TestEdge::new(CallBehaviour::Ring).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    let invite =
+        |phone: &mut ScriptedPhone, extra: &str| phone.request("INVITE", extra, &offer(40_000));
     let table: [(&str, u16, Request); 18] = [
         (
             "an extension",
@@ -155,7 +156,7 @@ async fn what_cannot_be_served_is_told_why() {
         phone.send(&ack).await;
     }
     for method in ["BYE", "UPDATE", "INFO", "PRACK"] {
-        let mut phone = Phone::udp(bench.udp()).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
         let request = phone.request(method, "", "");
         phone.send(&request).await;
         phone.expect("SIP/2.0 481").await;
@@ -165,8 +166,8 @@ async fn what_cannot_be_served_is_told_why() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invite_that_came_by_two_ways_is_one_call() {
-    let bench = Bench::new(Manner::Ring).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Ring).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let first = phone.request("INVITE", "", &offer(40_000));
     phone.send(&first).await;
     phone.expect("SIP/2.0 180").await;
@@ -180,8 +181,8 @@ async fn an_invite_that_came_by_two_ways_is_one_call() {
 /// The tests of RFC 4475 whose wording matters to the parser, folded as there.
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_that_are_odd_but_right_are_understood() {
-    let bench = Bench::new(Manner::Ring).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Ring).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let sdp = offer(40_000);
     let odd = format!(
         "INVITE sip:+622150001000@{edge};unknownparam SIP/2.0\r\nTO :\r\n sip:+622150001000@{edge} ;   tag    = 1918181833n\r\n\
@@ -219,7 +220,7 @@ async fn messages_that_are_odd_but_right_are_understood() {
             Box::new(|text| text.replace("Contact:", "m:").replace("Call-ID:", "i :")),
         ),
     ] {
-        let mut phone = Phone::udp(bench.udp()).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
         phone.call_id = format!("odd-{number}@phone");
         let invite = bend(phone.request("INVITE", "", &sdp));
         phone.send(&invite).await;
@@ -230,13 +231,13 @@ async fn messages_that_are_odd_but_right_are_understood() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rubbish_is_survived() {
-    let bench = Bench::new(Manner::Reject(Refusal {
+    let bench = TestEdge::new(CallBehaviour::Reject(CallRefusal {
         status: 480,
         words: "nobody is here".to_owned(),
         retry_after_seconds: None,
     }))
     .await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "", &offer(40_000)).into_bytes();
     let mut state = 88_172_645_463_325_252_u64;
     let mut random = |below: usize| {
@@ -269,7 +270,7 @@ async fn rubbish_is_survived() {
     ] {
         phone.send_bytes(bytes).await;
     }
-    let mut other = Phone::udp(bench.udp()).await;
+    let mut other = ScriptedPhone::udp(bench.udp()).await;
     let invite = other.request("INVITE", "", &offer(40_000));
     other.send(&invite).await;
     other.expect("SIP/2.0 480").await;
@@ -277,9 +278,12 @@ async fn rubbish_is_survived() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_of_strangers_are_bounded_and_end_when_they_say_nothing_sensible() {
-    let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await;
-    let edge = bench.address(dikala_telephony::settings::Transport::Tcp);
-    let mut phone = Phone::tcp(edge).await;
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.trunks = TestEdge::of_users()
+    })
+    .await;
+    let edge = bench.address(dikala_telephony::settings::SipTransport::Tcp);
+    let mut phone = ScriptedPhone::tcp(edge).await;
     phone.send("INVITE sip:a@b SIP/2.0\r\nVia: SIP/2.0/TCP a;branch=z9hG4bKx\r\nContent-Length: 4294967295\r\n\r\n").await;
     let answer = phone.expect("SIP/2.0 400").await;
     assert!(answer.contains("Via:"));
@@ -288,7 +292,7 @@ async fn connections_of_strangers_are_bounded_and_end_when_they_say_nothing_sens
     let mut idle = Vec::new();
     let mut closed = 0;
     for _ in 0..64 {
-        let mut phone = Phone::tcp(edge).await;
+        let mut phone = ScriptedPhone::tcp(edge).await;
         let _ = phone.hears(Duration::from_millis(1)).await;
         idle.push(phone);
     }
@@ -306,9 +310,12 @@ async fn connections_of_strangers_are_bounded_and_end_when_they_say_nothing_sens
 /// Line ends keep a connection open; each double CRLF gets one answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn pings_of_strangers_are_answered() {
-    let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await;
-    let edge = bench.address(dikala_telephony::settings::Transport::Tcp);
-    let mut phone = Phone::tcp(edge).await;
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.trunks = TestEdge::of_users()
+    })
+    .await;
+    let edge = bench.address(dikala_telephony::settings::SipTransport::Tcp);
+    let mut phone = ScriptedPhone::tcp(edge).await;
     for count in [3, 10_000] {
         phone.send(&"\r\n\r\n".repeat(count)).await;
         let mut heard = String::new();
@@ -325,13 +332,13 @@ async fn pings_of_strangers_are_answered() {
 /// Thousands of INVITEs of a stranger, while a call of a trunk goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_strangers_costs_calls_nothing() {
-    let bench = Bench::with(Manner::Echo, 10, |sip| {
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
         sip.trunks[0].addresses = vec!["127.0.0.1/32".parse().unwrap()];
     })
     .await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     phone.call("", &offer(40_000)).await;
-    let mut stranger = Phone::udp_from("127.0.0.2", bench.udp()).await;
+    let mut stranger = ScriptedPhone::udp_from("127.0.0.2", bench.udp()).await;
     let until = tokio::time::Instant::now() + PATIENCE;
     while bench.edge.statistics().strangers_dropped <= 5_000 {
         assert!(tokio::time::Instant::now() < until, "all of it is read");

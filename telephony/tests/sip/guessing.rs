@@ -1,22 +1,22 @@
 //! Password guessing: what is blocked, by address and user, and what is not.
 
 use crate::{
-    digests::{Proof, is_stale},
-    support::{Bench, Manner, Phone, header, offer},
+    digests::{DigestCredentials, is_stale},
+    support::{CallBehaviour, ScriptedPhone, TestEdge, header, offer},
 };
 
 /// The answer to these credentials from that address.
-async fn asked_from(host: &str, bench: &Bench, password: Option<&'static str>) -> (u16, String) {
+async fn asked_from(host: &str, bench: &TestEdge, password: Option<&'static str>) -> (u16, String) {
     let uri = format!("sip:+622150001000@{}", bench.udp());
-    let mut phone = Phone::udp_from(host, bench.udp()).await;
+    let mut phone = ScriptedPhone::udp_from(host, bench.udp()).await;
     let called = phone.to.clone();
     let invite = phone.request("INVITE", "", &offer(40_000));
     phone.send(&invite).await;
     let mut answer = phone.expect("SIP/2.0 407").await;
     if let Some(password) = password {
-        let proof = Proof {
+        let proof = DigestCredentials {
             password,
-            ..Proof::to(&answer, &uri)
+            ..DigestCredentials::to(&answer, &uri)
         };
         phone.to = called;
         phone
@@ -37,7 +37,7 @@ async fn asked_from(host: &str, bench: &Bench, password: Option<&'static str>) -
     (status, answer)
 }
 
-fn refusals(bench: &Bench, reason: &str) -> Vec<(String, u64)> {
+fn refusals(bench: &TestEdge, reason: &str) -> Vec<(String, u64)> {
     let refused = bench.edge.statistics().refused;
     let of = refused
         .into_iter()
@@ -47,7 +47,10 @@ fn refusals(bench: &Bench, reason: &str) -> Vec<(String, u64)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn guessing_passwords_is_slowed_and_counted() {
-    let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await;
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.trunks = TestEdge::of_users()
+    })
+    .await;
     let right = Some("rahasia");
     for guess in 0..10 {
         let (status, answer) = asked_from("127.0.0.3", &bench, Some("salah")).await;
@@ -67,8 +70,8 @@ async fn guessing_passwords_is_slowed_and_counted() {
 /// Phones behind one address share it with other peers there.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_has_called_from_an_address_goes_on_while_it_is_blocked_for_others() {
-    let bench = Bench::with(Manner::Echo, 10, |sip| {
-        sip.trunks = Bench::of_users();
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.trunks = TestEdge::of_users();
     })
     .await;
     assert_eq!(
@@ -78,11 +81,11 @@ async fn who_has_called_from_an_address_goes_on_while_it_is_blocked_for_others()
     let uri = format!("sip:+622150001000@{}", bench.udp());
     for _ in 0..20 {
         let (_, challenges) = asked_from("127.0.0.2", &bench, None).await;
-        let proof = Proof {
+        let proof = DigestCredentials {
             username: "budi",
-            ..Proof::to(&challenges, &uri)
+            ..DigestCredentials::to(&challenges, &uri)
         };
-        let mut phone = Phone::udp_from("127.0.0.2", bench.udp()).await;
+        let mut phone = ScriptedPhone::udp_from("127.0.0.2", bench.udp()).await;
         let proof = proof.header("Proxy-Authorization");
         let invite = phone.request("INVITE", &proof, &offer(40_000));
         phone.send(&invite).await;
@@ -98,11 +101,14 @@ async fn who_has_called_from_an_address_goes_on_while_it_is_blocked_for_others()
 /// The sender of a forged address never sees a valid nonce for it, so it cannot get another's address blocked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nonce_is_good_only_where_it_was_sent() {
-    let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await;
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.trunks = TestEdge::of_users()
+    })
+    .await;
     let uri = format!("sip:+622150001000@{}", bench.udp());
     let (_, elsewhere) = asked_from("127.0.0.2", &bench, None).await;
-    let mut phone = Phone::udp_from("127.0.0.3", bench.udp()).await;
-    let proof = Proof::to(&elsewhere, &uri).header("Proxy-Authorization");
+    let mut phone = ScriptedPhone::udp_from("127.0.0.3", bench.udp()).await;
+    let proof = DigestCredentials::to(&elsewhere, &uri).header("Proxy-Authorization");
     let invite = phone.request("INVITE", &proof, &offer(40_000));
     phone.send(&invite).await;
     let answer = phone.expect("SIP/2.0 407").await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dikala_telephony::settings::Transport;
+use dikala_telephony::settings::SipTransport;
 use tokio::{
     net::{TcpListener, UdpSocket},
     time::timeout,
@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::{
     digests::{call_by_digest, unacknowledged_by_digest},
-    support::{Bench, Manner, Phone, eventually, offer},
+    support::{CallBehaviour, ScriptedPhone, TestEdge, eventually, offer},
 };
 
 const SOON: Duration = Duration::from_millis(200);
@@ -68,14 +68,17 @@ fn leading(invite: &str, to: &str, by_route: bool) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_phone_is_hung_up_where_it_calls_from_whatever_way_it_names() {
-    let bench = Bench::with(Manner::HangUp, 50, |sip| sip.trunks = Bench::of_users()).await;
+    let bench = TestEdge::with(CallBehaviour::HangUp, 50, |sip| {
+        sip.trunks = TestEdge::of_users()
+    })
+    .await;
     let inner = Inner::new().await;
     for named in inner.named() {
         for by_route in [false, true] {
-            for transport in [Transport::Udp, Transport::Tcp] {
+            for transport in [SipTransport::Udp, SipTransport::Tcp] {
                 let mut phone = match transport {
-                    Transport::Udp => Phone::udp(bench.udp()).await,
-                    _ => Phone::tcp(bench.address(transport)).await,
+                    SipTransport::Udp => ScriptedPhone::udp(bench.udp()).await,
+                    _ => ScriptedPhone::tcp(bench.address(transport)).await,
                 };
                 let change = |invite: String| leading(&invite, &named, by_route);
                 call_by_digest(&mut phone, change, &offer(40_000)).await;
@@ -90,11 +93,14 @@ async fn a_phone_is_hung_up_where_it_calls_from_whatever_way_it_names() {
 /// A phone that calls over a connection is reached only over it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_phone_whose_connection_is_gone_is_looked_for_nowhere() {
-    let bench = Bench::with(Manner::HangUp, 50, |sip| sip.trunks = Bench::of_users()).await;
+    let bench = TestEdge::with(CallBehaviour::HangUp, 50, |sip| {
+        sip.trunks = TestEdge::of_users()
+    })
+    .await;
     let inner = Inner::new().await;
     let named = &inner.named()[0];
-    let mut phone = Phone::tcp(bench.address(Transport::Tcp)).await;
-    let mut other = Phone::udp(bench.udp()).await;
+    let mut phone = ScriptedPhone::tcp(bench.address(SipTransport::Tcp)).await;
+    let mut other = ScriptedPhone::udp(bench.udp()).await;
     let change = |invite: String| leading(&invite, named, false);
     unacknowledged_by_digest(&mut phone, change, &offer(40_000)).await;
     other.call_id.clone_from(&phone.call_id);
@@ -109,19 +115,19 @@ async fn a_phone_whose_connection_is_gone_is_looked_for_nowhere() {
 /// A trunk may record a route through its own addresses, not through others of this network.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trunk_is_hung_up_through_its_own_addresses_only() {
-    let bench = Bench::with(Manner::HangUp, 50, |sip| {
+    let bench = TestEdge::with(CallBehaviour::HangUp, 50, |sip| {
         sip.trunks[0].addresses = vec!["127.0.0.1/32".parse().unwrap()];
     })
     .await;
-    let mut other = Phone::udp_from("127.0.0.2", bench.udp()).await;
-    let mut proxy = Phone::udp(bench.udp()).await;
+    let mut other = ScriptedPhone::udp_from("127.0.0.2", bench.udp()).await;
+    let mut proxy = ScriptedPhone::udp(bench.udp()).await;
     for (named, by_route, at_proxy) in [
         (proxy.local, true, true),
         (proxy.local, false, false),
         (other.local, true, false),
         (other.local, false, false),
     ] {
-        let mut phone = Phone::udp(bench.udp()).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
         let invite = phone.request("INVITE", "", &offer(40_000));
         phone
             .send(&leading(&invite, &named.to_string(), by_route))
@@ -138,9 +144,9 @@ async fn a_trunk_is_hung_up_through_its_own_addresses_only() {
 /// A phone that roams, or whose NAT gave it another port, is found by its last request.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_of_ours_follow_the_callers_last_request() {
-    let bench = Bench::new(Manner::HangUp).await;
-    let mut phone = Phone::udp(bench.udp()).await;
-    let mut moved = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::HangUp).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    let mut moved = ScriptedPhone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "", &offer(40_000));
     phone.send(&invite).await;
     phone.answered("SIP/2.0 200").await;

@@ -1,14 +1,15 @@
 //! Hostile peers: connections that only begin TLS, registrars that challenge without end, and strangers who send requests into a
 //! call.
 
-use dikala_telephony::settings::{Credentials, Listen, Register, Transport};
+use dikala_telephony::settings::{Credentials, Listen, Register, SipTransport};
 use tokio::{
     net::{TcpSocket, UdpSocket},
     time::timeout,
 };
 
 use crate::support::{
-    Authority, Bench, Certificate, Manner, PATIENCE, Phone, eventually, header, offer,
+    Authority, CallBehaviour, Certificate, PATIENCE, ScriptedPhone, TestEdge, eventually, header,
+    offer,
 };
 
 async fn connected(host: &str, edge: std::net::SocketAddr) -> tokio::net::TcpStream {
@@ -21,16 +22,16 @@ async fn connected(host: &str, edge: std::net::SocketAddr) -> tokio::net::TcpStr
 #[tokio::test(flavor = "multi_thread")]
 async fn who_only_begins_tls_keeps_nobody_else_from_it() {
     let certificate = Certificate::of_testkit();
-    let bench = Bench::with(Manner::Echo, 10, |sip| {
-        sip.trunks = Bench::of_users();
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.trunks = TestEdge::of_users();
         sip.tls = Some(certificate.files());
         sip.listen.push(Listen {
-            transport: Transport::Tls,
+            transport: SipTransport::Tls,
             address: "127.0.0.1:0".parse().unwrap(),
         });
     })
     .await;
-    let edge = bench.address(Transport::Tls);
+    let edge = bench.address(SipTransport::Tls);
     let mut begun = Vec::new();
     for round in 0..40 {
         for last in 2..20 {
@@ -45,7 +46,7 @@ async fn who_only_begins_tls_keeps_nobody_else_from_it() {
     let local = stream.local_addr().unwrap();
     let name = "localhost".try_into().unwrap();
     let secured = timeout(PATIENCE, trust.connector().connect(name, stream)).await;
-    let mut phone = Phone::over("TLS", Box::new(secured.unwrap().unwrap()), local, edge);
+    let mut phone = ScriptedPhone::over("TLS", Box::new(secured.unwrap().unwrap()), local, edge);
     let invite = phone.request("INVITE", "", &offer(40_000));
     phone.send(&invite).await;
     phone.expect("SIP/2.0 407").await;
@@ -63,7 +64,7 @@ async fn asked(socket: &UdpSocket) -> (String, std::net::SocketAddr) {
 }
 
 /// An edge that registers here, and a phone that writes the answers.
-async fn registering(socket: &UdpSocket) -> (Bench, Phone) {
+async fn registering(socket: &UdpSocket) -> (TestEdge, ScriptedPhone) {
     let register = Register {
         registrar: format!("sip:{}", socket.local_addr().unwrap()),
         credentials: Credentials {
@@ -72,11 +73,11 @@ async fn registering(socket: &UdpSocket) -> (Bench, Phone) {
         },
         expires_seconds: 600,
     };
-    let bench = Bench::with(Manner::Echo, 10, |sip| {
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
         sip.trunks[0].register = Some(register)
     })
     .await;
-    let phone = Phone::udp(bench.udp()).await;
+    let phone = ScriptedPhone::udp(bench.udp()).await;
     (bench, phone)
 }
 
@@ -117,10 +118,10 @@ async fn a_registrar_makes_no_registration_last_for_years() {
 /// Requests of others change nothing in a call, wherever they come from.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_changed_by_its_own_caller_alone() {
-    let bench = Bench::new(Manner::Echo).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     phone.call("", &offer(40_000)).await;
-    let mut thief = Phone::udp_from("127.0.0.2", bench.udp()).await;
+    let mut thief = ScriptedPhone::udp_from("127.0.0.2", bench.udp()).await;
     thief.call_id = phone.call_id.clone();
     let callee = phone.to.clone();
     let (before, _) = callee.split_once(";tag=").unwrap();

@@ -6,13 +6,15 @@ use std::{
     time::Duration,
 };
 
-use dikala_telephony::leg::Happening;
+use dikala_telephony::leg::LegEvent;
 use tokio::{
     net::UdpSocket,
     time::{Instant, interval, sleep, timeout},
 };
 
-use crate::support::{Bench, Manner, Phone, Seen, eventually, offer, pitch};
+use crate::support::{
+    CallBehaviour, ObservedCall, ScriptedPhone, TestEdge, eventually, offer, pitch,
+};
 
 const STEP: Duration = Duration::from_millis(20);
 /// Speech between two keys, in steps of 20 ms; four of them are long enough for two reports of the edge.
@@ -51,7 +53,7 @@ impl Fate {
 }
 
 /// The line between phone and edge: media of both directions passes through it.
-struct Line {
+struct LossyLine {
     /// The phone's end of the line.
     near: SocketAddr,
     /// The edge's end; the phone's offer names it.
@@ -60,7 +62,7 @@ struct Line {
     ends: [tokio::task::JoinHandle<()>; 2],
 }
 
-impl Drop for Line {
+impl Drop for LossyLine {
     fn drop(&mut self) {
         self.ends.iter().for_each(tokio::task::JoinHandle::abort);
     }
@@ -82,7 +84,7 @@ fn is_report(packet: &[u8]) -> bool {
     packet.get(1).is_some_and(|kind| (200..=207).contains(kind))
 }
 
-impl Line {
+impl LossyLine {
     async fn new(phone: SocketAddr, faults: Faults) -> Self {
         let near = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
         let far = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
@@ -155,11 +157,11 @@ async fn carry(
 struct Talker {
     socket: Arc<UdpSocket>,
     sequence: u16,
-    heard: Arc<Mutex<Heard>>,
+    heard: Arc<Mutex<PhoneHeard>>,
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct PhoneHeard {
     packets: usize,
     last_loud: Option<Instant>,
     /// The edge's last report: packets lost, and the highest number.
@@ -170,7 +172,7 @@ struct Heard {
 impl Talker {
     async fn new() -> Self {
         let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
-        let heard: Arc<Mutex<Heard>> = Arc::default();
+        let heard: Arc<Mutex<PhoneHeard>> = Arc::default();
         tokio::spawn(listen(socket.clone(), heard.clone()));
         Self {
             socket,
@@ -210,7 +212,7 @@ impl Talker {
     }
 }
 
-async fn listen(socket: Arc<UdpSocket>, heard: Arc<Mutex<Heard>>) {
+async fn listen(socket: Arc<UdpSocket>, heard: Arc<Mutex<PhoneHeard>>) {
     let mut packet = [0; 2_048];
     loop {
         let length = socket.recv(&mut packet).await.unwrap();
@@ -284,14 +286,11 @@ async fn speaks(talker: &mut Talker, to: SocketAddr) -> Instant {
 }
 
 /// Checks what the call's task heard: all of the audio, and each key once.
-fn understood(call: &Seen, lasted: Duration, faults: Faults) {
-    let keys = call
-        .happened
-        .iter()
-        .filter_map(|happening| match happening {
-            Happening::Key(key) => Some(*key),
-            _ => None,
-        });
+fn understood(call: &ObservedCall, lasted: Duration, faults: Faults) {
+    let keys = call.events.iter().filter_map(|happening| match happening {
+        LegEvent::Key(key) => Some(*key),
+        _ => None,
+    });
     assert_eq!(keys.collect::<String>(), "442#", "{faults:?}");
     let (audio, lasted) = (call.audio.len() / 16, lasted.as_millis());
     let lasted = usize::try_from(lasted).unwrap();
@@ -307,7 +306,7 @@ fn understood(call: &Seen, lasted: Duration, faults: Faults) {
 }
 
 /// Checks what the phone heard: the echo without growing delay, and correct reports. Returns the number of lost packets.
-fn reported_well(talker: &Talker, line: &Line, silent: Instant, faults: Faults) -> usize {
+fn reported_well(talker: &Talker, line: &LossyLine, silent: Instant, faults: Faults) -> usize {
     let heard = talker.heard.lock().unwrap();
     let echoed = heard.last_loud.unwrap().saturating_duration_since(silent);
     assert!(
@@ -325,10 +324,10 @@ fn reported_well(talker: &Talker, line: &Line, silent: Instant, faults: Faults) 
 }
 
 async fn a_call_over(faults: Faults) {
-    let bench = Bench::new(Manner::Echo).await;
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
     let mut talker = Talker::new().await;
-    let line = Line::new(talker.socket.local_addr().unwrap(), faults).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let line = LossyLine::new(talker.socket.local_addr().unwrap(), faults).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let sdp = offer(line.far.port())
         .replace("RTP/AVP 0 8 101", "RTP/AVP 8 101")
         .replace("a=sendrecv", "a=rtcp-mux\r\na=sendrecv");

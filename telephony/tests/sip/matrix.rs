@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use dikala_telephony::settings::{Listen, Transport};
+use dikala_telephony::settings::{Listen, SipTransport};
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use crate::support::{Bench, Certificate, Manner, need, talks};
+use crate::support::{CallBehaviour, Certificate, TestEdge, need, talks};
 
 /// Concurrent calls: unoptimised Opus is slow.
 const AT_ONCE: usize = 6;
@@ -16,17 +16,17 @@ async fn baresip_talks_in_every_codec_over_every_transport_clear_and_encrypted()
         return;
     }
     let certificate = Certificate::of_testkit();
-    let bench = Bench::with(Manner::Echo, 18, |sip| {
+    let bench = TestEdge::with(CallBehaviour::Echo, 18, |sip| {
         sip.tls = Some(certificate.files());
         sip.listen.push(Listen {
-            transport: Transport::Tls,
+            transport: SipTransport::Tls,
             address: "127.0.0.1:0".parse().unwrap(),
         });
     })
     .await;
     let (bench, turns) = (Arc::new(bench), Arc::new(Semaphore::new(AT_ONCE)));
     let mut cells = JoinSet::new();
-    for transport in [Transport::Udp, Transport::Tcp, Transport::Tls] {
+    for transport in [SipTransport::Udp, SipTransport::Tcp, SipTransport::Tls] {
         for codec in ["PCMA", "PCMU", "opus"] {
             for encryption in ["", ";mediaenc=srtp-mand"] {
                 let (bench, turns) = (Arc::clone(&bench), Arc::clone(&turns));

@@ -1,6 +1,8 @@
 //! Media behind NAT: packets that are admitted if no packets come from the address in the SDP.
 
-use crate::support::{Bench, Manner, PATIENCE, Phone, Sound, eventually, offer, pitch};
+use crate::support::{
+    CallBehaviour, PATIENCE, PhoneMedia, ScriptedPhone, TestEdge, eventually, offer, pitch,
+};
 
 /// An offer of G.711 A-law with an address of the caller's private network.
 fn behind_nat() -> String {
@@ -11,15 +13,20 @@ fn behind_nat() -> String {
 }
 
 /// A caller whose speech is echoed, the edge's media address, and the caller's media.
-async fn call() -> (Bench, Phone, String, Sound) {
-    let bench = Bench::new(Manner::Echo).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+async fn call() -> (TestEdge, ScriptedPhone, String, PhoneMedia) {
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let answer = phone.call("", &behind_nat()).await;
-    (bench, phone, answer, Sound::new().await)
+    (bench, phone, answer, PhoneMedia::new().await)
 }
 
 /// Both send for a while, the stranger four times as often; it gets no media and is not heard.
-async fn keeps_it(bench: &Bench, answer: &str, caller: &mut Sound, stranger: &mut Sound) {
+async fn keeps_it(
+    bench: &TestEdge,
+    answer: &str,
+    caller: &mut PhoneMedia,
+    stranger: &mut PhoneMedia,
+) {
     stranger.forgets();
     let heard = bench.call().audio.len();
     for _ in 0..50 {
@@ -39,7 +46,7 @@ async fn keeps_it(bench: &Bench, answer: &str, caller: &mut Sound, stranger: &mu
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stranger_who_sprays_ports_before_the_caller_speaks_does_not_take_the_media() {
     let (bench, mut phone, answer, mut caller) = call().await;
-    let mut stranger = Sound::at("127.0.0.66").await.higher();
+    let mut stranger = PhoneMedia::at("127.0.0.66").await.higher();
     for _ in 0..40 {
         stranger.send(&answer).await;
     }
@@ -52,7 +59,7 @@ async fn a_stranger_who_sprays_ports_before_the_caller_speaks_does_not_take_the_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_wins_the_media_back_from_a_stranger_who_was_quicker() {
     let (bench, mut phone, answer, mut caller) = call().await;
-    let mut stranger = Sound::at("127.0.0.66").await.higher();
+    let mut stranger = PhoneMedia::at("127.0.0.66").await.higher();
     stranger.echoes(&answer).await;
     caller.echoes(&answer).await;
     keeps_it(&bench, &answer, &mut caller, &mut stranger).await;
@@ -70,7 +77,7 @@ async fn a_phone_that_comes_back_from_hold_on_another_port_is_heard() {
         phone.acknowledge("").await;
     }
     // The old port continues for a while, as that of a server for music on hold may.
-    let mut after = Sound::new().await;
+    let mut after = PhoneMedia::new().await;
     let heard = tokio::time::timeout(PATIENCE, async {
         loop {
             before.send(&answer).await;

@@ -2,26 +2,26 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use dikala_telephony::leg::Happening;
+use dikala_telephony::leg::LegEvent;
 
 use crate::{
     digests::call_by_digest,
     hops::Inner,
-    support::{Bench, Manner, Phone, eventually, header, offer},
+    support::{CallBehaviour, ScriptedPhone, TestEdge, eventually, header, offer},
 };
 
 /// Longer than any retransmission interval.
 const QUIET: Duration = Duration::from_secs(1);
 
-fn is_transfer(happening: &Happening) -> bool {
-    matches!(happening, Happening::Transfer(_))
+fn is_transfer(happening: &LegEvent) -> bool {
+    matches!(happening, LegEvent::Transfer(_))
 }
 
 /// A phone that gets its own second leg, and the INVITE of that leg.
-async fn handing_over() -> (Bench, Phone, String) {
-    let manner = Manner::Transfer("+62811111".to_owned());
-    let bench = Bench::with(manner, 10, |sip| sip.trunks = Bench::of_users()).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+async fn handing_over() -> (TestEdge, ScriptedPhone, String) {
+    let manner = CallBehaviour::Transfer("+62811111".to_owned());
+    let bench = TestEdge::with(manner, 10, |sip| sip.trunks = TestEdge::of_users()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     call_by_digest(&mut phone, |invite| invite, &offer(40_000)).await;
     let invite = phone.expect("INVITE ").await;
     (bench, phone, invite)
@@ -50,7 +50,7 @@ async fn a_person_who_answers_as_a_hundred_is_hung_up_a_few_times() {
     }
     assert!((1..=16).contains(&ended.len()), "{}", ended.len());
     eventually("the first stands", || {
-        bench.saw(&Happening::Transfer(Ok(())))
+        bench.saw(&LegEvent::Transfer(Ok(())))
     })
     .await;
     phone.hang_up().await;
@@ -75,9 +75,9 @@ async fn a_person_who_names_another_way_is_not_followed() {
             phone.expect("ACK ").await;
             let taken = status.starts_with("200");
             eventually("the task hears", || {
-                let happened = bench.call().happened;
+                let happened = bench.call().events;
                 let told = happened.into_iter().find(is_transfer);
-                told.is_some_and(|it| (it == Happening::Transfer(Ok(()))) == taken)
+                told.is_some_and(|it| (it == LegEvent::Transfer(Ok(()))) == taken)
             })
             .await;
             phone.ask("BYE", "", "").await;
@@ -95,7 +95,7 @@ async fn a_person_who_names_another_way_is_not_followed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_notify_that_nobody_asked_for_hands_nobody_over() {
     let (bench, mut phone, invite) = handing_over().await;
-    let notify = |phone: &mut Phone, event: &str, body: &str| {
+    let notify = |phone: &mut ScriptedPhone, event: &str, body: &str| {
         phone.cseq += 1;
         let event = format!("Event: {event}\r\nSubscription-State: terminated\r\n");
         let notify = phone.request("NOTIFY", &event, body);
@@ -106,22 +106,22 @@ async fn a_notify_that_nobody_asked_for_hands_nobody_over() {
         phone.send(&forged).await;
         phone.answered("SIP/2.0 481").await;
     }
-    assert!(!bench.call().happened.iter().any(is_transfer));
+    assert!(!bench.call().events.iter().any(is_transfer));
     let busy = phone.response(&invite, "486 Busy Here", "person", "");
     phone.send(&busy).await;
     eventually("the task hears", || {
-        bench.call().happened.iter().any(is_transfer)
+        bench.call().events.iter().any(is_transfer)
     })
     .await;
-    assert!(!bench.saw(&Happening::Transfer(Ok(()))));
+    assert!(!bench.saw(&LegEvent::Transfer(Ok(()))));
     phone.hang_up().await;
 }
 
 /// A phone that was asked to call the person reports arbitrary progress.
 #[tokio::test(flavor = "multi_thread")]
 async fn rubbish_in_a_notify_neither_ends_a_transfer_nor_the_call() {
-    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let bench = TestEdge::new(CallBehaviour::Transfer("+62811111".to_owned())).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     phone
         .call("Allow: INVITE, REFER, NOTIFY\r\n", &offer(40_000))
         .await;
@@ -143,7 +143,7 @@ async fn rubbish_in_a_notify_neither_ends_a_transfer_nor_the_call() {
         phone.send(&notify).await;
         phone.answered("SIP/2.0 200").await;
     }
-    assert!(!bench.call().happened.iter().any(is_transfer));
+    assert!(!bench.call().events.iter().any(is_transfer));
     phone.hang_up().await;
-    eventually("the task hears", || bench.saw(&Happening::HungUp)).await;
+    eventually("the task hears", || bench.saw(&LegEvent::HungUp)).await;
 }

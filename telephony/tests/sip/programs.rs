@@ -3,14 +3,16 @@
 use std::{process::Command, time::Duration};
 
 use dikala_telephony::{
-    settings::{Credentials, Register, Transport},
-    sip::{self, Outcomes},
+    settings::{Credentials, Register, SipTransport},
+    sip::{self, CallOutcomes},
 };
 
-use crate::support::{Bench, Manner, Running, eventually, need, port, publicly, talks};
+use crate::support::{
+    CallBehaviour, ChildProgram, TestEdge, eventually, need, port, publicly, talks,
+};
 
 /// The built-in caller of sipp: INVITE with PCMU, talk, BYE.
-fn sipp(bench: &Bench, arguments: &[&str]) -> Command {
+fn sipp(bench: &TestEdge, arguments: &[&str]) -> Command {
     let mut sipp = Command::new("sipp");
     sipp.args(["-sn", "uac", "-s", "+622150001000", "-i", "127.0.0.1"])
         .args(["-nostdin", "-timeout_error"])
@@ -24,13 +26,13 @@ async fn a_hundred_calls_come_twenty_a_second() {
     if !need("sipp") {
         return;
     }
-    let bench = Bench::new(Manner::Tone).await;
+    let bench = TestEdge::new(CallBehaviour::Tone).await;
     let mut calls = sipp(
         &bench,
         &["-m", "100", "-r", "20", "-d", "1000", "-timeout", "40"],
     );
     assert!(
-        Running::start(&mut calls)
+        ChildProgram::start(&mut calls)
             .end(Duration::from_secs(60))
             .await
     );
@@ -43,9 +45,9 @@ async fn a_hundred_calls_come_twenty_a_second() {
     );
     assert_eq!(
         statistics.callers,
-        Outcomes {
+        CallOutcomes {
             answered: 100,
-            ..Outcomes::default()
+            ..CallOutcomes::default()
         }
     );
     let answered: u64 = statistics.answer.counts.iter().sum();
@@ -57,13 +59,16 @@ async fn baresip_proves_itself() {
     if !need("baresip") || !need("sox") {
         return;
     }
-    let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await;
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.trunks = TestEdge::of_users()
+    })
+    .await;
     let account = "<sip:ayu@127.0.0.1>;regint=0;auth_user=ayu;auth_pass=rahasia;audio_codecs=PCMA";
-    talks(&bench, "ayu", account, Transport::Udp, "PCMA").await;
+    talks(&bench, "ayu", account, SipTransport::Udp, "PCMA").await;
 }
 
 /// A registrar and proxy that records its route, with one account.
-pub fn kamailio(folder: &std::path::Path, port: u16) -> Running {
+pub fn kamailio(folder: &std::path::Path, port: u16) -> ChildProgram {
     let config = format!(
         r#"#!KAMAILIO
 debug=1
@@ -137,7 +142,7 @@ request_route {{
         .arg("-P")
         .arg(folder.join("pid"))
         .current_dir(folder);
-    Running::start(&mut kamailio)
+    ChildProgram::start(&mut kamailio)
 }
 
 const ROUTED: &str = r#"<?xml version="1.0" encoding="ISO-8859-1" ?>
@@ -209,8 +214,8 @@ async fn we_register_at_kamailio_and_calls_come_through_it() {
             },
             expires_seconds: 120,
         };
-        let bench = Bench::with(Manner::HangUp, 10, |sip| {
-            sip.trunks = Bench::of_users();
+        let bench = TestEdge::with(CallBehaviour::HangUp, 10, |sip| {
+            sip.trunks = TestEdge::of_users();
             sip.trunks[0].credentials = None;
             sip.trunks[0].register = Some(register("rahasia"));
         })
@@ -255,7 +260,9 @@ async fn we_register_at_kamailio_and_calls_come_through_it() {
             ])
             .arg(format!("127.0.0.1:{at}"));
         assert!(
-            Running::start(&mut sipp).end(Duration::from_secs(30)).await,
+            ChildProgram::start(&mut sipp)
+                .end(Duration::from_secs(30))
+                .await,
             "{transport}"
         );
         let call = bench.calls().pop().unwrap();

@@ -8,7 +8,7 @@ use tokio::net::UdpSocket;
 
 use crate::{
     digests::call_by_digest,
-    support::{Bench, Manner, Phone, header, offer, trunk},
+    support::{CallBehaviour, ScriptedPhone, TestEdge, header, offer, trunk},
 };
 
 /// A trunk with a registrar that never answers.
@@ -31,7 +31,7 @@ fn registering(socket: &UdpSocket) -> Trunk {
 }
 
 /// Sends a challenge.
-pub async fn challenge(phone: &mut Phone, request: &str, status: &str) {
+pub async fn challenge(phone: &mut ScriptedPhone, request: &str, status: &str) {
     let name = match status.starts_with("401") {
         true => "WWW-Authenticate",
         false => "Proxy-Authenticate",
@@ -78,12 +78,12 @@ pub fn proven(request: &str, name: &str, number: u32) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trunk_that_wants_our_bye_proven_gets_it_so_once() {
     let trunk = silent_registrar().await;
-    let bench = Bench::with(Manner::HangUp, 10, |sip| sip.trunks = vec![trunk]).await;
+    let bench = TestEdge::with(CallBehaviour::HangUp, 10, |sip| sip.trunks = vec![trunk]).await;
     for (status, name) in [
         ("401 Unauthorized", "Authorization"),
         ("407 Proxy Authentication Required", "Proxy-Authorization"),
     ] {
-        let mut phone = Phone::udp(bench.udp()).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
         phone.call("", &offer(40_000)).await;
         let bye = phone.expect("BYE ").await;
         assert_eq!(header(&bye, name), None);
@@ -106,9 +106,9 @@ async fn a_trunk_that_wants_our_bye_proven_gets_it_so_once() {
 async fn nobody_but_the_trunk_is_given_a_proof() {
     let mut trunk = silent_registrar().await;
     trunk.addresses = Vec::new();
-    trunk.credentials = Bench::of_users().remove(0).credentials;
-    let bench = Bench::with(Manner::HangUp, 10, |sip| sip.trunks = vec![trunk]).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    trunk.credentials = TestEdge::of_users().remove(0).credentials;
+    let bench = TestEdge::with(CallBehaviour::HangUp, 10, |sip| sip.trunks = vec![trunk]).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     call_by_digest(&mut phone, |invite| invite, &offer(40_000)).await;
     let bye = phone.expect("BYE ").await;
     challenge(&mut phone, &bye, "407 Proxy Authentication Required").await;
@@ -119,9 +119,9 @@ async fn nobody_but_the_trunk_is_given_a_proof() {
 
 /// A caller who is transferred to a person behind a trunk that challenges.
 struct SecondLeg {
-    bench: Bench,
-    trunk: Phone,
-    phone: Phone,
+    bench: TestEdge,
+    trunk: ScriptedPhone,
+    phone: ScriptedPhone,
     /// The INVITE that carries the credentials.
     invite: String,
 }
@@ -129,10 +129,10 @@ struct SecondLeg {
 async fn second_leg() -> SecondLeg {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let trunk = registering(&socket);
-    let manner = Manner::Transfer("+62811111".to_owned());
-    let bench = Bench::with(manner, 10, |sip| sip.trunks = vec![trunk]).await;
-    let mut trunk = Phone::at(socket, bench.udp()).await;
-    let mut phone = Phone::udp(bench.udp()).await;
+    let manner = CallBehaviour::Transfer("+62811111".to_owned());
+    let bench = TestEdge::with(manner, 10, |sip| sip.trunks = vec![trunk]).await;
+    let mut trunk = ScriptedPhone::at(socket, bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     phone.call("", &offer(40_000)).await;
     let invite = trunk.expect("INVITE ").await;
     challenge(&mut trunk, &invite, "407 Proxy Authentication Required").await;
@@ -170,7 +170,7 @@ async fn a_second_leg_is_proven_to_its_end() {
 async fn who_took_a_second_leg_elsewhere_is_given_no_proof() {
     let mut leg = second_leg().await;
     let (trunk, again) = (&mut leg.trunk, &leg.invite);
-    let mut stranger = Phone::udp_from("127.0.0.2", leg.bench.udp()).await;
+    let mut stranger = ScriptedPhone::udp_from("127.0.0.2", leg.bench.udp()).await;
     proven(again, "Proxy-Authorization", 2);
     for person in ["one", "another"] {
         let answer = trunk.response(again, "200 OK", person, &offer(40_002));

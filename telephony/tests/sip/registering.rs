@@ -5,7 +5,7 @@ use tokio::{net::UdpSocket, sync::mpsc, time::timeout};
 
 use crate::{
     stopping::registrar,
-    support::{Bench, Manner, PATIENCE, Phone, eventually, flood, header, offer},
+    support::{CallBehaviour, PATIENCE, ScriptedPhone, TestEdge, eventually, flood, header, offer},
 };
 
 fn at(registrar: String, expires_seconds: u32) -> Register {
@@ -25,7 +25,7 @@ async fn a_brief_registration_is_asked_for_as_it_is_told_and_renewed() {
     let register = at(format!("sip:{}", socket.local_addr().unwrap()), 2);
     let (asked, mut heard) = mpsc::unbounded_channel();
     let registrar = tokio::spawn(registrar(socket, asked));
-    let _bench = Bench::with(Manner::Echo, 10, |sip| {
+    let _bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
         sip.trunks[0].register = Some(register);
     })
     .await;
@@ -45,8 +45,8 @@ async fn a_registrar_is_heard_beside_a_flood() {
     );
     let register = at(socket.local_addr().unwrap().to_string(), 1);
     let registrar = dikala_telephony::sip::registrar(&register.registrar).unwrap();
-    let bench = Bench::with(Manner::Echo, 10, |sip| {
-        sip.trunks = Bench::of_users();
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.trunks = TestEdge::of_users();
         sip.trunks[0].register = Some(Register {
             registrar,
             ..register
@@ -73,7 +73,7 @@ async fn a_registrar_is_heard_beside_a_flood() {
         } else {
             numbers.push(number);
         }
-        let answer = Phone::udp(bench.udp())
+        let answer = ScriptedPhone::udp(bench.udp())
             .await
             .response(&request, "200 OK", "", "");
         other.send_to(answer.as_bytes(), from).await.unwrap();
@@ -125,8 +125,8 @@ impl Registrar {
     }
 
     /// Routes a call to the bridge. Returns its trunk once it rings.
-    async fn leads(&mut self, bench: &Bench, user: &str) -> String {
-        let mut phone = Phone::udp(bench.udp()).await;
+    async fn leads(&mut self, bench: &TestEdge, user: &str) -> String {
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
         let target = format!("INVITE sip:{user}@");
         let invite = phone.request("INVITE", "", &offer(40_000));
         let invite = invite.replacen("INVITE sip:+622150001000@", &target, 1);
@@ -163,7 +163,7 @@ async fn two_trunks_at_one_registrar_do_not_take_each_other_off() {
             prefix: None,
         }
     };
-    let bench = Bench::with(Manner::Ring, 10, |sip| {
+    let bench = TestEdge::with(CallBehaviour::Ring, 10, |sip| {
         sip.trunks = vec![trunk("zero"), trunk("two"), trunk("one")];
     })
     .await;

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use dikala_telephony::{
-    leg::Happening,
+    leg::LegEvent,
     settings::{Credentials, Register, Trunk},
     sip,
     trust::Trust,
@@ -15,7 +15,8 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use crate::{
     programs::kamailio,
     support::{
-        Authority, Bench, Manner, Phone, eventually, header, need, offer, port, publicly, trunk,
+        Authority, CallBehaviour, ScriptedPhone, TestEdge, eventually, header, need, offer, port,
+        publicly, trunk,
     },
 };
 
@@ -43,10 +44,10 @@ impl Server {
     }
 
     /// The next connection of the edge.
-    async fn accept(&self) -> Phone {
+    async fn accept(&self) -> ScriptedPhone {
         let (stream, edge) = self.secured().await.unwrap();
         let local = stream.get_ref().0.local_addr().unwrap();
-        Phone::over("TLS", Box::new(stream), local, edge)
+        ScriptedPhone::over("TLS", Box::new(stream), local, edge)
     }
 }
 
@@ -69,7 +70,7 @@ fn registering(registrar: String) -> Trunk {
 }
 
 /// Challenges a REGISTER and accepts its credentials.
-async fn registered(registrar: &mut Phone) {
+async fn registered(registrar: &mut ScriptedPhone) {
     let first = registrar.expect("REGISTER ").await;
     let demand = "WWW-Authenticate: Digest realm=\"trunk\", nonce=\"n\", qop=\"auth\"\r\n";
     let challenge = registrar
@@ -93,8 +94,8 @@ async fn we_register_and_hand_over_through_tls_that_is_trusted() {
     for secure in ["sip:localhost:PORT;transport=tls", "sips:localhost:PORT"] {
         let server = Server::at("127.0.0.1").await;
         let registrar = secure.replace("PORT", &server.port().to_string());
-        let manner = Manner::Transfer("+62811111".to_owned());
-        let bench = Bench::trusting(authority.trusted(), manner, 10, |sip| {
+        let manner = CallBehaviour::Transfer("+62811111".to_owned());
+        let bench = TestEdge::trusting(authority.trusted(), manner, 10, |sip| {
             sip.trunks = vec![registering(registrar.clone())];
         })
         .await;
@@ -116,10 +117,10 @@ async fn we_register_and_hand_over_through_tls_that_is_trusted() {
         let accepted = trunk.response(&invite, "200 OK", "person", &offer(40_002));
         trunk.send(&accepted).await;
         trunk.expect("ACK ").await;
-        eventually("it stands", || bench.saw(&Happening::Transfer(Ok(())))).await;
+        eventually("it stands", || bench.saw(&LegEvent::Transfer(Ok(())))).await;
 
         // For a call over UDP, a connection is opened for the second leg.
-        let mut phone = Phone::udp(bench.udp()).await;
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
         phone.call("", &offer(40_004)).await;
         let mut second = server.accept().await;
         let invite = second.expect("INVITE ").await;
@@ -129,7 +130,7 @@ async fn we_register_and_hand_over_through_tls_that_is_trusted() {
         second.expect("ACK ").await;
         let words = "the other side did not take the call (status 486)".to_owned();
         eventually("the task hears", || {
-            bench.saw(&Happening::Transfer(Err(words.clone())))
+            bench.saw(&LegEvent::Transfer(Err(words.clone())))
         })
         .await;
         phone.hang_up().await;

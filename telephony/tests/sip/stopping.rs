@@ -4,10 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use dikala_entities::{Millis, Secret};
 use dikala_telephony::{
-    bridge::Bridge,
+    bridge::TelephonyBridge,
     engine::Address,
     settings::{
-        Codec, Credentials, Listen, Model, Register, Settings, Sip, Srtp, Transport, Voice,
+        BridgeSettings, Codec, Credentials, Listen, Register, Sip, SipTransport, Srtp, Voice,
+        VoiceModel,
     },
 };
 use tokio::net::UdpSocket;
@@ -45,11 +46,11 @@ async fn a_bridge_that_stops_takes_itself_off_its_registrars() {
         },
         expires_seconds: 120,
     });
-    let settings = Settings {
+    let settings = BridgeSettings {
         max_calls: 1,
         sip: Sip {
             listen: vec![Listen {
-                transport: Transport::Udp,
+                transport: SipTransport::Udp,
                 address: "127.0.0.1:0".parse().unwrap(),
             }],
             public_address: None,
@@ -60,7 +61,7 @@ async fn a_bridge_that_stops_takes_itself_off_its_registrars() {
             trunks: vec![registered],
         },
         voice: Voice {
-            model: Model::Scripted,
+            model: VoiceModel::Scripted,
             barge_in: true,
         },
         extra_ca_file: None,
@@ -74,7 +75,9 @@ async fn a_bridge_that_stops_takes_itself_off_its_registrars() {
     let (asked, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let registrar = tokio::spawn(registrar(socket, asked));
     let clock = Arc::new(|| Millis::from_i64(0));
-    let bridge = Bridge::start(&settings, engine, clock).await.unwrap();
+    let bridge = TelephonyBridge::start(&settings, engine, clock)
+        .await
+        .unwrap();
     let counted = bridge.counted();
     eventually("it is registered", || {
         counted.read().sip.registered_trunks == 1

@@ -2,16 +2,19 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use dikala_telephony::settings::{Transport, Trunk};
+use dikala_telephony::settings::{SipTransport, Trunk};
 use tokio::{
     net::{TcpSocket, UdpSocket},
     task::JoinHandle,
 };
 
-use crate::support::{Bench, Manner, PATIENCE, Phone, eventually, offer, trunk};
+use crate::support::{CallBehaviour, PATIENCE, ScriptedPhone, TestEdge, eventually, offer, trunk};
 
-async fn of_users() -> Bench {
-    Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await
+async fn of_users() -> TestEdge {
+    TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.trunks = TestEdge::of_users()
+    })
+    .await
 }
 
 /// Sends this from these addresses, about ten thousand times a second in all, until aborted.
@@ -46,19 +49,19 @@ fn options(local: SocketAddr, number: u32) -> Vec<u8> {
     .into_bytes()
 }
 
-async fn tcp_from(host: &str, edge: SocketAddr) -> Phone {
+async fn tcp_from(host: &str, edge: SocketAddr) -> ScriptedPhone {
     let socket = TcpSocket::new_v4().unwrap();
     socket
         .bind(SocketAddr::new(host.parse().unwrap(), 0))
         .unwrap();
     let stream = socket.connect(edge).await.unwrap();
     let local = stream.local_addr().unwrap();
-    Phone::over("TCP", Box::new(stream), local, edge)
+    ScriptedPhone::over("TCP", Box::new(stream), local, edge)
 }
 
 /// True if a stranger's INVITE is answered. The stranger retransmits it as in RFC 3261.
-async fn is_challenged(bench: &Bench) -> bool {
-    let mut phone = Phone::udp_from("127.0.0.99", bench.udp()).await;
+async fn is_challenged(bench: &TestEdge) -> bool {
+    let mut phone = ScriptedPhone::udp_from("127.0.0.99", bench.udp()).await;
     let invite = phone.request("INVITE", "", &offer(40_000));
     for wait in [500, 1_000, 2_000] {
         phone.send(&invite).await;
@@ -94,7 +97,7 @@ async fn a_flood_of_datagrams_takes_nothing_from_connections() {
     })
     .await;
     for _ in 0..5 {
-        let mut phone = tcp_from("127.0.0.99", bench.address(Transport::Tcp)).await;
+        let mut phone = tcp_from("127.0.0.99", bench.address(SipTransport::Tcp)).await;
         let invite = phone.request("INVITE", "", &offer(40_000));
         phone.send(&invite).await;
         phone.expect("SIP/2.0 407").await;
@@ -106,7 +109,7 @@ async fn a_flood_of_datagrams_takes_nothing_from_connections() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_comes_too_fast_over_a_connection_is_answered_later() {
     let bench = of_users().await;
-    let mut phone = tcp_from("127.0.0.98", bench.address(Transport::Tcp)).await;
+    let mut phone = tcp_from("127.0.0.98", bench.address(SipTransport::Tcp)).await;
     let mut all = String::new();
     for _ in 0..600 {
         all += &phone.request("OPTIONS", "", "");
@@ -125,7 +128,7 @@ async fn what_comes_too_fast_over_a_connection_is_answered_later() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sixteen_addresses_do_not_keep_others_from_connecting() {
     let bench = of_users().await;
-    let edge = bench.address(Transport::Tcp);
+    let edge = bench.address(SipTransport::Tcp);
     let mut idle = Vec::new();
     for last in 100..116 {
         for _ in 0..32 {
@@ -164,8 +167,8 @@ fn at(name: &str, address: &str) -> Trunk {
 }
 
 /// The status of the final answer to an INVITE that is not acknowledged, with the phone that sent it.
-async fn invited(host: &str, bench: &Bench) -> (u16, Phone) {
-    let mut phone = Phone::udp_from(host, bench.udp()).await;
+async fn invited(host: &str, bench: &TestEdge) -> (u16, ScriptedPhone) {
+    let mut phone = ScriptedPhone::udp_from(host, bench.udp()).await;
     let invite = phone.request("INVITE", "", &offer(40_000));
     phone.send(&invite).await;
     loop {
@@ -178,7 +181,7 @@ async fn invited(host: &str, bench: &Bench) -> (u16, Phone) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_trunk_leaves_lines_to_the_others() {
-    let bench = Bench::with(Manner::Echo, 8, |sip| {
+    let bench = TestEdge::with(CallBehaviour::Echo, 8, |sip| {
         sip.trunks = vec![at("greedy", "127.0.0.2/32"), at("other", "127.0.0.3/32")];
     })
     .await;
@@ -198,7 +201,7 @@ async fn one_trunk_leaves_lines_to_the_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_nobody_acknowledges_gives_its_line_back() {
-    let bench = Bench::with(Manner::Echo, 3, |_| ()).await;
+    let bench = TestEdge::with(CallBehaviour::Echo, 3, |_| ()).await;
     let mut forged = Vec::new();
     for _ in 0..3 {
         let (status, phone) = invited("127.0.0.2", &bench).await;
@@ -222,9 +225,9 @@ async fn a_call_that_nobody_acknowledges_gives_its_line_back() {
 /// A forged INVITE may name any address.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_gets_media_before_the_answer_is_acknowledged() {
-    let bench = Bench::new(Manner::Tone).await;
+    let bench = TestEdge::new(CallBehaviour::Tone).await;
     let media = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let mut phone = Phone::udp(bench.udp()).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "", &offer(media.local_addr().unwrap().port()));
     phone.send(&invite).await;
     phone.answered("SIP/2.0 200").await;

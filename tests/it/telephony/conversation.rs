@@ -5,8 +5,8 @@ use std::{net::SocketAddr, process::Command, sync::Arc};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use dikala_actors::runtime::clock::{Clock, SystemClock};
 use dikala_telephony::{
-    bridge::Bridge,
-    settings::{self, Listen, Model, Prices, Trunk},
+    bridge::TelephonyBridge,
+    settings::{self, Listen, Prices, Trunk, VoiceModel},
 };
 use dikala_testkit::gemini::{self, Act, FakeGemini};
 
@@ -212,9 +212,9 @@ async fn a_caller_who_speaks_indonesian_is_served_from_greeting_to_goodbye() {
 }
 
 /// Settings of a separate bridge with this model, for callers on this machine.
-pub fn settings(model: &FakeGemini) -> settings::Settings {
+pub fn settings(model: &FakeGemini) -> settings::BridgeSettings {
     let price = |kind| PRICES.iter().find(|(name, _)| *name == kind).unwrap().1 * 1_000;
-    let gemini = settings::Gemini {
+    let gemini = settings::GeminiSettings {
         url: model.url(),
         api_key: gemini::KEY.to_owned(),
         model: "gemini-3.8-live".to_owned(),
@@ -226,9 +226,9 @@ pub fn settings(model: &FakeGemini) -> settings::Settings {
         },
     };
     let mut settings = super::settings();
-    settings.voice.model = Model::Gemini(gemini);
+    settings.voice.model = VoiceModel::Gemini(gemini);
     settings.sip.listen = vec![Listen {
-        transport: settings::Transport::Udp,
+        transport: settings::SipTransport::Udp,
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
     }];
     settings.sip.trunks = vec![Trunk {
@@ -242,10 +242,10 @@ pub fn settings(model: &FakeGemini) -> settings::Settings {
 }
 
 /// A bridge whose clock is behind by this time, so that no test has to talk for a minute.
-async fn late_bridge(world: &TestWorld, model: &FakeGemini, behind: Duration) -> Bridge {
+async fn late_bridge(world: &TestWorld, model: &FakeGemini, behind: Duration) -> TelephonyBridge {
     let behind = i64::try_from(behind.as_millis()).unwrap();
     let clock = Arc::new(move || SystemClock.now().plus_ms(-behind));
-    Bridge::start(&settings(model), super::engine(world), clock)
+    TelephonyBridge::start(&settings(model), super::engine(world), clock)
         .await
         .unwrap()
 }

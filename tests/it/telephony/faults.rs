@@ -8,7 +8,7 @@ use std::{
 };
 
 use dikala_actors::runtime::clock::{Clock, SystemClock};
-use dikala_telephony::{settings::Settings, threads::Running};
+use dikala_telephony::{settings::BridgeSettings, threads::BridgeThreads};
 use dikala_testkit::gemini::{Act, Begin, FakeGemini};
 use serde_json::Map;
 
@@ -19,19 +19,19 @@ use crate::support::{
 };
 
 /// A bridge on its own threads, as `serve` runs it.
-pub struct BridgeThread(Option<Running>);
+pub struct BridgeThread(Option<BridgeThreads>);
 
 impl BridgeThread {
     pub fn start(
         world: &TestWorld,
         model: &FakeGemini,
-        change: impl FnOnce(&mut Settings),
+        change: impl FnOnce(&mut BridgeSettings),
     ) -> Self {
         let mut settings = conversation::settings(model);
         change(&mut settings);
         let engine = super::engine(world);
         let clock = Arc::new(|| SystemClock.now());
-        let started = thread::spawn(move || Running::start(&settings, engine, clock));
+        let started = thread::spawn(move || BridgeThreads::start(&settings, engine, clock));
         Self(Some(started.join().unwrap().unwrap()))
     }
 
@@ -276,7 +276,7 @@ async fn rubbish_on_every_socket_changes_nothing() {
     let model = FakeGemini::start();
     let bridge = BridgeThread::start(&world, &model, |settings| {
         let tcp = dikala_telephony::settings::Listen {
-            transport: dikala_telephony::settings::Transport::Tcp,
+            transport: dikala_telephony::settings::SipTransport::Tcp,
             ..settings.sip.listen[0]
         };
         settings.sip.listen.push(tcp);

@@ -1,8 +1,8 @@
 //! A phone line in memory, in place of a SIP edge, without sockets.
 
 use dikala_telephony::{
-    bridge::Calls,
-    leg::{Happening, Incoming, Leg, Order, Refusal, Speech},
+    bridge::CallTasks,
+    leg::{CallRefusal, Leg, LegEvent, OfferedCall, Order, Speech},
 };
 use serde_json::json;
 use tokio::{sync::mpsc, time::timeout};
@@ -11,17 +11,17 @@ use super::PATIENCE;
 
 pub struct MemoryLine {
     orders: mpsc::Receiver<Order>,
-    happenings: mpsc::Sender<Happening>,
+    events: mpsc::Sender<LegEvent>,
 }
 
 impl MemoryLine {
     /// Calls this number.
-    pub async fn dial(calls: &Calls, did: &str, id: &str) -> Self {
+    pub async fn dial(calls: &CallTasks, did: &str, id: &str) -> Self {
         let (orders, ordered) = mpsc::channel(64);
         let (speech, said) = mpsc::channel(256);
-        let (happenings, happened) = mpsc::channel(256);
-        tokio::spawn(play(said, happenings.clone()));
-        let incoming = Incoming {
+        let (events, happened) = mpsc::channel(256);
+        tokio::spawn(play(said, events.clone()));
+        let incoming = OfferedCall {
             bridge_call_id: id.to_owned(),
             did: did.to_owned(),
             caller: "+6281234567890".to_owned(),
@@ -29,13 +29,13 @@ impl MemoryLine {
             leg: Leg {
                 orders,
                 speech,
-                happenings: happened,
+                events: happened,
             },
         };
         calls.incoming().send(incoming).await.unwrap();
         Self {
             orders: ordered,
-            happenings,
+            events,
         }
     }
 
@@ -48,10 +48,10 @@ impl MemoryLine {
     pub async fn answered(&mut self) {
         assert_eq!(self.next().await, Order::Ring);
         assert_eq!(self.next().await, Order::Answer);
-        self.happenings.send(Happening::Answered).await.unwrap();
+        self.events.send(LegEvent::Answered).await.unwrap();
     }
 
-    pub async fn refused(mut self) -> Refusal {
+    pub async fn refused(mut self) -> CallRefusal {
         assert_eq!(self.next().await, Order::Ring);
         match self.next().await {
             Order::Reject(refusal) => refusal,
@@ -61,7 +61,7 @@ impl MemoryLine {
 
     pub async fn press(&mut self, keys: &str) {
         for key in keys.chars() {
-            self.happenings.send(Happening::Key(key)).await.unwrap();
+            self.events.send(LegEvent::Key(key)).await.unwrap();
         }
     }
 
@@ -71,8 +71,8 @@ impl MemoryLine {
             match self.next().await {
                 Order::Hangup(ending) => return ending.words,
                 Order::Flush => {
-                    let flushed = Happening::Flushed { played_ms: 0 };
-                    self.happenings.send(flushed).await.unwrap();
+                    let flushed = LegEvent::Flushed { played_ms: 0 };
+                    self.events.send(flushed).await.unwrap();
                 }
                 _ => {}
             }
@@ -81,10 +81,10 @@ impl MemoryLine {
 }
 
 /// Plays speech instantly.
-async fn play(mut said: mpsc::Receiver<Speech>, happenings: mpsc::Sender<Happening>) {
+async fn play(mut said: mpsc::Receiver<Speech>, events: mpsc::Sender<LegEvent>) {
     while let Some(speech) = said.recv().await {
         if let Speech::Mark(mark) = speech
-            && happenings.send(Happening::Played(mark)).await.is_err()
+            && events.send(LegEvent::Played(mark)).await.is_err()
         {
             return;
         }

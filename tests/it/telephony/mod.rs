@@ -14,9 +14,9 @@ use std::{net::SocketAddr, process::Stdio, sync::Arc};
 use dikala_actors::runtime::clock::{Clock, SystemClock};
 use dikala_entities::Secret;
 use dikala_telephony::{
-    bridge::Calls,
+    bridge::CallTasks,
     engine::Address,
-    settings::{Codec, Model, Settings, Sip, Srtp, Voice},
+    settings::{BridgeSettings, Codec, Sip, Srtp, Voice, VoiceModel},
     trust::Trust,
     voice::Scripted,
 };
@@ -35,8 +35,8 @@ use crate::{
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> BridgeSettings {
+    BridgeSettings {
         max_calls: 10,
         sip: Sip {
             listen: Vec::new(),
@@ -48,7 +48,7 @@ fn settings() -> Settings {
             trunks: Vec::new(),
         },
         voice: Voice {
-            model: Model::Scripted,
+            model: VoiceModel::Scripted,
             barge_in: true,
         },
         extra_ca_file: None,
@@ -66,10 +66,10 @@ fn engine(world: &TestWorld) -> Address {
 }
 
 /// The calls of a bridge without a SIP edge.
-fn calls(world: &TestWorld) -> Calls {
+fn calls(world: &TestWorld) -> CallTasks {
     let clock = Arc::new(|| SystemClock.now());
     let trust = Trust::new(None).unwrap();
-    Calls::start(&settings(), Arc::new(Scripted), engine(world), trust, clock)
+    CallTasks::start(&settings(), Arc::new(Scripted), engine(world), trust, clock)
 }
 
 /// Gives the agent a function that looks up orders, and lets it hang up.

@@ -2,11 +2,11 @@
 
 use dikala_entities::{HangupInitiator, HangupReason, Millis};
 
-use super::{Effect, End, Machine, Now, Phase, VoiceState};
+use super::{CallMachine, End, MachineEffect, Now, Phase, VoiceState};
 use crate::{
-    engine::Message,
-    leg::{Ending, Order},
-    voice::Spoken,
+    engine::OutgoingMessage,
+    leg::{HangupNote, Order},
+    voice::VoiceInput,
 };
 
 /// Time limits for the voice to begin a summary and to finish it.
@@ -18,7 +18,7 @@ const LAST_USAGE_MS: u64 = 300;
 /// A call that has ended, except for the summary and the usage that the voice may still report.
 #[derive(Debug)]
 pub(super) struct Closing {
-    end: Message,
+    end: OutgoingMessage,
     at: Millis,
     /// When the end is reported to the service.
     pub(super) until: u64,
@@ -27,17 +27,17 @@ pub(super) struct Closing {
     summary: Option<String>,
 }
 
-impl Machine {
-    pub(super) fn end(&mut self, end: End, now: Now, out: &mut Vec<Effect>) {
-        let ending = Ending {
+impl CallMachine {
+    pub(super) fn end(&mut self, end: End, now: Now, out: &mut Vec<MachineEffect>) {
+        let ending = HangupNote {
             words: end.words.to_owned(),
         };
-        out.push(Effect::Leg(Order::Hangup(ending)));
+        out.push(MachineEffect::Leg(Order::Hangup(ending)));
         self.end_without_leg(end, now, out);
     }
 
     /// Ends a call whose phone is gone or already has its hang-up order. Only voice and service remain.
-    pub(super) fn end_without_leg(&mut self, end: End, now: Now, out: &mut Vec<Effect>) {
+    pub(super) fn end_without_leg(&mut self, end: End, now: Now, out: &mut Vec<MachineEffect>) {
         if let Some(keys) = self.keys.take() {
             self.transcribe_keys(&keys, now);
         }
@@ -63,7 +63,7 @@ impl Machine {
             return self.tell(closing, out);
         }
         if sums_up {
-            out.push(Effect::Tell(Spoken::Summarise));
+            out.push(MachineEffect::Voice(VoiceInput::Summarise));
         }
         self.phase = Phase::Closing(Box::new(closing));
     }
@@ -83,7 +83,7 @@ impl Machine {
     }
 
     /// The voice has finished its summary. The usage of the summary itself may follow.
-    pub(super) fn summed_up(&mut self, summary: String, now: Now, out: &mut Vec<Effect>) {
+    pub(super) fn summed_up(&mut self, summary: String, now: Now, out: &mut Vec<MachineEffect>) {
         let last = self.in_time(now.ms + LAST_USAGE_MS);
         let Phase::Closing(closing) = &mut self.phase else {
             return;
@@ -96,7 +96,7 @@ impl Machine {
     }
 
     /// Stops waiting for the voice.
-    pub(super) fn close(&mut self, out: &mut Vec<Effect>) {
+    pub(super) fn close(&mut self, out: &mut Vec<MachineEffect>) {
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Closing(closing) => self.tell(*closing, out),
             phase => self.phase = phase,
@@ -104,7 +104,7 @@ impl Machine {
     }
 
     /// Reports the end and the transcript to the service.
-    fn tell(&mut self, closing: Closing, out: &mut Vec<Effect>) {
+    fn tell(&mut self, closing: Closing, out: &mut Vec<MachineEffect>) {
         self.phase = Phase::Over;
         let Closing {
             mut end,
@@ -112,21 +112,21 @@ impl Machine {
             summary,
             ..
         } = closing;
-        if let Message::Hangup { ai_cost_idr, .. } = &mut end {
+        if let OutgoingMessage::Hangup { ai_cost_idr, .. } = &mut end {
             *ai_cost_idr = self.meter.idr(self.rules.prices);
         }
-        out.push(Effect::Engine(end, at));
+        out.push(MachineEffect::Engine(end, at));
         let transcript = self.transcript.close(summary);
-        out.extend(transcript.map(|message| Effect::Engine(message, at)));
+        out.extend(transcript.map(|message| MachineEffect::Engine(message, at)));
     }
 }
 
 /// Turns a fault into a hang-up, because only that message can carry the model's cost. `AiError` always stays a failure.
-fn with_its_cost(end: Message, out: &mut Vec<Effect>) -> Message {
+fn with_its_cost(end: OutgoingMessage, out: &mut Vec<MachineEffect>) -> OutgoingMessage {
     match end {
-        Message::Failed { reason, detail } if reason != HangupReason::AiError => {
-            out.push(Effect::Fault(detail));
-            Message::Hangup {
+        OutgoingMessage::Failed { reason, detail } if reason != HangupReason::AiError => {
+            out.push(MachineEffect::Fault(detail));
+            OutgoingMessage::Hangup {
                 reason,
                 initiator: HangupInitiator::Bridge,
                 ai_cost_idr: None,

@@ -16,10 +16,10 @@ const KEPT_MS: u64 = 120_000;
 const ID_CHARS_MAX: usize = 64;
 
 /// The model's answer: `{"output": …}` or `{"error": …}`.
-pub(super) type Answer = Map<String, Value>;
+pub(super) type FunctionAnswer = Map<String, Value>;
 
 #[derive(Debug, Default)]
-pub(super) struct Functions {
+pub(super) struct FunctionCalls {
     invocations: Vec<Invocation>,
     /// Number of reconnections to the model.
     connections: u64,
@@ -36,23 +36,23 @@ struct Invocation {
     connection: u64,
     is_cancelled: bool,
     /// The answer, with the time when it came.
-    answer: Option<(u64, Answer)>,
+    answer: Option<(u64, FunctionAnswer)>,
 }
 
 /// The decision about a function that the model calls.
 #[derive(Debug, PartialEq)]
-pub(super) enum Asked {
+pub(super) enum FunctionDecision {
     /// Call it under this id.
     Call { invocation_id: String },
     /// Answer with this earlier outcome.
-    Kept(Answer),
+    Kept(FunctionAnswer),
     /// Wait for the invocation that is already under way.
     Joined,
     /// Refuse: too many are under way.
     TooMany,
 }
 
-impl Functions {
+impl FunctionCalls {
     pub(super) fn reconnected(&mut self) {
         self.connections += 1;
     }
@@ -63,7 +63,7 @@ impl Functions {
         name: &str,
         arguments: &Map<String, Value>,
         now_ms: u64,
-    ) -> Asked {
+    ) -> FunctionDecision {
         let connection = self.connections;
         let same = self.invocations.iter_mut().rev().find(|made| {
             let is_repeat =
@@ -82,11 +82,11 @@ impl Functions {
                 made.waiting.push(tool.to_owned());
             }
             let kept = made.answer.as_ref().map(|(_, answer)| answer.clone());
-            return kept.map_or(Asked::Joined, Asked::Kept);
+            return kept.map_or(FunctionDecision::Joined, FunctionDecision::Kept);
         }
         let running = self.invocations.iter().filter(|made| made.answer.is_none());
         if running.count() >= RUNNING_MAX {
-            return Asked::TooMany;
+            return FunctionDecision::TooMany;
         }
         if self.invocations.len() >= REMEMBERED_MAX
             && let Some(oldest) = self
@@ -106,7 +106,7 @@ impl Functions {
             is_cancelled: false,
             answer: None,
         });
-        Asked::Call { invocation_id }
+        FunctionDecision::Call { invocation_id }
     }
 
     /// The model's own id if it is new. A reconnected model may reuse ids, and the service would take a reused id for a repeat.
@@ -125,7 +125,7 @@ impl Functions {
     pub(super) fn answered(
         &mut self,
         invocation_id: &str,
-        answer: &Answer,
+        answer: &FunctionAnswer,
         now_ms: u64,
     ) -> Vec<String> {
         let made = self
@@ -167,22 +167,22 @@ mod tests {
         }
     }
 
-    fn call(id: &str) -> Asked {
-        Asked::Call {
+    fn call(id: &str) -> FunctionDecision {
+        FunctionDecision::Call {
             invocation_id: id.to_owned(),
         }
     }
 
     #[test]
     fn after_a_reconnection_the_same_wish_gets_what_came_of_the_first() {
-        let mut functions = Functions::default();
+        let mut functions = FunctionCalls::default();
         let arguments = object(json!({"orderId": "1"}));
         let answer = object(json!({"output": {"minutes": 20}}));
         assert_eq!(functions.ask("a", "check", &arguments, 0), call("a"));
         assert_eq!(functions.answered("a", &answer, 0), ["a"]);
         functions.reconnected();
         let kept = functions.ask("b", "check", &arguments, 0);
-        assert_eq!(kept, Asked::Kept(answer));
+        assert_eq!(kept, FunctionDecision::Kept(answer));
         // A repeat over the same connection is a new call.
         assert_eq!(functions.ask("c", "check", &arguments, 0), call("c~2"));
         let others = object(json!({"orderId": "2"}));
@@ -191,21 +191,21 @@ mod tests {
 
     #[test]
     fn what_came_of_a_function_is_kept_for_two_minutes() {
-        let mut functions = Functions::default();
+        let mut functions = FunctionCalls::default();
         let none = Map::new();
         let answer = object(json!({"output": {"minutes": 20}}));
         assert_eq!(functions.ask("a", "check", &none, 0), call("a"));
         // The time counts from the answer, not from the call.
         assert_eq!(functions.answered("a", &answer, 60_000), ["a"]);
         functions.reconnected();
-        let kept = || Asked::Kept(answer.clone());
+        let kept = || FunctionDecision::Kept(answer.clone());
         assert_eq!(functions.ask("b", "check", &none, 180_000), kept());
         functions.reconnected();
         assert_eq!(functions.ask("c", "check", &none, 180_001), call("c~2"));
         // The newest outcome counts from now on. A call under way is joined however old it is.
         functions.reconnected();
         let joined = functions.ask("d", "check", &none, 900_000);
-        assert_eq!(joined, Asked::Joined);
+        assert_eq!(joined, FunctionDecision::Joined);
         // A model that cancelled a call and repeats it much later means a new call.
         let answered = functions.answered("c~2", &answer, 900_000);
         assert_eq!(answered, ["c", "d"]);
@@ -218,25 +218,32 @@ mod tests {
 
     #[test]
     fn one_under_way_is_joined_and_answered_to_all_who_wait() {
-        let mut functions = Functions::default();
+        let mut functions = FunctionCalls::default();
         let none = Map::new();
         let answer = object(json!({"output": {"done": true}}));
         assert_eq!(functions.ask("a", "check", &none, 0), call("a"));
-        assert_eq!(functions.ask("a", "check", &none, 0), Asked::Joined);
+        assert_eq!(
+            functions.ask("a", "check", &none, 0),
+            FunctionDecision::Joined
+        );
         functions.reconnected();
-        assert_eq!(functions.ask("b", "check", &none, 0), Asked::Joined);
+        assert_eq!(
+            functions.ask("b", "check", &none, 0),
+            FunctionDecision::Joined
+        );
         assert_eq!(functions.answered("a", &answer, 0), ["a", "b"]);
         assert!(functions.answered("a", &answer, 0).is_empty());
     }
 
     #[test]
     fn an_id_that_is_used_anew_is_another_call() {
-        let mut functions = Functions::default();
+        let mut functions = FunctionCalls::default();
         let none = Map::new();
         assert_eq!(functions.ask("1", "check", &none, 0), call("1"));
         assert_eq!(functions.ask("1", "order", &none, 0), call("1~2"));
         let long = "x".repeat(100);
-        let Asked::Call { invocation_id } = functions.ask(&long, "check", &none, 0) else {
+        let FunctionDecision::Call { invocation_id } = functions.ask(&long, "check", &none, 0)
+        else {
             panic!("it is called");
         };
         assert!(invocation_id.len() <= ID_CHARS_MAX);
@@ -244,24 +251,30 @@ mod tests {
 
     #[test]
     fn a_cancelled_call_is_not_made_again() {
-        let mut functions = Functions::default();
+        let mut functions = FunctionCalls::default();
         let none = Map::new();
         let answer = object(json!({"output": {"done": true}}));
         assert_eq!(functions.ask("a", "order", &none, 0), call("a"));
         functions.cancel(&["a".to_owned()]);
         assert_eq!(functions.answered("a", &answer, 0), ["a"]);
-        assert_eq!(functions.ask("b", "order", &none, 0), Asked::Kept(answer));
+        assert_eq!(
+            functions.ask("b", "order", &none, 0),
+            FunctionDecision::Kept(answer)
+        );
     }
 
     #[test]
     fn neither_those_under_way_nor_the_memory_grow_without_bound() {
-        let mut functions = Functions::default();
+        let mut functions = FunctionCalls::default();
         let none = Map::new();
         for number in 0..RUNNING_MAX {
             let id = number.to_string();
             assert_eq!(functions.ask(&id, "check", &none, 0), call(&id));
         }
-        assert_eq!(functions.ask("more", "check", &none, 0), Asked::TooMany);
+        assert_eq!(
+            functions.ask("more", "check", &none, 0),
+            FunctionDecision::TooMany
+        );
         for number in 0..500 {
             let id = functions
                 .invocations

@@ -3,10 +3,10 @@
 use dikala_entities::Millis;
 
 use crate::{
-    engine::{Message, Told},
-    leg::{Happening, Order, Speech},
+    engine::{OutgoingMessage, ServiceEvent},
+    leg::{LegEvent, Order, Speech},
     settings::Prices,
-    voice::{Heard, Setup, Spoken},
+    voice::{VoiceEvent, VoiceInput, VoiceSetup},
 };
 
 /// The time of an input: monotonic milliseconds for deadlines, and wall-clock time for messages to the service.
@@ -18,7 +18,7 @@ pub(crate) struct Now {
 
 /// Settings that are the same for all calls.
 #[derive(Debug, Clone)]
-pub(crate) struct Rules {
+pub(crate) struct CallRules {
     /// Callers may interrupt the agent.
     pub(crate) barge_in: bool,
     /// `None` leaves the price to the service's own rate.
@@ -28,14 +28,14 @@ pub(crate) struct Rules {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Input {
-    Leg(Happening),
+pub(crate) enum MachineInput {
+    Leg(LegEvent),
     /// The phone's channel is closed.
     LegGone,
-    Voice(Heard),
+    Voice(VoiceEvent),
     /// The voice's channel is closed.
     VoiceGone,
-    Engine(Told),
+    Engine(ServiceEvent),
     /// The socket to the service is open.
     EngineStands(bool),
     /// The socket to the service was lost; it was last heard at `since_ms`.
@@ -50,14 +50,14 @@ pub(crate) enum Input {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Effect {
+pub(crate) enum MachineEffect {
     Leg(Order),
     Say(Speech),
-    OpenVoice(Box<Setup>),
-    Tell(Spoken),
+    OpenVoice(Box<VoiceSetup>),
+    Voice(VoiceInput),
     CloseVoice,
     /// A fault, described for the operator's log.
     Fault(String),
     /// A message to the service, and when its cause happened.
-    Engine(Message, Millis),
+    Engine(OutgoingMessage, Millis),
 }

@@ -6,12 +6,12 @@ const PAUSE_MS: u64 = 1_500;
 const KEYS_MAX: usize = 64;
 
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct KeyCollector {
     pressed: Vec<char>,
     due: Option<u64>,
 }
 
-impl Keys {
+impl KeyCollector {
     /// Adds a key and returns the sequence once it is complete.
     pub(super) fn press(&mut self, key: char, now_ms: u64) -> Option<String> {
         self.pressed.push(key);
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn keys_are_told_at_a_pause_or_a_hash() {
-        let mut keys = Keys::default();
+        let mut keys = KeyCollector::default();
         for (key, at) in [('4', 0), ('2', 1_000), ('7', 2_400)] {
             assert_eq!(keys.press(key, at), None);
         }
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn who_never_stops_pressing_is_told_in_parts() {
-        let mut keys = Keys::default();
+        let mut keys = KeyCollector::default();
         let told: Vec<String> = (0..130).filter_map(|at| keys.press('1', at)).collect();
         assert_eq!(told.len(), 2);
         assert_eq!(keys.take().as_deref(), Some("1 1"));

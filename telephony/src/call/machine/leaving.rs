@@ -4,12 +4,12 @@ use dikala_entities::{HangupInitiator, HangupReason};
 use serde_json::json;
 
 use super::{
-    Effect, End, Machine, Now, Phase, VoiceState,
+    CallMachine, End, MachineEffect, Now, Phase, VoiceState,
     answers::{answer, failure, success},
 };
 use crate::{
     leg::Order,
-    voice::{Phrase, Spoken},
+    voice::{Phrase, VoiceInput},
 };
 
 /// Silence of the voice that counts as the end of its goodbye, after it has asked for the end of the call.
@@ -25,9 +25,9 @@ const ANNOUNCEMENT_MS_MAX: u64 = 15_000;
 const CONNECTING_MS_MAX: u64 = 120_000;
 
 #[derive(Debug)]
-pub(super) struct Leaving {
+pub(super) struct Departure {
     then: Then,
-    pub(super) stage: Stage,
+    pub(super) stage: DepartureStage,
     until: u64,
 }
 
@@ -43,7 +43,7 @@ enum Then {
 }
 
 #[derive(Debug)]
-pub(super) enum Stage {
+pub(super) enum DepartureStage {
     /// The voice may still speak.
     Settling { until: u64 },
     /// Plays what was said, up to this mark.
@@ -52,11 +52,11 @@ pub(super) enum Stage {
     Connecting,
 }
 
-impl Leaving {
+impl Departure {
     pub(super) fn due(&self) -> u64 {
         match self.stage {
-            Stage::Settling { until } => until.min(self.until),
-            Stage::Playing { .. } | Stage::Connecting => self.until,
+            DepartureStage::Settling { until } => until.min(self.until),
+            DepartureStage::Playing { .. } | DepartureStage::Connecting => self.until,
         }
     }
 
@@ -67,7 +67,7 @@ impl Leaving {
 
     /// Reports whether the voice's speech is still for the caller, and extends the wait if so.
     pub(super) fn still_speaks(&mut self, now_ms: u64) -> bool {
-        let Stage::Settling { until } = &mut self.stage else {
+        let DepartureStage::Settling { until } = &mut self.stage else {
             return false;
         };
         *until = now_ms + SETTLE_MS;
@@ -76,28 +76,28 @@ impl Leaving {
 
     /// The voice has finished speaking.
     pub(super) fn has_spoken(&mut self, now_ms: u64) {
-        if let Stage::Settling { until } = &mut self.stage {
+        if let DepartureStage::Settling { until } = &mut self.stage {
             *until = now_ms;
         }
     }
 }
 
-impl Machine {
+impl CallMachine {
     /// Ends the call for the agent, after its speech was played.
-    pub(super) fn leave_once_said(&mut self, now: Now, out: &mut Vec<Effect>) {
+    pub(super) fn leave_once_said(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         let end = End::hangup(
             HangupReason::Normal,
             HangupInitiator::Agent,
             "The agent ended the call.",
         );
-        let stage = Stage::Settling {
+        let stage = DepartureStage::Settling {
             until: now.ms + SETTLE_MS,
         };
         self.leave(Then::End(end), stage, now.ms + GOODBYE_MS_MAX, out);
     }
 
     /// Ends the call for the service. The current speech gets [`SOON_MS`].
-    pub(super) fn leave_soon(&mut self, end: End, now: Now, out: &mut Vec<Effect>) {
+    pub(super) fn leave_soon(&mut self, end: End, now: Now, out: &mut Vec<MachineEffect>) {
         let until = now.ms + SOON_MS;
         if !self.speaking.is_speaking() {
             self.end(end, now, out);
@@ -110,18 +110,23 @@ impl Machine {
         };
         self.speaking.resume(out);
         let mark = self.speaking.mark(out);
-        self.leave(Then::End(end), Stage::Playing { mark }, until, out);
+        self.leave(Then::End(end), DepartureStage::Playing { mark }, until, out);
     }
 
     /// Ends the call after a fault, or because the bridge stops. A sentence replaces the current speech.
-    pub(super) fn leave_with_a_sentence(&mut self, end: End, now: Now, out: &mut Vec<Effect>) {
+    pub(super) fn leave_with_a_sentence(
+        &mut self,
+        end: End,
+        now: Now,
+        out: &mut Vec<MachineEffect>,
+    ) {
         if self.speaking.is_speaking() {
             self.speaking.flush(false, out);
         }
         self.say_phrase(Phrase::Sorry, now, out);
         let mark = self.speaking.mark(out);
         let until = self.in_time(now.ms + SENTENCE_MS_MAX);
-        self.leave(Then::End(end), Stage::Playing { mark }, until, out);
+        self.leave(Then::End(end), DepartureStage::Playing { mark }, until, out);
     }
 
     /// Transfers the caller to a person, after the agent's announcement.
@@ -130,15 +135,15 @@ impl Machine {
         to: String,
         tool: Option<String>,
         now: Now,
-        out: &mut Vec<Effect>,
+        out: &mut Vec<MachineEffect>,
     ) {
         let (stage, wait) = if tool.is_some() {
             let until = now.ms + SETTLE_MS;
-            (Stage::Settling { until }, ANNOUNCEMENT_MS_MAX)
+            (DepartureStage::Settling { until }, ANNOUNCEMENT_MS_MAX)
         } else {
             self.speaking.resume(out);
             let mark = self.speaking.mark(out);
-            (Stage::Playing { mark }, SOON_MS)
+            (DepartureStage::Playing { mark }, SOON_MS)
         };
         self.leave(Then::Transfer { to, tool }, stage, now.ms + wait, out);
     }
@@ -151,31 +156,37 @@ impl Machine {
         }
     }
 
-    fn leave(&mut self, then: Then, stage: Stage, until: u64, out: &mut Vec<Effect>) {
+    fn leave(
+        &mut self,
+        then: Then,
+        stage: DepartureStage,
+        until: u64,
+        out: &mut Vec<MachineEffect>,
+    ) {
         self.call_nobody(out);
         self.speaking.resume(out);
-        self.phase = Phase::Leaving(Leaving { then, stage, until });
+        self.phase = Phase::Leaving(Departure { then, stage, until });
     }
 
     /// Cancels the call to a person, if one is under way.
-    fn call_nobody(&self, out: &mut Vec<Effect>) {
+    fn call_nobody(&self, out: &mut Vec<MachineEffect>) {
         if let Phase::Leaving(leaving) = &self.phase
-            && matches!(leaving.stage, Stage::Connecting)
+            && matches!(leaving.stage, DepartureStage::Connecting)
         {
-            out.push(Effect::Leg(Order::CancelTransfer));
+            out.push(MachineEffect::Leg(Order::CancelTransfer));
         }
     }
 
-    pub(super) fn expire_leaving(&mut self, now: Now, out: &mut Vec<Effect>) {
+    pub(super) fn expire_leaving(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         let Phase::Leaving(leaving) = &mut self.phase else {
             return;
         };
         match leaving.stage {
-            Stage::Settling { until } if until <= now.ms && leaving.until > now.ms => {
+            DepartureStage::Settling { until } if until <= now.ms && leaving.until > now.ms => {
                 let mark = self.speaking.mark(out);
-                leaving.stage = Stage::Playing { mark };
+                leaving.stage = DepartureStage::Playing { mark };
             }
-            Stage::Connecting => {
+            DepartureStage::Connecting => {
                 self.call_nobody(out);
                 let words = "the person did not answer in time".to_owned();
                 self.transferred(Err(words), now, out);
@@ -184,17 +195,22 @@ impl Machine {
         }
     }
 
-    pub(super) fn played_in_leaving(&mut self, played: u64, now: Now, out: &mut Vec<Effect>) {
+    pub(super) fn played_in_leaving(
+        &mut self,
+        played: u64,
+        now: Now,
+        out: &mut Vec<MachineEffect>,
+    ) {
         let Phase::Leaving(leaving) = &self.phase else {
             return;
         };
-        if matches!(leaving.stage, Stage::Playing { mark } if mark == played) {
+        if matches!(leaving.stage, DepartureStage::Playing { mark } if mark == played) {
             self.proceed(now, out);
         }
     }
 
     /// The speech was played, or its time is over: hangs up, or calls the person.
-    fn proceed(&mut self, now: Now, out: &mut Vec<Effect>) {
+    fn proceed(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         let Phase::Leaving(leaving) = &mut self.phase else {
             return;
         };
@@ -205,11 +221,11 @@ impl Machine {
             }
             Then::Transfer { to, .. } => {
                 let language = self.agent.as_ref().map(|agent| agent.language.clone());
-                out.push(Effect::Leg(Order::Transfer {
+                out.push(MachineEffect::Leg(Order::Transfer {
                     to: to.clone(),
                     language: language.unwrap_or_default(),
                 }));
-                leaving.stage = Stage::Connecting;
+                leaving.stage = DepartureStage::Connecting;
                 leaving.until = now.ms + CONNECTING_MS_MAX;
             }
         }
@@ -220,12 +236,12 @@ impl Machine {
         &mut self,
         done: Result<(), String>,
         now: Now,
-        out: &mut Vec<Effect>,
+        out: &mut Vec<MachineEffect>,
     ) {
         let awaited = match &mut self.phase {
-            Phase::Leaving(Leaving {
+            Phase::Leaving(Departure {
                 then: Then::Transfer { tool, .. },
-                stage: Stage::Connecting,
+                stage: DepartureStage::Connecting,
                 ..
             }) => Some(tool.take()),
             _ => None,
@@ -264,7 +280,7 @@ impl Machine {
                 let words = format!(
                     "Connecting the caller to a person failed: {words}. Tell the caller so, and go on with the conversation."
                 );
-                out.push(Effect::Tell(Spoken::Text(words)));
+                out.push(MachineEffect::Voice(VoiceInput::Text(words)));
             }
         }
     }

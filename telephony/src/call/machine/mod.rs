@@ -17,16 +17,19 @@ mod transcript;
 
 use dikala_entities::{HangupInitiator, HangupReason};
 
-pub(super) use self::input::{Effect, Input, Now};
+pub(super) use self::input::{MachineEffect, MachineInput, Now};
 use self::{
-    closing::Closing, cost::Meter, functions::Functions, keys::Keys, leaving::Leaving,
-    speaking::Speaking, transcript::Transcript,
+    closing::Closing, cost::Meter, functions::FunctionCalls, keys::KeyCollector,
+    leaving::Departure, speaking::Speaking, transcript::TranscriptBuilder,
 };
-pub(crate) use self::{input::Rules, refusal::unavailable};
+pub(crate) use self::{input::CallRules, refusal::unavailable};
 use crate::{
-    engine::{Command, Message, Outcome, Reply, Told, Wanted},
-    leg::{Happening, Order, Refusal},
-    voice::{Agent, Heard, Setup},
+    engine::{
+        DeclinedMessage, InvocationOutcome, OutgoingMessage, ServiceCommand, ServiceEvent,
+        ServiceReply,
+    },
+    leg::{CallRefusal, LegEvent, Order},
+    voice::{CallAgent, VoiceEvent, VoiceSetup},
 };
 
 /// Time limits for the service's decision about a call, and for its absence meanwhile.
@@ -36,15 +39,15 @@ const DECISION_AWAY_MS: u64 = 2_000;
 const ACKNOWLEDGE_MS: u64 = 40_000;
 
 #[derive(Debug)]
-pub(super) struct Machine {
-    rules: Rules,
+pub(super) struct CallMachine {
+    rules: CallRules,
     phase: Phase,
-    agent: Option<Box<Agent>>,
+    agent: Option<Box<CallAgent>>,
     speaking: Speaking,
     voice: VoiceState,
-    keys: Keys,
-    functions: Functions,
-    transcript: Transcript,
+    keys: KeyCollector,
+    functions: FunctionCalls,
+    transcript: TranscriptBuilder,
     meter: Meter,
     /// When the service went away; `None` while its socket is open.
     engine_away_since: Option<u64>,
@@ -62,10 +65,10 @@ enum Phase {
     /// Waits for the phone's acknowledgement. The voice session opens only after it, so a forged call costs nothing.
     Answering {
         until: u64,
-        setup: Box<Setup>,
+        setup: Box<VoiceSetup>,
     },
     Talking,
-    Leaving(Leaving),
+    Leaving(Departure),
     /// The call has ended; the voice may still send a summary.
     Closing(Box<Closing>),
     Over,
@@ -86,7 +89,7 @@ enum VoiceState {
 
 #[derive(Debug, Clone, PartialEq)]
 struct End {
-    message: Message,
+    message: OutgoingMessage,
     /// For the phone's Reason header.
     words: &'static str,
 }
@@ -94,7 +97,7 @@ struct End {
 impl End {
     fn hangup(reason: HangupReason, initiator: HangupInitiator, words: &'static str) -> Self {
         Self {
-            message: Message::Hangup {
+            message: OutgoingMessage::Hangup {
                 reason,
                 initiator,
                 ai_cost_idr: None,
@@ -105,7 +108,7 @@ impl End {
 
     fn failed(reason: HangupReason, detail: impl Into<String>, words: &'static str) -> Self {
         Self {
-            message: Message::Failed {
+            message: OutgoingMessage::Failed {
                 reason,
                 detail: detail.into(),
             },
@@ -114,11 +117,16 @@ impl End {
     }
 }
 
-impl Machine {
+impl CallMachine {
     /// Starts a call that has just come in.
-    pub(super) fn new(rules: Rules, incoming: Message, now: Now, out: &mut Vec<Effect>) -> Self {
-        out.push(Effect::Leg(Order::Ring));
-        out.push(Effect::Engine(incoming, now.at));
+    pub(super) fn new(
+        rules: CallRules,
+        incoming: OutgoingMessage,
+        now: Now,
+        out: &mut Vec<MachineEffect>,
+    ) -> Self {
+        out.push(MachineEffect::Leg(Order::Ring));
+        out.push(MachineEffect::Engine(incoming, now.at));
         Self {
             rules,
             phase: Phase::Asking {
@@ -127,9 +135,9 @@ impl Machine {
             agent: None,
             speaking: Speaking::default(),
             voice: VoiceState::None,
-            keys: Keys::default(),
-            functions: Functions::default(),
-            transcript: Transcript::default(),
+            keys: KeyCollector::default(),
+            functions: FunctionCalls::default(),
+            transcript: TranscriptBuilder::default(),
             meter: Meter::default(),
             engine_away_since: None,
             is_held: false,
@@ -138,29 +146,29 @@ impl Machine {
     }
 
     /// Handles an input, then expired deadlines.
-    pub(super) fn step(&mut self, now: Now, input: Input, out: &mut Vec<Effect>) {
+    pub(super) fn step(&mut self, now: Now, input: MachineInput, out: &mut Vec<MachineEffect>) {
         if self.is_over() {
             return;
         }
         match input {
-            Input::Leg(happening) => self.on_leg(happening, now, out),
-            Input::LegGone => self.on_leg(
-                Happening::Failed("the phone's side is gone".to_owned()),
+            MachineInput::Leg(event) => self.on_leg(event, now, out),
+            MachineInput::LegGone => self.on_leg(
+                LegEvent::Failed("the phone's side is gone".to_owned()),
                 now,
                 out,
             ),
-            Input::Voice(heard) => self.on_voice(heard, now, out),
-            Input::VoiceGone => self.on_voice(
-                Heard::Lost("the voice is gone without a word".to_owned()),
+            MachineInput::Voice(heard) => self.on_voice(heard, now, out),
+            MachineInput::VoiceGone => self.on_voice(
+                VoiceEvent::Lost("the voice is gone without a word".to_owned()),
                 now,
                 out,
             ),
-            Input::Engine(told) => self.on_engine(told, now, out),
-            Input::EngineStands(true) => self.engine_away_since = None,
-            Input::EngineStands(false) => self.engine_away(now.ms),
-            Input::EngineAway { since_ms } => self.engine_away(since_ms),
-            Input::Stop { within_ms } => self.stop(within_ms, now, out),
-            Input::Time => {}
+            MachineInput::Engine(told) => self.on_engine(told, now, out),
+            MachineInput::EngineStands(true) => self.engine_away_since = None,
+            MachineInput::EngineStands(false) => self.engine_away(now.ms),
+            MachineInput::EngineAway { since_ms } => self.engine_away(since_ms),
+            MachineInput::Stop { within_ms } => self.stop(within_ms, now, out),
+            MachineInput::Time => {}
         }
         self.expire(now, out);
     }
@@ -208,7 +216,7 @@ impl Machine {
         matches!(self.phase, Phase::Over)
     }
 
-    fn expire(&mut self, now: Now, out: &mut Vec<Effect>) {
+    fn expire(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         match &self.phase {
             _ if self.due().is_none_or(|due| due > now.ms) => {}
             Phase::Asking { .. } => {
@@ -231,11 +239,11 @@ impl Machine {
         }
     }
 
-    fn on_leg(&mut self, happening: Happening, now: Now, out: &mut Vec<Effect>) {
-        match (&self.phase, happening) {
+    fn on_leg(&mut self, event: LegEvent, now: Now, out: &mut Vec<MachineEffect>) {
+        match (&self.phase, event) {
             (Phase::Over | Phase::Closing(_), _) => {}
-            (Phase::Answering { .. }, Happening::Answered) => self.answered(now, out),
-            (_, Happening::Cancelled) | (Phase::Asking { .. }, Happening::HungUp) => {
+            (Phase::Answering { .. }, LegEvent::Answered) => self.answered(now, out),
+            (_, LegEvent::Cancelled) | (Phase::Asking { .. }, LegEvent::HungUp) => {
                 let given_up = End::hangup(
                     HangupReason::Abandoned,
                     HangupInitiator::Caller,
@@ -243,7 +251,7 @@ impl Machine {
                 );
                 self.end_without_leg(given_up, now, out);
             }
-            (_, Happening::HungUp) => {
+            (_, LegEvent::HungUp) => {
                 let end = End::hangup(
                     HangupReason::Normal,
                     HangupInitiator::Caller,
@@ -251,11 +259,11 @@ impl Machine {
                 );
                 self.end_without_leg(end, now, out);
             }
-            (_, Happening::Failed(words)) => {
+            (_, LegEvent::Failed(words)) => {
                 let end = End::failed(HangupReason::BridgeError, words, "The call broke.");
                 self.end_without_leg(end, now, out);
             }
-            (_, Happening::MediaLost) => {
+            (_, LegEvent::MediaLost) => {
                 let end = End::failed(
                     HangupReason::MediaLost,
                     "no media came for 15 s",
@@ -263,50 +271,50 @@ impl Machine {
                 );
                 self.end(end, now, out);
             }
-            (Phase::Talking | Phase::Leaving(_), happening) => {
-                self.on_media(happening, now, out);
+            (Phase::Talking | Phase::Leaving(_), event) => {
+                self.on_media(event, now, out);
             }
             (Phase::Asking { .. } | Phase::Answering { .. }, _) => {}
         }
     }
 
-    fn on_engine(&mut self, told: Told, now: Now, out: &mut Vec<Effect>) {
+    fn on_engine(&mut self, told: ServiceEvent, now: Now, out: &mut Vec<MachineEffect>) {
         let is_running = !matches!(self.phase, Phase::Closing(_) | Phase::Over);
         match told {
             _ if !is_running => {}
-            Told::Reply(Reply::Taken { call_id, agent }) => {
+            ServiceEvent::Reply(ServiceReply::Taken { call_id, agent }) => {
                 self.taken(call_id, agent, now, out);
             }
-            Told::Reply(Reply::Refused { reason }) => {
+            ServiceEvent::Reply(ServiceReply::Refused { reason }) => {
                 self.reject(refusal::refused(reason), None, now, out);
             }
-            Told::Reply(Reply::Outcome {
+            ServiceEvent::Reply(ServiceReply::Outcome {
                 invocation_id,
                 outcome,
             }) => self.function_done(&invocation_id, outcome, now, out),
-            Told::Reply(Reply::Declined {
+            ServiceEvent::Reply(ServiceReply::Declined {
                 wanted,
                 code,
                 words,
             }) => match wanted {
-                Wanted::Incoming => self.reject(refusal::declined(&code), None, now, out),
-                Wanted::Function { invocation_id } => {
-                    let error = Outcome::Error {
+                DeclinedMessage::Incoming => self.reject(refusal::declined(&code), None, now, out),
+                DeclinedMessage::Function { invocation_id } => {
+                    let error = InvocationOutcome::Error {
                         code,
                         message: words,
                     };
                     self.function_done(&invocation_id, error, now, out);
                 }
-                Wanted::Answered => self.engine_let_go(now, out),
-                Wanted::Closing => {}
+                DeclinedMessage::Answered => self.engine_let_go(now, out),
+                DeclinedMessage::Closing => {}
             },
-            Told::Command(command) => self.on_command(command, now, out),
-            Told::Over => self.engine_let_go(now, out),
+            ServiceEvent::Command(command) => self.on_command(command, now, out),
+            ServiceEvent::Over => self.engine_let_go(now, out),
         }
     }
 
     /// The service considers the call over, so any further message about it would be a repeat.
-    fn engine_let_go(&mut self, now: Now, out: &mut Vec<Effect>) {
+    fn engine_let_go(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         let end = End::hangup(
             HangupReason::Normal,
             HangupInitiator::Bridge,
@@ -319,15 +327,21 @@ impl Machine {
         self.engine_away_since.get_or_insert(since_ms);
     }
 
-    fn taken(&mut self, call_id: String, agent: Box<Agent>, now: Now, out: &mut Vec<Effect>) {
+    fn taken(
+        &mut self,
+        call_id: String,
+        agent: Box<CallAgent>,
+        now: Now,
+        out: &mut Vec<MachineEffect>,
+    ) {
         if !matches!(self.phase, Phase::Asking { .. }) {
             return;
         }
-        let setup = Setup {
+        let setup = VoiceSetup {
             call_id,
             agent: (*agent).clone(),
         };
-        out.push(Effect::Leg(Order::Answer));
+        out.push(MachineEffect::Leg(Order::Answer));
         self.agent = Some(agent);
         self.phase = Phase::Answering {
             until: now.ms + ACKNOWLEDGE_MS,
@@ -335,21 +349,21 @@ impl Machine {
         };
     }
 
-    fn answered(&mut self, now: Now, out: &mut Vec<Effect>) {
+    fn answered(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         let answering = std::mem::replace(&mut self.phase, Phase::Talking);
         if let Phase::Answering { setup, .. } = answering {
-            out.push(Effect::OpenVoice(setup));
+            out.push(MachineEffect::OpenVoice(setup));
         }
-        out.push(Effect::Engine(Message::Answered, now.at));
+        out.push(MachineEffect::Engine(OutgoingMessage::Answered, now.at));
         self.voice = VoiceState::Away {
             since: now.ms,
             is_filled: false,
         };
     }
 
-    fn on_command(&mut self, command: Command, now: Now, out: &mut Vec<Effect>) {
+    fn on_command(&mut self, command: ServiceCommand, now: Now, out: &mut Vec<MachineEffect>) {
         match command {
-            Command::Hangup { reason } => {
+            ServiceCommand::Hangup { reason } => {
                 let end = End::hangup(reason, HangupInitiator::Bridge, ended_because(reason));
                 match self.phase {
                     Phase::Talking | Phase::Leaving(_) => self.leave_soon(end, now, out),
@@ -360,15 +374,15 @@ impl Machine {
                     _ => self.end(end, now, out),
                 }
             }
-            Command::Warn {
+            ServiceCommand::Warn {
                 reason,
                 seconds_left,
             } => self.warn(reason, seconds_left, out),
-            Command::Transfer { to } => self.transfer(to, None, now, out),
+            ServiceCommand::Transfer { to } => self.transfer(to, None, now, out),
         }
     }
 
-    fn stop(&mut self, within_ms: u64, now: Now, out: &mut Vec<Effect>) {
+    fn stop(&mut self, within_ms: u64, now: Now, out: &mut Vec<MachineEffect>) {
         self.stops_at = Some(now.ms.saturating_add(within_ms));
         let end = End::hangup(
             HangupReason::Normal,
@@ -394,18 +408,18 @@ impl Machine {
     /// Refuses the call. `told`: the reason to report when the service may believe that the phone rings.
     fn reject(
         &mut self,
-        refusal: Refusal,
+        refusal: CallRefusal,
         told: Option<HangupReason>,
         now: Now,
-        out: &mut Vec<Effect>,
+        out: &mut Vec<MachineEffect>,
     ) {
         if !matches!(self.phase, Phase::Asking { .. }) {
             return;
         }
-        out.push(Effect::Leg(Order::Reject(refusal)));
+        out.push(MachineEffect::Leg(Order::Reject(refusal)));
         if let Some(reason) = told {
             let end = End::hangup(reason, HangupInitiator::Bridge, "");
-            out.push(Effect::Engine(end.message, now.at));
+            out.push(MachineEffect::Engine(end.message, now.at));
         }
         self.phase = Phase::Over;
     }

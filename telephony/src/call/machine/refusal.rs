@@ -2,13 +2,13 @@
 
 use dikala_entities::HangupReason;
 
-use crate::leg::Refusal;
+use crate::leg::CallRefusal;
 
 /// Retry-After of a temporary failure.
 const RETRY_AFTER_SECONDS: u32 = 5;
 
 /// The service knows the number and refuses the call.
-pub(super) fn refused(reason: HangupReason) -> Refusal {
+pub(super) fn refused(reason: HangupReason) -> CallRefusal {
     let (status, words) = match reason {
         HangupReason::NoAgent => (480, "No agent answers this number."),
         HangupReason::AgentInactive => (480, "The agent of this number is switched off."),
@@ -18,7 +18,7 @@ pub(super) fn refused(reason: HangupReason) -> Refusal {
         HangupReason::TenantSuspended => (403, "This number is suspended."),
         _ => (480, "The call cannot be taken now."),
     };
-    Refusal {
+    CallRefusal {
         status,
         words: words.to_owned(),
         retry_after_seconds: None,
@@ -26,13 +26,13 @@ pub(super) fn refused(reason: HangupReason) -> Refusal {
 }
 
 /// The service declined `call.incoming` itself.
-pub(super) fn declined(code: &str) -> Refusal {
+pub(super) fn declined(code: &str) -> CallRefusal {
     let (status, words) = match code {
         "unknown_number" => (404, "Nobody has this number."),
         "repeated" => (482, "This call has been here before."),
         _ => (500, "The call cannot be handled."),
     };
-    Refusal {
+    CallRefusal {
         status,
         words: words.to_owned(),
         retry_after_seconds: None,
@@ -40,8 +40,8 @@ pub(super) fn declined(code: &str) -> Refusal {
 }
 
 /// The service made no decision.
-pub(crate) fn unavailable(words: &str) -> Refusal {
-    Refusal {
+pub(crate) fn unavailable(words: &str) -> CallRefusal {
+    CallRefusal {
         status: 503,
         words: words.to_owned(),
         retry_after_seconds: Some(RETRY_AFTER_SECONDS),

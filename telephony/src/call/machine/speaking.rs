@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::Effect;
+use super::MachineEffect;
 use crate::leg::{Order, Speech};
 
 /// The agent's pause for a caller whose voice the model does not treat as an interruption.
@@ -22,27 +22,27 @@ pub(super) struct Speaking {
 #[derive(Debug)]
 struct Flush {
     /// The voice is told how much was heard.
-    is_told: bool,
+    is_reported: bool,
     held: VecDeque<Speech>,
 }
 
 impl Speaking {
-    pub(super) fn say(&mut self, samples: Vec<i16>, out: &mut Vec<Effect>) {
+    pub(super) fn say(&mut self, samples: Vec<i16>, out: &mut Vec<MachineEffect>) {
         self.is_speaking = true;
         self.send(Speech::Audio(samples), out);
     }
 
     /// Sets a mark behind everything said so far.
-    pub(super) fn mark(&mut self, out: &mut Vec<Effect>) -> u64 {
+    pub(super) fn mark(&mut self, out: &mut Vec<MachineEffect>) -> u64 {
         self.last_mark += 1;
         self.send(Speech::Mark(self.last_mark), out);
         self.last_mark
     }
 
-    fn send(&mut self, speech: Speech, out: &mut Vec<Effect>) {
+    fn send(&mut self, speech: Speech, out: &mut Vec<MachineEffect>) {
         match &mut self.flushing {
             Some(flush) => flush.held.push_back(speech),
-            None => out.push(Effect::Say(speech)),
+            None => out.push(MachineEffect::Say(speech)),
         }
     }
 
@@ -55,17 +55,17 @@ impl Speaking {
     }
 
     /// Pauses because the caller speaks.
-    pub(super) fn pause(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
+    pub(super) fn pause(&mut self, now_ms: u64, out: &mut Vec<MachineEffect>) {
         if self.is_speaking && self.resume.is_none() && self.flushing.is_none() {
             self.resume = Some(now_ms + RESUME_MS);
-            out.push(Effect::Leg(Order::Pause));
+            out.push(MachineEffect::Leg(Order::Pause));
         }
     }
 
     /// Continues after a pause.
-    pub(super) fn resume(&mut self, out: &mut Vec<Effect>) {
+    pub(super) fn resume(&mut self, out: &mut Vec<MachineEffect>) {
         if self.resume.take().is_some() {
-            out.push(Effect::Leg(Order::Continue));
+            out.push(MachineEffect::Leg(Order::Continue));
         }
     }
 
@@ -78,19 +78,19 @@ impl Speaking {
         self.resume
     }
 
-    /// Discards queued speech. `is_told`: the voice learns how much of it was heard.
-    pub(super) fn flush(&mut self, is_told: bool, out: &mut Vec<Effect>) {
+    /// Discards queued speech. `is_reported`: the voice learns how much of it was heard.
+    pub(super) fn flush(&mut self, is_reported: bool, out: &mut Vec<MachineEffect>) {
         self.resume = None;
         self.is_speaking = false;
         match &mut self.flushing {
             Some(flush) => {
-                flush.is_told |= is_told;
+                flush.is_reported |= is_reported;
                 flush.held.retain(|held| matches!(held, Speech::Mark(_)));
             }
             None => {
-                out.push(Effect::Leg(Order::Flush));
+                out.push(MachineEffect::Leg(Order::Flush));
                 self.flushing = Some(Flush {
-                    is_told,
+                    is_reported,
                     held: VecDeque::new(),
                 });
             }
@@ -98,12 +98,12 @@ impl Speaking {
     }
 
     /// Ends a flush. Returns whether the voice is told how much was heard.
-    pub(super) fn flushed(&mut self, out: &mut Vec<Effect>) -> bool {
+    pub(super) fn flushed(&mut self, out: &mut Vec<MachineEffect>) -> bool {
         let Some(flush) = self.flushing.take() else {
             return false;
         };
-        out.extend(flush.held.into_iter().map(Effect::Say));
-        flush.is_told
+        out.extend(flush.held.into_iter().map(MachineEffect::Say));
+        flush.is_reported
     }
 
     pub(super) fn is_flushing(&self) -> bool {

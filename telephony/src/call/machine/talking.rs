@@ -4,15 +4,15 @@ use dikala_entities::{HangupReason, Speaker};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Effect, End, Machine, Now, Phase, VoiceState,
+    CallMachine, End, MachineEffect, Now, Phase, VoiceState,
     answers::{answer, failure, success},
-    functions::Asked,
-    leaving::Stage,
+    functions::FunctionDecision,
+    leaving::DepartureStage,
 };
 use crate::{
-    engine::{Message, Outcome},
-    leg::{Happening, Order},
-    voice::{Heard, Phrase, Spoken},
+    engine::{InvocationOutcome, OutgoingMessage},
+    leg::{LegEvent, Order},
+    voice::{Phrase, VoiceEvent, VoiceInput},
 };
 
 /// Without a model: when the caller hears a request for patience, and when the voice counts as lost.
@@ -23,33 +23,33 @@ pub(super) const END_CALL: &str = "end_call";
 /// Tool with which the agent transfers the caller to a person.
 pub(super) const TRANSFER_TO_HUMAN: &str = "transfer_to_human";
 
-impl Machine {
-    pub(super) fn on_media(&mut self, happening: Happening, now: Now, out: &mut Vec<Effect>) {
+impl CallMachine {
+    pub(super) fn on_media(&mut self, event: LegEvent, now: Now, out: &mut Vec<MachineEffect>) {
         let is_talking = matches!(self.phase, Phase::Talking);
-        match happening {
-            Happening::Audio(samples) if is_talking && self.voice != VoiceState::None => {
-                out.push(Effect::Tell(Spoken::Audio(samples)));
+        match event {
+            LegEvent::Audio(samples) if is_talking && self.voice != VoiceState::None => {
+                out.push(MachineEffect::Voice(VoiceInput::Audio(samples)));
             }
-            Happening::VoiceStarted if is_talking && self.rules.barge_in && !self.is_held => {
+            LegEvent::VoiceStarted if is_talking && self.rules.barge_in && !self.is_held => {
                 self.speaking.pause(now.ms, out);
             }
-            Happening::Key(key) if is_talking => {
+            LegEvent::Key(key) if is_talking => {
                 let keys = self.keys.press(key, now.ms);
                 self.tell_keys(keys, now, out);
             }
-            Happening::Played(mark) => {
+            LegEvent::Played(mark) => {
                 self.speaking.played(mark);
                 self.played_in_leaving(mark, now, out);
             }
-            Happening::Flushed { played_ms } => {
+            LegEvent::Flushed { played_ms } => {
                 if self.speaking.flushed(out) && self.voice != VoiceState::None {
-                    out.push(Effect::Tell(Spoken::Interrupted { played_ms }));
+                    out.push(MachineEffect::Voice(VoiceInput::Interrupted { played_ms }));
                 }
                 if self.is_held {
-                    out.push(Effect::Leg(Order::Pause));
+                    out.push(MachineEffect::Leg(Order::Pause));
                 }
             }
-            Happening::Held(is_held) => {
+            LegEvent::Held(is_held) => {
                 self.speaking.resume(&mut Vec::new());
                 self.is_held = is_held;
                 let order = if is_held {
@@ -57,34 +57,34 @@ impl Machine {
                 } else {
                     Order::Continue
                 };
-                out.push(Effect::Leg(order));
+                out.push(MachineEffect::Leg(order));
             }
-            Happening::Transfer(done) => self.transferred(done, now, out),
+            LegEvent::Transfer(done) => self.transferred(done, now, out),
             _ => {}
         }
     }
 
-    pub(super) fn on_voice(&mut self, heard: Heard, now: Now, out: &mut Vec<Effect>) {
+    pub(super) fn on_voice(&mut self, heard: VoiceEvent, now: Now, out: &mut Vec<MachineEffect>) {
         match heard {
-            Heard::Ready => self.voice_is_there(),
-            Heard::Audio(samples) => {
+            VoiceEvent::Ready => self.voice_is_there(),
+            VoiceEvent::Audio(samples) => {
                 self.voice_is_there();
                 self.say(samples, now, out);
             }
-            Heard::Interrupted => self.interrupted(now, out),
-            Heard::Tool {
+            VoiceEvent::Interrupted => self.interrupted(now, out),
+            VoiceEvent::Tool {
                 id,
                 name,
                 arguments,
             } => self.tool(id, &name, arguments, now, out),
-            Heard::ToolCancelled { ids } => self.functions.cancel(&ids),
-            Heard::CallerSaid(piece) => self.transcript.piece(Speaker::Caller, &piece, now.at),
-            Heard::AgentSaid(piece) => self.transcript.piece(Speaker::Agent, &piece, now.at),
-            Heard::TurnOver => self.turn_over(now, out),
-            Heard::Usage(usage) => self.meter.add(usage),
-            Heard::Summarising => self.summarising(),
-            Heard::Summary(summary) => self.summed_up(summary, now, out),
-            Heard::Away => {
+            VoiceEvent::ToolCancelled { ids } => self.functions.cancel(&ids),
+            VoiceEvent::CallerSaid(piece) => self.transcript.piece(Speaker::Caller, &piece, now.at),
+            VoiceEvent::AgentSaid(piece) => self.transcript.piece(Speaker::Agent, &piece, now.at),
+            VoiceEvent::TurnOver => self.turn_over(now, out),
+            VoiceEvent::Usage(usage) => self.meter.add(usage),
+            VoiceEvent::Summarising => self.summarising(),
+            VoiceEvent::Summary(summary) => self.summed_up(summary, now, out),
+            VoiceEvent::Away => {
                 if self.voice == VoiceState::Ready {
                     self.voice = VoiceState::Away {
                         since: now.ms,
@@ -92,11 +92,11 @@ impl Machine {
                     };
                 }
             }
-            Heard::Reconnected => {
+            VoiceEvent::Reconnected => {
                 self.voice_is_there();
                 self.functions.reconnected();
             }
-            Heard::Lost(words) => self.voice_lost(&words, now, out),
+            VoiceEvent::Lost(words) => self.voice_lost(&words, now, out),
         }
     }
 
@@ -106,13 +106,13 @@ impl Machine {
         }
     }
 
-    fn say(&mut self, samples: Vec<i16>, now: Now, out: &mut Vec<Effect>) {
+    fn say(&mut self, samples: Vec<i16>, now: Now, out: &mut Vec<MachineEffect>) {
         if self.is_for_the_caller(now) {
             self.speaking.say(samples, out);
         }
     }
 
-    fn interrupted(&mut self, now: Now, out: &mut Vec<Effect>) {
+    fn interrupted(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         self.transcript.turn_over();
         if self.is_for_the_caller(now) {
             self.speaking.flush(true, out);
@@ -128,7 +128,7 @@ impl Machine {
         }
     }
 
-    fn turn_over(&mut self, now: Now, out: &mut Vec<Effect>) {
+    fn turn_over(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         self.transcript.turn_over();
         match &mut self.phase {
             Phase::Talking => {
@@ -140,12 +140,12 @@ impl Machine {
     }
 
     /// Ends the voice session; the caller hears a sentence about it.
-    fn voice_lost(&mut self, words: &str, now: Now, out: &mut Vec<Effect>) {
+    fn voice_lost(&mut self, words: &str, now: Now, out: &mut Vec<MachineEffect>) {
         if self.voice == VoiceState::None {
             return;
         }
         self.voice = VoiceState::None;
-        out.push(Effect::CloseVoice);
+        out.push(MachineEffect::CloseVoice);
         match &mut self.phase {
             Phase::Talking => {
                 let end = End::failed(
@@ -170,7 +170,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn expire_talk(&mut self, now: Now, out: &mut Vec<Effect>) {
+    pub(super) fn expire_talk(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         let is_due = |due: Option<u64>| due.is_some_and(|due| due <= now.ms);
         let lost_after = self.rules.engine_lost_after_ms;
         if is_due(self.engine_away_since.map(|since| since + lost_after)) {
@@ -203,20 +203,20 @@ impl Machine {
     }
 
     /// Plays a recorded sentence of the bridge.
-    pub(super) fn say_phrase(&mut self, phrase: Phrase, now: Now, out: &mut Vec<Effect>) {
+    pub(super) fn say_phrase(&mut self, phrase: Phrase, now: Now, out: &mut Vec<MachineEffect>) {
         let language = self.agent.as_ref().map_or("", |agent| &agent.language);
         let (text, samples) = phrase.spoken(language);
         self.transcript.whole(Speaker::Agent, text, now.at);
         self.speaking.say(samples, out);
     }
 
-    fn tell_keys(&mut self, keys: Option<String>, now: Now, out: &mut Vec<Effect>) {
+    fn tell_keys(&mut self, keys: Option<String>, now: Now, out: &mut Vec<MachineEffect>) {
         let Some(keys) = keys else {
             return;
         };
         let words = self.transcribe_keys(&keys, now);
         if self.voice != VoiceState::None {
-            out.push(Effect::Tell(Spoken::Keys(words)));
+            out.push(MachineEffect::Voice(VoiceInput::Keys(words)));
         }
     }
 
@@ -227,7 +227,12 @@ impl Machine {
         words
     }
 
-    pub(super) fn warn(&mut self, reason: HangupReason, seconds_left: u64, out: &mut Vec<Effect>) {
+    pub(super) fn warn(
+        &mut self,
+        reason: HangupReason,
+        seconds_left: u64,
+        out: &mut Vec<MachineEffect>,
+    ) {
         if !matches!(self.phase, Phase::Talking) || self.voice == VoiceState::None {
             return;
         }
@@ -239,7 +244,7 @@ impl Machine {
             "The call will be cut off in {seconds_left} seconds, because {why}. Tell the caller that you have to end the call, and say \
              goodbye now."
         );
-        out.push(Effect::Tell(Spoken::Goodbye(words)));
+        out.push(MachineEffect::Voice(VoiceInput::Goodbye(words)));
     }
 
     /// Handles a tool call of the model.
@@ -249,7 +254,7 @@ impl Machine {
         name: &str,
         arguments: Map<String, Value>,
         now: Now,
-        out: &mut Vec<Effect>,
+        out: &mut Vec<MachineEffect>,
     ) {
         if !matches!(self.phase, Phase::Talking) {
             answer(id, failure("call_ending", "The call is ending."), out);
@@ -283,21 +288,21 @@ impl Machine {
         name: &str,
         arguments: Map<String, Value>,
         now: Now,
-        out: &mut Vec<Effect>,
+        out: &mut Vec<MachineEffect>,
     ) {
         match self.functions.ask(&id, name, &arguments, now.ms) {
-            Asked::Call { invocation_id } => {
+            FunctionDecision::Call { invocation_id } => {
                 self.transcript.whole(Speaker::Tool, name, now.at);
-                let function = Message::Function {
+                let function = OutgoingMessage::Function {
                     invocation_id,
                     name: name.to_owned(),
                     parameters: arguments,
                 };
-                out.push(Effect::Engine(function, now.at));
+                out.push(MachineEffect::Engine(function, now.at));
             }
-            Asked::Kept(kept) => answer(id, kept, out),
-            Asked::Joined => {}
-            Asked::TooMany => {
+            FunctionDecision::Kept(kept) => answer(id, kept, out),
+            FunctionDecision::Joined => {}
+            FunctionDecision::TooMany => {
                 let words = "Too many functions are under way; wait for their results.";
                 answer(id, failure("busy", words), out);
             }
@@ -307,14 +312,14 @@ impl Machine {
     pub(super) fn function_done(
         &mut self,
         invocation_id: &str,
-        outcome: Outcome,
+        outcome: InvocationOutcome,
         now: Now,
-        out: &mut Vec<Effect>,
+        out: &mut Vec<MachineEffect>,
     ) {
         let done = match outcome {
-            Outcome::Ok(result) if result.is_empty() => success(json!({"done": true})),
-            Outcome::Ok(result) => success(Value::Object(result)),
-            Outcome::Error { code, message } => {
+            InvocationOutcome::Ok(result) if result.is_empty() => success(json!({"done": true})),
+            InvocationOutcome::Ok(result) => success(Value::Object(result)),
+            InvocationOutcome::Error { code, message } => {
                 let name = self.functions.name_of(invocation_id).unwrap_or_default();
                 let words = format!("{name} failed: {code}");
                 self.transcript.whole(Speaker::Tool, &words, now.at);
@@ -334,13 +339,13 @@ impl Machine {
         to: String,
         tool: Option<String>,
         now: Now,
-        out: &mut Vec<Effect>,
+        out: &mut Vec<MachineEffect>,
     ) {
         // No person is called once the bridge stops.
         let is_free = match &self.phase {
             _ if self.stops_at.is_some() => false,
             Phase::Talking => true,
-            Phase::Leaving(leaving) => matches!(leaving.stage, Stage::Settling { .. }),
+            Phase::Leaving(leaving) => matches!(leaving.stage, DepartureStage::Settling { .. }),
             _ => false,
         };
         if is_free {

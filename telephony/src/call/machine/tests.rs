@@ -6,20 +6,20 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::{
-    engine::Outcome,
+    engine::InvocationOutcome,
     leg::Speech,
     settings::Prices,
-    voice::{Spoken, Usage},
+    voice::{Usage, VoiceInput},
 };
 
 /// A machine that is fed inputs, with the effects that it gave.
 struct Story {
-    machine: Machine,
+    machine: CallMachine,
     ms: u64,
-    effects: Vec<Effect>,
+    effects: Vec<MachineEffect>,
 }
 
-fn agent() -> Box<Agent> {
+fn agent() -> Box<CallAgent> {
     let agent = json!({
         "id": "agent_1", "name": "Ayu", "systemPrompt": "", "voiceId": "Kore", "greetingText": "Halo", "language": "en",
         "maxCallDurationMinutes": 10, "escalationNumber": "+622150009999", "tools": ["end_call", "transfer_to_human"],
@@ -28,8 +28,8 @@ fn agent() -> Box<Agent> {
     Box::new(serde_json::from_value(agent).expect("an agent"))
 }
 
-fn rules() -> Rules {
-    Rules {
+fn rules() -> CallRules {
+    CallRules {
         barge_in: true,
         prices: Some(Prices {
             text_in: 0,
@@ -48,8 +48,8 @@ fn now(ms: u64) -> Now {
     }
 }
 
-fn incoming() -> Message {
-    Message::Incoming {
+fn incoming() -> OutgoingMessage {
+    OutgoingMessage::Incoming {
         bridge_call_id: "b".to_owned(),
         did: "+622150001000".to_owned(),
         caller: "anonymous".to_owned(),
@@ -57,65 +57,65 @@ fn incoming() -> Message {
     }
 }
 
-fn taken() -> Input {
-    Input::Engine(Told::Reply(Reply::Taken {
+fn taken() -> MachineInput {
+    MachineInput::Engine(ServiceEvent::Reply(ServiceReply::Taken {
         call_id: "call_1".to_owned(),
         agent: agent(),
     }))
 }
 
-fn declined(wanted: Wanted, code: &str) -> Input {
-    Input::Engine(Told::Reply(Reply::Declined {
+fn declined(wanted: DeclinedMessage, code: &str) -> MachineInput {
+    MachineInput::Engine(ServiceEvent::Reply(ServiceReply::Declined {
         wanted,
         code: code.to_owned(),
         words: String::new(),
     }))
 }
 
-fn command(command: Command) -> Input {
-    Input::Engine(Told::Command(command))
+fn command(command: ServiceCommand) -> MachineInput {
+    MachineInput::Engine(ServiceEvent::Command(command))
 }
 
-fn hangup(reason: HangupReason) -> Input {
-    command(Command::Hangup { reason })
+fn hangup(reason: HangupReason) -> MachineInput {
+    command(ServiceCommand::Hangup { reason })
 }
 
-fn tool(id: &str, name: &str, arguments: Value) -> Input {
-    Input::Voice(Heard::Tool {
+fn tool(id: &str, name: &str, arguments: Value) -> MachineInput {
+    MachineInput::Voice(VoiceEvent::Tool {
         id: id.to_owned(),
         name: name.to_owned(),
         arguments: arguments.as_object().cloned().unwrap_or_default(),
     })
 }
 
-fn outcome(id: &str, result: Value) -> Input {
-    Input::Engine(Told::Reply(Reply::Outcome {
+fn outcome(id: &str, result: Value) -> MachineInput {
+    MachineInput::Engine(ServiceEvent::Reply(ServiceReply::Outcome {
         invocation_id: id.to_owned(),
-        outcome: Outcome::Ok(result.as_object().cloned().unwrap_or_default()),
+        outcome: InvocationOutcome::Ok(result.as_object().cloned().unwrap_or_default()),
     }))
 }
 
-fn said(role: Speaker, text: &str) -> Input {
-    Input::Voice(match role {
-        Speaker::Caller => Heard::CallerSaid(text.to_owned()),
-        _ => Heard::AgentSaid(text.to_owned()),
+fn said(role: Speaker, text: &str) -> MachineInput {
+    MachineInput::Voice(match role {
+        Speaker::Caller => VoiceEvent::CallerSaid(text.to_owned()),
+        _ => VoiceEvent::AgentSaid(text.to_owned()),
     })
 }
 
-fn usage(audio_in: u64, audio_out: u64) -> Input {
-    Input::Voice(Heard::Usage(Usage {
+fn usage(audio_in: u64, audio_out: u64) -> MachineInput {
+    MachineInput::Voice(VoiceEvent::Usage(Usage {
         audio_in,
         audio_out,
         ..Usage::default()
     }))
 }
 
-const AUDIO: fn() -> Input = || Input::Voice(Heard::Audio(vec![1; 480]));
+const AUDIO: fn() -> MachineInput = || MachineInput::Voice(VoiceEvent::Audio(vec![1; 480]));
 
 impl Story {
     fn new() -> Self {
         let mut effects = Vec::new();
-        let machine = Machine::new(rules(), incoming(), now(0), &mut effects);
+        let machine = CallMachine::new(rules(), incoming(), now(0), &mut effects);
         Self {
             machine,
             ms: 0,
@@ -127,13 +127,13 @@ impl Story {
     fn talking() -> Self {
         let mut story = Self::new();
         story.on(taken());
-        story.on(Input::Leg(Happening::Answered));
-        story.on(Input::Voice(Heard::Ready));
+        story.on(MachineInput::Leg(LegEvent::Answered));
+        story.on(MachineInput::Voice(VoiceEvent::Ready));
         story.effects.clear();
         story
     }
 
-    fn on(&mut self, input: Input) -> Vec<Effect> {
+    fn on(&mut self, input: MachineInput) -> Vec<MachineEffect> {
         self.machine.step(now(self.ms), input, &mut self.effects);
         let effects = std::mem::take(&mut self.effects);
         self.effects.clear();
@@ -141,49 +141,49 @@ impl Story {
     }
 
     /// Advances the time and returns the effects that were due meanwhile.
-    fn wait(&mut self, ms: u64) -> Vec<Effect> {
+    fn wait(&mut self, ms: u64) -> Vec<MachineEffect> {
         let until = self.ms + ms;
         let mut all = Vec::new();
         while let Some(due) = self.machine.due().filter(|due| *due <= until) {
             self.ms = self.ms.max(due);
-            all.extend(self.on(Input::Time));
+            all.extend(self.on(MachineInput::Time));
         }
         self.ms = until;
         all
     }
 
     /// Confirms every mark in the effects as played.
-    fn play(&mut self, effects: &[Effect]) -> Vec<Effect> {
+    fn play(&mut self, effects: &[MachineEffect]) -> Vec<MachineEffect> {
         let marks: Vec<u64> = marks(effects);
         let mut all = Vec::new();
         for mark in marks {
-            all.extend(self.on(Input::Leg(Happening::Played(mark))));
+            all.extend(self.on(MachineInput::Leg(LegEvent::Played(mark))));
         }
         all
     }
 }
 
-fn marks(effects: &[Effect]) -> Vec<u64> {
-    let mark = |effect: &Effect| match effect {
-        Effect::Say(Speech::Mark(mark)) => Some(*mark),
+fn marks(effects: &[MachineEffect]) -> Vec<u64> {
+    let mark = |effect: &MachineEffect| match effect {
+        MachineEffect::Say(Speech::Mark(mark)) => Some(*mark),
         _ => None,
     };
     effects.iter().filter_map(mark).collect()
 }
 
 /// The service's messages, abbreviated.
-fn told(effects: &[Effect]) -> Vec<String> {
-    let line = |effect: &Effect| match effect {
-        Effect::Engine(message, at) => Some(match message {
-            Message::Incoming { .. } => "incoming".to_owned(),
-            Message::Answered => "answered".to_owned(),
-            Message::Function {
+fn told(effects: &[MachineEffect]) -> Vec<String> {
+    let line = |effect: &MachineEffect| match effect {
+        MachineEffect::Engine(message, at) => Some(match message {
+            OutgoingMessage::Incoming { .. } => "incoming".to_owned(),
+            OutgoingMessage::Answered => "answered".to_owned(),
+            OutgoingMessage::Function {
                 invocation_id,
                 name,
                 ..
             } => format!("{name} {invocation_id}"),
-            Message::Transcript { summary, .. } => format!("transcript {summary}"),
-            Message::Hangup {
+            OutgoingMessage::Transcript { summary, .. } => format!("transcript {summary}"),
+            OutgoingMessage::Hangup {
                 reason,
                 initiator,
                 ai_cost_idr,
@@ -191,47 +191,49 @@ fn told(effects: &[Effect]) -> Vec<String> {
                 let cost = ai_cost_idr.unwrap_or_default();
                 format!("hangup {reason} {initiator} {cost} at {}", at.as_i64())
             }
-            Message::Failed { reason, detail } => format!("failed {reason}: {detail}"),
+            OutgoingMessage::Failed { reason, detail } => format!("failed {reason}: {detail}"),
         }),
         _ => None,
     };
     effects.iter().filter_map(line).collect()
 }
 
-fn orders(effects: &[Effect]) -> Vec<&Order> {
+fn orders(effects: &[MachineEffect]) -> Vec<&Order> {
     effects
         .iter()
         .filter_map(|effect| match effect {
-            Effect::Leg(order) => Some(order),
+            MachineEffect::Leg(order) => Some(order),
             _ => None,
         })
         .collect()
 }
 
-fn hung_up(effects: &[Effect]) -> bool {
+fn hung_up(effects: &[MachineEffect]) -> bool {
     let mut orders = orders(effects).into_iter();
     orders.any(|order| matches!(order, Order::Hangup(_)))
 }
 
-fn speaks(effects: &[Effect]) -> usize {
-    let speech = |effect: &&Effect| matches!(effect, Effect::Say(Speech::Audio(_)));
+fn speaks(effects: &[MachineEffect]) -> usize {
+    let speech = |effect: &&MachineEffect| matches!(effect, MachineEffect::Say(Speech::Audio(_)));
     effects.iter().filter(speech).count()
 }
 
 /// The voice's inputs, without audio.
-fn tells(effects: &[Effect]) -> Vec<&Spoken> {
+fn tells(effects: &[MachineEffect]) -> Vec<&VoiceInput> {
     let tells = effects.iter().filter_map(|effect| match effect {
-        Effect::Tell(spoken) => Some(spoken),
+        MachineEffect::Voice(spoken) => Some(spoken),
         _ => None,
     });
     tells
-        .filter(|tell| !matches!(tell, Spoken::Audio(_)))
+        .filter(|tell| !matches!(tell, VoiceInput::Audio(_)))
         .collect()
 }
 
-fn answered_with(effects: &[Effect]) -> Vec<(String, Value)> {
-    let answer = |tell: &Spoken| match tell {
-        Spoken::ToolOutcome { id, outcome } => Some((id.clone(), Value::Object(outcome.clone()))),
+fn answered_with(effects: &[MachineEffect]) -> Vec<(String, Value)> {
+    let answer = |tell: &VoiceInput| match tell {
+        VoiceInput::ToolOutcome { id, outcome } => {
+            Some((id.clone(), Value::Object(outcome.clone())))
+        }
         _ => None,
     };
     tells(effects).into_iter().filter_map(answer).collect()
@@ -245,22 +247,29 @@ fn a_call_from_ringing_to_the_callers_hang_up() {
     call.effects.clear();
     let effects = call.on(taken());
     assert_eq!(orders(&effects), [&Order::Answer]);
-    let opens = |effects: &[Effect]| {
+    let opens = |effects: &[MachineEffect]| {
         let mut effects = effects.iter();
-        effects
-            .any(|effect| matches!(effect, Effect::OpenVoice(setup) if setup.call_id == "call_1"))
+        effects.any(
+            |effect| matches!(effect, MachineEffect::OpenVoice(setup) if setup.call_id == "call_1"),
+        )
     };
     assert!(!opens(&effects), "a forged call would cost a greeting");
-    let effects = call.on(Input::Leg(Happening::Answered));
+    let effects = call.on(MachineInput::Leg(LegEvent::Answered));
     assert!(opens(&effects));
     assert_eq!(told(&effects), ["answered"]);
     assert!(call.machine.listens());
     assert_eq!(speaks(&call.on(AUDIO())), 1);
-    assert_eq!(marks(&call.on(Input::Voice(Heard::TurnOver))), [1]);
-    let heard = call.on(Input::Leg(Happening::Audio(vec![5; 320])));
-    assert_eq!(heard, [Effect::Tell(Spoken::Audio(vec![5; 320]))]);
+    assert_eq!(
+        marks(&call.on(MachineInput::Voice(VoiceEvent::TurnOver))),
+        [1]
+    );
+    let heard = call.on(MachineInput::Leg(LegEvent::Audio(vec![5; 320])));
+    assert_eq!(
+        heard,
+        [MachineEffect::Voice(VoiceInput::Audio(vec![5; 320]))]
+    );
     call.wait(61_000);
-    let effects = call.on(Input::Leg(Happening::HungUp));
+    let effects = call.on(MachineInput::Leg(LegEvent::HungUp));
     assert!(!hung_up(&effects) && told(&effects).is_empty());
     assert_eq!(told(&call.wait(300)), ["hangup normal caller 0 at 61000"]);
     assert!(call.machine.is_over());
@@ -278,7 +287,9 @@ fn refusals_become_the_phones_own() {
     ] {
         let mut call = Story::new();
         call.effects.clear();
-        let effects = call.on(Input::Engine(Told::Reply(Reply::Refused { reason })));
+        let effects = call.on(MachineInput::Engine(ServiceEvent::Reply(
+            ServiceReply::Refused { reason },
+        )));
         assert!(
             matches!(orders(&effects)[..], [Order::Reject(refusal)] if refusal.status == status && !refusal.words.is_empty())
         );
@@ -287,7 +298,7 @@ fn refusals_become_the_phones_own() {
     for (code, status) in [("unknown_number", 404), ("invalid_message", 500)] {
         let mut call = Story::new();
         call.effects.clear();
-        let effects = call.on(declined(Wanted::Incoming, code));
+        let effects = call.on(declined(DeclinedMessage::Incoming, code));
         assert!(
             matches!(orders(&effects)[..], [Order::Reject(refusal)] if refusal.status == status)
         );
@@ -296,25 +307,25 @@ fn refusals_become_the_phones_own() {
 
 #[test]
 fn without_an_engine_the_phone_is_told_soon() {
-    let refused = |effects: &[Effect]| {
+    let refused = |effects: &[MachineEffect]| {
         let retry = |order: &&Order| matches!(order, Order::Reject(refusal) if refusal.status == 503 && refusal.retry_after_seconds.is_some());
         orders(effects).iter().any(retry)
     };
     let mut call = Story::new();
-    call.on(Input::EngineStands(false));
+    call.on(MachineInput::EngineStands(false));
     assert!(!refused(&call.wait(1_999)) && refused(&call.wait(1)));
     // The service is connected and does not decide.
     let mut call = Story::new();
-    call.on(Input::EngineStands(true));
+    call.on(MachineInput::EngineStands(true));
     assert!(!refused(&call.wait(9_999)));
     let effects = call.wait(1);
     assert!(refused(&effects));
     assert_eq!(told(&effects), ["hangup rejected bridge 0 at 10000"]);
     // The service comes back in time.
     let mut call = Story::new();
-    call.on(Input::EngineStands(false));
+    call.on(MachineInput::EngineStands(false));
     call.wait(1_000);
-    call.on(Input::EngineStands(true));
+    call.on(MachineInput::EngineStands(true));
     call.wait(3_000);
     assert_eq!(orders(&call.on(taken())), [&Order::Answer]);
 }
@@ -323,11 +334,11 @@ fn without_an_engine_the_phone_is_told_soon() {
 fn a_caller_who_gives_up_has_abandoned_the_call() {
     let mut ringing = Story::new();
     ringing.effects.clear();
-    let effects = ringing.on(Input::Leg(Happening::Cancelled));
+    let effects = ringing.on(MachineInput::Leg(LegEvent::Cancelled));
     assert_eq!(told(&effects), ["hangup abandoned caller 0 at 0"]);
     let mut answering = Story::new();
     answering.on(taken());
-    let effects = answering.on(Input::Leg(Happening::Cancelled));
+    let effects = answering.on(MachineInput::Leg(LegEvent::Cancelled));
     assert_eq!(told(&effects), ["hangup abandoned caller 0 at 0"]);
     assert!(answering.machine.is_over());
 }
@@ -336,17 +347,20 @@ fn a_caller_who_gives_up_has_abandoned_the_call() {
 fn a_caller_who_interrupts_is_listened_to() {
     let mut call = Story::talking();
     call.on(AUDIO());
-    let effects = call.on(Input::Leg(Happening::VoiceStarted));
+    let effects = call.on(MachineInput::Leg(LegEvent::VoiceStarted));
     assert_eq!(orders(&effects), [&Order::Pause]);
     call.wait(300);
-    let effects = call.on(Input::Voice(Heard::Interrupted));
+    let effects = call.on(MachineInput::Voice(VoiceEvent::Interrupted));
     assert_eq!(orders(&effects), [&Order::Flush]);
     assert!(
         !call.machine.listens(),
         "what comes now must not be thrown away"
     );
-    let effects = call.on(Input::Leg(Happening::Flushed { played_ms: 120 }));
-    assert_eq!(tells(&effects), [&Spoken::Interrupted { played_ms: 120 }]);
+    let effects = call.on(MachineInput::Leg(LegEvent::Flushed { played_ms: 120 }));
+    assert_eq!(
+        tells(&effects),
+        [&VoiceInput::Interrupted { played_ms: 120 }]
+    );
     assert!(call.machine.listens());
     assert!(call.wait(5_000).is_empty());
 }
@@ -355,21 +369,29 @@ fn a_caller_who_interrupts_is_listened_to() {
 fn the_agent_goes_on_where_the_model_takes_nothing_for_an_interruption() {
     let mut call = Story::talking();
     assert!(
-        call.on(Input::Leg(Happening::VoiceStarted)).is_empty(),
+        call.on(MachineInput::Leg(LegEvent::VoiceStarted))
+            .is_empty(),
         "nothing is being said"
     );
     call.on(AUDIO());
-    call.on(Input::Leg(Happening::VoiceStarted));
+    call.on(MachineInput::Leg(LegEvent::VoiceStarted));
     assert!(call.wait(699).is_empty());
     assert_eq!(orders(&call.wait(1)), [&Order::Continue]);
     // Once everything was played there is nothing to pause.
-    let effects = call.on(Input::Voice(Heard::TurnOver));
+    let effects = call.on(MachineInput::Voice(VoiceEvent::TurnOver));
     call.play(&effects);
-    assert!(call.on(Input::Leg(Happening::VoiceStarted)).is_empty());
+    assert!(
+        call.on(MachineInput::Leg(LegEvent::VoiceStarted))
+            .is_empty()
+    );
     let mut patient = Story::talking();
     patient.machine.rules.barge_in = false;
     patient.on(AUDIO());
-    assert!(patient.on(Input::Leg(Happening::VoiceStarted)).is_empty());
+    assert!(
+        patient
+            .on(MachineInput::Leg(LegEvent::VoiceStarted))
+            .is_empty()
+    );
 }
 
 #[test]
@@ -389,9 +411,11 @@ fn the_agent_hangs_up_once_all_it_said_was_heard() {
     assert!(call.wait(20_000).is_empty(), "it is still being played");
     let effects = call.play(&effects);
     assert!(hung_up(&effects));
-    assert_eq!(tells(&effects), [&Spoken::Summarise]);
+    assert_eq!(tells(&effects), [&VoiceInput::Summarise]);
     call.on(usage(10, 20));
-    call.on(Input::Voice(Heard::Summary("All is well.".to_owned())));
+    call.on(MachineInput::Voice(VoiceEvent::Summary(
+        "All is well.".to_owned(),
+    )));
     // The usage of the last turn comes after it.
     call.wait(299);
     call.on(usage(1, 0));
@@ -409,10 +433,10 @@ fn without_a_summary_in_time_the_first_and_last_turns_stand_in() {
         let mut call = Story::talking();
         call.on(said(Speaker::Agent, "Hello"));
         call.on(said(Speaker::Caller, "Hi"));
-        assert!(told(&call.on(Input::Leg(Happening::HungUp))).is_empty());
+        assert!(told(&call.on(MachineInput::Leg(LegEvent::HungUp))).is_empty());
         if let Some(ms) = begins_at {
             assert!(told(&call.wait(ms)).is_empty());
-            call.on(Input::Voice(Heard::Summarising));
+            call.on(MachineInput::Voice(VoiceEvent::Summarising));
         }
         assert!(told(&call.wait(told_at - 1 - call.ms)).is_empty());
         assert_eq!(
@@ -430,8 +454,8 @@ fn what_is_billed_right_after_the_end_counts() {
     // Interrupted at the very end, with speech flushed.
     let mut call = Story::talking();
     call.on(AUDIO());
-    call.on(Input::Voice(Heard::Interrupted));
-    assert!(told(&call.on(Input::Leg(Happening::HungUp))).is_empty());
+    call.on(MachineInput::Voice(VoiceEvent::Interrupted));
+    assert!(told(&call.on(MachineInput::Leg(LegEvent::HungUp))).is_empty());
     assert!(call.machine.listens(), "the bill is to be heard");
     call.wait(299);
     call.on(usage(7, 0));
@@ -440,14 +464,16 @@ fn what_is_billed_right_after_the_end_counts() {
     let mut free = Story::talking();
     free.machine.rules.prices = None;
     free.on(said(Speaker::Agent, "Hello"));
-    let effects = free.on(Input::Leg(Happening::HungUp));
+    let effects = free.on(MachineInput::Leg(LegEvent::HungUp));
     assert_eq!(told(&effects)[0], "hangup normal caller 0 at 0");
     let mut free = Story::talking();
     free.machine.rules.prices = None;
     free.on(said(Speaker::Agent, "Hello"));
     free.on(said(Speaker::Caller, "Hi"));
-    free.on(Input::Leg(Happening::HungUp));
-    let effects = free.on(Input::Voice(Heard::Summary("Hello.".to_owned())));
+    free.on(MachineInput::Leg(LegEvent::HungUp));
+    let effects = free.on(MachineInput::Voice(VoiceEvent::Summary(
+        "Hello.".to_owned(),
+    )));
     assert_eq!(told(&effects)[1], "transcript Hello.");
 }
 
@@ -460,7 +486,7 @@ fn a_command_ends_the_call_after_what_is_being_said_for_two_seconds_at_most() {
     );
     let mut call = Story::talking();
     call.on(AUDIO());
-    call.on(Input::Leg(Happening::VoiceStarted));
+    call.on(MachineInput::Leg(LegEvent::VoiceStarted));
     let effects = call.on(hangup(HangupReason::MaxDuration));
     assert_eq!(orders(&effects), [&Order::Continue]);
     assert_eq!(speaks(&call.on(AUDIO())), 0, "nothing new is said");
@@ -482,12 +508,12 @@ fn a_command_ends_the_call_after_what_is_being_said_for_two_seconds_at_most() {
 #[test]
 fn a_warning_lets_the_agent_say_goodbye() {
     let mut call = Story::talking();
-    let effects = call.on(command(Command::Warn {
+    let effects = call.on(command(ServiceCommand::Warn {
         reason: HangupReason::CreditsExhausted,
         seconds_left: 30,
     }));
     assert!(
-        matches!(tells(&effects)[..], [Spoken::Goodbye(words)] if words.contains("30 seconds"))
+        matches!(tells(&effects)[..], [VoiceInput::Goodbye(words)] if words.contains("30 seconds"))
     );
 }
 
@@ -509,14 +535,14 @@ fn a_function_is_called_and_its_result_given_to_the_model() {
         "an empty answer is asked for again"
     );
     call.on(tool("f3", "check_order", json!({"orderId": "3"})));
-    let wanted = Wanted::Function {
+    let wanted = DeclinedMessage::Function {
         invocation_id: "f3".to_owned(),
     };
     let effects = call.on(declined(wanted, "busy"));
     assert_eq!(answered_with(&effects)[0].1["error"]["code"], "busy");
     // The model has reconnected and repeats its call.
-    call.on(Input::Voice(Heard::Away));
-    call.on(Input::Voice(Heard::Reconnected));
+    call.on(MachineInput::Voice(VoiceEvent::Away));
+    call.on(MachineInput::Voice(VoiceEvent::Reconnected));
     let effects = call.on(tool("g1", "check_order", json!({"orderId": "1"})));
     assert!(told(&effects).is_empty());
     assert_eq!(
@@ -525,7 +551,7 @@ fn a_function_is_called_and_its_result_given_to_the_model() {
     );
     // Much later the answer may have changed.
     call.wait(120_001);
-    call.on(Input::Voice(Heard::Reconnected));
+    call.on(MachineInput::Voice(VoiceEvent::Reconnected));
     let effects = call.on(tool("h1", "check_order", json!({"orderId": "1"})));
     assert_eq!(told(&effects), ["check_order h1~4"]);
 }
@@ -547,14 +573,14 @@ fn a_person_is_called_once_the_agent_has_said_so() {
     let mut call = Story::talking();
     call.on(AUDIO());
     call.on(tool("t", "transfer_to_human", json!({})));
-    let effects = call.on(Input::Voice(Heard::TurnOver));
+    let effects = call.on(MachineInput::Voice(VoiceEvent::TurnOver));
     let effects = call.play(&effects);
     let to = "+622150009999".to_owned();
     let language = "en".to_owned();
     assert_eq!(orders(&effects), [&Order::Transfer { to, language }]);
-    let effects = call.on(Input::Leg(Happening::Transfer(
-        Err("it is busy".to_owned()),
-    )));
+    let effects = call.on(MachineInput::Leg(LegEvent::Transfer(Err(
+        "it is busy".to_owned()
+    ))));
     assert_eq!(
         answered_with(&effects)[0].1["error"]["message"],
         "it is busy"
@@ -562,11 +588,11 @@ fn a_person_is_called_once_the_agent_has_said_so() {
     assert_eq!(speaks(&call.on(AUDIO())), 1, "the agent goes on");
     // A transfer commanded by the service.
     let to = "+6281".to_owned();
-    let effects = call.on(command(Command::Transfer { to: to.clone() }));
+    let effects = call.on(command(ServiceCommand::Transfer { to: to.clone() }));
     let effects = call.play(&effects);
     let language = "en".to_owned();
     assert_eq!(orders(&effects), [&Order::Transfer { to, language }]);
-    let effects = call.on(Input::Leg(Happening::Transfer(Ok(()))));
+    let effects = call.on(MachineInput::Leg(LegEvent::Transfer(Ok(()))));
     assert!(hung_up(&effects));
     assert_eq!(told(&call.wait(300))[0], "hangup transferred bridge 0 at 0");
 }
@@ -575,21 +601,21 @@ fn a_person_is_called_once_the_agent_has_said_so() {
 fn keys_reach_the_model_as_text_and_stand_in_the_transcript() {
     let mut call = Story::talking();
     for key in ['4', '2', '7'] {
-        assert!(call.on(Input::Leg(Happening::Key(key))).is_empty());
+        assert!(call.on(MachineInput::Leg(LegEvent::Key(key))).is_empty());
     }
-    let effects = call.on(Input::Leg(Happening::Key('#')));
+    let effects = call.on(MachineInput::Leg(LegEvent::Key('#')));
     assert_eq!(
         tells(&effects),
-        [&Spoken::Keys("the caller pressed 4 2 7 #".to_owned())]
+        [&VoiceInput::Keys("the caller pressed 4 2 7 #".to_owned())]
     );
-    call.on(Input::Leg(Happening::Key('9')));
+    call.on(MachineInput::Leg(LegEvent::Key('9')));
     assert!(call.wait(1_499).is_empty());
     let effects = call.wait(1);
     assert_eq!(
         tells(&effects),
-        [&Spoken::Keys("the caller pressed 9".to_owned())]
+        [&VoiceInput::Keys("the caller pressed 9".to_owned())]
     );
-    call.on(Input::Leg(Happening::HungUp));
+    call.on(MachineInput::Leg(LegEvent::HungUp));
     assert_eq!(
         told(&call.wait(300))[1],
         "transcript caller: the caller pressed 4 2 7 #\ncaller: the caller pressed 9"
@@ -600,7 +626,7 @@ fn keys_reach_the_model_as_text_and_stand_in_the_transcript() {
 fn without_a_model_the_caller_is_asked_for_patience_and_then_let_go() {
     let mut call = Story::new();
     call.on(taken());
-    call.on(Input::Leg(Happening::Answered));
+    call.on(MachineInput::Leg(LegEvent::Answered));
     assert!(call.wait(1_999).is_empty());
     assert_eq!(speaks(&call.wait(1)), 1);
     assert!(call.wait(5_999).is_empty());
@@ -610,8 +636,8 @@ fn without_a_model_the_caller_is_asked_for_patience_and_then_let_go() {
         [&Order::Flush],
         "the sentence comes in place of the rest"
     );
-    assert!(effects.contains(&Effect::CloseVoice));
-    let effects = call.on(Input::Leg(Happening::Flushed { played_ms: 0 }));
+    assert!(effects.contains(&MachineEffect::CloseVoice));
+    let effects = call.on(MachineInput::Leg(LegEvent::Flushed { played_ms: 0 }));
     assert_eq!(speaks(&effects), 1);
     let effects = call.play(&effects);
     assert!(hung_up(&effects));
@@ -621,12 +647,12 @@ fn without_a_model_the_caller_is_asked_for_patience_and_then_let_go() {
 #[test]
 fn a_model_that_comes_back_in_time_goes_on() {
     let mut call = Story::talking();
-    call.on(Input::Voice(Heard::Away));
+    call.on(MachineInput::Voice(VoiceEvent::Away));
     assert_eq!(speaks(&call.wait(7_999)), 1);
-    call.on(Input::Voice(Heard::Reconnected));
+    call.on(MachineInput::Voice(VoiceEvent::Reconnected));
     assert!(call.wait(60_000).is_empty());
-    assert_eq!(orders(&call.on(Input::VoiceGone)), [&Order::Flush]);
-    let effects = call.on(Input::Leg(Happening::Flushed { played_ms: 0 }));
+    assert_eq!(orders(&call.on(MachineInput::VoiceGone)), [&Order::Flush]);
+    let effects = call.on(MachineInput::Leg(LegEvent::Flushed { played_ms: 0 }));
     assert_eq!(speaks(&effects), 1);
     assert_eq!(
         told(&call.play(&effects))[0],
@@ -637,11 +663,11 @@ fn a_model_that_comes_back_in_time_goes_on() {
 #[test]
 fn talk_goes_on_without_the_engine_for_as_long_as_it_waits() {
     let mut call = Story::talking();
-    call.on(Input::EngineStands(false));
+    call.on(MachineInput::EngineStands(false));
     call.wait(20_000);
-    call.on(Input::EngineStands(true));
+    call.on(MachineInput::EngineStands(true));
     assert!(call.wait(60_000).is_empty());
-    call.on(Input::EngineStands(false));
+    call.on(MachineInput::EngineStands(false));
     assert!(call.wait(29_999).is_empty());
     let effects = call.wait(1);
     assert_eq!(speaks(&effects), 1);
@@ -657,7 +683,7 @@ fn silence_of_the_engine_counts_from_its_beginning() {
     let mut call = Story::talking();
     call.wait(10_000);
     let since_ms = call.ms - 4_000;
-    call.on(Input::EngineAway { since_ms });
+    call.on(MachineInput::EngineAway { since_ms });
     assert!(call.wait(25_999).is_empty());
     assert_eq!(speaks(&call.wait(1)), 1);
 }
@@ -665,12 +691,12 @@ fn silence_of_the_engine_counts_from_its_beginning() {
 #[test]
 fn when_the_bridge_stops_the_caller_is_told() {
     let mut call = Story::talking();
-    let effects = call.on(Input::Stop { within_ms: 20_000 });
+    let effects = call.on(MachineInput::Stop { within_ms: 20_000 });
     assert_eq!(speaks(&effects), 1);
     assert!(hung_up(&call.play(&effects)));
     let mut ringing = Story::new();
     assert!(
-        matches!(orders(&ringing.on(Input::Stop { within_ms: 20_000 }))[..], [Order::Ring, Order::Reject(refusal)] if refusal.status == 503)
+        matches!(orders(&ringing.on(MachineInput::Stop { within_ms: 20_000 }))[..], [Order::Ring, Order::Reject(refusal)] if refusal.status == 503)
     );
 }
 
@@ -679,7 +705,7 @@ fn a_bridge_that_stops_soon_cuts_its_sentence() {
     let mut call = Story::talking();
     call.on(said(Speaker::Agent, "Hello"));
     call.on(said(Speaker::Caller, "Hi"));
-    call.on(Input::Stop { within_ms: 1_000 });
+    call.on(MachineInput::Stop { within_ms: 1_000 });
     assert!(!hung_up(&call.wait(999)));
     let effects = call.wait(1);
     assert!(hung_up(&effects));
@@ -691,7 +717,7 @@ fn a_bridge_that_stops_soon_cuts_its_sentence() {
     let mut leaving = Story::talking();
     leaving.on(AUDIO());
     leaving.on(tool("t", "end_call", json!({})));
-    leaving.on(Input::Stop { within_ms: 2_000 });
+    leaving.on(MachineInput::Stop { within_ms: 2_000 });
     assert!(hung_up(&leaving.wait(2_000)));
 }
 
@@ -701,7 +727,7 @@ fn connecting() -> Story {
     call.on(said(Speaker::Agent, "Hello"));
     call.on(said(Speaker::Caller, "Hi"));
     let to = "+6281".to_owned();
-    let effects = call.on(command(Command::Transfer { to }));
+    let effects = call.on(command(ServiceCommand::Transfer { to }));
     let effects = call.play(&effects);
     assert!(matches!(orders(&effects)[..], [Order::Transfer { .. }]));
     call
@@ -709,7 +735,7 @@ fn connecting() -> Story {
 
 #[test]
 fn a_transfer_is_given_up_when_the_bridge_stops() {
-    let ends = |call: &mut Story, effects: &[Effect]| {
+    let ends = |call: &mut Story, effects: &[MachineEffect]| {
         assert_eq!(speaks(effects), 1, "the caller is told");
         let effects = call.play(effects);
         assert!(hung_up(&effects));
@@ -720,25 +746,25 @@ fn a_transfer_is_given_up_when_the_bridge_stops() {
     };
     // The person's phone rings.
     let mut call = connecting();
-    let effects = call.on(Input::Stop { within_ms: 10_000 });
+    let effects = call.on(MachineInput::Stop { within_ms: 10_000 });
     assert_eq!(orders(&effects), [&Order::CancelTransfer]);
     ends(&mut call, &effects);
     // The person refuses at this very moment.
     let mut call = connecting();
-    let effects = call.on(Input::Stop { within_ms: 10_000 });
-    let busy = Input::Leg(Happening::Transfer(Err("it is busy".to_owned())));
+    let effects = call.on(MachineInput::Stop { within_ms: 10_000 });
+    let busy = MachineInput::Leg(LegEvent::Transfer(Err("it is busy".to_owned())));
     assert!(call.on(busy).is_empty());
     ends(&mut call, &effects);
     // The agent is about to announce the transfer.
     let mut call = Story::talking();
     call.on(said(Speaker::Agent, "Hello"));
     call.on(tool("t", "transfer_to_human", json!({})));
-    let effects = call.on(Input::Stop { within_ms: 10_000 });
+    let effects = call.on(MachineInput::Stop { within_ms: 10_000 });
     assert!(orders(&effects).is_empty());
     ends(&mut call, &effects);
     // The call ends in time however little is left.
     let mut call = connecting();
-    call.on(Input::Stop { within_ms: 300 });
+    call.on(MachineInput::Stop { within_ms: 300 });
     let effects = call.wait(300);
     assert!(hung_up(&effects) && call.machine.is_over());
     assert_eq!(told(&effects).len(), 2, "the transcript, too");
@@ -747,9 +773,11 @@ fn a_transfer_is_given_up_when_the_bridge_stops() {
 #[test]
 fn a_person_who_answers_all_the_same_has_the_caller() {
     let mut call = connecting();
-    let effects = call.on(Input::Stop { within_ms: 10_000 });
+    let effects = call.on(MachineInput::Stop { within_ms: 10_000 });
     assert_eq!(speaks(&effects), 1);
-    assert!(hung_up(&call.on(Input::Leg(Happening::Transfer(Ok(()))))));
+    assert!(hung_up(
+        &call.on(MachineInput::Leg(LegEvent::Transfer(Ok(()))))
+    ));
     let told = told(&call.wait(3_000));
     assert_eq!(told[0], "hangup transferred bridge 0 at 0");
 }
@@ -759,9 +787,9 @@ fn nobody_is_called_once_the_bridge_stops() {
     let mut call = Story::talking();
     call.on(AUDIO());
     call.on(tool("t", "end_call", json!({})));
-    call.on(Input::Stop { within_ms: 5_000 });
+    call.on(MachineInput::Stop { within_ms: 5_000 });
     let to = "+6281".to_owned();
-    assert!(call.on(command(Command::Transfer { to })).is_empty());
+    assert!(call.on(command(ServiceCommand::Transfer { to })).is_empty());
     let effects = call.wait(5_000);
     assert!(hung_up(&effects) && call.machine.is_over());
 }
@@ -772,7 +800,7 @@ fn a_person_who_does_not_answer_in_time_is_called_no_more() {
     assert!(call.wait(119_999).is_empty());
     let effects = call.wait(1);
     assert_eq!(orders(&effects), [&Order::CancelTransfer]);
-    let [Spoken::Text(words)] = tells(&effects)[..] else {
+    let [VoiceInput::Text(words)] = tells(&effects)[..] else {
         panic!("the agent is told: {effects:?}");
     };
     assert!(words.contains("did not answer in time"), "{words}");
@@ -782,29 +810,29 @@ fn a_person_who_does_not_answer_in_time_is_called_no_more() {
 fn lost_media_a_broken_leg_and_an_engine_that_let_go_end_the_call() {
     let mut call = Story::talking();
     call.on(usage(20, 0));
-    let effects = call.on(Input::Leg(Happening::MediaLost));
+    let effects = call.on(MachineInput::Leg(LegEvent::MediaLost));
     assert!(hung_up(&effects));
-    let fault = Effect::Fault("no media came for 15 s".to_owned());
+    let fault = MachineEffect::Fault("no media came for 15 s".to_owned());
     assert!(effects.contains(&fault), "operators are told in the log");
     let expected = ["hangup media_lost bridge 20 at 0"];
     assert_eq!(told(&call.wait(300)), expected);
     let mut call = Story::talking();
     call.on(usage(20, 0));
-    call.on(Input::LegGone);
+    call.on(MachineInput::LegGone);
     let expected = ["hangup bridge_error bridge 20 at 0"];
     assert_eq!(told(&call.wait(300)), expected);
     // Without a cost to report, the fault keeps its own message.
     let mut call = Story::talking();
     call.machine.rules.prices = None;
     assert_eq!(
-        told(&call.on(Input::Leg(Happening::MediaLost))),
+        told(&call.on(MachineInput::Leg(LegEvent::MediaLost))),
         ["failed media_lost: no media came for 15 s"]
     );
     let mut call = Story::talking();
-    assert!(hung_up(&call.on(Input::Engine(Told::Over))));
+    assert!(hung_up(&call.on(MachineInput::Engine(ServiceEvent::Over))));
     let mut call = Story::talking();
     assert!(hung_up(
-        &call.on(declined(Wanted::Answered, "invalid_transition"))
+        &call.on(declined(DeclinedMessage::Answered, "invalid_transition"))
     ));
     let mut silent = Story::new();
     silent.on(taken());
@@ -819,18 +847,21 @@ fn a_call_on_hold_is_silent_and_goes_on() {
     let mut call = Story::talking();
     call.on(AUDIO());
     assert_eq!(
-        orders(&call.on(Input::Leg(Happening::Held(true)))),
+        orders(&call.on(MachineInput::Leg(LegEvent::Held(true)))),
         [&Order::Pause]
     );
-    assert!(call.on(Input::Leg(Happening::VoiceStarted)).is_empty());
+    assert!(
+        call.on(MachineInput::Leg(LegEvent::VoiceStarted))
+            .is_empty()
+    );
     assert!(call.wait(60_000).is_empty());
     assert_eq!(
-        orders(&call.on(Input::Leg(Happening::Held(false)))),
+        orders(&call.on(MachineInput::Leg(LegEvent::Held(false)))),
         [&Order::Continue]
     );
 }
 
-fn any_input() -> impl Strategy<Value = Input> {
+fn any_input() -> impl Strategy<Value = MachineInput> {
     let texts = prop_oneof![
         Just("a".to_owned()),
         Just("b".to_owned()),
@@ -839,36 +870,36 @@ fn any_input() -> impl Strategy<Value = Input> {
     ];
     let texts2 = texts.clone();
     let leg = prop_oneof![
-        8 => Just(Happening::Answered), 1 => Just(Happening::Cancelled), 4 => Just(Happening::Audio(vec![0; 4])),
-        4 => Just(Happening::VoiceStarted), 2 => Just(Happening::VoiceEnded), 4 => Just(Happening::Key('5')),
-        4 => (0_u64..6).prop_map(Happening::Played), 4 => Just(Happening::Flushed { played_ms: 1 }),
-        2 => any::<bool>().prop_map(Happening::Held), 2 => any::<bool>().prop_map(|ok| Happening::Transfer(if ok { Ok(()) } else { Err("x".to_owned()) })),
-        1 => Just(Happening::HungUp), 1 => Just(Happening::MediaLost), 1 => Just(Happening::Failed("x".to_owned())),
+        8 => Just(LegEvent::Answered), 1 => Just(LegEvent::Cancelled), 4 => Just(LegEvent::Audio(vec![0; 4])),
+        4 => Just(LegEvent::VoiceStarted), 2 => Just(LegEvent::VoiceEnded), 4 => Just(LegEvent::Key('5')),
+        4 => (0_u64..6).prop_map(LegEvent::Played), 4 => Just(LegEvent::Flushed { played_ms: 1 }),
+        2 => any::<bool>().prop_map(LegEvent::Held), 2 => any::<bool>().prop_map(|ok| LegEvent::Transfer(if ok { Ok(()) } else { Err("x".to_owned()) })),
+        1 => Just(LegEvent::HungUp), 1 => Just(LegEvent::MediaLost), 1 => Just(LegEvent::Failed("x".to_owned())),
     ];
     let voice = prop_oneof![
-        4 => Just(Heard::Ready), 6 => Just(Heard::Audio(vec![0; 4])), 3 => Just(Heard::Interrupted),
-        6 => (texts.clone(), texts2).prop_map(|(id, name)| Heard::Tool { id, name, arguments: Map::new() }),
-        2 => texts.clone().prop_map(|id| Heard::ToolCancelled { ids: vec![id] }),
-        3 => texts.clone().prop_map(Heard::CallerSaid), 3 => texts.clone().prop_map(Heard::AgentSaid),
-        3 => Just(Heard::TurnOver), 2 => any::<u64>().prop_map(|audio_in| Heard::Usage(Usage { audio_in, ..Usage::default() })),
-        1 => texts.clone().prop_map(Heard::Summary), 2 => Just(Heard::Away), 2 => Just(Heard::Reconnected), 1 => texts.clone().prop_map(Heard::Lost),
+        4 => Just(VoiceEvent::Ready), 6 => Just(VoiceEvent::Audio(vec![0; 4])), 3 => Just(VoiceEvent::Interrupted),
+        6 => (texts.clone(), texts2).prop_map(|(id, name)| VoiceEvent::Tool { id, name, arguments: Map::new() }),
+        2 => texts.clone().prop_map(|id| VoiceEvent::ToolCancelled { ids: vec![id] }),
+        3 => texts.clone().prop_map(VoiceEvent::CallerSaid), 3 => texts.clone().prop_map(VoiceEvent::AgentSaid),
+        3 => Just(VoiceEvent::TurnOver), 2 => any::<u64>().prop_map(|audio_in| VoiceEvent::Usage(Usage { audio_in, ..Usage::default() })),
+        1 => texts.clone().prop_map(VoiceEvent::Summary), 2 => Just(VoiceEvent::Away), 2 => Just(VoiceEvent::Reconnected), 1 => texts.clone().prop_map(VoiceEvent::Lost),
     ];
     let told = prop_oneof![
-        1 => Just(Told::Reply(Reply::Refused { reason: HangupReason::NoAgent })),
-        8 => Just(Told::Reply(Reply::Taken { call_id: "call_1".to_owned(), agent: agent() })),
-        4 => texts.clone().prop_map(|invocation_id| Told::Reply(Reply::Outcome { invocation_id, outcome: Outcome::Ok(Map::new()) })),
-        2 => texts.prop_map(|invocation_id| Told::Reply(Reply::Declined { wanted: Wanted::Function { invocation_id }, code: "busy".to_owned(), words: String::new() })),
-        1 => Just(Told::Reply(Reply::Declined { wanted: Wanted::Answered, code: "x".to_owned(), words: String::new() })),
-        1 => Just(Told::Reply(Reply::Declined { wanted: Wanted::Closing, code: "x".to_owned(), words: String::new() })),
-        1 => Just(Told::Command(Command::Hangup { reason: HangupReason::Requested })),
-        2 => Just(Told::Command(Command::Warn { reason: HangupReason::MaxDuration, seconds_left: 3 })),
-        2 => Just(Told::Command(Command::Transfer { to: "+6281".to_owned() })),
-        1 => Just(Told::Over),
+        1 => Just(ServiceEvent::Reply(ServiceReply::Refused { reason: HangupReason::NoAgent })),
+        8 => Just(ServiceEvent::Reply(ServiceReply::Taken { call_id: "call_1".to_owned(), agent: agent() })),
+        4 => texts.clone().prop_map(|invocation_id| ServiceEvent::Reply(ServiceReply::Outcome { invocation_id, outcome: InvocationOutcome::Ok(Map::new()) })),
+        2 => texts.prop_map(|invocation_id| ServiceEvent::Reply(ServiceReply::Declined { wanted: DeclinedMessage::Function { invocation_id }, code: "busy".to_owned(), words: String::new() })),
+        1 => Just(ServiceEvent::Reply(ServiceReply::Declined { wanted: DeclinedMessage::Answered, code: "x".to_owned(), words: String::new() })),
+        1 => Just(ServiceEvent::Reply(ServiceReply::Declined { wanted: DeclinedMessage::Closing, code: "x".to_owned(), words: String::new() })),
+        1 => Just(ServiceEvent::Command(ServiceCommand::Hangup { reason: HangupReason::Requested })),
+        2 => Just(ServiceEvent::Command(ServiceCommand::Warn { reason: HangupReason::MaxDuration, seconds_left: 3 })),
+        2 => Just(ServiceEvent::Command(ServiceCommand::Transfer { to: "+6281".to_owned() })),
+        1 => Just(ServiceEvent::Over),
     ];
     prop_oneof![
-        10 => leg.prop_map(Input::Leg), 12 => voice.prop_map(Input::Voice), 8 => told.prop_map(Input::Engine),
-        2 => any::<bool>().prop_map(Input::EngineStands), 6 => Just(Input::Time),
-        1 => (0_u64..9_000).prop_map(|within_ms| Input::Stop { within_ms }), 1 => Just(Input::LegGone), 1 => Just(Input::VoiceGone),
+        10 => leg.prop_map(MachineInput::Leg), 12 => voice.prop_map(MachineInput::Voice), 8 => told.prop_map(MachineInput::Engine),
+        2 => any::<bool>().prop_map(MachineInput::EngineStands), 6 => Just(MachineInput::Time),
+        1 => (0_u64..9_000).prop_map(|within_ms| MachineInput::Stop { within_ms }), 1 => Just(MachineInput::LegGone), 1 => Just(MachineInput::VoiceGone),
     ]
 }
 
@@ -888,25 +919,25 @@ proptest! {
             all.extend(effects);
         }
         // The service is gone for good, the voice is silent, and nothing is played any more.
-        call.on(Input::EngineStands(false));
+        call.on(MachineInput::EngineStands(false));
         let mut steps = 0;
         while let Some(due) = call.machine.due() {
             steps += 1;
             prop_assert!(steps < 100, "time does not go on");
             call.ms = call.ms.max(due);
-            all.extend(call.on(Input::Time));
+            all.extend(call.on(MachineInput::Time));
         }
         prop_assert!(call.machine.is_over());
-        let is_final = |effect: &&Effect| matches!(effect, Effect::Engine(Message::Hangup { .. } | Message::Failed { .. }, _));
-        let is_taken = |effect: &Effect| matches!(effect, Effect::Leg(Order::Answer));
+        let is_final = |effect: &&MachineEffect| matches!(effect, MachineEffect::Engine(OutgoingMessage::Hangup { .. } | OutgoingMessage::Failed { .. }, _));
+        let is_taken = |effect: &MachineEffect| matches!(effect, MachineEffect::Leg(Order::Answer));
         let finals = all.iter().filter(is_final).count();
         prop_assert!(finals <= 1);
         prop_assert!(finals == 1 || !all.iter().any(is_taken), "a call that was taken ends in the books");
-        let ends = all.iter().filter(|effect| matches!(effect, Effect::Leg(Order::Hangup(_) | Order::Reject(_)))).count();
+        let ends = all.iter().filter(|effect| matches!(effect, MachineEffect::Leg(Order::Hangup(_) | Order::Reject(_)))).count();
         prop_assert!(ends <= 1);
-        let count = |of: fn(&Message) -> bool| all.iter().filter(|effect| matches!(effect, Effect::Engine(message, _) if of(message))).count();
-        let answers = count(|message| matches!(message, Message::Answered));
-        let transcripts = count(|message| matches!(message, Message::Transcript { .. }));
+        let count = |of: fn(&OutgoingMessage) -> bool| all.iter().filter(|effect| matches!(effect, MachineEffect::Engine(message, _) if of(message))).count();
+        let answers = count(|message| matches!(message, OutgoingMessage::Answered));
+        let transcripts = count(|message| matches!(message, OutgoingMessage::Transcript { .. }));
         prop_assert!(answers <= 1 && transcripts <= 1);
     }
 }

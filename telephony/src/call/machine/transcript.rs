@@ -2,7 +2,7 @@
 
 use dikala_entities::{Millis, Speaker};
 
-use crate::engine::{Message, Turn};
+use crate::engine::{OutgoingMessage, SpokenTurn};
 
 /// Turns and bytes that are kept.
 const TURNS_MAX: usize = 1_900;
@@ -16,19 +16,19 @@ const FIRST_TURNS: usize = 50;
 const TURNS_OF_SUMMARY: usize = 2;
 
 #[derive(Debug, Default)]
-pub(super) struct Transcript {
-    turns: Vec<Spoken>,
+pub(super) struct TranscriptBuilder {
+    turns: Vec<TranscriptEntry>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Spoken {
-    turn: Turn,
+struct TranscriptEntry {
+    turn: SpokenTurn,
     /// More pieces may follow.
     is_open: bool,
 }
 
-impl Transcript {
+impl TranscriptBuilder {
     /// Appends a piece of speech to the open turn of its speaker.
     pub(super) fn piece(&mut self, role: Speaker, piece: &str, at: Millis) {
         let piece = piece.replace('\0', "");
@@ -61,8 +61,8 @@ impl Transcript {
     fn push(&mut self, role: Speaker, text: String, at: Millis, is_open: bool) {
         let text: String = text.chars().take(BYTES_MAX / 16).collect();
         self.bytes += text.len();
-        let turn = Turn { role, text, at };
-        self.turns.push(Spoken { turn, is_open });
+        let turn = SpokenTurn { role, text, at };
+        self.turns.push(TranscriptEntry { turn, is_open });
     }
 
     fn shorten(&mut self) {
@@ -79,11 +79,11 @@ impl Transcript {
     }
 
     /// The transcript for the service, with the model's summary or, without one, the first and last turns. `None` if it is empty.
-    pub(super) fn close(&mut self, summary: Option<String>) -> Option<Message> {
-        let turns: Vec<Turn> = self
+    pub(super) fn close(&mut self, summary: Option<String>) -> Option<OutgoingMessage> {
+        let turns: Vec<SpokenTurn> = self
             .turns
             .drain(..)
-            .map(|said| Turn {
+            .map(|said| SpokenTurn {
                 text: said.turn.text.trim().to_owned(),
                 ..said.turn
             })
@@ -97,10 +97,10 @@ impl Transcript {
 }
 
 /// Drops turns in the middle until the encoded message fits: escapes make short text long in JSON.
-fn fitting(summary: String, turns: Vec<Turn>) -> Message {
-    let mut message = Message::Transcript { summary, turns };
+fn fitting(summary: String, turns: Vec<SpokenTurn>) -> OutgoingMessage {
+    let mut message = OutgoingMessage::Transcript { summary, turns };
     while message.encode("", None, Millis::MAX).len() > MESSAGE_BYTES_MAX
-        && let Message::Transcript { turns, .. } = &mut message
+        && let OutgoingMessage::Transcript { turns, .. } = &mut message
         && !turns.is_empty()
     {
         let first = FIRST_TURNS.min(turns.len() / 2);
@@ -110,8 +110,8 @@ fn fitting(summary: String, turns: Vec<Turn>) -> Message {
     message
 }
 
-fn ends(turns: &[Turn]) -> String {
-    let line = |turn: &Turn| {
+fn ends(turns: &[SpokenTurn]) -> String {
+    let line = |turn: &SpokenTurn| {
         let text: String = turn.text.chars().take(500).collect();
         format!("{}: {text}", turn.role)
     };
@@ -128,9 +128,9 @@ fn ends(turns: &[Turn]) -> String {
 mod tests {
     use super::*;
 
-    fn told(transcript: &mut Transcript, summary: Option<&str>) -> (String, Vec<String>) {
+    fn told(transcript: &mut TranscriptBuilder, summary: Option<&str>) -> (String, Vec<String>) {
         match transcript.close(summary.map(str::to_owned)) {
-            Some(Message::Transcript { summary, turns }) => {
+            Some(OutgoingMessage::Transcript { summary, turns }) => {
                 let turns = turns.iter();
                 let turns = turns.map(|turn| format!("{}: {}", turn.role, turn.text));
                 (summary, turns.collect())
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn pieces_become_turns() {
-        let mut said = Transcript::default();
+        let mut said = TranscriptBuilder::default();
         said.piece(Speaker::Agent, "Selamat ", Millis::MIN);
         said.piece(Speaker::Agent, "pagi!", Millis::MIN);
         said.turn_over();
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn the_models_summary_comes_first_unless_it_is_empty() {
         for (given, expected) in [("It rained. ", "It rained."), (" ", "agent: Hi")] {
-            let mut said = Transcript::default();
+            let mut said = TranscriptBuilder::default();
             said.whole(Speaker::Agent, "Hi", Millis::MIN);
             assert_eq!(told(&mut said, Some(given)).0, expected);
         }
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn an_endless_call_keeps_its_first_and_its_last_turns() {
-        let mut said = Transcript::default();
+        let mut said = TranscriptBuilder::default();
         for number in 0..20_000 {
             said.whole(Speaker::Caller, &format!("word {number}"), Millis::MIN);
             said.piece(Speaker::Agent, "and so on ", Millis::MIN);
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_is_six_times_as_long_in_json_fits_too() {
-        let mut said = Transcript::default();
+        let mut said = TranscriptBuilder::default();
         for _ in 0..60 {
             said.whole(Speaker::Caller, &"\u{1}".repeat(2_000), Millis::MIN);
         }

@@ -11,7 +11,7 @@ use tokio_tungstenite::{
 
 use super::*;
 use crate::{
-    engine::{Outcome, Wanted},
+    engine::{DeclinedMessage, InvocationOutcome},
     trust::Trust,
 };
 
@@ -55,7 +55,7 @@ impl Engine {
         Self { listener }
     }
 
-    fn client(&self) -> (Client, JoinHandle<()>) {
+    fn client(&self) -> (ServiceClient, JoinHandle<()>) {
         let address = Address {
             url: format!(
                 "ws://{}/bridge/v1/connect",
@@ -64,9 +64,9 @@ impl Engine {
             token: Secret::new("dkb_secret"),
         };
         let time = AtomicI64::new(1_000);
-        let clock: Clock = Arc::new(move || Millis::from_i64(time.fetch_add(1, Relaxed)));
+        let clock: WallClock = Arc::new(move || Millis::from_i64(time.fetch_add(1, Relaxed)));
         let trust = Trust::new(None).expect("public authorities");
-        Client::start(address, trust, clock, LOST_AFTER)
+        ServiceClient::start(address, trust, clock, LOST_AFTER)
     }
 
     async fn accept(&self) -> Peer {
@@ -105,8 +105,8 @@ async fn reply(peer: &mut Peer, to: &Value, with: Value) {
         .expect("sent");
 }
 
-fn incoming() -> Message {
-    Message::Incoming {
+fn incoming() -> OutgoingMessage {
+    OutgoingMessage::Incoming {
         bridge_call_id: "b".to_owned(),
         did: "+622150001000".to_owned(),
         caller: "anonymous".to_owned(),
@@ -119,8 +119,8 @@ fn taken() -> Value {
         "greetingText": "", "language": "id", "maxCallDurationMinutes": 10, "escalationNumber": null, "tools": [], "functions": []}})
 }
 
-async fn told(line: &mut Line) -> Told {
-    let told = timeout(WITHIN, line.told.recv()).await;
+async fn told(line: &mut CallChannel) -> ServiceEvent {
+    let told = timeout(WITHIN, line.events.recv()).await;
     told.expect("the call is told").expect("the client runs")
 }
 
@@ -130,15 +130,15 @@ async fn a_call_outlives_the_loss_of_its_socket() {
     let (client, _) = engine.client();
     let mut peer = engine.accept().await;
     assert_eq!(next(&mut peer, "heartbeat").await["activeCalls"], json!([]));
-    let mut line = client.line().await.expect("a line");
+    let mut line = client.open_call().await.expect("a line");
     line.post(incoming(), line.now()).await;
     let asked = next(&mut peer, "call.incoming").await;
     reply(&mut peer, &asked, taken()).await;
     assert!(matches!(
         told(&mut line).await,
-        Told::Reply(Reply::Taken { .. })
+        ServiceEvent::Reply(ServiceReply::Taken { .. })
     ));
-    line.post(Message::Answered, line.now()).await;
+    line.post(OutgoingMessage::Answered, line.now()).await;
     let answered = next(&mut peer, "call.answered").await;
     drop(peer);
     // The same message again, with the same id and time, after a heartbeat that lists the call.
@@ -149,7 +149,7 @@ async fn a_call_outlives_the_loss_of_its_socket() {
     assert_eq!(again, answered);
     reply(&mut peer, &again, json!({})).await;
     // Commands and outcomes find their call.
-    let function = Message::Function {
+    let function = OutgoingMessage::Function {
         invocation_id: "f".to_owned(),
         name: "check".to_owned(),
         parameters: serde_json::Map::new(),
@@ -164,7 +164,7 @@ async fn a_call_outlives_the_loss_of_its_socket() {
     .await;
     let heard = told(&mut line).await;
     assert!(
-        matches!(heard, Told::Reply(Reply::Outcome { outcome: Outcome::Error { ref code, .. }, .. }) if code == "timeout")
+        matches!(heard, ServiceEvent::Reply(ServiceReply::Outcome { outcome: InvocationOutcome::Error { ref code, .. }, .. }) if code == "timeout")
     );
     let command = json!({"id": "cmd_1", "command": "transfer", "callId": "call_1", "to": "+6281"});
     peer.send(Frame::text(command.to_string()))
@@ -172,7 +172,7 @@ async fn a_call_outlives_the_loss_of_its_socket() {
         .expect("sent");
     assert!(matches!(
         told(&mut line).await,
-        Told::Command(crate::engine::Command::Transfer { .. })
+        ServiceEvent::Command(crate::engine::ServiceCommand::Transfer { .. })
     ));
     peer.send(Frame::Ping(b"are you there"[..].into()))
         .await
@@ -195,12 +195,12 @@ async fn an_engine_that_falls_silent_is_dialled_again() {
     let engine = Engine::start().await;
     let (client, _) = engine.client();
     let mut peer = engine.accept().await;
-    let mut line = client.line().await.expect("a line");
+    let mut line = client.open_call().await.expect("a line");
     line.post(incoming(), line.now()).await;
     let asked = next(&mut peer, "call.incoming").await;
     reply(&mut peer, &asked, taken()).await;
     told(&mut line).await;
-    line.post(Message::Answered, line.now()).await;
+    line.post(OutgoingMessage::Answered, line.now()).await;
     let answered = next(&mut peer, "call.answered").await;
     let pinged = async {
         loop {
@@ -231,7 +231,7 @@ async fn what_is_left_to_say_is_said_before_the_client_ends() {
     let engine = Engine::start().await;
     let (client, running) = engine.client();
     let mut peer = engine.accept().await;
-    let mut line = client.line().await.expect("a line");
+    let mut line = client.open_call().await.expect("a line");
     line.post(incoming(), line.now()).await;
     let asked = next(&mut peer, "call.incoming").await;
     reply(&mut peer, &asked, taken()).await;
@@ -254,22 +254,22 @@ async fn a_refusal_reaches_the_call() {
     let engine = Engine::start().await;
     let (client, _) = engine.client();
     let mut peer = engine.accept().await;
-    let mut line = client.line().await.expect("a line");
+    let mut line = client.open_call().await.expect("a line");
     line.post(incoming(), line.now()).await;
     let asked = next(&mut peer, "call.incoming").await;
     let error = json!({"ok": false, "error": {"code": "unknown_number", "message": "Nobody."}});
     reply(&mut peer, &asked, error).await;
     let heard = told(&mut line).await;
     assert!(
-        matches!(heard, Told::Reply(Reply::Declined { wanted: Wanted::Incoming, ref code, .. }) if code == "unknown_number")
+        matches!(heard, ServiceEvent::Reply(ServiceReply::Declined { wanted: DeclinedMessage::Incoming, ref code, .. }) if code == "unknown_number")
     );
 }
 
 #[test]
 fn a_token_that_is_refused_is_tried_rarely() {
-    assert_eq!(wait_ms(&DialError::Status(401), 0), REDIAL_MS_REFUSED);
+    assert_eq!(wait_ms(&SocketError::Status(401), 0), REDIAL_MS_REFUSED);
     let waits: Vec<u64> = (0..8)
-        .map(|failures| wait_ms(&DialError::Slow, failures))
+        .map(|failures| wait_ms(&SocketError::Slow, failures))
         .collect();
     assert_eq!(waits, [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
 }

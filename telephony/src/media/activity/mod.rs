@@ -45,7 +45,7 @@ impl fmt::Debug for Activity {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum VoiceChange {
     Started,
     Ended,
 }
@@ -72,7 +72,7 @@ impl Default for Activity {
 
 impl Activity {
     /// Adds 20 ms at 16 kHz.
-    pub fn hear(&mut self, samples: &[i16]) -> Option<Change> {
+    pub fn hear(&mut self, samples: &[i16]) -> Option<VoiceChange> {
         self.pending.extend_from_slice(samples);
         let mut change = None;
         let mut taken = 0;
@@ -85,7 +85,7 @@ impl Activity {
         change
     }
 
-    fn count(&mut self, verdict: Verdict) -> Option<Change> {
+    fn count(&mut self, verdict: Verdict) -> Option<VoiceChange> {
         let voice = verdict == Verdict::Voice;
         if voice == self.speaking {
             // A hissed consonant may be part of a word that begins.
@@ -102,9 +102,9 @@ impl Activity {
         self.against = 0;
         self.speaking = voice;
         Some(if voice {
-            Change::Started
+            VoiceChange::Started
         } else {
-            Change::Ended
+            VoiceChange::Ended
         })
     }
 }

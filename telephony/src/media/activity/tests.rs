@@ -3,7 +3,7 @@
 
 use std::f64::consts::TAU;
 
-use super::{Activity, Change};
+use super::{Activity, VoiceChange};
 use crate::media::{fir::Resampler, g711::Law};
 
 /// 1.6 s of "Halo, saya mau tanya …" by espeak-ng, 8 kHz, A-law.
@@ -17,7 +17,7 @@ fn speech() -> Vec<i16> {
 }
 
 /// The changes noticed in these samples, with their milliseconds.
-fn noticed(samples: &[i16]) -> Vec<(usize, Change)> {
+fn noticed(samples: &[i16]) -> Vec<(usize, VoiceChange)> {
     let mut activity = Activity::default();
     let frames = samples.chunks(320).enumerate();
     frames
@@ -54,7 +54,7 @@ fn words_begin_and_end() {
     samples.extend(speech());
     samples.extend(noise(20, 16_000));
     let noticed = noticed(&samples);
-    let Some((at, Change::Started)) = noticed.first() else {
+    let Some((at, VoiceChange::Started)) = noticed.first() else {
         panic!("{noticed:?}");
     };
     assert!(
@@ -63,7 +63,7 @@ fn words_begin_and_end() {
     );
     assert_eq!(
         noticed.last().map(|(_, change)| *change),
-        Some(Change::Ended),
+        Some(VoiceChange::Ended),
         "{noticed:?}"
     );
 }

@@ -3,11 +3,11 @@
 //! Samples wait at the codec's rate: for G.711 that takes a third of the memory. Speech fades for 5 ms where it breaks off or
 //! begins, so that nothing clicks. Silence is frames of zeros.
 
-mod waiting;
+mod sample_queue;
 
 use std::collections::VecDeque;
 
-use self::waiting::Waiting;
+use self::sample_queue::SampleQueue;
 use super::fir::Resampler;
 
 /// Queued speech from which no more is accepted.
@@ -17,14 +17,14 @@ const FADE_MS: usize = 5;
 
 /// The sample rate of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rate {
+pub enum PlayoutRate {
     /// 8 kHz.
     Narrow,
     /// 24 kHz.
     Full,
 }
 
-impl Rate {
+impl PlayoutRate {
     const fn per_ms(self) -> usize {
         match self {
             Self::Narrow => 8,
@@ -49,10 +49,10 @@ impl Rate {
 /// The queue of one call.
 #[derive(Debug)]
 pub struct Playout {
-    rate: Rate,
+    rate: PlayoutRate,
     resampler: Option<Resampler>,
     scratch: Vec<i16>,
-    waiting: Waiting,
+    waiting: SampleQueue,
     /// Samples that have left the queue since the start.
     left: u64,
     /// Marks with their positions, counted like `left`.
@@ -67,12 +67,12 @@ pub struct Playout {
 }
 
 impl Playout {
-    pub fn new(rate: Rate) -> Self {
+    pub fn new(rate: PlayoutRate) -> Self {
         Self {
             rate,
             resampler: rate.resampler(),
             scratch: Vec::new(),
-            waiting: Waiting::default(),
+            waiting: SampleQueue::default(),
             left: 0,
             marks: VecDeque::new(),
             played: 0,
@@ -83,7 +83,7 @@ impl Playout {
     }
 
     /// Changes the rate and converts what waits.
-    pub fn change(&mut self, rate: Rate) {
+    pub fn change(&mut self, rate: PlayoutRate) {
         if rate == self.rate {
             return;
         }
@@ -93,8 +93,8 @@ impl Playout {
             *at = self.left + convert(*at - self.left);
         }
         let mut resampler = match rate {
-            Rate::Narrow => Resampler::from_24_to_8(),
-            Rate::Full => Resampler::from_8_to_24(),
+            PlayoutRate::Narrow => Resampler::from_24_to_8(),
+            PlayoutRate::Full => Resampler::from_8_to_24(),
         };
         let (mut all, mut converted) = (Vec::new(), Vec::new());
         self.waiting.take(usize::MAX, &mut all);
@@ -156,7 +156,7 @@ impl Playout {
             self.played += rest as u64;
         }
         self.left += self.waiting.len() as u64;
-        self.waiting = Waiting::default();
+        self.waiting = SampleQueue::default();
         self.marks.drain(..).for_each(|(_, mark)| gone(mark));
         self.paused = false;
         if let Some(resampler) = &mut self.resampler {

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::{MARKS_MAX, Playout, Rate};
+use super::{MARKS_MAX, Playout, PlayoutRate};
 
-const RATES: [Rate; 2] = [Rate::Narrow, Rate::Full];
+const RATES: [PlayoutRate; 2] = [PlayoutRate::Narrow, PlayoutRate::Full];
 
 fn frame(playout: &mut Playout) -> (Vec<i16>, Vec<u64>) {
     let (mut out, mut marks) = (Vec::new(), Vec::new());
@@ -99,7 +99,7 @@ fn flush_says_what_was_heard_and_does_not_click() {
 
 #[test]
 fn flush_while_paused_says_what_was_heard_before() {
-    let mut playout = Playout::new(Rate::Narrow);
+    let mut playout = Playout::new(PlayoutRate::Narrow);
     playout.say(&level(1_000));
     for _ in 0..10 {
         frame(&mut playout);
@@ -120,7 +120,7 @@ fn flush_while_paused_says_what_was_heard_before() {
 
 #[test]
 fn what_was_said_before_silence_does_not_count_as_played() {
-    let mut playout = Playout::new(Rate::Full);
+    let mut playout = Playout::new(PlayoutRate::Full);
     playout.say(&level(100));
     for _ in 0..10 {
         frame(&mut playout);
@@ -156,14 +156,17 @@ fn half_a_minute_is_enough() {
         frame(&mut playout);
         assert!(playout.wants_more());
     }
-    let mut playout = Playout::new(Rate::Narrow);
+    let mut playout = Playout::new(PlayoutRate::Narrow);
     (0..MARKS_MAX as u64).for_each(|mark| playout.mark(mark));
     assert!(!playout.wants_more());
 }
 
 #[test]
 fn a_change_of_rate_keeps_what_waits() {
-    for (from, to) in [(Rate::Narrow, Rate::Full), (Rate::Full, Rate::Narrow)] {
+    for (from, to) in [
+        (PlayoutRate::Narrow, PlayoutRate::Full),
+        (PlayoutRate::Full, PlayoutRate::Narrow),
+    ] {
         let mut playout = Playout::new(from);
         playout.say(&level(200));
         playout.mark(5);
@@ -184,7 +187,7 @@ proptest! {
     fn every_sample_is_played_once_and_in_order(
         pieces in proptest::collection::vec((0_usize..2_000, 0_usize..4, any::<bool>()), 1..40),
     ) {
-        let mut playout = Playout::new(Rate::Full);
+        let mut playout = Playout::new(PlayoutRate::Full);
         let (mut said, mut heard) = (Vec::new(), Vec::new());
         for (mark, (count, frames, pause)) in pieces.into_iter().enumerate() {
             let from = said.len();

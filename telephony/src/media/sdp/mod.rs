@@ -11,8 +11,8 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use self::parse::{Description, Format, Media, Secured};
-use super::srtp::{Crypto, Key, Line};
+use self::parse::{Description, MediaDescription, PayloadFormat, Secured};
+use super::srtp::{Crypto, CryptoLine, MasterKey};
 use crate::settings::{Codec, Srtp};
 
 /// This side's parameters, the same for the whole call.
@@ -24,7 +24,7 @@ pub struct Local<'a> {
     /// In order of preference.
     pub codecs: &'a [Codec],
     pub srtp: Srtp,
-    pub key: Key,
+    pub key: MasterKey,
     /// The session id, below 2⁶² and unique.
     pub session: u64,
     /// Incremented with every change of the text.
@@ -33,32 +33,32 @@ pub struct Local<'a> {
 
 /// The negotiated terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Terms {
+pub struct MediaTerms {
     pub codec: Codec,
     /// Payload type that the other side expects; the next field is the one that it sends.
     pub send_payload: u8,
     pub receive_payload: u8,
     /// Payload type of the keys that the other side sends, and the format in which it accepts keys.
     pub events: Option<u8>,
-    pub send_events: Option<Events>,
+    pub send_events: Option<EventFormat>,
     pub remote: SocketAddr,
     pub remote_rtcp: SocketAddr,
     /// RTCP shares the port of RTP.
     pub rtcp_mux: bool,
     /// This side's direction.
-    pub direction: Direction,
+    pub direction: MediaDirection,
     pub crypto: Option<Crypto>,
 }
 
 /// A format of telephone events (keys).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Events {
+pub struct EventFormat {
     pub payload: u8,
     /// Ticks per second of durations.
     pub clock: u32,
 }
 
-impl Terms {
+impl MediaTerms {
     /// The other side holds the call.
     pub fn held(&self) -> bool {
         !self.direction.sends()
@@ -66,14 +66,14 @@ impl Terms {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub enum MediaDirection {
     SendRecv,
     SendOnly,
     RecvOnly,
     Inactive,
 }
 
-impl Direction {
+impl MediaDirection {
     const ALL: [Self; 4] = [
         Self::SendRecv,
         Self::SendOnly,
@@ -110,29 +110,29 @@ impl Direction {
 
 /// Why an offer or answer was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct SdpRefusal {
     /// 400 if it cannot be parsed, 488 if it cannot be fulfilled.
     pub status: u16,
     pub words: String,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for SdpRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.words)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for SdpRefusal {}
 
-fn unreadable(words: impl Into<String>) -> Refused {
-    Refused {
+fn unreadable(words: impl Into<String>) -> SdpRefusal {
+    SdpRefusal {
         status: 400,
         words: words.into(),
     }
 }
 
-fn impossible(words: impl Into<String>) -> Refused {
-    Refused {
+fn impossible(words: impl Into<String>) -> SdpRefusal {
+    SdpRefusal {
         status: 488,
         words: words.into(),
     }
@@ -156,7 +156,7 @@ pub fn clock(codec: Codec) -> u32 {
 }
 
 /// Answers an offer.
-pub fn answer(offer: &[u8], local: &Local<'_>) -> Result<(String, Terms), Refused> {
+pub fn answer(offer: &[u8], local: &Local<'_>) -> Result<(String, MediaTerms), SdpRefusal> {
     let text = String::from_utf8_lossy(offer);
     let offer = Description::read(&text)?;
     let mut refused = None;
@@ -182,11 +182,11 @@ pub fn offer(local: &Local<'_>) -> String {
 }
 
 /// Reads the answer to this side's offer, which came from [`offer`] or from an earlier answer.
-pub fn accept(answer: &[u8], offered: &str, local: &Local<'_>) -> Result<Terms, Refused> {
+pub fn accept(answer: &[u8], offered: &str, local: &Local<'_>) -> Result<MediaTerms, SdpRefusal> {
     let text = String::from_utf8_lossy(answer);
     let answer = Description::read(&text)?;
     let offered = Description::read(offered)?;
-    let stands = |media: &Media<'_>| media.kind == "audio" && media.port != 0;
+    let stands = |media: &MediaDescription<'_>| media.kind == "audio" && media.port != 0;
     let (ours, theirs) = offered
         .media
         .iter()
@@ -194,9 +194,10 @@ pub fn accept(answer: &[u8], offered: &str, local: &Local<'_>) -> Result<Terms, 
         .find(|(ours, theirs)| stands(ours) && stands(theirs))
         .ok_or_else(|| impossible("the answer refuses the audio"))?;
     let (mut terms, line) = take(&answer, theirs, local)?;
-    let mut lines = ours.crypto.iter().filter_map(|line| Line::read(line));
-    let mut is_offered =
-        |line: Line| lines.any(|offered| (offered.tag, offered.suite) == (line.tag, line.suite));
+    let mut lines = ours.crypto.iter().filter_map(|line| CryptoLine::read(line));
+    let mut is_offered = |line: CryptoLine| {
+        lines.any(|offered| (offered.tag, offered.suite) == (line.tag, line.suite))
+    };
     if line.is_some_and(|line| !is_offered(line)) {
         return Err(impossible(
             "the answer takes a crypto line that was not offered",
@@ -218,9 +219,9 @@ pub fn accept(answer: &[u8], offered: &str, local: &Local<'_>) -> Result<Terms, 
 /// The terms on which a stream is acceptable, and its crypto line that is used.
 fn take(
     whole: &Description<'_>,
-    media: &Media<'_>,
+    media: &MediaDescription<'_>,
     local: &Local<'_>,
-) -> Result<(Terms, Option<Line>), Refused> {
+) -> Result<(MediaTerms, Option<CryptoLine>), SdpRefusal> {
     if media.kind != "audio" || media.port == 0 {
         return Err(impossible("no audio is offered"));
     }
@@ -242,14 +243,14 @@ fn take(
     let offered = media
         .direction
         .or(whole.direction)
-        .unwrap_or(Direction::SendRecv);
+        .unwrap_or(MediaDirection::SendRecv);
     // An address of zeros is the old way to hold a call (RFC 2543).
     let wants = offered.receives() && !address.is_unspecified();
     let rtcp = media.rtcp.unwrap_or((media.port.saturating_add(1), None));
     let remote = SocketAddr::new(address, media.port);
     let separate = SocketAddr::new(rtcp.1.unwrap_or(address), rtcp.0);
     let events = events(media, codec);
-    let terms = Terms {
+    let terms = MediaTerms {
         codec,
         send_payload: format.payload,
         receive_payload: format.payload,
@@ -258,7 +259,7 @@ fn take(
         remote,
         remote_rtcp: if media.rtcp_mux { remote } else { separate },
         rtcp_mux: media.rtcp_mux,
-        direction: Direction::of(wants, offered.sends()),
+        direction: MediaDirection::of(wants, offered.sends()),
         crypto: line.clone().map(|line| Crypto {
             suite: line.suite,
             ours: local.key.clone(),
@@ -269,7 +270,7 @@ fn take(
     Ok((terms, line))
 }
 
-fn no_codec(local: &Local<'_>) -> Refused {
+fn no_codec(local: &Local<'_>) -> SdpRefusal {
     let names: Vec<&str> = local
         .codecs
         .iter()
@@ -282,8 +283,11 @@ fn no_codec(local: &Local<'_>) -> Refused {
 }
 
 /// The crypto line to use, if the stream is to be encrypted.
-fn crypto(media: &Media<'_>, srtp: Srtp) -> Result<Option<Line>, Refused> {
-    let line = media.crypto.iter().find_map(|value| Line::read(value));
+fn crypto(media: &MediaDescription<'_>, srtp: Srtp) -> Result<Option<CryptoLine>, SdpRefusal> {
+    let line = media
+        .crypto
+        .iter()
+        .find_map(|value| CryptoLine::read(value));
     match (media.secured, srtp) {
         (Secured::Otherwise, _) => Err(impossible("media runs over RTP/AVP or RTP/SAVP here")),
         (Secured::Yes, Srtp::Off) => Err(impossible(
@@ -300,21 +304,21 @@ fn crypto(media: &Media<'_>, srtp: Srtp) -> Result<Option<Line>, Refused> {
     }
 }
 
-fn is(format: &Format<'_>, codec: Codec) -> bool {
+fn is(format: &PayloadFormat<'_>, codec: Codec) -> bool {
     format.name.eq_ignore_ascii_case(codec_name(codec)) && format.clock == clock(codec)
 }
 
 /// Keys usually use the codec's clock; some phones use that of G.711 with every codec.
-fn events(media: &Media<'_>, codec: Codec) -> Option<Events> {
+fn events(media: &MediaDescription<'_>, codec: Codec) -> Option<EventFormat> {
     events_of(media, clock(codec)).or_else(|| events_of(media, 8_000))
 }
 
-fn events_of(media: &Media<'_>, clock: u32) -> Option<Events> {
+fn events_of(media: &MediaDescription<'_>, clock: u32) -> Option<EventFormat> {
     let mut formats = media.formats.iter();
     let format = formats.find(|format| {
         format.name.eq_ignore_ascii_case("telephone-event") && format.clock == clock
     })?;
-    Some(Events {
+    Some(EventFormat {
         payload: format.payload,
         clock,
     })

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Direction, Refused, unreadable};
+use super::{MediaDirection, SdpRefusal, unreadable};
 
 const BYTES_MAX: usize = 16 * 1_024;
 const MEDIA_MAX: usize = 16;
@@ -13,13 +13,13 @@ const CRYPTO_MAX: usize = 8;
 pub struct Description<'a> {
     /// Address of the media; `Some(None)` if it is a name, or invalid.
     pub address: Option<Option<IpAddr>>,
-    pub direction: Option<Direction>,
-    pub media: Vec<Media<'a>>,
+    pub direction: Option<MediaDirection>,
+    pub media: Vec<MediaDescription<'a>>,
 }
 
 /// An `m=` line with the lines below it.
 #[derive(Debug)]
-pub struct Media<'a> {
+pub struct MediaDescription<'a> {
     pub kind: &'a str,
     /// 0 refuses the stream.
     pub port: u16,
@@ -27,9 +27,9 @@ pub struct Media<'a> {
     pub secured: Secured,
     /// The first format as written; a refusal has to name one.
     pub first_format: &'a str,
-    pub formats: Vec<Format<'a>>,
+    pub formats: Vec<PayloadFormat<'a>>,
     pub address: Option<Option<IpAddr>>,
-    pub direction: Option<Direction>,
+    pub direction: Option<MediaDirection>,
     pub rtcp: Option<(u16, Option<IpAddr>)>,
     pub rtcp_mux: bool,
     pub crypto: Vec<&'a str>,
@@ -37,7 +37,7 @@ pub struct Media<'a> {
 
 /// A payload type and its codec.
 #[derive(Debug)]
-pub struct Format<'a> {
+pub struct PayloadFormat<'a> {
     pub payload: u8,
     pub name: &'a str,
     pub clock: u32,
@@ -53,7 +53,7 @@ pub enum Secured {
 }
 
 impl<'a> Description<'a> {
-    pub fn read(text: &'a str) -> Result<Self, Refused> {
+    pub fn read(text: &'a str) -> Result<Self, SdpRefusal> {
         if text.len() > BYTES_MAX {
             return Err(unreadable("the SDP is longer than 16 KiB"));
         }
@@ -74,7 +74,7 @@ impl<'a> Description<'a> {
                 "m" if description.media.len() == MEDIA_MAX => {
                     return Err(unreadable("the SDP has more than 16 streams"));
                 }
-                "m" => description.media.push(Media::read(value)?),
+                "m" => description.media.push(MediaDescription::read(value)?),
                 "c" => *description.place() = Some(address(value)),
                 "a" => description.attribute(value),
                 _ => {}
@@ -92,7 +92,7 @@ impl<'a> Description<'a> {
     }
 
     fn attribute(&mut self, value: &'a str) {
-        let direction = Direction::ALL
+        let direction = MediaDirection::ALL
             .into_iter()
             .find(|direction| direction.name() == value);
         match (self.media.last_mut(), direction) {
@@ -104,8 +104,8 @@ impl<'a> Description<'a> {
     }
 }
 
-impl<'a> Media<'a> {
-    fn read(value: &'a str) -> Result<Self, Refused> {
+impl<'a> MediaDescription<'a> {
+    fn read(value: &'a str) -> Result<Self, SdpRefusal> {
         let wrong = || unreadable("the SDP has an m= line that cannot be read");
         let mut words = value.split_ascii_whitespace();
         let (Some(kind), Some(port), Some(protocol), Some(first_format)) =
@@ -126,7 +126,7 @@ impl<'a> Media<'a> {
             protocol,
             secured: secured(protocol),
             first_format,
-            formats: formats.filter_map(Format::of_number).collect(),
+            formats: formats.filter_map(PayloadFormat::of_number).collect(),
             address: None,
             direction: None,
             rtcp: None,
@@ -163,7 +163,7 @@ impl<'a> Media<'a> {
     }
 }
 
-impl<'a> Format<'a> {
+impl<'a> PayloadFormat<'a> {
     /// Static payload types that need no `rtpmap` (RFC 3551), and dynamic ones that wait for theirs.
     fn of_number(number: &'a str) -> Option<Self> {
         let payload = number.parse().ok().filter(|payload| *payload < 128)?;

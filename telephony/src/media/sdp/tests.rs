@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
 
-use super::{Direction, Local, Refused, Terms, accept, answer, offer};
+use super::{Local, MediaDirection, MediaTerms, SdpRefusal, accept, answer, offer};
 use crate::{
-    media::srtp::{Key, Suite},
+    media::srtp::{MasterKey, Suite},
     settings::{Codec, Srtp},
 };
 
@@ -19,7 +19,7 @@ fn local(srtp: Srtp) -> Local<'static> {
         port: 20_000,
         codecs: &CODECS,
         srtp,
-        key: Key::new([7; 30]),
+        key: MasterKey::new([7; 30]),
         session: 42,
         version: 1,
     }
@@ -37,7 +37,7 @@ fn sdp(lines: &[&str]) -> String {
     text
 }
 
-fn answered(srtp: Srtp, lines: &[&str]) -> Result<(String, Terms), Refused> {
+fn answered(srtp: Srtp, lines: &[&str]) -> Result<(String, MediaTerms), SdpRefusal> {
     answer(sdp(lines).as_bytes(), &local(srtp))
 }
 
@@ -132,11 +132,14 @@ fn a_call_is_held_and_taken_back() {
         assert_eq!(last, terms.direction.name());
         (terms.direction, terms.held())
     };
-    assert_eq!(with(&["a=sendonly"]), (Direction::RecvOnly, true));
-    assert_eq!(with(&["a=inactive"]), (Direction::Inactive, true));
-    assert_eq!(with(&["c=IN IP4 0.0.0.0"]), (Direction::RecvOnly, true));
-    assert_eq!(with(&["a=recvonly"]), (Direction::SendOnly, false));
-    assert_eq!(with(&[]), (Direction::SendRecv, false));
+    assert_eq!(with(&["a=sendonly"]), (MediaDirection::RecvOnly, true));
+    assert_eq!(with(&["a=inactive"]), (MediaDirection::Inactive, true));
+    assert_eq!(
+        with(&["c=IN IP4 0.0.0.0"]),
+        (MediaDirection::RecvOnly, true)
+    );
+    assert_eq!(with(&["a=recvonly"]), (MediaDirection::SendOnly, false));
+    assert_eq!(with(&[]), (MediaDirection::SendRecv, false));
     let whole = "v=0\r\nc=IN IP4 198.51.100.7\r\na=sendonly\r\nm=audio 4000 RTP/AVP 8\r\n";
     let (_, terms) = answer(whole.as_bytes(), &local(Srtp::Off)).expect("an answer");
     assert!(terms.held(), "said of all streams");
@@ -153,7 +156,7 @@ fn keys_are_taken_as_configured() {
             let agreed = terms.crypto.expect("keys");
             assert_eq!(
                 (agreed.suite, &agreed.ours),
-                (Suite::Sha1_32, &Key::new([7; 30]))
+                (Suite::Sha1_32, &MasterKey::new([7; 30]))
             );
             assert!(
                 text.contains("a=crypto:3 AES_CM_128_HMAC_SHA1_32 inline:BwcHBwcH"),
@@ -223,7 +226,7 @@ fn our_offer_is_answered_by_ourselves() {
     for srtp in [Srtp::Off, Srtp::Optional, Srtp::Required] {
         let ours = local(srtp);
         let mut theirs = local(Srtp::Optional);
-        theirs.key = Key::new([8; 30]);
+        theirs.key = MasterKey::new([8; 30]);
         theirs.codecs = &CODECS[1..];
         let (text, at_theirs) = answer(offer(&ours).as_bytes(), &theirs).expect("an answer");
         let at_ours = accept(text.as_bytes(), &offer(&ours), &ours).expect("terms");
@@ -237,7 +240,7 @@ fn our_offer_is_answered_by_ourselves() {
             (8, 8, Some(101))
         );
         assert_eq!(at_ours.crypto.is_some(), srtp != Srtp::Off);
-        let keys = |terms: &Terms| {
+        let keys = |terms: &MediaTerms| {
             terms
                 .crypto
                 .clone()

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{Codec, Description, Direction, Line, Local, Srtp, Terms, clock, codec_name};
+use super::{
+    Codec, CryptoLine, Description, Local, MediaDirection, MediaTerms, Srtp, clock, codec_name,
+};
 use crate::media::srtp::Suite;
 
 /// The tag of the offered key.
@@ -31,20 +33,20 @@ fn events_payload(clock: u32) -> u8 {
 pub fn answer(
     offer: &Description<'_>,
     taken: usize,
-    terms: &Terms,
-    line: Option<&Line>,
+    terms: &MediaTerms,
+    line: Option<&CryptoLine>,
     local: &Local<'_>,
 ) -> String {
     let mut text = head(local);
     for (at, media) in offer.media.iter().enumerate() {
         if at == taken {
-            let ours = line.map(|line| Line {
+            let ours = line.map(|line| CryptoLine {
                 tag: line.tag,
                 suite: line.suite,
                 key: local.key.clone(),
                 index_bytes: 0,
             });
-            let stream = Stream {
+            let stream = OfferedStream {
                 protocol: media.protocol,
                 codecs: &[(terms.codec, terms.receive_payload)],
                 events: &events(terms, media),
@@ -67,7 +69,7 @@ pub fn answer(
 }
 
 /// The key events with their offered clock.
-fn events(terms: &Terms, media: &super::Media<'_>) -> Vec<(u8, u32)> {
+fn events(terms: &MediaTerms, media: &super::MediaDescription<'_>) -> Vec<(u8, u32)> {
     let offered = media
         .formats
         .iter()
@@ -91,13 +93,13 @@ pub fn offer(local: &Local<'_>) -> String {
         .collect();
     events.sort_unstable();
     events.dedup();
-    let line = Line {
+    let line = CryptoLine {
         tag: CRYPTO_TAG,
         suite: Suite::Sha1_80,
         key: local.key.clone(),
         index_bytes: 0,
     };
-    let stream = Stream {
+    let stream = OfferedStream {
         // If encryption is optional, the key is offered with a plain stream (RFC 8643).
         protocol: if local.srtp == Srtp::Required {
             "RTP/SAVP"
@@ -107,7 +109,7 @@ pub fn offer(local: &Local<'_>) -> String {
         codecs: &codecs,
         events: &events,
         rtcp_mux: false,
-        direction: Direction::SendRecv,
+        direction: MediaDirection::SendRecv,
         line: (local.srtp != Srtp::Off).then_some(line),
     };
     let mut text = head(local);
@@ -115,17 +117,17 @@ pub fn offer(local: &Local<'_>) -> String {
     text
 }
 
-struct Stream<'a> {
+struct OfferedStream<'a> {
     protocol: &'a str,
     codecs: &'a [(Codec, u8)],
     /// Payload types with their clocks.
     events: &'a [(u8, u32)],
     rtcp_mux: bool,
-    direction: Direction,
-    line: Option<Line>,
+    direction: MediaDirection,
+    line: Option<CryptoLine>,
 }
 
-impl Stream<'_> {
+impl OfferedStream<'_> {
     fn write(&self, text: &mut String, port: u16) {
         let payloads = self.codecs.iter().map(|(_, payload)| payload);
         let numbers: Vec<String> = payloads

@@ -57,15 +57,15 @@ impl Suite {
 
 /// A master key with its salt.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key([u8; MASTER_BYTES]);
+pub struct MasterKey([u8; MASTER_BYTES]);
 
-impl fmt::Debug for Key {
+impl fmt::Debug for MasterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(…)")
     }
 }
 
-impl Key {
+impl MasterKey {
     /// From random bytes.
     pub fn new(random: [u8; MASTER_BYTES]) -> Self {
         Self(random)
@@ -86,16 +86,16 @@ impl Key {
 
 /// One line of `a=crypto`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct CryptoLine {
     pub tag: u32,
     pub suite: Suite,
-    pub key: Key,
+    pub key: MasterKey,
     /// Length of the master key identifier (MKI) before the tag of every packet. There is only one key, so only the length
     /// matters.
     pub index_bytes: usize,
 }
 
-impl Line {
+impl CryptoLine {
     /// Parses the text after `crypto:`; `None` if it requires something unsupported.
     pub fn read(value: &str) -> Option<Self> {
         let mut words = value.split_ascii_whitespace();
@@ -127,13 +127,13 @@ impl Line {
         Some(Self {
             tag,
             suite,
-            key: Key(bytes.try_into().ok()?),
+            key: MasterKey(bytes.try_into().ok()?),
             index_bytes,
         })
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for CryptoLine {
     /// The text after `crypto:`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = BASE64_STANDARD.encode(self.key.0);
@@ -145,30 +145,30 @@ impl fmt::Display for Line {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crypto {
     pub suite: Suite,
-    pub ours: Key,
-    pub theirs: Key,
-    /// As in [`Line::index_bytes`], for received packets; sent ones have no MKI.
+    pub ours: MasterKey,
+    pub theirs: MasterKey,
+    /// As in [`CryptoLine::index_bytes`], for received packets; sent ones have no MKI.
     pub their_index_bytes: usize,
 }
 
 /// SRTP of one call, in both directions.
-pub struct Session {
+pub struct SrtpSession {
     crypto: Crypto,
     outgoing: Context,
     /// Authenticated sources, the newest last.
     sources: Vec<(u32, Context)>,
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for SrtpSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session")
+        f.debug_struct("SrtpSession")
             .field("suite", &self.crypto.suite)
             .field("sources", &self.sources.len())
             .finish_non_exhaustive()
     }
 }
 
-impl Session {
+impl SrtpSession {
     pub fn new(crypto: Crypto) -> Result<Self, Error> {
         let outgoing = crypto.ours.context(crypto.suite)?;
         // An unusable key of the other side is reported now, not with the first packet.
@@ -182,7 +182,7 @@ impl Session {
 
     /// Changes the keys. An unchanged key of ours keeps its packet count, because no counter may be used twice.
     pub fn change(&mut self, crypto: &Crypto) -> Result<(), Error> {
-        let same = |a: &Key, b: &Key| self.crypto.suite == crypto.suite && a == b;
+        let same = |a: &MasterKey, b: &MasterKey| self.crypto.suite == crypto.suite && a == b;
         let (ours, theirs) = (
             same(&self.crypto.ours, &crypto.ours),
             same(&self.crypto.theirs, &crypto.theirs),

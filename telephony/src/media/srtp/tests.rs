@@ -2,23 +2,23 @@
 
 use proptest::prelude::*;
 
-use super::{Crypto, Key, Line, SOURCES_MAX, Session, Suite};
+use super::{Crypto, CryptoLine, MasterKey, SOURCES_MAX, SrtpSession, Suite};
 use crate::media::{rtcp, rtp};
 
 /// The example of RFC 4568, section 9.2 (its first line, without the lifetime's index).
 const EXAMPLE: &str =
     "1 AES_CM_128_HMAC_SHA1_80 inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz|2^20";
 
-fn key(byte: u8) -> Key {
+fn key(byte: u8) -> MasterKey {
     let mut bytes = [0; 30];
     bytes
         .iter_mut()
         .zip(byte..)
         .for_each(|(at, byte)| *at = byte);
-    Key::new(bytes)
+    MasterKey::new(bytes)
 }
 
-fn pair(suite: Suite) -> (Session, Session) {
+fn pair(suite: Suite) -> (SrtpSession, SrtpSession) {
     let session = |ours, theirs| {
         let crypto = Crypto {
             suite,
@@ -26,7 +26,7 @@ fn pair(suite: Suite) -> (Session, Session) {
             theirs: key(theirs),
             their_index_bytes: 0,
         };
-        Session::new(crypto).expect("a session")
+        SrtpSession::new(crypto).expect("a session")
     };
     (session(1, 90), session(90, 1))
 }
@@ -50,14 +50,14 @@ fn packet(ssrc: u32, sequence: u16) -> Vec<u8> {
 fn the_session_keys_are_those_of_rfc_3711() {
     let master =
         hex::decode("e1f97a0d3e018be0d64fa32c06de41390ec675ad498afeebb6960b3aabe6").expect("hex");
-    let key = Key::new(master.try_into().expect("30 bytes"));
+    let key = MasterKey::new(master.try_into().expect("30 bytes"));
     let crypto = Crypto {
         suite: Suite::Sha1_80,
         ours: key.clone(),
         theirs: key,
         their_index_bytes: 0,
     };
-    let mut session = Session::new(crypto).expect("a session");
+    let mut session = SrtpSession::new(crypto).expect("a session");
     // SSRC 0 and sequence 0: the counter is the session salt 30cbbc08863d8c85d49db34a9ae1, the key
     // c61e7a93744f39ee10734afe3ff7a087.
     let mut sent = vec![0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -71,10 +71,10 @@ const FIRST_BLOCK: &str = "fa63bc4668685b65f8fa1ce3909cead5";
 
 #[test]
 fn a_line_is_read_and_written() {
-    let line = Line::read(EXAMPLE).expect("a line");
+    let line = CryptoLine::read(EXAMPLE).expect("a line");
     assert_eq!((line.tag, line.suite), (1, Suite::Sha1_80));
     assert_eq!(line.to_string(), EXAMPLE.trim_end_matches("|2^20"));
-    assert_eq!(Line::read(&line.to_string()), Some(line.clone()));
+    assert_eq!(CryptoLine::read(&line.to_string()), Some(line.clone()));
     assert!(
         !format!("{line:?}").contains("WVN"),
         "keys are not for logs"
@@ -84,7 +84,7 @@ fn a_line_is_read_and_written() {
 #[test]
 fn lines_that_ask_for_more_are_passed_over() {
     let key = "inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz";
-    let line = |value: String| Line::read(&value).is_some();
+    let line = |value: String| CryptoLine::read(&value).is_some();
     assert!(line(format!("2 AES_CM_128_HMAC_SHA1_32 {key}")));
     assert!(line(format!("2 AES_CM_128_HMAC_SHA1_32 {key} WSH=128")));
     for index in ["1:0", "1:129", "1:x", "1:"] {
@@ -110,7 +110,10 @@ fn what_says_which_key_it_is_is_taken_off_their_packets() {
         let line = format!(
             "1 AES_CM_128_HMAC_SHA1_80 inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz{mki}"
         );
-        assert_eq!(Line::read(&line).map(|line| line.index_bytes), Some(4));
+        assert_eq!(
+            CryptoLine::read(&line).map(|line| line.index_bytes),
+            Some(4)
+        );
     }
     for suite in [Suite::Sha1_80, Suite::Sha1_32] {
         let (mut phone, mut ours) = pair(suite);
@@ -195,7 +198,7 @@ fn strangers_take_no_room_and_spoil_nothing() {
     assert!(theirs.open(&sent, &mut out));
     for ssrc in 100..200 {
         let mut sent = packet(ssrc, 1);
-        Session::new(ours.crypto.clone())
+        SrtpSession::new(ours.crypto.clone())
             .expect("a session")
             .protect(&mut sent)
             .expect("protected");
@@ -211,6 +214,6 @@ proptest! {
         let mut out = Vec::new();
         prop_assert!(!theirs.open(&bytes, &mut out));
         prop_assert!(!theirs.open_report(&bytes, &mut out));
-        Line::read(&text);
+        CryptoLine::read(&text);
     }
 }

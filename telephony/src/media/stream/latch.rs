@@ -19,7 +19,7 @@ const QUIET_MS: u64 = 2_000;
 
 /// Evidence, beside the source, that a packet is the other side's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Proof {
+pub enum PacketProof {
     None,
     /// It continues the stream's sequence numbers, which only its sender and we have seen.
     Follows,
@@ -29,8 +29,8 @@ pub enum Proof {
 
 #[derive(Debug)]
 pub struct Latch {
-    told: SocketAddr,
-    told_reports: SocketAddr,
+    sdp_media: SocketAddr,
+    sdp_reports: SocketAddr,
     /// The source address of the call's signalling.
     signalling: IpAddr,
     media: Option<SocketAddr>,
@@ -47,14 +47,14 @@ pub struct Latch {
 
 impl Latch {
     pub fn new(
-        told: SocketAddr,
-        told_reports: SocketAddr,
+        sdp_media: SocketAddr,
+        sdp_reports: SocketAddr,
         signalling: IpAddr,
         now_ms: u64,
     ) -> Self {
         Self {
-            told,
-            told_reports,
+            sdp_media,
+            sdp_reports,
             signalling: signalling.to_canonical(),
             media: None,
             reports: None,
@@ -67,12 +67,12 @@ impl Latch {
 
     /// Destination of media.
     pub fn media(&self) -> SocketAddr {
-        self.media.unwrap_or(self.told)
+        self.media.unwrap_or(self.sdp_media)
     }
 
     /// Destination of RTCP reports.
     pub fn reports(&self) -> SocketAddr {
-        self.reports.unwrap_or(self.told_reports)
+        self.reports.unwrap_or(self.sdp_reports)
     }
 
     pub fn signalled_from(&mut self, signalling: IpAddr) {
@@ -85,16 +85,22 @@ impl Latch {
     }
 
     /// True if a media packet is the other side's.
-    pub fn admits(&mut self, from: SocketAddr, sequence: u16, proof: Proof, now_ms: u64) -> bool {
+    pub fn admits(
+        &mut self,
+        from: SocketAddr,
+        sequence: u16,
+        proof: PacketProof,
+        now_ms: u64,
+    ) -> bool {
         if self.media == Some(from) {
             self.last_ms = now_ms;
             return true;
         }
-        let may = proof == Proof::Signed || self.may_move_to(from, proof, now_ms);
+        let may = proof == PacketProof::Signed || self.may_move_to(from, proof, now_ms);
         let follows = self.candidate.is_some_and(|(candidate, before)| {
             candidate == from && (1..=NEAR).contains(&sequence.wrapping_sub(before))
         });
-        if from == self.told || (may && follows) {
+        if from == self.sdp_media || (may && follows) {
             self.latch(from, now_ms);
             return true;
         }
@@ -104,12 +110,12 @@ impl Latch {
         false
     }
 
-    fn may_move_to(&self, from: SocketAddr, proof: Proof, now_ms: u64) -> bool {
-        let (ip, named) = (from.ip().to_canonical(), self.told.ip());
+    fn may_move_to(&self, from: SocketAddr, proof: PacketProof, now_ms: u64) -> bool {
+        let (ip, named) = (from.ip().to_canonical(), self.sdp_media.ip());
         match self.media.map(|media| media.ip().to_canonical()) {
             None => ip == self.signalling || now_ms >= self.open_ms,
             Some(sender) if sender == ip => {
-                proof == Proof::Follows
+                proof == PacketProof::Follows
                     || now_ms < self.moves_until_ms
                     || now_ms.saturating_sub(self.last_ms) >= QUIET_MS
             }
@@ -132,7 +138,7 @@ impl Latch {
 
     /// True if a report is the other side's.
     pub fn admits_report(&mut self, from: SocketAddr, signed: bool) -> bool {
-        let known = signed || from == self.told_reports || from.ip() == self.media().ip();
+        let known = signed || from == self.sdp_reports || from.ip() == self.media().ip();
         if known {
             self.reports = Some(from);
         }
@@ -146,7 +152,7 @@ mod tests {
 
     use super::{
         Latch,
-        Proof::{Follows, None, Signed},
+        PacketProof::{Follows, None, Signed},
     };
 
     fn address(text: &str) -> SocketAddr {
@@ -155,11 +161,11 @@ mod tests {
 
     /// A call whose SDP names an address behind NAT, its sender's real address, and a stranger's.
     fn latch() -> (Latch, SocketAddr, SocketAddr, SocketAddr) {
-        let told = address("10.0.0.5:4000");
+        let sdp_media = address("10.0.0.5:4000");
         let nat = address("203.0.113.5:61000");
         (
-            Latch::new(told, address("10.0.0.5:4001"), nat.ip(), 0),
-            told,
+            Latch::new(sdp_media, address("10.0.0.5:4001"), nat.ip(), 0),
+            sdp_media,
             nat,
             address("198.51.100.66:9"),
         )
@@ -173,10 +179,10 @@ mod tests {
 
     #[test]
     fn the_sender_is_whoever_sends_twice_in_a_row() {
-        let (mut latch, told, nat, stranger) = latch();
-        assert_eq!(latch.media(), told);
+        let (mut latch, sdp_media, nat, stranger) = latch();
+        assert_eq!(latch.media(), sdp_media);
         assert!(!latch.admits(nat, 65_535, None, 0));
-        assert_eq!(latch.media(), told);
+        assert_eq!(latch.media(), sdp_media);
         assert!(latch.admits(nat, 0, None, 0));
         assert_eq!(latch.media(), nat);
         for sequence in 0..20 {
@@ -187,11 +193,11 @@ mod tests {
 
     #[test]
     fn strangers_have_no_chance_in_the_first_second() {
-        let (mut latch, told, nat, stranger) = latch();
+        let (mut latch, sdp_media, nat, stranger) = latch();
         for sequence in 0..50 {
             assert!(!latch.admits(stranger, sequence, None, 999));
         }
-        assert_eq!(latch.media(), told);
+        assert_eq!(latch.media(), sdp_media);
         assert!(twice(&mut latch, nat, 999), "the caller is not kept out");
     }
 
@@ -220,19 +226,19 @@ mod tests {
 
     #[test]
     fn one_packet_or_scattered_ones_do_not_take_a_call() {
-        let (mut latch, told, _, stranger) = latch();
+        let (mut latch, sdp_media, _, stranger) = latch();
         for sequence in [7, 7, 100, 50, 2_000] {
             assert!(!latch.admits(stranger, sequence, None, 5_000));
         }
-        assert_eq!(latch.media(), told);
+        assert_eq!(latch.media(), sdp_media);
     }
 
     #[test]
     fn the_address_of_the_sdp_is_believed_at_once_and_always() {
-        let (mut latch, told, nat, stranger) = latch();
+        let (mut latch, sdp_media, nat, stranger) = latch();
         assert!(twice(&mut latch, stranger, 1_000));
-        assert!(latch.admits(told, 500, None, 1_000));
-        assert_eq!(latch.media(), told);
+        assert!(latch.admits(sdp_media, 500, None, 1_000));
+        assert_eq!(latch.media(), sdp_media);
         assert!(!twice(&mut latch, stranger, 9_000));
         assert!(!twice(&mut latch, nat, 9_000), "it was named");
     }

@@ -10,17 +10,17 @@ mod send;
 use std::net::{IpAddr, SocketAddr};
 
 use self::{
-    latch::{Latch, Proof},
-    receive::Receiver,
-    send::Sender,
+    latch::{Latch, PacketProof},
+    receive::MediaReceiver,
+    send::MediaSender,
 };
 use super::{
     Error,
     activity::NOTICED_MS,
-    rtcp::{self, Told},
+    rtcp::{self, RtcpItem},
     rtp::{self, Packet},
-    sdp::{Direction, Terms, clock},
-    srtp::Session,
+    sdp::{MediaDirection, MediaTerms, clock},
+    srtp::SrtpSession,
 };
 
 /// Time without a packet after which the media counts as lost.
@@ -36,7 +36,7 @@ pub enum Channel {
 
 /// An output of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum StreamEvent {
     /// 20 ms at [`crate::CALLER_RATE`]; none while the call is held.
     Audio(Vec<i16>),
     VoiceStarted,
@@ -58,14 +58,14 @@ pub enum Heard {
 
 /// Random start values of this side's RTP numbers and names.
 #[derive(Debug, Clone, Copy)]
-pub struct Seed {
+pub struct RtpSeed {
     pub ssrc: u32,
     pub sequence: u16,
     pub timestamp: u32,
     pub cname: u64,
 }
 
-impl Seed {
+impl RtpSeed {
     pub fn new(random: [u8; 18]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, name @ ..] = random;
         Self {
@@ -80,7 +80,7 @@ impl Seed {
 
 /// Counts since the call began; `peer_` fields are the other side's report about our packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Statistics {
+pub struct StreamStatistics {
     pub received: u64,
     /// Given up by the jitter buffer.
     pub lost: u64,
@@ -110,36 +110,41 @@ enum BargeIn {
 }
 
 #[derive(Debug)]
-pub struct Stream {
-    terms: Terms,
-    srtp: Option<Session>,
+pub struct MediaStream {
+    terms: MediaTerms,
+    srtp: Option<SrtpSession>,
     latch: Latch,
-    receiver: Receiver,
-    sender: Sender,
+    receiver: MediaReceiver,
+    sender: MediaSender,
     cname: u64,
-    statistics: Statistics,
+    statistics: StreamStatistics,
     /// When the other side's last packet came, or the call or its last change began.
     alive_ms: u64,
-    lost_told: bool,
+    lost_reported: bool,
     barge_in: BargeIn,
     report_at_ms: u64,
     opened: Vec<u8>,
     report: Vec<u8>,
 }
 
-impl Stream {
+impl MediaStream {
     /// `signalling`: source address of the call's signalling.
-    pub fn new(terms: Terms, signalling: IpAddr, seed: Seed, now_ms: u64) -> Result<Self, Error> {
+    pub fn new(
+        terms: MediaTerms,
+        signalling: IpAddr,
+        seed: RtpSeed,
+        now_ms: u64,
+    ) -> Result<Self, Error> {
         Ok(Self {
-            srtp: terms.crypto.clone().map(Session::new).transpose()?,
+            srtp: terms.crypto.clone().map(SrtpSession::new).transpose()?,
             latch: Latch::new(terms.remote, terms.remote_rtcp, signalling, now_ms),
-            receiver: Receiver::new(terms.codec)?,
-            sender: Sender::new(terms.codec, &seed, now_ms)?,
+            receiver: MediaReceiver::new(terms.codec)?,
+            sender: MediaSender::new(terms.codec, &seed, now_ms)?,
             terms,
             cname: seed.cname,
-            statistics: Statistics::default(),
+            statistics: StreamStatistics::default(),
             alive_ms: now_ms,
-            lost_told: false,
+            lost_reported: false,
             barge_in: BargeIn::None,
             report_at_ms: now_ms + REPORT_MS,
             opened: Vec::with_capacity(rtp::PACKET_BYTES_MAX),
@@ -148,10 +153,15 @@ impl Stream {
     }
 
     /// Changes to new terms; queued speech is kept.
-    pub fn change(&mut self, terms: Terms, signalling: IpAddr, now_ms: u64) -> Result<(), Error> {
+    pub fn change(
+        &mut self,
+        terms: MediaTerms,
+        signalling: IpAddr,
+        now_ms: u64,
+    ) -> Result<(), Error> {
         match (&mut self.srtp, &terms.crypto) {
             (Some(session), Some(crypto)) => session.change(crypto)?,
-            (session, crypto) => *session = crypto.clone().map(Session::new).transpose()?,
+            (session, crypto) => *session = crypto.clone().map(SrtpSession::new).transpose()?,
         }
         if terms.codec != self.terms.codec {
             self.receiver.change(terms.codec)?;
@@ -166,7 +176,7 @@ impl Stream {
         }
         self.terms = terms;
         self.alive_ms = now_ms;
-        self.lost_told = false;
+        self.lost_reported = false;
         self.barge_in = BargeIn::None;
         self.receiver.rest(now_ms);
         Ok(())
@@ -179,7 +189,7 @@ impl Stream {
         from: SocketAddr,
         channel: Channel,
         now_ms: u64,
-        heard: &mut Vec<Heard>,
+        heard: &mut Vec<StreamEvent>,
     ) {
         let mut opened = std::mem::take(&mut self.opened);
         let report = channel == Channel::Rtcp || rtp::is_rtcp(packet);
@@ -210,7 +220,7 @@ impl Stream {
         packet: &Packet<'_>,
         from: SocketAddr,
         now_ms: u64,
-        heard: &mut Vec<Heard>,
+        heard: &mut Vec<StreamEvent>,
     ) -> bool {
         let header = &packet.header;
         let kind = receive::kind(&self.terms, header.payload_type);
@@ -220,17 +230,17 @@ impl Stream {
             return false;
         }
         let proof = if self.srtp.is_some() {
-            Proof::Signed
+            PacketProof::Signed
         } else if self.receiver.follows(header) {
-            Proof::Follows
+            PacketProof::Follows
         } else {
-            Proof::None
+            PacketProof::None
         };
         if !self.latch.admits(from, header.sequence, proof, now_ms) {
             return false;
         }
         self.alive_ms = now_ms;
-        self.lost_told = false;
+        self.lost_reported = false;
         self.statistics.received += 1;
         if is_echo {
             return true;
@@ -243,14 +253,14 @@ impl Stream {
     }
 
     /// Records a barge-in that begins.
-    fn listen(&mut self, heard: &[Heard], now_ms: u64) {
+    fn listen(&mut self, heard: &[StreamEvent], now_ms: u64) {
         for heard in heard {
             match heard {
-                Heard::VoiceStarted if self.sender.playout.speaks() => {
+                StreamEvent::VoiceStarted if self.sender.playout.speaks() => {
                     let begun_ms = now_ms.saturating_sub(NOTICED_MS);
                     self.barge_in = BargeIn::Heard { begun_ms };
                 }
-                Heard::VoiceEnded => self.barge_in = BargeIn::None,
+                StreamEvent::VoiceEnded => self.barge_in = BargeIn::None,
                 _ => {}
             }
         }
@@ -263,8 +273,8 @@ impl Stream {
         let (ours, per_ms) = (self.sender.ssrc(), clock(self.terms.codec) / 1_000);
         let (receiver, statistics) = (&mut self.receiver, &mut self.statistics);
         rtcp::read(plain, |told| match told {
-            Told::Sender { ssrc, time } => receiver.sender_reported(ssrc, time, now_ms),
-            Told::Block(block) if block.about == ours => {
+            RtcpItem::Sender { ssrc, time } => receiver.sender_reported(ssrc, time, now_ms),
+            RtcpItem::Block(block) if block.about == ours => {
                 statistics.peer_lost = block.lost.max(0).unsigned_abs();
                 statistics.peer_jitter_ms = block.jitter / per_ms;
                 if block.last_report != 0 {
@@ -274,8 +284,8 @@ impl Stream {
                         there.map(|there| ((u64::from(there) * 1_000) >> 16) as u32);
                 }
             }
-            Told::Block(_) => {}
-            Told::Bye(ssrc) => receiver.left(ssrc),
+            RtcpItem::Block(_) => {}
+            RtcpItem::Bye(ssrc) => receiver.left(ssrc),
         })
         .is_ok()
     }
@@ -284,17 +294,17 @@ impl Stream {
     pub fn tick(
         &mut self,
         now_ms: u64,
-        heard: &mut Vec<Heard>,
+        heard: &mut Vec<StreamEvent>,
         send: &mut dyn FnMut(Channel, SocketAddr, &[u8]),
     ) {
-        let listens = self.terms.direction == Direction::SendRecv;
+        let listens = self.terms.direction == MediaDirection::SendRecv;
         let before = heard.len();
         self.receiver
             .tick(&self.terms, now_ms, &mut self.statistics, heard);
         self.listen(&heard[before..], now_ms);
-        if listens && !self.lost_told && now_ms.saturating_sub(self.alive_ms) >= LOST_MS {
-            self.lost_told = true;
-            heard.push(Heard::MediaLost);
+        if listens && !self.lost_reported && now_ms.saturating_sub(self.alive_ms) >= LOST_MS {
+            self.lost_reported = true;
+            heard.push(StreamEvent::MediaLost);
         }
         let Self {
             sender,
@@ -317,16 +327,20 @@ impl Stream {
         if let BargeIn::Obeyed { begun_ms } = self.barge_in {
             self.barge_in = BargeIn::None;
             let after_ms = now_ms.saturating_sub(begun_ms);
-            heard.push(Heard::FellSilent { after_ms });
+            heard.push(StreamEvent::FellSilent { after_ms });
         }
         if now_ms >= self.report_at_ms {
             self.report_at_ms = now_ms + REPORT_MS;
-            self.tell(Some(now_ms), send);
+            self.send_report(Some(now_ms), send);
         }
     }
 
     /// Sends a report, or a BYE if there is no time.
-    fn tell(&mut self, now_ms: Option<u64>, send: &mut dyn FnMut(Channel, SocketAddr, &[u8])) {
+    fn send_report(
+        &mut self,
+        now_ms: Option<u64>,
+        send: &mut dyn FnMut(Channel, SocketAddr, &[u8]),
+    ) {
         if self.latch.reports().ip().is_unspecified() {
             return;
         }
@@ -355,7 +369,7 @@ impl Stream {
 
     /// Sends an RTCP BYE at the end of the call.
     pub fn bye(&mut self, send: &mut dyn FnMut(Channel, SocketAddr, &[u8])) {
-        self.tell(None, send);
+        self.send_report(None, send);
     }
 
     /// False while half a minute of speech is queued.
@@ -375,7 +389,7 @@ impl Stream {
         }
     }
 
-    /// Sets a mark, reported as [`Heard::Played`] once everything before it is over.
+    /// Sets a mark, reported as [`StreamEvent::Played`] once everything before it is over.
     pub fn mark(&mut self, mark: u64) {
         self.sender.playout.mark(mark);
     }
@@ -400,18 +414,18 @@ impl Stream {
     }
 
     /// Flushes queued speech, reports it, and ends a pause.
-    pub fn flush(&mut self, heard: &mut Vec<Heard>) {
+    pub fn flush(&mut self, heard: &mut Vec<StreamEvent>) {
         self.obey();
         let played_ms = self
             .sender
             .playout
-            .flush(|mark| heard.push(Heard::Played(mark)));
-        heard.push(Heard::Flushed { played_ms });
+            .flush(|mark| heard.push(StreamEvent::Played(mark)));
+        heard.push(StreamEvent::Flushed { played_ms });
     }
 
-    pub fn statistics(&self) -> Statistics {
+    pub fn statistics(&self) -> StreamStatistics {
         let per_ms = clock(self.terms.codec) / 1_000;
-        Statistics {
+        StreamStatistics {
             jitter_ms: self.receiver.jitter() / per_ms,
             ..self.statistics
         }

@@ -3,19 +3,19 @@
 //! Frames come as packets come, not by the clock. Some phones send nothing during silence or a key. Silence is filled in then,
 //! because a model has to hear that the caller stopped speaking.
 
-use super::{Error, Heard, Statistics};
+use super::{Error, StreamEvent, StreamStatistics};
 use crate::{
     media::{
-        activity::{Activity, Change},
+        activity::{Activity, VoiceChange},
         conceal::Concealer,
-        dtmf::Keys,
+        dtmf::KeyReceiver,
         fir::Resampler,
         g711::Law,
+        jitter_buffer::{JitterBuffer, OrderedItem, PushOutcome},
         opus,
-        order::{Next, Pushed, Window},
         rtcp::{Block, Reception},
         rtp::{Header, Packet},
-        sdp::{Terms, clock},
+        sdp::{MediaTerms, clock},
     },
     settings::Codec,
 };
@@ -36,7 +36,7 @@ const COMFORT_NOISE: u8 = 13;
 
 /// The content of a payload type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum PayloadKind {
     G711(Law),
     Opus,
     Key,
@@ -44,18 +44,18 @@ pub enum Kind {
 }
 
 /// The content of a payload type in this call. A G.711 phone may use the other law under its static number.
-pub fn kind(terms: &Terms, payload_type: u8) -> Option<Kind> {
+pub fn kind(terms: &MediaTerms, payload_type: u8) -> Option<PayloadKind> {
     let narrow = terms.codec != Codec::Opus;
     match payload_type {
         of if of == terms.receive_payload || of == terms.send_payload => Some(match terms.codec {
-            Codec::Opus => Kind::Opus,
-            Codec::Pcma => Kind::G711(Law::A),
-            Codec::Pcmu => Kind::G711(Law::Mu),
+            Codec::Opus => PayloadKind::Opus,
+            Codec::Pcma => PayloadKind::G711(Law::A),
+            Codec::Pcmu => PayloadKind::G711(Law::Mu),
         }),
-        of if Some(of) == terms.events => Some(Kind::Key),
-        COMFORT_NOISE => Some(Kind::ComfortNoise),
-        0 if narrow => Some(Kind::G711(Law::Mu)),
-        8 if narrow => Some(Kind::G711(Law::A)),
+        of if Some(of) == terms.events => Some(PayloadKind::Key),
+        COMFORT_NOISE => Some(PayloadKind::ComfortNoise),
+        0 if narrow => Some(PayloadKind::G711(Law::Mu)),
+        8 if narrow => Some(PayloadKind::G711(Law::A)),
         _ => None,
     }
 }
@@ -83,7 +83,7 @@ impl Decoder {
     }
 
     /// Appends the payload's samples at 16 kHz.
-    fn decode(&mut self, kind: Kind, payload: &[u8], out: &mut Vec<i16>) {
+    fn decode(&mut self, kind: PayloadKind, payload: &[u8], out: &mut Vec<i16>) {
         match (self, kind) {
             (
                 Self::G711 {
@@ -91,14 +91,14 @@ impl Decoder {
                     resampler,
                     narrow,
                 },
-                Kind::G711(law),
+                PayloadKind::G711(law),
             ) => {
                 narrow.clear();
                 law.decode(payload, narrow);
                 concealer.received(narrow);
                 resampler.run(narrow, out);
             }
-            (Self::Opus(decoder), Kind::Opus) => {
+            (Self::Opus(decoder), PayloadKind::Opus) => {
                 decoder.decode(payload, out);
             }
             _ => {}
@@ -125,16 +125,16 @@ impl Decoder {
 }
 
 #[derive(Debug)]
-struct Stored {
+struct StoredPacket {
     header: Header,
     payload: Vec<u8>,
 }
 
 #[derive(Debug)]
-pub struct Receiver {
+pub struct MediaReceiver {
     decoder: Decoder,
     clock: u32,
-    window: Window<Stored>,
+    window: JitterBuffer<StoredPacket>,
     /// Buffers for reuse.
     spare: Vec<Vec<u8>>,
     reception: Option<Reception>,
@@ -142,7 +142,7 @@ pub struct Receiver {
     last_ms: u64,
     /// Another source, and the sequence number with which it would take over.
     candidate: Option<(u32, u16)>,
-    keys: Keys,
+    keys: KeyReceiver,
     activity: Activity,
     /// The next timestamp, while audio continues.
     expected: Option<u32>,
@@ -156,17 +156,17 @@ pub struct Receiver {
     filled_ms: u64,
 }
 
-impl Receiver {
+impl MediaReceiver {
     pub fn new(codec: Codec) -> Result<Self, Error> {
         Ok(Self {
             decoder: Decoder::new(codec)?,
             clock: clock(codec),
-            window: Window::default(),
+            window: JitterBuffer::default(),
             spare: Vec::new(),
             reception: None,
             last_ms: 0,
             candidate: None,
-            keys: Keys::default(),
+            keys: KeyReceiver::default(),
             activity: Activity::default(),
             expected: None,
             gap: false,
@@ -229,9 +229,9 @@ impl Receiver {
     /// Begins anew with this source, or with the next one.
     fn begin(&mut self, reception: Option<Reception>) {
         self.reception = reception;
-        self.window = Window::default();
+        self.window = JitterBuffer::default();
         self.candidate = None;
-        self.keys = Keys::default();
+        self.keys = KeyReceiver::default();
         self.expected = None;
         self.gap = false;
     }
@@ -239,10 +239,10 @@ impl Receiver {
     pub fn take(
         &mut self,
         packet: &Packet<'_>,
-        terms: &Terms,
+        terms: &MediaTerms,
         now_ms: u64,
-        statistics: &mut Statistics,
-        heard: &mut Vec<Heard>,
+        statistics: &mut StreamStatistics,
+        heard: &mut Vec<StreamEvent>,
     ) {
         let header = packet.header;
         if !self.is_source(&header, now_ms) {
@@ -254,16 +254,16 @@ impl Receiver {
         payload.extend_from_slice(packet.payload);
         let pushed = self
             .window
-            .push(header.sequence, now_ms, Stored { header, payload });
+            .push(header.sequence, now_ms, StoredPacket { header, payload });
         match pushed {
-            Pushed::Stray => return,
-            Pushed::Restarted => {
+            PushOutcome::Stray => return,
+            PushOutcome::Restarted => {
                 self.reception = Some(Reception::new(header.ssrc, header.sequence));
                 self.expected = None;
             }
-            Pushed::Late => statistics.late += 1,
-            Pushed::Repeated => statistics.repeated += 1,
-            Pushed::Taken => {}
+            PushOutcome::Late => statistics.late += 1,
+            PushOutcome::Repeated => statistics.repeated += 1,
+            PushOutcome::Taken => {}
         }
         let arrival = (now_ms * u64::from(self.clock / 1_000)) as u32;
         if let Some(reception) = &mut self.reception {
@@ -296,10 +296,10 @@ impl Receiver {
     /// Gives up overdue packets, and fills in silence.
     pub fn tick(
         &mut self,
-        terms: &Terms,
+        terms: &MediaTerms,
         now_ms: u64,
-        statistics: &mut Statistics,
-        heard: &mut Vec<Heard>,
+        statistics: &mut StreamStatistics,
+        heard: &mut Vec<StreamEvent>,
     ) {
         self.drain(terms, now_ms, statistics, heard);
         let Some(due) = self.fill_ms.filter(|due| *due <= now_ms) else {
@@ -315,18 +315,18 @@ impl Receiver {
 
     fn drain(
         &mut self,
-        terms: &Terms,
+        terms: &MediaTerms,
         now_ms: u64,
-        statistics: &mut Statistics,
-        heard: &mut Vec<Heard>,
+        statistics: &mut StreamStatistics,
+        heard: &mut Vec<StreamEvent>,
     ) {
         while let Some(next) = self.window.pop(now_ms) {
             match next {
-                Next::Lost(count) => {
+                OrderedItem::Lost(count) => {
                     statistics.lost += u64::from(count);
                     self.gap = true;
                 }
-                Next::Packet(Stored { header, payload }) => {
+                OrderedItem::Packet(StoredPacket { header, payload }) => {
                     self.play(&header, &payload, terms, now_ms, heard);
                     self.spare.push(payload);
                 }
@@ -338,18 +338,22 @@ impl Receiver {
         &mut self,
         header: &Header,
         payload: &[u8],
-        terms: &Terms,
+        terms: &MediaTerms,
         now_ms: u64,
-        heard: &mut Vec<Heard>,
+        heard: &mut Vec<StreamEvent>,
     ) {
         let gap = std::mem::take(&mut self.gap);
         let kind = match kind(terms, header.payload_type) {
-            Some(Kind::Key) => {
-                heard.extend(self.keys.hear(header.timestamp, payload).map(Heard::Key));
+            Some(PayloadKind::Key) => {
+                heard.extend(
+                    self.keys
+                        .hear(header.timestamp, payload)
+                        .map(StreamEvent::Key),
+                );
                 return;
             }
-            Some(kind @ (Kind::G711(_) | Kind::Opus)) => kind,
-            Some(Kind::ComfortNoise) | None => return,
+            Some(kind @ (PayloadKind::G711(_) | PayloadKind::Opus)) => kind,
+            Some(PayloadKind::ComfortNoise) | None => return,
         };
         if let (true, Some(expected)) = (gap, self.expected) {
             let missing = header.timestamp.wrapping_sub(expected) as i32;
@@ -369,15 +373,15 @@ impl Receiver {
     }
 
     /// Emits whole frames; none while the call is held, because nobody speaks then.
-    fn emit(&mut self, terms: &Terms, heard: &mut Vec<Heard>) {
+    fn emit(&mut self, terms: &MediaTerms, heard: &mut Vec<StreamEvent>) {
         let whole = self.pending.len() / FRAME * FRAME;
         if !terms.held() {
             for frame in self.pending[..whole].chunks_exact(FRAME) {
                 let change = self.activity.hear(frame);
-                heard.push(Heard::Audio(frame.to_vec()));
+                heard.push(StreamEvent::Audio(frame.to_vec()));
                 heard.extend(change.map(|change| match change {
-                    Change::Started => Heard::VoiceStarted,
-                    Change::Ended => Heard::VoiceEnded,
+                    VoiceChange::Started => StreamEvent::VoiceStarted,
+                    VoiceChange::Ended => StreamEvent::VoiceEnded,
                 }));
             }
         }

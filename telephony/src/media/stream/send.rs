@@ -1,15 +1,15 @@
 //! Sent packets: one every 20 ms, of speech or silence.
 
-use super::{Error, Heard, Seed};
+use super::{Error, RtpSeed, StreamEvent};
 use crate::{
     media::{
-        dtmf::Presses,
+        dtmf::KeySender,
         g711::Law,
         opus,
-        playout::{Playout, Rate},
-        rtcp::Sent,
+        playout::{Playout, PlayoutRate},
+        rtcp::SentTotals,
         rtp::{self, Header},
-        sdp::{Terms, clock},
+        sdp::{MediaTerms, clock},
     },
     settings::Codec,
 };
@@ -45,17 +45,17 @@ impl Encoder {
     }
 }
 
-fn rate(codec: Codec) -> Rate {
+fn rate(codec: Codec) -> PlayoutRate {
     match codec {
-        Codec::Pcma | Codec::Pcmu => Rate::Narrow,
-        Codec::Opus => Rate::Full,
+        Codec::Pcma | Codec::Pcmu => PlayoutRate::Narrow,
+        Codec::Opus => PlayoutRate::Full,
     }
 }
 
 #[derive(Debug)]
-pub struct Sender {
+pub struct MediaSender {
     pub playout: Playout,
-    pub presses: Presses,
+    pub presses: KeySender,
     encoder: Encoder,
     ssrc: u32,
     sequence: u16,
@@ -71,11 +71,11 @@ pub struct Sender {
     packet: Vec<u8>,
 }
 
-impl Sender {
-    pub fn new(codec: Codec, seed: &Seed, now_ms: u64) -> Result<Self, Error> {
+impl MediaSender {
+    pub fn new(codec: Codec, seed: &RtpSeed, now_ms: u64) -> Result<Self, Error> {
         Ok(Self {
             playout: Playout::new(rate(codec)),
-            presses: Presses::default(),
+            presses: KeySender::default(),
             encoder: Encoder::new(codec)?,
             ssrc: seed.ssrc,
             sequence: seed.sequence,
@@ -103,9 +103,9 @@ impl Sender {
     }
 
     /// Totals for a report; `None` before the first packet.
-    pub fn sent(&self, now_ms: u64) -> Option<Sent> {
+    pub fn sent(&self, now_ms: u64) -> Option<SentTotals> {
         let ahead = (self.due_ms as i64 - now_ms as i64) * i64::from(self.clock / 1_000);
-        (self.packets > 0).then_some(Sent {
+        (self.packets > 0).then_some(SentTotals {
             timestamp: self.timestamp.wrapping_sub(ahead as u32),
             packets: self.packets,
             octets: self.octets,
@@ -117,8 +117,8 @@ impl Sender {
         &mut self,
         now_ms: u64,
         silent: bool,
-        terms: &Terms,
-        heard: &mut Vec<Heard>,
+        terms: &MediaTerms,
+        heard: &mut Vec<StreamEvent>,
         send: &mut dyn FnMut(&mut Vec<u8>),
     ) {
         let behind = (now_ms + EARLY_MS).saturating_sub(self.due_ms) / FRAME_MS;
@@ -143,11 +143,11 @@ impl Sender {
 
     fn send_frame(
         &mut self,
-        terms: &Terms,
-        heard: &mut Vec<Heard>,
+        terms: &MediaTerms,
+        heard: &mut Vec<StreamEvent>,
         send: &mut dyn FnMut(&mut Vec<u8>),
     ) {
-        let passed = |mark| heard.push(Heard::Played(mark));
+        let passed = |mark| heard.push(StreamEvent::Played(mark));
         self.playout.frame(&mut self.frame, passed);
         let events = terms.send_events;
         let pressed =

@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 
-use super::{Channel, Heard, LOST_MS, Seed, Stream};
+use super::{Channel, LOST_MS, MediaStream, RtpSeed, StreamEvent};
 use crate::{
     media::{
         rtp::{self, Header},
-        sdp::{Direction, Events, Terms, clock},
-        srtp::{Crypto, Key, Suite},
+        sdp::{EventFormat, MediaDirection, MediaTerms, clock},
+        srtp::{Crypto, MasterKey, Suite},
     },
     settings::Codec,
 };
@@ -23,43 +23,43 @@ fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
-fn terms(codec: Codec, remote: &str) -> Terms {
+fn terms(codec: Codec, remote: &str) -> MediaTerms {
     let payload = match codec {
         Codec::Opus => 111,
         Codec::Pcma => 8,
         Codec::Pcmu => 0,
     };
     let remote = address(remote);
-    Terms {
+    MediaTerms {
         codec,
         send_payload: payload,
         receive_payload: payload,
         events: Some(101),
-        send_events: Some(Events {
+        send_events: Some(EventFormat {
             payload: 101,
             clock: clock(codec),
         }),
         remote,
         remote_rtcp: SocketAddr::new(remote.ip(), remote.port() + 1),
         rtcp_mux: false,
-        direction: Direction::SendRecv,
+        direction: MediaDirection::SendRecv,
         crypto: None,
     }
 }
 
-fn stream(terms: Terms, byte: u8) -> Stream {
+fn stream(terms: MediaTerms, byte: u8) -> MediaStream {
     let signalling = terms.remote.ip();
-    Stream::new(terms, signalling, Seed::new([byte; 18]), 0).expect("a stream")
+    MediaStream::new(terms, signalling, RtpSeed::new([byte; 18]), 0).expect("a stream")
 }
 
 /// The phone's and this side's stream, on these terms.
-fn pair(codec: Codec, crypto: bool) -> (Stream, Stream) {
+fn pair(codec: Codec, crypto: bool) -> (MediaStream, MediaStream) {
     let (mut theirs, mut ours) = (terms(codec, HERE), terms(codec, THERE));
     if crypto {
         let keys = |ours, theirs| Crypto {
             suite: Suite::Sha1_80,
-            ours: Key::new([ours; 30]),
-            theirs: Key::new([theirs; 30]),
+            ours: MasterKey::new([ours; 30]),
+            theirs: MasterKey::new([theirs; 30]),
             their_index_bytes: 0,
         };
         theirs.crypto = Some(keys(1, 2));
@@ -68,7 +68,7 @@ fn pair(codec: Codec, crypto: bool) -> (Stream, Stream) {
     (stream(theirs, 3), stream(ours, 5))
 }
 
-fn tick(stream: &mut Stream, now_ms: u64) -> (Vec<(Channel, Vec<u8>)>, Vec<Heard>) {
+fn tick(stream: &mut MediaStream, now_ms: u64) -> (Vec<(Channel, Vec<u8>)>, Vec<StreamEvent>) {
     let (mut sent, mut heard) = (Vec::new(), Vec::new());
     stream.tick(now_ms, &mut heard, &mut |channel, _, packet| {
         sent.push((channel, packet.to_vec()))
@@ -76,7 +76,7 @@ fn tick(stream: &mut Stream, now_ms: u64) -> (Vec<(Channel, Vec<u8>)>, Vec<Heard
     (sent, heard)
 }
 
-fn give(stream: &mut Stream, packet: &[u8], now_ms: u64) -> Vec<Heard> {
+fn give(stream: &mut MediaStream, packet: &[u8], now_ms: u64) -> Vec<StreamEvent> {
     let mut heard = Vec::new();
     stream.on_packet(packet, address(THERE), Channel::Rtp, now_ms, &mut heard);
     heard
@@ -97,9 +97,9 @@ fn packet(sequence: u16, payload_type: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-fn audio(heard: &[Heard]) -> Vec<i16> {
+fn audio(heard: &[StreamEvent]) -> Vec<i16> {
     let frames = heard.iter().filter_map(|heard| match heard {
-        Heard::Audio(frame) => Some(frame),
+        StreamEvent::Audio(frame) => Some(frame),
         _ => None,
     });
     frames
@@ -127,7 +127,7 @@ fn talk(
     codec: Codec,
     crypto: bool,
     line: impl Fn(usize, Vec<u8>) -> Vec<(u64, Vec<u8>)>,
-) -> (Vec<i16>, Stream) {
+) -> (Vec<i16>, MediaStream) {
     let (mut theirs, mut ours) = pair(codec, crypto);
     theirs.say(&buzz(1_000));
     let mut arrivals = Vec::new();
@@ -284,7 +284,14 @@ fn keys_are_heard_once() {
         bytes[4..8].copy_from_slice(&u32::to_be_bytes(timestamp));
         heard.extend(give(&mut ours, &bytes, u64::from(sequence) * 20));
     }
-    assert_eq!(heard, [Heard::Key('4'), Heard::Key('2'), Heard::Key('#')]);
+    assert_eq!(
+        heard,
+        [
+            StreamEvent::Key('4'),
+            StreamEvent::Key('2'),
+            StreamEvent::Key('#')
+        ]
+    );
 }
 
 #[test]
@@ -308,7 +315,7 @@ fn a_key_that_is_pressed_here_is_heard_there_while_speech_goes_on() {
             let keys: String = heard
                 .iter()
                 .filter_map(|heard| match heard {
-                    Heard::Key(key) => Some(*key),
+                    StreamEvent::Key(key) => Some(*key),
                     _ => None,
                 })
                 .collect();
@@ -324,7 +331,7 @@ fn a_key_that_is_pressed_here_is_heard_there_while_speech_goes_on() {
 fn keys_last_as_long_in_the_clock_that_was_agreed_on() {
     for clock in [8_000_u32, 48_000] {
         let mut agreed = terms(Codec::Opus, THERE);
-        agreed.send_events = Some(Events {
+        agreed.send_events = Some(EventFormat {
             payload: 101,
             clock,
         });
@@ -343,9 +350,11 @@ fn keys_last_as_long_in_the_clock_that_was_agreed_on() {
 
 #[test]
 fn no_media_for_15_seconds_is_told_once_and_never_on_hold() {
-    let lost = |stream: &mut Stream, from: u64, to: u64| {
+    let lost = |stream: &mut MediaStream, from: u64, to: u64| {
         let ticks = (from..to).step_by(20).flat_map(|now| tick(stream, now).1);
-        ticks.filter(|heard| *heard == Heard::MediaLost).count()
+        ticks
+            .filter(|heard| *heard == StreamEvent::MediaLost)
+            .count()
     };
     let mut ours = stream(terms(Codec::Pcma, THERE), 5);
     assert_eq!(lost(&mut ours, 0, LOST_MS), 0);
@@ -354,9 +363,9 @@ fn no_media_for_15_seconds_is_told_once_and_never_on_hold() {
     assert_eq!(lost(&mut ours, 3 * LOST_MS, 4 * LOST_MS), 0);
     assert_eq!(lost(&mut ours, 4 * LOST_MS, 5 * LOST_MS), 1);
     for direction in [
-        Direction::RecvOnly,
-        Direction::Inactive,
-        Direction::SendOnly,
+        MediaDirection::RecvOnly,
+        MediaDirection::Inactive,
+        MediaDirection::SendOnly,
     ] {
         let mut held = terms(Codec::Pcma, THERE);
         held.direction = direction;
@@ -382,7 +391,8 @@ fn no_media_for_15_seconds_is_told_once_and_never_on_hold() {
 fn who_sends_back_what_it_gets_lives_is_sent_to_and_not_heard() {
     let behind = address("203.0.113.9:7000");
     let terms = terms(Codec::Pcma, THERE);
-    let mut stream = Stream::new(terms, behind.ip(), Seed::new([5; 18]), 0).expect("a stream");
+    let mut stream =
+        MediaStream::new(terms, behind.ip(), RtpSeed::new([5; 18]), 0).expect("a stream");
     stream.say(&buzz(1_000));
     let (mut heard, mut goes_to) = (Vec::new(), address(THERE));
     for now_ms in (0..40_000).step_by(20) {
@@ -408,7 +418,7 @@ fn speech_waits_while_the_call_is_held() {
     ours.say(&buzz(200));
     ours.mark(9);
     let mut held = terms(Codec::Pcma, THERE);
-    held.direction = Direction::RecvOnly;
+    held.direction = MediaDirection::RecvOnly;
     ours.change(held, address(THERE).ip(), 0).expect("changed");
     for now in (0..1_000).step_by(20) {
         let (sent, heard) = tick(&mut ours, now);
@@ -433,7 +443,7 @@ fn speech_waits_while_the_call_is_held() {
             .header
             .marker
     );
-    assert!(heard.contains(&Heard::Played(9)));
+    assert!(heard.contains(&StreamEvent::Played(9)));
 }
 
 #[test]
@@ -453,7 +463,7 @@ fn a_call_changes_its_codec_in_the_middle_of_a_word() {
         assert_eq!(sent[0].1[1] & 0x7f, 8);
         heard.extend(told);
     }
-    assert_eq!(heard, [Heard::Played(1)]);
+    assert_eq!(heard, [StreamEvent::Played(1)]);
     assert_eq!(
         audio(&give(&mut ours, &packet(1, 8, &[0x2a; 160]), 400)).len(),
         320
@@ -472,7 +482,13 @@ fn flush_tells_marks_and_milliseconds() {
     tick(&mut ours, 200);
     let mut heard = Vec::new();
     ours.flush(&mut heard);
-    assert_eq!(heard, [Heard::Played(3), Heard::Flushed { played_ms: 200 }]);
+    assert_eq!(
+        heard,
+        [
+            StreamEvent::Played(3),
+            StreamEvent::Flushed { played_ms: 200 }
+        ]
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    media::sdp::Direction,
+    media::sdp::MediaDirection,
     settings::{Codec, Sip, Srtp},
 };
 
@@ -24,8 +24,8 @@ fn shared() -> Arc<Shared> {
     Arc::new(Shared::new(settings, trust, media, None, 1))
 }
 
-fn terms(remote: SocketAddr) -> Terms {
-    Terms {
+fn terms(remote: SocketAddr) -> MediaTerms {
+    MediaTerms {
         codec: Codec::Pcma,
         send_payload: 8,
         receive_payload: 8,
@@ -34,7 +34,7 @@ fn terms(remote: SocketAddr) -> Terms {
         remote,
         remote_rtcp: remote,
         rtcp_mux: false,
-        direction: Direction::SendRecv,
+        direction: MediaDirection::SendRecv,
         crypto: None,
     }
 }
@@ -49,10 +49,10 @@ async fn who_listens_may_come_later() {
     let sockets = bind(&shared.settings.rtp_ports, here.ip()).expect("a pair");
     let to = SocketAddr::new(here.ip(), sockets.port);
     let (_speech, spoken) = mpsc::channel(1);
-    let (happenings, gone) = mpsc::channel(512);
+    let (events, gone) = mpsc::channel(512);
     drop(gone);
-    let media = start(&shared, sockets, terms(here), here.ip(), spoken, happenings);
-    let Media { control, .. } = media.expect("media");
+    let media = start(&shared, sockets, terms(here), here.ip(), spoken, events);
+    let MediaHandle { control, .. } = media.expect("media");
     control.send(Control::Begin).await.expect("begins");
     control.send(Control::Key('1')).await.expect("is pressed");
     let mut sequence = 0_u16;
@@ -71,13 +71,13 @@ async fn who_listens_may_come_later() {
         phone.recv(&mut [0; 2_048]).expect("silence is sent");
     }
     let (_speech, spoken) = mpsc::channel(1);
-    let (happenings, mut happened) = mpsc::channel(512);
-    let join = Control::Join(spoken, happenings);
+    let (events, mut happened) = mpsc::channel(512);
+    let join = Control::Join(spoken, events);
     control.send(join).await.expect("the media goes on");
     let heard = async {
         loop {
             speak();
-            if let Ok(Some(Happening::Audio(_))) = tokio::time::timeout(TICK, happened.recv()).await
+            if let Ok(Some(LegEvent::Audio(_))) = tokio::time::timeout(TICK, happened.recv()).await
             {
                 return;
             }
@@ -94,9 +94,9 @@ async fn a_codec_that_panics_ends_its_call() {
     let panicking = async { panic!("a codec choked") };
     let (told, mut happened) = mpsc::channel(1);
     guarded(broken, told.clone()).await;
-    assert_eq!(happened.recv().await, Some(Happening::MediaLost));
+    assert_eq!(happened.recv().await, Some(LegEvent::MediaLost));
     guarded(panicking, told.clone()).await;
-    assert_eq!(happened.recv().await, Some(Happening::MediaLost));
+    assert_eq!(happened.recv().await, Some(LegEvent::MediaLost));
     guarded(async { Ok(()) }, told).await;
     assert_eq!(happened.recv().await, None, "nothing is wrong");
 }
@@ -112,17 +112,10 @@ async fn nothing_is_sent_to_this_machine_for_a_call_from_elsewhere() {
     for (signalling, hears) in [("203.0.113.5", false), ("127.0.0.1", true)] {
         let sockets = bind(&shared.settings.rtp_ports, here.ip()).expect("a pair");
         let (_speech, spoken) = mpsc::channel(1);
-        let (happenings, _happened) = mpsc::channel(512);
+        let (events, _happened) = mpsc::channel(512);
         let signalling = signalling.parse().expect("an address");
-        let control = start(
-            &shared,
-            sockets,
-            terms(here),
-            signalling,
-            spoken,
-            happenings,
-        )
-        .expect("media");
+        let control =
+            start(&shared, sockets, terms(here), signalling, spoken, events).expect("media");
         control.control.send(Control::Begin).await.expect("begins");
         // A packet is due every 20 ms.
         let wait = if hears { PATIENCE } else { 10 * TICK };

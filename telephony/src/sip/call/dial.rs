@@ -9,10 +9,9 @@ use tokio::{
 };
 
 use super::{
-    Call, Caller, HAPPENINGS, INBOX, ORDERS, Peer, SPEECH, Taking,
-    asking::{SUPPORTED_IN_REQUESTS, proven},
-    audio,
-    session::Session,
+    AnswerSdp, Call, CallParties, EVENTS, INBOX, ORDERS, Peer, SPEECH, audio,
+    requests::{SUPPORTED_IN_REQUESTS, proven},
+    session::SdpSession,
     session_timer,
 };
 use crate::{
@@ -20,8 +19,8 @@ use crate::{
     settings::Credentials,
     sip::{
         dialog::{self, Dialog},
-        message::{Method, Request, Response, Uri},
-        shared::{ALLOW, Outcomes, Shared, count, token},
+        message::{Method, SipRequest, SipResponse, Uri},
+        shared::{ALLOW, OutcomeCounters, Shared, count, token},
         transactions::GIVEN_UP,
         transport::Flow,
     },
@@ -35,9 +34,9 @@ const SESSION_EXPIRES: &str = "1800;refresher=uac";
 
 /// The parameters of a second leg.
 #[derive(Debug)]
-pub struct Plan {
+pub struct OutgoingLeg {
     pub shared: Arc<Shared>,
-    pub caller: Caller,
+    pub caller: CallParties,
     pub uri: Uri,
     pub flow: Flow,
     /// Credentials at the trunk.
@@ -47,7 +46,7 @@ pub struct Plan {
 /// Why there is no leg, and the counter for it.
 struct NoLeg {
     why: String,
-    counted: fn(&Outcomes) -> &AtomicU64,
+    counted: fn(&OutcomeCounters) -> &AtomicU64,
 }
 
 impl<W: Into<String>> From<W> for NoLeg {
@@ -76,12 +75,12 @@ impl NoLeg {
 }
 
 /// An INVITE that waits for its response.
-struct Asked {
-    invite: Request,
-    answers: mpsc::Receiver<Response>,
+struct PendingInvite {
+    invite: SipRequest,
+    answers: mpsc::Receiver<SipResponse>,
 }
 
-impl Plan {
+impl OutgoingLeg {
     /// Calls the person. Returns the established leg, or why there is none. The call is given up when `alive` is closed. Boxed,
     /// because the second leg may be transferred in turn.
     pub fn dial(self, alive: oneshot::Receiver<()>) -> BoxFuture<'static, Result<Leg, String>> {
@@ -108,13 +107,13 @@ impl Plan {
         let address = self.shared.media_ip(&self.flow);
         let sockets = audio::bind(&self.shared.settings.rtp_ports, self.flow.local().ip());
         let sockets = sockets.map_err(|error| error.to_string())?;
-        let mut session = Session::new(&self.shared.settings, address, sockets.port);
+        let mut session = SdpSession::new(&self.shared.settings, address, sockets.port);
         let contact = self.shared.contact("dikala", &self.flow);
         let invite = self.invite(&contact, session.offer());
         let tag = invite.headers.tag("From").unwrap_or_default();
         let (inbox, received) = mpsc::channel(INBOX);
         let key = dialog::key(invite.headers.call_id(), &tag);
-        let listed = self.shared.list(key, inbox, self.flow.remote.ip());
+        let registration = self.shared.list(key, inbox, self.flow.remote.ip());
         let (asked, response) = self.answered(invite, alive).await?;
         let dialog = Dialog::of_response(&asked.invite, &response.headers, contact)
             .ok_or("the other side's answer names no way to it")?;
@@ -128,7 +127,7 @@ impl Plan {
         };
         let (orders, ordered) = mpsc::channel(ORDERS);
         let (speech, spoken) = mpsc::channel(SPEECH);
-        let (happenings, happened) = mpsc::channel(HAPPENINGS);
+        let (events, receiver) = mpsc::channel(EVENTS);
         let mut call = Call {
             shared: self.shared,
             caller: self.caller,
@@ -137,38 +136,38 @@ impl Plan {
             session,
             sockets: Some(sockets),
             terms: None,
-            taking: Taking::Agreed,
+            taking: AnswerSdp::Agreed,
             media: None,
             timer: session_timer::accepted(&response.headers),
             peer: Peer::of(&response.headers),
             inbox: received,
             orders: ordered,
             speech: Some(spoken),
-            happenings,
+            events,
             transfer: None,
             begun: Instant::now(),
-            listed,
-            place: None,
+            registration,
+            line: None,
             is_callers: false,
         };
         if !call.agreed(terms).await {
             return Err("the media cannot be started".into());
         }
         call.direct(audio::Control::Begin).await;
-        tokio::spawn(call.stand(None));
+        tokio::spawn(call.run_established(None));
         Ok(Leg {
             orders,
             speech,
-            happenings: happened,
+            events: receiver,
         })
     }
 
     /// Sends the INVITE, with credentials if challenged, until a phone answers.
     async fn answered(
         &self,
-        invite: Request,
+        invite: SipRequest,
         mut alive: oneshot::Receiver<()>,
-    ) -> Result<(Asked, Response), NoLeg> {
+    ) -> Result<(PendingInvite, SipResponse), NoLeg> {
         let mut asked = self.ask(&invite);
         let until = Instant::now() + RINGS;
         let mut is_proven = false;
@@ -203,10 +202,10 @@ impl Plan {
         }
     }
 
-    fn invite(&self, contact: &str, offer: String) -> Request {
+    fn invite(&self, contact: &str, offer: String) -> SipRequest {
         let (host, port) = self.shared.reached_at(&self.flow);
         let from = Uri::sip(&self.caller.did, host, Some(port));
-        let mut invite = Request::new(Method::Invite, self.uri.clone());
+        let mut invite = SipRequest::new(Method::Invite, self.uri.clone());
         for (name, value) in [
             ("Max-Forwards", "70".to_owned()),
             ("From", format!("<{from}>;tag={}", token())),
@@ -225,16 +224,16 @@ impl Plan {
         invite
     }
 
-    fn ask(&self, invite: &Request) -> Asked {
+    fn ask(&self, invite: &SipRequest) -> PendingInvite {
         let invite = self.shared.with_via(invite.clone(), &self.flow);
         let answers = self
             .shared
             .transactions
             .ask(invite.clone(), self.flow.clone());
-        Asked { invite, answers }
+        PendingInvite { invite, answers }
     }
 
-    async fn acknowledge(&self, dialog: &Dialog, mut asked: Asked) {
+    async fn acknowledge(&self, dialog: &Dialog, mut asked: PendingInvite) {
         let flow = self
             .shared
             .flow_within(self.caller.named_by_trunk(), dialog, &self.flow)
@@ -281,8 +280,8 @@ impl Plan {
     }
 
     /// Cancels the INVITE. A call that is answered anyway is hung up.
-    async fn give_up(&self, mut asked: Asked) {
-        let mut cancel = Request::new(Method::Cancel, asked.invite.uri.clone());
+    async fn give_up(&self, mut asked: PendingInvite) {
+        let mut cancel = SipRequest::new(Method::Cancel, asked.invite.uri.clone());
         for name in ["Via", "Max-Forwards", "From", "To", "Call-ID"] {
             for value in asked.invite.headers.all(name) {
                 cancel.headers.push(name, value);

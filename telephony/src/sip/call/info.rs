@@ -2,15 +2,15 @@
 
 use super::{Call, Control, reason};
 use crate::{
-    media::doubled::signalled,
-    sip::{message::Request, transactions::Reply},
+    media::key_dedup::signalled,
+    sip::{message::SipRequest, transactions::Responder},
 };
 
 const KEYS: &str = "application/dtmf-relay, application/dtmf";
 
 impl Call {
     /// Handles a key, or a keep-alive without a body.
-    pub(super) async fn informed(&self, request: &Request, reply: &Reply) {
+    pub(super) async fn informed(&self, request: &SipRequest, reply: &Responder) {
         if request.headers.get("Info-Package").is_some() {
             // Recv-Info is empty, because no info package is supported (RFC 6086).
             let response = reply.response(469, "Bad Info Package");

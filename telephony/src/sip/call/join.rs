@@ -7,7 +7,7 @@ use tokio::{
 
 use super::SPEECH;
 use crate::{
-    leg::{Happening, Leg, Speech},
+    leg::{Leg, LegEvent, Speech},
     media::fir::Resampler,
     voice::Phrase,
 };
@@ -19,28 +19,28 @@ const TOLD: u64 = u64::MAX;
 
 /// The task's ends of the first leg's media channels.
 #[derive(Debug)]
-pub struct Ends {
+pub struct LegEnds {
     pub speech: mpsc::Receiver<Speech>,
-    pub happenings: mpsc::Sender<Happening>,
+    pub events: mpsc::Sender<LegEvent>,
 }
 
 /// The other ends of these channels.
 #[derive(Debug)]
-pub struct First {
+pub struct FirstLeg {
     speech: mpsc::Sender<Speech>,
-    happenings: mpsc::Receiver<Happening>,
+    events: mpsc::Receiver<LegEvent>,
 }
 
-pub fn ends() -> (Ends, First) {
+pub fn ends() -> (LegEnds, FirstLeg) {
     let (speech, spoken) = mpsc::channel(SPEECH);
-    let (happenings, happened) = mpsc::channel(super::HAPPENINGS);
-    let theirs = Ends {
+    let (events, receiver) = mpsc::channel(super::EVENTS);
+    let theirs = LegEnds {
         speech: spoken,
-        happenings,
+        events,
     };
-    let ours = First {
+    let ours = FirstLeg {
         speech,
-        happenings: happened,
+        events: receiver,
     };
     (theirs, ours)
 }
@@ -48,7 +48,7 @@ pub fn ends() -> (Ends, First) {
 /// Passes audio until a leg ends, or until both have heard that the bridge stops. Returns the reason. Dropping the future drops
 /// the second leg, which hangs it up.
 pub async fn join(
-    mut first: First,
+    mut first: FirstLeg,
     mut second: Leg,
     mut parting: watch::Receiver<Option<Instant>>,
     language: String,
@@ -56,8 +56,8 @@ pub async fn join(
     let (mut up, mut down) = (Resampler::from_16_to_24(), Resampler::from_16_to_24());
     let by = loop {
         let goes_on = tokio::select! {
-            happening = first.happenings.recv() => pass(happening, &mut up, &second.speech),
-            happening = second.happenings.recv() => pass(happening, &mut down, &first.speech),
+            event = first.events.recv() => pass(event, &mut up, &second.speech),
+            event = second.events.recv() => pass(event, &mut down, &first.speech),
             Ok(by) = parting.wait_for(Option::is_some) => break *by,
         };
         if !goes_on {
@@ -67,8 +67,8 @@ pub async fn join(
     let told = async {
         let (_, sentence) = Phrase::Sorry.spoken(&language);
         tokio::join!(
-            tell(&sentence, &first.speech, &mut first.happenings),
-            tell(&sentence, &second.speech, &mut second.happenings),
+            tell(&sentence, &first.speech, &mut first.events),
+            tell(&sentence, &second.speech, &mut second.events),
         )
     };
     let until = Instant::now() + SENTENCE;
@@ -81,46 +81,42 @@ pub async fn join(
 async fn tell(
     sentence: &[i16],
     speech: &mpsc::Sender<Speech>,
-    happenings: &mut mpsc::Receiver<Happening>,
+    events: &mut mpsc::Receiver<LegEvent>,
 ) {
     for said in [Speech::Audio(sentence.to_vec()), Speech::Mark(TOLD)] {
         if speech.send(said).await.is_err() {
             return;
         }
     }
-    while let Some(happening) = happenings.recv().await {
-        if happening == Happening::Played(TOLD) || is_end(&happening) {
+    while let Some(event) = events.recv().await {
+        if event == LegEvent::Played(TOLD) || is_end(&event) {
             return;
         }
     }
 }
 
-fn is_end(happening: &Happening) -> bool {
+fn is_end(event: &LegEvent) -> bool {
     matches!(
-        happening,
-        Happening::HungUp | Happening::Failed(_) | Happening::MediaLost
+        event,
+        LegEvent::HungUp | LegEvent::Failed(_) | LegEvent::MediaLost
     )
 }
 
 /// Passes one leg's event to the other; false if the leg has ended.
-fn pass(
-    happening: Option<Happening>,
-    resampler: &mut Resampler,
-    to: &mpsc::Sender<Speech>,
-) -> bool {
-    match happening {
-        Some(Happening::Audio(samples)) => {
+fn pass(event: Option<LegEvent>, resampler: &mut Resampler, to: &mpsc::Sender<Speech>) -> bool {
+    match event {
+        Some(LegEvent::Audio(samples)) => {
             let mut said = Vec::new();
             resampler.run(&samples, &mut said);
             // A gap is better than a queue.
             let _ = to.try_send(Speech::Audio(said));
             true
         }
-        Some(Happening::Key(key)) => {
+        Some(LegEvent::Key(key)) => {
             let _ = to.try_send(Speech::Key(key));
             true
         }
-        Some(happening) => !is_end(&happening),
+        Some(event) => !is_end(&event),
         None => false,
     }
 }

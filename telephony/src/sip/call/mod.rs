@@ -1,13 +1,13 @@
 //! One call, from the INVITE to the last BYE: a task that gets the messages of its dialog from the edge.
 
-mod asking;
 mod dial;
+mod end;
+mod established;
 mod info;
 mod join;
-mod over;
+mod requests;
 mod ring;
 mod session;
-mod stand;
 mod transfer;
 
 use std::sync::Arc;
@@ -19,35 +19,38 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use self::{session::Session, transfer::Transfer};
+use self::{session::SdpSession, transfer::CallTransfer};
 use super::{
-    audio::{self, Control, Media},
+    audio::{self, Control, MediaHandle},
     dialog::Dialog,
-    lines::Place,
-    message::{Headers, Request, Response},
+    lines::LinePermit,
+    message::{Headers, SipRequest, SipResponse},
     numbers,
     session_timer::{self, Timer},
-    shared::{ALLOW, Listed, RETRY_AFTER_SECONDS, SUPPORTED, Shared, ToCall, USER_AGENT, count},
-    transactions::Reply,
+    shared::{
+        ALLOW, DialogMessage, DialogRegistration, RETRY_AFTER_SECONDS, SUPPORTED, Shared,
+        USER_AGENT, count,
+    },
+    transactions::Responder,
     transport::Flow,
 };
 use crate::{
-    leg::{Happening, Incoming, Leg, Order, Speech},
-    media::sdp::{Terms, codec_name},
+    leg::{Leg, LegEvent, OfferedCall, Order, Speech},
+    media::sdp::{MediaTerms, codec_name},
     settings::Trunk,
 };
 
 const ORDERS: usize = 32;
 /// Pieces of 20 to 100 ms, besides those in the playout queue.
 const SPEECH: usize = 16;
-const HAPPENINGS: usize = 512;
+const EVENTS: usize = 512;
 const INBOX: usize = 32;
 /// The longest call id that the service accepts.
 const ID_CHARS_MAX: usize = 128;
 
 /// Caller and called number, as the edge found them.
 #[derive(Debug, Clone)]
-pub struct Caller {
+pub struct CallParties {
     pub trunk: Trunk,
     pub did: String,
     pub number: String,
@@ -55,7 +58,7 @@ pub struct Caller {
     pub is_trunk: bool,
 }
 
-impl Caller {
+impl CallParties {
     /// The trunk, if it may name the route to itself.
     fn named_by_trunk(&self) -> Option<&Trunk> {
         self.is_trunk.then_some(&self.trunk)
@@ -66,33 +69,33 @@ impl Caller {
 #[derive(Debug)]
 struct Call {
     shared: Arc<Shared>,
-    caller: Caller,
+    caller: CallParties,
     flow: Flow,
     dialog: Dialog,
-    session: Session,
+    session: SdpSession,
     /// `None` once the media is started.
-    sockets: Option<audio::Sockets>,
-    terms: Option<Terms>,
-    taking: Taking,
-    media: Option<Media>,
+    sockets: Option<audio::MediaSockets>,
+    terms: Option<MediaTerms>,
+    taking: AnswerSdp,
+    media: Option<MediaHandle>,
     timer: Option<Timer>,
     /// The capabilities in the peer's last request.
     peer: Peer,
-    inbox: mpsc::Receiver<ToCall>,
+    inbox: mpsc::Receiver<DialogMessage>,
     orders: mpsc::Receiver<Order>,
     speech: Option<mpsc::Receiver<Speech>>,
-    happenings: mpsc::Sender<Happening>,
-    transfer: Option<Transfer>,
+    events: mpsc::Sender<LegEvent>,
+    transfer: Option<CallTransfer>,
     begun: Instant,
-    listed: Listed,
+    registration: DialogRegistration,
     /// `None` for a call that we made, and after the answer stayed unacknowledged for too long.
-    place: Option<Place>,
+    line: Option<LinePermit>,
     is_callers: bool,
 }
 
 /// The SDP of the 200 to the INVITE.
 #[derive(Debug)]
-enum Taking {
+enum AnswerSdp {
     /// Our answer to the INVITE's offer.
     Answer(String),
     /// Our offer, because the INVITE had none; the ACK carries the answer.
@@ -123,21 +126,21 @@ impl Peer {
 /// Begins a call, or refuses it.
 pub fn begin(
     shared: &Arc<Shared>,
-    place: Place,
-    caller: Caller,
-    request: &Request,
-    reply: Reply,
-    incoming: &mpsc::Sender<Incoming>,
+    line: LinePermit,
+    caller: CallParties,
+    request: &SipRequest,
+    reply: Responder,
+    incoming: &mpsc::Sender<OfferedCall>,
 ) {
     let Ok(room) = incoming.try_reserve() else {
         note(shared, &caller, (503, "busy"), &reply);
         return refuse_for_now(&reply, "the bridge does not keep up");
     };
-    let Some((mut call, leg, codec)) = prepare(shared, place, caller, request, &reply) else {
+    let Some((mut call, leg, codec)) = prepare(shared, line, caller, request, &reply) else {
         return;
     };
-    room.send(Incoming {
-        bridge_call_id: call_id(request, call.listed.told()),
+    room.send(OfferedCall {
+        bridge_call_id: call_id(request, call.registration.mark_reported()),
         did: call.caller.did.clone(),
         caller: call.caller.number.clone(),
         metadata: json!({ "sip": {
@@ -154,10 +157,10 @@ pub fn begin(
 /// Prepares a call. If that fails, it refuses the INVITE itself.
 fn prepare(
     shared: &Arc<Shared>,
-    place: Place,
-    caller: Caller,
-    request: &Request,
-    reply: &Reply,
+    line: LinePermit,
+    caller: CallParties,
+    request: &SipRequest,
+    reply: &Responder,
 ) -> Option<(Call, Leg, Option<&'static str>)> {
     let timer = timer_of(request, reply)?;
     let flow = reply.flow.towards(reply.flow.remote);
@@ -167,7 +170,7 @@ fn prepare(
         return None;
     };
     let (inbox, received) = mpsc::channel(INBOX);
-    let Some(listed) = shared.list_caller(&dialog, inbox, flow.remote.ip()) else {
+    let Some(registration) = shared.list_caller(&dialog, inbox, flow.remote.ip()) else {
         refuse_again(reply);
         return None;
     };
@@ -179,7 +182,7 @@ fn prepare(
         refuse_for_now(reply, "no port for media is free");
         return None;
     };
-    let mut session = Session::new(&shared.settings, address, sockets.port);
+    let mut session = SdpSession::new(&shared.settings, address, sockets.port);
     let answered = match session.offered(&request.body) {
         Ok(answered) => answered,
         Err(refused) => {
@@ -191,10 +194,10 @@ fn prepare(
     let (answer, terms) = answered.unzip();
     let (orders, ordered) = mpsc::channel(ORDERS);
     let (speech, spoken) = mpsc::channel(SPEECH);
-    let (happenings, happened) = mpsc::channel(HAPPENINGS);
+    let (events, receiver) = mpsc::channel(EVENTS);
     let codec = terms.as_ref().map(|terms| codec_name(terms.codec));
     let call = Call {
-        listed,
+        registration,
         shared: shared.clone(),
         caller,
         flow,
@@ -202,29 +205,29 @@ fn prepare(
         session,
         sockets: Some(sockets),
         terms,
-        taking: answer.map_or(Taking::Offer, Taking::Answer),
+        taking: answer.map_or(AnswerSdp::Offer, AnswerSdp::Answer),
         media: None,
         timer,
         peer: Peer::of(&request.headers),
         inbox: received,
         orders: ordered,
         speech: Some(spoken),
-        happenings,
+        events,
         transfer: None,
         begun: Instant::now(),
-        place: Some(place),
+        line: Some(line),
         is_callers: true,
     };
     let leg = Leg {
         orders,
         speech,
-        happenings: happened,
+        events: receiver,
     };
     Some((call, leg, codec))
 }
 
 /// Counts and logs a refused call.
-fn note(shared: &Shared, caller: &Caller, why: (u16, &'static str), reply: &Reply) {
+fn note(shared: &Shared, caller: &CallParties, why: (u16, &'static str), reply: &Responder) {
     count(&shared.counters.callers.refused, 1);
     let ip = reply.flow.remote.ip();
     let refusals = &shared.refusals;
@@ -232,7 +235,7 @@ fn note(shared: &Shared, caller: &Caller, why: (u16, &'static str), reply: &Repl
 }
 
 /// Our Contact. A `sips:` request gets a `sips:` Contact, so that requests to us are secured, too.
-fn contact(shared: &Shared, request: &Request, flow: &Flow) -> String {
+fn contact(shared: &Shared, request: &SipRequest, flow: &Flow) -> String {
     let contact = shared.contact("dikala", flow);
     match request.uri.scheme.as_str() {
         "sips" => contact.replacen("<sip:", "<sips:", 1),
@@ -241,7 +244,7 @@ fn contact(shared: &Shared, request: &Request, flow: &Flow) -> String {
 }
 
 /// The session timer; or `None` after refusing one that is too short.
-fn timer_of(request: &Request, reply: &Reply) -> Option<Option<Timer>> {
+fn timer_of(request: &SipRequest, reply: &Responder) -> Option<Option<Timer>> {
     match session_timer::answer(&request.headers) {
         Ok(timer) => Some(timer),
         Err(session_timer::TooSmall) => {
@@ -256,13 +259,13 @@ fn timer_of(request: &Request, reply: &Reply) -> Option<Option<Timer>> {
 }
 
 /// Refuses an INVITE of an open call like a merged request (RFC 3261, 8.2.2.2).
-fn refuse_again(reply: &Reply) {
+fn refuse_again(reply: &Responder) {
     let response = reply.response(482, "Loop Detected");
     let words = reason(482, "this call is here already");
     reply.send(&response.with("Reason", &words));
 }
 
-pub fn refuse_for_now(reply: &Reply, words: &str) {
+pub fn refuse_for_now(reply: &Responder, words: &str) {
     let response = reply
         .response(503, "Service Unavailable")
         .with("Retry-After", &RETRY_AFTER_SECONDS.to_string())
@@ -270,7 +273,7 @@ pub fn refuse_for_now(reply: &Reply, words: &str) {
     reply.send(&response);
 }
 
-pub fn refuse_offer(reply: &Reply, status: u16, words: &str) {
+pub fn refuse_offer(reply: &Responder, status: u16, words: &str) {
     let phrase = if status == 488 {
         "Not Acceptable Here"
     } else {
@@ -295,7 +298,7 @@ fn plain(words: &str) -> String {
 
 /// The call's id at this bridge: Call-ID and From's tag, with the CSeq number if the caller was refused before. If that is too
 /// long, its SHA-256.
-fn call_id(request: &Request, again: Option<u32>) -> String {
+fn call_id(request: &SipRequest, again: Option<u32>) -> String {
     let tag = request.headers.tag("From").unwrap_or_default();
     let id = format!("{};{tag}", request.headers.call_id());
     let id = again.map_or(id.clone(), |number| format!("{id};{number}"));
@@ -311,15 +314,15 @@ fn cut(text: &str) -> String {
 }
 
 impl Call {
-    async fn run(mut self, reply: Reply) {
+    async fn run(mut self, reply: Responder) {
         count(&self.shared.counters.invites, 1);
         if let Some(acknowledged) = self.ring(reply).await {
-            self.stand(Some(acknowledged)).await;
+            self.run_established(Some(acknowledged)).await;
         }
     }
 
     /// Adds the headers of all our responses inside the call.
-    fn dressed(&self, response: Response) -> Response {
+    fn dressed(&self, response: SipResponse) -> SipResponse {
         response
             .with("Contact", &self.dialog.contact)
             .with("Allow", ALLOW)
@@ -328,7 +331,7 @@ impl Call {
     }
 
     /// Adds the session timer to a 2xx of ours.
-    fn timed(&self, response: Response) -> Response {
+    fn timed(&self, response: SipResponse) -> SipResponse {
         let Some(timer) = self.timer else {
             return response;
         };
@@ -340,9 +343,9 @@ impl Call {
     }
 
     /// Starts or changes the media according to the terms. False if that fails.
-    async fn agreed(&mut self, terms: Terms) -> bool {
+    async fn agreed(&mut self, terms: MediaTerms) -> bool {
         let held = terms.held();
-        let was_held = self.terms.as_ref().is_some_and(Terms::held);
+        let was_held = self.terms.as_ref().is_some_and(MediaTerms::held);
         self.terms = Some(terms.clone());
         let signalling = self.flow.remote.ip();
         match (&self.media, self.sockets.take(), self.speech.take()) {
@@ -351,8 +354,8 @@ impl Call {
                 self.direct(change).await;
             }
             (None, Some(sockets), Some(speech)) => {
-                let happenings = self.happenings.clone();
-                match audio::start(&self.shared, sockets, terms, signalling, speech, happenings) {
+                let events = self.events.clone();
+                match audio::start(&self.shared, sockets, terms, signalling, speech, events) {
                     Ok(media) => self.media = Some(media),
                     Err(error) => {
                         tracing::warn!(%error, "the media of a call cannot be started");
@@ -363,7 +366,7 @@ impl Call {
             (None, ..) => return false,
         }
         if held != was_held {
-            self.happened(Happening::Held(held));
+            self.notify(LegEvent::Held(held));
         }
         true
     }
@@ -376,8 +379,8 @@ impl Call {
     }
 
     /// Reports an event to the call's task, without waiting: a task with a full channel counts as gone.
-    fn happened(&self, happening: Happening) {
-        let _ = self.happenings.try_send(happening);
+    fn notify(&self, event: LegEvent) {
+        let _ = self.events.try_send(event);
     }
 
     fn due(&self) -> Option<Instant> {
@@ -388,14 +391,14 @@ impl Call {
 /// A response to an INVITE that is retransmitted until it is acknowledged.
 #[derive(Debug)]
 struct Repeat {
-    response: Response,
+    response: SipResponse,
     next: Instant,
     wait: Duration,
     until: Instant,
 }
 
 /// The caller's number: the identity asserted by a trusted trunk, else the peer's From.
-pub fn caller_number(request: &Request, trunk: &Trunk, trusted: bool) -> String {
+pub fn caller_number(request: &SipRequest, trunk: &Trunk, trusted: bool) -> String {
     let user = |name: &str| {
         let addresses = request.headers.list(name);
         let mut users = addresses.iter().filter_map(|address| {

@@ -7,13 +7,13 @@ use tokio::{
     time::{Duration, Instant, sleep_until},
 };
 
-use super::{Call, Repeat, Taking, ToCall, reason, refuse_for_now, refuse_offer};
+use super::{AnswerSdp, Call, DialogMessage, Repeat, reason, refuse_for_now, refuse_offer};
 use crate::{
-    leg::{Happening, Order, Refusal},
+    leg::{CallRefusal, LegEvent, Order},
     sip::{
-        message::{Method, Request, Response},
+        message::{Method, SipRequest, SipResponse},
         shared::{RETRY_AFTER_SECONDS, count},
-        transactions::{GIVEN_UP, Reply, T1, T2},
+        transactions::{GIVEN_UP, Responder, T1, T2},
         transport::Flow,
     },
 };
@@ -23,7 +23,7 @@ const DECIDED: Duration = Duration::from_secs(180);
 
 /// A reliable 180, retransmitted until its PRACK.
 struct Reliable {
-    response: Response,
+    response: SipResponse,
     number: u32,
     next: Instant,
     wait: Duration,
@@ -31,7 +31,7 @@ struct Reliable {
 }
 
 struct Ringing {
-    reply: Reply,
+    reply: Responder,
     cancelled: Arc<Notify>,
     reliable: Option<Reliable>,
     /// The call is to be answered once the 180 is acknowledged.
@@ -41,7 +41,7 @@ struct Ringing {
 
 impl Call {
     /// Runs until the call is answered. Returns the 200, which waits for its ACK; `None` if the call is over.
-    pub(super) async fn ring(&mut self, reply: Reply) -> Option<Repeat> {
+    pub(super) async fn ring(&mut self, reply: Responder) -> Option<Repeat> {
         let mut ringing = Ringing {
             cancelled: reply.cancelled(),
             reply,
@@ -58,9 +58,9 @@ impl Call {
             tokio::select! {
                 () = ringing.cancelled.notified() => {
                     count(&self.shared.counters.callers.cancelled, 1);
-                    self.listed.free_caller();
+                    self.registration.free_caller();
                     ringing.reply.send(&self.dressed(ringing.reply.response(487, "Request Terminated")));
-                    self.happened(Happening::Cancelled);
+                    self.notify(LegEvent::Cancelled);
                     return None;
                 }
                 order = self.orders.recv() => match order {
@@ -70,13 +70,13 @@ impl Call {
                         return None;
                     },
                     None => {
-                        self.listed.free_caller();
+                        self.registration.free_caller();
                         refuse_for_now(&ringing.reply, "nobody decides about the call");
                         return None;
                     }
                 },
                 received = self.inbox.recv() => {
-                    if let Some(ToCall::Request(request, reply)) = received
+                    if let Some(DialogMessage::Request(request, reply)) = received
                         && self.request_while_ringing(&request, &reply, &mut ringing)
                     {
                         return None;
@@ -105,7 +105,7 @@ impl Call {
             }
             Order::Hangup(ending) => {
                 count(&self.shared.counters.callers.refused, 1);
-                let refusal = Refusal {
+                let refusal = CallRefusal {
                     status: 480,
                     words: ending.words,
                     retry_after_seconds: None,
@@ -113,10 +113,10 @@ impl Call {
                 self.reject(&ringing.reply, &refusal);
                 return true;
             }
-            Order::Flush => self.happened(Happening::Flushed { played_ms: 0 }),
+            Order::Flush => self.notify(LegEvent::Flushed { played_ms: 0 }),
             Order::Transfer { .. } => {
                 let why = "the call is not answered yet".to_owned();
-                self.happened(Happening::Transfer(Err(why)));
+                self.notify(LegEvent::Transfer(Err(why)));
             }
             Order::Answer | Order::Pause | Order::Continue | Order::CancelTransfer => {}
         }
@@ -138,7 +138,7 @@ impl Call {
             .with("RSeq", &number.to_string());
         // If the INVITE has no offer, ours goes with the first reliable response (RFC 3261, 13.2.1); the PRACK carries the
         // answer.
-        if matches!(self.taking, Taking::Offer) {
+        if matches!(self.taking, AnswerSdp::Offer) {
             response.headers.push("Content-Type", "application/sdp");
             response.body = self.session.offer().into_bytes();
         }
@@ -153,8 +153,8 @@ impl Call {
         });
     }
 
-    fn reject(&mut self, reply: &Reply, refusal: &Refusal) {
-        self.listed.free_caller();
+    fn reject(&mut self, reply: &Responder, refusal: &CallRefusal) {
+        self.registration.free_caller();
         let status = refusal.status.clamp(400, 699);
         let (trunk, ip) = (&self.caller.trunk.name, self.flow.remote.ip());
         let why = (status, "service");
@@ -175,8 +175,8 @@ impl Call {
     /// Answers requests inside the early dialog; true when the call is over.
     fn request_while_ringing(
         &mut self,
-        request: &Request,
-        reply: &Reply,
+        request: &SipRequest,
+        reply: &Responder,
         ringing: &mut Ringing,
     ) -> bool {
         if !self.dialog.is_peers(&request.headers) {
@@ -187,10 +187,10 @@ impl Call {
             Method::Prack => return self.rung(request, reply, ringing),
             Method::Bye => {
                 count(&self.shared.counters.callers.cancelled, 1);
-                self.listed.free_caller();
+                self.registration.free_caller();
                 reply.send(&reply.response(200, "OK"));
                 ringing.reply.refuse(487, "Request Terminated");
-                self.happened(Happening::Cancelled);
+                self.notify(LegEvent::Cancelled);
                 return true;
             }
             Method::Update if request.body.is_empty() => {
@@ -215,7 +215,7 @@ impl Call {
 
     /// Handles the PRACK of our 180; true when the call is over, because its SDP answer is unusable. Without an SDP answer in it,
     /// the ACK carries one.
-    fn rung(&mut self, request: &Request, reply: &Reply, ringing: &mut Ringing) -> bool {
+    fn rung(&mut self, request: &SipRequest, reply: &Responder, ringing: &mut Ringing) -> bool {
         let acknowledged = request.headers.get("RAck").and_then(rack);
         let invite = ringing.reply.request.cseq().map(|(number, _)| number);
         let waits = ringing.reliable.as_ref().map(|one| one.number);
@@ -224,19 +224,19 @@ impl Call {
             return false;
         }
         ringing.reliable = None;
-        if matches!(self.taking, Taking::Offer) && !request.body.is_empty() {
+        if matches!(self.taking, AnswerSdp::Offer) && !request.body.is_empty() {
             match self.session.accept(&request.body) {
                 Ok(terms) => {
                     self.terms = Some(terms);
-                    self.taking = Taking::Agreed;
+                    self.taking = AnswerSdp::Agreed;
                 }
                 Err(refused) => {
                     count(&self.shared.counters.callers.refused, 1);
-                    self.listed.free_caller();
+                    self.registration.free_caller();
                     refuse_offer(reply, refused.status, &refused.words);
                     refuse_offer(&ringing.reply, 488, &refused.words);
                     let words = "the peer's answer cannot be used".to_owned();
-                    self.happened(Happening::Failed(words));
+                    self.notify(LegEvent::Failed(words));
                     return true;
                 }
             }
@@ -249,20 +249,18 @@ impl Call {
     fn late(&mut self, ringing: &mut Ringing, decided: Instant) -> bool {
         let now = Instant::now();
         if now >= decided {
-            self.listed.free_caller();
+            self.registration.free_caller();
             ringing.reply.refuse(480, "Temporarily Unavailable");
-            self.happened(Happening::Failed(
-                "nobody decided about the call".to_owned(),
-            ));
+            self.notify(LegEvent::Failed("nobody decided about the call".to_owned()));
             return true;
         }
         let Some(reliable) = &mut ringing.reliable else {
             return false;
         };
         if now >= reliable.until {
-            self.listed.free_caller();
+            self.registration.free_caller();
             ringing.reply.refuse(504, "Server Time-out");
-            self.happened(Happening::Failed(
+            self.notify(LegEvent::Failed(
                 "the ringing was not acknowledged".to_owned(),
             ));
             return true;
@@ -274,26 +272,26 @@ impl Call {
     }
 
     /// Answers the call. The 200 is retransmitted until it is acknowledged.
-    async fn take(&mut self, reply: &Reply) -> Option<Repeat> {
+    async fn take(&mut self, reply: &Responder) -> Option<Repeat> {
         if let Some(terms) = self.terms.take()
             && !self.agreed(terms).await
         {
-            self.listed.free_caller();
+            self.registration.free_caller();
             reply.refuse(500, "Server Internal Error");
-            self.happened(Happening::Failed("the media cannot be started".to_owned()));
+            self.notify(LegEvent::Failed("the media cannot be started".to_owned()));
             return None;
         }
         let sdp = match &self.taking {
-            Taking::Answer(answer) => Some(answer.clone()),
-            Taking::Offer => Some(self.session.offer()),
-            Taking::Agreed => None,
+            AnswerSdp::Answer(answer) => Some(answer.clone()),
+            AnswerSdp::Offer => Some(self.session.offer()),
+            AnswerSdp::Agreed => None,
         };
         let mut response = self.timed(self.dressed(reply.response(200, "OK")));
         if let Some(sdp) = sdp {
             response.headers.push("Content-Type", "application/sdp");
             response.body = sdp.into_bytes();
         }
-        self.listed.answered();
+        self.registration.answered();
         reply.send(&response);
         count(&self.shared.counters.callers.answered, 1);
         self.shared.counters.answer.took(self.begun.elapsed());
@@ -302,7 +300,7 @@ impl Call {
 }
 
 impl Repeat {
-    pub(super) fn new(response: Response) -> Self {
+    pub(super) fn new(response: SipResponse) -> Self {
         let now = Instant::now();
         Self {
             response,

@@ -4,34 +4,34 @@ use std::net::IpAddr;
 
 use crate::{
     media::{
-        sdp::{self, Local, Refused, Terms},
-        srtp::Key,
+        sdp::{self, Local, MediaTerms, SdpRefusal},
+        srtp::MasterKey,
     },
     settings::{Codec, Sip, Srtp},
 };
 
 /// This side's state of the session.
 #[derive(Debug)]
-pub struct Session {
+pub struct SdpSession {
     address: IpAddr,
     port: u16,
     codecs: Vec<Codec>,
     srtp: Srtp,
-    key: Key,
+    key: MasterKey,
     id: u64,
     version: u64,
     /// Our last offer or answer.
     said: String,
 }
 
-impl Session {
+impl SdpSession {
     pub fn new(settings: &Sip, address: IpAddr, port: u16) -> Self {
         Self {
             address,
             port,
             codecs: settings.codecs.clone(),
             srtp: settings.srtp,
-            key: Key::new(rand::random::<[u8; 30]>()),
+            key: MasterKey::new(rand::random::<[u8; 30]>()),
             id: rand::random::<u64>() >> 3,
             version: 1,
             said: String::new(),
@@ -39,7 +39,7 @@ impl Session {
     }
 
     /// Answers the offer of an INVITE, if it has one.
-    pub fn offered(&mut self, body: &[u8]) -> Result<Option<(String, Terms)>, Refused> {
+    pub fn offered(&mut self, body: &[u8]) -> Result<Option<(String, MediaTerms)>, SdpRefusal> {
         if body.is_empty() {
             return Ok(None);
         }
@@ -47,7 +47,7 @@ impl Session {
     }
 
     /// Answers an offer. A failure changes nothing.
-    pub fn answer(&mut self, offer: &[u8]) -> Result<(String, Terms), Refused> {
+    pub fn answer(&mut self, offer: &[u8]) -> Result<(String, MediaTerms), SdpRefusal> {
         let (text, terms) = sdp::answer(offer, &self.local())?;
         if text == self.said || self.said.is_empty() {
             self.said.clone_from(&text);
@@ -79,7 +79,7 @@ impl Session {
     }
 
     /// Reads the answer to our last offer.
-    pub fn accept(&self, answer: &[u8]) -> Result<Terms, Refused> {
+    pub fn accept(&self, answer: &[u8]) -> Result<MediaTerms, SdpRefusal> {
         sdp::accept(answer, &self.said, &self.local())
     }
 

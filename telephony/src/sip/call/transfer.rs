@@ -7,15 +7,16 @@ use tokio::{
 };
 
 use super::{
-    Call, Caller, Control, asking,
-    dial::Plan,
+    Call, CallParties, Control,
+    dial::OutgoingLeg,
     join::{ends, join},
+    requests,
 };
 use crate::{
-    leg::{Happening, Leg},
+    leg::{Leg, LegEvent},
     sip::{
-        message::{Host, Method, Request, Response, Uri},
-        transactions::Reply,
+        message::{Host, Method, SipRequest, SipResponse, Uri},
+        transactions::Responder,
     },
 };
 
@@ -26,13 +27,13 @@ const CROSSING: Duration = Duration::from_millis(200);
 
 /// A transfer under way.
 #[derive(Debug)]
-pub enum Transfer {
+pub enum CallTransfer {
     /// The peer was asked to call the person itself.
     Referred {
         to: String,
         language: String,
         /// `None` once the peer has accepted.
-        answers: Option<mpsc::Receiver<Response>>,
+        answers: Option<mpsc::Receiver<SipResponse>>,
         until: Instant,
     },
     /// We call the person ourselves. Dropping `_alive` gives up the INVITE.
@@ -41,51 +42,51 @@ pub enum Transfer {
         language: String,
         _alive: oneshot::Sender<()>,
     },
-    Joined(Joined),
+    Joined(JoinedLegs),
 }
 
 /// Two joined legs; dropping this parts them.
 #[derive(Debug)]
-pub struct Joined(JoinHandle<&'static str>);
+pub struct JoinedLegs(JoinHandle<&'static str>);
 
-impl Drop for Joined {
+impl Drop for JoinedLegs {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-pub enum Step {
-    Referred(Option<Response>),
+pub enum TransferStep {
+    Referred(Option<SipResponse>),
     Late,
     Dialled(Result<Leg, String>),
     /// The legs are parted, for this reason.
     Parted(&'static str),
 }
 
-impl Transfer {
+impl CallTransfer {
     pub fn is_joined(&self) -> bool {
         matches!(self, Self::Joined(_))
     }
 }
 
-pub async fn next(transfer: &mut Option<Transfer>) -> Step {
+pub async fn next(transfer: &mut Option<CallTransfer>) -> TransferStep {
     match transfer {
         None => std::future::pending().await,
-        Some(Transfer::Referred {
+        Some(CallTransfer::Referred {
             answers: Some(answers),
             ..
-        }) => Step::Referred(answers.recv().await),
-        Some(Transfer::Referred { until, .. }) => {
+        }) => TransferStep::Referred(answers.recv().await),
+        Some(CallTransfer::Referred { until, .. }) => {
             sleep_until(*until).await;
-            Step::Late
+            TransferStep::Late
         }
-        Some(Transfer::Dialling { outcome, .. }) => {
+        Some(CallTransfer::Dialling { outcome, .. }) => {
             let gone = Err("the second leg is gone".to_owned());
-            Step::Dialled(outcome.await.unwrap_or(gone))
+            TransferStep::Dialled(outcome.await.unwrap_or(gone))
         }
-        Some(Transfer::Joined(joined)) => {
+        Some(CallTransfer::Joined(joined)) => {
             let why = (&mut joined.0).await;
-            Step::Parted(why.unwrap_or("the other leg is gone"))
+            TransferStep::Parted(why.unwrap_or("the other leg is gone"))
         }
     }
 }
@@ -108,7 +109,7 @@ impl Call {
         request.headers.push("Referred-By", &self.dialog.contact);
         match self.ask(request).await {
             Some(asked) => {
-                self.transfer = Some(Transfer::Referred {
+                self.transfer = Some(CallTransfer::Referred {
                     to,
                     language,
                     answers: Some(asked.answers),
@@ -143,15 +144,15 @@ impl Call {
                 return self.not_transferred("the trunk cannot be reached");
             }
         };
-        let plan = Plan {
+        let plan = OutgoingLeg {
             shared: self.shared.clone(),
-            caller: Caller {
+            caller: CallParties {
                 is_trunk: self.caller.is_trunk || registrar.is_some(),
                 ..self.caller.clone()
             },
             uri,
             flow,
-            credentials: asking::credentials(trunk).cloned(),
+            credentials: requests::credentials(trunk).cloned(),
         };
         let (alive, dead) = oneshot::channel();
         let (done, outcome) = oneshot::channel();
@@ -159,7 +160,7 @@ impl Call {
             // A leg that nothing waits for is dropped, which hangs it up.
             let _ = done.send(plan.dial(dead).await);
         });
-        self.transfer = Some(Transfer::Dialling {
+        self.transfer = Some(CallTransfer::Dialling {
             outcome,
             language,
             _alive: alive,
@@ -168,63 +169,63 @@ impl Call {
 
     /// Cancels the transfer. A peer that has accepted a REFER goes on, because that cannot be cancelled.
     pub(super) fn cancel_transfer(&mut self) {
-        let goes_on = |transfer: &mut Transfer| match transfer {
-            Transfer::Joined(_) => true,
-            Transfer::Referred { answers, .. } => answers.is_none(),
-            Transfer::Dialling { .. } => false,
+        let goes_on = |transfer: &mut CallTransfer| match transfer {
+            CallTransfer::Joined(_) => true,
+            CallTransfer::Referred { answers, .. } => answers.is_none(),
+            CallTransfer::Dialling { .. } => false,
         };
         self.transfer.take_if(|transfer| !goes_on(transfer));
     }
 
     /// Handles the next step of a transfer. Returns a reason when the call is over with it.
-    pub(super) async fn transferred(&mut self, step: Step) -> Option<String> {
+    pub(super) async fn transferred(&mut self, step: TransferStep) -> Option<String> {
         match step {
-            Step::Referred(Some(response)) if response.status < 200 => {}
-            Step::Referred(Some(response)) if response.status < 300 => {
-                if let Some(Transfer::Referred { answers, .. }) = &mut self.transfer {
+            TransferStep::Referred(Some(response)) if response.status < 200 => {}
+            TransferStep::Referred(Some(response)) if response.status < 300 => {
+                if let Some(CallTransfer::Referred { answers, .. }) = &mut self.transfer {
                     *answers = None;
                 }
             }
-            Step::Referred(_) => {
+            TransferStep::Referred(_) => {
                 // The peer does not do what its Allow header promised, so we call the person.
-                if let Some(Transfer::Referred { to, language, .. }) = self.transfer.take() {
+                if let Some(CallTransfer::Referred { to, language, .. }) = self.transfer.take() {
                     self.dial(&to, language).await;
                 }
             }
-            Step::Late => {
+            TransferStep::Late => {
                 self.transfer = None;
                 self.not_transferred("nobody answered in time");
             }
-            Step::Dialled(Ok(leg)) => self.join(leg).await,
-            Step::Dialled(Err(why)) => {
+            TransferStep::Dialled(Ok(leg)) => self.join(leg).await,
+            TransferStep::Dialled(Err(why)) => {
                 self.transfer = None;
                 self.not_transferred(&why);
             }
-            Step::Parted(why) => return Some(why.to_owned()),
+            TransferStep::Parted(why) => return Some(why.to_owned()),
         }
         None
     }
 
     async fn join(&mut self, second: Leg) {
         let language = match self.transfer.take() {
-            Some(Transfer::Dialling { language, .. }) => language,
+            Some(CallTransfer::Dialling { language, .. }) => language,
             _ => String::new(),
         };
         if self.media.is_none() {
             return self.not_transferred("the call has no media");
         }
         let (theirs, ours) = ends();
-        let join_ends = Control::Join(theirs.speech, theirs.happenings);
+        let join_ends = Control::Join(theirs.speech, theirs.events);
         self.direct(join_ends).await;
         let parting = self.shared.parting.subscribe();
         let joined = tokio::spawn(join(ours, second, parting, language));
-        self.transfer = Some(Transfer::Joined(Joined(joined)));
-        self.happened(Happening::Transfer(Ok(())));
+        self.transfer = Some(CallTransfer::Joined(JoinedLegs(joined)));
+        self.notify(LegEvent::Transfer(Ok(())));
     }
 
     /// The peer hangs up. Many phones do so once they have accepted a REFER, without a NOTIFY.
     pub(super) async fn left(&mut self) {
-        let Some(Transfer::Referred { answers, .. }) = &mut self.transfer else {
+        let Some(CallTransfer::Referred { answers, .. }) = &mut self.transfer else {
             return;
         };
         let is_taken = match answers {
@@ -233,18 +234,18 @@ impl Call {
         };
         if is_taken {
             self.transfer = None;
-            self.happened(Happening::Transfer(Ok(())));
+            self.notify(LegEvent::Transfer(Ok(())));
         }
     }
 
     /// Handles a NOTIFY with the progress of a REFER.
-    pub(super) fn notified(&mut self, request: &Request, reply: &Reply) {
+    pub(super) fn notified(&mut self, request: &SipRequest, reply: &Responder) {
         let event = request.headers.get("Event").unwrap_or_default();
         let about_refer = event
             .split(';')
             .next()
             .is_some_and(|name| name.trim() == "refer");
-        if !about_refer || !matches!(self.transfer, Some(Transfer::Referred { .. })) {
+        if !about_refer || !matches!(self.transfer, Some(CallTransfer::Referred { .. })) {
             reply.refuse(481, "Subscription Does Not Exist");
             return;
         }
@@ -252,7 +253,7 @@ impl Call {
         match fragment_status(&request.body) {
             Some(200..300) => {
                 self.transfer = None;
-                self.happened(Happening::Transfer(Ok(())));
+                self.notify(LegEvent::Transfer(Ok(())));
             }
             Some(status @ 300..) => {
                 self.transfer = None;
@@ -265,12 +266,12 @@ impl Call {
     }
 
     fn not_transferred(&self, why: &str) {
-        self.happened(Happening::Transfer(Err(why.to_owned())));
+        self.notify(LegEvent::Transfer(Err(why.to_owned())));
     }
 }
 
 /// True if the peer accepts the REFER.
-async fn taken(answers: &mut mpsc::Receiver<Response>) -> bool {
+async fn taken(answers: &mut mpsc::Receiver<SipResponse>) -> bool {
     while let Some(response) = answers.recv().await {
         if response.status >= 200 {
             return response.status < 300;

@@ -1,6 +1,6 @@
 //! Checks of a request's headers, made before it is handled.
 
-use super::{NameAddr, Request, Via};
+use super::{NameAddr, SipRequest, Via};
 
 /// A request with the usual 70 hops passes at most this many.
 const VIAS_MAX: usize = 71;
@@ -9,17 +9,17 @@ const SEPARATORS_MAX: usize = 1_000;
 
 /// Why a request is refused at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
+pub struct RequestFault {
     pub status: u16,
     pub words: &'static str,
 }
 
-fn fault(words: &'static str) -> Fault {
-    Fault { status: 400, words }
+fn fault(words: &'static str) -> RequestFault {
+    RequestFault { status: 400, words }
 }
 
 /// Checks the headers that every request has (RFC 3261, 8.1.1), and returns the topmost Via.
-pub fn check(request: &Request) -> Result<Via, Fault> {
+pub fn check(request: &SipRequest) -> Result<Via, RequestFault> {
     let headers = &request.headers;
     if separators(request) > SEPARATORS_MAX {
         return Err(fault("the lists and parameters are too long"));
@@ -87,7 +87,7 @@ pub fn check(request: &Request) -> Result<Via, Fault> {
     top.parse().map_err(|()| fault("Via is none"))
 }
 
-fn separators(request: &Request) -> usize {
+fn separators(request: &SipRequest) -> usize {
     let values = request.headers.iter().flat_map(|(_, value)| value.bytes());
     let separators = values.filter(|byte| b",;".contains(byte));
     separators.count() + request.uri.params.len()

@@ -2,8 +2,8 @@
 
 mod checks;
 mod headers;
+mod multipart;
 mod parse;
-mod parts;
 mod uri;
 mod via;
 
@@ -13,10 +13,11 @@ mod tests;
 pub use self::{
     checks::check,
     headers::Headers,
+    multipart::take_sdp,
     parse::{
-        Broken, HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, body_length, head_end, lacks_length, parse,
+        BrokenMessage, HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, body_length, head_end, lacks_length,
+        parse,
     },
-    parts::take_sdp,
     uri::{Host, NameAddr, Uri, split_list},
     via::Via,
 };
@@ -82,13 +83,13 @@ impl Method {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message {
-    Request(Request),
-    Response(Response),
+pub enum SipMessage {
+    Request(SipRequest),
+    Response(SipResponse),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct SipRequest {
     pub method: Method,
     pub uri: Uri,
     pub headers: Headers,
@@ -96,14 +97,14 @@ pub struct Request {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Response {
+pub struct SipResponse {
     pub status: u16,
     pub reason: String,
     pub headers: Headers,
     pub body: Vec<u8>,
 }
 
-impl Request {
+impl SipRequest {
     pub fn new(method: Method, uri: Uri) -> Self {
         Self {
             method,
@@ -119,7 +120,7 @@ impl Request {
     }
 }
 
-impl Response {
+impl SipResponse {
     /// A response to a request with these headers: it copies Via, From, To, Call-ID, CSeq and Record-Route. `tag` is added to a
     /// To without one.
     pub fn to(request: &Headers, status: u16, reason: &str, tag: &str) -> Self {

@@ -1,7 +1,7 @@
 //! Parses messages. The headers of a broken request are returned where possible, so that it can be answered.
 
 use super::{
-    Headers, Message, Method, Request, Response, Uri,
+    Headers, Method, SipMessage, SipRequest, SipResponse, Uri,
     headers::{is_token, long_name, read_headers},
 };
 
@@ -12,7 +12,7 @@ pub const HEAD_BYTES_MAX: usize = 32_768;
 
 /// A message that is malformed, or of another version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken {
+pub struct BrokenMessage {
     /// 400, 416 or 505.
     pub status: u16,
     pub words: &'static str,
@@ -20,8 +20,8 @@ pub struct Broken {
     pub request: Option<Headers>,
 }
 
-fn broken(words: &'static str) -> Broken {
-    Broken {
+fn broken(words: &'static str) -> BrokenMessage {
+    BrokenMessage {
         status: 400,
         words,
         request: None,
@@ -47,7 +47,7 @@ fn lines(head: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The length of the body by Content-Length; `None` without the header.
-pub fn body_length(head: &[u8]) -> Result<Option<usize>, Broken> {
+pub fn body_length(head: &[u8]) -> Result<Option<usize>, BrokenMessage> {
     let mut found: Option<usize> = None;
     for value in values(&unfolded(head), "Content-Length") {
         let length = value
@@ -86,7 +86,7 @@ fn values<'a>(head: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
 /// Parses one message.
 ///
 /// Errors: the fault, with the headers of a request where they can be read.
-pub fn parse(bytes: &[u8]) -> Result<Message, Broken> {
+pub fn parse(bytes: &[u8]) -> Result<SipMessage, BrokenMessage> {
     let start = bytes
         .iter()
         .position(|byte| !matches!(byte, b'\r' | b'\n'))
@@ -105,7 +105,7 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Broken> {
     let (headers, fault) = read_headers(lines);
     let fault = fault.map(broken);
     let is_response = first.starts_with("SIP/");
-    let of_request = |mut fault: Broken| {
+    let of_request = |mut fault: BrokenMessage| {
         fault.request = (!is_response).then(|| headers.clone());
         fault
     };
@@ -126,7 +126,7 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Broken> {
         .to_vec();
     if is_response {
         let (status, reason) = read_status(first)?;
-        return Ok(Message::Response(Response {
+        return Ok(SipMessage::Response(SipResponse {
             status,
             reason,
             headers,
@@ -134,7 +134,7 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Broken> {
         }));
     }
     let (method, uri) = read_request(first).map_err(of_request)?;
-    Ok(Message::Request(Request {
+    Ok(SipMessage::Request(SipRequest {
         method,
         uri,
         headers,
@@ -142,7 +142,7 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Broken> {
     }))
 }
 
-fn read_status(line: &str) -> Result<(u16, String), Broken> {
+fn read_status(line: &str) -> Result<(u16, String), BrokenMessage> {
     let mut words = line.splitn(3, ' ');
     let version = words.next().unwrap_or_default();
     let status = words.next().unwrap_or_default();
@@ -157,7 +157,7 @@ fn read_status(line: &str) -> Result<(u16, String), Broken> {
     Ok((status, words.next().unwrap_or_default().to_owned()))
 }
 
-fn read_request(line: &str) -> Result<(Method, Uri), Broken> {
+fn read_request(line: &str) -> Result<(Method, Uri), BrokenMessage> {
     let mut words = line.split(' ');
     let (Some(method), Some(uri), Some(version), None) =
         (words.next(), words.next(), words.next(), words.next())
@@ -171,7 +171,7 @@ fn read_request(line: &str) -> Result<(Method, Uri), Broken> {
         let other = version
             .get(..4)
             .is_some_and(|start| start.eq_ignore_ascii_case("SIP/"));
-        return Err(Broken {
+        return Err(BrokenMessage {
             status: if other { 505 } else { 400 },
             ..broken("the version is not SIP/2.0")
         });
@@ -183,7 +183,7 @@ fn read_request(line: &str) -> Result<(Method, Uri), Broken> {
         return Err(broken("the Request-URI has headers"));
     }
     if !matches!(uri.scheme.as_str(), "sip" | "sips" | "tel") {
-        return Err(Broken {
+        return Err(BrokenMessage {
             status: 416,
             ..broken("the Request-URI's scheme is not served")
         });

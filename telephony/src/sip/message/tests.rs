@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Headers, Message, NameAddr, Uri, Via, check, parse, split_list};
+use super::{Headers, NameAddr, SipMessage, Uri, Via, check, parse, split_list};
 
 const INVITE: &str = "INVITE sip:+6221@127.0.0.1:5060;a=b SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:5070;branch=z9hG4bK1;rport, \
      SIP/2.0/TCP [::1]:9\r\nf: \"A, \\\"B\" <sip:a%20b@c>;tag=1\r\nt: sip:d@e;x=y\r\ni: 1@2\r\nCSeq: 1 INVITE\r\n\
@@ -84,7 +84,7 @@ fn addresses_and_lists_keep_their_quotes() {
 
 #[test]
 fn short_names_and_folded_lines_are_read() {
-    let Ok(Message::Request(request)) = parse(INVITE.as_bytes()) else {
+    let Ok(SipMessage::Request(request)) = parse(INVITE.as_bytes()) else {
         panic!("an INVITE");
     };
     let via: Via = check(&request).unwrap();
@@ -95,7 +95,7 @@ fn short_names_and_folded_lines_are_read() {
     assert_eq!(request.headers.list("Supported"), ["a", "b"]);
     assert_eq!(request.headers.tag("From").as_deref(), Some("1"));
     assert_eq!(request.body, b"abc");
-    assert_eq!(parse(&request.to_bytes()), Ok(Message::Request(request)));
+    assert_eq!(parse(&request.to_bytes()), Ok(SipMessage::Request(request)));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn the_topmost_via_is_replaced_and_the_others_stay_as_they_are() {
 #[test]
 fn what_nobody_can_store_is_refused() {
     let fault = |text: &str| match parse(text.as_bytes()) {
-        Ok(Message::Request(request)) => check(&request).err().map(|fault| fault.status),
+        Ok(SipMessage::Request(request)) => check(&request).err().map(|fault| fault.status),
         other => panic!("{other:?}"),
     };
     assert_eq!(fault(INVITE), None);
@@ -166,7 +166,7 @@ proptest! {
             }
         }
         let text: String = letters.into_iter().collect();
-        if let Ok(Message::Request(request)) = parse(text.as_bytes()) {
+        if let Ok(SipMessage::Request(request)) = parse(text.as_bytes()) {
             let _ = check(&request);
             for name in ["From", "To", "Contact", "Via", "Supported"] {
                 let _ = (request.headers.list(name), request.headers.tag(name));

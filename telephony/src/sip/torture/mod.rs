@@ -9,13 +9,13 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::mpsc, time::timeout};
 
 use super::{
-    edge::Desk,
-    shared::{Shared, Sockets},
+    edge::EdgeEntry,
+    shared::{BoundSockets, Shared},
     transport::{Flow, Receive},
 };
 use crate::{
-    leg::{Incoming, Order},
-    settings::{Codec, Listen, Sip, Srtp, Transport, Trunk},
+    leg::{OfferedCall, Order},
+    settings::{Codec, Listen, Sip, SipTransport, Srtp, Trunk},
     trust::Trust,
 };
 
@@ -58,9 +58,9 @@ fn bytes(text: &str) -> Vec<u8> {
 }
 
 /// An edge that admits every peer on this machine and lets every admitted call ring.
-fn desk() -> Arc<Desk> {
+fn entry() -> Arc<EdgeEntry> {
     let here: Listen = Listen {
-        transport: Transport::Udp,
+        transport: SipTransport::Udp,
         address: "127.0.0.1:5060".parse().expect("an address"),
     };
     let trunk = Trunk {
@@ -82,10 +82,10 @@ fn desk() -> Arc<Desk> {
     let trust = Trust::new(None).expect("public authorities");
     let media = tokio::runtime::Handle::current();
     let shared = Arc::new(Shared::new(settings, trust, media, None, 10));
-    let (incoming, mut calls) = mpsc::channel::<Incoming>(1);
-    let desk = Arc::new(Desk::new(Arc::clone(&shared), incoming));
-    let receiver: std::sync::Weak<Desk> = Arc::downgrade(&desk);
-    shared.bound(Sockets {
+    let (incoming, mut calls) = mpsc::channel::<OfferedCall>(1);
+    let entry = Arc::new(EdgeEntry::new(Arc::clone(&shared), incoming));
+    let receiver: std::sync::Weak<EdgeEntry> = Arc::downgrade(&entry);
+    shared.bound(BoundSockets {
         addresses: vec![here],
         udp: Vec::new(),
         receiver,
@@ -93,16 +93,16 @@ fn desk() -> Arc<Desk> {
     tokio::spawn(async move {
         while let Some(mut call) = calls.recv().await {
             let _ = call.leg.orders.send(Order::Ring).await;
-            tokio::spawn(async move { while call.leg.happenings.recv().await.is_some() {} });
+            tokio::spawn(async move { while call.leg.events.recv().await.is_some() {} });
         }
     });
-    desk
+    entry
 }
 
 /// The answers, without a 100.
-async fn answered(desk: &Desk, bytes: &[u8]) -> Vec<String> {
-    let (flow, mut sent) = Flow::kept(Transport::Udp, "127.0.0.1:5060", "127.0.0.9:40000");
-    desk.received(bytes, &flow);
+async fn answered(entry: &EdgeEntry, bytes: &[u8]) -> Vec<String> {
+    let (flow, mut sent) = Flow::kept(SipTransport::Udp, "127.0.0.1:5060", "127.0.0.9:40000");
+    entry.received(bytes, &flow);
     drop(flow);
     let mut answers: Vec<String> = Vec::new();
     // A second answer would come at once.
@@ -128,9 +128,9 @@ async fn answered(desk: &Desk, bytes: &[u8]) -> Vec<String> {
 async fn every_torture_of_the_rfc_is_borne() {
     let cases = cases();
     assert_eq!(cases.len(), 49);
-    let desk = desk();
+    let entry = entry();
     for case in cases {
-        let answers = answered(&desk, &case.bytes).await;
+        let answers = answered(&entry, &case.bytes).await;
         let statuses: Vec<Option<u16>> = answers
             .iter()
             .map(|answer| answer.get(8..11)?.parse().ok())
@@ -146,7 +146,7 @@ async fn every_torture_of_the_rfc_is_borne() {
 /// Messages beside those of the RFC: short to write and expensive to parse.
 #[tokio::test]
 async fn what_names_too_much_is_refused() {
-    let desk = desk();
+    let entry = entry();
     let vias = |count: usize| format!("v: {}\r\n", vec!["a"; count].join(","));
     let params = |count: usize| ";a".repeat(count);
     for (what, more_vias, more_params, status) in [
@@ -161,7 +161,7 @@ async fn what_names_too_much_is_refused() {
              From: <sip:a@b>;tag=1{more_params}\r\nTo: <sip:a@b>\r\nCall-ID: long\r\nCSeq: 1 OPTIONS\r\n\r\n",
             rand::random::<u64>()
         );
-        let answers = answered(&desk, message.as_bytes()).await;
+        let answers = answered(&entry, message.as_bytes()).await;
         assert_eq!(answers.len(), 1, "{what}");
         assert_eq!(answers[0].get(8..11), Some(status), "{what}");
     }

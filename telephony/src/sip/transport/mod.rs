@@ -1,7 +1,7 @@
 //! The sockets of SIP. Received bytes are passed on with the [`Flow`] that leads back. Sending never waits: a datagram is sent or
 //! lost, a connection has a short queue and is closed if its peer does not read.
 
-mod seats;
+mod connection_limits;
 mod stream;
 mod tls;
 mod udp;
@@ -15,10 +15,10 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use crate::settings::Transport;
+use crate::settings::SipTransport;
 
 pub use self::{
-    seats::Seats,
+    connection_limits::SipConnectionLimits,
     stream::{accept, connect, listen_tcp},
     tls::{Acceptor, TlsError},
     udp::{bind_udp, listen_udp},
@@ -40,15 +40,15 @@ pub trait Receive: Send + Sync + 'static {
 /// The route to a peer.
 #[derive(Clone)]
 pub struct Flow {
-    pub transport: Transport,
+    pub transport: SipTransport,
     /// Our bound address; a listener's may be unspecified.
     pub bound: SocketAddr,
     pub remote: SocketAddr,
-    way: Way,
+    way: FlowPath,
 }
 
 #[derive(Clone)]
-enum Way {
+enum FlowPath {
     Datagrams(Arc<UdpSocket>),
     Connection(mpsc::Sender<Vec<u8>>),
 }
@@ -63,7 +63,7 @@ impl Flow {
     /// A flow whose other end is read by a test.
     #[cfg(test)]
     pub fn kept(
-        transport: Transport,
+        transport: SipTransport,
         bound: &str,
         remote: &str,
     ) -> (Self, mpsc::Receiver<Vec<u8>>) {
@@ -73,31 +73,31 @@ impl Flow {
             transport,
             bound: address(bound),
             remote: address(remote),
-            way: Way::Connection(queue),
+            way: FlowPath::Connection(queue),
         };
         (flow, sent)
     }
 
     pub fn is_reliable(&self) -> bool {
-        matches!(self.way, Way::Connection(_))
+        matches!(self.way, FlowPath::Connection(_))
     }
 
     /// Sends; false if the connection is gone.
     pub fn send(&self, bytes: &[u8]) -> bool {
         match &self.way {
-            Way::Datagrams(socket) => {
+            FlowPath::Datagrams(socket) => {
                 if let Err(error) = socket.send_to(bytes, self.remote) {
                     tracing::debug!(%error, remote = %self.remote, "a datagram was not sent");
                 }
                 true
             }
-            Way::Connection(queue) => queue.try_send(bytes.to_vec()).is_ok(),
+            FlowPath::Connection(queue) => queue.try_send(bytes.to_vec()).is_ok(),
         }
     }
 
     /// Waits until something can be sent.
     async fn is_ready(&self) {
-        if let Way::Connection(queue) = &self.way {
+        if let FlowPath::Connection(queue) = &self.way {
             let _ = queue.reserve().await;
         }
     }
@@ -106,18 +106,18 @@ impl Flow {
     #[must_use]
     pub fn towards(&self, remote: SocketAddr) -> Self {
         match self.way {
-            Way::Datagrams(_) => Self {
+            FlowPath::Datagrams(_) => Self {
                 remote,
                 ..self.clone()
             },
-            Way::Connection(_) => self.clone(),
+            FlowPath::Connection(_) => self.clone(),
         }
     }
 
     pub fn is_open(&self) -> bool {
         match &self.way {
-            Way::Datagrams(_) => true,
-            Way::Connection(queue) => !queue.is_closed(),
+            FlowPath::Datagrams(_) => true,
+            FlowPath::Connection(queue) => !queue.is_closed(),
         }
     }
 

@@ -13,11 +13,11 @@ use tokio::{
 };
 
 use super::{
-    Acceptor, Flow, Receive, Way,
-    seats::{Seat, Seats},
+    Acceptor, Flow, FlowPath, Receive,
+    connection_limits::{ConnectionPermit, SipConnectionLimits},
 };
 use crate::{
-    settings::Transport,
+    settings::SipTransport,
     sip::message::{HEAD_BYTES_MAX, Host, MESSAGE_BYTES_MAX, body_length, head_end, lacks_length},
     trust::Trust,
 };
@@ -52,7 +52,7 @@ pub fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
 pub async fn accept(
     listener: TcpListener,
     tls: Option<Arc<Acceptor>>,
-    seats: Arc<Seats>,
+    limits: Arc<SipConnectionLimits>,
     receiver: Arc<dyn Receive>,
 ) {
     loop {
@@ -69,7 +69,7 @@ pub async fn accept(
             tracing::debug!(%remote, "too many TLS handshakes from this address; a connection was closed");
             continue;
         }
-        let Some(seat) = seats.take(remote.ip(), receiver.knows(remote.ip())) else {
+        let Some(permit) = limits.take(remote.ip(), receiver.knows(remote.ip())) else {
             tracing::debug!(%remote, "a connection too many was closed");
             continue;
         };
@@ -81,8 +81,8 @@ pub async fn accept(
         tokio::spawn(async move {
             let _ = stream.set_nodelay(true);
             tokio::select! {
-                () = seat.lost() => tracing::debug!(%remote, "a stranger's connection was closed to admit another"),
-                () = serve(stream, tls, bound, remote, &seat, receiver) => {}
+                () = permit.lost() => tracing::debug!(%remote, "a stranger's connection was closed to admit another"),
+                () = serve(stream, tls, bound, remote, &permit, receiver) => {}
             }
         });
     }
@@ -94,7 +94,7 @@ async fn serve(
     tls: Option<Arc<Acceptor>>,
     bound: SocketAddr,
     remote: SocketAddr,
-    seat: &Seat,
+    permit: &ConnectionPermit,
     receiver: Arc<dyn Receive>,
 ) {
     let (queue, waiting) = mpsc::channel(QUEUE);
@@ -102,13 +102,29 @@ async fn serve(
         transport,
         bound,
         remote,
-        way: Way::Connection(queue),
+        way: FlowPath::Connection(queue),
     };
     let Some(tls) = tls else {
-        return run(stream, flow(Transport::Tcp), waiting, Some(seat), receiver).await;
+        return run(
+            stream,
+            flow(SipTransport::Tcp),
+            waiting,
+            Some(permit),
+            receiver,
+        )
+        .await;
     };
     match timeout(STRANGER_IDLE, tls.get().accept(stream)).await {
-        Ok(Ok(stream)) => run(stream, flow(Transport::Tls), waiting, Some(seat), receiver).await,
+        Ok(Ok(stream)) => {
+            run(
+                stream,
+                flow(SipTransport::Tls),
+                waiting,
+                Some(permit),
+                receiver,
+            )
+            .await
+        }
         Ok(Err(error)) => tracing::debug!(%remote, %error, "no TLS was agreed on"),
         Err(_) => tracing::debug!(%remote, "a TLS handshake timed out"),
     }
@@ -116,7 +132,7 @@ async fn serve(
 
 /// Opens a connection and serves it. With TLS, the certificate must be for this host and from a trusted authority.
 pub async fn connect(
-    transport: Transport,
+    transport: SipTransport,
     remote: SocketAddr,
     secured: Option<(&Trust, &Host)>,
     receiver: Arc<dyn Receive>,
@@ -132,7 +148,7 @@ pub async fn connect(
         transport,
         bound,
         remote,
-        way: Way::Connection(queue),
+        way: FlowPath::Connection(queue),
     };
     let served = flow.clone();
     if let Some((trust, host)) = secured {
@@ -150,12 +166,12 @@ pub async fn connect(
     Ok(flow)
 }
 
-/// Serves a connection. One that we opened has no seat.
+/// Serves a connection. One that we opened has no permit.
 async fn run<S>(
     stream: S,
     flow: Flow,
     waiting: mpsc::Receiver<Vec<u8>>,
-    seat: Option<&Seat>,
+    permit: Option<&ConnectionPermit>,
     receiver: Arc<dyn Receive>,
 ) where
     S: AsyncRead + AsyncWrite + Send + 'static,
@@ -163,7 +179,7 @@ async fn run<S>(
     let (reader, writer) = tokio::io::split(stream);
     let remote = flow.remote;
     tokio::select! {
-        why = read(reader, flow, seat, receiver) => tracing::debug!(%remote, why, "a connection was closed"),
+        why = read(reader, flow, permit, receiver) => tracing::debug!(%remote, why, "a connection was closed"),
         () = write(writer, waiting) => tracing::debug!(%remote, "a connection does not take what is sent"),
     }
 }
@@ -184,16 +200,16 @@ async fn write(mut writer: impl AsyncWrite + Unpin, mut waiting: mpsc::Receiver<
 async fn read(
     mut reader: impl AsyncRead + Unpin,
     flow: Flow,
-    seat: Option<&Seat>,
+    permit: Option<&ConnectionPermit>,
     receiver: Arc<dyn Receive>,
 ) -> &'static str {
     let mut buffer = Buffer::default();
     let mut chunk = vec![0; 8_192];
     let mut peer = Peer {
         flow,
-        seat,
+        permit,
         receiver,
-        is_proven: seat.is_none(),
+        is_proven: permit.is_none(),
         has_spoken: false,
     };
     let mut until = Instant::now() + peer.idle();
@@ -242,7 +258,7 @@ async fn read(
 /// The peer of a connection.
 struct Peer<'a> {
     flow: Flow,
-    seat: Option<&'a Seat>,
+    permit: Option<&'a ConnectionPermit>,
     receiver: Arc<dyn Receive>,
     is_proven: bool,
     has_spoken: bool,
@@ -271,13 +287,13 @@ impl Peer<'_> {
         self.wait().await;
         self.receiver.received(message, &self.flow);
         self.has_spoken = true;
-        let Some(seat) = self.seat.filter(|_| !self.is_proven) else {
+        let Some(permit) = self.permit.filter(|_| !self.is_proven) else {
             return;
         };
         self.is_proven = self.receiver.is_proven(&self.flow);
         match self.is_proven {
-            true => seat.proven(),
-            false => seat.heard(),
+            true => permit.proven(),
+            false => permit.heard(),
         }
     }
 
@@ -365,127 +381,4 @@ impl Buffer {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Admits peers that send `proof`.
-    #[derive(Default)]
-    struct Door {
-        proven: std::sync::atomic::AtomicBool,
-    }
-
-    impl Receive for Door {
-        fn received(&self, bytes: &[u8], _: &Flow) {
-            let is_proof = bytes.ends_with(b"proof");
-            self.proven
-                .fetch_or(is_proof, std::sync::atomic::Ordering::Relaxed);
-        }
-
-        fn pause(&self, _: &Flow) -> Duration {
-            Duration::ZERO
-        }
-
-        fn may_shake_hands(&self, _: std::net::IpAddr) -> bool {
-            true
-        }
-
-        fn is_proven(&self, _: &Flow) -> bool {
-            self.proven.load(std::sync::atomic::Ordering::Relaxed)
-        }
-
-        fn knows(&self, _: std::net::IpAddr) -> bool {
-            false
-        }
-    }
-
-    #[tokio::test]
-    async fn who_has_not_proven_himself_may_be_silent_for_seconds_only() {
-        let (flow, _sent) = Flow::kept(Transport::Tcp, "127.0.0.1:5060", "127.0.0.2:5060");
-        let seats = Arc::<Seats>::default();
-        let seat = seats.take(flow.remote.ip(), false).expect("a seat");
-        let mut peer = Peer {
-            flow,
-            seat: Some(&seat),
-            receiver: Arc::new(Door::default()),
-            is_proven: false,
-            has_spoken: false,
-        };
-        assert_eq!(peer.idle(), STRANGER_IDLE);
-        peer.said(b"nothing").await;
-        assert_eq!(peer.idle(), STRANGER_IDLE);
-        peer.said(b"proof").await;
-        assert_eq!(peer.idle(), IDLE);
-    }
-
-    #[test]
-    fn messages_are_taken_apart_however_they_come() {
-        let one = b"OPTIONS sip:a SIP/2.0\r\nl: 3\r\n\r\nabc";
-        let mut stream = b"\r\n\r\n".to_vec();
-        stream.extend_from_slice(one);
-        stream.extend_from_slice(b"\r\n");
-        stream.extend_from_slice(one);
-        for step in [1, 7, stream.len()] {
-            let (mut buffer, mut messages, mut pings) = (Buffer::default(), 0, 0);
-            for piece in stream.chunks(step) {
-                buffer.bytes.extend_from_slice(piece);
-                loop {
-                    match buffer.take() {
-                        Taken::Message(message) => {
-                            assert_eq!(*message, *one);
-                            messages += 1;
-                        }
-                        Taken::Pings(count) => pings += count,
-                        Taken::Nothing => break,
-                        Taken::Broken(_) => panic!("nothing is broken"),
-                    }
-                }
-            }
-            assert_eq!(
-                (messages, pings, buffer.bytes.len()),
-                (2, 1, 0),
-                "in steps of {step}"
-            );
-        }
-    }
-
-    #[test]
-    fn pings_are_counted_at_once_however_many() {
-        let mut buffer = Buffer::default();
-        buffer
-            .bytes
-            .extend_from_slice("\r\n\r\n".repeat(50_000).as_bytes());
-        buffer.bytes.extend_from_slice(b"\r\n\r");
-        assert!(matches!(buffer.take(), Taken::Pings(50_000)));
-        assert!(matches!(buffer.take(), Taken::Nothing));
-        assert!(!buffer.is_begun());
-        buffer.bytes.extend_from_slice(b"\nA\n\n");
-        assert!(matches!(buffer.take(), Taken::Pings(1)));
-        assert!(matches!(buffer.take(), Taken::Message(message) if *message == *b"A\n\n"));
-        assert!(buffer.bytes.is_empty());
-    }
-
-    #[test]
-    fn what_would_grow_without_bound_is_broken() {
-        let take = |bytes: Vec<u8>| {
-            let mut buffer = Buffer {
-                bytes: bytes.as_slice().into(),
-                ..Buffer::default()
-            };
-            buffer.take()
-        };
-        for head in [
-            "INVITE sip:a SIP/2.0\r\nContent-Length: 4294967296\r\n\r\n",
-            "INVITE sip:a SIP/2.0\r\nContent-Length: -1\r\n\r\n",
-            "INVITE sip:a SIP/2.0\r\nContent-Length: 99999999999999999999999999\r\n\r\n",
-        ] {
-            assert!(
-                matches!(take(head.as_bytes().to_vec()), Taken::Broken(_)),
-                "{head}"
-            );
-        }
-        assert!(matches!(
-            take(vec![b'x'; HEAD_BYTES_MAX + 1]),
-            Taken::Broken(_)
-        ));
-    }
-}
+mod tests;

@@ -8,8 +8,8 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Flow, Receive, Way};
-use crate::settings::Transport;
+use super::{Flow, FlowPath, Receive};
+use crate::settings::SipTransport;
 
 /// Holds a burst of calls that come in while the reader is busy.
 const RECEIVE_BUFFER: usize = 4 << 20;
@@ -40,10 +40,10 @@ pub fn listen_udp(
     let bound = socket.local_addr()?;
     let reader = tokio::net::UdpSocket::from_std(socket.try_clone()?)?;
     let flow = Flow {
-        transport: Transport::Udp,
+        transport: SipTransport::Udp,
         bound,
         remote: bound,
-        way: Way::Datagrams(Arc::new(socket)),
+        way: FlowPath::Datagrams(Arc::new(socket)),
     };
     let back = flow.clone();
     let task = tokio::spawn(async move {

@@ -7,17 +7,17 @@ use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
 use super::{
-    setup::{Beginning, Persona},
+    setup::{Persona, SessionStart},
     socket::{broken, closed, connect},
     wire::server,
 };
-use crate::{settings, trust::Trust, voice::Agent};
+use crate::{settings, trust::Trust, voice::CallAgent};
 
 /// Time limit of the test.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Opens a session and closes it again; nothing is said and nothing is billed. Both results are messages for people.
-pub async fn check(settings: &settings::Gemini, trust: &Trust) -> Result<String, String> {
+pub async fn check(settings: &settings::GeminiSettings, trust: &Trust) -> Result<String, String> {
     if settings.lacks_key() {
         return Err("there is no key; set telephony.gemini.api_key or GEMINI_API_KEY".to_owned());
     }
@@ -38,8 +38,8 @@ pub async fn check(settings: &settings::Gemini, trust: &Trust) -> Result<String,
     }
 }
 
-async fn set_up(settings: &settings::Gemini, trust: &Trust) -> Result<(), String> {
-    let agent = Agent {
+async fn set_up(settings: &settings::GeminiSettings, trust: &Trust) -> Result<(), String> {
+    let agent = CallAgent {
         id: "check".to_owned(),
         name: "check".to_owned(),
         system_prompt: "You answer a telephone.".to_owned(),
@@ -51,7 +51,7 @@ async fn set_up(settings: &settings::Gemini, trust: &Trust) -> Result<(), String
         tools: vec!["end_call".to_owned()],
         functions: Vec::new(),
     };
-    let setup = Persona::new(agent, &settings.model).setup(Beginning::Fresh(""));
+    let setup = Persona::new(agent, &settings.model).setup(SessionStart::Fresh(""));
     let setup = serde_json::to_string(&setup).map_err(|error| error.to_string())?;
     let mut socket = connect(settings, trust).await.map_err(|why| why.words)?;
     let sent = socket.send(Message::text(setup)).await;
@@ -63,7 +63,7 @@ async fn set_up(settings: &settings::Gemini, trust: &Trust) -> Result<(), String
             Message::Close(frame) => return Err(closed(frame, &settings.api_key).words),
             _ => continue,
         };
-        let message = serde_json::from_slice::<server::Message>(&bytes);
+        let message = serde_json::from_slice::<server::ServerMessage>(&bytes);
         if message.is_ok_and(|message| message.setup_complete) {
             // The setup was accepted, so a lost close does not matter.
             let _ = socket.close(None).await;

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 pub use self::check::check;
-use self::{machine::Machine, setup::Persona};
-use super::{Provider, Session, Setup};
+use self::{machine::SessionMachine, setup::Persona};
+use super::{Provider, VoiceSession, VoiceSetup};
 use crate::{settings, trust::Trust};
 
 /// Google's endpoint.
@@ -35,15 +35,15 @@ const SPOKEN_MOST: usize = 256;
 const HEARD_MOST: usize = 8;
 
 #[derive(Debug)]
-pub struct Gemini {
-    settings: Arc<settings::Gemini>,
+pub struct GeminiProvider {
+    settings: Arc<settings::GeminiSettings>,
     trust: Trust,
     interruptible: bool,
 }
 
-impl Gemini {
+impl GeminiProvider {
     /// `interruptible`: the caller's voice stops the agent's.
-    pub fn new(settings: settings::Gemini, trust: Trust, interruptible: bool) -> Self {
+    pub fn new(settings: settings::GeminiSettings, trust: Trust, interruptible: bool) -> Self {
         Self {
             settings: Arc::new(settings),
             trust,
@@ -52,13 +52,13 @@ impl Gemini {
     }
 }
 
-impl Provider for Gemini {
-    fn open(&self, setup: Setup) -> Session {
+impl Provider for GeminiProvider {
+    fn open(&self, setup: VoiceSetup) -> VoiceSession {
         let (spoken, from_call) = mpsc::channel(SPOKEN_MOST);
         let (to_call, heard) = mpsc::channel(HEARD_MOST);
         let mut persona = Persona::new(setup.agent, &self.settings.model);
         persona.interruptible = self.interruptible;
-        let machine = Machine::new(persona);
+        let machine = SessionMachine::new(persona);
         tokio::spawn(shell::run(
             machine,
             self.settings.clone(),
@@ -67,6 +67,6 @@ impl Provider for Gemini {
             from_call,
             to_call,
         ));
-        Session { spoken, heard }
+        VoiceSession { spoken, heard }
     }
 }

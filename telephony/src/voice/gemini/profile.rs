@@ -7,7 +7,7 @@ pub(super) struct Profile {
     family: &'static str,
     /// The channel for text that the model is to answer: the greeting, pressed keys, "say goodbye".
     pub words: Words,
-    pub functions: Functions,
+    pub functions: FunctionMode,
     pub history: History,
 }
 
@@ -20,7 +20,7 @@ pub(super) enum Words {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Functions {
+pub(super) enum FunctionMode {
     /// Declared `NON_BLOCKING`: the conversation continues while they run.
     NonBlocking,
     /// The model waits, and gets no realtime input until it has the answer.
@@ -46,7 +46,7 @@ static PROFILES: &[Profile] = &[
         words: Words::Realtime,
         // Same page: NON_BLOCKING is the default, and scheduling is supported. A BLOCKING call is cancelled by new input, and a
         // telephone's audio never ends (cloud.google.com, "Migrate from Gemini 2.5 … to Gemini 3.8 Live", October 2026).
-        functions: Functions::NonBlocking,
+        functions: FunctionMode::NonBlocking,
         // Same page: clientContent with roles is accepted during the whole session.
         history: History::Turns,
     },
@@ -58,7 +58,7 @@ static PROFILES: &[Profile] = &[
         words: Words::Realtime,
         // "Function calling is synchronous only" (ai.google.dev, models/gemini-3.1-flash-live-preview, read in November 2026). Realtime
         // input while a call is open closes the connection with 1008 (autonomous-os#231 and #237, August 2026; litellm#26590).
-        functions: Functions::Blocking,
+        functions: FunctionMode::Blocking,
         // As for `words`; `historyConfig` is said to be refused, too.
         history: History::Instruction,
     },
@@ -68,7 +68,7 @@ static PROFILES: &[Profile] = &[
         // Google's samples and Pipecat greet by a turn; realtime text is the way of 3.x (jambonz-feature-server#1543, April 2026).
         words: Words::Turn,
         // ai.google.dev, live-api/tools, read in November 2026: "sync and async". Blocking if `behavior` is left out.
-        functions: Functions::NonBlocking,
+        functions: FunctionMode::NonBlocking,
         history: History::Turns,
     },
 ];

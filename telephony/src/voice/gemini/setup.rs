@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::{
-    profile::{Functions, History, Profile},
-    wire::client::Message,
+    profile::{FunctionMode, History, Profile},
+    wire::client::ClientMessage,
     words,
 };
-use crate::voice::{Agent, FunctionDeclaration};
+use crate::voice::{CallAgent, FunctionDeclaration};
 
 /// Supported languages; the first region of a language is its default.
 ///
@@ -23,7 +23,7 @@ const VOICE: &str = "Puck";
 /// The contents of a setup.
 #[derive(Debug)]
 pub(super) struct Persona {
-    pub agent: Agent,
+    pub agent: CallAgent,
     pub model: String,
     pub profile: &'static Profile,
     /// The service has refused the language code: only the prompt names the language.
@@ -33,7 +33,7 @@ pub(super) struct Persona {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Beginning<'a> {
+pub(super) enum SessionStart<'a> {
     /// Resumes the session of this handle.
     Resumed(&'a str),
     /// A fresh session; the text is the record of the conversation so far, if any.
@@ -41,7 +41,7 @@ pub(super) enum Beginning<'a> {
 }
 
 impl Persona {
-    pub(super) fn new(agent: Agent, model: &str) -> Self {
+    pub(super) fn new(agent: CallAgent, model: &str) -> Self {
         Self {
             agent,
             profile: Profile::of(model),
@@ -56,10 +56,10 @@ impl Persona {
     }
 
     /// The setup message of a connection.
-    pub(super) fn setup(&self, beginning: Beginning<'_>) -> Message {
+    pub(super) fn setup(&self, beginning: SessionStart<'_>) -> ClientMessage {
         let (handle, before) = match beginning {
-            Beginning::Resumed(handle) => (json!({"handle": handle}), ""),
-            Beginning::Fresh(before) => (json!({}), before),
+            SessionStart::Resumed(handle) => (json!({"handle": handle}), ""),
+            SessionStart::Fresh(before) => (json!({}), before),
         };
         let before = match self.profile.history {
             History::Instruction => before,
@@ -88,7 +88,7 @@ impl Persona {
         if !declarations.is_empty() {
             setup["tools"] = json!([{"functionDeclarations": declarations}]);
         }
-        Message::Setup(setup)
+        ClientMessage::Setup(setup)
     }
 
     fn speech(&self) -> Value {
@@ -141,7 +141,7 @@ impl Persona {
             "description": function.description,
             "parametersJsonSchema": function.parameters,
         });
-        if self.profile.functions == Functions::NonBlocking {
+        if self.profile.functions == FunctionMode::NonBlocking {
             declared["behavior"] = json!("NON_BLOCKING");
         }
         declared
@@ -153,8 +153,8 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::{Beginning, Persona};
-    use crate::voice::{Agent, gemini::wire::client::Message};
+    use super::{Persona, SessionStart};
+    use crate::voice::{CallAgent, gemini::wire::client::ClientMessage};
 
     fn persona(model: &str, changes: &Value) -> Persona {
         let mut agent = json!({"id": "agent_1", "name": "Ayu", "systemPrompt": "You answer for Kopi Senja.", "voiceId": "Kore",
@@ -164,13 +164,13 @@ mod tests {
         for (name, value) in changes.as_object().unwrap() {
             agent[name] = value.clone();
         }
-        let agent: Agent = serde_json::from_value(agent).unwrap();
+        let agent: CallAgent = serde_json::from_value(agent).unwrap();
         Persona::new(agent, model)
     }
 
-    fn setup(persona: &Persona, beginning: Beginning<'_>) -> Value {
+    fn setup(persona: &Persona, beginning: SessionStart<'_>) -> Value {
         match persona.setup(beginning) {
-            Message::Setup(setup) => setup,
+            ClientMessage::Setup(setup) => setup,
             other => panic!("{other:?}"),
         }
     }
@@ -179,7 +179,7 @@ mod tests {
     fn an_agent_becomes_a_setup() {
         let made = setup(
             &persona("gemini-3.8-live", &json!({})),
-            Beginning::Fresh(""),
+            SessionStart::Fresh(""),
         );
         assert_eq!(made["model"], "models/gemini-3.8-live");
         let speech = &made["generationConfig"]["speechConfig"];
@@ -217,7 +217,7 @@ mod tests {
             "gemini-3.8-live",
             &json!({"tools": ["transfer_to_human", "unheard_of"], "functions": [], "escalationNumber": "+622150009999"}),
         );
-        let made = setup(&both, Beginning::Fresh(""));
+        let made = setup(&both, SessionStart::Fresh(""));
         let tools = made["tools"][0]["functionDeclarations"].as_array().unwrap();
         assert_eq!(tools.len(), 1);
         assert_eq!(tools[0]["name"], "transfer_to_human");
@@ -226,14 +226,14 @@ mod tests {
             "gemini-3.8-live",
             &json!({"tools": ["transfer_to_human"], "functions": []}),
         );
-        assert!(setup(&none, Beginning::Fresh("")).get("tools").is_none());
+        assert!(setup(&none, SessionStart::Fresh("")).get("tools").is_none());
     }
 
     #[test]
     fn synchronous_models_are_not_told_of_behaviour() {
         let made = setup(
             &persona("gemini-3.1-flash-live-preview", &json!({})),
-            Beginning::Fresh("Caller: hello\n"),
+            SessionStart::Fresh("Caller: hello\n"),
         );
         let tools = made["tools"][0]["functionDeclarations"].as_array().unwrap();
         assert!(tools.iter().all(|tool| tool.get("behavior").is_none()));
@@ -247,7 +247,7 @@ mod tests {
     fn an_agent_may_be_left_to_finish() {
         let mut persona = persona("gemini-3.8-live", &json!({}));
         let handling = |persona: &Persona| {
-            let made = setup(persona, Beginning::Fresh(""));
+            let made = setup(persona, SessionStart::Fresh(""));
             made["realtimeInputConfig"]["activityHandling"].clone()
         };
         assert_eq!(handling(&persona), "START_OF_ACTIVITY_INTERRUPTS");
@@ -259,7 +259,7 @@ mod tests {
     fn a_handle_resumes() {
         let made = setup(
             &persona("gemini-3.8-live", &json!({})),
-            Beginning::Resumed("h1"),
+            SessionStart::Resumed("h1"),
         );
         assert_eq!(made["sessionResumption"], json!({"handle": "h1"}));
     }
@@ -283,7 +283,7 @@ mod tests {
             "gemini-3.8-live",
             &json!({"voiceId": null, "greetingText": null}),
         );
-        let made = setup(&bare, Beginning::Fresh(""));
+        let made = setup(&bare, SessionStart::Fresh(""));
         let voice = &made["generationConfig"]["speechConfig"]["voiceConfig"];
         assert_eq!(voice["prebuiltVoiceConfig"]["voiceName"], "Puck");
     }

@@ -12,13 +12,13 @@ use tokio::{
 };
 
 use super::{
-    machine::{Effect, Input, Machine},
+    machine::{SessionEffect, SessionInput, SessionMachine},
     socket::{carry, gone},
 };
 use crate::{
     settings,
     trust::Trust,
-    voice::{Heard, Spoken},
+    voice::{VoiceEvent, VoiceInput},
 };
 
 /// Messages that wait to be written: 10 s of the caller. A service that is further behind counts as gone.
@@ -29,25 +29,25 @@ const EVENTS_MOST: usize = 1;
 const LATER: Duration = Duration::from_secs(3600);
 
 struct Session {
-    machine: Machine,
-    settings: Arc<settings::Gemini>,
+    machine: SessionMachine,
+    settings: Arc<settings::GeminiSettings>,
     trust: Trust,
     call_id: String,
     began: Instant,
     sockets: HashMap<u32, mpsc::Sender<String>>,
-    events: mpsc::Sender<Input>,
+    events: mpsc::Sender<SessionInput>,
     /// Messages that the call has not taken yet. Until it has, the socket is not read.
-    unheard: VecDeque<Heard>,
+    unheard: VecDeque<VoiceEvent>,
 }
 
 /// Runs a session until the call or the voice ends it.
 pub(super) async fn run(
-    machine: Machine,
-    settings: Arc<settings::Gemini>,
+    machine: SessionMachine,
+    settings: Arc<settings::GeminiSettings>,
     trust: Trust,
     call_id: String,
-    mut spoken: mpsc::Receiver<Spoken>,
-    heard: mpsc::Sender<Heard>,
+    mut spoken: mpsc::Receiver<VoiceInput>,
+    heard: mpsc::Sender<VoiceEvent>,
 ) {
     let (events, mut came) = mpsc::channel(EVENTS_MOST);
     let mut session = Session {
@@ -60,7 +60,7 @@ pub(super) async fn run(
         events,
         unheard: VecDeque::new(),
     };
-    session.take(Input::Time);
+    session.take(SessionInput::Time);
     while !(session.machine.is_over() && session.unheard.is_empty()) {
         let due = session.began + session.machine.due().unwrap_or(LATER);
         tokio::select! {
@@ -72,23 +72,23 @@ pub(super) async fn run(
             }
             said = spoken.recv() => {
                 let Some(said) = said else { break };
-                session.take(Input::Spoken(said));
+                session.take(SessionInput::Spoken(said));
             }
             Some(input) = came.recv(), if session.unheard.is_empty() => session.take(input),
-            () = sleep_until(due) => session.take(Input::Time),
+            () = sleep_until(due) => session.take(SessionInput::Time),
             () = heard.closed() => break,
         }
     }
 }
 
 impl Session {
-    fn take(&mut self, input: Input) {
+    fn take(&mut self, input: SessionInput) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             self.log(&input);
             for effect in self.machine.step(input, self.began.elapsed()) {
                 if let Some(connection) = self.carry_out(effect) {
-                    inputs.push_back(Input::Closed {
+                    inputs.push_back(SessionInput::Closed {
                         connection,
                         why: gone("the service does not read"),
                     });
@@ -98,16 +98,16 @@ impl Session {
     }
 
     /// Returns a connection whose queue is full.
-    fn carry_out(&mut self, effect: Effect) -> Option<u32> {
+    fn carry_out(&mut self, effect: SessionEffect) -> Option<u32> {
         match effect {
-            Effect::Open { connection } => {
+            SessionEffect::Open { connection } => {
                 let (socket, outgoing) = mpsc::channel(OUTGOING_MOST);
                 self.sockets.insert(connection, socket);
                 let (settings, trust) = (self.settings.clone(), self.trust.clone());
                 let events = self.events.clone();
                 tokio::spawn(carry(connection, settings, trust, outgoing, events));
             }
-            Effect::Send {
+            SessionEffect::Send {
                 connection,
                 message,
             } => {
@@ -121,16 +121,16 @@ impl Session {
                     return Some(connection);
                 }
             }
-            Effect::Close { connection } => {
+            SessionEffect::Close { connection } => {
                 self.sockets.remove(&connection);
             }
-            Effect::Warn(words) => tracing::warn!(call_id = %self.call_id, "{words}"),
-            Effect::Tell(heard) => {
-                if heard == Heard::Interrupted {
+            SessionEffect::Warn(words) => tracing::warn!(call_id = %self.call_id, "{words}"),
+            SessionEffect::Tell(heard) => {
+                if heard == VoiceEvent::Interrupted {
                     self.unheard
-                        .retain(|waiting| !matches!(waiting, Heard::Audio(_)));
+                        .retain(|waiting| !matches!(waiting, VoiceEvent::Audio(_)));
                 }
-                if let Heard::Lost(why) = &heard {
+                if let VoiceEvent::Lost(why) = &heard {
                     tracing::warn!(call_id = %self.call_id, %why, "the voice is lost");
                 }
                 self.unheard.push_back(heard);
@@ -140,17 +140,20 @@ impl Session {
     }
 
     /// The content of messages is not logged: it is what people say.
-    fn log(&mut self, input: &Input) {
+    fn log(&mut self, input: &SessionInput) {
         let call_id = &self.call_id;
         match input {
-            Input::Closed { connection, why } => {
+            SessionInput::Closed { connection, why } => {
                 self.sockets.remove(connection);
                 tracing::info!(%call_id, connection, why = %why.words, "a connection to the model is closed");
             }
-            Input::Rubbish { connection } => {
+            SessionInput::Rubbish { connection } => {
                 tracing::warn!(%call_id, connection, "the model sent something that cannot be read");
             }
-            Input::Opened { .. } | Input::Message { .. } | Input::Spoken(_) | Input::Time => {}
+            SessionInput::Opened { .. }
+            | SessionInput::Message { .. }
+            | SessionInput::Spoken(_)
+            | SessionInput::Time => {}
         }
     }
 }

@@ -11,14 +11,14 @@ use tokio_tungstenite::tungstenite::{self, Bytes, Message, protocol::CloseFrame}
 use url::Url;
 
 use super::{
-    machine::{Closure, Input},
+    machine::{CloseReason, SessionInput},
     wire::server,
 };
 use crate::{
     settings,
     socket::{
-        DialError, dial,
-        silence::{Silence, Watch},
+        SocketError, dial,
+        silence::{Silence, SilenceWatch},
     },
     trust::Trust,
 };
@@ -37,18 +37,22 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// Opens the socket, and carries messages until either side ends it. Dropping the sender of `outgoing` closes it.
 pub(super) async fn carry(
     connection: u32,
-    settings: Arc<settings::Gemini>,
+    settings: Arc<settings::GeminiSettings>,
     trust: Trust,
     mut outgoing: mpsc::Receiver<String>,
-    events: mpsc::Sender<Input>,
+    events: mpsc::Sender<SessionInput>,
 ) {
     let why = match connect(&settings, &trust).await {
         Err(why) => why,
         Ok(socket) => {
-            if events.send(Input::Opened { connection }).await.is_err() {
+            if events
+                .send(SessionInput::Opened { connection })
+                .await
+                .is_err()
+            {
                 return;
             }
-            let watch = Watch::new(socket.get_ref().heard(), QUIET, ANSWER);
+            let watch = SilenceWatch::new(socket.get_ref().heard(), QUIET, ANSWER);
             let (mut sink, mut stream) = socket.split();
             let (pings, mut due) = mpsc::channel(1);
             let key = &settings.api_key;
@@ -67,15 +71,15 @@ pub(super) async fn carry(
         }
     };
     // Fails if the session is over.
-    let _ = events.send(Input::Closed { connection, why }).await;
+    let _ = events.send(SessionInput::Closed { connection, why }).await;
 }
 
 /// Opens the socket. The address with the API key does not leave this function.
 pub(super) async fn connect(
-    settings: &settings::Gemini,
+    settings: &settings::GeminiSettings,
     trust: &Trust,
-) -> Result<crate::socket::Socket, Closure> {
-    let mut url = Url::parse(&settings.url).map_err(|_| Closure {
+) -> Result<crate::socket::ClientSocket, CloseReason> {
+    let mut url = Url::parse(&settings.url).map_err(|_| CloseReason {
         refused: true,
         words: "telephony.gemini.url is no address; it begins with ws:// or wss://".to_owned(),
     })?;
@@ -84,10 +88,10 @@ pub(super) async fn connect(
     }
     dial(url.as_str(), trust, Vec::new(), MESSAGE_MOST)
         .await
-        .map_err(|error| Closure {
+        .map_err(|error| CloseReason {
             refused: match error {
-                DialError::Status(status) => (400..500).contains(&status) && status != 429,
-                DialError::Address => true,
+                SocketError::Status(status) => (400..500).contains(&status) && status != 429,
+                SocketError::Address => true,
                 _ => false,
             },
             words: shown(&error.to_string(), &settings.api_key),
@@ -97,10 +101,10 @@ pub(super) async fn connect(
 async fn read(
     connection: u32,
     stream: &mut (impl Stream<Item = Result<Message, tungstenite::Error>> + Unpin),
-    events: &mpsc::Sender<Input>,
+    events: &mpsc::Sender<SessionInput>,
     key: &str,
-    (mut watch, pings): (Watch, mpsc::Sender<()>),
-) -> Closure {
+    (mut watch, pings): (SilenceWatch, mpsc::Sender<()>),
+) -> CloseReason {
     // The service may be silent until its first message; the setup has its own time limit.
     let mut is_watched = false;
     loop {
@@ -139,13 +143,13 @@ async fn read(
     }
 }
 
-fn parse(connection: u32, bytes: &[u8]) -> Input {
+fn parse(connection: u32, bytes: &[u8]) -> SessionInput {
     match server::read(bytes) {
-        Some(message) => Input::Message {
+        Some(message) => SessionInput::Message {
             connection,
             message: Box::new(message),
         },
-        None => Input::Rubbish { connection },
+        None => SessionInput::Rubbish { connection },
     }
 }
 
@@ -153,7 +157,7 @@ async fn write(
     sink: &mut (impl Sink<Message, Error = tungstenite::Error> + Unpin),
     outgoing: &mut mpsc::Receiver<String>,
     pings: &mut mpsc::Receiver<()>,
-) -> Result<(), Closure> {
+) -> Result<(), CloseReason> {
     loop {
         let message = tokio::select! {
             biased;
@@ -176,13 +180,13 @@ async fn write(
 }
 
 /// The service's reason; 1007 and 1008 reject what was sent.
-pub(super) fn closed(frame: Option<CloseFrame>, key: &str) -> Closure {
+pub(super) fn closed(frame: Option<CloseFrame>, key: &str) -> CloseReason {
     let Some(frame) = frame else {
         return gone("the service closed the connection");
     };
     let code = u16::from(frame.code);
     let reason = shown(&frame.reason, key);
-    Closure {
+    CloseReason {
         refused: matches!(code, 1007 | 1008),
         words: format!("the service closed the connection with {code} {reason}")
             .trim_end()
@@ -201,8 +205,8 @@ fn shown(text: &str, key: &str) -> String {
         .collect()
 }
 
-pub(super) fn gone(words: &str) -> Closure {
-    Closure {
+pub(super) fn gone(words: &str) -> CloseReason {
+    CloseReason {
         refused: false,
         words: words.to_owned(),
     }

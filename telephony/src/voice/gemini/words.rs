@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::voice::{Agent, FunctionDeclaration};
+use crate::voice::{CallAgent, FunctionDeclaration};
 
 /// The longest outcome of a function inside a text.
 const ANSWER_MOST: usize = 4_000;
 
 /// The agent's instruction; `before` is the record of a lost session.
-pub(super) fn instruction(agent: &Agent, before: &str) -> String {
+pub(super) fn instruction(agent: &CallAgent, before: &str) -> String {
     let mut text = format!(
         "{}\n\nYou speak with a caller on the telephone. Speak the language with the code \"{}\" unless the caller asks for another. \
          Text that reaches you in square brackets comes from the telephone system and not from the caller: obey it and do not read it out. \
@@ -26,7 +26,7 @@ pub(super) fn instruction(agent: &Agent, before: &str) -> String {
 }
 
 /// Makes the agent speak first.
-pub(super) fn greeting(agent: &Agent) -> String {
+pub(super) fn greeting(agent: &CallAgent) -> String {
     match agent.greeting_text.as_deref().map(str::trim) {
         Some(greeting) if !greeting.is_empty() => format!(
             "[The call has just been answered. Greet the caller with exactly these words and then wait for an answer: {greeting}]"

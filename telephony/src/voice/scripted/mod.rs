@@ -4,8 +4,8 @@
 //! [`super::Phrase`]. With it, a telephone can be tried and a bridge tested without an API key.
 
 mod arguments;
-mod ear;
 mod script;
+mod speech_detector;
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use self::script::Script;
-use super::{Heard, Provider, Session, Setup, Spoken};
+use self::script::VoiceScript;
+use super::{Provider, VoiceEvent, VoiceInput, VoiceSession, VoiceSetup};
 
 /// Messages that may wait in either direction.
 const CHANNEL: usize = 256;
@@ -24,18 +24,22 @@ const CHANNEL: usize = 256;
 pub struct Scripted;
 
 impl Provider for Scripted {
-    fn open(&self, setup: Setup) -> Session {
+    fn open(&self, setup: VoiceSetup) -> VoiceSession {
         let (spoken, listening) = mpsc::channel(CHANNEL);
         let (speaking, heard) = mpsc::channel(CHANNEL);
         tokio::spawn(run(setup, listening, speaking));
-        Session { spoken, heard }
+        VoiceSession { spoken, heard }
     }
 }
 
-async fn run(setup: Setup, mut listening: mpsc::Receiver<Spoken>, speaking: mpsc::Sender<Heard>) {
+async fn run(
+    setup: VoiceSetup,
+    mut listening: mpsc::Receiver<VoiceInput>,
+    speaking: mpsc::Sender<VoiceEvent>,
+) {
     let epoch = Instant::now();
     let now_ms = || u64::try_from(epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let (mut script, mut said) = Script::begin(setup.agent, now_ms());
+    let (mut script, mut said) = VoiceScript::begin(setup.agent, now_ms());
     loop {
         for heard in said {
             if speaking.send(heard).await.is_err() {

@@ -4,11 +4,11 @@ use serde_json::{Map, Value};
 
 use super::{
     arguments::{arguments, digits},
-    ear::{Ear, Sound},
+    speech_detector::{SpeechActivity, SpeechDetector},
 };
 use crate::{
     AGENT_RATE,
-    voice::{Agent, Heard, Phrase, Spoken, is_indonesian},
+    voice::{CallAgent, Phrase, VoiceEvent, VoiceInput, is_indonesian},
 };
 
 /// Silence after which the question is repeated; questions before a function is called anyway; questions if there is no function.
@@ -23,9 +23,9 @@ const CHIME: [(u32, u32); 2] = [(660, 120), (880, 180)];
 const CHIME_LOUDNESS: i32 = 6_000;
 
 #[derive(Debug)]
-pub(super) struct Script {
-    agent: Agent,
-    ear: Ear,
+pub(super) struct VoiceScript {
+    agent: CallAgent,
+    detector: SpeechDetector,
     stage: Stage,
     /// When the current speech will have been played.
     speaks_until: u64,
@@ -45,18 +45,18 @@ enum Stage {
     Over,
 }
 
-impl Script {
-    pub(super) fn begin(agent: Agent, now_ms: u64) -> (Self, Vec<Heard>) {
+impl VoiceScript {
+    pub(super) fn begin(agent: CallAgent, now_ms: u64) -> (Self, Vec<VoiceEvent>) {
         let mut script = Self {
             agent,
-            ear: Ear::default(),
+            detector: SpeechDetector::default(),
             stage: Stage::Over,
             speaks_until: now_ms,
             asked: 0,
             answers: 0,
             called: 0,
         };
-        let mut said = vec![Heard::Ready];
+        let mut said = vec![VoiceEvent::Ready];
         script.say(Phrase::Greeting, now_ms, &mut said);
         script.ask(now_ms, &mut said);
         (script, said)
@@ -70,7 +70,7 @@ impl Script {
     }
 
     /// The deadline of [`Self::due`] has passed.
-    pub(super) fn wait(&mut self, now_ms: u64) -> Vec<Heard> {
+    pub(super) fn wait(&mut self, now_ms: u64) -> Vec<VoiceEvent> {
         let mut said = Vec::new();
         if self.due().is_some_and(|due| due <= now_ms) {
             let can_call = self.called == 0 && !self.agent.functions.is_empty();
@@ -85,38 +85,38 @@ impl Script {
         said
     }
 
-    pub(super) fn hear(&mut self, spoken: Spoken, now_ms: u64) -> Vec<Heard> {
+    pub(super) fn hear(&mut self, spoken: VoiceInput, now_ms: u64) -> Vec<VoiceEvent> {
         let mut said = Vec::new();
         match spoken {
-            Spoken::Audio(samples) => match self.ear.listen(&samples) {
-                Sound::Began if self.speaks_until > now_ms && self.is_listening() => {
+            VoiceInput::Audio(samples) => match self.detector.listen(&samples) {
+                SpeechActivity::Began if self.speaks_until > now_ms && self.is_listening() => {
                     self.speaks_until = now_ms;
-                    said.push(Heard::Interrupted);
+                    said.push(VoiceEvent::Interrupted);
                 }
-                Sound::Ended if self.is_listening() => {
+                SpeechActivity::Ended if self.is_listening() => {
                     let words = self.in_words("(suara)", "(speech)").to_owned();
-                    said.push(Heard::CallerSaid(words));
+                    said.push(VoiceEvent::CallerSaid(words));
                     self.answer(None, now_ms, &mut said);
                 }
                 _ => {}
             },
-            Spoken::Keys(words) if self.is_listening() => {
+            VoiceInput::Keys(words) if self.is_listening() => {
                 let pressed: String = words.chars().filter(char::is_ascii_digit).collect();
                 if self.speaks_until > now_ms {
                     self.speaks_until = now_ms;
-                    said.push(Heard::Interrupted);
+                    said.push(VoiceEvent::Interrupted);
                 }
                 self.answer(Some(&pressed), now_ms, &mut said);
             }
-            Spoken::Goodbye(_) => self.goodbye(now_ms, &mut said),
-            Spoken::ToolOutcome { outcome, .. } if self.stage == Stage::Calling => {
+            VoiceInput::Goodbye(_) => self.goodbye(now_ms, &mut said),
+            VoiceInput::ToolOutcome { outcome, .. } if self.stage == Stage::Calling => {
                 self.tell(&outcome, now_ms, &mut said);
             }
-            Spoken::Summarise => said.push(Heard::Summary(self.summary())),
-            Spoken::Text(_)
-            | Spoken::Keys(_)
-            | Spoken::ToolOutcome { .. }
-            | Spoken::Interrupted { .. } => {}
+            VoiceInput::Summarise => said.push(VoiceEvent::Summary(self.summary())),
+            VoiceInput::Text(_)
+            | VoiceInput::Keys(_)
+            | VoiceInput::ToolOutcome { .. }
+            | VoiceInput::Interrupted { .. } => {}
         }
         said
     }
@@ -125,39 +125,39 @@ impl Script {
         matches!(self.stage, Stage::Listening { .. })
     }
 
-    fn ask(&mut self, now_ms: u64, said: &mut Vec<Heard>) {
+    fn ask(&mut self, now_ms: u64, said: &mut Vec<VoiceEvent>) {
         self.asked += 1;
         self.say(Phrase::Question, now_ms, said);
-        said.push(Heard::TurnOver);
+        said.push(VoiceEvent::TurnOver);
         self.stage = Stage::Listening { since: now_ms };
     }
 
     /// The caller has spoken, or pressed these keys.
-    fn answer(&mut self, keys: Option<&str>, now_ms: u64, said: &mut Vec<Heard>) {
+    fn answer(&mut self, keys: Option<&str>, now_ms: u64, said: &mut Vec<VoiceEvent>) {
         self.answers += 1;
         self.call(keys.filter(|keys| !keys.is_empty()), now_ms, said);
     }
 
     /// Calls the agent's first function, if it has one.
-    fn call(&mut self, keys: Option<&str>, now_ms: u64, said: &mut Vec<Heard>) {
+    fn call(&mut self, keys: Option<&str>, now_ms: u64, said: &mut Vec<VoiceEvent>) {
         let Some(function) = self.agent.functions.first() else {
             self.say(Phrase::Heard, now_ms, said);
             self.goodbye(now_ms, said);
             return;
         };
-        let wanted = Heard::Tool {
+        let wanted = VoiceEvent::Tool {
             id: format!("scripted-{}", self.called + 1),
             name: function.name.clone(),
             arguments: arguments(&function.parameters, keys),
         };
         self.called += 1;
         self.say(Phrase::Looking, now_ms, said);
-        said.extend([Heard::TurnOver, wanted]);
+        said.extend([VoiceEvent::TurnOver, wanted]);
         self.stage = Stage::Calling;
     }
 
     /// Reads out a function's outcome: its first number, or a chime.
-    fn tell(&mut self, outcome: &Map<String, Value>, now_ms: u64, said: &mut Vec<Heard>) {
+    fn tell(&mut self, outcome: &Map<String, Value>, now_ms: u64, said: &mut Vec<VoiceEvent>) {
         match outcome.get("output") {
             Some(output) => {
                 let digits = digits(output, DIGITS_MAX);
@@ -178,13 +178,13 @@ impl Script {
     }
 
     /// Says goodbye and hangs up. An agent without that tool goes on listening.
-    fn goodbye(&mut self, now_ms: u64, said: &mut Vec<Heard>) {
+    fn goodbye(&mut self, now_ms: u64, said: &mut Vec<VoiceEvent>) {
         if self.stage == Stage::Over {
             return;
         }
         self.say(Phrase::Goodbye, now_ms, said);
         if self.agent.tools.iter().any(|tool| tool == END_CALL) {
-            said.push(Heard::Tool {
+            said.push(VoiceEvent::Tool {
                 id: "scripted-end".to_owned(),
                 name: END_CALL.to_owned(),
                 arguments: Map::new(),
@@ -194,19 +194,19 @@ impl Script {
             self.asked = 0;
             self.stage = Stage::Listening { since: now_ms };
         }
-        said.push(Heard::TurnOver);
+        said.push(VoiceEvent::TurnOver);
     }
 
-    fn say(&mut self, phrase: Phrase, now_ms: u64, said: &mut Vec<Heard>) {
+    fn say(&mut self, phrase: Phrase, now_ms: u64, said: &mut Vec<VoiceEvent>) {
         let (text, samples) = phrase.spoken(&self.agent.language);
-        said.push(Heard::AgentSaid(format!("{text} ")));
+        said.push(VoiceEvent::AgentSaid(format!("{text} ")));
         self.sound(samples, now_ms, said);
     }
 
-    fn sound(&mut self, samples: Vec<i16>, now_ms: u64, said: &mut Vec<Heard>) {
+    fn sound(&mut self, samples: Vec<i16>, now_ms: u64, said: &mut Vec<VoiceEvent>) {
         let ms = samples.len() as u64 * 1_000 / u64::from(AGENT_RATE);
         self.speaks_until = self.speaks_until.max(now_ms) + ms;
-        said.push(Heard::Audio(samples));
+        said.push(VoiceEvent::Audio(samples));
     }
 
     fn summary(&self) -> String {
@@ -230,9 +230,9 @@ impl Script {
 }
 
 /// Ends the sentence that the digits make up.
-fn end_sentence(said: &mut [Heard]) {
+fn end_sentence(said: &mut [VoiceEvent]) {
     let last = said.iter_mut().rev().find_map(|heard| match heard {
-        Heard::AgentSaid(text) => Some(text),
+        VoiceEvent::AgentSaid(text) => Some(text),
         _ => None,
     });
     if let Some(text) = last {

@@ -2,16 +2,16 @@
 
 use std::{process::Command, time::Duration};
 
-use dikala_telephony::settings::Transport;
+use dikala_telephony::settings::SipTransport;
 use tokio::io::AsyncWriteExt;
 
-use super::{Bench, Running, eventually, pitch, port};
+use super::{ChildProgram, TestEdge, eventually, pitch, port};
 
 /// A baresip with one account.
 pub struct Baresip {
     folder: tempfile::TempDir,
     control: tokio::net::TcpStream,
-    _running: Running,
+    _running: ChildProgram,
 }
 
 impl Baresip {
@@ -37,7 +37,7 @@ impl Baresip {
         std::fs::write(folder.path().join("accounts"), format!("{account}\n")).unwrap();
         let mut baresip = Command::new("baresip");
         baresip.args(["-f", &path]).current_dir(folder.path());
-        let mut running = Running::start(&mut baresip);
+        let mut running = ChildProgram::start(&mut baresip);
         let control = loop {
             match tokio::net::TcpStream::connect(("127.0.0.1", control)).await {
                 Ok(control) => break control,
@@ -83,7 +83,13 @@ impl Baresip {
 }
 
 /// Places a call; passes once each side has heard the other's tone. `caller` is the account's user.
-pub async fn talks(bench: &Bench, caller: &str, account: &str, transport: Transport, codec: &str) {
+pub async fn talks(
+    bench: &TestEdge,
+    caller: &str,
+    account: &str,
+    transport: SipTransport,
+    codec: &str,
+) {
     let (rate, channels) = if codec == "opus" {
         ("48000", "2")
     } else {

@@ -6,8 +6,8 @@ use std::{
 };
 
 use dikala_telephony::{
-    leg::{Ending, Happening, Incoming, Order, Refusal, Speech},
-    settings::{Codec, Credentials, Listen, Sip, Srtp, Transport, Trunk},
+    leg::{CallRefusal, HangupNote, LegEvent, OfferedCall, Order, Speech},
+    settings::{Codec, Credentials, Listen, Sip, SipTransport, Srtp, Trunk},
     sip::{self, Edge},
     trust::Trust,
 };
@@ -16,14 +16,14 @@ use tokio::sync::mpsc;
 
 /// The behaviour of a call's task.
 #[derive(Debug, Clone)]
-pub enum Manner {
+pub enum CallBehaviour {
     /// Rings, answers, and echoes the caller.
     Echo,
     /// Rings, answers, and plays a tone of 440 Hz.
     Tone,
     /// Rings and waits.
     Ring,
-    Reject(Refusal),
+    Reject(CallRefusal),
     /// Answers and hangs up once the call is established.
     HangUp,
     /// Answers and transfers the caller; cancels that if the caller presses `*`.
@@ -32,13 +32,13 @@ pub enum Manner {
 
 /// A call as its task saw it.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
+pub struct ObservedCall {
     pub id: String,
     pub did: String,
     pub caller: String,
     pub metadata: Value,
     /// Without audio.
-    pub happened: Vec<Happening>,
+    pub events: Vec<LegEvent>,
     /// Frames heard, and the loudest sample.
     pub frames: usize,
     pub loudest: u16,
@@ -48,9 +48,9 @@ pub struct Seen {
 }
 
 #[derive(Debug)]
-pub struct Bench {
+pub struct TestEdge {
     pub edge: Edge,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ObservedCall>>>,
 }
 
 /// A trunk that admits this machine.
@@ -69,18 +69,22 @@ pub fn publicly() -> Trust {
     Trust::new(None).unwrap()
 }
 
-impl Bench {
-    pub async fn new(manner: Manner) -> Self {
+impl TestEdge {
+    pub async fn new(manner: CallBehaviour) -> Self {
         Self::with(manner, 200, |_| ()).await
     }
 
-    pub async fn with(manner: Manner, max_calls: usize, change: impl FnOnce(&mut Sip)) -> Self {
+    pub async fn with(
+        manner: CallBehaviour,
+        max_calls: usize,
+        change: impl FnOnce(&mut Sip),
+    ) -> Self {
         Self::trusting(publicly(), manner, max_calls, change).await
     }
 
     pub async fn trusting(
         trust: Trust,
-        manner: Manner,
+        manner: CallBehaviour,
         max_calls: usize,
         change: impl FnOnce(&mut Sip),
     ) -> Self {
@@ -90,8 +94,8 @@ impl Bench {
         };
         let mut settings = Sip {
             listen: vec![
-                listen(Transport::Udp, "127.0.0.1"),
-                listen(Transport::Tcp, "127.0.0.1"),
+                listen(SipTransport::Udp, "127.0.0.1"),
+                listen(SipTransport::Tcp, "127.0.0.1"),
             ],
             public_address: None,
             tls: None,
@@ -105,7 +109,7 @@ impl Bench {
         let edge = sip::listen(&settings, trust, max_calls, incoming)
             .await
             .unwrap();
-        let seen = Arc::<Mutex<Vec<Seen>>>::default();
+        let seen = Arc::<Mutex<Vec<ObservedCall>>>::default();
         tokio::spawn(serve(calls, manner, seen.clone()));
         Self { edge, seen }
     }
@@ -124,50 +128,52 @@ impl Bench {
         }]
     }
 
-    pub fn address(&self, transport: Transport) -> SocketAddr {
+    pub fn address(&self, transport: SipTransport) -> SocketAddr {
         let all = self.edge.addresses();
         let found = all.iter().find(|listen| listen.transport == transport);
         found.unwrap().address
     }
 
     pub fn udp(&self) -> SocketAddr {
-        self.address(Transport::Udp)
+        self.address(SipTransport::Udp)
     }
 
-    pub fn calls(&self) -> Vec<Seen> {
+    pub fn calls(&self) -> Vec<ObservedCall> {
         self.seen.lock().unwrap().clone()
     }
 
     /// The call of this caller.
-    pub fn of(&self, caller: &str) -> Option<Seen> {
+    pub fn of(&self, caller: &str) -> Option<ObservedCall> {
         let calls = self.calls();
         calls.into_iter().find(|call| call.caller == caller)
     }
 
     /// The only call so far.
-    pub fn call(&self) -> Seen {
+    pub fn call(&self) -> ObservedCall {
         let calls = self.calls();
         assert_eq!(calls.len(), 1, "{calls:?}");
         calls[0].clone()
     }
 
-    pub fn saw(&self, happening: &Happening) -> bool {
-        self.calls()
-            .iter()
-            .any(|call| call.happened.contains(happening))
+    pub fn saw(&self, event: &LegEvent) -> bool {
+        self.calls().iter().any(|call| call.events.contains(event))
     }
 }
 
-async fn serve(mut calls: mpsc::Receiver<Incoming>, manner: Manner, seen: Arc<Mutex<Vec<Seen>>>) {
+async fn serve(
+    mut calls: mpsc::Receiver<OfferedCall>,
+    manner: CallBehaviour,
+    seen: Arc<Mutex<Vec<ObservedCall>>>,
+) {
     while let Some(call) = calls.recv().await {
         let at = {
             let mut seen = seen.lock().unwrap();
-            seen.push(Seen {
+            seen.push(ObservedCall {
                 id: call.bridge_call_id.clone(),
                 did: call.did.clone(),
                 caller: call.caller.clone(),
                 metadata: call.metadata.clone(),
-                ..Seen::default()
+                ..ObservedCall::default()
             });
             seen.len() - 1
         };
@@ -175,7 +181,12 @@ async fn serve(mut calls: mpsc::Receiver<Incoming>, manner: Manner, seen: Arc<Mu
     }
 }
 
-async fn one(call: Incoming, manner: Manner, seen: Arc<Mutex<Vec<Seen>>>, at: usize) {
+async fn one(
+    call: OfferedCall,
+    manner: CallBehaviour,
+    seen: Arc<Mutex<Vec<ObservedCall>>>,
+    at: usize,
+) {
     let mut leg = call.leg;
     let order = leg.orders.clone();
     let to = |orders: Vec<Order>| {
@@ -187,13 +198,13 @@ async fn one(call: Incoming, manner: Manner, seen: Arc<Mutex<Vec<Seen>>>, at: us
         }
     };
     match &manner {
-        Manner::Reject(refusal) => to(vec![Order::Reject(refusal.clone())]).await,
-        Manner::Ring => to(vec![Order::Ring]).await,
+        CallBehaviour::Reject(refusal) => to(vec![Order::Reject(refusal.clone())]).await,
+        CallBehaviour::Ring => to(vec![Order::Ring]).await,
         _ => to(vec![Order::Ring, Order::Answer]).await,
     }
-    while let Some(happening) = leg.happenings.recv().await {
-        match &happening {
-            Happening::Audio(samples) => {
+    while let Some(event) = leg.events.recv().await {
+        match &event {
+            LegEvent::Audio(samples) => {
                 let said = echoed(samples);
                 {
                     let mut seen = seen.lock().unwrap();
@@ -206,18 +217,18 @@ async fn one(call: Incoming, manner: Manner, seen: Arc<Mutex<Vec<Seen>>>, at: us
                     }
                 }
                 match &manner {
-                    Manner::Echo => drop(leg.speech.try_send(Speech::Audio(said))),
-                    Manner::Tone => drop(leg.speech.try_send(Speech::Audio(tone(480)))),
+                    CallBehaviour::Echo => drop(leg.speech.try_send(Speech::Audio(said))),
+                    CallBehaviour::Tone => drop(leg.speech.try_send(Speech::Audio(tone(480)))),
                     _ => {}
                 }
                 continue;
             }
-            Happening::Answered => match &manner {
-                Manner::HangUp => {
+            LegEvent::Answered => match &manner {
+                CallBehaviour::HangUp => {
                     let words = "enough said".to_owned();
-                    to(vec![Order::Hangup(Ending { words })]).await;
+                    to(vec![Order::Hangup(HangupNote { words })]).await;
                 }
-                Manner::Transfer(number) => {
+                CallBehaviour::Transfer(number) => {
                     let (to_whom, language) = (number.clone(), "id".to_owned());
                     let order = Order::Transfer {
                         to: to_whom,
@@ -227,13 +238,13 @@ async fn one(call: Incoming, manner: Manner, seen: Arc<Mutex<Vec<Seen>>>, at: us
                 }
                 _ => {}
             },
-            Happening::Key('*') if matches!(manner, Manner::Transfer(_)) => {
+            LegEvent::Key('*') if matches!(manner, CallBehaviour::Transfer(_)) => {
                 to(vec![Order::CancelTransfer]).await;
             }
             _ => {}
         }
-        let ends = matches!(happening, Happening::MediaLost);
-        seen.lock().unwrap()[at].happened.push(happening);
+        let ends = matches!(event, LegEvent::MediaLost);
+        seen.lock().unwrap()[at].events.push(event);
         if ends {
             break;
         }

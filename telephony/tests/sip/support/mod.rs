@@ -9,11 +9,11 @@ mod sound;
 
 pub use self::{
     baresip::talks,
-    bench::{Bench, Manner, Seen, publicly, trunk},
-    phone::{Phone, flood, header, offer},
-    program::{Running, need, port},
+    bench::{CallBehaviour, ObservedCall, TestEdge, publicly, trunk},
+    phone::{ScriptedPhone, flood, header, offer},
+    program::{ChildProgram, need, port},
     secure::{Authority, Certificate},
-    sound::{Sound, carries, pitch},
+    sound::{PhoneMedia, carries, pitch},
 };
 
 use std::time::Duration;

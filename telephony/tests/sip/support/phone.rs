@@ -11,9 +11,9 @@ use tokio::{
 use super::PATIENCE;
 
 /// The connection of a phone.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait PhoneStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> PhoneStream for S {}
 
 /// The longest retransmission interval is T2 of RFC 3261 (4 s).
 const REPEATED: Duration = Duration::from_millis(4_500);
@@ -21,10 +21,10 @@ const REPEATED: Duration = Duration::from_millis(4_500);
 enum Wire {
     Udp(UdpSocket),
     /// The transport's name, and bytes read ahead.
-    Stream(&'static str, Box<dyn Stream>, Vec<u8>),
+    Stream(&'static str, Box<dyn PhoneStream>, Vec<u8>),
 }
 
-pub struct Phone {
+pub struct ScriptedPhone {
     wire: Wire,
     pub local: SocketAddr,
     pub edge: SocketAddr,
@@ -44,7 +44,7 @@ pub fn offer(port: u16) -> String {
     )
 }
 
-impl Phone {
+impl ScriptedPhone {
     pub async fn udp(edge: SocketAddr) -> Self {
         Self::udp_from("127.0.0.1", edge).await
     }
@@ -69,7 +69,7 @@ impl Phone {
     /// A phone over an open connection.
     pub fn over(
         transport: &'static str,
-        stream: Box<dyn Stream>,
+        stream: Box<dyn PhoneStream>,
         local: SocketAddr,
         edge: SocketAddr,
     ) -> Self {
@@ -306,7 +306,7 @@ impl Phone {
 
 /// A stranger on this machine who calls four times a millisecond, until aborted.
 pub async fn flood(edge: SocketAddr) -> tokio::task::JoinHandle<()> {
-    let mut stranger = Phone::udp(edge).await;
+    let mut stranger = ScriptedPhone::udp(edge).await;
     tokio::spawn(async move {
         loop {
             for _ in 0..4 {

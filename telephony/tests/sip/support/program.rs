@@ -35,9 +35,9 @@ pub fn port() -> u16 {
 
 /// A program that is ended with the test.
 #[derive(Debug)]
-pub struct Running(Child);
+pub struct ChildProgram(Child);
 
-impl Running {
+impl ChildProgram {
     pub fn start(command: &mut Command) -> Self {
         let child = command
             .stdin(Stdio::null())
@@ -64,7 +64,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ChildProgram {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

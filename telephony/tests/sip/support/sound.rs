@@ -7,7 +7,7 @@ use tokio::{net::UdpSocket, time::timeout};
 use super::PATIENCE;
 
 #[derive(Debug)]
-pub struct Sound {
+pub struct PhoneMedia {
     socket: UdpSocket,
     ssrc: u32,
     sequence: u16,
@@ -15,7 +15,7 @@ pub struct Sound {
     half: usize,
 }
 
-impl Sound {
+impl PhoneMedia {
     pub async fn new() -> Self {
         Self::at("127.0.0.1").await
     }
@@ -162,7 +162,7 @@ fn media(sdp: &str) -> SocketAddr {
 }
 
 /// Sends into one side until the other is loud.
-pub async fn carries(from: &mut Sound, sdp: &str, to: &Sound) {
+pub async fn carries(from: &mut PhoneMedia, sdp: &str, to: &PhoneMedia) {
     let until = tokio::time::Instant::now() + PATIENCE;
     loop {
         from.send(sdp).await;

@@ -22,7 +22,7 @@ pub(super) struct Bill {
     was_absurd: bool,
 }
 
-pub(super) enum Added {
+pub(super) enum BillDecision {
     Believed(Usage),
     /// A sum beyond what a session of this length can use.
     Absurd {
@@ -32,7 +32,7 @@ pub(super) enum Added {
 
 impl Bill {
     /// Adds what a message bills, `lasted` after the beginning of the session.
-    pub(super) fn add(&mut self, usage: Usage, lasted: Duration) -> Added {
+    pub(super) fn add(&mut self, usage: Usage, lasted: Duration) -> BillDecision {
         let seconds = lasted.as_secs();
         let most = |at_once: u64, per_second: u64| {
             at_once.saturating_add(per_second.saturating_mul(seconds))
@@ -45,10 +45,10 @@ impl Bill {
             || tokens_out > most(OUT_AT_ONCE, OUT_PER_SECOND)
         {
             let is_first = !std::mem::replace(&mut self.was_absurd, true);
-            return Added::Absurd { is_first };
+            return BillDecision::Absurd { is_first };
         }
         (self.tokens_in, self.tokens_out) = (tokens_in, tokens_out);
-        Added::Believed(usage)
+        BillDecision::Believed(usage)
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::{Added, Bill, by_modality};
+    use super::{Bill, BillDecision, by_modality};
     use crate::voice::Usage;
 
     #[test]
@@ -108,7 +108,7 @@ mod tests {
         for seconds in (0..3_600).step_by(3) {
             let added = bill.add(turn, Duration::from_secs(seconds));
             assert!(
-                matches!(added, Added::Believed(it) if it == turn),
+                matches!(added, BillDecision::Believed(it) if it == turn),
                 "{seconds} s"
             );
         }
@@ -127,10 +127,13 @@ mod tests {
         .enumerate()
         {
             let added = bill.add(usage, Duration::from_secs(3_600));
-            assert!(matches!(added, Added::Absurd { is_first } if is_first == (at == 0)));
+            assert!(matches!(added, BillDecision::Absurd { is_first } if is_first == (at == 0)));
         }
         let added = bill.add(turn, Duration::from_secs(3_600));
-        assert!(matches!(added, Added::Believed(_)), "what follows counts");
+        assert!(
+            matches!(added, BillDecision::Believed(_)),
+            "what follows counts"
+        );
     }
 
     #[test]
@@ -143,7 +146,7 @@ mod tests {
         };
         let mut believed = 0_u64;
         for _ in 0..100_000 {
-            if let Added::Believed(_) = bill.add(usage, Duration::from_secs(60)) {
+            if let BillDecision::Believed(_) = bill.add(usage, Duration::from_secs(60)) {
                 believed += 1;
             }
         }

@@ -10,14 +10,15 @@ use base64::{
 
 use super::{
     super::wire::server::{
-        Blob, FunctionCall, Message, ServerContent, SessionResumptionUpdate, UsageMetadata,
+        InlineData, ModelFunctionCall, ServerContent, ServerMessage, SessionResumptionUpdate,
+        UsageMetadata,
     },
-    Effect, Handle, Machine,
-    billing::{Added, by_modality},
-    tools::Meaning,
+    Handle, SessionEffect, SessionMachine,
+    billing::{BillDecision, by_modality},
+    tools::RequestMeaning,
     transcript::Role,
 };
-use crate::voice::Heard;
+use crate::voice::VoiceEvent;
 
 /// Unreadable messages on one connection before it is given up.
 const RUBBISH_MOST: u32 = 16;
@@ -33,8 +34,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-impl Machine {
-    pub(super) fn message(&mut self, connection: u32, message: Message) {
+impl SessionMachine {
+    pub(super) fn message(&mut self, connection: u32, message: ServerMessage) {
         if message.setup_complete {
             self.set_up(connection);
         }
@@ -75,11 +76,11 @@ impl Machine {
 
     fn billed(&mut self, usage: &UsageMetadata) {
         match self.bill.add(by_modality(usage), self.now) {
-            Added::Believed(usage) => self.tell(Heard::Usage(usage)),
-            Added::Absurd { is_first: true } => self.effects.push(Effect::Warn(
+            BillDecision::Believed(usage) => self.tell(VoiceEvent::Usage(usage)),
+            BillDecision::Absurd { is_first: true } => self.effects.push(SessionEffect::Warn(
                 "the model bills more tokens than a call of this length can use; they are not counted",
             )),
-            Added::Absurd { is_first: false } => {}
+            BillDecision::Absurd { is_first: false } => {}
         }
     }
 
@@ -95,7 +96,7 @@ impl Machine {
     fn content(&mut self, content: ServerContent) {
         if let Some(said) = content.input_transcription.filter(|it| !it.text.is_empty()) {
             self.transcript.add(Role::Caller, &said.text);
-            self.tell(Heard::CallerSaid(said.text));
+            self.tell(VoiceEvent::CallerSaid(said.text));
         }
         for part in content.model_turn.into_iter().flat_map(|turn| turn.parts) {
             if let Some(blob) = part.inline_data {
@@ -127,11 +128,11 @@ impl Machine {
         match &mut self.summary {
             // Speech from before the interruption is not part of the summary.
             Some(summary) => summary.text.clear(),
-            None => self.tell(Heard::Interrupted),
+            None => self.tell(VoiceEvent::Interrupted),
         }
     }
 
-    fn agent_audio(&mut self, blob: &Blob) {
+    fn agent_audio(&mut self, blob: &InlineData) {
         let mut bytes = Vec::from_iter(self.half_sample.take());
         // Other rates and media types were never seen, and cannot be played.
         if rate(&blob.mime_type) == Some(crate::AGENT_RATE) {
@@ -148,7 +149,7 @@ impl Machine {
         if self.summary.is_none() {
             self.spoke = true;
             for piece in samples.chunks(PIECE_SAMPLES) {
-                self.tell(Heard::Audio(piece.to_vec()));
+                self.tell(VoiceEvent::Audio(piece.to_vec()));
             }
         } else {
             self.sums_up();
@@ -162,7 +163,7 @@ impl Machine {
             Some(_) => {}
             None => {
                 self.transcript.add(Role::Agent, &text);
-                self.tell(Heard::AgentSaid(text));
+                self.tell(VoiceEvent::AgentSaid(text));
             }
         }
     }
@@ -173,11 +174,11 @@ impl Machine {
         self.transcript.turn_over();
         match &self.summary {
             Some(summary) if !summary.text.trim().is_empty() => self.summed_up(),
-            _ => self.tell(Heard::TurnOver),
+            _ => self.tell(VoiceEvent::TurnOver),
         }
     }
 
-    fn wish(&mut self, connection: u32, call: FunctionCall) {
+    fn wish(&mut self, connection: u32, call: ModelFunctionCall) {
         self.doubt = None;
         self.answering = true;
         if self.summary.is_some() || call.name.is_empty() {
@@ -185,8 +186,8 @@ impl Machine {
         }
         let (name, arguments) = (call.name.clone(), call.args.clone());
         let meaning = self.tools.asked(call, connection, self.sessions, self.now);
-        if let Meaning::New(id) = meaning {
-            self.tell(Heard::Tool {
+        if let RequestMeaning::New(id) = meaning {
+            self.tell(VoiceEvent::Tool {
                 id,
                 name,
                 arguments,
@@ -198,7 +199,7 @@ impl Machine {
         let ids = self.tools.cancel(ids, connection);
         if !ids.is_empty() {
             self.answering = false;
-            self.tell(Heard::ToolCancelled { ids });
+            self.tell(VoiceEvent::ToolCancelled { ids });
         }
     }
 

@@ -1,14 +1,14 @@
 //! The state machine of a session with Gemini Live: an input and the time give effects. Pure: no sockets, no waiting.
 //!
-//! - [`link`](self) keeps the connection in use and changes to the next one;
-//! - `content` is the model's output, `billing` its cost, `tools` its function calls; `held` and `transcript` outlive a
+//! - `connection` keeps the connection in use and changes to the next one;
+//! - `content` is the model's output, `billing` its cost, `tools` its function calls; `held_audio` and `transcript` outlive a
 //!   connection.
 
 mod billing;
+mod connection;
 mod content;
-mod held;
-mod link;
-mod tell;
+mod held_audio;
+mod outgoing;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -17,14 +17,15 @@ mod transcript;
 use std::{collections::VecDeque, time::Duration};
 
 use self::{
-    billing::Bill, held::Held, link::Link, tell::Doubt, tools::Tools, transcript::Transcript,
+    billing::Bill, connection::ConnectionState, held_audio::HeldAudio, outgoing::Doubt,
+    tools::ToolCalls, transcript::ConversationRecord,
 };
 use super::{
-    profile::Functions,
+    profile::FunctionMode,
     setup::Persona,
     wire::{client, server},
 };
-use crate::voice::{Heard, Spoken};
+use crate::voice::{VoiceEvent, VoiceInput};
 
 /// Texts for the model that wait for a connection; beyond this the oldest are dropped.
 const WORDS_MOST: usize = 32;
@@ -32,14 +33,14 @@ const WORDS_MOST: usize = 32;
 const SUMMARY: Duration = Duration::from_secs(8);
 
 #[derive(Debug, Clone)]
-pub(super) enum Input {
+pub(super) enum SessionInput {
     /// The socket was opened.
     Opened {
         connection: u32,
     },
     Message {
         connection: u32,
-        message: Box<server::Message>,
+        message: Box<server::ServerMessage>,
     },
     /// An unreadable message.
     Rubbish {
@@ -47,16 +48,16 @@ pub(super) enum Input {
     },
     Closed {
         connection: u32,
-        why: Closure,
+        why: CloseReason,
     },
-    Spoken(Spoken),
-    /// The time that [`Machine::due`] gave has come.
+    Spoken(VoiceInput),
+    /// The time that [`SessionMachine::due`] gave has come.
     Time,
 }
 
 /// Why a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Closure {
+pub(super) struct CloseReason {
     /// The service rejects what it was sent, and would reject it again.
     pub refused: bool,
     /// For operators, without secrets.
@@ -64,18 +65,18 @@ pub(super) struct Closure {
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Effect {
+pub(super) enum SessionEffect {
     Open {
         connection: u32,
     },
     Send {
         connection: u32,
-        message: client::Message,
+        message: client::ClientMessage,
     },
     Close {
         connection: u32,
     },
-    Tell(Heard),
+    Tell(VoiceEvent),
     /// A warning for operators about this call.
     Warn(&'static str),
 }
@@ -90,22 +91,22 @@ struct Summary {
 }
 
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct SessionMachine {
     persona: Persona,
     now: Duration,
-    effects: Vec<Effect>,
-    link: Link,
+    effects: Vec<SessionEffect>,
+    link: ConnectionState,
     /// Connections opened so far.
     connections: u32,
     /// Fresh sessions begun so far: more than one after a handle was refused.
     sessions: u32,
     handle: Option<Handle>,
-    failures: link::Failures,
-    tools: Tools,
+    failures: connection::Failures,
+    tools: ToolCalls,
     doubt: Option<Doubt>,
-    held: Held,
+    held_audio: HeldAudio,
     words: VecDeque<String>,
-    transcript: Transcript,
+    transcript: ConversationRecord,
     /// At least the beginning of the greeting was heard.
     spoke: bool,
     ready: bool,
@@ -128,22 +129,22 @@ struct Handle {
     newest: bool,
 }
 
-impl Machine {
+impl SessionMachine {
     pub(super) fn new(persona: Persona) -> Self {
         Self {
             persona,
             now: Duration::ZERO,
             effects: Vec::new(),
-            link: Link::first(),
+            link: ConnectionState::first(),
             connections: 0,
             sessions: 0,
             handle: None,
-            failures: link::Failures::default(),
-            tools: Tools::default(),
+            failures: connection::Failures::default(),
+            tools: ToolCalls::default(),
             doubt: None,
-            held: Held::default(),
+            held_audio: HeldAudio::default(),
             words: VecDeque::new(),
-            transcript: Transcript::default(),
+            transcript: ConversationRecord::default(),
             spoke: false,
             ready: false,
             answering: false,
@@ -155,30 +156,30 @@ impl Machine {
     }
 
     /// Handles an input. `now` counts from the beginning of the session.
-    pub(super) fn step(&mut self, input: Input, now: Duration) -> Vec<Effect> {
+    pub(super) fn step(&mut self, input: SessionInput, now: Duration) -> Vec<SessionEffect> {
         self.now = self.now.max(now);
         if !self.is_over() {
             match input {
-                Input::Opened { connection } => self.opened(connection),
-                Input::Message {
+                SessionInput::Opened { connection } => self.opened(connection),
+                SessionInput::Message {
                     connection,
                     message,
                 } => self.message(connection, *message),
-                Input::Rubbish { connection } => self.rubbish(connection),
-                Input::Closed { connection, why } => self.closed(connection, &why),
-                Input::Spoken(spoken) => self.spoken(spoken),
-                Input::Time => {}
+                SessionInput::Rubbish { connection } => self.rubbish(connection),
+                SessionInput::Closed { connection, why } => self.closed(connection, &why),
+                SessionInput::Spoken(spoken) => self.spoken(spoken),
+                SessionInput::Time => {}
             }
             self.time();
         }
         std::mem::take(&mut self.effects)
     }
 
-    /// When [`Input::Time`] is due.
+    /// When [`SessionInput::Time`] is due.
     pub(super) fn due(&self) -> Option<Duration> {
         let gate = self
             .live()
-            .filter(|_| self.persona.profile.functions == Functions::Blocking)
+            .filter(|_| self.persona.profile.functions == FunctionMode::Blocking)
             .and_then(|connection| self.tools.gated_until(connection, self.now));
         // Without a connection the doubt cannot be sent.
         let doubt = self.doubt.as_ref().filter(|_| self.live().is_some());
@@ -193,7 +194,7 @@ impl Machine {
 
     /// The voice has ended.
     pub(super) fn is_over(&self) -> bool {
-        matches!(self.link, Link::Over)
+        matches!(self.link, ConnectionState::Over)
     }
 
     /// Handles expired deadlines.
@@ -209,17 +210,19 @@ impl Machine {
         }
     }
 
-    fn spoken(&mut self, spoken: Spoken) {
+    fn spoken(&mut self, spoken: VoiceInput) {
         match spoken {
-            Spoken::Audio(samples) => self.caller(&samples),
-            Spoken::Text(text) | Spoken::Goodbye(text) => self.say(super::words::note(&text)),
-            Spoken::Keys(words) => self.say(words),
-            Spoken::ToolOutcome { id, outcome } => {
+            VoiceInput::Audio(samples) => self.caller(&samples),
+            VoiceInput::Text(text) | VoiceInput::Goodbye(text) => {
+                self.say(super::words::note(&text))
+            }
+            VoiceInput::Keys(words) => self.say(words),
+            VoiceInput::ToolOutcome { id, outcome } => {
                 self.tools.came(&id, outcome, self.now);
             }
             // The service detects the caller's voice itself: it stops, and its own record ends there.
-            Spoken::Interrupted { .. } => {}
-            Spoken::Summarise => self.summarise(),
+            VoiceInput::Interrupted { .. } => {}
+            VoiceInput::Summarise => self.summarise(),
         }
     }
 
@@ -239,7 +242,7 @@ impl Machine {
     fn sums_up(&mut self) {
         let begins = |summary: &mut Summary| !std::mem::replace(&mut summary.has_begun, true);
         if self.summary.as_mut().is_some_and(begins) {
-            self.tell(Heard::Summarising);
+            self.tell(VoiceEvent::Summarising);
         }
     }
 
@@ -250,7 +253,7 @@ impl Machine {
         };
         let text = summary.text.trim().to_owned();
         if summary.until.take().is_some() && !text.is_empty() {
-            self.tell(Heard::Summary(text));
+            self.tell(VoiceEvent::Summary(text));
         }
     }
 
@@ -262,7 +265,7 @@ impl Machine {
         self.words.push_back(words);
     }
 
-    fn tell(&mut self, heard: Heard) {
-        self.effects.push(Effect::Tell(heard));
+    fn tell(&mut self, heard: VoiceEvent) {
+        self.effects.push(SessionEffect::Tell(heard));
     }
 }

@@ -6,10 +6,10 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Closure, Effect, Input, Machine};
+use super::{CloseReason, SessionEffect, SessionInput, SessionMachine};
 use crate::voice::{
-    Agent, Heard, Spoken,
-    gemini::{setup::Persona, wire::client::Message},
+    CallAgent, VoiceEvent, VoiceInput,
+    gemini::{setup::Persona, wire::client::ClientMessage},
 };
 
 const STABLE: &str = "gemini-3.8-live";
@@ -17,23 +17,23 @@ const BLOCKING: &str = "gemini-3.1-flash-live-preview";
 
 /// A machine with its clock, and all its effects.
 struct Story {
-    machine: Machine,
+    machine: SessionMachine,
     now: Duration,
-    done: Vec<Effect>,
+    done: Vec<SessionEffect>,
 }
 
 impl Story {
     fn new(model: &str) -> Self {
-        let agent: Agent = serde_json::from_value(json!({"id": "a", "name": "Ayu", "systemPrompt": "You are Ayu.", "voiceId": null,
+        let agent: CallAgent = serde_json::from_value(json!({"id": "a", "name": "Ayu", "systemPrompt": "You are Ayu.", "voiceId": null,
             "greetingText": "Halo!", "language": "id", "maxCallDurationMinutes": 10, "escalationNumber": null, "tools": [],
             "functions": [{"name": "f", "description": "F.", "parameters": {"type": "object"}}]}))
         .unwrap();
         let mut story = Self {
-            machine: Machine::new(Persona::new(agent, model)),
+            machine: SessionMachine::new(Persona::new(agent, model)),
             now: Duration::ZERO,
             done: Vec::new(),
         };
-        story.give(Input::Time);
+        story.give(SessionInput::Time);
         story
     }
 
@@ -46,7 +46,7 @@ impl Story {
         story
     }
 
-    fn give(&mut self, input: Input) {
+    fn give(&mut self, input: SessionInput) {
         let done = self.machine.step(input, self.now);
         self.done.extend(done);
     }
@@ -61,14 +61,14 @@ impl Story {
 
     fn message(&mut self, connection: u32, message: Value) {
         let message = serde_json::from_value(message).unwrap();
-        self.give(Input::Message {
+        self.give(SessionInput::Message {
             connection,
             message: Box::new(message),
         });
     }
 
     fn set_up(&mut self, connection: u32) {
-        self.give(Input::Opened { connection });
+        self.give(SessionInput::Opened { connection });
         self.message(connection, json!({"setupComplete": {}}));
         self.message(
             connection,
@@ -85,9 +85,9 @@ impl Story {
     }
 
     fn closed(&mut self, connection: u32, refused: bool) {
-        self.give(Input::Closed {
+        self.give(SessionInput::Closed {
             connection,
-            why: Closure {
+            why: CloseReason {
                 refused,
                 words: "gone".to_owned(),
             },
@@ -101,11 +101,11 @@ impl Story {
             match self.machine.due().filter(|due| *due <= end) {
                 Some(due) => {
                     self.now = self.now.max(due);
-                    self.give(Input::Time);
+                    self.give(SessionInput::Time);
                 }
                 None => {
                     self.now = end;
-                    return self.give(Input::Time);
+                    return self.give(SessionInput::Time);
                 }
             }
         }
@@ -121,20 +121,20 @@ impl Story {
 
     fn outcome(&mut self, id: &str) {
         let outcome = json!({"output": {"is": 7}}).as_object().unwrap().clone();
-        self.give(Input::Spoken(Spoken::ToolOutcome {
+        self.give(SessionInput::Spoken(VoiceInput::ToolOutcome {
             id: id.to_owned(),
             outcome,
         }));
     }
 
     fn audio(&mut self) {
-        self.give(Input::Spoken(Spoken::Audio(vec![1; 320])));
+        self.give(SessionInput::Spoken(VoiceInput::Audio(vec![1; 320])));
     }
 
     /// The messages sent on a connection, as JSON.
     fn sent(&self, on: u32) -> Vec<Value> {
-        let of = |effect: &Effect| match effect {
-            Effect::Send {
+        let of = |effect: &SessionEffect| match effect {
+            SessionEffect::Send {
                 connection,
                 message,
             } if *connection == on => serde_json::to_value(message).ok(),
@@ -143,19 +143,19 @@ impl Story {
         self.done.iter().filter_map(of).collect()
     }
 
-    fn told(&self) -> Vec<&Heard> {
+    fn told(&self) -> Vec<&VoiceEvent> {
         self.done
             .iter()
             .filter_map(|effect| match effect {
-                Effect::Tell(heard) => Some(heard),
+                SessionEffect::Tell(heard) => Some(heard),
                 _ => None,
             })
             .collect()
     }
 
     fn opened(&self) -> Vec<u32> {
-        let of = |effect: &Effect| match effect {
-            Effect::Open { connection } => Some(*connection),
+        let of = |effect: &SessionEffect| match effect {
+            SessionEffect::Open { connection } => Some(*connection),
             _ => None,
         };
         self.done.iter().filter_map(of).collect()
@@ -186,7 +186,7 @@ fn the_first_words_are_the_greeting() {
     ] {
         let mut story = Story::new(model);
         assert_eq!(story.opened(), [1]);
-        story.give(Input::Opened { connection: 1 });
+        story.give(SessionInput::Opened { connection: 1 });
         story.audio();
         assert_eq!(story.sent(1).len(), 1, "nothing before the setup is taken");
         assert!(story.sent(1)[0].get("setup").is_some());
@@ -195,7 +195,7 @@ fn the_first_words_are_the_greeting() {
         let greeting = sent.iter().find_map(|it| it.pointer(path)).unwrap();
         assert!(greeting.as_str().unwrap().contains("Halo!"), "{greeting}");
         assert_eq!(story.pieces(1), 1, "what was held follows");
-        assert_eq!(story.told(), [&Heard::Ready]);
+        assert_eq!(story.told(), [&VoiceEvent::Ready]);
     }
 }
 
@@ -204,7 +204,7 @@ fn every_message_has_one_key() {
     let mut story = Story::live(STABLE);
     story.audio();
     let keys = "the caller pressed 4 2 7 #";
-    story.give(Input::Spoken(Spoken::Keys(keys.to_owned())));
+    story.give(SessionInput::Spoken(VoiceInput::Keys(keys.to_owned())));
     assert_eq!(story.sent(1)[1]["realtimeInput"]["text"], keys);
     story.call(1, "a");
     story.outcome("a");
@@ -235,7 +235,7 @@ fn nothing_is_sent_in_realtime_while_a_blocking_function_runs() {
     for _ in 0..10 {
         story.audio();
     }
-    story.give(Input::Spoken(Spoken::Text("psst".to_owned())));
+    story.give(SessionInput::Spoken(VoiceInput::Text("psst".to_owned())));
     assert!(story.sent(1).is_empty());
     story.outcome("a");
     let sent = story.sent(1);
@@ -259,14 +259,14 @@ fn the_gate_opens_on_cancellation_and_after_ten_seconds() {
     story.message(1, json!({"toolCallCancellation": {"ids": ["a"]}}));
     assert_eq!(story.pieces(1), 1);
     let ids = vec!["a".to_owned()];
-    assert!(story.told().contains(&&Heard::ToolCancelled { ids }));
+    assert!(story.told().contains(&&VoiceEvent::ToolCancelled { ids }));
     story.call(1, "b");
     // The repeat is the same call, which was not carried out twice.
     assert!(
         !story
             .told()
             .iter()
-            .any(|it| matches!(it, Heard::Tool { id, .. } if id == "b"))
+            .any(|it| matches!(it, VoiceEvent::Tool { id, .. } if id == "b"))
     );
     story.audio();
     story.until(9_999);
@@ -284,14 +284,14 @@ fn what_the_caller_says_meanwhile_is_held_and_bounded() {
     for _ in 0..500 {
         story.audio();
     }
-    story.give(Input::Spoken(Spoken::Text("psst".to_owned())));
-    story.give(Input::Opened { connection: 2 });
+    story.give(SessionInput::Spoken(VoiceInput::Text("psst".to_owned())));
+    story.give(SessionInput::Opened { connection: 2 });
     story.message(2, json!({"setupComplete": {}}));
     assert_eq!(story.pieces(2), 75, "3 s in pieces of 40 ms");
     let sent = story.sent(2);
     assert_eq!(sent[0]["setup"]["sessionResumption"]["handle"], "h1");
     assert_eq!(sent[1]["realtimeInput"]["text"], "[psst]");
-    assert_eq!(story.told(), [&Heard::Away, &Heard::Reconnected]);
+    assert_eq!(story.told(), [&VoiceEvent::Away, &VoiceEvent::Reconnected]);
 }
 
 #[test]
@@ -304,14 +304,14 @@ fn a_goaway_is_followed_in_a_quiet_moment_and_the_old_socket_closed_first() {
     );
     story.message(1, json!({"goAway": {"timeLeft": "10s"}}));
     assert_eq!(story.opened(), [2]);
-    story.give(Input::Opened { connection: 2 });
+    story.give(SessionInput::Opened { connection: 2 });
     story.until(5_000);
     assert!(
-        !story.done.contains(&Effect::Close { connection: 1 }),
+        !story.done.contains(&SessionEffect::Close { connection: 1 }),
         "it speaks"
     );
     story.message(1, json!({"serverContent": {"turnComplete": true}}));
-    assert!(story.done.contains(&Effect::Close { connection: 1 }));
+    assert!(story.done.contains(&SessionEffect::Close { connection: 1 }));
     assert!(
         story.sent(2).is_empty(),
         "the old socket still has the session"
@@ -324,7 +324,7 @@ fn a_goaway_is_followed_in_a_quiet_moment_and_the_old_socket_closed_first() {
     );
     story.message(2, json!({"setupComplete": {}}));
     assert_eq!(story.pieces(2), 1);
-    assert!(!story.told().contains(&&Heard::Away));
+    assert!(!story.told().contains(&&VoiceEvent::Away));
 }
 
 /// The service sends `goAway` on each connection at once, and can resume the session on the next.
@@ -342,14 +342,19 @@ fn a_storm_of_goaways_is_followed_slowly() {
             }
             let old = connection;
             connection += 1;
-            story.give(Input::Opened { connection });
+            story.give(SessionInput::Opened { connection });
             story.closed(old, false);
             story.message(connection, json!({"setupComplete": {}}));
             story.resumable(connection, "h");
         }
         // 0, 0.1, 0.3 and 0.6 s, then a second each.
         assert!((50..=65).contains(&connection), "{left}: {connection}");
-        assert!(!story.told().iter().any(|it| matches!(it, Heard::Lost(_))));
+        assert!(
+            !story
+                .told()
+                .iter()
+                .any(|it| matches!(it, VoiceEvent::Lost(_)))
+        );
     }
 }
 
@@ -358,11 +363,11 @@ fn a_goaway_is_followed_in_time_whatever_goes_on() {
     let mut story = Story::live(STABLE);
     story.call(1, "a");
     story.message(1, json!({"goAway": {"timeLeft": "5s"}}));
-    story.give(Input::Opened { connection: 2 });
+    story.give(SessionInput::Opened { connection: 2 });
     story.until(2_999);
     assert!(story.sent(2).is_empty());
     story.until(3_000);
-    assert!(story.done.contains(&Effect::Close { connection: 1 }));
+    assert!(story.done.contains(&SessionEffect::Close { connection: 1 }));
     // It does not wait long for a socket that does not close.
     story.until(3_100);
     assert!(story.sent(2)[0].get("setup").is_some());
@@ -378,9 +383,9 @@ fn a_refused_handle_begins_a_session_that_knows_what_was_said() {
         );
         story.message(1, json!({"serverContent": {"outputTranscription": {"text": "I look."}, "turnComplete": true}}));
         story.closed(1, false);
-        story.give(Input::Opened { connection: 2 });
+        story.give(SessionInput::Opened { connection: 2 });
         story.closed(2, true);
-        story.give(Input::Opened { connection: 3 });
+        story.give(SessionInput::Opened { connection: 3 });
         story.message(3, json!({"setupComplete": {}}));
         let sent = story.sent(3);
         assert_eq!(sent[0]["setup"]["sessionResumption"], json!({}));
@@ -402,7 +407,7 @@ fn an_outcome_that_comes_while_the_model_is_away_is_told_afterwards() {
     story.resumable(1, "h2");
     story.closed(1, false);
     story.outcome("a");
-    story.give(Input::Opened { connection: 2 });
+    story.give(SessionInput::Opened { connection: 2 });
     story.message(2, json!({"setupComplete": {}}));
     assert_eq!(story.answers(2)[0]["id"], "a");
 }
@@ -413,7 +418,7 @@ fn a_resumed_model_that_does_not_know_that_it_asked_is_told_in_words() {
     story.now = Duration::from_secs(1);
     story.call(1, "a");
     story.closed(1, false);
-    story.give(Input::Opened { connection: 2 });
+    story.give(SessionInput::Opened { connection: 2 });
     story.message(2, json!({"setupComplete": {}}));
     story.outcome("a");
     assert_eq!(story.answers(2)[0]["id"], "a");
@@ -429,7 +434,7 @@ fn a_resumed_model_that_does_not_know_that_it_asked_is_told_in_words() {
     assert_eq!(words(&story, 2), 0);
     // The answer was refused by its session: it is repeated as text in the next.
     story.closed(2, true);
-    story.give(Input::Opened { connection: 3 });
+    story.give(SessionInput::Opened { connection: 3 });
     story.message(3, json!({"setupComplete": {}}));
     assert_eq!((words(&story, 3), story.answers(3).len()), (1, 0));
 }
@@ -440,14 +445,14 @@ fn what_is_asked_again_after_a_reconnection_gets_the_outcome_that_is_there() {
     story.call(1, "a");
     story.outcome("a");
     story.closed(1, false);
-    story.give(Input::Opened { connection: 2 });
+    story.give(SessionInput::Opened { connection: 2 });
     story.message(2, json!({"setupComplete": {}}));
     story.call(2, "b");
     assert_eq!(story.answers(2)[0]["id"], "b");
     let wishes = story
         .told()
         .into_iter()
-        .filter(|it| matches!(it, Heard::Tool { .. }));
+        .filter(|it| matches!(it, VoiceEvent::Tool { .. }));
     assert_eq!(wishes.count(), 1);
 }
 
@@ -456,9 +461,9 @@ fn a_fresh_session_is_told_in_words_what_an_earlier_one_asked() {
     let mut story = Story::live(STABLE);
     story.call(1, "a");
     story.closed(1, false);
-    story.give(Input::Opened { connection: 2 });
+    story.give(SessionInput::Opened { connection: 2 });
     story.closed(2, true);
-    story.give(Input::Opened { connection: 3 });
+    story.give(SessionInput::Opened { connection: 3 });
     story.message(3, json!({"setupComplete": {}}));
     story.outcome("a");
     assert!(story.answers(3).is_empty());
@@ -483,7 +488,7 @@ fn in_a_row(count: u32, lasted_ms: u64, came: Option<Value>) -> Story {
         if story.machine.is_over() {
             return story;
         }
-        story.give(Input::Opened {
+        story.give(SessionInput::Opened {
             connection: connection + 1,
         });
         story.message(connection + 1, json!({"setupComplete": {}}));
@@ -495,7 +500,7 @@ fn in_a_row(count: u32, lasted_ms: u64, came: Option<Value>) -> Story {
 fn three_connections_that_bring_nothing_are_the_end() {
     let story = in_a_row(9, 9_000, None);
     assert!(
-        matches!(story.told().last(), Some(Heard::Lost(words)) if words.contains("brought nothing"))
+        matches!(story.told().last(), Some(VoiceEvent::Lost(words)) if words.contains("brought nothing"))
     );
     // The first one has brought the greeting.
     assert_eq!(story.opened(), [2, 3, 4]);
@@ -527,7 +532,7 @@ fn who_closes_at_once_again_and_again_is_not_asked_without_a_pause() {
             story.until(due.as_millis() as u64);
         }
         opened_at.push((story.now - lost).as_millis());
-        story.give(Input::Opened { connection });
+        story.give(SessionInput::Opened { connection });
         story.message(connection, json!({"setupComplete": {}}));
         story.message(connection, handle.clone());
     }
@@ -540,30 +545,30 @@ fn a_standing_socket_may_take_what_is_left_of_the_eight_seconds() {
     story.now = Duration::from_secs(20);
     story.closed(1, false);
     story.until(21_000);
-    story.give(Input::Opened { connection: 2 });
+    story.give(SessionInput::Opened { connection: 2 });
     story.until(27_999);
     assert_eq!(story.opened(), [2]);
-    assert_eq!(story.told(), [&Heard::Away]);
+    assert_eq!(story.told(), [&VoiceEvent::Away]);
     let mut late = Story::live(STABLE);
     late.now = Duration::from_secs(20);
     late.closed(1, false);
-    late.give(Input::Opened { connection: 2 });
+    late.give(SessionInput::Opened { connection: 2 });
     late.until(28_000);
-    assert!(matches!(late.told().last(), Some(Heard::Lost(_))));
+    assert!(matches!(late.told().last(), Some(VoiceEvent::Lost(_))));
     story.message(2, json!({"setupComplete": {}}));
-    assert_eq!(story.told(), [&Heard::Away, &Heard::Reconnected]);
+    assert_eq!(story.told(), [&VoiceEvent::Away, &VoiceEvent::Reconnected]);
 }
 
 #[test]
 fn a_farewell_after_which_the_setup_is_slow_is_told() {
     let mut story = Story::live(STABLE);
     story.message(1, json!({"goAway": {"timeLeft": "10s"}}));
-    story.give(Input::Opened { connection: 2 });
+    story.give(SessionInput::Opened { connection: 2 });
     story.closed(1, false);
     story.until(299);
     assert!(story.told().is_empty(), "{:?}", story.told());
     story.until(300);
-    assert_eq!(story.told(), [&Heard::Away]);
+    assert_eq!(story.told(), [&VoiceEvent::Away]);
 }
 
 #[test]
@@ -581,19 +586,22 @@ fn eight_seconds_without_a_model_are_the_end() {
         assert!(now <= 28_100, "it goes on for ever");
     }
     assert_eq!(now, 28_000);
-    let aways = story.told().into_iter().filter(|it| **it == Heard::Away);
+    let aways = story
+        .told()
+        .into_iter()
+        .filter(|it| **it == VoiceEvent::Away);
     assert_eq!(aways.count(), 1);
 }
 
 #[test]
 fn a_setup_that_is_never_answered_is_the_end_after_eight_seconds() {
     let mut story = Story::new(STABLE);
-    story.give(Input::Opened { connection: 1 });
+    story.give(SessionInput::Opened { connection: 1 });
     story.until(7_999);
     assert!(!story.machine.is_over());
     story.until(8_000);
     assert!(
-        matches!(story.told()[..], [Heard::Lost(_)]),
+        matches!(story.told()[..], [VoiceEvent::Lost(_)]),
         "{:?}",
         story.told()
     );
@@ -603,12 +611,12 @@ fn a_setup_that_is_never_answered_is_the_end_after_eight_seconds() {
 fn a_setup_that_is_refused_three_times_is_the_end() {
     let mut story = Story::new(STABLE);
     for connection in 1..=3 {
-        story.give(Input::Opened { connection });
+        story.give(SessionInput::Opened { connection });
         story.closed(connection, true);
         story.until(u64::from(connection) * 700);
     }
     assert!(
-        matches!(story.told()[..], [Heard::Lost(_)]),
+        matches!(story.told()[..], [VoiceEvent::Lost(_)]),
         "{:?}",
         story.told()
     );
@@ -618,16 +626,16 @@ fn a_setup_that_is_refused_three_times_is_the_end() {
 #[test]
 fn a_language_that_is_refused_is_left_to_the_prompt() {
     let mut story = Story::new(STABLE);
-    story.give(Input::Opened { connection: 1 });
-    story.give(Input::Closed {
+    story.give(SessionInput::Opened { connection: 1 });
+    story.give(SessionInput::Closed {
         connection: 1,
-        why: Closure {
+        why: CloseReason {
             refused: true,
             words: "Unsupported language code 'id-ID'".to_owned(),
         },
     });
     story.until(1_000);
-    story.give(Input::Opened { connection: 2 });
+    story.give(SessionInput::Opened { connection: 2 });
     let setup = story.sent(2)[0]["setup"].clone();
     let speech = &setup["generationConfig"]["speechConfig"];
     assert!(speech.get("languageCode").is_none(), "{speech}");
@@ -636,7 +644,7 @@ fn a_language_that_is_refused_is_left_to_the_prompt() {
 #[test]
 fn a_summary_is_asked_for_and_told() {
     let mut story = Story::live(STABLE);
-    story.give(Input::Spoken(Spoken::Summarise));
+    story.give(SessionInput::Spoken(VoiceInput::Summarise));
     let asked = story.sent(1)[0]["realtimeInput"]["text"].clone();
     assert!(
         asked.as_str().unwrap().contains("three sentences"),
@@ -646,7 +654,7 @@ fn a_summary_is_asked_for_and_told() {
     assert_eq!(story.pieces(1), 0, "nobody listens to the caller any more");
     assert!(story.told().is_empty());
     story.message(1, json!({"serverContent": {"outputTranscription": {"text": "old words"}, "interrupted": true}}));
-    assert_eq!(story.told(), [&Heard::Summarising]);
+    assert_eq!(story.told(), [&VoiceEvent::Summarising]);
     story.message(1, json!({"serverContent": {"turnComplete": true}}));
     story.message(
         1,
@@ -664,12 +672,12 @@ fn a_summary_is_asked_for_and_told() {
     let told = story.told();
     assert_eq!(
         told.last(),
-        Some(&&Heard::Summary("The order comes.".to_owned()))
+        Some(&&VoiceEvent::Summary("The order comes.".to_owned()))
     );
     assert!(
         !told
             .iter()
-            .any(|it| matches!(it, Heard::Audio(_) | Heard::AgentSaid(_)))
+            .any(|it| matches!(it, VoiceEvent::Audio(_) | VoiceEvent::AgentSaid(_)))
     );
     // The usage may follow; other messages no longer matter.
     story.done.clear();
@@ -683,18 +691,18 @@ fn a_summary_is_asked_for_and_told() {
         text_in: 7,
         ..Default::default()
     };
-    assert_eq!(story.told(), [&Heard::Usage(usage)]);
+    assert_eq!(story.told(), [&VoiceEvent::Usage(usage)]);
 }
 
 #[test]
 fn rubbish_is_passed_over_and_too_much_of_it_is_a_fault() {
     let mut story = Story::live(STABLE);
     for _ in 0..16 {
-        story.give(Input::Rubbish { connection: 1 });
+        story.give(SessionInput::Rubbish { connection: 1 });
     }
     assert!(story.done.is_empty());
-    story.give(Input::Rubbish { connection: 1 });
-    assert!(story.done.contains(&Effect::Close { connection: 1 }));
+    story.give(SessionInput::Rubbish { connection: 1 });
+    assert!(story.done.contains(&SessionEffect::Close { connection: 1 }));
     assert_eq!(story.opened(), [2]);
 }
 
@@ -726,7 +734,7 @@ fn half_a_sample_waits_for_the_rest_of_its_turn() {
     story.speaks(&[6, 0]);
     let told = story.told();
     let samples = told.into_iter().filter_map(|heard| match heard {
-        Heard::Audio(samples) => Some(samples.clone()),
+        VoiceEvent::Audio(samples) => Some(samples.clone()),
         _ => None,
     });
     assert_eq!(samples.flatten().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
@@ -737,13 +745,13 @@ fn a_long_message_is_told_in_pieces_of_100_ms() {
     let mut story = Story::live(STABLE);
     story.speaks(&[1; 5_000 * 2]);
     let lengths = story.told().into_iter().filter_map(|heard| match heard {
-        Heard::Audio(samples) => Some(samples.len()),
+        VoiceEvent::Audio(samples) => Some(samples.len()),
         _ => None,
     });
     assert_eq!(lengths.collect::<Vec<_>>(), [2_400, 2_400, 200]);
 }
 
-fn any_input() -> impl Strategy<Value = Input> {
+fn any_input() -> impl Strategy<Value = SessionInput> {
     let message = prop_oneof![
         Just(json!({"setupComplete": {}})),
         Just(json!({"serverContent": {"modelTurn": {"parts": [{"inlineData": {"mimeType": "audio/pcm;rate=24000", "data": "AAAA"}}]}}})),
@@ -756,27 +764,27 @@ fn any_input() -> impl Strategy<Value = Input> {
         (0..4_u8).prop_map(|n| json!({"toolCall": {"functionCalls": [{"id": n.to_string(), "name": "f", "args": {"n": n % 2}}]}})),
     ];
     prop_oneof![
-        (1..6_u32).prop_map(|connection| Input::Opened { connection }),
-        (1..6_u32, message).prop_map(|(connection, message)| Input::Message {
+        (1..6_u32).prop_map(|connection| SessionInput::Opened { connection }),
+        (1..6_u32, message).prop_map(|(connection, message)| SessionInput::Message {
             connection,
             message: Box::new(serde_json::from_value(message).unwrap()),
         }),
-        (1..6_u32, any::<bool>()).prop_map(|(connection, refused)| Input::Closed {
+        (1..6_u32, any::<bool>()).prop_map(|(connection, refused)| SessionInput::Closed {
             connection,
-            why: Closure {
+            why: CloseReason {
                 refused,
                 words: "gone".to_owned()
             },
         }),
-        Just(Input::Spoken(Spoken::Audio(vec![0; 320]))),
-        Just(Input::Spoken(Spoken::Text("t".to_owned()))),
-        Just(Input::Spoken(Spoken::Summarise)),
-        (0..4_u8).prop_map(|n| Input::Spoken(Spoken::ToolOutcome {
+        Just(SessionInput::Spoken(VoiceInput::Audio(vec![0; 320]))),
+        Just(SessionInput::Spoken(VoiceInput::Text("t".to_owned()))),
+        Just(SessionInput::Spoken(VoiceInput::Summarise)),
+        (0..4_u8).prop_map(|n| SessionInput::Spoken(VoiceInput::ToolOutcome {
             id: n.to_string(),
             outcome: serde_json::Map::new(),
         })),
-        (1..6_u32).prop_map(|connection| Input::Rubbish { connection }),
-        Just(Input::Time),
+        (1..6_u32).prop_map(|connection| SessionInput::Rubbish { connection }),
+        Just(SessionInput::Time),
     ]
 }
 
@@ -790,7 +798,7 @@ proptest! {
         for (input, pause) in inputs {
             match input {
                 // A socket opens once, and only after it was requested.
-                Input::Opened { connection } if !story.opened().contains(&connection) || !stand.insert(connection) => {}
+                SessionInput::Opened { connection } if !story.opened().contains(&connection) || !stand.insert(connection) => {}
                 input => story.give(input),
             }
             let next = story.now + Duration::from_millis(pause);
@@ -801,17 +809,17 @@ proptest! {
         let mut closed = std::collections::HashSet::new();
         for effect in &story.done {
             match effect {
-                Effect::Send { connection, message: Message::Setup(_) } => {
+                SessionEffect::Send { connection, message: ClientMessage::Setup(_) } => {
                     prop_assert!(set_up.insert(*connection) && !closed.contains(connection));
                 }
-                Effect::Send { connection, .. } => {
+                SessionEffect::Send { connection, .. } => {
                     prop_assert!(set_up.contains(connection) && !closed.contains(connection));
                 }
-                Effect::Close { connection } => { closed.insert(*connection); }
-                Effect::Open { .. } | Effect::Tell(_) | Effect::Warn(_) => {}
+                SessionEffect::Close { connection } => { closed.insert(*connection); }
+                SessionEffect::Open { .. } | SessionEffect::Tell(_) | SessionEffect::Warn(_) => {}
             }
         }
-        let lost = story.done.iter().position(|it| matches!(it, Effect::Tell(Heard::Lost(_))));
+        let lost = story.done.iter().position(|it| matches!(it, SessionEffect::Tell(VoiceEvent::Lost(_))));
         prop_assert!(lost.is_none_or(|at| at + 1 == story.done.len()));
     }
 }

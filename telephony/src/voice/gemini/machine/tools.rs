@@ -8,7 +8,7 @@ use std::{collections::HashSet, time::Duration};
 
 use serde_json::{Map, Value};
 
-use super::super::wire::server::FunctionCall;
+use super::super::wire::server::ModelFunctionCall;
 
 /// The longest time without audio for a model that waits for a function.
 const GATED: Duration = Duration::from_secs(10);
@@ -23,7 +23,7 @@ const IDS_MOST: usize = 1024;
 
 /// A tool call of the model.
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(super) struct ToolRequest {
     pub id: String,
     pub name: String,
     pub arguments: Map<String, Value>,
@@ -56,7 +56,7 @@ struct Outcome {
 
 /// The meaning of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum RequestMeaning {
     /// A new call, to be carried out under this id.
     New(String),
     /// A repeated call: its outcome is known, or under way.
@@ -67,15 +67,15 @@ pub(super) enum Meaning {
 
 /// An outcome on its way to the model.
 #[derive(Debug, PartialEq)]
-pub(super) struct Answer {
+pub(super) struct ToolAnswer {
     pub name: String,
     pub arguments: Map<String, Value>,
     pub outcome: Map<String, Value>,
-    pub to: To,
+    pub to: AnswerTarget,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum To {
+pub(super) enum AnswerTarget {
     /// Requested on this connection, by this id.
     Here(Option<String>),
     /// Requested on an earlier connection.
@@ -87,21 +87,21 @@ pub(super) enum To {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Tools {
-    asks: Vec<Ask>,
+pub(super) struct ToolCalls {
+    asks: Vec<ToolRequest>,
     ids: HashSet<String>,
     made: u64,
 }
 
-impl Tools {
+impl ToolCalls {
     /// Handles a request of the model.
     pub(super) fn asked(
         &mut self,
-        call: FunctionCall,
+        call: ModelFunctionCall,
         connection: u32,
         session: u32,
         now: Duration,
-    ) -> Meaning {
+    ) -> RequestMeaning {
         let wire = Wire {
             connection,
             id: call.id.filter(|id| !id.is_empty()),
@@ -109,7 +109,7 @@ impl Tools {
             open: true,
         };
         if wire.id.is_some() && self.has(connection, wire.id.as_deref()) {
-            return Meaning::Repeat;
+            return RequestMeaning::Repeat;
         }
         let again = self.asks.iter_mut().rev().find(|ask| {
             let kept = ask.outcome.as_ref().is_none_or(|it| now - it.at <= KEPT);
@@ -124,10 +124,10 @@ impl Tools {
             ask.connection = connection;
             ask.cancelled = false;
             ask.delivered = false;
-            return Meaning::Again;
+            return RequestMeaning::Again;
         }
         let id = self.new_id(wire.id.as_deref());
-        self.asks.push(Ask {
+        self.asks.push(ToolRequest {
             id: id.clone(),
             name: call.name,
             arguments: call.args,
@@ -143,7 +143,7 @@ impl Tools {
             let done = self.asks.iter().position(|ask| ask.delivered);
             self.asks.remove(done.unwrap_or_default());
         }
-        Meaning::New(id)
+        RequestMeaning::New(id)
     }
 
     fn has(&self, connection: u32, id: Option<&str>) -> bool {
@@ -168,7 +168,7 @@ impl Tools {
 
     /// Stores an outcome. False if nothing waits for it.
     pub(super) fn came(&mut self, id: &str, outcome: Map<String, Value>, now: Duration) -> bool {
-        let open = |ask: &&mut Ask| ask.id == id && ask.outcome.is_none();
+        let open = |ask: &&mut ToolRequest| ask.id == id && ask.outcome.is_none();
         let Some(ask) = self.asks.iter_mut().find(open) else {
             return false;
         };
@@ -202,14 +202,14 @@ impl Tools {
     }
 
     /// Takes the outcomes that can be sent on this connection and were not sent yet.
-    pub(super) fn answers(&mut self, connection: u32) -> Vec<Answer> {
+    pub(super) fn answers(&mut self, connection: u32) -> Vec<ToolAnswer> {
         let mut answers = Vec::new();
         for ask in &mut self.asks {
             let Some(outcome) = ask.outcome.as_ref().filter(|_| !ask.delivered) else {
                 continue;
             };
             ask.delivered = true;
-            let answer = |to| Answer {
+            let answer = |to| ToolAnswer {
                 name: ask.name.clone(),
                 arguments: ask.arguments.clone(),
                 outcome: outcome.given.clone(),
@@ -220,14 +220,14 @@ impl Tools {
                 if wire.connection == connection {
                     wire.open = false;
                     here = true;
-                    answers.push(answer(To::Here(wire.id.clone())));
+                    answers.push(answer(AnswerTarget::Here(wire.id.clone())));
                 }
             }
             if !here
                 && !ask.cancelled
                 && let Some(wire) = ask.wires.last()
             {
-                answers.push(answer(To::Earlier {
+                answers.push(answer(AnswerTarget::Earlier {
                     id: wire.id.clone(),
                     session: ask.session,
                     since: ask.since,
@@ -261,9 +261,9 @@ mod tests {
 
     use serde_json::{Map, Value, json};
 
-    use super::{FunctionCall, Meaning, To, Tools};
+    use super::{AnswerTarget, ModelFunctionCall, RequestMeaning, ToolCalls};
 
-    fn call(id: &str, order: &str) -> FunctionCall {
+    fn call(id: &str, order: &str) -> ModelFunctionCall {
         serde_json::from_value(json!({"id": id, "name": "check_order", "args": {"orderId": order}}))
             .unwrap()
     }
@@ -276,32 +276,44 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn new(id: &str) -> Meaning {
-        Meaning::New(id.to_owned())
+    fn new(id: &str) -> RequestMeaning {
+        RequestMeaning::New(id.to_owned())
     }
 
     #[test]
     fn the_same_is_asked_for_once_over_connections() {
-        let mut tools = Tools::default();
+        let mut tools = ToolCalls::default();
         assert_eq!(tools.asked(call("a", "1"), 1, 1, at(0)), new("a"));
-        assert_eq!(tools.asked(call("a", "1"), 1, 1, at(0)), Meaning::Repeat);
-        assert_eq!(tools.asked(call("b", "1"), 2, 1, at(1)), Meaning::Again);
+        assert_eq!(
+            tools.asked(call("a", "1"), 1, 1, at(0)),
+            RequestMeaning::Repeat
+        );
+        assert_eq!(
+            tools.asked(call("b", "1"), 2, 1, at(1)),
+            RequestMeaning::Again
+        );
         assert_eq!(tools.asked(call("c", "2"), 2, 1, at(1)), new("c"));
         assert!(tools.answers(2).is_empty());
         assert!(tools.came("a", outcome(), at(2)));
         let answers = tools.answers(2);
         assert_eq!(answers.len(), 1);
-        assert_eq!(answers[0].to, To::Here(Some("b".to_owned())));
+        assert_eq!(answers[0].to, AnswerTarget::Here(Some("b".to_owned())));
         assert!(tools.answers(2).is_empty());
         // It is kept for the next connection, once for each.
-        assert_eq!(tools.asked(call("d", "1"), 3, 1, at(3)), Meaning::Again);
-        assert_eq!(tools.answers(3)[0].to, To::Here(Some("d".to_owned())));
+        assert_eq!(
+            tools.asked(call("d", "1"), 3, 1, at(3)),
+            RequestMeaning::Again
+        );
+        assert_eq!(
+            tools.answers(3)[0].to,
+            AnswerTarget::Here(Some("d".to_owned()))
+        );
         assert_eq!(tools.asked(call("e", "1"), 3, 1, at(4)), new("e"));
     }
 
     #[test]
     fn an_old_outcome_answers_nothing() {
-        let mut tools = Tools::default();
+        let mut tools = ToolCalls::default();
         tools.asked(call("a", "1"), 1, 1, at(0));
         tools.came("a", outcome(), at(1));
         assert_eq!(tools.asked(call("b", "1"), 2, 1, at(122)), new("b"));
@@ -309,12 +321,12 @@ mod tests {
 
     #[test]
     fn what_was_asked_earlier_is_told_all_the_same() {
-        let mut tools = Tools::default();
+        let mut tools = ToolCalls::default();
         tools.asked(call("a", "1"), 1, 1, at(0));
         tools.came("a", outcome(), at(1));
         let answers = tools.answers(2);
         let id = Some("a".to_owned());
-        let expected = To::Earlier {
+        let expected = AnswerTarget::Earlier {
             id,
             session: 1,
             since: at(0),
@@ -324,20 +336,26 @@ mod tests {
 
     #[test]
     fn what_is_cancelled_is_not_answered_and_not_repeated() {
-        let mut tools = Tools::default();
+        let mut tools = ToolCalls::default();
         tools.asked(call("a", "1"), 1, 1, at(0));
         assert_eq!(tools.gated_until(1, at(1)), Some(at(10)));
         assert_eq!(tools.cancel(&["a".to_owned(), "x".to_owned()], 1), ["a"]);
         assert_eq!(tools.gated_until(1, at(1)), None);
         assert!(tools.came("a", outcome(), at(2)));
         assert!(tools.answers(1).is_empty());
-        assert_eq!(tools.asked(call("b", "1"), 1, 1, at(3)), Meaning::Again);
-        assert_eq!(tools.answers(1)[0].to, To::Here(Some("b".to_owned())));
+        assert_eq!(
+            tools.asked(call("b", "1"), 1, 1, at(3)),
+            RequestMeaning::Again
+        );
+        assert_eq!(
+            tools.answers(1)[0].to,
+            AnswerTarget::Here(Some("b".to_owned()))
+        );
     }
 
     #[test]
     fn the_gate_opens_by_itself_and_with_the_connection() {
-        let mut tools = Tools::default();
+        let mut tools = ToolCalls::default();
         tools.asked(call("a", "1"), 1, 1, at(0));
         assert_eq!(tools.gated_until(1, at(10)), None);
         assert_eq!(tools.gated_until(2, at(1)), None);
@@ -348,7 +366,7 @@ mod tests {
 
     #[test]
     fn ids_fit_the_engine_and_are_the_only_ones() {
-        let mut tools = Tools::default();
+        let mut tools = ToolCalls::default();
         let long = "x".repeat(65);
         assert_eq!(
             tools.asked(call(&long, "1"), 1, 1, at(0)),
@@ -362,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_bounded() {
-        let mut tools = Tools::default();
+        let mut tools = ToolCalls::default();
         for number in 0..5_000 {
             tools.asked(call(&number.to_string(), &number.to_string()), 1, 1, at(0));
         }

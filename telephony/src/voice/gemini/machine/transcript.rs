@@ -24,14 +24,14 @@ struct Turn {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Transcript {
+pub(super) struct ConversationRecord {
     turns: VecDeque<Turn>,
     length: usize,
     /// The agent's turn is not over: the caller's pieces that come now belong before it.
     answering: bool,
 }
 
-impl Transcript {
+impl ConversationRecord {
     /// Appends a piece to its turn.
     pub(super) fn add(&mut self, role: Role, piece: &str) {
         let of = match (role, self.turns.len()) {
@@ -91,11 +91,11 @@ impl Transcript {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST, Role, Transcript};
+    use super::{ConversationRecord, MOST, Role};
 
     #[test]
     fn pieces_become_turns_and_late_ones_find_theirs() {
-        let mut transcript = Transcript::default();
+        let mut transcript = ConversationRecord::default();
         transcript.add(Role::Agent, "Halo!");
         transcript.turn_over();
         transcript.add(Role::Caller, "Where is");
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn it_is_bounded() {
-        let mut transcript = Transcript::default();
+        let mut transcript = ConversationRecord::default();
         for number in 0..10_000 {
             transcript.add(Role::Caller, &format!("word {number} "));
             transcript.add(Role::Agent, "yes");
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn one_endless_turn_is_bounded() {
-        let mut transcript = Transcript::default();
+        let mut transcript = ConversationRecord::default();
         for _ in 0..10_000 {
             transcript.add(Role::Agent, "and so on ");
         }

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::{Call, NEVER, milliseconds, order, publicly, said, settings, shown};
 use crate::{
     trust::Trust,
-    voice::{Heard, Spoken, gemini::check},
+    voice::{VoiceEvent, VoiceInput, gemini::check},
 };
 
 const TIME_LEFT: Duration = Duration::from_secs(20);
@@ -45,9 +45,9 @@ async fn the_agent_greets_answers_and_calls_functions(#[case] name: &str) {
     let model = Model::start();
     let mut call = Call::with(settings(model.url(), name));
     let greeting = call
-        .until("the greeting", |it| *it == Heard::TurnOver)
+        .until("the greeting", |it| *it == VoiceEvent::TurnOver)
         .await;
-    assert_eq!(greeting[0], Heard::Ready);
+    assert_eq!(greeting[0], VoiceEvent::Ready);
     assert_eq!(said(&greeting), "Kopi Senja, selamat pagi!");
     assert_eq!(milliseconds(&greeting), 400);
 
@@ -56,18 +56,23 @@ async fn the_agent_greets_answers_and_calls_functions(#[case] name: &str) {
     let id = call.wish().await;
     assert!(
         call.heard
-            .contains(&Heard::CallerSaid("heard 600 ms of voice".to_owned()))
+            .contains(&VoiceEvent::CallerSaid("heard 600 ms of voice".to_owned()))
     );
     call.outcome(&id, json!({"output": {"arrivesInMinutes": 20}}))
         .await;
-    let answer = call.until("the answer", |it| *it == Heard::TurnOver).await;
+    let answer = call
+        .until("the answer", |it| *it == VoiceEvent::TurnOver)
+        .await;
     assert!(
         said(&answer).contains("arrivesInMinutes"),
         "{:?}",
         shown(&answer)
     );
 
-    let usage = call.heard.iter().filter(|it| matches!(it, Heard::Usage(_)));
+    let usage = call
+        .heard
+        .iter()
+        .filter(|it| matches!(it, VoiceEvent::Usage(_)));
     assert_eq!(usage.count(), 2, "one with each turn that was spoken");
     let connections = model.connections();
     assert_eq!((connections.len(), model.broken_rules()), (1, vec![]));
@@ -89,7 +94,8 @@ async fn talk_goes_on_while_a_function_runs() {
     assert_eq!(call.answer().await, "One moment.");
     call.outcome(&id, json!({"output": {"arrivesInMinutes": 20}}))
         .await;
-    call.until("the answer", |it| *it == Heard::TurnOver).await;
+    call.until("the answer", |it| *it == VoiceEvent::TurnOver)
+        .await;
     assert_eq!(model.broken_rules(), [""; 0]);
 }
 
@@ -100,12 +106,12 @@ async fn the_caller_interrupts() {
     model.act(Act::Begin {
         milliseconds: 20_000,
     });
-    call.until("speech", |it| matches!(it, Heard::Audio(_)))
+    call.until("speech", |it| matches!(it, VoiceEvent::Audio(_)))
         .await;
     call.audio(200, 3_000).await;
-    call.until("the interruption", |it| *it == Heard::Interrupted)
+    call.until("the interruption", |it| *it == VoiceEvent::Interrupted)
         .await;
-    call.until("the end of the turn", |it| *it == Heard::TurnOver)
+    call.until("the end of the turn", |it| *it == VoiceEvent::TurnOver)
         .await;
 }
 
@@ -113,14 +119,16 @@ async fn the_caller_interrupts() {
 async fn keys_and_notes_reach_the_model_as_words() {
     let model = Model::start();
     let mut call = Call::greeted(&model).await;
-    call.say(Spoken::Keys("the caller pressed 4 2 #".to_owned()))
+    call.say(VoiceInput::Keys("the caller pressed 4 2 #".to_owned()))
         .await;
-    call.until("an answer", |it| *it == Heard::TurnOver).await;
-    call.say(Spoken::Goodbye(
+    call.until("an answer", |it| *it == VoiceEvent::TurnOver)
+        .await;
+    call.say(VoiceInput::Goodbye(
         "The call ends in 30 s: say goodbye".to_owned(),
     ))
     .await;
-    call.until("a goodbye", |it| *it == Heard::TurnOver).await;
+    call.until("a goodbye", |it| *it == VoiceEvent::TurnOver)
+        .await;
     let texts = model.connections()[0].texts();
     assert_eq!(
         texts[1..],
@@ -143,9 +151,9 @@ async fn a_goaway_costs_no_audio() {
             time_left: TIME_LEFT,
         });
         let since = call
-            .until("the resumption", |it| *it == Heard::Reconnected)
+            .until("the resumption", |it| *it == VoiceEvent::Reconnected)
             .await;
-        assert!(!since.contains(&Heard::Away), "{:?}", shown(&since));
+        assert!(!since.contains(&VoiceEvent::Away), "{:?}", shown(&since));
         assert!(
             before.elapsed() < TIME_LEFT,
             "it waits for nothing, and not for the end"
@@ -184,7 +192,7 @@ async fn a_goaway_waits_for_a_function_that_runs() {
         .await;
     assert!(timeout(NEVER, call.session.heard.recv()).await.is_err());
     call.outcome(&id, json!({"output": {"minutes": 20}})).await;
-    call.until("the resumption", |it| *it == Heard::Reconnected)
+    call.until("the resumption", |it| *it == VoiceEvent::Reconnected)
         .await;
     let connections = model.connections();
     assert_eq!(connections[0].function_responses().len(), 1);
@@ -196,17 +204,19 @@ async fn a_summary_is_said_to_nobody_else() {
     let model = Model::start();
     let mut call = Call::greeted(&model).await;
     model.answer([says("The caller wanted an order.")]);
-    call.say(Spoken::Summarise).await;
+    call.say(VoiceInput::Summarise).await;
     let since = call
-        .until("the summary", |it| matches!(it, Heard::Summary(_)))
+        .until("the summary", |it| matches!(it, VoiceEvent::Summary(_)))
         .await;
     assert_eq!(
         since.last(),
-        Some(&Heard::Summary("The caller wanted an order.".to_owned()))
+        Some(&VoiceEvent::Summary(
+            "The caller wanted an order.".to_owned()
+        ))
     );
     assert_eq!(milliseconds(&since), 0);
     assert!(
-        since.iter().any(|it| matches!(it, Heard::Usage(_))),
+        since.iter().any(|it| matches!(it, VoiceEvent::Usage(_))),
         "it is paid for"
     );
 }
@@ -237,7 +247,7 @@ async fn a_call_that_does_not_listen_still_speaks() {
         .until("all of the speech", {
             let heard = AtomicUsize::new(0);
             move |it| {
-                let pieces = usize::from(matches!(it, Heard::Audio(_)));
+                let pieces = usize::from(matches!(it, VoiceEvent::Audio(_)));
                 heard.fetch_add(pieces, Relaxed) + pieces == 6_000
             }
         })
@@ -316,7 +326,7 @@ async fn a_model_of_ones_own_needs_no_key() {
     keyless.api_key.clear();
     check(&keyless, &publicly()).await.unwrap();
     let mut call = Call::with(keyless);
-    call.until("the greeting", |it| *it == Heard::TurnOver)
+    call.until("the greeting", |it| *it == VoiceEvent::TurnOver)
         .await;
     // With a key it is not accepted: without one, nothing is appended to the address.
     let words = check(&settings(model.url(), "gemini-3.8-live"), &publicly()).await;

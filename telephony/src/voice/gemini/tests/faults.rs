@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::{Call, NEVER, order, said, settings, shown};
-use crate::voice::{Heard, Spoken};
+use crate::voice::{VoiceEvent, VoiceInput};
 
 fn call_of(id: &str) -> Act {
     Act::Call {
@@ -30,9 +30,9 @@ async fn a_lost_connection_is_resumed(#[case] fault: Act) {
     let mut call = Call::greeted(&model).await;
     model.act(fault);
     let since = call
-        .until("the resumption", |it| *it == Heard::Reconnected)
+        .until("the resumption", |it| *it == VoiceEvent::Reconnected)
         .await;
-    assert_eq!(since.first(), Some(&Heard::Away));
+    assert_eq!(since.first(), Some(&VoiceEvent::Away));
     call.speak(300).await;
     assert_eq!(call.answer().await, "I heard 300 ms of voice.");
     let connections = model.connections();
@@ -62,7 +62,7 @@ async fn nothing_that_cannot_be_read_ends_the_call() {
         model.act(fault);
     }
     // The last one was a `goAway`.
-    call.until("the resumption", |it| *it == Heard::Reconnected)
+    call.until("the resumption", |it| *it == VoiceEvent::Reconnected)
         .await;
     let spoken = json!({"serverContent": {"outputTranscription": {"text": "in pieces"}, "turnComplete": true}});
     model.act(Act::Fragments {
@@ -70,15 +70,13 @@ async fn nothing_that_cannot_be_read_ends_the_call() {
         bytes: 7,
     });
     let since = call
-        .until("a turn in fragments", |it| *it == Heard::TurnOver)
+        .until("a turn in fragments", |it| *it == VoiceEvent::TurnOver)
         .await;
     assert_eq!(said(&since), "in pieces");
-    assert!(
-        !call
-            .heard
-            .iter()
-            .any(|it| matches!(it, Heard::Tool { .. } | Heard::ToolCancelled { .. }))
-    );
+    assert!(!call.heard.iter().any(|it| matches!(
+        it,
+        VoiceEvent::Tool { .. } | VoiceEvent::ToolCancelled { .. }
+    )));
 }
 
 #[tokio::test]
@@ -89,10 +87,10 @@ async fn a_forgotten_handle_begins_anew_with_what_was_said() {
     assert_eq!(call.answer().await, "I heard 300 ms of voice.");
     model.act(Act::Forget);
     model.act(Act::Cut);
-    call.until("another session", |it| *it == Heard::Reconnected)
+    call.until("another session", |it| *it == VoiceEvent::Reconnected)
         .await;
     let since = call
-        .until("its first words", |it| *it == Heard::TurnOver)
+        .until("its first words", |it| *it == VoiceEvent::TurnOver)
         .await;
     assert!(!said(&since).contains("Kopi Senja"), "{:?}", shown(&since));
     let connections = model.connections();
@@ -124,7 +122,7 @@ async fn a_session_without_handles_goes_on_too() {
     model.act(Act::GoAway {
         time_left: Duration::from_secs(1),
     });
-    call.until("another session", |it| *it == Heard::Reconnected)
+    call.until("another session", |it| *it == VoiceEvent::Reconnected)
         .await;
     let connections = model.connections();
     assert_eq!(connections[1].handle(), None);
@@ -141,12 +139,12 @@ async fn a_function_is_carried_out_once_however_often_the_model_asks() {
     model.act(call_of("a"));
     assert_eq!(call.wish().await, "a");
     model.act(Act::Cut);
-    call.until("the resumption", |it| *it == Heard::Reconnected)
+    call.until("the resumption", |it| *it == VoiceEvent::Reconnected)
         .await;
     // The model is resumed from before its call, and repeats it.
     model.act(call_of("b"));
     model.answer([ModelReaction::Nothing]);
-    call.say(Spoken::Text("still there?".to_owned())).await;
+    call.say(VoiceInput::Text("still there?".to_owned())).await;
     model.wait("the words", |all| all[1].texts().pop()).await;
     call.outcome("a", json!({"output": {"minutes": 20}})).await;
     let answers = model
@@ -155,10 +153,11 @@ async fn a_function_is_carried_out_once_however_often_the_model_asks() {
         })
         .await;
     assert_eq!((answers.len(), &answers[0]["id"]), (1, &json!("b")));
-    call.until("words of it", |it| *it == Heard::TurnOver).await;
+    call.until("words of it", |it| *it == VoiceEvent::TurnOver)
+        .await;
     // On the next connection the outcome is known.
     model.act(Act::Cut);
-    call.until("the resumption", |it| *it == Heard::Reconnected)
+    call.until("the resumption", |it| *it == VoiceEvent::Reconnected)
         .await;
     model.act(call_of("c"));
     let answers = model
@@ -170,7 +169,7 @@ async fn a_function_is_carried_out_once_however_often_the_model_asks() {
     let wishes = call
         .heard
         .iter()
-        .filter(|it| matches!(it, Heard::Tool { .. }));
+        .filter(|it| matches!(it, VoiceEvent::Tool { .. }));
     assert_eq!((wishes.count(), model.broken_rules()), (1, vec![]));
 }
 
@@ -185,13 +184,14 @@ async fn an_outcome_that_comes_while_the_model_is_away_is_not_lost() {
         text: "One moment.".to_owned(),
         milliseconds: 100,
     });
-    call.until("its words", |it| *it == Heard::TurnOver).await;
+    call.until("its words", |it| *it == VoiceEvent::TurnOver)
+        .await;
     // The handle comes right after; the cut is behind it.
     model.begin([Begin::Slowly(Duration::from_millis(500))]);
     model.act(Act::Cut);
-    call.until("the fault", |it| *it == Heard::Away).await;
+    call.until("the fault", |it| *it == VoiceEvent::Away).await;
     call.outcome("a", json!({"output": {"minutes": 20}})).await;
-    call.say(Spoken::Keys("the caller pressed 1".to_owned()))
+    call.say(VoiceInput::Keys("the caller pressed 1".to_owned()))
         .await;
     call.audio(200, 0).await;
     let connections = model
@@ -214,7 +214,7 @@ async fn a_cancelled_function_is_not_answered() {
     model.act(Act::Cancel { id: "a".to_owned() });
     let ids = vec!["a".to_owned()];
     call.until("the cancellation", |it| {
-        *it == Heard::ToolCancelled { ids: ids.clone() }
+        *it == VoiceEvent::ToolCancelled { ids: ids.clone() }
     })
     .await;
     call.outcome("a", json!({"output": {"minutes": 20}})).await;
@@ -234,9 +234,9 @@ async fn a_beginning_that_fails_is_tried_again(#[case] begin: Begin) {
     model.begin([begin.clone(), begin]);
     let mut call = Call::new(&model);
     let since = call
-        .until("the greeting", |it| *it == Heard::TurnOver)
+        .until("the greeting", |it| *it == VoiceEvent::TurnOver)
         .await;
-    assert_eq!(since[0], Heard::Ready);
+    assert_eq!(since[0], VoiceEvent::Ready);
     assert_eq!(said(&since), "Kopi Senja, selamat pagi!");
 }
 
@@ -249,10 +249,10 @@ async fn what_is_refused_three_times_is_lost(#[case] begin: Begin, #[case] why: 
     model.begin(vec![begin; 3]);
     let mut call = Call::new(&model);
     let since = call
-        .until("the end", |it| matches!(it, Heard::Lost(_)))
+        .until("the end", |it| matches!(it, VoiceEvent::Lost(_)))
         .await;
     assert!(
-        matches!(&since[..], [Heard::Lost(words)] if words.contains(why)),
+        matches!(&since[..], [VoiceEvent::Lost(words)] if words.contains(why)),
         "{since:?}"
     );
     assert_eq!(call.session.heard.recv().await, None);
@@ -264,7 +264,7 @@ async fn a_model_that_is_silent_at_the_setup_is_lost_after_eight_seconds() {
     model.begin(vec![Begin::Silence; 3]);
     let mut call = Call::new(&model);
     let began = tokio::time::Instant::now();
-    call.until("the end", |it| matches!(it, Heard::Lost(_)))
+    call.until("the end", |it| matches!(it, VoiceEvent::Lost(_)))
         .await;
     assert!(began.elapsed() >= Duration::from_secs(8));
 }
@@ -278,7 +278,7 @@ async fn a_model_that_closes_again_and_again_is_resumed_each_time() {
             code: 1011,
             reason: "Internal error encountered.",
         });
-        call.until("the resumption", |it| *it == Heard::Reconnected)
+        call.until("the resumption", |it| *it == VoiceEvent::Reconnected)
             .await;
         // The handle comes right after the setup.
         model.wait("the setup", |all| all.get(number)?.set_up).await;
@@ -296,14 +296,16 @@ async fn connections_that_bring_nothing_end_the_call() {
     model.answer(vec![ModelReaction::Nothing; 5]);
     for _ in 0..3 {
         model.act(Act::Cut);
-        call.until("the next session", |it| *it == Heard::Reconnected)
+        call.until("the next session", |it| *it == VoiceEvent::Reconnected)
             .await;
     }
     model.act(Act::Cut);
     let since = call
-        .until("the end", |it| matches!(it, Heard::Lost(_)))
+        .until("the end", |it| matches!(it, VoiceEvent::Lost(_)))
         .await;
-    assert!(matches!(since.last(), Some(Heard::Lost(words)) if words.contains("brought nothing")));
+    assert!(
+        matches!(since.last(), Some(VoiceEvent::Lost(words)) if words.contains("brought nothing"))
+    );
 }
 
 #[tokio::test]
@@ -312,7 +314,7 @@ async fn a_resumption_whose_setup_takes_three_seconds_goes_on() {
     let mut call = Call::greeted(&model).await;
     model.begin([Begin::Slowly(Duration::from_secs(3))]);
     model.act(Act::Cut);
-    call.until("the resumption", |it| *it == Heard::Reconnected)
+    call.until("the resumption", |it| *it == VoiceEvent::Reconnected)
         .await;
     assert_eq!(model.connections().len(), 2);
     assert_eq!(model.broken_rules(), [""; 0]);
@@ -325,7 +327,7 @@ async fn no_words_hold_the_key() {
     bad.api_key = "a-key-that-nobody-knows".to_owned();
     let mut call = Call::with(bad.clone());
     let since = call
-        .until("the end", |it| matches!(it, Heard::Lost(_)))
+        .until("the end", |it| matches!(it, VoiceEvent::Lost(_)))
         .await;
     let words = format!("{since:?} {bad:?}");
     assert!(
@@ -336,7 +338,7 @@ async fn no_words_hold_the_key() {
     nowhere.api_key = KEY.to_owned();
     let mut call = Call::with(nowhere);
     let since = call
-        .until("the end", |it| matches!(it, Heard::Lost(_)))
+        .until("the end", |it| matches!(it, VoiceEvent::Lost(_)))
         .await;
     assert!(!format!("{since:?}").contains(KEY), "{since:?}");
 }
@@ -346,7 +348,8 @@ async fn a_silent_model_is_no_fault() {
     let model = Model::start();
     model.answer([ModelReaction::Nothing]);
     let mut call = Call::new(&model);
-    call.until("the beginning", |it| *it == Heard::Ready).await;
+    call.until("the beginning", |it| *it == VoiceEvent::Ready)
+        .await;
     call.audio(5_000, 0).await;
     assert!(timeout(NEVER, call.session.heard.recv()).await.is_err());
     model

@@ -14,21 +14,21 @@ use dikala_testkit::{
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{Gemini, MODEL};
+use super::{GeminiProvider, MODEL};
 use crate::{
     settings::{self, Prices},
     trust::Trust,
-    voice::{Agent, Heard, Provider, Session, Setup, Spoken},
+    voice::{CallAgent, Provider, VoiceEvent, VoiceInput, VoiceSession, VoiceSetup},
 };
 
-fn settings(url: String, model: &str) -> settings::Gemini {
+fn settings(url: String, model: &str) -> settings::GeminiSettings {
     let prices = Prices {
         text_in: 0,
         audio_in: 0,
         text_out: 0,
         audio_out: 0,
     };
-    settings::Gemini {
+    settings::GeminiSettings {
         url,
         api_key: KEY.to_owned(),
         model: model.to_owned(),
@@ -36,7 +36,7 @@ fn settings(url: String, model: &str) -> settings::Gemini {
     }
 }
 
-fn agent() -> Agent {
+fn agent() -> CallAgent {
     serde_json::from_value(json!({"id": "agent_1", "name": "Ayu", "systemPrompt": "You answer for Kopi Senja.", "voiceId": "Kore",
         "greetingText": "Kopi Senja, selamat pagi!", "language": "id", "maxCallDurationMinutes": 10,
         "escalationNumber": "+622150009999", "tools": ["end_call", "transfer_to_human"],
@@ -52,8 +52,8 @@ fn publicly() -> Trust {
 
 /// A call with the fake, and what it has heard so far.
 struct Call {
-    session: Session,
-    heard: Vec<Heard>,
+    session: VoiceSession,
+    heard: Vec<VoiceEvent>,
 }
 
 impl Call {
@@ -61,13 +61,13 @@ impl Call {
         Self::with(settings(model.url(), MODEL))
     }
 
-    fn with(settings: settings::Gemini) -> Self {
-        let setup = Setup {
+    fn with(settings: settings::GeminiSettings) -> Self {
+        let setup = VoiceSetup {
             call_id: "call_test".to_owned(),
             agent: agent(),
         };
         Self {
-            session: Gemini::new(settings, publicly(), true).open(setup),
+            session: GeminiProvider::new(settings, publicly(), true).open(setup),
             heard: Vec::new(),
         }
     }
@@ -75,13 +75,13 @@ impl Call {
     /// A call after its greeting.
     async fn greeted(model: &gemini::FakeGemini) -> Self {
         let mut call = Self::new(model);
-        call.until("the greeting", |it| *it == Heard::TurnOver)
+        call.until("the greeting", |it| *it == VoiceEvent::TurnOver)
             .await;
         call
     }
 
     /// Listens until a message matches, and returns the messages since the last call.
-    async fn until(&mut self, what: &str, wanted: impl Fn(&Heard) -> bool) -> Vec<Heard> {
+    async fn until(&mut self, what: &str, wanted: impl Fn(&VoiceEvent) -> bool) -> Vec<VoiceEvent> {
         let listening = async {
             let mut since = Vec::new();
             loop {
@@ -104,7 +104,9 @@ impl Call {
     /// The next turn with words. A caller who speaks into the greeting ends it, and its turn has none.
     async fn answer(&mut self) -> String {
         loop {
-            let since = self.until("an answer", |it| *it == Heard::TurnOver).await;
+            let since = self
+                .until("an answer", |it| *it == VoiceEvent::TurnOver)
+                .await;
             let words = said(&since);
             if !words.is_empty() {
                 return words;
@@ -112,14 +114,14 @@ impl Call {
         }
     }
 
-    async fn say(&self, spoken: Spoken) {
+    async fn say(&self, spoken: VoiceInput) {
         self.session.spoken.send(spoken).await.unwrap();
     }
 
     /// Sends this much audio of constant level, as fast as it is accepted.
     async fn audio(&self, milliseconds: u64, sample: i16) {
         for _ in 0..milliseconds / 20 {
-            self.say(Spoken::Audio(vec![sample; 320])).await;
+            self.say(VoiceInput::Audio(vec![sample; 320])).await;
         }
     }
 
@@ -132,41 +134,41 @@ impl Call {
     async fn outcome(&self, id: &str, outcome: Value) {
         let outcome = outcome.as_object().unwrap().clone();
         let id = id.to_owned();
-        self.say(Spoken::ToolOutcome { id, outcome }).await;
+        self.say(VoiceInput::ToolOutcome { id, outcome }).await;
     }
 
     /// The id of the next tool call.
     async fn wish(&mut self) -> String {
         let since = self
-            .until("a wish", |it| matches!(it, Heard::Tool { .. }))
+            .until("a wish", |it| matches!(it, VoiceEvent::Tool { .. }))
             .await;
         match since.last() {
-            Some(Heard::Tool { id, .. }) => id.clone(),
+            Some(VoiceEvent::Tool { id, .. }) => id.clone(),
             other => panic!("{other:?}"),
         }
     }
 }
 
 /// Messages without their samples.
-fn shown(heard: &[Heard]) -> Vec<String> {
-    let show = |one: &Heard| match one {
-        Heard::Audio(samples) => format!("Audio({})", samples.len()),
+fn shown(heard: &[VoiceEvent]) -> Vec<String> {
+    let show = |one: &VoiceEvent| match one {
+        VoiceEvent::Audio(samples) => format!("Audio({})", samples.len()),
         other => format!("{other:?}"),
     };
     heard.iter().map(show).collect()
 }
 
-fn said(heard: &[Heard]) -> String {
-    let piece = |one: &Heard| match one {
-        Heard::AgentSaid(piece) => Some(piece.clone()),
+fn said(heard: &[VoiceEvent]) -> String {
+    let piece = |one: &VoiceEvent| match one {
+        VoiceEvent::AgentSaid(piece) => Some(piece.clone()),
         _ => None,
     };
     heard.iter().filter_map(piece).collect()
 }
 
-fn milliseconds(heard: &[Heard]) -> usize {
-    let of = |one: &Heard| match one {
-        Heard::Audio(samples) => samples.len() / 24,
+fn milliseconds(heard: &[VoiceEvent]) -> usize {
+    let of = |one: &VoiceEvent| match one {
+        VoiceEvent::Audio(samples) => samples.len() / 24,
         _ => 0,
     };
     heard.iter().map(of).sum()

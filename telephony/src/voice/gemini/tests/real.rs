@@ -17,9 +17,9 @@ use tokio_tungstenite::{accept_async, tungstenite::Message};
 
 use super::{Call, milliseconds, publicly, said, settings, shown};
 use crate::{
-    settings::Gemini,
+    settings::GeminiSettings,
     voice::{
-        Heard, Spoken,
+        VoiceEvent, VoiceInput,
         gemini::{MODEL, URL, check, socket::connect},
     },
 };
@@ -29,7 +29,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// The settings, if the tests are requested.
-fn wanted() -> Option<Gemini> {
+fn wanted() -> Option<GeminiSettings> {
     if variable("DIKALA_LIVE_TESTS").as_deref() != Some("1") {
         eprintln!("skipped: DIKALA_LIVE_TESTS is not 1");
         return None;
@@ -41,10 +41,10 @@ fn wanted() -> Option<Gemini> {
 }
 
 /// A proxy between session and service that records the messages. Returns the settings of a session through it.
-async fn recorded(settings: Gemini, file: PathBuf) -> Gemini {
+async fn recorded(settings: GeminiSettings, file: PathBuf) -> GeminiSettings {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}/", listener.local_addr().unwrap());
-    let through = Gemini {
+    let through = GeminiSettings {
         url,
         ..settings.clone()
     };
@@ -57,7 +57,7 @@ async fn recorded(settings: Gemini, file: PathBuf) -> Gemini {
     through
 }
 
-async fn relay(stream: TcpStream, settings: Arc<Gemini>, file: Arc<PathBuf>) {
+async fn relay(stream: TcpStream, settings: Arc<GeminiSettings>, file: Arc<PathBuf>) {
     let mut near = accept_async(stream).await.unwrap();
     let mut far = connect(&settings, &publicly()).await.unwrap();
     loop {
@@ -123,21 +123,26 @@ fn redacted(message: Value) -> Value {
 }
 
 /// A greeting, a function call, and the answer.
-async fn converse(settings: Gemini) {
+async fn converse(settings: GeminiSettings) {
     let mut call = Call::with(settings);
     let greeting = call
-        .until("the greeting", |it| *it == Heard::TurnOver)
+        .until("the greeting", |it| *it == VoiceEvent::TurnOver)
         .await;
     assert!(milliseconds(&greeting) > 300, "{:?}", shown(&greeting));
     let words = said(&greeting).to_lowercase();
     assert!(words.contains("senja"), "{words}");
     let note = "The caller asks in writing: where is order 1001? Look it up with check_order";
-    call.say(Spoken::Text(note.to_owned())).await;
+    call.say(VoiceInput::Text(note.to_owned())).await;
     let id = call.wish().await;
     let outcome = json!({"output": {"arrivesInMinutes": 20}});
     call.outcome(&id, outcome).await;
-    call.until("the answer", |it| *it == Heard::TurnOver).await;
-    assert!(call.heard.iter().any(|it| matches!(it, Heard::Usage(_))));
+    call.until("the answer", |it| *it == VoiceEvent::TurnOver)
+        .await;
+    assert!(
+        call.heard
+            .iter()
+            .any(|it| matches!(it, VoiceEvent::Usage(_)))
+    );
 }
 
 #[tokio::test]

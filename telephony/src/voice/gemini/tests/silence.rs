@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{Call, MODEL, settings, shown};
-use crate::voice::Heard;
+use crate::voice::VoiceEvent;
 
 /// A proxy between call and model. When it falls silent, it cuts the model's side of the current connections, and keeps and reads
 /// the call's side. New connections work unless it is dark.
@@ -54,7 +54,7 @@ impl Line {
 /// A call over the line whose model has answered.
 async fn in_talk(line: &Line) -> Call {
     let mut call = Call::with(settings(line.url(), MODEL));
-    call.until("the greeting", |it| *it == Heard::TurnOver)
+    call.until("the greeting", |it| *it == VoiceEvent::TurnOver)
         .await;
     call.speak(300).await;
     assert_eq!(call.answer().await, "I heard 300 ms of voice.");
@@ -69,10 +69,10 @@ async fn a_line_that_falls_silent_is_given_up_and_the_session_resumed() {
     let silent = Instant::now();
     line.cuts.send_replace(false);
     let since = call
-        .until("the resumption", |it| *it == Heard::Reconnected)
+        .until("the resumption", |it| *it == VoiceEvent::Reconnected)
         .await;
     let took = silent.elapsed();
-    assert!(since.contains(&Heard::Away), "{:?}", shown(&since));
+    assert!(since.contains(&VoiceEvent::Away), "{:?}", shown(&since));
     // A ping may have been under way.
     assert!(took >= Duration::from_millis(1_500), "{took:?}");
     call.speak(300).await;
@@ -87,9 +87,9 @@ async fn a_line_that_stays_silent_is_the_end_eight_seconds_after_it_is_noticed()
     let line = Line::to(model.address).await;
     let mut call = in_talk(&line).await;
     line.cuts.send_replace(true);
-    call.until("the fault", |it| *it == Heard::Away).await;
+    call.until("the fault", |it| *it == VoiceEvent::Away).await;
     let noticed = Instant::now();
-    call.until("the end", |it| matches!(it, Heard::Lost(_)))
+    call.until("the end", |it| matches!(it, VoiceEvent::Lost(_)))
         .await;
     let took = noticed.elapsed();
     // The test may have been told of the fault a little late.
@@ -101,7 +101,7 @@ async fn a_model_that_has_nothing_to_say_answers_pings_and_stays() {
     let model = Model::start();
     let line = Line::to(model.address).await;
     let mut call = in_talk(&line).await;
-    let quiet = call.until("a fault", |it| *it == Heard::Away);
+    let quiet = call.until("a fault", |it| *it == VoiceEvent::Away);
     let quiet = tokio::time::timeout(Duration::from_secs(5), quiet).await;
     assert!(quiet.is_err(), "{quiet:?}");
     assert_eq!(model.connections().len(), 1);

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::voice::gemini) enum Message {
+pub(in crate::voice::gemini) enum ClientMessage {
     Setup(Value),
     RealtimeInput(RealtimeInput),
     ClientContent(ClientContent),
@@ -16,13 +16,13 @@ pub(in crate::voice::gemini) enum Message {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::voice::gemini) enum RealtimeInput {
-    Audio(Blob),
+    Audio(AudioBlob),
     Text(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::voice::gemini) struct Blob {
+pub(in crate::voice::gemini) struct AudioBlob {
     mime_type: &'static str,
     data: String,
 }
@@ -53,11 +53,11 @@ pub(in crate::voice::gemini) struct FunctionResponse {
     pub scheduling: Option<&'static str>,
 }
 
-impl Message {
+impl ClientMessage {
     /// The caller's samples.
     pub(in crate::voice::gemini) fn audio(samples: &[i16]) -> Self {
         let bytes: Vec<u8> = samples.iter().flat_map(|one| one.to_le_bytes()).collect();
-        Self::RealtimeInput(RealtimeInput::Audio(Blob {
+        Self::RealtimeInput(RealtimeInput::Audio(AudioBlob {
             mime_type: "audio/pcm;rate=16000",
             data: STANDARD.encode(bytes),
         }))

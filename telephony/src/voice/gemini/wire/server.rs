@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 const PIECES_MOST: usize = 10_000;
 
 /// Parses a message. `None` if it is no JSON, or has more elements than any legitimate message.
-pub(in crate::voice::gemini) fn read(bytes: &[u8]) -> Option<Message> {
+pub(in crate::voice::gemini) fn read(bytes: &[u8]) -> Option<ServerMessage> {
     let pieces = bytes
         .iter()
         .filter(|byte| matches!(byte, b',' | b'{' | b'['));
@@ -20,7 +20,7 @@ pub(in crate::voice::gemini) fn read(bytes: &[u8]) -> Option<Message> {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(in crate::voice::gemini) struct Message {
+pub(in crate::voice::gemini) struct ServerMessage {
     #[serde(alias = "setup_complete", deserialize_with = "present")]
     pub setup_complete: bool,
     #[serde(alias = "server_content")]
@@ -57,19 +57,19 @@ pub(in crate::voice::gemini) struct ServerContent {
 #[serde(default)]
 pub(in crate::voice::gemini) struct ModelTurn {
     #[serde(deserialize_with = "null_is_empty")]
-    pub parts: Vec<Part>,
+    pub parts: Vec<ContentPart>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(in crate::voice::gemini) struct Part {
+pub(in crate::voice::gemini) struct ContentPart {
     #[serde(alias = "inline_data")]
-    pub inline_data: Option<Blob>,
+    pub inline_data: Option<InlineData>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(in crate::voice::gemini) struct Blob {
+pub(in crate::voice::gemini) struct InlineData {
     #[serde(alias = "mime_type", deserialize_with = "null_is_empty")]
     pub mime_type: String,
     #[serde(deserialize_with = "null_is_empty")]
@@ -87,12 +87,12 @@ pub(in crate::voice::gemini) struct Transcription {
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::voice::gemini) struct ToolCall {
     #[serde(alias = "function_calls", deserialize_with = "null_is_empty")]
-    pub function_calls: Vec<FunctionCall>,
+    pub function_calls: Vec<ModelFunctionCall>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::voice::gemini) struct FunctionCall {
+pub(in crate::voice::gemini) struct ModelFunctionCall {
     pub id: Option<String>,
     #[serde(deserialize_with = "null_is_empty")]
     pub name: String,
@@ -181,9 +181,9 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::{GoAway, Message};
+    use super::{GoAway, ServerMessage};
 
-    fn read(text: &Value) -> Message {
+    fn read(text: &Value) -> ServerMessage {
         serde_json::from_value(text.clone()).unwrap()
     }
 

@@ -7,7 +7,7 @@ use super::*;
 const WORD: [i16; 320] = [4_000; 320];
 const QUIET: [i16; 320] = [0; 320];
 
-fn agent(tools: &[&str], functions: Value) -> Agent {
+fn agent(tools: &[&str], functions: Value) -> CallAgent {
     serde_json::from_value(json!({
         "id": "agent_1", "name": "Ayu", "systemPrompt": "", "voiceId": "Kore", "greetingText": "Halo", "language": "en",
         "maxCallDurationMinutes": 10, "escalationNumber": null, "tools": tools, "functions": functions
@@ -15,7 +15,7 @@ fn agent(tools: &[&str], functions: Value) -> Agent {
     .expect("an agent")
 }
 
-fn with_function() -> Agent {
+fn with_function() -> CallAgent {
     let parameters = json!({"type": "object", "properties": {"orderId": {"type": "string"}}, "required": ["orderId"]});
     agent(
         &["end_call"],
@@ -24,25 +24,25 @@ fn with_function() -> Agent {
 }
 
 /// The words heard, `♪` for audio without words, and other events.
-fn told(said: &[Heard]) -> Vec<String> {
-    let line = |heard: &Heard| match heard {
-        Heard::AgentSaid(text) => Some(text.trim().to_owned()),
-        Heard::Tool {
+fn told(said: &[VoiceEvent]) -> Vec<String> {
+    let line = |heard: &VoiceEvent| match heard {
+        VoiceEvent::AgentSaid(text) => Some(text.trim().to_owned()),
+        VoiceEvent::Tool {
             name, arguments, ..
         } => Some(format!("{name} {}", Value::Object(arguments.clone()))),
-        Heard::CallerSaid(text) => Some(format!("< {text}")),
-        Heard::Interrupted => Some("interrupted".to_owned()),
-        Heard::TurnOver => Some("over".to_owned()),
+        VoiceEvent::CallerSaid(text) => Some(format!("< {text}")),
+        VoiceEvent::Interrupted => Some("interrupted".to_owned()),
+        VoiceEvent::TurnOver => Some("over".to_owned()),
         _ => None,
     };
     said.iter().filter_map(line).collect()
 }
 
-fn speak(script: &mut Script, mut now_ms: u64) -> Vec<Heard> {
+fn speak(script: &mut VoiceScript, mut now_ms: u64) -> Vec<VoiceEvent> {
     let mut said = Vec::new();
     for samples in [WORD; 20].into_iter().chain([QUIET; 45]) {
         now_ms += 20;
-        said.extend(script.hear(Spoken::Audio(samples.to_vec()), now_ms));
+        said.extend(script.hear(VoiceInput::Audio(samples.to_vec()), now_ms));
     }
     said
 }
@@ -54,11 +54,11 @@ const GOODBYE: &str = "Thank you for calling. Goodbye!";
 
 #[test]
 fn a_conversation_with_keys_and_a_function() {
-    let (mut script, said) = Script::begin(with_function(), 0);
-    assert_eq!(said.first(), Some(&Heard::Ready));
+    let (mut script, said) = VoiceScript::begin(with_function(), 0);
+    assert_eq!(said.first(), Some(&VoiceEvent::Ready));
     assert_eq!(told(&said), [GREETING, QUESTION, "over"]);
     let said = script.hear(
-        Spoken::Keys("the caller pressed 4 2 7 #".to_owned()),
+        VoiceInput::Keys("the caller pressed 4 2 7 #".to_owned()),
         30_000,
     );
     assert_eq!(
@@ -72,7 +72,7 @@ fn a_conversation_with_keys_and_a_function() {
     let outcome = json!({"output": {"arrivesInMinutes": 20}});
     let outcome = outcome.as_object().expect("an object").clone();
     let id = "scripted-1".to_owned();
-    let said = script.hear(Spoken::ToolOutcome { id, outcome }, 31_000);
+    let said = script.hear(VoiceInput::ToolOutcome { id, outcome }, 31_000);
     assert_eq!(
         told(&said),
         [
@@ -85,27 +85,27 @@ fn a_conversation_with_keys_and_a_function() {
         ]
     );
     assert_eq!(script.due(), None);
-    let said = script.hear(Spoken::Summarise, 32_000);
+    let said = script.hear(VoiceInput::Summarise, 32_000);
     let summary = "A call with the test voice. Answers of the caller: 1. Functions called: 1.";
-    assert_eq!(said, [Heard::Summary(summary.to_owned())]);
+    assert_eq!(said, [VoiceEvent::Summary(summary.to_owned())]);
 }
 
 /// The transcript: a line per speaker, and the summary.
-fn transcript(script: &mut Script, said: &[Heard]) -> Vec<String> {
+fn transcript(script: &mut VoiceScript, said: &[VoiceEvent]) -> Vec<String> {
     let mut lines = vec![String::new()];
     for heard in said {
         match heard {
-            Heard::AgentSaid(text) => lines.last_mut().expect("a line").push_str(text),
-            Heard::CallerSaid(text) => lines.extend([text.clone(), String::new()]),
-            Heard::Tool { name, .. } => lines.extend([name.clone(), String::new()]),
-            Heard::TurnOver => lines.push(String::new()),
+            VoiceEvent::AgentSaid(text) => lines.last_mut().expect("a line").push_str(text),
+            VoiceEvent::CallerSaid(text) => lines.extend([text.clone(), String::new()]),
+            VoiceEvent::Tool { name, .. } => lines.extend([name.clone(), String::new()]),
+            VoiceEvent::TurnOver => lines.push(String::new()),
             _ => {}
         }
     }
     lines.retain(|line| !line.is_empty());
-    let summed_up = script.hear(Spoken::Summarise, 90_000);
+    let summed_up = script.hear(VoiceInput::Summarise, 90_000);
     lines.extend(summed_up.into_iter().map(|heard| match heard {
-        Heard::Summary(summary) => summary,
+        VoiceEvent::Summary(summary) => summary,
         other => panic!("{other:?} is no summary"),
     }));
     lines
@@ -144,12 +144,12 @@ fn a_whole_transcript_reads_well_in_both_languages() {
     ] {
         let mut agent = with_function();
         agent.language = language.to_owned();
-        let (mut script, mut said) = Script::begin(agent, 0);
+        let (mut script, mut said) = VoiceScript::begin(agent, 0);
         said.extend(speak(&mut script, 30_000));
         let outcome = json!({"output": {"arrivesInMinutes": 20}});
         let outcome = outcome.as_object().expect("an object").clone();
         let id = "scripted-1".to_owned();
-        said.extend(script.hear(Spoken::ToolOutcome { id, outcome }, 60_000));
+        said.extend(script.hear(VoiceInput::ToolOutcome { id, outcome }, 60_000));
         assert_eq!(transcript(&mut script, &said), expected);
     }
 }
@@ -163,18 +163,18 @@ fn a_function_that_fails_or_tells_no_number_is_told_of() {
         ),
         (json!({"output": {"status": "sent"}}), "It is done."),
     ] {
-        let (mut script, _) = Script::begin(with_function(), 0);
+        let (mut script, _) = VoiceScript::begin(with_function(), 0);
         speak(&mut script, 30_000);
         let outcome = outcome.as_object().expect("an object").clone();
         let id = "scripted-1".to_owned();
-        let said = script.hear(Spoken::ToolOutcome { id, outcome }, 31_000);
+        let said = script.hear(VoiceInput::ToolOutcome { id, outcome }, 31_000);
         assert_eq!(told(&said)[0], expected);
     }
 }
 
 #[test]
 fn who_speaks_is_heard_and_who_interrupts_is_listened_to() {
-    let (mut script, _) = Script::begin(agent(&["end_call"], json!([])), 0);
+    let (mut script, _) = VoiceScript::begin(agent(&["end_call"], json!([])), 0);
     let said = speak(&mut script, 1_000);
     assert_eq!(
         told(&said),
@@ -187,13 +187,13 @@ fn who_speaks_is_heard_and_who_interrupts_is_listened_to() {
             "over"
         ]
     );
-    let (mut script, _) = Script::begin(agent(&["end_call"], json!([])), 0);
+    let (mut script, _) = VoiceScript::begin(agent(&["end_call"], json!([])), 0);
     assert_eq!(told(&speak(&mut script, 60_000))[0], "< (speech)");
 }
 
 #[test]
 fn silence_is_asked_again_and_then_left() {
-    let (mut script, _) = Script::begin(agent(&["end_call"], json!([])), 0);
+    let (mut script, _) = VoiceScript::begin(agent(&["end_call"], json!([])), 0);
     let mut heard = Vec::new();
     while let Some(due) = script.due() {
         assert!(script.wait(due - 1).is_empty());
@@ -213,8 +213,8 @@ fn silence_is_asked_again_and_then_left() {
 
 #[test]
 fn a_caller_who_stays_silent_hears_a_function_all_the_same() {
-    let (mut script, _) = Script::begin(with_function(), 0);
-    let silence = |script: &mut Script| {
+    let (mut script, _) = VoiceScript::begin(with_function(), 0);
+    let silence = |script: &mut VoiceScript| {
         let due = script.due().expect("it waits");
         told(&script.wait(due))
     };
@@ -231,7 +231,7 @@ fn a_caller_who_stays_silent_hears_a_function_all_the_same() {
     let outcome = json!({"output": {"minutes": 7}});
     let outcome = outcome.as_object().expect("an object").clone();
     let id = "scripted-1".to_owned();
-    let said = script.hear(Spoken::ToolOutcome { id, outcome }, 60_000);
+    let said = script.hear(VoiceInput::ToolOutcome { id, outcome }, 60_000);
     assert_eq!(
         told(&said)[..3],
         ["The answer is:", "seven.", GOODBYE].map(str::to_owned)
@@ -240,15 +240,15 @@ fn a_caller_who_stays_silent_hears_a_function_all_the_same() {
 
 #[test]
 fn words_of_the_telephone_are_no_answer() {
-    let (mut script, _) = Script::begin(with_function(), 0);
+    let (mut script, _) = VoiceScript::begin(with_function(), 0);
     let words = "Connecting the caller failed: status 486.".to_owned();
-    assert!(script.hear(Spoken::Text(words), 30_000).is_empty());
+    assert!(script.hear(VoiceInput::Text(words), 30_000).is_empty());
 }
 
 #[test]
 fn an_agent_that_may_not_hang_up_goes_on_listening() {
-    let (mut script, _) = Script::begin(agent(&[], json!([])), 0);
-    let said = script.hear(Spoken::Goodbye("no more credit".to_owned()), 20_000);
+    let (mut script, _) = VoiceScript::begin(agent(&[], json!([])), 0);
+    let said = script.hear(VoiceInput::Goodbye("no more credit".to_owned()), 20_000);
     assert_eq!(told(&said), [GOODBYE, "over"]);
     assert_eq!(
         told(&speak(&mut script, 60_000))[1],

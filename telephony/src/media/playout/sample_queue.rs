@@ -7,7 +7,7 @@ const BLOCK: usize = 2_000;
 
 /// First in, first out.
 #[derive(Debug, Default)]
-pub struct Waiting {
+pub struct SampleQueue {
     /// No block is empty; all but the last are full.
     blocks: VecDeque<Vec<i16>>,
     /// Samples of the first block that are gone.
@@ -15,7 +15,7 @@ pub struct Waiting {
     len: usize,
 }
 
-impl Waiting {
+impl SampleQueue {
     pub fn len(&self) -> usize {
         self.len
     }
@@ -76,7 +76,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_the_queue_that_it_stands_for(steps in prop::collection::vec((any::<bool>(), 0..3 * BLOCK), 0..30)) {
-            let (mut waiting, mut queue) = (Waiting::default(), VecDeque::new());
+            let (mut waiting, mut queue) = (SampleQueue::default(), VecDeque::new());
             let mut next = (0..i16::MAX).cycle();
             for (comes, count) in steps {
                 if comes {

@@ -9,7 +9,7 @@ use crate::{
     settings::{Credentials, Trunk},
     sip::{
         digest::{Authorization, strongest},
-        message::{Request, Response},
+        message::{SipRequest, SipResponse},
         shared::token,
         transport::Flow,
     },
@@ -20,9 +20,9 @@ pub const SUPPORTED_IN_REQUESTS: &str = "timer";
 
 /// A request that waits for its response.
 #[derive(Debug)]
-pub struct Asked {
-    pub request: Request,
-    pub answers: mpsc::Receiver<Response>,
+pub struct PendingRequest {
+    pub request: SipRequest,
+    pub answers: mpsc::Receiver<SipResponse>,
     /// The address that the request was sent to.
     peer: IpAddr,
     is_proven: bool,
@@ -38,9 +38,9 @@ impl Call {
     }
 
     /// Sends a request inside the dialog.
-    pub(super) async fn ask(&self, request: Request) -> Option<Asked> {
+    pub(super) async fn ask(&self, request: SipRequest) -> Option<PendingRequest> {
         match self.way().await {
-            Ok(flow) => Some(Asked {
+            Ok(flow) => Some(PendingRequest {
                 answers: self.shared.ask(request.clone(), &flow),
                 request,
                 peer: flow.remote.ip(),
@@ -55,7 +55,11 @@ impl Call {
 
     /// Repeats a challenged request once, with credentials. Only the trunk gets them: others could use the response to guess the
     /// password.
-    pub(super) async fn prove(&mut self, asked: &Asked, response: &Response) -> Option<Asked> {
+    pub(super) async fn prove(
+        &mut self,
+        asked: &PendingRequest,
+        response: &SipResponse,
+    ) -> Option<PendingRequest> {
         if asked.is_proven || !self.is_of_the_trunk(asked.peer) {
             return None;
         }
@@ -63,7 +67,7 @@ impl Call {
         let number = self.dialog.local_seq + 1;
         let request = proven(&asked.request, response, credentials, number)?;
         self.dialog.local_seq = number;
-        Some(Asked {
+        Some(PendingRequest {
             is_proven: true,
             ..self.ask(request).await?
         })
@@ -76,8 +80,8 @@ impl Call {
     }
 
     /// Acknowledges the 2xx to an INVITE of ours, and every retransmission of it.
-    pub(super) async fn acknowledge(&self, invited: Asked) {
-        let Asked {
+    pub(super) async fn acknowledge(&self, invited: PendingRequest) {
+        let PendingRequest {
             request,
             mut answers,
             ..
@@ -108,11 +112,11 @@ pub fn credentials(trunk: &Trunk) -> Option<&Credentials> {
 /// The request with a new CSeq number and the credentials that the response demands. `None` if it demands none, or unsupported
 /// ones.
 pub fn proven(
-    request: &Request,
-    response: &Response,
+    request: &SipRequest,
+    response: &SipResponse,
     credentials: &Credentials,
     number: u32,
-) -> Option<Request> {
+) -> Option<SipRequest> {
     let (asks, answers) = match response.status {
         401 => ("WWW-Authenticate", "Authorization"),
         407 => ("Proxy-Authenticate", "Proxy-Authorization"),

@@ -2,21 +2,21 @@
 
 use super::{
     call::reason,
-    message::{Broken, Headers, Response, Via},
+    message::{BrokenMessage, Headers, SipResponse, Via},
     shared::{RETRY_AFTER_SECONDS, USER_AGENT},
     transport::Flow,
 };
 
 /// A response without a transaction.
-pub struct Answer {
+pub struct StatelessResponse {
     status: u16,
     phrase: &'static str,
     headers: Vec<(&'static str, String)>,
 }
 
 /// A response without a reason text.
-pub fn answer(status: u16, phrase: &'static str) -> Answer {
-    Answer {
+pub fn answer(status: u16, phrase: &'static str) -> StatelessResponse {
+    StatelessResponse {
         status,
         phrase,
         headers: Vec::new(),
@@ -24,7 +24,7 @@ pub fn answer(status: u16, phrase: &'static str) -> Answer {
 }
 
 /// A refusal with its reason in words; a 503 also says when to try again.
-pub fn refused(status: u16, phrase: &'static str, words: &str) -> Answer {
+pub fn refused(status: u16, phrase: &'static str, words: &str) -> StatelessResponse {
     let refused = answer(status, phrase).with("Reason", reason(status, words));
     if status == 503 {
         return refused.with("Retry-After", RETRY_AFTER_SECONDS.to_string());
@@ -32,7 +32,7 @@ pub fn refused(status: u16, phrase: &'static str, words: &str) -> Answer {
     refused
 }
 
-pub fn no_transaction() -> Answer {
+pub fn no_transaction() -> StatelessResponse {
     refused(
         481,
         "Call/Transaction Does Not Exist",
@@ -40,7 +40,7 @@ pub fn no_transaction() -> Answer {
     )
 }
 
-impl Answer {
+impl StatelessResponse {
     #[must_use]
     pub fn with(mut self, name: &'static str, value: String) -> Self {
         self.headers.push((name, value));
@@ -54,7 +54,7 @@ impl Answer {
     /// Sends the response. Its tag is derived from the request, so that a retransmission gets the same one.
     pub fn send(&self, request: &Headers, flow: &Flow) {
         let tag = format!("s{:x}", fnv(request.call_id()));
-        let mut response = Response::to(request, self.status, self.phrase, &tag);
+        let mut response = SipResponse::to(request, self.status, self.phrase, &tag);
         for (name, value) in &self.headers {
             response.headers.push(name, value);
         }
@@ -71,7 +71,7 @@ fn fnv(text: &str) -> u64 {
 }
 
 /// Answers a broken request, if its headers are known.
-pub fn answer_broken(broken: &Broken, flow: &Flow) {
+pub fn answer_broken(broken: &BrokenMessage, flow: &Flow) {
     let Some(headers) = &broken.request else {
         return;
     };

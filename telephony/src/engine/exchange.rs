@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use dikala_entities::{HangupReason, Millis};
 
 use super::messages::{
-    Body, Command, Frame, MESSAGE_BYTES_MAX, Message, Reply, Told, heartbeat, read, repeated,
-    understood,
+    MESSAGE_BYTES_MAX, OutgoingMessage, ReplyBody, ServiceCommand, ServiceEvent, ServiceFrame,
+    ServiceReply, heartbeat, interpret, read, repeat_declined,
 };
 
 /// Messages of one call that may be under way: its functions, and a few of its own.
@@ -24,15 +24,15 @@ const COMMANDS_REMEMBERED: usize = 32;
 const CALLS_REMEMBERED: usize = 1_000;
 
 /// A call, until its last message is acknowledged.
-pub(super) type Key = u64;
+pub(super) type CallKey = u64;
 
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct MessageExchange {
     /// Prefix of all message ids, unique to this start of the bridge.
     prefix: String,
     last: u64,
-    calls: HashMap<Key, Held>,
-    by_id: HashMap<String, Key>,
+    calls: HashMap<CallKey, HeldCall>,
+    by_id: HashMap<String, CallKey>,
     /// The service's ids of finished calls.
     over: VecDeque<String>,
     /// Messages by number, hence in the order in which they were posted.
@@ -41,7 +41,7 @@ pub(super) struct Book {
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldCall {
     id: Option<String>,
     /// Numbers of its unacknowledged messages.
     queue: VecDeque<u64>,
@@ -62,8 +62,8 @@ enum End {
 
 #[derive(Debug)]
 struct Pending {
-    call: Key,
-    message: Message,
+    call: CallKey,
+    message: OutgoingMessage,
     at: Millis,
     state: State,
     refusals: u32,
@@ -79,7 +79,7 @@ enum State {
     Again,
 }
 
-impl Book {
+impl MessageExchange {
     pub(super) fn new(prefix: String) -> Self {
         Self {
             prefix,
@@ -87,22 +87,27 @@ impl Book {
         }
     }
 
-    pub(super) fn open(&mut self, call: Key) {
-        self.calls.insert(call, Held::default());
+    pub(super) fn open(&mut self, call: CallKey) {
+        self.calls.insert(call, HeldCall::default());
     }
 
     /// Queues a message of a call. A message that cannot be sent at all is declined at once.
-    pub(super) fn post(&mut self, call: Key, message: Message, at: Millis) -> Option<Reply> {
+    pub(super) fn post(
+        &mut self,
+        call: CallKey,
+        message: OutgoingMessage,
+        at: Millis,
+    ) -> Option<ServiceReply> {
         let held = self.calls.get_mut(&call)?;
-        if held.end != End::None && !matches!(message, Message::Transcript { .. }) {
+        if held.end != End::None && !matches!(message, OutgoingMessage::Transcript { .. }) {
             return None;
         }
         let declined = |code: &str, words: &str| {
-            let body = Body::Error {
+            let body = ReplyBody::Error {
                 code: code.to_owned(),
                 words: words.to_owned(),
             };
-            understood(&message, body).0
+            interpret(&message, body).0
         };
         // A call's own messages are few; only functions can be too many.
         if !message.is_in_order() && held.queue.len() >= MESSAGES_OF_A_CALL_MAX {
@@ -113,7 +118,7 @@ impl Book {
         }
         if message.is_final() {
             held.end = End::Posted;
-            if self.is_unheard_of(call) {
+            if self.was_never_sent(call) {
                 self.forget(call);
                 return None;
             }
@@ -133,7 +138,7 @@ impl Book {
     }
 
     /// No message of this call was ever sent, so the service cannot know it.
-    fn is_unheard_of(&self, call: Key) -> bool {
+    fn was_never_sent(&self, call: CallKey) -> bool {
         let Some(held) = self.calls.get(&call) else {
             return true;
         };
@@ -145,8 +150,8 @@ impl Book {
     }
 
     /// The call's task is gone. A call that is not over is reported as failed.
-    pub(super) fn close(&mut self, call: Key, at: Millis) {
-        let failed = Message::Failed {
+    pub(super) fn close(&mut self, call: CallKey, at: Millis) {
+        let failed = OutgoingMessage::Failed {
             reason: HangupReason::BridgeError,
             detail: "The bridge let go of the call.".to_owned(),
         };
@@ -227,23 +232,23 @@ impl Book {
     }
 
     /// Handles a frame of the service. Returns what each call is to be told.
-    pub(super) fn on_frame(&mut self, text: &str, now_ms: u64) -> Vec<(Key, Told)> {
+    pub(super) fn on_frame(&mut self, text: &str, now_ms: u64) -> Vec<(CallKey, ServiceEvent)> {
         match read(text) {
-            Some(Frame::Reply { to, body }) => {
+            Some(ServiceFrame::Reply { to, body }) => {
                 let no = to
                     .strip_prefix(&self.prefix)
                     .and_then(|rest| rest.strip_prefix('-')?.parse().ok());
                 no.map_or_else(Vec::new, |no| self.on_reply(no, body, now_ms))
             }
-            Some(Frame::Command { id, call, command }) => {
-                let told = self.on_command(id, &call, command);
-                told.into_iter().collect()
+            Some(ServiceFrame::Command { id, call, command }) => {
+                let event = self.on_command(id, &call, command);
+                event.into_iter().collect()
             }
             None => Vec::new(),
         }
     }
 
-    fn on_reply(&mut self, no: u64, body: Body, now_ms: u64) -> Vec<(Key, Told)> {
+    fn on_reply(&mut self, no: u64, body: ReplyBody, now_ms: u64) -> Vec<(CallKey, ServiceEvent)> {
         let Some(pending) = self.pending.get_mut(&no) else {
             // The reply to a heartbeat, or a second reply.
             return self.ended(&body);
@@ -260,10 +265,10 @@ impl Book {
             return Vec::new();
         };
         let key = pending.call;
-        let (mut reply, mut id) = understood(&pending.message, body);
+        let (mut reply, mut id) = interpret(&pending.message, body);
         if id.as_ref().is_some_and(|id| self.has_seen(id)) {
             // To the service a repeat is the same call, so messages of this one would be attributed to the other.
-            (reply, id) = (Some(repeated()), None);
+            (reply, id) = (Some(repeat_declined()), None);
         }
         let Some(held) = self.calls.get_mut(&key) else {
             return Vec::new();
@@ -283,8 +288,8 @@ impl Book {
         } else {
             self.tidy(key);
         }
-        let told = reply.filter(|_| is_listening).map(Told::Reply);
-        told.map(|told| (key, told)).into_iter().collect()
+        let event = reply.filter(|_| is_listening).map(ServiceEvent::Reply);
+        event.map(|event| (key, event)).into_iter().collect()
     }
 
     /// The service's id belongs to another call of this bridge, present or past.
@@ -293,8 +298,8 @@ impl Book {
     }
 
     /// The calls that a heartbeat's reply reports as over.
-    fn ended(&self, body: &Body) -> Vec<(Key, Told)> {
-        let Body::Ok(fields) = body else {
+    fn ended(&self, body: &ReplyBody) -> Vec<(CallKey, ServiceEvent)> {
+        let ReplyBody::Ok(fields) = body else {
             return Vec::new();
         };
         let ended = fields.get("ended").and_then(|ended| ended.as_array());
@@ -302,12 +307,17 @@ impl Book {
         ids.filter_map(|id| {
             let key = self.by_id.get(id)?;
             let held = self.calls.get(key)?;
-            (held.end == End::None && !held.is_detached).then_some((*key, Told::Over))
+            (held.end == End::None && !held.is_detached).then_some((*key, ServiceEvent::Over))
         })
         .collect()
     }
 
-    fn on_command(&mut self, id: String, call: &str, command: Command) -> Option<(Key, Told)> {
+    fn on_command(
+        &mut self,
+        id: String,
+        call: &str,
+        command: ServiceCommand,
+    ) -> Option<(CallKey, ServiceEvent)> {
         let key = *self.by_id.get(call)?;
         let held = self.calls.get_mut(&key)?;
         if held.is_detached || held.commands.contains(&id) {
@@ -317,21 +327,21 @@ impl Book {
             held.commands.pop_front();
         }
         held.commands.push_back(id);
-        Some((key, Told::Command(command)))
+        Some((key, ServiceEvent::Command(command)))
     }
 
     pub(super) fn is_quiet(&self) -> bool {
         self.pending.is_empty()
     }
 
-    fn tidy(&mut self, call: Key) {
+    fn tidy(&mut self, call: CallKey) {
         let held = self.calls.get(&call);
         if held.is_some_and(|held| held.is_detached && held.queue.is_empty()) {
             self.forget(call);
         }
     }
 
-    fn forget(&mut self, call: Key) {
+    fn forget(&mut self, call: CallKey) {
         let Some(held) = self.calls.remove(&call) else {
             return;
         };

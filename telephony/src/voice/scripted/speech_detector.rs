@@ -9,14 +9,14 @@ const PAUSE_MS: u64 = 800;
 const PER_MS: u64 = crate::CALLER_RATE as u64 / 1_000;
 
 #[derive(Debug, Default)]
-pub(super) struct Ear {
+pub(super) struct SpeechDetector {
     loud_ms: u64,
     quiet_ms: u64,
     is_in_word: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sound {
+pub(super) enum SpeechActivity {
     Nothing,
     /// The caller has begun to speak.
     Began,
@@ -24,8 +24,8 @@ pub(super) enum Sound {
     Ended,
 }
 
-impl Ear {
-    pub(super) fn listen(&mut self, samples: &[i16]) -> Sound {
+impl SpeechDetector {
+    pub(super) fn listen(&mut self, samples: &[i16]) -> SpeechActivity {
         let count = samples.len() as u64;
         let sum: u64 = samples.iter().map(|at| u64::from(at.unsigned_abs())).sum();
         let ms = count / PER_MS;
@@ -40,13 +40,13 @@ impl Ear {
         }
         if !self.is_in_word && self.loud_ms >= WORD_MS {
             self.is_in_word = true;
-            return Sound::Began;
+            return SpeechActivity::Began;
         }
         if self.is_in_word && self.quiet_ms >= PAUSE_MS {
             *self = Self::default();
-            return Sound::Ended;
+            return SpeechActivity::Ended;
         }
-        Sound::Nothing
+        SpeechActivity::Nothing
     }
 }
 
@@ -54,20 +54,20 @@ impl Ear {
 mod tests {
     use super::*;
 
-    fn heard(steps: &[(i16, usize)]) -> Vec<Sound> {
-        let mut ear = Ear::default();
+    fn heard(steps: &[(i16, usize)]) -> Vec<SpeechActivity> {
+        let mut detector = SpeechDetector::default();
         let steps = steps
             .iter()
             .flat_map(|(loudness, ms)| std::iter::repeat_n(*loudness, ms / 20));
         steps
-            .map(|loudness| ear.listen(&[loudness; 320]))
-            .filter(|sound| *sound != Sound::Nothing)
+            .map(|loudness| detector.listen(&[loudness; 320]))
+            .filter(|sound| *sound != SpeechActivity::Nothing)
             .collect()
     }
 
     #[test]
     fn words_are_heard_and_noise_is_not() {
-        let word = [Sound::Began, Sound::Ended];
+        let word = [SpeechActivity::Began, SpeechActivity::Ended];
         assert_eq!(heard(&[(0, 500), (3_000, 600), (20, 1_000)]), word);
         // A breath between syllables does not end a word.
         assert_eq!(

@@ -2,14 +2,14 @@
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{Call, Repeat, ToCall, reason};
+use super::{Call, DialogMessage, Repeat, reason};
 use crate::{
-    leg::Happening,
+    leg::LegEvent,
     sip::{message::Method, shared::count, transactions::GIVEN_UP},
 };
 
 /// The reason why a call ended.
-pub(super) enum Over {
+pub(super) enum Termination {
     /// The peer hung up.
     Theirs,
     /// We hang up, with cause and text.
@@ -22,31 +22,31 @@ pub(super) enum Over {
 
 impl Call {
     /// Ends the call.
-    pub(super) async fn end(mut self, over: Over, mut unacknowledged: Option<Repeat>) {
+    pub(super) async fn end(mut self, over: Termination, mut unacknowledged: Option<Repeat>) {
         self.media = None;
         let counters = &self.shared.counters;
         let counted = match self.is_callers {
             true => &counters.callers,
             false => &counters.persons,
         };
-        self.place = None;
+        self.line = None;
         // A joined second leg is hung up too.
         self.transfer = None;
         let (cause, words) = match over {
-            Over::Theirs => {
-                self.happened(Happening::HungUp);
+            Termination::Theirs => {
+                self.notify(LegEvent::HungUp);
                 return;
             }
-            Over::Ours(cause, words) => (cause, words),
-            Over::Broken(cause, words) => {
+            Termination::Ours(cause, words) => (cause, words),
+            Termination::Broken(cause, words) => {
                 count(&counted.failed, 1);
-                self.happened(Happening::Failed(words.to_owned()));
+                self.notify(LegEvent::Failed(words.to_owned()));
                 (cause, words.to_owned())
             }
-            Over::Forgotten => {
+            Termination::Forgotten => {
                 count(&counted.failed, 1);
                 let words = "the answer was not acknowledged, as many others of the trunk";
-                self.happened(Happening::Failed(words.to_owned()));
+                self.notify(LegEvent::Failed(words.to_owned()));
                 self.forget();
                 return;
             }
@@ -54,8 +54,8 @@ impl Call {
         // A BYE must not overtake the ACK (RFC 3261, 15).
         while let Some(repeat) = &mut unacknowledged {
             match timeout_at(repeat.next, self.inbox.recv()).await {
-                Ok(Some(ToCall::Ack(_)) | None) => break,
-                Ok(Some(ToCall::Request(request, reply))) => {
+                Ok(Some(DialogMessage::Ack(_)) | None) => break,
+                Ok(Some(DialogMessage::Request(request, reply))) => {
                     reply.send(&reply.response(200, "OK"));
                     if request.method == Method::Bye {
                         return;
@@ -81,7 +81,7 @@ impl Call {
                     },
                     None => return,
                 },
-                received = self.inbox.recv() => if let Some(ToCall::Request(request, reply)) = received {
+                received = self.inbox.recv() => if let Some(DialogMessage::Request(request, reply)) = received {
                     // Both hung up at once.
                     let status = if request.method == Method::Bye { (200, "OK") } else { (481, "Call Is Over") };
                     reply.refuse(status.0, status.1);

@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use super::{super::setup::Beginning, Closure, Effect, Machine};
-use crate::voice::Heard;
+use super::{super::setup::SessionStart, CloseReason, SessionEffect, SessionMachine};
+use crate::voice::VoiceEvent;
 
 /// The longest time of a call without a model.
 const AWAY: Duration = Duration::from_secs(8);
@@ -35,7 +35,7 @@ const NEXT: Duration = Duration::from_millis(500);
 
 /// The state of the connection.
 #[derive(Debug)]
-pub(super) enum Link {
+pub(super) enum ConnectionState {
     Waiting {
         until: Duration,
     },
@@ -58,21 +58,21 @@ pub(super) enum Link {
         since: Duration,
         /// It brought speech or a tool call, or can be resumed.
         is_of_use: bool,
-        leaving: Option<Leaving>,
+        leaving: Option<ClosingConnection>,
     },
     Over,
 }
 
 /// A connection that the service will close.
 #[derive(Debug)]
-pub(super) struct Leaving {
+pub(super) struct ClosingConnection {
     by: Duration,
-    next: Next,
+    next: NextSocket,
 }
 
 /// The socket that takes over.
 #[derive(Debug, Clone, Copy)]
-enum Next {
+enum NextSocket {
     Waiting { until: Duration },
     Opening(u32),
     Open(u32),
@@ -107,7 +107,7 @@ impl Failures {
     }
 }
 
-impl Link {
+impl ConnectionState {
     pub(super) fn first() -> Self {
         Self::Waiting {
             until: Duration::ZERO,
@@ -115,11 +115,11 @@ impl Link {
     }
 }
 
-impl Machine {
+impl SessionMachine {
     /// The connection on which messages can be sent.
     pub(super) fn live(&self) -> Option<u32> {
         match self.link {
-            Link::Live { connection, .. } => Some(connection),
+            ConnectionState::Live { connection, .. } => Some(connection),
             _ => None,
         }
     }
@@ -128,17 +128,19 @@ impl Machine {
         let since = self.failures.away.unwrap_or_default();
         let away = since + AWAY;
         match &self.link {
-            Link::Waiting { until }
-            | Link::Opening { until, .. }
-            | Link::Yielding { until, .. } => Some((*until).min(away)),
-            Link::SettingUp { .. } if self.ready && !self.failures.told => Some(since + UNNOTICED),
-            Link::SettingUp { .. } => Some(away),
-            Link::Live { leaving, .. } => match leaving.as_ref()?.next {
-                Next::Waiting { until } => Some(until),
-                Next::Opening(_) => None,
-                Next::Open(_) => leaving.as_ref().map(|leaving| leaving.by),
+            ConnectionState::Waiting { until }
+            | ConnectionState::Opening { until, .. }
+            | ConnectionState::Yielding { until, .. } => Some((*until).min(away)),
+            ConnectionState::SettingUp { .. } if self.ready && !self.failures.told => {
+                Some(since + UNNOTICED)
+            }
+            ConnectionState::SettingUp { .. } => Some(away),
+            ConnectionState::Live { leaving, .. } => match leaving.as_ref()?.next {
+                NextSocket::Waiting { until } => Some(until),
+                NextSocket::Opening(_) => None,
+                NextSocket::Open(_) => leaving.as_ref().map(|leaving| leaving.by),
             },
-            Link::Over => None,
+            ConnectionState::Over => None,
         }
     }
 
@@ -153,15 +155,15 @@ impl Machine {
             return self.lost(words);
         }
         match self.link {
-            Link::Waiting { until } if self.now >= until => self.open(),
-            Link::Yielding {
+            ConnectionState::Waiting { until } if self.now >= until => self.open(),
+            ConnectionState::Yielding {
                 connection, until, ..
             } if self.now >= until => self.set_up_on(connection),
-            Link::Opening { connection, until } if self.now >= until => {
+            ConnectionState::Opening { connection, until } if self.now >= until => {
                 self.give_up_connection(connection, "it took too long");
             }
-            Link::SettingUp { .. } if self.now >= since + UNNOTICED => self.tell_away(),
-            Link::Live {
+            ConnectionState::SettingUp { .. } if self.now >= since + UNNOTICED => self.tell_away(),
+            ConnectionState::Live {
                 connection,
                 leaving: Some(_),
                 ..
@@ -174,7 +176,7 @@ impl Machine {
         let connection = self.next_socket();
         // The first connection may take all the time that there is.
         let patience = if self.ready { ATTEMPT } else { AWAY };
-        self.link = Link::Opening {
+        self.link = ConnectionState::Opening {
             connection,
             until: self.now + patience,
         };
@@ -183,26 +185,28 @@ impl Machine {
     fn next_socket(&mut self) -> u32 {
         self.connections += 1;
         let connection = self.connections;
-        self.effects.push(Effect::Open { connection });
+        self.effects.push(SessionEffect::Open { connection });
         connection
     }
 
     /// A socket was opened.
     pub(super) fn opened(&mut self, opened: u32) {
         match &mut self.link {
-            Link::Opening { connection, .. } if *connection == opened => self.set_up_on(opened),
-            Link::Live {
+            ConnectionState::Opening { connection, .. } if *connection == opened => {
+                self.set_up_on(opened)
+            }
+            ConnectionState::Live {
                 connection,
                 leaving: Some(leaving),
                 ..
-            } if matches!(leaving.next, Next::Opening(next) if next == opened) => {
-                leaving.next = Next::Open(opened);
+            } if matches!(leaving.next, NextSocket::Opening(next) if next == opened) => {
+                leaving.next = NextSocket::Open(opened);
                 let old = *connection;
                 self.leave_now(old);
             }
-            Link::SettingUp { connection, .. }
-            | Link::Yielding { connection, .. }
-            | Link::Live { connection, .. }
+            ConnectionState::SettingUp { connection, .. }
+            | ConnectionState::Yielding { connection, .. }
+            | ConnectionState::Live { connection, .. }
                 if *connection == opened => {}
             _ => self.close(opened),
         }
@@ -212,15 +216,15 @@ impl Machine {
         let handle = self.handle.as_ref();
         let before = self.transcript.record();
         let beginning = match handle {
-            Some(handle) => Beginning::Resumed(&handle.text),
-            None => Beginning::Fresh(&before),
+            Some(handle) => SessionStart::Resumed(&handle.text),
+            None => SessionStart::Fresh(&before),
         };
         let message = self.persona.setup(beginning);
         let resumed = handle.is_some();
         if !resumed {
             self.sessions += 1;
         }
-        self.link = Link::SettingUp {
+        self.link = ConnectionState::SettingUp {
             connection,
             resumed,
         };
@@ -230,14 +234,14 @@ impl Machine {
     /// The model has accepted the setup.
     pub(super) fn set_up(&mut self, by: u32) {
         let resumed = match self.link {
-            Link::SettingUp {
+            ConnectionState::SettingUp {
                 connection,
                 resumed,
                 ..
             } if connection == by => resumed,
             _ => return,
         };
-        self.link = Link::Live {
+        self.link = ConnectionState::Live {
             connection: by,
             since: self.now,
             is_of_use: false,
@@ -254,9 +258,9 @@ impl Machine {
         self.half_sample = None;
         let first = !std::mem::replace(&mut self.ready, true);
         self.tell(if first {
-            Heard::Ready
+            VoiceEvent::Ready
         } else {
-            Heard::Reconnected
+            VoiceEvent::Reconnected
         });
         self.begin(by, !resumed);
     }
@@ -265,16 +269,16 @@ impl Machine {
     pub(super) fn leave(&mut self, left: Duration) {
         let by = self.now + left.saturating_sub(MARGIN.min(left / 2));
         match &mut self.link {
-            Link::Live {
+            ConnectionState::Live {
                 leaving: Some(leaving),
                 ..
             } => leaving.by = leaving.by.min(by),
-            Link::Live { leaving, since, .. } => {
+            ConnectionState::Live { leaving, since, .. } => {
                 self.failures.lasted(self.now - *since);
                 let until = self.now + self.failures.pause();
-                *leaving = Some(Leaving {
+                *leaving = Some(ClosingConnection {
                     by,
-                    next: Next::Waiting { until },
+                    next: NextSocket::Waiting { until },
                 });
             }
             _ => {}
@@ -286,7 +290,7 @@ impl Machine {
         let settled = !self.answering
             && !self.tools.open(old)
             && self.handle.as_ref().is_some_and(|handle| handle.newest);
-        let Link::Live {
+        let ConnectionState::Live {
             leaving: Some(leaving),
             ..
         } = &mut self.link
@@ -295,33 +299,33 @@ impl Machine {
         };
         let due = settled || self.now >= leaving.by;
         match leaving.next {
-            Next::Open(connection) if due => {
+            NextSocket::Open(connection) if due => {
                 self.failures.away = Some(self.now);
-                self.link = Link::Yielding {
+                self.link = ConnectionState::Yielding {
                     connection,
                     old,
                     until: self.now + CLOSING,
                 };
                 self.close(old);
             }
-            Next::Waiting { until } if self.now >= until => {
+            NextSocket::Waiting { until } if self.now >= until => {
                 let connection = self.next_socket();
-                if let Link::Live {
+                if let ConnectionState::Live {
                     leaving: Some(leaving),
                     ..
                 } = &mut self.link
                 {
-                    leaving.next = Next::Opening(connection);
+                    leaving.next = NextSocket::Opening(connection);
                 }
             }
-            Next::Waiting { .. } | Next::Opening(_) | Next::Open(_) => {}
+            NextSocket::Waiting { .. } | NextSocket::Opening(_) | NextSocket::Open(_) => {}
         }
     }
 
     /// A socket was closed, or could not be opened.
-    pub(super) fn closed(&mut self, closed: u32, why: &Closure) {
+    pub(super) fn closed(&mut self, closed: u32, why: &CloseReason) {
         match &mut self.link {
-            Link::Live {
+            ConnectionState::Live {
                 connection,
                 since,
                 is_of_use,
@@ -337,16 +341,16 @@ impl Machine {
                 }
                 self.connection_lost(leaving, why);
             }
-            Link::Live {
+            ConnectionState::Live {
                 leaving: Some(leaving),
                 ..
-            } if matches!(leaving.next, Next::Opening(next) | Next::Open(next) if next == closed) =>
+            } if matches!(leaving.next, NextSocket::Opening(next) | NextSocket::Open(next) if next == closed) =>
             {
-                leaving.next = Next::Waiting {
+                leaving.next = NextSocket::Waiting {
                     until: self.now + NEXT,
                 };
             }
-            Link::Yielding {
+            ConnectionState::Yielding {
                 connection, old, ..
             } => {
                 let (connection, old) = (*connection, *old);
@@ -356,10 +360,10 @@ impl Machine {
                     self.failed(why);
                 }
             }
-            Link::Opening { connection, .. } if *connection == closed => {
+            ConnectionState::Opening { connection, .. } if *connection == closed => {
                 self.refused_or_failed(why);
             }
-            Link::SettingUp {
+            ConnectionState::SettingUp {
                 connection,
                 resumed,
                 ..
@@ -376,25 +380,25 @@ impl Machine {
 
     /// The current connection brought something useful.
     pub(super) fn brought_something(&mut self) {
-        if let Link::Live { is_of_use, .. } = &mut self.link {
+        if let ConnectionState::Live { is_of_use, .. } = &mut self.link {
             *is_of_use = true;
         }
     }
 
-    fn connection_lost(&mut self, leaving: Option<Leaving>, why: &Closure) {
+    fn connection_lost(&mut self, leaving: Option<ClosingConnection>, why: &CloseReason) {
         self.doubt_lost();
         self.failures.away = Some(self.now);
         self.failures.words.clone_from(&why.words);
         match leaving.map(|leaving| leaving.next) {
-            Some(Next::Open(connection)) => return self.set_up_on(connection),
-            Some(Next::Opening(connection)) => {
-                self.link = Link::Opening {
+            Some(NextSocket::Open(connection)) => return self.set_up_on(connection),
+            Some(NextSocket::Opening(connection)) => {
+                self.link = ConnectionState::Opening {
                     connection,
                     until: self.now + ATTEMPT,
                 };
             }
-            Some(Next::Waiting { .. }) | None => {
-                self.link = Link::Waiting {
+            Some(NextSocket::Waiting { .. }) | None => {
+                self.link = ConnectionState::Waiting {
                     until: self.now + self.failures.pause(),
                 };
             }
@@ -409,21 +413,21 @@ impl Machine {
         self.link_time();
     }
 
-    fn resumption_failed(&mut self, why: &Closure) {
+    fn resumption_failed(&mut self, why: &CloseReason) {
         self.failures.resumptions += 1;
         if why.refused || self.failures.resumptions >= RESUMPTIONS {
             self.handle = None;
         }
         if why.refused {
             self.failures.words.clone_from(&why.words);
-            self.link = Link::Waiting { until: self.now };
+            self.link = ConnectionState::Waiting { until: self.now };
             self.link_time();
         } else {
             self.failed(why);
         }
     }
 
-    fn refused_or_failed(&mut self, why: &Closure) {
+    fn refused_or_failed(&mut self, why: &CloseReason) {
         if !why.refused {
             return self.failed(why);
         }
@@ -442,16 +446,16 @@ impl Machine {
     /// Reports the lost model, once per loss and only after there was a model.
     fn tell_away(&mut self) {
         if self.ready && !std::mem::replace(&mut self.failures.told, true) {
-            self.tell(Heard::Away);
+            self.tell(VoiceEvent::Away);
         }
     }
 
-    fn failed(&mut self, why: &Closure) {
+    fn failed(&mut self, why: &CloseReason) {
         self.tell_away();
         let pause = PAUSES[self.failures.attempts.min(PAUSES.len() - 1)];
         self.failures.attempts += 1;
         self.failures.words.clone_from(&why.words);
-        self.link = Link::Waiting {
+        self.link = ConnectionState::Waiting {
             until: self.now + Duration::from_millis(pause),
         };
     }
@@ -459,7 +463,7 @@ impl Machine {
     /// Closes a connection from this side, as if the other had closed it.
     pub(super) fn give_up_connection(&mut self, connection: u32, words: &str) {
         self.close(connection);
-        let why = Closure {
+        let why = CloseReason {
             refused: false,
             words: words.to_owned(),
         };
@@ -467,23 +471,26 @@ impl Machine {
     }
 
     fn close(&mut self, connection: u32) {
-        self.effects.push(Effect::Close { connection });
+        self.effects.push(SessionEffect::Close { connection });
     }
 
     fn lost(&mut self, words: String) {
         let sockets = match &self.link {
-            Link::Opening { connection, .. } | Link::SettingUp { connection, .. } => {
+            ConnectionState::Opening { connection, .. }
+            | ConnectionState::SettingUp { connection, .. } => {
                 vec![*connection]
             }
-            Link::Yielding {
+            ConnectionState::Yielding {
                 connection, old, ..
             } => vec![*connection, *old],
-            Link::Waiting { .. } | Link::Live { .. } | Link::Over => Vec::new(),
+            ConnectionState::Waiting { .. }
+            | ConnectionState::Live { .. }
+            | ConnectionState::Over => Vec::new(),
         };
         for connection in sockets {
             self.close(connection);
         }
-        self.link = Link::Over;
-        self.tell(Heard::Lost(words));
+        self.link = ConnectionState::Over;
+        self.tell(VoiceEvent::Lost(words));
     }
 }

@@ -7,7 +7,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use super::source::holder;
+use super::address_holder::holder;
 
 /// The time for which a peer is remembered, in seconds.
 const LIFE: u64 = 600;
@@ -17,13 +17,13 @@ const USER_LIFE: u64 = 86_400;
 const MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct KnownPeers {
     sources: HashMap<SocketAddr, u64>,
     hosts: HashMap<IpAddr, u64>,
     users: HashMap<(IpAddr, String), u64>,
 }
 
-impl Known {
+impl KnownPeers {
     /// Records an authenticated peer. Seconds count from any epoch.
     pub fn remember(&mut self, source: SocketAddr, second: u64) {
         put(&mut self.sources, source, second, LIFE);
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn somebody_is_known_for_a_while_and_the_others_at_his_address_are_not() {
-        let mut known = Known::default();
+        let mut known = KnownPeers::default();
         let other = SocketAddr::from(([10, 0, 0, 1], 6_000));
         known.remember(source(1), 5);
         assert!(known.has(source(1), 5 + LIFE - 1) && !known.has(source(1), 5 + LIFE));
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_user_is_known_at_his_address_for_a_day() {
-        let mut known = Known::default();
+        let mut known = KnownPeers::default();
         let ip = source(1).ip();
         known.remember_user(ip, "ayu", 5);
         assert!(known.has_user(ip, "ayu", 86_404) && !known.has_user(ip, "ayu", 86_405));
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_crowd_is_not_remembered_without_end() {
-        let mut known = Known::default();
+        let mut known = KnownPeers::default();
         for number in 0..MAX + 100 {
             known.remember(source(number), 1);
         }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::{
     super::{
-        profile::{Functions, History, Words},
-        wire::client::{FunctionResponse, Message, ToolResponse, turn},
+        profile::{FunctionMode, History, Words},
+        wire::client::{ClientMessage, FunctionResponse, ToolResponse, turn},
         words,
     },
-    Effect, Machine,
-    held::steps,
-    tools::{Answer, To},
+    SessionEffect, SessionMachine,
+    held_audio::steps,
+    tools::{AnswerTarget, ToolAnswer},
     transcript::Role,
 };
 
@@ -24,7 +24,7 @@ pub(super) struct Doubt {
     pub(super) until: Duration,
 }
 
-impl Machine {
+impl SessionMachine {
     /// Sends the caller's audio. After the end of the call it is dropped.
     pub(super) fn caller(&mut self, samples: &[i16]) {
         if self.summary.is_some() {
@@ -34,10 +34,10 @@ impl Machine {
             Some(connection) if !self.gated(connection) => {
                 self.flush();
                 for step in steps(samples) {
-                    self.send(connection, Message::audio(&step));
+                    self.send(connection, ClientMessage::audio(&step));
                 }
             }
-            _ => self.held.push(samples),
+            _ => self.held_audio.push(samples),
         }
     }
 
@@ -55,32 +55,34 @@ impl Machine {
         }
         while let Some(words) = self.words.pop_front() {
             let message = match self.persona.profile.words {
-                Words::Realtime => Message::text(words),
-                Words::Turn => Message::turns(vec![turn("user", &words)]),
+                Words::Realtime => ClientMessage::text(words),
+                Words::Turn => ClientMessage::turns(vec![turn("user", &words)]),
             };
             self.answering = true;
             self.send(connection, message);
         }
-        for step in self.held.take() {
-            self.send(connection, Message::audio(&step));
+        for step in self.held_audio.take() {
+            self.send(connection, ClientMessage::audio(&step));
         }
     }
 
     fn gated(&self, connection: u32) -> bool {
-        self.persona.profile.functions == Functions::Blocking
+        self.persona.profile.functions == FunctionMode::Blocking
             && self.tools.gated_until(connection, self.now).is_some()
     }
 
-    fn answer(&mut self, connection: u32, answer: Answer) {
+    fn answer(&mut self, connection: u32, answer: ToolAnswer) {
         let outcome = words::response(&answer.outcome);
         let told = words::answered(&answer.name, &answer.arguments, &outcome);
         self.transcript.add(Role::Tool, &told);
         let late = words::late_answer(&answer.name, &answer.arguments, &outcome);
         let id = match answer.to {
-            To::Here(id) => id,
+            AnswerTarget::Here(id) => id,
             // A fresh session does not know of the call.
-            To::Earlier { session, .. } if session != self.sessions => return self.say(late),
-            To::Earlier { id, since, .. } => {
+            AnswerTarget::Earlier { session, .. } if session != self.sessions => {
+                return self.say(late);
+            }
+            AnswerTarget::Earlier { id, since, .. } => {
                 let known = self.handle.as_ref().is_some_and(|handle| handle.at > since);
                 if !known {
                     self.doubt = Some(Doubt {
@@ -92,9 +94,9 @@ impl Machine {
             }
         };
         let scheduling = match self.persona.profile.functions {
-            Functions::Blocking => None,
-            Functions::NonBlocking if answer.name == "end_call" => Some("SILENT"),
-            Functions::NonBlocking => Some("WHEN_IDLE"),
+            FunctionMode::Blocking => None,
+            FunctionMode::NonBlocking if answer.name == "end_call" => Some("SILENT"),
+            FunctionMode::NonBlocking => Some("WHEN_IDLE"),
         };
         self.answering = true;
         let response = FunctionResponse {
@@ -105,7 +107,7 @@ impl Machine {
         };
         self.send(
             connection,
-            Message::ToolResponse(ToolResponse {
+            ClientMessage::ToolResponse(ToolResponse {
                 function_responses: vec![response],
             }),
         );
@@ -137,7 +139,7 @@ impl Machine {
                     let mut turns = self.transcript.turns();
                     turns.push(turn("user", words::GO_ON));
                     self.answering = true;
-                    self.send(connection, Message::turns(turns));
+                    self.send(connection, ClientMessage::turns(turns));
                 }
                 History::Instruction => self.words.push_front(words::GO_ON.to_owned()),
             }
@@ -145,8 +147,8 @@ impl Machine {
         self.flush();
     }
 
-    pub(super) fn send(&mut self, connection: u32, message: Message) {
-        self.effects.push(Effect::Send {
+    pub(super) fn send(&mut self, connection: u32, message: ClientMessage) {
+        self.effects.push(SessionEffect::Send {
             connection,
             message,
         });

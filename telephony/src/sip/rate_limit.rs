@@ -2,19 +2,19 @@
 
 use std::{collections::HashMap, net::IpAddr, time::Duration};
 
-use super::source::holder;
+use super::address_holder::holder;
 
 /// Beyond this many addresses, those with a full limit are forgotten.
 const ADDRESSES_MAX: usize = 10_000;
 
 /// A rate limit: interval and burst, in microseconds.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub struct RateLimit {
     every: u64,
     burst: u64,
 }
 
-impl Pace {
+impl RateLimit {
     /// This many a second, and as many at once.
     pub const fn a_second(count: u64) -> Self {
         Self {
@@ -44,15 +44,15 @@ impl Pace {
 
 /// The strangers' use of their rate limits. Times are microseconds from any epoch.
 #[derive(Debug)]
-pub struct Flood {
-    of_one: Pace,
-    of_all: Pace,
+pub struct RateLimiter {
+    of_one: RateLimit,
+    of_all: RateLimit,
     all: u64,
     each: HashMap<IpAddr, u64>,
 }
 
-impl Flood {
-    pub fn new(of_one: Pace, of_all: Pace) -> Self {
+impl RateLimiter {
+    pub fn new(of_one: RateLimit, of_all: RateLimit) -> Self {
         Self {
             of_one,
             of_all,
@@ -104,8 +104,8 @@ impl Flood {
 mod tests {
     use super::*;
 
-    fn flood() -> Flood {
-        Flood::new(Pace::a_second(400), Pace::a_second(2_000))
+    fn limiter() -> RateLimiter {
+        RateLimiter::new(RateLimit::a_second(400), RateLimit::a_second(2_000))
     }
 
     fn ip(number: u32) -> IpAddr {
@@ -114,23 +114,23 @@ mod tests {
 
     #[test]
     fn one_stranger_does_not_silence_the_others() {
-        let mut flood = flood();
-        let read = (0..100_000).filter(|_| flood.admits(ip(1), 7)).count();
+        let mut limiter = limiter();
+        let read = (0..100_000).filter(|_| limiter.admits(ip(1), 7)).count();
         assert_eq!(read, 400);
-        assert!(!flood.has_room(ip(1), 7) && flood.has_room(ip(2), 7));
-        assert!(flood.admits(ip(2), 7));
+        assert!(!limiter.has_room(ip(1), 7) && limiter.has_room(ip(2), 7));
+        assert!(limiter.admits(ip(2), 7));
         let many = (0..256).flat_map(|number| std::iter::repeat_n(number, 300));
-        let read = many.filter(|number| flood.admits(ip(100 + number), 7));
+        let read = many.filter(|number| limiter.admits(ip(100 + number), 7));
         assert_eq!(read.count(), 2_000 - 401);
     }
 
     /// A used-up limit is not refilled at once at the turn of a second.
     #[test]
     fn what_was_used_comes_back_little_by_little() {
-        let mut flood = flood();
+        let mut limiter = limiter();
         let mut read = |from: u64, to: u64| {
             let times = (from..to).step_by(100);
-            times.filter(|at| flood.admits(ip(1), *at)).count()
+            times.filter(|at| limiter.admits(ip(1), *at)).count()
         };
         assert_eq!(read(900_000, 1_000_000), 439);
         assert_eq!(read(1_000_000, 1_100_000), 40);
@@ -139,26 +139,26 @@ mod tests {
 
     #[test]
     fn who_queues_waits_for_his_share_and_is_admitted() {
-        let mut flood = flood();
+        let mut limiter = limiter();
         let waits: Vec<u128> = (0..404)
-            .map(|_| flood.queue(ip(1), 0).as_micros())
+            .map(|_| limiter.queue(ip(1), 0).as_micros())
             .collect();
         assert_eq!(waits[399..], [0, 2_500, 5_000, 7_500, 10_000]);
-        assert_eq!(flood.queue(ip(2), 0), Duration::ZERO);
+        assert_eq!(limiter.queue(ip(2), 0), Duration::ZERO);
     }
 
     #[test]
     fn a_crowd_is_not_remembered_without_end() {
-        let mut flood = flood();
+        let mut limiter = limiter();
         for number in 0..100_000 {
-            flood.admits(ip(number), u64::from(number) * 500);
+            limiter.admits(ip(number), u64::from(number) * 500);
         }
-        assert!(flood.each.len() <= ADDRESSES_MAX);
+        assert!(limiter.each.len() <= ADDRESSES_MAX);
     }
 
     #[test]
     fn a_slow_pace_has_its_burst() {
-        let mut lines = Flood::new(Pace::one_in(10_000, 3), Pace::one_in(100, 50));
+        let mut lines = RateLimiter::new(RateLimit::one_in(10_000, 3), RateLimit::one_in(100, 50));
         let admitted = (0..60).filter(|second| lines.admits(ip(1), second * 1_000_000));
         assert_eq!(admitted.count(), 3 + 5);
     }

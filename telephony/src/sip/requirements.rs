@@ -1,13 +1,13 @@
 //! Checks that a request requires and carries only what is supported.
 
 use super::{
-    message::{Method, Request},
-    refusal::{Answer, refused},
+    message::{Method, SipRequest},
     shared::{ACCEPT, EXTENSIONS},
+    stateless::{StatelessResponse, refused},
 };
 
 /// Refuses unknown required extensions, and bodies other than SDP.
-pub fn understood(request: &Request) -> Result<(), Answer> {
+pub fn check_requirements(request: &SipRequest) -> Result<(), StatelessResponse> {
     let required = ["Require", "Proxy-Require"];
     let strange: Vec<String> = required
         .iter()
@@ -57,6 +57,6 @@ pub fn understood(request: &Request) -> Result<(), Answer> {
     Ok(())
 }
 
-fn unsupported(words: &str) -> Answer {
+fn unsupported(words: &str) -> StatelessResponse {
     refused(415, "Unsupported Media Type", words).with("Accept", ACCEPT.to_owned())
 }

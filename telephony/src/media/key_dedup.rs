@@ -10,29 +10,29 @@ const WAITING_MAX: usize = 32;
 
 /// The way in which a key was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum KeySource {
     Media,
     Signalling,
 }
 
 #[derive(Debug)]
-struct Told {
+struct SentKey {
     key: char,
-    way: Way,
+    way: KeySource,
     at_ms: u64,
 }
 
 #[derive(Debug, Default)]
-pub struct Doubled {
-    waiting: VecDeque<Told>,
+pub struct KeyDeduplicator {
+    waiting: VecDeque<SentKey>,
 }
 
-impl Doubled {
+impl KeyDeduplicator {
     /// True unless the key already came the other way.
-    pub fn is_new(&mut self, key: char, way: Way, now_ms: u64) -> bool {
+    pub fn is_new(&mut self, key: char, way: KeySource, now_ms: u64) -> bool {
         self.waiting
             .retain(|told| now_ms.saturating_sub(told.at_ms) <= APART_MS);
-        let double = |told: &Told| told.key == key && told.way != way;
+        let double = |told: &SentKey| told.key == key && told.way != way;
         if let Some(at) = self.waiting.iter().position(double) {
             self.waiting.remove(at);
             return false;
@@ -40,7 +40,7 @@ impl Doubled {
         if self.waiting.len() >= WAITING_MAX {
             self.waiting.pop_front();
         }
-        self.waiting.push_back(Told {
+        self.waiting.push_back(SentKey {
             key,
             way,
             at_ms: now_ms,
@@ -74,17 +74,17 @@ pub fn signalled(body: &[u8]) -> Option<char> {
 mod tests {
     use super::*;
 
-    fn counted(told: &[(char, Way, u64)]) -> String {
-        let mut doubled = Doubled::default();
+    fn counted(told: &[(char, KeySource, u64)]) -> String {
+        let mut dedup = KeyDeduplicator::default();
         let new = told
             .iter()
-            .filter(|(key, way, at)| doubled.is_new(*key, *way, *at));
+            .filter(|(key, way, at)| dedup.is_new(*key, *way, *at));
         new.map(|(key, ..)| *key).collect()
     }
 
     #[test]
     fn what_is_told_twice_counts_once() {
-        use Way::{Media, Signalling};
+        use KeySource::{Media, Signalling};
         for (told, expected) in [
             (vec![('4', Media, 0), ('4', Signalling, 300)], "4"),
             (vec![('4', Signalling, 0), ('4', Media, 10)], "4"),
@@ -113,11 +113,11 @@ mod tests {
         ] {
             assert_eq!(counted(&told), expected, "{told:?}");
         }
-        let mut doubled = Doubled::default();
+        let mut dedup = KeyDeduplicator::default();
         for at in 0..1_000 {
-            doubled.is_new('1', Media, at);
+            dedup.is_new('1', Media, at);
         }
-        assert_eq!(doubled.waiting.len(), WAITING_MAX);
+        assert_eq!(dedup.waiting.len(), WAITING_MAX);
     }
 
     #[test]

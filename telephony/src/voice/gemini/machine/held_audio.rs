@@ -10,11 +10,11 @@ const MOST: usize = CALLER_RATE as usize * 3;
 const STEP: usize = CALLER_RATE as usize / 25;
 
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct HeldAudio {
     samples: VecDeque<i16>,
 }
 
-impl Held {
+impl HeldAudio {
     pub(super) fn push(&mut self, samples: &[i16]) {
         let samples = &samples[samples.len().saturating_sub(MOST)..];
         let beyond = (self.samples.len() + samples.len()).saturating_sub(MOST);
@@ -36,11 +36,11 @@ pub(super) fn steps(samples: &[i16]) -> Vec<Vec<i16>> {
 
 #[cfg(test)]
 mod tests {
-    use super::Held;
+    use super::HeldAudio;
 
     #[test]
     fn the_newest_three_seconds_are_kept_in_order() {
-        let mut held = Held::default();
+        let mut held = HeldAudio::default();
         for second in 0..5 {
             held.push(&vec![second; 16_000]);
         }

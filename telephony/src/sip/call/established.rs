@@ -3,18 +3,19 @@
 use tokio::time::{Duration, Instant, sleep_until};
 
 use super::{
-    Call, Control, Media, Peer, Repeat, Taking, ToCall,
-    asking::{Asked, SUPPORTED_IN_REQUESTS},
-    over::Over,
-    refuse_offer, transfer,
+    AnswerSdp, Call, Control, DialogMessage, MediaHandle, Peer, Repeat,
+    end::Termination,
+    refuse_offer,
+    requests::{PendingRequest, SUPPORTED_IN_REQUESTS},
+    transfer,
 };
 use crate::{
-    leg::{Happening, Order},
+    leg::{LegEvent, Order},
     sip::{
-        lines::Waiting,
-        message::{Method, Request, Response},
+        lines::UnacknowledgedCall,
+        message::{Method, SipRequest, SipResponse},
         session_timer::{self, Refresher},
-        transactions::Reply,
+        transactions::Responder,
     },
 };
 
@@ -24,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const FAR: Duration = Duration::from_secs(86_400);
 
 /// State of an established call.
-struct Standing {
+struct EstablishedCall {
     /// A 200 of ours that waits for its ACK, with the INVITE's number.
     unacknowledged: Option<(Repeat, u32)>,
     /// The 200 carried our offer: the ACK has the answer.
@@ -34,20 +35,20 @@ struct Standing {
     /// When the line is released, unless the call is acknowledged by then.
     patience: Instant,
     /// Held in place of the line from then on.
-    waiting: Option<Waiting>,
+    waiting: Option<UnacknowledgedCall>,
     /// A session refresh of ours that waits for its response.
-    refresh: Option<Asked>,
+    refresh: Option<PendingRequest>,
     /// When the session timer is due.
     due: Option<Instant>,
 }
 
 enum Event {
     Order(Option<Order>),
-    Received(Box<ToCall>),
+    Received(Box<DialogMessage>),
     Again,
     Due,
-    Refreshed(Option<Response>),
-    Transfer(transfer::Step),
+    Refreshed(Option<SipResponse>),
+    Transfer(transfer::TransferStep),
     /// Media of the peer came before its ACK.
     Media,
     /// The time for the acknowledgement is over.
@@ -58,10 +59,10 @@ enum Event {
 
 impl Call {
     /// Runs until the call ends. A caller's call waits for the ACK of our 200; a call that we made is established already.
-    pub(super) async fn stand(mut self, answered: Option<Repeat>) {
+    pub(super) async fn run_established(mut self, answered: Option<Repeat>) {
         let told = answered.is_none();
-        let mut standing = Standing {
-            offered: matches!(self.taking, Taking::Offer),
+        let mut state = EstablishedCall {
+            offered: matches!(self.taking, AnswerSdp::Offer),
             unacknowledged: answered.map(|answered| (answered, self.dialog.remote_seq)),
             told,
             patience: Instant::now() + PATIENCE,
@@ -70,93 +71,95 @@ impl Call {
             due: self.due(),
         };
         let over = loop {
-            let event = self.next(&mut standing).await;
-            if let Some(over) = self.handle(event, &mut standing).await {
+            let event = self.next(&mut state).await;
+            if let Some(over) = self.handle(event, &mut state).await {
                 break over;
             }
         };
-        let Standing {
+        let EstablishedCall {
             unacknowledged,
             waiting,
             ..
-        } = standing;
+        } = state;
         drop(waiting);
         self.end(over, unacknowledged.map(|(repeat, _)| repeat))
             .await;
     }
 
-    async fn next(&mut self, standing: &mut Standing) -> Event {
+    async fn next(&mut self, state: &mut EstablishedCall) -> Event {
         let far = Instant::now() + FAR;
-        let again = standing
+        let again = state
             .unacknowledged
             .as_ref()
             .map_or(far, |(repeat, _)| repeat.next);
-        let due = standing.due.unwrap_or(far);
-        let is_patient = !standing.told && standing.waiting.is_none();
+        let due = state.due.unwrap_or(far);
+        let is_patient = !state.told && state.waiting.is_none();
         // Once the caller is joined to a person, no more orders come.
         let ordered = !self
             .transfer
             .as_ref()
-            .is_some_and(transfer::Transfer::is_joined);
+            .is_some_and(transfer::CallTransfer::is_joined);
         tokio::select! {
             order = self.orders.recv(), if ordered => Event::Order(order),
             Some(received) = self.inbox.recv() => Event::Received(Box::new(received)),
             () = sleep_until(again) => Event::Again,
             () = sleep_until(due) => Event::Due,
-            answer = refreshed(&mut standing.refresh) => Event::Refreshed(answer),
+            answer = refreshed(&mut state.refresh) => Event::Refreshed(answer),
             step = transfer::next(&mut self.transfer) => Event::Transfer(step),
-            () = first(&mut self.media), if !standing.told => Event::Media,
-            () = sleep_until(standing.patience), if is_patient => Event::Impatient,
-            () = over(&standing.waiting) => Event::Forgotten,
+            () = first(&mut self.media), if !state.told => Event::Media,
+            () = sleep_until(state.patience), if is_patient => Event::Impatient,
+            () = over(&state.waiting) => Event::Forgotten,
         }
     }
 
-    async fn handle(&mut self, event: Event, standing: &mut Standing) -> Option<Over> {
+    async fn handle(&mut self, event: Event, state: &mut EstablishedCall) -> Option<Termination> {
         match event {
             Event::Order(order) => self.order(order).await,
             Event::Received(received) => match *received {
-                ToCall::Ack(ack) => self.acknowledged(&ack, standing).await,
-                ToCall::Request(request, reply) => self.request(&request, &reply, standing).await,
+                DialogMessage::Ack(ack) => self.acknowledged(&ack, state).await,
+                DialogMessage::Request(request, reply) => {
+                    self.request(&request, &reply, state).await
+                }
             },
-            Event::Again => self.again(standing),
-            Event::Due => self.timer_came(standing).await,
-            Event::Refreshed(answer) => self.refreshed(answer, standing).await,
+            Event::Again => self.again(state),
+            Event::Due => self.timer_came(state).await,
+            Event::Refreshed(answer) => self.refreshed(answer, state).await,
             Event::Transfer(step) => self
                 .transferred(step)
                 .await
-                .map(|words| Over::Ours(200, words)),
-            Event::Media => self.begins(standing).await,
+                .map(|words| Termination::Ours(200, words)),
+            Event::Media => self.begins(state).await,
             Event::Impatient => {
-                self.place = None;
+                self.line = None;
                 let waiting = self.shared.lines.wait_without(&self.caller.trunk.name);
-                standing.waiting = Some(waiting);
+                state.waiting = Some(waiting);
                 None
             }
-            Event::Forgotten => Some(Over::Forgotten),
+            Event::Forgotten => Some(Termination::Forgotten),
         }
     }
 
     /// The peer has proven that it exists: media starts, and the call's task is told. After a late ACK the call needs a line
     /// again.
-    async fn begins(&mut self, standing: &mut Standing) -> Option<Over> {
-        if std::mem::replace(&mut standing.told, true) {
+    async fn begins(&mut self, state: &mut EstablishedCall) -> Option<Termination> {
+        if std::mem::replace(&mut state.told, true) {
             return None;
         }
-        if standing.waiting.take().is_some() {
-            self.place = self.shared.lines.take(&self.caller.trunk.name);
-            if self.place.is_none() {
-                return Some(Over::Broken(503, "all lines are taken"));
+        if state.waiting.take().is_some() {
+            self.line = self.shared.lines.take(&self.caller.trunk.name);
+            if self.line.is_none() {
+                return Some(Termination::Broken(503, "all lines are taken"));
             }
         }
         self.direct(Control::Begin).await;
-        self.happened(Happening::Answered);
+        self.notify(LegEvent::Answered);
         None
     }
 
-    async fn order(&mut self, order: Option<Order>) -> Option<Over> {
+    async fn order(&mut self, order: Option<Order>) -> Option<Termination> {
         let control = match order {
-            None => return Some(Over::Ours(200, "the call is over".to_owned())),
-            Some(Order::Hangup(ending)) => return Some(Over::Ours(200, ending.words)),
+            None => return Some(Termination::Ours(200, "the call is over".to_owned())),
+            Some(Order::Hangup(ending)) => return Some(Termination::Ours(200, ending.words)),
             Some(Order::Transfer { to, language }) => {
                 self.begin_transfer(to, language).await;
                 return None;
@@ -172,42 +175,46 @@ impl Call {
         };
         // A delayed offer is not answered yet, so nothing was played.
         if self.media.is_none() && matches!(control, Control::Flush) {
-            self.happened(Happening::Flushed { played_ms: 0 });
+            self.notify(LegEvent::Flushed { played_ms: 0 });
         }
         self.direct(control).await;
         None
     }
 
-    async fn acknowledged(&mut self, ack: &Request, standing: &mut Standing) -> Option<Over> {
+    async fn acknowledged(
+        &mut self,
+        ack: &SipRequest,
+        state: &mut EstablishedCall,
+    ) -> Option<Termination> {
         if !self.dialog.is_peers(&ack.headers) {
             return None;
         }
         let number = ack.headers.cseq()?.0;
-        standing
+        state
             .unacknowledged
             .take_if(|(_, invited)| *invited == number)?;
-        if std::mem::take(&mut standing.offered) {
+        if std::mem::take(&mut state.offered) {
             match self.session.accept(&ack.body) {
                 Ok(terms) => {
                     if !self.agreed(terms).await {
-                        return Some(Over::Broken(500, "the media cannot be started"));
+                        return Some(Termination::Broken(500, "the media cannot be started"));
                     }
                 }
                 Err(refused) => {
                     tracing::debug!(words = %refused.words, "the answer in an ACK cannot be used");
-                    return Some(Over::Broken(488, "the peer's answer cannot be used"));
+                    return Some(Termination::Broken(488, "the peer's answer cannot be used"));
                 }
             }
         }
-        self.begins(standing).await
+        self.begins(state).await
     }
 
     async fn request(
         &mut self,
-        request: &Request,
-        reply: &Reply,
-        standing: &mut Standing,
-    ) -> Option<Over> {
+        request: &SipRequest,
+        reply: &Responder,
+        state: &mut EstablishedCall,
+    ) -> Option<Termination> {
         if !self.dialog.is_peers(&request.headers) {
             reply.refuse(481, "Call/Transaction Does Not Exist");
             return None;
@@ -224,10 +231,10 @@ impl Call {
             Method::Bye => {
                 reply.send(&reply.response(200, "OK"));
                 self.left().await;
-                return Some(Over::Theirs);
+                return Some(Termination::Theirs);
             }
-            Method::Invite => self.invited(request, reply, standing).await,
-            Method::Update => self.updated(request, reply, standing).await,
+            Method::Invite => self.invited(request, reply, state).await,
+            Method::Update => self.updated(request, reply, state).await,
             Method::Options => reply.send(&self.dressed(reply.response(200, "OK"))),
             Method::Notify => self.notified(request, reply),
             Method::Info => self.informed(request, reply).await,
@@ -238,8 +245,13 @@ impl Call {
     }
 
     /// A re-INVITE: hold, another address or codec, or a session refresh.
-    async fn invited(&mut self, request: &Request, reply: &Reply, standing: &mut Standing) {
-        if standing.unacknowledged.is_some() {
+    async fn invited(
+        &mut self,
+        request: &SipRequest,
+        reply: &Responder,
+        state: &mut EstablishedCall,
+    ) {
+        if state.unacknowledged.is_some() {
             reply.send(
                 &reply
                     .response(500, "An INVITE Is Not Acknowledged Yet")
@@ -247,23 +259,28 @@ impl Call {
             );
             return;
         }
-        let Some((sdp, offered)) = self.changed(request, reply, standing).await else {
+        let Some((sdp, offered)) = self.changed(request, reply, state).await else {
             return;
         };
         let mut response = self.timed(self.dressed(reply.response(200, "OK")));
         response.headers.push("Content-Type", "application/sdp");
         response.body = sdp.unwrap_or_else(|| self.session.offer()).into_bytes();
         reply.send(&response);
-        standing.offered = offered;
-        standing.unacknowledged = Some((Repeat::new(response), self.dialog.remote_seq));
+        state.offered = offered;
+        state.unacknowledged = Some((Repeat::new(response), self.dialog.remote_seq));
     }
 
-    async fn updated(&mut self, request: &Request, reply: &Reply, standing: &mut Standing) {
-        if !request.body.is_empty() && standing.unacknowledged.is_some() && standing.offered {
+    async fn updated(
+        &mut self,
+        request: &SipRequest,
+        reply: &Responder,
+        state: &mut EstablishedCall,
+    ) {
+        if !request.body.is_empty() && state.unacknowledged.is_some() && state.offered {
             reply.refuse(491, "Request Pending");
             return;
         }
-        let Some((sdp, _)) = self.changed(request, reply, standing).await else {
+        let Some((sdp, _)) = self.changed(request, reply, state).await else {
             return;
         };
         let mut response = self.timed(self.dressed(reply.response(200, "OK")));
@@ -278,11 +295,11 @@ impl Call {
     /// `None` after a refusal, which changes nothing.
     async fn changed(
         &mut self,
-        request: &Request,
-        reply: &Reply,
-        standing: &mut Standing,
+        request: &SipRequest,
+        reply: &Responder,
+        state: &mut EstablishedCall,
     ) -> Option<(Option<String>, bool)> {
-        let ours_is_open = standing
+        let ours_is_open = state
             .refresh
             .as_ref()
             .is_some_and(|refresh| !refresh.request.body.is_empty());
@@ -312,27 +329,30 @@ impl Call {
             self.peer = peer;
         }
         self.timer = timer.or(self.timer);
-        standing.due = self.due();
+        state.due = self.due();
         let offers = answer.is_none();
         Some((answer, offers))
     }
 
-    fn again(&mut self, standing: &mut Standing) -> Option<Over> {
-        let (repeat, _) = standing.unacknowledged.as_mut()?;
+    fn again(&mut self, state: &mut EstablishedCall) -> Option<Termination> {
+        let (repeat, _) = state.unacknowledged.as_mut()?;
         if !repeat.again(&self.flow) {
-            standing.unacknowledged = None;
-            return Some(Over::Broken(408, "the answer was never acknowledged"));
+            state.unacknowledged = None;
+            return Some(Termination::Broken(
+                408,
+                "the answer was never acknowledged",
+            ));
         }
         None
     }
 
-    async fn timer_came(&mut self, standing: &mut Standing) -> Option<Over> {
+    async fn timer_came(&mut self, state: &mut EstablishedCall) -> Option<Termination> {
         let timer = self.timer?;
         if timer.refresher == Refresher::Peer {
-            return Some(Over::Broken(408, "the session was not refreshed"));
+            return Some(Termination::Broken(408, "the session was not refreshed"));
         }
-        standing.due = self.due();
-        if standing.refresh.is_some() || standing.unacknowledged.is_some() {
+        state.due = self.due();
+        if state.refresh.is_some() || state.unacknowledged.is_some() {
             return None;
         }
         let method = if self.peer.updates {
@@ -350,29 +370,37 @@ impl Call {
             request.body = self.session.unchanged().into_bytes();
         }
         match self.ask(request).await {
-            Some(asked) => standing.refresh = Some(asked),
-            None => return Some(Over::Broken(408, "the peer cannot be reached any more")),
+            Some(asked) => state.refresh = Some(asked),
+            None => {
+                return Some(Termination::Broken(
+                    408,
+                    "the peer cannot be reached any more",
+                ));
+            }
         }
         None
     }
 
     async fn refreshed(
         &mut self,
-        answer: Option<Response>,
-        standing: &mut Standing,
-    ) -> Option<Over> {
+        answer: Option<SipResponse>,
+        state: &mut EstablishedCall,
+    ) -> Option<Termination> {
         let Some(response) = answer else {
-            return Some(Over::Broken(408, "the peer does not answer any more"));
+            return Some(Termination::Broken(
+                408,
+                "the peer does not answer any more",
+            ));
         };
         if response.status < 200 {
             return None;
         }
-        let refresh = standing.refresh.take()?;
+        let refresh = state.refresh.take()?;
         match response.status {
             200..300 => {
                 self.dialog.retarget(&response.headers);
                 self.timer = session_timer::accepted(&response.headers).or(self.timer);
-                standing.due = self.due();
+                state.due = self.due();
                 if refresh.request.method == Method::Invite {
                     self.acknowledge(refresh).await;
                     if let Ok(terms) = self.session.accept(&response.body) {
@@ -380,16 +408,16 @@ impl Call {
                     }
                 }
             }
-            401 | 407 => standing.refresh = self.prove(&refresh, &response).await,
+            401 | 407 => state.refresh = self.prove(&refresh, &response).await,
             408 | 481 => {
-                return Some(Over::Broken(
+                return Some(Termination::Broken(
                     response.status,
                     "the peer knows nothing of the call",
                 ));
             }
             405 | 501 if self.peer.updates => {
                 self.peer.updates = false;
-                standing.due = Some(Instant::now());
+                state.due = Some(Instant::now());
             }
             422 => {
                 let min = response
@@ -399,12 +427,12 @@ impl Call {
                 if let (Some(timer), Some(min)) = (&mut self.timer, min) {
                     timer.seconds = timer.seconds.max(min).min(86_400);
                 }
-                standing.due = Some(Instant::now() + Duration::from_secs(1));
+                state.due = Some(Instant::now() + Duration::from_secs(1));
             }
             // Both sides began at once: try again after 0 to 2 s, like a side that does not own the Call-ID (RFC 3261, 14.1).
             491 => {
                 let wait = u64::from(rand::random::<u16>() % 2_000);
-                standing.due = Some(Instant::now() + Duration::from_millis(wait));
+                state.due = Some(Instant::now() + Duration::from_millis(wait));
             }
             _ => {}
         }
@@ -413,7 +441,7 @@ impl Call {
 }
 
 /// Waits until the peer's first packet starts the call's media.
-async fn first(media: &mut Option<Media>) {
+async fn first(media: &mut Option<MediaHandle>) {
     if let Some(media) = media
         && let Some(first) = &mut media.first
         && first.await.is_ok()
@@ -424,14 +452,14 @@ async fn first(media: &mut Option<Media>) {
     std::future::pending().await
 }
 
-async fn over(waiting: &Option<Waiting>) {
+async fn over(waiting: &Option<UnacknowledgedCall>) {
     match waiting {
         Some(waiting) => waiting.over().await,
         None => std::future::pending().await,
     }
 }
 
-async fn refreshed(refresh: &mut Option<Asked>) -> Option<Response> {
+async fn refreshed(refresh: &mut Option<PendingRequest>) -> Option<SipResponse> {
     match refresh {
         Some(refresh) => refresh.answers.recv().await,
         None => std::future::pending().await,

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::sip::source::holder;
+use crate::sip::address_holder::holder;
 
 const ALL_MAX: usize = 4_096;
 const OF_ONE_MAX: usize = 512;
@@ -16,12 +16,12 @@ const STRANGERS_MAX: usize = 512;
 const OF_ONE_STRANGER_MAX: usize = 32;
 
 #[derive(Debug, Default)]
-pub struct Seats {
-    taken: Mutex<TakenSeats>,
+pub struct SipConnectionLimits {
+    taken: Mutex<ConnectionCounts>,
 }
 
 #[derive(Debug, Default)]
-struct TakenSeats {
+struct ConnectionCounts {
     next: u64,
     each: HashMap<IpAddr, usize>,
     all: usize,
@@ -39,21 +39,21 @@ struct Stranger {
 
 /// The permit for a connection; released when it is dropped.
 #[derive(Debug)]
-pub struct Seat {
-    seats: Arc<Seats>,
+pub struct ConnectionPermit {
+    limits: Arc<SipConnectionLimits>,
     number: u64,
     source: IpAddr,
     lost: Arc<Notify>,
 }
 
-impl Seats {
-    fn taken(&self) -> MutexGuard<'_, TakenSeats> {
+impl SipConnectionLimits {
+    fn taken(&self) -> MutexGuard<'_, ConnectionCounts> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a seat for a peer at this address. If all seats for strangers are taken, a stranger replaces another: of the address
+    /// Takes a permit for a peer at this address. If all limits for strangers are taken, a stranger replaces another: of the address
     /// that holds the most, the one that was silent for longest.
-    pub fn take(self: &Arc<Self>, ip: IpAddr, is_known: bool) -> Option<Seat> {
+    pub fn take(self: &Arc<Self>, ip: IpAddr, is_known: bool) -> Option<ConnectionPermit> {
         let source = holder(ip);
         let mut taken = self.taken();
         let of_one = taken.each.get(&source).copied().unwrap_or_default();
@@ -74,8 +74,8 @@ impl Seats {
         }
         taken.all += 1;
         *taken.each.entry(source).or_default() += 1;
-        Some(Seat {
-            seats: self.clone(),
+        Some(ConnectionPermit {
+            limits: self.clone(),
             number,
             source,
             lost,
@@ -83,7 +83,7 @@ impl Seats {
     }
 }
 
-impl TakenSeats {
+impl ConnectionCounts {
     fn make_room(&mut self, source: IpAddr) {
         let mut held = HashMap::<IpAddr, usize>::new();
         for stranger in self.strangers.values() {
@@ -108,7 +108,7 @@ impl TakenSeats {
     }
 }
 
-impl Seat {
+impl ConnectionPermit {
     /// Completes when this stranger has to make room.
     pub async fn lost(&self) {
         self.lost.notified().await;
@@ -116,7 +116,7 @@ impl Seat {
 
     /// Records that a stranger sent something.
     pub fn heard(&self) {
-        let mut taken = self.seats.taken();
+        let mut taken = self.limits.taken();
         taken.next += 1;
         let heard = taken.next;
         if let Some(stranger) = taken.strangers.get_mut(&self.number) {
@@ -126,13 +126,13 @@ impl Seat {
 
     /// The peer has authenticated, and is no stranger any more.
     pub fn proven(&self) {
-        self.seats.taken().strangers.remove(&self.number);
+        self.limits.taken().strangers.remove(&self.number);
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut taken = self.seats.taken();
+        let mut taken = self.limits.taken();
         taken.strangers.remove(&self.number);
         taken.all -= 1;
         if let Some(of_one) = taken.each.get_mut(&self.source) {
@@ -154,26 +154,26 @@ mod tests {
         IpAddr::from([192, 0, 2, last])
     }
 
-    fn is_lost(seat: &Seat) -> bool {
-        seat.lost().now_or_never().is_some()
+    fn is_lost(permit: &ConnectionPermit) -> bool {
+        permit.lost().now_or_never().is_some()
     }
 
     #[test]
     fn a_newcomer_takes_the_seat_of_who_was_silent_for_longest_where_most_are_held() {
-        let seats = Arc::<Seats>::default();
+        let limits = Arc::<SipConnectionLimits>::default();
         let mut held = Vec::new();
         for last in 0..=16 {
             let of_one = if last < 15 { 32 } else { 16 };
             for _ in 0..of_one {
-                held.push(seats.take(ip(last), false).expect("a seat"));
+                held.push(limits.take(ip(last), false).expect("a permit"));
             }
         }
         assert_eq!(held.len(), STRANGERS_MAX);
-        for seat in &held[..15 * 32] {
-            seat.heard();
+        for permit in &held[..15 * 32] {
+            permit.heard();
         }
         // Addresses with few connections keep them, however long they are silent.
-        let newcomer = seats.take(ip(200), false).expect("a seat");
+        let newcomer = limits.take(ip(200), false).expect("a permit");
         let lost: Vec<usize> = (0..held.len()).filter(|at| is_lost(&held[*at])).collect();
         assert_eq!(lost.len(), 1);
         let is_first = lost[0].is_multiple_of(32);
@@ -181,7 +181,7 @@ mod tests {
         assert!(!is_lost(&newcomer));
         drop(held);
         drop(newcomer);
-        let taken = seats.taken();
+        let taken = limits.taken();
         assert_eq!(
             (taken.all, taken.each.len(), taken.strangers.len()),
             (0, 0, 0)
@@ -190,15 +190,18 @@ mod tests {
 
     #[test]
     fn one_address_has_its_own_share() {
-        let seats = Arc::<Seats>::default();
-        let mut held: Vec<Seat> = (0..32).filter_map(|_| seats.take(ip(1), false)).collect();
+        let limits = Arc::<SipConnectionLimits>::default();
+        let mut held: Vec<ConnectionPermit> =
+            (0..32).filter_map(|_| limits.take(ip(1), false)).collect();
         held[0].proven();
-        held.push(seats.take(ip(1), false).expect("a seat"));
+        held.push(limits.take(ip(1), false).expect("a permit"));
         assert!(!held.iter().any(is_lost), "one of them is no stranger");
-        held.push(seats.take(ip(1), false).expect("a seat"));
-        assert_eq!(held.iter().filter(|seat| is_lost(seat)).count(), 1);
+        held.push(limits.take(ip(1), false).expect("a permit"));
+        assert_eq!(held.iter().filter(|permit| is_lost(permit)).count(), 1);
         // Known peers have more connections, but not all.
-        let known: Vec<Seat> = (0..4_096).filter_map(|_| seats.take(ip(2), true)).collect();
+        let known: Vec<ConnectionPermit> = (0..4_096)
+            .filter_map(|_| limits.take(ip(2), true))
+            .collect();
         assert_eq!(known.len(), OF_ONE_MAX);
     }
 }

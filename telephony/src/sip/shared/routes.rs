@@ -7,7 +7,7 @@ use std::{
 
 use super::Shared;
 use crate::{
-    settings::{Transport, Trunk},
+    settings::{SipTransport, Trunk},
     sip::{
         dialog::Dialog,
         message::{Host, Uri},
@@ -88,13 +88,13 @@ impl Shared {
 
     async fn begun(
         &self,
-        transport: Transport,
+        transport: SipTransport,
         address: SocketAddr,
         host: &Host,
         known: Option<&Flow>,
     ) -> io::Result<Flow> {
-        if transport == Transport::Udp {
-            return match known.filter(|known| known.transport == Transport::Udp) {
+        if transport == SipTransport::Udp {
+            return match known.filter(|known| known.transport == SipTransport::Udp) {
                 Some(known) => Ok(known.towards(address)),
                 None => self.datagrams_to(address),
             };
@@ -104,7 +104,7 @@ impl Shared {
             .get()
             .and_then(|sockets| sockets.receiver.upgrade());
         let receiver = receiver.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
-        let secured = (transport == Transport::Tls).then_some((&self.trust, host));
+        let secured = (transport == SipTransport::Tls).then_some((&self.trust, host));
         connect(transport, address, secured, receiver).await
     }
 
@@ -125,20 +125,20 @@ impl Shared {
     }
 }
 
-fn transport_to(uri: &Uri, known: Option<&Flow>) -> Transport {
+fn transport_to(uri: &Uri, known: Option<&Flow>) -> SipTransport {
     let named = uri.param("transport").map(str::to_ascii_lowercase);
     match named.as_deref() {
-        _ if uri.scheme == "sips" => Transport::Tls,
-        Some("tcp") => Transport::Tcp,
-        Some("tls") => Transport::Tls,
-        Some(_) => Transport::Udp,
-        None => known.map_or(Transport::Udp, |known| known.transport),
+        _ if uri.scheme == "sips" => SipTransport::Tls,
+        Some("tcp") => SipTransport::Tcp,
+        Some("tls") => SipTransport::Tls,
+        Some(_) => SipTransport::Udp,
+        None => known.map_or(SipTransport::Udp, |known| known.transport),
     }
 }
 
-fn port_of(uri: &Uri, transport: Transport) -> u16 {
+fn port_of(uri: &Uri, transport: SipTransport) -> u16 {
     uri.port.unwrap_or(match transport {
-        Transport::Tls => 5061,
-        Transport::Udp | Transport::Tcp => 5060,
+        SipTransport::Tls => 5061,
+        SipTransport::Udp | SipTransport::Tcp => 5060,
     })
 }

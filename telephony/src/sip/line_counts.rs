@@ -9,14 +9,14 @@ pub const LATE_MAX: usize = 10;
 const KEPT_PART: usize = 4;
 
 #[derive(Debug)]
-pub struct Places {
+pub struct LineCounts {
     max: usize,
     trunks: usize,
     all: usize,
     held: HashMap<String, usize>,
 }
 
-impl Places {
+impl LineCounts {
     pub fn new(max: usize, trunks: usize) -> Self {
         Self {
             max,
@@ -70,12 +70,12 @@ impl Places {
 
 /// Unacknowledged calls without a line, by trunk, the oldest first. `T` ends one.
 #[derive(Debug)]
-pub struct Late<T> {
+pub struct UnacknowledgedCalls<T> {
     next: u64,
     by_trunk: HashMap<String, VecDeque<(u64, T)>>,
 }
 
-impl<T> Default for Late<T> {
+impl<T> Default for UnacknowledgedCalls<T> {
     fn default() -> Self {
         Self {
             next: 0,
@@ -84,7 +84,7 @@ impl<T> Default for Late<T> {
     }
 }
 
-impl<T> Late<T> {
+impl<T> UnacknowledgedCalls<T> {
     /// Adds one. Returns its number, and the one that has to end for it.
     pub fn add(&mut self, trunk: &str, end: T) -> (u64, Option<T>) {
         self.next += 1;
@@ -126,8 +126,8 @@ mod tests {
         #[case] greedy: usize,
         #[case] other: usize,
     ) {
-        let mut places = Places::new(max, trunks);
-        let mut take = |name: &str| (0..max + 1).filter(|_| places.take(name)).count();
+        let mut counts = LineCounts::new(max, trunks);
+        let mut take = |name: &str| (0..max + 1).filter(|_| counts.take(name)).count();
         assert_eq!(take("greedy"), greedy);
         for number in 1..trunks {
             let got = take(&number.to_string());
@@ -135,30 +135,30 @@ mod tests {
             assert_eq!(got, other.min(left), "{number}");
         }
         assert_eq!(take("greedy"), 0);
-        assert!(places.all() <= max);
+        assert!(counts.all() <= max);
     }
 
     #[test]
     fn lines_come_back() {
-        let mut places = Places::new(4, 1);
+        let mut counts = LineCounts::new(4, 1);
         for _ in 0..3 {
-            assert!((0..4).all(|_| places.take("a")));
-            assert!(!places.take("a"));
-            (0..4).for_each(|_| places.give_back("a"));
+            assert!((0..4).all(|_| counts.take("a")));
+            assert!(!counts.take("a"));
+            (0..4).for_each(|_| counts.give_back("a"));
         }
-        assert_eq!((places.all(), places.held.len()), (0, 0));
+        assert_eq!((counts.all(), counts.held.len()), (0, 0));
     }
 
     #[test]
     fn of_those_that_nobody_acknowledges_the_oldest_of_the_trunk_ends() {
-        let mut late = Late::default();
-        let (other, _) = late.add("other", 100);
+        let mut calls = UnacknowledgedCalls::default();
+        let (other, _) = calls.add("other", 100);
         for number in 0..30_usize {
-            let ended = late.add("forged", number).1;
+            let ended = calls.add("forged", number).1;
             assert_eq!(ended, number.checked_sub(10));
         }
-        late.remove("other", other);
-        assert_eq!(late.by_trunk.len(), 1);
-        assert_eq!(late.by_trunk["forged"].len(), LATE_MAX);
+        calls.remove("other", other);
+        assert_eq!(calls.by_trunk.len(), 1);
+        assert_eq!(calls.by_trunk["forged"].len(), LATE_MAX);
     }
 }

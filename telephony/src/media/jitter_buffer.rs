@@ -15,10 +15,10 @@ const MISORDER_MAX: u16 = 100;
 
 /// The packets that wait.
 #[derive(Debug)]
-pub struct Window<T> {
+pub struct JitterBuffer<T> {
     /// The next sequence number; `None` before the first packet.
     next: Option<u16>,
-    held: Vec<Held<T>>,
+    held: Vec<HeldPacket<T>>,
     /// Bitmap of the numbers before `next` that came; the lowest bit is the last.
     came: u128,
     /// The number that would confirm a far jump.
@@ -26,7 +26,7 @@ pub struct Window<T> {
 }
 
 #[derive(Debug)]
-struct Held<T> {
+struct HeldPacket<T> {
     sequence: u16,
     since_ms: u64,
     item: T,
@@ -34,7 +34,7 @@ struct Held<T> {
 
 /// The outcome for a pushed packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pushed {
+pub enum PushOutcome {
     Taken,
     /// It had come before.
     Repeated,
@@ -47,13 +47,13 @@ pub enum Pushed {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next<T> {
+pub enum OrderedItem<T> {
     Packet(T),
     /// This many packets are given up.
     Lost(u16),
 }
 
-impl<T> Default for Window<T> {
+impl<T> Default for JitterBuffer<T> {
     fn default() -> Self {
         Self {
             next: None,
@@ -64,41 +64,41 @@ impl<T> Default for Window<T> {
     }
 }
 
-impl<T> Window<T> {
+impl<T> JitterBuffer<T> {
     /// Adds a packet. Everything that is ready must be popped before the next push.
-    pub fn push(&mut self, sequence: u16, now_ms: u64, item: T) -> Pushed {
+    pub fn push(&mut self, sequence: u16, now_ms: u64, item: T) -> PushOutcome {
         let next = *self.next.get_or_insert(sequence);
         let ahead = sequence.wrapping_sub(next);
         let behind = next.wrapping_sub(sequence);
         if ahead < DROPOUT_MAX {
             if self.held.iter().any(|held| held.sequence == sequence) {
-                return Pushed::Repeated;
+                return PushOutcome::Repeated;
             }
             if self.held.len() == WINDOW {
-                return Pushed::Late;
+                return PushOutcome::Late;
             }
             self.confirms = None;
             self.hold(sequence, now_ms, item);
-            Pushed::Taken
+            PushOutcome::Taken
         } else if behind <= MISORDER_MAX {
             if self.came >> (behind - 1) & 1 == 1 {
-                Pushed::Repeated
+                PushOutcome::Repeated
             } else {
-                Pushed::Late
+                PushOutcome::Late
             }
         } else if self.confirms == Some(sequence) {
             *self = Self::default();
             self.next = Some(sequence);
             self.hold(sequence, now_ms, item);
-            Pushed::Restarted
+            PushOutcome::Restarted
         } else {
             self.confirms = Some(sequence.wrapping_add(1));
-            Pushed::Stray
+            PushOutcome::Stray
         }
     }
 
     fn hold(&mut self, sequence: u16, since_ms: u64, item: T) {
-        self.held.push(Held {
+        self.held.push(HeldPacket {
             sequence,
             since_ms,
             item,
@@ -106,16 +106,16 @@ impl<T> Window<T> {
     }
 
     /// The next packet or loss that is ready.
-    pub fn pop(&mut self, now_ms: u64) -> Option<Next<T>> {
+    pub fn pop(&mut self, now_ms: u64) -> Option<OrderedItem<T>> {
         let next = self.next?;
-        let ahead = |held: &Held<T>| held.sequence.wrapping_sub(next);
+        let ahead = |held: &HeldPacket<T>| held.sequence.wrapping_sub(next);
         let nearest = (0..self.held.len()).min_by_key(|at| ahead(&self.held[*at]))?;
         let gap = ahead(&self.held[nearest]);
         if gap == 0 {
             let held = self.held.swap_remove(nearest);
             self.next = Some(next.wrapping_add(1));
             self.came = self.came << 1 | 1;
-            return Some(Next::Packet(held.item));
+            return Some(OrderedItem::Packet(held.item));
         }
         let waited = self
             .held
@@ -126,7 +126,7 @@ impl<T> Window<T> {
         }
         self.next = Some(next.wrapping_add(gap));
         self.came = self.came.checked_shl(u32::from(gap)).unwrap_or(0);
-        Some(Next::Lost(gap))
+        Some(OrderedItem::Lost(gap))
     }
 }
 
@@ -134,17 +134,17 @@ impl<T> Window<T> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Next, Pushed, WAIT_MS, WINDOW, Window};
+    use super::{JitterBuffer, OrderedItem, PushOutcome, WAIT_MS, WINDOW};
 
     /// The output for these packets, pushed one per millisecond.
-    fn through(sequences: impl IntoIterator<Item = u16>) -> (Vec<u16>, u64, Vec<Pushed>) {
-        let mut window = Window::default();
+    fn through(sequences: impl IntoIterator<Item = u16>) -> (Vec<u16>, u64, Vec<PushOutcome>) {
+        let mut window = JitterBuffer::default();
         let (mut out, mut lost, mut pushed) = (Vec::new(), 0, Vec::new());
-        let mut drain = |window: &mut Window<u16>, now| {
+        let mut drain = |window: &mut JitterBuffer<u16>, now| {
             while let Some(next) = window.pop(now) {
                 match next {
-                    Next::Packet(packet) => out.push(packet),
-                    Next::Lost(count) => lost += u64::from(count),
+                    OrderedItem::Packet(packet) => out.push(packet),
+                    OrderedItem::Lost(count) => lost += u64::from(count),
                 }
             }
         };
@@ -158,30 +158,30 @@ mod tests {
 
     #[test]
     fn a_gap_is_given_up_when_four_later_ones_have_come() {
-        let mut window = Window::default();
-        assert_eq!(window.push(65_534, 0, 'a'), Pushed::Taken);
-        assert_eq!(window.pop(0), Some(Next::Packet('a')));
+        let mut window = JitterBuffer::default();
+        assert_eq!(window.push(65_534, 0, 'a'), PushOutcome::Taken);
+        assert_eq!(window.pop(0), Some(OrderedItem::Packet('a')));
         for (sequence, item) in [(0, 'c'), (1, 'd'), (2, 'e')] {
-            assert_eq!(window.push(sequence, 0, item), Pushed::Taken);
+            assert_eq!(window.push(sequence, 0, item), PushOutcome::Taken);
             assert_eq!(window.pop(0), None);
         }
-        assert_eq!(window.push(3, 0, 'f'), Pushed::Taken);
-        assert_eq!(window.pop(0), Some(Next::Lost(1)));
-        assert_eq!(window.pop(0), Some(Next::Packet('c')));
-        assert_eq!(window.push(65_535, 0, 'b'), Pushed::Late);
-        assert_eq!(window.push(65_534, 0, 'a'), Pushed::Repeated);
-        assert_eq!(window.push(2, 0, 'e'), Pushed::Repeated, "it waits");
+        assert_eq!(window.push(3, 0, 'f'), PushOutcome::Taken);
+        assert_eq!(window.pop(0), Some(OrderedItem::Lost(1)));
+        assert_eq!(window.pop(0), Some(OrderedItem::Packet('c')));
+        assert_eq!(window.push(65_535, 0, 'b'), PushOutcome::Late);
+        assert_eq!(window.push(65_534, 0, 'a'), PushOutcome::Repeated);
+        assert_eq!(window.push(2, 0, 'e'), PushOutcome::Repeated, "it waits");
     }
 
     #[test]
     fn a_gap_is_given_up_after_a_while() {
-        let mut window = Window::default();
+        let mut window = JitterBuffer::default();
         window.push(7, 0, 'a');
         window.pop(0);
         window.push(9, 10, 'c');
         assert_eq!(window.pop(10 + WAIT_MS - 1), None);
-        assert_eq!(window.pop(10 + WAIT_MS), Some(Next::Lost(1)));
-        assert_eq!(window.pop(10 + WAIT_MS), Some(Next::Packet('c')));
+        assert_eq!(window.pop(10 + WAIT_MS), Some(OrderedItem::Lost(1)));
+        assert_eq!(window.pop(10 + WAIT_MS), Some(OrderedItem::Packet('c')));
     }
 
     #[test]
@@ -189,8 +189,8 @@ mod tests {
         let (out, lost, pushed) = through([1, 2, 30_000, 3, 40_000, 40_001, 40_002]);
         assert_eq!(out, [1, 2, 3, 40_001, 40_002]);
         assert_eq!(lost, 0);
-        assert_eq!(pushed[2], Pushed::Stray);
-        assert_eq!(pushed[5], Pushed::Restarted);
+        assert_eq!(pushed[2], PushOutcome::Stray);
+        assert_eq!(pushed[5], PushOutcome::Restarted);
     }
 
     #[test]
@@ -227,8 +227,8 @@ mod tests {
                 at
             });
             let (out, _, pushed) = through(sequences.collect::<Vec<_>>());
-            let restarts = pushed.iter().filter(|pushed| **pushed == Pushed::Restarted).count();
-            let taken = pushed.iter().filter(|pushed| **pushed == Pushed::Taken).count();
+            let restarts = pushed.iter().filter(|pushed| **pushed == PushOutcome::Restarted).count();
+            let taken = pushed.iter().filter(|pushed| **pushed == PushOutcome::Taken).count();
             prop_assert!(out.len() <= taken + restarts);
             let steps_back = out.windows(2).filter(|pair| pair[1].wrapping_sub(pair[0]) == 0 || pair[1].wrapping_sub(pair[0]) > 3_004);
             prop_assert!(steps_back.count() <= restarts);

@@ -1,0 +1,407 @@
+//! Messages are sent and resent as needed, and each reply reaches its call.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::engine::InvocationOutcome;
+
+const AT: Millis = Millis::MIN;
+
+fn incoming() -> OutgoingMessage {
+    OutgoingMessage::Incoming {
+        bridge_call_id: "b-1".to_owned(),
+        did: "+622150001000".to_owned(),
+        caller: "+6281234567890".to_owned(),
+        metadata: json!({}),
+    }
+}
+
+fn function(id: &str) -> OutgoingMessage {
+    OutgoingMessage::Function {
+        invocation_id: id.to_owned(),
+        name: "check".to_owned(),
+        parameters: serde_json::Map::new(),
+    }
+}
+
+fn hangup() -> OutgoingMessage {
+    OutgoingMessage::Hangup {
+        reason: HangupReason::Normal,
+        initiator: dikala_entities::HangupInitiator::Caller,
+        ai_cost_idr: Some(7),
+    }
+}
+
+fn agent() -> Value {
+    json!({"id": "agent_1", "name": "Ayu", "systemPrompt": "", "voiceId": "Kore", "greetingText": "", "language": "id",
+        "maxCallDurationMinutes": 10, "escalationNumber": null, "tools": ["end_call"], "functions": []})
+}
+
+fn exchange() -> MessageExchange {
+    let mut exchange = MessageExchange::new("p".to_owned());
+    exchange.connected();
+    exchange
+}
+
+/// All messages that are due now: kind and id.
+fn sent(exchange: &mut MessageExchange, now_ms: u64) -> Vec<(String, String)> {
+    std::iter::from_fn(|| exchange.next(now_ms))
+        .map(|text| {
+            let frame: Value = serde_json::from_str(&text).expect("JSON is sent");
+            let text = |name: &str| frame[name].as_str().unwrap_or_default().to_owned();
+            (text("type"), text("id"))
+        })
+        .collect()
+}
+
+fn kinds(exchange: &mut MessageExchange, now_ms: u64) -> Vec<String> {
+    sent(exchange, now_ms)
+        .into_iter()
+        .map(|(kind, _)| kind)
+        .collect()
+}
+
+fn reply(
+    exchange: &mut MessageExchange,
+    no: u64,
+    with: Value,
+    now_ms: u64,
+) -> Vec<(CallKey, ServiceEvent)> {
+    let mut frame = json!({"replyTo": format!("p-{no}"), "ok": true});
+    frame
+        .as_object_mut()
+        .expect("an object")
+        .extend(with.as_object().expect("an object").clone());
+    exchange.on_frame(&frame.to_string(), now_ms)
+}
+
+fn taken(exchange: &mut MessageExchange, no: u64, call: &str) -> Vec<(CallKey, ServiceEvent)> {
+    let with = json!({"callId": call, "action": "answer", "agent": agent()});
+    reply(exchange, no, with, 0)
+}
+
+/// A call that the service has accepted.
+fn talking(exchange: &mut MessageExchange) {
+    exchange.open(1);
+    exchange.post(1, incoming(), AT);
+    assert_eq!(kinds(exchange, 0), ["call.incoming"]);
+    let told = taken(exchange, 1, "call_1");
+    assert!(
+        matches!(&told[..], [(1, ServiceEvent::Reply(ServiceReply::Taken { call_id, .. }))] if call_id == "call_1")
+    );
+}
+
+#[test]
+fn messages_of_a_call_go_one_after_the_other_and_functions_beside_them() {
+    let mut exchange = exchange();
+    talking(&mut exchange);
+    exchange.post(1, OutgoingMessage::Answered, AT);
+    exchange.post(1, function("f"), AT);
+    assert_eq!(kinds(&mut exchange, 0), ["call.answered"]);
+    assert!(reply(&mut exchange, 2, json!({}), 0).is_empty());
+    assert_eq!(kinds(&mut exchange, 0), ["call.function"]);
+    exchange.post(1, hangup(), AT);
+    let transcript = OutgoingMessage::Transcript {
+        summary: String::new(),
+        turns: Vec::new(),
+    };
+    exchange.post(1, transcript, AT);
+    // The function does not delay the hang-up; the transcript waits for it.
+    assert_eq!(kinds(&mut exchange, 0), ["call.hangup"]);
+    reply(&mut exchange, 4, json!({}), 0);
+    assert_eq!(kinds(&mut exchange, 0), ["call.transcript"]);
+    let outcome = json!({"outcome": {"status": "ok", "result": {"n": 1}}});
+    let told = reply(&mut exchange, 3, outcome, 0);
+    assert!(
+        matches!(&told[..], [(1, ServiceEvent::Reply(ServiceReply::Outcome { outcome: InvocationOutcome::Ok(result), .. }))] if result["n"] == 1)
+    );
+    reply(&mut exchange, 5, json!({}), 0);
+    assert!(exchange.is_quiet());
+}
+
+#[test]
+fn what_was_not_replied_to_is_sent_again_by_its_id() {
+    let mut exchange = exchange();
+    talking(&mut exchange);
+    exchange.post(1, OutgoingMessage::Answered, AT);
+    let first = sent(&mut exchange, 0);
+    exchange.disconnected();
+    assert!(sent(&mut exchange, 0).is_empty());
+    exchange.connected();
+    assert_eq!(sent(&mut exchange, 0), first);
+    assert!(sent(&mut exchange, 0).is_empty());
+}
+
+#[test]
+fn busy_is_repeated_later_and_holds_what_comes_after() {
+    let mut exchange = exchange();
+    talking(&mut exchange);
+    exchange.post(1, OutgoingMessage::Answered, AT);
+    exchange.post(1, hangup(), AT);
+    let first = sent(&mut exchange, 0);
+    let busy = json!({"ok": false, "error": {"code": "unavailable", "message": "later"}});
+    assert!(reply(&mut exchange, 2, busy.clone(), 1_000).is_empty());
+    assert!(sent(&mut exchange, 1_000).is_empty());
+    let wakes = exchange.wakes_at(1_000).expect("it is to be sent again");
+    assert!((1_250..1_500).contains(&wakes), "{wakes}");
+    assert_eq!(sent(&mut exchange, wakes), first);
+    // The backoff grows.
+    reply(&mut exchange, 2, busy, wakes);
+    let later = exchange.wakes_at(wakes).expect("it is to be sent again");
+    assert!(later >= wakes + 500);
+}
+
+#[test]
+fn a_call_that_the_engine_never_heard_of_is_not_told_of() {
+    let mut exchange = MessageExchange::new("p".to_owned());
+    exchange.open(1);
+    exchange.post(1, incoming(), AT);
+    exchange.post(1, hangup(), AT);
+    exchange.connected();
+    assert!(sent(&mut exchange, 0).is_empty() && exchange.is_quiet());
+}
+
+#[test]
+fn a_caller_who_gave_up_before_the_reply_is_told_of_after_it() {
+    let mut exchange = exchange();
+    exchange.open(1);
+    exchange.post(1, incoming(), AT);
+    assert_eq!(kinds(&mut exchange, 0), ["call.incoming"]);
+    exchange.post(1, hangup(), AT);
+    exchange.close(1, AT);
+    assert!(sent(&mut exchange, 0).is_empty());
+    assert!(
+        taken(&mut exchange, 1, "call_1").is_empty(),
+        "nobody listens"
+    );
+    assert_eq!(kinds(&mut exchange, 0), ["call.hangup"]);
+    reply(&mut exchange, 2, json!({}), 0);
+    assert!(exchange.is_quiet() && exchange.calls.is_empty() && exchange.by_id.is_empty());
+}
+
+#[test]
+fn a_call_that_is_let_go_of_is_reported_as_broken_once() {
+    let mut exchange = exchange();
+    talking(&mut exchange);
+    exchange.close(1, AT);
+    assert_eq!(kinds(&mut exchange, 0), ["call.failed"]);
+    reply(&mut exchange, 2, json!({}), 0);
+    assert!(exchange.is_quiet() && exchange.calls.is_empty());
+}
+
+/// To the service a repeat is the same call, so its messages would be attributed to the first.
+#[test]
+fn a_call_that_the_engine_knows_is_not_taken_again_while_it_goes_on_or_after() {
+    let mut exchange = exchange();
+    let declined = |told: Vec<(CallKey, ServiceEvent)>, key: CallKey| matches!(&told[..], [(to, ServiceEvent::Reply(ServiceReply::Declined { code, .. }))] if *to == key && code == "repeated");
+    talking(&mut exchange);
+    // A repeat whose caller has given up meanwhile does not hang up the first.
+    for (key, no) in [(2, 2), (3, 3)] {
+        exchange.open(key);
+        exchange.post(key, incoming(), AT);
+        assert_eq!(kinds(&mut exchange, 0), ["call.incoming"]);
+        if key == 3 {
+            exchange.post(key, hangup(), AT);
+        }
+        assert!(declined(taken(&mut exchange, no, "call_1"), key));
+        exchange.close(key, AT);
+        assert!(sent(&mut exchange, 0).is_empty() && exchange.is_quiet());
+    }
+    let beat = exchange.heartbeat(AT);
+    assert!(beat.contains(r#""activeCalls":["call_1"]"#), "{beat}");
+    let command =
+        json!({"id": "cmd_1", "command": "hangup", "callId": "call_1", "reason": "requested"});
+    let told = exchange.on_frame(&command.to_string(), 0);
+    assert!(
+        matches!(&told[..], [(1, ServiceEvent::Command(_))]),
+        "{told:?}"
+    );
+    exchange.post(1, hangup(), AT);
+    exchange.close(1, AT);
+    let (_, id) = sent(&mut exchange, 0).remove(0);
+    let done = json!({"replyTo": id, "ok": true});
+    exchange.on_frame(&done.to_string(), 0);
+    assert!(exchange.calls.is_empty() && exchange.by_id.is_empty());
+    exchange.open(4);
+    exchange.post(4, incoming(), AT);
+    let (_, id) = sent(&mut exchange, 0).remove(0);
+    let no = id.strip_prefix("p-").and_then(|no| no.parse().ok());
+    assert!(declined(
+        taken(&mut exchange, no.expect("an id of ours"), "call_1"),
+        4
+    ));
+    assert!(exchange.calls.is_empty() && exchange.by_id.is_empty());
+}
+
+#[test]
+fn the_heartbeat_tells_of_calls_until_their_end_is_acknowledged() {
+    let mut exchange = exchange();
+    talking(&mut exchange);
+    let listed = |exchange: &mut MessageExchange| {
+        let beat: Value = serde_json::from_str(&exchange.heartbeat(AT)).expect("JSON is sent");
+        beat["activeCalls"].clone()
+    };
+    assert_eq!(listed(&mut exchange), json!(["call_1"]));
+    exchange.post(1, hangup(), AT);
+    let hangup = sent(&mut exchange, 0);
+    assert_eq!(listed(&mut exchange), json!(["call_1"]));
+    let no = hangup[0]
+        .1
+        .strip_prefix("p-")
+        .and_then(|no| no.parse().ok());
+    reply(&mut exchange, no.expect("an id of ours"), json!({}), 0);
+    assert_eq!(listed(&mut exchange), json!([]));
+}
+
+#[test]
+fn what_is_over_at_the_engine_is_heard_by_the_call() {
+    let mut exchange = exchange();
+    talking(&mut exchange);
+    let beat: Value = serde_json::from_str(&exchange.heartbeat(AT)).expect("JSON is sent");
+    let frame = json!({"replyTo": beat["id"], "ok": true, "ended": ["call_1", "call_9"]});
+    let told = exchange.on_frame(&frame.to_string(), 0);
+    assert!(matches!(&told[..], [(1, ServiceEvent::Over)]));
+}
+
+#[test]
+fn a_command_is_heard_once() {
+    let mut exchange = exchange();
+    talking(&mut exchange);
+    let command =
+        json!({"id": "cmd_1", "command": "hangup", "callId": "call_1", "reason": "requested"});
+    let told = exchange.on_frame(&command.to_string(), 0);
+    assert!(matches!(
+        &told[..],
+        [(
+            1,
+            ServiceEvent::Command(ServiceCommand::Hangup {
+                reason: HangupReason::Requested
+            })
+        )]
+    ));
+    assert!(exchange.on_frame(&command.to_string(), 0).is_empty());
+}
+
+#[test]
+fn rubbish_of_the_engine_changes_nothing() {
+    let mut exchange = exchange();
+    talking(&mut exchange);
+    for rubbish in [
+        "",
+        "[]",
+        "{}",
+        "null",
+        "{\"replyTo\": 7}",
+        "{\"replyTo\": \"p-1\"}",
+        "{\"replyTo\": \"p-99\", \"ok\": true}",
+        "{\"replyTo\": \"x-1\", \"ok\": true}",
+        "{\"command\": \"sing\", \"id\": \"1\", \"callId\": \"call_1\"}",
+        "{\"command\": \"hangup\", \"id\": \"1\", \"callId\": \"call_1\", \"reason\": \"boredom\"}",
+        "{\"command\": \"warn\", \"id\": \"1\", \"callId\": \"call_1\", \"reason\": \"max_duration\", \"secondsLeft\": -1}",
+    ] {
+        assert!(exchange.on_frame(rubbish, 0).is_empty(), "{rubbish}");
+    }
+}
+
+#[test]
+fn too_many_functions_and_too_large_ones_are_declined_here() {
+    let mut exchange = exchange();
+    talking(&mut exchange);
+    for number in 0..MESSAGES_OF_A_CALL_MAX {
+        assert!(
+            exchange
+                .post(1, function(&number.to_string()), AT)
+                .is_none()
+        );
+    }
+    let declined = |reply: Option<ServiceReply>, expected: &str| matches!(reply, Some(ServiceReply::Declined { code, .. }) if code == expected);
+    assert!(declined(exchange.post(1, function("more"), AT), "busy"));
+    let mut large = OutgoingMessage::Function {
+        invocation_id: "l".to_owned(),
+        name: "check".to_owned(),
+        parameters: serde_json::Map::new(),
+    };
+    if let OutgoingMessage::Function { parameters, .. } = &mut large {
+        parameters.insert("x".to_owned(), "x".repeat(MESSAGE_BYTES_MAX).into());
+    }
+    assert!(declined(exchange.post(1, large.clone(), AT), "busy"));
+    exchange.open(2);
+    assert!(declined(exchange.post(2, large, AT), "too_large"));
+}
+
+/// A service that loses its socket now and then and handles each message once, by its id.
+#[derive(Default)]
+struct Engine {
+    done: Vec<String>,
+    order: Vec<String>,
+}
+
+impl Engine {
+    fn take(&mut self, text: &str) -> Value {
+        let frame: Value = serde_json::from_str(text).expect("JSON is sent");
+        let id = frame["id"].as_str().expect("an id").to_owned();
+        let kind = frame["type"].as_str().expect("a type").to_owned();
+        if !self.done.contains(&id) {
+            self.done.push(id.clone());
+            self.order.push(kind.clone());
+        }
+        match kind.as_str() {
+            "call.incoming" => {
+                json!({"replyTo": id, "ok": true, "callId": "call_1", "action": "answer", "agent": agent()})
+            }
+            "call.function" => {
+                json!({"replyTo": id, "ok": true, "outcome": {"status": "ok", "result": {}}})
+            }
+            _ => json!({"replyTo": id, "ok": true}),
+        }
+    }
+}
+
+proptest! {
+    /// Whatever gets lost: every message is delivered once and in order in the end, and nothing is kept.
+    #[test]
+    fn a_call_is_told_whole_over_any_line(fates in proptest::collection::vec(0_u8..6, 0..60)) {
+        let mut exchange = MessageExchange::new("p".to_owned());
+        let mut engine = Engine::default();
+        let mut steps = vec![hangup(), function("b"), function("a"), OutgoingMessage::Answered];
+        let mut now_ms = 0;
+        exchange.open(1);
+        exchange.connected();
+        exchange.post(1, incoming(), AT);
+        let busy = |text: &str| {
+            let frame: Value = serde_json::from_str(text).expect("JSON is sent");
+            json!({"replyTo": frame["id"], "ok": false, "error": {"code": "busy", "message": ""}})
+        };
+        let perfect = std::iter::repeat_n(0, 60);
+        for fate in fates.into_iter().chain(perfect) {
+            now_ms += 6_000;
+            match fate {
+                // The socket breaks.
+                1 => { exchange.disconnected(); exchange.connected(); }
+                2 => { exchange.disconnected(); }
+                3 => exchange.connected(),
+                _ => {
+                    if fate == 0 { exchange.connected(); }
+                    while let Some(text) = exchange.next(now_ms) {
+                        match fate {
+                            // The message is handled, and its reply is lost with the socket.
+                            4 => { engine.take(&text); exchange.disconnected(); exchange.connected(); break; }
+                            5 => { exchange.on_frame(&busy(&text).to_string(), now_ms); }
+                            _ => { let reply = engine.take(&text); exchange.on_frame(&reply.to_string(), now_ms); }
+                        }
+                    }
+                    if let Some(step) = steps.pop_if(|_| exchange.by_id.contains_key("call_1")) {
+                        exchange.post(1, step, AT);
+                    }
+                }
+            }
+        }
+        exchange.close(1, AT);
+        prop_assert!(exchange.is_quiet() && exchange.calls.is_empty() && exchange.by_id.is_empty());
+        let order: Vec<&str> = engine.order.iter().map(String::as_str).collect();
+        prop_assert_eq!(&order[..2], &["call.incoming", "call.answered"][..]);
+        prop_assert_eq!(order.len(), 5);
+        prop_assert_eq!(order.iter().filter(|kind| **kind == "call.hangup").count(), 1);
+    }
+}
