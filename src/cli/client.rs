@@ -136,6 +136,8 @@ pub fn refusal(at: &str, what: &str, status: u16, body: &[u8]) -> CliError {
     }
     #[derive(Deserialize)]
     struct Content {
+        #[serde(default)]
+        code: String,
         message: String,
         #[serde(default)]
         fields: Vec<Field>,
@@ -151,7 +153,11 @@ pub fn refusal(at: &str, what: &str, status: u16, body: &[u8]) -> CliError {
     };
     let fields = error.fields.into_iter().map(|field| field.message);
     let sentence = fields.reduce(|all, next| format!("{all} {next}"));
-    let sentence = format!("{at}: {}", sentence.unwrap_or(error.message));
+    let mut sentence = format!("{at}: {}", sentence.unwrap_or(error.message));
+    // The public and the operators' listener are easily confused.
+    if error.code == "route_not_found" {
+        sentence = format!("{sentence} Is it {what}?");
+    }
     match status {
         400..=428 => CliError::Refused(sentence),
         _ => CliError::Failed(sentence),

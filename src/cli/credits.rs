@@ -37,7 +37,7 @@ pub enum CreditsCommand {
         #[command(flatten)]
         page: PageArgs,
     },
-    /// Book minutes; the same reference twice is one transaction.
+    /// Book minutes. A repeat with the same reference books nothing, and says so.
     Add(BookingArgs),
 }
 
@@ -47,7 +47,7 @@ pub struct BookingArgs {
     #[command(flatten)]
     of: OfTenant,
     /// Negative for an adjustment that takes minutes away.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole_minutes)]
     minutes: i64,
     /// What it is booked as.
     #[arg(long = "type", default_value = "purchase", value_name = "TYPE", value_parser = booked_as())]
@@ -57,6 +57,11 @@ pub struct BookingArgs {
     reference: Option<String>,
     #[arg(long)]
     description: Option<String>,
+}
+
+fn whole_minutes(text: &str) -> Result<i64, String> {
+    text.parse()
+        .map_err(|_| "minutes are booked whole; give a number such as 500".to_owned())
 }
 
 /// The types that people may book; `usage` is booked by calls only.
@@ -109,7 +114,17 @@ async fn add(booking: BookingArgs, desk: CommandContext, json: bool) -> Result<(
     let audit = by.entry(Some(tenant), change, now);
     let clock = Arc::new(SystemClock);
     match ledger::credit(&store, clock, credit, Some(audit)).await {
-        Ok(transaction) => output::one(&TransactionView::from(transaction), json),
+        Ok(booked) => {
+            let transaction = TransactionView::from(booked.transaction);
+            output::one(&transaction, json)?;
+            if !booked.is_new {
+                let id = transaction.id;
+                eprintln!(
+                    "nothing was booked now: reference {reference} was booked before, as {id}"
+                );
+            }
+            Ok(())
+        }
         Err(ledger::CreditError::NoTenant) => Err(AdminError::not_found("tenant", tenant).into()),
         Err(ledger::CreditError::Refused(sentence)) => Err(CliError::Refused(sentence)),
         Err(ledger::CreditError::Database(error)) => {

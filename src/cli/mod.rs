@@ -31,7 +31,10 @@ mod webhooks;
 
 use std::{path::PathBuf, sync::Arc};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{
+    Args, Parser, Subcommand,
+    error::{ContextKind, ContextValue},
+};
 use clap_complete::Shell;
 use dikala_actors::runtime::clock::SystemClock;
 
@@ -174,6 +177,7 @@ struct OfTenant {
 /// Parses the command line. With `--json` usage errors are printed as JSON; help stays text.
 pub fn parse() -> Result<Cli, CliError> {
     Cli::try_parse().map_err(|error| {
+        let error = closest_first(error);
         let as_json = wants_json();
         if !as_json || !error.use_stderr() {
             error.exit();
@@ -183,6 +187,16 @@ pub fn parse() -> Result<Cli, CliError> {
         let fault = text.split("\n\nUsage:").next().unwrap_or(text);
         CliError::Usage(fault.split_whitespace().collect::<Vec<_>>().join(" "))
     })
+}
+
+/// Suggests the most similar command first; clap has it last.
+fn closest_first(mut error: clap::Error) -> clap::Error {
+    let kind = ContextKind::SuggestedSubcommand;
+    if let Some(ContextValue::Strings(names)) = error.get(kind) {
+        let names = names.iter().rev().cloned().collect();
+        error.insert(kind, ContextValue::Strings(names));
+    }
+    error
 }
 
 /// True if `--json` is given, even if the rest of the command line cannot be parsed.
@@ -296,4 +310,17 @@ fn log_start(layers: &Layers, settings: &Settings) {
         node = settings.node.name,
         "started"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_similar_command_is_suggested_first() {
+        let error = Cli::try_parse_from(["dikala", "sevre"]).expect_err("it is no command");
+        let told = closest_first(error).to_string();
+        let (serve, restore) = (told.find("'serve'"), told.find("'restore'"));
+        assert!(serve.is_some() && serve < restore, "{told}");
+    }
 }

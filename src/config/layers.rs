@@ -120,7 +120,10 @@ impl Layers {
     fn add_file(&mut self, path: &str, faults: &mut Vec<ConfigError>) {
         let read = std::fs::read_to_string(path)
             .map_err(|error| format!("cannot be read: {error}"))
-            .and_then(|text| parse(&text).map_err(|error| format!("is not valid TOML: {error}")));
+            .and_then(|text| {
+                parse(&text)
+                    .map_err(|error| format!("is not valid TOML: {}", without_excerpt(&error)))
+            });
         let parsed = match read {
             Ok(parsed) => parsed,
             Err(fault) => {
@@ -274,6 +277,17 @@ fn documented() -> Vec<String> {
     keys
 }
 
+/// One line, without the excerpt of the file, which may show a secret.
+fn without_excerpt(error: &config::ConfigError) -> String {
+    let text = error.to_string();
+    let is_excerpt = |line: &&str| {
+        let rest = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+        rest.starts_with('|')
+    };
+    let lines = text.lines().filter(|line| !is_excerpt(line));
+    lines.collect::<Vec<_>>().join(": ")
+}
+
 /// Parses TOML into dotted keys.
 fn parse(text: &str) -> Result<Vec<(String, Value)>, config::ConfigError> {
     let parsed = Config::builder()
@@ -404,6 +418,19 @@ mod tests {
         ]);
         let error = error.expect_err("two faults").0;
         assert_eq!(error.lines().count(), 2, "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_toml_is_one_line_without_what_it_says() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("dikala.toml");
+        std::fs::write(&file, "[secrets]\nkey = \"c2VjcmV0\n").expect("written");
+        let error = Layers::load(Some(&file), []).expect_err("no TOML").0;
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(
+            error.contains("line 2") && !error.contains("c2VjcmV0"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -77,9 +77,9 @@ async fn each_failure_has_its_exit_code(#[values(Sqlite, Postgres)] store: Store
             nobody,
         ),
         (
-            &["credits", "add", "--tenant", &tenant, "--minutes", "many"],
+            &["credits", "add", "--tenant", &tenant, "--minutes", "1.5"],
             &[2],
-            "minutes",
+            "minutes are booked whole",
         ),
         (
             &[
@@ -257,6 +257,13 @@ async fn credit_with_the_same_reference_is_added_once(
     .map(|f| &first[f]);
     assert_eq!(json!(seen), json!(["purchase", 25, 35, null, "invoice-1"]));
     assert_eq!(top_up(server, &tenant.id, 25, "invoice-1"), first);
+    let again = "credits add --minutes 25 --reference invoice-1 --tenant".split(' ');
+    let again: Vec<&str> = again.chain([&*tenant.id]).collect();
+    let again = server.installation.run(&again);
+    assert!(
+        again.code == Some(0) && again.stderr.contains("booked before"),
+        "{again:?}"
+    );
     let other = world.another_tenant(0).await;
     assert_ne!(
         top_up(server, &other.id, 25, "invoice-1"),

@@ -251,5 +251,8 @@ async fn dev_without_calls_promises_none() {
     });
     interrupt(&child);
     assert!(!printed.contains("simulated bridge"), "{printed}");
+    for told in ["/till, fails on purpose", "tenant     ten_", "functions  "] {
+        assert!(printed.contains(told), "{told}: {printed}");
+    }
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }

@@ -1,8 +1,6 @@
 //! A single booking, for commands that run beside a server or without one.
 
-use dikala_entities::{
-    MINUTES_MAX, Store, TransactionId, TransactionType, audit, credit_transaction,
-};
+use dikala_entities::{MINUTES_MAX, Store, TransactionId, TransactionType, audit};
 
 use sea_orm::DbErr;
 
@@ -40,9 +38,10 @@ pub async fn credit(
     clock: SharedClock,
     credit: Credit,
     audit: Option<audit::Model>,
-) -> Result<credit_transaction::Model, CreditError> {
+) -> Result<CreditBooking, CreditError> {
     check(&credit).map_err(CreditError::Refused)?;
-    let posting = posting(credit, TransactionId::new(clock.now()), audit, |_| None);
+    let id = TransactionId::new(clock.now());
+    let posting = posting(credit, id, audit, |_| None);
     let deps = LedgerDeps {
         store: store.clone(),
         clock,
@@ -59,7 +58,10 @@ pub async fn credit(
     .await;
     let mut written = written?;
     match written.outcomes.pop() {
-        Some(Ok(ItemOutcome::Transaction(transaction))) => Ok(*transaction),
+        Some(Ok(ItemOutcome::Transaction(transaction))) => Ok(CreditBooking {
+            is_new: transaction.id == id,
+            transaction: *transaction,
+        }),
         Some(Err(LedgerError::NoAccount)) => Err(CreditError::NoTenant),
         Some(Err(LedgerError::TooFew { available })) => Err(CreditError::Refused(format!(
             "the tenant has only {available} minutes available, and a booking cannot take more; minutes held by running calls cannot be taken"

@@ -4,6 +4,10 @@ use std::fs;
 
 use serde::Serialize;
 
+/// Said before and after the figures of such a build.
+pub const DEBUG_BUILD: &str = "This is a debug build: several times slower than a release, so its figures and missed goals mean \
+     nothing. Measure with cargo run --profile bench -- bench";
+
 /// The machine as Linux describes it. Unknown fields are empty or 0.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -12,6 +16,8 @@ pub struct MeasuredMachine {
     cpu: String,
     kernel: String,
     memory_bytes: u64,
+    /// This program was built without optimisation: its figures say nothing.
+    debug_build: bool,
 }
 
 impl MeasuredMachine {
@@ -26,16 +32,21 @@ impl MeasuredMachine {
             cpu: value(&cpus, "model name").unwrap_or_default().to_owned(),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             memory_bytes: kib * 1_024,
+            debug_build: cfg!(debug_assertions),
         }
     }
 
-    /// The description in one line.
+    /// The machine in one line, and a warning of a debug build.
     pub fn words(&self) -> String {
         let gib = self.memory_bytes / 1_024 / 1_024 / 1_024;
         let Self {
             cores, cpu, kernel, ..
         } = self;
-        format!("{cores} cores of {cpu}, {gib} GiB, Linux {kernel}")
+        let mut words = format!("{cores} cores of {cpu}, {gib} GiB, Linux {kernel}");
+        if self.debug_build {
+            words = format!("{words}\n{DEBUG_BUILD}");
+        }
+        words
     }
 }
 

@@ -28,7 +28,7 @@ use serde_json::json;
 use self::{
     figure::HEAD,
     ground::{BenchEnvironment, MeasuredStore},
-    machine::MeasuredMachine,
+    machine::{DEBUG_BUILD, MeasuredMachine},
     progress::BenchProgress,
     scenarios::{BenchScenario, SCENARIOS, ScenarioResult},
     sizes::Sizes,
@@ -100,6 +100,9 @@ pub async fn run(options: BenchOptions, as_json: bool) -> Result<()> {
         return Err(CliError::Usage(
             "distance is measured with --store postgres".to_owned(),
         ));
+    }
+    if cfg!(debug_assertions) {
+        eprintln!("{DEBUG_BUILD}");
     }
     let ground = BenchEnvironment::new(options.store, sizes)?;
     let found = tokio::select! {

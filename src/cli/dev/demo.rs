@@ -1,7 +1,7 @@
 //! The demo's data: a tenant with ample credit, one whose credit runs low, an agent, numbers, a function and a
 //! webhook.
 
-use std::{fs, net::SocketAddr, path::Path, sync::Arc};
+use std::{env, fs, net::SocketAddr, path::Path, sync::Arc};
 
 use dikala_actors::{calls::versions, ledger, runtime::clock::SystemClock};
 use dikala_entities::{
@@ -31,6 +31,7 @@ pub(super) const DID: &str = "+622150001000";
 const DID_LOW: &str = "+622150002000";
 const OWNER: (&str, &str) = ("owner@example.com", "Dewi");
 const OWNER_LOW: (&str, &str) = ("owner.low@example.com", "Budi");
+const ENGLISH: &str = "en";
 /// About three calls above the threshold of 30.
 const LOW_START_MINUTES: i64 = 33;
 
@@ -77,7 +78,7 @@ impl Demo {
         };
         demo.point_at(store, receiver, now)
             .await
-            .map_err(|error| CliError::Failed(error.to_string()))?;
+            .map_err(database)?;
         Ok(demo)
     }
 
@@ -89,7 +90,32 @@ impl Demo {
         base: &str,
         now: Millis,
     ) -> Result<(SignInLink, Option<SignInLink>), CliError> {
-        let database = |error: sea_orm::DbErr| CliError::Failed(error.to_string());
+        let low = phone_number::Entity::find()
+            .filter(phone_number::Column::Did.eq(DID_LOW))
+            .one(store.reader())
+            .await
+            .map_err(database)?;
+        let first = link(store, self.tenant_id(store).await?, OWNER, base, now).await?;
+        let second = match low {
+            Some(low) => Some(link(store, low.tenant_id, OWNER_LOW, base, now).await?),
+            None => None,
+        };
+        Ok((first, second))
+    }
+
+    /// The tenant of the API key, and the secret that signs the requests to its functions.
+    pub async fn function_secret(
+        &self,
+        store: &Store,
+        vault: &Vault,
+        now: Millis,
+    ) -> Result<(TenantId, Secret), CliError> {
+        let tenant = self.tenant_id(store).await?;
+        let secret = tenants::function_secret(store, vault, tenant, &by(), now).await?;
+        Ok((tenant, secret))
+    }
+
+    async fn tenant_id(&self, store: &Store) -> Result<TenantId, CliError> {
         let key = API_KEY_SCHEME
             .parse(&self.key)
             .ok_or_else(|| CliError::Failed("the demo's key is none".to_owned()))?;
@@ -97,19 +123,9 @@ impl Demo {
             .filter(api_key::Column::Hash.eq(key.hash()))
             .one(store.reader())
             .await
-            .map_err(database)?
-            .ok_or_else(|| CliError::Failed("the demo's key is not there".to_owned()))?;
-        let low = phone_number::Entity::find()
-            .filter(phone_number::Column::Did.eq(DID_LOW))
-            .one(store.reader())
-            .await
             .map_err(database)?;
-        let first = link(store, key.tenant_id, OWNER, base, now).await?;
-        let second = match low {
-            Some(low) => Some(link(store, low.tenant_id, OWNER_LOW, base, now).await?),
-            None => None,
-        };
-        Ok((first, second))
+        key.map(|key| key.tenant_id)
+            .ok_or_else(|| CliError::Failed("the demo's key is not there".to_owned()))
     }
 
     async fn point_at(
@@ -144,6 +160,10 @@ impl Demo {
     }
 }
 
+fn database(error: sea_orm::DbErr) -> CliError {
+    CliError::Failed(error.to_string())
+}
+
 async fn link(
     store: &Store,
     tenant: TenantId,
@@ -156,7 +176,7 @@ async fn link(
         .filter(user::Column::Email.eq(draft.email.clone()))
         .one(store.reader())
         .await
-        .map_err(|error| CliError::Failed(error.to_string()))?;
+        .map_err(database)?;
     let linking = users::LinkOptions {
         good_for_ms: users::LINK_MS,
         mail: None,
@@ -244,8 +264,7 @@ impl Demo {
             .await
             .map_err(|e| CliError::Failed(e.to_string()))?;
         let rows = self.configure(store, vault, tenant, number, receiver, now);
-        rows.await
-            .map_err(|error| CliError::Failed(error.to_string()))?;
+        rows.await.map_err(database)?;
         Ok(tenant)
     }
 
@@ -258,7 +277,7 @@ impl Demo {
         receiver: SocketAddr,
         now: Millis,
     ) -> Result<(), sea_orm::DbErr> {
-        let agent = demo_agent(tenant, now);
+        let agent = demo_agent(tenant, language_of(&locale()), now);
         let function = demo_function(tenant, agent.id, receiver, now);
         let webhook = demo_webhook(vault, tenant, &self.webhook_secret(), receiver, now);
         let till = webhook::Model {
@@ -314,16 +333,37 @@ fn moved(before: &OutboundUrl, receiver: SocketAddr) -> OutboundUrl {
     url(receiver, before.to_url().path().trim_start_matches('/'))
 }
 
+/// The locale of the process, by the variables that C programs read.
+fn locale() -> String {
+    let set = |name| env::var(name).ok().filter(|locale| !locale.is_empty());
+    let names = ["LC_ALL", "LC_MESSAGES", "LANG"];
+    names.into_iter().find_map(set).unwrap_or_default()
+}
+
+/// The language of the demo's agents. The test voice speaks Indonesian and English only.
+fn language_of(locale: &str) -> Language {
+    let tag = locale.split(['_', '.', '@']).next();
+    match tag {
+        Some("id") => Language::default(),
+        _ => ENGLISH.parse().expect("a language tag"),
+    }
+}
+
 /// The demo's agent.
-pub fn demo_agent(tenant: TenantId, now: Millis) -> agent::Model {
+pub fn demo_agent(tenant: TenantId, language: Language, now: Millis) -> agent::Model {
+    let greeting = match language.as_str() {
+        ENGLISH => "Hello, this is Ayu. How can I help?",
+        _ => "Halo, dengan Ayu. Ada yang bisa dibantu?",
+    };
     agent::Model {
         id: AgentId::new(now),
         tenant_id: tenant,
         name: "Ayu".to_owned(),
-        system_prompt: "You answer the phone of a coffee shop in Bandung: friendly, short, in Bahasa Indonesia.".to_owned(),
+        system_prompt: "You answer the phone of a coffee shop in Bandung: friendly and short."
+            .to_owned(),
         voice_id: Some(VoiceId::Kore),
-        greeting_text: Some("Halo, dengan Ayu. Ada yang bisa dibantu?".to_owned()),
-        language: Language::default(),
+        greeting_text: Some(greeting.to_owned()),
+        language,
         max_call_duration_minutes: 10,
         escalation_number: None,
         tools_enabled: json!(["end_call", "check_order"]).to_string(),
@@ -376,4 +416,23 @@ pub fn demo_webhook(
         secret,
     };
     webhook::Model::new(new, vault, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_demo_speaks_the_language_of_the_locale() {
+        for (locale, language) in [
+            ("id_ID.UTF-8", "id"),
+            ("id", "id"),
+            ("en_GB.UTF-8", "en"),
+            ("de_DE@euro", "en"),
+            ("C.UTF-8", "en"),
+            ("", "en"),
+        ] {
+            assert_eq!(language_of(locale).as_str(), language, "{locale}");
+        }
+    }
 }

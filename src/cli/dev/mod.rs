@@ -15,7 +15,7 @@ use std::{
 
 use clap::Args;
 use dikala_actors::runtime::clock::{Clock, SystemClock};
-use dikala_entities::{Store, Vault};
+use dikala_entities::{Secret, Store, TenantId, Vault};
 
 use self::{demo::Demo, receiver::DemoReceiver};
 use crate::{
@@ -64,6 +64,8 @@ pub async fn run(options: DevOptions, mut layers: Layers) -> Result<(), CliError
         SystemClock.now(),
     )
     .await?;
+    let functions = demo.function_secret(&store, &vault, SystemClock.now());
+    let functions = functions.await?;
     store.close().await;
     let webhook_secret = demo.webhook_secret();
     let receiving = DemoReceiver { webhook_secret }
@@ -78,7 +80,9 @@ pub async fn run(options: DevOptions, mut layers: Layers) -> Result<(), CliError
     let base = settings.http.base(app.public_addr());
     let links = demo.links(app.store(), &base, SystemClock.now()).await?;
     let telephone = telephone::welcome(&app, &layers);
-    let welcome = welcome(&demo, &links, &app, &telephone, receiver, &options);
+    let welcome = welcome(
+        &demo, &links, &functions, &app, &telephone, receiver, &options,
+    );
     crate::cli::print(&welcome)?;
     let calls = !options.no_calls;
     let public = app.public_addr();
@@ -176,6 +180,7 @@ fn unwritable(path: &Path, error: &io::Error) -> CliError {
 fn welcome(
     demo: &Demo,
     (link, low): &(SignInLink, Option<SignInLink>),
+    (tenant, secret): &(TenantId, Secret),
     app: &App,
     telephone: &str,
     receiver: SocketAddr,
@@ -200,8 +205,11 @@ fn welcome(
              signs you in as {email}; works once, within 30 minutes{low}
   API        http://{public}/api/v1        browse it at http://{public}/docs
   operators  http://{operator}   what is wrong, and what the actors do
-  receiver   http://{receiver}/hooks   the demo tenant's own server{telephone}
+  receiver   http://{receiver}/hooks   the demo tenant's own server
+             its other address, http://{receiver}/{till}, fails on purpose: the warnings about it are part of the demo
+  tenant     {tenant}
   API key    {key}
+  functions  {secret}   signs the requests to the tenant's functions{telephone}
 
 Try it:
 
@@ -212,6 +220,8 @@ Try it:
 {callers}Events as the receiver gets them:
 ",
         data = options.data.display(),
+        till = receiver::BROKEN,
+        secret = secret.expose(),
         link = link.url,
         email = link.user.email,
     )

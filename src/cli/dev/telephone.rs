@@ -53,7 +53,7 @@ pub(super) fn welcome(app: &App, layers: &Layers) -> String {
     };
     let voice = match layers.text("telephony.voice.model").as_str() {
         "scripted" => "a test voice answers; with GEMINI_API_KEY set, a model does",
-        _ => "Gemini answers",
+        _ => "Gemini answers, which nobody has tried with Google's own service yet",
     };
     let addresses = telephony.addresses();
     let lines = addresses.iter().filter_map(|address| {

@@ -15,8 +15,8 @@ use dikala_actors::{
     runtime::clock::{Clock, SystemClock},
 };
 use dikala_entities::{
-    AgentId, EventKind, PhoneNumberId, Plan, Secret, Store, TenantId, TransactionType, Vault,
-    agent, phone_number, webhook,
+    AgentId, EventKind, Language, PhoneNumberId, Plan, Secret, Store, TenantId, TransactionType,
+    Vault, agent, phone_number, webhook,
 };
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel};
 use serde::Serialize;
@@ -209,7 +209,7 @@ async fn tenant(
     };
     let booked = ledger::credit(store, Arc::new(SystemClock), purchase, None).await;
     booked.map_err(failed)?;
-    let agent = demo_agent(tenant, now);
+    let agent = demo_agent(tenant, Language::default(), now);
     let agent_id = agent.id;
     let assigned = phone_number::ActiveModel {
         id: Set(number),
