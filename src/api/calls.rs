@@ -345,7 +345,7 @@ pub async fn hang_up(
     let call = running(&services, caller.tenant, id.0).await?;
     body.optional_form()?.expect_empty()?;
     let change = AuditChange::new(AuditAction::CallHangup, id.0);
-    let wish = Input::RequestHangUp {
+    let wish = CallInput::RequestHangUp {
         by: HangupInitiator::Tenant,
         audit: Some(Box::new(caller.entry(change, services.clock.now()))),
     };
@@ -372,7 +372,7 @@ pub async fn transfer(
     };
     let change = AuditChange::new(AuditAction::CallTransfer, id.0).with(format_args!("{to:?}"));
     let audit = Some(Box::new(caller.entry(change, services.clock.now())));
-    ask(&services, &call, Input::RequestTransfer { to, audit }).await?;
+    ask(&services, &call, CallInput::RequestTransfer { to, audit }).await?;
     Ok(ApiAnswer::accepted(&CallView::from(call)).about(id.0))
 }
 
