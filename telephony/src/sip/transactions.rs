@@ -4,7 +4,7 @@
 //! The 200 to an INVITE is retransmitted by the call, because only the call sees its ACK.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -24,6 +24,9 @@ pub const GIVEN_UP: Duration = Duration::from_secs(32);
 const RINGING_MAX: Duration = Duration::from_secs(180);
 /// Server transactions that are remembered; further requests are refused.
 const SERVERS_MAX: usize = 20_000;
+/// Server transactions with the same Call-ID, so that one call's requests take no place from other calls. A BYE may take as many
+/// again: a call can always be ended.
+const SERVERS_OF_CALL_MAX: usize = 128;
 const RESPONSES_QUEUE: usize = 16;
 
 #[derive(Debug, Default)]
@@ -37,10 +40,46 @@ struct Servers {
     by_key: HashMap<String, Server>,
     /// Recognises the same request with another branch, which came by another route.
     by_origin: HashSet<String>,
+    /// Numbers of transactions by Call-ID.
+    by_call: HashMap<String, usize>,
+}
+
+impl Servers {
+    fn is_full(&self, request: &SipRequest) -> bool {
+        let of_call = self.by_call.get(request.headers.call_id());
+        let most = match request.method {
+            Method::Bye => 2 * SERVERS_OF_CALL_MAX,
+            _ => SERVERS_OF_CALL_MAX,
+        };
+        self.by_key.len() >= SERVERS_MAX || of_call.is_some_and(|count| *count >= most)
+    }
+
+    fn insert(&mut self, key: String, server: Server) {
+        *self.by_call.entry(server.call.clone()).or_default() += 1;
+        self.by_key.insert(key, server);
+    }
+
+    fn remove(&mut self, key: &str) {
+        let Some(server) = self.by_key.remove(key) else {
+            return;
+        };
+        if let Some(origin) = &server.origin {
+            self.by_origin.remove(origin);
+        }
+        if let Entry::Occupied(mut count) = self.by_call.entry(server.call) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
 struct Server {
+    /// The Call-ID.
+    call: String,
+    is_invite: bool,
     flow: Flow,
     last: Option<Vec<u8>>,
     until: Instant,
@@ -135,7 +174,7 @@ impl Transactions {
         let origin = (is_invite && begins).then(|| origin(&request.headers));
         let (cancelled, acknowledged) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let mut servers = self.servers();
-        if servers.by_key.len() >= SERVERS_MAX {
+        if servers.is_full(request) {
             return RequestArrival::Full;
         }
         if let Some(origin) = &origin
@@ -144,6 +183,8 @@ impl Transactions {
             return RequestArrival::Merged;
         }
         let server = Server {
+            call: request.headers.call_id().to_owned(),
+            is_invite,
             flow: flow.clone(),
             last: None,
             // Replaced when the final response is sent.
@@ -158,7 +199,7 @@ impl Transactions {
             cancelled: cancelled.clone(),
             over: false,
         };
-        servers.by_key.insert(key.clone(), server);
+        servers.insert(key.clone(), server);
         RequestArrival::New(Responder {
             transactions: self.clone(),
             key,
@@ -174,7 +215,9 @@ impl Transactions {
     /// Handles the ACK of a refusal. The same request over another route is a retry after that, not a merged request.
     pub fn acknowledged(&self, key: &str) -> bool {
         let mut servers = self.servers();
-        let Servers { by_key, by_origin } = &mut *servers;
+        let Servers {
+            by_key, by_origin, ..
+        } = &mut *servers;
         let Some(server) = by_key.get_mut(key).filter(|server| server.over) else {
             return false;
         };
@@ -198,23 +241,29 @@ impl Transactions {
     /// Removes expired server transactions.
     pub fn sweep(&self, now: Instant) {
         let mut servers = self.servers();
-        let Servers { by_key, by_origin } = &mut *servers;
-        by_key.retain(|_, server| {
-            let keep = server.until > now;
-            if let (false, Some(origin)) = (keep, &server.origin) {
-                by_origin.remove(origin);
-            }
-            keep
-        });
+        let expired = servers.by_key.iter();
+        let expired = expired.filter(|(_, server)| server.until <= now);
+        let expired: Vec<String> = expired.map(|(key, _)| key.clone()).collect();
+        for key in expired {
+            servers.remove(&key);
+        }
     }
 
+    /// Remembers a response for retransmissions. Over TCP and TLS nothing is retransmitted, so a request other than INVITE is
+    /// forgotten with its final response (RFC 3261, 17.2.2, timer J).
     fn sent(&self, key: &str, bytes: &[u8], is_final: bool) {
-        if let Some(server) = self.servers().by_key.get_mut(key) {
-            server.last = Some(bytes.to_vec());
-            if is_final {
-                server.over = true;
-                server.until = Instant::now() + GIVEN_UP;
-            }
+        let mut servers = self.servers();
+        let Some(server) = servers.by_key.get_mut(key) else {
+            return;
+        };
+        if is_final && !server.is_invite && server.flow.is_reliable() {
+            servers.remove(key);
+            return;
+        }
+        server.last = Some(bytes.to_vec());
+        if is_final {
+            server.over = true;
+            server.until = Instant::now() + GIVEN_UP;
         }
     }
 

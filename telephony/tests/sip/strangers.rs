@@ -240,3 +240,27 @@ async fn nobody_gets_media_before_the_answer_is_acknowledged() {
     assert!(heard.is_ok());
     phone.hang_up().await;
 }
+
+/// One call must not fill the table of transactions, in which the requests of all others stand. It can still be ended. Over TCP
+/// nothing is retransmitted, so nothing is remembered there.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_requests_of_one_call_leave_room_for_others() {
+    let bench = TestEdge::new(CallBehaviour::Echo).await;
+    let mut phone = ScriptedPhone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let mut refused = 0;
+    for _ in 0..200 {
+        phone.ask("OPTIONS", "", "").await;
+        let answer = phone.answered("SIP/2.0 ").await;
+        refused += u32::from(answer.starts_with("SIP/2.0 503"));
+    }
+    assert!(refused > 0, "one call's requests have no limit");
+    phone.hang_up().await;
+    let mut other = ScriptedPhone::tcp(bench.address(SipTransport::Tcp)).await;
+    other.call("", &offer(40_002)).await;
+    for _ in 0..200 {
+        other.ask("OPTIONS", "", "").await;
+        other.answered("SIP/2.0 200").await;
+    }
+    other.hang_up().await;
+}

@@ -101,7 +101,7 @@ async fn callbacks_that_come_at_once_are_one_booking(#[values(Sqlite, Postgres)]
         .collect();
     assert_eq!(
         who,
-        ["operator", "cli"],
+        ["operator", "operator"],
         "each booking leaves one entry: {entries}"
     );
     world.assert_ledger_is_exact();
