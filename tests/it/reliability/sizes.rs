@@ -27,8 +27,8 @@ impl FaultForm {
 
     pub fn rate(self) -> LoadRate {
         LoadRate {
-            calls_per_second: self.size("CALLS_PER_SECOND", 20, 100),
-            writes_per_second: self.size("WRITES_PER_SECOND", 4, 20),
+            calls_per_second: self.size("CALLS_PER_SECOND", 10, 100),
+            writes_per_second: self.size("WRITES_PER_SECOND", 2, 20),
             lives: Duration::from_secs(4),
             answered_within: ANSWERED_WITHIN,
         }
