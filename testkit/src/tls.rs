@@ -1,7 +1,7 @@
 //! TLS for tests: servers with the certificate of [`certificate`], and clients that report the server's
 //! certificate.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{
@@ -54,7 +54,7 @@ pub async fn front(host: &str, plain: SocketAddr) -> SocketAddr {
 }
 
 /// Connects to this machine, trusting either certificate.
-pub async fn connect(address: SocketAddr) -> TlsStream<TcpStream> {
+pub async fn connect(address: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     for trusted in [certificate::AUTHORITY, certificate::RENEWED] {
         roots.add(der(trusted)).unwrap();
@@ -65,9 +65,9 @@ pub async fn connect(address: SocketAddr) -> TlsStream<TcpStream> {
         .with_root_certificates(roots)
         .with_no_client_auth();
     let name = ServerName::try_from("localhost").unwrap();
-    let stream = TcpStream::connect(address).await.unwrap();
+    let stream = TcpStream::connect(address).await?;
     let connector = TlsConnector::from(Arc::new(config));
-    connector.connect(name, stream).await.unwrap()
+    connector.connect(name, stream).await
 }
 
 pub fn shown(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {

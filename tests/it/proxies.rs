@@ -10,9 +10,10 @@ use std::{
 };
 
 use awc::{http::StatusCode, ws::CloseCode};
-use dikala_testkit::{certificate, free_port};
+use dikala_testkit::{certificate, free_port, tls, within};
 use futures_util::StreamExt;
 use tempfile::TempDir;
+use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
 
 use crate::{
     front_door::well_made,
@@ -168,6 +169,8 @@ fn haproxy(at: &str, service: &str, plain: u16, tls: u16) -> String {
         &shipped("haproxy/haproxy.cfg"),
         &[
             ("    user haproxy\n    group haproxy\n", ""),
+            // Fewer than an address begins in a test, and more than it may have.
+            ("maxconn 9000", "maxconn 300"),
             (":::80 v4v6", &format!("127.0.0.1:{plain}")),
             (":::443 v4v6", &format!("127.0.0.1:{tls}")),
             ("/etc/haproxy/dikala.pem", &format!("{at}/both.pem")),
@@ -217,7 +220,7 @@ async fn calls_and_events_come_through(#[values(Nginx, Haproxy)] kind: Kind) {
     // Events arrive while the stream is open: the proxy does not buffer them.
     let mut told = String::new();
     while !(told.contains("call.answered") && told.contains(&call)) {
-        let piece = tokio::time::timeout(dikala_testkit::PATIENCE, stream.next()).await;
+        let piece = timeout(dikala_testkit::PATIENCE, stream.next()).await;
         let piece = piece
             .expect("an event")
             .expect("the stream goes on")
@@ -271,6 +274,40 @@ async fn limits_are_those_of_the_client_and_not_of_what_he_says(
     }
     assert_eq!(statuses, [401, 401, 401, 429, 429, 429]);
     assert_eq!(ask("127.0.0.3", "127.0.0.2").await, 401);
+}
+
+/// One address begins more requests and handshakes than the proxy of this test has connections, and ends none.
+#[rstest]
+#[actix_web::test]
+async fn one_address_does_not_shut_the_door_for_others(#[values(Nginx, Haproxy)] kind: Kind) {
+    const BEGUN: usize = 600;
+    let (world, proxy) = behind!(kind, WorldSetup::new());
+    let (_, port) = proxy.https.rsplit_once(':').unwrap();
+    let address = format!("127.0.0.1:{port}").parse().unwrap();
+    let (mut silent, mut begun) = (Vec::new(), Vec::new());
+    for _ in 0..BEGUN {
+        silent.extend(TcpStream::connect(address).await);
+    }
+    // Until the proxy takes no more.
+    while begun.len() < BEGUN
+        && let Ok(Ok(mut socket)) = timeout(Duration::from_secs(2), tls::connect(address)).await
+    {
+        let head = socket.write_all(b"GET / HTTP/1.1\r\nHost: ").await;
+        begun.push(head.map(|()| socket));
+    }
+    let base = format!("{}/api/v1", proxy.https);
+    let api = Rest::from(
+        Some([127, 0, 0, 2].into()),
+        &base.replace("localhost", "127.0.0.1"),
+    );
+    let api = api.with("x-api-key", &world.tenant.key);
+    within(Duration::from_secs(15), "others are served", async || {
+        let get = awc::http::Method::GET;
+        let answer = api.try_send(get, "/agents", None).await.ok()?;
+        (answer.status == 200).then_some(())
+    })
+    .await;
+    drop((silent, begun));
 }
 
 /// One of two nodes, set up as in docs/deploying.md, dies: the next requests succeed.

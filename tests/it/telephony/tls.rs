@@ -66,7 +66,7 @@ impl OperatedBridge {
 
     /// A new certificate is used for new connections, an invalid one never, and open connections stay.
     async fn renews(&self, files: &Files) {
-        let mut early = tls::connect(self.tls).await;
+        let mut early = tls::connect(self.tls).await.unwrap();
         assert_eq!(tls::shown(&early), tls::der(certificate::SERVER));
         let phone = TestPhone::call(self.udp, &self.did).await;
         phone.hears().await;
@@ -74,7 +74,7 @@ impl OperatedBridge {
         files.write(certificate::RENEWED, certificate::RENEWED_KEY);
         self.reload("the certificate was read again", 1).await;
         let renewed = tls::der(certificate::RENEWED);
-        assert_eq!(tls::shown(&tls::connect(self.tls).await), renewed);
+        assert_eq!(tls::shown(&tls::connect(self.tls).await.unwrap()), renewed);
 
         for (certificate, key) in [
             (&b"rubbish"[..], certificate::SERVER_KEY),
@@ -84,7 +84,7 @@ impl OperatedBridge {
             let refused = if certificate == b"rubbish" { 1 } else { 2 };
             self.reload("the certificate stays as it was", refused)
                 .await;
-            assert_eq!(tls::shown(&tls::connect(self.tls).await), renewed);
+            assert_eq!(tls::shown(&tls::connect(self.tls).await.unwrap()), renewed);
         }
 
         let options = format!(
