@@ -8,6 +8,7 @@
 mod letter;
 mod queue;
 mod relay;
+mod smtp_socket;
 
 use std::{
     panic::AssertUnwindSafe,

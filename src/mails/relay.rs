@@ -24,7 +24,7 @@ use percent_encoding::percent_decode_str;
 use tokio::time::timeout;
 use url::Host;
 
-use super::{Reached, letter::MailText};
+use super::{Reached, letter::MailText, smtp_socket::SmtpSocket};
 use crate::config::MailServer;
 
 /// Longest time for one mail, from the connection to the last answer.
@@ -35,6 +35,8 @@ const SMTP_PORT: u16 = 587;
 const SMTPS_PORT: u16 = 465;
 /// The server asks for a password or refuses ours; the mail is not at fault.
 const OWN_FAULTS: [u16; 4] = [530, 534, 535, 538];
+
+const UNREACHABLE: &str = "the server cannot be reached, or ended the connection";
 
 /// The use of TLS on the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +166,7 @@ impl Relay {
     async fn deliver(&self, message: &Message) -> SendOutcome {
         let mut connection = match self.connect().await {
             Ok(connection) => connection,
-            Err(error) => return SendOutcome::Later(told(&error), Reached::No),
+            Err(reason) => return SendOutcome::Later(reason, Reached::No),
         };
         let text = message.formatted();
         match connection.send(message.envelope(), &text).await {
@@ -177,17 +179,31 @@ impl Relay {
         }
     }
 
-    /// A connection that is ready for a mail.
-    async fn connect(&self) -> Result<AsyncSmtpConnection, Error> {
-        let at_once = (self.tls == Tls::AtOnce).then(|| self.parameters.clone());
-        let mut connection = AsyncSmtpConnection::connect_tokio1(
-            (self.host.as_str(), self.port),
-            None,
-            &self.hello,
-            at_once,
-            None,
-        )
-        .await?;
+    /// A connection that is ready for a mail, or the reason why there is none.
+    async fn connect(&self) -> Result<AsyncSmtpConnection, String> {
+        let mut connection = match self.tls {
+            Tls::AtOnce => self.connect_encrypted().await,
+            Tls::Upgraded | Tls::IfOffered | Tls::Never => {
+                let socket = SmtpSocket::connect(&self.host, self.port).await;
+                let socket = Box::new(socket.map_err(|_| UNREACHABLE.to_owned())?);
+                AsyncSmtpConnection::connect_with_transport(socket, &self.hello).await
+            }
+        }
+        .map_err(|error| told(&error))?;
+        self.sign_in(&mut connection)
+            .await
+            .map_err(|error| told(&error))?;
+        Ok(connection)
+    }
+
+    async fn connect_encrypted(&self) -> Result<AsyncSmtpConnection, Error> {
+        let server = (self.host.as_str(), self.port);
+        let tls = Some(self.parameters.clone());
+        AsyncSmtpConnection::connect_tokio1(server, None, &self.hello, tls, None).await
+    }
+
+    /// Encrypts the connection where that is still to be done, and authenticates.
+    async fn sign_in(&self, connection: &mut AsyncSmtpConnection) -> Result<(), Error> {
         let upgrade = match self.tls {
             Tls::AtOnce | Tls::Never => false,
             Tls::Upgraded => true,
@@ -203,7 +219,7 @@ impl Relay {
                 .auth(&[Mechanism::Plain, Mechanism::Login], credentials)
                 .await?;
         }
-        Ok(connection)
+        Ok(())
     }
 }
 
@@ -258,14 +274,27 @@ fn told(error: &Error) -> String {
         None if error.is_response() => {
             "the server ended the connection, or answered what is no answer".to_owned()
         }
-        None => "the server cannot be reached, or ended the connection".to_owned(),
+        None => UNREACHABLE.to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io,
+        net::Ipv4Addr,
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering},
+        },
+    };
+
     use dikala_entities::Secret;
     use dikala_testkit::{Encryption, Postbox, certificate};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::{TcpListener, TcpStream},
+    };
 
     use super::*;
 
@@ -318,10 +347,14 @@ mod tests {
     }
 
     async fn send(postbox: &Postbox, tls: Tls, trusts: bool) -> SendOutcome {
+        send_to(postbox.address.port(), tls, trusts).await
+    }
+
+    async fn send_to(port: u16, tls: Tls, trusts: bool) -> SendOutcome {
         let folder = tempfile::tempdir().expect("a folder");
         let authority = folder.path().join("ca.pem");
         std::fs::write(&authority, certificate::AUTHORITY).expect("a file");
-        let url = format!("smtp://me:word@localhost:{}", postbox.address.port());
+        let url = format!("smtp://me:word@localhost:{port}");
         let authority = trusts.then_some(authority.as_path());
         let relay = Relay::new(&server(&url), authority, "http://127.0.0.1:8080");
         let relay = Relay {
@@ -367,5 +400,78 @@ mod tests {
             SendOutcome::Sent
         ));
         assert_eq!((postbox.letters().len(), plain.letters().len()), (2, 1));
+    }
+
+    /// Stands between the client and `server`, and adds `injected` to the answer to `STARTTLS`, where nothing is encrypted yet.
+    async fn meddler(server: &Postbox, injected: &'static [u8]) -> u16 {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let server = server.address;
+        tokio::spawn(async move {
+            let (client, _) = listener.accept().await?;
+            let (mut requests, mut answers) = client.into_split();
+            let (mut served, mut serving) = TcpStream::connect(server).await?.into_split();
+            let asked = Arc::new(AtomicBool::new(false));
+            let has_asked = Arc::clone(&asked);
+            tokio::spawn(async move {
+                let mut piece = [0; 4096];
+                while let Ok(size @ 1..) = requests.read(&mut piece).await {
+                    if piece.starts_with(b"STARTTLS") {
+                        asked.store(true, Ordering::Release);
+                    }
+                    serving.write_all(&piece[..size]).await?;
+                }
+                io::Result::Ok(())
+            });
+            let mut piece = [0; 4096];
+            while let size @ 1.. = served.read(&mut piece).await? {
+                let mut answer = piece[..size].to_vec();
+                if has_asked.swap(false, Ordering::Acquire) {
+                    answer.extend_from_slice(injected);
+                }
+                answers.write_all(&answer).await?;
+            }
+            io::Result::Ok(())
+        });
+        port
+    }
+
+    #[actix_web::test]
+    async fn what_was_answered_before_encryption_confirms_no_mail() {
+        let postbox = Postbox::start_on(0, Encryption::Offered);
+        let port = meddler(&postbox, b"").await;
+        let outcome = send_to(port, Tls::Upgraded, true).await;
+        assert!(matches!(outcome, SendOutcome::Sent));
+        assert_eq!(postbox.letters().len(), 1);
+        let injected = b"250-localhost\r\n250 AUTH PLAIN LOGIN\r\n235 in\r\n250 from\r\n250 to\r\n\
+                         354 go on\r\n250 taken\r\n221 bye\r\n";
+        let port = meddler(&postbox, injected).await;
+        let outcome = send_to(port, Tls::Upgraded, true).await;
+        assert!(matches!(outcome, SendOutcome::Later(_, Reached::No)));
+        assert_eq!(postbox.letters().len(), 1);
+    }
+
+    /// Without a limit, the client would take it for the twenty seconds of a mail.
+    #[actix_web::test]
+    async fn an_answer_without_an_end_is_given_up_after_its_limit() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let sent = tokio::spawn(async move {
+            let (mut client, _) = listener.accept().await.expect("a client");
+            let mut sent = 0;
+            while client.write_all(&[b'x'; 4096]).await.is_ok() {
+                sent += 4096;
+            }
+            sent
+        });
+        let outcome = send_to(port, Tls::Upgraded, true).await;
+        assert!(matches!(outcome, SendOutcome::Later(_, Reached::No)));
+        // The rest lies in the buffers of the two sockets.
+        let sent = sent.await.expect("a number");
+        assert!(sent < 16 << 20, "{sent} bytes");
     }
 }
