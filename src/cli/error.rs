@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::escapes::escaped;
 use crate::{admin::AdminError, app::ServiceStartError, config::ConfigError};
 
 #[derive(Debug, thiserror::Error)]
@@ -39,9 +40,9 @@ impl CliError {
         }
         if as_json {
             let error = json!({"error": {"code": self.word(), "message": self.to_string()}});
-            eprintln!("{error}");
+            eprintln!("{}", escaped(&error.to_string()));
         } else {
-            eprintln!("dikala: {self}");
+            eprintln!("dikala: {}", escaped(&self.to_string()));
         }
     }
 

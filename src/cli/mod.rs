@@ -15,6 +15,7 @@ mod completions;
 mod credits;
 pub mod dev;
 mod error;
+mod escapes;
 mod init;
 mod listen;
 mod listener;

@@ -12,7 +12,10 @@ use serde::{
 };
 use serde_json::{Value, json};
 
-use super::CliError;
+use super::{
+    CliError,
+    escapes::{escaped, turns},
+};
 use crate::{
     api::ListPage,
     config::{ConfigurationKey, Layers},
@@ -54,7 +57,7 @@ pub fn text(line: &str) -> Result<(), CliError> {
 /// Prints one of many lines. Returns false if standard output is closed.
 pub fn more(line: &str) -> Result<bool, CliError> {
     let mut out = std::io::stdout().lock();
-    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+    match writeln!(out, "{}", escaped(line)).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(CliError::Failed(format!(
@@ -299,12 +302,6 @@ pub fn cell(value: &Value) -> String {
             .collect(),
         other => other.to_string(),
     }
-}
-
-/// True for characters that embed, override or isolate a direction (Unicode Standard Annex #9, 2.1 to 2.4), or
-/// separate lines.
-fn turns(sign: char) -> bool {
-    matches!(sign, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]

@@ -16,13 +16,17 @@ pub struct ServerEvent {
     pub data: Option<String>,
     /// A field of this service: the event is a sample.
     pub is_test: bool,
+    /// It has a reconnection time, as the first frame of the service has.
+    pub is_opening: bool,
 }
 
 /// The received bytes that are not parsed yet.
 #[derive(Debug, Default)]
 pub struct ServerEvents {
-    unread: Vec<u8>,
-    /// Bytes that were searched without finding a frame's end.
+    received: Vec<u8>,
+    /// Start of the frame that is not parsed yet.
+    start: usize,
+    /// Bytes that were searched for its end.
     searched: usize,
 }
 
@@ -34,28 +38,35 @@ pub struct Endless;
 impl ServerEvents {
     /// Appends the next piece.
     pub fn push(&mut self, piece: &[u8]) -> Result<(), Endless> {
-        if self.unread.len() + piece.len() > UNREAD_BYTES_MAX {
+        // Once per piece, and not per frame: a piece may hold thousands of empty frames.
+        self.received.drain(..self.start);
+        self.searched -= self.start;
+        self.start = 0;
+        if self.received.len() + piece.len() > UNREAD_BYTES_MAX {
             return Err(Endless);
         }
         // Some proxies end lines with CR LF.
-        self.unread
+        self.received
             .extend(piece.iter().filter(|byte| **byte != b'\r'));
         Ok(())
     }
 
     /// The next complete frame.
     pub fn next(&mut self) -> Option<ServerEvent> {
-        let found = self.unread[self.searched..]
+        let found = self.received[self.searched..]
             .windows(2)
             .position(|pair| pair == b"\n\n");
         let Some(found) = found else {
-            self.searched = self.unread.len().saturating_sub(1);
+            // The last byte may be the first of an end.
+            self.searched = self.received.len().saturating_sub(1).max(self.start);
             return None;
         };
         let end = self.searched + found;
-        let text: Vec<u8> = self.unread.drain(..end + 2).take(end).collect();
-        self.searched = 0;
-        Some(ServerEvent::read(&String::from_utf8_lossy(&text)))
+        let text = String::from_utf8_lossy(&self.received[self.start..end]);
+        let frame = ServerEvent::read(&text);
+        self.start = end + 2;
+        self.searched = self.start;
+        Some(frame)
     }
 }
 
@@ -68,6 +79,7 @@ impl ServerEvent {
             match name {
                 "id" => frame.id = Some(value.to_owned()),
                 "event" => frame.event = Some(value.to_owned()),
+                "retry" => frame.is_opening = true,
                 "test" => frame.is_test = value == "true",
                 "data" => match &mut frame.data {
                     Some(data) => {
@@ -99,6 +111,7 @@ mod tests {
             event: Some(event.to_owned()),
             data: Some(data.to_owned()),
             is_test,
+            is_opening: false,
         }
     }
 
@@ -116,7 +129,11 @@ mod tests {
                     break;
                 }
             }
-            let place = ServerEvent { id: Some("e0".to_owned()), ..ServerEvent::default() };
+            let place = ServerEvent {
+                id: Some("e0".to_owned()),
+                is_opening: true,
+                ..ServerEvent::default()
+            };
             let expected = [
                 place,
                 ServerEvent::default(),

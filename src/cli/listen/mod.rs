@@ -19,6 +19,7 @@ use dikala_actors::{
 use dikala_entities::{EventId, Secret};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 
 use self::{
     forward::{ForwardOutcome, ForwardTo, ForwardedEvent, Forwarder},
@@ -27,6 +28,7 @@ use self::{
 use super::{
     CliError,
     client::{Service, ServiceArgs},
+    escapes::escaped,
     output,
 };
 use crate::app::wait_for_signal;
@@ -39,7 +41,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(35);
 /// Delay before the first reconnection; each further attempt doubles it.
 const RECONNECT: Duration = Duration::from_secs(1);
 const RECONNECT_MAX: Duration = Duration::from_secs(30);
-/// Bytes read of an error's body.
+/// Bytes read of an error's body, within [`CONNECT_WITHIN`].
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
 /// What `dikala listen` can be told.
@@ -130,7 +132,8 @@ impl Listener {
                 FollowEnd::For(error) => return Err(error),
                 FollowEnd::Lost(error) if !self.connected => return Err(error),
                 FollowEnd::Lost(error) => {
-                    eprintln!("dikala: {error}; trying again");
+                    let error = error.to_string();
+                    eprintln!("dikala: {}; trying again", escaped(&error));
                     // A connection that lasted resets the backoff.
                     if began.elapsed() > RECONNECT_MAX {
                         wait = RECONNECT;
@@ -148,14 +151,8 @@ impl Listener {
             Ok(stream) => stream,
             Err(ended) => return ended,
         };
-        // On standard error: standard output holds events only.
-        if self.connected {
-            eprintln!("following again");
-        } else {
-            eprintln!("following {}; Ctrl-C ends it", self.service);
-        }
-        self.connected = true;
         let mut frames = ServerEvents::default();
+        let mut opened = false;
         loop {
             let piece = match stream.chunk(SILENCE_MAX).await {
                 Ok(Some(piece)) => piece,
@@ -170,6 +167,16 @@ impl Listener {
                 return FollowEnd::For(CliError::Failed(endless.to_string()));
             }
             while let Some(frame) = frames.next() {
+                if !opened && !frame.is_opening {
+                    return FollowEnd::For(CliError::Failed(format!(
+                        "{} answers, but with no stream of events; is it the public address of the service?",
+                        self.service
+                    )));
+                }
+                if !opened {
+                    opened = true;
+                    self.announce();
+                }
                 match self.take(frame).await {
                     Ok(true) => {}
                     Ok(false) => return FollowEnd::Unread,
@@ -177,6 +184,16 @@ impl Listener {
                 }
             }
         }
+    }
+
+    /// Says on standard error that events follow: standard output holds events only.
+    fn announce(&mut self) {
+        if self.connected {
+            eprintln!("following again");
+        } else {
+            eprintln!("following {}; Ctrl-C ends it", self.service);
+        }
+        self.connected = true;
     }
 
     async fn connect(&self) -> Result<StreamingAnswer, FollowEnd> {
@@ -190,7 +207,8 @@ impl Listener {
         if stream.status == 200 {
             return Ok(stream);
         }
-        let body = read(&mut stream).await.unwrap_or_default();
+        let body = timeout(CONNECT_WITHIN, read(&mut stream)).await;
+        let body = body.ok().and_then(Result::ok).unwrap_or_default();
         let refusal = self.service.refusal(stream.status, &body);
         Err(match stream.status {
             429 | 500..=599 => FollowEnd::Lost(refusal),
