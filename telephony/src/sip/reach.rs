@@ -3,7 +3,7 @@
 //! A peer controls its Contact, Record-Route and SDP. Without these rules it could make this machine connect, and send media, to
 //! services of its own network.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::trunks;
 use crate::settings::Trunk;
@@ -11,7 +11,7 @@ use crate::settings::Trunk;
 /// True for an address that is meaningful on its own network only. Peers behind NAT name such addresses, and attackers who probe
 /// our network.
 pub fn is_hidden(ip: IpAddr) -> bool {
-    match ip.to_canonical() {
+    match decoded(ip) {
         IpAddr::V4(v4) => {
             // Shared address space of carriers (RFC 6598).
             let is_shared = v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64;
@@ -19,17 +19,42 @@ pub fn is_hidden(ip: IpAddr) -> bool {
             let is_this = v4.octets()[0] == 0;
             v4.is_private() || is_shared || is_this || is_of_this_link(ip)
         }
-        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_unspecified() || is_of_this_link(ip),
+        IpAddr::V6(v6) => {
+            // Site-local (RFC 3879): obsolete, still routed in some networks.
+            let is_site_local = v6.segments()[0] & 0xffc0 == 0xfec0;
+            v6.is_unique_local() || is_site_local || is_of_this_link(ip)
+        }
     }
 }
 
-/// True for addresses of this machine (loopback), link-local and multicast addresses.
+/// The IPv4 address in an IPv4-mapped or NAT64 address (`64:ff9b::/96`, RFC 6052); other addresses as they are.
+fn decoded(ip: IpAddr) -> IpAddr {
+    let ip = ip.to_canonical();
+    match ip {
+        IpAddr::V6(v6) if v6.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0] => {
+            let [.., a, b, c, d] = v6.octets();
+            Ipv4Addr::new(a, b, c, d).into()
+        }
+        _ => ip,
+    }
+}
+
+/// True for obsolete forms with an IPv4 address inside: IPv4-compatible (RFC 4291, 2.5.5.1), 6to4 (RFC 7526) and Teredo
+/// (RFC 4380). No phone has one; a tunnel of this machine would send to the address inside.
+fn is_tunnelled(ip: Ipv6Addr) -> bool {
+    matches!(
+        ip.segments(),
+        [0, 0, 0, 0, 0, 0, ..] | [0x2002, ..] | [0x2001, 0, ..]
+    )
+}
+
+/// True for addresses of this machine (loopback), of its tunnels, and for link-local and multicast addresses.
 fn is_of_this_link(ip: IpAddr) -> bool {
-    match ip.to_canonical() {
+    match decoded(ip) {
         IpAddr::V4(v4) => {
             v4.is_loopback() || v4.is_link_local() || v4.is_multicast() || v4 == Ipv4Addr::BROADCAST
         }
-        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unicast_link_local() || v6.is_multicast(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.is_multicast() || is_tunnelled(v6),
     }
 }
 
@@ -75,6 +100,12 @@ mod tests {
             "::ffff:100.64.0.1",
             "::ffff:169.254.169.254",
             "::ffff:127.0.0.1",
+            "64:ff9b::10.1.2.3",
+            "64:ff9b::127.0.0.1",
+            "::127.0.0.1",
+            "2002:7f00:1::1",
+            "2001:0:cb00:7105::1",
+            "fec0::1",
         ] {
             assert!(is_hidden(ip(hidden)), "{hidden}");
         }
@@ -83,8 +114,10 @@ mod tests {
             "100.63.255.255",
             "100.128.0.0",
             "172.32.0.1",
-            "2001:db8::1",
             "::ffff:203.0.113.5",
+            "64:ff9b::203.0.113.5",
+            "2001:db8::1",
+            "2001:4860::1",
         ] {
             assert!(!is_hidden(ip(public)), "{public}");
         }
@@ -111,6 +144,12 @@ mod tests {
             ("127.0.0.1", "::1", &[], true),
             ("169.254.169.254", "198.51.100.7", &listed, false),
             ("169.254.169.254", "127.0.0.1", &listed, false),
+            ("64:ff9b::127.0.0.1", "2001:db8::1", &[], false),
+            ("64:ff9b::169.254.169.254", "2001:db8::1", &[], false),
+            ("64:ff9b::203.0.113.5", "2001:db8::1", &[], true),
+            ("::7f00:1", "2001:db8::1", &[], false),
+            ("2002:7f00:1::1", "2001:db8::1", &[], false),
+            ("2001:0:cb00:7105::1", "2001:db8::1", &[], false),
             ("fe80::1", "2001:db8::1", &[], false),
             ("fe80::1", "fe80::1", &[], true),
             ("224.0.0.1", "198.51.100.7", &[], false),

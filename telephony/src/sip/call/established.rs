@@ -429,15 +429,24 @@ impl Call {
                 }
                 state.due = Some(Instant::now() + Duration::from_secs(1));
             }
-            // Both sides began at once: try again after 0 to 2 s, like a side that does not own the Call-ID (RFC 3261, 14.1).
             491 => {
-                let wait = u64::from(rand::random::<u16>() % 2_000);
-                state.due = Some(Instant::now() + Duration::from_millis(wait));
+                state.due = Some(Instant::now() + wait_after_glare(self.is_callers, rand::random()))
             }
             _ => {}
         }
         None
     }
+}
+
+/// The wait after both sides made a request at once (RFC 3261, 14.1): 2.1 to 4 s for the side that chose the Call-ID, which is
+/// the caller, and 0 to 2 s for the other. `random` chooses within the range.
+fn wait_after_glare(peer_is_caller: bool, random: u16) -> Duration {
+    let (from, steps) = if peer_is_caller {
+        (0, 200)
+    } else {
+        (2_100, 190)
+    };
+    Duration::from_millis(from + 10 * u64::from(random % (steps + 1)))
 }
 
 /// Waits until the peer's first packet starts the call's media.
@@ -463,5 +472,20 @@ async fn refreshed(refresh: &mut Option<PendingRequest>) -> Option<SipResponse> 
     match refresh {
         Some(refresh) => refresh.answers.recv().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_side_that_called_waits_longer_after_both_asked_at_once() {
+        for (peer_is_caller, from, to) in [(true, 0, 2_000), (false, 2_100, 4_000)] {
+            let waits = (0..=u16::MAX).map(|random| wait_after_glare(peer_is_caller, random));
+            let waits: Vec<_> = waits.map(|wait| wait.as_millis()).collect();
+            assert_eq!(waits.iter().min(), Some(&from));
+            assert_eq!(waits.iter().max(), Some(&to));
+        }
     }
 }

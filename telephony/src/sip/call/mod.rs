@@ -90,6 +90,7 @@ struct Call {
     registration: DialogRegistration,
     /// `None` for a call that we made, and after the answer stayed unacknowledged for too long.
     line: Option<LinePermit>,
+    /// True for the caller's leg, false for a leg that we dialled.
     is_callers: bool,
 }
 
