@@ -117,7 +117,7 @@ pub enum NumberCommand {
         id: String,
         #[arg(long)]
         label: Option<String>,
-        /// Whether calls to it are taken.
+        /// Take or refuse calls to it.
         #[arg(long)]
         active: Option<bool>,
         /// Move it to this tenant; the agent that answered it stays behind.

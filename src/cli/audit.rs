@@ -12,7 +12,7 @@ use crate::{config::Layers, operator_api::audit::page};
 
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
-    /// What was changed, newest first.
+    /// List changes, newest first.
     List {
         #[arg(long, value_name = "ID")]
         tenant: Option<String>,

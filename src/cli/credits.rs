@@ -49,7 +49,7 @@ pub struct BookingArgs {
     /// Negative for an adjustment that takes minutes away.
     #[arg(long, allow_negative_numbers = true, value_parser = whole_minutes)]
     minutes: i64,
-    /// What it is booked as.
+    /// The type of the booking.
     #[arg(long = "type", default_value = "purchase", value_name = "TYPE", value_parser = booked_as())]
     kind: TransactionType,
     /// Identifies the booking, so that a repeat books nothing; generated and printed if omitted.

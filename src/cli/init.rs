@@ -21,7 +21,7 @@ use crate::config::{Layers, Settings};
 const FILE: &str = "dikala.toml";
 const TOKEN_CHARS: usize = 40;
 
-/// What is not given is asked for on a terminal.
+/// Options of `dikala init`. Missing ones are asked for on a terminal.
 #[derive(Debug, Args)]
 pub struct InitOptions {
     /// Where data are kept: sqlite:///path/to/file.db or postgres://user:password@host/name.
@@ -39,10 +39,10 @@ pub struct InitOptions {
     /// The server that takes mails, such as `smtps://user:password@mail.example.com`.
     #[arg(long, value_name = "URL")]
     mail_url: Option<String>,
-    /// Whom mails are from, such as `Dikala <no-reply@example.com>`.
+    /// The sender of mails, such as `Dikala <no-reply@example.com>`.
     #[arg(long, value_name = "ADDRESS")]
     mail_from: Option<String>,
-    /// Ask nothing; what is not given stays as it is by default.
+    /// Ask nothing; missing options keep their defaults.
     #[arg(long, short)]
     yes: bool,
     /// Replace the file that is there. It is kept under another name, and its secrets.key goes on.

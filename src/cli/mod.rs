@@ -150,7 +150,7 @@ enum Command {
     Openapi,
     /// Print what completes commands in a shell.
     Completions {
-        /// Whose.
+        /// The shell.
         shell: Shell,
     },
     /// Write manual pages, one for each command.

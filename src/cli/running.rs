@@ -20,7 +20,7 @@ use crate::config::{ConfigError, Layers};
 pub struct DatabaseOptions {
     #[command(flatten)]
     listener: ListenerArgs,
-    /// What the first statements have the most of: time on average, the longest, or in all.
+    /// The order: by average, longest or total time.
     #[arg(long, default_value = "mean", value_parser = ranked_by(StatementRanking::WORDS))]
     sort: String,
 }
@@ -39,7 +39,7 @@ pub struct FunctionsOptions {
     /// Only those of this name.
     #[arg(long)]
     name: Option<String>,
-    /// What the first have the most of: calls in the last minute, failures, or time.
+    /// The order: by calls in the last minute, failures, or time.
     #[arg(long, default_value = "rate", value_parser = ranked_by(Ranking::WORDS))]
     sort: String,
     #[command(flatten)]

@@ -15,7 +15,7 @@ use crate::simulator::{
 /// Ringing time in milliseconds: long enough to be a state, short enough not to dominate the measurement.
 const RING_MS: (u64, u64) = (20, 200);
 
-/// What `dikala simulate` can be told.
+/// Options of `dikala simulate`.
 #[derive(Clone, Debug, Args)]
 pub struct SimulateOptions {
     /// The public address of the service: http(s)://HOST:PORT or ws(s)://HOST:PORT.

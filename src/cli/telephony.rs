@@ -20,7 +20,7 @@ use crate::{
     telephony::{BuiltInBridge, warn_of_stand_in},
 };
 
-/// What `dikala telephony` can be told; the rest are the keys `telephony.*` of the configuration.
+/// Options of `dikala telephony`; the rest are the keys `telephony.*` of the configuration.
 #[derive(Debug, Args)]
 pub struct TelephonyOptions {
     /// The public address of the service: http(s)://HOST:PORT or ws(s)://HOST:PORT.

@@ -11,7 +11,7 @@ use super::{
     output,
 };
 
-/// What `dikala trigger` can be told.
+/// Options of `dikala trigger`.
 #[derive(Debug, Args)]
 pub struct TriggerOptions {
     /// The kind of the event.

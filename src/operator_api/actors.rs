@@ -59,7 +59,7 @@ pub struct ActorTypeSummary {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Lag {
-    /// What the thread does, with a number.
+    /// The task of the thread, with a number.
     pub name: String,
     /// The largest lag of the last seconds. The first answer after a pause has the current lag only.
     pub lag_us: u64,
@@ -138,7 +138,7 @@ pub struct HandledMessage {
     pub at: Millis,
 }
 
-/// What a call's actor is about.
+/// The call of an actor.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = CallState)]

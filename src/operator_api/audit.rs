@@ -41,7 +41,7 @@ pub struct AuditEntry {
     pub action: AuditAction,
     /// The id of what was changed.
     pub target: String,
-    /// What changed of it.
+    /// The change in words.
     pub detail: String,
     pub at: Millis,
     pub address: Option<String>,

@@ -45,7 +45,7 @@ pub struct BridgeStatus {
     #[serde(flatten)]
     #[schema(inline)]
     pub view: BridgeView,
-    /// Whether it has a socket open, here or at another node; of others a few seconds ago.
+    /// True if it has an open socket at any node. The state at other nodes is a few seconds old.
     pub connected: bool,
     /// Calls that are not over; 10,000 are counted at most.
     pub calls: i64,

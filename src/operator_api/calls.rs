@@ -69,7 +69,7 @@ pub struct OperatorCall {
     pub talk_time_seconds: Option<i64>,
     pub hangup_reason: Option<HangupReason>,
     pub hangup_initiator: Option<HangupInitiator>,
-    /// What the bridge said of a failure.
+    /// The bridge's description of a failure.
     pub failure_detail: Option<String>,
     /// The last message about this call that changed something.
     pub last_sign_at: Millis,
@@ -95,7 +95,7 @@ pub struct Hold {
     pub settled_at: Option<Millis>,
 }
 
-/// What a call announced.
+/// An event of a call.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Announced)]

@@ -39,7 +39,7 @@ pub struct CalledFunction {
     pub last_minute: u64,
     pub failed_in_last_minute: u64,
     pub last_at: Millis,
-    /// What the AI was told of the last one that failed.
+    /// The error code that the AI got for the last failed call.
     pub last_fault: Option<&'static str>,
     pub last_fault_at: Option<Millis>,
     /// Of those that were sent.

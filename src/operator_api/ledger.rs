@@ -62,7 +62,7 @@ impl From<Model> for OpenHold {
     }
 }
 
-/// What a verification of the books found.
+/// The result of a verification of the books.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({
@@ -106,13 +106,13 @@ impl From<LastVerification> for Verification {
 pub struct LedgerStatus {
     /// Holds of calls that are not over.
     pub open_holds: i64,
-    /// What those hold.
+    /// The minutes in open holds.
     pub held_minutes: i64,
     /// Accounts and open holds that did not add up when this process last looked, a minute ago at most.
     pub differences: usize,
     /// Transactions that this process wrote.
     pub batches: u64,
-    /// What was written in them.
+    /// The messages and writes that they committed.
     pub items: u64,
     /// Null where the books were not verified here since the start, or are being verified.
     pub last_verification: Option<Verification>,
@@ -120,7 +120,7 @@ pub struct LedgerStatus {
     pub oldest_holds: Vec<OpenHold>,
 }
 
-/// Whose books are verified; everybody's if left out.
+/// The tenant whose books are verified; all tenants if omitted.
 #[expect(dead_code, reason = "the description of what is read field by field")]
 #[derive(Clone, Debug, ToSchema)]
 #[schema(rename_all = "camelCase", as = VerificationInput, example = json!({"tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6"}))]

@@ -45,7 +45,7 @@ pub struct NewNumber {
     pub label: String,
 }
 
-/// What can be changed of a number.
+/// The changes of a number.
 #[expect(dead_code, reason = "the description of what is read field by field")]
 #[derive(Clone, Debug, ToSchema)]
 #[schema(rename_all = "camelCase", as = NumberUpdate, example = json!({"label": "Main line", "isActive": true}))]
@@ -54,7 +54,7 @@ pub struct NumberChange {
     pub tenant_id: TenantId,
     #[schema(min_length = 1, max_length = 120)]
     pub label: String,
-    /// Whether calls to it are taken.
+    /// False refuses calls to the number.
     #[schema(nullable, default = true)]
     pub is_active: bool,
 }

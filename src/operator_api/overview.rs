@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// What goes on here, and what is wrong.
+/// The state of this node and its problems.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({

@@ -48,7 +48,7 @@ pub struct WebhookStanding {
     pub oldest_due_at: Option<Millis>,
     /// Its queue in this node's memory. Null where there was nothing to do for a minute, or the dispatcher does not answer.
     pub lane: Option<EndpointQueueStatus>,
-    /// What came of this node's last attempt since its start.
+    /// The result of this node's last attempt since its start.
     pub last_answer: Option<WebhookAnswer>,
 }
 
@@ -68,7 +68,7 @@ pub struct EndpointQueueStatus {
     pub probe_at: Option<Millis>,
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = WebhookAnswer)]

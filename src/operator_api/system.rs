@@ -28,7 +28,7 @@ pub struct NodeStatus {
     pub calls: i64,
     /// Bridges with an open socket there; of others a few seconds ago.
     pub bridges: i64,
-    /// Whether it is the one that answers.
+    /// True for the node that answers.
     pub is_this: bool,
 }
 

@@ -32,7 +32,7 @@ pub const READ_ONLY: &[&str] = &["id", "balanceMinutes", "createdAt", "updatedAt
 /// Fields of a response that an update may contain only unchanged.
 pub const KEPT: &[&str] = &["suspendedAt"];
 
-/// What an operator says of a tenant.
+/// A new tenant.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(rename_all = "camelCase", as = TenantInput, example = json!({"name": "Kopi Senja", "plan": "business"}))]
 pub struct TenantDraft {

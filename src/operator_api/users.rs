@@ -35,7 +35,7 @@ use crate::{
 #[schema(as = UserInput, example = json!({"email": "sari@example.com", "name": "Sari", "role": "owner"}))]
 pub struct UserDraft {
     pub email: Email,
-    /// What stands before the `@` if left out.
+    /// The part of the address before `@` if omitted.
     #[schema(min_length = 1, max_length = 120)]
     pub name: Option<String>,
     #[schema(nullable, default = "owner")]

@@ -59,15 +59,15 @@ impl Serialize for Thousandths {
 pub struct Figure {
     pub name: &'static str,
     pub label: &'static str,
-    /// What is counted: `calls`, `items`, `per second`, `percent`, `ms` or `s`.
+    /// The unit: `calls`, `items`, `per second`, `percent`, `ms` or `s`.
     pub unit: &'static str,
-    /// Null where nothing happened that could be measured, or the first look is just beginning.
+    /// Null if there was nothing to measure, or before the first measurement.
     #[schema(value_type = Option<f64>)]
     pub value: Option<Thousandths>,
-    /// What it should stay below, or cannot exceed.
+    /// The value that it should stay below, or cannot exceed.
     #[schema(value_type = Option<f64>)]
     pub limit: Option<Thousandths>,
-    /// What it was at the end of each step, oldest first; null where nobody looked.
+    /// Its value at the end of each step, oldest first; null for a step without a measurement.
     #[schema(value_type = Vec<Option<f64>>)]
     pub history: Vec<Option<Thousandths>>,
 }

@@ -53,13 +53,13 @@ pub struct Problem {
     pub severity: Severity,
     /// A word for it that stays the same.
     pub code: &'static str,
-    /// What is wrong.
+    /// The problem in one sentence.
     pub summary: String,
-    /// What to do.
+    /// The advice on what to do.
     pub action: String,
-    /// Who is affected, where that is one tenant.
+    /// The affected tenant, if it is one.
     pub tenant_id: Option<TenantId>,
-    /// What it is about: an id, or the name of an actor or a thread.
+    /// The object of the problem: an id, or the name of an actor or a thread.
     pub target: Option<String>,
 }
 

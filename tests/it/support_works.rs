@@ -82,7 +82,7 @@ async fn the_receiver_misbehaves_as_told(#[case] answer: ServerAnswer) {
     assert_eq!(receiver.received("/bad").len(), 1);
 }
 
-/// What a decompressing client would see was checked with `gzip -dc`, which is not on every machine.
+/// The test does not decompress: `gzip -dc`, with which that was checked, is not on every machine.
 #[actix_web::test]
 async fn the_bomb_is_a_gzip_stream() {
     let receiver = TenantServer::start();

@@ -42,7 +42,7 @@ fn failed(error: impl fmt::Display) -> CliError {
     CliError::Failed(error.to_string())
 }
 
-/// What `dikala bench` can be told.
+/// Options of `dikala bench`.
 #[derive(Debug, Args)]
 #[command(after_help = after_help())]
 pub struct BenchOptions {

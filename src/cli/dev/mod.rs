@@ -27,7 +27,7 @@ use crate::{
     telemetry,
 };
 
-/// What `dikala dev` can be told.
+/// Options of `dikala dev`.
 #[derive(Debug, Args)]
 pub struct DevOptions {
     /// Where the data is kept.

@@ -44,7 +44,7 @@ const RECONNECT_MAX: Duration = Duration::from_secs(30);
 /// Bytes read of an error's body, within [`CONNECT_WITHIN`].
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
-/// What `dikala listen` can be told.
+/// Options of `dikala listen`.
 #[derive(Debug, Args)]
 pub struct ListenOptions {
     #[command(flatten)]

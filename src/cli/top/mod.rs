@@ -41,7 +41,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Requests before `--once` prints without rates: a service measures them only while it is asked.
 const LOOKS_MAX: usize = 6;
 
-/// What `dikala top` can be told.
+/// Options of `dikala top`.
 #[derive(Debug, Args)]
 pub struct TopOptions {
     #[command(flatten)]
