@@ -85,11 +85,11 @@ async fn rows(visit: &ConsoleView, found: &EntryList) -> Result<Markup, ApiError
             visit.time(entry.at),
             html! { code.word { (entry.action.as_str()) } },
             html! {
-                code { (entry.target) }
-                @if !entry.detail.is_empty() { br; span.muted { (entry.detail) } }
+                code.long { (entry.target) }
+                @if !entry.detail.is_empty() { br; span.muted.long { (entry.detail) } }
             },
             html! { @match entry.tenant_id { Some(tenant) => { (names.link(tenant)) } None => { (NONE) } } },
-            html! { (entry.actor) },
+            html! { span.long { (entry.actor) } },
             html! { (entry.address.as_deref().unwrap_or(NONE)) br; span.muted { (entry.node) } },
         ]
     };

@@ -40,7 +40,7 @@ pub async fn show(visit: ConsoleView, request: HttpRequest) -> Result<HttpRespon
     let row = |shown: &&ConfigurationKey| {
         vec![
             html! { code { (shown.key) } },
-            html! { code { (shown.value) } },
+            html! { code.long { (shown.value) } },
             html! { (shown.origin) },
         ]
     };
