@@ -1,9 +1,10 @@
 //! The sources follow the rules: imports run one way, decisions are pure, files state their purpose and are short,
-//! one clock tells the time, and a tenant's reads start from the tenant.
+//! one clock tells the time, and a tenant's reads start from the tenant. Names, comments and documents are plain.
 //!
 //! Exceptions are listed here with their sizes, and can only shrink.
 
 mod imports;
+mod language;
 mod rules;
 mod samples;
 mod source;
@@ -12,6 +13,7 @@ use std::path::Path;
 
 use self::{
     imports::circles,
+    language::{long_sentences, types_declared_twice, unclear_comments, unknown_modules},
     rules::{
         compared_secrets, impure, long_files, long_functions, own_clocks, reads_of_everybody,
         without_a_purpose,
@@ -79,7 +81,14 @@ const PURE: &[&str] = &[
 ];
 
 fn workspace() -> Vec<File> {
-    source::below(Path::new(env!("CARGO_MANIFEST_DIR")))
+    source::below(Path::new(env!("CARGO_MANIFEST_DIR")), ".rs")
+}
+
+/// The documents of this project: not those of the packages for its clients.
+fn documents() -> Vec<File> {
+    let mut found = source::below(Path::new(env!("CARGO_MANIFEST_DIR")), ".md");
+    found.retain(|file| file.path.starts_with("docs/") || !file.path.contains('/'));
+    found
 }
 
 fn expect_none(what: &str, breaches: &[String]) {
@@ -148,4 +157,35 @@ fn secrets_are_compared_in_constant_time() {
         "comparisons of secrets; take ct_eq",
         &compared_secrets(&workspace()),
     );
+}
+
+#[test]
+fn a_name_means_one_thing() {
+    expect_none(
+        "public types with the name of another",
+        &types_declared_twice(&workspace()),
+    );
+}
+
+#[test]
+fn comments_have_a_subject() {
+    expect_none(
+        "comments without a subject, or with `who` for a program",
+        &unclear_comments(&workspace()),
+    );
+}
+
+#[test]
+fn sentences_of_documents_are_short() {
+    expect_none("sentences to split", &long_sentences(&documents()));
+}
+
+#[test]
+fn the_code_map_names_modules_that_exist() {
+    let documents = documents();
+    let map = documents
+        .iter()
+        .find(|it| it.path == "ARCHITECTURE.md")
+        .unwrap();
+    expect_none("no such module", &unknown_modules(map, &workspace()));
 }

@@ -4,6 +4,7 @@ use rstest::rstest;
 
 use super::{
     imports::circles,
+    language::{long_sentences, types_declared_twice, unclear_comments, unknown_modules},
     rules::{
         FILE_LINES_MAX, FUNCTION_LINES_MAX, compared_secrets, impure, long_files, long_functions,
         own_clocks, reads_of_everybody, without_a_purpose,
@@ -237,4 +238,55 @@ fn what_is_no_code_is_blank(#[case] text: &str, #[case] expected: &str) {
         (left.len(), left.lines().count()),
         (text.len(), text.lines().count())
     );
+}
+
+#[rstest]
+#[case::in_two_files("pub struct Call;", "pub enum Call {}", 1)]
+#[case::for_the_crate("pub(crate) struct Call;", "pub(super) trait Call {}", 1)]
+#[case::private("struct Call;", "pub struct Call;", 0)]
+#[case::given_by_the_library("pub struct Model;", "pub struct Model;", 0)]
+#[case::for_tests("#[cfg(test)]\npub struct Call;", "pub struct Call;", 0)]
+#[case::said_only("// pub struct Call;", "pub struct Call;", 0)]
+fn a_type_has_one_place(#[case] a: &str, #[case] b: &str, #[case] found: usize) {
+    let files = files(&[("src/a.rs", a), ("src/b.rs", b)]);
+    assert_eq!(types_declared_twice(&files).len(), found);
+}
+
+#[rstest]
+#[case::headless("/// What it costs.", 1)]
+#[case::headless_inside("fn f() {\n    // Whether it costs.\n}", 1)]
+#[case::a_program_as_a_person("/// A permit for who waits.", 1)]
+#[case::with_a_subject("/// The price.", 0)]
+#[case::later_in_the_comment("/// The price of a call.\n/// What is free is not listed.", 0)]
+#[case::whatever("/// Whatever happens, it ends.", 0)]
+#[case::no_comment("let text = \"What it costs\";", 0)]
+fn a_comment_needs_a_subject(#[case] text: &str, #[case] found: usize) {
+    assert_eq!(unclear_comments(&files(&[("src/a.rs", text)])).len(), found);
+}
+
+#[rstest]
+#[case::too_long(&"word ".repeat(31), 1)]
+#[case::in_a_list(&format!("- {}", "word ".repeat(31)), 1)]
+#[case::in_a_cell(&format!("| a | {}|", "word ".repeat(31)), 1)]
+#[case::short_enough(&"word ".repeat(30), 0)]
+#[case::two_sentences(&format!("{0}end. {0}", "word ".repeat(20)), 0)]
+#[case::two_clauses(&format!("{0}end; {0}", "word ".repeat(20)), 0)]
+#[case::two_cells(&format!("| {0}| {0}|", "word ".repeat(20)), 0)]
+#[case::code(&format!("```\n{}\n```", "word ".repeat(31)), 0)]
+#[case::code_in_a_line(&format!("`{}`", "word ".repeat(31)), 0)]
+#[case::a_link(&format!("[{}](docs/a.md)", "word ".repeat(30)), 0)]
+fn a_sentence_is_short(#[case] text: &str, #[case] found: usize) {
+    assert_eq!(long_sentences(&files(&[("docs/a.md", text)])).len(), found);
+}
+
+#[rstest]
+#[case::known("| `calls/` | `router` |", 0)]
+#[case::below_another("| `calls/router` | |", 0)]
+#[case::gone("| `calls/` | `asked` |", 1)]
+#[case::no_module("| `DELETE` | `a b` |", 0)]
+#[case::outside_of_a_table("`asked`", 0)]
+fn a_map_names_modules_that_exist(#[case] text: &str, #[case] found: usize) {
+    let files = files(&[("src/calls/router.rs", "")]);
+    let map = File::new("ARCHITECTURE.md", text);
+    assert_eq!(unknown_modules(&map, &files).len(), found);
 }

@@ -39,8 +39,8 @@ impl File {
     }
 }
 
-/// Every Rust file below the folder, except build output.
-pub fn below(root: &Path) -> Vec<File> {
+/// Every file below the folder whose name ends so, except build output and installed packages.
+pub fn below(root: &Path, ending: &str) -> Vec<File> {
     let mut files = Vec::new();
     let mut folders: Vec<PathBuf> = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -48,10 +48,10 @@ pub fn below(root: &Path) -> Vec<File> {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if path.is_dir() {
-                if name != "target" && !name.starts_with('.') {
+                if name != "target" && name != "node_modules" && !name.starts_with('.') {
                     folders.push(path);
                 }
-            } else if name.ends_with(".rs") {
+            } else if name.ends_with(ending) {
                 let below = path.strip_prefix(root).unwrap().to_string_lossy();
                 files.push(File::new(&below, &fs::read_to_string(&path).unwrap()));
             }
