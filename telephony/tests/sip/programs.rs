@@ -67,14 +67,15 @@ async fn baresip_proves_itself() {
     talks(&bench, "ayu", account, SipTransport::Udp, "PCMA").await;
 }
 
-/// A registrar and proxy that records its route, with one account.
+/// A registrar and proxy that records its route, with one account. One process
+/// relays all datagrams, so they stay in order.
 pub fn kamailio(folder: &std::path::Path, port: u16) -> ChildProgram {
     let config = format!(
         r#"#!KAMAILIO
 debug=1
 log_stderror=yes
 fork=no
-children=2
+children=1
 disable_tcp=no
 auto_aliases=no
 listen=udp:127.0.0.1:{port}
