@@ -5,7 +5,7 @@ use std::{
     io::{self, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread,
@@ -41,7 +41,8 @@ struct State {
     rounds: AtomicUsize,
     /// All connections are cut after this many round trips.
     cut_after: Mutex<Option<usize>>,
-    sockets: Mutex<Vec<TcpStream>>,
+    /// Both ends of each open connection.
+    sockets: Mutex<Vec<Weak<TcpStream>>>,
 }
 
 /// The lost part of a commit; everything after it is lost, too.
@@ -63,7 +64,13 @@ impl State {
     /// Ends all connections and swallows the data of new ones.
     fn cut(&self) {
         self.dark.store(true, SeqCst);
-        for socket in self.sockets.lock().unwrap().drain(..) {
+        for socket in self
+            .sockets
+            .lock()
+            .unwrap()
+            .drain(..)
+            .filter_map(|it| it.upgrade())
+        {
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
@@ -181,14 +188,17 @@ impl DatabaseLink {
                     number: state.made.fetch_add(1, SeqCst),
                     silent: AtomicBool::new(false),
                 });
-                let ends = [&client, &server].map(|end| end.try_clone().unwrap());
-                state.sockets.lock().unwrap().extend(ends);
+                let [client, server] = [client, server].map(Arc::new);
+                let mut sockets = state.sockets.lock().unwrap();
+                sockets.retain(|socket| socket.strong_count() > 0);
+                sockets.extend([&client, &server].map(Arc::downgrade));
+                drop(sockets);
                 let up = (&client, &server, Side::Client(Watch::default()));
                 let down = (&server, &client, Side::Server(Rounds::default()));
                 for (from, to, watch) in [up, down] {
-                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let (from, to) = (from.clone(), to.clone());
                     let (state, connection) = (state.clone(), connection.clone());
-                    thread::spawn(move || pass(from, to, &state, &connection, watch));
+                    thread::spawn(move || pass(&from, &to, &state, &connection, watch));
                 }
             }
         });
@@ -258,8 +268,8 @@ enum Side {
 }
 
 fn pass(
-    mut from: TcpStream,
-    mut to: TcpStream,
+    mut from: &TcpStream,
+    mut to: &TcpStream,
     state: &State,
     connection: &Connection,
     mut side: Side,
