@@ -66,6 +66,6 @@ pub(super) fn url(text: &str) -> Result<Url, String> {
 /// Parses `mail.from`. Errors: the required form.
 pub(super) fn sender(text: &str) -> Result<Mailbox, String> {
     text.parse().map_err(|_| {
-        "it must be an e-mail address, with or without a name, such as Dikala <no-reply@example.com>".to_owned()
+        "it must be an email address, with or without a name, such as Dikala <no-reply@example.com>".to_owned()
     })
 }

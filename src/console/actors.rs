@@ -118,7 +118,7 @@ fn loops(visit: &ConsoleView, lags: &[Lag]) -> Markup {
             html! { span.bad[is_late] { (duration(Some(lag.lag_us))) } },
         ]
     });
-    let columns = words(&["Thread", "Late by, at most, in the last seconds"]);
+    let columns = words(&["Thread", "Max delay"]);
     table(visit, "Event loops", &columns, rows.collect())
 }
 
@@ -184,7 +184,7 @@ async fn instances_of(visit: &ConsoleView, kind: &str) -> Result<Markup, ApiErro
             section {
                 h2 { "Busiest" }
                 @if busiest.is_empty() {
-                    (empty("None runs now.", "They are started when there is work for them.", html! {}))
+                    (empty("None is running.", "They start when there is work for them.", html! {}))
                 } @else {
                     (running(visit, busiest))
                 }
@@ -195,7 +195,13 @@ async fn instances_of(visit: &ConsoleView, kind: &str) -> Result<Markup, ApiErro
 
 fn running(visit: &ConsoleView, busiest: &[ActorInstance]) -> Markup {
     let has_calls = busiest.iter().any(|instance| instance.call.is_some());
-    let mut columns = words(&["Instance", "Does now", "Handled", "Busy", "Last messages"]);
+    let mut columns = words(&[
+        "Instance",
+        "Current message",
+        "Handled",
+        "Busy",
+        "Last messages",
+    ]);
     if has_calls {
         columns.push("Call".to_owned());
     }

@@ -30,7 +30,7 @@ fn fields() -> [Field; 5] {
     [
         text("tenantId", "Tenant's id"),
         text("actor", "Who").hint("operator, cli, or the id of a user or a key.".to_owned()),
-        Field::select("action", "What".to_owned(), any_of(AuditAction::WORDS)),
+        Field::select("action", "Action".to_owned(), any_of(AuditAction::WORDS)),
         text("from", "At or after").hint(when.to_owned()),
         text("to", "Before").hint(when.to_owned()),
     ]
@@ -72,14 +72,14 @@ async fn rows(visit: &ConsoleView, found: &EntryList) -> Result<Markup, ApiError
     if found.entries.is_empty() {
         return Ok(empty(
             "No entries",
-            "Nothing was changed, or nothing fits the filter.",
+            "No changes yet, or none match the filter.",
             html! {},
         ));
     }
     let db = visit.store().api_reader();
     let tenants = found.entries.iter().filter_map(|entry| entry.tenant_id);
     let names = TenantNames::of(db, tenants).await?;
-    let columns = ["When", "What", "On what", "Tenant", "Who", "From"].map(str::to_owned);
+    let columns = ["When", "Action", "Object", "Tenant", "Who", "From"].map(str::to_owned);
     let row = |entry: &AuditEntry| {
         vec![
             visit.time(entry.at),

@@ -51,10 +51,10 @@ async fn content(
         (followed(visit, "bridges", &more, &part(visit, asked).await?))
         @if visit.may_change() {
             section aria-labelledby="make" {
-                h2 #make { "Make a bridge" }
+                h2 #make { "Create a bridge" }
                 (post(visit, PATH, html! {
                     (fields(visit, filled, &[Field::text("name", "Name".to_owned())]))
-                    (submit("Make a bridge"))
+                    (submit("Create a bridge"))
                 }))
             }
         }
@@ -65,7 +65,7 @@ async fn content(
 pub async fn part(visit: &ConsoleView, asked: &FormValues) -> Result<Markup, ApiError> {
     let list = List::new(PATH, &[], asked);
     let found = bridges::page(&visit.desk(), &list.form()?).await?;
-    let columns = ["Bridge", "State", "Calls", "Last seen", "Made"].map(str::to_owned);
+    let columns = ["Bridge", "Status", "Calls", "Last seen", "Created"].map(str::to_owned);
     let row = |bridge: &BridgeStatus| {
         vec![
             html! { a href={ (PATH) "/" (bridge.view.id) } { (bridge.view.name) } },
@@ -78,7 +78,7 @@ pub async fn part(visit: &ConsoleView, asked: &FormValues) -> Result<Markup, Api
     Ok(html! {
         div #part {
             @if found.bridges.is_empty() {
-                (empty("No bridges", "Make one; its token is what the bridge signs in with.", html! {}))
+                (empty("No bridges", "Create one. The bridge signs in with its token.", html! {}))
             } @else {
                 (table(visit, TITLE, &columns, found.bridges.iter().map(row).collect()))
             }
@@ -112,28 +112,28 @@ fn inside(visit: &ConsoleView, counted: &BridgeStatistics) -> Markup {
     let within = |times| figures::times(&DurationPercentiles::from(&distribution(times)));
     html! {
         section aria-labelledby="inside" {
-            h2 #inside { "The bridge inside" }
-            p { "What the bridge in this process counted since its start; all of it is in " code { "/metrics" } " too." }
+            h2 #inside { "Built-in bridge" }
+            p { "Counts of the bridge in this process since its start; all of them are in " code { "/metrics" } " too." }
             dl.facts {
-                dt { "Calls now" }
+                dt { "Active calls" }
                 dd { (number(sip.calls as u64)) ", " (number(sip.joined as u64)) " of them joined to a person" }
-                dt { "Callers' calls" } dd { (outcomes(visit, &sip.callers)) }
-                dt { "Calls to persons" } dd { (outcomes(visit, &sip.persons)) }
-                dt { "From INVITE to the answer, p50 / p99" } dd { (within(sip.answer)) }
-                dt { "From a caller's voice to the agent's silence, p50 / p99" } dd { (within(sip.barge_in)) }
+                dt { "Incoming calls" } dd { (outcomes(visit, &sip.callers)) }
+                dt { "Calls to people" } dd { (outcomes(visit, &sip.persons)) }
+                dt { "INVITE to answer, p50 / p99" } dd { (within(sip.answer)) }
+                dt { "Interruption to silence, p50 / p99" } dd { (within(sip.barge_in)) }
                 dt { "Trunks registered" } dd { (number(sip.registered_trunks as u64)) }
-                dt { "Packets from callers, of calls that are over" }
+                dt { "Packets from callers, ended calls" }
                 dd {
                     (number(sip.packets)) " received, " (number(sip.packets_lost)) " lost, "
                     (number(sip.packets_late)) " too late"
                 }
                 dt { "Packets to callers" }
                 dd { (number(sip.ticks)) ", " (number(sip.ticks_late)) " more than 20 ms late" }
-                dt { "Agents fell silent for a caller" }
+                dt { "Interruptions" }
                 dd { (number(calls.pauses)) ", the model was interrupted " (number(calls.interruptions)) " times" }
-                dt { "Connections to the model" }
+                dt { "Model connections" }
                 dd { (number(calls.reconnections)) " made again, " (number(calls.voices_lost)) " calls lost their voice" }
-                dt { "Cost of the model" } dd { "IDR " (number(calls.cost_idr)) }
+                dt { "Model cost" } dd { "IDR " (number(calls.cost_idr)) }
             }
         }
     }
@@ -177,16 +177,16 @@ pub async fn show(visit: ConsoleView, id: Id<BridgeId>) -> Result<HttpResponse, 
     let content = html! {
         @if let Some(token) = &token {
             (notice(Tone::Warning, html! {
-                p { strong { "Copy the token now: it is shown this once." } }
+                p { strong { "Copy the token now. It is not shown again." } }
                 (copyable(&visit, "token", "Token", token.expose()))
             }))
         }
         dl.facts {
             dt { "Name" } dd { (view.name) br; code { (view.id) } }
-            dt { "State" } dd { (state(&bridge)) }
+            dt { "Status" } dd { (state(&bridge)) }
             dt { "Calls" } dd { (calls(&visit, &bridge)) }
             dt { "Last seen" } dd { (visit.time_or(view.last_seen_at, "never")) }
-            dt { "Made" } dd { (visit.time(view.created_at)) }
+            dt { "Created" } dd { (visit.time(view.created_at)) }
             dt { "Revoked" } dd { (visit.time_or(view.revoked_at, NONE)) }
         }
         @if visit.may_change() && view.revoked_at.is_none() {
@@ -205,7 +205,7 @@ pub async fn ask_revoke(visit: ConsoleView, id: Id<BridgeId>) -> Result<HttpResp
         consequences: html! {
             p { "The token of " strong { (bridge.view.name) } " is refused from now on, and its sockets are closed within a second." }
             @if bridge.calls > 0 { p { "It holds " (visit.number(bridge.calls)) " calls, which nobody speaks for any more." } }
-            p { "This cannot be taken back: make another bridge for another token." }
+            p { "You cannot undo this. Create another bridge for another token." }
         },
         yes: "Revoke this bridge".to_owned(),
         back: &path,

@@ -41,13 +41,13 @@ fn fields() -> [Field; 7] {
     let text = |name, label: &str| Field::text(name, label.to_owned());
     let when = "2026-01-15, or 2026-01-15T03:30:00Z";
     [
-        Field::select("status", "State".to_owned(), any_of(CallStatus::WORDS)),
+        Field::select("status", "Status".to_owned(), any_of(CallStatus::WORDS)),
         text("tenantId", "Tenant's id"),
         text("bridgeId", "Bridge's id"),
         text("did", "Number called").hint("With + and country code.".to_owned()),
         text("callerNumber", "Caller"),
-        text("from", "Began at or after").hint(when.to_owned()),
-        text("to", "Began before").hint(when.to_owned()),
+        text("from", "Started at or after").hint(when.to_owned()),
+        text("to", "Started before").hint(when.to_owned()),
     ]
 }
 
@@ -88,7 +88,7 @@ pub fn part<'a>(
 async fn rows(visit: &ConsoleView, list: &List<'_>, found: &CallList) -> Result<Markup, ApiError> {
     let db = visit.store().api_reader();
     let names = TenantNames::of(db, found.calls.iter().map(|call| call.tenant_id)).await?;
-    let mut columns = ["Began", "State", "Tenant", "From, to", "Talk"]
+    let mut columns = ["Started", "Status", "Tenant", "From, to", "Length"]
         .map(str::to_owned)
         .to_vec();
     let has_others = visit.desk().node.member.has_others();
@@ -117,7 +117,7 @@ async fn rows(visit: &ConsoleView, list: &List<'_>, found: &CallList) -> Result<
     Ok(html! {
         div #part {
             @if found.calls.is_empty() {
-                (empty("No calls", "None is here now, or none fits the filter.", html! {}))
+                (empty("No calls", "No calls are active on this node, or none match the filter.", html! {}))
             } @else {
                 (table(visit, TITLE, &columns, found.calls.iter().map(row).collect()))
             }
@@ -247,7 +247,7 @@ fn piece<T>(all: &[T], begin: i64) -> (&[T], bool) {
 fn facts(visit: &ConsoleView, call: &OperatorCall, names: &TenantNames) -> Markup {
     html! {
         dl.facts {
-            dt { "State" } dd { (call_status(call.status)) }
+            dt { "Status" } dd { (call_status(call.status)) }
             dt { "Call" } dd { code { (call.id) } br; span.muted { "the bridge's own id: " code { (with_numbers_masked(&call.bridge_call_id)) } } }
             dt { "Tenant" } dd { (names.link(call.tenant_id)) }
             dt { "From, to" } dd { (numbers(call)) }
@@ -258,13 +258,13 @@ fn facts(visit: &ConsoleView, call: &OperatorCall, names: &TenantNames) -> Marku
                 @if let Some(agent) = call.agent_id { code { (agent) } } @else { (NONE) }
                 @if let Some(version) = call.agent_version { ", version " (version) }
             }
-            dt { "Began" } dd { (visit.time(call.started_at)) }
+            dt { "Started" } dd { (visit.time(call.started_at)) }
             dt { "Answered" } dd { (visit.time_or(call.answered_at, NONE)) }
             dt { "Ended" } dd { (visit.time_or(call.ended_at, NONE)) }
-            dt { "Talk" } dd { (talk(visit, call)) }
-            dt { "Last sign" } dd { (visit.time(call.last_sign_at)) }
+            dt { "Length" } dd { (talk(visit, call)) }
+            dt { "Last heartbeat" } dd { (visit.time(call.last_sign_at)) }
             @if let Some(reason) = call.hangup_reason {
-                dt { "Why it ended" }
+                dt { "Reason" }
                 dd {
                     code { (reason.as_str()) }
                     @if let Some(by) = call.hangup_initiator { ", by " (by.as_str()) }
@@ -278,7 +278,7 @@ fn facts(visit: &ConsoleView, call: &OperatorCall, names: &TenantNames) -> Marku
 }
 
 fn credit(visit: &ConsoleView, found: &CallDetail) -> Markup {
-    let columns = ["Held", "Used", "Grants", "Made", "Settled"].map(str::to_owned);
+    let columns = ["Reserved", "Used", "Grants", "Created", "Settled"].map(str::to_owned);
     let rows = found.holds.iter().map(|hold| {
         vec![
             html! { (visit.number(hold.held_minutes)) " min" },
@@ -294,8 +294,8 @@ fn credit(visit: &ConsoleView, found: &CallDetail) -> Markup {
     });
     html! {
         h2 { "Credit" }
-        @if found.holds.is_empty() { p.muted { "No hold: it was refused before it asked for credit, or its hold is no longer kept." } }
-        @else { (table(visit, "Holds", &columns, rows.collect())) }
+        @if found.holds.is_empty() { p.muted { "No reservation: the call was refused before it needed credit, or the record was deleted." } }
+        @else { (table(visit, "Reservations", &columns, rows.collect())) }
     }
 }
 

@@ -23,7 +23,7 @@ const ROWS: i64 = 50;
 pub async fn show(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let typed = FormValues::parse(request.query_string().as_bytes());
     let list = List::new(PATH, FILTERS, &typed).of(ROWS);
-    let key = [Field::text("key", "Key".to_owned()).hint("Or a part of it.".to_owned())];
+    let key = [Field::text("key", "Key".to_owned()).hint("Or a part of the key.".to_owned())];
     let page = list
         .form()
         .and_then(|asked| asked.read(&["key"], |form| Some(PageRange::read(form))));
@@ -45,9 +45,9 @@ pub async fn show(visit: ConsoleView, request: HttpRequest) -> Result<HttpRespon
         ]
     };
     let content = html! {
-        p.lead { "What this node started with. Secrets are masked." }
+        p.lead { "The configuration of this node at its start. Secrets are masked." }
         (list.filter(&visit, &key))
-        @if found.is_empty() { (empty("No such key", "No key has this in its name.", html! {})) }
+        @if found.is_empty() { (empty("No keys match", "No key contains this text.", html! {})) }
         @else { (table(&visit, TITLE, &columns, found.iter().map(row).collect())) }
         (list.paging(page.offset, has_more))
     };

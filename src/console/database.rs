@@ -29,7 +29,7 @@ const END_CHARS: usize = 160;
 
 fn ranking() -> [Field; 1] {
     let words = one_of(StatementRanking::WORDS);
-    [Field::select("sort", "Slowest by".to_owned(), words)]
+    [Field::select("sort", "Sort by".to_owned(), words)]
 }
 
 /// `GET /database`
@@ -79,9 +79,9 @@ fn facts(visit: &ConsoleView, found: &DatabaseStatus) -> Markup {
         dl.facts {
             dt { "Database" } dd { (found.kind) @if let Some(version) = &found.version { " " (version) } }
             dt { "Size" } dd { @match found.size_bytes { Some(size) => (bytes(size)), None => (NONE) } }
-            dt { "Steps of the schema" }
+            dt { "Migrations" }
             dd { @match found.migrations { Some(steps) => (visit.number(steps)), None => (NONE) } }
-            dt { "Commits of the ledger, p50 / p99" } dd { (times(&found.commit_us)) }
+            dt { "Ledger commits, p50 / p99" } dd { (times(&found.commit_us)) }
         }
         h2 { "Pools" }
         (table(visit, "Pools", &columns, found.pools.iter().map(row).collect()))
@@ -89,7 +89,7 @@ fn facts(visit: &ConsoleView, found: &DatabaseStatus) -> Markup {
 }
 
 fn statements(visit: &ConsoleView, slowest: &[StatementTimes]) -> Markup {
-    let columns = ["Statement", "Mean", "Longest", "In all", "Times"].map(str::to_owned);
+    let columns = ["Statement", "Mean", "Longest", "Total", "Count"].map(str::to_owned);
     let row = |slow: &StatementTimes| {
         vec![
             html! { code.long { (short(&slow.shape)) } },

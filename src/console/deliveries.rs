@@ -34,7 +34,7 @@ const FILTERS: &[&str] = &["status", "webhookId"];
 /// The filter by status.
 pub fn status_field() -> Field {
     let words = any_of(DeliveryStatus::WORDS);
-    Field::select("status", "State".to_owned(), words)
+    Field::select("status", "Status".to_owned(), words)
 }
 
 fn fields() -> [Field; 2] {
@@ -69,11 +69,11 @@ pub fn rows(visit: &ConsoleView, found: &DeliveryList, of_one: bool) -> Markup {
     if found.deliveries.is_empty() {
         return empty(
             "No deliveries",
-            "None was made, or none fits the filter.",
+            "There are none, or none match the filter.",
             html! {},
         );
     }
-    let mut columns = ["Made", "Event", "State", "Attempts", "Next"]
+    let mut columns = ["Created", "Event", "Status", "Attempts", "Next"]
         .map(str::to_owned)
         .to_vec();
     // All rows of a webhook's page belong to that webhook.
@@ -116,7 +116,7 @@ pub fn rows(visit: &ConsoleView, found: &DeliveryList, of_one: bool) -> Markup {
 
 /// Deliveries of a call's events. They have no buttons, because this part is updated live.
 pub fn of_call(visit: &ConsoleView, sent: &[CallDeliveryStatus]) -> Markup {
-    let columns = ["Event", "Webhook", "State", "Attempts", "Next", "Over"].map(str::to_owned);
+    let columns = ["Event", "Webhook", "Status", "Attempts", "Next", "Finished"].map(str::to_owned);
     let row = |of: &CallDeliveryStatus| {
         vec![
             html! { span.word { (of.event.as_str()) } },

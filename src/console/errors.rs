@@ -19,7 +19,7 @@ fn page(
     let content = html! {
         @if visit.is_none() { h1 { (title) } }
         div.lead { (words) }
-        p { a.button.secondary href="/" { "To the overview" } }
+        p { a.button.secondary href="/" { "Go to the overview" } }
     };
     layout::answer(view, visit, status, title, content)
 }
@@ -34,7 +34,7 @@ pub fn of(view: &View, visit: Option<&ConsoleView>, error: &ApiError) -> HttpRes
 /// A post from another site, or from an outdated page.
 pub fn foreign(view: &View, visit: Option<&ConsoleView>) -> HttpResponse {
     let words = html! {
-        p { "This did not come from a page of the console as it is now: nothing was changed. Load the page again and repeat it." }
+        p { "The form is out of date. Reload the page and try again." }
     };
     let title = "Nothing was changed";
     page(view, visit, StatusCode::FORBIDDEN, title, &words)
@@ -45,6 +45,6 @@ pub fn read_only(visit: &ConsoleView) -> HttpResponse {
     let words = html! {
         p { "You are signed in with " code { "operator.read_token" } ", which changes nothing. Sign in with " code { "operator.token" } " to do this." }
     };
-    let title = "You may look only";
+    let title = "You have view-only access";
     page(visit, Some(visit), StatusCode::FORBIDDEN, title, &words)
 }

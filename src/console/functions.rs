@@ -28,11 +28,7 @@ const FILTERS: &[&str] = &["sort", "tenantId", "agentId", "name"];
 fn fields() -> [Field; 4] {
     let text = |name, label: &str| Field::text(name, label.to_owned());
     [
-        Field::select(
-            "sort",
-            "First those with the most".to_owned(),
-            one_of(Ranking::WORDS),
-        ),
+        Field::select("sort", "Sort by".to_owned(), one_of(Ranking::WORDS)),
         text("tenantId", "Tenant's id"),
         text("agentId", "Agent's id"),
         text("name", "Name"),
@@ -85,7 +81,7 @@ async fn rows(
         "Tenant",
         "Circuit",
         "Last minute",
-        "In all",
+        "Total",
         "p50 / p99",
         "Last fault",
     ];
@@ -108,7 +104,7 @@ async fn rows(
     Ok(html! {
         div #part {
             @if found.functions.is_empty() {
-                (empty("No functions", "None was called here since the start, or none fits the filter.", html! {}))
+                (empty("No functions", "None was called on this node since its start, or none match the filter.", html! {}))
             } @else {
                 (table(visit, TITLE, &columns.map(str::to_owned), found.functions.iter().map(row).collect()))
             }

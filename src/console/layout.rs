@@ -20,7 +20,7 @@ pub const NAVIGATION: Navigation = Navigation {
 
 const GROUPS: &[Group] = &[
     Group {
-        name: "What happens",
+        name: "Activity",
         pages: &[
             ("Overview", "/"),
             ("Calls", "/calls"),
@@ -30,7 +30,7 @@ const GROUPS: &[Group] = &[
         ],
     },
     Group {
-        name: "Who is served",
+        name: "Customers",
         pages: &[
             ("Tenants", "/tenants"),
             ("Bridges", "/bridges"),
@@ -38,7 +38,7 @@ const GROUPS: &[Group] = &[
         ],
     },
     Group {
-        name: "What runs",
+        name: "System",
         pages: &[
             ("Actors", "/actors"),
             ("Nodes", "/nodes"),
@@ -68,25 +68,25 @@ pub const DONE: &[(&str, &str)] = &[
     ),
     ("saved", "Saved."),
     ("call-ending", "The bridge is told to hang up."),
-    ("webhook-paused", "Its deliveries wait from now on; none is lost."),
-    ("webhook-resumed", "Its deliveries go on, in their order."),
-    ("webhook-recovering", "What failed in that time is sent again, in the background."),
-    ("delivery-resent", "The delivery was sent again."),
-    ("delivery-resent-later", "The delivery is sent again as soon as its webhook takes it."),
-    ("ledger-verified", "The books were verified."),
-    ("bridge-made", "The bridge is made."),
-    ("bridge-revoked", "The bridge is revoked."),
-    ("tenant-made", "The tenant is made. It needs a key, somebody who uses its dashboard, a number, and minutes."),
-    ("tenant-suspended", "The tenant is suspended."),
-    ("tenant-resumed", "Its requests and calls go on."),
-    ("key-made", "The key is made."),
-    ("key-revoked", "The key is revoked."),
-    ("user-made", "The person is made."),
-    ("link-made", "The link is made."),
-    ("user-removed", "The person is removed."),
-    ("booked", "The minutes are booked."),
-    ("number-given", "The number is given."),
-    ("number-deleted", "The number is deleted."),
+    ("webhook-paused", "Paused. Deliveries wait; none is lost."),
+    ("webhook-resumed", "Resumed. Deliveries continue in their order."),
+    ("webhook-recovering", "Failed deliveries of that time are resent in the background."),
+    ("delivery-resent", "Delivery resent."),
+    ("delivery-resent-later", "The delivery will be resent as soon as its webhook accepts deliveries."),
+    ("ledger-verified", "Ledger verified."),
+    ("bridge-made", "Bridge created."),
+    ("bridge-revoked", "Bridge revoked."),
+    ("tenant-made", "Tenant created. Next, add a key, a user, a number and minutes."),
+    ("tenant-suspended", "Tenant suspended."),
+    ("tenant-resumed", "Tenant resumed."),
+    ("key-made", "Key created."),
+    ("key-revoked", "Key revoked."),
+    ("user-made", "User added."),
+    ("link-made", "Link created."),
+    ("user-removed", "User removed."),
+    ("booked", "Minutes added."),
+    ("number-given", "Number added."),
+    ("number-deleted", "Number deleted."),
 ];
 
 /// A page for a browser with access.
@@ -116,7 +116,7 @@ pub fn answer(
 fn who(visit: &ConsoleView) -> Markup {
     html! {
         p.muted {
-            @if visit.may_change() { "You may change things." } @else { "You may look and change nothing." }
+            @if visit.may_change() { "Full access" } @else { "View-only access" }
         }
         @if visit.is_signed_in() {
             (post(visit, "/sign-out", html! {

@@ -64,7 +64,7 @@ pub async fn parts(visit: &ConsoleView) -> Result<[Markup; 2], ApiError> {
     };
     let below = html! {
         div #below {
-            h2 { "Open holds, the oldest" }
+            h2 { "Oldest open reservations" }
             (holds(visit, shown, &names))
         }
     };
@@ -79,10 +79,10 @@ fn facts(visit: &ConsoleView, found: &LedgerStatus) -> Markup {
     };
     html! {
         dl.facts {
-            dt { "Open holds" } dd { (visit.number(found.open_holds)) ", " (visit.number(found.held_minutes)) " minutes" }
+            dt { "Open reservations" } dd { (visit.number(found.open_holds)) ", " (visit.number(found.held_minutes)) " minutes" }
             dt { "Differences" }
             dd { (badge(tone, &found.differences.to_string())) " accounts and open holds that did not add up at the last look, a minute ago at most" }
-            dt { "Written" }
+            dt { "Checked" }
             dd { (count(visit, found.items)) " items in " (count(visit, found.batches)) " transactions since the start" }
         }
     }
@@ -90,7 +90,7 @@ fn facts(visit: &ConsoleView, found: &LedgerStatus) -> Markup {
 
 fn last(visit: &ConsoleView, last: Option<&Verification>) -> Markup {
     let Some(found) = last else {
-        return html! { p.muted { "Not since the start of this node, or one runs now." } };
+        return html! { p.muted { "None since this node started, or one is running now." } };
     };
     html! {
         p {
@@ -112,10 +112,10 @@ fn last(visit: &ConsoleView, last: Option<&Verification>) -> Markup {
 fn verify_form(visit: &ConsoleView, filled: &FormState) -> Markup {
     let whose = Field::text("tenantId", "Tenant's id".to_owned());
     let whose = whose
-        .hint("Everybody's books if left out.".to_owned())
+        .hint("Leave empty to check all tenants.".to_owned())
         .optional();
     html! {
-        p { "Computes every balance again from its transactions and holds. It reads all that was ever booked: for many tenants it may take minutes." }
+        p { "Recomputes every balance from its transactions and reservations. With many tenants it may take minutes." }
         (post(visit, "/ledger/verify", html! {
             (fields(visit, filled, &[whose]))
             (submit("Verify"))
@@ -124,7 +124,7 @@ fn verify_form(visit: &ConsoleView, filled: &FormState) -> Markup {
 }
 
 fn holds(visit: &ConsoleView, holds: &[OpenHold], names: &TenantNames) -> Markup {
-    let columns = ["Call", "Tenant", "Held", "Used", "Since", "Node"].map(str::to_owned);
+    let columns = ["Call", "Tenant", "Reserved", "Used", "Since", "Node"].map(str::to_owned);
     let row = |hold: &OpenHold| {
         vec![
             html! { a href={ "/calls/" (hold.call_id) } { (hold.call_id) } },
@@ -136,8 +136,8 @@ fn holds(visit: &ConsoleView, holds: &[OpenHold], names: &TenantNames) -> Markup
         ]
     };
     html! {
-        @if holds.is_empty() { p.muted { "None: no call is under way." } }
-        @else { (table(visit, "Open holds", &columns, holds.iter().map(row).collect())) }
+        @if holds.is_empty() { p.muted { "None: no call is active." } }
+        @else { (table(visit, "Open reservations", &columns, holds.iter().map(row).collect())) }
     }
 }
 

@@ -34,7 +34,7 @@ pub async fn part(visit: &ConsoleView) -> Markup {
     html! {
         div #part {
             section aria-labelledby="wrong" {
-                h2 #wrong { "What is wrong" }
+                h2 #wrong { "Problems" }
                 (problems(&look))
             }
             section aria-labelledby="figures" {

@@ -30,7 +30,7 @@ const ROWS: i64 = 30;
 fn fields() -> [Field; 1] {
     [Field::select(
         "sort",
-        "First those with the most".to_owned(),
+        "Sort by".to_owned(),
         one_of(Ranking::WORDS),
     )]
 }
@@ -42,7 +42,7 @@ pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpRespon
     match found(&visit, &list) {
         Ok(found) => {
             let content = html! {
-                p.lead { "Requests to both listeners of this node since its start, by route. Times are until the head of the answer." }
+                p.lead { "Requests to both listeners of this node since its start, by route. Times end with the head of the response." }
                 (list.filter(&visit, &fields()))
                 (follow::followed(&visit, "http", &list.query(), &rows(&visit, &list, &found)))
             };
@@ -67,7 +67,7 @@ pub fn part<'a>(
 }
 
 fn rows(visit: &ConsoleView, list: &List<'_>, found: &RouteList) -> Markup {
-    let columns = ["Route", "Last minute", "In all", "4xx", "p50 / p99"].map(str::to_owned);
+    let columns = ["Route", "Last minute", "Total", "4xx", "p50 / p99"].map(str::to_owned);
     let row = |of: &RouteRequests| {
         vec![
             html! { code { (of.method) " " (of.route) } },
@@ -79,7 +79,7 @@ fn rows(visit: &ConsoleView, list: &List<'_>, found: &RouteList) -> Markup {
     };
     html! {
         div #part {
-            @if found.routes.is_empty() { (empty("No requests", "Nothing was asked for since the start.", html! {})) }
+            @if found.routes.is_empty() { (empty("No requests", "No requests since this node started.", html! {})) }
             @else { (table(visit, TITLE, &columns, found.routes.iter().map(row).collect())) }
             (list.paging(found.offset, found.has_more))
         }

@@ -53,7 +53,7 @@ fn form(view: &View, filled: &FormState) -> Markup {
             (fields(view, filled, &[token]))
             (submit_button("Sign in"))
         }))
-        p.muted { "The tokens stand in the configuration of the service." }
+        p.muted { "You find the tokens in the configuration of the service." }
     }
 }
 
@@ -85,7 +85,7 @@ pub async fn submit(
             Ok(response)
         }
         Err(ApiError::InvalidOperatorToken) => {
-            let sentence = "This is not one of the operators' tokens.".to_owned();
+            let sentence = "The token is wrong.".to_owned();
             let fault = FieldError::translated("token", FieldCode::NotAllowed, sentence);
             again(&view, typed, fault)
         }

@@ -34,11 +34,11 @@ const PATH: &str = "/webhooks";
 const TITLE: &str = "Webhooks";
 const FILTERS: &[&str] = &["state", "tenantId"];
 const RECOVERY: &Fields = &[("since", Shape::Optional), ("until", Shape::Optional)];
-const RECOVER: &str = "Send again what failed";
+const RECOVER: &str = "Resend failed deliveries";
 
 fn filters() -> [Field; 2] {
     [
-        Field::select("state", "State".to_owned(), any_of(WebhookState::WORDS)),
+        Field::select("state", "Status".to_owned(), any_of(WebhookState::WORDS)),
         Field::text("tenantId", "Tenant's id".to_owned()),
     ]
 }
@@ -51,7 +51,7 @@ pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpRespon
         Ok(found) => {
             let rows = rows(&visit, &list, &found).await?;
             let content = html! {
-                p.lead { "Lanes are the queues of endpoints in this node's memory. " a href="/deliveries" { "All deliveries" } }
+                p.lead { "Queues are the endpoints' queues in the memory of this node. " a href="/deliveries" { "All deliveries" } }
                 (list.filter(&visit, &filters()))
                 (follow::followed(&visit, "webhooks", &list.query(), &rows))
             };
@@ -84,7 +84,15 @@ async fn rows(
 ) -> Result<Markup, ApiError> {
     let db = visit.store().api_reader();
     let names = TenantNames::of(db, found.webhooks.iter().map(|of| of.view.tenant_id)).await?;
-    let columns = ["Endpoint", "Tenant", "State", "Due", "Lane", "Last answer"].map(str::to_owned);
+    let columns = [
+        "Endpoint",
+        "Tenant",
+        "Status",
+        "Due",
+        "Queue",
+        "Last answer",
+    ]
+    .map(str::to_owned);
     let row = |of: &WebhookStanding| {
         vec![
             html! { a href={ (PATH) "/" (of.view.id) } { (short_address(of.view.url.as_str())) } },
@@ -98,7 +106,7 @@ async fn rows(
     Ok(html! {
         div #part {
             @if found.webhooks.is_empty() {
-                (empty("No webhooks", "No tenant has made one, or none fits the filter.", html! {}))
+                (empty("No webhooks", "No tenant has created one, or none match the filter.", html! {}))
             } @else {
                 (table(visit, TITLE, &columns, found.webhooks.iter().map(row).collect()))
             }
@@ -212,18 +220,18 @@ async fn facts(visit: &ConsoleView, of: &WebhookStanding) -> Result<Markup, ApiE
         dl.facts {
             dt { "Endpoint" } dd { (address(view.url.as_str())) br; code { (view.id) } }
             dt { "Tenant" } dd { (names.link(view.tenant_id)) }
-            dt { "State" }
+            dt { "Status" }
             dd {
                 (state(of))
                 @if let Some(at) = view.paused_at { " since " (visit.time(at)) }
                 @else if let Some(at) = view.failing_since { " since " (visit.time(at)) }
             }
-            dt { "Given up in a row" } dd { (visit.number(view.failed_in_row)) }
+            dt { "Failed in a row" } dd { (visit.number(view.failed_in_row)) }
             dt { "Due" } dd { (due(visit, of)) }
-            dt { "Lane" } dd { (lane(visit, of.lane.as_ref())) }
+            dt { "Queue" } dd { (lane(visit, of.lane.as_ref())) }
             dt { "Last answer" } dd { (last_answer(visit, of.last_answer.as_ref())) }
             dt { "Events" } dd { @for event in &view.events { code { (event.as_str()) } " " } }
-            dt { "Made" } dd { (visit.time(view.created_at)) }
+            dt { "Created" } dd { (visit.time(view.created_at)) }
         }
     } })
 }
@@ -272,12 +280,12 @@ fn recovery(visit: &ConsoleView, id: WebhookId, filled: &FormState) -> Markup {
     let hint = "2026-01-15T03:30:00Z, or 2026-01-15.".to_owned();
     let since = Field::text("since", "Since".to_owned()).hint(hint);
     let until = Field::text("until", "Until".to_owned());
-    let until = until.hint("Now if left out.".to_owned()).optional();
+    let until = until.hint("Leave empty for now.".to_owned()).optional();
     html! {
-        p.lead { "All deliveries that failed for good in that time are sent again, in the background, in their order." }
+        p.lead { "All deliveries that failed for good in that time are resent in the background, in their order." }
         (post(visit, &format!("{path}/recover"), html! {
             (fields(visit, filled, &[since, until]))
-            (submit("Send again"))
+            (submit("Resend"))
         }))
         p { a href=(path) { "Back to the webhook" } }
     }

@@ -22,7 +22,7 @@ pub enum PasswordCheck {
     Wait(WaitMs),
 }
 
-/// Checks the password of the person with this e-mail address.
+/// Checks the password of the person with this email address.
 pub async fn prove(
     kit: &DashboardState,
     email: &str,

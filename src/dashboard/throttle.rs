@@ -1,4 +1,4 @@
-//! Limits failed sign-ins: ten per e-mail address and fifty per network address within a quarter of an hour. The
+//! Limits failed sign-ins: ten per email address and fifty per network address within a quarter of an hour. The
 //! counts are in the store, so they hold over all nodes.
 //!
 //! An attempt is counted before its password is checked, and uncounted if the password was right or was not
@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 /// Time for which a failure counts, in milliseconds.
 const WINDOW_MS: i64 = 15 * 60 * 1_000;
-/// Failures per e-mail address.
+/// Failures per email address.
 const EMAIL_MAX: usize = 10;
 /// Failures per network address.
 const NETWORK_MAX: usize = 50;
@@ -31,7 +31,7 @@ pub struct SignInAttempt {
     at: Millis,
 }
 
-/// A limited e-mail or network address.
+/// A limited email or network address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Subject {
     key: String,
@@ -49,7 +49,7 @@ impl WaitMs {
     }
 }
 
-/// The subjects in the order of their keys, which is the lock order. E-mail addresses are hashed, because people
+/// The subjects in the order of their keys, which is the lock order. Email addresses are hashed, because people
 /// type passwords into the wrong field.
 fn subjects(email: &str, network: IpAddr) -> [Subject; 2] {
     let hash = hex::encode(Sha256::digest(email.trim().to_lowercase()));

@@ -71,11 +71,11 @@ async fn a_password_signs_in_again(#[values(true, false)] scripts: bool) {
         .await;
     browser.press("Sign out").await;
     browser.see("You are signed out").await;
-    browser.fill("E-mail", "RINA@example.com").await;
+    browser.fill("Email", "RINA@example.com").await;
     browser.fill("Password", "teh tawar hangat").await;
     browser.press("Sign in").await;
     browser.see("is wrong").await;
-    assert_eq!(browser.value("E-mail").await, "RINA@example.com");
+    assert_eq!(browser.value("Email").await, "RINA@example.com");
     browser.fill("Password", "kopi susu gula aren").await;
     browser.press("Sign in").await;
     browser.see("Ibu Rina").await;

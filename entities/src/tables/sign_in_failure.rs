@@ -1,10 +1,10 @@
-//! `sign_in_failures`: recent failed sign-ins, one row per e-mail address and network address.
+//! `sign_in_failures`: recent failed sign-ins, one row per email address and network address.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::Millis;
 
-/// Recent failed sign-ins with one e-mail address, or from one network address.
+/// Recent failed sign-ins with one email address, or from one network address.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "sign_in_failures")]
 pub struct Model {

@@ -1,4 +1,4 @@
-//! E-mail addresses of people, in one spelling each.
+//! Email addresses of people, in one spelling each.
 
 use std::{fmt, str::FromStr};
 
@@ -10,7 +10,7 @@ const BYTES_MAX: usize = 254;
 /// The longest part before the `@`, in bytes (RFC 5321 section 4.5.3.1.1).
 const LOCAL_BYTES_MAX: usize = 64;
 
-/// An e-mail address in lower case, which need not exist.
+/// An email address in lower case, which need not exist.
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, DeriveValueType,
 )]
@@ -23,7 +23,7 @@ crate::described! {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("must be an e-mail address such as sari@example.com")]
+#[error("must be an email address such as sari@example.com")]
 pub struct EmailError;
 
 impl Email {

@@ -82,7 +82,7 @@ fn values_that_cannot_be_are_named_with_key_origin_and_value() {
         ("MAIL__URL", "smtp://m.example/path", "such as"),
         ("MAIL__URL", "smtp://me@m.example", "both user and"),
         ("MAIL__URL", "smtp://m.example", "mail.from is not set"),
-        ("MAIL__FROM", "nobody", "an e-mail address"),
+        ("MAIL__FROM", "nobody", "an email address"),
         ("MAIL__FROM", "me@m.example", "mail.url is not set"),
         (
             "TELEMETRY__OTLP_ENDPOINT",

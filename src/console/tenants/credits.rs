@@ -83,16 +83,16 @@ async fn content(
         (whose(visit, tenant).await?)
         dl.facts {
             dt { "Balance" } dd { (visit.number(minutes.balance_minutes)) " minutes" }
-            dt { "Of them held by calls" } dd { (visit.number(minutes.held_minutes)) }
-            dt { "Bought in all" } dd { (visit.number(minutes.lifetime_purchased_minutes)) }
-            dt { "Used in all" } dd { (visit.number(minutes.lifetime_used_minutes)) }
+            dt { "Reserved for live calls" } dd { (visit.number(minutes.held_minutes)) }
+            dt { "Purchased in total" } dd { (visit.number(minutes.lifetime_purchased_minutes)) }
+            dt { "Used in total" } dd { (visit.number(minutes.lifetime_used_minutes)) }
         }
         @if visit.may_change() {
             section aria-labelledby="book" {
-                h2 #book { "Book minutes" }
+                h2 #book { "Add minutes" }
                 (post(visit, &path, html! {
                     (fields(visit, filled, &booking_fields()))
-                    (submit("Book"))
+                    (submit("Add"))
                 }))
             }
         }
@@ -109,7 +109,7 @@ fn booking_fields() -> [Field; 4] {
     [
         minutes.hint("Negative only for an adjustment.".to_owned()),
         Field::select("type", "Type".to_owned(), one_of(&types)),
-        reference.hint("The same reference is booked once, however often it is sent.".to_owned()),
+        reference.hint("A reference is booked once, even if it is sent again.".to_owned()),
         Field::text("description", "Description".to_owned()).optional(),
     ]
 }
@@ -118,7 +118,15 @@ fn rows(visit: &ConsoleView, found: &TransactionList) -> Markup {
     if found.transactions.is_empty() {
         return html! { p.muted { "None yet." } };
     }
-    let columns = ["When", "Type", "Minutes", "Balance", "Reference", "What"].map(str::to_owned);
+    let columns = [
+        "When",
+        "Type",
+        "Minutes",
+        "Balance",
+        "Reference",
+        "Description",
+    ]
+    .map(str::to_owned);
     let row = |of: &TransactionView| {
         vec![
             visit.time(of.created_at),

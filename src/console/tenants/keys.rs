@@ -57,7 +57,7 @@ async fn content(
     let list = List::new(&path, &[], asked);
     let found = keys::page(visit.store().api_reader(), tenant, &list.form()?).await?;
     let new = visit.take_note(&note(tenant));
-    let mut columns = ["Key", "State", "Made", "Last used"]
+    let mut columns = ["Key", "Status", "Created", "Last used"]
         .map(str::to_owned)
         .to_vec();
     if visit.may_change() {
@@ -81,17 +81,18 @@ async fn content(
         rows: found.keys.iter().map(row).collect(),
         none: (
             "No keys",
-            "Without one this tenant's programs cannot use the API.",
+            "Programs of this tenant need a key to use the API.",
         ),
         paging: list.paging(found.offset, found.has_more),
-        more: ("Make a key", "Make a key"),
-        fields: &[Field::text("name", "Name".to_owned()).hint("What it is for.".to_owned())],
+        more: ("Create a key", "Create a key"),
+        fields: &[Field::text("name", "Name".to_owned())
+            .hint("For example: Bandung cash register.".to_owned())],
     };
     Ok(html! {
         (whose(visit, tenant).await?)
         @if let Some(new) = &new {
             (notice(Tone::Warning, html! {
-                p { strong { "Copy the key now: it is shown this once." } }
+                p { strong { "Copy the key now. It is not shown again." } }
                 (copyable(visit, "key", "Key", new.expose()))
             }))
         }
@@ -102,7 +103,7 @@ async fn content(
 fn state(visit: &ConsoleView, key: &KeyView) -> Markup {
     match key.revoked_at {
         Some(at) => html! { (badge(Tone::Plain, "revoked")) " " (visit.time(at)) },
-        None => badge(Tone::Good, "in force"),
+        None => badge(Tone::Good, "active"),
     }
 }
 
@@ -147,7 +148,7 @@ pub async fn ask_revoke(visit: ConsoleView, id: Id<ApiKeyId>) -> Result<HttpResp
         path: &format!("/keys/{}/revoke", key.id),
         consequences: html! {
             p { "Requests with " strong { (key.name) } " (" code { (key.prefix) "…" } ") are refused from the next one on." }
-            p { "This cannot be taken back: make another key for whoever still needs one." }
+            p { "You cannot undo this. Create another key first if one is still needed." }
         },
         yes: "Revoke this key".to_owned(),
         back: &path_of(key.tenant_id, "/keys"),

@@ -36,7 +36,7 @@ use crate::{
 const PATH: &str = "/tenants";
 const PATH_OF_NEW: &str = "/tenants/new";
 const TITLE: &str = "Tenants";
-const MAKE: &str = "Make a tenant";
+const MAKE: &str = "Create a tenant";
 const FILTERS: &[&str] = &["q"];
 const DRAFT: &Fields = &[
     ("name", Shape::Text),
@@ -88,11 +88,11 @@ fn rows(visit: &ConsoleView, found: &TenantList) -> Markup {
     if found.tenants.is_empty() {
         return empty(
             "No tenants",
-            "None was made, or none fits the search.",
+            "There are none, or none match the search.",
             html! {},
         );
     }
-    let columns = ["Tenant", "State", "Plan", "Minutes", "Made"].map(str::to_owned);
+    let columns = ["Tenant", "Status", "Plan", "Minutes", "Created"].map(str::to_owned);
     let row = |tenant: &TenantView| {
         vec![
             html! { a href=(path_of(tenant.id, "")) { (tenant.name) } },
@@ -130,7 +130,7 @@ fn draft_fields() -> [Field; 5] {
         let field = Field::number(name, label.to_owned()).optional();
         field.hint(hint.to_owned())
     };
-    let of_plan = "The plan's if left out.";
+    let of_plan = "Leave empty for the plan's.";
     let threshold =
         format!("{LOW_CREDIT_THRESHOLD_DEFAULT} if left out; below it the tenant is told.");
     [
@@ -205,12 +205,12 @@ fn content(visit: &ConsoleView, tenant: &TenantView, filled: &FormState) -> Mark
     html! {
         dl.facts {
             dt { "Tenant" } dd { code { (tenant.id) } }
-            dt { "State" } dd { (state(visit, tenant)) }
+            dt { "Status" } dd { (state(visit, tenant)) }
             dt { "Plan" } dd { (tenant.plan.as_str()) }
             dt { "Minutes" } dd { (minutes(visit, tenant)) }
             dt { "Requests a minute" } dd { (own(tenant.rate_limit)) }
             dt { "Calls at the same time" } dd { (own(tenant.max_concurrent_calls)) }
-            dt { "Made" } dd { (visit.time(tenant.created_at)) }
+            dt { "Created" } dd { (visit.time(tenant.created_at)) }
         }
         ul {
             @for (below, name) in [("/credits", "Credit"), ("/keys", "Keys"), ("/users", "People"), ("/numbers", "Numbers")] {

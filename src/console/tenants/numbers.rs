@@ -65,7 +65,7 @@ async fn content(
     let list = List::new(&path, &[], asked);
     let asked = list.form_with(&[("tenantId", tenant.to_string())])?;
     let found = numbers::page(visit.store().api_reader(), &asked).await?;
-    let columns = ["Label", "Number", "State", "Agent"].map(str::to_owned);
+    let columns = ["Label", "Number", "Status", "Agent"].map(str::to_owned);
     let row = |number: &NumberView| {
         vec![
             html! {
@@ -81,9 +81,9 @@ async fn content(
         title: TITLE,
         columns: columns.to_vec(),
         rows: found.numbers.iter().map(row).collect(),
-        none: ("No numbers", "Nobody can call this tenant yet."),
+        none: ("No numbers", "Callers cannot reach this tenant yet."),
         paging: list.paging(found.offset, found.has_more),
-        more: ("Give a number", "Give this number"),
+        more: ("Add a number", "Add number"),
         fields: &[
             Field::text("did", "Number".to_owned()).hint("With + and country code.".to_owned()),
             Field::text("label", "Label".to_owned()),
@@ -129,7 +129,7 @@ fn draft(typed: &FormValues, tenant: TenantId) -> Result<RequestBody, ApiError> 
 fn beside_the_number(error: ApiError) -> ApiError {
     match error {
         ApiError::PhoneNumberExists(_) => {
-            let sentence = "This number is given already.".to_owned();
+            let sentence = "This number exists already.".to_owned();
             ApiError::field(FieldError::translated(
                 "did",
                 FieldCode::Duplicate,
@@ -155,7 +155,7 @@ pub async fn show(visit: ConsoleView, id: Id<PhoneNumberId>) -> Result<HttpRespo
 
 fn change_form(visit: &ConsoleView, number: &NumberView, filled: &FormState) -> Markup {
     let path = format!("/numbers/{}", number.id);
-    let moving = "Another tenant's id moves the number there, without its agent.";
+    let moving = "The id of another tenant moves the number there, without its agent.";
     let changes = [
         Field::text("label", "Label".to_owned()),
         Field::switch("isActive", "Takes calls".to_owned()),

@@ -66,7 +66,7 @@ async fn content(
     let list = List::new(&path, &[], asked);
     let found = users::page(visit.store().api_reader(), tenant, &list.form()?).await?;
     let link = visit.take_note(&note(tenant));
-    let mut columns = ["Who", "Role", "Password", "Made"]
+    let mut columns = ["Who", "Role", "Password", "Created"]
         .map(str::to_owned)
         .to_vec();
     if visit.may_change() {
@@ -89,11 +89,11 @@ async fn content(
         columns,
         rows: found.users.iter().map(row).collect(),
         none: (
-            "Nobody yet",
-            "Make somebody; the link that is shown then leads to the dashboard.",
+            "No users",
+            "Add a user. The link that is shown then opens the dashboard.",
         ),
         paging: list.paging(found.offset, found.has_more),
-        more: ("Make somebody", "Make somebody"),
+        more: ("Add a user", "Add a user"),
         fields: &draft_fields(),
     };
     Ok(html! {
@@ -107,8 +107,8 @@ fn shown_once(visit: &ConsoleView, link: &Secret) -> Markup {
     notice(
         Tone::Warning,
         html! {
-            p { strong { "Copy the link now: it is shown this once." } }
-            p { "It signs in once, within 30 minutes. Pass it on to nobody else." }
+            p { strong { "Copy the link now. It is not shown again." } }
+            p { "It works once, within 30 minutes. Send it privately to this user." }
             (copyable(visit, "link", "Link", link.expose()))
         },
     )
@@ -117,8 +117,8 @@ fn shown_once(visit: &ConsoleView, link: &Secret) -> Markup {
 fn draft_fields() -> [Field; 3] {
     let name = Field::text("name", "Name".to_owned());
     [
-        Field::email("email", "E-mail".to_owned()),
-        name.hint("What stands before the @ if left out.".to_owned())
+        Field::email("email", "Email".to_owned()),
+        name.hint("Leave empty for the part before the @.".to_owned())
             .optional(),
         Field::select("role", "Role".to_owned(), one_of(Role::WORDS)),
     ]
@@ -166,7 +166,7 @@ pub async fn create(
     }
 }
 
-/// Turns the error of an e-mail address that is in use into an error of its field.
+/// Turns the error of an email address that is in use into an error of its field.
 fn beside_the_address(error: ApiError) -> ApiError {
     match error {
         ApiError::UserExists => {
@@ -205,12 +205,12 @@ pub async fn ask_remove(visit: ConsoleView, id: Id<UserId>) -> Result<HttpRespon
         consequences: html! {
             p { strong { (person.name) } " (" (person.email) ") is signed out everywhere and cannot sign in any more. Keys that this person made stay." }
         },
-        yes: "Remove this person".to_owned(),
+        yes: "Remove this user".to_owned(),
         back: &path_of(person.tenant_id, "/users"),
     };
     Ok(layout::page(
         &visit,
-        "Remove this person?",
+        "Remove this user?",
         question.show(&visit),
     ))
 }

@@ -63,7 +63,7 @@ pub async fn sign_in(browser: &Browser, world: &TestWorld) {
     browser.go(&world.server.operator).await;
     browser.fill("Token", TOKEN).await;
     browser.press("Sign in").await;
-    browser.see("What is wrong").await;
+    browser.see("Problems").await;
 }
 
 /// The value below a figure's label.

@@ -35,7 +35,7 @@ async fn a_call_is_seen_and_ended() {
     let ended = json!({"callId": call, "reason": "operator"});
     bridge.ok("call.hangup", ended).await;
     // The page shows the end without a reload.
-    browser.see("Why it ended").await;
+    browser.see("Reason").await;
     browser.see("by operator").await;
 }
 
@@ -77,7 +77,7 @@ async fn a_webhook_is_paused_resumed_and_recovered() {
         .expect(200);
     browser.press("Recover").await;
     browser.fill("Since", &Moment::ago(600).text()).await;
-    browser.press("Send again").await;
+    browser.press("Resend").await;
     browser.see("in the background").await;
     let came = receiver.wait_for("/gone", 2).await;
     assert_eq!(came[0].body, came[1].body);

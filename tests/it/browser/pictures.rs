@@ -145,7 +145,7 @@ async fn all(browser: &Browser, world: &TestWorld) -> Vec<(String, Vec<u8>)> {
     browser.go(&base).await;
     let mut taken = vec![take(browser, "home", WIDE, TIME).await];
     browser.go(&format!("{base}/calls/{call}")).await;
-    browser.see("What happened").await;
+    browser.see("Timeline").await;
     taken.push(take(browser, "call", (1100, 1180), TIME).await);
     browser.look(WIDE.0, "dark").await;
     browser.go(&format!("{base}/webhooks")).await;

@@ -20,14 +20,11 @@ async fn who_changed_what_is_shown_filtered_and_taken_away(
         .await
         .form(new)
         .set("url", &world.receiver.url("/mine"));
-    browser
-        .submit(&form)
-        .await
-        .assert_shows("The webhook is made.");
+    browser.submit(&form).await.assert_shows("Webhook created.");
     world.tenant.change_agent(json!({"name": "Dewi"})).await;
     let page = browser.open(AUDIT).await;
     for words in [
-        "Webhook made",
+        "Webhook created",
         "Agent changed",
         "owner",
         "Key: test",
@@ -40,7 +37,7 @@ async fn who_changed_what_is_shown_filtered_and_taken_away(
     let by_me = browser
         .open(&format!("{AUDIT}?actor={}&action=&from=&to=", owner.id))
         .await;
-    by_me.assert_shows("Webhook made");
+    by_me.assert_shows("Webhook created");
     assert!(by_me.html.matches("<time ").count() < page.html.matches("<time ").count());
     let agents = browser.open(&format!("{AUDIT}?action=agent.update")).await;
     assert!(
@@ -59,7 +56,7 @@ async fn who_changed_what_is_shown_filtered_and_taken_away(
     let lately = browser
         .open(&format!("{AUDIT}?from={today}T00:00:00Z"))
         .await;
-    lately.assert_shows("Webhook made");
+    lately.assert_shows("Webhook created");
     for (wrong, field) in [
         ("actor=nobody", "actor"),
         ("action=x.y", "action"),
@@ -235,7 +232,7 @@ async fn what_becomes_of_people_is_told_whoever_does_it(
     let in_indonesian = browser.clone().with("accept-language", "id");
     let page = in_indonesian.open(AUDIT).await;
     for words in [
-        "Anggota dibuat",
+        "Anggota ditambahkan",
         "Peran diubah",
         "Kata sandi disetel",
         "Keluar dari semua perangkat",

@@ -82,7 +82,7 @@ async fn calls_are_listed_newest_first_page_by_page_and_found_again(
     browser
         .open(&format!("{CALLS}?status=ended"))
         .await
-        .assert_shows("No call is like that");
+        .assert_shows("No calls match");
 
     let wrong = browser
         .open(&format!("{CALLS}?status=busy&from=soon"))
@@ -236,18 +236,18 @@ async fn a_running_call_is_transferred_and_ended_and_then_erased(
     assert_eq!(refused.status, 422, "a premium number");
     let early = browser.open(&format!("{page}/erase")).await;
     assert_eq!(early.status, 409);
-    early.assert_shows("still going on");
+    early.assert_shows("still in progress");
     let bare = HtmlForm {
         action: format!("{page}/erase"),
         ..form.clone()
     };
     let early = browser.submit(&bare).await;
     assert_eq!(early.status, 422);
-    early.assert_shows("still going on");
+    early.assert_shows("still in progress");
     let form = form.set("to", "0812 9876-5432");
     let told = browser.submit(&form).await;
     assert_eq!(told.status, 200);
-    told.assert_shows("told to transfer the call");
+    told.assert_shows("Transferring the call");
     assert_eq!(
         bridge.command("transfer", &call).await["to"],
         "+6281298765432"
@@ -259,29 +259,29 @@ async fn a_running_call_is_transferred_and_ended_and_then_erased(
     browser
         .submit(&question.form(&hangup))
         .await
-        .assert_shows("told to end the call");
+        .assert_shows("Ending the call");
     bridge.command("hangup", &call).await;
     let ended = json!({"callId": call, "reason": "requested", "initiator": "bridge"});
     bridge.ok("call.hangup", ended).await;
     for path in [&*page, CALLS] {
         let told = browser.open(path).await;
         told.assert_shows("Ended by ");
-        told.assert_hides("told to end the call");
+        told.assert_hides("Ending the call");
     }
     let over = browser.submit(&question.form(&hangup)).await;
     assert_eq!(over.status, 422);
-    over.assert_shows("The call is over already.");
+    over.assert_shows("The call has ended already.");
     let over = browser.submit(&form).await;
     assert_eq!(over.status, 422);
-    over.assert_shows("The call is over already.");
+    over.assert_shows("The call has ended already.");
     assert_eq!(over.form(&transfer).value("to"), Some("0812 9876-5432"));
 
     let erase = format!("{page}/erase");
     let question = browser.open(&erase).await;
-    question.assert_shows("This cannot be taken back.");
+    question.assert_shows("You cannot undo this.");
     let erased = browser.submit(&question.form(&erase)).await;
     assert_eq!(erased.status, 200);
-    erased.assert_shows("is erased");
+    erased.assert_shows("Personal data deleted from this call.");
     for path in [&*page, CALLS] {
         browser.open(path).await.assert_hides(CALLER);
     }
@@ -348,7 +348,7 @@ async fn viewers_look_and_strangers_find_nothing(#[values(Sqlite, Postgres)] sto
         format!("phoneNumberId={}", world.tenant.number),
     ] {
         let page = stranger.browser.open(&format!("{CALLS}?{filter}")).await;
-        page.assert_shows("No call is like that");
+        page.assert_shows("No calls match");
         page.assert_hides("Sari</option><option");
         page.assert_hides(&world.tenant.did);
     }
@@ -482,7 +482,7 @@ async fn the_first_page_tells_how_today_goes_and_what_is_wrong(
         "The function fails failed in 3 of its latest calls.",
         &format!("No agent answers {}.", tenant.did),
         "Calls per hour",
-        "2 in all",
+        "2 in total",
     ] {
         page.assert_shows(words);
     }

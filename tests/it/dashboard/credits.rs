@@ -18,7 +18,7 @@ async fn every_movement_is_shown_on_pages_and_in_the_file(
     let answered = Moment::ago(61);
     let call = bridge.talk_since(&world.tenant.did, answered).await;
     let running = browser.open(CREDITS).await;
-    running.assert_shows("Held for calls");
+    running.assert_shows("Reserved for live calls");
     bridge.hang_up_at(&call, answered.plus(61)).await;
     for n in 0..60 {
         let reference = format!("=receipt-{n:02}");
@@ -99,7 +99,7 @@ async fn credit_of_others_is_not_shown(#[values(Sqlite)] store: StoreKind) {
         .browser
         .open(&format!("{CREDITS}?before={theirs}"))
         .await;
-    page.assert_shows("No movements yet");
+    page.assert_shows("No transactions yet");
     assert_eq!(
         owner
             .browser

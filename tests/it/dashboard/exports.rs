@@ -43,7 +43,7 @@ async fn a_tenant_writes_one_file_at_a_time_and_others_write_theirs() {
     let second = owner.browser.open(FILE).await;
     assert_eq!(second.status, 429);
     assert!(second.header("retry-after").is_some());
-    second.assert_shows("A file is being written for this account already");
+    second.assert_shows("Another export is running for this account");
     let theirs = begin(&world, &stranger.browser).await;
     assert_eq!(theirs.status(), 200);
     lock.rollback().await.unwrap();

@@ -8,7 +8,7 @@ use super::*;
 
 /// Number of wrong passwords.
 const TRIED: usize = 10_000;
-/// Attempts that are checked per e-mail address, and per network address.
+/// Attempts that are checked per email address, and per network address.
 const OF_EMAIL: usize = 10;
 const OF_NETWORK: usize = 50;
 /// Concurrent connections.
@@ -102,7 +102,7 @@ async fn ten_thousand_wrong_passwords_are_refused(#[values(Sqlite)] store: Store
     assert!(count(503) < TRIED / 100, "{came:?}");
     let more = server.peak_memory_mb() - memory;
     assert!(more < MORE_MB, "{more} MB");
-    // Each checked attempt has a row for its e-mail address and one for its network; one of them is shared by all.
+    // Each checked attempt has a row for its email address and one for its network; one of them is shared by all.
     let rows = server.installation.store.count("sign_in_failures").await;
     assert!(rows <= looked_at + 2, "{rows}");
     assert!(!server.log().contains("wrong password no."));

@@ -29,7 +29,7 @@ async fn a_key_is_made_shown_once_used_and_revoked(#[values(Sqlite, Postgres)] s
         .submit(&form.set("name", "Till <b>in</b> Bandung"))
         .await;
     assert_eq!(made.status, 200);
-    made.assert_shows("The key is made.");
+    made.assert_shows("API key created.");
     made.assert_shows("Till <b>in</b> Bandung");
     let key = made.element("key");
     assert!(key.starts_with("dkl_") && key.len() == 40, "{key}");
@@ -61,7 +61,7 @@ async fn a_key_is_made_shown_once_used_and_revoked(#[values(Sqlite, Postgres)] s
     for _ in 0..2 {
         let revoked = browser.submit(&yes).await;
         assert_eq!(revoked.status, 200);
-        revoked.assert_shows("The key is revoked.");
+        revoked.assert_shows("API key revoked.");
     }
     assert_eq!(
         api.get("/agents").await.body["error"]["code"],
@@ -113,7 +113,7 @@ async fn the_function_secret_is_shown_for_the_password_and_replaced(
     let done = browser
         .submit(&question.form(&format!("{SECRET_PAGE}/rotate")))
         .await;
-    done.assert_shows("There is a new secret.");
+    done.assert_shows("Secret replaced.");
     let second = stored();
     assert_ne!(first, second);
     done.assert_hides(&second);

@@ -73,7 +73,7 @@ async fn an_invitation_is_mailed_as_well(#[values(Sqlite, Postgres)] store: Stor
     let world = world!(store, setup(&postbox));
     let owner = owner(&world).await;
     let page = invite(&owner.browser, "sari@example.com").await;
-    page.assert_shows("The invitation is made and mailed.");
+    page.assert_shows("Invitation created and emailed.");
     let shown = page.element("link");
     let letters = postbox.wait_for("sari@example.com", 1).await;
     assert_eq!(letters[0].link(), shown);
@@ -105,7 +105,7 @@ async fn an_invitation_is_mailed_as_well(#[values(Sqlite, Postgres)] store: Stor
     let form = owner.browser.open(MEMBERS).await;
     let again = form.form(&format!("{MEMBERS}/{id}/link"));
     let page = owner.browser.submit(&again).await;
-    page.assert_shows("A new link is made and mailed.");
+    page.assert_shows("New link created and emailed.");
     let dewi = postbox.wait_for("dewi@example.com", 2).await;
     assert_eq!(dewi[1].link(), page.element("link"));
     assert_ne!(dewi[0].link(), dewi[1].link());
@@ -209,7 +209,7 @@ async fn no_mail_is_lost_while_the_mail_server_is_away(
     let mut world = world!(store, at(port));
     let browser = owner(&world).await.browser;
     let page = invite(&browser, "sari@example.com").await;
-    page.assert_shows("The invitation is made and mailed.");
+    page.assert_shows("Invitation created and emailed.");
     let link = page.element("link");
     talk(&world).await;
     world.server.kill9();
@@ -353,7 +353,7 @@ async fn a_tenant_has_so_many_mails_a_day(#[values(Sqlite, Postgres)] store: Sto
     );
     execute(&world.server, &sql).await;
     let page = invite(&owner.browser, "sari@example.com").await;
-    page.assert_shows("The invitation is made. Pass the link below on.");
+    page.assert_shows("Invitation created. Send the link below to this person.");
     assert!(!page.element("link").is_empty());
     talk(&world).await;
     eventually("the owners not to be told", async || {
@@ -424,7 +424,7 @@ async fn the_server_of_mails_is_configured_whole_and_shown_without_its_password(
         "{checked:?}"
     );
     installation.set("mail.from", "nobody");
-    assert_fails(&installation.run(&["serve"]), &[3], "an e-mail address");
+    assert_fails(&installation.run(&["serve"]), &[3], "an email address");
     installation.set("mail.from", FROM);
     assert_eq!(installation.run(&["check"]).code, Some(0));
     let shown = installation.run(&["config", "show"]);

@@ -24,10 +24,10 @@ async fn somebody_is_invited_comes_gets_a_role_and_is_removed(
             .set("role", role)
     };
     for (form, words) in [
-        (invite("", "", "viewer"), "E-mail: This is required."),
+        (invite("", "", "viewer"), "Email: This is required."),
         (
             invite("sari", "Sari", "viewer"),
-            "E-mail: This must be an e-mail address",
+            "Email: This must be an email address",
         ),
         (
             invite("sari@example.com", " ", "viewer"),
@@ -43,7 +43,7 @@ async fn somebody_is_invited_comes_gets_a_role_and_is_removed(
         ),
         (
             invite("OWNER@example.com", "Sari", "viewer"),
-            "Somebody has this address already.",
+            "This address belongs to a member already.",
         ),
     ] {
         let page = browser.submit(&form).await;
@@ -53,7 +53,7 @@ async fn somebody_is_invited_comes_gets_a_role_and_is_removed(
     let invited = browser
         .submit(&invite("sari@example.com", "Sari", "viewer"))
         .await;
-    invited.assert_shows("The invitation is made.");
+    invited.assert_shows("Invitation created.");
     let url = invited.element("link");
     assert!(url.starts_with(&server.http), "{url}");
     browser.open(MEMBERS).await.assert_hides(&url);
@@ -95,7 +95,7 @@ async fn somebody_is_invited_comes_gets_a_role_and_is_removed(
     browser
         .submit(&role.clone().set("role", "owner"))
         .await
-        .assert_shows("The role is changed.");
+        .assert_shows("Role changed.");
     assert_eq!(
         hers.open(&format!("{SECRET_PAGE}/rotate")).await.status,
         200,
@@ -105,10 +105,7 @@ async fn somebody_is_invited_comes_gets_a_role_and_is_removed(
     let question = browser.open(&format!("{MEMBERS}/{sari}/remove")).await;
     question.assert_shows("sari@example.com is signed out everywhere at once");
     let remove = question.form(&format!("{MEMBERS}/{sari}/remove"));
-    browser
-        .submit(&remove)
-        .await
-        .assert_shows("The member is removed");
+    browser.submit(&remove).await.assert_shows("Member removed");
     assert!(!is_in(&hers).await);
     assert_eq!(
         try_password(&hers, "sari@example.com", PASSWORD)
@@ -141,7 +138,7 @@ async fn the_last_owner_stays(#[values(Sqlite, Postgres)] store: StoreKind) {
     for form in [&step_down, &leave] {
         let page = owner.browser.submit(form).await;
         assert_eq!(page.status, 422);
-        page.assert_shows("The last owner stays.");
+        page.assert_shows("This is the last owner.");
     }
     assert!(is_in(&owner.browser).await);
     let offered = owner.browser.open(MEMBERS).await;

@@ -83,7 +83,7 @@ async fn come_by(browser: &Visitor, url: &str) -> crate::support::visitor::Visit
         .await
 }
 
-/// Sends an e-mail address and a password.
+/// Sends an email address and a password.
 async fn try_password(
     browser: &Visitor,
     email: &str,

@@ -58,7 +58,7 @@ async fn what_is_not_there_is_said_in_words(#[values(Sqlite)] store: StoreKind) 
     ] {
         let page = owner.browser.open(path).await;
         assert_eq!(page.status, 404, "{path}");
-        page.assert_shows("There is nothing here");
+        page.assert_shows("Page not found");
         page.assert_bound(ASSETS);
         // Without a session nobody learns which pages exist.
         let guest = Visitor::new(&world.server.http).open(path).await;
@@ -117,7 +117,7 @@ async fn plain_verbs_are_paths_as_well(#[values(Sqlite)] store: StoreKind) {
         (
             format!("{webhook}/rotate"),
             format!("{webhook}/rotate-secret"),
-            "There is a new secret",
+            "Secret replaced.",
         ),
         (
             format!("{number}/assign"),

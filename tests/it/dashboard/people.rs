@@ -91,7 +91,7 @@ async fn people_are_made_listed_linked_and_removed(#[values(Sqlite, Postgres)] s
         (
             &["user", "create", "--tenant", &tenant, "--email", "sari"],
             6,
-            "e-mail",
+            "must be an email address",
         ),
         (
             &[
@@ -125,7 +125,7 @@ async fn people_are_made_listed_linked_and_removed(#[values(Sqlite, Postgres)] s
         "sari@toko.example"
     );
     assert_fails(&installation.run(&["user", "remove", &id]), &[5], &id);
-    // The e-mail address is free again, also for another tenant.
+    // The email address is free again, also for another tenant.
     installation.cli(&[
         "user",
         "create",

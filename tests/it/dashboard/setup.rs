@@ -39,7 +39,7 @@ async fn the_longest_prompt_can_be_typed_in_any_script(#[values(Sqlite)] store: 
         .browser
         .submit(&form.clone().set("systemPrompt", &typed))
         .await;
-    made.assert_shows("The agent is made.");
+    made.assert_shows("Agent created.");
     assert_eq!(made.form(&path(&made)).value("systemPrompt"), Some(&*typed));
     let longer: String = prompt.take(32_001).collect();
     let refused = owner
@@ -71,8 +71,8 @@ async fn an_agent_is_made_with_errors_on_the_way_and_set(
     assert_eq!(page.status, 422);
     for words in [
         "Name: This is required.",
-        "Longest call, in minutes: At most 240.",
-        "Number of a person: This is not a phone number. Type it as 0812 3456 7890",
+        "Maximum call length (minutes): At most 240.",
+        "Transfer to (phone number): This is not a phone number. Type it as 0812 3456 7890",
     ] {
         page.assert_shows(words);
     }
@@ -99,8 +99,8 @@ async fn an_agent_is_made_with_errors_on_the_way_and_set(
         .set("greetingText", "Halo!");
     let made = browser.submit(&right).await;
     assert_eq!(made.status, 200);
-    made.assert_shows("The agent is made.");
-    made.assert_shows("No number leads to this agent yet.");
+    made.assert_shows("Agent created.");
+    made.assert_shows("No phone number uses this agent yet.");
     let page = path(&made);
     let api = page.replace("/dashboard", "");
     let seen = world.tenant.api.get(&api).await.expect(200);
@@ -168,7 +168,7 @@ async fn a_copy_has_all_but_the_number_and_what_goes_with_an_agent_is_said_befor
     let copy = browser
         .submit(&shown.form(&format!("{page}/duplicate")))
         .await;
-    copy.assert_shows("This is the copy.");
+    copy.assert_shows("Agent duplicated.");
     let copied = path(&copy).replace("/dashboard", "");
     let of = async |path: &str| tenant.api.get(path).await.expect(200);
     let (first, second) = (
@@ -201,7 +201,7 @@ async fn a_copy_has_all_but_the_number_and_what_goes_with_an_agent_is_said_befor
     let call = bridge.talk_since(&tenant.did, Moment::ago(5)).await;
     let yes = question.form(&format!("{page}/delete"));
     let deleted = browser.submit(&yes).await;
-    deleted.assert_shows("The agent is deleted.");
+    deleted.assert_shows("Agent deleted.");
     deleted.assert_shows("Sari (copy)");
     assert_eq!(tenant.call(&call).await["status"], "answered");
     let number = of(&format!("/phone-numbers/{}", tenant.number)).await;
@@ -297,7 +297,7 @@ async fn a_function_is_made_tested_renamed_and_deleted(
         .set("parameters", parameters);
     // A function may have the name of the page for new ones.
     let made = browser.submit(&form).await;
-    made.assert_shows("The function is made");
+    made.assert_shows("Function created");
     let page = path(&made);
     let renamed = browser
         .submit(
@@ -354,7 +354,7 @@ async fn a_function_is_made_tested_renamed_and_deleted(
     );
     let bad = browser.submit(&right).await;
     for words in [
-        "It failed",
+        "Failed",
         "not 2xx",
         "500",
         "<p>oops",
@@ -363,7 +363,7 @@ async fn a_function_is_made_tested_renamed_and_deleted(
         bad.assert_shows(words);
     }
     let misfit = browser.submit(&form.clone().set("parameters", "{}")).await;
-    misfit.assert_shows("This was not sent");
+    misfit.assert_shows("Request not sent");
     misfit.assert_shows("do not fit");
     assert_eq!(world.receiver.received("/stock").len(), 2);
     for (typed, words) in [
@@ -380,10 +380,7 @@ async fn a_function_is_made_tested_renamed_and_deleted(
     let question = browser.open(&format!("{page}/delete")).await;
     question.assert_shows("Sari cannot use it any more");
     let yes = question.form(&format!("{page}/delete"));
-    browser
-        .submit(&yes)
-        .await
-        .assert_shows("The function is deleted.");
+    browser.submit(&yes).await.assert_shows("Function deleted.");
     assert_eq!(browser.open(&page).await.status, 404);
     assert_eq!(browser.submit(&yes).await.status, 404);
 }
@@ -406,7 +403,7 @@ async fn what_became_of_a_functions_calls_is_told(#[values(Sqlite, Postgres)] st
             .trim()
             .to_owned()
     };
-    let none = "Calls 0 Failures 0 Half take at most – 95% take at most – Slowest –";
+    let none = "Calls 0 Failures 0 Median – 95th percentile – Slowest –";
     assert_eq!(figures(&browser.open(&page).await), none);
     world.receiver.answer(
         "/f",
@@ -421,10 +418,7 @@ async fn what_became_of_a_functions_calls_is_told(#[values(Sqlite, Postgres)] st
         bridge.ok("call.function", invoke).await;
     }
     let shown = figures(&browser.open(&page).await);
-    assert!(
-        shown.starts_with("Calls 2 Failures 1 Half take at most "),
-        "{shown}"
-    );
+    assert!(shown.starts_with("Calls 2 Failures 1 Median "), "{shown}");
     assert!(shown.ends_with(" ms"), "{shown}");
     bridge.hang_up(&call).await;
 }

@@ -146,7 +146,7 @@ async fn wrong_passwords_are_counted_by_address_and_the_right_one_waits_too(
         assert!((800..=900).contains(&wait), "{wait}");
         refused.assert_shows("15 minutes");
     }
-    // Signed-in sessions continue, and other e-mail addresses are not affected.
+    // Signed-in sessions continue, and other email addresses are not affected.
     assert!(is_in(&owner.browser).await);
     let other = somebody(server, tenant, "other@example.com", "viewer").await;
     assert_eq!(
@@ -154,7 +154,7 @@ async fn wrong_passwords_are_counted_by_address_and_the_right_one_waits_too(
         303
     );
 
-    // Fifty attempts per network, for any e-mail addresses; thirty are left.
+    // Fifty attempts per network, for any email addresses; thirty are left.
     let guesser = browser.another();
     for n in 0..30 {
         let email = format!("guess{n}@example.com");
@@ -311,7 +311,7 @@ async fn what_is_typed_is_kept_but_for_the_password(#[values(Sqlite)] store: Sto
     let form = browser.open(SIGN_IN).await.form(SIGN_IN);
     let empty = browser.submit(&form).await;
     assert_eq!(empty.status, 422);
-    for words in ["E-mail: This is required.", "Password: This is required."] {
+    for words in ["Email: This is required.", "Password: This is required."] {
         empty.assert_shows(words);
     }
     let wrong = try_password(&browser, "<b>\"sari\"@example.com", "not the password").await;

@@ -226,7 +226,7 @@ async fn a_long_call_is_read_page_by_page(#[values(Sqlite)] store: StoreKind) {
         .open(&format!("/dashboard/calls/{call}?from=99999"))
         .await;
     assert_eq!(beyond.status, 200);
-    beyond.assert_shows("From the ring on");
+    beyond.assert_shows("From the start");
 }
 
 /// Some of many agents are offered; any other is found by a part of its name, in any case.

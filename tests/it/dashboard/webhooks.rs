@@ -58,7 +58,7 @@ async fn a_webhook_is_made_its_secret_shown_once_and_what_it_signs_is_right(
         .set("url", &world.receiver.url("/mine"));
     let made = browser.submit(&form).await;
     assert_eq!(made.status, 200);
-    made.assert_shows("The webhook is made.");
+    made.assert_shows("Webhook created.");
     let secret = made.element("secret");
     assert_eq!(secret.len(), 32, "{secret}");
     assert!(made.element("standard").starts_with("whsec_"));
@@ -75,19 +75,21 @@ async fn a_webhook_is_made_its_secret_shown_once_and_what_it_signs_is_right(
         .receiver
         .wait_for_event("/mine", &secret, "call.started", &call)
         .await;
-    let arrived = eventually("the delivery to be shown as arrived", async || {
+    let delivered = eventually("the delivery to be shown as delivered", async || {
         let page = browser.open(&path).await;
-        page.text().contains("call.started arrived").then_some(page)
+        page.text()
+            .contains("call.started delivered")
+            .then_some(page)
     })
     .await;
     // The day's first attempt appears in the chart and its table.
     assert!(
-        arrived.html.contains("<rect class=\"ink-good\""),
+        delivered.html.contains("<rect class=\"ink-good\""),
         "{}",
-        arrived.text()
+        delivered.text()
     );
-    arrived.assert_shows("Attempts per hour");
-    let delivery = arrived
+    delivered.assert_shows("Attempts per hour");
+    let delivery = delivered
         .links()
         .into_iter()
         .find(|link| link.starts_with("/dashboard/deliveries/"))
@@ -123,12 +125,12 @@ async fn a_test_is_sent_and_what_came_of_it_shown(#[values(Sqlite, Postgres)] st
         "{}",
         failed.path
     );
-    failed.assert_shows("A sample was sent.");
+    failed.assert_shows("Test sent.");
     failed.assert_shows("503");
     failed.assert_shows("x-service-test");
     let resend = format!("{}/resend", place(&failed));
     let resent = browser.submit(&failed.form(&resend)).await;
-    resent.assert_shows("It was sent again.");
+    resent.assert_shows("Resent.");
     resent.assert_shows("204");
 }
 
@@ -163,7 +165,7 @@ async fn what_is_sent_again_has_its_answer_on_the_page_although_the_endpoint_fai
     .await;
     let untried = all.iter().rfind(|row| row["attemptCount"] == 0).unwrap();
     let list = browser.open(&path).await;
-    list.assert_shows("Paused: the endpoint fails.");
+    list.assert_shows("Paused, because the endpoint fails.");
     // The oldest deliveries were attempted.
     let older = list
         .links()
@@ -177,13 +179,13 @@ async fn what_is_sent_again_has_its_answer_on_the_page_although_the_endpoint_fai
     before.assert_shows("Nothing was sent yet.");
     let again = format!("{page}/resend");
     let failed = browser.submit(&before.form(&again)).await;
-    failed.assert_shows("It was sent again.");
+    failed.assert_shows("Resent.");
     failed.assert_shows("500");
     failed.assert_shows("x-service-attempt");
     world.receiver.answer(HOOK, [ServerAnswer::Status(202)]);
-    let arrived = browser.submit(&failed.form(&again)).await;
-    arrived.assert_shows("It was sent again.");
-    arrived.assert_shows("202");
+    let delivered = browser.submit(&failed.form(&again)).await;
+    delivered.assert_shows("Resent.");
+    delivered.assert_shows("202");
     let sent = world.receiver.received(HOOK);
     let id = text(untried, "id");
     let of_it = sent
@@ -237,7 +239,7 @@ async fn deliveries_are_filtered_and_paged_and_failed_ones_sent_again(
     let expected: Vec<String> = all.iter().map(|row| text(row, "id")).collect();
     assert_eq!(seen, expected);
     let succeeded = browser.open(&format!("{path}?status=succeeded")).await;
-    succeeded.assert_shows("No deliveries here");
+    succeeded.assert_shows("No deliveries");
     assert_eq!(
         browser
             .open(&format!("{path}?status=nonsense"))
@@ -266,19 +268,16 @@ async fn deliveries_are_filtered_and_paged_and_failed_ones_sent_again(
         browser.submit(&early).await.input("until")["aria-invalid"],
         "true"
     );
-    browser
-        .submit(&form)
-        .await
-        .assert_shows("is being sent again");
+    browser.submit(&form).await.assert_shows("are being resent");
     eventually("all to arrive", async || {
         let page = browser.open(&format!("{path}?status=failed")).await;
-        page.text().contains("No deliveries here").then_some(())
+        page.text().contains("No deliveries").then_some(())
     })
     .await;
     browser
         .submit(&form)
         .await
-        .assert_shows("Nothing failed in that time");
+        .assert_shows("No delivery failed in that time");
 }
 
 #[rstest]
@@ -316,8 +315,8 @@ async fn a_webhook_is_changed_replaced_switched_and_deleted(
     )
     .await;
     let off = browser.open(&path).await;
-    off.assert_shows("We switched this webhook off");
-    off.assert_shows("it wants nothing more");
+    off.assert_shows("This webhook was disabled");
+    off.assert_shows("it accepts no more deliveries");
     let indonesian = browser
         .clone()
         .with("accept-language", "id")
@@ -325,7 +324,7 @@ async fn a_webhook_is_changed_replaced_switched_and_deleted(
         .await;
     indonesian.assert_shows("Kami mematikan webhook ini");
     let on = browser.submit(&off.form(&format!("{path}/enable"))).await;
-    on.assert_shows("The webhook is on.");
+    on.assert_shows("Webhook enabled.");
     let off = browser.submit(&on.form(&format!("{path}/disable"))).await;
     off.assert_shows("nothing is sent to it");
     browser.submit(&off.form(&format!("{path}/enable"))).await;
@@ -340,9 +339,9 @@ async fn a_webhook_is_changed_replaced_switched_and_deleted(
 
     let delete = format!("{path}/delete");
     let question = browser.open(&delete).await;
-    question.assert_shows("cannot be taken back");
+    question.assert_shows("You cannot undo this");
     let deleted = browser.submit(&question.form(&delete)).await;
-    deleted.assert_shows("No webhook yet");
+    deleted.assert_shows("No webhooks yet");
     assert_eq!(browser.open(&path).await.status, 404);
 }
 

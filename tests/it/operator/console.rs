@@ -85,17 +85,14 @@ async fn a_token_signs_in_once_and_each_sees_what_it_may(
         "/actors?x=1"
     );
     assert!(is_in(&guest).await);
-    guest.open("/").await.assert_shows("You may change things.");
+    guest.open("/").await.assert_shows("Full access");
     assert_eq!(guest.open(SIGN_IN).await.path, "/");
     let reader = signed_in(server, READ).await;
-    reader
-        .open("/")
-        .await
-        .assert_shows("You may look and change nothing.");
+    reader.open("/").await.assert_shows("View-only access");
 
     for (typed, words) in [
         ("", "Token: This is required."),
-        ("not-one-of-the-tokens", "This is not one of"),
+        ("not-one-of-the-tokens", "The token is wrong"),
     ] {
         let page = try_token(&guest.another(), typed).await;
         assert_eq!(page.status, 422, "{typed:?}");
@@ -301,7 +298,7 @@ async fn the_read_token_changes_nothing_anywhere() {
     for path in changing() {
         let page = reader.post(&sent_to(&path, Some(&token))).await;
         assert_eq!(page.status, 403, "{path}: {}", page.text());
-        page.assert_shows("You may look only");
+        page.assert_shows("You have view-only access");
     }
     for path in every_page(&reader).await {
         for form in reader.open(&path).await.forms() {
@@ -469,7 +466,7 @@ async fn a_first_visit_is_small_and_what_is_not_there_is_said_in_words() {
     for path in ["/nothing", "/actors/nothing", "/actors/call/x"] {
         let page = browser.open(path).await;
         assert_eq!(page.status, 404, "{path}");
-        page.assert_shows("There is nothing here");
+        page.assert_shows("Page not found");
         page.assert_bound("/assets/");
     }
     assert_eq!(browser.open("/actors/").await.path, "/actors");

@@ -55,7 +55,7 @@ async fn a_tenant_is_made_and_changed(#[values(Sqlite, Postgres)] store: StoreKi
         ("rateLimit", "600"),
     ];
     let made = browser.fill(new, new, &right).await;
-    made.assert_shows("is made");
+    made.assert_shows("Tenant created");
     made.assert_hides("<Senja>");
     let path = made.path.split('?').next().unwrap().to_owned();
     let shown = api.get(&path).await.expect(200);
@@ -112,7 +112,7 @@ async fn a_tenant_is_found_suspended_and_resumed(#[values(Sqlite, Postgres)] sto
     browser
         .submit(&page.form(&resume))
         .await
-        .assert_shows("go on");
+        .assert_shows("Tenant resumed.");
     assert!(api.get(&path).await.expect(200)["suspendedAt"].is_null());
 
     let name = text(&api.get(&path).await.expect(200), "name");
@@ -134,7 +134,7 @@ async fn a_key_is_shown_once_and_revoked(#[values(Sqlite, Postgres)] store: Stor
     let page = browser.fill(&path, &path, &[("name", "")]).await;
     assert_refused(&page, &["name"]);
     let made = browser.fill(&path, &path, &[("name", "cash desk")]).await;
-    made.assert_shows("shown this once");
+    made.assert_shows("not shown again");
     let key = made.element("key");
     browser.open(&path).await.assert_hides(&key);
     let of_key = || {
@@ -282,7 +282,7 @@ async fn numbers_are_given_changed_moved_and_deleted(#[values(Sqlite, Postgres)]
     let given = browser
         .fill(&path, &path, &[("did", &did), ("label", "Orders")])
         .await;
-    given.assert_shows("is given");
+    given.assert_shows("Number added");
     given.assert_hides(&did);
     let of = async || {
         let listed = api.get("/numbers?limit=100").await.expect(200);

@@ -281,7 +281,7 @@ async fn serve_has_a_phone_ring() {
     let page = Visitor::new(&world.server.operator).open("/bridges").await;
     let shown = page.text();
     assert!(
-        shown.contains("The bridge inside") && shown.contains("1 answered, 0 refused"),
+        shown.contains("Built-in bridge") && shown.contains("1 answered, 0 refused"),
         "{shown}"
     );
     // A single answer has the same upper bound at both percentiles.
