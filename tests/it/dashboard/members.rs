@@ -81,7 +81,7 @@ async fn somebody_is_invited_comes_gets_a_role_and_is_removed(
     // Nobody can get a link for a member with a password.
     let refused = browser.submit(&again).await;
     assert_eq!(refused.status, 422);
-    refused.assert_shows("signs in with a password already");
+    refused.assert_shows("already has a password");
     refused.form(&format!("{MEMBERS}/{sari}/role"));
 
     assert_eq!(
