@@ -9,7 +9,10 @@ use std::{
 
 use actix_web::rt;
 use awc::{error::SendRequestError, http::Method};
-use tokio::{sync::Mutex, time::sleep};
+use tokio::{
+    sync::Mutex,
+    time::{sleep, timeout},
+};
 
 use super::{
     fleet::{FUNCTION, Fleet, fresh},
@@ -17,7 +20,7 @@ use super::{
 };
 use crate::support::{prelude::*, tenant::Tenant, tenant::text};
 
-/// Timeout after which a client tries another node.
+/// Silence after which a client tries another node.
 pub const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 /// Delay before a repetition.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
@@ -107,6 +110,23 @@ impl LoadBridge {
         fields
     }
 
+    /// The reply, or `None` if the socket closed or brought nothing for [`ANSWERED_WITHIN`]. A node that replies to
+    /// other messages is alive: the reply is late.
+    async fn reply(&self, socket: &TestBridge, message: &Value) -> Option<Value> {
+        let mut reply = socket.begin(message);
+        let began = Instant::now();
+        while began.elapsed() < GIVES_UP_AFTER {
+            let before = socket.replies(|_| true);
+            if let Ok(reply) = timeout(ANSWERED_WITHIN, reply.arrives()).await {
+                return reply;
+            }
+            if socket.replies(|_| true) == before {
+                break;
+            }
+        }
+        None
+    }
+
     /// Repeats a message until it gets a final answer.
     pub async fn say(&self, message: &Value) -> Value {
         let began = Instant::now();
@@ -117,8 +137,7 @@ impl LoadBridge {
                 "never taken: {message}, at last {last}"
             );
             let socket = self.socket().await;
-            let reply = socket.begin(message).reply_within(ANSWERED_WITHIN).await;
-            let Some(reply) = reply else {
+            let Some(reply) = self.reply(&socket, message).await else {
                 Journal::count(&self.journal.broken);
                 self.leave(&socket);
                 continue;
@@ -286,7 +305,7 @@ impl TenantWriter {
             let at = self.at.get() % self.nodes.len();
             let node = self.nodes[at].clone().with("idempotency-key", key);
             let asked = node.try_send(method.clone(), path, body.clone());
-            let answer = tokio::time::timeout(self.answered_within, asked).await;
+            let answer = timeout(self.answered_within, asked).await;
             let Ok(Ok(answer)) = answer else {
                 match answer {
                     Err(_) => Journal::count(&self.journal.slow_requests),

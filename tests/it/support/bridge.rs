@@ -348,8 +348,13 @@ impl PendingReply {
     }
 
     /// As [`Self::reply_if_any`], but `None` after `patience`.
-    pub async fn reply_within(self, patience: Duration) -> Option<Value> {
-        timeout(patience, self.0).await.ok()?.ok()
+    pub async fn reply_within(mut self, patience: Duration) -> Option<Value> {
+        timeout(patience, self.arrives()).await.ok()?
+    }
+
+    /// As [`Self::reply_if_any`], but without a limit. A caller that drops the future can call again.
+    pub async fn arrives(&mut self) -> Option<Value> {
+        (&mut self.0).await.ok()
     }
 }
 
