@@ -14,6 +14,7 @@
 mod durability;
 mod fault;
 mod file;
+mod locked;
 mod notices;
 mod pool;
 mod probe;
@@ -42,6 +43,7 @@ use tokio::sync::Mutex;
 pub use self::{
     durability::unsafe_settings_sql,
     fault::{in_words, is_locked_out, is_transient, lost_a_race, took_too_long},
+    locked::SharedRows,
     notices::NoticeConnection,
     pool::{Connections, PoolReading},
     reservation::Reservation,

@@ -162,7 +162,7 @@ async fn change_owner(
     some: &[CallOwnership],
     owner: &str,
 ) -> Result<Vec<CallId>, DbErr> {
-    let txn = deps.store.begin_shared().await?;
+    let txn = deps.store.begin_critical_shared().await?;
     ledger::lock(&txn, some.iter().map(|call| call.tenant_id)).await?;
     let backend = txn.get_database_backend();
     let source = json_rows(

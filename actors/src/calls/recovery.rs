@@ -31,11 +31,20 @@ const CHUNK: usize = 500;
 const OPENING_MS: i64 = 120_000;
 
 /// Runs at start, before any message: ends dead nodes and takes up calls without an owner. Returns the number of calls.
+///
+/// With a lease, a start does not fail for what could not be taken: [`look_for_lost`] tries again each second.
 pub(super) async fn recover(calls: &CallRouter) -> Result<usize, DbErr> {
     let deps = calls.deps();
     deps.bridges.recover(&deps.store).await?;
-    end_lost_nodes(calls, true).await?;
-    take_up_lost_calls(calls).await
+    let ended = end_lost_nodes(calls, true).await;
+    let taken = take_up_lost_calls(calls).await;
+    match ended.and(taken) {
+        Err(error) if deps.store.lease().is_some() => {
+            tracing::warn!(%error, "not everything of lost nodes could be taken over at the start; trying again");
+            Ok(0)
+        }
+        taken => taken,
+    }
 }
 
 /// Runs once a second: ends nodes whose lease has expired, and takes up calls without an owner, even if ending a node failed.

@@ -51,19 +51,14 @@ impl Posting {
         self.item().map_or("write", Item::name)
     }
 
-    /// The call whose row is updated. For [`Self::BookAndWrite`] it is unknown until a first try made the entry.
+    /// The call whose hold or row may be written.
     pub(super) fn call(&self) -> Option<CallId> {
-        let changed = |entry: &JournalEntry| match &entry.call {
-            Some(CallWrite::Update(update)) => Some(update.id),
-            _ => None,
-        };
         match self {
-            Self::Write(entry) => changed(entry),
-            Self::BookAndWrite(.., last_entry) => {
-                let last_entry = last_entry.0.lock().unwrap_or_else(PoisonError::into_inner);
-                last_entry.as_ref().and_then(|(_, entry)| changed(entry))
-            }
-            Self::Book(_) => None,
+            Self::Book(item) | Self::BookAndWrite(item, ..) => item.call(),
+            Self::Write(entry) => match &entry.call {
+                Some(CallWrite::Update(update)) => Some(update.id),
+                _ => None,
+            },
         }
     }
 
@@ -136,7 +131,7 @@ pub(super) async fn write(
         }
         let postings: Vec<&Posting> = open.iter().map(|index| batch[*index]).collect();
         let txn = match lock_wait {
-            LockWait::Short => deps.store.begin_shared().await?,
+            LockWait::Short => deps.store.begin_critical_shared().await?,
             LockWait::Usual => deps.store.begin_critical().await?,
         };
         let round = attempt(&txn, deps, &postings).await?;

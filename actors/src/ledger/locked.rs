@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use dikala_entities::{CallId, Store, TenantId, rows::is_one_of, store::is_locked_out};
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, Value};
-use serde_json::json;
+use dikala_entities::{
+    CallId, Store, TenantId,
+    store::{SharedRows, is_locked_out},
+};
+use sea_orm::DbErr;
 
 use super::{
     LedgerDeps, PostingOutcome,
@@ -29,16 +31,19 @@ pub(super) async fn write_unlocked(
         outcomes: written.outcomes.into_iter().map(Some).collect(),
         announced: written.announced,
     };
-    match write(deps, batch, LockWait::Short).await {
-        Err(error) if is_locked_out(&error) => {}
+    let error = match write(deps, batch, LockWait::Short).await {
+        Err(error) if is_locked_out(&error) => error,
         written => return written.map(whole),
-    }
+    };
     let tenants = batch.iter().map(|posting| posting.tenant()).collect();
     let calls: Vec<CallId> = batch.iter().filter_map(|posting| posting.call()).collect();
     let locked = locked(&deps.store, &tenants, &calls).await?;
     if locked.is_empty() {
-        // A locked table, or a row that belongs to no tenant.
-        return write(deps, batch, LockWait::Usual).await.map(whole);
+        // A locked table, or a row that is not asked about. Halving the batch finds it.
+        return match batch {
+            [_] => write(deps, batch, LockWait::Usual).await.map(whole),
+            _ => Err(error),
+        };
     }
     tracing::warn!(tenants = ?locked, "rows of tenants are locked by another session; their writes wait");
     let is_free = |posting: &&&Posting| !locked.contains(&posting.tenant());
@@ -55,68 +60,34 @@ pub(super) async fn write_unlocked(
     })
 }
 
-/// The tenants whose account, event position or one of these calls is locked now. Does not wait.
+/// The rows that batches of these tenants and calls share with other sessions, in the order of their locks.
+fn shared_rows(tenants: &BTreeSet<TenantId>, calls: &[CallId]) -> Result<[SharedRows; 4], DbErr> {
+    let of_tenants = |table| SharedRows::new(table, "tenant_id", "tenant_id", tenants);
+    let of_calls = |table, key| SharedRows::new(table, key, "tenant_id", &calls);
+    Ok([
+        of_tenants("credit_accounts")?,
+        of_tenants("event_positions")?,
+        of_calls("credit_holds", "call_id")?,
+        of_calls("calls", "id")?,
+    ])
+}
+
+/// The tenants whose account or event position, or the hold or row of one of these calls, is locked now. Does not wait.
 pub async fn locked(
     store: &Store,
     tenants: &BTreeSet<TenantId>,
     calls: &[CallId],
 ) -> Result<BTreeSet<TenantId>, DbErr> {
-    let backend = store.backend();
-    if backend != DbBackend::Postgres {
-        return Ok(BTreeSet::new());
-    }
-    let tables = [
-        ("credit_accounts", "tenant_id", 1),
-        ("event_positions", "tenant_id", 1),
-        ("calls", "id", 2),
-    ];
-    let asked = |key, parameter| is_one_of(backend, key, parameter);
-    let got = tables.map(|(table, key, parameter)| {
-        let asked = asked(key, parameter);
-        format!("got_{table} AS (SELECT {key} FROM {table} WHERE {asked} FOR UPDATE SKIP LOCKED)")
-    });
-    let left = tables.map(|(table, key, parameter)| {
-        let asked = asked(key, parameter);
-        format!("SELECT tenant_id FROM {table} WHERE {asked} AND {key} NOT IN (SELECT {key} FROM got_{table})")
-    });
-    let sql = format!("WITH {} {}", got.join(", "), left.join(" UNION "));
-    let values = [json!(tenants).to_string(), json!(calls).to_string()];
-    let ask = Statement::from_sql_and_values(backend, sql, values.map(Value::from));
-    let txn = store.begin_shared().await?;
-    let rows = match txn.query_all_raw(ask).await {
-        // One of the tables is locked, which is no tenant's row.
-        Err(error) if is_locked_out(&error) => return Ok(BTreeSet::new()),
-        rows => rows?,
-    };
-    txn.rollback().await?;
-    rows.iter()
-        .map(|row| row.try_get("", "tenant_id"))
-        .collect()
+    store.owners_of_locked(&shared_rows(tenants, calls)?).await
 }
 
-/// Queues for a tenant's rows and returns whether it got them. If other nodes write them all the time, a check that does not
-/// queue never finds them free.
+/// Queues for a tenant's rows and returns whether it got them.
 pub(super) async fn queue_for_rows(
     store: &Store,
     tenant: TenantId,
     calls: &[CallId],
 ) -> Result<bool, DbErr> {
-    let backend = store.backend();
-    let txn = store.begin_shared().await?;
-    let values = [json!([tenant]).to_string(), json!(calls).to_string()].map(Value::from);
-    for (table, key, value) in [
-        ("credit_accounts", "tenant_id", &values[0]),
-        ("event_positions", "tenant_id", &values[0]),
-        ("calls", "id", &values[1]),
-    ] {
-        let asked = is_one_of(backend, key, 1);
-        let sql = format!("SELECT {key} FROM {table} WHERE {asked} FOR UPDATE");
-        let ask = Statement::from_sql_and_values(backend, sql, [value.clone()]);
-        match txn.query_all_raw(ask).await {
-            Err(error) if is_locked_out(&error) => return Ok(false),
-            got => got.map(drop)?,
-        }
-    }
-    txn.rollback().await?;
-    Ok(true)
+    store
+        .queue_for(&shared_rows(&BTreeSet::from([tenant]), calls)?)
+        .await
 }

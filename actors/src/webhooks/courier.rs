@@ -20,14 +20,17 @@ use tokio::sync::{Notify, oneshot};
 use super::{
     WebhookDeps, WebhooksConfig,
     attempt::{AttemptRecord, AttemptTimes, Endpoint, spans},
-    recorder::{Batch, Recorder},
+    recorder::{Batch, QueuedRecord, Recorder},
     retry::{AttemptVerdict, Schedule},
     scheduler::{
         Destination, EndpointQueue, QueueLimits, QueuedDelivery, Refill, Scheduler,
         SchedulerEffect, SchedulerLimits,
     },
     stats::Stats,
-    store::{pending, queue_owners, results::RecordedBatch},
+    store::{
+        pending, queue_owners,
+        results::{self, RecordedBatch},
+    },
     webhook_status::{LastAnswers, WebhookStatus},
 };
 use crate::{
@@ -278,9 +281,14 @@ impl Courier {
         recorded: Option<oneshot::Sender<()>>,
     ) {
         // Without room, the delivery is read from the table again and sent again.
-        if self.recorder.push(record, recorded) {
+        if self.recorder.push(QueuedRecord { record, recorded }) {
             self.scheduler.borrow_mut().recording();
         }
+        self.write_records();
+    }
+
+    /// Writes what is queued, unless that is under way.
+    fn write_records(self: &Rc<Self>) {
         let Some(batch) = self.recorder.take() else {
             return;
         };
@@ -298,10 +306,40 @@ impl Courier {
                 let stats = &courier.stats.batches;
                 stats.record(batch.records.len(), began);
                 courier.recorded(&batch, &recorded);
-                courier.recorder.finished(batch);
+                let locked = courier.recorder.finished(batch, &recorded);
+                courier.wait_for_locked(locked);
                 next = courier.recorder.take();
                 courier.changed.notify_waiters();
                 courier.go_on();
+            }
+        });
+    }
+
+    /// Queues records again once their rows are free. Until then they take room in the queues of their endpoints only.
+    fn wait_for_locked(self: &Rc<Self>, mut locked: Vec<QueuedRecord>) {
+        if locked.is_empty() {
+            return;
+        }
+        let courier = Rc::clone(self);
+        actix_rt::spawn(async move {
+            while !locked.is_empty() && !courier.is_dead() {
+                tokio::time::sleep(AGAIN).await;
+                let records = locked.iter().map(|queued| &queued.record);
+                let still = match results::locked(&courier.deps.store, records).await {
+                    Ok(webhooks) => webhooks,
+                    Err(error) => {
+                        tracing::debug!(%error, "could not check whether rows of attempts are still locked");
+                        continue;
+                    }
+                };
+                let is_free = |queued: &mut QueuedRecord| !still.contains(&queued.record.webhook);
+                for queued in locked.extract_if(.., is_free) {
+                    let webhook = queued.record.webhook;
+                    if courier.recorder.push(queued) {
+                        courier.scheduler.borrow_mut().recording_again(webhook);
+                    }
+                }
+                courier.write_records();
             }
         });
     }
@@ -311,7 +349,9 @@ impl Courier {
     fn recorded(&self, batch: &Batch, recorded: &RecordedBatch) {
         let mut scheduler = self.scheduler.borrow_mut();
         for record in &batch.records {
-            if recorded.set_aside.contains(&record.delivery) {
+            if recorded.set_aside.contains(&record.delivery)
+                || recorded.locked.contains(&record.delivery)
+            {
                 scheduler.set_aside(record.webhook);
                 continue;
             }

@@ -58,9 +58,14 @@ impl Store {
         self.critical.begin(TransactionKind::Write).await
     }
 
-    /// Begins a write transaction for many tenants. It waits at most one second for a locked row, see
+    /// Like [`begin`](Self::begin), for the rows of many tenants. It waits at most one second for a locked row, see
     /// [`is_locked_out`](super::is_locked_out).
     pub async fn begin_shared(&self) -> Result<Transaction, DbErr> {
+        self.writer.begin(TransactionKind::Shared).await
+    }
+
+    /// Like [`begin_critical`](Self::begin_critical), for the rows of many tenants.
+    pub async fn begin_critical_shared(&self) -> Result<Transaction, DbErr> {
         self.critical.begin(TransactionKind::Shared).await
     }
 

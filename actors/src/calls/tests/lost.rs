@@ -4,7 +4,10 @@ use dikala_entities::WebhookId;
 use sea_orm::Statement;
 
 use super::*;
-use crate::calls::{recovery::look_for_lost, registry::look_at_others};
+use crate::calls::{
+    recovery::{look_for_lost, recover},
+    registry::look_at_others,
+};
 
 impl World {
     async fn does(&self, sql: &str) {
@@ -79,6 +82,27 @@ async fn a_node_is_ended_without_writing_its_deliveries() {
     .await;
     assert_eq!(world.row(call).await.owner, "node");
     busy.commit().await.expect("was locked until now");
+}
+
+/// A call whose hold is locked waits for a new owner, and a start neither fails nor waits for it.
+#[actix::test]
+async fn a_locked_hold_keeps_no_other_call_from_being_taken_up() {
+    let Some(place) = dikala_testkit::postgres().await else {
+        return;
+    };
+    let world = World::on(place, Arc::new(SystemClock)).await;
+    let locked = world.left_by("left", "b-1").await;
+    let busy = world.store.begin().await.expect("begins");
+    let lock = format!("SELECT 1 FROM credit_holds WHERE call_id = '{locked}' FOR UPDATE");
+    busy.execute_unprepared(&lock).await.expect("is locked");
+    recover(&world.calls).await.expect("a start goes on");
+    assert!(!world.is_here(locked));
+    busy.rollback().await.expect("was locked until now");
+    // The registry looks every second.
+    dikala_testkit::eventually("the call to be here", async || {
+        world.is_here(locked).then_some(())
+    })
+    .await;
 }
 
 #[actix::test]

@@ -35,8 +35,16 @@ async fn tenants(store: &Store) -> Vec<TenantId> {
 
 /// A ringing call needs a minute and an event position.
 async fn ring(ledger: &LedgerHandle, tenant: TenantId) -> Result<Admission, LedgerError> {
+    ring_as(ledger, tenant, CallId::new(NOW)).await
+}
+
+async fn ring_as(
+    ledger: &LedgerHandle,
+    tenant: TenantId,
+    call: CallId,
+) -> Result<Admission, LedgerError> {
     let admit = Admit {
-        call: CallId::new(NOW),
+        call,
         tenant,
         owner: owner(),
         epoch: 1,
@@ -102,6 +110,57 @@ async fn a_locked_account_stalls_only_its_own_tenant() {
 #[actix::test]
 async fn a_locked_position_of_events_stalls_only_its_own_tenant() {
     one_is_locked("event_positions").await;
+}
+
+/// The hang-up of one call waits for its hold; the calls of other tenants do not.
+#[actix::test]
+async fn a_locked_hold_stalls_only_its_own_tenant() {
+    let Some((_keep, store)) = dikala_testkit::postgres().await else {
+        return;
+    };
+    let tenants = tenants(&store).await;
+    let deps = LedgerDeps {
+        store: store.clone(),
+        clock: Arc::new(SystemClock),
+        node: Membership::outside(&owner()),
+        audience: Audience::default(),
+    };
+    let ledger = start(&actix_rt::Arbiter::current(), &deps);
+    let (tenant, call) = (tenants[0], CallId::new(NOW));
+    assert_eq!(ring_as(&ledger, tenant, call).await, Ok(Admission::Granted));
+    let holder = store.begin().await.expect("begins");
+    for sql in [
+        "SET LOCAL idle_in_transaction_session_timeout = 0",
+        &format!("SELECT 1 FROM credit_holds WHERE call_id = '{call}' FOR UPDATE"),
+    ] {
+        holder.execute_unprepared(sql).await.expect("is locked");
+    }
+    let handle = ledger.clone();
+    let waiting = actix_rt::spawn(async move {
+        let settle = Settle {
+            call,
+            tenant,
+            owner: owner(),
+            epoch: 1,
+            minutes: 1,
+        };
+        handle
+            .settle(settle, move |_| JournalEntry::of(tenant))
+            .await
+    });
+    let others = || join_all(tenants[1..].iter().map(|tenant| ring(&ledger, *tenant)));
+    let mut rung = others().await;
+    rung.extend(others().await);
+    assert!(
+        rung.iter().all(|rung| *rung == Ok(Admission::Granted)),
+        "{rung:?}"
+    );
+    assert!(!waiting.is_finished(), "its hold is locked");
+    holder.rollback().await.expect("is free again");
+    assert_eq!(
+        waiting.await.expect("goes on"),
+        Ok(Settlement { minutes: 1 })
+    );
 }
 
 /// Two other sessions lock the row in turn, each while the other still has it. A check that does not queue never finds it free.

@@ -356,6 +356,10 @@ impl<E> EndpointQueue<E> {
         self.aside += 1;
     }
 
+    pub(super) fn no_longer_aside(&mut self) {
+        self.aside = self.aside.saturating_sub(1);
+    }
+
     /// Leaves all waiting deliveries to the table.
     pub(super) fn forget(&mut self) {
         for item in std::mem::take(&mut self.deliveries) {

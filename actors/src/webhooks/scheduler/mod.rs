@@ -220,6 +220,14 @@ impl<E> Scheduler<E> {
         }
     }
 
+    /// Counts an attempt that was set aside as waiting to be recorded again.
+    pub(super) fn recording_again(&mut self, webhook: WebhookId) {
+        self.unrecorded += 1;
+        if let Some(queue) = self.queues.get_mut(&webhook) {
+            queue.no_longer_aside();
+        }
+    }
+
     /// Handles a webhook that was disabled for its failures.
     pub(super) fn disabled(&mut self, webhook: WebhookId) {
         if let Some(queue) = self.queues.get_mut(&webhook) {

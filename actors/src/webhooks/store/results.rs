@@ -1,12 +1,15 @@
 //! Results of attempts, written in batches: webhooks' health, deliveries and the log of attempts.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    borrow::Borrow,
+    collections::{BTreeMap, BTreeSet, HashSet},
+};
 
 use dikala_entities::{
     AttemptOutcome, DeliveryId, DeliveryStatus, MailKind, Millis, Store, TenantId, WebhookId,
     batch::BatchWrite,
     rows::{ColumnType, json_rows, json_statement},
-    store::Transaction,
+    store::{SharedRows, Transaction},
     webhook_stat::{hour_of, up_to},
 };
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, Value};
@@ -38,6 +41,8 @@ pub(in crate::webhooks) struct RecordedBatch {
     pub(in crate::webhooks) refused: HashSet<DeliveryId>,
     /// Deliveries of which nothing is written, because their results cannot be recorded.
     pub(in crate::webhooks) set_aside: HashSet<DeliveryId>,
+    /// Deliveries of which nothing is written yet, because another session has locked their row or their webhook's.
+    pub(in crate::webhooks) locked: HashSet<DeliveryId>,
 }
 
 /// Records a batch of attempts that `node` made in one transaction: webhooks' health, deliveries, log and statistics.
@@ -45,20 +50,19 @@ pub(in crate::webhooks) struct RecordedBatch {
 pub(in crate::webhooks) async fn record(
     store: &Store,
     node: &str,
-    batch: &[AttemptRecord],
+    batch: &[impl Borrow<AttemptRecord>],
 ) -> Result<RecordedBatch, DbErr> {
-    let txn = store.begin().await?;
-    let mut refused = taken_by_others(&txn, node, batch).await?;
-    let ours = batch
-        .iter()
-        .filter(|record| !refused.contains(&record.delivery));
-    let ours: Vec<&AttemptRecord> = ours.collect();
+    let mut batch: Vec<&AttemptRecord> = batch.iter().map(Borrow::borrow).collect();
+    let txn = store.begin_shared().await?;
+    let mut refused = taken_by_others(&txn, node, &batch).await?;
     if !refused.is_empty() {
-        for written in written_before(&txn, batch).await? {
-            refused.remove(&written);
+        let written = written_before(&txn, &batch).await?;
+        batch.retain(|record| !refused.contains(&record.delivery));
+        for delivery in written {
+            refused.remove(&delivery);
         }
     }
-    let batch = ours.as_slice();
+    let batch = batch.as_slice();
     let disabled = record_health(&txn, batch).await?;
     let told = disabled.iter().map(|disabled| {
         let subject = disabled.webhook.to_string();
@@ -77,8 +81,23 @@ pub(in crate::webhooks) async fn record(
     Ok(RecordedBatch {
         disabled,
         refused,
-        set_aside: HashSet::new(),
+        ..RecordedBatch::default()
     })
+}
+
+/// The webhooks of these attempts whose row, or the row of one of whose deliveries, another session has locked now.
+pub(in crate::webhooks) async fn locked<'a>(
+    store: &Store,
+    batch: impl Iterator<Item = &'a AttemptRecord>,
+) -> Result<BTreeSet<WebhookId>, DbErr> {
+    let (webhooks, deliveries): (BTreeSet<WebhookId>, BTreeSet<DeliveryId>) = batch
+        .map(|record| (record.webhook, record.delivery))
+        .unzip();
+    let rows = [
+        SharedRows::new("webhooks", "id", "id", &webhooks)?,
+        SharedRows::new("deliveries", "id", "webhook_id", &deliveries)?,
+    ];
+    store.owners_of_locked(&rows).await
 }
 
 /// Locks the deliveries of a batch in the order of their ids. Returns those that this node may not record: another
@@ -86,7 +105,7 @@ pub(in crate::webhooks) async fn record(
 async fn taken_by_others(
     txn: &Transaction,
     node: &str,
-    batch: &[AttemptRecord],
+    batch: &[&AttemptRecord],
 ) -> Result<HashSet<DeliveryId>, DbErr> {
     #[derive(Serialize)]
     struct Row {
@@ -133,7 +152,7 @@ async fn taken_by_others(
 /// written again.
 async fn written_before(
     txn: &Transaction,
-    batch: &[AttemptRecord],
+    batch: &[&AttemptRecord],
 ) -> Result<Vec<DeliveryId>, DbErr> {
     #[derive(Serialize)]
     struct Row {

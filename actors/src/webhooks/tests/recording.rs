@@ -48,3 +48,41 @@ async fn an_attempt_that_cannot_be_recorded_stops_no_other() {
         assert_eq!((row.status, row.attempts), (DeliveryStatus::Pending, 0));
     }
 }
+
+/// Another session has locked a failing webhook's row, as an operator's open transaction would.
+#[actix::test]
+async fn a_locked_webhook_delays_its_own_attempts_only() {
+    let Some((keep, store)) = dikala_testkit::postgres().await else {
+        return;
+    };
+    let world = World::with_store(keep, store);
+    let (good, bad) = (
+        TenantServer::scripted(|_| ok()),
+        TenantServer::scripted(|_| ServerAnswer::with(500, "", b"")),
+    );
+    let other = TenantId::new(world.clock.now());
+    let locked = world.webhook(other, bad.outbound_url("/")).await.id;
+    world.webhook(world.tenant, good.outbound_url("/")).await;
+    let busy = world.store.begin().await.expect("begins");
+    for sql in [
+        "SET LOCAL idle_in_transaction_session_timeout = 0",
+        &format!("SELECT 1 FROM webhooks WHERE id = '{locked}' FOR UPDATE"),
+    ] {
+        busy.execute_unprepared(sql).await.expect("is locked");
+    }
+    let handle = world.start(patient());
+    let calls = world.calls(40);
+    let waiting = world.announce(&handle, other, &calls[..1]).await;
+    let ids = world.announce(&handle, world.tenant, &calls).await;
+    bad.wait_for_total(1).await;
+    for id in &ids {
+        world.succeeded(*id).await;
+    }
+    assert_eq!(world.delivery(waiting[0]).await.attempts, 0);
+    busy.rollback().await.expect("is free again");
+    dikala_testkit::eventually("the attempt to be recorded", async || {
+        (world.delivery(waiting[0]).await.attempts > 0).then_some(())
+    })
+    .await;
+    assert_eq!(bad.all().len(), 1, "it was not sent again");
+}
