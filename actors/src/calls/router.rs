@@ -295,6 +295,11 @@ impl CallRouter {
                 .map_err(unavailable)?;
             over.extend(ids);
         }
+        if !over.is_empty() {
+            // The bridge forgets these calls, so a standby must have their ends too.
+            let confirmed = self.0.deps.store.confirm().await;
+            confirmed.map_err(unavailable)?;
+        }
         Ok(held
             .iter()
             .copied()

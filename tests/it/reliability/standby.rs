@@ -195,6 +195,15 @@ async fn what_the_primary_alone_has_is_not_acknowledged_to_who_asks_again() {
         again.as_ref().is_none_or(|reply| reply["ok"] != true),
         "{again:?}"
     );
+    // A list of calls is answered with those that are over. The bridge forgets them.
+    if let Some(socket) = reach(1).await {
+        let list = socket.message("heartbeat", json!({"activeCalls": [call]}));
+        let listed = socket.begin(&list).reply_if_any().await;
+        assert!(
+            listed.as_ref().is_none_or(|reply| reply["ok"] != true),
+            "{listed:?}"
+        );
+    }
     let back = standby.clone();
     spawn_blocking(move || back.start_again()).await.unwrap();
     eventually("the end to be acknowledged", async || {
