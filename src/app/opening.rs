@@ -30,8 +30,11 @@ pub async fn open_store(
     }
     let store = Store::connect(&settings.database.url).await?;
     let unsafe_settings = store.unsafe_settings().await?;
-    if !unsafe_settings.is_empty() && !settings.database.allow_unsafe {
-        return Err(ServiceStartError::Unsafe(unsafe_settings));
+    if !settings.database.allow_unsafe {
+        if !unsafe_settings.is_empty() {
+            return Err(ServiceStartError::Unsafe(unsafe_settings));
+        }
+        store.refuse_unsafe_sessions();
     }
     store.may_use_tables().await?;
     match schema_state(store.reader()).await? {

@@ -2,7 +2,12 @@
 
 use dikala_testkit::OwnPostgres;
 
-use crate::support::{prelude::*, scrape::Scrape, server::assert_fails};
+use crate::support::{
+    prelude::*,
+    scrape::Scrape,
+    server::assert_fails,
+    tenant::{Tenant, TenantPlan},
+};
 
 fn reload(postgres: &OwnPostgres, statement: &str) {
     postgres.sql(statement);
@@ -123,4 +128,38 @@ async fn a_server_that_stops_to_flush_makes_its_nodes_unready_until_it_does() {
     );
     reload(&postgres, "ALTER SYSTEM RESET synchronous_commit");
     is(200, 0.0).await;
+}
+
+/// A role's settings take effect in new sessions only: the session that reads them for readiness may be an older one.
+#[actix_web::test]
+async fn a_new_session_that_does_not_flush_writes_nothing() {
+    let Some(postgres) = OwnPostgres::start() else {
+        return;
+    };
+    let mut installation = Installation::at(postgres.place(postgres.port));
+    installation.set("database.allow_unsafe", "false");
+    let server = Server::start(installation);
+    let plan = TenantPlan {
+        minutes: 0,
+        low_threshold: None,
+        concurrent_calls: None,
+    };
+    let tenant = Tenant::create(&server, &plan).await;
+    let agent = json!({"name": "Ayu", "systemPrompt": "Be brief."});
+    postgres.sql("ALTER ROLE dikala SET synchronous_commit = off");
+    eventually("only new sessions that do not flush", async || {
+        postgres.kill_backends();
+        let refused = tenant.api.post("/agents", agent.clone()).await;
+        (refused.status == 503).then_some(())
+    })
+    .await;
+    let made = tenant.api.post("/agents", agent.clone()).await;
+    assert_eq!(made.status, 503, "{made:?}");
+    assert!(server.log().contains("synchronous_commit = off"));
+    postgres.sql("ALTER ROLE dikala RESET synchronous_commit");
+    eventually("a session that flushes", async || {
+        let made = tenant.api.post("/agents", agent.clone()).await;
+        (made.status == 201).then_some(())
+    })
+    .await;
 }

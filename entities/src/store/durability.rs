@@ -12,7 +12,7 @@ use super::Store;
 
 /// Settings with which a crash loses acknowledged commits; empty if there are none. `local` waits for this server only, which is
 /// too little beside a synchronous standby.
-const POSTGRES_UNSAFE: &str = "concat_ws(', ', \
+pub(super) const POSTGRES_UNSAFE: &str = "concat_ws(', ', \
     CASE WHEN current_setting('fsync') = 'off' THEN 'fsync = off' END, \
     CASE WHEN current_setting('full_page_writes') = 'off' THEN 'full_page_writes = off' END, \
     CASE WHEN current_setting('synchronous_commit') = 'off' OR current_setting('synchronous_commit') = 'local' \
@@ -35,6 +35,12 @@ pub fn unsafe_settings_sql(backend: DbBackend) -> &'static str {
 }
 
 impl Store {
+    /// From now on, refuses new connections for writing whose settings are unsafe. A role's or database's settings take effect in
+    /// new sessions only, so sessions of the same server may differ.
+    pub fn refuse_unsafe_sessions(&self) {
+        self.signs.refuse_unsafe_sessions();
+    }
+
     /// Server settings with which a crash loses acknowledged commits, as `fsync = off, …`; empty if there are none.
     pub async fn unsafe_settings(&self) -> Result<String, DbErr> {
         let sql = format!("SELECT {} AS settings", unsafe_settings_sql(self.backend()));

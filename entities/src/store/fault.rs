@@ -4,7 +4,7 @@ use std::{
     fmt::Display,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -38,6 +38,7 @@ pub(super) enum AfterFault {
 pub(super) struct PoolSignals {
     cuts: AtomicU64,
     refusals: AtomicU64,
+    refuses_unsafe: AtomicBool,
     pub statements: Statements,
 }
 
@@ -49,6 +50,14 @@ impl PoolSignals {
 
     pub(super) fn note_cut(&self) {
         self.cuts.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn refuse_unsafe_sessions(&self) {
+        self.refuses_unsafe.store(true, Relaxed);
+    }
+
+    pub(super) fn refuses_unsafe_sessions(&self) -> bool {
+        self.refuses_unsafe.load(Relaxed)
     }
 
     /// Number of refusals by disk or memory.

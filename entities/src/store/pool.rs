@@ -210,9 +210,25 @@ impl Connections {
 
     async fn connect(&self) -> Result<RawConnection, DbErr> {
         let limit = self.shared.limits.connect;
-        within(Some(limit), self.shared.target.connect())
+        let raw = within(Some(limit), self.shared.target.connect())
             .await
-            .map_err(SendFault::connecting)
+            .map_err(SendFault::connecting)?;
+        if self.shared.careful
+            && self.shared.signs.refuses_unsafe_sessions()
+            && let Some(process) = raw
+                .process()
+                .filter(|process| !process.unsafe_settings.is_empty())
+        {
+            let words = format!(
+                "a new session of the database has {}, so a crash would lose acknowledged commits",
+                process.unsafe_settings
+            );
+            tracing::error!("{words}; change the setting of the server, the database or the role");
+            return Err(
+                SendFault::Said(sea_orm::SqlxError::Configuration(words.into())).connecting(),
+            );
+        }
+        Ok(raw)
     }
 
     fn wrap(

@@ -12,7 +12,11 @@ use sea_orm::{
 };
 use sea_query_sqlx::SqlxValues;
 
-use super::{durability::assert_durable, fault::SendFault, statement_timeout::StatementTimeout};
+use super::{
+    durability::{POSTGRES_UNSAFE, assert_durable},
+    fault::SendFault,
+    statement_timeout::StatementTimeout,
+};
 
 /// The settings of a new connection.
 #[derive(Clone, Debug)]
@@ -33,6 +37,8 @@ pub(super) enum RawConnection {
 pub(super) struct ServerProcess {
     pub id: i32,
     pub started_at: String,
+    /// The session's settings with which a crash loses acknowledged commits, when it began; empty if there are none.
+    pub unsafe_settings: String,
 }
 
 /// The state of a transaction after `begin`.
@@ -73,12 +79,16 @@ impl Driver {
 impl ServerProcess {
     /// Read once per connection, so that no transaction has to.
     async fn of(connection: &mut PgConnection) -> Result<Self, SqlxError> {
-        let ask =
-            "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()";
-        let row = connection.fetch_one(sqlx::raw_sql(ask)).await?;
+        let ask = format!(
+            "SELECT pid, backend_start::text, {POSTGRES_UNSAFE} FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+        );
+        let row = connection
+            .fetch_one(sqlx::raw_sql(AssertSqlSafe(ask)))
+            .await?;
         Ok(Self {
             id: row.try_get(0)?,
             started_at: row.try_get(1)?,
+            unsafe_settings: row.try_get(2)?,
         })
     }
 }
