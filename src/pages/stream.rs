@@ -17,8 +17,9 @@ use crate::http::{error::ApiError, middleware::while_connected};
 const UNREAD: Duration = Duration::from_secs(30);
 /// The browser's delay before it reconnects, in milliseconds.
 pub const OPENING: &str = "retry: 2000\n";
-/// A keep-alive comment.
-pub const STILL_HERE: &str = ": nothing new\n\n";
+/// Sent at least every ten seconds. An event, because scripts do not see comments: a page that hears nothing for 25 s takes its
+/// connection for lost.
+pub const STILL_HERE: &str = "event: beat\ndata:\n\n";
 /// Nothing will change any more: the page does not reconnect.
 pub const OVER: &str = "event: over\ndata:\n\n";
 /// Another page of the session took the seat: the page stays paused until its reader resumes it.

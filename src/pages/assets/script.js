@@ -47,12 +47,15 @@ const live = document.querySelector("[data-live]");
 
 if (live && "EventSource" in window) {
   const rowsMax = 100;
+  // The service sends something every ten seconds.
+  const silenceMax = 25000;
   const sign = document.querySelector("[data-live-sign]");
   const said = document.querySelector("[data-live-said]");
   const news = document.querySelector("[data-live-news]");
   const held = new Map();
   let stream = null;
   let retry = 0;
+  let silence = 0;
   let paused = false;
   let over = false;
   let fresh = 0;
@@ -173,8 +176,21 @@ if (live && "EventSource" in window) {
 
   const close = () => {
     clearTimeout(retry);
+    clearTimeout(silence);
     stream?.close();
     stream = null;
+  };
+
+  // Without a network a connection stays open and silent for many minutes.
+  const lose = () => {
+    close();
+    show("lost");
+    open();
+  };
+
+  const hear = () => {
+    clearTimeout(silence);
+    silence = setTimeout(lose, silenceMax);
   };
 
   const pause = () => {
@@ -187,7 +203,9 @@ if (live && "EventSource" in window) {
     clearTimeout(retry);
     if (stream || document.hidden || paused || over) return;
     stream = new EventSource(`${live.dataset.live}&after=${after}`);
+    hear();
     for (const kind of ["row", "new", "part"]) stream.addEventListener(kind, take);
+    for (const kind of ["open", "row", "new", "part", "said", "beat"]) stream.addEventListener(kind, hear);
     stream.addEventListener("said", (event) => { said.textContent = event.data; });
     stream.addEventListener("stale", () => { close(); location.reload(); });
     stream.addEventListener("over", () => { over = true; close(); show(""); });
@@ -202,6 +220,7 @@ if (live && "EventSource" in window) {
     });
   };
 
+  addEventListener("offline", () => { if (stream) lose(); });
   sign?.addEventListener("click", () => {
     if (sign.dataset.state === "on") return pause();
     paused = false;

@@ -121,3 +121,20 @@ async fn a_page_copies_after_updates_and_says_when_it_is_not_live() {
     world.server.restart();
     browser.see("Live – Pause").await;
 }
+
+/// A lost mobile network closes no connection. The process that stands still is as silent.
+#[actix_web::test]
+async fn a_page_that_hears_nothing_says_that_it_is_not_live() {
+    let Some(browser) = Browser::open("en").await else {
+        return;
+    };
+    let world = world!(Sqlite);
+    at_the_calls(&browser, &world).await;
+    world.server.freeze();
+    browser.see("Not live").await;
+    world.server.thaw();
+    browser.see("Live – Pause").await;
+    browser.run("dispatchEvent(new Event('offline'))").await;
+    browser.see("Live – Pause").await;
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
