@@ -52,7 +52,7 @@ done-member-removed = Member removed and signed out everywhere.
 done-call-erased = Personal data deleted from this call.
 done-key-made = API key created.
 done-key-revoked = API key revoked. Requests with it are refused from now on.
-done-secret-rotated = Secret replaced. The old one signs nothing any more.
+done-secret-rotated = Secret replaced. Nothing is signed with the old one any more.
 
 ## What went wrong
 
@@ -239,9 +239,9 @@ functions-half = Median
 functions-nearly-all = 95th percentile
 functions-slowest = Slowest
 functions-ms = { $ms } ms
-functions-circuit-open = The address did not answer the last times, and is not asked for a while.
-functions-circuit-half-open = The address did not answer the last times. The next call decides whether it is asked again.
-functions-circuit-retry = It will be tried again at
+functions-circuit-open = The address did not answer the last requests, so none are sent to it for a while.
+functions-circuit-half-open = The address did not answer the last requests. The next call tries it again.
+functions-circuit-retry = Next try at
 functions-delete = Delete
 functions-delete-title = Delete { $name }?
 functions-delete-words = { $agent } cannot use it any more from the next call on.
@@ -290,7 +290,7 @@ numbers-all-agents = All agents
 numbers-seek = Part of an agent's name
 numbers-seek-submit = Search
 numbers-seek-nothing = No agent has that in its name.
-numbers-seek-more = The newest { $shown } are offered, { $more } more are there. Search for another by its name.
+numbers-seek-more = The newest { $shown } are shown, { $more } more exist. Search for another by its name.
 numbers-inactive = inactive
 numbers-inactive-words = The operator switched this number off. Calls to it are refused.
 numbers-unanswered = without agent
@@ -399,7 +399,7 @@ secret-rotate = Replace the secret
 secret-rotate-hint = Do this if the wrong person has seen it.
 secret-rotate-submit = Replace
 secret-rotate-title = Replace the function secret?
-secret-rotate-words = Requests to your functions are signed with a new secret from now on. Servers that know only the old one refuse them until you tell them the new one: functions fail in calls until then.
+secret-rotate-words = Requests to your functions are signed with a new secret from now on. Servers that know only the old secret refuse them: functions fail in calls until the servers have the new one.
 secret-rotate-final = The old secret does not come back.
 
 ## Webhooks
@@ -469,7 +469,7 @@ webhooks-old-secret = The old secret signs as well until
 webhooks-test = Send a test
 webhooks-rotate = Replace secret
 webhooks-rotate-title = Replace the secret?
-webhooks-rotate-words = X-Service-Signature is made with the new secret at once. A server that checks it and knows only the old one refuses events until you tell it the new one. They are tried again meanwhile.
+webhooks-rotate-words = X-Service-Signature uses the new secret at once. A server that checks it and knows only the old secret refuses events until it has the new one. Refused events are retried meanwhile.
 webhooks-rotate-standard = { $hours ->
     [one] webhook-signature carries both signatures for one hour.
    *[other] webhook-signature carries both signatures for { $hours } hours.
@@ -822,7 +822,7 @@ mails-invitation =
 
     { $link }
 
-    It works once, until { $until }. Did you not expect this mail? Then do nothing: without the link nobody comes in.
+    It works once, until { $until }. If you did not expect this mail, ignore it: nobody can sign in without the link.
 mails-low-credit-subject = { $tenant }: { $minutes ->
     [one] { $minutes } minute left
    *[other] { $minutes } minutes left
@@ -833,17 +833,17 @@ mails-low-credit =
     { $minutes ->
         [one] { $minutes } minute is left for the calls of { $tenant }.
        *[other] { $minutes } minutes are left for the calls of { $tenant }.
-    } You are told below { $threshold }. Once nothing is left, calls are not answered any more. What was used, day by day:
+    } This mail is sent below { $threshold } minutes. When no minutes are left, calls are refused. The minutes used, day by day:
 
     { $page }
-mails-disabled-webhook-subject = { $tenant }: the webhook to { $host } is switched off
+mails-disabled-webhook-subject = { $tenant }: the webhook to { $host } was disabled
 mails-disabled-webhook =
     Hello { $name },
 
     { $gone ->
-        [true] your server answered that the webhook to { $host } is gone (410), so it was switched off.
-       *[other] the webhook to { $host } kept failing and was switched off.
-    } Your server is told nothing any more. What went wrong, and how to switch it on again:
+        [true] your server answered that the webhook to { $host } is gone (410), so it was disabled.
+       *[other] the webhook to { $host } kept failing and was disabled.
+    } Nothing more is sent to your server. The cause, and how to enable the webhook again:
 
     { $page }
-mails-switch-off = You get this mail as an owner. Mails like it are switched off here: { $page }
+mails-switch-off = You get this mail as an owner. You can turn such mails off here: { $page }

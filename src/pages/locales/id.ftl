@@ -42,11 +42,11 @@ nav-account = Akun Anda
 
 done-saved = Tersimpan.
 done-signed-out = Anda sudah keluar.
-done-password-set = Kata sandi Anda sudah dipasang. Semua browser lain sudah dikeluarkan.
+done-password-set = Kata sandi Anda sudah dibuat. Semua browser lain sudah dikeluarkan.
 done-invited = Undangan sudah dibuat. Teruskan tautan di bawah ini.
-done-invited-by-mail = Undangan sudah dibuat dan dikirim lewat surel. Tautan di bawah ini juga bisa diteruskan.
+done-invited-by-mail = Undangan sudah dibuat dan dikirim lewat email. Tautan di bawah ini juga bisa diteruskan.
 done-link-made = Tautan baru sudah dibuat. Teruskan kepada orangnya.
-done-link-mailed = Tautan baru sudah dibuat dan dikirim lewat surel. Tautan itu juga bisa diteruskan.
+done-link-mailed = Tautan baru sudah dibuat dan dikirim lewat email. Tautan itu juga bisa diteruskan.
 done-role-changed = Peran sudah diubah.
 done-member-removed = Anggota sudah dihapus dan dikeluarkan dari semua perangkat.
 done-call-erased = Data pribadi dalam panggilan ini sudah dihapus.
@@ -119,11 +119,11 @@ link-words = Dengan tautan ini Anda masuk sebagai { $email }.
 link-submit = Masuk
 link-once = Berlaku sekali, sampai
 
-password-title = Pasang kata sandi
+password-title = Buat kata sandi
 password-words = Dengan kata sandi, lain kali Anda dapat masuk tanpa tautan.
 password-new = Kata sandi baru
 password-hint = 10 sampai 256 karakter. Beberapa kata yang hanya Anda rangkai sendiri mudah diingat dan sulit ditebak.
-password-submit = Pasang kata sandi
+password-submit = Buat kata sandi
 password-later = Nanti saja
 password-wrong = Ini bukan kata sandi Anda.
 password-common = Ini salah satu kata sandi yang paling umum, yang dicoba paling dahulu. Pilih yang lain.
@@ -132,7 +132,7 @@ password-common = Ini salah satu kata sandi yang paling umum, yang dicoba paling
 
 home-title = Halo, { $name }
 home-no-password = Anda belum punya kata sandi. Tanpa kata sandi Anda memerlukan tautan baru setiap kali masuk.
-home-set-password = Pasang kata sandi
+home-set-password = Buat kata sandi
 home-balance = Saldo
 home-minutes = { $minutes ->
    *[other] { $minutes } menit
@@ -148,7 +148,7 @@ done-agent-duplicated = Ini salinannya. Fungsinya sama, dan belum punya nomor.
 done-agent-deleted = Agen sudah dihapus.
 
 agents-title = Agen
-agents-words = Agen menjawab nomor telepon Anda dengan suara, salam pembuka, dan petunjuk yang Anda berikan.
+agents-words = Agen menjawab nomor telepon Anda dengan suara, salam pembuka, dan instruksi yang Anda berikan.
 agents-none = Belum ada agen
 agents-none-words = Buat yang pertama. Anda dapat mencobanya begitu agen punya nomor.
 agents-make = Buat agen
@@ -156,7 +156,7 @@ agents-new = Agen baru
 agents-make-submit = Buat agen
 agents-name = Nama
 agents-name-hint = Untuk Anda dan rekan kerja; penelepon tidak mendengarnya.
-agents-prompt = Petunjuk
+agents-prompt = Instruksi
 agents-prompt-hint = Siapa agen ini, apa yang diketahuinya, apa yang boleh dan tidak boleh dilakukannya. Tulis seperti kepada rekan kerja baru.
 agents-greeting = Salam pembuka
 agents-greeting-hint = Kalimat pertama yang didengar penelepon. Bila kosong, agen menyusunnya sendiri.
@@ -168,7 +168,7 @@ agents-voice-kore = tegas
 agents-voice-fenrir = bersemangat
 agents-voice-aoede = santai
 agents-language = Bahasa
-agents-minutes = Lama panggilan maksimum (menit)
+agents-minutes = Batas durasi (menit)
 agents-minutes-hint = Dari 1 sampai 240. Panggilan diakhiri pada batas ini.
 agents-tools = Alat
 agents-tools-hint = Apa yang boleh dilakukan agen selama panggilan.
@@ -236,7 +236,7 @@ functions-failures = Kegagalan
 functions-half = Median
 functions-nearly-all = Persentil ke-95
 functions-slowest = Terlama
-functions-ms = { $ms } md
+functions-ms = { $ms } ms
 functions-circuit-open = Alamat ini tidak menjawab beberapa kali terakhir, dan untuk sementara tidak dihubungi.
 functions-circuit-half-open = Alamat ini tidak menjawab beberapa kali terakhir. Pemanggilan berikutnya menentukan apakah alamat dihubungi lagi.
 functions-circuit-retry = Akan dicoba lagi pada
@@ -251,8 +251,8 @@ functions-test-words = Ini mengirim permintaan nyata ke server Anda. Permintaan 
 functions-arguments = Argumen
 functions-arguments-hint = Nilai contoh, berupa JSON.
 functions-test-submit = Kirim permintaan
-functions-test-good = Berhasil. Jawaban datang dalam { $ms } md.
-functions-test-bad = Gagal setelah { $ms } md.
+functions-test-good = Berhasil. Jawaban datang dalam { $ms } ms.
+functions-test-bad = Gagal setelah { $ms } ms.
 functions-sent = Permintaan yang dikirim
 functions-not-sent = Permintaan tidak dikirim
 functions-signature = X-Service-Signature adalah sha256= diikuti HMAC-SHA256 dari isi permintaan apa adanya, dengan rahasia fungsi Anda sebagai kunci. Server Anda menghitung hal yang sama lalu membandingkan:
@@ -306,7 +306,7 @@ account-time-zone = Zona waktu
 account-mails-low-credit = Kirim email bila saldo menipis
 account-mails-disabled-webhooks = Kirim email bila webhook yang gagal dinonaktifkan
 account-password = Kata sandi
-account-password-set = Pasang kata sandi
+account-password-set = Buat kata sandi
 account-password-old = Kata sandi saat ini
 account-password-new = Kata sandi baru
 account-password-change = Ubah kata sandi
@@ -391,7 +391,7 @@ secret-words = Rahasia ini menandatangani permintaan yang dikirim panggilan ke f
 secret-shown = Salin sekarang. Untuk melihatnya lagi Anda akan ditanya kata sandi.
 secret-owners = Hanya pemilik yang melihat rahasia ini.
 secret-show = Tampilkan rahasia
-secret-no-password = Pasang kata sandi dahulu: Anda akan ditanya di sini.
+secret-no-password = Buat kata sandi dahulu: Anda akan ditanya di sini.
 secret-password = Kata sandi Anda
 secret-rotate = Ganti rahasia
 secret-rotate-hint = Lakukan ini bila rahasia dilihat orang yang tidak berhak.
@@ -437,7 +437,7 @@ webhooks-disabled = dinonaktifkan setelah gagal berulang kali
 webhooks-paused = dijeda pengelola
 webhooks-failing = sedang gagal
 webhooks-off-words = Webhook ini mati: tidak ada yang dikirim ke sana.
-webhooks-disabled-words = Kami mematikan webhook ini: tidak ada yang dikirim ke sana.
+webhooks-disabled-words = Webhook ini dinonaktifkan: tidak ada yang dikirim ke sana.
 webhooks-enable-words = Bila server Anda sudah siap kembali, nyalakan webhook. Yang menunggu akan dikirim. Untuk yang terjadi selama webhook mati tidak ada pengiriman: lihat di daftar panggilan.
 webhooks-enable = Nyalakan
 webhooks-disable = Matikan
@@ -486,7 +486,7 @@ webhooks-delete-final = Ini tidak dapat dibatalkan.
 
 events-call-started = ada panggilan masuk
 events-call-answered = agen menjawab
-events-call-ended = panggilan selesai, dengan lama, sebab, dan biayanya
+events-call-ended = panggilan selesai, dengan durasi, sebab, dan biayanya
 events-call-transcript = ringkasan panggilan sudah siap
 events-credits-low = menit Anda menipis
 events-function-called = agen memakai salah satu fungsi Anda
@@ -495,7 +495,7 @@ events-function-called = agen memakai salah satu fungsi Anda
 
 deliveries-title = Pengiriman
 deliveries-one = Pengiriman { $event }
-deliveries-filter = Pengiriman yang mana
+deliveries-filter = Filter pengiriman
 deliveries-all = Semua
 deliveries-pending = menunggu
 deliveries-succeeded = diterima
@@ -522,7 +522,7 @@ deliveries-no-attempt = Belum ada yang dikirim.
 deliveries-last-attempts = { $count } percobaan terakhir:
 deliveries-attempt = Percobaan
 deliveries-outcome = Hasil
-deliveries-took = Lama
+deliveries-took = Durasi
 deliveries-answer = Jawaban
 deliveries-answer-show = Tampilkan
 deliveries-answer-empty = kosong
@@ -578,7 +578,7 @@ credits-bonus = bonus
 audit-title = Catatan audit
 audit-words = Siapa mengubah apa di akun ini, kapan, dan dari mana.
 audit-none = Tidak ada catatan
-audit-none-words = Tidak ada yang diubah, atau tidak ada yang cocok dengan saringan ini.
+audit-none-words = Tidak ada yang diubah, atau tidak ada yang cocok dengan filter ini.
 audit-who = Siapa
 audit-what = Apa
 audit-on-what = Objek
@@ -586,7 +586,7 @@ audit-when = Kapan
 audit-where = Alamat IP
 audit-from = Dari
 audit-to = Sampai
-audit-filter = Saring
+audit-filter = Filter
 audit-filter-submit = Tampilkan
 audit-filter-none = Tampilkan semua
 audit-anybody = Siapa saja
@@ -689,7 +689,7 @@ home-all-calls = Semua panggilan
 calls-title = Panggilan
 calls-one-title = Panggilan
 calls-csv = Unduh CSV
-calls-filter = Saring
+calls-filter = Filter
 calls-filter-submit = Tampilkan
 calls-filter-none = Tampilkan semua panggilan
 calls-any = Semua
@@ -701,13 +701,13 @@ calls-number = Nomor telepon
 calls-caller = Penelepon
 calls-when = Mulai
 calls-answered-by = Agen & nomor
-calls-talk = Lama
+calls-talk = Durasi
 calls-newest = Ke yang terbaru
 calls-none = Belum ada panggilan
 calls-none-words = Panggilan muncul di sini dengan sendirinya begitu seseorang menelepon salah satu nomor Anda.
 calls-none-link = Langkah berikutnya
 calls-none-found = Tidak ada panggilan yang cocok
-calls-none-found-words = Ubah atau hapus saringan.
+calls-none-found-words = Ubah atau hapus filter.
 calls-agent-gone = agen yang sudah dihapus
 calls-agent-none = tanpa agen
 calls-erased = sudah dihapus
@@ -718,11 +718,11 @@ calls-dropped = terputus
 calls-failed = gagal
 calls-seconds = { $seconds } dtk
 calls-minutes-seconds = { $minutes } mnt { $seconds } dtk
-calls-milliseconds = { $ms } md
+calls-milliseconds = { $ms } ms
 
 calls-reason-normal = Telepon ditutup
 calls-reason-transferred = Penelepon disambungkan ke petugas
-calls-reason-max-duration = Batas lama panggilan agen tercapai
+calls-reason-max-duration = Batas durasi panggilan tercapai
 calls-reason-credits-exhausted = Menit habis terpakai
 calls-reason-requested = Diakhiri oleh tim Anda
 calls-reason-operator = Pengelola layanan mengakhirinya
@@ -750,7 +750,7 @@ calls-said-caller = Penelepon
 calls-said-agent = Agen
 calls-said-tool = Alat
 
-calls-duration = Lama
+calls-duration = Durasi
 calls-of-it-talk = ({ $talk } bicara)
 calls-running-for = { $minutes ->
     [0] kurang dari semenit sejauh ini
@@ -810,12 +810,12 @@ mails-invitation =
 
     { $link }
 
-    Tautan ini berlaku sekali, sampai { $until }. Tidak menunggu surel ini? Abaikan saja: tanpa tautan ini tidak ada yang bisa masuk.
+    Tautan ini berlaku sekali, sampai { $until }. Tidak menunggu email ini? Abaikan saja: tanpa tautan ini tidak ada yang bisa masuk.
 mails-low-credit-subject = { $tenant }: sisa { $minutes } menit
 mails-low-credit =
     Halo { $name },
 
-    sisa saldo { $tenant } untuk panggilan adalah { $minutes } menit. Anda diberi tahu bila kurang dari { $threshold } menit. Bila saldo habis, panggilan tidak dijawab lagi. Pemakaian per hari:
+    sisa saldo { $tenant } untuk panggilan adalah { $minutes } menit. Email ini dikirim bila sisa kurang dari { $threshold } menit. Bila saldo habis, panggilan tidak dijawab lagi. Pemakaian per hari:
 
     { $page }
 mails-disabled-webhook-subject = { $tenant }: webhook ke { $host } dimatikan
@@ -825,7 +825,7 @@ mails-disabled-webhook =
     { $gone ->
         [true] server Anda menjawab bahwa webhook ke { $host } sudah tidak ada (410), jadi webhook itu dimatikan.
        *[other] webhook ke { $host } terus gagal dan sudah dimatikan.
-    } Server Anda tidak diberi tahu apa pun lagi. Apa yang salah, dan cara menyalakannya kembali:
+    } Tidak ada lagi yang dikirim ke server Anda. Sebabnya, dan cara menyalakan webhook kembali:
 
     { $page }
-mails-switch-off = Anda menerima surel ini sebagai pemilik. Surel semacam ini dimatikan di sini: { $page }
+mails-switch-off = Anda menerima email ini sebagai pemilik. Surel semacam ini dimatikan di sini: { $page }

@@ -108,7 +108,7 @@ async fn the_function_secret_is_shown_for_the_password_and_replaced(
     browser.open(SECRET_PAGE).await.assert_hides(&first);
 
     let question = browser.open(&format!("{SECRET_PAGE}/rotate")).await;
-    question.assert_shows("functions fail in calls until then");
+    question.assert_shows("functions fail in calls until the servers");
     assert_eq!(stored(), first, "a question changes nothing");
     let done = browser
         .submit(&question.form(&format!("{SECRET_PAGE}/rotate")))

@@ -697,7 +697,7 @@ async fn all_of_it_is_told_in_indonesian(#[values(Sqlite)] store: StoreKind) {
     let function = format!("{agent}/functions/check_order");
     for (path, words) in [
         (AGENTS, "Agen menjawab nomor telepon Anda"),
-        (NEW_AGENT, "Petunjuk"),
+        (NEW_AGENT, "Instruksi"),
         (&agent, "Simpan"),
         (&format!("{agent}/delete"), "menjadi tanpa agen"),
         (&format!("{agent}/functions/new"), "Fungsi baru"),

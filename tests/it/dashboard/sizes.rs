@@ -252,7 +252,7 @@ async fn one_of_a_thousand_agents_is_found_by_its_name(#[values(Sqlite)] store: 
     )
     .await;
     let many = browser.open(&path).await;
-    many.assert_shows("The newest 50 are offered, 950 more are there.");
+    many.assert_shows("The newest 50 are shown, 950 more exist.");
     // The current agent is always offered.
     assert_eq!(
         many.form(&path).value("agentId"),
@@ -260,7 +260,7 @@ async fn one_of_a_thousand_agents_is_found_by_its_name(#[values(Sqlite)] store: 
     );
     assert_eq!(many.html.matches("<option").count(), 51);
     let found = browser.open(&format!("{path}?name=CAF%C3%89+7")).await;
-    found.assert_shows("The newest 50 are offered, 61 more are there.");
+    found.assert_shows("The newest 50 are shown, 61 more exist.");
     let found = browser.open(&format!("{path}?name=caf%C3%A9+777")).await;
     found.assert_hides("The newest 50");
     assert_eq!(found.html.matches("<option").count(), 3);
@@ -281,7 +281,7 @@ async fn one_of_a_thousand_agents_is_found_by_its_name(#[values(Sqlite)] store: 
     none.form(&path);
     // An invalid text is ignored in a search.
     let all = browser.open(&format!("{path}?name=%00nobody")).await;
-    all.assert_shows("The newest 50 are offered, 950 more are there.");
+    all.assert_shows("The newest 50 are shown, 950 more exist.");
 }
 
 #[rstest]

@@ -322,7 +322,7 @@ async fn a_webhook_is_changed_replaced_switched_and_deleted(
         .with("accept-language", "id")
         .open(&path)
         .await;
-    indonesian.assert_shows("Kami mematikan webhook ini");
+    indonesian.assert_shows("Webhook ini dinonaktifkan");
     let on = browser.submit(&off.form(&format!("{path}/enable"))).await;
     on.assert_shows("Webhook enabled.");
     let off = browser.submit(&on.form(&format!("{path}/disable"))).await;
