@@ -176,7 +176,7 @@ async fn ready(parts: web::Data<HealthChecks>) -> HttpResponse {
     let unsafe_settings = parts.runtime.member.terms().unsafe_settings();
     if !unsafe_settings.is_empty() {
         let words =
-            format!("A crash of the database loses what was acknowledged: {unsafe_settings}.");
+            format!("A crash of the database loses acknowledged commits: {unsafe_settings}.");
         body["warnings"] = json!([words]);
     }
     if problems.is_empty() {
@@ -207,15 +207,15 @@ async fn checks(parts: &HealthChecks) -> [Check; 8] {
             "store",
             reads && commits,
             if reads {
-                "The database takes no writes: look whether its disk is full, or it only reads."
+                "The database takes no writes: check whether its disk is full, or whether it is read-only."
             } else {
-                "The database does not answer: look whether it is there."
+                "The database does not answer: check that it runs and can be reached."
             },
         ),
         (
             "callRegistry",
             registry,
-            "The actor that looks after calls (call_registry) does not answer.",
+            "The actor that supervises calls (call_registry) does not answer.",
         ),
         (
             "creditLedger",
@@ -230,19 +230,19 @@ async fn checks(parts: &HealthChecks) -> [Check; 8] {
         (
             "lease",
             parts.runtime.member.acts(),
-            "The node's lease is lost: the database did not renew it in time, and others may have taken its calls. It comes back by \
-             itself when the database answers.",
+            "The node's lease is lost: the database did not renew it in time, and other nodes may have taken over its calls. The node \
+             recovers by itself when the database answers.",
         ),
         (
             "durability",
             parts.allow_unsafe || parts.runtime.member.terms().unsafe_settings().is_empty(),
-            "A crash of PostgreSQL loses what was acknowledged: set fsync, full_page_writes and synchronous_commit on; `dikala check` \
-             names those that are not.",
+            "A crash of PostgreSQL loses acknowledged commits: set fsync, full_page_writes and synchronous_commit on; `dikala check` \
+             names those that are off.",
         ),
         (
             "schema",
             !parts.runtime.member.terms().is_outdated(),
-            "The schema is of a later version, and this node cannot serve from it: it stops; install the later version.",
+            "The schema is too new for this version: the node hands over its calls and stops; install the newer version.",
         ),
         (
             "running",

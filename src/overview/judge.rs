@@ -150,7 +150,7 @@ fn books(sample: &OverviewSample) -> Option<Problem> {
         Problem::critical(
             "ledger_differences",
             format!("The books do not add up in {}.", counted(count, "place")),
-            "Run `dikala ledger verify`; sell no credit to the tenants that it names until it is explained.",
+            "Run `dikala ledger verify`; sell no credit to the tenants that it names until the cause is known.",
         )
     })
 }
@@ -160,15 +160,15 @@ fn clocks(sample: &OverviewSample) -> impl Iterator<Item = Problem> {
         "clock_off",
         "This machine's",
         sample.clock_off_ms,
-        "Bills and deadlines do not mind. Signatures of webhooks show the machine's: set that right (NTP), and where the service's \
-         is the wrong one, stop all nodes in a quiet moment, then start them.",
+        "Bills and deadlines are not affected; signatures of webhooks use the machine's clock. Correct it (NTP). If the service's clock is \
+         the wrong one, stop all nodes in a quiet moment, then start them.",
     );
     let database = (
         "database_clock_off",
         "The database's",
         sample.database_off_ms,
-        "Bills and deadlines do not mind: nodes go on as before, and new ones with them. Set the clock right where the database runs \
-         (NTP); where the service's is the wrong one, stop all nodes in a quiet moment, then start them.",
+        "Bills and deadlines are not affected: all nodes keep their common time. Correct the clock of the database's machine (NTP). \
+         If the service's clock is the wrong one, stop all nodes in a quiet moment, then start them.",
     );
     let off = [machine, database].into_iter();
     let off = off.filter(|(_, _, off, _)| off.saturating_abs() > CLOCK_OFF_MS_MAX);
@@ -177,7 +177,7 @@ fn clocks(sample: &OverviewSample) -> impl Iterator<Item = Problem> {
             duration(off.saturating_abs()),
             if off > 0 { "ahead of" } else { "behind" },
         );
-        let summary = format!("{whose} clock is {much} {way} the one that the service goes by.");
+        let summary = format!("{whose} clock is {much} {way} the service's clock.");
         Problem::warning(code, summary, action)
     })
 }
@@ -194,7 +194,7 @@ fn panics(sample: &OverviewSample) -> impl Iterator<Item = Problem> {
                 "An actor panicked {} ago and was restarted: {name}.",
                 duration(ago)
             ),
-            "It came back, but it is a bug: find `an actor panicked` in the log and report it.",
+            "It was restarted, but it is a bug: find `an actor panicked` in the log and report it.",
         )
         .about(name)
     })
@@ -205,8 +205,8 @@ fn threads(sample: &OverviewSample) -> impl Iterator<Item = Problem> {
     late.map(|(name, late)| {
         Problem::critical(
             "event_loop_blocked",
-            format!("The event loop of the thread {name} was held up for {}.", duration(*late)),
-            "See whether the machine is out of processor time; if one thread only is late, report what it was doing.",
+            format!("The event loop of the thread {name} was blocked for {}.", duration(*late)),
+            "See whether the machine lacks processor time. If only one thread is late, report it with the log.",
         )
         .about(name)
     })
@@ -219,10 +219,10 @@ fn mailboxes(state: &JudgeInput<'_>) -> Vec<Problem> {
             .window
             .map_or(0, |window| window.lost_rate(actor.name));
         let waits = actor.name != PER_CALL && actor.waiting > WAITING_MAX;
-        let action = "See on the page of its type which message takes long, and whether its thread or the database holds it up.";
+        let action = "See on the page of its type which message takes long, and whether its thread or the database is slow.";
         if waits && actor.capacity > 0 && actor.waiting >= actor.capacity {
             let summary = format!(
-                "The mailbox of {} is full: {} wait, and senders are held up or refused.",
+                "The mailbox of {} is full: {} wait, and senders wait or are refused.",
                 actor.name,
                 counted(actor.waiting.unsigned_abs(), "message")
             );
@@ -237,7 +237,7 @@ fn mailboxes(state: &JudgeInput<'_>) -> Vec<Problem> {
         }
         if lost > LOST_MAX {
             let summary = format!(
-                "Messages to {} get lost, {} a second: senders gave up waiting.",
+                "{1} messages a second to {0} are lost: senders gave up waiting.",
                 actor.name,
                 Thousandths(lost)
             );
@@ -256,8 +256,8 @@ fn times(state: &JudgeInput<'_>) -> Vec<Problem> {
     if let Some(ms) = above(acknowledged, ACK_MS_MAX) {
         problems.push(Problem::critical(
             "acknowledgements_slow",
-            format!("Bridges wait {} for answers about calls.", duration(ms)),
-            "Callers hear silence: see whether commits, a thread or the processor are slow.",
+            format!("Bridges wait {} for replies about calls.", duration(ms)),
+            "Callers hear silence. See whether commits are slow, a thread is blocked, or the processor is busy.",
         ));
     }
     let committed = window.distributed(|of| &of.committed).percentile(99);
@@ -265,7 +265,7 @@ fn times(state: &JudgeInput<'_>) -> Vec<Problem> {
         problems.push(Problem::warning(
             "commits_slow",
             format!("Commits of the ledger take {}.", duration(ms)),
-            "Look at the disk of the database, and at what else writes to it.",
+            "Check the database's disk, and which other programs write to it.",
         ));
     }
     problems
@@ -288,7 +288,7 @@ fn requests(state: &JudgeInput<'_>) -> Option<Problem> {
         Problem::critical(
             "requests_fail",
             format!("{share} % of all requests fail."),
-            "See under HTTP which routes and which status; 503 is the database most of the time.",
+            "See under HTTP which routes fail and with which status; 503 usually means that the database is away.",
         )
     })
 }
@@ -301,10 +301,10 @@ fn bridges(sample: &OverviewSample) -> Option<Problem> {
             Problem::critical(
                 "bridges_gone",
                 format!(
-                    "No bridge is connected; the last sign of one was {} ago.",
+                    "No bridge is connected; the last sign of life was {} ago.",
                     duration(gone)
                 ),
-                "No call comes in: look at the bridges and the way to them.",
+                "No calls arrive over sockets. Check the bridges and the network to them.",
             )
         })
 }
@@ -312,7 +312,8 @@ fn bridges(sample: &OverviewSample) -> Option<Problem> {
 fn room(troubles: &CheckResults) -> Option<Problem> {
     let free = troubles.room?.free_mib;
     let summary = format!("The disk of the database has {free} MiB left.");
-    let action = "Make room, or move the database to a larger disk: where there is none left no call is taken.";
+    let action =
+        "Free space, or move the database to a larger disk. On a full disk no call is accepted.";
     if free < ROOM_NONE_MIB {
         return Some(Problem::critical("disk_low", summary, action));
     }
@@ -325,10 +326,10 @@ fn deliveries(state: &JudgeInput<'_>) -> Vec<Problem> {
         problems.push(Problem::warning(
             "deliveries_late",
             format!(
-                "A delivery has been due for {}, and no endpoint is to blame.",
+                "A delivery has been due for {} although its endpoint is not failing.",
                 duration(state.sample.due_ms)
             ),
-            "See whether attempts are made at all, and whether they can be written down.",
+            "See whether attempts are made, and whether their outcomes can be stored.",
         ));
     }
     let faults = state
@@ -338,10 +339,10 @@ fn deliveries(state: &JudgeInput<'_>) -> Vec<Problem> {
         problems.push(Problem::warning(
             "deliveries_not_made",
             format!(
-                "{} of webhooks could not be made through a fault of our own.",
+                "{} of deliveries could not be made by this service.",
                 counted(faults.unsigned_abs(), "attempt")
             ),
-            "See whether there are files and sockets left (`process_open_fds`); they are made again.",
+            "They are repeated. See whether the process has reached its limit of open files (`process_open_fds`).",
         ));
     }
     if state.sample.sealed > 0 {
@@ -351,7 +352,7 @@ fn deliveries(state: &JudgeInput<'_>) -> Vec<Problem> {
                 "The secret of {} does not open with secrets.key.",
                 counted(state.sample.sealed.unsigned_abs(), "webhook")
             ),
-            "Start the service with the key that they were sealed with; `dikala check` names it.",
+            "Start the service with the key that sealed them; `dikala check` names these webhooks.",
         ));
     }
     problems
@@ -369,10 +370,10 @@ fn tenants(troubles: &CheckResults) -> Vec<Problem> {
             let problem = Problem::warning(
                 "endpoint_hangs",
                 format!(
-                    "A server of {name} does not answer: its webhook {} waits for it.",
+                    "An endpoint of {name} does not answer: webhook {}.",
                     hanging.webhook
                 ),
-                "Nobody else's deliveries wait, and it is tried again. Tell the tenant if it goes on.",
+                "Attempts are repeated, and other webhooks are not affected. Tell the tenant if it lasts.",
             );
             problems.push(problem.about(hanging.webhook).of(hanging.tenant));
         }
@@ -381,8 +382,8 @@ fn tenants(troubles: &CheckResults) -> Vec<Problem> {
     if troubles.more_missed {
         problems.push(Problem::warning(
             "more_webhooks",
-            "More webhooks than are listed here fail or were disabled.".to_owned(),
-            "See whether the way out of this machine works (DNS, firewall, certificates), and all of them under Webhooks.",
+            "More webhooks than those listed fail or were disabled.".to_owned(),
+            "Check this machine's network (DNS, firewall, certificates). Webhooks lists all of them.",
         ));
     }
     for (tenant, refused) in &troubles.flooding {
@@ -390,9 +391,9 @@ fn tenants(troubles: &CheckResults) -> Vec<Problem> {
         let problem = Problem::warning(
             "tenant_floods",
             format!(
-                "{name} asks more than it may: {refused} requests were refused within a minute."
+                "{name} exceeds its rate limit: {refused} requests were refused within a minute."
             ),
-            "The limit holds and others are served. Tell the tenant, or raise its rateLimit.",
+            "The limit works and others are served. Tell the tenant, or raise its rateLimit.",
         );
         problems.push(problem.about(tenant).of(*tenant));
     }
@@ -409,12 +410,12 @@ fn missed(troubles: &CheckResults, missed: &FailingWebhook) -> Problem {
                 "The webhook {id} of {name} has been failing since {}.",
                 moment(since)
             ),
-            "Its tenant misses events: see its last answer under Webhooks and tell the tenant; recover sends again what failed.",
+            "The tenant misses events: see the last answer under Webhooks, and tell the tenant. Recover resends failed deliveries.",
         ),
         None => Problem::warning(
             "webhook_disabled",
             format!("The webhook {id} of {name} was disabled because it kept failing."),
-            "Its tenant gets no events: tell the tenant to mend its server and to switch the webhook on again, then recover.",
+            "The tenant gets no events: tell the tenant to repair the server and enable the webhook. Then recover resends failed deliveries.",
         ),
     };
     problem.about(id).of(missed.tenant)

@@ -368,7 +368,7 @@ async fn a_tenant_that_floods_shows() {
         }
     };
     let shows = watched.shows(FaultSigns {
-        problem: ("tenant_floods", Some(&id), "more than it may"),
+        problem: ("tenant_floods", Some(&id), "exceeds its rate limit"),
         metric: (
             "dikala_http_requests_total",
             &[("route", "/api/v1/agents"), ("status", "429")],

@@ -99,7 +99,7 @@ async fn checks(parts: &MetricSources) -> MetricFamily {
         GAUGE,
         "dikala_check_up",
         &["check"],
-        "What readiness looks at: 1 where it is well; looked at every second while somebody asks",
+        "Checks of /health/ready: 1 for passed, 0 for failed; made every second while this is scraped",
     );
     for (check, is_well) in parts.health.lately().await {
         up.number(&[check], is_well.into());
@@ -112,13 +112,13 @@ fn actors() -> Vec<MetricFamily> {
         GAUGE,
         "dikala_actor_instances",
         &["actor"],
-        "Actors that run now",
+        "Running actors",
     );
     let mut mailbox = MetricFamily::new(
         GAUGE,
         "dikala_actor_mailbox_messages",
         &["actor"],
-        "Messages that wait in mailboxes now",
+        "Messages waiting in mailboxes",
     );
     let mut wait = MetricFamily::new(
         TIMES,
@@ -130,19 +130,19 @@ fn actors() -> Vec<MetricFamily> {
         TIMES,
         "dikala_actor_handle_seconds",
         &["actor", "message"],
-        "In a message's handler, without what that awaits",
+        "Time in a message's handler, without awaited futures",
     );
     let mut restarts = MetricFamily::new(
         COUNTER,
         "dikala_actor_restarts_total",
         &["actor"],
-        "Actors brought back, or given up, after a panic",
+        "Actors restarted, or given up, after a panic",
     );
     let mut lost = MetricFamily::new(
         COUNTER,
         "dikala_actor_messages_lost_total",
         &["actor", "message"],
-        "Messages that nobody handled: the actor was gone, or the sender had given up",
+        "Unhandled messages: the actor was gone, or the sender had given up",
     );
     for meter in meters() {
         let (actor, readings) = (meter.name(), meter.readings());
@@ -164,7 +164,7 @@ fn mails(stats: &MailStats) -> MetricFamily {
         COUNTER,
         "dikala_mails_total",
         &["outcome"],
-        "Tries to send a mail",
+        "Attempts to send a mail",
     );
     for (outcome, count) in stats.outcomes() {
         tries.number(&[outcome], whole(count));
@@ -177,7 +177,7 @@ fn spans(stats: &SpanStats) -> MetricFamily {
         COUNTER,
         "dikala_spans_total",
         &["outcome"],
-        "Spans for telemetry.otlp_endpoint, by what became of them",
+        "Spans for telemetry.otlp_endpoint, by outcome",
     );
     for (outcome, count) in stats.outcomes() {
         spans.number(&[outcome], whole(count));
@@ -190,7 +190,7 @@ fn loops(parts: &MetricSources) -> MetricFamily {
         SECONDS,
         "dikala_arbiter_lag_seconds",
         &["arbiter"],
-        "How late a thread's event loop is: the longest of the last seconds, or now; watched while somebody asks",
+        "Lag of a thread's event loop: the longest of the last seconds, or the present one; measured while this is scraped",
     );
     for (arbiter, late) in parts.loops.lags() {
         lag.number(
@@ -207,7 +207,7 @@ fn calls(parts: &MetricSources) -> [MetricFamily; 2] {
         GAUGE,
         "dikala_calls_active",
         &["status"],
-        "Calls of this node that are not over",
+        "Unfinished calls of this node",
     );
     for (status, count) in meter.active() {
         active.number(&[status.as_str()], count);
@@ -216,7 +216,7 @@ fn calls(parts: &MetricSources) -> [MetricFamily; 2] {
         COUNTER,
         "dikala_calls_total",
         &["status", "reason"],
-        "Calls that are over, by how they ended",
+        "Finished calls, by their end",
     );
     for (status, reason, count) in meter.over() {
         over.number(&[status.as_str(), reason.as_str()], whole(count));
@@ -229,7 +229,7 @@ fn bridges(parts: &MetricSources) -> [MetricFamily; 2] {
         TIMES,
         "dikala_bridge_ack_seconds",
         &["type"],
-        "From reading a bridge's message until its answer is written",
+        "From reading a bridge's message until its reply is written",
     );
     for (kind, times) in parts.runtime.bridges.acknowledgements() {
         acknowledged.distribution(&[kind], times);
@@ -258,7 +258,7 @@ fn batches(parts: &MetricSources, webhooks: &StatsReading) -> [MetricFamily; 2] 
         TIMES,
         "dikala_batch_commit_seconds",
         &["writer"],
-        "From taking a batch up until it is committed",
+        "From the start of a batch until its commit",
     );
     let ledger = parts.runtime.ledger.stats();
     let writers = [
@@ -284,7 +284,7 @@ fn differences(parts: &MetricSources) -> MetricFamily {
         GAUGE,
         "dikala_ledger_differences",
         &[],
-        "Accounts and open holds that did not add up at the last look, a minute ago at most",
+        "Accounts and open holds that did not add up at the last check, a minute ago at most",
     );
     let found = parts.runtime.ledger.differences();
     differences.number(&[], i64::try_from(found).unwrap_or(i64::MAX));
@@ -296,7 +296,7 @@ fn deliveries(parts: &MetricSources, stats: &StatsReading) -> Vec<MetricFamily> 
         SECONDS,
         "dikala_webhook_oldest_due_seconds",
         &[],
-        "For how long the first delivery that is due has been due, endpoints whose circuit is open left out; 0 where none is",
+        "For how long the oldest due delivery has been due, without endpoints whose circuit is open; 0 if none is due",
     );
     let now = parts.runtime.clock.now();
     let due_ms = stats.due_since.map_or(0, |since| now.since(since).max(0));
@@ -305,7 +305,7 @@ fn deliveries(parts: &MetricSources, stats: &StatsReading) -> Vec<MetricFamily> 
         COUNTER,
         "dikala_webhook_attempts_total",
         &["outcome"],
-        "Attempts to deliver, by what became of the delivery",
+        "Attempts of deliveries, by the delivery's outcome",
     );
     for (outcome, count) in [
         ("succeeded", stats.succeeded),
@@ -326,14 +326,14 @@ fn deliveries(parts: &MetricSources, stats: &StatsReading) -> Vec<MetricFamily> 
         TIMES,
         "dikala_webhook_end_to_end_seconds",
         &[],
-        "From an event's commit until it is delivered",
+        "From an event's commit until its delivery",
     );
     end_to_end.distribution(&[], stats.end_to_end.clone());
     let mut lanes = MetricFamily::new(
         GAUGE,
         "dikala_webhook_lanes",
         &["state"],
-        "Endpoints with a queue in memory; `open` ones keep failing and are only probed",
+        "Endpoint queues in memory, by state; those of `open` endpoints keep failing and are only probed",
     );
     for (state, count) in QueueState::ALL.iter().zip(stats.queues) {
         lanes.number(&[state.as_str()], count);
@@ -342,7 +342,7 @@ fn deliveries(parts: &MetricSources, stats: &StatsReading) -> Vec<MetricFamily> 
         GAUGE,
         "dikala_webhook_hanging_endpoints",
         &[],
-        "Endpoints that leave an attempt without an answer for 2 s and longer",
+        "Endpoints that leave an attempt unanswered for 2 s or longer",
     );
     let hang = parts.runtime.webhooks.slow_attempts(HANGS_AFTER).len();
     hanging.number(&[], i64::try_from(hang).unwrap_or(i64::MAX));
@@ -367,7 +367,7 @@ fn requests(parts: &MetricSources) -> [MetricFamily; 2] {
         COUNTER,
         "dikala_http_requests_total",
         &["method", "route", "status"],
-        "Requests that were answered",
+        "Answered requests",
     );
     let mut times = MetricFamily::new(
         TIMES,
@@ -390,7 +390,7 @@ fn pools(parts: &MetricSources) -> MetricFamily {
         GAUGE,
         "dikala_database_pool_connections",
         &["pool", "state"],
-        "Connections to the database; `unopened` are those that there may be besides",
+        "Connections to the database; `unopened` are those that may still be opened",
     );
     for (pool, reading) in parts.runtime.store.pools() {
         for (state, count) in [
@@ -409,7 +409,7 @@ fn lease(parts: &MetricSources) -> MetricFamily {
         SECONDS,
         "dikala_node_lease_seconds",
         &[],
-        "What is left of this node's lease; at 3 it stops to act, at 0 others may take what it has",
+        "Remaining time of this node's lease; at 3 the node stops acting, at 0 others may take over its work",
     );
     let ms = parts.runtime.member.lease_left_ms();
     left.number(&[], ms.saturating_mul(1_000));
@@ -421,7 +421,7 @@ fn unsafe_settings(parts: &MetricSources) -> MetricFamily {
         GAUGE,
         "dikala_database_unsafe_settings",
         &[],
-        "Settings of the database with which a crash loses what was acknowledged, as they were when the lease was renewed last",
+        "Settings of the database with which a crash loses acknowledged commits, as of the last renewal of the lease",
     );
     let found = parts.runtime.member.terms().unsafe_settings();
     let settings = found.split(", ").filter(|setting| !setting.is_empty());
@@ -434,14 +434,14 @@ fn clocks(parts: &MetricSources) -> [MetricFamily; 2] {
         SECONDS,
         "dikala_clock_step_seconds",
         &[],
-        "How far the machine's clock is ahead of the one that the service goes by: set since the start, or not the database's",
+        "How far the machine's clock is ahead of the service's: set since the start, or different from the database's",
     );
     step.number(&[], parts.runtime.clock.stepped_ms().saturating_mul(1_000));
     let mut database = MetricFamily::new(
         SECONDS,
         "dikala_clock_database_seconds",
         &[],
-        "How far the database's clock is ahead of the one that the service goes by",
+        "How far the database's clock is ahead of the service's",
     );
     let ahead_ms = parts.runtime.member.ahead_ms();
     database.number(&[], ahead_ms.saturating_mul(-1_000));
@@ -453,7 +453,7 @@ fn build() -> MetricFamily {
         (MetricKind::Info, MetricUnit::Whole),
         "dikala_build_info",
         &["version", "commit"],
-        "The program that runs",
+        "The running program",
     );
     build.number(&[env!("CARGO_PKG_VERSION"), env!("DIKALA_COMMIT")], 1);
     build

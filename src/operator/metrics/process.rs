@@ -16,25 +16,25 @@ pub fn metrics() -> Vec<MetricFamily> {
         (
             (MetricKind::Counter, MetricUnit::Seconds),
             "process_cpu_seconds_total",
-            "Processor time used, of all threads",
+            "Processor time of all threads",
             cpu_us(&stat),
         ),
         (
             seconds,
             "process_start_time_seconds",
-            "When the process began, in seconds since 1970",
+            "Start of the process, in seconds since 1970",
             start_us(&stat),
         ),
         (
             gauge,
             "process_resident_memory_bytes",
-            "Memory in use",
+            "Resident memory",
             status_bytes("VmRSS:"),
         ),
         (
             gauge,
             "process_virtual_memory_bytes",
-            "Memory asked for",
+            "Virtual memory",
             status_bytes("VmSize:"),
         ),
         (
@@ -48,7 +48,7 @@ pub fn metrics() -> Vec<MetricFamily> {
         (
             gauge,
             "process_max_fds",
-            "Files and sockets that may be open",
+            "Limit of open files and sockets",
             open_files_max().and_then(|most| i64::try_from(most).ok()),
         ),
     ]

@@ -18,22 +18,22 @@ pub(super) fn metrics(counted: &BridgeStatistics) -> Vec<MetricFamily> {
     for (name, help, count) in [
         (
             "dikala_telephony_ticks_total",
-            "Packets of media that were due to callers",
+            "Media packets due to callers",
             sip.ticks,
         ),
         (
             "dikala_telephony_late_ticks_total",
-            "Packets of media that went out more than 20 ms late",
+            "Media packets sent more than 20 ms late",
             sip.ticks_late,
         ),
         (
             "dikala_telephony_dropped_messages_total",
-            "Messages of strangers that were too many to be read",
+            "Strangers' requests over UDP that the rate limit dropped",
             sip.strangers_dropped,
         ),
         (
             "dikala_telephony_model_reconnections_total",
-            "Connections to the model that were lost in a call and made again",
+            "Connections to the model that were lost in a call and reopened",
             calls.reconnections,
         ),
         (
@@ -43,7 +43,7 @@ pub(super) fn metrics(counted: &BridgeStatistics) -> Vec<MetricFamily> {
         ),
         (
             "dikala_telephony_cost_idr_total",
-            "What the model has cost, in rupiah",
+            "Cost of the model, in rupiah",
             calls.cost_idr,
         ),
     ] {
@@ -57,7 +57,7 @@ fn over_sip(sip: &sip::EdgeStatistics) -> Vec<MetricFamily> {
         COUNTER,
         "dikala_telephony_calls_total",
         &["leg", "outcome"],
-        "Calls over SIP, from callers and to persons, by what became of the ringing",
+        "Calls over SIP, from callers and to persons, by the outcome of the ringing",
     );
     for (leg, of) in [("caller", &sip.callers), ("person", &sip.persons)] {
         for (outcome, count) in [
@@ -73,7 +73,7 @@ fn over_sip(sip: &sip::EdgeStatistics) -> Vec<MetricFamily> {
         GAUGE,
         "dikala_telephony_calls_active",
         &["leg"],
-        "Calls over SIP now: of callers, and to persons whom they were joined to",
+        "Calls over SIP now: of callers, and to persons to whom they were transferred",
     );
     now.number(&["caller"], whole(sip.calls as u64));
     now.number(&["person"], whole(sip.joined as u64));
@@ -87,13 +87,13 @@ fn over_sip(sip: &sip::EdgeStatistics) -> Vec<MetricFamily> {
         ),
         times(
             "dikala_telephony_barge_in_seconds",
-            "From the caller's voice, 96 ms before it is noticed, until what the agent was saying is silent",
+            "From a caller's voice, 96 ms before its detection, until the agent is silent",
             sip.barge_in,
         ),
         one(
             GAUGE,
             "dikala_telephony_registered_trunks",
-            "Trunks at which this bridge is registered",
+            "Trunks with which this bridge is registered",
             sip.registered_trunks as u64,
         ),
     ]
@@ -104,7 +104,7 @@ fn media(sip: &sip::EdgeStatistics) -> MetricFamily {
         COUNTER,
         "dikala_telephony_packets_total",
         &["state"],
-        "Packets of media from callers, of calls that are over",
+        "Media packets from callers, of finished calls",
     );
     for (state, count) in [
         ("received", sip.packets),
@@ -121,7 +121,7 @@ fn interruptions(calls: &call::CallStatistics) -> MetricFamily {
         COUNTER,
         "dikala_telephony_interruptions_total",
         &["by"],
-        "The agent fell silent: because the caller spoke, and because the model took that for an interruption",
+        "Times that the agent fell silent: because the caller spoke, or because the model took that for an interruption",
     );
     interruptions.number(&["caller"], whole(calls.pauses));
     interruptions.number(&["model"], whole(calls.interruptions));
@@ -133,7 +133,7 @@ fn refused(sip: &sip::EdgeStatistics) -> MetricFamily {
         COUNTER,
         "dikala_telephony_refused_total",
         &["trunk", "reason"],
-        "Calls, passwords, registrations and second legs that were refused, by trunk (empty where none let the caller in) and reason",
+        "Refused calls and passwords, failed registrations and transfers, by trunk (empty if no trunk admitted the caller) and reason",
     );
     for of in &sip.refused {
         refused.number(&[&of.trunk, of.reason], whole(of.count));

@@ -87,7 +87,7 @@ fn slow(us: u64) -> dikala_actors::runtime::histogram::Distribution {
 #[case::lost(OverviewSample { actors: vec![ActorSample { lost: 25, ..actor("call", 0) }], ..sample(0) },
     Severity::Warning, "messages_lost", "call", "2.5 a second")]
 #[case::blocked(OverviewSample { loops: vec![("calls-1".to_owned(), 2_300)], ..sample(0) },
-    Severity::Critical, "event_loop_blocked", "calls-1", "held up for 2 s")]
+    Severity::Critical, "event_loop_blocked", "calls-1", "blocked for 2 s")]
 #[case::books(OverviewSample { differences: 1, ..sample(0) }, Severity::Critical, "ledger_differences", "", "in 1 place.")]
 #[case::clock_ahead(OverviewSample { clock_off_ms: 1_800_000, ..sample(0) }, Severity::Warning, "clock_off", "", "30 min ahead of")]
 #[case::clock_behind(OverviewSample { clock_off_ms: -7_000, ..sample(0) }, Severity::Warning, "clock_off", "", "7 s behind")]
@@ -124,9 +124,9 @@ fn what_is_counted(
 #[case::disabled(CheckResults { missed: vec![FailingWebhook { webhook: webhook(), tenant: tenant(), failing_since: None }], ..CheckResults::default() },
     "webhook_disabled", "of Kopi Senja was disabled")]
 #[case::hanging(CheckResults { hanging: vec![HangingWebhook { webhook: webhook(), tenant: tenant() }], ..CheckResults::default() },
-    "endpoint_hangs", "A server of Kopi Senja does not answer")]
+    "endpoint_hangs", "An endpoint of Kopi Senja does not answer")]
 #[case::flood(CheckResults { flooding: vec![(tenant(), 312)], ..CheckResults::default() },
-    "tenant_floods", "Kopi Senja asks more than it may: 312 requests")]
+    "tenant_floods", "Kopi Senja exceeds its rate limit: 312 requests")]
 fn who_is_affected(#[case] troubles: CheckResults, #[case] code: &str, #[case] words: &str) {
     for name in ["Kopi Senja", ""] {
         let names = (!name.is_empty()).then(|| (tenant(), name.to_owned()));
@@ -174,7 +174,7 @@ fn the_worst_comes_first_and_says_what_readiness_says() {
         unready: vec![
             (
                 "store",
-                "The database takes no writes: look whether its disk is full, or it only reads.",
+                "The database takes no writes: check whether its disk is full, or whether it is read-only.",
             ),
             (
                 "creditLedger",
@@ -196,7 +196,7 @@ fn the_worst_comes_first_and_says_what_readiness_says() {
     assert_eq!(told[0], ("not_ready", "The database takes no writes."));
     assert_eq!(
         problems[0].action,
-        "Look whether its disk is full, or it only reads."
+        "Check whether its disk is full, or whether it is read-only."
     );
     assert_eq!(problems[0].target.as_deref(), Some("store"));
     assert_eq!(

@@ -67,7 +67,7 @@ async fn a_delivery_that_is_late_shows() {
     store.execute(due).await;
     watched
         .shows(FaultSigns {
-            problem: ("deliveries_late", None, "no endpoint is to blame"),
+            problem: ("deliveries_late", None, "its endpoint is not failing"),
             metric: ("dikala_webhook_lanes", &[("state", "sealed")], IS_COUNTED),
             alert: (Alert::DeliveriesLate, "instance", &watched.instance()),
             unready: None,

@@ -228,7 +228,7 @@ async fn the_console_answers_while_the_database_is_away() {
             .then_some(page)
     })
     .await;
-    page.assert_shows("Look whether it is there.");
+    page.assert_shows("Check that it runs and can be reached.");
     let api = with(&world.server, READ);
     let told = problem(&api, "not_ready").await;
     assert_eq!(
