@@ -178,9 +178,7 @@ pub enum StoreError {
         /// The result of the attempt.
         reason: String,
     },
-    #[error(
-        "the database user has not the right to {right} in the schema {schema:?}; run: {remedy}"
-    )]
+    #[error("the database user lacks the right to {right} in the schema {schema:?}; run: {remedy}")]
     Rights {
         /// The missing right.
         right: &'static str,
@@ -198,7 +196,7 @@ pub enum StoreError {
         remedy: String,
     },
     #[error(
-        "the PostgreSQL database {place} is encoded in {encoding}, which has not all that people write; make another one: \
+        "the PostgreSQL database {place} is encoded in {encoding}, which lacks characters that people write; create another one: \
          CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
     )]
     Encoding {
@@ -207,8 +205,8 @@ pub enum StoreError {
         encoding: String,
     },
     #[error(
-        "between dikala and PostgreSQL at {place} stands a pooler that keeps no session for each connection, as pgbouncer: {found}; \
-         let database.url name PostgreSQL itself, of which a node keeps at most {POSTGRES_CONNECTIONS} connections"
+        "a connection pooler such as pgbouncer is between dikala and PostgreSQL at {place}: {found}; let database.url name \
+         PostgreSQL itself, of which a node keeps at most {POSTGRES_CONNECTIONS} connections"
     )]
     Pooler {
         /// Host, port and database.
@@ -261,9 +259,9 @@ impl Store {
     /// Checks that the SQLite file could be created. Changes nothing.
     pub fn could_make(path: &Path) -> Result<(), StoreError> {
         let folder = folder_of(path);
-        let there = folder.ancestors().find(|folder| folder.exists());
-        let there = there.filter(|there| !there.as_os_str().is_empty());
-        let probe = there.unwrap_or(Path::new(".")).join(probe_name());
+        let existing = folder.ancestors().find(|folder| folder.exists());
+        let existing = existing.filter(|existing| !existing.as_os_str().is_empty());
+        let probe = existing.unwrap_or(Path::new(".")).join(probe_name());
         let write = || {
             std::fs::write(&probe, b"")?;
             std::fs::remove_file(&probe)

@@ -44,8 +44,8 @@ impl Store {
     /// Server settings with which a crash loses acknowledged commits, as `fsync = off, …`; empty if there are none.
     pub async fn unsafe_settings(&self) -> Result<String, DbErr> {
         let sql = format!("SELECT {} AS settings", unsafe_settings_sql(self.backend()));
-        let asked = Statement::from_string(self.backend(), sql);
-        let row = self.writer.query_one_raw(asked).await?;
+        let query = Statement::from_string(self.backend(), sql);
+        let row = self.writer.query_one_raw(query).await?;
         let row = row.ok_or_else(|| DbErr::RecordNotFound("settings".to_owned()))?;
         row.try_get("", "settings")
     }

@@ -197,7 +197,7 @@ impl Connections {
             let untried = matches!(idle.raw, RawConnection::Postgres(..))
                 && idle.since.elapsed() > PROVEN_FOR;
             if untried && let Err(fault) = within(Some(PROOF_WITHIN), idle.raw.ping()).await {
-                tracing::info!(?fault, "a connection that waited to be used is gone");
+                tracing::info!(?fault, "an idle connection to the database was lost");
                 self.cut();
                 continue;
             }
@@ -317,12 +317,12 @@ impl Connections {
         inside(async {
             let all = self.shared.permits.acquire_many(self.shared.most);
             if tokio::time::timeout(CLOSE_WITHIN, all).await.is_err() {
-                tracing::warn!("something still ran on the database when it was closed");
+                tracing::warn!("closing the database while statements still run");
             }
             let idle = std::mem::take(&mut *self.idle());
             for idle in idle {
                 if let Err(fault) = within(Some(CLOSE_WITHIN), idle.raw.close()).await {
-                    tracing::warn!(?fault, "closing the database");
+                    tracing::warn!(?fault, "could not close a connection to the database");
                 }
             }
         })

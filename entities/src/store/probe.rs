@@ -79,7 +79,7 @@ impl Store {
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "nothing can be committed");
+                tracing::warn!(%error, "could not commit a probe; writes are refused until a commit succeeds");
                 false
             }
         };

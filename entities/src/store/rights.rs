@@ -82,8 +82,8 @@ async fn look(options: &PgConnectOptions, setting: &str) -> Result<ServerFacts, 
     let [mut one, mut other] = [options.connect().await?, options.connect().await?];
     let mut shown = Vec::new();
     for connection in [&mut one, &mut other] {
-        let asked = sqlx::raw_sql(sqlx::AssertSqlSafe(ask.as_str()));
-        shown.push(asked.fetch_one(connection).await?);
+        let query = sqlx::raw_sql(sqlx::AssertSqlSafe(ask.as_str()));
+        shown.push(query.fetch_one(connection).await?);
     }
     // Errors while closing do not matter.
     let _ = one.close().await;

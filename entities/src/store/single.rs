@@ -22,7 +22,7 @@ macro_rules! again {
         loop {
             match $work {
                 Err(error) if tries < TRIES && lost_a_race(&error) => {
-                    tracing::debug!(%error, tries, "a statement is sent again");
+                    tracing::debug!(%error, tries, "the database rolled back a statement; sending it again");
                     tokio::time::sleep(AGAIN_AFTER * tries).await;
                     tries += 1;
                 }

@@ -20,7 +20,7 @@ const NEVER: u64 = u64::MAX;
 #[derive(Clone, Debug)]
 pub(super) struct StatementTimeout {
     longest: Duration,
-    made: Instant,
+    created_at: Instant,
     /// Milliseconds since `made`.
     expires_at: Arc<AtomicU64>,
 }
@@ -33,14 +33,14 @@ impl StatementTimeout {
     ) -> Result<Self, SqlxError> {
         let timeout = Self {
             longest,
-            made: Instant::now(),
+            created_at: Instant::now(),
             expires_at: Arc::new(AtomicU64::new(NEVER)),
         };
-        let asked = timeout.clone();
+        let watched = timeout.clone();
         connection
             .lock_handle()
             .await?
-            .set_progress_handler(STEPS, move || !asked.has_expired());
+            .set_progress_handler(STEPS, move || !watched.has_expired());
         Ok(timeout)
     }
 
@@ -55,7 +55,7 @@ impl StatementTimeout {
     }
 
     fn elapsed_ms(&self) -> u64 {
-        millis(self.made.elapsed())
+        millis(self.created_at.elapsed())
     }
 }
 

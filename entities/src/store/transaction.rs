@@ -135,7 +135,10 @@ impl Transaction {
         else {
             return Err(fault.executing());
         };
-        tracing::warn!(?fault, "a commit was not answered; its process is ended");
+        tracing::warn!(
+            ?fault,
+            "a commit was not answered; ending its process in the server"
+        );
         connection.gone(process).await;
         Err(away("a commit was not answered; its outcome is not known"))
     }

@@ -49,7 +49,9 @@ impl PooledConnection {
             match self.standing(process).await {
                 Ok(ProcessState::Gone) => return,
                 Ok(ProcessState::Committing | ProcessState::Ending) => {}
-                Err(error) => tracing::debug!(%error, "an abandoned transaction is not ended yet"),
+                Err(error) => {
+                    tracing::debug!(%error, "could not check whether an abandoned transaction has ended; trying again")
+                }
             }
             tokio::time::sleep(ASK_AGAIN_AFTER).await;
         }
@@ -63,7 +65,7 @@ impl PooledConnection {
                 Ok(ProcessState::Committing) => tokio::time::sleep(LOOK_EVERY).await,
                 Ok(ProcessState::Gone | ProcessState::Ending) => return,
                 Err(error) => {
-                    tracing::debug!(%error, "an abandoned transaction is left to the server's timeouts");
+                    tracing::debug!(%error, "could not check an abandoned transaction; the server's timeouts end it");
                     return;
                 }
             }

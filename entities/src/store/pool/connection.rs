@@ -157,7 +157,7 @@ impl PooledConnection {
         if fault.after_fault() == AfterFault::Cut {
             tracing::warn!(
                 ?fault,
-                "the connection to the database is lost; new ones are made"
+                "lost a connection to the database; it and all older ones are replaced"
             );
             self.home.cut();
         }
