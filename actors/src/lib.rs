@@ -1,6 +1,6 @@
 //! The actors: everything in Dikala that runs on its own time.
 //!
-//! Architecture invariant: nothing here imports actix-web, and nothing here knows the REST API or the bridge's wire format.
+//! Architecture invariant: nothing here imports actix-web, and nothing here parses requests or bridge messages.
 
 #![warn(unreachable_pub)]
 

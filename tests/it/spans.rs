@@ -275,10 +275,10 @@ async fn a_collector_that_is_away_costs_nothing(#[case] deaf: Option<DeafListene
     if deaf.is_none() {
         let log = eventually("the outage to be told", async || {
             let log = world.server.log();
-            log.contains("spans are not taken").then_some(log)
+            log.contains("does not accept spans").then_some(log)
         })
         .await;
-        let told = log.matches("spans are not taken").count();
+        let told = log.matches("does not accept spans").count();
         assert_eq!(told, 1, "once, not each time");
     }
     let scrape = Scrape::of(&world.server.operator).await;

@@ -125,7 +125,7 @@ impl Bridges {
                 given.extend(waiting.filter(|command| !has.contains(&command.id)));
             }
             Err(error) => {
-                tracing::warn!(%bridge, %error, "commands wait for the bridge's next request");
+                tracing::warn!(%bridge, %error, "could not remove commands from the table; they are sent again with the bridge's next request");
             }
         }
         Ok(given)

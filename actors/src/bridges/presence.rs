@@ -14,7 +14,7 @@ use super::{
 /// soon expire.
 const WAITING_MAX: usize = 10_000;
 /// Remembered ids of commands that the newest socket has.
-const TOLD_MAX: usize = 1_000;
+const DELIVERED_MAX: usize = 1_000;
 /// Commands written to sockets and unconfirmed. Beyond that the oldest counts as confirmed.
 const WRITTEN_MAX: usize = 1_000;
 /// Sockets per bridge. One more replaces the oldest, which may be dead.
@@ -51,9 +51,9 @@ pub(super) struct Presence {
     has_given: bool,
     /// Unconfirmed commands with the number of their socket, oldest first.
     written: VecDeque<(u64, Command)>,
-    /// Commands that the socket `told_to` has.
-    told: BTreeSet<CommandId>,
-    told_to: Option<u64>,
+    /// Commands that the socket `delivered_to` has.
+    delivered: BTreeSet<CommandId>,
+    delivered_to: Option<u64>,
 }
 
 /// A change of a bridge's signs of life, to be stored.
@@ -358,12 +358,14 @@ impl Presence {
     }
 
     fn has_been_told(&self, command: CommandId) -> bool {
-        self.is_connected() && self.told_to == self.newest() && self.told.contains(&command)
+        self.is_connected()
+            && self.delivered_to == self.newest()
+            && self.delivered.contains(&command)
     }
 
     /// Records a command written to a socket. The pong to a later ping confirms it.
     pub(super) fn written(&mut self, socket: &BridgeSocket, command: Command) {
-        self.told(command.id);
+        self.note_delivered(command.id);
         if self.written.len() >= WRITTEN_MAX
             && let Some((_, oldest)) = self.written.pop_front()
         {
@@ -396,28 +398,28 @@ impl Presence {
             .partition(|(number, _)| of(*number));
         self.written = stays;
         for (_, command) in again.into_iter().rev() {
-            self.told.remove(&command.id);
+            self.delivered.remove(&command.id);
             self.waiting.push_front(command);
         }
     }
 
     /// Records that the bridge received the command.
     pub(super) fn handed_over(&mut self, command: CommandId) {
-        self.told(command);
+        self.note_delivered(command);
         if self.from_table.contains(&command) {
             self.handed_over.push(command);
         }
     }
 
-    fn told(&mut self, command: CommandId) {
-        if self.told_to != self.newest() {
-            self.told_to = self.newest();
-            self.told.clear();
+    fn note_delivered(&mut self, command: CommandId) {
+        if self.delivered_to != self.newest() {
+            self.delivered_to = self.newest();
+            self.delivered.clear();
         }
-        if self.told.len() >= TOLD_MAX {
-            self.told.pop_first();
+        if self.delivered.len() >= DELIVERED_MAX {
+            self.delivered.pop_first();
         }
-        self.told.insert(command);
+        self.delivered.insert(command);
     }
 
     /// Takes the ids of commands in the table that the bridge received.

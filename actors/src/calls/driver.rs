@@ -225,7 +225,7 @@ impl CallDriver {
                 return;
             };
             if let Err(error) = carry_out(&mut self.call, due, now).await {
-                tracing::warn!(call = %self.call.row.id, %error, "a deadline could not be carried out; trying again");
+                tracing::warn!(call = %self.call.row.id, %error, "could not carry out a deadline of a call; trying again");
                 self.retry_at = now.plus_ms(RETRY_MS);
             }
         }

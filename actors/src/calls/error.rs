@@ -15,21 +15,21 @@ pub enum CallError {
     InvalidTransition { status: CallStatus },
     #[error("the call is over")]
     NotActive,
-    #[error("a call is not transferred to such a number")]
+    #[error("calls may not be transferred to this number")]
     TransferNotAllowed,
-    #[error("the call was transferred as often as a call can be")]
+    #[error("the call reached the maximum number of transfers")]
     TooManyTransfers,
-    #[error("the call is another node's now; asking again finds it")]
+    #[error("another node owns the call now; try again")]
     Moved,
-    #[error("too much is going on; nothing happened, try again")]
+    #[error("overloaded; nothing happened, try again")]
     Busy,
-    #[error("the service cannot write at the moment; nothing happened, try again")]
+    #[error("the database is unavailable; nothing happened, try again")]
     Unavailable,
 }
 
 /// The database did not answer a query.
 pub(super) fn unavailable(error: DbErr) -> CallError {
-    tracing::warn!(%error, "the database did not answer");
+    tracing::warn!(%error, "a query about calls failed; the request is answered as unavailable");
     CallError::Unavailable
 }
 

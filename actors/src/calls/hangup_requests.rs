@@ -72,11 +72,11 @@ async fn carry_out(calls: &CallRouter, request: HangupRequest) -> Option<CallId>
     match tokio::time::timeout(ANSWER_WITHIN, calls.tell(None, id, wish)).await {
         Ok(Ok(_) | Err(CallError::NotActive | CallError::UnknownCall)) => Some(id),
         Ok(Err(error)) => {
-            tracing::warn!(call = %id, %error, "a hang-up was not carried out; trying again");
+            tracing::warn!(call = %id, %error, "could not carry out a hang-up request; trying again");
             None
         }
         Err(_) => {
-            tracing::warn!(call = %id, "a call does not answer to a hang-up; trying again");
+            tracing::warn!(call = %id, "a call did not answer a hang-up request in time; trying again");
             None
         }
     }

@@ -106,7 +106,7 @@ impl UnwrittenOutcome {
             Err(error) => {
                 let call = self.entry.invocation.as_ref().map(|(made, _)| made.call_id);
                 let call = call.map(tracing::field::display);
-                tracing::error!(call, %error, "the outcome of a function could not be written and is given up");
+                tracing::error!(call, %error, "could not store the outcome of a function; it is given up");
                 InvocationResult::Answered(Err(not_written(error)))
             }
         }
@@ -283,7 +283,7 @@ async fn run(
             &tenant.function_secret,
         )
         .map_err(|error| {
-            tracing::error!(call = %row.id, tenant = %tenant.id, %error, "the function secret");
+            tracing::error!(call = %row.id, tenant = %tenant.id, %error, "could not open the tenant's function secret; the function is not invoked");
             CallError::Unavailable
         })?;
     let trace = message.trace.as_ref().or(row.traceparent.as_ref());

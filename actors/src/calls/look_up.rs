@@ -214,13 +214,13 @@ impl Row {
 
 /// Looks rings up, in their order, by keys in one statement. Each statement costs a round trip to a remote database.
 async fn find(store: &Store, rings: &[&RingingCall]) -> Result<Vec<LookUpResult>, DbErr> {
-    let mut asked = String::new();
+    let mut reported = String::new();
     let mut values: Vec<Value> = Vec::with_capacity(rings.len() * 3);
     for (place, ring) in rings.iter().enumerate() {
         let comma = if place == 0 { "" } else { ", " };
         let first = values.len() + 1;
         let _ = write!(
-            asked,
+            reported,
             "{comma}({place}, ${first}, ${}, ${})",
             first + 1,
             first + 2
@@ -230,15 +230,15 @@ async fn find(store: &Store, rings: &[&RingingCall]) -> Result<Vec<LookUpResult>
         values.push(ring.did.clone().into());
     }
     let sql = format!(
-        "WITH asked(place, bridge, bridge_call, did) AS (VALUES {asked}) \
-         SELECT CAST(asked.place AS BIGINT) AS place, \
-         (SELECT c.id FROM calls c WHERE c.bridge_id = asked.bridge AND c.bridge_call_id = asked.bridge_call) AS known, \
+        "WITH reported(place, bridge, bridge_call, did) AS (VALUES {reported}) \
+         SELECT CAST(reported.place AS BIGINT) AS place, \
+         (SELECT c.id FROM calls c WHERE c.bridge_id = reported.bridge AND c.bridge_call_id = reported.bridge_call) AS known, \
          n.id AS number, n.is_active AS number_active, t.id AS tenant, t.plan AS plan, t.suspended_at AS suspended_at, \
          t.max_concurrent_calls AS max_concurrent, a.id AS agent, a.version AS agent_version, v.hash AS agent_hash, \
          a.is_active AS agent_active \
-         FROM asked LEFT JOIN phone_numbers n ON n.did = asked.did LEFT JOIN tenants t ON t.id = n.tenant_id \
+         FROM reported LEFT JOIN phone_numbers n ON n.did = reported.did LEFT JOIN tenants t ON t.id = n.tenant_id \
          LEFT JOIN agents a ON a.id = n.agent_id AND a.tenant_id = n.tenant_id \
-         LEFT JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.version ORDER BY asked.place"
+         LEFT JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.version ORDER BY reported.place"
     );
     let look = Statement::from_sql_and_values(store.backend(), sql, values);
     let rows = Row::find_by_statement(look)

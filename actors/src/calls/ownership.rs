@@ -121,7 +121,7 @@ async fn change_owner_of_unlocked(
     if locked.is_empty() {
         return Err(error);
     }
-    tracing::warn!(tenants = ?locked, "rows of tenants are locked by somebody else; their calls wait for a new owner");
+    tracing::warn!(tenants = ?locked, "another session locks rows of these tenants; the take-over of their calls waits");
     Ok(TakeOver::Locked(locked))
 }
 
@@ -133,7 +133,7 @@ pub(super) async fn take_over_addressed(deps: &CallDeps, row: &call::Model) -> R
     }
     let taken = change_owner(deps, &[row.into()], &deps.node.id()).await?;
     if !taken.is_empty() {
-        tracing::info!(call = %row.id, from = row.owner, "the call moved here, where it is spoken to");
+        tracing::info!(call = %row.id, from = row.owner, "took over a call, because its bridge or a request addressed this node");
     }
     Ok(())
 }

@@ -55,7 +55,7 @@ pub(super) async fn look_for_lost(calls: &CallRouter) -> Result<(), DbErr> {
     }
     let taken = take_up_lost_calls(calls).await;
     if let Ok(taken @ 1..) = taken {
-        tracing::warn!(calls = taken, "took up calls of a node that is no more");
+        tracing::warn!(calls = taken, "took over calls that no node owned");
     }
     ended.and(taken.map(drop))
 }
@@ -97,10 +97,10 @@ async fn end_lost_nodes(calls: &CallRouter, at_start: bool) -> Result<(), DbErr>
             Ok(false) => {}
             Ok(true) => {
                 left -= 1;
-                tracing::warn!(node = %node.id, name = node.name, address = node.address, "a node is lost; its calls are taken over");
+                tracing::warn!(node = %node.id, name = node.name, address = node.address, "ended a node whose lease expired; its calls are taken over");
             }
             Err(error) => {
-                tracing::warn!(node = %node.id, name = node.name, %error, "a lost node could not be ended; trying again");
+                tracing::warn!(node = %node.id, name = node.name, %error, "could not end a node whose lease expired; trying again");
                 outcome = Err(error);
             }
         }
@@ -118,7 +118,7 @@ async fn end(deps: &CallDeps, node: &NodeRow) -> Result<bool, DbErr> {
     txn.commit().await?;
     // Other nodes take its endpoint queues over anyway.
     if let Err(error) = webhooks::give_back(deps.store.writer(), &node.id).await {
-        tracing::debug!(%error, "lanes of a lost node stay in the table until another node takes them");
+        tracing::debug!(%error, "could not release the endpoint queues of an ended node; other nodes take them over anyway");
     }
     Ok(true)
 }
@@ -303,7 +303,7 @@ pub(super) async fn let_go(calls: &CallRouter) -> Result<(), DbErr> {
 pub(super) async fn take_up(calls: &CallRouter, ids: &[CallId]) {
     for call in ids {
         if let Err(error) = calls.find(*call).await {
-            tracing::warn!(%call, %error, "the call is left to the next sweep");
+            tracing::warn!(%call, %error, "could not start a call's actor; the next sweep tries again");
         }
     }
 }

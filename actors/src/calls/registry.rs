@@ -112,7 +112,7 @@ impl CallRegistry {
                 wait_for_commands(calls.deps()).await;
             }
             if let Err(error) = task.run(&calls).await {
-                tracing::warn!(%error, ?task, "a regular task failed; it runs again later");
+                tracing::warn!(%error, ?task, "a periodic task failed; it runs again later");
             }
         };
         ctx.task(work, move |(), this, ctx| this.every(ms, ctx, task));
@@ -199,7 +199,7 @@ async fn publish(deps: &CallDeps) -> Result<(), DbErr> {
 /// For tasks that run several times a second: others report that the database is unavailable.
 fn quietly(done: Result<(), DbErr>) -> Result<(), DbErr> {
     done.or_else(|error| {
-        tracing::debug!(%error, "a regular task failed; it runs again soon");
+        tracing::debug!(%error, "a periodic task failed; it runs again soon");
         Ok(())
     })
 }
@@ -266,7 +266,7 @@ impl Handler<ActorDied> for CallRegistry {
                 calls.find(call).await.map(drop)
             };
             if let Err(error) = found {
-                tracing::warn!(%call, %error, "the call is left to the sweep");
+                tracing::warn!(%call, %error, "could not restart a call's actor; the next sweep tries again");
             }
         };
         ctx.task(work, |(), _, _| ());

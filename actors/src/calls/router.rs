@@ -113,7 +113,7 @@ impl CallRouter {
 
     /// Describes the given calls, as far as they are in memory and reply at once.
     pub async fn describe(&self, calls: &[CallId]) -> HashMap<CallId, CallSnapshot> {
-        let asked = calls.iter().filter_map(|call| {
+        let requests = calls.iter().filter_map(|call| {
             let actor = self.directory().find(*call)?;
             // Busy actors are not waited for.
             Some(async move {
@@ -121,7 +121,7 @@ impl CallRouter {
                 Some((*call, answer.ok()??))
             })
         });
-        let answers = futures_util::future::join_all(asked).await;
+        let answers = futures_util::future::join_all(requests).await;
         answers.into_iter().flatten().collect()
     }
 

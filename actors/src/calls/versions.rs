@@ -196,7 +196,7 @@ pub async fn durations(
 async fn of_lost(db: &impl ConnectionTrait, row: &call::Model) -> Result<i64, DbErr> {
     tracing::error!(
         call = %row.id, tenant = %row.tenant_id, version = row.agent_version,
-        "what a call began with is lost; its longest talk is that of its agent now"
+        "the agent version of a call is missing; the call gets the agent's present maximum length"
     );
     let Some(agent) = row.agent_id else {
         return Ok(LONGEST_MINUTES);

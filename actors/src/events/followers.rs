@@ -168,8 +168,9 @@ impl Drop for Follower {
         {
             followed.readers = followed.readers.saturating_sub(1);
         }
-        let nobody = |_: &TenantId, followed: &FollowedTenant| followed.woken.receiver_count() == 0;
-        self.followers.tenants.remove_if(&self.tenant, nobody);
+        let unfollowed =
+            |_: &TenantId, followed: &FollowedTenant| followed.woken.receiver_count() == 0;
+        self.followers.tenants.remove_if(&self.tenant, unfollowed);
     }
 }
 

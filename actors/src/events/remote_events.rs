@@ -38,7 +38,7 @@ pub async fn watch(followers: Followers, store: Store, member: Membership) {
                 }
                 // Other tasks already warn that the database is unavailable.
                 Err(error) => {
-                    tracing::debug!(%error, "events of other nodes were not looked for");
+                    tracing::debug!(%error, "could not read other nodes' events");
                 }
             }
         }

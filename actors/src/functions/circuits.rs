@@ -157,9 +157,9 @@ fn kept_of<'a>(
 
 impl CallRight {
     /// Reports the result of the call.
-    pub(super) fn heard(mut self, heard: CallFinding, now: Millis) {
+    pub(super) fn record(mut self, finding: CallFinding, now: Millis) {
         let mut all = self.circuits.all();
-        match heard {
+        match finding {
             CallFinding::Nothing => return,
             CallFinding::Answered => forget(&mut all, self.tenant, &self.endpoint),
             CallFinding::Silent if self.kind == CallKind::Test => {}
@@ -233,7 +233,7 @@ mod tests {
     fn fail_times(circuits: &Circuits, tenant: TenantId, url: &OutboundUrl, times: usize) {
         for _ in 0..times {
             let turn = circuits.turn(tenant, url, NOW).expect("a turn");
-            turn.heard(CallFinding::Silent, NOW);
+            turn.record(CallFinding::Silent, NOW);
         }
     }
 
@@ -254,12 +254,12 @@ mod tests {
         assert_eq!(circuits.state(tenant, &url, until), CircuitState::HalfOpen);
         let probe = circuits.turn(tenant, &url, until).expect("a probe");
         assert!(circuits.turn(tenant, &url, until).is_none());
-        probe.heard(CallFinding::Silent, until);
+        probe.record(CallFinding::Silent, until);
         let longer = until.plus_ms(FIRST_PAUSE_MS * 2);
         let open = CircuitState::Open { until: longer };
         assert_eq!(circuits.state(tenant, &url, until), open);
         let probe = circuits.turn(tenant, &url, longer).expect("a probe");
-        probe.heard(CallFinding::Answered, longer);
+        probe.record(CallFinding::Answered, longer);
         assert!(circuits.turn(tenant, &url, longer).is_some());
         assert!(circuits.all().is_empty());
     }
@@ -270,7 +270,7 @@ mod tests {
         fail_times(&circuits, tenant, &url, 5);
         let later = NOW.plus_ms(FIRST_PAUSE_MS);
         let probe = circuits.turn(tenant, &url, later).expect("a probe");
-        probe.heard(CallFinding::Nothing, later);
+        probe.record(CallFinding::Nothing, later);
         drop(circuits.turn(tenant, &url, later).expect("a probe"));
         assert!(circuits.turn(tenant, &url, later).is_some());
     }
@@ -283,10 +283,10 @@ mod tests {
         fail_times(&circuits, tenant, &url, 5);
         let later = NOW.plus_ms(FIRST_PAUSE_MS);
         let probe = turn(later).expect("a probe");
-        slow.heard(CallFinding::Silent, later);
+        slow.record(CallFinding::Silent, later);
         drop(slower);
         assert!(turn(later).is_none(), "the probe is still under way");
-        probe.heard(CallFinding::Answered, later);
+        probe.record(CallFinding::Answered, later);
         assert!(turn(later).is_some());
     }
 
@@ -296,14 +296,14 @@ mod tests {
         for _ in 0..9 {
             circuits
                 .turn_of_test(tenant, &url)
-                .heard(CallFinding::Silent, NOW);
+                .record(CallFinding::Silent, NOW);
         }
         assert_eq!(circuits.state(tenant, &url, NOW), CircuitState::Closed);
         fail_times(&circuits, tenant, &url, 5);
         assert!(circuits.turn(tenant, &url, NOW).is_none());
         circuits
             .turn_of_test(tenant, &url)
-            .heard(CallFinding::Answered, NOW);
+            .record(CallFinding::Answered, NOW);
         assert!(circuits.turn(tenant, &url, NOW).is_some());
     }
 
@@ -315,7 +315,7 @@ mod tests {
         }
         assert_eq!(circuits.all()[&tenant].len(), ENDPOINTS_MAX);
         let turn = circuits.turn(tenant, &url("late"), NOW).expect("a turn");
-        turn.heard(CallFinding::Silent, NOW.plus_ms(KEPT_MS));
+        turn.record(CallFinding::Silent, NOW.plus_ms(KEPT_MS));
         assert_eq!(circuits.all()[&tenant].len(), 1);
     }
 }

@@ -84,14 +84,14 @@ impl Handler<Permitted> for FunctionInvoker {
                 turn,
             } = permitted;
             let (began, invocation) = (Instant::now(), MeteredInvocation::of(&invoke));
-            let (invoked, heard) = kept.invoke(invoke).await;
+            let (invoked, finding) = kept.invoke(invoke).await;
             let now = kept.clock.now();
             let took = match invoked.duration_ms {
-                0 if heard == CallFinding::Nothing => Duration::ZERO,
+                0 if finding == CallFinding::Nothing => Duration::ZERO,
                 _ => began.elapsed(),
             };
             kept.meter.observe(invocation, &invoked.outcome, took, now);
-            turn.heard(heard, now);
+            turn.record(finding, now);
             drop(permit);
             invoked
         });
@@ -125,7 +125,7 @@ impl InvokerState {
         let client = outbound.client_for_one(Some(invoke.tenant));
         let rest = self.timeout.saturating_sub(began.elapsed());
         let answer = exchange(&client, head, body, RESULT_BYTES_MAX, rest).await;
-        let (outcome, heard) = match &answer {
+        let (outcome, finding) = match &answer {
             Ok(answer) => (request::outcome_of(answer), CallFinding::Answered),
             Err(failure) => (
                 Outcome::no_answer(failure.kind),
@@ -137,7 +137,7 @@ impl InvokerState {
             duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
             answered: invoke.is_test.then(|| answered(answer)).flatten(),
         };
-        (invoked, heard)
+        (invoked, finding)
     }
 }
 

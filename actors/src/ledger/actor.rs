@@ -132,29 +132,33 @@ impl CreditLedger {
         }
         self.is_looking = true;
         self.looks += 1;
-        let (store, asked, turn) = (self.deps.store.clone(), self.locked.clone(), self.looks);
+        let (store, tenants, turn) = (self.deps.store.clone(), self.locked.clone(), self.looks);
         let waits = self.aside.iter().map(|waiting| &waiting.posting);
         let calls: Vec<(TenantId, CallId)> = waits
             .filter_map(|posting| Some((posting.tenant(), posting.call()?)))
             .collect();
         let look = async move {
             tokio::time::sleep(LOOK_EVERY).await;
-            let still = still_locked(&store, &asked, &calls, turn).await;
-            (asked, still)
+            let still = still_locked(&store, &tenants, &calls, turn).await;
+            (tenants, still)
         };
-        ctx.task(look, |(asked, still), this, ctx| {
+        ctx.task(look, |(tenants, still), this, ctx| {
             this.is_looking = false;
-            this.looked(&asked, still);
+            this.locks_checked(&tenants, still);
             this.look(ctx);
             this.pump(ctx);
         });
     }
 
-    fn looked(&mut self, asked: &BTreeSet<TenantId>, still: Result<BTreeSet<TenantId>, DbErr>) {
+    fn locks_checked(
+        &mut self,
+        tenants: &BTreeSet<TenantId>,
+        still: Result<BTreeSet<TenantId>, DbErr>,
+    ) {
         match still {
             Ok(still) => self
                 .locked
-                .retain(|tenant| still.contains(tenant) || !asked.contains(tenant)),
+                .retain(|tenant| still.contains(tenant) || !tenants.contains(tenant)),
             Err(error) => tracing::debug!(%error, "could not check whether rows are still locked"),
         }
         for waiting in std::mem::take(&mut self.aside) {
@@ -212,17 +216,17 @@ impl Handler<WritePosting> for CreditLedger {
 /// Returns the tenants whose rows are still locked. Queues for the rows of one of them, a different one in each turn.
 async fn still_locked(
     store: &Store,
-    asked: &BTreeSet<TenantId>,
+    tenants: &BTreeSet<TenantId>,
     calls: &[(TenantId, CallId)],
     turn: usize,
 ) -> Result<BTreeSet<TenantId>, DbErr> {
     let ids: Vec<CallId> = calls.iter().map(|(_, call)| *call).collect();
-    let mut still = locked(store, asked, &ids).await?;
+    let mut still = locked(store, tenants, &ids).await?;
     let next = turn.checked_rem(still.len());
     if let Some(one) = next.and_then(|at| still.iter().nth(at).copied()) {
-        let theirs = calls.iter().filter(|(tenant, _)| *tenant == one);
-        let theirs: Vec<CallId> = theirs.map(|(_, call)| *call).collect();
-        if queue_for_rows(store, one, &theirs).await? {
+        let calls_of_one = calls.iter().filter(|(tenant, _)| *tenant == one);
+        let calls_of_one: Vec<CallId> = calls_of_one.map(|(_, call)| *call).collect();
+        if queue_for_rows(store, one, &calls_of_one).await? {
             still.remove(&one);
         }
     }

@@ -135,13 +135,13 @@ pub(super) async fn write(
             LockWait::Usual => deps.store.begin_critical().await?,
         };
         let round = attempt(&txn, deps, &postings).await?;
-        if let Some(told) = round.announced {
+        if let Some(low_balances) = round.announced {
             if round.is_empty {
                 txn.confirm().await?;
             } else {
                 txn.commit().await?;
             }
-            announced = told;
+            announced = low_balances;
             for (index, outcome) in open.into_iter().zip(round.outcomes) {
                 answers[index] = Some(outcome);
             }
@@ -222,7 +222,7 @@ async fn attempt(
     let BatchDecision { outcomes, entries } = decide(&mut book, postings, now);
     let mut writes = statements::writes(&book, &before)?;
     let mut lows: Vec<NewEvent> = book.lows.iter().map(|low| announce(low, now)).collect();
-    let told = lows.iter().map(|low| low_balance_mail(low, now)).collect();
+    let mail_rows = lows.iter().map(|low| low_balance_mail(low, now)).collect();
     let written: Vec<&JournalEntry> = entries.iter().flatten().map(|entry| &**entry).collect();
     writes.extend(journal::writes(&written)?);
     let mut events: Vec<NewEvent> = written
@@ -232,7 +232,7 @@ async fn attempt(
     events.append(&mut lows);
     let announcement = outbox::announce(txn, &events, &deps.node.id(), now).await?;
     writes.extend(announcement.writes);
-    writes.push(mails::batch(told)?);
+    writes.push(mails::batch(mail_rows)?);
     let all = txn.write_all(&writes).await?;
     let is_empty = writes.iter().all(|write| write.count() == 0);
     Ok(Round {

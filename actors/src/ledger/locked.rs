@@ -45,7 +45,7 @@ pub(super) async fn write_unlocked(
             _ => Err(error),
         };
     }
-    tracing::warn!(tenants = ?locked, "rows of tenants are locked by another session; their writes wait");
+    tracing::warn!(tenants = ?locked, "another session locks rows of these tenants; their writes wait");
     let is_free = |posting: &&&Posting| !locked.contains(&posting.tenant());
     let free: Vec<&Posting> = batch.iter().filter(is_free).copied().collect();
     let written = write(deps, &free, LockWait::Usual).await?;

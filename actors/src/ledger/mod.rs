@@ -137,14 +137,14 @@ pub struct CreditBooking {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerError {
-    #[error("too much waits to be booked; try again")]
+    #[error("the ledger's queue is full; try again")]
     Busy,
-    #[error("the database does not take it; try again")]
+    #[error("the database is unavailable; try again")]
     Unavailable,
-    #[error("the call belongs to another owner")]
+    #[error("another node owns the call")]
     NotOwner,
     #[error(
-        "the call belongs to another owner or exists already, or the claim of the request is lost"
+        "another node owns the call, the call exists already, or the claim of the idempotency key is lost"
     )]
     Conflict,
     #[error("a later request was answered already")]

@@ -39,10 +39,10 @@ pub async fn exchange(member: Membership, store: Store) {
         };
         // A long outage is logged once.
         let pause = if let Some(before) = deaf_for {
-            tracing::debug!(%error, "other nodes are still not heard");
+            tracing::debug!(%error, "still cannot listen for notices of other nodes");
             AGAIN_AFTER_MAX.min(before * 2)
         } else {
-            tracing::warn!(%error, "other nodes are not heard; the tables are looked at more often");
+            tracing::warn!(%error, "cannot listen for notices of other nodes; the tables are read more often until it works");
             AGAIN_AFTER
         };
         sleep(pause).await;

@@ -56,7 +56,9 @@ async fn tell(member: &Membership, store: &Store, load: impl Fn() -> NodeLoad) {
         match table::renew(store.writer(), &member.id(), load(), member.ahead_ms()).await {
             Ok(Some(renewed)) => member.heed(&renewed),
             Ok(None) => {}
-            Err(error) => tracing::debug!(%error, "what this node has was not told"),
+            Err(error) => {
+                tracing::debug!(%error, "could not store this node's counts of calls and bridges")
+            }
         }
         tokio::time::sleep(Duration::from_millis(RENEW_EVERY_MS)).await;
     }
@@ -69,7 +71,7 @@ async fn come_back(member: &Membership, store: &Store) -> u64 {
             RENEW_EVERY_MS
         }
         Err(error) => {
-            tracing::warn!(%error, "this process could not become a new node; trying again");
+            tracing::warn!(%error, "could not rejoin as a new node; trying again");
             AGAIN_AFTER_MS
         }
     }

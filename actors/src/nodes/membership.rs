@@ -363,14 +363,14 @@ impl Membership {
 
     /// Adjusts the clock to the database's, which showed `theirs` between `asked_at` and now. A slow answer is
     /// ignored as too inexact.
-    fn compare(&self, asked_at: i64, theirs: i64) {
-        let took = self.own_now().saturating_sub(asked_at);
+    fn compare(&self, sent_at: i64, database_time: i64) {
+        let took = self.own_now().saturating_sub(sent_at);
         if let Some(clock) = &self.0.clock
             && took <= TELLS_TIME_WITHIN_MS
         {
-            let theirs = Millis::from_i64(theirs.saturating_add(took / 2));
-            clock.compare(theirs);
-            let ahead_ms = clock.now().since(theirs);
+            let database_time = Millis::from_i64(database_time.saturating_add(took / 2));
+            clock.compare(database_time);
+            let ahead_ms = clock.now().since(database_time);
             self.0.ahead_ms.store(ahead_ms, Relaxed);
         }
     }

@@ -73,16 +73,16 @@ mod tests {
         let (place, ..) = split(&me).expect("the system says");
         let number = other.id().to_string();
         let started = started_at(Path::new(PROC), &number).expect("it runs");
-        let there = format!("{place} {number} {started}");
-        assert!(!is_gone(&there));
+        let process = format!("{place} {number} {started}");
+        assert!(!is_gone(&process));
         assert!(is_gone(&format!("{place} {number} 1")), "another's number");
         other.kill().expect("it runs");
         // A zombie until it is waited for; it keeps its PID.
-        while !is_gone(&there) {
+        while !is_gone(&process) {
             std::thread::yield_now();
         }
         other.wait().expect("it ended");
-        assert!(is_gone(&there));
+        assert!(is_gone(&process));
         for unknown in ["", "elsewhere pid:[1] 0 1 1", "one two"] {
             assert!(!is_gone(unknown), "{unknown:?}");
         }

@@ -125,17 +125,19 @@ pub async fn time_of(store: &Store) -> Result<Millis, DbErr> {
     let ahead_ms = ahead_of_the_database(db).await?;
     let mut best: Option<(Duration, Instant, i64)> = None;
     for _ in 0..ASKED_FOR_TIME {
-        let asked = Instant::now();
-        let theirs = now(db).await?;
-        let took = asked.elapsed();
+        let sent_at = Instant::now();
+        let database_time = now(db).await?;
+        let took = sent_at.elapsed();
         if best.is_none_or(|(quickest, ..)| took < quickest) {
-            best = Some((took, asked + took / 2, theirs));
+            best = Some((took, sent_at + took / 2, database_time));
         }
     }
     let since = best.map_or(0, |(_, at, _)| at.elapsed().as_millis());
-    let theirs = best.map_or(0, |(.., theirs)| theirs);
+    let database_time = best.map_or(0, |(.., database_time)| database_time);
     let since = i64::try_from(since).unwrap_or(0);
-    Ok(Millis::from_i64(theirs).plus_ms(since).plus_ms(ahead_ms))
+    Ok(Millis::from_i64(database_time)
+        .plus_ms(since)
+        .plus_ms(ahead_ms))
 }
 
 async fn ahead_of_the_database(db: &impl ConnectionTrait) -> Result<i64, DbErr> {
@@ -231,8 +233,8 @@ pub async fn end(txn: &Transaction, node: &NodeRow) -> Result<bool, DbErr> {
 
 /// True if the node left or was ended. It does not come back with that id.
 pub async fn is_gone(db: &impl ConnectionTrait, id: &str) -> Result<bool, DbErr> {
-    let there = node::Entity::find().filter(node::Column::Id.eq(id)).one(db);
-    Ok(there.await?.is_none())
+    let row = node::Entity::find().filter(node::Column::Id.eq(id)).one(db);
+    Ok(row.await?.is_none())
 }
 
 /// Removes this node's own row.

@@ -48,7 +48,7 @@ impl ServingTerms {
             tracing::error!(
                 serves_from,
                 knows_step,
-                "the schema is of a later version, and this one cannot serve from it; this node drains: install the later version here"
+                "the schema is too new for this version; the node hands over its calls and stops. Install the newer version here"
             );
         }
         let mut before = self.settings();
@@ -61,7 +61,7 @@ impl ServingTerms {
         } else {
             tracing::warn!(
                 settings = *before,
-                "with these settings a crash of the database loses calls and minutes that were acknowledged"
+                "with these settings a crash of the database loses acknowledged calls and minutes; correct them"
             );
         }
     }

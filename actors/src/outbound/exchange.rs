@@ -91,8 +91,8 @@ pub async fn open(
     head: Head,
     limit: Duration,
 ) -> Result<StreamingAnswer, ErrorKind> {
-    let asked = tokio::time::timeout(limit, send(client, head, Bytes::new())).await;
-    let response = asked.unwrap_or(Err(ErrorKind::Timeout))?;
+    let sent = tokio::time::timeout(limit, send(client, head, Bytes::new())).await;
+    let response = sent.unwrap_or(Err(ErrorKind::Timeout))?;
     Ok(StreamingAnswer {
         status: response.status().as_u16(),
         response,

@@ -156,7 +156,7 @@ async fn with_retries<T, W>(
             // A row of one item is locked by another transaction; halving finds it.
             Err(error) if batch.len() > 1 && is_locked_out(&error) => return Err(error),
             Err(error) if is_transient(&error) && tries < TRIES && began.elapsed() < TRY_FOR => {
-                tracing::warn!(%error, tries, "the database is away; trying again");
+                tracing::warn!(%error, tries, "could not commit a batch, because the database is unavailable; trying again");
                 tries += 1;
                 tokio::time::sleep(RETRY_PAUSE).await;
             }

@@ -32,7 +32,7 @@ struct EventLoop {
 #[derive(Debug, Default)]
 struct Watch {
     /// The time of the last reading. None: the loop is not watched.
-    asked: Option<Instant>,
+    read_at: Option<Instant>,
     /// When the timer should fire, or should have fired.
     due: Option<Instant>,
     /// The longest lag since then, and in the period before.
@@ -69,7 +69,7 @@ impl EventLoops {
 impl EventLoop {
     fn ask(&self, now: Instant) -> Duration {
         let mut watch = lock(&self.watch);
-        if watch.asked.replace(now).is_none() {
+        if watch.read_at.replace(now).is_none() {
             // Lag counts from here, even if the loop never starts the timer.
             watch.due = Some(now);
             self.arbiter.spawn(watching(Arc::clone(&self.watch)));
@@ -96,8 +96,8 @@ fn lock(watch: &Mutex<Watch>) -> std::sync::MutexGuard<'_, Watch> {
 impl Watch {
     /// Records that the timer fired, and when it will fire next. False: the readings stopped, and so does the timer.
     fn came(&mut self, now: Instant, next: Instant) -> bool {
-        let is_asked = |asked: Instant| now.saturating_duration_since(asked) < WATCHED_FOR;
-        if !self.asked.is_some_and(is_asked) {
+        let is_recent = |read_at: Instant| now.saturating_duration_since(read_at) < WATCHED_FOR;
+        if !self.read_at.is_some_and(is_recent) {
             *self = Self::default();
             return false;
         }
@@ -178,7 +178,7 @@ mod tests {
         let began = Instant::now();
         let at = |ms: u64| began + Duration::from_millis(ms);
         let mut watch = Watch {
-            asked: Some(began),
+            read_at: Some(began),
             due: Some(at(100)),
             ..Watch::default()
         };
@@ -191,6 +191,6 @@ mod tests {
             assert_eq!(watch.lag(at(now)), Duration::from_millis(shown), "{now}");
         }
         assert!(!watch.came(at(150_000), at(150_100)));
-        assert_eq!((watch.asked, watch.due), (None, None));
+        assert_eq!((watch.read_at, watch.due), (None, None));
     }
 }

@@ -158,7 +158,7 @@ impl Exporter {
         };
         tokio::select! {
             over = gathered => over,
-            () = asked(finish) => {
+            () = finish_requested(finish) => {
                 while batch.len() < most && let Ok(span) = self.waiting.try_recv() {
                     batch.push(span);
                 }
@@ -192,7 +192,7 @@ impl Exporter {
             }
             tokio::select! {
                 () = sleep(wait) => {}
-                () = asked(finish) => {}
+                () = finish_requested(finish) => {}
             }
             again = (again * 2).min(self.limits.again_max);
         }
@@ -223,10 +223,12 @@ impl Exporter {
                 ..
             }) => {
                 let now = self.clock.on_the_wall(self.clock.now());
-                let asked = retry_after.and_then(|header| retry_after_ms(&header, now));
-                let asked = asked.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0);
+                let retry_after = retry_after.and_then(|header| retry_after_ms(&header, now));
+                let retry_after = retry_after
+                    .and_then(|ms| u64::try_from(ms).ok())
+                    .unwrap_or(0);
                 ExportResult::Later(
-                    Duration::from_millis(asked),
+                    Duration::from_millis(retry_after),
                     format!("it answered {status}"),
                 )
             }
@@ -241,7 +243,7 @@ impl Exporter {
         add(&self.stats.refused, refused);
         if !self.well {
             self.well = true;
-            tracing::info!("spans are taken again by telemetry.otlp_endpoint");
+            tracing::info!("telemetry.otlp_endpoint accepts spans again");
         }
     }
 
@@ -250,13 +252,13 @@ impl Exporter {
             self.well = false;
             tracing::warn!(
                 why,
-                "spans are not taken by telemetry.otlp_endpoint; they are kept for a minute, and calls do not wait"
+                "telemetry.otlp_endpoint does not accept spans; they are retried for a minute, then dropped"
             );
         }
     }
 }
 
-async fn asked(finish: &mut watch::Receiver<bool>) {
+async fn finish_requested(finish: &mut watch::Receiver<bool>) {
     // If the sender is gone, the request to finish will never come.
     let _ = finish.wait_for(|finish| *finish).await;
 }

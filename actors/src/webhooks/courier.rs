@@ -53,11 +53,11 @@ pub(super) struct Courier {
     /// Notified when a delivery in the table may be due.
     pub(super) woken: Notify,
     /// Notified when a recovery may have been requested.
-    pub(super) asked: Notify,
+    pub(super) recovery_requested: Notify,
     /// Notified when an attempt was recorded or the courier was abandoned.
     pub(super) changed: Notify,
     recorder: Recorder,
-    heard: RefCell<LastAnswers>,
+    last_answers: RefCell<LastAnswers>,
     schedule: Schedule,
     /// Timeout of one whole exchange.
     pub(super) timeout: Duration,
@@ -93,10 +93,10 @@ impl Courier {
             stats,
             scheduler: RefCell::new(Scheduler::new(limits, started_at)),
             woken: Notify::new(),
-            asked: Notify::new(),
+            recovery_requested: Notify::new(),
             changed: Notify::new(),
             recorder: Recorder::new(),
-            heard: RefCell::default(),
+            last_answers: RefCell::default(),
             schedule: Schedule::from_seconds(&config.retry_schedule_seconds),
             timeout: config.timeout,
             connections,
@@ -135,7 +135,7 @@ impl Courier {
     /// Wakes the poller and recovery.
     pub(super) fn wake(&self) {
         self.woken.notify_one();
-        self.asked.notify_one();
+        self.recovery_requested.notify_one();
     }
 
     /// Accepts committed deliveries. Those without room stay in the table.
@@ -259,7 +259,7 @@ impl Courier {
 
     /// Counts an attempt and keeps the endpoint's answer.
     pub(super) fn note(&self, record: &AttemptRecord, created: Millis) {
-        self.heard.borrow_mut().note(record);
+        self.last_answers.borrow_mut().note(record);
         let counter = match record.verdict {
             AttemptVerdict::Delivered => &self.stats.succeeded,
             AttemptVerdict::Retry { .. } => &self.stats.retried,
@@ -359,7 +359,7 @@ impl Courier {
             if recorded.refused.contains(&record.delivery) {
                 tracing::warn!(
                     delivery = %record.delivery, webhook = %record.webhook, tenant = %record.tenant, attempts = record.number,
-                    "an attempt is not recorded: another node has the delivery, or has made that attempt"
+                    "an attempt was not recorded: another node owns the delivery, or has made that attempt"
                 );
             } else if matches!(
                 record.verdict,
@@ -383,7 +383,7 @@ impl Courier {
             match courier.read(&ids).await {
                 Ok((rows, ours)) => courier.loaded(&ids, rows, &ours),
                 Err(error) => {
-                    tracing::warn!(%error, "webhooks could not be read; trying again");
+                    tracing::warn!(%error, "could not read webhooks; trying again");
                     tokio::time::sleep(AGAIN).await;
                     courier.scheduler.borrow_mut().not_loaded(ids);
                 }
@@ -420,7 +420,7 @@ impl Courier {
                 match queue_owners::give_up(store, &courier.node, &ids).await {
                     Ok(()) => courier.tell_others(),
                     Err(error) => {
-                        tracing::debug!(%error, "endpoints without work stay with this node");
+                        tracing::debug!(%error, "could not release idle endpoint queues; this node keeps them");
                     }
                 }
             }
@@ -474,7 +474,7 @@ impl Courier {
             Ok(endpoint) => Destination::Ready(Rc::new(endpoint)),
             Err(error) => {
                 if !matches!(queue.target, Destination::Sealed) {
-                    tracing::error!(webhook = %id, %error, "a webhook's secret cannot be opened; its deliveries wait");
+                    tracing::error!(webhook = %id, %error, "could not open a webhook's secret with secrets.key; its deliveries wait");
                 }
                 Destination::Sealed
             }
@@ -506,7 +506,7 @@ impl Courier {
                 lost
             }
             Err(error) => {
-                tracing::warn!(%error, "deliveries could not be read; trying again");
+                tracing::warn!(%error, "could not read deliveries; trying again");
                 self.scheduler.borrow_mut().not_claimed(claim);
                 Vec::new()
             }
@@ -515,16 +515,16 @@ impl Courier {
         if !lost.is_empty()
             && let Err(error) = pending::close_lost(&self.deps.store, &lost, now).await
         {
-            tracing::warn!(%error, "deliveries without an event could not be closed");
+            tracing::warn!(%error, "could not close deliveries whose event is missing");
         }
     }
 
     /// The status of webhooks, including those without any activity.
     pub(super) fn statuses(&self, webhooks: &[WebhookId]) -> HashMap<WebhookId, WebhookStatus> {
-        let (scheduler, heard) = (self.scheduler.borrow(), self.heard.borrow());
+        let (scheduler, last_answers) = (self.scheduler.borrow(), self.last_answers.borrow());
         let standing = |id: &WebhookId| WebhookStatus {
             queue: scheduler.queue_reading(*id),
-            last_answer: heard.of(*id),
+            last_answer: last_answers.of(*id),
         };
         webhooks.iter().map(|id| (*id, standing(id))).collect()
     }

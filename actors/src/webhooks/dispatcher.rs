@@ -47,7 +47,7 @@ pub(super) struct Again {
     pub(super) webhook: WebhookId,
     pub(super) delivery: DeliveryId,
     /// The number of attempts at the time of the request.
-    pub(super) made: i64,
+    pub(super) attempts: i64,
     pub(super) trace: Option<TraceParent>,
 }
 
@@ -178,7 +178,7 @@ impl Handler<Again> for WebhookDispatcher {
 
     fn handle(&mut self, again: Again, _: &mut Self::Context) -> Self::Result {
         let (courier, tests) = (Rc::clone(&self.courier), self.tests.clone());
-        let which = (again.webhook, again.delivery, again.made);
+        let which = (again.webhook, again.delivery, again.attempts);
         Box::pin(resend::send(courier, tests, which, again.trace))
     }
 }

@@ -15,13 +15,13 @@ pub(super) async fn drain(courier: Rc<Courier>, tests: Tests, limit: Duration) {
         tracing::warn!(
             in_flight = counts.in_flight,
             unrecorded = counts.unrecorded,
-            "deliveries under way were given up; they are made again after the next start"
+            "attempts in progress did not end in time; they are repeated after the next start"
         );
     }
     courier.abandon();
     let (store, node) = (&courier.deps.store, &courier.node);
     if let Err(error) = queue_owners::give_back(store.writer(), node).await {
-        tracing::warn!(%error, "could not release endpoints; other nodes deliver to them when this node is gone");
+        tracing::warn!(%error, "could not release the endpoint queues; other nodes take them over when this node's lease expires");
     }
     courier.tell_others();
 }
@@ -47,7 +47,7 @@ async fn give_up_ended(courier: &Courier) {
     match queue_owners::give_up(store, &courier.node, &ended).await {
         Ok(()) => courier.tell_others(),
         Err(error) => {
-            tracing::warn!(%error, "endpoints without work are others' when this node is gone");
+            tracing::warn!(%error, "could not release idle endpoint queues; other nodes take them over when this node's lease expires");
         }
     }
 }

@@ -168,18 +168,18 @@ impl WebhooksHandle {
     }
 
     /// Makes one attempt of a due delivery, bypassing the circuit, and waits until it is recorded. Makes none if
-    /// there are more than `made` attempts already.
+    /// there are more than `attempts` of it already.
     pub async fn resend(
         &self,
         webhook: WebhookId,
         delivery: DeliveryId,
-        made: i64,
+        attempts: i64,
         trace: Option<TraceParent>,
     ) -> Result<ResendOutcome, TestError> {
         let again = Again {
             webhook,
             delivery,
-            made,
+            attempts,
             trace,
         };
         self.dispatcher
@@ -191,7 +191,7 @@ impl WebhooksHandle {
     /// Accepts no more work, waits at most `limit` for attempts in progress, and gives back the rest.
     pub async fn drain(&self, limit: Duration) {
         if self.dispatcher.send(Drain { limit }).await.is_err() {
-            tracing::warn!("the webhook dispatcher was gone before it was drained");
+            tracing::warn!("the webhook dispatcher stopped before it was drained");
         }
     }
 
@@ -200,8 +200,8 @@ impl WebhooksHandle {
         &self,
         webhooks: Vec<WebhookId>,
     ) -> Option<HashMap<WebhookId, WebhookStatus>> {
-        let asked = self.dispatcher.send(Look { webhooks });
-        tokio::time::timeout(LOOK_WITHIN, asked).await.ok()?.ok()
+        let looking = self.dispatcher.send(Look { webhooks });
+        tokio::time::timeout(LOOK_WITHIN, looking).await.ok()?.ok()
     }
 
     /// Call this after the process became another node: other nodes own its old deliveries, and none of them is sent

@@ -42,7 +42,7 @@ pub(super) async fn run(courier: Rc<Courier>) {
             (reread_at, is_told) = (began, false);
         }
         if let Err(error) = look(&courier, reread).await {
-            tracing::warn!(%error, "due deliveries could not be read; trying again");
+            tracing::warn!(%error, "could not read due deliveries; trying again");
         }
         let now = courier.now();
         let next = courier.scheduler.borrow_mut().take_next_due();

@@ -122,7 +122,7 @@ impl Batch {
                     }
                 }
                 (Err(error), _) if is_transient(&error) => {
-                    tracing::warn!(%error, attempts = records.len(), "attempts could not be recorded; trying again");
+                    tracing::warn!(%error, attempts = records.len(), "could not record attempts; trying again");
                     rest.push(records);
                     tokio::time::sleep(again).await;
                     again = (again * 2).min(AGAIN_MAX);
@@ -130,7 +130,7 @@ impl Batch {
                 (Err(error), [record]) => {
                     tracing::error!(
                         %error, delivery = %record.delivery, webhook = %record.webhook, tenant = %record.tenant, attempts = record.number,
-                        "an attempt cannot be recorded; its delivery is not sent again before this process is started anew"
+                        "an attempt cannot be recorded; its delivery is not sent again until this process restarts"
                     );
                     written.set_aside.insert(record.delivery);
                 }

@@ -42,11 +42,11 @@ pub(super) async fn run(courier: Rc<Courier>) {
                 tokio::time::sleep(began.elapsed().max(PAUSE)).await;
             }
             Ok(None) => {
-                let asked = courier.asked.notified();
-                let _ = tokio::time::timeout(LOOK, asked).await;
+                let requested = courier.recovery_requested.notified();
+                let _ = tokio::time::timeout(LOOK, requested).await;
             }
             Err(error) => {
-                tracing::warn!(%error, "failed deliveries could not be recovered; trying again");
+                tracing::warn!(%error, "could not recover failed deliveries; trying again");
                 tokio::time::sleep(AGAIN).await;
             }
         }

@@ -30,7 +30,7 @@ pub enum ResendOutcome {
 pub(super) async fn send(
     courier: Rc<Courier>,
     tests: Tests,
-    (webhook, delivery, made): (WebhookId, DeliveryId, i64),
+    (webhook, delivery, attempts): (WebhookId, DeliveryId, i64),
     trace: Option<TraceParent>,
 ) -> Result<ResendOutcome, TestError> {
     let (rows, ours) = courier.read(&[webhook]).await?;
@@ -49,7 +49,7 @@ pub(super) async fn send(
     if !is_free {
         return Ok(under_way(&courier, webhook, delivery).await);
     }
-    let prepared = prepare(&courier, row, (delivery, made), trace).await;
+    let prepared = prepare(&courier, row, (delivery, attempts), trace).await;
     let (endpoint, what) = match prepared {
         Ok(Ok(prepared)) => prepared,
         Ok(Err(instead)) => {
@@ -66,9 +66,9 @@ pub(super) async fn send(
     let attempting = courier.clone();
     // Spawned, so the attempt is recorded even if the caller goes away.
     let task = actix_rt::spawn(async move {
-        let made = attempt(&attempting, &endpoint, &what).await;
+        let outcome = attempt(&attempting, &endpoint, &what).await;
         drop(seat);
-        made
+        outcome
     });
     task.await.map_err(|_| {
         // The attempt panicked: the queue may send the delivery again.
@@ -132,10 +132,10 @@ type Prepared = Result<(Endpoint, (Dispatch, Millis)), ResendOutcome>;
 async fn prepare(
     courier: &Courier,
     webhook: webhook::Model,
-    asked: (DeliveryId, i64),
+    resent: (DeliveryId, i64),
     trace: Option<TraceParent>,
 ) -> Result<Prepared, TestError> {
-    let (row, event) = match hold(courier, asked).await? {
+    let (row, event) = match hold(courier, resent).await? {
         Ok(held) => held,
         Err(instead) => return Ok(Err(instead)),
     };
@@ -165,7 +165,7 @@ async fn prepare(
 /// The delivery with its event, claimed by this node. None if an attempt was made since the request.
 async fn hold(
     courier: &Courier,
-    (delivery, made): (DeliveryId, i64),
+    (delivery, attempts): (DeliveryId, i64),
 ) -> Result<Result<(delivery::Model, event::Model), ResendOutcome>, DbErr> {
     let store = &courier.deps.store;
     delivery::Entity::update_many()
@@ -175,14 +175,14 @@ async fn hold(
         )
         .filter(delivery::Column::Id.eq(delivery))
         .filter(delivery::Column::Status.eq(DeliveryStatus::Pending))
-        .filter(delivery::Column::Attempts.eq(made))
+        .filter(delivery::Column::Attempts.eq(attempts))
         .exec(store.writer())
         .await?;
     let row = delivery::Entity::find_by_id(delivery)
         .one(store.writer())
         .await?;
     let row = match row {
-        Some(row) if row.attempts > made => return Ok(Err(ResendOutcome::Made)),
+        Some(row) if row.attempts > attempts => return Ok(Err(ResendOutcome::Made)),
         Some(row) if row.status == DeliveryStatus::Pending => row,
         _ => return Ok(Err(ResendOutcome::Waits)),
     };

@@ -118,7 +118,7 @@ async fn a_node_that_is_too_old_for_the_schema_gives_its_calls_to_a_newer_one() 
     let exited = nodes.a.server.exited().await;
     assert_eq!(exited.code(), Some(1));
     let log = nodes.a.server.log();
-    assert!(log.contains("this node drains"), "{log}");
+    assert!(log.contains("hands over its calls"), "{log}");
     nodes.taken_by_b(&call).await;
     let at_b = nodes.bridge_at_b(&nodes.a.tenant, Socket).await;
     at_b.hang_up(&call).await;

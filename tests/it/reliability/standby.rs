@@ -230,7 +230,7 @@ async fn a_node_that_was_ended_asks_once_for_what_waits_for_the_standby() {
     .unwrap();
     node.thaw();
     eventually("the node to try again and again", async || {
-        let tries = node.log().matches("could not become a new node").count();
+        let tries = node.log().matches("could not rejoin as a new node").count();
         (tries >= TRIES).then_some(())
     })
     .await;

@@ -39,8 +39,8 @@ impl Version {
 
     /// The agent as bridges see it.
     pub fn for_bridge(&self, transfers: &TransferPrefixes) -> Arc<Value> {
-        let made = || Arc::new(self.settings.for_bridge(transfers));
-        Arc::clone(self.for_bridge.get_or_init(made))
+        let build = || Arc::new(self.settings.for_bridge(transfers));
+        Arc::clone(self.for_bridge.get_or_init(build))
     }
 }
 

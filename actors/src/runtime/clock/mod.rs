@@ -45,10 +45,10 @@ pub trait Clock: fmt::Debug + Send + Sync {
 
     /// Starts again with the time of a clock shared with other nodes, and follows that clock from then on. Call it
     /// before anything is measured.
-    fn begin_at(&self, _theirs: Millis) {}
+    fn begin_at(&self, _database_time: Millis) {}
 
     /// Compares with the shared clock, which shows `_theirs` now.
-    fn compare(&self, _theirs: Millis) {}
+    fn compare(&self, _database_time: Millis) {}
 
     /// The wall clock's lead over this one, in milliseconds; negative: it lags. If this clock started with the wall
     /// clock, that is the sum of steps since.
@@ -144,17 +144,17 @@ fn tell(step: Option<i64>, timeline: &Timeline) {
 }
 
 impl Clock for SteadyClock {
-    fn begin_at(&self, theirs: Millis) {
-        let theirs = theirs.as_i64().saturating_mul(1_000);
+    fn begin_at(&self, database_time: Millis) {
+        let database_time = database_time.as_i64().saturating_mul(1_000);
         self.change(|timeline, mono, wall| {
-            *timeline = Timeline::beginning_at(mono, wall, theirs);
+            *timeline = Timeline::beginning_at(mono, wall, database_time);
         });
     }
 
-    fn compare(&self, theirs: Millis) {
-        let theirs = theirs.as_i64().saturating_mul(1_000);
+    fn compare(&self, database_time: Millis) {
+        let database_time = database_time.as_i64().saturating_mul(1_000);
         self.change(|timeline, mono, wall| {
-            let step = timeline.compare(mono, wall, theirs);
+            let step = timeline.compare(mono, wall, database_time);
             tell(step, timeline);
         });
     }
@@ -200,12 +200,12 @@ impl SystemClock {
 }
 
 impl Clock for SystemClock {
-    fn begin_at(&self, theirs: Millis) {
-        Self::steady().begin_at(theirs);
+    fn begin_at(&self, database_time: Millis) {
+        Self::steady().begin_at(database_time);
     }
 
-    fn compare(&self, theirs: Millis) {
-        Self::steady().compare(theirs);
+    fn compare(&self, database_time: Millis) {
+        Self::steady().compare(database_time);
     }
 
     fn now(&self) -> Millis {

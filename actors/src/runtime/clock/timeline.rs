@@ -49,20 +49,20 @@ impl Timeline {
     }
 
     /// A timeline that starts with another clock and follows that one.
-    pub(super) fn beginning_at(mono: i64, wall: i64, theirs: i64) -> Self {
+    pub(super) fn beginning_at(mono: i64, wall: i64, database_time: i64) -> Self {
         Self {
-            shown: theirs,
-            stepped: wall.saturating_sub(theirs),
-            ahead: Some(theirs.saturating_sub(wall)),
+            shown: database_time,
+            stepped: wall.saturating_sub(database_time),
+            ahead: Some(database_time.saturating_sub(wall)),
             ..Self::new(mono, wall)
         }
     }
 
     /// Compares with the followed clock, which shows `theirs` now. The timeline does not jump.
-    pub(super) fn compare(&mut self, mono: i64, wall: i64, theirs: i64) -> Option<i64> {
+    pub(super) fn compare(&mut self, mono: i64, wall: i64, database_time: i64) -> Option<i64> {
         let step = self.look(mono, wall);
         if self.ahead.is_some() {
-            self.ahead = Some(theirs.saturating_sub(wall));
+            self.ahead = Some(database_time.saturating_sub(wall));
             self.aim();
         }
         step
@@ -200,9 +200,9 @@ mod tests {
     #[test]
     fn who_follows_another_clock_shows_what_that_shows() {
         for off in [HOUR, -HOUR, 3] {
-            let theirs = WALL;
-            let mut timeline = Timeline::beginning_at(0, WALL + off, theirs);
-            assert_eq!((timeline.at(0), timeline.stepped()), (theirs, off));
+            let database_time = WALL;
+            let mut timeline = Timeline::beginning_at(0, WALL + off, database_time);
+            assert_eq!((timeline.at(0), timeline.stepped()), (database_time, off));
             // The followed clock runs 40 ppm faster than this machine's.
             let mut wall = WALL + off;
             for second in 1..4_000_i64 {
@@ -210,12 +210,12 @@ mod tests {
                 let set = if second == 2_000 { HOUR } else { 0 };
                 wall += MILLION + set;
                 if second % 5 == 0 {
-                    let told = timeline.compare(passed, wall, theirs + passed + 40 * second);
+                    let told = timeline.compare(passed, wall, database_time + passed + 40 * second);
                     assert_eq!(told, (set != 0).then_some(set), "{second}");
                 } else {
                     assert_eq!(timeline.look(passed, wall), None);
                 }
-                let apart = timeline.at(passed) - (theirs + passed + 40 * second);
+                let apart = timeline.at(passed) - (database_time + passed + 40 * second);
                 assert!(apart.abs() < 10_000, "{apart} µs apart at {second}");
                 assert_eq!(timeline.stepped(), wall - timeline.at(passed));
             }

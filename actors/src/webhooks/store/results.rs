@@ -64,7 +64,7 @@ pub(in crate::webhooks) async fn record(
     }
     let batch = batch.as_slice();
     let disabled = record_health(&txn, batch).await?;
-    let told = disabled.iter().map(|disabled| {
+    let mail_rows = disabled.iter().map(|disabled| {
         let subject = disabled.webhook.to_string();
         mails::to_owners(
             MailKind::WebhookDisabled,
@@ -73,7 +73,7 @@ pub(in crate::webhooks) async fn record(
             disabled.at,
         )
     });
-    mails::write(&txn, told).await?;
+    mails::write(&txn, mail_rows).await?;
     record_deliveries(&txn, batch).await?;
     let new = record_attempts(&txn, batch).await?;
     count(&txn, batch, &new).await?;
