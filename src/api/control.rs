@@ -77,7 +77,7 @@ impl LiveOutbound {
                 &tenant.function_secret,
             )
             .map_err(|error| {
-                tracing::error!(tenant = %tenant.id, %error, "the function secret");
+                tracing::error!(tenant = %tenant.id, %error, "could not open the tenant's function secret; the function is not invoked");
                 ApiError::Unavailable
             })?;
         let traced = InvocationSpan::begin(current_trace().as_ref());

@@ -76,7 +76,7 @@ impl ActorSystem {
             CallRegistry::start(&threads.core.handle(), calls.clone()).await?;
         ledger.announce_credits_to(registry.clone().recipient());
         if recovered > 0 {
-            tracing::info!(calls = recovered, "took up unfinished calls");
+            tracing::info!(calls = recovered, "took over unfinished calls");
         }
         let ActorDependencies {
             store,
@@ -119,17 +119,17 @@ impl ActorSystem {
             tokio::time::sleep(GONE_LOOK_EVERY).await;
         }
         if let Err(error) = calls.give_back().await {
-            tracing::warn!(%error, "calls could not be given back; others take them when this node is gone");
+            tracing::warn!(%error, "could not release this node's calls; other nodes take them over when its lease expires");
         }
     }
 
     /// Stops after the listeners and the deliveries: gives up the lease, stops the threads and closes the store.
     pub(super) async fn stop(self) {
         if let Err(error) = self.runtime.calls.store_signs().await {
-            tracing::warn!(%error, "the bridges' signs of life were not written");
+            tracing::warn!(%error, "could not store the bridges' signs of life");
         }
         if let Err(error) = self.runtime.member.leave(&self.runtime.store).await {
-            tracing::warn!(%error, "what this node has could not be given back; others take it when its lease is over");
+            tracing::warn!(%error, "could not release the lease; other nodes take over this node's work when it expires");
         }
         for arbiter in &self.arbiters {
             arbiter.stop();

@@ -64,21 +64,21 @@ const ENDS_AHEAD: Duration = Duration::from_millis(200);
 pub enum ServiceStartError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the database answers with a fault: {words}", words = in_words(.0))]
+    #[error("the database answered with an error: {words}", words = in_words(.0))]
     Database(#[from] DbErr),
     #[error(
-        "the database schema has a step {0:?} that this version does not know; install the newer version of dikala that made it"
+        "the database schema has a step {0:?} that this version does not know; install the newer version of dikala that created it"
     )]
     NewerSchema(String),
     #[error(
-        "a crash of this PostgreSQL loses calls and minutes that were acknowledged ({0}): set these on, for the server (ALTER SYSTEM), \
-         the database or the role (ALTER DATABASE or ALTER ROLE … SET) or in database.url, wherever they are off; where a loss does not \
-         matter, set database.allow_unsafe = true"
+        "a crash of this PostgreSQL loses acknowledged calls and minutes ({0}): turn these settings on wherever they are off, for the \
+         server (ALTER SYSTEM), the database or the role (ALTER DATABASE or ALTER ROLE … SET) or in database.url; if such a loss does \
+         not matter, set database.allow_unsafe = true"
     )]
     Unsafe(String),
     #[error(
-        "the database schema is of a later version now, and this one cannot serve from it: its calls were given back for other nodes; \
-         install the later version here"
+        "the database schema is now too new for this version: this node released its calls for other nodes; \
+         install the newer version here"
     )]
     Outdated,
     #[error("the database schema is not up to date (steps missing: {0}); run `dikala migrate`")]
@@ -90,15 +90,15 @@ pub enum ServiceStartError {
         reason: std::io::Error,
     },
     #[error(
-        "there is no database at {0:?}; give the database.url that `serve` has, or run `dikala migrate` to make this one"
+        "there is no database at {0:?}; set the database.url of `serve`, or run `dikala migrate` to create it"
     )]
     NoDatabase(PathBuf),
     #[error(
-        "secrets.key does not open what is stored in this database; set the key that it was made with (DIKALA_SECRETS__KEY)"
+        "secrets.key does not open the secrets in this database; set the key that sealed them (DIKALA_SECRETS__KEY)"
     )]
     WrongKey,
     #[error(
-        "secrets.key is not set, and this database holds secrets that do not open without the key that they were made with; set it \
+        "secrets.key is not set, and this database holds secrets that do not open without the key that sealed them; set it \
          (DIKALA_SECRETS__KEY or DIKALA_SECRETS__KEY_FILE)"
     )]
     MissingKey,
@@ -337,7 +337,9 @@ impl App {
             }
         };
         if tokio::time::timeout_at(ends, drain).await.is_err() {
-            tracing::warn!("not everything finished in time; the rest goes on at the next start");
+            tracing::warn!(
+                "requests, deliveries or calls did not finish in time; the next start, or another node, continues them"
+            );
         }
         // Even if something did not finish: releases this node's work at once, so that others need not wait for its
         // lease to expire.
@@ -347,7 +349,7 @@ impl App {
             .is_err()
         {
             tracing::warn!(
-                "what this node has could not be given back; others take it when its lease is over"
+                "could not release the lease; other nodes take over this node's work when it expires"
             );
         }
     }
@@ -439,7 +441,7 @@ pub fn wait_for_signal() -> impl Future<Output = ()> {
         next().await;
         rt::spawn(async move {
             next().await;
-            tracing::warn!("stopping at once");
+            tracing::warn!("a second signal came: stopping at once");
             std::process::exit(1);
         });
     }

@@ -42,7 +42,7 @@ pub async fn open_store(
         SchemaState::Ahead(step) => {
             tracing::info!(
                 step,
-                "the schema is of a later version; this version can serve from it"
+                "the schema is of a newer version; this version can serve from it"
             );
         }
         SchemaState::Newer(step) => return Err(ServiceStartError::NewerSchema(step)),
@@ -69,8 +69,8 @@ pub async fn open_store(
 
 /// The vault of the configuration. Fails if its key is missing although the store holds secrets.
 pub async fn vault(settings: &Settings) -> Result<Vault, ServiceStartError> {
-    let there = Store::missing_file(&settings.database.url).is_none();
-    if !settings.has_key() && there {
+    let exists = Store::missing_file(&settings.database.url).is_none();
+    if !settings.has_key() && exists {
         let store = Store::connect(&settings.database.url).await?;
         let any = holds_secrets(&store).await;
         store.close().await;

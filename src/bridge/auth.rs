@@ -50,7 +50,7 @@ async fn authenticate(req: &ServiceRequest) -> Result<BridgeId, TokenError> {
         None => Err(strangers.refused(&stranger, unknown().into())),
     };
     if let Err(error) = &found {
-        tracing::info!(address = %stranger, %error, "a bridge was refused");
+        tracing::info!(address = %stranger, %error, "refused a bridge's token");
     }
     found
 }

@@ -88,7 +88,7 @@ async fn commands_for(runtime: &Runtime, bridge: BridgeId, poll: &Poll) -> Vec<C
         .bridges
         .give(&runtime.store, bridge, poll, COMMANDS_MAX);
     given.await.unwrap_or_else(|error| {
-        tracing::warn!(%bridge, %error, "commands could not be read; they wait for the next request");
+        tracing::warn!(%bridge, %error, "could not read commands for a bridge; they come with its next request");
         Vec::new()
     })
 }

@@ -20,9 +20,11 @@ pub(super) async fn announce(runtime: &Runtime, socket: &BridgeSocket) {
     match tokio::time::timeout(ANNOUNCE_WITHIN, announcing).await {
         Ok(Ok(())) => runtime.member.notices().tell(Topic::Bridges),
         Ok(Err(error)) => {
-            tracing::warn!(bridge = %socket.bridge(), %error, "other nodes hear of a socket later");
+            tracing::warn!(bridge = %socket.bridge(), %error, "could not announce a bridge's new socket to other nodes; it is announced later");
         }
-        Err(_) => tracing::warn!(bridge = %socket.bridge(), "other nodes hear of a socket later"),
+        Err(_) => {
+            tracing::warn!(bridge = %socket.bridge(), "could not announce a bridge's new socket to other nodes; it is announced later")
+        }
     }
 }
 

@@ -317,7 +317,7 @@ impl SocketReader {
             .await
             .is_err()
         {
-            tracing::warn!(bridge = %self.bridge, "messages were left unanswered at the stop; the bridge sends them again");
+            tracing::warn!(bridge = %self.bridge, "stopped before all messages of a bridge were answered; the bridge sends them again");
         }
         EndReason::Close(CloseCode::Away, "the service stops; connect again")
     }

@@ -21,12 +21,12 @@ pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> I
     if !is_trusted(peer, trusted) {
         return peer;
     }
-    let said: Vec<&str> = headers
+    let forwarded: Vec<&str> = headers
         .get_all(FORWARDED_FOR)
         .flat_map(|value| value.to_str().unwrap_or_default().split(','))
         .collect();
     let mut nearest = peer;
-    for text in said.into_iter().rev() {
+    for text in forwarded.into_iter().rev() {
         let Some(address) = parse(text.trim()) else {
             break;
         };

@@ -219,7 +219,7 @@ impl AsyncWrite for ClientConnection {
                     request_id = %id,
                     address = %this.peer.ip(),
                     status = answer.status.as_u16(),
-                    "what a client sent is no request"
+                    "refused an invalid HTTP request"
                 );
                 this.refusal = answer.with_body(id).into();
                 this.refused = true;

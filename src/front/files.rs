@@ -13,7 +13,7 @@ pub fn raise_open_files() {
         maximum: limit.maximum,
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
+        tracing::warn!(%error, "could not raise the limit of open files");
     }
 }
 

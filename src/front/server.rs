@@ -93,7 +93,7 @@ where
 pub async fn take_the_last(socket: TcpListener) {
     #[cfg(target_os = "linux")]
     if let Err(error) = socket2::SockRef::from(&socket).attach_filter(&no_beginnings()) {
-        tracing::debug!(%error, "connections begin until the listener closes");
+        tracing::debug!(%error, "could not stop new connections before the listener closes");
     }
     sleep(LAST_TAKEN_WITHIN).await;
 }
@@ -143,7 +143,7 @@ fn answer_at_once(stream: &TcpStream) {
 }
 
 fn turn_away(stream: &TcpStream, full: LimitReached, address: std::net::IpAddr) {
-    tracing::debug!(%address, ?full, "a connection was not taken");
+    tracing::debug!(%address, ?full, "refused a connection: a limit is reached");
     // The send buffer of a new connection has room for it, and a surplus client is not waited for.
     let _ = socket2::SockRef::from(stream).send(&too_many(full));
 }

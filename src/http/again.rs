@@ -41,7 +41,10 @@ where
                 }
                 let longest = AGAIN_AFTER_MS * u64::from(tries);
                 let pause = longest / 2 + rand::random_range(0..=longest / 2);
-                tracing::debug!(tries, "a request is carried out again");
+                tracing::debug!(
+                    tries,
+                    "the database rolled back a request; carrying it out again"
+                );
                 tokio::time::sleep(Duration::from_millis(pause)).await;
             }
             handler.call(args).await

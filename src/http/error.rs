@@ -436,16 +436,16 @@ impl ApiError {
 impl From<DbErr> for ApiError {
     fn from(error: DbErr) -> Self {
         if took_too_long(&error) {
-            tracing::warn!(%error, "a statement took too long");
+            tracing::warn!(%error, "cancelled a statement that took too long; the request gets 503");
             Self::TookTooLong
         } else if lost_a_race(&error) {
-            tracing::info!(%error, "a transaction was rolled back for another's sake");
+            tracing::info!(%error, "the database rolled back a transaction because of a concurrent one");
             Self::RolledBack
         } else if is_transient(&error) {
-            tracing::warn!(%error, "the database is not available");
+            tracing::warn!(%error, "the database is unavailable; the request gets 503");
             Self::Unavailable
         } else {
-            tracing::error!(%error, "a statement failed");
+            tracing::error!(%error, "a statement failed; the request gets 500");
             Self::Internal
         }
     }

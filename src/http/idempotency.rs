@@ -98,7 +98,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<ClaimResult, 
         .extensions()
         .get::<IdempotencyScope>()
         .ok_or(ApiError::Internal)?;
-    let asked = KeyedRequest {
+    let keyed = KeyedRequest {
         fingerprint: fingerprint(req),
         is_brief: req.path().ends_with("/test"),
         node: http.member.id(),
@@ -110,7 +110,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<ClaimResult, 
             claimed.clone(),
         ))))
     };
-    match insert(&http.store, scope, &key, &asked, now).await {
+    match insert(&http.store, scope, &key, &keyed, now).await {
         Ok(true) => return mine(),
         Ok(false) => {}
         Err(error) => {
@@ -126,10 +126,10 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<ClaimResult, 
     match row {
         // The claim was released at this moment.
         None => Err(ApiError::IdempotencyInProgress),
-        Some(row) if is_over(&row, now) || is_left_behind(http, &row, &asked).await? => {
+        Some(row) if is_over(&row, now) || is_left_behind(http, &row, &keyed).await? => {
             // Never the time of the previous claim: the time identifies a claim.
             let at = now.max(row.created_at.plus_ms(1));
-            if take_over(&http.store, &row, &asked, at).await? {
+            if take_over(&http.store, &row, &keyed, at).await? {
                 Ok(ClaimResult::Mine(Rc::new(IdempotencyClaim::new(
                     ClaimedKey::new(scope, key, at, http.vault.clone()),
                 ))))
@@ -137,7 +137,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<ClaimResult, 
                 Err(ApiError::IdempotencyInProgress)
             }
         }
-        Some(row) if row.fingerprint != asked.fingerprint => Err(ApiError::IdempotencyKeyReused),
+        Some(row) if row.fingerprint != keyed.fingerprint => Err(ApiError::IdempotencyKeyReused),
         Some(row) if row.status.is_some() && row.body.is_none() => {
             Err(ApiError::IdempotencyAnswerGone)
         }
@@ -212,20 +212,20 @@ async fn insert(
     store: &Store,
     scope: IdempotencyScope,
     key: &str,
-    asked: &KeyedRequest,
+    keyed: &KeyedRequest,
     now: Millis,
 ) -> Result<bool, DbErr> {
     let row = idempotency::ActiveModel {
         scope: Set(scope),
         key: Set(key.to_owned()),
-        fingerprint: Set(asked.fingerprint.clone()),
+        fingerprint: Set(keyed.fingerprint.clone()),
         status: Set(None),
         body: Set(None),
         location: Set(None),
         created_at: Set(now),
         size: Set(0),
-        is_brief: Set(asked.is_brief),
-        node: Set(asked.node.to_string()),
+        is_brief: Set(keyed.is_brief),
+        node: Set(keyed.node.to_string()),
         call_id: Set(None),
     };
     let target = [idempotency::Column::Scope, idempotency::Column::Key];
@@ -252,34 +252,34 @@ fn is_over(row: &idempotency::Model, now: Millis) -> bool {
 async fn is_left_behind(
     http: &HttpContext,
     row: &idempotency::Model,
-    asked: &KeyedRequest,
+    keyed: &KeyedRequest,
 ) -> Result<bool, DbErr> {
     let may_be = row.status.is_none()
-        && row.fingerprint == asked.fingerprint
+        && row.fingerprint == keyed.fingerprint
         && !row.node.is_empty()
-        && *row.node != *asked.node;
+        && *row.node != *keyed.node;
     Ok(may_be && nodes::is_gone(http.store.critical_reader(), &row.node).await?)
 }
 
 async fn take_over(
     store: &Store,
     old: &idempotency::Model,
-    asked: &KeyedRequest,
+    keyed: &KeyedRequest,
     at: Millis,
 ) -> Result<bool, DbErr> {
     let taken = idempotency::Entity::update_many()
         .col_expr(
             idempotency::Column::Fingerprint,
-            Expr::value(asked.fingerprint.as_str()),
+            Expr::value(keyed.fingerprint.as_str()),
         )
-        .col_expr(idempotency::Column::IsBrief, Expr::value(asked.is_brief))
+        .col_expr(idempotency::Column::IsBrief, Expr::value(keyed.is_brief))
         .col_expr(idempotency::Column::Size, Expr::value(0_i64))
         .col_expr(idempotency::Column::Status, Expr::value(None::<i64>))
         .col_expr(idempotency::Column::Body, Expr::value(None::<String>))
         .col_expr(idempotency::Column::Location, Expr::value(None::<String>))
         .col_expr(idempotency::Column::CallId, Expr::value(None::<CallId>))
         .col_expr(idempotency::Column::CreatedAt, Expr::value(at))
-        .col_expr(idempotency::Column::Node, Expr::value(&*asked.node))
+        .col_expr(idempotency::Column::Node, Expr::value(&*keyed.node))
         .filter(idempotency::Column::Scope.eq(old.scope))
         .filter(idempotency::Column::Key.eq(&old.key))
         .filter(idempotency::Column::CreatedAt.eq(old.created_at))
@@ -339,7 +339,7 @@ async fn finish(
     };
     // The effect has happened, so the client gets its answer even if it could not be stored.
     if let Err(error) = kept {
-        tracing::warn!(%error, "the answer to an Idempotency-Key was not stored");
+        tracing::warn!(%error, "could not store the answer to an Idempotency-Key");
         if !depends_on_state(&response) {
             IdempotencyClaim::new(claim.claimed().clone()).release_later(http.store.clone());
         }
@@ -347,7 +347,7 @@ async fn finish(
     if claim.is_large()
         && let Err(error) = claim.cut(&http.store).await
     {
-        tracing::warn!(%error, "old answers to Idempotency-Keys were not cut; the next large one tries again");
+        tracing::warn!(%error, "could not remove old answers to Idempotency-Keys; the next large answer tries again");
     }
     Ok(response)
 }

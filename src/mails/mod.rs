@@ -91,12 +91,14 @@ impl Mailer {
             let pause = match AssertUnwindSafe(round).catch_unwind().await {
                 Ok(Ok(())) => LOOK_EVERY,
                 Ok(Err(error)) => {
-                    tracing::warn!(%error, "mails were not looked for; this is tried again");
+                    tracing::warn!(%error, "could not read waiting mails; trying again");
                     AFTER_FAULT
                 }
                 // The mail that panicked was claimed before, so the others have their turn.
                 Err(_) => {
-                    tracing::error!("sending mails panicked; it goes on");
+                    tracing::error!(
+                        "a panic while sending a mail; sending continues with the next mail"
+                    );
                     AFTER_FAULT
                 }
             };
@@ -138,7 +140,7 @@ impl Mailer {
             base: &self.base,
         };
         let Some(letter) = writer.write(&mail).await? else {
-            tracing::info!(mail = %mail.id, "a mail is not sent: what it was about, or whom it was for, is not there any more");
+            tracing::info!(mail = %mail.id, "a mail is not sent, because its subject or its recipient does not exist any more");
             queue::finish(&self.store, &mail).await?;
             return Ok(Reached::Yes);
         };
@@ -163,7 +165,7 @@ impl Mailer {
                 if is_last(attempt) {
                     self.give_up(mail, &why).await?;
                 } else {
-                    tracing::warn!(mail = %mail.id, tenant = %mail.tenant_id, attempt, why, "a mail was not sent; it is tried again");
+                    tracing::warn!(mail = %mail.id, tenant = %mail.tenant_id, attempt, why, "could not send a mail; trying again later");
                     self.stats.retried.fetch_add(1, Ordering::Relaxed);
                 }
                 Ok(reached)
@@ -183,7 +185,7 @@ impl Mailer {
     }
 
     async fn give_up(&self, mail: &mail::Model, why: &str) -> Result<(), DbErr> {
-        tracing::warn!(mail = %mail.id, tenant = %mail.tenant_id, kind = %mail.kind, why, "a mail is given up");
+        tracing::warn!(mail = %mail.id, tenant = %mail.tenant_id, kind = %mail.kind, why, "could not send a mail; it is given up");
         queue::finish(&self.store, mail).await?;
         self.stats.given_up.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -93,7 +93,7 @@ pub(super) async fn address(store: &Store, mail: mail::Model, now: Millis) -> Re
         .all(&txn)
         .await?;
     if lately >= OF_TENANT_MAX {
-        tracing::warn!(tenant = %mail.tenant_id, kind = %mail.kind, "a mail is given up: the tenant had too many mails today");
+        tracing::warn!(tenant = %mail.tenant_id, kind = %mail.kind, "a mail is given up, because the tenant reached its limit of mails in 24 hours");
     }
     let each = owners.into_iter().map(|owner| mail::Model {
         id: MailId::new(now),

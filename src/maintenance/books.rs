@@ -19,7 +19,7 @@ pub(super) async fn look_regularly(store: &Store, ledger: &LedgerHandle) {
                 ledger.record_differences(differences.len());
             }
             Err(error) => {
-                tracing::warn!(%error, "the books were not looked at; the next look is in a minute")
+                tracing::warn!(%error, "could not check the books; the next check is in a minute")
             }
         }
         tokio::time::sleep(EVERY).await;

@@ -51,9 +51,9 @@ async fn sweep_regularly(store: &Store, clock: &SharedClock, retention: &Retenti
         tokio::time::sleep(Duration::from_secs(retention.sweep_seconds)).await;
         match sweep(store, clock, retention).await {
             Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, "old rows were removed"),
+            Ok(removed) => tracing::info!(removed, "removed old rows"),
             Err(error) => {
-                tracing::warn!(%error, "old rows were not removed; the next sweep tries again")
+                tracing::warn!(%error, "could not remove old rows; the next sweep tries again")
             }
         }
     }
@@ -65,13 +65,15 @@ async fn keep_log_short(store: &Store) {
         for _ in 0..COPIES {
             tokio::time::sleep(COPY_EVERY).await;
             if let Err(error) = store.copy_log().await {
-                tracing::debug!(%error, "the database's log was not copied");
+                tracing::debug!(%error, "could not checkpoint the write-ahead log; trying again");
             }
         }
         match store.empty_log().await {
             Ok(None) => {}
-            Ok(Some(bytes)) => tracing::debug!(bytes, "the database's log was emptied"),
-            Err(error) => tracing::debug!(%error, "the database's log is left as it is"),
+            Ok(Some(bytes)) => tracing::debug!(bytes, "emptied the write-ahead log"),
+            Err(error) => {
+                tracing::debug!(%error, "could not empty the write-ahead log; trying again later")
+            }
         }
     }
 }

@@ -115,7 +115,7 @@ impl BuiltInBridge {
         self.reloading.abort();
         let running = self.running;
         if spawn_blocking(move || running.stop()).await.is_err() {
-            tracing::error!("the bridge did not stop well");
+            tracing::error!("the telephony bridge did not stop cleanly");
         }
     }
 }

@@ -338,7 +338,9 @@ async fn what_is_no_request_is_refused_like_one_and_told_to_nobody() {
         .await;
     assert_eq!(outcome.expect(200)["code"], "invalid_response");
     let log = world.server.log();
-    let malformed = log.lines().filter(|line| line.contains("is no request"));
+    let malformed = log
+        .lines()
+        .filter(|line| line.contains("refused an invalid HTTP request"));
     let lines: Vec<Value> = malformed
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();

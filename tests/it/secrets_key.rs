@@ -8,7 +8,7 @@ use crate::support::{
     tenant::{fresh_did, text},
 };
 
-const WRONG: &str = "does not open what is stored";
+const WRONG: &str = "does not open the secrets";
 const MISSING: &str = "do not open without the key";
 
 /// A store with two tenants; returns their ids.

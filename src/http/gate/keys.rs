@@ -157,7 +157,7 @@ impl KeyCache {
         let store = store.clone();
         tokio::spawn(async move {
             if let Err(error) = write_last_used(&store, identity.key, now).await {
-                tracing::debug!(%error, "the last use of a key was not noted");
+                tracing::debug!(%error, "could not store the last use of an API key");
             }
             drop(permit);
         });

@@ -82,7 +82,7 @@ impl SharedWindows {
                 failed => {
                     tracing::warn!(
                         ?failed,
-                        "requests are counted by this node alone for a moment"
+                        "could not share a tenant's request count with other nodes; this node counts alone for a second"
                     );
                     self.alone_until
                         .store(now.plus_ms(ALONE_MS).as_i64(), Relaxed);

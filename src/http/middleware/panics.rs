@@ -22,7 +22,7 @@ pub async fn catch_panic(
     match AssertUnwindSafe(next.call(req)).catch_unwind().await {
         Ok(response) => Ok(response?.map_into_boxed_body()),
         Err(_) => {
-            tracing::error!("a handler panicked");
+            tracing::error!("a request's handler panicked; the request gets 500");
             Ok(ServiceResponse::from_err(ApiError::Internal, request))
         }
     }

@@ -360,7 +360,7 @@ async fn a_tenant_has_so_many_mails_a_day(#[values(Sqlite, Postgres)] store: Sto
         world
             .server
             .log()
-            .contains("too many mails today")
+            .contains("reached its limit of mails")
             .then_some(())
     })
     .await;
