@@ -27,10 +27,7 @@ use super::{
         SchedulerEffect, SchedulerLimits,
     },
     stats::Stats,
-    store::{
-        pending, queue_owners,
-        results::{self, RecordedBatch},
-    },
+    store::{pending, queue_owners, recordable, results::RecordedBatch},
     webhook_status::{LastAnswers, WebhookStatus},
 };
 use crate::{
@@ -325,7 +322,7 @@ impl Courier {
             while !locked.is_empty() && !courier.is_dead() {
                 tokio::time::sleep(AGAIN).await;
                 let records = locked.iter().map(|queued| &queued.record);
-                let still = match results::locked(&courier.deps.store, records).await {
+                let still = match recordable::locked(&courier.deps.store, records).await {
                     Ok(webhooks) => webhooks,
                     Err(error) => {
                         tracing::debug!(%error, "could not check whether rows of attempts are still locked");

@@ -15,7 +15,10 @@ use tokio::sync::oneshot;
 use super::{
     attempt::AttemptRecord,
     scheduler::UNRECORDED_MAX,
-    store::results::{self, RecordedBatch},
+    store::{
+        recordable,
+        results::{self, RecordedBatch},
+    },
 };
 use crate::runtime::group_commit::GroupCommit;
 
@@ -150,7 +153,7 @@ async fn without_locked<'a>(
     written: &mut RecordedBatch,
     records: &[&'a AttemptRecord],
 ) -> Result<Vec<Vec<&'a AttemptRecord>>, DbErr> {
-    let webhooks = results::locked(store, records.iter().copied()).await?;
+    let webhooks = recordable::locked(store, records.iter().copied()).await?;
     let (locked, free): (Vec<_>, Vec<_>) = records
         .iter()
         .partition(|record| webhooks.contains(&record.webhook));

@@ -1,5 +1,7 @@
-//! Resending a delivery by hand: one attempt now, past the circuit, whose outcome is awaited. It is made only if this node
-//! delivers to the webhook and no attempt is under way, so it goes out once. Otherwise it stays in its queue.
+//! Resending a delivery by hand: one attempt now, past the circuit, whose outcome is awaited.
+//!
+//! If another node has the endpoint queue, that node may make the attempt first. If it does not, because its circuit is open or
+//! its queue is full, this node claims the delivery for the time of the attempt and makes it.
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
@@ -10,19 +12,26 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 use tokio::sync::oneshot;
 
 use super::{
-    TestError, attempt::Endpoint, courier::Courier, retry::AttemptVerdict, test_delivery::Tests,
+    TestError,
+    attempt::{AttemptRecord, Endpoint},
+    courier::Courier,
+    retry::AttemptVerdict,
+    test_delivery::Tests,
 };
 use crate::events::outbox::Dispatch;
 
 /// Time to wait for an attempt in progress, beyond the timeout of an exchange.
 const RECORDED_WITHIN: Duration = Duration::from_secs(5);
+/// Time that the node with the endpoint queue has for the attempt.
+const OTHERS_FIRST: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The outcome of resending a delivery by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResendOutcome {
     /// An attempt was made after the request and is recorded.
     Made,
-    /// The delivery waits in its queue: the webhook is off or paused, or another node delivers to it.
+    /// The delivery waits in its queue: the webhook is off or paused.
     Waits,
 }
 
@@ -34,22 +43,32 @@ pub(super) async fn send(
     trace: Option<TraceParent>,
 ) -> Result<ResendOutcome, TestError> {
     let (rows, ours) = courier.read(&[webhook]).await?;
-    let is_ours = courier.may_act() && ours.contains(&webhook);
-    let Some(row) = rows.into_iter().next().filter(|_| is_ours) else {
+    let is_sent_to = |row: &webhook::Model| row.is_active && row.paused_at.is_none();
+    let row = rows.into_iter().next().filter(is_sent_to);
+    let Some(row) = row.filter(|_| courier.may_act()) else {
         courier.wake();
         courier.tell_others();
         return Ok(ResendOutcome::Waits);
     };
+    let is_ours = ours.contains(&webhook);
+    if !is_ours {
+        courier.wake();
+        courier.tell_others();
+        if made_elsewhere(&courier, delivery, attempts).await? {
+            return Ok(ResendOutcome::Made);
+        }
+    }
     let seat = tests.seat(row.tenant_id, &courier)?;
     let (tenant, now) = (row.tenant_id, courier.now());
-    let is_free = courier
-        .scheduler
-        .borrow_mut()
-        .pull(webhook, tenant, delivery, now);
+    let is_free = !is_ours
+        || courier
+            .scheduler
+            .borrow_mut()
+            .pull(webhook, tenant, delivery, now);
     if !is_free {
         return Ok(under_way(&courier, webhook, delivery).await);
     }
-    let prepared = prepare(&courier, row, (delivery, attempts), trace).await;
+    let prepared = prepare(&courier, row, (delivery, attempts, is_ours), trace).await;
     let (endpoint, what) = match prepared {
         Ok(Ok(prepared)) => prepared,
         Ok(Err(instead)) => {
@@ -66,7 +85,7 @@ pub(super) async fn send(
     let attempting = courier.clone();
     // Spawned, so the attempt is recorded even if the caller goes away.
     let task = actix_rt::spawn(async move {
-        let outcome = attempt(&attempting, &endpoint, &what).await;
+        let outcome = attempt(&attempting, &endpoint, &what, !is_ours).await;
         drop(seat);
         outcome
     });
@@ -82,8 +101,12 @@ async fn attempt(
     courier: &Rc<Courier>,
     endpoint: &Endpoint,
     (dispatch, created): &(Dispatch, Millis),
+    is_beside_queue: bool,
 ) -> ResendOutcome {
-    let record = courier.make(endpoint, dispatch).await;
+    let record = AttemptRecord {
+        is_beside_queue,
+        ..courier.make(endpoint, dispatch).await
+    };
     if record.is_our_fault(courier.timeout) {
         let mut scheduler = courier.scheduler.borrow_mut();
         scheduler.release(dispatch.webhook, dispatch.delivery);
@@ -102,6 +125,29 @@ async fn attempt(
     // An error means that the courier is gone; the row has the outcome.
     let _ = waiting.await;
     ResendOutcome::Made
+}
+
+/// Waits for an attempt by the node that has the endpoint queue. False if it makes none.
+async fn made_elsewhere(
+    courier: &Courier,
+    delivery: DeliveryId,
+    attempts: i64,
+) -> Result<bool, DbErr> {
+    let made = async {
+        loop {
+            let row = delivery::Entity::find_by_id(delivery)
+                .one(courier.deps.store.reader())
+                .await?;
+            if row.is_none_or(|row| row.attempts > attempts) {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    match tokio::time::timeout(OTHERS_FIRST, made).await {
+        Ok(made) => made.map(|()| true),
+        Err(_) => Ok(false),
+    }
 }
 
 /// Waits for the attempt in progress.
@@ -132,7 +178,7 @@ type Prepared = Result<(Endpoint, (Dispatch, Millis)), ResendOutcome>;
 async fn prepare(
     courier: &Courier,
     webhook: webhook::Model,
-    resent: (DeliveryId, i64),
+    resent: (DeliveryId, i64, bool),
     trace: Option<TraceParent>,
 ) -> Result<Prepared, TestError> {
     let (row, event) = match hold(courier, resent).await? {
@@ -162,17 +208,26 @@ async fn prepare(
     Ok(Ok((endpoint, (dispatch, row.created_at))))
 }
 
-/// The delivery with its event, claimed by this node. None if an attempt was made since the request.
+/// The delivery with its event, claimed by this node; otherwise the outcome without an attempt here.
 async fn hold(
     courier: &Courier,
-    (delivery, attempts): (DeliveryId, i64),
+    (delivery, attempts, is_ours): (DeliveryId, i64, bool),
 ) -> Result<Result<(delivery::Model, event::Model), ResendOutcome>, DbErr> {
     let store = &courier.deps.store;
-    delivery::Entity::update_many()
-        .col_expr(
-            delivery::Column::LeaseOwner,
-            Expr::value(courier.node.as_ref()),
-        )
+    let mut claim = delivery::Entity::update_many().col_expr(
+        delivery::Column::LeaseOwner,
+        Expr::value(courier.node.as_ref()),
+    );
+    if !is_ours {
+        // The node with the queue takes what is due. It takes this one too if nothing is recorded by then.
+        let limit = courier.timeout + RECORDED_WITHIN * 2;
+        let limit_ms = i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
+        claim = claim.col_expr(
+            delivery::Column::NextAttemptAt,
+            Expr::value(courier.now().plus_ms(limit_ms)),
+        );
+    }
+    claim
         .filter(delivery::Column::Id.eq(delivery))
         .filter(delivery::Column::Status.eq(DeliveryStatus::Pending))
         .filter(delivery::Column::Attempts.eq(attempts))

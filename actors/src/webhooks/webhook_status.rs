@@ -92,6 +92,7 @@ mod tests {
             webhook_updated_at: NOW,
             number: 1,
             is_test: false,
+            is_beside_queue: false,
             started_at: NOW.plus_ms(n),
             ended_at: NOW.plus_ms(n + 1),
             duration_ms: 1,

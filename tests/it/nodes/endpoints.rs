@@ -6,7 +6,7 @@ use dikala_testkit::within;
 use tokio::sync::Semaphore;
 
 use super::Nodes;
-use crate::support::{prelude::*, scrape::Scrape, world::HOOK};
+use crate::support::{prelude::*, scrape::Scrape, visitor::Visitor, world::HOOK};
 
 /// Several nodes together do not exceed an endpoint's concurrency.
 #[actix_web::test]
@@ -101,6 +101,46 @@ async fn an_endpoint_that_is_down_is_left_alone_by_all_nodes() {
     since.plus(3).passed().await;
     let probes = receiver.all().len() - down;
     assert!(probes <= 3, "{probes} attempts at an endpoint that is down");
+}
+
+/// The node that is asked makes the attempt if the node with the queue does not, because its circuit is open.
+#[actix_web::test]
+async fn what_is_sent_again_at_either_node_is_attempted_although_the_endpoint_fails() {
+    let setup = WorldSetup::new().set("webhooks.retry_schedule_seconds", "3600");
+    let Some(nodes) = Nodes::start(setup).await else {
+        return;
+    };
+    let (tenant, receiver) = (&nodes.a.tenant, &nodes.a.receiver);
+    receiver.answer(HOOK, [ServerAnswer::Status(500)]);
+    let bridge = tenant.bridge(Socket).await;
+    for _ in 0..6 {
+        bridge.ring(&tenant.did).await;
+    }
+    receiver.wait_for(HOOK, 5).await;
+    let webhooks = tenant.api.get("/webhooks").await.expect(200);
+    let hook = webhooks["webhooks"][0]["id"].as_str().unwrap().to_owned();
+    let list = format!("/webhooks/{hook}/deliveries?limit=100");
+    let first = eventually("a delivery that failed", async || {
+        let page = tenant.api.get(&list).await.expect(200);
+        let rows = page["deliveries"].as_array().unwrap().clone();
+        rows.into_iter().find(|row| row["attemptCount"] == 1)
+    })
+    .await;
+    let id = first["id"].as_str().unwrap();
+    let (page, again) = (
+        format!("/webhooks/{hook}"),
+        format!("/deliveries/{id}/resend"),
+    );
+    for server in [&nodes.a.server, &nodes.b] {
+        let browser = Visitor::new(&server.operator);
+        let form = browser.open(&page).await.form(&again);
+        browser.submit(&form).await.assert_shows("Delivery resent.");
+    }
+    let sent = receiver.received(HOOK);
+    let of_it = sent
+        .iter()
+        .filter(|sent| sent.header("x-service-delivery") == id);
+    assert_eq!(of_it.count(), 3, "one attempt for each request");
 }
 
 /// When the node of an endpoint stops, another one delivers at once.

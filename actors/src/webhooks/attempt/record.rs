@@ -24,6 +24,8 @@ pub(in crate::webhooks) struct AttemptRecord {
     /// 1 for the first attempt.
     pub(in crate::webhooks) number: i64,
     pub(in crate::webhooks) is_test: bool,
+    /// Made by hand at a node that does not have the endpoint queue, under a claim of its own.
+    pub(in crate::webhooks) is_beside_queue: bool,
     pub(in crate::webhooks) started_at: Millis,
     pub(in crate::webhooks) ended_at: Millis,
     /// Duration of the exchange alone, by the monotonic clock.
@@ -73,6 +75,7 @@ impl AttemptRecord {
             webhook_updated_at,
             number,
             is_test: dispatch.is_test,
+            is_beside_queue: false,
             started_at: times.started_at,
             ended_at: times.ended_at,
             duration_ms: times.duration_ms,

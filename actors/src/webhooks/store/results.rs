@@ -9,12 +9,13 @@ use dikala_entities::{
     AttemptOutcome, DeliveryId, DeliveryStatus, MailKind, Millis, Store, TenantId, WebhookId,
     batch::BatchWrite,
     rows::{ColumnType, json_rows, json_statement},
-    store::{SharedRows, Transaction},
+    store::Transaction,
     webhook_stat::{hour_of, up_to},
 };
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, Value};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult};
 use serde::Serialize;
 
+use super::recordable::{taken_by_others, written_before};
 use crate::{
     mails,
     outbound::ErrorKind,
@@ -83,111 +84,6 @@ pub(in crate::webhooks) async fn record(
         refused,
         ..RecordedBatch::default()
     })
-}
-
-/// The webhooks of these attempts whose row, or the row of one of whose deliveries, another session has locked now.
-pub(in crate::webhooks) async fn locked<'a>(
-    store: &Store,
-    batch: impl Iterator<Item = &'a AttemptRecord>,
-) -> Result<BTreeSet<WebhookId>, DbErr> {
-    let (webhooks, deliveries): (BTreeSet<WebhookId>, BTreeSet<DeliveryId>) = batch
-        .map(|record| (record.webhook, record.delivery))
-        .unzip();
-    let rows = [
-        SharedRows::new("webhooks", "id", "id", &webhooks)?,
-        SharedRows::new("deliveries", "id", "webhook_id", &deliveries)?,
-    ];
-    store.owners_of_locked(&rows).await
-}
-
-/// Locks the deliveries of a batch in the order of their ids. Returns those that this node may not record: another
-/// node has their queue or claimed them, or the attempt is recorded already. SQLite has one node.
-async fn taken_by_others(
-    txn: &Transaction,
-    node: &str,
-    batch: &[&AttemptRecord],
-) -> Result<HashSet<DeliveryId>, DbErr> {
-    #[derive(Serialize)]
-    struct Row {
-        id: DeliveryId,
-        number: i64,
-    }
-    let backend = txn.get_database_backend();
-    if backend != DbBackend::Postgres {
-        return Ok(HashSet::new());
-    }
-    let rows: Vec<Row> = batch
-        .iter()
-        .map(|record| Row {
-            id: record.delivery,
-            number: record.number,
-        })
-        .collect();
-    let source = json_rows(
-        backend,
-        &[("id", ColumnType::Text), ("number", ColumnType::BigInt)],
-    );
-    // PostgreSQL evaluates the conditions on `d` again if the row changed while it waited for the lock. Tests bypass
-    // the queues.
-    let sql = format!(
-        "SELECT d.id AS id FROM {source} JOIN deliveries d ON d.id = rows.id \
-            LEFT JOIN webhook_lanes l ON l.webhook_id = d.webhook_id \
-        WHERE d.attempts = rows.number - 1 AND (d.lease_owner IS NULL OR d.lease_owner = $2) \
-            AND (d.is_test OR l.node IS NULL OR l.node = $2) \
-        ORDER BY d.id FOR UPDATE OF d"
-    );
-    let rows = serde_json::to_string(&rows).map_err(|error| DbErr::Json(error.to_string()))?;
-    let values = [Value::from(rows), Value::from(node)];
-    let locked = txn
-        .query_all_raw(Statement::from_sql_and_values(backend, sql, values))
-        .await?;
-    let mut others: HashSet<DeliveryId> = batch.iter().map(|record| record.delivery).collect();
-    for row in locked {
-        others.remove(&row.try_get("", "id")?);
-    }
-    Ok(others)
-}
-
-/// Deliveries of a batch whose attempts are in the log already: the answer to the commit was lost, and the batch is
-/// written again.
-async fn written_before(
-    txn: &Transaction,
-    batch: &[&AttemptRecord],
-) -> Result<Vec<DeliveryId>, DbErr> {
-    #[derive(Serialize)]
-    struct Row {
-        id: DeliveryId,
-        number: i64,
-        started_at: i64,
-        duration_ms: i64,
-    }
-    let rows: Vec<Row> = batch
-        .iter()
-        .map(|record| Row {
-            id: record.delivery,
-            number: record.number,
-            started_at: record.started_at.as_i64(),
-            duration_ms: record.duration_ms,
-        })
-        .collect();
-    let backend = txn.get_database_backend();
-    let source = json_rows(
-        backend,
-        &[
-            ("id", ColumnType::Text),
-            ("number", ColumnType::BigInt),
-            ("started_at", ColumnType::BigInt),
-            ("duration_ms", ColumnType::BigInt),
-        ],
-    );
-    let sql = format!(
-        "SELECT a.delivery_id AS id FROM {source} JOIN delivery_attempts a ON a.delivery_id = rows.id AND a.number = rows.number \
-        WHERE a.started_at = rows.started_at AND a.duration_ms = rows.duration_ms"
-    );
-    let found = txn
-        .query_all_raw(json_statement(backend, sql, &rows)?)
-        .await?;
-    found.iter().map(|row| row.try_get("", "id")).collect()
 }
 
 #[derive(Serialize)]

@@ -47,6 +47,7 @@ fn delivered(delivery: &delivery::Model) -> AttemptRecord {
         webhook_updated_at: delivery.created_at,
         number: 1,
         is_test: false,
+        is_beside_queue: false,
         started_at: delivery.created_at,
         ended_at: delivery.created_at,
         duration_ms: 0,

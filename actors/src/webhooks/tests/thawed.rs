@@ -76,6 +76,7 @@ fn attempt_of(
         webhook_updated_at: hook.updated_at,
         number: 1,
         is_test: row.is_test,
+        is_beside_queue: false,
         started_at: row.created_at,
         ended_at: row.created_at.plus_ms(16_000),
         duration_ms: 16_000,
