@@ -10,7 +10,7 @@ use std::{
 use super::{
     digest::{self, Algorithm, Authorization, Challenge},
     guesses::{Guesses, IdentityClaim, PasswordVerdict},
-    known_peers::KnownPeers,
+    known_peers::{KnownPeers, PeerOwner},
     message::SipRequest,
     nonces::{NonceUse, Nonces},
     shared::Shared,
@@ -58,8 +58,10 @@ impl AccessControl {
         self.guesses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn remember(&self, flow: &Flow) {
-        self.known().remember(flow.remote, self.second());
+    /// Remembers the peer of the call with this Call-ID.
+    pub fn remember(&self, flow: &Flow, call: &str) {
+        let owner = PeerOwner::Call(call.to_owned());
+        self.known().remember(flow.remote, &owner, self.second());
     }
 
     pub fn is_trunk(&self, ip: IpAddr) -> bool {
@@ -135,9 +137,8 @@ impl AccessControl {
         if self.nonces.count(&proof.username, &proof.nonce, count, now) == NonceUse::Stale {
             return Err(self.challenge(request, flow, true));
         }
-        let mut known = self.known();
-        known.remember(flow.remote, self.second());
-        known.remember_user(ip, &proof.username, self.second());
+        self.known()
+            .remember_user(flow.remote, &proof.username, self.second());
         Ok(trunk)
     }
 

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use super::{
     access::AccessControl,
     call::{self, CallParties},
+    lines::ALL_TAKEN,
     message::{
         BrokenMessage, Method, NameAddr, SipMessage, SipRequest, SipResponse, Via, check, parse,
         take_sdp,
@@ -23,6 +24,7 @@ use super::{
     requirements::check_requirements,
     shared::{ACCEPT, ALLOW, DialogMessage, SUPPORTED, Shared, count, token},
     stateless::{StatelessResponse, answer, answer_broken, no_transaction, refused},
+    transaction_places::TransactionPlace,
     transactions::{self, RequestArrival, Responder},
     transport::{Flow, Receive},
 };
@@ -250,10 +252,14 @@ impl EdgeEntry {
         let inbox = inbox.ok_or_else(no_transaction)?;
         // Only the peer of the call knows our tag, and it may have reconnected.
         if back.is_reliable() {
-            self.access.remember(back);
+            self.access.remember(back, request.headers.call_id());
         }
         check_requirements(request)?;
-        match self.arrived(request, key, back, tag)? {
+        let place = TransactionPlace::Inside {
+            address: back.remote.ip(),
+            ends: request.method == Method::Bye,
+        };
+        match self.arrived(request, key, back, tag, place)? {
             Some(reply) => {
                 let sent = inbox.try_send(DialogMessage::Request(request.clone(), reply));
                 sent.map_err(|_| refused(481, "Call Is Over", "the call is over"))
@@ -292,35 +298,28 @@ impl EdgeEntry {
         check_requirements(request).inspect_err(|why| refuse((why.status(), "extension")))?;
         self.has_not_looped(request, back)
             .inspect_err(|_| refuse((482, "loop")))?;
-        let Some(reply) = self.arrived(request, key, back, token())? else {
-            return Ok(());
-        };
-        reply.send(&reply.response(100, "Trying"));
+        // A request that begins no call takes no place in the table of transactions.
         if self.draining.load(Ordering::Acquire) {
             refuse((503, "stopping"));
-            call::refuse_for_now(&reply, STOPPING);
-            return Ok(());
+            return Err(refused(503, "Service Unavailable", STOPPING));
         }
+        let did = called(request, trunk).inspect_err(|why| {
+            count(&self.shared.counters.callers.refused, 1);
+            refuse((why.status(), "number"));
+        })?;
         let Some(line) = self.shared.lines.take(&trunk.name) else {
             count(&self.shared.counters.callers.refused, 1);
             refuse((503, "lines"));
-            call::refuse_for_now(&reply, "all lines are taken");
+            return Err(refused(503, "Service Unavailable", ALL_TAKEN));
+        };
+        let place = TransactionPlace::Begins {
+            trunk: trunk.name.clone(),
+            phone: (!trusted).then_some(ip),
+        };
+        let Some(reply) = self.arrived(request, key, back, token(), place)? else {
             return Ok(());
         };
-        let did = match called(request, trunk) {
-            Number::E164(did) => did,
-            none => {
-                let (status, phrase) = match none {
-                    Number::Incomplete => (484, "Address Incomplete"),
-                    _ => (404, "Not Found"),
-                };
-                count(&self.shared.counters.callers.refused, 1);
-                refuse((status, "number"));
-                let words = call::reason(status, "the called number is no whole number");
-                reply.send(&reply.response(status, phrase).with("Reason", &words));
-                return Ok(());
-            }
-        };
+        reply.send(&reply.response(100, "Trying"));
         let caller = CallParties {
             trunk: trunk.clone(),
             did,
@@ -337,13 +336,10 @@ impl EdgeEntry {
         key: String,
         back: &Flow,
         tag: String,
+        place: TransactionPlace,
     ) -> Result<Option<Responder>, StatelessResponse> {
-        let now = Instant::now();
-        match self
-            .shared
-            .transactions
-            .arrived(request, key, back.clone(), tag, now)
-        {
+        let transactions = &self.shared.transactions;
+        match transactions.arrived(request, key, back.clone(), tag, place) {
             RequestArrival::New(reply) => Ok(Some(reply)),
             RequestArrival::Repeated => Ok(None),
             RequestArrival::Merged => Err(refused(
@@ -388,14 +384,20 @@ impl EdgeEntry {
 }
 
 /// The called number, from the Request-URI, or from To if that has none.
-fn called(request: &SipRequest, trunk: &Trunk) -> Number {
+fn called(request: &SipRequest, trunk: &Trunk) -> Result<String, StatelessResponse> {
     let prefix = trunk.prefix.as_deref();
-    let number = numbers::e164(&request.uri.user, prefix);
-    if number != Number::None {
-        return number;
+    let mut number = numbers::e164(&request.uri.user, prefix);
+    if number == Number::None {
+        let to = request.headers.get("To").and_then(|to| to.parse().ok());
+        number = to.map_or(Number::None, |to: NameAddr| {
+            numbers::e164(&to.uri.user, prefix)
+        });
     }
-    let to = request.headers.get("To").and_then(|to| to.parse().ok());
-    to.map_or(Number::None, |to: NameAddr| {
-        numbers::e164(&to.uri.user, prefix)
-    })
+    let (status, phrase) = match number {
+        Number::E164(did) => return Ok(did),
+        Number::Incomplete => (484, "Address Incomplete"),
+        Number::None => (404, "Not Found"),
+    };
+    let words = "the called number is no whole number";
+    Err(refused(status, phrase, words))
 }

@@ -2,9 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Duration};
 
 use super::line_counts::{LineCounts, UnacknowledgedCalls};
+
+/// Time after which an unacknowledged call loses its line. The sender of a forged INVITE never acknowledges.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+/// Why a call without a free line is refused.
+pub const ALL_TAKEN: &str = "all lines are taken";
 
 #[derive(Debug)]
 pub struct Lines {
@@ -81,9 +86,12 @@ impl Drop for LinePermit {
 }
 
 impl UnacknowledgedCall {
-    /// Completes when too many newer ones of its trunk wait.
-    pub async fn over(&self) {
-        self.over.notified().await;
+    /// Completes when too many newer ones of its trunk wait. Never without a call.
+    pub async fn over(waiting: Option<&Self>) {
+        match waiting {
+            Some(waiting) => waiting.over.notified().await,
+            None => std::future::pending().await,
+        }
     }
 }
 

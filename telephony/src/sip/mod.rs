@@ -29,6 +29,7 @@ mod shared;
 mod stateless;
 #[cfg(test)]
 mod torture;
+mod transaction_places;
 mod transactions;
 mod transport;
 mod trunks;

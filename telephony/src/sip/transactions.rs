@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::{
     message::{Headers, Method, SipRequest, SipResponse, Via},
+    transaction_places::{TransactionPlace, TransactionPlaces},
     transport::Flow,
 };
 
@@ -22,10 +23,8 @@ pub const T2: Duration = Duration::from_secs(4);
 pub const GIVEN_UP: Duration = Duration::from_secs(32);
 /// The longest ringing of an INVITE of ours.
 const RINGING_MAX: Duration = Duration::from_secs(180);
-/// Server transactions that are remembered; further requests are refused.
-const SERVERS_MAX: usize = 20_000;
 /// Server transactions with the same Call-ID, so that one call's requests take no place from other calls. A BYE may take as many
-/// again: a call can always be ended.
+/// again.
 const SERVERS_OF_CALL_MAX: usize = 128;
 const RESPONSES_QUEUE: usize = 16;
 
@@ -42,16 +41,17 @@ struct Servers {
     by_origin: HashSet<String>,
     /// Numbers of transactions by Call-ID.
     by_call: HashMap<String, usize>,
+    places: TransactionPlaces,
 }
 
 impl Servers {
-    fn is_full(&self, request: &SipRequest) -> bool {
+    fn is_call_full(&self, request: &SipRequest) -> bool {
         let of_call = self.by_call.get(request.headers.call_id());
         let most = match request.method {
             Method::Bye => 2 * SERVERS_OF_CALL_MAX,
             _ => SERVERS_OF_CALL_MAX,
         };
-        self.by_key.len() >= SERVERS_MAX || of_call.is_some_and(|count| *count >= most)
+        of_call.is_some_and(|count| *count >= most)
     }
 
     fn insert(&mut self, key: String, server: Server) {
@@ -66,6 +66,7 @@ impl Servers {
         if let Some(origin) = &server.origin {
             self.by_origin.remove(origin);
         }
+        self.places.give_back(&server.place);
         if let Entry::Occupied(mut count) = self.by_call.entry(server.call) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
@@ -79,6 +80,7 @@ impl Servers {
 struct Server {
     /// The Call-ID.
     call: String,
+    place: TransactionPlace,
     is_invite: bool,
     flow: Flow,
     last: Option<Vec<u8>>,
@@ -164,7 +166,7 @@ impl Transactions {
         key: String,
         flow: Flow,
         tag: String,
-        now: Instant,
+        place: TransactionPlace,
     ) -> RequestArrival {
         if self.repeats(&key) {
             return RequestArrival::Repeated;
@@ -174,21 +176,23 @@ impl Transactions {
         let origin = (is_invite && begins).then(|| origin(&request.headers));
         let (cancelled, acknowledged) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let mut servers = self.servers();
-        if servers.is_full(request) {
-            return RequestArrival::Full;
-        }
         if let Some(origin) = &origin
-            && !servers.by_origin.insert(origin.clone())
+            && servers.by_origin.contains(origin)
         {
             return RequestArrival::Merged;
         }
+        if servers.is_call_full(request) || !servers.places.take(&place) {
+            return RequestArrival::Full;
+        }
+        servers.by_origin.extend(origin.clone());
         let server = Server {
             call: request.headers.call_id().to_owned(),
+            place,
             is_invite,
             flow: flow.clone(),
             last: None,
             // Replaced when the final response is sent.
-            until: now
+            until: Instant::now()
                 + if is_invite {
                     RINGING_MAX + GIVEN_UP
                 } else {

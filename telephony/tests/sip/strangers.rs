@@ -3,12 +3,15 @@
 use std::{net::SocketAddr, time::Duration};
 
 use dikala_telephony::settings::{SipTransport, Trunk};
+use rstest::rstest;
 use tokio::{
     net::{TcpSocket, UdpSocket},
     task::JoinHandle,
 };
 
-use crate::support::{CallBehaviour, PATIENCE, ScriptedPhone, TestEdge, eventually, offer, trunk};
+use crate::support::{
+    CallBehaviour, PATIENCE, ScriptedPhone, TestEdge, eventually, header, offer, trunk,
+};
 
 async fn of_users() -> TestEdge {
     TestEdge::with(CallBehaviour::Echo, 10, |sip| {
@@ -199,13 +202,22 @@ async fn one_trunk_leaves_lines_to_the_others() {
     assert_eq!(invited("127.0.0.3", &bench).await.0, 200);
 }
 
+/// `required`: a header of the forged INVITEs; `unacknowledged`: the response that they leave unacknowledged.
+#[rstest]
+#[case::the_answer("", "SIP/2.0 200")]
+#[case::the_ringing("Require: 100rel\r\n", "SIP/2.0 180")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_nobody_acknowledges_gives_its_line_back() {
+async fn a_call_that_nobody_acknowledges_gives_its_line_back(
+    #[case] required: &str,
+    #[case] unacknowledged: &str,
+) {
     let bench = TestEdge::with(CallBehaviour::Echo, 3, |_| ()).await;
     let mut forged = Vec::new();
     for _ in 0..3 {
-        let (status, phone) = invited("127.0.0.2", &bench).await;
-        assert_eq!(status, 200);
+        let mut phone = ScriptedPhone::udp_from("127.0.0.2", bench.udp()).await;
+        let invite = phone.request("INVITE", required, &offer(40_000));
+        phone.send(&invite).await;
+        phone.answered(unacknowledged).await;
         forged.push(phone);
     }
     assert_eq!(invited("127.0.0.3", &bench).await.0, 503);
@@ -213,12 +225,44 @@ async fn a_call_that_nobody_acknowledges_gives_its_line_back() {
     let (status, mut phone) = invited("127.0.0.3", &bench).await;
     assert_eq!(status, 200);
     phone.acknowledge("").await;
-    // The answer is still retransmitted, and a call that is acknowledged late has a line again.
-    let late = &mut forged[0];
-    late.expect("SIP/2.0 200").await;
-    late.acknowledge("").await;
+    // The response is still retransmitted, and a call that is acknowledged late has a line again.
+    let mut late = forged.swap_remove(0);
+    let repeated = late.expect(unacknowledged).await;
+    acknowledge(&mut late, &repeated).await;
     eventually("both have lines", || bench.edge.statistics().calls == 2).await;
     late.hang_up().await;
+    phone.hang_up().await;
+}
+
+/// Acknowledges a 200, or a reliable 180 and then the 200.
+async fn acknowledge(phone: &mut ScriptedPhone, response: &str) {
+    if let Some(number) = header(response, "RSeq") {
+        let rack = format!("RAck: {number} 1 INVITE\r\n");
+        phone.ask("PRACK", &rack, "").await;
+        while !phone.expect("SIP/2.0 200").await.contains("CSeq: 1 INVITE") {}
+        phone.cseq = 1;
+        phone.acknowledge("").await;
+        phone.cseq = 2;
+        return;
+    }
+    phone.acknowledge("").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ringing_that_is_acknowledged_late_needs_a_free_line() {
+    let bench = TestEdge::with(CallBehaviour::Echo, 1, |_| ()).await;
+    let mut late = ScriptedPhone::udp_from("127.0.0.2", bench.udp()).await;
+    let invite = late.request("INVITE", "Require: 100rel\r\n", &offer(40_000));
+    late.send(&invite).await;
+    let ringing = late.answered("SIP/2.0 180").await;
+    eventually("its line is free", || bench.edge.statistics().calls == 0).await;
+    let (status, mut phone) = invited("127.0.0.3", &bench).await;
+    assert_eq!(status, 200);
+    phone.acknowledge("").await;
+    let rack = format!("RAck: {} 1 INVITE\r\n", header(&ringing, "RSeq").unwrap());
+    late.ask("PRACK", &rack, "").await;
+    late.expect("SIP/2.0 200").await;
+    late.expect("SIP/2.0 503").await;
     phone.hang_up().await;
 }
 
@@ -263,4 +307,51 @@ async fn the_requests_of_one_call_leave_room_for_others() {
         other.answered("SIP/2.0 200").await;
     }
     other.hang_up().await;
+}
+
+/// INVITEs to no number are refused at once. Those with unusable SDP reach the call, and are remembered.
+#[rstest]
+#[case::without_a_number("x", "SIP/2.0 404")]
+#[case::without_usable_media("+622150001000", "SIP/2.0 488")]
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_source_sends_leaves_room_to_hang_up(#[case] did: &str, #[case] refused: &str) {
+    let bench = TestEdge::with(CallBehaviour::Echo, 200, |sip| {
+        sip.trunks = vec![at("greedy", "127.0.0.2/32"), at("other", "127.0.0.3/32")];
+    })
+    .await;
+    let mut standing = Vec::new();
+    for host in ["127.0.0.2", "127.0.0.3"] {
+        let mut phone = ScriptedPhone::udp_from(host, bench.udp()).await;
+        phone.call("", &offer(40_000)).await;
+        standing.push(phone);
+    }
+    let mut greedy = tcp_from("127.0.0.2", bench.address(SipTransport::Tcp)).await;
+    greedy.did = did.to_owned();
+    greedy.to = format!("<sip:{did}@{}>", bench.udp());
+    let unusable = offer(40_000).replace("RTP/AVP 0 8 101", "RTP/AVP 99");
+    // The answers to a batch fit into the connection's queue.
+    for batch in 0..1_050 {
+        let mut invites = String::new();
+        for number in 0..20 {
+            greedy.call_id = format!("{batch}-{number}@greedy");
+            invites += &greedy.request("INVITE", "", &unusable);
+        }
+        greedy.send(&invites).await;
+        let mut answers = 0;
+        while answers < 20 {
+            let heard = greedy.hears(PATIENCE).await;
+            let heard = heard.unwrap_or_else(|| panic!("answer {answers} of batch {batch}"));
+            if !heard.starts_with("SIP/2.0 100") {
+                assert!(batch > 0 || heard.starts_with(refused), "{heard}");
+                answers += 1;
+            }
+        }
+    }
+    for mut phone in standing {
+        phone.hang_up().await;
+    }
+    let (status, mut phone) = invited("127.0.0.3", &bench).await;
+    assert_eq!(status, 200);
+    phone.acknowledge("").await;
+    phone.hang_up().await;
 }

@@ -12,15 +12,13 @@ use super::{
 use crate::{
     leg::{LegEvent, Order},
     sip::{
-        lines::UnacknowledgedCall,
+        lines::{ALL_TAKEN, PATIENCE, UnacknowledgedCall},
         message::{Method, SipRequest, SipResponse},
         session_timer::{self, Refresher},
         transactions::Responder,
     },
 };
 
-/// Time after which an unacknowledged call loses its line. The sender of a forged INVITE never acknowledges.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// A deadline in place of none.
 const FAR: Duration = Duration::from_secs(86_400);
 
@@ -108,7 +106,7 @@ impl Call {
             step = transfer::next(&mut self.transfer) => Event::Transfer(step),
             () = first(&mut self.media), if !state.told => Event::Media,
             () = sleep_until(state.patience), if is_patient => Event::Impatient,
-            () = over(&state.waiting) => Event::Forgotten,
+            () = UnacknowledgedCall::over(state.waiting.as_ref()) => Event::Forgotten,
         }
     }
 
@@ -148,7 +146,7 @@ impl Call {
         if state.waiting.take().is_some() {
             self.line = self.shared.lines.take(&self.caller.trunk.name);
             if self.line.is_none() {
-                return Some(Termination::Broken(503, "all lines are taken"));
+                return Some(Termination::Broken(503, ALL_TAKEN));
             }
         }
         self.direct(Control::Begin).await;
@@ -459,13 +457,6 @@ async fn first(media: &mut Option<MediaHandle>) {
         return;
     }
     std::future::pending().await
-}
-
-async fn over(waiting: &Option<UnacknowledgedCall>) {
-    match waiting {
-        Some(waiting) => waiting.over().await,
-        None => std::future::pending().await,
-    }
 }
 
 async fn refreshed(refresh: &mut Option<PendingRequest>) -> Option<SipResponse> {

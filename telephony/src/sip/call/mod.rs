@@ -88,7 +88,7 @@ struct Call {
     transfer: Option<CallTransfer>,
     begun: Instant,
     registration: DialogRegistration,
-    /// `None` for a call that we made, and after the answer stayed unacknowledged for too long.
+    /// `None` for a call that we made, and after the reliable 180 or the answer stayed unacknowledged for too long.
     line: Option<LinePermit>,
     /// True for the caller's leg, false for a leg that we dialled.
     is_callers: bool,
@@ -266,7 +266,7 @@ fn refuse_again(reply: &Responder) {
     reply.send(&response.with("Reason", &words));
 }
 
-pub fn refuse_for_now(reply: &Responder, words: &str) {
+fn refuse_for_now(reply: &Responder, words: &str) {
     let response = reply
         .response(503, "Service Unavailable")
         .with("Retry-After", &RETRY_AFTER_SECONDS.to_string())

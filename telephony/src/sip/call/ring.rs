@@ -7,10 +7,11 @@ use tokio::{
     time::{Duration, Instant, sleep_until},
 };
 
-use super::{AnswerSdp, Call, DialogMessage, Repeat, reason, refuse_for_now, refuse_offer};
+use super::{AnswerSdp, Call, DialogMessage, Repeat, note, reason, refuse_for_now, refuse_offer};
 use crate::{
     leg::{CallRefusal, LegEvent, Order},
     sip::{
+        lines::{ALL_TAKEN, PATIENCE, UnacknowledgedCall},
         message::{Method, SipRequest, SipResponse},
         shared::{RETRY_AFTER_SECONDS, count},
         transactions::{GIVEN_UP, Responder, T1, T2},
@@ -25,6 +26,10 @@ const DECIDED: Duration = Duration::from_secs(180);
 struct Reliable {
     response: SipResponse,
     number: u32,
+    /// When the line is released, unless the PRACK has come by then.
+    patience: Instant,
+    /// Held in place of the line from then on.
+    waiting: Option<UnacknowledgedCall>,
     next: Instant,
     wait: Duration,
     until: Instant,
@@ -54,7 +59,9 @@ impl Call {
             let again = ringing
                 .reliable
                 .as_ref()
-                .map_or(decided, |one| one.next.min(decided));
+                .map_or(decided, |one| one.due().min(decided));
+            let waiting = ringing.reliable.as_ref();
+            let waiting = waiting.and_then(|one| one.waiting.as_ref());
             tokio::select! {
                 () = ringing.cancelled.notified() => {
                     count(&self.shared.counters.callers.cancelled, 1);
@@ -84,6 +91,10 @@ impl Call {
                     if ringing.wanted && ringing.reliable.is_none() {
                         return self.take(&ringing.reply).await;
                     }
+                }
+                () = UnacknowledgedCall::over(waiting) => {
+                    self.give_up_ringing(&ringing);
+                    return None;
                 }
                 () = sleep_until(again) => {
                     if self.late(&mut ringing, decided) {
@@ -147,6 +158,8 @@ impl Call {
         ringing.reliable = Some(Reliable {
             response,
             number,
+            patience: now + PATIENCE,
+            waiting: None,
             next: now + T1,
             wait: T1,
             until: now + GIVEN_UP,
@@ -223,7 +236,7 @@ impl Call {
             reply.refuse(481, "Call/Transaction Does Not Exist");
             return false;
         }
-        ringing.reliable = None;
+        let waited = ringing.reliable.take().and_then(|one| one.waiting);
         if matches!(self.taking, AnswerSdp::Offer) && !request.body.is_empty() {
             match self.session.accept(&request.body) {
                 Ok(terms) => {
@@ -242,10 +255,28 @@ impl Call {
             }
         }
         reply.send(&self.dressed(reply.response(200, "OK")));
+        // After a late PRACK the call needs a line again.
+        if waited.is_some() {
+            self.line = self.shared.lines.take(&self.caller.trunk.name);
+            if self.line.is_none() {
+                note(&self.shared, &self.caller, (503, "lines"), &ringing.reply);
+                self.registration.free_caller();
+                refuse_for_now(&ringing.reply, ALL_TAKEN);
+                self.notify(LegEvent::Failed(ALL_TAKEN.to_owned()));
+                return true;
+            }
+        }
         false
     }
 
-    /// Handles expired timers: sends the 180 again, or gives up.
+    fn give_up_ringing(&mut self, ringing: &Ringing) {
+        self.registration.free_caller();
+        ringing.reply.refuse(504, "Server Time-out");
+        let words = "the ringing was not acknowledged".to_owned();
+        self.notify(LegEvent::Failed(words));
+    }
+
+    /// Handles expired timers: sends the 180 again, releases the line, or gives up.
     fn late(&mut self, ringing: &mut Ringing, decided: Instant) -> bool {
         let now = Instant::now();
         if now >= decided {
@@ -258,12 +289,16 @@ impl Call {
             return false;
         };
         if now >= reliable.until {
-            self.registration.free_caller();
-            ringing.reply.refuse(504, "Server Time-out");
-            self.notify(LegEvent::Failed(
-                "the ringing was not acknowledged".to_owned(),
-            ));
+            self.give_up_ringing(ringing);
             return true;
+        }
+        if reliable.waiting.is_none() && now >= reliable.patience {
+            self.line = None;
+            let trunk = &self.caller.trunk.name;
+            reliable.waiting = Some(self.shared.lines.wait_without(trunk));
+        }
+        if now < reliable.next {
+            return false;
         }
         ringing.reply.flow.send(&reliable.response.to_bytes());
         reliable.wait *= 2;
@@ -296,6 +331,16 @@ impl Call {
         count(&self.shared.counters.callers.answered, 1);
         self.shared.counters.answer.took(self.begun.elapsed());
         Some(Repeat::new(response))
+    }
+}
+
+impl Reliable {
+    /// When it is sent again, or the line is released.
+    fn due(&self) -> Instant {
+        match self.waiting {
+            Some(_) => self.next,
+            None => self.next.min(self.patience),
+        }
     }
 }
 
