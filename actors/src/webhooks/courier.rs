@@ -3,6 +3,8 @@
 //!
 //! No method awaits while the scheduler is borrowed.
 
+mod recording;
+
 use std::{
     cell::{Cell, RefCell},
     collections::{HashMap, HashSet},
@@ -15,26 +17,22 @@ use std::{
 use dikala_entities::{DeliveryId, Millis, WebhookId, webhook};
 use futures_util::FutureExt;
 use sea_orm::DbErr;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use super::{
     WebhookDeps, WebhooksConfig,
     attempt::{AttemptRecord, AttemptTimes, Endpoint, spans},
-    recorder::{Batch, QueuedRecord, Recorder},
+    recorder::Recorder,
     retry::{AttemptVerdict, Schedule},
     scheduler::{
         Destination, EndpointQueue, QueueLimits, QueuedDelivery, Refill, Scheduler,
         SchedulerEffect, SchedulerLimits,
     },
     stats::Stats,
-    store::{pending, queue_owners, recordable, results::RecordedBatch},
+    store::{pending, queue_owners},
     webhook_status::{LastAnswers, WebhookStatus},
 };
-use crate::{
-    events::outbox::Dispatch,
-    nodes::notices::Topic,
-    outbound::{ErrorKind, Permission},
-};
+use crate::{events::outbox::Dispatch, nodes::notices::Topic, outbound::Permission};
 
 /// Pause after an error of the database.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
@@ -268,109 +266,6 @@ impl Courier {
         if record.verdict == AttemptVerdict::Delivered {
             let since = record.ended_at.since(created);
             self.stats.end_to_end.observe(us(since));
-        }
-    }
-
-    /// Has an attempt written and notifies waiting callers.
-    pub(super) fn record(
-        self: &Rc<Self>,
-        record: AttemptRecord,
-        recorded: Option<oneshot::Sender<()>>,
-    ) {
-        // Without room, the delivery is read from the table again and sent again.
-        if self.recorder.push(QueuedRecord { record, recorded }) {
-            self.scheduler.borrow_mut().recording();
-        }
-        self.write_records();
-    }
-
-    /// Writes what is queued, unless that is under way.
-    fn write_records(self: &Rc<Self>) {
-        let Some(batch) = self.recorder.take() else {
-            return;
-        };
-        let courier = Rc::clone(self);
-        actix_rt::spawn(async move {
-            let mut next = Some(batch);
-            while let Some(batch) = next {
-                let began = Instant::now();
-                // If the process became another node, other nodes record its old deliveries.
-                let wanted = || !courier.is_dead() && courier.deps.node.is(&courier.node);
-                let write = batch.write(&courier.deps.store, &courier.node, wanted);
-                let Some(recorded) = write.await else {
-                    return;
-                };
-                let stats = &courier.stats.batches;
-                stats.record(batch.records.len(), began);
-                courier.recorded(&batch, &recorded);
-                let locked = courier.recorder.finished(batch, &recorded);
-                courier.wait_for_locked(locked);
-                next = courier.recorder.take();
-                courier.changed.notify_waiters();
-                courier.go_on();
-            }
-        });
-    }
-
-    /// Queues records again once their rows are free. Until then they take room in the queues of their endpoints only.
-    fn wait_for_locked(self: &Rc<Self>, mut locked: Vec<QueuedRecord>) {
-        if locked.is_empty() {
-            return;
-        }
-        let courier = Rc::clone(self);
-        actix_rt::spawn(async move {
-            while !locked.is_empty() && !courier.is_dead() {
-                tokio::time::sleep(AGAIN).await;
-                let records = locked.iter().map(|queued| &queued.record);
-                let still = match recordable::locked(&courier.deps.store, records).await {
-                    Ok(webhooks) => webhooks,
-                    Err(error) => {
-                        tracing::debug!(%error, "could not check whether rows of attempts are still locked");
-                        continue;
-                    }
-                };
-                let is_free = |queued: &mut QueuedRecord| !still.contains(&queued.record.webhook);
-                for queued in locked.extract_if(.., is_free) {
-                    let webhook = queued.record.webhook;
-                    if courier.recorder.push(queued) {
-                        courier.scheduler.borrow_mut().recording_again(webhook);
-                    }
-                }
-                courier.write_records();
-            }
-        });
-    }
-
-    /// Handles a batch that was written, except deliveries that other nodes own by now. This node forgets all of
-    /// them.
-    fn recorded(&self, batch: &Batch, recorded: &RecordedBatch) {
-        let mut scheduler = self.scheduler.borrow_mut();
-        for record in &batch.records {
-            if recorded.set_aside.contains(&record.delivery)
-                || recorded.locked.contains(&record.delivery)
-            {
-                scheduler.set_aside(record.webhook);
-                continue;
-            }
-            scheduler.recorded(record.webhook, record.delivery, record.verdict);
-            if recorded.refused.contains(&record.delivery) {
-                tracing::warn!(
-                    delivery = %record.delivery, webhook = %record.webhook, tenant = %record.tenant, attempts = record.number,
-                    "an attempt was not recorded: another node owns the delivery, or has made that attempt"
-                );
-            } else if matches!(
-                record.verdict,
-                AttemptVerdict::GivenUp | AttemptVerdict::Gone
-            ) {
-                tracing::warn!(
-                    delivery = %record.delivery, webhook = %record.webhook, tenant = %record.tenant, attempts = record.number,
-                    status = record.status_code, error = record.error_kind.map(ErrorKind::as_str), "a delivery failed for good"
-                );
-            }
-        }
-        for now in &recorded.disabled {
-            tracing::warn!(webhook = %now.webhook, reason = now.reason, "a webhook was disabled");
-            scheduler.disabled(now.webhook);
         }
     }
 

@@ -16,7 +16,7 @@ const USER_LIFE: u64 = 86_400;
 /// Limit of each table. One more entry drops the oldest of the owner with the most.
 const MAX: usize = 10_000;
 
-/// Who proved to be at an address.
+/// The phone or call that proved to be at an address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PeerOwner {
     User(String),

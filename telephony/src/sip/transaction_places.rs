@@ -12,7 +12,7 @@ const PLACES: usize = 10_000;
 /// Places that a trunk, or the BYEs of an address, may hold for each free place. Anybody else may hold one.
 const GREAT_SHARE: usize = 4;
 
-/// Whose place a request takes.
+/// The owner of a place in the table.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PlaceHolder {
     Trunk(String),

@@ -7,6 +7,7 @@ mod by_hand;
 mod effects;
 mod endpoint_queue;
 mod idle;
+mod recording;
 mod slots;
 
 #[cfg(test)]
@@ -187,45 +188,6 @@ impl<E> Scheduler<E> {
         }
         self.due(Some(until));
         self.slot_free(webhook, tenant);
-    }
-
-    /// Counts an attempt as waiting to be recorded.
-    pub(super) fn recording(&mut self) {
-        self.unrecorded += 1;
-    }
-
-    /// Handles an attempt that was recorded.
-    pub(super) fn recorded(
-        &mut self,
-        webhook: WebhookId,
-        delivery: DeliveryId,
-        verdict: AttemptVerdict,
-    ) {
-        self.unrecorded = self.unrecorded.saturating_sub(1);
-        if let Some(queue) = self.queues.get_mut(&webhook) {
-            queue.recorded(delivery);
-            queue.closing &= verdict != AttemptVerdict::Gone;
-        }
-        if let AttemptVerdict::Retry { at } = verdict {
-            self.due(Some(at));
-        }
-    }
-
-    /// Handles an attempt that cannot be recorded. Its delivery stays known, so this process does not send it again.
-    /// It takes room in its queue only: with too many of them that queue rests, and no other.
-    pub(super) fn set_aside(&mut self, webhook: WebhookId) {
-        self.unrecorded = self.unrecorded.saturating_sub(1);
-        if let Some(queue) = self.queues.get_mut(&webhook) {
-            queue.set_aside();
-        }
-    }
-
-    /// Counts an attempt that was set aside as waiting to be recorded again.
-    pub(super) fn recording_again(&mut self, webhook: WebhookId) {
-        self.unrecorded += 1;
-        if let Some(queue) = self.queues.get_mut(&webhook) {
-            queue.no_longer_aside();
-        }
     }
 
     /// Handles a webhook that was disabled for its failures.
