@@ -6,7 +6,6 @@
 // Tests may be long.
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
-mod admin;
 mod api;
 mod app;
 mod audit;
@@ -22,6 +21,7 @@ mod mails;
 mod maintenance;
 mod node;
 mod openapi;
+mod operations;
 mod operator;
 mod operator_api;
 mod overview;

@@ -21,13 +21,14 @@ use crate::{
         phone_numbers, versions, webhook_stats, webhooks,
     },
     http::{
-        again::again,
+        again::{again, answer},
         error::Code,
         idempotency::once,
         middleware::{admit, only_reads, receive_body},
         route::{BASE, RouteLookup},
     },
     openapi::{self, Api, ApiRoute, delete, get, nothing, patch, post},
+    operations,
     pages::packed,
 };
 
@@ -87,13 +88,13 @@ pub const ROUTES: &[ApiRoute] = &[
     patch("/webhooks/{id}", "webhooks.update", |r| r.to(again(webhooks::update)), "Change a webhook, or enable it again.").patches::<webhooks::WebhookUpdate>().ignores(webhooks::READ_ONLY_OF_UPDATES).ok::<webhooks::Webhook>().fails(WEBHOOK).leaves(AuditAction::WebhookUpdate),
     delete("/webhooks/{id}", "webhooks.delete", |r| r.to(again(webhooks::delete)), "Delete a webhook; nothing more is delivered to it.").fails(WEBHOOK).leaves(AuditAction::WebhookDelete),
     post("/webhooks/{id}/rotate-secret", "webhooks.rotateSecret", |r| r.to(again(webhooks::rotate_secret)), "Replace the secret; the old one signs as well for 24 hours.").takes::<webhooks::SecretRotation>().ok::<webhooks::Webhook>().fails(WEBHOOK).leaves(AuditAction::WebhookRotateSecret),
-    post("/webhooks/{id}/test", "webhooks.test", |r| r.to(deliveries::test), "Send a signed sample and wait for what becomes of it.").ok::<deliveries::DeliveryDetail>().fails(WEBHOOK),
+    post("/webhooks/{id}/test", "webhooks.test", |r| r.to(answer(deliveries::test)), "Send a signed sample and wait for what becomes of it.").ok::<deliveries::DeliveryDetail>().fails(WEBHOOK),
     get("/webhooks/{id}/deliveries", "webhooks.deliveries", |r| r.to(deliveries::list), "A page of deliveries, newest first.").query(&["limit", "offset", "status"]).ok::<deliveries::DeliveryList>().fails(WEBHOOK),
-    post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(again(deliveries::recover)), "Send again all that failed in a time, in the background.").takes::<deliveries::Recovery>().accepted::<deliveries::RecoveryCount>().fails(WEBHOOK).leaves(AuditAction::WebhookRecover),
+    post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(again(operations::deliveries::recover)), "Send again all that failed in a time, in the background.").takes::<operations::deliveries::Recovery>().accepted::<operations::deliveries::RecoveryCount>().fails(WEBHOOK).leaves(AuditAction::WebhookRecover),
     get("/webhooks/{id}/stats", "webhooks.stats", |r| r.to(webhook_stats::show), "What became of attempts to deliver in the last 24 hours, by hour, and how long they took.").ok::<webhook_stats::WebhookStats>().fails(WEBHOOK),
 
     get("/deliveries/{id}", "deliveries.get", |r| r.to(deliveries::show), "One delivery with its attempts.").ok::<deliveries::DeliveryDetail>().fails(DELIVERY),
-    post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(again(deliveries::resend)), "Send a delivery again now.").accepted::<deliveries::DeliveryView>().fails(RESENT).leaves(AuditAction::DeliveryResend),
+    post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(again(operations::deliveries::resend::<deliveries::DeliveryView>)), "Send a delivery again now.").accepted::<deliveries::DeliveryView>().fails(RESENT).leaves(AuditAction::DeliveryResend),
 
     get("/events/stream", "events.stream", |r| r.to(events::stream), "Follow events live, as server-sent events.").headers(&[events::LAST_EVENT_ID]).streams(),
     post("/events/sample", "events.sample", |r| r.to(again(events::make_sample)), "Make a sample of an event, for those who follow the stream; no webhook gets it.").takes::<events::SampleInput>().accepted::<events::EventView>(),

@@ -25,13 +25,14 @@ use crate::{
     api::context::Services,
     audit::{AuditChange, switched},
     http::{
-        answer::ApiAnswer,
+        answer::{ApiAnswer, Created},
         error::{ApiError, Missing},
         extract::{
             FormFields, Id, Query, RequestBody, TenantRequest, boolean, language, transfer_target,
             word,
         },
         field::{FieldCode, ValueFault},
+        route::BASE,
     },
 };
 
@@ -295,6 +296,12 @@ impl From<agent::Model> for AgentSummary {
     }
 }
 
+impl AgentView {
+    pub fn id(&self) -> AgentId {
+        self.listed.id
+    }
+}
+
 impl From<agent::Model> for AgentView {
     fn from(agent: agent::Model) -> Self {
         Self {
@@ -383,7 +390,7 @@ pub async fn create(
     caller: TenantRequest,
     services: Data<Services>,
     body: RequestBody,
-) -> Result<ApiAnswer, ApiError> {
+) -> Result<Created<AgentView>, ApiError> {
     let draft = AgentDraft::read(&body.form()?, None, &[], &services.settings.transfers)?;
     let now = services.clock.now();
     let unit = TenantWrite::begin(&services, &caller).await?;
@@ -395,9 +402,9 @@ pub async fn create(
         .await?;
     let agent = weight::renew(&unit, &services, agent, &growth, now).await?;
     let change = AuditChange::new(AuditAction::AgentCreate, agent.id).with(&agent.name);
-    let path = format!("/agents/{}", agent.id);
-    let answer = ApiAnswer::created(&path, &AgentView::from(agent));
-    unit.commit(answer, Some(change)).await
+    let path = format!("{BASE}/agents/{}", agent.id);
+    let created = Created::at(path, AgentView::from(agent));
+    unit.commit(created, Some(change)).await
 }
 
 /// `GET /agents/{id}`

@@ -16,12 +16,12 @@ use sea_orm::{
 };
 use serde_json::Value as Json;
 
-use super::PageRange;
 use crate::http::{
     error::ApiError,
     extract::{FormFields, FormReader, ParseResult, id, instant, word},
     field::{FieldCode, ValueFault},
 };
+use crate::operations::PageRange;
 
 /// Calls counted per index, at most.
 const COUNTED_MAX: u64 = 1_000;

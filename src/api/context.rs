@@ -10,6 +10,7 @@ use super::control::LiveOutbound;
 use crate::{
     http::{context::HttpContext, settings::HttpSettings},
     node::Runtime,
+    operations::OperationResources,
 };
 
 /// Everything a handler can reach. Cheap to clone; all clones share keys and limits.
@@ -23,6 +24,7 @@ pub struct Services {
     pub outbound: LiveOutbound,
     /// The live feed of events.
     pub feed: Followers,
+    pub operations: OperationResources,
     /// The state of request processing. The application must hold it as well.
     pub http: Data<HttpContext>,
 }
@@ -45,6 +47,15 @@ impl Services {
             calls: runtime.calls.clone(),
             outbound: LiveOutbound(runtime.clone()),
             feed: runtime.feed.clone(),
+            operations: OperationResources {
+                store: runtime.store.clone(),
+                clock: Arc::clone(&runtime.clock),
+                vault: Some(runtime.vault.clone()),
+                gate: Some(Arc::clone(&http.gate)),
+                base: "".into(),
+                bridges: Some(Arc::clone(&runtime.bridges)),
+                webhooks: Some(runtime.webhooks.clone()),
+            },
             http: Data::new(http),
         }
     }

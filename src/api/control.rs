@@ -125,11 +125,6 @@ impl LiveOutbound {
         statuses.get(&webhook)?.queue
     }
 
-    /// Wakes the dispatcher for deliveries that became due in the table. May be lost without harm.
-    pub fn wake(&self) {
-        self.0.webhooks.wake();
-    }
-
     /// Tells the dispatcher that a webhook was changed or deleted. May be lost without harm.
     pub fn refresh(&self, webhook: WebhookId) {
         self.0.webhooks.refresh(webhook);

@@ -9,7 +9,6 @@ use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QueryOrder, Quer
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{ListPage, PageRange};
 use crate::{
     api::context::Services,
     http::{
@@ -17,6 +16,7 @@ use crate::{
         error::ApiError,
         extract::{Query, TenantRequest},
     },
+    operations::{ListPage, PageRange},
 };
 
 /// The tenant's minutes. Minutes that are only held for running calls are still in the balance.

@@ -3,35 +3,30 @@
 use std::collections::HashMap;
 
 use actix_web::web::Data;
-use dikala_actors::webhooks::recovery::count;
 use dikala_entities::{
-    AuditAction, CallId, DeliveryId, DeliveryStatus, EventId, EventKind, InstantOrDate, Millis,
-    OfTenant, RecoveryId, TenantId, WebhookId, attempt, delivery, event, recovery,
-    store::Transaction, webhook,
+    CallId, DeliveryId, DeliveryStatus, EventId, EventKind, Millis, OfTenant, TenantId, WebhookId,
+    attempt, delivery, event, webhook,
 };
 use sea_orm::{
-    ActiveModelTrait, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult,
-    IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select, sea_query::Expr,
+    ColumnTrait, ConnectionTrait, DbErr, FromQueryResult, QueryFilter, QueryOrder, QuerySelect,
+    Select, sea_query::Expr,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{PageRange, TenantWrite, stored::Json, webhooks};
+use super::{stored::Json, webhooks};
 use crate::{
     api::context::Services,
-    audit::AuditChange,
     http::{
         answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{FormFields, Id, Query, RequestBody, TenantRequest, instant, word},
-        field::{FieldCode, ValueFault},
+        extract::{Id, Query, RequestBody, TenantRequest, word},
     },
+    operations::PageRange,
 };
 
 /// Attempts shown per delivery, the newest ones.
 const ATTEMPTS_MAX: u64 = 100;
-/// Concurrent recoveries of one webhook.
-const RECOVERIES_MAX: u64 = 10;
 
 /// An event on its way to a webhook.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -43,7 +38,7 @@ const RECOVERIES_MAX: u64 = 10;
     "nextAttemptAt": "2026-01-16T08:00:00.000Z", "createdAt": "2026-01-15T03:30:04.000Z", "completedAt": null
 }))]
 pub struct DeliveryView {
-    id: DeliveryId,
+    pub id: DeliveryId,
     webhook_id: WebhookId,
     event_id: EventId,
     event: EventKind,
@@ -75,7 +70,7 @@ pub struct DeliveryView {
 pub struct DeliveryDetail {
     #[serde(flatten)]
     #[schema(inline)]
-    delivery: DeliveryView,
+    pub delivery: DeliveryView,
     /// The body that is sent; null once it is no longer kept.
     payload: Option<Json>,
     /// Oldest first.
@@ -127,24 +122,6 @@ pub struct DeliveryList {
     limit: i64,
     offset: i64,
     has_more: bool,
-}
-
-/// The time range: from `since` (inclusive) to `until` (exclusive; now if left out). Includes deliveries that were
-/// created or given up in that time.
-#[derive(Clone, Debug, ToSchema)]
-#[schema(example = json!({"since": "2026-01-15T03:00:00Z", "until": "2026-01-15T05:00:00Z"}))]
-pub struct Recovery {
-    #[schema(value_type = InstantOrDate)]
-    since: Millis,
-    #[schema(value_type = Option<InstantOrDate>)]
-    until: Option<Millis>,
-}
-
-/// The number of failed deliveries in that time, which are sent again, oldest first.
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-#[schema(as = Recovered, example = json!({"deliveries": 17}))]
-pub struct RecoveryCount {
-    pub deliveries: u64,
 }
 
 impl From<delivery::Model> for DeliveryView {
@@ -327,141 +304,15 @@ pub async fn show(
     Ok(ApiAnswer::ok(&shown))
 }
 
-/// `POST /deliveries/{id}/resend`: makes a delivery due now, whatever its state. The webhook must still exist.
-pub async fn resend(
-    caller: TenantRequest,
-    services: Data<Services>,
-    id: Id<DeliveryId>,
-    body: RequestBody,
-) -> Result<ApiAnswer, ApiError> {
-    let missing = || ApiError::NotFound(Missing::Delivery);
-    let seen = delivery::Entity::one_of(caller.tenant, id.0)
-        .one(services.store.api_reader())
-        .await?
-        .ok_or_else(missing)?;
-    body.optional_form()?.expect_empty()?;
-    let now = services.clock.now();
-    let unit = TenantWrite::begin(&services, &caller).await?;
-    webhooks::find(unit.txn(), caller.tenant, seen.webhook_id).await?;
-    let mut row = delivery::Entity::one_of(caller.tenant, id.0)
-        .lock_exclusive()
-        .one(unit.txn())
-        .await?
-        .ok_or_else(missing)?;
-    make_due(unit.txn(), &mut row, now).await?;
-    let change = AuditChange::new(AuditAction::DeliveryResend, row.id).with(row.webhook_id);
-    let answer = ApiAnswer::accepted(&DeliveryView::from(row));
-    let answer = unit.commit(answer, Some(change)).await?;
-    services.outbound.wake();
-    Ok(answer)
-}
-
-/// Makes a delivery due now, whatever its state.
-pub async fn make_due(
-    txn: &Transaction,
-    row: &mut delivery::Model,
-    now: Millis,
-) -> Result<(), DbErr> {
-    // A pending delivery keeps its lease: its holder may be about to attempt it, and it must not go out twice.
-    if row.status != DeliveryStatus::Pending {
-        row.lease_owner = None;
-    }
-    row.status = DeliveryStatus::Pending;
-    row.next_attempt_at = Some(row.next_attempt_at.map_or(now, |due| due.min(now)));
-    row.completed_at = None;
-    let change = row.clone().into_active_model().reset_all();
-    change.update(txn).await.map(drop)
-}
-
 /// `POST /webhooks/{id}/test`
 pub async fn test(
     caller: TenantRequest,
     services: Data<Services>,
     id: Id<WebhookId>,
     body: RequestBody,
-) -> Result<ApiAnswer, ApiError> {
+) -> Result<DeliveryDetail, ApiError> {
     let webhook = webhooks::find(services.store.api_reader(), caller.tenant, id.0).await?;
     body.optional_form()?.expect_empty()?;
     let delivery = services.outbound.test_webhook(webhook).await?;
-    let shown = detail(&services, caller.tenant, delivery).await?;
-    Ok(ApiAnswer::ok(&shown))
-}
-
-impl Recovery {
-    pub fn read(form: &FormFields) -> Result<Self, ApiError> {
-        form.read(&[], |form| {
-            let since = form.required("since", None, instant);
-            let until = form.optional("until", None, instant);
-            let since = since?;
-            if until.is_some_and(|until| until <= since) {
-                let fault = ValueFault::new(FieldCode::TooSmall, "must be after since");
-                form.fault("until", fault);
-            }
-            Some(Self { since, until })
-        })
-    }
-}
-
-impl Recovery {
-    /// A row for this recovery of the webhook.
-    pub fn of(self, webhook: &webhook::Model, now: Millis) -> recovery::Model {
-        recovery::Model {
-            id: RecoveryId::new(now),
-            tenant_id: webhook.tenant_id,
-            webhook_id: webhook.id,
-            since: self.since,
-            until: self.until.unwrap_or(now.plus_ms(1)),
-            after: DeliveryId::first_at(Millis::MIN),
-            asked_at: now,
-        }
-    }
-}
-
-/// `POST /webhooks/{id}/recover`: answered once the recovery is stored; the dispatcher then resends in batches.
-pub async fn recover(
-    caller: TenantRequest,
-    services: Data<Services>,
-    id: Id<WebhookId>,
-    body: RequestBody,
-) -> Result<ApiAnswer, ApiError> {
-    let webhook = webhooks::find(services.store.api_reader(), caller.tenant, id.0).await?;
-    let asked = Recovery::read(&body.form()?)?.of(&webhook, services.clock.now());
-    // Counted before the transaction: on SQLite a long transaction would delay every other write.
-    let deliveries = count(services.store.api_reader(), &asked).await?;
-    let unit = TenantWrite::begin(&services, &caller).await?;
-    let change = begin_recovery(unit.txn(), asked, deliveries).await?;
-    let answer = unit
-        .commit(ApiAnswer::accepted(&RecoveryCount { deliveries }), change)
-        .await?;
-    services.outbound.wake();
-    Ok(answer)
-}
-
-/// Stores a recovery, unless there is nothing to recover. Returns its change for the audit.
-pub async fn begin_recovery(
-    txn: &Transaction,
-    asked: recovery::Model,
-    deliveries: u64,
-) -> Result<Option<AuditChange>, ApiError> {
-    if deliveries == 0 {
-        return Ok(None);
-    }
-    let sent = format!("{deliveries} deliveries");
-    let change = AuditChange::new(AuditAction::WebhookRecover, asked.webhook_id).with(sent);
-    let webhook = webhooks::lock(txn, asked.tenant_id, asked.webhook_id).await?;
-    refuse_too_many(txn, &webhook).await?;
-    recovery::Entity::insert(asked.into_active_model())
-        .exec_without_returning(txn)
-        .await?;
-    Ok(Some(change))
-}
-
-/// Counts under the webhook's row lock, so that two concurrent requests cannot both take the last place.
-async fn refuse_too_many(txn: &Transaction, webhook: &webhook::Model) -> Result<(), ApiError> {
-    let open = recovery::Entity::of_webhook(webhook).count(txn).await?;
-    if open < RECOVERIES_MAX {
-        Ok(())
-    } else {
-        Err(ApiError::TooManyRecoveries(RECOVERIES_MAX))
-    }
+    detail(&services, caller.tenant, delivery).await
 }

@@ -27,13 +27,14 @@ use crate::{
     api::context::Services,
     audit::AuditChange,
     http::{
-        answer::ApiAnswer,
+        answer::{ApiAnswer, Created},
         error::{ApiError, Missing},
         extract::{
             BlankRule, FormFields, FunctionName, Id, ParseResult, Query, RequestBody,
             TenantRequest, object, text, word,
         },
         field::{FieldCode, ValueFault},
+        route::BASE,
     },
     openapi::schema::words,
 };
@@ -191,9 +192,9 @@ described! {
     "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
 }))]
 pub struct Function {
-    id: FunctionId,
+    pub id: FunctionId,
     agent_id: AgentId,
-    name: String,
+    pub name: String,
     description: String,
     endpoint: OutboundUrl,
     method: FunctionMethod,
@@ -339,7 +340,7 @@ pub async fn create(
     services: Data<Services>,
     id: Id<AgentId>,
     body: RequestBody,
-) -> Result<ApiAnswer, ApiError> {
+) -> Result<Created<Function>, ApiError> {
     agents::find(services.store.api_reader(), caller.tenant, id.0).await?;
     let form = body.form()?;
     let addresses = Addresses::ask(&services, caller.tenant, &form, "endpoint", None).await;
@@ -369,9 +370,12 @@ pub async fn create(
     let agent = set_tools(unit.txn(), agent, &tools, now).await?;
     weight::renew(&unit, &services, agent, &parts(&function), now).await?;
     let change = change(AuditAction::FunctionCreate, &function);
-    let path = format!("/agents/{}/functions/{}", function.agent_id, function.name);
-    let answer = ApiAnswer::created(&path, &Function::from(function));
-    unit.commit(answer, Some(change)).await
+    let path = format!(
+        "{BASE}/agents/{}/functions/{}",
+        function.agent_id, function.name
+    );
+    let created = Created::at(path, Function::from(function));
+    unit.commit(created, Some(change)).await
 }
 
 async fn refuse_too_many(db: &impl ConnectionTrait, agent: &agent::Model) -> Result<(), ApiError> {
@@ -393,7 +397,7 @@ pub async fn update(
     id: Id<AgentId>,
     name: FunctionName,
     body: RequestBody,
-) -> Result<ApiAnswer, ApiError> {
+) -> Result<Function, ApiError> {
     let agent = agents::find(services.store.api_reader(), caller.tenant, id.0).await?;
     let seen = FunctionDraft::of(&find(services.store.api_reader(), &agent, &name.0).await?);
     let form = body.patch()?;
@@ -408,7 +412,7 @@ pub async fn update(
     let before = FunctionDraft::of(&function);
     let wanted = FunctionDraft::read(&form, Some(&before), addresses)?;
     if wanted == before {
-        return Ok(ApiAnswer::ok(&Function::from(function)));
+        return Ok(function.into());
     }
     if wanted.name != before.name {
         refuse_taken(unit.txn(), &agent, &wanted.name.0).await?;
@@ -441,8 +445,7 @@ pub async fn update(
         now,
     )
     .await?;
-    unit.commit(ApiAnswer::ok(&Function::from(function)), Some(audited))
-        .await
+    unit.commit(Function::from(function), Some(audited)).await
 }
 
 /// `DELETE /agents/{id}/functions/{name}`

@@ -26,7 +26,7 @@ use sea_orm::{
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use super::PageRange;
+use crate::operations::PageRange;
 use crate::{
     api::context::Services,
     http::{

@@ -23,7 +23,6 @@ pub mod webhooks;
 
 mod agent_limits;
 mod latency;
-mod page;
 mod stored;
 mod texts;
 mod unit;
@@ -33,7 +32,6 @@ mod zone;
 #[cfg(test)]
 mod tests;
 
-pub use page::{ListPage, PageRange, SKIPPED_MAX};
 pub use unit::TenantWrite;
 
 use dikala_actors::outbound::BlockedReason;

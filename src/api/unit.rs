@@ -7,7 +7,7 @@ use dikala_entities::{Store, store::Transaction};
 use crate::{
     api::context::Services,
     audit::{self, AuditChange},
-    http::{answer::ApiAnswer, error::ApiError, extract::TenantRequest},
+    http::{answer::Answer, error::ApiError, extract::TenantRequest},
 };
 
 /// A write transaction for a request, with its caller and idempotency key. Dropping it rolls it back.
@@ -36,11 +36,11 @@ impl TenantWrite {
 
     /// Commits the effect with its stored answer and its audit entry. `change` is none if nothing of the tenant's
     /// changed.
-    pub async fn commit(
+    pub async fn commit<T: Answer>(
         self,
-        answer: ApiAnswer,
+        output: T,
         change: Option<AuditChange>,
-    ) -> Result<ApiAnswer, ApiError> {
+    ) -> Result<T, ApiError> {
         let TenantRequest {
             tenant,
             origin,
@@ -51,16 +51,17 @@ impl TenantWrite {
             let now = self.clock.now();
             entry = Some(origin.write(&self.txn, tenant, change, now).await?);
         }
-        if let Some(claim) = &claim
-            && !claim.settle(&self.txn, &answer).await?
+        let claim = claim.map(|claim| (claim, output.answer()));
+        if let Some((claim, answer)) = &claim
+            && !claim.settle(&self.txn, answer).await?
         {
             return Err(ApiError::IdempotencyInProgress);
         }
         let committed = audit::commit(&self.store, self.txn, entry).await;
         committed.map_err(ApiError::of_commit)?;
-        if let Some(claim) = claim {
+        if let Some((claim, answer)) = claim {
             claim.committed(&answer);
         }
-        Ok(answer)
+        Ok(output)
     }
 }

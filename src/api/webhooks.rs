@@ -22,12 +22,13 @@ use crate::{
     api::context::Services,
     audit::{AuditChange, switched},
     http::{
-        answer::ApiAnswer,
+        answer::{ApiAnswer, Created},
         error::{ApiError, Missing},
         extract::{
             BlankRule, FormFields, Id, ParseResult, Query, RequestBody, TenantRequest, boolean,
             list, text, word,
         },
+        route::BASE,
     },
     openapi::schema,
 };
@@ -95,7 +96,7 @@ pub struct SecretRotation {
     "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
 }))]
 pub struct Webhook {
-    id: WebhookId,
+    pub id: WebhookId,
     url: OutboundUrl,
     events: EventKinds,
     is_active: bool,
@@ -298,7 +299,7 @@ pub async fn create(
     caller: TenantRequest,
     services: Data<Services>,
     body: RequestBody,
-) -> Result<ApiAnswer, ApiError> {
+) -> Result<Created<Webhook>, ApiError> {
     let form = body.form()?;
     let addresses = Addresses::ask(&services, caller.tenant, &form, "url", None).await;
     let new = WebhookCreate::read(&form, addresses)?;
@@ -309,9 +310,9 @@ pub async fn create(
         .exec_without_returning(unit.txn())
         .await?;
     let change = AuditChange::new(AuditAction::WebhookCreate, webhook.id);
-    let path = format!("/webhooks/{}", webhook.id);
-    let answer = ApiAnswer::created(&path, &Webhook::from(webhook));
-    unit.commit(answer, Some(change)).await
+    let path = format!("{BASE}/webhooks/{}", webhook.id);
+    let created = Created::at(path, Webhook::from(webhook));
+    unit.commit(created, Some(change)).await
 }
 
 /// Counts under the tenant's row lock, so that two concurrent requests cannot both take the last place.

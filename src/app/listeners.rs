@@ -28,6 +28,7 @@ use crate::{
     front::{self, ConnectionLimits, ConnectionSlots, ListenerOptions, open_files_max},
     http::{context::HttpContext, meter::HttpMeter, middleware::request_scope},
     mails::MailStats,
+    operations::OperationResources,
     operator::{
         access::{self, OperatorTokens},
         health::{self, HealthChecks},
@@ -90,13 +91,14 @@ pub(super) struct OptionalCounters {
 #[derive(Clone)]
 pub(super) struct Listeners {
     services: Data<Services>,
+    operations: Data<OperationResources>,
     bridge: Data<BridgeContext>,
     health: Data<HealthChecks>,
     /// The tokens of the operators' listener.
     tokens: Data<OperatorTokens>,
     /// The state of the operators' requests.
     http: Data<HttpContext>,
-    desk: Data<OperatorContext>,
+    process: Data<OperatorContext>,
     console: Data<console::ConsoleState>,
     meter: Data<HttpMeter>,
     traces: Data<Traces>,
@@ -114,6 +116,10 @@ impl Listeners {
     ) -> Self {
         let runtime = &actors.runtime;
         let services = Services::new(runtime, settings.api());
+        let operations = OperationResources {
+            base: settings.http.base(public).into(),
+            ..services.operations.clone()
+        };
         let meter = HttpMeter::default();
         health::begin(&meter);
         let allow_unsafe = settings.database.allow_unsafe;
@@ -126,12 +132,11 @@ impl Listeners {
             health: health.clone(),
             folder: folder(settings),
         });
-        let desk = Data::new(OperatorContext {
+        let process = Data::new(OperatorContext {
             node: runtime.clone(),
             loops: actors.loops.clone(),
             overview,
-            base: settings.http.base(public).into(),
-            tenants: services.http.clone(),
+            operations: operations.clone(),
             requests: meter.clone(),
             telephony: counted.telephony.clone(),
             configuration: Arc::clone(&settings.shown),
@@ -149,10 +154,11 @@ impl Listeners {
             runtime.member.clone(),
             settings.operators_http(),
         ));
-        let console = console::ConsoleState::new(desk.clone(), tokens.clone(), http.clone());
+        let console = console::ConsoleState::new(process.clone(), tokens.clone(), http.clone());
         Self {
+            operations: Data::new(operations),
             services: Data::new(services),
-            desk,
+            process,
             console: Data::new(console),
             bridge: Data::new(BridgeContext {
                 runtime: runtime.clone(),
@@ -181,8 +187,8 @@ impl Listeners {
         settings: &Settings,
     ) -> std::io::Result<Server> {
         let origins = settings.http.cors_origins.clone();
-        let kit = DashboardState::new(self.services.clone(), settings, socket.local_addr()?);
-        let kit = Data::new(kit);
+        let state = DashboardState::new(self.services.clone(), settings, socket.local_addr()?);
+        let state = Data::new(state);
         let door = ListenerOptions {
             name: "public",
             workers: HTTP_THREADS,
@@ -196,10 +202,11 @@ impl Listeners {
                 .app_data(self.meter.clone())
                 .app_data(self.traces.clone())
                 .app_data(self.services.clone())
+                .app_data(self.operations.clone())
                 .app_data(self.services.http.clone())
                 .app_data(self.bridge.clone())
                 .app_data(self.health.clone())
-                .app_data(kit.clone())
+                .app_data(state.clone())
                 .wrap(Condition::new(!origins.is_empty(), cors(&origins)))
                 .wrap(from_fn(request_scope))
                 .configure(bridge::configure)
@@ -227,9 +234,10 @@ impl Listeners {
                 .app_data(self.meter.clone())
                 .app_data(self.traces.clone())
                 .app_data(self.metrics.clone())
+                .app_data(self.operations.clone())
                 .app_data(self.tokens.clone())
                 .app_data(self.http.clone())
-                .app_data(self.desk.clone())
+                .app_data(self.process.clone())
                 .app_data(self.console.clone())
                 .app_data(self.health.clone())
                 .wrap(from_fn(access::let_in))

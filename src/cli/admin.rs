@@ -6,15 +6,20 @@ use dikala_actors::{
     runtime::clock::{Clock, SystemClock},
 };
 use dikala_entities::{Millis, Plan, Store, TenantId};
+use serde::Serialize;
 use serde_json::json;
 
-use super::{CliError, OfTenant, output};
+use super::{CliError, OfTenant, command_input::CommandInput, output};
 use crate::{
-    admin::{self, AdminError, bridges, find_tenant, keys, numbers, parse_id, tenants},
     app::{open_store, vault},
     audit::ChangeOrigin,
     config::{Layers, Settings},
-    operator_api::bridges::stored_bridges,
+    http::extract::Id,
+    operations::{
+        OperationContext,
+        bridges::{self, BridgeView},
+        keys, numbers, tenants,
+    },
 };
 
 #[derive(Debug, Subcommand)]
@@ -66,14 +71,23 @@ pub struct TenantLimits {
 }
 
 impl TenantLimits {
-    fn with_name(self, name: Option<String>) -> tenants::TenantChanges {
-        tenants::TenantChanges {
-            name,
-            plan: self.plan,
-            rate_limit: self.rate_limit,
-            low_credit_threshold: self.low_credit_threshold,
-            max_concurrent_calls: self.max_concurrent_calls,
-        }
+    /// Adds the options to the input of an operation. 0 removes a limit of the tenant's own.
+    fn with(self, name: Option<String>, input: CommandInput) -> CommandInput {
+        let own = |limit: Option<i64>| limit.map(|limit| Some(limit).filter(|limit| *limit != 0));
+        input
+            .with("--name", "name", name)
+            .with("--plan", "plan", self.plan.map(Plan::as_str))
+            .with("--rate-limit", "rateLimit", own(self.rate_limit))
+            .with(
+                "--low-credit-threshold",
+                "lowCreditThreshold",
+                self.low_credit_threshold,
+            )
+            .with(
+                "--max-concurrent-calls",
+                "maxConcurrentCalls",
+                own(self.max_concurrent_calls),
+            )
     }
 }
 
@@ -171,10 +185,27 @@ pub(super) struct CommandContext {
     pub(super) now: Millis,
 }
 
+impl CommandContext {
+    pub(super) fn operation(&self) -> OperationContext {
+        OperationContext::of_command(&self.store, None, &self.settings.node.name)
+    }
+
+    /// For an operation that seals or opens secrets.
+    async fn operation_with_vault(&self) -> Result<OperationContext, CliError> {
+        let vault = vault(&self.settings).await?;
+        let node = &self.settings.node.name;
+        Ok(OperationContext::of_command(
+            &self.store,
+            Some(&vault),
+            node,
+        ))
+    }
+}
+
 /// The clock of the nodes that share this store; it may differ from this machine's.
 pub(super) async fn clock_of(store: &Store) -> Result<SystemClock, CliError> {
     if store.lease().is_some() {
-        let time = nodes::time_of(store).await.map_err(AdminError::from)?;
+        let time = nodes::time_of(store).await?;
         SystemClock.begin_at(time);
     }
     Ok(SystemClock)
@@ -195,86 +226,87 @@ pub(super) async fn open(layers: &Layers) -> Result<CommandContext, CliError> {
 
 /// `dikala tenant …`
 pub async fn tenant(command: TenantCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let CommandContext {
-        settings,
-        store,
-        by,
-        now,
-    } = open(layers).await?;
-    let id = |id: &str| parse_id::<TenantId>("tenant", id);
-    let tenant = match command {
+    let opened = open(layers).await?;
+    let context = opened.operation();
+    let of = |id: &str| CommandInput::of("tenant", id);
+    let (input, outcome) = match command {
         TenantCommand::Create { name, limits } => {
-            tenants::create(
-                &store,
-                &vault(&settings).await?,
-                limits.with_name(Some(name)),
-                &by,
-                now,
-            )
-            .await?
+            let input = limits.with(Some(name), CommandInput::default());
+            let context = opened.operation_with_vault().await?;
+            let created = tenants::create(context, input.body()).await;
+            (input, created.map(|created| created.value))
         }
         TenantCommand::List { search } => {
             let search = search.as_deref().map(str::trim);
-            let found = tenants::list(&store, search.filter(|text| !text.is_empty())).await?;
-            return output::list("tenants", &found, json);
+            let search = search.filter(|text| !text.is_empty());
+            return output::list("tenants", &tenants::all(context, search).await?, json);
         }
-        TenantCommand::Show { id: given } => tenants::show(store.reader(), id(&given)?).await?,
-        TenantCommand::Update {
-            id: given,
-            name,
-            limits,
-        } => tenants::update(&store, id(&given)?, limits.with_name(name), &by, now).await?,
-        TenantCommand::Suspend { id: given } => {
-            tenants::set_suspended(&store, id(&given)?, true, &by, now).await?
+        TenantCommand::Show { id } => {
+            let input = of(&id);
+            let shown = tenants::show(context, input.id()?).await;
+            (input, shown)
         }
-        TenantCommand::Resume { id: given } => {
-            tenants::set_suspended(&store, id(&given)?, false, &by, now).await?
+        TenantCommand::Update { id, name, limits } => {
+            let input = limits.with(name, of(&id));
+            let updated = tenants::update(context, input.id()?, input.body()).await;
+            (input, updated)
+        }
+        TenantCommand::Suspend { id } => {
+            let input = of(&id);
+            let suspended = tenants::suspend(context, input.id()?, input.body()).await;
+            (input, suspended)
+        }
+        TenantCommand::Resume { id } => {
+            let input = of(&id);
+            let resumed = tenants::resume(context, input.id()?, input.body()).await;
+            (input, resumed)
         }
     };
-    output::one(&tenant, json)
+    output::one(&input.outcome(outcome)?, json)
 }
 
 /// `dikala key …`
 pub async fn key(command: KeyCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let CommandContext { store, by, now, .. } = open(layers).await?;
+    let context = open(layers).await?.operation();
     match command {
         KeyCommand::Create { of, name } => {
-            let tenant = parse_id("tenant", &of.tenant)?;
-            let key = keys::create(&store, tenant, &name, &by, now).await?;
-            output::one(&key, json)
+            let input = of.input().with("--name", "name", Some(name));
+            let created = keys::create(context, input.id()?, input.body()).await;
+            output::one(&input.outcome(created)?.value, json)
         }
-        KeyCommand::List { of } => output::list(
-            "keys",
-            &keys::list(&store, parse_id("tenant", &of.tenant)?).await?,
-            json,
-        ),
-        KeyCommand::Revoke { id } => output::one(
-            &keys::revoke(&store, parse_id("key", &id)?, &by, now).await?,
-            json,
-        ),
+        KeyCommand::List { of } => {
+            let input = of.input();
+            let listed = keys::all(context, input.id()?).await;
+            output::list("keys", &input.outcome(listed)?, json)
+        }
+        KeyCommand::Revoke { id } => {
+            let input = CommandInput::of("key", &id);
+            let revoked = keys::revoke(context, input.id()?).await;
+            output::one(&input.outcome(revoked)?, json)
+        }
     }
 }
 
 /// `dikala number …`
 pub async fn number(command: NumberCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let CommandContext { store, by, now, .. } = open(layers).await?;
-    let number = match command {
+    let context = open(layers).await?.operation();
+    let (input, outcome) = match command {
         NumberCommand::Add { of, did, label } => {
-            numbers::add(
-                &store,
-                parse_id("tenant", &of.tenant)?,
-                &did,
-                &label,
-                &by,
-                now,
-            )
-            .await?
+            let input = of
+                .input()
+                .with("--tenant", "tenantId", Some(of.tenant))
+                .with("--did", "did", Some(did))
+                .with("--label", "label", Some(label));
+            let tenant = input.id::<TenantId>()?;
+            input.outcome(context.require_tenant(tenant.0).await)?;
+            let created = numbers::create(context, input.body()).await;
+            (input, created.map(|created| created.value))
         }
         NumberCommand::List { tenant } => {
-            let tenant = tenant
-                .map(|tenant| parse_id("tenant", &tenant))
-                .transpose()?;
-            return output::list("numbers", &numbers::list(&store, tenant).await?, json);
+            let input = tenant.map(|tenant| CommandInput::of("tenant", &tenant));
+            let input = input.unwrap_or_default();
+            let listed = numbers::all(context, input.optional_id()?).await;
+            return output::list("numbers", &input.outcome(listed)?, json);
         }
         NumberCommand::Update {
             id,
@@ -282,54 +314,72 @@ pub async fn number(command: NumberCommand, layers: &Layers, json: bool) -> Resu
             active,
             tenant,
         } => {
-            let tenant = tenant
-                .map(|tenant| parse_id("tenant", &tenant))
-                .transpose()?;
-            let changes = numbers::NumberChanges {
-                tenant,
-                label,
-                is_active: active,
-            };
-            numbers::update(&store, parse_id("number", &id)?, changes, &by, now).await?
+            if let Some(tenant) = &tenant {
+                CommandInput::of("tenant", tenant).id::<TenantId>()?;
+            }
+            let input = CommandInput::of("number", &id)
+                .with("--label", "label", label)
+                .with("--active", "isActive", active)
+                .with("--tenant", "tenantId", tenant);
+            let updated = numbers::update(context, input.id()?, input.body()).await;
+            (input, updated)
         }
         NumberCommand::Remove { id } => {
-            numbers::remove(&store, parse_id("number", &id)?, &by, now).await?
+            let input = CommandInput::of("number", &id);
+            let deleted = numbers::delete(context, input.id()?).await;
+            (input, deleted.map(|deleted| deleted.0))
         }
     };
-    output::one(&number, json)
+    output::one(&input.outcome(outcome)?, json)
+}
+
+/// A new bridge, which has neither a connection nor calls.
+#[derive(Serialize)]
+struct BridgeWithToken<'a> {
+    token: &'a str,
+    #[serde(flatten)]
+    view: &'a BridgeView,
 }
 
 /// `dikala bridge …`
 pub async fn bridge(command: BridgeCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let CommandContext { store, by, now, .. } = open(layers).await?;
+    let context = open(layers).await?.operation();
     match command {
         BridgeCommand::Create { name } => {
-            output::one(&bridges::create(&store, &name, &by, now).await?, json)
+            let input = CommandInput::default().with("--name", "name", Some(name));
+            let created = bridges::create(context, input.body()).await;
+            let created = input.outcome(created)?.value;
+            let token = created.secret();
+            let bridge = BridgeWithToken {
+                token: token.expose(),
+                view: &created.bridge.view,
+            };
+            output::one(&bridge, json)
         }
         BridgeCommand::List => {
-            let found = stored_bridges(store.reader()).await;
-            output::list("bridges", &found.map_err(admin::AdminError::from)?, json)
+            let listed = bridges::all(context).await;
+            output::list("bridges", &listed?, json)
         }
-        BridgeCommand::Revoke { id } => output::one(
-            &bridges::revoke(&store, parse_id("bridge", &id)?, &by, now).await?,
-            json,
-        ),
+        BridgeCommand::Revoke { id } => {
+            let input = CommandInput::of("bridge", &id);
+            let revoked = bridges::revoke(context, input.id()?).await;
+            output::one(&input.outcome(revoked)?, json)
+        }
     }
 }
 
 /// `dikala ledger verify`
 pub async fn ledger(command: LedgerCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
     let LedgerCommand::Verify { tenant } = command;
-    let CommandContext { store, .. } = open(layers).await?;
-    let tenant: Option<TenantId> = tenant
-        .map(|tenant| parse_id("tenant", &tenant))
-        .transpose()?;
+    let opened = open(layers).await?;
+    let input = tenant.map(|tenant| CommandInput::of("tenant", &tenant));
+    let input = input.unwrap_or_default();
+    let tenant = input.optional_id()?.map(|tenant: Id<TenantId>| tenant.0);
     if let Some(tenant) = tenant {
-        find_tenant(store.reader(), tenant).await?;
+        let found = opened.operation().require_tenant(tenant).await;
+        input.outcome(found)?;
     }
-    let report = ledger::verify(&store, tenant)
-        .await
-        .map_err(admin::AdminError::from)?;
+    let report = ledger::verify(&opened.store, tenant).await?;
     if json {
         output::text(&json!(report).to_string())?;
     } else {
@@ -357,28 +407,18 @@ pub async fn function_secret(
     layers: &Layers,
     json: bool,
 ) -> Result<(), CliError> {
-    let CommandContext {
-        settings,
-        store,
-        by,
-        now,
-    } = open(layers).await?;
-    let secret = match command {
+    let context = open(layers).await?.operation_with_vault().await?;
+    let (input, outcome) = match command {
         FunctionSecretCommand::Show { of } => {
-            let vault = vault(&settings).await?;
-            tenants::function_secret(&store, &vault, parse_id("tenant", &of.tenant)?, &by, now)
-                .await?
+            let input = of.input();
+            let shown = tenants::function_secret(context, input.id()?).await;
+            (input, shown)
         }
         FunctionSecretCommand::Rotate { of } => {
-            tenants::rotate_function_secret(
-                &store,
-                &vault(&settings).await?,
-                parse_id("tenant", &of.tenant)?,
-                &by,
-                now,
-            )
-            .await?
+            let input = of.input();
+            let rotated = tenants::rotate_function_secret(context, input.id()?).await;
+            (input, rotated)
         }
     };
-    output::one(&json!({"secret": secret.expose()}), json)
+    output::one(&input.outcome(outcome)?, json)
 }

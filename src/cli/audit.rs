@@ -5,7 +5,7 @@ use clap::Subcommand;
 use super::{
     CliError,
     admin::{CommandContext, open},
-    asked::{ApiParameters, PageArgs},
+    command_input::{CommandInput, PageArgs},
     output,
 };
 use crate::{config::Layers, operator_api::audit::page};
@@ -44,13 +44,13 @@ pub async fn audit(command: AuditCommand, layers: &Layers, json: bool) -> Result
         page: piece,
     } = command;
     let CommandContext { store, now, .. } = open(layers).await?;
-    let asked = ApiParameters::default()
+    let input = CommandInput::default()
         .with("--tenant", "tenantId", tenant)
         .with("--actor", "actor", actor)
         .with("--action", "action", action)
         .with("--from", "from", from)
         .with("--to", "to", to)
         .page(piece);
-    let listed = page(store.api_reader(), &asked.form(), now).await;
-    output::page(&listed.map_err(|error| asked.refused(error))?, json)
+    let listed = page(store.api_reader(), &input.form(), now).await;
+    output::page(&listed.map_err(|error| input.refused(error))?, json)
 }

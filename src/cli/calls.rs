@@ -4,13 +4,13 @@ use clap::{Args, Subcommand};
 
 use super::{
     CliError,
-    admin::{CommandContext, open},
-    asked::{ApiParameters, PageArgs},
+    admin::open,
+    command_input::{CommandInput, PageArgs},
     output,
 };
 use crate::{
-    admin::{calls::ask_hang_up, parse_id},
     config::Layers,
+    operations::hangup_requests,
     operator_api::calls::{CallDetail, OperatorCall, detail, page},
 };
 
@@ -50,7 +50,7 @@ pub struct CallFilterArgs {
     page: PageArgs,
 }
 
-impl From<CallFilterArgs> for ApiParameters {
+impl From<CallFilterArgs> for CommandInput {
     fn from(filter: CallFilterArgs) -> Self {
         Self::default()
             .with("--status", "status", filter.status)
@@ -66,22 +66,23 @@ impl From<CallFilterArgs> for ApiParameters {
 
 /// `dikala call …`
 pub async fn call(command: CallCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let CommandContext { store, by, now, .. } = open(layers).await?;
-    let db = store.api_reader();
+    let opened = open(layers).await?;
+    let db = opened.store.api_reader();
     match command {
         CallCommand::List(filter) => {
-            let asked = ApiParameters::from(filter);
-            let listed = page(db, &asked.form(), now).await;
-            output::page(&listed.map_err(|error| asked.refused(error))?, json)
+            let input = CommandInput::from(filter);
+            let listed = page(db, &input.form(), opened.now).await;
+            output::page(&input.outcome(listed)?, json)
         }
         CallCommand::Show { id } => {
-            let found = detail(db, parse_id("call", &id)?).await;
-            let found = found.map_err(|error| ApiParameters::of("call", &id).refused(error))?;
-            show(&found, json)
+            let input = CommandInput::of("call", &id);
+            let found = detail(db, input.id()?.0).await;
+            show(&input.outcome(found)?, json)
         }
         CallCommand::Hangup { id } => {
-            let call = ask_hang_up(&store, parse_id("call", &id)?, &by, now).await?;
-            output::one(&OperatorCall::from(call), json)
+            let input = CommandInput::of("call", &id);
+            let call = hangup_requests::create(opened.operation(), input.id()?).await;
+            output::one(&OperatorCall::from(input.outcome(call)?), json)
         }
     }
 }

@@ -14,10 +14,10 @@ use serde_json::json;
 
 use super::{CliError, output};
 use crate::{
-    admin::functions::unusable,
     app::{KeyTrial, ServiceStartError, enough_files, if_in_use, prove, vault},
     config::{ConfigError, Layers, Settings},
     front::{open_files_max, raise_open_files},
+    operations::functions::unusable,
     telephony,
 };
 

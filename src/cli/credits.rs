@@ -12,14 +12,14 @@ use dikala_entities::{TenantId, TransactionType};
 use super::{
     CliError, OfTenant,
     admin::{CommandContext, open},
-    asked::{ApiParameters, PageArgs},
+    command_input::PageArgs,
     output,
 };
 use crate::{
-    admin::{AdminError, parse_id},
     api::credits::TransactionView,
     audit::AuditChange,
     config::Layers,
+    http::error::{ApiError, Missing},
     operator_api::credits as of_tenant,
 };
 
@@ -72,27 +72,25 @@ fn booked_as() -> impl TypedValueParser<Value = TransactionType> {
 
 /// `dikala credits …`
 pub async fn credits(command: CreditsCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let desk = open(layers).await?;
-    let db = desk.store.api_reader();
+    let process = open(layers).await?;
     match command {
         CreditsCommand::Show { of } => {
-            let tenant = parse_id("tenant", &of.tenant)?;
-            let asked = ApiParameters::of("tenant", &of.tenant);
-            let credits = of_tenant::credits(db, tenant).await;
-            output::one(&credits.map_err(|error| asked.refused(error))?, json)
+            let input = of.input();
+            let credits = of_tenant::show(process.operation(), input.id()?).await;
+            output::one(&input.outcome(credits)?, json)
         }
         CreditsCommand::Transactions { of, page } => {
-            let tenant = parse_id("tenant", &of.tenant)?;
-            let asked = ApiParameters::of("tenant", &of.tenant).page(page);
-            let listed = of_tenant::page(db, tenant, &asked.form()).await;
-            output::page(&listed.map_err(|error| asked.refused(error))?, json)
+            let input = of.input().page(page);
+            let context = process.operation();
+            let listed = of_tenant::transactions(context, input.id()?, input.query()).await;
+            output::page(&input.outcome(listed)?, json)
         }
-        CreditsCommand::Add(booking) => add(booking, desk, json).await,
+        CreditsCommand::Add(booking) => add(booking, process, json).await,
     }
 }
 
 /// `dikala credits add`
-async fn add(booking: BookingArgs, desk: CommandContext, json: bool) -> Result<(), CliError> {
+async fn add(booking: BookingArgs, process: CommandContext, json: bool) -> Result<(), CliError> {
     let BookingArgs {
         of,
         minutes,
@@ -100,8 +98,9 @@ async fn add(booking: BookingArgs, desk: CommandContext, json: bool) -> Result<(
         reference,
         description,
     } = booking;
-    let CommandContext { store, by, now, .. } = desk;
-    let tenant: TenantId = parse_id("tenant", &of.tenant)?;
+    let CommandContext { store, by, now, .. } = process;
+    let input = of.input();
+    let tenant: TenantId = input.id()?.0;
     let reference = reference.unwrap_or_else(chosen_reference);
     let credit = ledger::Credit {
         tenant,
@@ -125,7 +124,9 @@ async fn add(booking: BookingArgs, desk: CommandContext, json: bool) -> Result<(
             }
             Ok(())
         }
-        Err(ledger::CreditError::NoTenant) => Err(AdminError::not_found("tenant", tenant).into()),
+        Err(ledger::CreditError::NoTenant) => {
+            Err(input.refused(ApiError::NotFound(Missing::Tenant)))
+        }
         Err(ledger::CreditError::Refused(sentence)) => Err(CliError::Refused(sentence)),
         Err(ledger::CreditError::Database(error)) => {
             Err(CliError::Failed(perhaps_booked(&error, &reference)))

@@ -1,9 +1,11 @@
 //! Errors of commands and their exit codes.
 
+use dikala_entities::store::in_words;
+use sea_orm::DbErr;
 use serde_json::json;
 
 use super::escapes::escaped;
-use crate::{admin::AdminError, app::ServiceStartError, config::ConfigError};
+use crate::{app::ServiceStartError, config::ConfigError, http::error::ApiError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -57,13 +59,26 @@ impl CliError {
     }
 }
 
-impl From<AdminError> for CliError {
-    fn from(error: AdminError) -> Self {
+impl From<DbErr> for CliError {
+    fn from(error: DbErr) -> Self {
+        Self::Failed(format!(
+            "the database does not answer: {}",
+            in_words(&error)
+        ))
+    }
+}
+
+impl From<ApiError> for CliError {
+    fn from(error: ApiError) -> Self {
         let sentence = error.to_string();
-        match error {
-            AdminError::NotFound { .. } => Self::NotFound(sentence),
-            AdminError::Refused(_) | AdminError::Taken(_) => Self::Refused(sentence),
-            AdminError::Database(_) => Self::Failed(sentence),
+        match error.code().exit_code() {
+            // Another key in the configuration helps.
+            _ if matches!(error, ApiError::Unreadable(_)) => Self::Refused(sentence),
+            5 => Self::NotFound(sentence),
+            6 => Self::Refused(sentence),
+            _ => Self::Failed(format!(
+                "the database does not answer as it should: {sentence}"
+            )),
         }
     }
 }

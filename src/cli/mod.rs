@@ -4,13 +4,13 @@
 //! on standard error.
 
 mod admin;
-mod asked;
 mod audit;
 mod backup;
 mod bench;
 mod calls;
 mod check;
 mod client;
+mod command_input;
 mod completions;
 mod credits;
 pub mod dev;
@@ -46,6 +46,7 @@ use crate::{
     routes, telemetry,
 };
 
+use self::command_input::CommandInput;
 pub use error::CliError;
 pub use output::text as print;
 
@@ -173,6 +174,13 @@ struct OfTenant {
     /// The tenant's id.
     #[arg(long, value_name = "ID")]
     tenant: String,
+}
+
+impl OfTenant {
+    /// The input of an operation that concerns the tenant.
+    fn input(&self) -> CommandInput {
+        CommandInput::of("tenant", &self.tenant)
+    }
 }
 
 /// Parses the command line. With `--json` usage errors are printed as JSON; help stays text.

@@ -7,7 +7,7 @@ use super::{
     admin::{CommandContext, open},
     output,
 };
-use crate::{admin::AdminError, config::Layers, operator_api::system::stored_nodes};
+use crate::{config::Layers, operator_api::system::stored_nodes};
 
 #[derive(Debug, Subcommand)]
 pub enum NodeCommand {
@@ -20,5 +20,5 @@ pub async fn node(command: NodeCommand, layers: &Layers, json: bool) -> Result<(
     let NodeCommand::List = command;
     let CommandContext { store, .. } = open(layers).await?;
     let found = stored_nodes(store.api_reader()).await;
-    output::list("nodes", &found.map_err(AdminError::from)?.nodes, json)
+    output::list("nodes", &found?.nodes, json)
 }

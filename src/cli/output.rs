@@ -17,8 +17,8 @@ use super::{
     escapes::{escaped, turns},
 };
 use crate::{
-    api::ListPage,
     config::{ConfigurationKey, Layers},
+    operations::ListPage,
 };
 
 /// Spaces between two columns.

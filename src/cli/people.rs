@@ -3,18 +3,8 @@
 use clap::Subcommand;
 use dikala_entities::Role;
 
-use super::{
-    CliError, OfTenant,
-    admin::{CommandContext, open},
-    output,
-};
-use crate::{
-    admin::{
-        parse_id,
-        users::{self, LinkOptions},
-    },
-    config::Layers,
-};
+use super::{CliError, OfTenant, admin::open, command_input::CommandInput, output};
+use crate::{config::Layers, operations::members};
 
 #[derive(Debug, Subcommand)]
 pub enum UserCommand {
@@ -45,19 +35,9 @@ pub enum UserCommand {
 
 /// `dikala user …`
 pub async fn user(command: UserCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let CommandContext {
-        settings,
-        store,
-        by,
-        now,
-    } = open(layers).await?;
-    let base = settings.http.base(settings.http.listen);
-    let linking = LinkOptions {
-        good_for_ms: users::LINK_MS,
-        mail: None,
-        by: &by,
-        now,
-    };
+    let opened = open(layers).await?;
+    let http = &opened.settings.http;
+    let context = opened.operation().with_base(&http.base(http.listen));
     match command {
         UserCommand::Create {
             of,
@@ -65,22 +45,28 @@ pub async fn user(command: UserCommand, layers: &Layers, json: bool) -> Result<(
             name,
             role,
         } => {
-            let draft = users::MemberDraft::parse(&email, name.as_deref(), role)?;
-            let tenant = parse_id("tenant", &of.tenant)?;
-            let made = users::create(&store, tenant, draft, linking).await?;
-            output::one(&made.at(&base), json)
+            let input = of
+                .input()
+                .with("--email", "email", Some(email))
+                .with("--name", "name", name)
+                .with("--role", "role", Some(role.as_str()));
+            let created = members::create(context, input.id()?, input.body()).await;
+            output::one(&input.outcome(created)?.value, json)
         }
         UserCommand::List { of } => {
-            let people = users::list(&store, parse_id("tenant", &of.tenant)?).await?;
-            output::list("users", &people, json)
+            let input = of.input();
+            let listed = members::all(context, input.id()?).await;
+            output::list("users", &input.outcome(listed)?, json)
         }
         UserCommand::LoginLink { id } => {
-            let linked = users::link(&store, parse_id("user", &id)?, linking).await?;
-            output::one(&linked.at(&base), json)
+            let input = CommandInput::of("user", &id);
+            let created = members::link(context, input.id()?, input.body()).await;
+            output::one(&input.outcome(created)?.value, json)
         }
         UserCommand::Remove { id } => {
-            let removed = users::remove(&store, parse_id("user", &id)?, &by, now).await?;
-            output::one(&removed, json)
+            let input = CommandInput::of("user", &id);
+            let deleted = members::delete(context, input.id()?).await;
+            output::one(&input.outcome(deleted)?.0, json)
         }
     }
 }

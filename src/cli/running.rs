@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     CliError,
-    asked::PageArgs,
+    command_input::PageArgs,
     listener::{Listener, ListenerArgs},
     output,
 };

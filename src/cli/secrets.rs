@@ -5,10 +5,10 @@ use dikala_actors::runtime::clock::Clock;
 
 use super::{CliError, admin::clock_of, output};
 use crate::{
-    admin,
     app::{open_store, vault},
     audit::ChangeOrigin,
     config::{Layers, Settings},
+    operations::secrets,
 };
 
 #[derive(Debug, Subcommand)]
@@ -26,7 +26,7 @@ pub async fn run(command: SecretsCommand, layers: &Layers, as_json: bool) -> Res
     let store = open_store(&settings, false).await?;
     let by = ChangeOrigin::cli(&settings.node.name);
     let now = clock_of(&store).await?.now();
-    let rotation = admin::secrets::rotate(&store, &vault, &by, now).await;
+    let rotation = secrets::rotate(&store, &vault, &by, now).await;
     store.close().await;
     let rotation = rotation?;
     if as_json {

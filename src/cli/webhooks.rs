@@ -5,15 +5,17 @@ use clap::Subcommand;
 
 use super::{
     CliError,
-    admin::{CommandContext, open},
-    asked::{ApiParameters, PageArgs},
+    admin::open,
+    command_input::{CommandInput, PageArgs},
     output,
 };
 use crate::{
-    admin::{parse_id, webhooks::set_paused},
     config::Layers,
-    http::error::ApiError,
-    operator_api::webhooks::{RequestedRecovery, deliveries_page, find, page, send_again},
+    http::answer::Accepted,
+    operations::{
+        deliveries::{self, OperatorDelivery},
+        webhooks,
+    },
 };
 
 #[derive(Debug, Subcommand)]
@@ -63,44 +65,36 @@ pub enum DeliveryCommand {
 
 /// `dikala webhook …`
 pub async fn webhook(command: WebhookCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let CommandContext { store, by, now, .. } = open(layers).await?;
-    let db = store.api_reader();
+    let context = open(layers).await?.operation();
     match command {
         WebhookCommand::List {
             state,
             tenant,
-            page: piece,
+            page,
         } => {
-            let asked = ApiParameters::default()
+            let input = CommandInput::default()
                 .with("--state", "state", state)
                 .with("--tenant", "tenantId", tenant)
-                .page(piece);
-            let listed = page(db, &asked.form()).await;
-            output::page(&listed.map_err(|error| asked.refused(error))?, json)
+                .page(page);
+            let listed = webhooks::list(context, input.query()).await;
+            output::page(&input.outcome(listed)?, json)
         }
         WebhookCommand::Pause { id } => {
-            let changed = set_paused(&store, parse_id("webhook", &id)?, true, &by, now).await?;
-            output::one(&changed, json)
+            let input = CommandInput::of("webhook", &id);
+            let paused = webhooks::pause(context, input.id()?, input.body()).await;
+            output::one(&input.outcome(paused)?, json)
         }
         WebhookCommand::Resume { id } => {
-            let changed = set_paused(&store, parse_id("webhook", &id)?, false, &by, now).await?;
-            output::one(&changed, json)
+            let input = CommandInput::of("webhook", &id);
+            let resumed = webhooks::resume(context, input.id()?, input.body()).await;
+            output::one(&input.outcome(resumed)?, json)
         }
         WebhookCommand::Recover { id, since, until } => {
-            let asked = ApiParameters::of("webhook", &id)
+            let input = CommandInput::of("webhook", &id)
                 .with("--since", "since", Some(since))
                 .with("--until", "until", until);
-            let webhook = parse_id("webhook", &id)?;
-            let recovered = async {
-                let webhook = find(db, webhook).await?;
-                let wanted = RequestedRecovery::read(db, &webhook, &asked.form(), now).await?;
-                let txn = store.begin().await?;
-                let begun = wanted.begin(&txn, &by).await?;
-                txn.commit().await?;
-                Ok::<_, ApiError>(begun)
-            };
-            let recovered = recovered.await;
-            output::one(&recovered.map_err(|error| asked.refused(error))?, json)
+            let recovered = deliveries::recover(context, input.id()?, input.body()).await;
+            output::one(&input.outcome(recovered)?.0, json)
         }
     }
 }
@@ -111,31 +105,25 @@ pub async fn delivery(
     layers: &Layers,
     json: bool,
 ) -> Result<(), CliError> {
-    let CommandContext { store, by, now, .. } = open(layers).await?;
+    let context = open(layers).await?.operation();
     match command {
         DeliveryCommand::List {
             status,
             webhook,
             page,
         } => {
-            let asked = ApiParameters::default()
+            let input = CommandInput::default()
                 .with("--status", "status", status)
                 .with("--webhook", "webhookId", webhook)
                 .page(page);
-            let listed = deliveries_page(store.api_reader(), &asked.form(), now).await;
-            output::page(&listed.map_err(|error| asked.refused(error))?, json)
+            let listed = deliveries::list(context, input.query()).await;
+            output::page(&input.outcome(listed)?, json)
         }
         DeliveryCommand::Resend { id } => {
-            let delivery = parse_id("delivery", &id)?;
-            let sent = async {
-                let txn = store.begin().await?;
-                let sent = send_again(&txn, delivery, &by, now).await?;
-                txn.commit().await?;
-                Ok::<_, ApiError>(sent)
-            };
-            let sent = sent.await;
-            let sent = sent.map_err(|error| ApiParameters::of("delivery", &id).refused(error))?;
-            output::one(&sent, json)
+            let input = CommandInput::of("delivery", &id);
+            let sent = deliveries::resend(context, input.id()?, input.body()).await;
+            let sent: Accepted<OperatorDelivery> = input.outcome(sent)?;
+            output::one(&sent.0, json)
         }
     }
 }

@@ -30,8 +30,8 @@ pub async fn list(visit: ConsoleView) -> Result<HttpResponse, ApiError> {
 
 /// The live part of the list.
 pub async fn part(visit: &ConsoleView) -> Markup {
-    let look = visit.desk().overview.look().await;
-    let (types, lags) = (types(&look), lags(&visit.desk()));
+    let look = visit.process().overview.look().await;
+    let (types, lags) = (types(&look), lags(&visit.process()));
     html! {
         div #part {
             section { (all(visit, &types)) }
@@ -164,7 +164,7 @@ pub async fn instances(visit: &ConsoleView, asked: &FormValues) -> Result<Markup
 }
 
 async fn instances_of(visit: &ConsoleView, kind: &str) -> Result<Markup, ApiError> {
-    let detail = of_type(&visit.desk(), kind, SHOWN).await?;
+    let detail = of_type(&visit.process(), kind, SHOWN).await?;
     let ActorDetail {
         of,
         messages: kinds,
@@ -205,7 +205,7 @@ fn running(visit: &ConsoleView, busiest: &[ActorInstance]) -> Markup {
     if has_calls {
         columns.push("Call".to_owned());
     }
-    let now = visit.desk().now();
+    let now = visit.process().now();
     let rows = busiest.iter().map(|instance| {
         let mut cells = vec![
             html! { (short_id(&instance.id)) },

@@ -59,7 +59,7 @@ pub async fn part(visit: &ConsoleView) -> Result<Markup, ApiError> {
 
 async fn found(visit: &ConsoleView, list: &List<'_>) -> Result<Markup, ApiError> {
     let db = visit.store().api_reader();
-    let found = audit::page(db, &list.form()?, visit.kit().now()).await?;
+    let found = audit::page(db, &list.form()?, visit.state().now()).await?;
     Ok(html! {
         div #part {
             (rows(visit, &found).await?)

@@ -1,10 +1,9 @@
 //! Bridges: connections and calls, creation with a token that is shown once, and revocation.
 
 use actix_web::{HttpRequest, HttpResponse};
-use dikala_entities::{BridgeId, Secret};
+use dikala_entities::BridgeId;
 use dikala_telephony::{bridge::BridgeStatistics, sip};
 use maud::{Markup, html};
-use serde_json::Value;
 
 use super::{
     figures::{self, NONE, count},
@@ -15,22 +14,19 @@ use super::{
 };
 use crate::{
     http::{error::ApiError, extract::Id},
-    operator_api::{
-        actors::DurationPercentiles,
-        bridges::{self, BridgeStatus},
-    },
+    operations::bridges::{self, BridgeStatus},
+    operator_api::actors::DurationPercentiles,
     pages::{
         components::{
             Field, Question, Tone, badge, copyable, empty, fields, notice, post, submit, table,
         },
-        form::{self, Fields, FormState, FormValues, Shape},
+        form::{self, FormState, FormValues},
     },
     telephony::distribution,
 };
 
 const PATH: &str = "/bridges";
 const TITLE: &str = "Bridges";
-const DRAFT: &Fields = &[("name", Shape::Text)];
 
 /// `GET /bridges`
 pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
@@ -64,7 +60,7 @@ async fn content(
 /// The live part of the list.
 pub async fn part(visit: &ConsoleView, asked: &FormValues) -> Result<Markup, ApiError> {
     let list = List::new(PATH, &[], asked);
-    let found = bridges::page(&visit.desk(), &list.form()?).await?;
+    let found = bridges::list(visit.operation(), list.query_of()?).await?;
     let columns = ["Bridge", "Status", "Calls", "Last seen", "Created"].map(str::to_owned);
     let row = |bridge: &BridgeStatus| {
         vec![
@@ -83,7 +79,7 @@ pub async fn part(visit: &ConsoleView, asked: &FormValues) -> Result<Markup, Api
                 (table(visit, TITLE, &columns, found.bridges.iter().map(row).collect()))
             }
             (list.paging(found.offset, found.has_more))
-            @if let Some(counted) = &visit.desk().telephony { (inside(visit, &counted.read())) }
+            @if let Some(counted) = &visit.process().telephony { (inside(visit, &counted.read())) }
         }
     })
 }
@@ -149,16 +145,14 @@ fn outcomes(visit: &ConsoleView, of: &sip::CallOutcomes) -> Markup {
 
 /// `POST /bridges`
 pub async fn create(visit: ConsoleView, typed: FormValues) -> Result<HttpResponse, ApiError> {
-    let made = match form::body(&typed, DRAFT) {
-        Ok(body) => bridges::create(visit.desk(), visit.operator(), body).await,
+    let created = match form::body(&typed, bridges::FIELDS) {
+        Ok(body) => bridges::create(visit.operation(), body).await,
         Err(error) => Err(error),
     };
-    match made {
-        Ok(answer) => {
-            let made: Value = serde_json::from_str(&answer.body).unwrap_or_default();
-            let text = |name: &str| made[name].as_str().map(str::to_owned);
-            let (id, token) = text("id").zip(text("token")).ok_or(ApiError::Internal)?;
-            visit.leave_note(&id, &Secret::new(token));
+    match created {
+        Ok(created) => {
+            let id = created.value.bridge.view.id.to_string();
+            visit.leave_note(&id, &created.value.secret());
             Ok(visit.see(&format!("{PATH}/{id}"), "done-bridge-made"))
         }
         Err(error) => {
@@ -171,7 +165,7 @@ pub async fn create(visit: ConsoleView, typed: FormValues) -> Result<HttpRespons
 
 /// `GET /bridges/{id}`
 pub async fn show(visit: ConsoleView, id: Id<BridgeId>) -> Result<HttpResponse, ApiError> {
-    let bridge = bridges::one(&visit.desk(), id.0).await?;
+    let bridge = bridges::show(visit.operation(), id).await?;
     let view = &bridge.view;
     let token = visit.take_note(&view.id.to_string());
     let content = html! {
@@ -198,7 +192,7 @@ pub async fn show(visit: ConsoleView, id: Id<BridgeId>) -> Result<HttpResponse, 
 
 /// `GET /bridges/{id}/revoke`
 pub async fn ask_revoke(visit: ConsoleView, id: Id<BridgeId>) -> Result<HttpResponse, ApiError> {
-    let bridge = bridges::one(&visit.desk(), id.0).await?;
+    let bridge = bridges::show(visit.operation(), id).await?;
     let path = format!("{PATH}/{}", id.0);
     let question = Question {
         path: &format!("{path}/revoke"),
@@ -220,6 +214,6 @@ pub async fn ask_revoke(visit: ConsoleView, id: Id<BridgeId>) -> Result<HttpResp
 /// `POST /bridges/{id}/revoke`
 pub async fn revoke(visit: ConsoleView, id: Id<BridgeId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
-    let done = bridges::revoke(visit.desk(), visit.operator(), id).await;
+    let done = bridges::delete(visit.operation(), id).await;
     acted(&visit, done, &path, "done-bridge-revoked")
 }

@@ -4,7 +4,6 @@ use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{CallId, CallStatus, with_numbers_masked};
 use futures_util::future::LocalBoxFuture;
 use maud::{Markup, html};
-use serde_json::json;
 
 use super::{
     deliveries,
@@ -70,7 +69,7 @@ pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpRespon
 
 async fn found(visit: &ConsoleView, list: &List<'_>) -> Result<CallList, ApiError> {
     let db = visit.store().api_reader();
-    calls::page(db, &list.form()?, visit.kit().now()).await
+    calls::page(db, &list.form()?, visit.state().now()).await
 }
 
 /// The live part of the list.
@@ -91,7 +90,7 @@ async fn rows(visit: &ConsoleView, list: &List<'_>, found: &CallList) -> Result<
     let mut columns = ["Started", "Status", "Tenant", "From, to", "Length"]
         .map(str::to_owned)
         .to_vec();
-    let has_others = visit.desk().node.member.has_others();
+    let has_others = visit.process().node.member.has_others();
     if has_others {
         columns.push("Node".to_owned());
     }
@@ -143,7 +142,7 @@ fn talk(visit: &ConsoleView, call: &OperatorCall) -> Markup {
 
 /// The node that owns the call; this node by its name.
 fn owner(visit: &ConsoleView, call: &OperatorCall) -> Markup {
-    let is_own = *visit.desk().node.member.id() == *call.owner;
+    let is_own = *visit.process().node.member.id() == *call.owner;
     html! {
         @match call.owner.as_str() {
             "" => (NONE),
@@ -325,7 +324,7 @@ pub async fn ask_hang_up(visit: ConsoleView, id: Id<CallId>) -> Result<HttpRespo
 /// `POST /calls/{id}/hangup`
 pub async fn hang_up(visit: ConsoleView, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
-    let nothing = RequestBody::of(&json!({}));
-    let done = calls::hang_up(visit.desk(), visit.operator(), id, nothing).await;
+    let nothing = RequestBody::default();
+    let done = calls::hang_up(visit.process(), visit.operation(), id, nothing).await;
     acted(&visit, done, &path, "done-call-ending")
 }

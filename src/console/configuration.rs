@@ -5,9 +5,9 @@ use maud::html;
 
 use super::{layout, list::List, view::ConsoleView};
 use crate::{
-    api::PageRange,
     config::ConfigurationKey,
     http::error::ApiError,
+    operations::PageRange,
     pages::{
         components::{Field, empty, table},
         form::FormValues,
@@ -31,10 +31,10 @@ pub async fn show(visit: ConsoleView, request: HttpRequest) -> Result<HttpRespon
         Ok(page) => page,
         Err(error) => return list.refused(&visit, TITLE, error, &key),
     };
-    let desk = visit.desk();
+    let process = visit.process();
     let wanted = list.text("key").to_lowercase();
     let fits = |shown: &&ConfigurationKey| shown.key.to_lowercase().contains(&wanted);
-    let found: Vec<&ConfigurationKey> = desk.configuration.iter().filter(fits).collect();
+    let found: Vec<&ConfigurationKey> = process.configuration.iter().filter(fits).collect();
     let (found, has_more) = page.cut(found);
     let columns = ["Key", "Value", "From"].map(str::to_owned);
     let row = |shown: &&ConfigurationKey| {

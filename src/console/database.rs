@@ -58,7 +58,7 @@ pub async fn parts(visit: &ConsoleView, asked: &FormValues) -> Result<[Markup; 2
         "" => FormFields::default(),
         sort => FormFields::from_body(serde_json::json!({ "sort": sort }))?,
     };
-    let found = database::read(&visit.desk(), &asked).await?;
+    let found = database::read(&visit.process(), &asked).await?;
     let above = html! { div #part { (facts(visit, &found)) } };
     let below = html! { div #below { (statements(visit, &found.statements)) } };
     Ok([above, below])

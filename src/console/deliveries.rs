@@ -4,7 +4,6 @@ use actix_web::{HttpRequest, HttpResponse};
 use dikala_actors::webhooks::ResendOutcome;
 use dikala_entities::{DeliveryId, DeliveryStatus, Millis, WebhookId};
 use maud::{Markup, html};
-use serde_json::{Value, json};
 
 use super::{
     figures::{NONE, delivery_status},
@@ -14,13 +13,12 @@ use super::{
 };
 use crate::{
     http::{
+        answer::Accepted,
         error::ApiError,
         extract::{Id, RequestBody},
     },
-    operator_api::{
-        calls::CallDeliveryStatus,
-        webhooks::{self, DeliveryList, OperatorDelivery},
-    },
+    operations::deliveries::{self, DeliveryList, OperatorDelivery},
+    operator_api::calls::CallDeliveryStatus,
     pages::{
         components::{Field, empty, post, short_id, table},
         form::FormValues,
@@ -46,10 +44,7 @@ fn fields() -> [Field; 2] {
 pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let typed = FormValues::parse(request.query_string().as_bytes());
     let list = List::new(PATH, FILTERS, &typed);
-    let found = async {
-        let asked = list.form()?;
-        webhooks::deliveries_page(visit.store().api_reader(), &asked, visit.now()).await
-    };
+    let found = async { deliveries::list(visit.operation(), list.query_of()?).await };
     match found.await {
         Ok(found) => {
             let content = html! {
@@ -133,7 +128,7 @@ pub fn of_call(visit: &ConsoleView, sent: &[CallDeliveryStatus]) -> Markup {
 /// A past time means soon, or with the next probe.
 fn next(visit: &ConsoleView, at: Option<Millis>) -> Markup {
     match at {
-        Some(at) if at <= visit.kit().now() => html! { "due" },
+        Some(at) if at <= visit.state().now() => html! { "due" },
         at => visit.time_or(at, NONE),
     }
 }
@@ -153,19 +148,18 @@ fn send_again(visit: &ConsoleView, id: DeliveryId) -> Markup {
 
 /// `POST /deliveries/{id}/resend`
 pub async fn resend(visit: ConsoleView, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
-    let nothing = RequestBody::of(&json!({}));
-    let done = webhooks::resend(visit.desk(), visit.operator(), id, nothing).await;
-    let asked: Option<(WebhookId, i64)> = done.as_ref().ok().and_then(|answer| {
-        let row: Value = serde_json::from_str(&answer.body).ok()?;
-        let webhook = row["webhookId"].as_str()?.parse().ok()?;
-        Some((webhook, row["attemptCount"].as_i64()?))
-    });
+    let done = deliveries::resend(visit.operation(), id, RequestBody::default()).await;
     let (mut back, mut word) = (PATH.to_owned(), "done-delivery-resent-later");
-    if let Some((webhook, made)) = asked {
+    if let Ok(Accepted(OperatorDelivery {
+        webhook_id: webhook,
+        attempt_count: attempts,
+        ..
+    })) = done
+    {
         back = format!("/webhooks/{webhook}");
         // The delivery is already due: if it cannot be awaited now, the dispatcher attempts it later.
-        let webhooks = &visit.desk().node.webhooks;
-        let resent = webhooks.resend(webhook, id.0, made, None).await;
+        let webhooks = &visit.process().node.webhooks;
+        let resent = webhooks.resend(webhook, id.0, attempts, None).await;
         if matches!(resent, Ok(ResendOutcome::Made)) {
             word = "done-delivery-resent";
         }

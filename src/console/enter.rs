@@ -2,9 +2,9 @@
 //! security headers to every answer.
 
 use actix_web::{
-    Error, FromRequest, HttpMessage, HttpResponse,
+    Error, HttpMessage, HttpResponse,
     body::{BoxBody, MessageBody},
-    dev::{Payload, ServiceRequest, ServiceResponse},
+    dev::{ServiceRequest, ServiceResponse},
     http::{
         Method,
         header::{HeaderMap, HeaderValue, SET_COOKIE},
@@ -15,17 +15,15 @@ use actix_web::{
 
 use super::{
     PAGES, errors, is_a_page,
-    kit::ConsoleState,
     layout::DONE,
     session::BrowserIdentity,
     sign_in::{SIGN_IN, is_ours},
+    state::ConsoleState,
     view::ConsoleView,
 };
 use crate::{
-    http::{
-        error::{ApiError, Missing},
-        extract::OperatorRequest,
-    },
+    http::error::{ApiError, Missing},
+    operations::{Principal, origin_of},
     operator::access::Right,
     pages::{
         cross_site::{FormTokens, TOKEN_FIELD},
@@ -46,14 +44,14 @@ pub async fn enter(
     if !is_a_page(&req) {
         return Ok(next.call(req).await?.map_into_boxed_body());
     }
-    let Some(kit) = req.app_data::<Data<ConsoleState>>().cloned() else {
+    let Some(state) = req.app_data::<Data<ConsoleState>>().cloned() else {
         return Err(ApiError::Internal.into());
     };
     if req.method() == Method::HEAD {
         // Handled as GET; actix omits the body, because the connection knows the original method.
         req.head_mut().method = Method::GET;
     }
-    let guest = PageRequest::of(kit, &req).await?;
+    let guest = PageRequest::of(state, &req).await?;
     let mut response = match guest.admit(&mut req).await {
         Ok(()) => next.call(req).await?.map_into_boxed_body(),
         Err(refusal) => req.into_response(refusal),
@@ -68,15 +66,15 @@ pub async fn enter(
 
 /// The access right of the session sent with a request that is not for a page.
 pub async fn right_of_session(req: &ServiceRequest) -> Option<Right> {
-    let kit = req.app_data::<Data<ConsoleState>>()?;
-    let (known, _) = BrowserIdentity::of(req.request(), &kit.desk.node.vault);
-    kit.right(&known).await
+    let state = req.app_data::<Data<ConsoleState>>()?;
+    let (known, _) = BrowserIdentity::of(req.request(), &state.process.node.vault);
+    state.right(&known).await
 }
 
 /// The browser that sent a request, signed in or not.
 struct PageRequest {
     view: View,
-    kit: Data<ConsoleState>,
+    state: Data<ConsoleState>,
     known: BrowserIdentity,
     /// Present if the browser has access.
     visit: Option<ConsoleView>,
@@ -86,12 +84,12 @@ struct PageRequest {
 }
 
 impl PageRequest {
-    async fn of(kit: Data<ConsoleState>, req: &ServiceRequest) -> Result<Self, Error> {
+    async fn of(state: Data<ConsoleState>, req: &ServiceRequest) -> Result<Self, Error> {
         let request = req.request();
-        let now = kit.now();
-        let (known, fresh) = BrowserIdentity::of(request, &kit.desk.node.vault);
-        let right = match kit.tokens().are_asked_for() {
-            true => kit.right_of(&known, request).await,
+        let now = state.now();
+        let (known, fresh) = BrowserIdentity::of(request, &state.process.node.vault);
+        let right = match state.tokens().are_asked_for() {
+            true => state.right_of(&known, request).await,
             // Without tokens, the listener's own middleware has decided on access.
             false => request.extensions().get::<Right>().copied(),
         };
@@ -106,13 +104,13 @@ impl PageRequest {
             .filter(|(name, _)| Some(*name) == word.as_deref());
         let done = told.next().map(|(_, words)| (*words).to_owned());
         let view = View::new("", request, reader, now, tokens.clone(), done);
-        let operator = OperatorRequest::from_request(request, &mut Payload::None).await?;
+        let origin = origin_of(request, Principal::Operator).ok_or(ApiError::Internal)?;
         let visit = right.map(|right| {
-            ConsoleView::new(view.clone(), kit.clone(), right, known.clone(), operator)
+            ConsoleView::new(view.clone(), state.clone(), right, known.clone(), origin)
         });
         Ok(Self {
             view,
-            kit,
+            state,
             known,
             visit,
             fresh,
@@ -190,8 +188,8 @@ impl PageRequest {
         let told = headers.contains_key(SET_COOKIE);
         let mut cookies: Vec<HeaderValue> = match &self.visit {
             Some(visit) => {
-                let vault = &self.kit.desk.node.vault;
-                let touched = self.known.touched(vault, self.kit.now());
+                let vault = &self.state.process.node.vault;
+                let touched = self.known.touched(vault, self.state.now());
                 touched
                     .filter(|_| !told)
                     .into_iter()

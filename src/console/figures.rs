@@ -58,7 +58,7 @@ pub fn count(view: &View, count: u64) -> String {
 /// The duration of a state, rounded so that a live page seldom changes because of it.
 pub fn since(visit: &ConsoleView, then: Millis) -> String {
     // The view's own time is that of the request, which is old on a live page.
-    let minutes = visit.kit().now().since(then).max(0) / 60_000;
+    let minutes = visit.state().now().since(then).max(0) / 60_000;
     match minutes {
         0 => "under a minute".to_owned(),
         1..120 => format!("{minutes} min"),

@@ -54,7 +54,7 @@ pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpRespon
 }
 
 fn found(visit: &ConsoleView, list: &List<'_>) -> Result<CalledList, ApiError> {
-    functions::page(&visit.desk(), &list.form()?)
+    functions::page(&visit.process(), &list.form()?)
 }
 
 /// The live part of the list.

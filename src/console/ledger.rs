@@ -51,7 +51,7 @@ async fn content(visit: &ConsoleView, filled: &FormState) -> Result<Markup, ApiE
 
 /// The live parts: above the form, and below it.
 pub async fn parts(visit: &ConsoleView) -> Result<[Markup; 2], ApiError> {
-    let found = ledger::read(&visit.desk()).await?;
+    let found = ledger::read(&visit.process()).await?;
     let db = visit.store().api_reader();
     let shown = &found.oldest_holds[..found.oldest_holds.len().min(HOLDS_SHOWN)];
     let names = TenantNames::of(db, shown.iter().map(|hold| hold.tenant_id)).await?;
@@ -147,7 +147,7 @@ pub async fn verify(visit: ConsoleView, typed: FormValues) -> Result<HttpRespons
         .text("tenantId")
         .is_some_and(|id| !id.trim().is_empty());
     let done = match form::body(&typed, WHOSE) {
-        Ok(body) => ledger::verified(&visit.desk(), &body).await,
+        Ok(body) => ledger::verify(visit.process(), visit.operation(), body).await,
         Err(error) => Err(error),
     };
     match done {

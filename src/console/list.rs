@@ -7,7 +7,10 @@ use serde_json::{Map, Value};
 
 use super::{layout, view::ConsoleView};
 use crate::{
-    http::{error::ApiError, extract::FormFields},
+    http::{
+        error::ApiError,
+        extract::{FormFields, OperatorQuery},
+    },
     pages::{
         components::{Field, summary},
         form::{FormState, FormValues},
@@ -65,6 +68,11 @@ impl<'a> List<'a> {
             asked.insert((*name).to_owned(), value.as_str().into());
         }
         FormFields::from_body(Value::Object(asked))
+    }
+
+    /// The API's parameters of a list without a subject.
+    pub fn query_of(&self) -> Result<OperatorQuery, ApiError> {
+        self.form().map(OperatorQuery)
     }
 
     /// The typed value of a field.

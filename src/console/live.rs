@@ -96,7 +96,7 @@ pub async fn stream(visit: ConsoleView, request: HttpRequest) -> Result<HttpResp
         first => first.unwrap_or_default(),
     };
     let (events, response) = stream::open(&request)?;
-    let mut seat = visit.kit().seat(visit.known())?;
+    let mut seat = visit.state().seat(visit.known())?;
     rt::spawn(async move {
         tokio::select! {
             // Every outcome ends the stream.

@@ -1,5 +1,5 @@
-//! The operators' console: pages on the operators' listener that are rendered on the server and work without a script. It shows
-//! the data of the [`operator_api`](crate::operator_api), and its changes go through the handlers of that API.
+//! The operators' console: pages on the operators' listener that are rendered on the server and work without a script. It uses
+//! [`operations`](crate::operations), and the handlers of the [`operator_api`](crate::operator_api) for what is no operation yet.
 //!
 //! # How to add a page
 //!
@@ -7,18 +7,18 @@
 //!
 //!    ```text
 //!    pub async fn list(visit: ConsoleView, query: Query) -> Result<HttpResponse, ApiError> {
-//!        let rows = …;                                           // from visit.store().api_reader(), visit.desk()
+//!        let rows = …;                                           // from visit.store().api_reader(), visit.process()
 //!        Ok(layout::page(&visit, "Things", html! { … @if visit.may_change() { (post(&visit, "/things/1/end", …)) } }))
 //!    }
 //!
 //!    pub async fn end(visit: ConsoleView, id: Id<ThingId>) -> Result<HttpResponse, ApiError> {
-//!        things::end(visit.desk(), visit.operator(), id).await?; // the handler of the operators' API
+//!        things::end(visit.operation(), id).await?;              // the operation
 //!        Ok(visit.see("/things", "done-thing-ended"))            // 303; the words are in layout::DONE
 //!    }
 //!    ```
 //!
 //!    [`ConsoleView`](view::ConsoleView) holds the access right. [`FormValues`](crate::pages::form::FormValues) holds the typed
-//!    values, which [`form::body`](crate::pages::form::body) turns into a handler's JSON. [`layout::refused`] shows a refused form
+//!    values, which [`form::body`](crate::pages::form::body) turns into an operation's input. [`layout::refused`] shows a refused form
 //!    again. A secret that is shown once goes through [`ConsoleView::leave_note`](view::ConsoleView::leave_note). Texts are English
 //!    and stand in the page.
 //! 2. Its lines in [`PAGES`]: a `post` needs `operator.token`, a `get` either token. The confirmation of an action is a `get` of the
@@ -41,7 +41,6 @@ mod errors;
 mod figures;
 mod follow;
 mod functions;
-mod kit;
 mod layout;
 mod ledger;
 mod list;
@@ -51,6 +50,7 @@ mod overview;
 mod requests;
 mod session;
 mod sign_in;
+mod state;
 mod tenants;
 mod view;
 mod webhooks;
@@ -62,7 +62,7 @@ use actix_web::{
     web::{self, ServiceConfig},
 };
 
-pub use kit::ConsoleState;
+pub use state::ConsoleState;
 
 use self::enter::{enter, right_of_session};
 use crate::{

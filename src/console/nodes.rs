@@ -36,7 +36,7 @@ pub async fn part(visit: &ConsoleView) -> Markup {
             html! { (node.bridges) },
         ]
     };
-    let found = system::read_nodes(&visit.desk()).await;
+    let found = system::read_nodes(&visit.process()).await;
     let rows = found.nodes.iter().map(row).collect();
     html! {
         div #part {

@@ -30,7 +30,7 @@ pub async fn show(visit: ConsoleView) -> Result<HttpResponse, ApiError> {
 
 /// The live part of the page.
 pub async fn part(visit: &ConsoleView) -> Markup {
-    let look = visit.desk().overview.look().await;
+    let look = visit.process().overview.look().await;
     html! {
         div #part {
             section aria-labelledby="wrong" {

@@ -53,7 +53,7 @@ pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpRespon
 }
 
 fn found(visit: &ConsoleView, list: &List<'_>) -> Result<RouteList, ApiError> {
-    requests::page(&visit.desk(), &list.form()?)
+    requests::page(&visit.process(), &list.form()?)
 }
 
 /// The live part of the list.

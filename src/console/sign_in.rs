@@ -8,7 +8,7 @@ use actix_web::{
 use dikala_entities::CredentialHash;
 use maud::{Markup, html};
 
-use super::{kit::ConsoleState, layout, session::ConsoleSession, view::ConsoleView};
+use super::{layout, session::ConsoleSession, state::ConsoleState, view::ConsoleView};
 use crate::{
     http::{
         error::ApiError,
@@ -60,25 +60,25 @@ fn form(view: &View, filled: &FormState) -> Markup {
 /// `POST /sign-in`
 pub async fn submit(
     view: View,
-    kit: Data<ConsoleState>,
+    state: Data<ConsoleState>,
     request: HttpRequest,
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let token = typed.text("token").unwrap_or_default().trim().to_owned();
     let next = typed.text("next").filter(|next| is_ours(next));
     let leave = view.go(next.unwrap_or("/"));
-    if !kit.tokens().are_asked_for() {
+    if !state.tokens().are_asked_for() {
         return Ok(leave);
     }
     if token.is_empty() {
         let fault = ValueFault::new(FieldCode::Required, "is required").in_field("token");
         return again(&view, typed, fault);
     }
-    match kit.prove(&request, &token).await {
+    match state.prove(&request, &token).await {
         Ok(_) => {
-            let vault = &kit.desk.node.vault;
+            let vault = &state.process.node.vault;
             let token = CredentialHash::of(&token);
-            let cookie = ConsoleSession::begin(&request, vault, &token, kit.now());
+            let cookie = ConsoleSession::begin(&request, vault, &token, state.now());
             let mut response = leave;
             response.headers_mut().insert(SET_COOKIE, cookie);
             tracing::info!("an operator signed in");
@@ -109,7 +109,7 @@ fn again(view: &View, typed: FormValues, fault: FieldError) -> Result<HttpRespon
 /// `POST /sign-out`
 pub async fn sign_out(visit: ConsoleView) -> HttpResponse {
     let is_known = match &visit.known().session {
-        Some(session) => visit.kit().ended.add(session, visit.now()).await,
+        Some(session) => visit.state().ended.add(session, visit.now()).await,
         None => true,
     };
     let told = match is_known {

@@ -12,9 +12,11 @@ use actix_web::{
 };
 use dikala_entities::{Secret, Store};
 
-use super::{kit::ConsoleState, session::BrowserIdentity};
+use super::{session::BrowserIdentity, state::ConsoleState};
 use crate::{
-    http::{error::ApiError, extract::OperatorRequest},
+    audit::ChangeOrigin,
+    http::error::ApiError,
+    operations::{OperationContext, Principal},
     operator::access::Right,
     operator_api::OperatorContext,
     pages::view::View,
@@ -27,10 +29,10 @@ pub struct ConsoleView(Rc<Parts>);
 #[derive(Debug)]
 struct Parts {
     view: View,
-    kit: Data<ConsoleState>,
+    state: Data<ConsoleState>,
     right: Right,
     known: BrowserIdentity,
-    operator: OperatorRequest,
+    origin: ChangeOrigin,
     /// Cookies to set in the answer.
     cookies: RefCell<Vec<HeaderValue>>,
 }
@@ -46,42 +48,43 @@ impl Deref for ConsoleView {
 impl ConsoleView {
     pub fn new(
         view: View,
-        kit: Data<ConsoleState>,
+        state: Data<ConsoleState>,
         right: Right,
         known: BrowserIdentity,
-        operator: OperatorRequest,
+        origin: ChangeOrigin,
     ) -> Self {
         Self(Rc::new(Parts {
             view,
-            kit,
+            state,
             right,
             known,
-            operator,
+            origin,
             cookies: RefCell::default(),
         }))
     }
 
-    pub fn kit(&self) -> &ConsoleState {
-        &self.0.kit
+    pub fn state(&self) -> &ConsoleState {
+        &self.0.state
     }
 
     /// The context of the operators' API, the first parameter of its handlers.
-    pub fn desk(&self) -> Data<OperatorContext> {
-        self.0.kit.desk.clone()
+    pub fn process(&self) -> Data<OperatorContext> {
+        self.0.state.process.clone()
     }
 
     /// The name of this node.
     pub fn node(&self) -> String {
-        self.0.kit.desk.node.member.name().to_string()
+        self.0.state.process.node.member.name().to_string()
     }
 
     pub fn store(&self) -> &Store {
-        &self.0.kit.desk.node.store
+        &self.0.state.process.node.store
     }
 
-    /// The caller of a handler of the operators' API.
-    pub fn operator(&self) -> OperatorRequest {
-        self.0.operator.clone()
+    /// The context of an operation.
+    pub fn operation(&self) -> OperationContext {
+        let resources = self.0.state.process.operations.clone();
+        OperationContext::new(resources, Principal::Operator, self.0.origin.clone())
     }
 
     /// True if buttons that change something are shown. Middleware refuses such posts otherwise.
@@ -91,7 +94,7 @@ impl ConsoleView {
 
     /// True if there is a session to sign out of.
     pub fn is_signed_in(&self) -> bool {
-        self.0.kit.tokens().are_asked_for()
+        self.0.state.tokens().are_asked_for()
     }
 
     /// The browser's identity.
@@ -102,21 +105,21 @@ impl ConsoleView {
     /// True if the session is still active. Does not extend the session, so work that outlives the request can use
     /// it.
     pub async fn still_may(&self) -> bool {
-        let kit = self.kit();
+        let state = self.state();
         // Access by a token lasts as long as the process.
-        self.0.known.session.is_none() || kit.right(&self.0.known).await.is_some()
+        self.0.known.session.is_none() || state.right(&self.0.known).await.is_some()
     }
 
     /// Stores a secret that the next page takes once by this key.
     pub fn leave_note(&self, about: &str, text: &Secret) {
-        let vault = &self.desk().node.vault;
+        let vault = &self.process().node.vault;
         let note = self.0.known.leave_note(vault, about, text, self.now());
         self.0.cookies.borrow_mut().push(note);
     }
 
     /// Takes the secret stored under this key.
     pub fn take_note(&self, about: &str) -> Option<Secret> {
-        let vault = &self.desk().node.vault;
+        let vault = &self.process().node.vault;
         let known = &self.0.known;
         let note = known.note(vault, about, self.now())?;
         self.0.cookies.borrow_mut().push(known.forget_note());

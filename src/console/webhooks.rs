@@ -4,7 +4,6 @@ use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{WebhookId, WebhookState};
 use futures_util::future::LocalBoxFuture;
 use maud::{Markup, html};
-use serde_json::json;
 
 use super::{
     deliveries,
@@ -16,13 +15,11 @@ use super::{
 use crate::{
     http::{
         error::{ApiError, Missing},
-        extract::{Id, RequestBody},
+        extract::{Id, OperatorQuery, RequestBody},
     },
-    operator_api::{
-        standings::{
-            self, DUE_MAX, EndpointQueueStatus, StandingList, WebhookAnswer, WebhookStanding,
-        },
-        webhooks,
+    operations::{deliveries as sending, webhooks},
+    operator_api::webhook_status::{
+        self, DUE_MAX, EndpointQueueStatus, StandingList, WebhookAnswer, WebhookStanding,
     },
     pages::{
         components::{Field, Tone, badge, empty, fields, notice, post, submit, table},
@@ -62,7 +59,7 @@ pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpRespon
 }
 
 async fn found(visit: &ConsoleView, list: &List<'_>) -> Result<StandingList, ApiError> {
-    standings::page(&visit.desk(), &list.form()?).await
+    webhook_status::list(visit.process(), visit.operation(), list.query_of()?).await
 }
 
 /// The live part of the list.
@@ -172,14 +169,13 @@ pub async fn show(
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let typed = FormValues::parse(request.query_string().as_bytes());
-    let of = standings::one(&visit.desk(), id.0).await?;
+    let of = webhook_status::one(&visit.process(), visit.operation(), id).await?;
     let facts = facts(&visit, &of).await?;
-    let db = visit.store().api_reader();
     let path = format!("{PATH}/{}", id.0);
     let list = List::new(&path, &["status"], &typed);
     let found = async {
         let asked = list.form_with(&[("webhookId", id.0.to_string())])?;
-        webhooks::deliveries_page(db, &asked, visit.now()).await
+        sending::list(visit.operation(), OperatorQuery(asked)).await
     };
     let found = match found.await {
         Ok(found) => found,
@@ -206,7 +202,11 @@ pub fn part_of_one<'a>(
     Box::pin(async move {
         let id = typed.text("id").and_then(|id| id.parse().ok());
         let id: WebhookId = id.ok_or(ApiError::NotFound(Missing::Webhook))?;
-        facts(visit, &standings::one(&visit.desk(), id).await?).await
+        facts(
+            visit,
+            &webhook_status::one(&visit.process(), visit.operation(), Id(id)).await?,
+        )
+        .await
     })
 }
 
@@ -253,22 +253,20 @@ fn actions(visit: &ConsoleView, of: &WebhookStanding) -> Markup {
 /// `POST /webhooks/{id}/pause`
 pub async fn pause(visit: ConsoleView, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
-    let nothing = RequestBody::of(&json!({}));
-    let done = webhooks::pause(visit.desk(), visit.operator(), id, nothing).await;
+    let done = webhooks::pause(visit.operation(), id, RequestBody::default()).await;
     acted(&visit, done, &path, "done-webhook-paused")
 }
 
 /// `POST /webhooks/{id}/resume`
 pub async fn resume(visit: ConsoleView, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
-    let nothing = RequestBody::of(&json!({}));
-    let done = webhooks::resume(visit.desk(), visit.operator(), id, nothing).await;
+    let done = webhooks::resume(visit.operation(), id, RequestBody::default()).await;
     acted(&visit, done, &path, "done-webhook-resumed")
 }
 
 /// `GET /webhooks/{id}/recover`
 pub async fn ask_recover(visit: ConsoleView, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
-    let webhook = webhooks::find(visit.store().api_reader(), id.0).await?;
+    let webhook = webhooks::show(visit.operation(), id).await?;
     let since = webhook.failing_since.map(|at| at.to_string());
     let filled = FormState::with(since.map(|since| ("since", since)));
     let form = recovery(&visit, id.0, &filled);
@@ -299,7 +297,7 @@ pub async fn recover(
 ) -> Result<HttpResponse, ApiError> {
     let webhook = id.0;
     let done = match form::body(&typed, RECOVERY) {
-        Ok(body) => webhooks::recover(visit.desk(), visit.operator(), id, body).await,
+        Ok(body) => sending::recover(visit.operation(), id, body).await,
         Err(error) => Err(error),
     };
     match done {

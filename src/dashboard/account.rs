@@ -1,7 +1,7 @@
 //! The signed-in person's account page: name, language, time zone, mails, password and other sessions.
 
 use actix_web::{HttpRequest, HttpResponse};
-use dikala_entities::{AuditAction, Secret, session::Model as SessionRow, user};
+use dikala_entities::{AuditAction, OfTenant, Secret, session::Model as SessionRow, user};
 use maud::{Markup, html};
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, sea_query::Expr};
 use sea_orm::{ColumnTrait, QueryFilter};
@@ -19,13 +19,13 @@ use super::{
     view::SignedIn,
 };
 use crate::{
-    admin::{NAME_CHARS_MAX, users},
     audit::AuditChange,
     http::{
-        error::ApiError,
+        error::{ApiError, Missing},
         extract::{ParseResult, line},
         field::{FieldCode, FieldError, ValueFault},
     },
+    operations::{NAME_CHARS_MAX, members},
 };
 
 const PATH: &str = "/dashboard/settings/account";
@@ -61,12 +61,9 @@ async fn stored(visit: &SignedIn) -> Result<FormState, ApiError> {
 }
 
 async fn me(visit: &SignedIn) -> Result<user::Model, ApiError> {
-    let me = users::find(
-        visit.store().reader(),
-        Some(visit.tenant()),
-        visit.person().id,
-    );
-    Ok(me.await?)
+    let found = user::Entity::one_of(visit.tenant(), visit.person().id);
+    let found = found.one(visit.store().reader()).await?;
+    found.ok_or(ApiError::NotFound(Missing::User))
 }
 
 async fn content(
@@ -306,8 +303,8 @@ pub async fn change_password(
         let fault = not_taken(&visit, fault, "new_password");
         return password_again(&visit, typed, fault).await;
     }
-    let network = visit.kit().network(&request);
-    let proved = match prove(visit.kit(), visit.person().email.as_str(), &old, network).await? {
+    let network = visit.state().network(&request);
+    let proved = match prove(visit.state(), visit.person().email.as_str(), &old, network).await? {
         PasswordCheck::Right(proved) => proved,
         PasswordCheck::Wait(wait) => return Ok(errors::wait(&visit, Some(visit.person()), wait)),
         PasswordCheck::Wrong => return wrong_old_password(&visit, typed).await,
@@ -360,10 +357,10 @@ async fn store_password(
     new: &Secret,
     is: impl FnOnce(&user::Model) -> bool,
 ) -> Result<bool, ApiError> {
-    let hash = visit.kit().passwords.hash(new).await?;
+    let hash = visit.state().passwords.hash(new).await?;
     let person = visit.person();
     let txn = visit.store().begin().await?;
-    let locked = users::lock(&txn, person.id).await?;
+    let locked = members::lock(&txn, person.tenant, person.id).await?;
     if !locked.is_some_and(|locked| is(&locked))
         || !session::is_in_force(&txn, &person.session, visit.now()).await?
     {
@@ -376,7 +373,7 @@ async fn store_password(
         ..Default::default()
     };
     change.update(&txn).await?;
-    users::end_sessions(&txn, person.id, Some(&person.session)).await?;
+    members::end_sessions(&txn, person.id, Some(&person.session)).await?;
     let change = AuditChange::new(AuditAction::UserPassword, person.id);
     let by = visit.origin();
     by.write(&txn, person.tenant, change, visit.now()).await?;
@@ -444,8 +441,8 @@ pub async fn set_password(visit: SignedIn, typed: FormValues) -> Result<HttpResp
 pub async fn sign_out_everywhere(visit: SignedIn) -> Result<HttpResponse, ApiError> {
     let txn = visit.store().begin().await?;
     let person = visit.person();
-    users::lock(&txn, person.id).await?;
-    users::end_sessions(&txn, person.id, None).await?;
+    members::lock(&txn, person.tenant, person.id).await?;
+    members::end_sessions(&txn, person.id, None).await?;
     let change = AuditChange::new(AuditAction::UserSignOutEverywhere, person.id);
     let by = visit.origin();
     by.write(&txn, person.tenant, change, visit.now()).await?;

@@ -12,7 +12,6 @@ use dikala_entities::{
     webhook,
 };
 use maud::{Markup, html};
-use serde_json::{Value, json};
 
 use super::{
     components::{Tone, badge, empty, notice, paging, post, table},
@@ -29,9 +28,11 @@ use crate::{
         webhooks as api_webhooks,
     },
     http::{
+        answer::Accepted,
         error::ApiError,
         extract::{Id, RequestBody, id, word},
     },
+    operations::{self, deliveries::OperatorDelivery},
 };
 
 pub const PATH: &str = "/dashboard/deliveries";
@@ -421,7 +422,7 @@ fn request(
 
 /// Signing keys made of the webhook's current secret.
 fn keys(visit: &SignedIn, webhook: &webhook::Model) -> Option<SigningKeys> {
-    let vault = &visit.kit().services.vault;
+    let vault = &visit.state().services.vault;
     let opened = vault.open(SecretPlace::WebhookSecret, webhook.id, &webhook.secret);
     let secret = opened.inspect_err(|error| {
         tracing::error!(webhook = %webhook.id, %error, "the secret of a webhook");
@@ -482,15 +483,16 @@ fn head(
 /// `POST /dashboard/deliveries/{id}/resend`: redirects to the delivery, which shows the attempt.
 pub async fn resend(visit: SignedIn, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
-    let nothing = RequestBody::of(&json!({}));
-    let answer = api::resend(visit.caller(), visit.services(), id, nothing).await?;
-    let asked: Value = serde_json::from_str(&answer.body).map_err(|_| ApiError::Internal)?;
-    let webhook = asked["webhookId"].as_str().and_then(|id| id.parse().ok());
-    let made = asked["attemptCount"].as_i64();
-    let (webhook, made) = webhook.zip(made).ok_or(ApiError::Internal)?;
+    let sent = operations::deliveries::resend(visit.operation(), id, RequestBody::default());
+    let Accepted(OperatorDelivery {
+        webhook_id,
+        attempt_count,
+        ..
+    }) = sent.await?;
     // The delivery is already due: if it cannot be awaited now, the dispatcher attempts it later.
-    let resent = visit.services().outbound.resend(webhook, id.0, made).await;
-    let done = match resent {
+    let outbound = &visit.services().outbound;
+    let resent = outbound.resend(webhook_id, id.0, attempt_count);
+    let done = match resent.await {
         Ok(ResendOutcome::Made) => "done-resent",
         Ok(ResendOutcome::Waits) | Err(_) => "done-resent-later",
     };

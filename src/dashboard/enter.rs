@@ -18,8 +18,8 @@ use super::{
     BASE, PAGES,
     cross_site::{FormTokens, TOKEN_FIELD},
     errors,
-    kit::DashboardState,
     session::{self, Person},
+    state::DashboardState,
     view::{DashboardView, SignedIn},
 };
 use crate::{
@@ -37,18 +37,18 @@ pub async fn enter(
     mut req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
-    let Some(kit) = req.app_data::<Data<DashboardState>>().cloned() else {
+    let Some(state) = req.app_data::<Data<DashboardState>>().cloned() else {
         return Err(ApiError::Internal.into());
     };
     if req.method() == Method::HEAD {
         // Handled as GET; actix omits the body, because the connection knows the original method.
         req.head_mut().method = Method::GET;
     }
-    let guest = PageRequest::of(&kit, req.request()).await;
-    let mut response = match guest.admit(&kit, &mut req).await {
+    let guest = PageRequest::of(&state, req.request()).await;
+    let mut response = match guest.admit(&state, &mut req).await {
         Ok(()) => {
             req.extensions_mut().insert(guest.view.clone());
-            let turn = guest.turn(&kit, req.method()).await;
+            let turn = guest.turn(&state, req.method()).await;
             match turn {
                 // While the path is matched further, no clone of the request may exist.
                 Ok(_turn) => next.call(req).await?.map_into_boxed_body(),
@@ -77,16 +77,18 @@ struct PageRequest {
 }
 
 impl PageRequest {
-    async fn of(kit: &Data<DashboardState>, request: &HttpRequest) -> Self {
-        let shown = session::shown(kit, request);
-        let now = kit.services.clock.now();
+    async fn of(state: &Data<DashboardState>, request: &HttpRequest) -> Self {
+        let shown = session::shown(state, request);
+        let now = state.services.clock.now();
         let found = match &shown {
-            Some(token) => session::find(&kit.services.store, token, now).await,
+            Some(token) => session::find(&state.services.store, token, now).await,
             None => Ok(None),
         };
         // A browser without a session gets a token too: the sign-in form is bound to it.
         let token = shown.clone().unwrap_or_else(|| SESSION_SCHEME.generate());
-        let cookie = shown.is_none().then(|| session::cookie(kit, &token, false));
+        let cookie = shown
+            .is_none()
+            .then(|| session::cookie(state, &token, false));
         let (person, fault) = match found {
             Ok(person) => (person, None),
             Err(error) => (None, Some(error.into())),
@@ -96,7 +98,7 @@ impl PageRequest {
             request.extensions_mut().insert::<TenantId>(person.tenant);
         }
         Self {
-            view: DashboardView::new(kit, request, person.as_ref(), tokens.clone()),
+            view: DashboardView::new(state, request, person.as_ref(), tokens.clone()),
             person,
             cookie,
             fault,
@@ -111,11 +113,11 @@ impl PageRequest {
     /// Returns the error page if the request must not proceed.
     async fn admit(
         &self,
-        kit: &DashboardState,
+        state: &DashboardState,
         req: &mut ServiceRequest,
     ) -> Result<(), HttpResponse> {
         let is_post = req.method() == Method::POST;
-        if is_post && !door::is_from_a_page(req.headers(), kit.public_base()) {
+        if is_post && !door::is_from_a_page(req.headers(), state.public_base()) {
             return Err(errors::foreign(&self.view, self.person.as_ref()));
         }
         if let Some(fault) = &self.fault {
@@ -155,7 +157,7 @@ impl PageRequest {
         }
         if let Some(person) = &self.person {
             if is_post {
-                let gate = &kit.services.http.gate;
+                let gate = &state.services.http.gate;
                 let counted = gate.post(person.tenant, self.view.now());
                 counted.map_err(|error| self.error(&error))?;
             }
@@ -184,12 +186,12 @@ impl PageRequest {
     /// Takes a permit of the fair read semaphore, as the API's reads do.
     async fn turn(
         &self,
-        kit: &DashboardState,
+        state: &DashboardState,
         method: &Method,
     ) -> Result<impl Sized + use<>, ApiError> {
         match &self.person {
             Some(person) if method == Method::GET => {
-                kit.services.http.gate.read(person.tenant).await.map(Some)
+                state.services.http.gate.read(person.tenant).await.map(Some)
             }
             _ => Ok(None),
         }

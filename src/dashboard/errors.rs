@@ -13,24 +13,7 @@ use super::{
     throttle::WaitMs,
     view::{DashboardView, SignedIn},
 };
-use crate::{
-    admin::AdminError,
-    http::error::{ApiError, Missing},
-    pages::errors,
-};
-
-impl From<AdminError> for ApiError {
-    fn from(error: AdminError) -> Self {
-        match error {
-            AdminError::NotFound { .. } => Self::NotFound(Missing::Route),
-            AdminError::Database(error) => error.into(),
-            AdminError::Refused(sentence) | AdminError::Taken(sentence) => {
-                tracing::error!(sentence, "a page asked for what is refused");
-                Self::Internal
-            }
-        }
-    }
-}
+use crate::{http::error::ApiError, pages::errors};
 
 fn page(
     view: &DashboardView,

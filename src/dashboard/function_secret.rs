@@ -13,7 +13,10 @@ use super::{
     prove::{PasswordCheck, prove},
     view::SignedIn,
 };
-use crate::{admin::tenants, http::error::ApiError};
+use crate::{
+    http::{error::ApiError, extract::Id},
+    operations::tenants,
+};
 
 const PATH: &str = "/dashboard/settings/function-secret";
 const NOTE: &str = "function-secret";
@@ -77,9 +80,9 @@ pub async fn reveal(
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let password = Secret::new(typed.text("password").unwrap_or_default());
-    let kit = visit.kit();
-    let network = kit.network(&request);
-    match prove(kit, visit.person().email.as_str(), &password, network).await? {
+    let state = visit.state();
+    let network = state.network(&request);
+    match prove(state, visit.person().email.as_str(), &password, network).await? {
         PasswordCheck::Right(_) => {}
         PasswordCheck::Wait(wait) => return Ok(errors::wait(&visit, Some(visit.person()), wait)),
         PasswordCheck::Wrong => {
@@ -89,16 +92,8 @@ pub async fn reveal(
             return Ok(layout::refused(&visit, &visit.t("secret-title"), content));
         }
     }
-    let vault = &kit.services.vault;
-    let secret = tenants::function_secret(
-        visit.store(),
-        vault,
-        visit.tenant(),
-        &visit.origin(),
-        visit.now(),
-    )
-    .await?;
-    visit.leave_note(NOTE, &secret).await?;
+    let shown = tenants::function_secret(visit.operation(), Id(visit.tenant())).await?;
+    visit.leave_note(NOTE, &shown.secret).await?;
     Ok(visit.go(PATH))
 }
 
@@ -119,8 +114,6 @@ pub async fn ask_rotate(visit: SignedIn) -> Result<HttpResponse, ApiError> {
 
 /// `POST /dashboard/settings/function-secret/rotate`
 pub async fn rotate(visit: SignedIn) -> Result<HttpResponse, ApiError> {
-    let vault = &visit.kit().services.vault;
-    let by = visit.origin();
-    tenants::rotate_function_secret(visit.store(), vault, visit.tenant(), &by, visit.now()).await?;
+    tenants::rotate_function_secret(visit.operation(), Id(visit.tenant())).await?;
     Ok(visit.see(PATH, "done-secret-rotated"))
 }

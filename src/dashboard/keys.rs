@@ -16,19 +16,15 @@ use super::{
     view::SignedIn,
 };
 use crate::{
-    admin::{
-        NAME_CHARS_MAX,
-        keys::{self, KeyView},
-    },
     http::{
-        error::{ApiError, Missing},
-        extract::{Id, id, line},
+        error::ApiError,
+        extract::{Id, id},
         field::{FieldCode, FieldError},
     },
+    operations::keys::{self, KeyView},
 };
 
 const PATH: &str = "/dashboard/settings/keys";
-const FIELDS: &Fields = &[("name", Shape::Text)];
 /// The cursor of the list.
 const PLACE: &Fields = &[("before", Shape::Optional)];
 /// Active keys that a tenant may have when it creates one on this page.
@@ -200,34 +196,23 @@ pub async fn create(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, 
 }
 
 async fn make(visit: &SignedIn, typed: &FormValues) -> Result<ApiKeyId, ApiError> {
-    let name = form::read(typed, FIELDS)?.read(&[], |form| {
-        form.required("name", None, line(NAME_CHARS_MAX))
-    })?;
+    let body = form::body(typed, keys::FIELDS)?;
     if in_force(visit).count(visit.store().api_reader()).await? >= KEYS_MAX {
         let most = [("most", KEYS_MAX.into())];
         let sentence = visit.tn("keys-too-many", &most);
         let fault = FieldError::translated("name", FieldCode::TooLarge, sentence);
         return Err(ApiError::field(fault));
     }
-    let by = visit.origin();
-    let made = keys::create(visit.store(), visit.tenant(), &name, &by, visit.now()).await?;
-    let note = Secret::new(made.key);
-    visit.leave_note(&made.view.id.to_string(), &note).await?;
-    Ok(made.view.id)
-}
-
-async fn find(visit: &SignedIn, id: ApiKeyId) -> Result<KeyView, ApiError> {
-    let found = api_key::Entity::one_of(visit.tenant(), id)
-        .one(visit.store().api_reader())
-        .await?;
-    found
-        .map(KeyView::from)
-        .ok_or(ApiError::NotFound(Missing::Route))
+    let created = keys::create(visit.operation(), Id(visit.tenant()), body).await?;
+    let id = created.value.view.id;
+    let secret = created.value.secret();
+    visit.leave_note(&id.to_string(), &secret).await?;
+    Ok(id)
 }
 
 /// `GET /dashboard/settings/keys/{id}`
 pub async fn show(visit: SignedIn, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
-    let key = find(&visit, id.0).await?;
+    let key = keys::show(visit.operation(), id).await?;
     let people = makers(&visit, [&key]).await?;
     let new = visit.take_note(&key.id.to_string()).await?;
     let is_revoked = key.revoked_at.is_some();
@@ -275,7 +260,7 @@ fn shown_once(visit: &SignedIn, key: &Secret) -> Markup {
 
 /// `GET /dashboard/settings/keys/{id}/revoke`
 pub async fn ask_revoke(visit: SignedIn, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
-    let key = find(&visit, id.0).await?;
+    let key = keys::show(visit.operation(), id).await?;
     if key.revoked_at.is_some() {
         return Ok(visit.go(&format!("{PATH}/{}", key.id)));
     }
@@ -298,8 +283,6 @@ pub async fn ask_revoke(visit: SignedIn, id: Id<ApiKeyId>) -> Result<HttpRespons
 
 /// `POST /dashboard/settings/keys/{id}/revoke`
 pub async fn revoke(visit: SignedIn, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
-    let key = find(&visit, id.0).await?;
-    keys::revoke(visit.store(), key.id, &visit.origin(), visit.now()).await?;
-    visit.services().http.gate.forget_keys();
+    keys::revoke(visit.operation(), id).await?;
     Ok(visit.see(PATH, "done-key-revoked"))
 }

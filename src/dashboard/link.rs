@@ -15,7 +15,7 @@ use super::{
     view::DashboardView,
 };
 use crate::{
-    admin::users::LINK_PATH, audit::AuditChange, http::error::ApiError,
+    audit::AuditChange, http::error::ApiError, operations::members::LINK_PATH,
     pages::cookie::CLOCKS_APART_MS,
 };
 
@@ -90,15 +90,15 @@ pub async fn consume(
     if consumed.rows_affected != 1 {
         return Ok(errors::used_link(&view));
     }
-    let kit = view.kit();
-    let token = session::begin(&txn, kit, &request, &person, true).await?;
+    let state = view.state();
+    let token = session::begin(&txn, state, &request, &person, true).await?;
     let change = AuditChange::new(AuditAction::UserSignIn, person.id).with("link");
     let by = view.origin_of(person.id);
     by.write(&txn, person.tenant_id, change, now).await?;
     txn.commit().await?;
     tracing::info!(user = %person.id, tenant = %person.tenant_id, "signed in with a one-time link");
     let mut response = view.go("/dashboard/password");
-    let cookie = session::cookie(kit, &token, true);
+    let cookie = session::cookie(state, &token, true);
     response.headers_mut().insert(SET_COOKIE, cookie);
     Ok(response)
 }

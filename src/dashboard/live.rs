@@ -81,7 +81,7 @@ pub async fn stream(visit: SignedIn, request: HttpRequest) -> Result<HttpRespons
     let feed = visit.services().feed.clone();
     let follower = feed.look(visit.tenant()).map_err(no_seat)?;
     let person = visit.person();
-    let seat = visit.kit().seat(person.tenant, person.session.clone())?;
+    let seat = visit.state().seat(person.tenant, person.session.clone())?;
     let newest = follow::position(&visit).await?;
     let after = FormValues::parse(request.query_string().as_bytes());
     let sent = header(request.headers(), &LAST_EVENT_ID).or(after.text("after"));

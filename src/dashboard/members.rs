@@ -1,10 +1,9 @@
 //! A tenant's members: list, invitation, roles and removal.
 
 use actix_web::{HttpRequest, HttpResponse};
-use dikala_entities::{Email, OfTenant, Role, Secret, UserId, user};
+use dikala_entities::{OfTenant, Role, Secret, UserId, user};
 use maud::{Markup, html};
 use sea_orm::{ColumnTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
-use serde_json::Value;
 
 use super::{
     components::{
@@ -16,15 +15,14 @@ use super::{
     view::SignedIn,
 };
 use crate::{
-    admin::{
-        AdminError, NAME_CHARS_MAX,
-        users::{self, INVITATION_MS, LinkMailing, LinkOptions, MemberDraft, UserView},
-    },
-    audit::ChangeOrigin,
     http::{
         error::ApiError,
-        extract::{Id, ParseResult, id, line, word},
-        field::{FieldCode, FieldError, ValueFault},
+        extract::{Id, RequestBody, id},
+        field::{FieldCode, FieldError},
+    },
+    operations::{
+        LinkMails, OperationContext,
+        members::{self, SignInLink, UserView},
     },
 };
 
@@ -188,35 +186,9 @@ fn role_cell(visit: &SignedIn, person: &UserView, is_last_owner: bool) -> Markup
     )
 }
 
-fn email(value: &Value) -> ParseResult<Email> {
-    let given = value.as_str().unwrap_or_default();
-    if given.trim().is_empty() {
-        return Err(ValueFault::new(FieldCode::Required, "is required").into());
-    }
-    let parsed = given.parse::<Email>();
-    parsed.map_err(|error| ValueFault::new(FieldCode::InvalidFormat, error.to_string()).into())
-}
-
-fn read(typed: &FormValues) -> Result<MemberDraft, ApiError> {
-    form::read(typed, FIELDS)?.read(&[], |form| {
-        let email = form.required("email", None, email);
-        let name = form.required("name", None, line(NAME_CHARS_MAX));
-        let role = form.required("role", None, word("a role"));
-        Some(MemberDraft {
-            email: email?,
-            name: name?,
-            role: role?,
-        })
-    })
-}
-
 /// `POST /dashboard/settings/members`
 pub async fn invite(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, ApiError> {
-    let made = match read(&typed) {
-        Ok(draft) => make(&visit, draft).await,
-        Err(error) => Err(error),
-    };
-    match made {
+    match make(&visit, &typed).await {
         Ok(true) => Ok(visit.see(PATH, "done-invited-by-mail")),
         Ok(false) => Ok(visit.see(PATH, "done-invited")),
         Err(error) => {
@@ -227,65 +199,54 @@ pub async fn invite(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, 
     }
 }
 
-/// The settings of an invitation's link. It is mailed if the operator configured mail.
-fn linking<'a>(visit: &'a SignedIn, by: &'a ChangeOrigin) -> LinkOptions<'a> {
-    LinkOptions {
-        good_for_ms: INVITATION_MS,
-        mail: visit.kit().mail_base().map(|base| LinkMailing {
-            vault: &visit.kit().services.vault,
-            base,
-            language: visit.lang().tag(),
-        }),
-        by,
-        now: visit.now(),
-    }
+/// The context of an operation that makes a link. It is mailed if the operator configured mail.
+fn linking(visit: &SignedIn) -> OperationContext {
+    let mails = visit.state().mail_base().map(|base| LinkMails {
+        base: base.to_owned(),
+        language: visit.lang().tag(),
+    });
+    visit.operation().with_base(visit.base()).with_mails(mails)
 }
 
 /// Creates a member. Returns true if the link is mailed.
-async fn make(visit: &SignedIn, draft: MemberDraft) -> Result<bool, ApiError> {
+async fn make(visit: &SignedIn, typed: &FormValues) -> Result<bool, ApiError> {
     let refused = |code, sentence| ApiError::field(FieldError::translated("email", code, sentence));
-    let there = user::Entity::of(visit.tenant()).count(visit.store().api_reader());
-    if there.await? >= MEMBERS_MAX {
+    let body = form::body(typed, FIELDS)?;
+    let members = user::Entity::of(visit.tenant()).count(visit.store().api_reader());
+    if members.await? >= MEMBERS_MAX {
         let many = [("most", MEMBERS_MAX.into())];
-        return Err(refused(
-            FieldCode::TooLarge,
-            visit.tn("members-too-many", &many),
-        ));
+        let sentence = visit.tn("members-too-many", &many);
+        return Err(refused(FieldCode::TooLarge, sentence));
     }
-    let by = visit.origin();
-    let made = users::create(visit.store(), visit.tenant(), draft, linking(visit, &by));
-    let made = made.await.map_err(|error| match error {
-        AdminError::Taken(_) => refused(FieldCode::Duplicate, visit.t("members-email-taken")),
-        error => error.into(),
+    let created = members::create(linking(visit), Id(visit.tenant()), body).await;
+    let link = created.map_err(|error| match error {
+        ApiError::UserExists => refused(FieldCode::Duplicate, visit.t("members-email-taken")),
+        error => error,
     })?;
-    let is_mailed = made.is_mailed();
-    let url = Secret::new(made.at(visit.base()).url);
-    visit.leave_note(LINK_NOTE, &url).await?;
-    Ok(is_mailed)
+    keep(visit, &link.value).await?;
+    Ok(link.value.is_mailed)
+}
+
+/// Stores the new link for the next page.
+async fn keep(visit: &SignedIn, link: &SignInLink) -> Result<(), ApiError> {
+    let url = Secret::new(link.url.as_str());
+    visit.leave_note(LINK_NOTE, &url).await
 }
 
 /// `POST /dashboard/settings/members/{id}/link`: a new link for a member without a password. For other members it
 /// would allow the owner to act in their name.
 pub async fn link(visit: SignedIn, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
-    let person = users::find(visit.store().reader(), Some(visit.tenant()), id.0).await?;
-    if person.password_hash.is_some() {
+    let member = members::show(visit.operation(), id).await?;
+    if member.has_password {
         return refused(&visit, html! { p { (visit.t("members-has-password")) } }).await;
     }
-    let by = visit.origin();
-    let made = users::link(visit.store(), person.id, linking(&visit, &by)).await?;
-    let done = if made.is_mailed() {
-        "done-link-mailed"
-    } else {
-        "done-link-made"
+    let link = members::link(linking(&visit), id, RequestBody::default()).await?;
+    keep(&visit, &link.value).await?;
+    let done = match link.value.is_mailed {
+        true => "done-link-mailed",
+        false => "done-link-made",
     };
-    let url = Secret::new(made.at(visit.base()).url);
-    visit.leave_note(LINK_NOTE, &url).await?;
     Ok(visit.see(PATH, done))
-}
-
-fn read_role(typed: &FormValues) -> Result<Role, ApiError> {
-    form::read(typed, &[("role", Shape::Text)])?
-        .read(&[], |form| form.required("role", None, word("a role")))
 }
 
 /// `POST /dashboard/settings/members/{id}/role`
@@ -294,23 +255,23 @@ pub async fn change_role(
     id: Id<UserId>,
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let person = users::find(visit.store().reader(), Some(visit.tenant()), id.0).await?;
-    let role = match read_role(&typed) {
-        Ok(role) => role,
-        Err(error) => {
+    let changed = match form::body(&typed, &[("role", Shape::Text)]) {
+        Ok(body) => members::change_role(visit.operation(), id, body).await,
+        Err(error) => Err(error),
+    };
+    match changed {
+        Err(error @ ApiError::Validation(_)) => {
             let why =
                 html! { p { (visit.t("members-role")) ":" } (faults::refusal(&visit, &error)) };
-            return refused(&visit, why).await;
+            refused(&visit, why).await
         }
-    };
-    let (by, now) = (visit.origin(), visit.now());
-    let changed = users::change_role(visit.store(), visit.tenant(), person.id, role, &by, now);
-    answer(&visit, changed.await, "done-role-changed").await
+        changed => answer(&visit, changed.map(drop), "done-role-changed").await,
+    }
 }
 
 /// `GET /dashboard/settings/members/{id}/remove`
 pub async fn ask_remove(visit: SignedIn, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
-    let person = users::find(visit.store().reader(), Some(visit.tenant()), id.0).await?;
+    let person = members::show(visit.operation(), id).await?;
     let title = visit.tn(
         "members-remove-title",
         &[("name", person.name.as_str().into())],
@@ -329,23 +290,22 @@ pub async fn ask_remove(visit: SignedIn, id: Id<UserId>) -> Result<HttpResponse,
 
 /// `POST /dashboard/settings/members/{id}/remove`
 pub async fn remove(visit: SignedIn, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
-    let (by, now) = (visit.origin(), visit.now());
-    let removed = users::remove_member(visit.store(), visit.tenant(), id.0, &by, now);
-    answer(&visit, removed.await, "done-member-removed").await
+    let removed = members::delete(visit.operation(), id).await;
+    answer(&visit, removed.map(drop), "done-member-removed").await
 }
 
 /// The list again, with a confirmation, or with the reason why the last owner stays.
 async fn answer(
     visit: &SignedIn,
-    changed: Result<UserView, AdminError>,
+    changed: Result<(), ApiError>,
     done: &'static str,
 ) -> Result<HttpResponse, ApiError> {
     match changed {
-        Ok(_) => Ok(visit.see(PATH, done)),
-        Err(AdminError::Refused(_)) => {
+        Ok(()) => Ok(visit.see(PATH, done)),
+        Err(ApiError::LastOwner) => {
             refused(visit, html! { p { (visit.t("members-last-owner")) } }).await
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     }
 }
 

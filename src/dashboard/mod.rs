@@ -17,7 +17,7 @@
 //!
 //!    pub async fn create(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, ApiError> {
 //!        let made = match form::body(&typed, FIELDS) {
-//!            Ok(body) => things::create(visit.caller(), visit.services(), body).await,   // the API's own handler
+//!            Ok(body) => things::create(visit.operation(), body).await,             // the operation
 //!            Err(error) => Err(error),
 //!        };
 //!        match made {
@@ -54,7 +54,6 @@ mod function_secret;
 mod home;
 mod json_text;
 mod keys;
-pub mod kit;
 pub mod layout;
 mod link;
 mod live;
@@ -65,6 +64,7 @@ mod password;
 mod prove;
 pub mod session;
 mod sign_in;
+pub mod state;
 mod throttle;
 mod trouble;
 pub mod view;
@@ -76,7 +76,7 @@ use actix_web::{
     web::{self, ServiceConfig},
 };
 
-pub use kit::DashboardState;
+pub use state::DashboardState;
 
 use self::enter::enter;
 use crate::{

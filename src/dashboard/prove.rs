@@ -7,7 +7,7 @@ use dikala_entities::{Email, Secret, user};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use super::{
-    kit::DashboardState,
+    state::DashboardState,
     throttle::{self, WaitMs},
 };
 use crate::http::error::ApiError;
@@ -24,13 +24,13 @@ pub enum PasswordCheck {
 
 /// Checks the password of the person with this email address.
 pub async fn prove(
-    kit: &DashboardState,
+    state: &DashboardState,
     email: &str,
     password: &Secret,
     network: IpAddr,
 ) -> Result<PasswordCheck, ApiError> {
-    let store = &kit.services.store;
-    let now = kit.services.clock.now();
+    let store = &state.services.store;
+    let now = state.services.clock.now();
     let attempt = match throttle::begin(store, email, network, now).await? {
         Ok(attempt) => attempt,
         Err(wait) => return Ok(PasswordCheck::Wait(wait)),
@@ -46,7 +46,7 @@ pub async fn prove(
     let hash = person
         .as_ref()
         .and_then(|person| person.password_hash.clone());
-    let is_right = match kit.passwords.is_right(password, hash).await {
+    let is_right = match state.passwords.is_right(password, hash).await {
         Ok(is_right) => is_right,
         Err(error) => {
             // The queue is full. An unchecked password is no failure; otherwise a flood of guesses could lock

@@ -14,7 +14,7 @@ use sea_orm::{
     JoinType, QueryFilter, QueryOrder, QuerySelect, sea_query::Expr,
 };
 
-use super::kit::DashboardState;
+use super::state::DashboardState;
 use crate::pages::{
     cookie::{CLOCKS_APART_MS, Cookie},
     headers::header,
@@ -189,12 +189,12 @@ pub async fn hold(
 /// previous session ends.
 pub async fn begin(
     txn: &Transaction,
-    kit: &DashboardState,
+    state: &DashboardState,
     request: &HttpRequest,
     user: &user::Model,
     by_link: bool,
 ) -> Result<Credential, DbErr> {
-    let now = kit.services.clock.now();
+    let now = state.services.clock.now();
     let token = SESSION_SCHEME.generate();
     let agent = header(request.headers(), &USER_AGENT).unwrap_or_default();
     let row = session::Model {
@@ -202,14 +202,14 @@ pub async fn begin(
         tenant_id: user.tenant_id,
         user_id: user.id,
         by_link,
-        address: kit.address(request).to_string(),
+        address: state.address(request).to_string(),
         agent: agent.chars().take(AGENT_CHARS_MAX).collect(),
         note: None,
         created_at: now,
         used_at: now,
         ends_at: end(now, now),
     };
-    if let Some(before) = shown(kit, request) {
+    if let Some(before) = shown(state, request) {
         session::Entity::delete_by_id(before.hash())
             .exec(txn)
             .await?;
@@ -313,16 +313,16 @@ pub async fn take_note(
     Ok(note.filter(|_| taken.rows_affected == 1))
 }
 
-fn cookie_of(kit: &DashboardState) -> Cookie {
+fn cookie_of(state: &DashboardState) -> Cookie {
     Cookie {
         name: COOKIE,
-        secure: kit.is_secure(),
+        secure: state.is_secure(),
     }
 }
 
 /// The browser's token, whether or not it belongs to a session.
-pub fn shown(kit: &DashboardState, request: &HttpRequest) -> Option<Credential> {
-    let shown = cookie_of(kit).shown(request);
+pub fn shown(state: &DashboardState, request: &HttpRequest) -> Option<Credential> {
+    let shown = cookie_of(state).shown(request);
     shown
         .into_iter()
         .find_map(|text| SESSION_SCHEME.parse(text))
@@ -330,14 +330,14 @@ pub fn shown(kit: &DashboardState, request: &HttpRequest) -> Option<Credential> 
 
 /// The header that sets the cookie: for a session's maximum duration, or until the browser closes if nobody is
 /// signed in.
-pub fn cookie(kit: &DashboardState, token: &Credential, is_session: bool) -> HeaderValue {
+pub fn cookie(state: &DashboardState, token: &Credential, is_session: bool) -> HeaderValue {
     let seconds = is_session.then_some(LONGEST_MS / 1_000);
-    cookie_of(kit).keep(token.expose(), seconds)
+    cookie_of(state).keep(token.expose(), seconds)
 }
 
 /// The header that deletes the cookie.
-pub fn no_cookie(kit: &DashboardState) -> HeaderValue {
-    cookie_of(kit).forget()
+pub fn no_cookie(state: &DashboardState) -> HeaderValue {
+    cookie_of(state).forget()
 }
 
 #[cfg(test)]

@@ -86,9 +86,9 @@ pub async fn submit(
     if !missing.is_empty() {
         return again(&view, typed, missing);
     }
-    let kit = view.kit();
-    let network = kit.network(&request);
-    let proved = match prove(kit, &email, &Secret::new(password), network).await? {
+    let state = view.state();
+    let network = state.network(&request);
+    let proved = match prove(state, &email, &Secret::new(password), network).await? {
         PasswordCheck::Right(person) => person,
         PasswordCheck::Wait(wait) => {
             tracing::info!(address = %network, "signing in was refused after too many failures");
@@ -106,7 +106,7 @@ pub async fn submit(
     if tenant.suspended_at.is_some() {
         return Ok(errors::suspended(&view));
     }
-    let token = session::begin(&txn, kit, &request, &person, false).await?;
+    let token = session::begin(&txn, state, &request, &person, false).await?;
     let change = AuditChange::new(AuditAction::UserSignIn, person.id).with("password");
     let by = view.origin_of(person.id);
     by.write(&txn, person.tenant_id, change, view.now()).await?;
@@ -114,7 +114,7 @@ pub async fn submit(
     tracing::info!(user = %person.id, tenant = %person.tenant_id, "signed in");
     let next = typed.text("next").filter(|next| is_ours(next));
     let mut response = view.go(next.unwrap_or("/dashboard"));
-    let cookie = session::cookie(kit, &token, true);
+    let cookie = session::cookie(state, &token, true);
     response.headers_mut().insert(SET_COOKIE, cookie);
     Ok(response)
 }
@@ -148,7 +148,7 @@ pub async fn sign_out(visit: SignedIn) -> Result<HttpResponse, ApiError> {
 /// The answer after a person ended their own session.
 pub fn signed_out(visit: &SignedIn) -> HttpResponse {
     let mut response = visit.see("/dashboard/sign-in", "done-signed-out");
-    let cookie = session::no_cookie(visit.kit());
+    let cookie = session::no_cookie(visit.state());
     response.headers_mut().insert(SET_COOKIE, cookie);
     response
 }

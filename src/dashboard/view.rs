@@ -16,14 +16,15 @@ use sea_orm::DbErr;
 use super::{
     cross_site::FormTokens,
     format::Zone,
-    kit::DashboardState,
     lang::Lang,
     session::{self, Person},
+    state::DashboardState,
 };
 use crate::{
     api::context::Services,
     audit::ChangeOrigin,
     http::{error::ApiError, extract::TenantRequest, request_id::current_request_id},
+    operations::{OperationContext, Principal},
     pages::{
         headers::header,
         view::{ReaderSettings, View as Page, done_word},
@@ -39,7 +40,7 @@ pub struct DashboardView {
 
 #[derive(Debug)]
 struct Parts {
-    kit: Data<DashboardState>,
+    state: Data<DashboardState>,
     base: String,
     address: IpAddr,
 }
@@ -55,7 +56,7 @@ impl Deref for DashboardView {
 impl DashboardView {
     /// The view for a request by this person, if anybody is signed in.
     pub fn new(
-        kit: &Data<DashboardState>,
+        state: &Data<DashboardState>,
         request: &HttpRequest,
         person: Option<&Person>,
         tokens: FormTokens,
@@ -66,29 +67,29 @@ impl DashboardView {
         let lang = lang.unwrap_or_else(|| Lang::preferred(accepted));
         let zone = Zone::chosen(person.and_then(|person| person.time_zone.as_deref()));
         let done = done_word(request).and_then(|word| lang.find(&format!("done-{word}"), &[]));
-        let now = kit.services.clock.now();
+        let now = state.services.clock.now();
         let reader = ReaderSettings { lang, zone };
         Self {
             page: Page::new(super::BASE, request, reader, now, tokens, done),
             parts: Rc::new(Parts {
-                kit: kit.clone(),
-                base: kit.base_for(request),
-                address: kit.address(request),
+                state: state.clone(),
+                base: state.base_for(request),
+                address: state.address(request),
             }),
         }
     }
 
-    pub fn kit(&self) -> &DashboardState {
-        &self.parts.kit
+    pub fn state(&self) -> &DashboardState {
+        &self.parts.state
     }
 
     /// The API's services.
     pub fn services(&self) -> Data<Services> {
-        self.parts.kit.services.clone()
+        self.parts.state.services.clone()
     }
 
     pub fn store(&self) -> &Store {
-        &self.parts.kit.services.store
+        &self.parts.state.services.store
     }
 
     /// Prefix of absolute links, without a trailing slash.
@@ -102,7 +103,7 @@ impl DashboardView {
             actor: Actor::User(person),
             address: Some(self.parts.address),
             request_id: Some(current_request_id()),
-            node: self.kit().services.http.member.name().clone(),
+            node: self.state().services.http.member.name().clone(),
         }
     }
 }
@@ -153,6 +154,17 @@ impl SignedIn {
         }
     }
 
+    /// The context of an operation.
+    pub fn operation(&self) -> OperationContext {
+        let principal = Principal::Person {
+            tenant: self.person.tenant,
+            user: self.person.id,
+            role: self.person.role,
+        };
+        let resources = self.services().operations.clone();
+        OperationContext::new(resources, principal, self.origin())
+    }
+
     /// The person as the author of a change, for the audit log.
     pub fn origin(&self) -> ChangeOrigin {
         self.view.origin_of(self.person.id)
@@ -167,14 +179,14 @@ impl SignedIn {
 
     /// Stores a secret that the next page takes once by this key.
     pub async fn leave_note(&self, about: &str, text: &Secret) -> Result<(), ApiError> {
-        let vault = &self.kit().services.vault;
+        let vault = &self.state().services.vault;
         let left = session::leave_note(self.store(), vault, &self.person, about, text, self.now());
         Ok(left.await?)
     }
 
     /// Takes the secret stored under this key.
     pub async fn take_note(&self, about: &str) -> Result<Option<Secret>, ApiError> {
-        let vault = &self.kit().services.vault;
+        let vault = &self.state().services.vault;
         let taken = session::take_note(self.store(), vault, &self.person, about, self.now());
         Ok(taken.await?)
     }

@@ -26,6 +26,7 @@ use crate::{
         error::ApiError,
         extract::{Id, RequestBody},
     },
+    operations,
 };
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
@@ -167,7 +168,7 @@ fn actions(visit: &SignedIn, webhook: &webhook::Model) -> Markup {
     }
 }
 
-async fn change(visit: &SignedIn, id: Id<WebhookId>, fields: &Value) -> Result<(), ApiError> {
+async fn change(visit: &SignedIn, id: Id<WebhookId>, fields: Value) -> Result<(), ApiError> {
     let changed = api::update(
         visit.caller(),
         visit.services(),
@@ -184,7 +185,7 @@ pub async fn update(
     id: Id<WebhookId>,
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let Err(error) = change(&visit, id, &typed_fields(&typed)).await else {
+    let Err(error) = change(&visit, id, typed_fields(&typed)).await else {
         return Ok(visit.see(&path_of(id.0), "done-saved"));
     };
     let filled = FormState::again(typed, error)?;
@@ -195,24 +196,22 @@ pub async fn update(
 
 /// `POST /dashboard/webhooks/{id}/enable`: also resets the count of failures.
 pub async fn enable(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
-    change(&visit, id, &json!({"isActive": true})).await?;
+    change(&visit, id, json!({"isActive": true})).await?;
     Ok(visit.see(&path_of(id.0), "done-webhook-enabled"))
 }
 
 /// `POST /dashboard/webhooks/{id}/disable`
 pub async fn disable(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
-    change(&visit, id, &json!({"isActive": false})).await?;
+    change(&visit, id, json!({"isActive": false})).await?;
     Ok(visit.see(&path_of(id.0), "done-webhook-disabled"))
 }
 
 /// `POST /dashboard/webhooks/{id}/test`: redirects to the delivery after its first attempt.
 pub async fn test(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
-    let nothing = RequestBody::of(&json!({}));
+    let nothing = RequestBody::default();
     let sent = api_deliveries::test(visit.caller(), visit.services(), id, nothing).await?;
-    let sent: Value = serde_json::from_str(&sent.body).unwrap_or_default();
-    let delivery = sent["id"].as_str().ok_or(ApiError::Internal)?;
     Ok(visit.see(
-        &format!("{}/{delivery}", deliveries::PATH),
+        &format!("{}/{}", deliveries::PATH, sent.delivery.id),
         "done-webhook-tested",
     ))
 }
@@ -238,7 +237,7 @@ pub async fn ask_rotate(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpRespon
 /// `POST /dashboard/webhooks/{id}/rotate-secret`
 pub async fn rotate(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let secret = new_secret();
-    let body = RequestBody::of(&json!({"secret": secret.expose()}));
+    let body = RequestBody::of(json!({"secret": secret.expose()}));
     api::rotate_secret(visit.caller(), visit.services(), id, body).await?;
     visit.leave_note(&id.0.to_string(), &secret).await?;
     Ok(visit.see(&path_of(id.0), "done-webhook-rotated"))
@@ -303,15 +302,14 @@ async fn send_again(
     visit: &SignedIn,
     id: Id<WebhookId>,
     typed: &FormValues,
-) -> Result<i64, ApiError> {
+) -> Result<u64, ApiError> {
     let field = |name| match typed.raw(name).next().unwrap_or_default().trim() {
         "" => Value::Null,
         text => instant(visit, text),
     };
-    let body = RequestBody::of(&json!({"since": field("since"), "until": field("until")}));
-    let asked = api_deliveries::recover(visit.caller(), visit.services(), id, body).await?;
-    let asked: Value = serde_json::from_str(&asked.body).unwrap_or_default();
-    Ok(asked["deliveries"].as_i64().unwrap_or_default())
+    let body = RequestBody::of(json!({"since": field("since"), "until": field("until")}));
+    let begun = operations::deliveries::recover(visit.operation(), id, body).await?;
+    Ok(begun.0.deliveries)
 }
 
 /// A time in the reader's zone as the API expects it. An invalid text is passed on, and the API refuses it.

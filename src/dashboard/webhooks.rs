@@ -156,12 +156,8 @@ async fn make(visit: &SignedIn, typed: &FormValues) -> Result<WebhookId, ApiErro
     let secret = new_secret();
     let mut fields = typed_fields(typed);
     fields["secret"] = secret.expose().into();
-    let made = webhooks::create(visit.caller(), visit.services(), RequestBody::of(&fields)).await?;
-    let made: Value = serde_json::from_str(&made.body).unwrap_or_default();
-    let id: WebhookId = made["id"]
-        .as_str()
-        .and_then(|id| id.parse().ok())
-        .ok_or(ApiError::Internal)?;
+    let made = webhooks::create(visit.caller(), visit.services(), RequestBody::of(fields)).await?;
+    let id = made.value.id;
     visit.leave_note(&id.to_string(), &secret).await?;
     Ok(id)
 }

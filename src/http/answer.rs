@@ -53,24 +53,11 @@ impl ApiAnswer {
         Self::new(StatusCode::OK, content)
     }
 
-    /// 201, with the location as a path below `/api/v1`.
-    pub fn created(path: &str, content: &impl Serialize) -> Self {
-        Self::created_at(format!("{}{path}", super::route::BASE), content)
-    }
-
     /// 201, with the location.
     pub fn created_at(path: String, content: &impl Serialize) -> Self {
         Self {
             location: Some(path),
             ..Self::new(StatusCode::CREATED, content)
-        }
-    }
-
-    /// Marks the answer as showing a secret.
-    pub fn secret(self) -> Self {
-        Self {
-            is_secret: true,
-            ..self
         }
     }
 
@@ -113,5 +100,77 @@ impl Responder for ApiAnswer {
 
     fn respond_to(self, _: &HttpRequest) -> HttpResponse {
         self.into_response()
+    }
+}
+
+/// The output of an operation, which a route answers. Anything that can be serialised is 200.
+pub trait Answer {
+    fn answer(&self) -> ApiAnswer;
+}
+
+impl<T: Serialize> Answer for T {
+    fn answer(&self) -> ApiAnswer {
+        ApiAnswer::ok(self)
+    }
+}
+
+impl Answer for ApiAnswer {
+    fn answer(&self) -> ApiAnswer {
+        self.clone()
+    }
+}
+
+/// A created object: 201 with its location.
+#[derive(Clone, Debug)]
+pub struct Created<T> {
+    pub value: T,
+    path: String,
+    is_secret: bool,
+}
+
+impl<T> Created<T> {
+    pub const fn at(path: String, value: T) -> Self {
+        Self {
+            value,
+            path,
+            is_secret: false,
+        }
+    }
+
+    /// Marks the object as holding a secret.
+    pub fn secret(self) -> Self {
+        Self {
+            is_secret: true,
+            ..self
+        }
+    }
+}
+
+impl<T: Serialize> Answer for Created<T> {
+    fn answer(&self) -> ApiAnswer {
+        ApiAnswer {
+            is_secret: self.is_secret,
+            ..ApiAnswer::created_at(self.path.clone(), &self.value)
+        }
+    }
+}
+
+/// A change that goes on after the answer: 202.
+#[derive(Clone, Copy, Debug)]
+pub struct Accepted<T>(pub T);
+
+impl<T: Serialize> Answer for Accepted<T> {
+    fn answer(&self) -> ApiAnswer {
+        ApiAnswer::accepted(&self.0)
+    }
+}
+
+/// A removed object, which is not shown: 204.
+#[derive(Clone, Copy, Debug)]
+pub struct NoContent<T>(pub T);
+
+impl<T> Answer for NoContent<T> {
+    fn answer(&self) -> ApiAnswer {
+        ApiAnswer::no_content()
     }
 }

@@ -1,4 +1,4 @@
-//! The errors of requests, and the only table from code to status.
+//! The errors of operations and requests, and the only table from code to HTTP status and exit code.
 
 use std::fmt::Write as _;
 
@@ -31,7 +31,7 @@ const VERSIONS_RETRY_SECONDS: i64 = OPENING_MS / 1_000;
 const FIELDS_MAX: usize = 100;
 
 macro_rules! codes {
-    ($($status:literal { $($code:ident = $word:literal, $meaning:literal;)* })*) => {
+    ($($status:literal exit $exit:literal { $($code:ident = $word:literal, $meaning:literal;)* })*) => {
         /// Every code an error can carry. Closed: a client may match on it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code { $($(#[doc = $meaning] $code,)*)* }
@@ -50,6 +50,11 @@ macro_rules! codes {
                 match self { $($(Self::$code => $status,)*)* }
             }
 
+            /// The exit code of a command that fails with it.
+            pub const fn exit_code(self) -> u8 {
+                match self { $($(Self::$code => $exit,)*)* }
+            }
+
             /// The meaning of the code, for the documentation.
             pub const fn meaning(self) -> &'static str {
                 match self { $($(Self::$code => $meaning,)*)* }
@@ -59,20 +64,20 @@ macro_rules! codes {
 }
 
 codes! {
-    400 { InvalidJson = "invalid_json", "The body cannot be parsed as JSON."; }
-    401 {
+    400 exit 6 { InvalidJson = "invalid_json", "The body cannot be parsed as JSON."; }
+    401 exit 6 {
         MissingApiKey = "missing_api_key", "The header x-api-key is missing.";
         InvalidApiKey = "invalid_api_key", "The API key is not a valid one.";
         RevokedApiKey = "revoked_api_key", "The API key was revoked.";
         MissingOperatorToken = "missing_operator_token", "The header Authorization with the operators' token is missing.";
         InvalidOperatorToken = "invalid_operator_token", "The token is not one of the operators' tokens.";
     }
-    403 {
+    403 exit 6 {
         TenantSuspended = "tenant_suspended", "The account is suspended.";
         ForeignHost = "foreign_host", "Without operator.token only requests to this machine's own name, from no other page, are answered.";
         ReadOnlyToken = "read_only_token", "operator.read_token only reads; this takes operator.token.";
     }
-    404 {
+    404 exit 5 {
         AgentNotFound = "agent_not_found", "There is no such agent.";
         PhoneNumberNotFound = "phone_number_not_found", "There is no such phone number.";
         CallNotFound = "call_not_found", "There is no such call.";
@@ -87,9 +92,9 @@ codes! {
         TransactionNotFound = "transaction_not_found", "There is no such transaction.";
         ActorNotFound = "actor_not_found", "No actor of this type has run here.";
     }
-    405 { MethodNotAllowed = "method_not_allowed", "The path does not take this method; the header Allow names those it takes."; }
-    408 { RequestTimeout = "request_timeout", "The body did not arrive in time."; }
-    409 {
+    405 exit 6 { MethodNotAllowed = "method_not_allowed", "The path does not take this method; the header Allow names those it takes."; }
+    408 exit 6 { RequestTimeout = "request_timeout", "The body did not arrive in time."; }
+    409 exit 6 {
         FunctionExists = "function_exists", "The agent has a function of that name already.";
         WebhookLimitReached = "webhook_limit_reached", "The account has as many webhooks as it can have.";
         CallNotActive = "call_not_active", "The call is over; or, where it is to be erased, it is not over yet.";
@@ -100,15 +105,15 @@ codes! {
         InsufficientMinutes = "insufficient_minutes", "The tenant has fewer minutes available than are to be taken.";
         VerificationRunning = "verification_running", "The ledger is being verified already.";
     }
-    413 { BodyTooLarge = "body_too_large", "The body has more than 262144 bytes."; }
-    415 { UnsupportedMediaType = "unsupported_media_type", "The body is not declared as application/json."; }
-    422 {
+    413 exit 6 { BodyTooLarge = "body_too_large", "The body has more than 262144 bytes."; }
+    415 exit 6 { UnsupportedMediaType = "unsupported_media_type", "The body is not declared as application/json."; }
+    422 exit 6 {
         ValidationFailed = "validation_failed", "One or more fields or parameters are wrong; all of them are listed.";
         IdempotencyKeyReused = "idempotency_key_reused", "The Idempotency-Key was used for another request.";
     }
-    429 { RateLimited = "rate_limited", "Too many requests; the header Retry-After says when to come back."; }
-    500 { InternalError = "internal_error", "A fault of the service's own."; }
-    503 { Unavailable = "unavailable", "The service cannot answer now; try again after the seconds in Retry-After."; }
+    429 exit 6 { RateLimited = "rate_limited", "Too many requests; the header Retry-After says when to come back."; }
+    500 exit 1 { InternalError = "internal_error", "A fault of the service's own."; }
+    503 exit 1 { Unavailable = "unavailable", "The service cannot answer now; try again after the seconds in Retry-After."; }
 }
 
 /// The kind of object that was not found. Another tenant's object counts as not found.
@@ -153,6 +158,8 @@ pub enum ApiError {
     ForeignHost,
     #[error("operator.read_token only reads; this takes operator.token.")]
     ReadOnlyToken,
+    #[error("You may look at this, but not change it.")]
+    ViewOnly,
     #[error("{}", Self::missing_code(*.0).meaning())]
     NotFound(Missing),
     /// The allowed methods, as in the header `Allow`.
@@ -177,6 +184,8 @@ pub enum ApiError {
     PhoneNumberExists(String),
     #[error("Somebody has that address already; give another one.")]
     UserExists,
+    #[error("The last owner stays; make somebody else an owner first.")]
+    LastOwner,
     #[error(
         "The reference was used for another booking of this tenant; give each booking a reference of its own."
     )]
@@ -225,6 +234,9 @@ pub enum ApiError {
          or delete one that is not needed."
     )]
     TooManyVersions(i64),
+    /// A stored secret that no configured key opens.
+    #[error("{0}")]
+    Unreadable(String),
     #[error("Something went wrong on our side; the requestId helps us to find it.")]
     Internal,
     #[error("The service cannot answer right now; try again in a moment.")]
@@ -257,7 +269,7 @@ impl ApiError {
             Self::InvalidOperatorToken => Code::InvalidOperatorToken,
             Self::TenantSuspended => Code::TenantSuspended,
             Self::ForeignHost => Code::ForeignHost,
-            Self::ReadOnlyToken => Code::ReadOnlyToken,
+            Self::ReadOnlyToken | Self::ViewOnly => Code::ReadOnlyToken,
             Self::NotFound(missing) => Self::missing_code(*missing),
             Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
             Self::RequestTimeout => Code::RequestTimeout,
@@ -272,7 +284,7 @@ impl ApiError {
             Self::VerificationRunning => Code::VerificationRunning,
             Self::BodyTooLarge => Code::BodyTooLarge,
             Self::UnsupportedMediaType(_) => Code::UnsupportedMediaType,
-            Self::Validation(_) => Code::ValidationFailed,
+            Self::Validation(_) | Self::LastOwner => Code::ValidationFailed,
             Self::IdempotencyKeyReused | Self::IdempotencyAnswerGone => Code::IdempotencyKeyReused,
             Self::RateLimited { .. }
             | Self::TooManyRecoveries(_)
@@ -280,7 +292,7 @@ impl ApiError {
             | Self::TooMuchUnread
             | Self::ExportRunning
             | Self::TooManyVersions(_) => Code::RateLimited,
-            Self::Internal => Code::InternalError,
+            Self::Internal | Self::Unreadable(_) => Code::InternalError,
             Self::Unavailable | Self::OutcomeUnknown | Self::RolledBack | Self::TookTooLong => {
                 Code::Unavailable
             }

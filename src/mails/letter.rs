@@ -9,7 +9,7 @@ use sea_orm::{DbErr, EntityTrait};
 use serde::Deserialize;
 
 use crate::{
-    admin::users::INVITATION_MS,
+    operations::members::INVITATION_MS,
     pages::{format::Zone, lang::Lang},
 };
 

@@ -15,7 +15,7 @@ use dikala_entities::{CallId, CallStatus, Millis};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::desk::OperatorContext;
+use super::context::OperatorContext;
 use crate::{
     http::{
         answer::ApiAnswer,
@@ -274,8 +274,8 @@ pub fn types(look: &OverviewReading) -> Vec<ActorType> {
 }
 
 /// The lag of all event loops.
-pub fn lags(desk: &OperatorContext) -> Vec<Lag> {
-    let lags = desk.loops.lags().into_iter();
+pub fn lags(process: &OperatorContext) -> Vec<Lag> {
+    let lags = process.loops.lags().into_iter();
     lags.map(|(name, lag)| Lag {
         name,
         lag_us: u64::try_from(lag.as_micros()).unwrap_or(u64::MAX),
@@ -285,21 +285,21 @@ pub fn lags(desk: &OperatorContext) -> Vec<Lag> {
 
 /// An actor type with its busiest instances, at most `most`.
 pub async fn of_type(
-    desk: &OperatorContext,
+    process: &OperatorContext,
     kind: &str,
     most: usize,
 ) -> Result<ActorDetail, ApiError> {
     let meter = meters().into_iter().find(|meter| meter.name() == kind);
     let meter = meter.ok_or(ApiError::NotFound(Missing::Actor))?;
-    let look = desk.overview.look().await;
+    let look = process.overview.look().await;
     let ActorType { actors, messages } = ActorType::of(meter, &look);
     let busiest = meter.busiest(most);
     let calls: Vec<CallId> = busiest
         .iter()
         .filter_map(|reading| reading.name.parse().ok())
         .collect();
-    let calls = desk.node.calls.describe(&calls).await;
-    let now = desk.now();
+    let calls = process.node.calls.describe(&calls).await;
+    let now = process.now();
     Ok(ActorDetail {
         of: actors,
         messages,
@@ -311,17 +311,17 @@ pub async fn of_type(
 }
 
 /// `GET /actors`
-pub async fn list(desk: Data<OperatorContext>) -> ApiAnswer {
-    let look = desk.overview.look().await;
+pub async fn list(process: Data<OperatorContext>) -> ApiAnswer {
+    let look = process.overview.look().await;
     ApiAnswer::ok(&ActorList {
         actors: types(&look),
-        event_loops: lags(&desk),
+        event_loops: lags(&process),
     })
 }
 
 /// `GET /actors/{type}`
-pub async fn show(desk: Data<OperatorContext>, kind: TypeName) -> Result<ApiAnswer, ApiError> {
+pub async fn show(process: Data<OperatorContext>, kind: TypeName) -> Result<ApiAnswer, ApiError> {
     Ok(ApiAnswer::ok(
-        &of_type(&desk, &kind.0, INSTANCES_MAX).await?,
+        &of_type(&process, &kind.0, INSTANCES_MAX).await?,
     ))
 }

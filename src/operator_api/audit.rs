@@ -9,17 +9,17 @@ use sea_orm::{ColumnTrait, ConnectionTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{
-    desk::OperatorContext,
-    list::{lists, reach, views},
-};
+use super::context::OperatorContext;
 use crate::{
-    api::PageRange,
     audit::{all, of},
     http::{
         answer::ApiAnswer,
         error::ApiError,
         extract::{FormFields, OperatorQuery, id, instant, word},
+    },
+    operations::{
+        PageRange,
+        list::{lists, reach, views},
     },
 };
 
@@ -73,10 +73,10 @@ lists! {
 
 /// `GET /audit`
 pub async fn list(
-    desk: Data<OperatorContext>,
+    process: Data<OperatorContext>,
     filters: OperatorQuery,
 ) -> Result<ApiAnswer, ApiError> {
-    let listed = page(desk.node.store.api_reader(), &filters.0, desk.now()).await?;
+    let listed = page(process.node.store.api_reader(), &filters.0, process.now()).await?;
     Ok(ApiAnswer::ok(&listed))
 }
 

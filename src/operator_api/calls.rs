@@ -16,20 +16,19 @@ use sea_orm::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{
-    desk::OperatorContext,
-    list::{lists, reach},
-};
+use super::context::OperatorContext;
 use crate::{
-    api::{PageRange, SKIPPED_MAX, call_filter::caller_number},
+    api::call_filter::caller_number,
     audit::AuditChange,
     http::{
         answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{
-            FormFields, Id, OperatorQuery, OperatorRequest, RequestBody, e164, id, instant, word,
-        },
+        extract::{FormFields, Id, OperatorQuery, RequestBody, e164, id, instant, word},
         field::{FieldCode, ValueFault},
+    },
+    operations::{
+        OperationContext, PageRange, SKIPPED_MAX,
+        list::{lists, reach},
     },
 };
 
@@ -324,10 +323,10 @@ async fn with_ids(db: &impl ConnectionTrait, ids: &[CallId]) -> Result<Vec<Model
 
 /// `GET /calls`
 pub async fn list(
-    desk: Data<OperatorContext>,
+    process: Data<OperatorContext>,
     filters: OperatorQuery,
 ) -> Result<ApiAnswer, ApiError> {
-    let listed = page(desk.node.store.api_reader(), &filters.0, desk.now()).await?;
+    let listed = page(process.node.store.api_reader(), &filters.0, process.now()).await?;
     Ok(ApiAnswer::ok(&listed))
 }
 
@@ -371,8 +370,8 @@ pub async fn find(db: &impl ConnectionTrait, id: CallId) -> Result<Model, ApiErr
 }
 
 /// `GET /calls/{id}`
-pub async fn show(desk: Data<OperatorContext>, id: Id<CallId>) -> Result<ApiAnswer, ApiError> {
-    let found = detail(desk.node.store.api_reader(), id.0).await?;
+pub async fn show(process: Data<OperatorContext>, id: Id<CallId>) -> Result<ApiAnswer, ApiError> {
+    let found = detail(process.node.store.api_reader(), id.0).await?;
     Ok(ApiAnswer::ok(&found))
 }
 
@@ -420,24 +419,23 @@ pub async fn detail(db: &impl ConnectionTrait, id: CallId) -> Result<CallDetail,
 
 /// `POST /calls/{id}/hangup`: sends the command to the bridge. The call ends with the reason `operator`.
 pub async fn hang_up(
-    desk: Data<OperatorContext>,
-    operator: OperatorRequest,
+    process: Data<OperatorContext>,
+    context: OperationContext,
     id: Id<CallId>,
     body: RequestBody,
 ) -> Result<ApiAnswer, ApiError> {
-    let call = find(desk.node.store.api_reader(), id.0).await?;
+    let call = find(process.node.store.api_reader(), id.0).await?;
     body.optional_form()?.expect_empty()?;
     if call.status.is_final() {
         return Err(ApiError::CallNotActive);
     }
     let change = AuditChange::new(AuditAction::CallHangup, id.0);
-    let audit = operator
-        .origin
-        .entry(Some(call.tenant_id), change, desk.now());
+    let origin = &context.origin;
+    let audit = origin.entry(Some(call.tenant_id), change, context.now);
     let wish = CallInput::RequestHangUp {
         by: HangupInitiator::Operator,
         audit: Some(Box::new(audit)),
     };
-    desk.node.calls.tell(None, id.0, wish).await?;
+    process.node.calls.tell(None, id.0, wish).await?;
     Ok(ApiAnswer::accepted(&OperatorCall::from(call)).about(id.0))
 }

@@ -4,27 +4,22 @@
 use actix_web::web::Data;
 use dikala_actors::ledger::{Credit, CreditBooking, LedgerError};
 use dikala_entities::{MINUTES_MAX, TenantId, TransactionId, TransactionType, credit_transaction};
-use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{desk::OperatorContext, refused::refused};
+use super::context::OperatorContext;
 use crate::{
-    admin::find_tenant,
-    api::{
-        PageRange,
-        credits::{TransactionList, TransactionView, account, page_of},
-    },
+    api::credits::{TransactionList, TransactionView, account, page_of},
     audit::AuditChange,
     http::{
         answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{
-            FormFields, Id, OperatorQuery, OperatorRequest, RequestBody, integer, line, word,
-        },
+        extract::{Id, OperatorQuery, RequestBody, integer, line, word},
         field::{FieldCode, ValueFault},
         route::OPERATORS_BASE,
     },
+    operations::{OperationContext, PageRange},
 };
 
 const TEXT_CHARS_MAX: usize = 255;
@@ -63,58 +58,42 @@ pub struct TransactionInput {
     pub description: Option<String>,
 }
 
-/// `GET /tenants/{id}/credits`
-pub async fn show(desk: Data<OperatorContext>, id: Id<TenantId>) -> Result<ApiAnswer, ApiError> {
-    let credits = credits(desk.node.store.api_reader(), id.0).await?;
-    Ok(ApiAnswer::ok(&credits))
-}
-
-pub async fn credits(db: &impl ConnectionTrait, id: TenantId) -> Result<Credits, ApiError> {
-    find_tenant(db, id).await.map_err(refused)?;
-    let credits = account(db, id)
-        .await?
-        .map_or_else(Credits::default, |account| Credits {
-            balance_minutes: account.available + account.held,
-            available_minutes: account.available,
-            held_minutes: account.held,
-            lifetime_purchased_minutes: account.purchased,
-            lifetime_used_minutes: account.used,
-        });
+/// A tenant's minutes.
+pub async fn show(context: OperationContext, id: Id<TenantId>) -> Result<Credits, ApiError> {
+    context.require_tenant(id.0).await?;
+    let account = account(context.store().api_reader(), id.0).await?;
+    let credits = account.map_or_else(Credits::default, |account| Credits {
+        balance_minutes: account.available + account.held,
+        available_minutes: account.available,
+        held_minutes: account.held,
+        lifetime_purchased_minutes: account.purchased,
+        lifetime_used_minutes: account.used,
+    });
     Ok(credits)
 }
 
-/// `GET /tenants/{id}/credits/transactions`
+/// A page of a tenant's transactions.
 pub async fn transactions(
-    desk: Data<OperatorContext>,
+    context: OperationContext,
     id: Id<TenantId>,
-    filters: OperatorQuery,
-) -> Result<ApiAnswer, ApiError> {
-    let listed = page(desk.node.store.api_reader(), id.0, &filters.0).await?;
-    Ok(ApiAnswer::ok(&listed))
-}
-
-/// The requested page of a tenant's transactions.
-pub async fn page(
-    db: &impl ConnectionTrait,
-    id: TenantId,
-    asked: &FormFields,
+    query: OperatorQuery,
 ) -> Result<TransactionList, ApiError> {
-    find_tenant(db, id).await.map_err(refused)?;
-    let page = asked.read(&[], |form| Some(PageRange::read(form)))?;
-    Ok(page_of(db, id, page).await?)
+    context.require_tenant(id.0).await?;
+    let page = query.0.read(&[], |form| Some(PageRange::read(form)))?;
+    Ok(page_of(context.store().api_reader(), id.0, page).await?)
 }
 
-/// `GET /transactions/{id}`
+/// One transaction.
 pub async fn transaction(
-    desk: Data<OperatorContext>,
+    context: OperationContext,
     id: Id<TransactionId>,
-) -> Result<ApiAnswer, ApiError> {
+) -> Result<TransactionView, ApiError> {
     let found = credit_transaction::Entity::find()
         .filter(credit_transaction::Column::Id.eq(id.0))
-        .one(desk.node.store.api_reader())
+        .one(context.store().api_reader())
         .await?;
     let row = found.ok_or(ApiError::NotFound(Missing::Transaction))?;
-    Ok(ApiAnswer::ok(&TransactionView::from(row)))
+    Ok(row.into())
 }
 
 fn read(body: &RequestBody, tenant: TenantId) -> Result<Credit, ApiError> {
@@ -146,23 +125,22 @@ fn read(body: &RequestBody, tenant: TenantId) -> Result<Credit, ApiError> {
     })
 }
 
-/// `POST /tenants/{id}/credits/transactions`: 201 for what was booked now, 200 for what was booked before.
+/// Books minutes: 201 for what was booked now, 200 for what was booked before.
 pub async fn book(
-    desk: Data<OperatorContext>,
-    operator: OperatorRequest,
+    process: Data<OperatorContext>,
+    context: OperationContext,
     id: Id<TenantId>,
     body: RequestBody,
 ) -> Result<ApiAnswer, ApiError> {
-    let there = find_tenant(desk.node.store.api_reader(), id.0).await;
-    there.map_err(refused)?;
+    context.require_tenant(id.0).await?;
     let credit = read(&body, id.0)?;
     let change = AuditChange::booking(&credit);
-    let audit = operator.origin.entry(Some(id.0), change, desk.now());
-    let claimed = operator.claim.as_ref().map(|claim| claim.claimed().clone());
+    let audit = context.origin.entry(Some(id.0), change, context.now);
+    let claimed = context.claim.as_ref().map(|claim| claim.claimed().clone());
     let kept = move |booked: &CreditBooking| Some(claimed.as_ref()?.kept(&answer(booked)));
-    let booked = desk.node.ledger.credit(credit, Some(audit), kept).await;
+    let booked = process.node.ledger.credit(credit, Some(audit), kept).await;
     let answer = answer(&booked.map_err(not_booked)?);
-    if let Some(claim) = operator.claim {
+    if let Some(claim) = context.claim {
         claim.committed(&answer);
     }
     Ok(answer)

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::{
     actors::DurationPercentiles,
-    desk::{OperatorContext, UNANSWERED, in_time},
+    context::{OperatorContext, UNANSWERED, in_time},
 };
 use crate::http::{
     answer::ApiAnswer,
@@ -108,19 +108,22 @@ pub struct DatabaseStatus {
 
 /// `GET /database`
 pub async fn show(
-    desk: Data<OperatorContext>,
+    process: Data<OperatorContext>,
     filters: OperatorQuery,
 ) -> Result<ApiAnswer, ApiError> {
-    Ok(ApiAnswer::ok(&read(&desk, &filters.0).await?))
+    Ok(ApiAnswer::ok(&read(&process, &filters.0).await?))
 }
 
 /// The database's current state.
-pub async fn read(desk: &OperatorContext, asked: &FormFields) -> Result<DatabaseStatus, ApiError> {
+pub async fn read(
+    process: &OperatorContext,
+    asked: &FormFields,
+) -> Result<DatabaseStatus, ApiError> {
     let by = asked.read(&[], |form| {
         let mean = StatementRanking::Mean;
         Some(form.defaulted("sort", None, mean, word("a ranking")))
     })?;
-    let db = desk.node.store.api_reader();
+    let db = process.node.store.api_reader();
     let (kind, version, size) = match db.get_database_backend() {
         DbBackend::Postgres => (
             "postgres",
@@ -145,7 +148,7 @@ pub async fn read(desk: &OperatorContext, asked: &FormFields) -> Result<Database
         in_time(async { one(db, size).await?.try_get::<i64>("", "size") }),
     )
     .await;
-    let pools = desk.node.store.pools().into_iter();
+    let pools = process.node.store.pools().into_iter();
     let pools = pools.map(|(name, pool)| Pool {
         name,
         in_use: pool.in_use,
@@ -161,8 +164,8 @@ pub async fn read(desk: &OperatorContext, asked: &FormFields) -> Result<Database
         migrations,
         unanswered: (!is_whole).then_some(UNANSWERED),
         pools: pools.collect(),
-        commit_us: DurationPercentiles::from(&desk.node.ledger.stats().commit),
-        statements: slowest(desk.node.store.statements(), by),
+        commit_us: DurationPercentiles::from(&process.node.ledger.stats().commit),
+        statements: slowest(process.node.store.statements(), by),
     })
 }
 

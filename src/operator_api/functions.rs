@@ -6,14 +6,15 @@ use dikala_entities::{AgentId, Millis, Ranking, TenantId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{actors::DurationPercentiles, desk::OperatorContext, list::lists};
+use super::{actors::DurationPercentiles, context::OperatorContext};
 use crate::{
-    api::{PageRange, function_stats::FunctionCircuit},
+    api::function_stats::FunctionCircuit,
     http::{
         answer::ApiAnswer,
         error::ApiError,
         extract::{FormFields, OperatorQuery, id, line, word},
     },
+    operations::{PageRange, list::lists},
 };
 
 const NAME_CHARS_MAX: usize = 64;
@@ -116,16 +117,16 @@ impl FunctionQuery {
 
 /// `GET /functions`
 pub async fn list(
-    desk: Data<OperatorContext>,
+    process: Data<OperatorContext>,
     filters: OperatorQuery,
 ) -> Result<ApiAnswer, ApiError> {
-    Ok(ApiAnswer::ok(&page(&desk, &filters.0)?))
+    Ok(ApiAnswer::ok(&page(&process, &filters.0)?))
 }
 
 /// The requested page of recently called functions.
-pub fn page(desk: &OperatorContext, asked: &FormFields) -> Result<CalledList, ApiError> {
+pub fn page(process: &OperatorContext, asked: &FormFields) -> Result<CalledList, ApiError> {
     let wanted = FunctionQuery::read(asked)?;
-    let mut found = desk.node.functions.functions();
+    let mut found = process.node.functions.functions();
     found.retain(|function| wanted.takes(function));
     found.sort_unstable_by(|one, other| {
         let names = |of: &FunctionReading| (of.tenant, of.agent, of.name.clone());

@@ -16,17 +16,14 @@ use serde::Serialize;
 use tokio::sync::OwnedMutexGuard;
 use utoipa::ToSchema;
 
-use super::{
-    desk::{LastVerification, OperatorContext},
-    refused::no_such_tenant,
-};
+use super::context::{LastVerification, OperatorContext};
 use crate::{
-    admin::find_tenant,
     http::{
         answer::ApiAnswer,
         error::ApiError,
         extract::{RequestBody, id},
     },
+    operations::{OperationContext, numbers::require_tenant},
 };
 
 /// Number of shown open holds; the oldest.
@@ -129,13 +126,13 @@ pub struct VerificationInput {
 }
 
 /// `GET /ledger`
-pub async fn show(desk: Data<OperatorContext>) -> Result<ApiAnswer, ApiError> {
-    Ok(ApiAnswer::ok(&read(&desk).await?))
+pub async fn show(process: Data<OperatorContext>) -> Result<ApiAnswer, ApiError> {
+    Ok(ApiAnswer::ok(&read(&process).await?))
 }
 
 /// The ledger's current state.
-pub async fn read(desk: &OperatorContext) -> Result<LedgerStatus, DbErr> {
-    let db = desk.node.store.api_reader();
+pub async fn read(process: &OperatorContext) -> Result<LedgerStatus, DbErr> {
+    let db = process.node.store.api_reader();
     let sql = "SELECT COUNT(*) AS holds, CAST(COALESCE(SUM(held), 0) AS BIGINT) AS minutes FROM credit_holds \
                WHERE settled_at IS NULL";
     let statement = Statement::from_string(db.get_database_backend(), sql);
@@ -144,13 +141,13 @@ pub async fn read(desk: &OperatorContext) -> Result<LedgerStatus, DbErr> {
         Some(row) => (row.try_get("", "holds")?, row.try_get("", "minutes")?),
         None => (0, 0),
     };
-    let written = desk.node.ledger.stats();
-    let verified = desk.verified.try_lock().ok();
+    let written = process.node.ledger.stats();
+    let verified = process.verified.try_lock().ok();
     let verified = verified.and_then(|verified| verified.clone());
     Ok(LedgerStatus {
         open_holds,
         held_minutes,
-        differences: desk.node.ledger.differences(),
+        differences: process.node.ledger.differences(),
         batches: written.commit.count(),
         items: written.items.sum,
         last_verification: verified.map(Verification::from),
@@ -182,32 +179,27 @@ async fn oldest(db: &impl ConnectionTrait) -> Result<Vec<OpenHold>, DbErr> {
 }
 
 /// `POST /ledger/verify`: recomputes all balances. Runs one at a time, because each run reads all transactions.
-pub async fn verify(desk: Data<OperatorContext>, body: RequestBody) -> Result<ApiAnswer, ApiError> {
-    Ok(ApiAnswer::ok(&verified(&desk, &body).await?))
-}
-
-/// Runs a verification.
-pub async fn verified(
-    desk: &OperatorContext,
-    body: &RequestBody,
+pub async fn verify(
+    process: Data<OperatorContext>,
+    context: OperationContext,
+    body: RequestBody,
 ) -> Result<Verification, ApiError> {
     let tenant: Option<TenantId> = body.optional_form()?.read(&[], |form| {
         Some(form.optional("tenantId", None, id("a tenant")))
     })?;
-    let store = &desk.node.store;
+    let store = &process.node.store;
     if let Some(tenant) = tenant {
-        let there = find_tenant(store.api_reader(), tenant).await;
-        there.map_err(|_| no_such_tenant())?;
+        require_tenant(&context, tenant).await?;
     }
-    let last = Arc::clone(&desk.verified).try_lock_owned();
+    let last = Arc::clone(&process.verified).try_lock_owned();
     let mut last: OwnedMutexGuard<Option<LastVerification>> =
         last.map_err(|_| ApiError::VerificationRunning)?;
     let verified = LastVerification {
-        at: desk.now(),
+        at: process.now(),
         report: ledger::verify(store, tenant).await?,
     };
     if tenant.is_none() {
         *last = Some(verified.clone());
     }
-    Ok(Verification::from(verified))
+    Ok(verified.into())
 }

@@ -5,7 +5,7 @@ use dikala_entities::Millis;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::desk::OperatorContext;
+use super::context::OperatorContext;
 use crate::{
     http::answer::ApiAnswer,
     overview::{
@@ -43,13 +43,13 @@ pub struct Overview {
 }
 
 /// `GET /overview`
-pub async fn show(desk: Data<OperatorContext>) -> ApiAnswer {
-    let look = desk.overview.look().await;
+pub async fn show(process: Data<OperatorContext>) -> ApiAnswer {
+    let look = process.overview.look().await;
     ApiAnswer::ok(&Overview {
-        node: desk.node.member.name().to_string(),
+        node: process.node.member.name().to_string(),
         version: env!("CARGO_PKG_VERSION"),
         at: look.at,
-        started_at: desk.started_at,
+        started_at: process.started_at,
         status: match look.severity() {
             None => "ok",
             Some(Severity::Warning) => "warning",

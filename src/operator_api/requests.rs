@@ -5,15 +5,15 @@ use dikala_entities::Ranking;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{actors::DurationPercentiles, desk::OperatorContext, list::lists};
+use super::{actors::DurationPercentiles, context::OperatorContext};
 use crate::{
-    api::PageRange,
     http::{
         answer::ApiAnswer,
         error::ApiError,
         extract::{FormFields, OperatorQuery, word},
         meter::OperationStats,
     },
+    operations::{PageRange, list::lists},
 };
 
 /// The requests to one route since the start of this process.
@@ -84,19 +84,19 @@ fn rank(of: &OperationStats, by: Ranking) -> (u64, u64) {
 
 /// `GET /http`
 pub async fn list(
-    desk: Data<OperatorContext>,
+    process: Data<OperatorContext>,
     filters: OperatorQuery,
 ) -> Result<ApiAnswer, ApiError> {
-    Ok(ApiAnswer::ok(&page(&desk, &filters.0)?))
+    Ok(ApiAnswer::ok(&page(&process, &filters.0)?))
 }
 
-pub fn page(desk: &OperatorContext, asked: &FormFields) -> Result<RouteList, ApiError> {
+pub fn page(process: &OperatorContext, asked: &FormFields) -> Result<RouteList, ApiError> {
     let (page, by) = asked.read(&[], |form| {
         let page = PageRange::read(form);
         let by = form.defaulted("sort", None, Ranking::Rate, word("a ranking"));
         Some((page, by))
     })?;
-    let mut found = desk.requests.reading();
+    let mut found = process.requests.reading();
     // Some routes are in the metrics before their first request.
     found.retain(|of| of.times.count() > 0);
     // The sort is stable: routes of equal rank stay ordered by name.

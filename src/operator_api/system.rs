@@ -7,7 +7,7 @@ use sea_orm::{ConnectionTrait, DbErr};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::desk::{OperatorContext, UNANSWERED, in_time};
+use super::context::{OperatorContext, UNANSWERED, in_time};
 use crate::{config::ConfigurationKey, http::answer::ApiAnswer};
 
 /// A process of the service, from its start, or from when it came back after it lost its lease.
@@ -45,8 +45,8 @@ pub struct NodeList {
 }
 
 /// `GET /nodes`
-pub async fn nodes(desk: Data<OperatorContext>) -> ApiAnswer {
-    ApiAnswer::ok(&read_nodes(&desk).await)
+pub async fn nodes(process: Data<OperatorContext>) -> ApiAnswer {
+    ApiAnswer::ok(&read_nodes(&process).await)
 }
 
 impl From<NodeRow> for NodeStatus {
@@ -76,26 +76,26 @@ pub async fn stored_nodes(db: &impl ConnectionTrait) -> Result<NodeList, DbErr> 
 }
 
 /// All nodes; this one with its current state, even without the database.
-pub async fn read_nodes(desk: &OperatorContext) -> NodeList {
-    let here = &desk.node;
+pub async fn read_nodes(process: &OperatorContext) -> NodeList {
+    let here = &process.node;
     let Some(mut list) = in_time(stored_nodes(here.store.api_reader())).await else {
         return NodeList {
-            nodes: vec![this(desk)],
+            nodes: vec![this(process)],
             unanswered: Some(UNANSWERED),
         };
     };
     if let Some(found) = list.nodes.iter_mut().find(|node| here.member.is(&node.id)) {
         *found = NodeStatus {
             started_at: found.started_at,
-            ..this(desk)
+            ..this(process)
         };
     }
     list
 }
 
 /// The current state of this node.
-fn this(desk: &OperatorContext) -> NodeStatus {
-    let here = &desk.node;
+fn this(process: &OperatorContext) -> NodeStatus {
+    let here = &process.node;
     let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let of_itself = here.member.identity();
     NodeStatus {
@@ -103,7 +103,7 @@ fn this(desk: &OperatorContext) -> NodeStatus {
         name: of_itself.name.to_string(),
         address: of_itself.address.clone(),
         version: of_itself.version.to_owned(),
-        started_at: desk.started_at,
+        started_at: process.started_at,
         lease_seconds: here.member.lease_left_ms().max(0) / 1_000,
         calls: whole(here.calls.in_memory()),
         bridges: whole(here.bridges.connected_count()),
@@ -119,8 +119,8 @@ pub struct Configuration {
 }
 
 /// `GET /config`
-pub async fn config(desk: Data<OperatorContext>) -> ApiAnswer {
+pub async fn config(process: Data<OperatorContext>) -> ApiAnswer {
     ApiAnswer::ok(&Configuration {
-        keys: desk.configuration.to_vec(),
+        keys: process.configuration.to_vec(),
     })
 }

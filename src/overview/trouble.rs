@@ -16,7 +16,7 @@ use dikala_entities::{Millis, TenantId, WebhookId, WebhookState, tenant, webhook
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
 use super::OverviewSources;
-use crate::{admin::webhooks::matching, operator::health};
+use crate::{operations::webhooks::matching, operator::health};
 
 /// Timeout of the store.
 const STORE_WITHIN: Duration = Duration::from_secs(2);
@@ -164,9 +164,9 @@ async fn missed(
 ) -> Result<(Vec<FailingWebhook>, bool), DbErr> {
     let db = parts.node.store.api_reader();
     let most = u64::try_from(NAMED_MAX).unwrap_or(u64::MAX) + 1;
-    let failing = matching(Some(WebhookState::Failing), None).limit(most);
+    let failing = matching(webhook::Entity::find(), Some(WebhookState::Failing), None).limit(most);
     let mut rows = failing.all(db).await?;
-    let disabled = matching(Some(WebhookState::Disabled), None)
+    let disabled = matching(webhook::Entity::find(), Some(WebhookState::Disabled), None)
         .filter(webhook::Column::DisabledReason.is_not_null())
         .filter(webhook::Column::UpdatedAt.gt(now.plus_ms(-DISABLED_TOLD_MS)))
         .limit(most);

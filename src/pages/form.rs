@@ -1,5 +1,5 @@
-//! Forms: converts typed values to the JSON of API handlers, and shows them again with the errors beside the
-//! fields.
+//! Forms: converts typed values to the fields of an operation's input, and shows them again with the errors beside
+//! the fields.
 
 use std::future::{Ready, ready};
 
@@ -99,14 +99,14 @@ pub enum Shape {
 /// A form's fields, by the API's names.
 pub type Fields = [(&'static str, Shape)];
 
-/// The request body that an API handler expects for this form. Other fields are ignored.
+/// The operation's input for this form. Other fields are ignored.
 ///
 /// Fails on JSON text that cannot be parsed, and names the line.
 pub fn body(typed: &FormValues, fields: &Fields) -> Result<RequestBody, ApiError> {
-    object(typed, fields).map(|object| RequestBody::of(&Value::Object(object)))
+    object(typed, fields).map(|object| RequestBody::of(Value::Object(object)))
 }
 
-/// The same for a form that shows all errors at once. Text that cannot be parsed is passed on as typed, and the handler refuses
+/// The same for a form that shows all errors at once. Text that cannot be parsed is passed on as typed, and the operation refuses
 /// it together with the other errors. [`UnparsedFields::beside`] then replaces that error by the reason why the text cannot be parsed.
 pub fn body_and_unread(typed: &FormValues, fields: &Fields) -> (RequestBody, UnparsedFields) {
     let (mut object, mut faults) = (Map::new(), Vec::new());
@@ -118,7 +118,7 @@ pub fn body_and_unread(typed: &FormValues, fields: &Fields) -> (RequestBody, Unp
         object.insert((*name).to_owned(), value);
     }
     (
-        RequestBody::of(&Value::Object(object)),
+        RequestBody::of(Value::Object(object)),
         UnparsedFields(faults),
     )
 }

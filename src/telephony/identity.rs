@@ -8,17 +8,11 @@ use sea_orm::{
     QueryFilter, QueryOrder, QuerySelect,
 };
 
-use crate::{
-    admin::{AdminError, bridges},
-    audit::ChangeOrigin,
-    node::Runtime,
-};
+use crate::{audit::ChangeOrigin, node::Runtime, operations::bridges};
 
 /// The reason why the bridge has no identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    #[error("the identity of the bridge cannot be stored: {0}")]
-    Admin(#[from] AdminError),
     #[error("the identity of the bridge cannot be stored: {words}", words = dikala_entities::store::in_words(.0))]
     Database(#[from] DbErr),
 }
@@ -29,14 +23,12 @@ pub enum IdentityError {
 pub(super) async fn take(runtime: &Runtime) -> Result<Credential, IdentityError> {
     let name = format!("telephony@{}", runtime.member.name());
     let txn = runtime.store.begin().await?;
-    let (bridge, token) = match unused(&txn, &name).await? {
-        Some(bridge) => (bridge, BRIDGE_TOKEN_SCHEME.generate()),
+    let token = BRIDGE_TOKEN_SCHEME.generate();
+    let bridge = match unused(&txn, &name).await? {
+        Some(bridge) => bridge,
         None => {
             let by = ChangeOrigin::cli(runtime.member.name());
-            let made = bridges::create(&txn, &name, &by, runtime.clock.now()).await?;
-            let bridge = bridge::Entity::find_by_id(made.view.id).one(&txn).await?;
-            let missing = || DbErr::RecordNotFound(made.view.id.to_string());
-            (bridge.ok_or_else(missing)?, BRIDGE_TOKEN_SCHEME.generate())
+            bridges::insert(&txn, name, &token, &by, runtime.clock.now()).await?
         }
     };
     let mut bridge = bridge.into_active_model();

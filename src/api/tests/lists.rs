@@ -16,12 +16,13 @@ use tokio::{
 use super::prelude::*;
 use super::seed::write_call;
 use crate::{
-    api::{context::ApiSettings, page::SKIPPED_MAX},
+    api::context::ApiSettings,
     http::{
         error::{ApiError, Code},
         route::BASE,
         unread::{BYTES_PER_TENANT_MAX, LISTS_PER_TENANT_MAX},
     },
+    operations::SKIPPED_MAX,
 };
 
 /// Longest time for something that should happen at once.

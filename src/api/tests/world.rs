@@ -133,6 +133,7 @@ fn serve(services: &Services) -> (SocketAddr, ServerHandle) {
     let server = HttpServer::new(move || {
         App::new()
             .app_data(Data::new(data.clone()))
+            .app_data(Data::new(data.operations.clone()))
             .app_data(data.http.clone())
             .wrap(from_fn(request_scope))
             .configure(configure_api)

@@ -6,8 +6,8 @@ use std::{env, fs, net::SocketAddr, path::Path, sync::Arc};
 use dikala_actors::{calls::versions, ledger, runtime::clock::SystemClock};
 use dikala_entities::{
     API_KEY_SCHEME, AgentId, EventKind, FunctionId, FunctionMethod, Language, Millis, OutboundUrl,
-    PhoneNumber, PhoneNumberId, Plan, Role, Secret, Store, TenantId, TransactionType, UrlPolicy,
-    Vault, VoiceId, WebhookId, agent, api_key, function, phone_number, user,
+    PhoneNumber, PhoneNumberId, Plan, Secret, Store, TenantId, TransactionType, UrlPolicy, Vault,
+    VoiceId, WebhookId, agent, api_key, function, phone_number, user,
     webhook::{self, NewWebhook},
 };
 use sea_orm::{
@@ -18,12 +18,13 @@ use serde_json::json;
 
 use super::{receiver, write_private};
 use crate::{
-    admin::{
-        bridges, keys, numbers, tenants,
-        users::{self, SignInLink},
-    },
-    audit::ChangeOrigin,
     cli::CliError,
+    http::extract::{Id, RequestBody},
+    operations::{
+        OperationContext, bridges, keys,
+        members::{self, SignInLink},
+        numbers, tenants,
+    },
 };
 
 /// The demo tenant's number.
@@ -32,6 +33,8 @@ const DID_LOW: &str = "+622150002000";
 const OWNER: (&str, &str) = ("owner@example.com", "Dewi");
 const OWNER_LOW: (&str, &str) = ("owner.low@example.com", "Budi");
 const ENGLISH: &str = "en";
+/// The node of the demo's changes in the audit log.
+const NODE: &str = "main";
 /// About three calls above the threshold of 30.
 const LOW_START_MINUTES: i64 = 33;
 
@@ -88,16 +91,17 @@ impl Demo {
         &self,
         store: &Store,
         base: &str,
-        now: Millis,
     ) -> Result<(SignInLink, Option<SignInLink>), CliError> {
+        let context = OperationContext::of_command(store, None, NODE).with_base(base);
         let low = phone_number::Entity::find()
             .filter(phone_number::Column::Did.eq(DID_LOW))
             .one(store.reader())
             .await
             .map_err(database)?;
-        let first = link(store, self.tenant_id(store).await?, OWNER, base, now).await?;
+        let first = self.tenant_id(store).await?;
+        let first = link(context.clone(), first, OWNER).await?;
         let second = match low {
-            Some(low) => Some(link(store, low.tenant_id, OWNER_LOW, base, now).await?),
+            Some(low) => Some(link(context, low.tenant_id, OWNER_LOW).await?),
             None => None,
         };
         Ok((first, second))
@@ -108,11 +112,11 @@ impl Demo {
         &self,
         store: &Store,
         vault: &Vault,
-        now: Millis,
     ) -> Result<(TenantId, Secret), CliError> {
         let tenant = self.tenant_id(store).await?;
-        let secret = tenants::function_secret(store, vault, tenant, &by(), now).await?;
-        Ok((tenant, secret))
+        let context = OperationContext::of_command(store, Some(vault), NODE);
+        let shown = tenants::function_secret(context, Id(tenant)).await?;
+        Ok((tenant, shown.secret))
     }
 
     async fn tenant_id(&self, store: &Store) -> Result<TenantId, CliError> {
@@ -165,34 +169,23 @@ fn database(error: sea_orm::DbErr) -> CliError {
 }
 
 async fn link(
-    store: &Store,
+    context: OperationContext,
     tenant: TenantId,
     (email, name): (&str, &str),
-    base: &str,
-    now: Millis,
 ) -> Result<SignInLink, CliError> {
-    let draft = users::MemberDraft::parse(email, Some(name), Role::Owner)?;
     let owner = user::Entity::find()
-        .filter(user::Column::Email.eq(draft.email.clone()))
-        .one(store.reader())
+        .filter(user::Column::Email.eq(email))
+        .one(context.store().reader())
         .await
         .map_err(database)?;
-    let linking = users::LinkOptions {
-        good_for_ms: users::LINK_MS,
-        mail: None,
-        by: &by(),
-        now,
-    };
     let linked = match owner {
-        Some(owner) => users::link(store, owner.id, linking).await?,
-        None => users::create(store, tenant, draft, linking).await?,
+        Some(owner) => members::link(context, Id(owner.id), RequestBody::default()).await?,
+        None => {
+            let draft = RequestBody::of(json!({"email": email, "name": name}));
+            members::create(context, Id(tenant), draft).await?
+        }
     };
-    Ok(linked.at(base))
-}
-
-/// The author of the demo's changes in the audit log.
-fn by() -> ChangeOrigin {
-    ChangeOrigin::cli("main")
+    Ok(linked.value)
 }
 
 async fn create(
@@ -202,11 +195,12 @@ async fn create(
     now: Millis,
 ) -> Result<Demo, CliError> {
     let webhook_secret = Vault::generate_key();
+    let context = OperationContext::of_command(store, Some(vault), NODE);
+    let named = |name: &str| RequestBody::of(json!({"name": name}));
+    let bridge = bridges::create(context.clone(), named("demo bridge")).await?;
     let mut demo = Demo {
         key: String::new(),
-        bridge_token: bridges::create(store, "demo bridge", &by(), now)
-            .await?
-            .token,
+        bridge_token: bridge.value.secret().expose().to_owned(),
         dids: dids()?,
         webhook_secret,
         webhooks: Vec::new(),
@@ -225,7 +219,8 @@ async fn create(
         now,
     )
     .await?;
-    demo.key = keys::create(store, rich, "demo", &by(), now).await?.key;
+    let key = keys::create(context, Id(rich), named("demo")).await?;
+    demo.key = key.value.secret().expose().to_owned();
     Ok(demo)
 }
 
@@ -244,15 +239,13 @@ impl Demo {
         receiver: SocketAddr,
         now: Millis,
     ) -> Result<TenantId, CliError> {
-        let changes = tenants::TenantChanges {
-            name: Some(name.to_owned()),
-            plan: Some(Plan::Business),
-            ..tenants::TenantChanges::default()
-        };
-        let tenant = tenants::create(store, vault, changes, &by(), now).await?.id;
-        let number = numbers::add(store, tenant, did, "Main line", &by(), now)
-            .await?
-            .id;
+        let context = OperationContext::of_command(store, Some(vault), NODE);
+        let draft = json!({"name": name, "plan": Plan::Business.as_str()});
+        let tenant = tenants::create(context.clone(), RequestBody::of(draft)).await?;
+        let tenant = tenant.value.id;
+        let draft = json!({"tenantId": tenant, "did": did, "label": "Main line"});
+        let number = numbers::create(context, RequestBody::of(draft)).await?;
+        let number = number.value.id;
         let credit = ledger::Credit {
             tenant,
             minutes,

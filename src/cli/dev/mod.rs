@@ -19,11 +19,11 @@ use dikala_entities::{Secret, Store, TenantId, Vault};
 
 use self::{demo::Demo, receiver::DemoReceiver};
 use crate::{
-    admin::users::SignInLink,
     app::{App, ServiceStartError, open_store, wait_for_signal},
     cli::CliError,
     config::{ConfigOrigin, Layers, Settings},
     front::raise_open_files,
+    operations::members::SignInLink,
     telemetry,
 };
 
@@ -64,7 +64,7 @@ pub async fn run(options: DevOptions, mut layers: Layers) -> Result<(), CliError
         SystemClock.now(),
     )
     .await?;
-    let functions = demo.function_secret(&store, &vault, SystemClock.now());
+    let functions = demo.function_secret(&store, &vault);
     let functions = functions.await?;
     store.close().await;
     let webhook_secret = demo.webhook_secret();
@@ -78,7 +78,7 @@ pub async fn run(options: DevOptions, mut layers: Layers) -> Result<(), CliError
     // Installed before the welcome is printed: a reader of it may send the signal at once.
     let stop = wait_for_signal();
     let base = settings.http.base(app.public_addr());
-    let links = demo.links(app.store(), &base, SystemClock.now()).await?;
+    let links = demo.links(app.store(), &base).await?;
     let telephone = telephone::welcome(&app, &layers);
     let welcome = welcome(
         &demo, &links, &functions, &app, &telephone, receiver, &options,

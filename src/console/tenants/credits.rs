@@ -76,9 +76,9 @@ async fn content(
 ) -> Result<Markup, ApiError> {
     let path = path_of(tenant, "/credits");
     let list = List::new(&path, &[], asked);
-    let db = visit.store().api_reader();
-    let found = credits::page(db, tenant, &list.form()?).await?;
-    let minutes = credits::credits(db, tenant).await?;
+    let id = Id(tenant);
+    let found = credits::transactions(visit.operation(), id, list.query_of()?).await?;
+    let minutes = credits::show(visit.operation(), id).await?;
     Ok(html! {
         (whose(visit, tenant).await?)
         dl.facts {
@@ -158,7 +158,7 @@ pub async fn book(
 ) -> Result<HttpResponse, ApiError> {
     let tenant = id.0;
     let booked = match form::body(&typed, BOOKING) {
-        Ok(body) => credits::book(visit.desk(), visit.operator(), id, body).await,
+        Ok(body) => credits::book(visit.process(), visit.operation(), id, body).await,
         Err(error) => Err(error),
     };
     match booked.map_err(beside_its_field) {

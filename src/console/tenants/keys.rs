@@ -1,9 +1,8 @@
 //! A tenant's keys: creation, which shows the key once, and revocation.
 
 use actix_web::{HttpRequest, HttpResponse};
-use dikala_entities::{ApiKeyId, Secret, TenantId};
+use dikala_entities::{ApiKeyId, TenantId};
 use maud::{Markup, html};
-use serde_json::Value;
 
 use super::{
     super::{
@@ -14,17 +13,15 @@ use super::{
     TenantThings, path_of, whose,
 };
 use crate::{
-    admin::keys::KeyView,
     http::{error::ApiError, extract::Id},
-    operator_api::keys,
+    operations::keys::{self, KeyView},
     pages::{
         components::{Field, Question, Tone, badge, copyable, notice},
-        form::{self, Fields, FormState, FormValues, Shape},
+        form::{self, FormState, FormValues},
     },
 };
 
 const TITLE: &str = "Keys";
-const DRAFT: &Fields = &[("name", Shape::Text)];
 
 /// Key of the note that holds a new API key.
 fn note(tenant: TenantId) -> String {
@@ -55,7 +52,7 @@ async fn content(
 ) -> Result<Markup, ApiError> {
     let path = path_of(tenant, "/keys");
     let list = List::new(&path, &[], asked);
-    let found = keys::page(visit.store().api_reader(), tenant, &list.form()?).await?;
+    let found = keys::list(visit.operation(), Id(tenant), list.query_of()?).await?;
     let new = visit.take_note(&note(tenant));
     let mut columns = ["Key", "Status", "Created", "Last used"]
         .map(str::to_owned)
@@ -122,15 +119,13 @@ pub async fn create(
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let tenant = id.0;
-    let made = match form::body(&typed, DRAFT) {
-        Ok(body) => keys::create(visit.desk(), visit.operator(), id, body).await,
+    let created = match form::body(&typed, keys::FIELDS) {
+        Ok(body) => keys::create(visit.operation(), id, body).await,
         Err(error) => Err(error),
     };
-    match made {
-        Ok(answer) => {
-            let made: Value = serde_json::from_str(&answer.body).unwrap_or_default();
-            let key = made["key"].as_str().ok_or(ApiError::Internal)?;
-            visit.leave_note(&note(tenant), &Secret::new(key));
+    match created {
+        Ok(created) => {
+            visit.leave_note(&note(tenant), &created.value.secret());
             Ok(visit.see(&path_of(tenant, "/keys"), "done-key-made"))
         }
         Err(error) => {
@@ -143,7 +138,7 @@ pub async fn create(
 
 /// `GET /keys/{id}/revoke`
 pub async fn ask_revoke(visit: ConsoleView, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
-    let key = keys::one(visit.store().api_reader(), id.0).await?;
+    let key = keys::show(visit.operation(), id).await?;
     let question = Question {
         path: &format!("/keys/{}/revoke", key.id),
         consequences: html! {
@@ -162,8 +157,8 @@ pub async fn ask_revoke(visit: ConsoleView, id: Id<ApiKeyId>) -> Result<HttpResp
 
 /// `POST /keys/{id}/revoke`
 pub async fn revoke(visit: ConsoleView, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
-    let key = keys::one(visit.store().api_reader(), id.0).await?;
-    let done = keys::revoke(visit.desk(), visit.operator(), id).await;
+    let key = keys::show(visit.operation(), id).await?;
+    let done = keys::delete(visit.operation(), id).await;
     acted(
         &visit,
         done,

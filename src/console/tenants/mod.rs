@@ -9,7 +9,6 @@ pub mod people;
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{Plan, TenantId};
 use maud::{Markup, html};
-use serde_json::{Value, json};
 
 use super::{
     figures::NONE,
@@ -19,17 +18,16 @@ use super::{
     view::ConsoleView,
 };
 use crate::{
-    admin::tenants::{LOW_CREDIT_THRESHOLD_DEFAULT, TenantView},
     http::{
         error::ApiError,
         extract::{Id, RequestBody},
     },
-    operator_api::tenants::{self, TenantList},
+    operations::tenants::{self, FIELDS, LOW_CREDIT_THRESHOLD_DEFAULT, TenantList, TenantView},
     pages::{
         components::{
             Field, Question, Tone, badge, belongs_to, empty, fields, post, submit, table,
         },
-        form::{self, Fields, FormState, FormValues, Shape},
+        form::{self, FormState, FormValues},
     },
 };
 
@@ -38,14 +36,6 @@ const PATH_OF_NEW: &str = "/tenants/new";
 const TITLE: &str = "Tenants";
 const MAKE: &str = "Create a tenant";
 const FILTERS: &[&str] = &["q"];
-const DRAFT: &Fields = &[
-    ("name", Shape::Text),
-    ("plan", Shape::Optional),
-    ("rateLimit", Shape::Number),
-    ("lowCreditThreshold", Shape::Number),
-    ("maxConcurrentCalls", Shape::Number),
-];
-
 /// The path of a tenant's page, or of one below it.
 fn path_of(id: TenantId, below: &str) -> String {
     format!("{PATH}/{id}{below}")
@@ -75,7 +65,7 @@ pub async fn part(visit: &ConsoleView) -> Result<Markup, ApiError> {
 }
 
 async fn found(visit: &ConsoleView, list: &List<'_>) -> Result<Markup, ApiError> {
-    let found = tenants::page(visit.store().api_reader(), &list.form()?).await?;
+    let found = tenants::list(visit.operation(), list.query_of()?).await?;
     Ok(html! {
         div #part {
             (rows(visit, &found))
@@ -172,16 +162,12 @@ fn draft_form(visit: &ConsoleView, path: &str, label: &str, filled: &FormState) 
 
 /// `POST /tenants/new`
 pub async fn create(visit: ConsoleView, typed: FormValues) -> Result<HttpResponse, ApiError> {
-    let made = match form::body(&typed, DRAFT) {
-        Ok(body) => tenants::create(visit.desk(), visit.operator(), body).await,
+    let created = match form::body(&typed, FIELDS) {
+        Ok(body) => tenants::create(visit.operation(), body).await,
         Err(error) => Err(error),
     };
-    match made {
-        Ok(answer) => {
-            let made: Value = serde_json::from_str(&answer.body).unwrap_or_default();
-            let id = made["id"].as_str().ok_or(ApiError::Internal)?;
-            Ok(visit.see(&format!("{PATH}/{id}"), "done-tenant-made"))
-        }
+    match created {
+        Ok(created) => Ok(visit.see(&path_of(created.value.id, ""), "done-tenant-made")),
         Err(error) => {
             let form = draft_form(&visit, PATH_OF_NEW, MAKE, &FormState::again(typed, error)?);
             Ok(layout::refused(&visit, MAKE, form))
@@ -191,7 +177,7 @@ pub async fn create(visit: ConsoleView, typed: FormValues) -> Result<HttpRespons
 
 /// `GET /tenants/{id}`
 pub async fn show(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
-    let tenant = tenants::one(visit.store().api_reader(), id.0).await?;
+    let tenant = tenants::show(visit.operation(), id).await?;
     let content = content(&visit, &tenant, &filled(&tenant));
     Ok(layout::page(&visit, &tenant.name, content))
 }
@@ -241,15 +227,15 @@ pub async fn save(
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let tenant = id.0;
-    let saved = match form::body(&typed, DRAFT) {
-        Ok(body) => tenants::update(visit.desk(), visit.operator(), id, body).await,
+    let saved = match form::body(&typed, FIELDS) {
+        Ok(body) => tenants::update(visit.operation(), id, body).await,
         Err(error) => Err(error),
     };
     match saved {
         Ok(_) => Ok(visit.see(&path_of(tenant, ""), "done-saved")),
         Err(error) => {
             let filled = FormState::again(typed, error)?;
-            let tenant = tenants::one(visit.store().api_reader(), tenant).await?;
+            let tenant = tenants::show(visit.operation(), Id(tenant)).await?;
             let content = content(&visit, &tenant, &filled);
             Ok(layout::refused(&visit, &tenant.name, content))
         }
@@ -258,7 +244,7 @@ pub async fn save(
 
 /// `GET /tenants/{id}/suspend`
 pub async fn ask_suspend(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
-    let tenant = tenants::one(visit.store().api_reader(), id.0).await?;
+    let tenant = tenants::show(visit.operation(), id).await?;
     let path = path_of(tenant.id, "");
     let question = Question {
         path: &format!("{path}/suspend"),
@@ -279,22 +265,20 @@ pub async fn ask_suspend(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpRes
 /// `POST /tenants/{id}/suspend`
 pub async fn suspend(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
     let path = path_of(id.0, "");
-    let nothing = RequestBody::of(&json!({}));
-    let done = tenants::suspend(visit.desk(), visit.operator(), id, nothing).await;
+    let done = tenants::suspend(visit.operation(), id, RequestBody::default()).await;
     acted(&visit, done, &path, "done-tenant-suspended")
 }
 
 /// `POST /tenants/{id}/resume`
 pub async fn resume(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
     let path = path_of(id.0, "");
-    let nothing = RequestBody::of(&json!({}));
-    let done = tenants::resume(visit.desk(), visit.operator(), id, nothing).await;
+    let done = tenants::resume(visit.operation(), id, RequestBody::default()).await;
     acted(&visit, done, &path, "done-tenant-resumed")
 }
 
 /// The heading of a page below a tenant's.
 async fn whose(visit: &ConsoleView, id: TenantId) -> Result<Markup, ApiError> {
-    let tenant = tenants::one(visit.store().api_reader(), id).await?;
+    let tenant = tenants::show(visit.operation(), Id(id)).await?;
     Ok(belongs_to("Tenant", &path_of(id, ""), &tenant.name))
 }
 

@@ -16,27 +16,20 @@ use super::{
     TenantThings, path_of, whose,
 };
 use crate::{
-    admin::numbers::NumberView,
     http::{
         error::ApiError,
-        extract::{Id, RequestBody},
+        extract::{Id, OperatorQuery, RequestBody},
         field::{FieldCode, FieldError},
     },
-    operator_api::numbers,
+    operations::numbers::{self, CHANGES, FIELDS, NumberView},
     pages::{
         components::{Field, Question, Tone, badge, fields, post, short_id, submit},
-        form::{self, Fields, FormState, FormValues, Shape},
+        form::{self, FormState, FormValues},
     },
 };
 
 const TITLE: &str = "Numbers";
 const CHANGE: &str = "Change a number";
-const DRAFT: &Fields = &[("did", Shape::Phone), ("label", Shape::Text)];
-const CHANGES: &Fields = &[
-    ("label", Shape::Text),
-    ("isActive", Shape::Switch),
-    ("tenantId", Shape::Text),
-];
 
 /// `GET /tenants/{id}/numbers`
 pub async fn list(
@@ -64,7 +57,7 @@ async fn content(
     let whose = whose(visit, tenant).await?;
     let list = List::new(&path, &[], asked);
     let asked = list.form_with(&[("tenantId", tenant.to_string())])?;
-    let found = numbers::page(visit.store().api_reader(), &asked).await?;
+    let found = numbers::list(visit.operation(), OperatorQuery(asked)).await?;
     let columns = ["Label", "Number", "Status", "Agent"].map(str::to_owned);
     let row = |number: &NumberView| {
         vec![
@@ -106,7 +99,7 @@ pub async fn create(
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let made = match draft(&typed, id.0) {
-        Ok(body) => numbers::create(visit.desk(), visit.operator(), body).await,
+        Ok(body) => numbers::create(visit.operation(), body).await,
         Err(error) => Err(error),
     };
     match made.map_err(beside_the_number) {
@@ -120,9 +113,9 @@ pub async fn create(
 }
 
 fn draft(typed: &FormValues, tenant: TenantId) -> Result<RequestBody, ApiError> {
-    let mut draft = form::object(typed, DRAFT)?;
+    let mut draft = form::object(typed, FIELDS)?;
     draft.insert("tenantId".to_owned(), tenant.to_string().into());
-    Ok(RequestBody::of(&Value::Object(draft)))
+    Ok(RequestBody::of(Value::Object(draft)))
 }
 
 /// Turns the error of a number that is in use into an error of its field.
@@ -142,7 +135,7 @@ fn beside_the_number(error: ApiError) -> ApiError {
 
 /// `GET /numbers/{id}`
 pub async fn show(visit: ConsoleView, id: Id<PhoneNumberId>) -> Result<HttpResponse, ApiError> {
-    let number = numbers::one(visit.store().api_reader(), id.0).await?;
+    let number = numbers::show(visit.operation(), id).await?;
     let is_active = number.is_active.then(|| ("isActive", "true".to_owned()));
     let filled = [
         ("label", number.label.clone()),
@@ -178,16 +171,15 @@ pub async fn save(
     id: Id<PhoneNumberId>,
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let of = id.0;
     let saved = match form::body(&typed, CHANGES) {
-        Ok(body) => numbers::update(visit.desk(), visit.operator(), id, body).await,
+        Ok(body) => numbers::update(visit.operation(), id, body).await,
         Err(error) => Err(error),
     };
     match saved {
-        Ok(_) => Ok(visit.see(&format!("/numbers/{of}"), "done-saved")),
+        Ok(_) => Ok(visit.see(&format!("/numbers/{}", id.0), "done-saved")),
         Err(error) => {
             let filled = FormState::again(typed, error)?;
-            let number = numbers::one(visit.store().api_reader(), of).await?;
+            let number = numbers::show(visit.operation(), id).await?;
             let content = change_form(&visit, &number, &filled);
             Ok(layout::refused(&visit, CHANGE, content))
         }
@@ -199,7 +191,7 @@ pub async fn ask_delete(
     visit: ConsoleView,
     id: Id<PhoneNumberId>,
 ) -> Result<HttpResponse, ApiError> {
-    let number = numbers::one(visit.store().api_reader(), id.0).await?;
+    let number = numbers::show(visit.operation(), id).await?;
     let question = Question {
         path: &format!("/numbers/{}/delete", number.id),
         consequences: html! {
@@ -217,8 +209,8 @@ pub async fn ask_delete(
 
 /// `POST /numbers/{id}/delete`
 pub async fn delete(visit: ConsoleView, id: Id<PhoneNumberId>) -> Result<HttpResponse, ApiError> {
-    let number = numbers::one(visit.store().api_reader(), id.0).await?;
-    let done = numbers::remove(visit.desk(), visit.operator(), id).await;
+    let number = numbers::show(visit.operation(), id).await?;
+    let done = numbers::delete(visit.operation(), id).await;
     acted(
         &visit,
         done,

@@ -3,7 +3,6 @@
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{Role, Secret, TenantId, UserId};
 use maud::{Markup, html};
-use serde_json::{Value, json};
 
 use super::{
     super::{
@@ -14,14 +13,12 @@ use super::{
     TenantThings, path_of, whose,
 };
 use crate::{
-    admin::users::UserView,
     http::{
-        answer::ApiAnswer,
         error::ApiError,
         extract::{Id, RequestBody},
         field::{FieldCode, FieldError},
     },
-    operator_api::users,
+    operations::members::{self, SignInLink, UserView},
     pages::{
         components::{Field, Question, Tone, copyable, notice, post},
         form::{self, Fields, FormState, FormValues, Shape},
@@ -64,7 +61,7 @@ async fn content(
 ) -> Result<Markup, ApiError> {
     let path = path_of(tenant, "/users");
     let list = List::new(&path, &[], asked);
-    let found = users::page(visit.store().api_reader(), tenant, &list.form()?).await?;
+    let found = members::list(visit.operation(), Id(tenant), list.query_of()?).await?;
     let link = visit.take_note(&note(tenant));
     let mut columns = ["Who", "Role", "Password", "Created"]
         .map(str::to_owned)
@@ -135,11 +132,9 @@ fn acts(visit: &ConsoleView, person: &UserView) -> Markup {
 }
 
 /// Stores the new link for the next page.
-fn keep(visit: &ConsoleView, tenant: TenantId, answer: &ApiAnswer) -> Result<(), ApiError> {
-    let made: Value = serde_json::from_str(&answer.body).unwrap_or_default();
-    let url = made["url"].as_str().ok_or(ApiError::Internal)?;
-    visit.leave_note(&note(tenant), &Secret::new(url));
-    Ok(())
+fn keep(visit: &ConsoleView, link: &SignInLink) {
+    let url = Secret::new(link.url.as_str());
+    visit.leave_note(&note(link.user.tenant_id), &url);
 }
 
 /// `POST /tenants/{id}/users`
@@ -150,12 +145,12 @@ pub async fn create(
 ) -> Result<HttpResponse, ApiError> {
     let tenant = id.0;
     let made = match form::body(&typed, DRAFT) {
-        Ok(body) => users::create(visit.desk(), visit.operator(), id, body).await,
+        Ok(body) => members::create(visit.operation(), id, body).await,
         Err(error) => Err(error),
     };
     match made.map_err(beside_the_address) {
-        Ok(answer) => {
-            keep(&visit, tenant, &answer)?;
+        Ok(created) => {
+            keep(&visit, &created.value);
             Ok(visit.see(&path_of(tenant, "/users"), "done-user-made"))
         }
         Err(error) => {
@@ -183,11 +178,10 @@ fn beside_the_address(error: ApiError) -> ApiError {
 
 /// `POST /users/{id}/login-link`
 pub async fn link(visit: ConsoleView, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
-    let person = users::one(visit.store().api_reader(), id.0).await?;
-    let nothing = RequestBody::of(&json!({}));
-    let made = users::link(visit.desk(), visit.operator(), id, nothing).await;
-    if let Ok(answer) = &made {
-        keep(&visit, person.tenant_id, answer)?;
+    let person = members::show(visit.operation(), id).await?;
+    let made = members::link(visit.operation(), id, RequestBody::default()).await;
+    if let Ok(created) = &made {
+        keep(&visit, &created.value);
     }
     acted(
         &visit,
@@ -199,7 +193,7 @@ pub async fn link(visit: ConsoleView, id: Id<UserId>) -> Result<HttpResponse, Ap
 
 /// `GET /users/{id}/remove`
 pub async fn ask_remove(visit: ConsoleView, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
-    let person = users::one(visit.store().api_reader(), id.0).await?;
+    let person = members::show(visit.operation(), id).await?;
     let question = Question {
         path: &format!("/users/{}/remove", person.id),
         consequences: html! {
@@ -217,8 +211,8 @@ pub async fn ask_remove(visit: ConsoleView, id: Id<UserId>) -> Result<HttpRespon
 
 /// `POST /users/{id}/remove`
 pub async fn remove(visit: ConsoleView, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
-    let person = users::one(visit.store().api_reader(), id.0).await?;
-    let done = users::remove(visit.desk(), visit.operator(), id).await;
+    let person = members::show(visit.operation(), id).await?;
+    let done = members::delete(visit.operation(), id).await;
     acted(
         &visit,
         done,

@@ -24,7 +24,6 @@ use crate::{
     http::{
         error::ApiError,
         extract::{Id, id as read_id},
-        route,
     },
 };
 
@@ -58,12 +57,7 @@ pub async fn create(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, 
         Err(error) => Err(error),
     };
     match made {
-        // The dashboard's path of a thing mirrors the API's.
-        Ok(answer) => {
-            let location = answer.location.unwrap_or_default();
-            let path = location.strip_prefix(route::BASE).unwrap_or_default();
-            Ok(visit.see(&format!("/dashboard{path}"), "done-agent-made"))
-        }
+        Ok(created) => Ok(visit.see(&path_of(created.value.id()), "done-agent-made")),
         Err(error) => {
             let filled = FormState::again(typed, error)?;
             let content = new_form(&visit, &filled);

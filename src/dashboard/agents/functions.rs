@@ -25,7 +25,6 @@ use crate::{
         functions as api,
     },
     http::{
-        answer::ApiAnswer,
         error::{ApiError, Missing},
         extract::{FunctionName, Id},
     },
@@ -199,8 +198,9 @@ pub async fn create(
     let made = api::create(visit.caller(), visit.services(), id, body).await;
     let made = made.map_err(|error| unread.beside(error));
     match made {
-        Ok(answer) => {
-            let path = path_in(&answer, agent.id)?;
+        Ok(created) => {
+            let function = &created.value;
+            let path = path_of(agent.id, &function.name, function.id);
             Ok(visit.see(&path, "done-function-made"))
         }
         Err(error) => {
@@ -210,18 +210,6 @@ pub async fn create(
             Ok(errors::refused(&visit, &title, content, &filled))
         }
     }
-}
-
-/// The path of the function in the API's answer.
-fn path_in(answer: &ApiAnswer, agent: AgentId) -> Result<String, ApiError> {
-    #[derive(serde::Deserialize)]
-    struct Named {
-        id: FunctionId,
-        name: String,
-    }
-
-    let named: Named = serde_json::from_str(&answer.body).map_err(|_| ApiError::Internal)?;
-    Ok(path_of(agent, &named.name, named.id))
 }
 
 /// `GET /dashboard/agents/{id}/functions/{name}`
@@ -322,8 +310,8 @@ pub async fn save(
     let saved = api::update(visit.caller(), visit.services(), id, found.api_name(), body).await;
     let saved = saved.map_err(|error| unread.beside(error));
     match saved {
-        Ok(answer) => {
-            let path = path_in(&answer, found.agent.id)?;
+        Ok(function) => {
+            let path = path_of(found.agent.id, &function.name, function.id);
             Ok(visit.see(&path, "done-saved"))
         }
         Err(error) => {

@@ -4,7 +4,6 @@
 use actix_web::{HttpResponse, http::StatusCode};
 use dikala_entities::{CallId, call};
 use maud::{Markup, html};
-use serde_json::json;
 
 use super::{
     super::{
@@ -54,13 +53,7 @@ pub async fn ask_hang_up(visit: SignedIn, id: Id<CallId>) -> Result<HttpResponse
 /// `POST /dashboard/calls/{id}/hangup`
 pub async fn hang_up(visit: SignedIn, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let call = id.0;
-    let done = calls::hang_up(
-        visit.caller(),
-        visit.services(),
-        id,
-        RequestBody::of(&json!({})),
-    )
-    .await;
+    let done = calls::hang_up(visit.caller(), visit.services(), id, RequestBody::default()).await;
     match done {
         // The call's page shows the action as pending until it is done.
         Ok(_) => Ok(visit.go(&path_of(call))),

@@ -5,7 +5,7 @@ use std::future::{Ready, ready};
 
 use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, http::header::CONTENT_TYPE};
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{FormFields, json};
 use crate::http::{body::RawBody, error::ApiError};
@@ -13,48 +13,62 @@ use crate::http::{body::RawBody, error::ApiError};
 const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// The body of a request.
+/// The body of a request, or the fields of a form or a command, which no media type and no syntax apply to.
 #[derive(Clone, Debug)]
-pub struct RequestBody {
-    bytes: Bytes,
-    media_type: Option<String>,
+pub enum RequestBody {
+    Sent {
+        bytes: Bytes,
+        media_type: Option<String>,
+    },
+    Fields(Value),
 }
 
 impl RequestBody {
+    /// The fields that a page or a command makes.
+    pub const fn of(fields: Value) -> Self {
+        Self::Fields(fields)
+    }
+
     /// The fields of a required body.
     pub fn form(&self) -> Result<FormFields, ApiError> {
-        if self.media_type.as_deref() != Some(JSON) {
-            return Err(ApiError::UnsupportedMediaType(JSON));
-        }
-        FormFields::from_body(json::parse(&self.bytes)?)
+        self.fields(&[JSON], JSON)
     }
 
     /// The fields of a JSON merge patch (RFC 7396).
     pub fn patch(&self) -> Result<FormFields, ApiError> {
-        if !matches!(self.media_type.as_deref(), Some(JSON | MERGE_PATCH)) {
-            let wanted = "application/json or application/merge-patch+json";
-            return Err(ApiError::UnsupportedMediaType(wanted));
-        }
-        FormFields::from_body(json::parse(&self.bytes)?)
+        let wanted = "application/json or application/merge-patch+json";
+        self.fields(&[JSON, MERGE_PATCH], wanted)
     }
 
     /// The fields of an optional body.
     pub fn optional_form(&self) -> Result<FormFields, ApiError> {
-        if self.bytes.is_empty() {
-            Ok(FormFields::default())
-        } else {
-            self.form()
+        match self {
+            Self::Sent { bytes, .. } if bytes.is_empty() => Ok(FormFields::default()),
+            _ => self.form(),
+        }
+    }
+
+    fn fields(&self, allowed: &[&str], wanted: &'static str) -> Result<FormFields, ApiError> {
+        match self {
+            Self::Fields(fields) => {
+                json::check_depth(fields)?;
+                FormFields::from_body(fields.clone())
+            }
+            Self::Sent { bytes, media_type }
+                if media_type
+                    .as_deref()
+                    .is_some_and(|sent| allowed.contains(&sent)) =>
+            {
+                FormFields::from_body(json::parse(bytes)?)
+            }
+            Self::Sent { .. } => Err(ApiError::UnsupportedMediaType(wanted)),
         }
     }
 }
 
-impl RequestBody {
-    /// A body that a page makes for an API handler.
-    pub fn of(content: &Value) -> Self {
-        Self {
-            bytes: content.to_string().into(),
-            media_type: Some(JSON.to_owned()),
-        }
+impl Default for RequestBody {
+    fn default() -> Self {
+        Self::Fields(json!({}))
     }
 }
 
@@ -69,7 +83,7 @@ impl FromRequest for RequestBody {
             .cloned()
             .unwrap_or_default()
             .0;
-        ready(Ok(Self {
+        ready(Ok(Self::Sent {
             bytes,
             media_type: media_type(req),
         }))
@@ -116,7 +130,7 @@ mod tests {
         let req = TestRequest::default()
             .insert_header((CONTENT_TYPE, declared))
             .to_http_request();
-        let body = RequestBody {
+        let body = RequestBody::Sent {
             bytes: Bytes::from_static(b"{}"),
             media_type: media_type(&req),
         };
@@ -125,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_patch_takes_two_types_and_an_optional_body_none() {
-        let body = |media: &str, bytes| RequestBody {
+        let body = |media: &str, bytes| RequestBody::Sent {
             bytes: Bytes::from_static(bytes),
             media_type: Some(media.into()),
         };

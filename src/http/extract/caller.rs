@@ -48,33 +48,6 @@ impl TenantRequest {
     }
 }
 
-/// An operator, admitted by the operators' listener.
-#[derive(Clone, Debug)]
-pub struct OperatorRequest {
-    pub origin: ChangeOrigin,
-    /// The claim of the request's `Idempotency-Key`.
-    pub claim: Option<Rc<IdempotencyClaim>>,
-}
-
-impl FromRequest for OperatorRequest {
-    type Error = ApiError;
-    type Future = Ready<Result<Self, ApiError>>;
-
-    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let http = req.app_data::<Data<HttpContext>>();
-        let operator = http.map(|http| Self {
-            origin: ChangeOrigin {
-                actor: Actor::Operator,
-                address: address_of(req, &http.settings),
-                request_id: Some(current_request_id()),
-                node: http.member.name().clone(),
-            },
-            claim: req.extensions().get::<Rc<IdempotencyClaim>>().cloned(),
-        });
-        ready(operator.ok_or(ApiError::Internal))
-    }
-}
-
 impl FromRequest for TenantRequest {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;

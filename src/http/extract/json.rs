@@ -18,11 +18,30 @@ pub fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
         return Err(ApiError::InvalidJson("it is empty".to_owned()));
     }
     if depth(text) > DEPTH_MAX {
-        let reason = format!("it is nested deeper than {DEPTH_MAX} levels");
-        return Err(ApiError::InvalidJson(reason));
+        return Err(too_deep());
     }
     // The parser's message holds line and column, and none of the content.
     serde_json::from_str(text).map_err(|error| ApiError::InvalidJson(error.to_string()))
+}
+
+fn too_deep() -> ApiError {
+    ApiError::InvalidJson(format!("it is nested deeper than {DEPTH_MAX} levels"))
+}
+
+/// Fails if a value that was not parsed here is nested deeper than a body may be.
+pub fn check_depth(value: &Value) -> Result<(), ApiError> {
+    fn levels(value: &Value) -> usize {
+        match value {
+            Value::Array(items) => 1 + items.iter().map(levels).max().unwrap_or(0),
+            Value::Object(fields) => 1 + fields.values().map(levels).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+    if levels(value) <= DEPTH_MAX {
+        Ok(())
+    } else {
+        Err(too_deep())
+    }
 }
 
 /// The nesting depth of arrays and objects. Exact for valid JSON, an upper bound otherwise.

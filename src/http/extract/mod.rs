@@ -10,7 +10,7 @@ mod path;
 mod query;
 
 pub use body::RequestBody;
-pub use caller::{OperatorRequest, TenantRequest};
+pub use caller::TenantRequest;
 pub use form::{FormFields, FormReader, ParseResult};
 pub use parse::{
     BlankRule, LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX, boolean, digits, e164, id, instant, integer,

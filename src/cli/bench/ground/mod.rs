@@ -29,9 +29,9 @@ use self::{
 };
 use super::{Result, bridge::CallTarget, failed, sizes::Sizes};
 use crate::{
-    admin::{bridges, keys, numbers, tenants},
-    audit::ChangeOrigin,
     cli::dev::demo::{demo_agent, demo_webhook},
+    http::extract::{Id, RequestBody},
+    operations::{OperationContext, bridges, keys, numbers, tenants},
 };
 
 /// Enough for all calls of a run.
@@ -132,10 +132,10 @@ impl BenchEnvironment {
         let key = Vault::generate_key();
         let vault = Vault::from_base64(&key).map_err(failed)?;
         let store = Store::connect(&database).await.map_err(failed)?;
-        let now = SystemClock.now();
-        let bridge = bridges::create(&store, "bench", &by(), now)
-            .await
-            .map_err(failed)?;
+        let context = OperationContext::of_command(&store, Some(&vault), NODE);
+        let named = RequestBody::of(json!({"name": "bench"}));
+        let bridge = bridges::create(context.clone(), named.clone()).await;
+        let bridge = bridge.map_err(failed)?.value;
         let mut made = Vec::new();
         let mut dids = Vec::new();
         for n in 0..tenants.count {
@@ -144,9 +144,8 @@ impl BenchEnvironment {
             dids.push(did);
         }
         let (tenant, number, agent) = made[0];
-        let api = keys::create(&store, tenant, "bench", &by(), now)
-            .await
-            .map_err(failed)?;
+        let api_key = keys::create(context, Id(tenant), named).await;
+        let api_key = api_key.map_err(failed)?.value;
         store.close().await;
         Ok(BenchDatabase {
             setup: ServerSetup {
@@ -154,12 +153,12 @@ impl BenchEnvironment {
                 database,
                 key,
             },
-            token: bridge.token,
+            token: bridge.secret().expose().to_owned(),
             dids,
             tenant,
             number,
             agent,
-            key: api.key,
+            key: api_key.secret().expose().to_owned(),
         })
     }
 }
@@ -179,9 +178,8 @@ impl BenchDatabase {
     }
 }
 
-fn by() -> ChangeOrigin {
-    ChangeOrigin::cli("bench")
-}
+/// The node of the changes in the audit log.
+const NODE: &str = "bench";
 
 async fn tenant(
     store: &Store,
@@ -190,16 +188,14 @@ async fn tenant(
     webhooks: Option<(SocketAddr, &[EventKind])>,
 ) -> Result<(TenantId, PhoneNumberId, AgentId)> {
     let now = SystemClock.now();
-    let changes = tenants::TenantChanges {
-        name: Some("Bench".to_owned()),
-        plan: Some(Plan::Enterprise),
-        rate_limit: Some(RATE_LIMIT),
-        ..tenants::TenantChanges::default()
-    };
-    let made = tenants::create(store, vault, changes, &by(), now).await;
-    let tenant = made.map_err(failed)?.id;
-    let number = numbers::add(store, tenant, did, "Bench", &by(), now).await;
-    let number = number.map_err(failed)?.id;
+    let context = OperationContext::of_command(store, Some(vault), NODE);
+    let draft =
+        json!({"name": "Bench", "plan": Plan::Enterprise.as_str(), "rateLimit": RATE_LIMIT});
+    let created = tenants::create(context.clone(), RequestBody::of(draft)).await;
+    let tenant = created.map_err(failed)?.value.id;
+    let draft = json!({"tenantId": tenant, "did": did, "label": "Bench"});
+    let created = numbers::create(context, RequestBody::of(draft)).await;
+    let number = created.map_err(failed)?.value.id;
     let purchase = Credit {
         tenant,
         minutes: MINUTES,

@@ -8,14 +8,13 @@ use actix_web::http::{
 };
 use awc::{Client, body::BoxBody};
 use dikala_actors::runtime::clock::{Clock, SystemClock};
-use dikala_entities::{Role, SESSION_SCHEME, Store, TenantId, session};
+use dikala_entities::{SESSION_SCHEME, Store, TenantId, session};
 use sea_orm::{EntityTrait, IntoActiveModel};
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::ScenarioResult;
 use crate::{
-    admin::users::{self, LinkOptions, MemberDraft},
-    audit::ChangeOrigin,
     cli::bench::{
         Result, failed,
         figure::{BenchFigure, Durations, Goal},
@@ -26,6 +25,8 @@ use crate::{
         },
         progress::BenchProgress,
     },
+    http::extract::{Id, RequestBody},
+    operations::{OperationContext, members},
 };
 
 /// Limit of a page's latency, in milliseconds.
@@ -139,15 +140,10 @@ fn pages(calls: i64, agent: &str) -> Vec<Page> {
 /// Signs an owner in. Returns the session cookie.
 async fn sign_in(store: &Store, tenant: TenantId) -> Result<String> {
     let now = SystemClock.now();
-    let draft = MemberDraft::parse("owner@example.com", None, Role::Owner).map_err(failed)?;
-    let linking = LinkOptions {
-        good_for_ms: SESSION_MS,
-        mail: None,
-        by: &ChangeOrigin::cli("bench"),
-        now,
-    };
-    let link = users::create(store, tenant, draft, linking).await;
-    let user = link.map_err(failed)?.at("").user.id;
+    let context = OperationContext::of_command(store, None, "bench");
+    let draft = RequestBody::of(json!({"email": "owner@example.com"}));
+    let created = members::create(context, Id(tenant), draft).await;
+    let user = created.map_err(failed)?.value.user.id;
     let token = SESSION_SCHEME.generate();
     let session = session::Model {
         hash: token.hash(),

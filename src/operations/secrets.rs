@@ -4,12 +4,11 @@ use std::fmt::Display;
 
 use dikala_entities::{AuditAction, Millis, SecretPlace, Store, Vault, mail, tenant, webhook};
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-    Statement,
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder,
+    QuerySelect, Statement,
 };
 use serde::Serialize;
 
-use super::AdminError;
 use crate::audit::{AuditChange, ChangeOrigin};
 
 /// Rows per query.
@@ -39,7 +38,7 @@ pub async fn rotate(
     vault: &Vault,
     by: &ChangeOrigin,
     now: Millis,
-) -> Result<Rotation, AdminError> {
+) -> Result<Rotation, DbErr> {
     let mut work = RotationRun {
         store,
         vault,
@@ -62,7 +61,7 @@ struct RotationRun<'a> {
 }
 
 impl RotationRun<'_> {
-    async fn tenants(&mut self) -> Result<(), AdminError> {
+    async fn tenants(&mut self) -> Result<(), DbErr> {
         let mut after = None;
         loop {
             let rows = tenant::Entity::find()
@@ -83,7 +82,7 @@ impl RotationRun<'_> {
         }
     }
 
-    async fn webhooks(&mut self) -> Result<(), AdminError> {
+    async fn webhooks(&mut self) -> Result<(), DbErr> {
         let mut after = None;
         loop {
             let rows = webhook::Entity::find()
@@ -110,7 +109,7 @@ impl RotationRun<'_> {
     }
 
     /// Links in mails that wait to be sent.
-    async fn mails(&mut self) -> Result<(), AdminError> {
+    async fn mails(&mut self) -> Result<(), DbErr> {
         let mut after = None;
         loop {
             let rows = mail::Entity::find()
@@ -136,7 +135,7 @@ impl RotationRun<'_> {
         place: SecretPlace,
         id: impl Display,
         sealed: Option<String>,
-    ) -> Result<(), AdminError> {
+    ) -> Result<(), DbErr> {
         let Some(sealed) = sealed else {
             return Ok(());
         };
@@ -175,32 +174,35 @@ impl RotationRun<'_> {
 mod tests {
     use dikala_actors::mails;
     use dikala_entities::{MailKind, Secret, audit};
+    use serde_json::json;
 
     use super::*;
-    use crate::admin::{
-        tenants::{self, TenantChanges},
-        tests::{AdminFixture, NOW, by, entries},
+    use crate::{
+        http::extract::{Id, RequestBody},
+        operations::{
+            OperationContext, tenants,
+            tests::{NOW, OperationFixture, by, entries},
+        },
     };
 
     #[actix_web::test]
     async fn a_rotation_that_was_cut_short_is_finished_by_the_next() {
-        let bench = AdminFixture::new().await;
+        let bench = OperationFixture::new().await;
         let old_key = Vault::generate_key();
         let old = Vault::from_base64(&old_key).expect("a key");
         let both = bench.vault.clone().with_older(&old_key).expect("a key");
         let lost = Vault::from_base64(&Vault::generate_key()).expect("a key");
+        let context =
+            |vault: &Vault| OperationContext::of_command(&bench.store, Some(vault), "main");
         let mut made = Vec::new();
         for (name, vault) in [("Done", &bench.vault), ("Not yet", &old), ("Lost", &lost)] {
-            let changes = TenantChanges {
-                name: Some(name.to_owned()),
-                ..TenantChanges::default()
-            };
-            let tenant = tenants::create(&bench.store, vault, changes, &by(), NOW).await;
-            made.push(tenant.expect("is made").id);
+            let body = RequestBody::of(json!({"name": name}));
+            let tenant = tenants::create(context(vault), body).await;
+            made.push(tenant.expect("is created").value.id);
         }
         let secret = async |vault: &Vault, id| {
-            let secret = tenants::function_secret(&bench.store, vault, id, &by(), NOW).await;
-            secret.expect("opens").expose().to_owned()
+            let shown = tenants::function_secret(context(vault), Id(id)).await;
+            shown.expect("opens").secret.expose().to_owned()
         };
         let before = secret(&old, made[1]).await;
         // The link in a waiting mail is a secret.

@@ -2,10 +2,8 @@
 
 use sea_orm::{ConnectionTrait, DbErr, EntityTrait, QuerySelect, Select, TryGetable};
 
-use crate::{
-    api::{PageRange, SKIPPED_MAX},
-    http::error::ApiError,
-};
+use super::{PageRange, SKIPPED_MAX};
+use crate::http::error::ApiError;
 
 /// The advice if too many rows are skipped.
 const NARROW: &str = "narrow it with the other parameters";
@@ -25,12 +23,12 @@ macro_rules! lists {
         }
 
         impl $name {
-            fn new(page: $crate::api::PageRange, $field: Vec<$view>, has_more: bool) -> Self {
+            pub(crate) fn new(page: $crate::operations::PageRange, $field: Vec<$view>, has_more: bool) -> Self {
                 Self { $field, limit: page.limit, offset: page.offset, has_more }
             }
         }
 
-        impl $crate::api::ListPage for $name {
+        impl $crate::operations::ListPage for $name {
             type Row = $view;
             const NAME: &'static str = stringify!($field);
 
@@ -44,10 +42,10 @@ macro_rules! lists {
         }
     )*};
 }
-pub(super) use lists;
+pub(crate) use lists;
 
 /// The rows of a page, and whether more follow.
-pub(super) async fn rows<E: EntityTrait>(
+pub(crate) async fn rows<E: EntityTrait>(
     db: &impl ConnectionTrait,
     page: PageRange,
     select: Select<E>,
@@ -64,7 +62,7 @@ where
 }
 
 /// A page of rows, converted to views.
-pub(super) async fn views<E: EntityTrait, V: From<E::Model>>(
+pub(crate) async fn views<E: EntityTrait, V: From<E::Model>>(
     db: &impl ConnectionTrait,
     page: PageRange,
     select: Select<E>,
@@ -78,7 +76,7 @@ where
 
 /// The limit of a search by a filter without an index: the value of the order column in row number [`SKIPPED_MAX`].
 /// `None` if the list is shorter.
-pub(super) async fn reach<E: EntityTrait, T: TryGetable>(
+pub(crate) async fn reach<E: EntityTrait, T: TryGetable>(
     db: &impl ConnectionTrait,
     list: Select<E>,
     by: E::Column,

@@ -1,21 +1,15 @@
-//! The context of the operators' handlers, and their write transactions.
+//! The context of the operators' handlers.
 
 use std::{fmt::Display, sync::Arc, time::Duration};
 
-use actix_web::web::Data;
 use dikala_actors::{ledger::Report, runtime::lag::EventLoops};
-use dikala_entities::{Millis, store::Transaction};
+use dikala_entities::Millis;
 use dikala_telephony::bridge::StatisticsReader;
 use tokio::{sync::Mutex, time::timeout};
 
 use crate::{
-    config::ConfigurationKey,
-    http::{
-        answer::ApiAnswer, context::HttpContext, error::ApiError, extract::OperatorRequest,
-        meter::HttpMeter,
-    },
-    node::Runtime,
-    overview::OverviewSampler,
+    config::ConfigurationKey, http::meter::HttpMeter, node::Runtime,
+    operations::OperationResources, overview::OverviewSampler,
 };
 
 /// The context of the operators' handlers.
@@ -24,10 +18,7 @@ pub struct OperatorContext {
     pub node: Runtime,
     pub loops: EventLoops,
     pub overview: OverviewSampler,
-    /// Prefix of links to this service, without a trailing slash.
-    pub base: Arc<str>,
-    /// The HTTP context of the tenants' API.
-    pub tenants: Data<HttpContext>,
+    pub operations: OperationResources,
     /// Counters of the requests to both listeners.
     pub requests: HttpMeter,
     /// Counters of the telephony bridge inside this process; `None` if it does not run.
@@ -64,44 +55,5 @@ pub(super) async fn in_time<T, E: Display>(told: impl Future<Output = Result<T, 
 impl OperatorContext {
     pub fn now(&self) -> Millis {
         self.node.clock.now()
-    }
-}
-
-/// A write transaction that also stores the answer to the request's `Idempotency-Key`. The caller writes the audit
-/// entries of its changes. Dropping it rolls back.
-#[derive(Debug)]
-pub struct OperatorUnit {
-    txn: Transaction,
-    operator: OperatorRequest,
-}
-
-impl OperatorUnit {
-    pub async fn begin(
-        desk: &OperatorContext,
-        operator: &OperatorRequest,
-    ) -> Result<Self, ApiError> {
-        Ok(Self {
-            txn: desk.node.store.begin().await?,
-            operator: operator.clone(),
-        })
-    }
-
-    pub fn txn(&self) -> &Transaction {
-        &self.txn
-    }
-
-    /// Commits the changes together with the answer.
-    pub async fn commit(self, answer: ApiAnswer) -> Result<ApiAnswer, ApiError> {
-        let claim = self.operator.claim;
-        if let Some(claim) = &claim
-            && !claim.settle(&self.txn, &answer).await?
-        {
-            return Err(ApiError::IdempotencyInProgress);
-        }
-        self.txn.commit().await.map_err(ApiError::of_commit)?;
-        if let Some(claim) = claim {
-            claim.committed(&answer);
-        }
-        Ok(answer)
     }
 }

@@ -9,18 +9,16 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, Value};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{
-    desk::OperatorContext,
-    list::lists,
-    webhooks::{self, find},
-};
+use super::context::OperatorContext;
 use crate::{
-    admin::webhooks::WebhookView,
-    api::PageRange,
     http::{
-        answer::ApiAnswer,
         error::ApiError,
-        extract::{FormFields, OperatorQuery},
+        extract::{Id, OperatorQuery},
+    },
+    operations::{
+        OperationContext, PageRange,
+        list::lists,
+        webhooks::{self, WebhookView},
     },
 };
 
@@ -108,39 +106,44 @@ impl From<LastAnswer> for WebhookAnswer {
     }
 }
 
-/// `GET /webhooks`
+/// `GET /webhooks`: a page of webhooks with their status.
 pub async fn list(
-    desk: Data<OperatorContext>,
-    filters: OperatorQuery,
-) -> Result<ApiAnswer, ApiError> {
-    Ok(ApiAnswer::ok(&page(&desk, &filters.0).await?))
-}
-
-/// The requested page of webhooks with their status.
-pub async fn page(desk: &OperatorContext, asked: &FormFields) -> Result<StandingList, ApiError> {
-    let found = webhooks::page(desk.node.store.api_reader(), asked).await?;
+    process: Data<OperatorContext>,
+    context: OperationContext,
+    query: OperatorQuery,
+) -> Result<StandingList, ApiError> {
+    let found = webhooks::list(context, query).await?;
     let page = PageRange {
         limit: found.limit,
         offset: found.offset,
     };
-    let statuses = of(desk, found.webhooks).await?;
+    let statuses = of(&process, found.webhooks).await?;
     Ok(StandingList::new(page, statuses, found.has_more))
 }
 
 /// The status of one webhook.
-pub async fn one(desk: &OperatorContext, id: WebhookId) -> Result<WebhookStanding, ApiError> {
-    let row = find(desk.node.store.api_reader(), id).await?;
-    let mut statuses = of(desk, vec![row.into()]).await?;
+pub async fn one(
+    process: &OperatorContext,
+    context: OperationContext,
+    id: Id<WebhookId>,
+) -> Result<WebhookStanding, ApiError> {
+    let webhook = webhooks::show(context, id).await?;
+    let mut statuses = of(process, vec![webhook]).await?;
     statuses.pop().ok_or(ApiError::Internal)
 }
 
 async fn of(
-    desk: &OperatorContext,
+    process: &OperatorContext,
     views: Vec<WebhookView>,
 ) -> Result<Vec<WebhookStanding>, DbErr> {
     let ids: Vec<WebhookId> = views.iter().map(|view| view.id).collect();
-    let due = due(desk.node.store.api_reader(), &ids, desk.now()).await?;
-    let statuses = desk.node.webhooks.statuses(ids).await.unwrap_or_default();
+    let due = due(process.node.store.api_reader(), &ids, process.now()).await?;
+    let statuses = process
+        .node
+        .webhooks
+        .statuses(ids)
+        .await
+        .unwrap_or_default();
     let standing = |view: WebhookView| {
         let (due, oldest_due_at) = due.get(&view.id).copied().unwrap_or_default();
         let status = statuses.get(&view.id).copied().unwrap_or_default();

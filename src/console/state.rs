@@ -18,7 +18,7 @@ const STREAMS_MAX: usize = 32;
 #[derive(Debug)]
 pub struct ConsoleState {
     /// The context of the operators' API, whose handlers the pages call.
-    pub desk: Data<OperatorContext>,
+    pub process: Data<OperatorContext>,
     pub ended: SignedOutSessions,
     tokens: Data<OperatorTokens>,
     http: Data<HttpContext>,
@@ -27,13 +27,13 @@ pub struct ConsoleState {
 
 impl ConsoleState {
     pub fn new(
-        desk: Data<OperatorContext>,
+        process: Data<OperatorContext>,
         tokens: Data<OperatorTokens>,
         http: Data<HttpContext>,
     ) -> Self {
         Self {
-            ended: SignedOutSessions::new(desk.node.store.clone()),
-            desk,
+            ended: SignedOutSessions::new(process.node.store.clone()),
+            process,
             tokens,
             http,
             streams: StreamSeats::new(STREAMS_MAX, STREAMS_MAX),
@@ -41,7 +41,7 @@ impl ConsoleState {
     }
 
     pub fn now(&self) -> Millis {
-        self.desk.now()
+        self.process.now()
     }
 
     pub fn tokens(&self) -> &OperatorTokens {

@@ -1,0 +1,325 @@
+//! The context of an operation, and the transaction of one that changes something.
+
+use std::{
+    future::{Ready, ready},
+    ops::Deref,
+    rc::Rc,
+    sync::Arc,
+};
+
+use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, web::Data};
+use dikala_actors::{
+    bridges::Bridges,
+    runtime::clock::{SharedClock, SystemClock},
+    webhooks::WebhooksHandle,
+};
+use dikala_entities::{
+    Actor, ApiKeyId, AuditId, IdempotencyScope, Millis, OfTenant, Role, Store, TenantId, UserId,
+    Vault, WebhookId, store::Transaction, tenant, webhook,
+};
+use sea_orm::{ConnectionTrait, EntityTrait, PrimaryKeyTrait, Select};
+
+use crate::{
+    audit::{self, AuditChange, ChangeOrigin},
+    http::{
+        answer::Answer,
+        context::HttpContext,
+        error::{ApiError, Missing},
+        gate::{Gate, address_of},
+        idempotency::IdempotencyClaim,
+        request_id::current_request_id,
+    },
+};
+
+/// The one who asks for an operation. It decides which rows exist for the operation, whether it may change them, and which name
+/// the audit shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Principal {
+    /// A program, by an API key of the tenant.
+    TenantKey { tenant: TenantId, key: ApiKeyId },
+    /// A member, in the dashboard.
+    Person {
+        tenant: TenantId,
+        user: UserId,
+        role: Role,
+    },
+    /// An operator, over the operators' listener, which has checked the token's right.
+    Operator,
+    /// An operator, on the command line.
+    CommandLine,
+}
+
+impl Principal {
+    /// The only tenant whose rows exist for it; none: all tenants' rows.
+    pub const fn scope(self) -> Option<TenantId> {
+        match self {
+            Self::TenantKey { tenant, .. } | Self::Person { tenant, .. } => Some(tenant),
+            Self::Operator | Self::CommandLine => None,
+        }
+    }
+
+    pub fn may_change(self) -> bool {
+        !matches!(self, Self::Person { role, .. } if role != Role::Owner)
+    }
+
+    pub const fn actor(self) -> Actor {
+        match self {
+            Self::TenantKey { key, .. } => Actor::Key(key),
+            Self::Person { user, .. } => Actor::User(user),
+            Self::Operator => Actor::Operator,
+            Self::CommandLine => Actor::Cli,
+        }
+    }
+}
+
+/// The parts of this process that operations use; application data of both listeners.
+#[derive(Clone, Debug)]
+pub struct OperationResources {
+    pub store: Store,
+    pub clock: SharedClock,
+    /// None for commands that open no secrets.
+    pub vault: Option<Vault>,
+    /// Cached API keys of this process; none on the command line.
+    pub gate: Option<Arc<Gate>>,
+    /// Prefix of links to this service, without a trailing slash.
+    pub base: Arc<str>,
+    /// Connections of bridges to this process; none on the command line.
+    pub bridges: Option<Arc<Bridges>>,
+    /// The dispatcher of this process; none on the command line.
+    pub webhooks: Option<WebhooksHandle>,
+}
+
+/// The mails with new sign-in links.
+#[derive(Clone, Debug)]
+pub struct LinkMails {
+    /// Prefix of mailed links, without a trailing slash.
+    pub base: String,
+    /// The language for members that have chosen none.
+    pub language: &'static str,
+}
+
+/// The context of an operation: who asks, and what it runs on. Handlers extract it; pages and commands make it.
+#[derive(Clone, Debug)]
+pub struct OperationContext {
+    pub principal: Principal,
+    pub origin: ChangeOrigin,
+    pub now: Millis,
+    /// None if new sign-in links are not mailed.
+    pub(super) mails: Option<LinkMails>,
+    pub(super) resources: OperationResources,
+    /// The claim of the request's `Idempotency-Key`.
+    pub claim: Option<Rc<IdempotencyClaim>>,
+}
+
+impl OperationContext {
+    pub fn new(resources: OperationResources, principal: Principal, origin: ChangeOrigin) -> Self {
+        Self {
+            principal,
+            origin,
+            now: resources.clock.now(),
+            mails: None,
+            resources,
+            claim: None,
+        }
+    }
+
+    /// The context of a command on the machine of the node with that name.
+    pub fn of_command(store: &Store, vault: Option<&Vault>, node: &str) -> Self {
+        let resources = OperationResources {
+            store: store.clone(),
+            clock: Arc::new(SystemClock),
+            vault: vault.cloned(),
+            gate: None,
+            base: "".into(),
+            bridges: None,
+            webhooks: None,
+        };
+        Self::new(resources, Principal::CommandLine, ChangeOrigin::cli(node))
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.resources.store
+    }
+
+    pub(super) fn base(&self) -> &str {
+        &self.resources.base
+    }
+
+    /// Links begin with this base, which has no trailing slash.
+    pub fn with_base(mut self, base: &str) -> Self {
+        self.resources.base = base.into();
+        self
+    }
+
+    /// New sign-in links are mailed, if this is given.
+    pub fn with_mails(self, mails: Option<LinkMails>) -> Self {
+        Self { mails, ..self }
+    }
+
+    pub(super) fn bridges(&self) -> Option<&Bridges> {
+        self.resources.bridges.as_deref()
+    }
+
+    pub(super) fn webhooks(&self) -> Option<&WebhooksHandle> {
+        self.resources.webhooks.as_ref()
+    }
+
+    /// Makes this process's dispatcher look for due deliveries. May be lost without harm.
+    pub(super) fn wake_dispatcher(&self) {
+        if let Some(dispatcher) = self.webhooks() {
+            dispatcher.wake();
+        }
+    }
+
+    pub(super) async fn find_webhook(&self, id: WebhookId) -> Result<webhook::Model, ApiError> {
+        let found = self.one_of::<webhook::Entity>(id);
+        let found = found.one(self.store().api_reader()).await?;
+        found.ok_or(ApiError::NotFound(Missing::Webhook))
+    }
+
+    /// The rows in the principal's scope.
+    pub fn rows<E: OfTenant>(&self) -> Select<E> {
+        match self.principal.scope() {
+            Some(tenant) => E::of(tenant),
+            None => E::find(),
+        }
+    }
+
+    /// The row with this key, if the principal's scope includes it.
+    pub fn one_of<E: OfTenant>(
+        &self,
+        key: impl Into<<E::PrimaryKey as PrimaryKeyTrait>::ValueType>,
+    ) -> Select<E> {
+        match self.principal.scope() {
+            Some(tenant) => E::one_of(tenant, key),
+            None => E::find_by_id(key),
+        }
+    }
+
+    /// The tenant, if it exists in the principal's scope.
+    pub(super) async fn find_tenant(
+        &self,
+        db: &impl ConnectionTrait,
+        id: TenantId,
+    ) -> Result<tenant::Model, ApiError> {
+        let is_in_scope = self.principal.scope().is_none_or(|scope| scope == id);
+        let found = tenant::Entity::find_by_id(id).one(db).await?;
+        let found = found.filter(|_| is_in_scope);
+        found.ok_or(ApiError::NotFound(Missing::Tenant))
+    }
+
+    /// Fails unless the tenant exists in the principal's scope.
+    pub async fn require_tenant(&self, id: TenantId) -> Result<(), ApiError> {
+        let found = self.find_tenant(self.store().api_reader(), id);
+        found.await.map(drop)
+    }
+
+    pub(super) fn vault(&self) -> Result<&Vault, ApiError> {
+        self.resources.vault.as_ref().ok_or(ApiError::Internal)
+    }
+
+    /// Begins the transaction of a change.
+    pub async fn begin(&self) -> Result<OperationWrite<'_>, ApiError> {
+        if !self.principal.may_change() {
+            return Err(ApiError::ViewOnly);
+        }
+        Ok(OperationWrite {
+            context: self,
+            txn: self.store().begin().await?,
+            entry: None,
+        })
+    }
+
+    /// Makes a committed change of keys or tenants take effect at the next request to this process.
+    pub fn forget_keys(&self) {
+        if let Some(gate) = &self.resources.gate {
+            gate.forget_keys();
+        }
+    }
+}
+
+/// The transaction of an operation: its effect, its audit entries and the stored answer. Dropping it rolls back.
+#[derive(Debug)]
+pub struct OperationWrite<'a> {
+    pub(super) context: &'a OperationContext,
+    txn: Transaction,
+    entry: Option<AuditId>,
+}
+
+impl Deref for OperationWrite<'_> {
+    type Target = Transaction;
+
+    fn deref(&self) -> &Transaction {
+        &self.txn
+    }
+}
+
+impl OperationWrite<'_> {
+    /// Writes the audit entry of a change; `tenant` is none for a change that concerns no tenant.
+    pub async fn record(
+        &mut self,
+        tenant: impl Into<Option<TenantId>>,
+        change: AuditChange,
+    ) -> Result<(), ApiError> {
+        let OperationContext { origin, now, .. } = self.context;
+        let written = origin.write(&self.txn, tenant, change, *now).await?;
+        self.entry = Some(written);
+        Ok(())
+    }
+
+    /// Commits, together with the answer to a request with an `Idempotency-Key`.
+    pub async fn commit<T: Answer>(self, output: T) -> Result<T, ApiError> {
+        let claim = self.context.claim.as_ref();
+        let claim = claim.map(|claim| (claim, output.answer()));
+        if let Some((claim, answer)) = &claim
+            && !claim.settle(&self.txn, answer).await?
+        {
+            return Err(ApiError::IdempotencyInProgress);
+        }
+        let committed = audit::commit(self.context.store(), self.txn, self.entry).await;
+        committed.map_err(ApiError::of_commit)?;
+        if let Some((claim, answer)) = claim {
+            claim.committed(&answer);
+        }
+        Ok(output)
+    }
+}
+
+impl FromRequest for OperationContext {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        ready(of_request(req).ok_or(ApiError::Internal))
+    }
+}
+
+/// The context of a request that the API's admission has given a scope.
+fn of_request(req: &HttpRequest) -> Option<OperationContext> {
+    let resources = req.app_data::<Data<OperationResources>>()?;
+    let extensions = req.extensions();
+    let principal = match *extensions.get::<IdempotencyScope>()? {
+        IdempotencyScope::Tenant(tenant) => Principal::TenantKey {
+            tenant,
+            key: *extensions.get::<ApiKeyId>()?,
+        },
+        IdempotencyScope::Operators => Principal::Operator,
+    };
+    let origin = origin_of(req, principal)?;
+    let context = OperationContext::new(OperationResources::clone(resources), principal, origin);
+    Some(OperationContext {
+        claim: extensions.get::<Rc<IdempotencyClaim>>().cloned(),
+        ..context
+    })
+}
+
+/// The origin of a request's changes; none if the application lacks its state.
+pub fn origin_of(req: &HttpRequest, principal: Principal) -> Option<ChangeOrigin> {
+    let http = req.app_data::<Data<HttpContext>>()?;
+    Some(ChangeOrigin {
+        actor: principal.actor(),
+        address: address_of(req, &http.settings),
+        request_id: Some(current_request_id()),
+        node: http.member.name().clone(),
+    })
+}
