@@ -1,8 +1,9 @@
 //! Spans in OTLP (<https://opentelemetry.io/docs/specs/otlp/>): the fields that we use of `trace_service.proto` and
 //! `trace.proto`, in protobuf's wire format. Pure.
 //!
-//! Written by hand, because it needs only three kinds of field; the libraries bring another HTTP client and much
-//! unused code. The output was compared with that of OpenTelemetry's own library.
+//! Written by hand, because it needs only three kinds of field. opentelemetry-otlp 0.33 brings 20 more crates, hides
+//! how many spans it dropped or the collector refused, and retries only within one exchange's time. The output was
+//! compared with that of OpenTelemetry's own library.
 
 use super::span::{Attribute, FinishedSpan};
 

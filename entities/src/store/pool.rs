@@ -9,6 +9,9 @@
 //!
 //! A transaction that waits for a synchronous standby keeps its permit even if its caller gave up. Otherwise each
 //! further one would hold another idle connection of the server, until none were left for readers.
+//!
+//! sqlx's own pool cannot keep these rules. It frees a lost connection's permit while its commit may still wait. It
+//! tests each returned connection with a round trip that has no timeout and runs on the caller's runtime.
 
 mod abandoned;
 mod connection;
