@@ -11,7 +11,7 @@ const OWN: &str = "dikala";
 #[rustfmt::skip]
 const PARTS: [(&str, &[&str]); 4] = [
     ("dikala", &[
-        "admin", "api", "app", "audit", "bridge", "cli", "common_passwords", "config", "console", "dashboard", "front", "http", "mails", "maintenance", "node", "openapi", "operator", "operator_api", "overview", "pages", "routes",
+        "api", "app", "audit", "bridge", "cli", "common_passwords", "config", "console", "dashboard", "front", "http", "mails", "maintenance", "node", "openapi", "operations", "operator", "operator_api", "overview", "pages", "routes",
         "simulator", "telemetry", "telephony",
     ]),
     ("dikala_actors", &[

@@ -85,7 +85,7 @@ fn slow(us: u64) -> dikala_actors::runtime::histogram::Distribution {
 #[case::backlog(OverviewSample { actors: vec![actor("call_registry", 101)], ..sample(0) },
     Severity::Warning, "mailbox_backlog", "call_registry", "101 messages wait for call_registry")]
 #[case::lost(OverviewSample { actors: vec![ActorSample { lost: 25, ..actor("call", 0) }], ..sample(0) },
-    Severity::Warning, "messages_lost", "call", "2.5 a second")]
+    Severity::Warning, "messages_lost", "call", "2.5 messages a second")]
 #[case::blocked(OverviewSample { loops: vec![("calls-1".to_owned(), 2_300)], ..sample(0) },
     Severity::Critical, "event_loop_blocked", "calls-1", "blocked for 2 s")]
 #[case::books(OverviewSample { differences: 1, ..sample(0) }, Severity::Critical, "ledger_differences", "", "in 1 place.")]
