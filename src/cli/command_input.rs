@@ -120,7 +120,7 @@ impl CommandInput {
                 let email = email
                     .and_then(|(.., email)| email.as_str())
                     .unwrap_or_default();
-                CliError::Refused(format!("{email}: {error}"))
+                CliError::Refused(format!("{}: {error}", email.to_lowercase()))
             }
             _ => error.into(),
         }
