@@ -3,7 +3,11 @@
 use std::io::IsTerminal;
 
 use tracing_subscriber::{
-    Layer, Registry, filter::DynFilterFn, fmt, layer::SubscriberExt, util::SubscriberInitExt,
+    Layer, Registry,
+    filter::{DynFilterFn, LevelFilter},
+    fmt,
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
 };
 
 use crate::config::LogKeys;
@@ -34,5 +38,15 @@ pub fn init(log: &LogKeys) {
     // Fails only where a subscriber is set already.
     let _ = tracing_subscriber::registry()
         .with(layer.with_filter(filter))
+        .try_init();
+}
+
+/// Shows the warnings of a command, which name the causes of what it cannot do.
+pub fn init_for_command() {
+    let lines = fmt::layer().without_time().with_target(false);
+    let lines = lines.with_ansi(false).with_writer(std::io::stderr);
+    // Fails only where a subscriber is set already.
+    let _ = tracing_subscriber::registry()
+        .with(lines.with_filter(LevelFilter::WARN))
         .try_init();
 }

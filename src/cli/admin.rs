@@ -20,6 +20,7 @@ use crate::{
         bridges::{self, BridgeView},
         keys, numbers, tenants,
     },
+    telemetry,
 };
 
 #[derive(Debug, Subcommand)]
@@ -215,6 +216,7 @@ pub(super) async fn clock_of(store: &Store) -> Result<SystemClock, CliError> {
 pub(super) async fn open(layers: &Layers) -> Result<CommandContext, CliError> {
     let settings = Settings::new(layers)?;
     let store = open_store(&settings, false).await?;
+    telemetry::init_for_command();
     let clock = clock_of(&store).await?;
     Ok(CommandContext {
         by: ChangeOrigin::cli(&settings.node.name),

@@ -112,9 +112,9 @@ impl CommandInput {
                     CliError::Refused(faults.join(" "))
                 })
             }
-            (ApiError::CallNotActive, Some((what, id))) => {
-                CliError::Refused(format!("{what} {id}: {error}"))
-            }
+            (ApiError::CallNotActive, Some((what, id))) => CliError::Refused(format!(
+                "the {what} {id} is over; `dikala {what} list --status answered` shows those that are not"
+            )),
             (ApiError::UserExists, _) => {
                 let email = self.options.iter().find(|(_, name, _)| *name == "email");
                 let email = email

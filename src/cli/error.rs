@@ -74,6 +74,10 @@ impl From<ApiError> for CliError {
         match error.code().exit_code() {
             // Another key in the configuration helps.
             _ if matches!(error, ApiError::Unreadable(_)) => Self::Refused(sentence),
+            _ if matches!(error, ApiError::OutcomeUnknown) => Self::Failed(
+                "the database did not answer whether the change was made; look before you repeat the command"
+                    .to_owned(),
+            ),
             5 => Self::NotFound(sentence),
             6 => Self::Refused(sentence),
             _ => Self::Failed(format!(

@@ -248,7 +248,7 @@ async fn mail_link(
     row.user_id = Some(member.id);
     row.language = Some(mailing.language.to_owned());
     row.link = Some(context.vault()?.seal(SecretPlace::MailLink, row.id, &link));
-    mails::write(&**write, [row]).await?;
+    mails::write(write, [row]).await?;
     Ok(true)
 }
 

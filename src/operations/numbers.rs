@@ -4,8 +4,8 @@ use dikala_entities::{
     AgentId, AuditAction, Millis, PhoneNumber, PhoneNumberId, TenantId, phone_number,
 };
 use sea_orm::{
-    ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder,
-    QuerySelect, Select, SqlErr,
+    ActiveModelTrait, ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, QueryFilter,
+    QueryOrder, QuerySelect, Select, SqlErr,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -114,13 +114,17 @@ lists! {
 }
 
 /// A tenant that does not exist is an error of its field.
-pub async fn require_tenant(context: &OperationContext, id: TenantId) -> Result<(), ApiError> {
-    match context.require_tenant(id).await {
+pub async fn require_tenant(
+    context: &OperationContext,
+    db: &impl ConnectionTrait,
+    id: TenantId,
+) -> Result<(), ApiError> {
+    match context.find_tenant(db, id).await {
         Err(ApiError::NotFound(_)) => {
             let fault = ValueFault::new(FieldCode::NotFound, "names no tenant");
             Err(ApiError::field(fault.in_field("tenantId")))
         }
-        found => found,
+        found => found.map(drop),
     }
 }
 
@@ -139,7 +143,7 @@ pub async fn create(
             label: label?,
         })
     })?;
-    require_tenant(&context, new.tenant_id).await?;
+    require_tenant(&context, context.store().api_reader(), new.tenant_id).await?;
     let row = phone_number::Model {
         id: PhoneNumberId::new(context.now),
         tenant_id: new.tenant_id,
@@ -250,7 +254,7 @@ pub async fn update(
         ..before.clone()
     };
     if input.tenant_id != before.tenant_id {
-        require_tenant(&context, input.tenant_id).await?;
+        require_tenant(&context, &*write, input.tenant_id).await?;
         (row.tenant_id, row.agent_id) = (input.tenant_id, None);
     }
     if row != before {

@@ -189,7 +189,7 @@ pub async fn verify(
     })?;
     let store = &process.node.store;
     if let Some(tenant) = tenant {
-        require_tenant(&context, tenant).await?;
+        require_tenant(&context, context.store().api_reader(), tenant).await?;
     }
     let last = Arc::clone(&process.verified).try_lock_owned();
     let mut last: OwnedMutexGuard<Option<LastVerification>> =

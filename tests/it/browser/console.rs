@@ -188,3 +188,51 @@ async fn every_page_of_the_console_is_for_everybody() {
 const LINKS: &str =
     "return [...document.querySelectorAll('a[href]')].filter(a => a.origin === location.origin)
     .map(a => a.pathname + a.search).filter(p => !p.includes('.csv') && !p.includes('done='))";
+
+/// A time, figure or id on two lines cannot be compared with those above and below it.
+#[actix_web::test]
+async fn tables_break_no_times_figures_and_ids_and_buttons_touch_no_heading() {
+    let Some(browser) = Browser::open("en").await else {
+        return;
+    };
+    let world = world!(Sqlite, guarded());
+    let bridge = world.tenant.bridge(Socket).await;
+    let call = bridge.talk(&world.tenant.did).await;
+    bridge.hang_up(&call).await;
+    world.event("call.ended", &call).await;
+    browser.look(1280, "light").await;
+    sign_in(&browser, &world).await;
+    let script = "const height = (node) => {
+            const range = document.createRange();
+            range.selectNodeContents(node);
+            const lines = [...range.getClientRects()].filter((line) => line.height > 0);
+            const tall = Math.max(...lines.map((line) => line.bottom)) - Math.min(...lines.map((line) => line.top));
+            return lines.length ? tall / lines[0].height : 0;
+        };
+        const cells = [...document.querySelectorAll('.wide td :is(time, .word, .id), .wide td.figure')];
+        const broken = cells.filter((cell) => height(cell) > 1.8).map((cell) => cell.textContent);
+        const touching = [...document.querySelectorAll('main h2')].filter((heading) => {
+            const before = heading.previousElementSibling;
+            return before?.querySelector('button, .button')
+                && heading.getBoundingClientRect().top - before.getBoundingClientRect().bottom < 8;
+        }).map((heading) => heading.textContent);
+        return [cells.length, ...broken, ...touching]";
+    let mut seen = 0;
+    for path in [
+        "/calls",
+        "/webhooks",
+        "/bridges",
+        "/tenants",
+        "/audit",
+        "/nodes",
+    ] {
+        browser
+            .go(&format!("{}{path}", world.server.operator))
+            .await;
+        let found = browser.run(script).await;
+        let found = found.as_array().unwrap();
+        seen += found[0].as_u64().unwrap();
+        assert_eq!(found[1..], [json!(""); 0], "{path}");
+    }
+    assert!(seen > 10, "{seen} cells");
+}
