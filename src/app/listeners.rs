@@ -28,6 +28,7 @@ use crate::{
     front::{self, ConnectionLimits, ConnectionSlots, ListenerOptions, open_files_max},
     http::{context::HttpContext, meter::HttpMeter, middleware::request_scope},
     mails::MailStats,
+    node::Runtime,
     operations::OperationResources,
     operator::{
         access::{self, OperatorTokens},
@@ -105,6 +106,17 @@ pub(super) struct Listeners {
     metrics: Data<MetricSources>,
 }
 
+/// The context of requests to the operators' listener.
+fn operators_http(runtime: &Runtime, settings: &Settings) -> HttpContext {
+    HttpContext::new(
+        runtime.store.clone(),
+        runtime.vault.clone(),
+        Arc::clone(&runtime.clock),
+        runtime.member.clone(),
+        settings.operators_http(),
+    )
+}
+
 impl Listeners {
     /// `public` is the address of the public listener.
     pub(super) fn new(
@@ -147,13 +159,7 @@ impl Listeners {
             full: settings.operator.token(),
             read: settings.operator.read_token(),
         });
-        let http = Data::new(HttpContext::new(
-            runtime.store.clone(),
-            runtime.vault.clone(),
-            Arc::clone(&runtime.clock),
-            runtime.member.clone(),
-            settings.operators_http(),
-        ));
+        let http = Data::new(operators_http(runtime, settings));
         let console = console::ConsoleState::new(process.clone(), tokens.clone(), http.clone());
         Self {
             operations: Data::new(operations),
