@@ -232,7 +232,7 @@ async fn tables_break_no_times_figures_and_ids_and_buttons_touch_no_heading() {
         let found = browser.run(script).await;
         let found = found.as_array().unwrap();
         seen += found[0].as_u64().unwrap();
-        assert_eq!(found[1..], [json!(""); 0], "{path}");
+        assert_eq!(found.len(), 1, "{path}: {found:?}");
     }
     assert!(seen > 10, "{seen} cells");
 }
