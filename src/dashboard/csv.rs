@@ -8,6 +8,7 @@
 
 use std::{
     future::ready,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -16,6 +17,7 @@ use actix_web::{
     http::header::{CONTENT_DISPOSITION, CONTENT_TYPE},
 };
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use tokio::sync::Semaphore;
 
 use super::view::SignedIn;
 use crate::{api::listing, http::error::ApiError};
@@ -124,12 +126,15 @@ pub fn answer(
             }
         }
     });
-    let header = CsvLine::header(columns);
-    let all = stream::once(ready(Ok(header))).chain(pieces);
-    let place = visit.services().http.exports.take(visit.tenant());
+    let services = visit.services();
+    let place = services.http.exports.take(visit.tenant());
     let place = place.ok_or(ApiError::ExportRunning)?;
-    let all = paced(all).inspect(move |_| _ = &place);
-    let body = listing::in_pieces(&visit.services(), visit.tenant(), WHOLE, all)?;
+    let pieces = paced(pieces, Arc::clone(&services.http.export_reads));
+    let header = CsvLine::header(columns);
+    let all = stream::once(ready(Ok(header)))
+        .chain(pieces)
+        .inspect(move |_| _ = &place);
+    let body = listing::in_pieces(&services, visit.tenant(), WHOLE, all)?;
     let file = format!("attachment; filename=\"{name}.csv\"");
     Ok(HttpResponse::Ok()
         .insert_header((CONTENT_TYPE, "text/csv; charset=utf-8"))
@@ -137,14 +142,23 @@ pub fn answer(
         .streaming(body))
 }
 
-/// Pauses after each piece for as long as it took, so that an export uses at most half a CPU core.
-fn paced<T>(pieces: impl Stream<Item = T> + 'static) -> impl Stream<Item = T> {
-    stream::unfold(Box::pin(pieces), |mut pieces| async move {
-        let began = Instant::now();
-        let piece = pieces.next().await?;
-        tokio::time::sleep(began.elapsed()).await;
-        Some((piece, pieces))
-    })
+/// Reads each piece under a permit, and pauses after it for as long as it took. So an export uses at most half a CPU
+/// core, and all exports together no more than there are permits.
+fn paced<T>(
+    pieces: impl Stream<Item = T> + 'static,
+    reads: Arc<Semaphore>,
+) -> impl Stream<Item = T> {
+    stream::unfold(
+        (Box::pin(pieces), reads),
+        |(mut pieces, reads)| async move {
+            let permit = reads.acquire().await.ok()?;
+            let began = Instant::now();
+            let piece = pieces.next().await?;
+            drop(permit);
+            tokio::time::sleep(began.elapsed()).await;
+            Some((piece, (pieces, reads)))
+        },
+    )
 }
 
 #[cfg(test)]
@@ -227,7 +241,11 @@ mod tests {
             piece
         });
         let began = Instant::now();
-        assert_eq!(paced(pieces).collect::<Vec<_>>().await, [0, 1, 2, 3, 4]);
+        let reads = Arc::new(Semaphore::new(1));
+        assert_eq!(
+            paced(pieces, reads).collect::<Vec<_>>().await,
+            [0, 1, 2, 3, 4]
+        );
         let took = began.elapsed();
         assert!(took >= 2 * 5 * work, "{took:?}");
     }

@@ -7,8 +7,13 @@ use dikala_actors::{
     runtime::{clock::SharedClock, shared_limit::SharedLimit},
 };
 use dikala_entities::{Store, TenantId, Vault};
+use tokio::sync::Semaphore;
 
-use super::{gate::Gate, settings::HttpSettings, unread::UnreadAnswers};
+use super::{
+    gate::Gate,
+    settings::HttpSettings,
+    unread::{LISTS_MAX, UnreadAnswers},
+};
 
 /// Application data that every middleware uses. Cheap to clone; all clones share keys and limits.
 #[derive(Clone, Debug)]
@@ -23,12 +28,14 @@ pub struct HttpContext {
     pub gate: Arc<Gate>,
     /// Large answers that clients have not read yet.
     pub unread: Arc<UnreadAnswers>,
-    /// Running exports by tenant: one each, so that no tenant takes the CPU from others.
+    /// Running exports by tenant: one each. Whoever reads slowly keeps nobody else's place.
     pub exports: SharedLimit<TenantId>,
+    /// Permits to read one piece of an export, so that exports never take the CPU from other requests.
+    pub export_reads: Arc<Semaphore>,
 }
 
-/// Limit of concurrent exports of all tenants.
-const EXPORTS_MAX: usize = 8;
+/// Limit of pieces of exports that are read at the same time.
+const EXPORT_READS_MAX: usize = 2;
 
 impl HttpContext {
     /// Empty key cache and limits.
@@ -47,7 +54,8 @@ impl HttpContext {
             settings: Arc::new(settings),
             gate: Arc::default(),
             unread: Arc::default(),
-            exports: SharedLimit::new(EXPORTS_MAX, 1),
+            exports: SharedLimit::new(LISTS_MAX, 1),
+            export_reads: Arc::new(Semaphore::new(EXPORT_READS_MAX)),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::error::ApiError;
 /// Concurrently written lists of one tenant.
 pub const LISTS_PER_TENANT_MAX: usize = 4;
 /// Concurrently written lists of all tenants.
-const LISTS_MAX: usize = 64;
+pub const LISTS_MAX: usize = 64;
 /// Bytes of one tenant's large unread answers that were made whole.
 pub const BYTES_PER_TENANT_MAX: usize = 16 * 1024 * 1024;
 /// The same of all tenants.

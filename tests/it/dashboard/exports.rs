@@ -58,3 +58,36 @@ async fn a_tenant_writes_one_file_at_a_time_and_others_write_theirs() {
     .await;
     connection.close().await.unwrap();
 }
+
+/// The table is locked from outside, so that no export ends.
+#[actix_web::test]
+async fn slow_exports_of_many_tenants_leave_places_for_others() {
+    let Some(world) = TestWorld::start(Postgres, WorldSetup::new()).await else {
+        return;
+    };
+    let connection = Database::connect(&world.server.installation.store.url)
+        .await
+        .unwrap();
+    let mut owners = Vec::new();
+    for number in 1..=10 {
+        let tenant = world.another_tenant(number).await;
+        let email = format!("owner{number}@example.com");
+        owners.push(somebody(&world.server, &tenant.id, &email, "owner").await);
+    }
+    let lock = connection.begin().await.unwrap();
+    let sql = "LOCK TABLE calls IN ACCESS EXCLUSIVE MODE";
+    lock.execute_unprepared(sql).await.unwrap();
+    let mut exports = Vec::new();
+    for owner in &owners {
+        let export = begin(&world, &owner.browser).await;
+        assert_eq!(export.status(), 200, "after {} exports", exports.len());
+        exports.push(export);
+    }
+    lock.rollback().await.unwrap();
+    for mut export in exports {
+        while let Some(piece) = export.next().await {
+            piece.unwrap();
+        }
+    }
+    connection.close().await.unwrap();
+}
