@@ -4,38 +4,31 @@
 use std::sync::LazyLock;
 
 use super::{
-    Statements, Step,
+    Step,
     indexes::{ConcurrentIndex, Indexes},
+    script::Script,
 };
 
 static RELEASE: LazyLock<Option<String>> = LazyLock::new(|| std::env::var("FAIL_POINT_STEPS").ok());
 
-const COLUMN: Statements = Statements {
-    file: "m20991231_999997_column.rs",
-    up: &[
-        "ALTER TABLE calls ADD COLUMN of_the_next_release TEXT",
-        "ALTER TABLE credit_accounts ADD COLUMN of_the_next_release BIGINT NOT NULL DEFAULT 0",
-        "CREATE TABLE of_the_next_release (one BIGINT PRIMARY KEY)",
-    ],
-    down: &[
-        "DROP TABLE of_the_next_release",
-        "ALTER TABLE credit_accounts DROP COLUMN of_the_next_release",
-        "ALTER TABLE calls DROP COLUMN of_the_next_release",
-    ],
+const COLUMN: Script = Script {
+    name: "m20991231_999997_column",
+    sql: "ALTER TABLE calls ADD COLUMN of_the_next_release TEXT; \
+          ALTER TABLE credit_accounts ADD COLUMN of_the_next_release BIGINT NOT NULL DEFAULT 0; \
+          CREATE TABLE of_the_next_release (one BIGINT PRIMARY KEY)",
 };
 
 const INDEX: Indexes = Indexes {
-    file: "m20991231_999998_index.rs",
+    name: "m20991231_999998_index",
     indexes: &[ConcurrentIndex {
         name: "calls_of_the_next_release",
         on: "calls (of_the_next_release, id)",
     }],
 };
 
-const BREAKING: Statements = Statements {
-    file: "m20991231_999999_breaking.rs",
-    up: &["CREATE TABLE of_a_breaking_release (one BIGINT PRIMARY KEY)"],
-    down: &["DROP TABLE of_a_breaking_release"],
+const BREAKING: Script = Script {
+    name: "m20991231_999999_breaking",
+    sql: "CREATE TABLE of_a_breaking_release (one BIGINT PRIMARY KEY)",
 };
 
 pub(crate) fn change(steps: &mut Vec<Step>) {

@@ -3,7 +3,6 @@
 use sea_orm_migration::{
     prelude::*,
     sea_orm::{ConnectionTrait, DbBackend},
-    util::get_file_stem,
 };
 
 use super::state::rows;
@@ -11,8 +10,7 @@ use super::state::rows;
 /// A step that builds indexes. On PostgreSQL they are built concurrently, outside of a transaction, so the table can be read and
 /// written meanwhile. The next try starts an interrupted build again. Such a step is [`Additive`](super::Step::Additive).
 pub(crate) struct Indexes {
-    /// The migration that gives the step its name.
-    pub(crate) file: &'static str,
+    pub(crate) name: &'static str,
     pub(crate) indexes: &'static [ConcurrentIndex],
 }
 
@@ -25,7 +23,7 @@ pub(crate) struct ConcurrentIndex {
 
 impl MigrationName for Indexes {
     fn name(&self) -> &str {
-        get_file_stem(self.file)
+        self.name
     }
 }
 
@@ -46,15 +44,6 @@ impl MigrationTrait for Indexes {
         let concurrently = db.get_database_backend() == DbBackend::Postgres && !is_alone;
         for index in self.indexes {
             index.build(db, concurrently).await?;
-        }
-        Ok(())
-    }
-
-    async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        let db = manager.get_connection();
-        for index in self.indexes {
-            let drop = format!("DROP INDEX IF EXISTS {}", index.name);
-            db.execute_unprepared(&drop).await?;
         }
         Ok(())
     }

@@ -2,15 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use sea_orm_migration::MigrationName;
 use sea_orm_migration::sea_orm::{
     ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, RuntimeErr,
     SqliteTransactionMode, TransactionOptions, TransactionTrait,
 };
 
 use super::{
-    Migrator, MigratorTrait, Step, m20261121_000001_initial,
-    state::{COMPATIBILITY, RECORD, applied_steps, has_table, rows},
+    Migrator, MigratorTrait, Step,
+    state::{COMPATIBILITY, RECORD, applied_steps, rows},
     steps,
 };
 
@@ -137,7 +136,7 @@ async fn together(db: &DatabaseConnection, steps: u32, made: usize) -> Result<()
     };
     let txn = db.begin_with_options(options).await?;
     if is_sqlite {
-        clear_half_made(&txn).await?;
+        may_migrate(&txn).await?;
     } else {
         txn.execute_unprepared(POSTGRES_PATIENCE).await?;
     }
@@ -152,9 +151,6 @@ async fn together(db: &DatabaseConnection, steps: u32, made: usize) -> Result<()
 
 /// The last breaking step is the oldest step that a program must know.
 async fn record_compatibility(txn: &DatabaseTransaction) -> Result<(), DbErr> {
-    if !has_table(txn, COMPATIBILITY).await? {
-        return Ok(());
-    }
     let applied = applied_steps(txn).await?;
     let breaking = steps()
         .into_iter()
@@ -167,9 +163,6 @@ async fn record_compatibility(txn: &DatabaseTransaction) -> Result<(), DbErr> {
 
 /// Fails if nodes live, and names them.
 async fn nobody_serves(db: &DatabaseConnection, pending: &[Step]) -> Result<(), DbErr> {
-    if !has_table(db, "nodes").await? {
-        return Ok(());
-    }
     let now = match db.get_database_backend() {
         DbBackend::Postgres => "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
         _ => "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
@@ -217,44 +210,18 @@ fn in_words(error: DbErr) -> DbErr {
 /// Errors: a sentence that names the table.
 pub async fn may_migrate(db: &impl ConnectionTrait) -> Result<(), DbErr> {
     let is_sqlite = db.get_database_backend() == DbBackend::Sqlite;
-    if !is_sqlite || has_first_step(db).await? {
+    if !is_sqlite || !applied_steps(db).await?.is_empty() {
         return Ok(());
     }
-    let ours = m20261121_000001_initial::TABLES;
-    let there = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
-    for row in rows(db, there.to_owned()).await? {
-        let table: String = row.try_get("", "name")?;
-        let foreign = table != RECORD && !ours.contains(&table.as_str());
-        let look = format!(
-            "SELECT 1 AS one FROM \"{}\" LIMIT 1",
-            table.replace('"', "\"\"")
-        );
-        if foreign || !rows(db, look).await?.is_empty() {
-            return Err(DbErr::Custom(format!(
-                "the database has a table {table:?} that no recorded step of dikala made; restore a backup, or name an empty \
-                 database in database.url"
-            )));
-        }
-    }
-    Ok(())
-}
-
-async fn has_first_step(db: &impl ConnectionTrait) -> Result<bool, DbErr> {
-    let first = m20261121_000001_initial::Migration;
-    Ok(applied_steps(db).await?.contains(first.name()))
-}
-
-/// Earlier versions created the first step's tables one by one on SQLite. If that was interrupted, there are tables without a
-/// record of the step. Nothing can have been written to them, so they are created again. A file that holds anything else is not
-/// touched.
-async fn clear_half_made(txn: &DatabaseTransaction) -> Result<(), DbErr> {
-    may_migrate(txn).await?;
-    if has_first_step(txn).await? {
+    let foreign = format!(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> '{RECORD}' LIMIT 1"
+    );
+    let Some(row) = rows(db, foreign).await?.pop() else {
         return Ok(());
-    }
-    for table in m20261121_000001_initial::TABLES {
-        txn.execute_unprepared(&format!("DROP TABLE IF EXISTS {table}"))
-            .await?;
-    }
-    Ok(())
+    };
+    let table: String = row.try_get("", "name")?;
+    Err(DbErr::Custom(format!(
+        "the database has a table {table:?} that no recorded step of dikala made; restore a backup, or name an empty database in \
+         database.url"
+    )))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sea_orm_migration::sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement};
 
-use super::{number, steps};
+use super::steps;
 
 /// The table of applied steps.
 pub(crate) const RECORD: &str = "seaql_migrations";
@@ -22,6 +22,8 @@ pub enum SchemaState {
     Behind(usize),
     /// A later version of the program has changed it, and this one cannot serve from it; the last step's name.
     Newer(String),
+    /// A version from before the first release made it.
+    Unreleased,
 }
 
 /// The number of the last step that this program knows.
@@ -31,11 +33,13 @@ pub fn knows_step() -> i64 {
 
 /// Reads the state, and changes nothing.
 pub async fn schema_state(db: &impl ConnectionTrait) -> Result<SchemaState, DbErr> {
-    let known: BTreeSet<String> = steps()
-        .iter()
-        .map(|step| step.migration().name().to_owned())
-        .collect();
+    let steps = steps();
+    let names = steps.iter().map(|step| step.migration().name());
+    let known: BTreeSet<String> = names.map(str::to_owned).collect();
     let applied = applied_steps(db).await?;
+    if !applied.is_empty() && !applied.contains(steps[0].migration().name()) {
+        return Ok(SchemaState::Unreleased);
+    }
     let missing = known.difference(&applied).count();
     let Some(newer) = applied.difference(&known).last() else {
         return Ok(match missing {
@@ -43,28 +47,31 @@ pub async fn schema_state(db: &impl ConnectionTrait) -> Result<SchemaState, DbEr
             missing => SchemaState::Behind(missing),
         });
     };
-    let serves = missing == 0 && serves_from(db, &applied).await? <= knows_step();
+    let serves = missing == 0 && serves_from(db).await? <= knows_step();
     Ok(match serves {
         true => SchemaState::Ahead(newer.clone()),
         false => SchemaState::Newer(newer.clone()),
     })
 }
 
-/// The number of the oldest step that a program must know. If none is recorded, it is the last one.
-async fn serves_from(db: &impl ConnectionTrait, applied: &BTreeSet<String>) -> Result<i64, DbErr> {
-    let last = applied.iter().map(|name| number(name)).max();
-    let last = last.unwrap_or(0);
-    if !has_table(db, COMPATIBILITY).await? {
-        return Ok(last);
-    }
+/// The number of the oldest step that a program must know. A schema that does not say so is not served.
+async fn serves_from(db: &impl ConnectionTrait) -> Result<i64, DbErr> {
     let found = rows(db, format!("SELECT serves_from FROM {COMPATIBILITY}")).await?;
     found
         .first()
-        .map_or(Ok(last), |row| row.try_get("", "serves_from"))
+        .map_or(Ok(i64::MAX), |row| row.try_get("", "serves_from"))
 }
 
 pub(crate) async fn applied_steps(db: &impl ConnectionTrait) -> Result<BTreeSet<String>, DbErr> {
-    if !has_table(db, RECORD).await? {
+    let is_recorded = match db.get_database_backend() {
+        DbBackend::Postgres => format!(
+            "SELECT 1 AS one FROM pg_catalog.pg_tables WHERE schemaname = current_schema() AND tablename = '{RECORD}'"
+        ),
+        _ => {
+            format!("SELECT 1 AS one FROM sqlite_master WHERE type = 'table' AND name = '{RECORD}'")
+        }
+    };
+    if rows(db, is_recorded).await?.is_empty() {
         return Ok(BTreeSet::new());
     }
     rows(db, format!("SELECT version FROM {RECORD}"))
@@ -72,18 +79,6 @@ pub(crate) async fn applied_steps(db: &impl ConnectionTrait) -> Result<BTreeSet<
         .iter()
         .map(|row| row.try_get::<String>("", "version"))
         .collect()
-}
-
-pub(crate) async fn has_table(db: &impl ConnectionTrait, table: &str) -> Result<bool, DbErr> {
-    let look = match db.get_database_backend() {
-        DbBackend::Postgres => format!(
-            "SELECT 1 AS one FROM pg_catalog.pg_tables WHERE schemaname = current_schema() AND tablename = '{table}'"
-        ),
-        _ => {
-            format!("SELECT 1 AS one FROM sqlite_master WHERE type = 'table' AND name = '{table}'")
-        }
-    };
-    rows(db, look).await.map(|found| !found.is_empty())
 }
 
 pub(crate) async fn rows(

@@ -50,25 +50,10 @@ async fn a_failure_at_any_statement_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_first_step_that_an_earlier_version_left_half_made_is_mended() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = open(&folder.path().join("dikala.db"), None).await;
-    for left in [
-        "CREATE TABLE seaql_migrations (version TEXT PRIMARY KEY, applied_at BIGINT NOT NULL)",
-        "CREATE TABLE tenants (id TEXT PRIMARY KEY)",
-        "CREATE TABLE agents (id TEXT PRIMARY KEY, tenant_id TEXT REFERENCES tenants (id))",
-    ] {
-        db.execute_unprepared(left).await.unwrap();
-    }
-    migrate(&db).await.unwrap();
-    assert_eq!(schema_state(&db).await.unwrap(), SchemaState::Current);
-}
-
-#[tokio::test]
 async fn a_file_with_anything_else_in_it_is_left_alone() {
     for foreign in [
         "CREATE TABLE invoices (id INTEGER)",
-        "CREATE TABLE tenants (id TEXT); INSERT INTO tenants VALUES ('somebody')",
+        "CREATE TABLE tenants (id TEXT)",
     ] {
         let folder = tempfile::tempdir().unwrap();
         let db = open(&folder.path().join("other.db"), None).await;
@@ -78,6 +63,31 @@ async fn a_file_with_anything_else_in_it_is_left_alone() {
         assert_eq!(foreseen, refused);
         assert!(refused.contains("database.url"), "{refused}");
         assert_eq!(tables(&db).await, 1);
+    }
+}
+
+/// A developer's database with the steps that the first one replaced.
+#[tokio::test]
+async fn a_schema_of_before_the_first_release_is_left_alone() {
+    const OLD: &str = "CREATE TABLE tenants (id TEXT PRIMARY KEY); \
+         CREATE TABLE nodes (name TEXT, version TEXT, address TEXT, id TEXT, lease_until BIGINT); \
+         CREATE TABLE seaql_migrations (version TEXT PRIMARY KEY, applied_at BIGINT NOT NULL); \
+         INSERT INTO seaql_migrations (version, applied_at) VALUES ('m20261121_000001_initial', 0)";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("dikala.db");
+    let mut stores = vec![open(&file, None).await];
+    let place = postgres::TestDatabase::create();
+    if let Some(place) = &place {
+        stores.push(Database::connect(place.url.as_str()).await.unwrap());
+    }
+    for db in stores {
+        db.execute_unprepared(OLD).await.unwrap();
+        assert_eq!(schema_state(&db).await.unwrap(), SchemaState::Unreleased);
+        migrate(&db).await.unwrap_err();
+        assert_eq!(schema_state(&db).await.unwrap(), SchemaState::Unreleased);
+        let recorded = "SELECT version FROM seaql_migrations".to_owned();
+        assert_eq!(rows(&db, recorded).await.unwrap().len(), 1);
+        db.close().await.unwrap();
     }
 }
 
@@ -107,7 +117,7 @@ async fn a_later_schema_is_served_from_as_long_as_it_says_so() {
         .unwrap();
     let state = schema_state(&db).await.unwrap();
     assert_eq!(state, SchemaState::Newer(later.clone()));
-    db.execute_unprepared("DROP TABLE schema_compatibility")
+    db.execute_unprepared("DELETE FROM schema_compatibility")
         .await
         .unwrap();
     let state = schema_state(&db).await.unwrap();
@@ -127,7 +137,6 @@ async fn the_last_breaking_step_is_the_oldest_that_a_program_has_to_know() {
     .await;
     let from: i64 = row.unwrap()[0].try_get("", "serves_from").unwrap();
     assert_eq!(from, breaking.unwrap().number());
-    assert!(from >= 27, "{from}");
 }
 
 #[test]
@@ -141,7 +150,7 @@ fn steps_are_numbered_in_their_order() {
 #[tokio::test]
 async fn a_killed_build_of_an_index_is_begun_anew() {
     const STEP: Indexes = Indexes {
-        file: "m20991231_999999_index.rs",
+        name: "m20991231_999999_index",
         indexes: &[ConcurrentIndex {
             name: "calls_killed_build",
             on: "calls (ai_cost_idr, id)",

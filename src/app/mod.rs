@@ -71,6 +71,11 @@ pub enum ServiceStartError {
     )]
     NewerSchema(String),
     #[error(
+        "the database was made by a version from before the first release of dikala, whose schema is not brought up to date: keep it \
+         aside, and name an empty database in database.url"
+    )]
+    UnreleasedSchema,
+    #[error(
         "a crash of this PostgreSQL loses acknowledged calls and minutes ({0}): turn these settings on wherever they are off, for the \
          server (ALTER SYSTEM), the database or the role (ALTER DATABASE or ALTER ROLE … SET) or in database.url; if such a loss does \
          not matter, set database.allow_unsafe = true"

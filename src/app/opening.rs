@@ -46,6 +46,7 @@ pub async fn open_store(
             );
         }
         SchemaState::Newer(step) => return Err(ServiceStartError::NewerSchema(step)),
+        SchemaState::Unreleased => return Err(ServiceStartError::UnreleasedSchema),
         SchemaState::Behind(steps) if may_migrate => {
             tracing::info!(steps, "bringing the schema up to date");
             store.may_make_tables().await?;

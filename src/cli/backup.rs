@@ -265,6 +265,9 @@ async fn prove(db: &DatabaseConnection, shown: &Path) -> Result<(), CliError> {
         Ok(SchemaState::Newer(step)) => Err(CliError::Refused(
             ServiceStartError::NewerSchema(step).to_string(),
         )),
+        Ok(SchemaState::Unreleased) => Err(CliError::Refused(
+            ServiceStartError::UnreleasedSchema.to_string(),
+        )),
         Ok(SchemaState::Behind(_)) if !is_ours(db).await => {
             Err(unusable(shown, "it has no tables of dikala"))
         }

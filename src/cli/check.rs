@@ -229,6 +229,7 @@ async fn schema(store: &Store, may_migrate: bool) -> Result<String, String> {
         Ok(SchemaState::Newer(step)) => Err(format!(
             "has the step {step}, which this version does not know; install the newer version"
         )),
+        Ok(SchemaState::Unreleased) => Err(ServiceStartError::UnreleasedSchema.to_string()),
         Err(error) => Err(in_words(&error)),
     }
 }

@@ -24,11 +24,6 @@ impl StoreKind {
     pub async fn open(self) -> Option<(StoreGuard, Store)> {
         open(|folder| self.migrated_place(folder)).await
     }
-
-    /// As [`Self::open`], without a schema.
-    pub async fn open_empty(self) -> Option<(StoreGuard, Store)> {
-        open(|folder| self.place(folder)).await
-    }
 }
 
 /// A migrated SQLite store.

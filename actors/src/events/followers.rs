@@ -248,7 +248,6 @@ mod tests {
         payload::SampleCall,
     };
     use dikala_entities::{EventKind, Millis};
-    use dikala_migration::{Migrator, MigratorTrait};
 
     fn event(tenant: TenantId, at: i64) -> NewEvent {
         let at = Millis::from_i64(at);
@@ -376,46 +375,5 @@ mod tests {
             followers.follow(two).expect_err("is closed"),
             NoSeat::Service
         );
-    }
-
-    /// A store with the schema of the first version, with events of a call and a sample for one webhook.
-    #[actix::test]
-    async fn events_from_before_positions_get_theirs_in_the_order_of_their_ids() {
-        for (_keep, store) in dikala_testkit::both().await {
-            let db = store.writer();
-            let schema = store.for_schema().await.expect("a connection");
-            let all = u32::try_from(Migrator::migrations().len()).expect("a few");
-            Migrator::down(&schema, Some(all - 1))
-                .await
-                .expect("goes back");
-            let tenant = TenantId::new(Millis::from_i64(1));
-            let ids: Vec<EventId> = (1..=3).map(|n| event(tenant, n).id).collect();
-            for id in [ids[2], ids[0], ids[1]] {
-                let row = format!(
-                    "INSERT INTO events (id, tenant_id, kind, occurred_at, body) \
-                     VALUES ('{id}', '{tenant}', 'credits.low', 1, '{{}}')"
-                );
-                db.execute_unprepared(&row).await.expect("is written");
-            }
-            let sample = format!(
-                "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, kind, status, attempts, lease_until, is_test, created_at) \
-                 VALUES ('dlv_1', '{tenant}', 'wh_1', '{}', 'credits.low', 'succeeded', 1, 0, TRUE, 1)",
-                ids[1]
-            );
-            db.execute_unprepared(&sample).await.expect("is written");
-            Migrator::up(&schema, None).await.expect("goes on");
-
-            commit(store.clone(), event(tenant, 4)).await;
-            let start = (EventId::first_at(Millis::MIN), 0);
-            let seen = after(&store, tenant, start, 10).await.expect("reads");
-            let seen = seen.expect("nothing is gone");
-            let seen: Vec<(Option<i64>, bool)> =
-                seen.iter().map(|e| (e.position, e.is_test)).collect();
-            assert_eq!(seen, [(Some(1), false), (Some(2), false), (Some(3), false)]);
-            let first = position(&store, tenant, ids[0]).await.expect("reads");
-            let third = position(&store, tenant, ids[2]).await.expect("reads");
-            let of_sample = position(&store, tenant, ids[1]).await.expect("reads");
-            assert_eq!((first, third, of_sample), (Some(1), Some(2), None));
-        }
     }
 }

@@ -1,5 +1,7 @@
 //! Two releases over one database: the program of this build, and the same one configured with the steps of a next release.
 
+use std::time::{Duration, Instant};
+
 use actix_web::rt::task::spawn_blocking;
 use futures_util::future::join_all;
 
@@ -124,4 +126,41 @@ async fn a_node_that_is_too_old_for_the_schema_gives_its_calls_to_a_newer_one() 
     at_b.hang_up(&call).await;
     nodes.a.event("call.ended", &call).await;
     assert_eq!(nodes.b.terminate().await, 0);
+}
+
+/// A schema step that needs a table which a dump reads fails with an error: waiting would block every later use of
+/// the table.
+#[actix_web::test]
+async fn a_step_of_the_schema_does_not_wait_for_a_dump() {
+    let Some(installation) = Installation::migrated(Postgres) else {
+        return;
+    };
+    let next = next_release(&installation, "additive");
+    let store = &installation.store;
+    let dumping = store.shared();
+    let dump = actix_web::rt::spawn(async move {
+        dumping
+            .execute("LOCK TABLE calls IN ACCESS SHARE MODE; SELECT pg_sleep(60)")
+            .await;
+    });
+    eventually("the dump to begin", async || {
+        let has = "SELECT mode FROM pg_locks WHERE relation = 'calls'::regclass AND mode = 'AccessShareLock'";
+        (!store.rows::<1>(has).await.is_empty()).then_some(())
+    })
+    .await;
+    let began = Instant::now();
+    let refused = next.run(&["migrate"]);
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.stderr.contains("pg_dump"), "{refused:?}");
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        began.elapsed()
+    );
+    let end = "SELECT CAST(pg_terminate_backend(pid) AS TEXT) FROM pg_stat_activity \
+               WHERE datname = current_database() AND wait_event = 'PgSleep'";
+    assert_eq!(store.rows::<1>(end).await, [["true".to_owned()]]);
+    dump.await.expect_err("the dump was ended");
+    let done = next.run(&["migrate"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
 }
