@@ -25,7 +25,6 @@ mod runtime;
 mod schema;
 mod single;
 mod statement_timeout;
-mod statements;
 mod transaction;
 
 use std::{
@@ -47,7 +46,6 @@ pub use self::{
     notices::NoticeConnection,
     pool::{Connections, PoolReading},
     reservation::Reservation,
-    statements::StatementReading,
     transaction::Transaction,
 };
 use self::{

@@ -115,8 +115,8 @@ enum Command {
     /// See which processes serve the database.
     #[command(subcommand)]
     Node(nodes::NodeCommand),
-    /// See how a running service's database does: size, pools, commits, slowest statements.
-    Database(running::DatabaseOptions),
+    /// See how a running service's database does: size, pools, commits.
+    Database(listener::ListenerArgs),
     /// See the functions that a running service called lately.
     Functions(running::FunctionsOptions),
     /// See who changed what.

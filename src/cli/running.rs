@@ -1,10 +1,7 @@
 //! `dikala database` and `dikala functions`: read from the operators' listener what only a running process knows.
 
-use clap::{
-    Args,
-    builder::{PossibleValuesParser, TypedValueParser},
-};
-use dikala_entities::{Ranking, StatementRanking};
+use clap::{Args, builder::PossibleValuesParser};
+use dikala_entities::Ranking;
 use serde_json::Value;
 
 use super::{
@@ -14,16 +11,6 @@ use super::{
     output,
 };
 use crate::config::{ConfigError, Layers};
-
-/// Which database, and what of it comes first.
-#[derive(Debug, Args)]
-pub struct DatabaseOptions {
-    #[command(flatten)]
-    listener: ListenerArgs,
-    /// The order: by average, longest or total time.
-    #[arg(long, default_value = "mean", value_parser = ranked_by(StatementRanking::WORDS))]
-    sort: String,
-}
 
 /// Which functions, and in what order.
 #[derive(Debug, Args)]
@@ -40,14 +27,10 @@ pub struct FunctionsOptions {
     #[arg(long)]
     name: Option<String>,
     /// The order: by calls in the last minute, failures, or time.
-    #[arg(long, default_value = "rate", value_parser = ranked_by(Ranking::WORDS))]
+    #[arg(long, default_value = "rate", value_parser = PossibleValuesParser::new(Ranking::WORDS))]
     sort: String,
     #[command(flatten)]
     page: PageArgs,
-}
-
-fn ranked_by(words: &'static [&'static str]) -> impl TypedValueParser<Value = String> {
-    PossibleValuesParser::new(words)
 }
 
 /// A path with its query.
@@ -63,13 +46,11 @@ fn path(of: &str, asked: &[(&str, Option<&str>)]) -> String {
 
 /// `dikala database`
 pub async fn database(
-    options: DatabaseOptions,
+    options: ListenerArgs,
     layers: impl FnOnce() -> Result<Layers, ConfigError>,
     as_json: bool,
 ) -> Result<(), CliError> {
-    let listener = Listener::new(options.listener, layers)?;
-    let path = path("/database", &[("sort", Some(&options.sort))]);
-    let found = listener.get(&path).await?;
+    let found = Listener::new(options, layers)?.get("/database").await?;
     if as_json {
         return output::text(&found.to_string());
     }
@@ -85,10 +66,7 @@ pub async fn database(
     }
     output::text("")?;
     let pools = rows(&found["pools"], ["name", "inUse", "idle", "unopened"]);
-    output::grid(["pool", "in use", "idle", "unopened"], pools)?;
-    output::text("")?;
-    let columns = ["meanUs", "longestUs", "totalUs", "count", "failed", "shape"];
-    output::grid(columns, rows(&found["statements"], columns))
+    output::grid(["pool", "in use", "idle", "unopened"], pools)
 }
 
 /// `dikala functions`

@@ -72,8 +72,8 @@ const PARTS: &[(&str, Duration, Make)] = &[
     ("ledger", SELDOM, |visit, _| {
         Box::pin(async { Ok(ledger::parts(visit).await?.into()) })
     }),
-    ("database", SELDOM, |visit, asked| {
-        Box::pin(async { Ok(database::parts(visit, asked).await?.into()) })
+    ("database", SELDOM, |visit, _| {
+        one(async { Ok(database::part(visit).await) })
     }),
     ("tenants", SELDOM, |visit, _| one(tenants::part(visit))),
     ("audit", SELDOM, |visit, _| one(audit::part(visit))),

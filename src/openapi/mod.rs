@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use dikala_entities::{
     AgentId, AuditAction, BridgeId, CallId, CallStatus, CallerNumber, DeliveryStatus, EventId,
-    InstantOrDate, Interval, PhoneNumber, PhoneNumberId, Ranking, StatementRanking, TenantId,
-    WebhookId, WebhookState,
+    InstantOrDate, Interval, PhoneNumber, PhoneNumberId, Ranking, TenantId, WebhookId,
+    WebhookState,
 };
 use serde_json::{Map, Value, json};
 use utoipa::{
@@ -316,10 +316,6 @@ fn query_parameter(name: &str, route: &ApiRoute) -> (&'static str, Value) {
 /// Parameters of statistics of this process: the order, and the name.
 fn parameter_of_ranks(name: &str, route: &ApiRoute) -> Option<(&'static str, Value)> {
     Some(match name {
-        "sort" if route.tag() == "database" => (
-            "What the first statements have the most of: time on average, the longest, or in all.",
-            json!({"type": "string", "enum": StatementRanking::WORDS, "default": "mean"}),
-        ),
         "sort" => (
             "What the first have the most of: calls in the last minute, failures, or time.",
             json!({"type": "string", "enum": Ranking::WORDS, "default": "rate"}),

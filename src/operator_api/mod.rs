@@ -115,7 +115,7 @@ pub const ROUTES: &[ApiRoute] = &[
     get("/nodes", "nodes.list", |r| r.to(system::nodes), "The processes of the service.").ok::<system::NodeList>(),
     get("/ledger", "ledger.get", |r| r.to(ledger::show), "The ledger: open holds, what does not add up, what was written, and the last verification here.").ok::<ledger::LedgerStatus>(),
     post("/ledger/verify", "ledger.verify", |r| r.to(answer(ledger::verify)), "Compute every balance again from its transactions and holds.").may_take::<ledger::VerificationInput>().ok::<ledger::Verification>().fails(VERIFYING),
-    get("/database", "database.get", |r| r.to(database::show), "The database: size, pools, how long commits take, and the slowest statements.").query(&["sort"]).ok::<database::DatabaseStatus>(),
+    get("/database", "database.get", |r| r.to(database::show), "The database: size, pools, and how long commits take.").ok::<database::DatabaseStatus>(),
     get("/functions", "functions.list", |r| r.to(functions::list), "A page of the functions that were called in conversations here lately; first those whose endpoints are left alone.").query(&["limit", "offset", "tenantId", "agentId", "name", "sort"]).ok::<functions::CalledList>(),
     get("/http", "http.list", |r| r.to(requests::list), "A page of the routes that were asked for here.").query(&["limit", "offset", "sort"]).ok::<requests::RouteList>(),
     get("/config", "config.get", |r| r.to(system::config), "The configuration, secrets masked, with where each value came from.").ok::<system::Configuration>(),

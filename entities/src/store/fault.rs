@@ -11,8 +11,6 @@ use std::{
 
 use sea_orm::{DbErr, RuntimeErr, SqlxError};
 
-use super::statements::Statements;
-
 /// The reason why a request over a connection did not succeed.
 #[derive(Debug)]
 pub(super) enum SendFault {
@@ -39,7 +37,6 @@ pub(super) struct PoolSignals {
     cuts: AtomicU64,
     refusals: AtomicU64,
     refuses_unsafe: AtomicBool,
-    pub statements: Statements,
 }
 
 impl PoolSignals {

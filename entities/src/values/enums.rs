@@ -221,14 +221,6 @@ words! {
         P99 = "p99",
     }
 
-    /// The ranking of database statements, highest first.
-    StatementRanking {
-        Mean = "mean",
-        Longest = "longest",
-        /// Total time.
-        Total = "total",
-    }
-
     /// The kinds of mails.
     MailKind {
         /// The one-time link for a person invited to the dashboard.

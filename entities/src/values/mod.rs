@@ -26,7 +26,7 @@ pub use email::{Email, EmailError};
 pub use enums::{
     AttemptOutcome, AuditAction, CallStatus, DeliveryStatus, EventKind, FunctionMethod,
     HangupInitiator, HangupReason, Interval, MailKind, Plan, Ranking, Role, Speaker,
-    StatementRanking, TransactionType, UnknownValue, VoiceId, WebhookState,
+    TransactionType, UnknownValue, VoiceId, WebhookState,
 };
 pub use ids::{
     AgentId, ApiKeyId, AuditId, BridgeId, CallId, CommandId, DeliveryId, EventId, FunctionId,

@@ -299,7 +299,6 @@ async fn filters_are_read_as_the_api_reads_them() {
         ("/deliveries?webhookId=x", "webhookId"),
         ("/functions?sort=best", "sort"),
         ("/http?sort=best", "sort"),
-        ("/database?sort=best", "sort"),
         ("/audit?actor=somebody", "actor"),
         ("/tenants?q=Ko%00pi", "q"),
         ("/audit?tenantId=%3Cscript%3E", "tenantId"),

@@ -160,7 +160,6 @@ async fn bodies_and_queries_are_taken_as_strictly_as_the_tenants() {
         "/deliveries?status=&webhookId=",
         "/functions?tenantId=&agentId=&name=&sort=",
         "/http?sort=",
-        "/database?sort=",
         "/numbers?tenantId=",
         "/audit?tenantId=&actor=&action=&from=&to=",
     ] {

@@ -50,9 +50,7 @@ impl PooledConnection {
             return Ok(());
         }
         let limit = self.home.shared.limits.statement;
-        let began = Instant::now();
         let ended = inside(within(limit, self.raw().unprepared(sql))).await;
-        self.timed(sql, began, &ended);
         match &ended {
             Ok(_) => self.state = State::Clean,
             Err(fault) => {
@@ -69,9 +67,8 @@ impl PooledConnection {
         statement: &Statement,
     ) -> Result<ExecResult, DbErr> {
         self.open().await?;
-        let (before, began) = (self.ask(), Instant::now());
+        let before = self.ask();
         let answer = inside(within(limit, self.raw().execute(statement))).await;
-        self.timed(&statement.sql, began, &answer);
         self.answered(before, answer).map_err(SendFault::executing)
     }
 
@@ -81,9 +78,8 @@ impl PooledConnection {
         sql: &str,
     ) -> Result<ExecResult, DbErr> {
         self.open().await?;
-        let (before, began) = (self.ask(), Instant::now());
+        let before = self.ask();
         let answer = inside(within(limit, self.raw().unprepared(sql))).await;
-        self.timed(sql, began, &answer);
         self.answered(before, answer).map_err(SendFault::executing)
     }
 
@@ -107,9 +103,8 @@ impl PooledConnection {
             statement
         });
         let statement = opened.as_ref().unwrap_or(statement);
-        let (before, began) = (self.ask(), Instant::now());
+        let before = self.ask();
         let answer = inside(within(limit, self.raw().all(statement))).await;
-        self.timed(&statement.sql, began, &answer);
         self.answered(before, answer).map_err(SendFault::asking)
     }
 
@@ -123,11 +118,6 @@ impl PooledConnection {
         self.answered(State::Open, begun)
             .map(drop)
             .map_err(SendFault::executing)
-    }
-
-    fn timed<T>(&self, text: &str, began: Instant, answer: &Result<T, SendFault>) {
-        let statements = &self.home.shared.signs.statements;
-        statements.ended(text, began, answer.is_err());
     }
 
     fn ask(&mut self) -> State {
