@@ -8,7 +8,7 @@ pub(crate) struct Script {
     pub(crate) sql: &'static str,
 }
 
-/// What the databases write differently: the word in a script, then SQLite's words and PostgreSQL's.
+/// Words of a script that the databases spell differently: the word in the script, then SQLite's words and PostgreSQL's.
 const WORDS: &[(&str, &str, &str)] = &[
     ("{bytes}", "BLOB", "BYTEA"),
     // Not in the write-ahead log: empty after a crash.

@@ -23,7 +23,7 @@ const RULE: [(i64, i64); 12] = [
 #[rstest]
 #[actix_web::test]
 async fn talk_costs_by_the_rule(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     tenant
         .change_agent(json!({"maxCallDurationMinutes": 240}))
@@ -77,7 +77,7 @@ async fn the_cost_of_the_ai_is_the_bridges_figure_or_the_rate(
 #[rstest]
 #[actix_web::test]
 async fn a_call_that_was_not_answered_is_free(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, WorldSetup::new().minutes(1));
+    let world = shared_world!(store, WorldSetup::new().minutes(1));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Http).await;
     // One minute is enough for any number of consecutive calls, because each hold is released.
@@ -98,7 +98,7 @@ async fn a_call_that_was_not_answered_is_free(#[values(Sqlite, Postgres)] store:
 #[rstest]
 #[actix_web::test]
 async fn calls_at_the_same_time_share_what_is_there(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, WorldSetup::new().minutes(5));
+    let world = shared_world!(store, WorldSetup::new().minutes(5));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let waiting: Vec<_> = (0..20)
@@ -133,7 +133,7 @@ async fn calls_at_the_same_time_share_what_is_there(#[values(Sqlite, Postgres)] 
 async fn the_limit_of_concurrent_calls_frees_its_slots(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, WorldSetup::new().concurrent_calls(2));
+    let world = shared_world!(store, WorldSetup::new().concurrent_calls(2));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     for _ in 0..2 {
@@ -179,15 +179,15 @@ async fn a_call_without_credit_is_warned_told_and_ended_by_the_engine(
     #[values(Sqlite, Postgres)] store: StoreKind,
     #[values(Socket, Http)] transport: BridgeTransport,
 ) {
-    let world = world!(store, WorldSetup::new().minutes(1).set(GRACE, 2));
+    let world = shared_world!(store, WorldSetup::new().minutes(1).set(GRACE, 2));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(transport).await;
-    let (id, answered) = on_the_last_minute(&world, &bridge, 15).await;
+    let (id, answered) = on_the_last_minute(&world, &bridge, 5).await;
 
     let warning = bridge.command("warn", &id).await;
     assert_eq!(warning["reason"], "credits_exhausted");
     let left = warning["secondsLeft"].as_i64().unwrap();
-    assert!((0..=15).contains(&left), "{warning}");
+    assert!((0..=5).contains(&left), "{warning}");
     let command = bridge.command("hangup", &id).await;
     assert_eq!(command["reason"], "credits_exhausted");
     assert!(
@@ -227,7 +227,7 @@ async fn a_call_without_credit_is_warned_told_and_ended_by_the_engine(
 async fn a_bridge_that_obeys_ends_the_call_with_that_reason(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, WorldSetup::new().minutes(1));
+    let world = shared_world!(store, WorldSetup::new().minutes(1));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let (id, _) = on_the_last_minute(&world, &bridge, 3).await;
@@ -255,7 +255,7 @@ async fn a_bridge_that_obeys_ends_the_call_with_that_reason(
 async fn a_talk_that_is_reported_late_is_cut_where_its_credit_ended(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, WorldSetup::new().minutes(3).set(GRACE, 2));
+    let world = shared_world!(store, WorldSetup::new().minutes(3).set(GRACE, 2));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let answered = Moment::ago(500);
@@ -275,10 +275,10 @@ async fn a_talk_that_is_reported_late_is_cut_where_its_credit_ended(
 #[rstest]
 #[actix_web::test]
 async fn a_top_up_in_between_saves_the_call(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, WorldSetup::new().minutes(1));
+    let world = shared_world!(store, WorldSetup::new().minutes(1));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
-    let (id, answered) = on_the_last_minute(&world, &bridge, 20).await;
+    let (id, answered) = on_the_last_minute(&world, &bridge, 8).await;
     bridge.command("warn", &id).await;
     top_up(&world.server, &tenant.id, 5, "saved");
     answered.plus(63).passed().await;
@@ -306,13 +306,13 @@ async fn a_top_up_in_between_saves_the_call(#[values(Sqlite, Postgres)] store: S
 #[rstest]
 #[actix_web::test]
 async fn the_agents_longest_call_is_kept(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, WorldSetup::new().set(GRACE, 2));
+    let world = shared_world!(store, WorldSetup::new().set(GRACE, 2));
     let tenant = &world.tenant;
     tenant
         .change_agent(json!({"maxCallDurationMinutes": 1}))
         .await;
     let bridge = tenant.bridge(Socket).await;
-    let (id, answered) = on_the_last_minute(&world, &bridge, 15).await;
+    let (id, answered) = on_the_last_minute(&world, &bridge, 5).await;
     let warning = bridge.command("warn", &id).await;
     assert_eq!(warning["reason"], "max_duration");
     assert_eq!(
@@ -340,7 +340,7 @@ async fn a_cut_that_is_obeyed_late_ends_the_call_when_it_was_due(
     #[case] longest: u32,
     #[case] reason: &str,
 ) {
-    let world = world!(store, WorldSetup::new().minutes(credit));
+    let world = shared_world!(store, WorldSetup::new().minutes(credit));
     let tenant = &world.tenant;
     tenant
         .change_agent(json!({"maxCallDurationMinutes": longest}))
@@ -362,7 +362,7 @@ async fn a_cut_that_is_obeyed_late_ends_the_call_when_it_was_due(
 #[rstest]
 #[actix_web::test]
 async fn low_credit_is_announced_once_per_crossing(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, WorldSetup::new().minutes(6).low_threshold(5));
+    let world = shared_world!(store, WorldSetup::new().minutes(6).low_threshold(5));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     // Each call is answered now and hung up in its first minute. For a call answered long ago, minutes would be

@@ -11,7 +11,7 @@ use crate::support::{
 #[rstest]
 #[actix_web::test]
 async fn only_a_bridges_token_opens_the_door(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let base = &world.server.http;
     let created = world.server.cli(&["bridge", "create", "--name", "old"]);
     let revoked = text(&created, "token");
@@ -221,7 +221,7 @@ async fn a_wrong_message_is_named_and_does_nothing(
     #[values(Sqlite, Postgres)] store: StoreKind,
     #[values(Socket, Http)] transport: BridgeTransport,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     let bridge = tenant.bridge(transport).await;
     let live = bridge.talk(&tenant.did).await;
@@ -252,7 +252,7 @@ async fn a_wrong_message_is_named_and_does_nothing(
 async fn a_frame_that_cannot_be_answered_closes_its_socket_only(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     let calm = tenant.bridge(Socket).await;
     let call = calm.talk(&tenant.did).await;
@@ -295,7 +295,7 @@ async fn a_frame_that_cannot_be_answered_closes_its_socket_only(
 #[rstest]
 #[actix_web::test]
 async fn a_post_has_one_to_a_hundred_messages(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let token = format!("Bearer {}", world.tenant.token);
     let heartbeats = |count: usize| -> Vec<_> {
         (0..count)
@@ -331,7 +331,7 @@ async fn a_post_has_one_to_a_hundred_messages(#[values(Sqlite, Postgres)] store:
 #[rstest]
 #[actix_web::test]
 async fn replies_come_in_the_order_of_the_messages(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     let receiver = &world.receiver;
     receiver.answer("/slow", [ServerAnswer::Slow(Duration::from_millis(700))]);
@@ -410,7 +410,7 @@ async fn a_bridge_touches_only_its_own_calls(
     #[values(Sqlite, Postgres)] store: StoreKind,
     #[values(Socket, Http)] transport: BridgeTransport,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     let mine = tenant.bridge(transport).await;
     let token = text(
@@ -450,7 +450,7 @@ async fn a_bridge_touches_only_its_own_calls(
 async fn a_hundred_pipelined_calls_are_a_hundred_calls(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let incoming: Vec<_> = (0..100)

@@ -14,7 +14,7 @@ async fn a_call_runs_from_ring_to_invoice(
     #[values(Sqlite, Postgres)] store: StoreKind,
     #[values(Socket, Http)] transport: BridgeTransport,
 ) {
-    let world = world!(store, WorldSetup::new().minutes(100));
+    let world = shared_world!(store, WorldSetup::new().minutes(100));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(transport).await;
     let rang = Moment::ago(400);
@@ -162,7 +162,7 @@ async fn announced_in_order(world: &TestWorld, id: &str, call: &Value) {
 #[rstest]
 #[actix_web::test]
 async fn the_api_shows_what_a_call_announced(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let bridge = world.tenant.bridge(Http).await;
     let call = bridge.talk(&world.tenant.did).await;
     let turns = json!([{"role": "tool", "text": "{}"}, {"role": "caller", "text": "Ya"}]);
@@ -217,7 +217,7 @@ async fn the_api_shows_what_a_call_announced(#[values(Sqlite, Postgres)] store: 
 #[rstest]
 #[actix_web::test]
 async fn repeated_and_late_messages_change_nothing(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     let socket = tenant.bridge(Socket).await;
     let http = tenant.bridge(Http).await;
@@ -278,7 +278,7 @@ async fn repeated_and_late_messages_change_nothing(#[values(Sqlite, Postgres)] s
 async fn the_time_of_the_bridge_is_honoured_within_reason(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Http).await;
 
@@ -324,7 +324,7 @@ async fn the_tenant_ends_and_transfers_live_calls(
     #[values(Sqlite, Postgres)] store: StoreKind,
     #[values(Socket, Http)] transport: BridgeTransport,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     tenant
         .change_agent(json!({"escalationNumber": "+6289999999999"}))
@@ -390,7 +390,7 @@ async fn the_tenant_ends_and_transfers_live_calls(
 async fn the_agent_of_a_call_is_the_one_it_began_with(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     tenant
         .change_agent(json!({

@@ -72,7 +72,7 @@ async fn a_call_that_cannot_be_served_is_refused_stored_and_free(
     )]
     refusal: Refusal,
 ) {
-    let world = world!(store, refusal.setup());
+    let world = shared_world!(store, refusal.setup());
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Http).await;
     refusal.arrange(&world, &bridge).await;
@@ -118,7 +118,7 @@ async fn a_call_that_cannot_be_served_is_refused_stored_and_free(
 #[rstest]
 #[actix_web::test]
 async fn a_refusal_is_not_forever(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, WorldSetup::new().concurrent_calls(1));
+    let world = shared_world!(store, WorldSetup::new().concurrent_calls(1));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let first = bridge.ring(&tenant.did).await;
@@ -275,7 +275,7 @@ const ENDINGS: [Ending; 16] = [
 #[rstest]
 #[actix_web::test]
 async fn each_way_to_end_has_its_status_and_reason(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     for ending in ENDINGS {

@@ -18,10 +18,9 @@ async fn a_minute_that_was_begun_is_paid_and_told(
     #[values(Sqlite, Postgres)] store: StoreKind,
     #[values(Socket, Http)] transport: BridgeTransport,
 ) {
-    // A server on its own store; a tenant with key, agent, number, bridge and credit; a receiver of all events.
-    // `WorldSetup` lists what differs from the usual. `set` takes any configuration key, so that an hour in production
-    // is a second here.
-    let world = world!(store, WorldSetup::new().minutes(10));
+    // A server; a tenant with key, agent, number, bridge and credit; a receiver of all events. Other tests use the
+    // same server: this one looks at its own tenant only, and does not stop or disturb the server.
+    let world = shared_world!(store, WorldSetup::new().minutes(10));
     let tenant = &world.tenant;
 
     // A test states when things happened instead of waiting: this call was answered 61 seconds ago.
@@ -45,6 +44,8 @@ async fn a_minute_that_was_begun_is_paid_and_told(
 // A receiver answers as it is told, request by request; the last answer is repeated.
 #[actix_web::test]
 async fn an_event_that_is_refused_once_comes_again_the_same() {
+    // `WorldSetup` lists what differs from the usual. `set` takes any configuration key, so that an hour in production
+    // is a second here. This server is the test's own, with its own store.
     let setup = WorldSetup::new().set("webhooks.retry_schedule_seconds", "1");
     let world = world!(Sqlite, setup);
     let answers = [ServerAnswer::Status(503), ServerAnswer::Status(204)];

@@ -146,7 +146,7 @@ async fn a_node_takes_nothing_of_one_that_lives_whatever_its_name() {
     let nodes = Nodes::beside(a).await;
     let (a, b) = (id_of(&nodes.a.server).await, id_of(&nodes.b).await);
     assert_ne!(a, b);
-    for server in [&nodes.a.server, &nodes.b] {
+    for server in [&*nodes.a.server, &nodes.b] {
         let listed = listed(server).await;
         let names: Vec<_> = listed.iter().map(|node| &node["name"]).collect();
         assert_eq!(names, ["the-same", "the-same"]);
@@ -355,7 +355,7 @@ async fn after_an_outage_of_the_database_everybody_has_what_he_had() {
     assert_ne!(owners[0], owners[1]);
     let database = nodes.a.server.installation.store.database().unwrap();
     database.go_away();
-    for server in [&nodes.a.server, &nodes.b] {
+    for server in [&*nodes.a.server, &nodes.b] {
         eventually("the lease to be lost", async || {
             (ready(server).await["checks"]["lease"] == false).then_some(())
         })
@@ -364,7 +364,7 @@ async fn after_an_outage_of_the_database_everybody_has_what_he_had() {
     // Longer than a lease.
     Moment::now().plus(5).passed().await;
     database.come_back();
-    for server in [&nodes.a.server, &nodes.b] {
+    for server in [&*nodes.a.server, &nodes.b] {
         eventually("to be ready", async || {
             (server.rest().get("/health/ready").await.status == 200).then_some(())
         })

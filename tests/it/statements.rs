@@ -132,7 +132,7 @@ async fn no_statement_reads_through_a_table_that_grows(
         "FROM hangup_requests r LEFT JOIN calls",
     ] {
         eventually(&format!("a statement with {task}"), async || {
-            let sent = statements::in_log(&world.server.installation.log());
+            let sent = statements::in_log(&world.server.log());
             sent.iter().any(|sent| sent.0.contains(task)).then_some(())
         })
         .await;

@@ -262,7 +262,7 @@ async fn gone_means_gone(#[values(Sqlite, Postgres)] store: StoreKind) {
 async fn a_webhook_gets_what_it_asked_for_and_no_other_tenants(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     tenant
         .subscribe(&receiver.url("/ended"), &["call.ended"], "another-secret")

@@ -26,7 +26,7 @@ fn rows(html: &str) -> Vec<String> {
 async fn calls_are_listed_newest_first_page_by_page_and_found_again(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let owner = owner(&world).await;
     let browser = &owner.browser;
     let none = browser.open(CALLS).await;
@@ -101,7 +101,7 @@ async fn calls_are_listed_newest_first_page_by_page_and_found_again(
 async fn a_file_has_what_the_filters_let_through_and_no_formula(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let owner = owner(&world).await;
     let bridge = world.tenant.bridge(Http).await;
     let missed = bridge.ring(&world.tenant.did).await;
@@ -141,7 +141,7 @@ async fn a_file_has_what_the_filters_let_through_and_no_formula(
 async fn a_call_tells_everything_from_ring_to_hang_up(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     let owner = owner(&world).await;
     world
@@ -213,7 +213,7 @@ async fn a_call_tells_everything_from_ring_to_hang_up(
 async fn a_running_call_is_transferred_and_ended_and_then_erased(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let owner = owner(&world).await;
     let browser = &owner.browser;
     let bridge = world.tenant.bridge(Socket).await;
@@ -290,13 +290,13 @@ async fn a_running_call_is_transferred_and_ended_and_then_erased(
 #[rstest]
 #[actix_web::test]
 async fn viewers_look_and_strangers_find_nothing(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let bridge = world.tenant.bridge(Http).await;
     let call = bridge.talk(&world.tenant.did).await;
     let paths = ["hangup", "transfer", "erase"].map(|act| format!("{}/{act}", page_of(&call)));
 
     let id = &world.tenant.id;
-    let viewer = somebody(&world.server, id, "viewer@example.com", "viewer").await;
+    let viewer = somebody(&world.server, id, &fresh_email("viewer"), "viewer").await;
     let page = viewer.browser.open(&page_of(&call)).await;
     page.assert_shows(CALLER);
     page.assert_hides("End call");
@@ -315,7 +315,7 @@ async fn viewers_look_and_strangers_find_nothing(#[values(Sqlite, Postgres)] sto
     }
 
     let other = world.another_tenant(10).await;
-    let stranger = somebody(&world.server, &other.id, "stranger@example.com", "owner").await;
+    let stranger = somebody(&world.server, &other.id, &fresh_email("stranger"), "owner").await;
     let token = stranger
         .browser
         .open("/dashboard")

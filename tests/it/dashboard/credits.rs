@@ -11,7 +11,7 @@ const FILE: &str = "/dashboard/credits.csv";
 async fn every_movement_is_shown_on_pages_and_in_the_file(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, WorldSetup::new().minutes(1_234));
+    let world = shared_world!(store, WorldSetup::new().minutes(1_234));
     let owner = owner(&world).await;
     let browser = &owner.browser;
     let bridge = world.tenant.bridge(Http).await;
@@ -88,7 +88,7 @@ async fn every_movement_is_shown_on_pages_and_in_the_file(
 #[rstest]
 #[actix_web::test]
 async fn credit_of_others_is_not_shown(#[values(Sqlite)] store: StoreKind) {
-    let world = world!(store, WorldSetup::new().minutes(7));
+    let world = shared_world!(store, WorldSetup::new().minutes(7));
     let other = world.another_tenant(5_555).await;
     let theirs = text(&other.transactions().await[0], "id");
     let owner = owner(&world).await;
@@ -113,7 +113,7 @@ async fn credit_of_others_is_not_shown(#[values(Sqlite)] store: StoreKind) {
     let viewer = somebody(
         &world.server,
         &world.tenant.id,
-        "viewer@example.com",
+        &fresh_email("viewer"),
         "viewer",
     )
     .await;

@@ -10,7 +10,7 @@ async fn key_names(somebody: &BrowsingPerson) -> String {
 #[rstest]
 #[actix_web::test]
 async fn posts_of_other_places_change_nothing(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let owner = owner(&world).await;
     let form = owner
         .browser
@@ -88,7 +88,7 @@ async fn posts_of_other_places_change_nothing(#[values(Sqlite, Postgres)] store:
 #[rstest]
 #[actix_web::test]
 async fn a_page_of_an_earlier_session_is_out_of_date(#[values(Sqlite)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let owner = owner(&world).await;
     let old = owner
         .browser
@@ -110,7 +110,7 @@ async fn a_page_of_an_earlier_session_is_out_of_date(#[values(Sqlite)] store: St
 #[rstest]
 #[actix_web::test]
 async fn what_is_no_form_is_not_read(#[values(Sqlite)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let owner = owner(&world).await;
     let form = owner.browser.open(KEYS).await.form(KEYS);
     let json = owner
@@ -149,10 +149,10 @@ async fn what_is_no_form_is_not_read(#[values(Sqlite)] store: StoreKind) {
 async fn a_viewer_sees_everything_but_secrets_and_changes_nothing(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let (server, tenant) = (&world.server, &world.tenant.id);
     let owner = owner(&world).await;
-    let viewer = somebody(server, tenant, "viewer@example.com", "viewer").await;
+    let viewer = somebody(server, tenant, &fresh_email("viewer"), "viewer").await;
     let token = viewer
         .browser
         .open("/dashboard")
@@ -247,13 +247,13 @@ async fn a_viewer_sees_everything_but_secrets_and_changes_nothing(
 #[rstest]
 #[actix_web::test]
 async fn ids_of_others_are_as_if_they_never_were(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let server = &world.server;
     let owner = owner(&world).await;
     let other = world.another_tenant(0).await;
-    let stranger = somebody(server, &other.id, "stranger@example.com", "owner").await;
+    let stranger = somebody(server, &other.id, &fresh_email("stranger"), "owner").await;
     let invited = text(
-        &create(server, &other.id, "invited@example.com", "viewer"),
+        &create(server, &other.id, &fresh_email("invited"), "viewer"),
         "id",
     );
     let keys = server.cli(&["key", "list", "--tenant", &other.id]);
@@ -394,11 +394,11 @@ async fn state(
 #[rstest]
 #[actix_web::test]
 async fn no_page_shows_or_changes_what_is_anothers(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let (server, receiver) = (&world.server, &world.receiver);
     let owner = owner(&world).await;
     let other = world.another_tenant(10).await;
-    let stranger = somebody(server, &other.id, "stranger@example.com", "owner").await;
+    let stranger = somebody(server, &other.id, &fresh_email("stranger"), "owner").await;
     other
         .create_function("find_order", "POST", &receiver.url("/function"))
         .await;

@@ -5,7 +5,7 @@ use super::*;
 #[rstest]
 #[actix_web::test]
 async fn a_key_is_made_shown_once_used_and_revoked(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let (server, tenant) = (&world.server, &world.tenant.id);
     let owner = owner(&world).await;
     let browser = &owner.browser;
@@ -81,7 +81,7 @@ async fn a_key_is_made_shown_once_used_and_revoked(#[values(Sqlite, Postgres)] s
 async fn the_function_secret_is_shown_for_the_password_and_replaced(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let (server, tenant) = (&world.server, &world.tenant.id);
     let stored = || {
         text(

@@ -42,7 +42,7 @@ async fn somebody_is_invited_comes_gets_a_role_and_is_removed(
             "\"king\" is not a role",
         ),
         (
-            invite("OWNER@example.com", "Sari", "viewer"),
+            invite(&owner.email.to_uppercase(), "Sari", "viewer"),
             "This address belongs to a member already.",
         ),
     ] {

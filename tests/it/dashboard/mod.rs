@@ -3,6 +3,7 @@
 mod audit;
 mod calls;
 mod credits;
+mod export_cost;
 mod exports;
 mod foreign;
 mod full_disk;
@@ -22,7 +23,13 @@ mod webhooks;
 
 use sea_orm::{ConnectionTrait, Database};
 
-use crate::support::{prelude::*, server::Server, tenant::text, visitor::Visitor};
+use crate::support::{
+    prelude::*,
+    server::Server,
+    shared::WorldServer,
+    tenant::{fresh_email, text},
+    visitor::Visitor,
+};
 
 /// A valid password.
 const PASSWORD: &str = "seven purple teapots";
@@ -64,13 +71,12 @@ async fn somebody(server: &Server, tenant: &str, email: &str, role: &str) -> Bro
 }
 
 async fn owner(world: &TestWorld) -> BrowsingPerson {
-    somebody(
-        &world.server,
-        &world.tenant.id,
-        "owner@example.com",
-        "owner",
-    )
-    .await
+    // Addresses are unique on a server.
+    let email = match world.server {
+        WorldServer::Own(_) => "owner@example.com".to_owned(),
+        WorldServer::Shared(_) => fresh_email("owner"),
+    };
+    somebody(&world.server, &world.tenant.id, &email, "owner").await
 }
 
 /// Follows a sign-in link and presses the button.

@@ -8,7 +8,7 @@ use super::*;
 #[rstest]
 #[actix_web::test]
 async fn a_session_is_new_at_every_sign_in(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let owner = owner(&world).await;
     let first = owner.browser.cookies()["dikala"].clone();
     // An attacker planted a cookie: a well-formed one, and one with a session.
@@ -40,7 +40,7 @@ async fn a_session_is_new_at_every_sign_in(#[values(Sqlite, Postgres)] store: St
 #[rstest]
 #[actix_web::test]
 async fn signing_out_here_and_everywhere(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let owner = owner(&world).await;
     let phone = owner.browser.another();
     try_password(&phone, &owner.email, PASSWORD).await;
@@ -79,7 +79,7 @@ async fn signing_out_here_and_everywhere(#[values(Sqlite, Postgres)] store: Stor
 #[rstest]
 #[actix_web::test]
 async fn another_password_ends_the_other_sessions(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let owner = owner(&world).await;
     let phone = owner.browser.another();
     try_password(&phone, &owner.email, PASSWORD).await;
@@ -186,10 +186,10 @@ async fn who_signs_in_while_another_password_is_set_has_the_wrong_one() {
 #[rstest]
 #[actix_web::test]
 async fn removal_and_suspension_end_sessions_at_once(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let (server, tenant) = (&world.server, &world.tenant.id);
     let owner = owner(&world).await;
-    let viewer = somebody(server, tenant, "viewer@example.com", "viewer").await;
+    let viewer = somebody(server, tenant, &fresh_email("viewer"), "viewer").await;
     let open = viewer.browser.open(ACCOUNT).await.form(ACCOUNT);
     let removed = server.cli(&["user", "remove", &viewer.id]);
     assert_eq!(removed["id"], viewer.id);

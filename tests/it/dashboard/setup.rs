@@ -29,7 +29,7 @@ fn ticked(form: &HtmlForm, name: &str) -> Vec<String> {
 #[rstest]
 #[actix_web::test]
 async fn the_longest_prompt_can_be_typed_in_any_script(#[values(Sqlite)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let owner = owner(&world).await;
     let prompt = "สวัสดี".chars().cycle();
     let typed: String = prompt.clone().take(32_000).collect();
@@ -58,7 +58,7 @@ async fn the_longest_prompt_can_be_typed_in_any_script(#[values(Sqlite)] store: 
 async fn an_agent_is_made_with_errors_on_the_way_and_set(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let owner = owner(&world).await;
     let browser = &owner.browser;
     let form = browser.open(NEW_AGENT).await.form(NEW_AGENT);
@@ -156,7 +156,7 @@ async fn an_agent_is_made_with_errors_on_the_way_and_set(
 async fn a_copy_has_all_but_the_number_and_what_goes_with_an_agent_is_said_before(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let (tenant, browser) = (&world.tenant, owner(&world).await.browser);
     tenant
         .create_function("check_order", "GET", &world.receiver.url("/f"))
@@ -216,7 +216,7 @@ async fn a_copy_has_all_but_the_number_and_what_goes_with_an_agent_is_said_befor
 #[rstest]
 #[actix_web::test]
 async fn what_is_wrong_with_parameters_stands_beside_its_line(#[values(Sqlite)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let browser = owner(&world).await.browser;
     let new = format!("{}/functions/new", agent_page(&world.tenant.agent));
     let form = browser
@@ -281,7 +281,7 @@ async fn what_is_wrong_with_parameters_stands_beside_its_line(#[values(Sqlite)] 
 async fn a_function_is_made_tested_renamed_and_deleted(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let (tenant, browser) = (&world.tenant, owner(&world).await.browser);
     let functions = format!("{}/functions", agent_page(&tenant.agent));
     let new = format!("{functions}/new");
@@ -388,7 +388,7 @@ async fn a_function_is_made_tested_renamed_and_deleted(
 #[rstest]
 #[actix_web::test]
 async fn what_became_of_a_functions_calls_is_told(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let (tenant, browser) = (&world.tenant, owner(&world).await.browser);
     tenant
         .create_function("check_order", "POST", &world.receiver.url("/f"))
@@ -541,7 +541,7 @@ async fn token(browser: &Visitor) -> String {
 #[rstest]
 #[actix_web::test]
 async fn what_is_others_is_as_if_it_never_was(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let (tenant, browser) = (&world.tenant, owner(&world).await.browser);
     let token = token(&browser).await;
     let other = world.another_tenant(0).await;
@@ -595,12 +595,12 @@ async fn what_is_others_is_as_if_it_never_was(#[values(Sqlite, Postgres)] store:
 #[rstest]
 #[actix_web::test]
 async fn a_viewer_sees_all_of_it_and_changes_nothing(#[values(Sqlite)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     tenant
         .create_function("check_order", "POST", &world.receiver.url("/f"))
         .await;
-    let viewer = somebody(&world.server, &tenant.id, "viewer@example.com", "viewer")
+    let viewer = somebody(&world.server, &tenant.id, &fresh_email("viewer"), "viewer")
         .await
         .browser;
     let token = token(&viewer).await;
@@ -684,7 +684,7 @@ async fn many_agents_and_numbers_are_told_in_pages(#[values(Sqlite, Postgres)] s
 #[rstest]
 #[actix_web::test]
 async fn all_of_it_is_told_in_indonesian(#[values(Sqlite)] store: StoreKind) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let tenant = &world.tenant;
     tenant
         .create_function("check_order", "POST", &world.receiver.url("/f"))

@@ -350,12 +350,12 @@ async fn a_webhook_is_changed_replaced_switched_and_deleted(
 async fn a_viewer_sees_webhooks_but_nothing_of_a_secret(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let owner = owner(&world).await;
     let viewer = somebody(
         &world.server,
         &world.tenant.id,
-        "viewer@example.com",
+        &fresh_email("viewer"),
         "viewer",
     )
     .await;
@@ -440,7 +440,7 @@ async fn a_viewer_sees_webhooks_but_nothing_of_a_secret(
 async fn webhooks_and_deliveries_of_others_are_not_there(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let owner = owner(&world).await;
     let other = world.another_tenant(0).await;
     let theirs = other

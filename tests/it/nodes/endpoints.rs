@@ -84,7 +84,7 @@ async fn an_endpoint_that_is_down_is_left_alone_by_all_nodes() {
     receiver.wait_for(HOOK, 5).await;
     let open = [("state", "open")];
     eventually("the endpoint to be known as down", async || {
-        for server in [&nodes.a.server, &nodes.b] {
+        for server in [&*nodes.a.server, &nodes.b] {
             let scrape = Scrape::of(&server.operator).await;
             if scrape.value("dikala_webhook_lanes", &open) == 1.0 {
                 return Some(());

@@ -44,7 +44,7 @@ impl Nodes {
     /// A call at each node invokes a function, and its events are delivered.
     async fn both_work(&self) {
         let (tenant, receiver) = (&self.a.tenant, &self.a.receiver);
-        for node in [&self.a.server, &self.b] {
+        for node in [&*self.a.server, &self.b] {
             let bridge = TestBridge::open(&node.http, &tenant.token, Socket).await;
             let call = bridge.talk(&tenant.did).await;
             let done = bridge

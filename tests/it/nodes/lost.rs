@@ -157,7 +157,7 @@ async fn a_node_that_starts_after_an_outage_ends_nobody_who_lives() {
     link.light_up();
     let nodes = Nodes { b, a };
     eventually("both to be ready", async || {
-        let [a, b] = [&nodes.a.server, &nodes.b].map(Server::rest);
+        let [a, b] = [&*nodes.a.server, &nodes.b].map(Server::rest);
         let asked = (a.get("/health/ready").await, b.get("/health/ready").await);
         (asked.0.status == 200 && asked.1.status == 200).then_some(())
     })

@@ -1,6 +1,6 @@
 //! A change at one node takes effect at every other within a second, and each effect happens once.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dikala_testkit::within;
 use futures_util::StreamExt;

@@ -11,7 +11,7 @@ use crate::support::tenant::text;
 async fn a_reference_is_booked_once_and_never_as_something_else(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store);
+    let world = shared_world!(store);
     let (tenant, api) = (&world.tenant, client(&world.server));
     let other = world.another_tenant(10).await;
     let path = format!("/tenants/{}/credits/transactions", tenant.id);
@@ -110,7 +110,7 @@ async fn callbacks_that_come_at_once_are_one_booking(#[values(Sqlite, Postgres)]
 #[rstest]
 #[actix_web::test]
 async fn what_cannot_be_booked_says_why(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, WorldSetup::new().minutes(10));
+    let world = shared_world!(store, WorldSetup::new().minutes(10));
     let (tenant, api) = (&world.tenant, client(&world.server));
     let path = format!("/tenants/{}/credits/transactions", tenant.id);
     for (booking, field, code) in [
@@ -233,7 +233,7 @@ async fn a_booking_and_the_answer_to_its_key_are_one_commit(
 async fn a_known_reference_under_a_new_key_is_answered_once_and_kept(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(store, WorldSetup::new().minutes(10));
+    let world = shared_world!(store, WorldSetup::new().minutes(10));
     let path = format!("/tenants/{}/credits/transactions", world.tenant.id);
     let booking = json!({"minutes": 11, "reference": "inv-1"});
     let api = client(&world.server);

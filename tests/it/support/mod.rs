@@ -13,6 +13,7 @@ pub mod raw_socket;
 pub mod rest;
 pub mod scrape;
 pub mod server;
+pub mod shared;
 pub mod statements;
 pub mod tenant;
 pub mod terminal;
@@ -38,5 +39,5 @@ pub mod prelude {
         server::{Installation, Server},
         world::{SECRET, TestWorld, WorldSetup},
     };
-    pub(crate) use crate::support::world::world;
+    pub(crate) use crate::support::world::{shared_world, world};
 }

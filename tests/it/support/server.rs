@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io::{BufRead, BufReader},
-    os::unix::process::ExitStatusExt,
+    os::unix::process::{CommandExt, ExitStatusExt},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc::{self, RecvTimeoutError},
@@ -18,6 +18,13 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{rest::Rest, statements};
+
+/// Runs a program until standard input is closed, whose other end only this process holds.
+const OWNER_SCRIPT: &str = r#"
+"$0" "$@" &
+trap 'kill -9 $!; wait; rm -rf "$HOME"' EXIT
+cat >/dev/null
+"#;
 
 /// Everything that a command needs: a store, a working folder, and settings.
 #[derive(Debug)]
@@ -203,7 +210,34 @@ impl CommandResult {
 impl Server {
     /// Starts `serve` and waits for its line `ready`.
     pub fn start(installation: Installation) -> Self {
-        let (child, http, operator) = launch(&installation, &["serve"]);
+        let (child, http, operator) = launch(&installation, installation.command(&["serve"]));
+        Self {
+            child,
+            http,
+            operator,
+            installation,
+        }
+    }
+
+    /// Starts a server that is killed when this process ends, however it ends. Its folder is removed then.
+    pub fn start_for_all(installation: Installation) -> Self {
+        let mut owner = Command::new("sh");
+        let serve = installation.command(&["serve"]);
+        owner
+            .args(["-c", OWNER_SCRIPT])
+            .arg(serve.get_program())
+            .args(serve.get_args())
+            .env_clear()
+            .envs(
+                serve
+                    .get_envs()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            )
+            .current_dir(installation.folder.path())
+            // Ctrl-C on the terminal ends the tests; the shell must survive it to clean up.
+            .process_group(0)
+            .stdin(Stdio::piped());
+        let (child, http, operator) = launch(&installation, owner);
         Self {
             child,
             http,
@@ -242,7 +276,8 @@ impl Server {
 
     /// Starts again on the same store and ports.
     pub fn restart(&mut self) {
-        (self.child, self.http, self.operator) = launch(&self.installation, &["serve"]);
+        (self.child, self.http, self.operator) =
+            launch(&self.installation, self.installation.command(&["serve"]));
     }
 
     pub fn send_sigterm(&self) {
@@ -321,18 +356,25 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let log = self.installation.log();
         if thread::panicking() {
-            let log = fs::read_to_string(self.installation.log()).unwrap_or_default();
-            let lines: Vec<_> = log
-                .lines()
-                .filter(|line| !line.contains("sqlx::query"))
-                .collect();
-            let tail = lines[lines.len().saturating_sub(60)..].join("\n");
-            println!("--- the end of the server's log ---\n{tail}\n---");
+            print_end_of(&log);
         } else {
-            statements::judge(&self.installation.log(), &self.installation.store.url);
+            let log = fs::read_to_string(log).unwrap_or_default();
+            statements::judge(&log, &self.installation.store.url);
         }
     }
+}
+
+/// Prints the end of a server's log, for a test that failed.
+pub fn print_end_of(log: &Path) {
+    let log = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = log
+        .lines()
+        .filter(|line| !line.contains("sqlx::query"))
+        .collect();
+    let tail = lines[lines.len().saturating_sub(60)..].join("\n");
+    println!("--- the end of the server's log ---\n{tail}\n---");
 }
 
 /// Sends Ctrl-C.
@@ -353,18 +395,13 @@ fn signal(name: &str, pid: u32) {
 }
 
 /// Starts `serve` and waits for its line `ready`.
-fn launch(installation: &Installation, arguments: &[&str]) -> (Child, String, String) {
+fn launch(installation: &Installation, mut serve: Command) -> (Child, String, String) {
     let log = File::options()
         .create(true)
         .append(true)
         .open(installation.log())
         .unwrap();
-    let mut child = installation
-        .command(arguments)
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()
-        .unwrap();
+    let mut child = serve.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
     let ready = wait_for_line(&mut child, &installation.log(), |line| {
         let (http, operator) = line.strip_prefix("ready http=")?.split_once(" operator=")?;
         Some((http.to_owned(), operator.trim_end().to_owned()))
@@ -436,15 +473,13 @@ pub fn assert_fails(finished: &CommandResult, codes: &[i32], names: &str) {
     assert!(!finished.stderr.contains("panicked"), "{finished:?}");
 }
 
-/// An installation without a server.
+/// A migrated installation without a server.
 macro_rules! installation {
-    ($store:expr) => {{
-        let Some(installation) = Installation::new($store) else {
-            return;
-        };
-        let migrated = installation.run(&["migrate"]);
-        assert_eq!(migrated.code, Some(0), "{migrated:?}");
-        installation
-    }};
+    ($store:expr) => {
+        match Installation::migrated($store) {
+            Some(installation) => installation,
+            None => return,
+        }
+    };
 }
 pub(crate) use installation;

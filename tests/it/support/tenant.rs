@@ -213,6 +213,15 @@ pub fn fresh_did() -> String {
     format!("+62811{:07}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// An email address that no other test of this process uses.
+pub fn fresh_email(name: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!(
+        "{name}{}@example.com",
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
 /// A text field of an answer.
 #[track_caller]
 pub fn text(value: &Value, field: &str) -> String {

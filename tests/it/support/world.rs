@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{
     server::{Installation, Server},
+    shared::{ServerUse, Settings, WorldServer},
     statements,
     tenant::{Tenant, TenantPlan},
 };
@@ -25,7 +26,7 @@ pub const ALL_EVENTS: [&str; 6] = [
 /// Settings that differ from the usual world.
 #[derive(Clone, Debug)]
 pub struct WorldSetup {
-    settings: Vec<(&'static str, String)>,
+    settings: Settings,
     plan: TenantPlan,
     files: Option<(u32, u32)>,
 }
@@ -33,7 +34,7 @@ pub struct WorldSetup {
 pub struct TestWorld {
     pub tenant: Tenant,
     pub receiver: TenantServer,
-    pub server: Server,
+    pub server: WorldServer,
 }
 
 impl WorldSetup {
@@ -90,8 +91,19 @@ impl TestWorld {
         for (key, value) in &setup.settings {
             installation.set(key, value);
         }
-        let server = Server::start(installation);
-        let tenant = Tenant::create(&server, &setup.plan).await;
+        let server = WorldServer::Own(Box::new(Server::start(installation)));
+        Self::at(server, &setup.plan).await
+    }
+
+    /// `None` if the store is not available; tests use [`shared_world!`].
+    pub async fn share(kind: StoreKind, setup: WorldSetup) -> Option<Self> {
+        assert_eq!(setup.files, None, "shared servers have the usual limit");
+        let server = WorldServer::Shared(ServerUse::begin(kind, &setup.settings)?);
+        Some(Self::at(server, &setup.plan).await)
+    }
+
+    async fn at(server: WorldServer, plan: &TenantPlan) -> Self {
+        let tenant = Tenant::create(&server, plan).await;
         let receiver = TenantServer::start();
         tenant
             .subscribe(&receiver.url(HOOK), &ALL_EVENTS, SECRET)
@@ -153,3 +165,18 @@ macro_rules! world {
     };
 }
 pub(crate) use world;
+
+/// As [`world!`], on a server that other tests with the same settings use at the same time. For tests that look at
+/// nothing but their own tenant, and neither stop nor disturb the server.
+macro_rules! shared_world {
+    ($store:expr) => {
+        shared_world!($store, WorldSetup::new())
+    };
+    ($store:expr, $setup:expr) => {
+        match TestWorld::share($store, $setup).await {
+            Some(world) => world,
+            None => return,
+        }
+    };
+}
+pub(crate) use shared_world;
