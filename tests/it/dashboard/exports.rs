@@ -9,7 +9,7 @@ use super::*;
 const FILE: &str = "/dashboard/calls.csv";
 
 /// Begins an export and reads no more than its head.
-async fn begin(world: &TestWorld, browser: &Visitor) -> ClientResponse {
+pub async fn begin(world: &TestWorld, browser: &Visitor) -> ClientResponse {
     let cookies = browser.cookies();
     let cookies: Vec<String> = cookies
         .iter()
