@@ -11,7 +11,6 @@ pub mod functions;
 pub mod journal;
 pub mod ledger;
 pub mod mails;
-pub mod nesting;
 pub mod nodes;
 pub mod outbound;
 pub mod runtime;

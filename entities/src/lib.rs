@@ -4,6 +4,7 @@
 //! - [`tables`]: one file per table; every read on behalf of a tenant starts with the tenant ([`OfTenant`]).
 //! - [`batch`]: many rows in one statement; [`rows`]: rows as one JSON parameter.
 //! - [`store`]: the connections, and how a write transaction begins on each database.
+//! - [`nesting`]: the limit of nesting in JSON from outside.
 //! - [`vault`]: secrets at rest.
 //!
 //! Architecture invariant: nothing here knows an actor, HTTP or the clock.
@@ -11,6 +12,7 @@
 #![warn(unreachable_pub)]
 
 pub mod batch;
+pub mod nesting;
 pub mod rows;
 pub mod store;
 pub mod tables;

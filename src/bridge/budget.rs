@@ -27,9 +27,10 @@ use dikala_actors::{
     },
 };
 use dikala_entities::BridgeId;
+use dikala_protocol::{BridgeMessage, MessageContent};
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
 
-use super::protocol::{BridgeMessage, MessageContent, MessageRefusal};
+use super::protocol::MessageRefusal;
 
 /// Messages of one connection that may be under way. A message whose reply waits to be written counts; a function
 /// that waits for its endpoint does not.
@@ -194,7 +195,7 @@ impl ConnectionBudget {
     ) -> (Result<BridgeMessage, MessageRefusal>, MessageWeight) {
         let bytes = length * READ_FACTOR + MESSAGE_BYTES;
         let (message, bytes, ring) = match message {
-            Ok(request) if matches!(request.body, MessageContent::Incoming(_)) => {
+            Ok(request) if matches!(request.content, MessageContent::Incoming(_)) => {
                 match self.take_in(tenant_of(&request), bytes) {
                     Some(ring) => (Ok(request), bytes, Some(Box::new(ring))),
                     None => (Err(MessageRefusal::busy(&request)), 0, None),

@@ -2,15 +2,16 @@
 //! and waiting commands.
 
 use actix_web::{Error, HttpResponse, web};
-use dikala_actors::bridges::{Command, Poll};
+use dikala_actors::bridges::Poll;
 use dikala_entities::BridgeId;
+use dikala_protocol::{Command, MESSAGES_MAX};
 use serde_json::{Value, json};
 
 use super::{
     BridgeContext,
     budget::ROOM_WITHIN,
     ordering::{OrderingQueues, payer},
-    protocol::{self, MESSAGES_MAX},
+    protocol,
     ticket::Ticket,
 };
 use crate::{
@@ -72,7 +73,6 @@ pub async fn messages(
         kept.push((finished.ticket, finished.room));
     }
     let commands = commands_for(&context.runtime, bridge, &poll).await;
-    let commands: Vec<Value> = commands.iter().map(protocol::command).collect();
     let response = HttpResponse::Ok().json(json!({"replies": replies, "commands": commands}));
     for (ticket, room) in kept {
         ticket.answered(&context.runtime.bridges);

@@ -7,18 +7,19 @@ use std::{
 };
 
 use dikala_actors::{
-    calls::{CallError, CallRouter, InvokeFunction, TenantHint},
+    calls::{CallError, CallInput, CallRouter, InvokeFunction, TenantHint},
     traces::arrived,
 };
-use dikala_entities::BridgeId;
+use dikala_entities::{BridgeId, CallId};
+use dikala_protocol::{
+    BridgeMessage, CallMessage, CallReport, Heartbeat, MessageContent, MessageType,
+};
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     budget::{ConnectionBudget, MessageReservation, RING_WITHIN, ROOM_WITHIN},
-    protocol::{
-        self, BridgeMessage, FunctionInvocation, MessageContent, MessageRefusal, QueueKey, Success,
-    },
+    protocol::{self, MessageRefusal, QueueKey, Success},
     ticket::Ticket,
 };
 
@@ -126,11 +127,11 @@ async fn answer(
     (ticket, message, room): QueuedMessage,
 ) -> AnsweredMessage {
     let (reply, room) = match message {
-        Ok(BridgeMessage { id, body }) => {
+        Ok(BridgeMessage { id, content }) => {
             let since = ticket.read_at();
-            let (done, room) = carry_out(&calls, &share, bridge, body, since, room).await;
+            let (done, room) = carry_out(&calls, &share, bridge, &id, content, since, room).await;
             let reply = match done {
-                Ok(answer) => protocol::reply(&id, &answer),
+                Ok(success) => protocol::reply(&id, success),
                 Err(error) => MessageRefusal::from((id, error)).to_json(),
             };
             (reply, room)
@@ -146,25 +147,20 @@ async fn answer(
 
 /// The tenant that an incoming call is charged to, for fair sharing.
 pub fn payer(calls: &CallRouter, request: &BridgeMessage) -> TenantHint {
-    match &request.body {
+    match &request.content {
         MessageContent::Incoming(incoming) => calls.tenant_of_number(&incoming.did),
         _ => None,
     }
 }
 
 fn is_function(message: &ParsedMessage) -> bool {
-    matches!(
-        message,
-        Ok(BridgeMessage {
-            body: MessageContent::FunctionCall(_),
-            ..
-        })
-    )
+    let kind = message.as_ref().map(|message| message.content.kind());
+    kind == Ok(MessageType::Function)
 }
 
 fn queue_key(message: &ParsedMessage) -> Option<QueueKey> {
     match message {
-        Ok(request) => request.queue_key(),
+        Ok(message) => QueueKey::of(message),
         Err(refusal) => refusal.queue_key.clone(),
     }
 }
@@ -177,11 +173,12 @@ async fn carry_out(
     calls: &CallRouter,
     share: &ConnectionBudget,
     bridge: BridgeId,
-    body: MessageContent,
+    id: &str,
+    content: MessageContent,
     since: Instant,
     mut room: MessageReservation,
 ) -> (Result<Success, CallError>, MessageReservation) {
-    let answer = match body {
+    let answer = match content {
         MessageContent::Incoming(incoming) => {
             let payer = calls.tenant_of_number(&incoming.did);
             match share.ring_turn(payer, &mut room, RING_WITHIN).await {
@@ -192,15 +189,19 @@ async fn carry_out(
                 Err(error) => Err(error),
             }
         }
-        MessageContent::Call { call, input } => {
+        MessageContent::Call(message) => {
+            let call = message.call;
+            let input = match call_input(bridge, id, message, since) {
+                Ok(input) => input,
+                Err(function) => {
+                    return Box::pin(invoke(calls, share, call, *function, room)).await;
+                }
+            };
             let _turn = share.turn(calls.tenant_of_call(call)).await;
             let reply = Box::pin(arrived(since, calls.tell(Some(bridge), call, input))).await;
             reply.map(Success::Call)
         }
-        MessageContent::FunctionCall(function) => {
-            return Box::pin(invoke(calls, share, bridge, function, since, room)).await;
-        }
-        MessageContent::Heartbeat { active, at } => {
+        MessageContent::Heartbeat(Heartbeat { active, at }) => {
             let ended = match active {
                 _ if !calls.seen(bridge) => Err(CallError::Unavailable),
                 Some(active) => {
@@ -215,30 +216,62 @@ async fn carry_out(
     (answer, room)
 }
 
-/// CallRouter the function's endpoint; meanwhile the message holds no room. A result without room is stored, and the
+/// The input of the call, or the function to invoke. It is no part of [`carry_out`], whose future would hold both forms.
+fn call_input(
+    bridge: BridgeId,
+    id: &str,
+    CallMessage { at, report, .. }: CallMessage,
+    since: Instant,
+) -> Result<CallInput, Box<InvokeFunction>> {
+    Ok(match report {
+        CallReport::Function(function) => {
+            return Err(Box::new(InvokeFunction {
+                bridge,
+                invocation_id: function.invocation_id,
+                name: function.name,
+                parameters: function.parameters,
+                at,
+                trace: function.trace,
+                since,
+            }));
+        }
+        CallReport::Answered => CallInput::Answered {
+            at,
+            message_id: id.to_owned(),
+        },
+        CallReport::Transcript { summary, turns } => CallInput::Transcript {
+            at,
+            summary,
+            turns: turns.iter().map(|turn| json!(turn)).collect(),
+        },
+        CallReport::Hangup {
+            reason,
+            initiator,
+            ai_cost_idr,
+        } => CallInput::HangUp {
+            at,
+            reason,
+            initiator,
+            ai_cost_idr: ai_cost_idr.and_then(|cost| cost.try_into().ok()),
+        },
+        CallReport::Failed { reason, detail } => CallInput::Failed { at, reason, detail },
+    })
+}
+
+/// Calls the function's endpoint; meanwhile the message holds no room. A result without room is stored, and the
 /// bridge gets it when it repeats the message.
 async fn invoke(
     calls: &CallRouter,
     share: &ConnectionBudget,
-    bridge: BridgeId,
-    function: FunctionInvocation,
-    since: Instant,
+    call: CallId,
+    message: InvokeFunction,
     room: MessageReservation,
 ) -> (Result<Success, CallError>, MessageReservation) {
     let aside = match share.step_aside(room) {
         Ok(aside) => aside,
         Err(room) => return (Err(CallError::Busy), room),
     };
-    let message = InvokeFunction {
-        bridge,
-        invocation_id: function.invocation_id,
-        name: function.name,
-        parameters: function.parameters,
-        at: function.at,
-        trace: function.trace,
-        since,
-    };
-    let outcome = calls.invoke(function.call, message).await;
+    let outcome = calls.invoke(call, message).await;
     let room = share.room_for_result(ROOM_WITHIN).await;
     drop(aside);
     match room {

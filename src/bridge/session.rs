@@ -11,6 +11,7 @@ use dikala_actors::{
     traces::{for_request, request_id},
 };
 use dikala_entities::{BridgeId, CommandId, Millis};
+use dikala_protocol::{BridgeMessage, MESSAGE_BYTES_MAX, SUBPROTOCOL};
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -23,7 +24,7 @@ use super::{
     frames::{FrameReader, ReadFault, SocketFrame},
     newest,
     ordering::{AnsweredMessage, OrderingQueues, ParsedMessage, payer},
-    protocol::{self, BridgeMessage, MESSAGE_BYTES_MAX, MessageRefusal, SUBPROTOCOL},
+    protocol::{self, MessageRefusal},
     ticket::Ticket,
     writer::{ControlFrame, EndReason, SILENCE_MAX_MS, write},
 };

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use dikala_actors::bridges::Bridges;
+use dikala_protocol::BridgeMessage;
 
-use super::protocol::{BridgeMessage, MessageRefusal};
+use super::protocol::MessageRefusal;
 
 /// The metrics' type of a message that cannot be parsed.
 const INVALID: &str = "invalid";
@@ -23,7 +24,7 @@ impl Ticket {
     pub fn new(place: usize, message: &Result<BridgeMessage, MessageRefusal>) -> Self {
         let kind = message
             .as_ref()
-            .map_or(INVALID, |request| request.body.name());
+            .map_or(INVALID, |message| message.content.kind().as_str());
         Self {
             place,
             kind,

@@ -4,11 +4,12 @@ use std::{future::Future, time::Duration};
 
 use actix_web::web::Bytes;
 use actix_ws::{CloseCode, Session};
-use dikala_actors::bridges::{BridgeSocket, Bridges, Command, Dismissal};
-use serde_json::Value;
+use dikala_actors::bridges::{BridgeSocket, Bridges, Dismissal};
+use dikala_protocol::Command;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{newest, ordering::AnsweredMessage, protocol};
+use super::{newest, ordering::AnsweredMessage};
 use crate::node::Runtime;
 
 /// Longest time without a sign of life from the peer, in milliseconds.
@@ -126,7 +127,7 @@ async fn hand_over(
     let Some(command) = &taken.command else {
         return Ok(());
     };
-    let (message, id) = (protocol::command(command), command.id);
+    let (message, id) = (json!(command), command.id);
     send(session, &message).await?;
     if let Some(command) = taken.command.take() {
         taken.bridges.written(taken.socket, command);
@@ -154,10 +155,11 @@ mod tests {
 
     use actix_web::{FromRequest, test::TestRequest, web};
     use dikala_actors::{
-        bridges::{CommandKind, SocketEnd},
+        bridges::SocketEnd,
         runtime::clock::{Clock, SystemClock},
     };
     use dikala_entities::{BridgeId, CallId, HangupReason};
+    use dikala_protocol::CommandKind;
     use futures_util::FutureExt;
 
     use super::*;

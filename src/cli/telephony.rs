@@ -5,10 +5,8 @@ use std::sync::Arc;
 use clap::Args;
 use dikala_actors::runtime::clock::SystemClock;
 use dikala_entities::Secret;
-use dikala_telephony::{
-    engine::Address,
-    settings::{BridgeSettings, VoiceModel},
-};
+use dikala_protocol::client::Address;
+use dikala_telephony::settings::{BridgeSettings, VoiceModel};
 
 use super::{CliError, output};
 use crate::{

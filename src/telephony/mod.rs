@@ -15,10 +15,9 @@ use actix_web::rt::{
 };
 use dikala_actors::runtime::{clock::SharedClock, histogram::Distribution};
 use dikala_entities::Secret;
+use dikala_protocol::client::{Address, WallClock};
 use dikala_telephony::{
-    WallClock,
     bridge::StatisticsReader,
-    engine::Address,
     settings::{BridgeSettings, Listen, SipTransport},
     threads::{BridgeStartError, BridgeThreads},
     times,

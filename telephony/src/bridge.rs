@@ -5,6 +5,11 @@ use std::{
     time::Duration,
 };
 
+use dikala_entities::{Millis, PhoneError};
+use dikala_protocol::{
+    IncomingCall,
+    client::{Address, ServiceClient, WallClock},
+};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::{JoinHandle, JoinSet},
@@ -12,9 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    WallClock,
     call::{self, CallCounters, CallRules, TaskDeps, unavailable},
-    engine::{Address, ServiceClient},
     leg::{OfferedCall, Order},
     settings::{BridgeSettings, Listen, Voice, VoiceModel},
     sip::{self, Edge, SipError},
@@ -167,7 +170,8 @@ impl CallTasks {
         clock: WallClock,
     ) -> Self {
         let lost_after = Duration::from_secs(settings.engine_lost_after_seconds);
-        let (client, engine) = ServiceClient::start(engine, trust, clock, lost_after);
+        let (client, engine) =
+            ServiceClient::start(engine, trust.connector(), Arc::clone(&clock), lost_after);
         let (incoming, waiting) = mpsc::channel(INCOMING_MAX);
         let (closing, closed) = oneshot::channel();
         let (stop, stopping) = watch::channel(None);
@@ -183,7 +187,7 @@ impl CallTasks {
             incoming,
             closing,
             stop,
-            running: tokio::spawn(accept(client, deps, waiting, closed)),
+            running: tokio::spawn(accept(client, clock, deps, waiting, closed)),
             engine,
         }
     }
@@ -240,6 +244,7 @@ fn rules(settings: &BridgeSettings) -> CallRules {
 /// Gives every call a task. Ends once no more calls are taken and all have ended.
 async fn accept(
     client: ServiceClient,
+    clock: WallClock,
     deps: TaskDeps,
     mut waiting: mpsc::Receiver<OfferedCall>,
     mut closed: oneshot::Receiver<()>,
@@ -257,16 +262,24 @@ async fn accept(
         let Some(incoming) = incoming else {
             break;
         };
-        match client.open_call().await {
-            Some(channel) => {
-                calls.spawn(call::run(deps.clone(), channel, incoming));
+        let reported = match reported(&incoming, clock()) {
+            Ok(reported) => reported,
+            Err(error) => {
+                tracing::error!(%error, "a call cannot be reported");
+                turn_away(&incoming.leg.orders);
+                continue;
             }
-            None => turn_away(&incoming),
+        };
+        match client.open_call(reported).await {
+            Some(channel) => {
+                calls.spawn(call::run(deps.clone(), channel, incoming.leg));
+            }
+            None => turn_away(&incoming.leg.orders),
         }
     }
     waiting.close();
     while let Some(incoming) = waiting.recv().await {
-        turn_away(&incoming);
+        turn_away(&incoming.leg.orders);
     }
     drop(client);
     while let Some(ended) = calls.join_next().await {
@@ -274,9 +287,20 @@ async fn accept(
     }
 }
 
-fn turn_away(incoming: &OfferedCall) {
+fn reported(call: &OfferedCall, now: Millis) -> Result<IncomingCall, PhoneError> {
+    Ok(IncomingCall {
+        bridge_call_id: call.bridge_call_id.clone(),
+        did: call.did.parse()?,
+        caller_number: call.caller.parse()?,
+        metadata: call.metadata.as_object().cloned(),
+        at: Some(now),
+        trace: None,
+    })
+}
+
+fn turn_away(orders: &mpsc::Sender<Order>) {
     let refusal = unavailable("The service stops.");
-    let _ = incoming.leg.orders.try_send(Order::Reject(refusal));
+    let _ = orders.try_send(Order::Reject(refusal));
 }
 
 fn log(ended: Result<(), tokio::task::JoinError>) {

@@ -2,12 +2,11 @@
 
 use std::{io, num::NonZero, thread::available_parallelism};
 
+use dikala_protocol::client::{Address, WallClock};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    WallClock,
     bridge::{StatisticsReader, TelephonyBridge},
-    engine::Address,
     settings::{BridgeSettings, Listen},
     sip::SipError,
 };

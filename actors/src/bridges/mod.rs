@@ -1,6 +1,5 @@
 //! The bridges that are connected: their sockets, their last signs of life, and the commands that wait for them.
 
-mod commands;
 mod pauses;
 mod polls;
 mod presence;
@@ -21,19 +20,19 @@ use std::{
 
 use dashmap::DashMap;
 use dikala_entities::{BridgeId, CallId, CommandId, Millis, Store, bridge};
+use dikala_protocol::{Command, CommandKind};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use tokio::sync::Notify;
 
+use self::{
+    pauses::{CHECK_EVERY_MS, PauseDetector},
+    presence::Presence,
+};
 pub use self::{
-    commands::{Command, CommandKind},
     polls::Poll,
     presence::LastSeen,
     remote_nodes::forget_commands,
     socket::{BridgeSocket, Dismissal, SocketEnd},
-};
-use self::{
-    pauses::{CHECK_EVERY_MS, PauseDetector},
-    presence::Presence,
 };
 use crate::runtime::{
     clock::SharedClock,

@@ -8,11 +8,12 @@ use dikala_entities::{
     BridgeId, CommandId, Millis, Store,
     rows::{ColumnType, json_rows},
 };
+use dikala_protocol::Command;
 use sea_orm::{DbBackend, DbErr, FromQueryResult, Statement, Value};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Bridges, Command, remote_nodes::remove};
+use super::{Bridges, remote_nodes::remove};
 
 /// Commands read at once.
 const ROWS_MAX: usize = 1_000;

@@ -4,11 +4,9 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use dikala_entities::{CommandId, Millis};
+use dikala_protocol::Command;
 
-use super::{
-    commands::Command,
-    socket::{BridgeSocket, Dismissal, SocketEnd},
-};
+use super::socket::{BridgeSocket, Dismissal, SocketEnd};
 
 /// Waiting commands per bridge. Beyond that the oldest is dropped: the service ends calls without the bridge too, and warnings
 /// soon expire.

@@ -9,11 +9,12 @@ use dikala_entities::{
     BridgeId, CommandId, Millis, Store,
     rows::{ColumnType, is_one_of, json_rows, json_statement},
 };
+use dikala_protocol::Command;
 use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{BridgeSocket, Bridges, Command, presence::RemotePresence};
+use super::{BridgeSocket, Bridges, presence::RemotePresence};
 use crate::nodes::{lease::LEASE_MS, table::now_sql};
 
 /// Commands read from the table at once.
@@ -349,14 +350,12 @@ mod tests {
     use std::sync::Arc;
 
     use dikala_entities::{CallId, CredentialHash, HangupReason, NodeId, bridge, node};
+    use dikala_protocol::CommandKind;
     use dikala_testkit::rows;
     use futures_util::FutureExt;
 
     use super::*;
-    use crate::{
-        bridges::CommandKind,
-        runtime::clock::{Clock, ManualClock},
-    };
+    use crate::runtime::clock::{Clock, ManualClock};
 
     const BEGAN: Millis = Millis::from_i64(1_768_447_800_000);
 

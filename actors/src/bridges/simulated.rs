@@ -1,9 +1,10 @@
 //! Replaces the bridges' tables in a simulation. The real presence decides.
 
 use dikala_entities::{BridgeId, CommandId, Millis};
+use dikala_protocol::Command;
 
 use super::{
-    BridgeSocket, Bridges, Command,
+    BridgeSocket, Bridges,
     presence::Sign,
     remote_nodes::{PUNCTUAL_MS, RemoteBridgeRow},
 };

@@ -7,6 +7,7 @@ use actix::{
     MessageResult, ResponseFuture, SpawnHandle, Supervised, WrapFuture,
 };
 use dikala_entities::{BridgeId, CallId, call};
+use dikala_protocol::IncomingCall;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -16,7 +17,7 @@ use super::{
     error::CallError,
     invoke::{InvocationResult, invoke},
     look_up::Callee,
-    messages::{CallInput, CallReply, Describe, IncomingCall, InvokeFunction, LetGo, Tell},
+    messages::{CallInput, CallReply, Describe, InvokeFunction, LetGo, Tell},
     open::open,
     spans,
 };

@@ -14,33 +14,7 @@ pub struct CallEnding {
     pub talk_seconds: i64,
 }
 
-/// The reasons that a bridge may give in `call.hangup`.
-pub const HANGUP_REASONS: &[HangupReason] = &[
-    HangupReason::Normal,
-    HangupReason::Transferred,
-    HangupReason::MaxDuration,
-    HangupReason::CreditsExhausted,
-    HangupReason::Requested,
-    HangupReason::Operator,
-    HangupReason::Abandoned,
-    HangupReason::MediaLost,
-    HangupReason::AiError,
-    HangupReason::BridgeError,
-    HangupReason::Rejected,
-    // The service's own commands can have these, and a bridge confirms with the command's reason.
-    HangupReason::AnswerTimeout,
-    HangupReason::BridgeLost,
-];
-
-/// The reasons that a bridge may give in `call.failed`.
-pub const FAILURE_REASONS: &[HangupReason] = &[
-    HangupReason::BridgeError,
-    HangupReason::MediaLost,
-    HangupReason::AiError,
-    HangupReason::Rejected,
-];
-
-/// The final status and reason for a reason of [`HANGUP_REASONS`].
+/// The final status and reason for a reason of [`dikala_protocol::message::HANGUP_REASONS`].
 pub fn bridge_hangup(
     answered: bool,
     reason: HangupReason,
@@ -67,7 +41,7 @@ pub fn bridge_hangup(
     }
 }
 
-/// The final status and reason for a reason of [`FAILURE_REASONS`].
+/// The final status and reason for a reason of [`dikala_protocol::message::FAILURE_REASONS`].
 pub fn bridge_failure(answered: bool, reason: HangupReason) -> (CallStatus, HangupReason) {
     match (answered, reason) {
         (_, HangupReason::MediaLost) => (CallStatus::Dropped, reason),

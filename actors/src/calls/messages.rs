@@ -4,23 +4,13 @@ use std::{sync::Arc, time::Instant};
 
 use actix::Message;
 use dikala_entities::{
-    BridgeId, CallId, CallStatus, CallerNumber, HangupInitiator, HangupReason, Millis, PhoneNumber,
-    TraceParent, audit,
+    BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Millis, PhoneNumber, TraceParent,
+    audit,
 };
 use serde_json::{Map, Value};
 
 use super::error::CallError;
 use crate::traces::MessageArrival;
-
-#[derive(Clone, Debug)]
-pub struct IncomingCall {
-    pub bridge_call_id: String,
-    pub did: PhoneNumber,
-    pub caller_number: CallerNumber,
-    pub metadata: Option<Map<String, Value>>,
-    pub at: Option<Millis>,
-    pub trace: Option<TraceParent>,
-}
 
 /// A message to a call.
 #[derive(Clone, Debug)]

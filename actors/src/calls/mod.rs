@@ -40,7 +40,7 @@ pub use self::{
     erasing::{without_personal_data, without_summary},
     error::CallError,
     machine::CallLimits,
-    messages::{CallInput, CallReply, IncomingCall, InvokeFunction},
+    messages::{CallInput, CallReply, InvokeFunction},
     meter::CallMeter,
     registry::CallRegistry,
     router::CallRouter,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dikala_entities::{BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Millis, call};
+use dikala_protocol::IncomingCall;
 
 use super::{
     deps::CallDeps,
@@ -12,7 +13,7 @@ use super::{
     events,
     look_up::Callee,
     machine::MachineState,
-    messages::{CallReply, IncomingCall},
+    messages::CallReply,
     spans,
     versions::Version,
 };

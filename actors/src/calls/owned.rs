@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use dikala_entities::{CallStatus, Millis, call, credit_hold, transcript};
+use dikala_protocol::CommandKind;
 use sea_orm::EntityTrait;
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
     versions,
 };
 use crate::{
-    bridges::{CommandKind, LastSeen},
+    bridges::LastSeen,
     events::outbox::NewEvent,
     journal::{CallUpdate, CallWrite, Fence, JournalEntry},
     ledger::LedgerError,

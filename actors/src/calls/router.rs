@@ -15,6 +15,7 @@ use std::{
 use actix::{Addr, Handler, MailboxError, Message, Recipient};
 use actix_rt::ArbiterHandle;
 use dikala_entities::{BridgeId, CallId, Millis, PhoneNumber, TenantId, call};
+use dikala_protocol::IncomingCall;
 use futures_util::{StreamExt, stream};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use tokio::sync::{Mutex, oneshot};
@@ -25,7 +26,7 @@ use super::{
     directory::{Directory, TenantHint},
     error::{CallError, unavailable},
     look_up::{LookUpResult, LookUps, RingingCall},
-    messages::{CallInput, CallReply, CallSnapshot, Describe, IncomingCall, InvokeFunction, Tell},
+    messages::{CallInput, CallReply, CallSnapshot, Describe, InvokeFunction, Tell},
     meter::CallMeter,
     open::FIRST_EPOCH,
 };

@@ -4,6 +4,7 @@ use dikala_entities::{
     AgentId, FunctionId, FunctionMethod, Language, OutboundUrl, PhoneNumber, TransferPrefixes,
     VoiceId, agent, function,
 };
+use dikala_protocol::{CallAgent, FunctionDeclaration};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
@@ -91,34 +92,34 @@ impl CallSettings {
     /// allowed.
     pub fn for_bridge(&self, transfers: &TransferPrefixes) -> Value {
         let escalation_number = self.escalation_number.as_ref();
-        let functions: Vec<Value> = self
-            .functions
-            .iter()
-            .filter(|function| function.enabled)
-            .map(|function| {
-                json!({
-                    "name": function.name,
-                    "description": function.description,
-                    "parameters": function.parameters,
-                })
-            })
-            .collect();
-        json!({
-            "id": self.id,
-            "name": self.name,
-            "systemPrompt": self.system_prompt,
-            "voiceId": self.voice_id,
-            "greetingText": self.greeting_text,
-            "language": self.language,
-            "maxCallDurationMinutes": self.max_call_duration_minutes,
-            "escalationNumber": escalation_number.filter(|number| transfers.allow(number)),
-            "tools": self.tools,
-            "functions": functions,
-        })
+        let escalation_number = escalation_number.filter(|number| transfers.allow(number));
+        let enabled = self.functions.iter().filter(|function| function.enabled);
+        let agent = CallAgent {
+            id: self.id.to_string(),
+            name: self.name.clone(),
+            system_prompt: self.system_prompt.clone(),
+            voice_id: self.voice_id.as_ref().map(ToString::to_string),
+            greeting_text: self.greeting_text.clone(),
+            language: self.language.as_str().to_owned(),
+            max_call_duration_minutes: u32::try_from(self.max_call_duration_minutes)
+                .unwrap_or(u32::MAX),
+            escalation_number: escalation_number.map(|number| number.as_str().to_owned()),
+            tools: self.tools.clone(),
+            functions: enabled.map(FunctionSettings::for_bridge).collect(),
+        };
+        json!(agent)
     }
 }
 
 impl FunctionSettings {
+    fn for_bridge(&self) -> FunctionDeclaration {
+        FunctionDeclaration {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            parameters: self.parameters.clone(),
+        }
+    }
+
     /// The endpoint; `None` if the current rules refuse it.
     pub fn endpoint(&self) -> Option<OutboundUrl> {
         let policy = dikala_entities::UrlPolicy { allow_http: true };

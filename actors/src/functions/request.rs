@@ -5,13 +5,12 @@ use awc::http::{
     header::{HeaderMap, HeaderName, HeaderValue},
 };
 use bytes::Bytes;
-use dikala_entities::{CallId, FunctionMethod};
+use dikala_entities::{CallId, FunctionMethod, nesting};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{FaultCode, Invoke, Outcome};
 use crate::{
-    nesting,
     outbound::{Exchange, Head},
     webhooks::signature::Signer,
 };

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use dikala_entities::{CallId, HangupInitiator, HangupReason};
+use dikala_protocol::{Command, CommandKind};
 
 use super::{
     process::{MessageSource, NodeAnswer, NodeMessage},
@@ -11,7 +12,7 @@ use super::{
     world::{ROUGH_MS, SimulatedWorld},
 };
 use crate::{
-    bridges::{Command, CommandKind, SocketEnd},
+    bridges::SocketEnd,
     calls::{CallError, CallReply},
     runtime::simulated::clock::BEGAN,
 };

@@ -9,13 +9,14 @@ use std::{
 use dikala_entities::{
     BridgeId, CallId, HangupInitiator, HangupReason, Millis, TenantId, TransactionType,
 };
+use dikala_protocol::IncomingCall;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::base::SharedBase;
 use crate::{
     bridges::{BridgeSocket, Bridges},
     calls::{
-        CallDeps, CallError, CallInput, CallMeter, CallReply, IncomingCall,
+        CallDeps, CallError, CallInput, CallMeter, CallReply,
         simulated::{NodeCallDeps, NodeCalls},
     },
     ledger::{Credit, LedgerHandle, simulated::SimulatedLedger},

@@ -1,7 +1,8 @@
 //! Calls over HTTP.
 
-use dikala_actors::{bridges::CommandKind, runtime::clock::Clock};
+use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{AgentId, CallId, CallStatus, HangupReason, PhoneNumberId, transcript};
+use dikala_protocol::CommandKind;
 use dikala_testkit::rows;
 use serde_json::{Value, json};
 

@@ -1,13 +1,11 @@
 //! Statistics over HTTP: counters of ended calls and of recorded attempts.
 
-use dikala_actors::{
-    calls::messages::{self, IncomingCall},
-    runtime::clock::Clock,
-};
+use dikala_actors::{calls::messages, runtime::clock::Clock};
 use dikala_entities::{
     AgentId, BridgeId, EventKind, Millis, OutboundUrl, PhoneNumberId, UrlPolicy, call_stat,
     phone_number, webhook, webhook_stat,
 };
+use dikala_protocol::IncomingCall;
 use dikala_testkit::eventually;
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, ConnectionTrait, EntityTrait};
 use serde_json::{Value, json};

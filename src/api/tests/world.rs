@@ -16,8 +16,7 @@ use actix_web::{
     web::{self, Data},
 };
 use dikala_actors::{
-    bridges::CommandKind,
-    calls::messages::{self, CallInput, IncomingCall},
+    calls::messages::{self, CallInput},
     ledger::Credit,
     nodes::Membership,
     outbound::{Guard, Outbound},
@@ -29,6 +28,7 @@ use dikala_entities::{
     HangupReason, Millis, Store, TransactionType, UrlPolicy, Vault, attempt, credit_account,
     delivery, event, function, webhook,
 };
+use dikala_protocol::{CommandKind, IncomingCall};
 use dikala_testkit::{ReceivedRequest, ServerAnswer, StoreGuard, StoreKind, TenantServer, rows};
 use ipnet::IpNet;
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};

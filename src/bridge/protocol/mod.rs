@@ -1,23 +1,11 @@
-//! The wire format of `dikala.bridge.v1`: JSON text to typed requests, outcomes to JSON. Pure.
+//! Between the messages of `dikala.bridge.v1` and the calls: refusals, replies and ordering queues. Pure.
 
-mod fields;
-mod parse;
+mod queue_key;
 mod refusal;
 mod reply;
-mod request;
-#[cfg(test)]
-mod tests;
 
 pub use self::{
-    parse::{parse, parse_text},
-    refusal::MessageRefusal,
-    reply::{Success, command, reply},
-    request::{BridgeMessage, FunctionInvocation, MessageContent, QueueKey},
+    queue_key::QueueKey,
+    refusal::{MessageRefusal, parse, parse_text},
+    reply::{Success, reply},
 };
-
-/// The WebSocket subprotocol.
-pub const SUBPROTOCOL: &str = "dikala.bridge.v1";
-/// The largest message, in bytes.
-pub const MESSAGE_BYTES_MAX: usize = 256 * 1024;
-/// The most messages in one HTTP request.
-pub const MESSAGES_MAX: usize = 100;

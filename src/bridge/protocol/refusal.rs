@@ -1,12 +1,10 @@
 //! Refusals: the error replies to messages that were not carried out.
 
 use dikala_actors::calls::CallError;
-use serde_json::{Value, json};
+use dikala_protocol::{BridgeMessage, ErrorCode, ReplyError, read, reply::error_reply};
+use serde_json::Value;
 
-use super::{
-    MESSAGE_BYTES_MAX,
-    request::{BridgeMessage, QueueKey, id_of, queue_key_of},
-};
+use super::queue_key::QueueKey;
 
 /// An error reply to a message.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,97 +13,113 @@ pub struct MessageRefusal {
     pub id: Option<String>,
     /// The message's ordering queue, if it could be read. The refusal is answered in that order.
     pub queue_key: Option<QueueKey>,
-    pub code: &'static str,
-    pub message: String,
-    pub status: Option<&'static str>,
+    error: ReplyError,
+}
+
+/// Parses the text of one message.
+pub fn parse_text(text: &[u8]) -> Result<BridgeMessage, MessageRefusal> {
+    match serde_json::from_slice::<Value>(text) {
+        Ok(value) => parse(&value),
+        Err(_) => Err(ReplyError::invalid("The frame is not a JSON object.").into()),
+    }
+}
+
+/// Parses one message.
+pub fn parse(message: &Value) -> Result<BridgeMessage, MessageRefusal> {
+    read::parse(message).map_err(|error| MessageRefusal::from(error).of(message))
 }
 
 impl MessageRefusal {
-    /// The message is invalid.
-    pub(super) fn invalid(message: impl Into<String>) -> Self {
-        Self {
-            id: None,
-            queue_key: None,
-            code: "invalid_message",
-            message: message.into(),
-            status: None,
-        }
-    }
-
-    /// A message that is larger than [`MESSAGE_BYTES_MAX`].
+    /// A message that is larger than the protocol allows.
     pub fn too_large() -> Self {
-        Self {
-            code: "too_large",
-            ..Self::invalid(format!("A message has at most {MESSAGE_BYTES_MAX} bytes."))
-        }
+        ReplyError::of(ErrorCode::TooLarge).into()
     }
 
     /// There is no room for the message now.
-    pub fn busy(request: &BridgeMessage) -> Self {
+    pub fn busy(message: &BridgeMessage) -> Self {
         Self {
-            queue_key: request.queue_key(),
-            ..Self::from((request.id.clone(), CallError::Busy))
+            queue_key: QueueKey::of(message),
+            ..Self::from((message.id.clone(), CallError::Busy))
         }
     }
 
     /// The message is a binary frame.
     pub fn binary() -> Self {
-        Self::invalid("Messages are text frames.")
+        ReplyError::invalid("Messages are text frames.").into()
     }
 
     /// Adds the id and the queue key of the refused message.
     pub fn of(self, message: &Value) -> Self {
         Self {
-            id: id_of(message),
-            queue_key: queue_key_of(message),
+            id: read::id_of(message).map(ToOwned::to_owned),
+            queue_key: QueueKey::of_invalid(message),
             ..self
         }
     }
 
     /// The reply in the wire format.
     pub fn to_json(&self) -> Value {
-        let mut error = json!({"code": self.code, "message": self.message});
-        if let Some(status) = self.status {
-            error["status"] = status.into();
+        error_reply(self.id.as_deref(), &self.error)
+    }
+}
+
+impl From<ReplyError> for MessageRefusal {
+    fn from(error: ReplyError) -> Self {
+        Self {
+            id: None,
+            queue_key: None,
+            error,
         }
-        json!({"replyTo": self.id, "ok": false, "error": error})
     }
 }
 
 impl From<(String, CallError)> for MessageRefusal {
     fn from((id, error): (String, CallError)) -> Self {
-        let (code, message) = match error {
-            CallError::UnknownNumber => (
-                "unknown_number",
-                "No tenant has the number in did; an operator can add it.",
-            ),
-            CallError::UnknownCall => ("unknown_call", "This bridge has no call with that callId."),
+        let code = match error {
+            CallError::UnknownNumber => ErrorCode::UnknownNumber,
+            CallError::UnknownCall => ErrorCode::UnknownCall,
             CallError::InvalidTransition { .. }
             | CallError::NotActive
             | CallError::TransferNotAllowed
-            | CallError::TooManyTransfers => (
-                "invalid_transition",
-                "The call's status does not allow this message.",
-            ),
-            CallError::Busy | CallError::Moved => (
-                "busy",
-                "Too much is going on; nothing happened. Send the message again in a moment.",
-            ),
-            CallError::Unavailable => (
-                "unavailable",
-                "The service cannot write at the moment. Send the message again in a moment.",
-            ),
+            | CallError::TooManyTransfers => ErrorCode::InvalidTransition,
+            CallError::Busy | CallError::Moved => ErrorCode::Busy,
+            CallError::Unavailable => ErrorCode::Unavailable,
         };
         let status = match error {
-            CallError::InvalidTransition { status } => Some(status.as_str()),
+            CallError::InvalidTransition { status } => Some(status),
             _ => None,
+        };
+        let error = ReplyError {
+            status,
+            ..ReplyError::of(code)
         };
         Self {
             id: Some(id),
-            queue_key: None,
-            code,
-            message: message.to_owned(),
-            status,
+            ..error.into()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_carries_the_id_and_the_status() {
+        let status = dikala_entities::CallStatus::Ended;
+        let error = CallError::InvalidTransition { status };
+        let json = MessageRefusal::from(("7".to_owned(), error)).to_json();
+        assert_eq!(json["replyTo"], "7");
+        assert_eq!(json["error"]["status"], "ended");
+        assert_eq!(json["ok"], false);
+        let refusal = parse(&json!({"id": "8", "type": "call.paused", "callId": "nonsense"}));
+        let json = refusal.map_err(|refusal| refusal.to_json());
+        let json = json.expect_err("there is no such type");
+        assert_eq!(json["replyTo"], "8");
+        assert_eq!(json["error"]["code"], "unknown_type");
+        let json = MessageRefusal::too_large().to_json();
+        assert_eq!(json["replyTo"], Value::Null);
     }
 }

@@ -1,7 +1,9 @@
-//! The service's messages: replies and commands.
+//! Replies to messages that were carried out.
 
-use dikala_actors::{bridges::Command, calls::CallReply};
+use dikala_actors::calls::CallReply;
 use dikala_entities::CallId;
+use dikala_protocol::reply::{CallDecision, Done, EndedCalls, OutcomeReply, Reply};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// The result of a message that was carried out.
@@ -13,21 +15,21 @@ pub enum Success {
 }
 
 /// A reply in the wire format.
-pub fn reply(id: &str, answer: &Success) -> Value {
-    match answer {
-        Success::Call(CallReply::Admitted { call, agent }) => json!({
-            "replyTo": id, "ok": true, "callId": call, "action": "answer", "agent": &**agent,
-        }),
-        Success::Call(CallReply::Refused { call, reason }) => json!({
-            "replyTo": id, "ok": true, "callId": call, "action": "reject", "reason": reason,
-        }),
-        Success::Call(CallReply::Done) => json!({"replyTo": id, "ok": true}),
-        Success::FunctionCall(outcome) => json!({"replyTo": id, "ok": true, "outcome": outcome}),
-        Success::Heartbeat { ended } => json!({"replyTo": id, "ok": true, "ended": ended}),
+pub fn reply(id: &str, success: Success) -> Value {
+    match success {
+        Success::Call(CallReply::Admitted { call, agent }) => {
+            let agent = &*agent;
+            with(id, CallDecision::Answer { call, agent })
+        }
+        Success::Call(CallReply::Refused { call, reason }) => {
+            with(id, CallDecision::<()>::Reject { call, reason })
+        }
+        Success::Call(CallReply::Done) => with(id, Done {}),
+        Success::FunctionCall(outcome) => with(id, OutcomeReply { outcome }),
+        Success::Heartbeat { ended } => with(id, EndedCalls { ended }),
     }
 }
 
-/// A command in the wire format.
-pub fn command(command: &Command) -> Value {
-    serde_json::to_value(command).unwrap_or_default()
+fn with(id: &str, body: impl Serialize) -> Value {
+    json!(Reply::new(id, body))
 }

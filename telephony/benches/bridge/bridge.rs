@@ -10,8 +10,8 @@ use std::{
 };
 
 use dikala_entities::{Millis, Secret};
+use dikala_protocol::client::Address;
 use dikala_telephony::{
-    engine::Address,
     settings::{
         BridgeSettings, Codec, GeminiSettings, Listen, Prices, Sip, SipTransport, Srtp, Trunk,
         Voice, VoiceModel,

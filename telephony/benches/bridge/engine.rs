@@ -70,7 +70,7 @@ fn reply(message: &Value) -> Value {
     match message["type"].as_str() {
         Some("call.incoming") => {
             let caller = &message["callerNumber"];
-            reply["callId"] = json!(format!("call of {caller}"));
+            reply["callId"] = json!(format!("call_{:026}", number(&caller.to_string())));
             reply["action"] = json!("answer");
             reply["agent"] = json!({
                 "id": "agent", "name": "Ayu", "systemPrompt": format!("You speak to {caller}."), "voiceId": "Kore",

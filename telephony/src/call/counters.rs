@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use dikala_protocol::CallReport;
+
 use super::machine::{MachineEffect, MachineInput};
-use crate::{engine::OutgoingMessage, leg::Order, voice::VoiceEvent};
+use crate::{leg::Order, voice::VoiceEvent};
 
 /// Counts since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,7 +45,7 @@ impl CallCounters {
         let (counter, count) = match effect {
             MachineEffect::Leg(Order::Pause) => (&self.pauses, 1),
             MachineEffect::CloseVoice => (&self.voices_lost, 1),
-            MachineEffect::Engine(OutgoingMessage::Hangup { ai_cost_idr, .. }, _) => {
+            MachineEffect::Engine(CallReport::Hangup { ai_cost_idr, .. }, _) => {
                 (&self.cost_idr, ai_cost_idr.unwrap_or_default())
             }
             _ => return,

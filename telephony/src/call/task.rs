@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use dikala_protocol::client::CallChannel;
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until, timeout},
@@ -13,8 +14,7 @@ use super::{
     outlet::Outlet,
 };
 use crate::{
-    engine::{CallChannel, OutgoingMessage},
-    leg::{LegEvent, OfferedCall, Order, Speech},
+    leg::{Leg, LegEvent, Order, Speech},
     voice::{Provider, VoiceEvent, VoiceInput, VoiceSession},
 };
 
@@ -34,8 +34,8 @@ pub(crate) struct TaskDeps {
 }
 
 /// Runs a call until its end is handed to the service's client.
-pub(crate) async fn run(deps: TaskDeps, channel: CallChannel, incoming: OfferedCall) {
-    let call = Call::new(deps, channel, incoming);
+pub(crate) async fn run(deps: TaskDeps, channel: CallChannel, leg: Leg) {
+    let call = Call::new(deps, channel, leg);
     call.run().await;
 }
 
@@ -62,28 +62,22 @@ struct Voice {
 }
 
 impl Call {
-    fn new(deps: TaskDeps, channel: CallChannel, incoming: OfferedCall) -> Self {
-        let message = OutgoingMessage::Incoming {
-            bridge_call_id: incoming.bridge_call_id,
-            did: incoming.did,
-            caller: incoming.caller,
-            metadata: incoming.metadata,
-        };
+    fn new(deps: TaskDeps, channel: CallChannel, leg: Leg) -> Self {
         let mut effects = Vec::new();
         let now = Now {
             ms: 0,
             at: channel.now(),
         };
-        let machine = CallMachine::new(deps.rules.clone(), message, now, &mut effects);
+        let machine = CallMachine::new(deps.rules.clone(), now, &mut effects);
         Self {
             deps,
             channel,
             call_id: String::new(),
             machine,
             epoch: Instant::now(),
-            orders: Outlet::new(incoming.leg.orders),
-            speech: Outlet::new(incoming.leg.speech),
-            events: Some(incoming.leg.events),
+            orders: Outlet::new(leg.orders),
+            speech: Outlet::new(leg.speech),
+            events: Some(leg.events),
             hears_engine: true,
             voice: None,
             effects,

@@ -8,7 +8,4 @@ mod session;
 pub use phrases::Phrase;
 use phrases::is_indonesian;
 pub use scripted::Scripted;
-pub use session::{
-    CallAgent, FunctionDeclaration, Provider, Usage, VoiceEvent, VoiceInput, VoiceSession,
-    VoiceSetup,
-};
+pub use session::{Provider, Usage, VoiceEvent, VoiceInput, VoiceSession, VoiceSetup};

@@ -1,6 +1,6 @@
 //! The interface between a call's task and a voice.
 
-use serde::Deserialize;
+use dikala_protocol::CallAgent;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
@@ -16,32 +16,6 @@ pub struct VoiceSetup {
     /// For logs.
     pub call_id: String,
     pub agent: CallAgent,
-}
-
-/// The agent, as in the service's answer to `call.incoming`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CallAgent {
-    pub id: String,
-    pub name: String,
-    pub system_prompt: String,
-    pub voice_id: Option<String>,
-    pub greeting_text: Option<String>,
-    pub language: String,
-    pub max_call_duration_minutes: u32,
-    pub escalation_number: Option<String>,
-    /// Built-in tools that are enabled, by name.
-    pub tools: Vec<String>,
-    pub functions: Vec<FunctionDeclaration>,
-}
-
-/// A function of the tenant.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct FunctionDeclaration {
-    pub name: String,
-    pub description: String,
-    /// JSON Schema.
-    pub parameters: Value,
 }
 
 /// The channels of one voice session.

@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use dikala_entities::{Millis, Secret};
+use dikala_protocol::client::Address;
 use dikala_telephony::{
     bridge::TelephonyBridge,
-    engine::Address,
     settings::{
         BridgeSettings, Codec, Credentials, Listen, Register, Sip, SipTransport, Srtp, Voice,
         VoiceModel,

@@ -13,9 +13,9 @@ use std::{net::SocketAddr, process::Stdio, sync::Arc};
 
 use dikala_actors::runtime::clock::{Clock, SystemClock};
 use dikala_entities::Secret;
+use dikala_protocol::client::Address;
 use dikala_telephony::{
     bridge::CallTasks,
-    engine::Address,
     settings::{BridgeSettings, Codec, Sip, Srtp, Voice, VoiceModel},
     trust::Trust,
     voice::Scripted,

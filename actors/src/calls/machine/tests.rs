@@ -435,11 +435,11 @@ fn play(
                 } else {
                     HangupInitiator::Agent
                 };
-                let reason = super::super::ending::HANGUP_REASONS[reason];
+                let reason = dikala_protocol::message::HANGUP_REASONS[reason];
                 Some(call.hang_up(now.plus_ms(-ago), now, reason, by))
             }
             Happening::Fail { ago, reason } => {
-                let reason = super::super::ending::FAILURE_REASONS[reason];
+                let reason = dikala_protocol::message::FAILURE_REASONS[reason];
                 Some(call.fail(now.plus_ms(-ago), now, reason))
             }
             Happening::Request if !call.is_over() => {

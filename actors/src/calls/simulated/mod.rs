@@ -14,12 +14,13 @@ use std::{
 use dikala_entities::{
     AgentId, BridgeId, CallId, Language, Millis, PhoneNumberId, Plan, TenantId, call, credit_hold,
 };
+use dikala_protocol::IncomingCall;
 use futures_util::future::{FutureExt, select};
 use tokio::sync::{Mutex, Notify};
 
 pub(super) use self::others::{SimulatedOwnership, take_over};
 use super::{
-    CallDeps, CallError, CallInput, CallReply, IncomingCall,
+    CallDeps, CallError, CallInput, CallReply,
     driver::CallDriver,
     look_up::Callee,
     open::{FIRST_EPOCH, admit, new_row},

@@ -1,9 +1,9 @@
 //! Commands to the bridge. Hang-ups and transfers that are acknowledged to a tenant are stored first.
 
 use dikala_entities::{CommandId, HangupInitiator, HangupReason, Millis, PhoneNumber, audit, call};
+use dikala_protocol::{Command, CommandKind};
 
 use crate::{
-    bridges::{Command, CommandKind},
     calls::{
         error::CallError,
         machine::{MachineState, PendingHangup},
@@ -128,7 +128,7 @@ pub(super) fn warn(call: &OwnedCall, reason: HangupReason, seconds_left: i64, no
         call: call.row.id,
         kind: CommandKind::Warn {
             reason,
-            seconds_left,
+            seconds_left: seconds_left.unsigned_abs(),
         },
     };
     call.deps.bridges.send(call.row.bridge_id, command);

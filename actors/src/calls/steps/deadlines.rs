@@ -1,12 +1,10 @@
 //! Carries out deadlines.
 
 use dikala_entities::{HangupReason, Millis};
+use dikala_protocol::CommandKind;
 
 use super::{commands, credit, end};
-use crate::{
-    bridges::CommandKind,
-    calls::{error::CallError, machine::DueAction, owned::OwnedCall},
-};
+use crate::calls::{error::CallError, machine::DueAction, owned::OwnedCall};
 
 pub(in crate::calls) async fn carry_out(
     call: &mut OwnedCall,

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use dikala_entities::{CallStatus, HangupInitiator, HangupReason, Millis, call};
+use dikala_protocol::CommandKind;
 
 use super::credit;
 use crate::{
-    bridges::CommandKind,
     calls::{
         ending::CallEnding,
         error::CallError,

@@ -18,14 +18,14 @@ use dikala_entities::{
     TransactionType, TransferPrefixes, UrlPolicy, Vault, agent, agent_version, call,
     credit_account, function, phone_number, store::Transaction, tenant, transcript,
 };
+use dikala_protocol::IncomingCall;
 use dikala_testkit::StoreGuard;
 use dikala_testkit::rows;
 use futures_util::FutureExt;
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, ConnectionTrait, EntityTrait, IntoActiveModel};
 
 use super::{
-    CallDeps, CallError, CallInput, CallLimits, CallReply, IncomingCall, InvokeFunction,
-    PlanConcurrency,
+    CallDeps, CallError, CallInput, CallLimits, CallReply, InvokeFunction, PlanConcurrency,
     actor::Panic,
     driver::CallDriver,
     machine::PendingHangup,

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     frames::BenchReply,
-    pen::{CallMessage, MessageWriter},
+    pen::{LifecycleStep, MessageWriter},
     socket::SocketScript,
     tally::{AfterReply, REST, Tally},
 };
@@ -18,8 +18,8 @@ const WINDOW: usize = 1_000;
 #[derive(Debug)]
 pub struct Burst<'a> {
     pen: &'a mut MessageWriter,
-    step: CallMessage,
-    /// Ids of the calls. [`CallMessage::Ring`] fills them in.
+    step: LifecycleStep,
+    /// Ids of the calls. [`LifecycleStep::Ring`] fills them in.
     calls: &'a mut [Vec<u8>],
     /// Time at which the step happened, one per call; the current time if empty.
     at: &'a [String],
@@ -32,7 +32,7 @@ pub struct Burst<'a> {
 impl<'a> Burst<'a> {
     pub fn new(
         pen: &'a mut MessageWriter,
-        step: CallMessage,
+        step: LifecycleStep,
         calls: &'a mut [Vec<u8>],
         at: &'a [String],
     ) -> Self {
@@ -78,14 +78,14 @@ impl SocketScript for Burst<'_> {
             return;
         };
         self.waiting -= 1;
-        let is_ring = self.step == CallMessage::Ring;
+        let is_ring = self.step == LifecycleStep::Ring;
         match self.tally.count(reply, is_ring, sent, now) {
             AfterReply::Again => self.resting.push_back((now + REST, index)),
             AfterReply::Refused => {}
             AfterReply::Done if is_ring => {
                 self.calls[index].extend_from_slice(reply.call.unwrap_or_default());
             }
-            AfterReply::Done => self.tally.calls += u64::from(self.step == CallMessage::HangUp),
+            AfterReply::Done => self.tally.calls += u64::from(self.step == LifecycleStep::HangUp),
         }
     }
 

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     frames::BenchReply,
-    pen::{CallMessage, MessageWriter},
+    pen::{LifecycleStep, MessageWriter},
     socket::SocketScript,
     tally::{AfterReply, REST, Tally},
 };
@@ -28,7 +28,7 @@ pub struct WholeCalls {
 
 #[derive(Debug)]
 struct Slot {
-    step: CallMessage,
+    step: LifecycleStep,
     call: Vec<u8>,
     sent: Instant,
 }
@@ -36,7 +36,7 @@ struct Slot {
 impl WholeCalls {
     pub fn new(pen: MessageWriter, at_once: usize, until: Instant) -> Self {
         let slot = |_| Slot {
-            step: CallMessage::Ring,
+            step: LifecycleStep::Ring,
             call: Vec::new(),
             sent: until,
         };
@@ -64,7 +64,7 @@ impl WholeCalls {
 
     fn begin(&mut self, place: usize, now: Instant, out: &mut Vec<u8>) {
         let slot = &mut self.slots[place];
-        (slot.step, slot.sent) = (CallMessage::Ring, now);
+        (slot.step, slot.sent) = (LifecycleStep::Ring, now);
         self.running += 1;
         self.send(place, out);
     }
@@ -99,7 +99,7 @@ impl SocketScript for WholeCalls {
         let place = usize::try_from(reply.id % self.slots.len() as u64).unwrap_or(0);
         let slot = &mut self.slots[place];
         self.waiting -= 1;
-        let is_ring = slot.step == CallMessage::Ring;
+        let is_ring = slot.step == LifecycleStep::Ring;
         match self.tally.count(reply, is_ring, slot.sent, now) {
             AfterReply::Again => self.resting.push_back((now + REST, place)),
             AfterReply::Refused => self.over(place, now, out),

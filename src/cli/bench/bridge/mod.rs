@@ -22,7 +22,7 @@ use self::{
 };
 pub use self::{
     paced::Acknowledgement,
-    pen::CallMessage,
+    pen::LifecycleStep,
     tally::{FailureCounts, Tally},
 };
 use super::{Result, failed};
@@ -99,14 +99,14 @@ impl BenchBridge {
         let sockets = self.sockets.len();
         let of = |n: usize| count / sockets + usize::from(n < count % sockets);
         let mut live = ActiveCalls((0..sockets).map(|n| vec![Vec::new(); of(n)]).collect());
-        let (tally, took) = self.step(CallMessage::Ring, &mut live, at).await?;
+        let (tally, took) = self.step(LifecycleStep::Ring, &mut live, at).await?;
         Ok((live, tally, took))
     }
 
     /// Sends one step for each of these calls, pipelined.
     pub async fn step(
         &mut self,
-        step: CallMessage,
+        step: LifecycleStep,
         live: &mut ActiveCalls,
         at: &[String],
     ) -> Result<(Tally, Duration)> {

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     frames::BenchReply,
-    pen::{CallMessage, MessageWriter},
+    pen::{LifecycleStep, MessageWriter},
     socket::SocketScript,
     tally::{AfterReply, Tally},
 };
@@ -32,7 +32,7 @@ pub struct PacedMessages {
 #[derive(Debug)]
 pub struct Acknowledgement {
     pub call: Vec<u8>,
-    pub step: CallMessage,
+    pub step: LifecycleStep,
     /// The time at which the message was due. Its acknowledgement came `at`.
     pub sent: Instant,
     pub at: Instant,
@@ -41,7 +41,7 @@ pub struct Acknowledgement {
 #[derive(Debug)]
 struct PacedCall {
     call: Vec<u8>,
-    step: CallMessage,
+    step: LifecycleStep,
     /// The due time of the unacknowledged message.
     sent: Option<Instant>,
     /// The due time of the next message, while the one before it is unacknowledged. This wait counts as latency.
@@ -53,7 +53,7 @@ impl PacedMessages {
     pub fn new(pen: MessageWriter, rate: u32, until: Instant) -> Self {
         let lane = |_| PacedCall {
             call: Vec::new(),
-            step: CallMessage::Ring,
+            step: LifecycleStep::Ring,
             sent: None,
             owed: None,
         };
@@ -84,7 +84,7 @@ impl PacedMessages {
         let place = self.turn % LANES;
         self.turn += 1;
         let lane = &mut self.lanes[place];
-        if lane.step == CallMessage::Ring && lane.sent.is_none() && now >= self.until {
+        if lane.step == LifecycleStep::Ring && lane.sent.is_none() && now >= self.until {
             return;
         }
         match lane.sent {
@@ -114,12 +114,12 @@ impl SocketScript for PacedMessages {
         let step = lane.step;
         match self
             .tally
-            .count(reply, step == CallMessage::Ring, sent, now)
+            .count(reply, step == LifecycleStep::Ring, sent, now)
         {
             AfterReply::Again => return self.send(place, sent, out),
-            AfterReply::Refused => lane.step = CallMessage::Ring,
+            AfterReply::Refused => lane.step = LifecycleStep::Ring,
             AfterReply::Done => {
-                if step == CallMessage::Ring {
+                if step == LifecycleStep::Ring {
                     lane.call = reply.call.unwrap_or_default().to_vec();
                 }
                 self.acknowledged.push(Acknowledgement {
@@ -128,8 +128,8 @@ impl SocketScript for PacedMessages {
                     sent,
                     at: now,
                 });
-                self.tally.calls += u64::from(step == CallMessage::HangUp);
-                lane.step = step.next().unwrap_or(CallMessage::Ring);
+                self.tally.calls += u64::from(step == LifecycleStep::HangUp);
+                lane.step = step.next().unwrap_or(LifecycleStep::Ring);
             }
         }
         if let Some(due) = self.lanes[place].owed.take() {
@@ -142,7 +142,7 @@ impl SocketScript for PacedMessages {
     }
 
     fn is_over(&self) -> bool {
-        let idle = |lane: &PacedCall| lane.step == CallMessage::Ring && lane.sent.is_none();
+        let idle = |lane: &PacedCall| lane.step == LifecycleStep::Ring && lane.sent.is_none();
         Instant::now() >= self.until && self.lanes.iter().all(idle)
     }
 

@@ -6,14 +6,14 @@ use super::frames::{TEXT, write_masked};
 
 /// The messages of a call, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CallMessage {
+pub enum LifecycleStep {
     Ring,
     Answer,
     Transcript,
     HangUp,
 }
 
-impl CallMessage {
+impl LifecycleStep {
     /// The next step; `None` after the hang-up.
     pub fn next(self) -> Option<Self> {
         match self {
@@ -62,7 +62,7 @@ impl MessageWriter {
         &mut self,
         out: &mut Vec<u8>,
         id: u64,
-        step: CallMessage,
+        step: LifecycleStep,
         call: &[u8],
         at: Option<&str>,
     ) {
@@ -70,7 +70,7 @@ impl MessageWriter {
         let call = std::str::from_utf8(call).unwrap_or_default();
         let text = &mut self.text;
         let written = match step {
-            CallMessage::Ring => {
+            LifecycleStep::Ring => {
                 let did = &self.dids[self.placed % self.dids.len()];
                 self.placed += 1;
                 write!(
@@ -79,15 +79,15 @@ impl MessageWriter {
                     self.prefix, self.placed
                 )
             }
-            CallMessage::Answer => write!(
+            LifecycleStep::Answer => write!(
                 text,
                 r#"{{"id":"{id}","type":"call.answered","callId":"{call}""#
             ),
-            CallMessage::Transcript => write!(
+            LifecycleStep::Transcript => write!(
                 text,
                 r#"{{"id":"{id}","type":"call.transcript","callId":"{call}","summary":"The caller asked for order 1001; it comes in 20 minutes.","turns":[{{"role":"caller","text":"Where is my order?"}},{{"role":"agent","text":"It comes in 20 minutes."}}]"#
             ),
-            CallMessage::HangUp => write!(
+            LifecycleStep::HangUp => write!(
                 text,
                 r#"{{"id":"{id}","type":"call.hangup","callId":"{call}","reason":"normal","initiator":"caller","aiCostIdr":450"#
             ),
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn every_message_is_one_object_with_its_id_and_its_call() {
         let mut pen = MessageWriter::new(vec!["+622150001000".to_owned()].into(), 0);
-        let mut step = Some(CallMessage::Ring);
+        let mut step = Some(LifecycleStep::Ring);
         while let Some(now) = step {
             for at in [None, Some("2026-01-15T03:39:00Z")] {
                 let mut out = Vec::new();
@@ -119,7 +119,7 @@ mod tests {
                     serde_json::from_slice(&out[frame.payload]).expect("JSON");
                 assert_eq!(message["id"], "7");
                 assert_eq!(message["at"].as_str(), at);
-                let is_ring = now == CallMessage::Ring;
+                let is_ring = now == LifecycleStep::Ring;
                 assert_eq!(message["callId"].as_str(), (!is_ring).then_some("call_1"));
             }
             step = now.next();
@@ -133,7 +133,7 @@ mod tests {
         let mut said = Vec::new();
         for _ in 0..2 {
             let mut out = Vec::new();
-            pen.write(&mut out, 1, CallMessage::Ring, b"", None);
+            pen.write(&mut out, 1, LifecycleStep::Ring, b"", None);
             said.push(String::from_utf8_lossy(&out[8..]).into_owned());
         }
         assert!(said[0].contains("+62215000100") && said[1].contains("+62215000200"));

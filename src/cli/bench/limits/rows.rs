@@ -23,7 +23,7 @@ use sea_orm::{
 
 use super::connection;
 use crate::cli::bench::{
-    Result, bridge::CallMessage, failed, figure::per_second, ground::BenchEnvironment,
+    Result, bridge::LifecycleStep, failed, figure::per_second, ground::BenchEnvironment,
 };
 
 /// Ids bound to one statement when rows are read.
@@ -58,7 +58,7 @@ impl WriteRates {
     }
 
     /// Messages of one kind per second.
-    pub fn of(&self, step: CallMessage) -> f64 {
+    pub fn of(&self, step: LifecycleStep) -> f64 {
         let (calls, time) = self.0[step as usize];
         per_second(calls, time)
     }
@@ -180,10 +180,10 @@ impl Rows {
         let mut batches: Vec<&[call::Model]> = self.calls.chunks_exact(batch).collect();
         let mut written = [(0, Duration::ZERO); 4];
         for step in [
-            CallMessage::Ring,
-            CallMessage::Answer,
-            CallMessage::Transcript,
-            CallMessage::HangUp,
+            LifecycleStep::Ring,
+            LifecycleStep::Answer,
+            LifecycleStep::Transcript,
+            LifecycleStep::HangUp,
         ] {
             let bound = batches.iter().map(|calls| self.bind(backend, step, calls));
             let bound: Vec<Vec<Statement>> = bound.collect();
@@ -208,10 +208,15 @@ impl Rows {
     }
 
     /// The statements that write one message of each call.
-    fn bind(&self, backend: DbBackend, step: CallMessage, calls: &[call::Model]) -> Vec<Statement> {
+    fn bind(
+        &self,
+        backend: DbBackend,
+        step: LifecycleStep,
+        calls: &[call::Model],
+    ) -> Vec<Statement> {
         let mut statements = Vec::new();
         match step {
-            CallMessage::Ring => {
+            LifecycleStep::Ring => {
                 statements.push(accounts(backend, calls, "available = available - n, held = held + n, open_holds = open_holds + n, version = version + 1"));
                 let rows = calls
                     .iter()
@@ -220,7 +225,7 @@ impl Rows {
                 let rows = calls.iter().map(|call| at_ring(call).into_active_model());
                 statements.push(call::Entity::insert_many(rows).build(backend));
             }
-            CallMessage::Answer => {
+            LifecycleStep::Answer => {
                 let rows = calls.iter().map(|call| {
                     vec![
                         text(call.id),
@@ -233,7 +238,7 @@ impl Rows {
                 let names = ["status", "answered_at", "answer_message_id", "last_sign_at"];
                 statements.push(update(backend, "calls", "id", &names, rows));
             }
-            CallMessage::Transcript => {
+            LifecycleStep::Transcript => {
                 let rows = calls
                     .iter()
                     .filter_map(|call| self.transcripts.get(&call.id));
@@ -256,13 +261,13 @@ impl Rows {
                     rows,
                 ));
             }
-            CallMessage::HangUp => self.bind_end(backend, calls, &mut statements),
+            LifecycleStep::HangUp => self.bind_end(backend, calls, &mut statements),
         }
         let kind = match step {
-            CallMessage::Ring => EventKind::CallStarted,
-            CallMessage::Answer => EventKind::CallAnswered,
-            CallMessage::Transcript => EventKind::CallTranscript,
-            CallMessage::HangUp => EventKind::CallEnded,
+            LifecycleStep::Ring => EventKind::CallStarted,
+            LifecycleStep::Answer => EventKind::CallAnswered,
+            LifecycleStep::Transcript => EventKind::CallTranscript,
+            LifecycleStep::HangUp => EventKind::CallEnded,
         };
         let events = calls
             .iter()

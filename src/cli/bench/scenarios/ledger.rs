@@ -3,7 +3,7 @@
 use super::{SOCKETS, ScenarioResult, batch_since};
 use crate::cli::bench::{
     Result,
-    bridge::{BenchBridge, CallMessage},
+    bridge::{BenchBridge, LifecycleStep},
     figure::{BenchFigure, Goal, per_second},
     ground::{BenchEnvironment, Tenants, thread::on_thread},
     limits::rows::Rows,
@@ -27,17 +27,17 @@ pub async fn debits(ground: &BenchEnvironment, progress: &BenchProgress) -> Resu
         let (tally, took, batch) = on_thread(move || async move {
             let mut bridge = BenchBridge::connect(&line, SOCKETS).await?;
             let (mut live, mut tally, _) = bridge.ring(burst, &[]).await?;
-            let (answers, _) = bridge.step(CallMessage::Answer, &mut live, &[]).await?;
+            let (answers, _) = bridge.step(LifecycleStep::Answer, &mut live, &[]).await?;
             tally.faults.add(&answers.faults);
             let before = shared.batches()?;
-            let (mut ends, took) = bridge.step(CallMessage::HangUp, &mut live, &[]).await?;
+            let (mut ends, took) = bridge.step(LifecycleStep::HangUp, &mut live, &[]).await?;
             ends.faults.add(&tally.faults);
             Ok((ends, took, batch_since(shared, before)?))
         })
         .await?;
         drop(server);
         let rows = Rows::read(&place.setup.database, ground.sizes.rows).await?;
-        let limit = rows.write(ground, batch).await?.of(CallMessage::HangUp);
+        let limit = rows.write(ground, batch).await?.of(LifecycleStep::HangUp);
         let rate = per_second(tally.calls, took);
         let figure = BenchFigure::new(name, rate, "debits/s").beside(limit);
         found.add(figure.reaching(Goal::ShareOfLimit(0.7)), progress);

@@ -3,7 +3,7 @@
 use super::{SOCKETS, ScenarioResult, batch_since, run};
 use crate::cli::bench::{
     Result,
-    bridge::{BenchBridge, CallMessage},
+    bridge::{BenchBridge, LifecycleStep},
     figure::{BenchFigure, Goal, per_second},
     ground::{BenchEnvironment, MeasuredStore, Tenants, thread::on_thread},
     limits::rows::Rows,
@@ -81,8 +81,13 @@ pub async fn pipelined(
         bridge.calls(64, warm_up).await?;
         let before = shared.batches()?;
         let (mut live, tally, took) = bridge.ring(burst, &[]).await?;
-        let mut measured = vec![(CallMessage::Ring, tally, took, batch_since(shared, before)?)];
-        for step in [CallMessage::Answer, CallMessage::HangUp] {
+        let mut measured = vec![(
+            LifecycleStep::Ring,
+            tally,
+            took,
+            batch_since(shared, before)?,
+        )];
+        for step in [LifecycleStep::Answer, LifecycleStep::HangUp] {
             let before = shared.batches()?;
             let (tally, took) = bridge.step(step, &mut live, &[]).await?;
             measured.push((step, tally, took, batch_since(shared, before)?));
@@ -95,15 +100,15 @@ pub async fn pipelined(
     for (step, tally, took, batch) in measured {
         let limit = rows.write(ground, batch).await?.of(step);
         let name = match step {
-            CallMessage::Ring => "rings",
-            CallMessage::Answer => "answers",
-            CallMessage::Transcript => "transcripts",
-            CallMessage::HangUp => "hang_ups",
+            LifecycleStep::Ring => "rings",
+            LifecycleStep::Answer => "answers",
+            LifecycleStep::Transcript => "transcripts",
+            LifecycleStep::HangUp => "hang_ups",
         };
         let mut figure =
             BenchFigure::new(name, per_second(tally.times.count(), took), "messages/s")
                 .beside(limit);
-        if step == CallMessage::Ring {
+        if step == LifecycleStep::Ring {
             figure = figure.reaching(Goal::Least(8_000.0));
         }
         found.add(figure, progress);

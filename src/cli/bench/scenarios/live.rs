@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{SOCKETS, ScenarioResult, acks::RATE};
 use crate::cli::bench::{
     Result,
-    bridge::{BenchBridge, CallMessage},
+    bridge::{BenchBridge, LifecycleStep},
     failed,
     figure::{BenchFigure, Goal},
     ground::{BenchEnvironment, Tenants, server::Gauge, thread::on_thread},
@@ -50,7 +50,7 @@ pub async fn memory(ground: &BenchEnvironment, progress: &BenchProgress) -> Resu
             faults.add(&tally.faults);
             faults.add(
                 &bridge
-                    .step(CallMessage::Answer, &mut live, &[])
+                    .step(LifecycleStep::Answer, &mut live, &[])
                     .await?
                     .0
                     .faults,
@@ -106,7 +106,7 @@ pub async fn ticks(ground: &BenchEnvironment, progress: &BenchProgress) -> Resul
         let (alone, _) = bridge.paced(RATE, time).await?;
         let at = moments(count)?;
         let (mut live, rings, _) = bridge.ring(count, &at).await?;
-        let (answers, _) = bridge.step(CallMessage::Answer, &mut live, &at).await?;
+        let (answers, _) = bridge.step(LifecycleStep::Answer, &mut live, &at).await?;
         tokio::time::sleep(SETTLE).await;
         let (mut beside, _) = bridge.paced(RATE, time).await?;
         beside.faults.add(&rings.faults);

@@ -8,7 +8,7 @@ use sea_orm::{EntityTrait, QueryFilter};
 use super::{SOCKETS, ScenarioResult};
 use crate::cli::bench::{
     Result,
-    bridge::{BenchBridge, CallMessage},
+    bridge::{BenchBridge, LifecycleStep},
     failed,
     figure::{BenchFigure, Goal, median},
     ground::{BenchEnvironment, Tenants, thread::on_thread},
@@ -32,7 +32,7 @@ pub async fn ready(ground: &BenchEnvironment, progress: &BenchProgress) -> Resul
     let faults = on_thread(move || async move {
         let mut bridge = BenchBridge::connect(&line, SOCKETS).await?;
         let (mut live, rings, _) = bridge.ring(count, &[]).await?;
-        let (mut answers, _) = bridge.step(CallMessage::Answer, &mut live, &[]).await?;
+        let (mut answers, _) = bridge.step(LifecycleStep::Answer, &mut live, &[]).await?;
         answers.faults.add(&rings.faults);
         Ok(answers.faults)
     })

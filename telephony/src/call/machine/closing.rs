@@ -1,10 +1,10 @@
 //! The end of a call: waits for the last usage figures and for the model's summary, then reports the hang-up to the service.
 
 use dikala_entities::{HangupInitiator, HangupReason, Millis};
+use dikala_protocol::CallReport;
 
 use super::{CallMachine, End, MachineEffect, Now, Phase, VoiceState};
 use crate::{
-    engine::OutgoingMessage,
     leg::{HangupNote, Order},
     voice::VoiceInput,
 };
@@ -18,7 +18,7 @@ const LAST_USAGE_MS: u64 = 300;
 /// A call that has ended, except for the summary and the usage that the voice may still report.
 #[derive(Debug)]
 pub(super) struct Closing {
-    end: OutgoingMessage,
+    end: CallReport,
     at: Millis,
     /// When the end is reported to the service.
     pub(super) until: u64,
@@ -112,7 +112,7 @@ impl CallMachine {
             summary,
             ..
         } = closing;
-        if let OutgoingMessage::Hangup { ai_cost_idr, .. } = &mut end {
+        if let CallReport::Hangup { ai_cost_idr, .. } = &mut end {
             *ai_cost_idr = self.meter.idr(self.rules.prices);
         }
         out.push(MachineEffect::Engine(end, at));
@@ -122,11 +122,11 @@ impl CallMachine {
 }
 
 /// Turns a fault into a hang-up, because only that message can carry the model's cost. `AiError` always stays a failure.
-fn with_its_cost(end: OutgoingMessage, out: &mut Vec<MachineEffect>) -> OutgoingMessage {
+fn with_its_cost(end: CallReport, out: &mut Vec<MachineEffect>) -> CallReport {
     match end {
-        OutgoingMessage::Failed { reason, detail } if reason != HangupReason::AiError => {
-            out.push(MachineEffect::Fault(detail));
-            OutgoingMessage::Hangup {
+        CallReport::Failed { reason, detail } if reason != HangupReason::AiError => {
+            out.push(MachineEffect::Fault(detail.unwrap_or_default()));
+            CallReport::Hangup {
                 reason,
                 initiator: HangupInitiator::Bridge,
                 ai_cost_idr: None,

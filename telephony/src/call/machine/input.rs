@@ -1,9 +1,9 @@
 //! Inputs and effects of a call's machine.
 
 use dikala_entities::Millis;
+use dikala_protocol::{CallReport, client::ServiceEvent};
 
 use crate::{
-    engine::{OutgoingMessage, ServiceEvent},
     leg::{LegEvent, Order, Speech},
     settings::Prices,
     voice::{VoiceEvent, VoiceInput, VoiceSetup},
@@ -59,5 +59,5 @@ pub(crate) enum MachineEffect {
     /// A fault, described for the operator's log.
     Fault(String),
     /// A message to the service, and when its cause happened.
-    Engine(OutgoingMessage, Millis),
+    Engine(CallReport, Millis),
 }

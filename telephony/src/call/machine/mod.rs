@@ -15,7 +15,11 @@ mod speaking;
 mod talking;
 mod transcript;
 
-use dikala_entities::{HangupInitiator, HangupReason};
+use dikala_entities::{CallId, HangupInitiator, HangupReason};
+use dikala_protocol::{
+    CallAgent, CallReport, CommandKind, InvocationOutcome, MessageType,
+    client::{MessageRef, ServiceEvent, ServiceReply},
+};
 
 pub(super) use self::input::{MachineEffect, MachineInput, Now};
 use self::{
@@ -24,12 +28,8 @@ use self::{
 };
 pub(crate) use self::{input::CallRules, refusal::unavailable};
 use crate::{
-    engine::{
-        DeclinedMessage, InvocationOutcome, OutgoingMessage, ServiceCommand, ServiceEvent,
-        ServiceReply,
-    },
     leg::{CallRefusal, LegEvent, Order},
-    voice::{CallAgent, VoiceEvent, VoiceSetup},
+    voice::{VoiceEvent, VoiceSetup},
 };
 
 /// Time limits for the service's decision about a call, and for its absence meanwhile.
@@ -89,7 +89,7 @@ enum VoiceState {
 
 #[derive(Debug, Clone, PartialEq)]
 struct End {
-    message: OutgoingMessage,
+    message: CallReport,
     /// For the phone's Reason header.
     words: &'static str,
 }
@@ -97,7 +97,7 @@ struct End {
 impl End {
     fn hangup(reason: HangupReason, initiator: HangupInitiator, words: &'static str) -> Self {
         Self {
-            message: OutgoingMessage::Hangup {
+            message: CallReport::Hangup {
                 reason,
                 initiator,
                 ai_cost_idr: None,
@@ -106,12 +106,9 @@ impl End {
         }
     }
 
-    fn failed(reason: HangupReason, detail: impl Into<String>, words: &'static str) -> Self {
+    fn failed(reason: HangupReason, detail: impl AsRef<str>, words: &'static str) -> Self {
         Self {
-            message: OutgoingMessage::Failed {
-                reason,
-                detail: detail.into(),
-            },
+            message: CallReport::failed(reason, detail.as_ref()),
             words,
         }
     }
@@ -119,14 +116,8 @@ impl End {
 
 impl CallMachine {
     /// Starts a call that has just come in.
-    pub(super) fn new(
-        rules: CallRules,
-        incoming: OutgoingMessage,
-        now: Now,
-        out: &mut Vec<MachineEffect>,
-    ) -> Self {
+    pub(super) fn new(rules: CallRules, now: Now, out: &mut Vec<MachineEffect>) -> Self {
         out.push(MachineEffect::Leg(Order::Ring));
-        out.push(MachineEffect::Engine(incoming, now.at));
         Self {
             rules,
             phase: Phase::Asking {
@@ -282,34 +273,41 @@ impl CallMachine {
         let is_running = !matches!(self.phase, Phase::Closing(_) | Phase::Over);
         match told {
             _ if !is_running => {}
-            ServiceEvent::Reply(ServiceReply::Taken { call_id, agent }) => {
-                self.taken(call_id, agent, now, out);
-            }
-            ServiceEvent::Reply(ServiceReply::Refused { reason }) => {
-                self.reject(refusal::refused(reason), None, now, out);
-            }
-            ServiceEvent::Reply(ServiceReply::Outcome {
-                invocation_id,
-                outcome,
-            }) => self.function_done(&invocation_id, outcome, now, out),
-            ServiceEvent::Reply(ServiceReply::Declined {
-                wanted,
-                code,
-                words,
-            }) => match wanted {
-                DeclinedMessage::Incoming => self.reject(refusal::declined(&code), None, now, out),
-                DeclinedMessage::Function { invocation_id } => {
-                    let error = InvocationOutcome::Error {
-                        code,
-                        message: words,
-                    };
-                    self.function_done(&invocation_id, error, now, out);
-                }
-                DeclinedMessage::Answered => self.engine_let_go(now, out),
-                DeclinedMessage::Closing => {}
-            },
+            ServiceEvent::Reply(reply, _) => self.on_reply(reply, now, out),
             ServiceEvent::Command(command) => self.on_command(command, now, out),
             ServiceEvent::Over => self.engine_let_go(now, out),
+        }
+    }
+
+    fn on_reply(&mut self, reply: ServiceReply, now: Now, out: &mut Vec<MachineEffect>) {
+        match reply {
+            ServiceReply::Taken { call, agent } => self.taken(call, agent, now, out),
+            ServiceReply::Refused { reason } => {
+                self.reject(refusal::refused(reason), None, now, out);
+            }
+            ServiceReply::Outcome {
+                invocation_id,
+                outcome,
+            } => self.function_done(&invocation_id, outcome, now, out),
+            ServiceReply::Declined {
+                message:
+                    MessageRef {
+                        kind,
+                        invocation_id,
+                    },
+                code,
+                words: message,
+                ..
+            } => match kind {
+                MessageType::Incoming => self.reject(refusal::declined(&code), None, now, out),
+                MessageType::Function => {
+                    let error = InvocationOutcome::Error { code, message };
+                    self.function_done(&invocation_id.unwrap_or_default(), error, now, out);
+                }
+                MessageType::Answered => self.engine_let_go(now, out),
+                _ => {}
+            },
+            ServiceReply::Done(_) => {}
         }
     }
 
@@ -329,7 +327,7 @@ impl CallMachine {
 
     fn taken(
         &mut self,
-        call_id: String,
+        call: CallId,
         agent: Box<CallAgent>,
         now: Now,
         out: &mut Vec<MachineEffect>,
@@ -338,7 +336,7 @@ impl CallMachine {
             return;
         }
         let setup = VoiceSetup {
-            call_id,
+            call_id: call.to_string(),
             agent: (*agent).clone(),
         };
         out.push(MachineEffect::Leg(Order::Answer));
@@ -354,16 +352,16 @@ impl CallMachine {
         if let Phase::Answering { setup, .. } = answering {
             out.push(MachineEffect::OpenVoice(setup));
         }
-        out.push(MachineEffect::Engine(OutgoingMessage::Answered, now.at));
+        out.push(MachineEffect::Engine(CallReport::Answered, now.at));
         self.voice = VoiceState::Away {
             since: now.ms,
             is_filled: false,
         };
     }
 
-    fn on_command(&mut self, command: ServiceCommand, now: Now, out: &mut Vec<MachineEffect>) {
+    fn on_command(&mut self, command: CommandKind, now: Now, out: &mut Vec<MachineEffect>) {
         match command {
-            ServiceCommand::Hangup { reason } => {
+            CommandKind::Hangup { reason } => {
                 let end = End::hangup(reason, HangupInitiator::Bridge, ended_because(reason));
                 match self.phase {
                     Phase::Talking | Phase::Leaving(_) => self.leave_soon(end, now, out),
@@ -374,11 +372,11 @@ impl CallMachine {
                     _ => self.end(end, now, out),
                 }
             }
-            ServiceCommand::Warn {
+            CommandKind::Warn {
                 reason,
                 seconds_left,
             } => self.warn(reason, seconds_left, out),
-            ServiceCommand::Transfer { to } => self.transfer(to, None, now, out),
+            CommandKind::Transfer { to } => self.transfer(to.as_str().to_owned(), None, now, out),
         }
     }
 

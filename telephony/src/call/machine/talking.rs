@@ -1,6 +1,7 @@
 //! The conversation: caller, agent and functions.
 
 use dikala_entities::{HangupReason, Speaker};
+use dikala_protocol::{CallReport, FunctionInvocation, InvocationOutcome};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -10,7 +11,6 @@ use super::{
     leaving::DepartureStage,
 };
 use crate::{
-    engine::{InvocationOutcome, OutgoingMessage},
     leg::{LegEvent, Order},
     voice::{Phrase, VoiceEvent, VoiceInput},
 };
@@ -293,11 +293,12 @@ impl CallMachine {
         match self.functions.ask(&id, name, &arguments, now.ms) {
             FunctionDecision::Call { invocation_id } => {
                 self.transcript.whole(Speaker::Tool, name, now.at);
-                let function = OutgoingMessage::Function {
+                let function = CallReport::Function(FunctionInvocation {
                     invocation_id,
                     name: name.to_owned(),
                     parameters: arguments,
-                };
+                    trace: None,
+                });
                 out.push(MachineEffect::Engine(function, now.at));
             }
             FunctionDecision::Kept(kept) => answer(id, kept, out),
@@ -317,8 +318,8 @@ impl CallMachine {
         out: &mut Vec<MachineEffect>,
     ) {
         let done = match outcome {
-            InvocationOutcome::Ok(result) if result.is_empty() => success(json!({"done": true})),
-            InvocationOutcome::Ok(result) => success(Value::Object(result)),
+            InvocationOutcome::Ok { result } if result.is_empty() => success(json!({"done": true})),
+            InvocationOutcome::Ok { result } => success(Value::Object(result)),
             InvocationOutcome::Error { code, message } => {
                 let name = self.functions.name_of(invocation_id).unwrap_or_default();
                 let words = format!("{name} failed: {code}");

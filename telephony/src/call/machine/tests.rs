@@ -1,12 +1,12 @@
 //! Calls, as stories and at random.
 
-use dikala_entities::{Millis, Speaker};
+use dikala_entities::{Millis, PhoneNumber, Speaker};
+use dikala_protocol::client::ReplyDelay;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::{
-    engine::InvocationOutcome,
     leg::Speech,
     settings::Prices,
     voice::{Usage, VoiceInput},
@@ -48,36 +48,43 @@ fn now(ms: u64) -> Now {
     }
 }
 
-fn incoming() -> OutgoingMessage {
-    OutgoingMessage::Incoming {
-        bridge_call_id: "b".to_owned(),
-        did: "+622150001000".to_owned(),
-        caller: "anonymous".to_owned(),
-        metadata: json!({}),
-    }
+fn replied(reply: ServiceReply) -> ServiceEvent {
+    ServiceEvent::Reply(reply, ReplyDelay::default())
+}
+
+fn call_id() -> CallId {
+    "call_01k9zv3m8rj2q4w6y8a0c2e4g6".parse().expect("an id")
 }
 
 fn taken() -> MachineInput {
-    MachineInput::Engine(ServiceEvent::Reply(ServiceReply::Taken {
-        call_id: "call_1".to_owned(),
+    MachineInput::Engine(replied(ServiceReply::Taken {
+        call: call_id(),
         agent: agent(),
     }))
 }
 
-fn declined(wanted: DeclinedMessage, code: &str) -> MachineInput {
-    MachineInput::Engine(ServiceEvent::Reply(ServiceReply::Declined {
-        wanted,
-        code: code.to_owned(),
-        words: String::new(),
-    }))
+fn person() -> PhoneNumber {
+    "+622150009999".parse().expect("a number")
 }
 
-fn command(command: ServiceCommand) -> MachineInput {
+fn declined(kind: MessageType, invocation: Option<&str>, code: &str) -> ServiceEvent {
+    replied(ServiceReply::Declined {
+        message: MessageRef {
+            kind,
+            invocation_id: invocation.map(str::to_owned),
+        },
+        code: code.to_owned(),
+        words: String::new(),
+        status: None,
+    })
+}
+
+fn command(command: CommandKind) -> MachineInput {
     MachineInput::Engine(ServiceEvent::Command(command))
 }
 
 fn hangup(reason: HangupReason) -> MachineInput {
-    command(ServiceCommand::Hangup { reason })
+    command(CommandKind::Hangup { reason })
 }
 
 fn tool(id: &str, name: &str, arguments: Value) -> MachineInput {
@@ -89,9 +96,11 @@ fn tool(id: &str, name: &str, arguments: Value) -> MachineInput {
 }
 
 fn outcome(id: &str, result: Value) -> MachineInput {
-    MachineInput::Engine(ServiceEvent::Reply(ServiceReply::Outcome {
+    MachineInput::Engine(replied(ServiceReply::Outcome {
         invocation_id: id.to_owned(),
-        outcome: InvocationOutcome::Ok(result.as_object().cloned().unwrap_or_default()),
+        outcome: InvocationOutcome::Ok {
+            result: result.as_object().cloned().unwrap_or_default(),
+        },
     }))
 }
 
@@ -115,7 +124,7 @@ const AUDIO: fn() -> MachineInput = || MachineInput::Voice(VoiceEvent::Audio(vec
 impl Story {
     fn new() -> Self {
         let mut effects = Vec::new();
-        let machine = CallMachine::new(rules(), incoming(), now(0), &mut effects);
+        let machine = CallMachine::new(rules(), now(0), &mut effects);
         Self {
             machine,
             ms: 0,
@@ -175,15 +184,12 @@ fn marks(effects: &[MachineEffect]) -> Vec<u64> {
 fn told(effects: &[MachineEffect]) -> Vec<String> {
     let line = |effect: &MachineEffect| match effect {
         MachineEffect::Engine(message, at) => Some(match message {
-            OutgoingMessage::Incoming { .. } => "incoming".to_owned(),
-            OutgoingMessage::Answered => "answered".to_owned(),
-            OutgoingMessage::Function {
-                invocation_id,
-                name,
-                ..
-            } => format!("{name} {invocation_id}"),
-            OutgoingMessage::Transcript { summary, .. } => format!("transcript {summary}"),
-            OutgoingMessage::Hangup {
+            CallReport::Answered => "answered".to_owned(),
+            CallReport::Function(function) => {
+                format!("{} {}", function.name, function.invocation_id)
+            }
+            CallReport::Transcript { summary, .. } => format!("transcript {summary}"),
+            CallReport::Hangup {
                 reason,
                 initiator,
                 ai_cost_idr,
@@ -191,7 +197,9 @@ fn told(effects: &[MachineEffect]) -> Vec<String> {
                 let cost = ai_cost_idr.unwrap_or_default();
                 format!("hangup {reason} {initiator} {cost} at {}", at.as_i64())
             }
-            OutgoingMessage::Failed { reason, detail } => format!("failed {reason}: {detail}"),
+            CallReport::Failed { reason, detail } => {
+                format!("failed {reason}: {}", detail.as_deref().unwrap_or_default())
+            }
         }),
         _ => None,
     };
@@ -243,14 +251,14 @@ fn answered_with(effects: &[MachineEffect]) -> Vec<(String, Value)> {
 fn a_call_from_ringing_to_the_callers_hang_up() {
     let mut call = Story::new();
     assert_eq!(orders(&call.effects), [&Order::Ring]);
-    assert_eq!(told(&call.effects), ["incoming"]);
+    assert!(told(&call.effects).is_empty());
     call.effects.clear();
     let effects = call.on(taken());
     assert_eq!(orders(&effects), [&Order::Answer]);
     let opens = |effects: &[MachineEffect]| {
         let mut effects = effects.iter();
         effects.any(
-            |effect| matches!(effect, MachineEffect::OpenVoice(setup) if setup.call_id == "call_1"),
+            |effect| matches!(effect, MachineEffect::OpenVoice(setup) if setup.call_id == call_id().to_string()),
         )
     };
     assert!(!opens(&effects), "a forged call would cost a greeting");
@@ -287,9 +295,9 @@ fn refusals_become_the_phones_own() {
     ] {
         let mut call = Story::new();
         call.effects.clear();
-        let effects = call.on(MachineInput::Engine(ServiceEvent::Reply(
-            ServiceReply::Refused { reason },
-        )));
+        let effects = call.on(MachineInput::Engine(replied(ServiceReply::Refused {
+            reason,
+        })));
         assert!(
             matches!(orders(&effects)[..], [Order::Reject(refusal)] if refusal.status == status && !refusal.words.is_empty())
         );
@@ -298,7 +306,11 @@ fn refusals_become_the_phones_own() {
     for (code, status) in [("unknown_number", 404), ("invalid_message", 500)] {
         let mut call = Story::new();
         call.effects.clear();
-        let effects = call.on(declined(DeclinedMessage::Incoming, code));
+        let effects = call.on(MachineInput::Engine(declined(
+            MessageType::Incoming,
+            None,
+            code,
+        )));
         assert!(
             matches!(orders(&effects)[..], [Order::Reject(refusal)] if refusal.status == status)
         );
@@ -508,7 +520,7 @@ fn a_command_ends_the_call_after_what_is_being_said_for_two_seconds_at_most() {
 #[test]
 fn a_warning_lets_the_agent_say_goodbye() {
     let mut call = Story::talking();
-    let effects = call.on(command(ServiceCommand::Warn {
+    let effects = call.on(command(CommandKind::Warn {
         reason: HangupReason::CreditsExhausted,
         seconds_left: 30,
     }));
@@ -535,10 +547,11 @@ fn a_function_is_called_and_its_result_given_to_the_model() {
         "an empty answer is asked for again"
     );
     call.on(tool("f3", "check_order", json!({"orderId": "3"})));
-    let wanted = DeclinedMessage::Function {
-        invocation_id: "f3".to_owned(),
-    };
-    let effects = call.on(declined(wanted, "busy"));
+    let effects = call.on(MachineInput::Engine(declined(
+        MessageType::Function,
+        Some("f3"),
+        "busy",
+    )));
     assert_eq!(answered_with(&effects)[0].1["error"]["code"], "busy");
     // The model has reconnected and repeats its call.
     call.on(MachineInput::Voice(VoiceEvent::Away));
@@ -587,8 +600,8 @@ fn a_person_is_called_once_the_agent_has_said_so() {
     );
     assert_eq!(speaks(&call.on(AUDIO())), 1, "the agent goes on");
     // A transfer commanded by the service.
-    let to = "+6281".to_owned();
-    let effects = call.on(command(ServiceCommand::Transfer { to: to.clone() }));
+    let to = person().as_str().to_owned();
+    let effects = call.on(command(CommandKind::Transfer { to: person() }));
     let effects = call.play(&effects);
     let language = "en".to_owned();
     assert_eq!(orders(&effects), [&Order::Transfer { to, language }]);
@@ -726,8 +739,7 @@ fn connecting() -> Story {
     let mut call = Story::talking();
     call.on(said(Speaker::Agent, "Hello"));
     call.on(said(Speaker::Caller, "Hi"));
-    let to = "+6281".to_owned();
-    let effects = call.on(command(ServiceCommand::Transfer { to }));
+    let effects = call.on(command(CommandKind::Transfer { to: person() }));
     let effects = call.play(&effects);
     assert!(matches!(orders(&effects)[..], [Order::Transfer { .. }]));
     call
@@ -788,8 +800,8 @@ fn nobody_is_called_once_the_bridge_stops() {
     call.on(AUDIO());
     call.on(tool("t", "end_call", json!({})));
     call.on(MachineInput::Stop { within_ms: 5_000 });
-    let to = "+6281".to_owned();
-    assert!(call.on(command(ServiceCommand::Transfer { to })).is_empty());
+    let transfer = CommandKind::Transfer { to: person() };
+    assert!(call.on(command(transfer)).is_empty());
     let effects = call.wait(5_000);
     assert!(hung_up(&effects) && call.machine.is_over());
 }
@@ -831,9 +843,11 @@ fn lost_media_a_broken_leg_and_an_engine_that_let_go_end_the_call() {
     let mut call = Story::talking();
     assert!(hung_up(&call.on(MachineInput::Engine(ServiceEvent::Over))));
     let mut call = Story::talking();
-    assert!(hung_up(
-        &call.on(declined(DeclinedMessage::Answered, "invalid_transition"))
-    ));
+    assert!(hung_up(&call.on(MachineInput::Engine(declined(
+        MessageType::Answered,
+        None,
+        "invalid_transition"
+    )))));
     let mut silent = Story::new();
     silent.on(taken());
     assert_eq!(
@@ -885,15 +899,15 @@ fn any_input() -> impl Strategy<Value = MachineInput> {
         1 => texts.clone().prop_map(VoiceEvent::Summary), 2 => Just(VoiceEvent::Away), 2 => Just(VoiceEvent::Reconnected), 1 => texts.clone().prop_map(VoiceEvent::Lost),
     ];
     let told = prop_oneof![
-        1 => Just(ServiceEvent::Reply(ServiceReply::Refused { reason: HangupReason::NoAgent })),
-        8 => Just(ServiceEvent::Reply(ServiceReply::Taken { call_id: "call_1".to_owned(), agent: agent() })),
-        4 => texts.clone().prop_map(|invocation_id| ServiceEvent::Reply(ServiceReply::Outcome { invocation_id, outcome: InvocationOutcome::Ok(Map::new()) })),
-        2 => texts.prop_map(|invocation_id| ServiceEvent::Reply(ServiceReply::Declined { wanted: DeclinedMessage::Function { invocation_id }, code: "busy".to_owned(), words: String::new() })),
-        1 => Just(ServiceEvent::Reply(ServiceReply::Declined { wanted: DeclinedMessage::Answered, code: "x".to_owned(), words: String::new() })),
-        1 => Just(ServiceEvent::Reply(ServiceReply::Declined { wanted: DeclinedMessage::Closing, code: "x".to_owned(), words: String::new() })),
-        1 => Just(ServiceEvent::Command(ServiceCommand::Hangup { reason: HangupReason::Requested })),
-        2 => Just(ServiceEvent::Command(ServiceCommand::Warn { reason: HangupReason::MaxDuration, seconds_left: 3 })),
-        2 => Just(ServiceEvent::Command(ServiceCommand::Transfer { to: "+6281".to_owned() })),
+        1 => Just(replied(ServiceReply::Refused { reason: HangupReason::NoAgent })),
+        8 => Just(replied(ServiceReply::Taken { call: call_id(), agent: agent() })),
+        4 => texts.clone().prop_map(|invocation_id| replied(ServiceReply::Outcome { invocation_id, outcome: InvocationOutcome::Ok { result: Map::new() } })),
+        2 => texts.prop_map(|invocation_id| declined(MessageType::Function, Some(&invocation_id), "busy")),
+        1 => Just(declined(MessageType::Answered, None, "x")),
+        1 => Just(declined(MessageType::Hangup, None, "x")),
+        1 => Just(ServiceEvent::Command(CommandKind::Hangup { reason: HangupReason::Requested })),
+        2 => Just(ServiceEvent::Command(CommandKind::Warn { reason: HangupReason::MaxDuration, seconds_left: 3 })),
+        2 => Just(ServiceEvent::Command(CommandKind::Transfer { to: person() })),
         1 => Just(ServiceEvent::Over),
     ];
     prop_oneof![
@@ -928,16 +942,16 @@ proptest! {
             all.extend(call.on(MachineInput::Time));
         }
         prop_assert!(call.machine.is_over());
-        let is_final = |effect: &&MachineEffect| matches!(effect, MachineEffect::Engine(OutgoingMessage::Hangup { .. } | OutgoingMessage::Failed { .. }, _));
+        let is_final = |effect: &&MachineEffect| matches!(effect, MachineEffect::Engine(CallReport::Hangup { .. } | CallReport::Failed { .. }, _));
         let is_taken = |effect: &MachineEffect| matches!(effect, MachineEffect::Leg(Order::Answer));
         let finals = all.iter().filter(is_final).count();
         prop_assert!(finals <= 1);
         prop_assert!(finals == 1 || !all.iter().any(is_taken), "a call that was taken ends in the books");
         let ends = all.iter().filter(|effect| matches!(effect, MachineEffect::Leg(Order::Hangup(_) | Order::Reject(_)))).count();
         prop_assert!(ends <= 1);
-        let count = |of: fn(&OutgoingMessage) -> bool| all.iter().filter(|effect| matches!(effect, MachineEffect::Engine(message, _) if of(message))).count();
-        let answers = count(|message| matches!(message, OutgoingMessage::Answered));
-        let transcripts = count(|message| matches!(message, OutgoingMessage::Transcript { .. }));
+        let count = |of: fn(&CallReport) -> bool| all.iter().filter(|effect| matches!(effect, MachineEffect::Engine(message, _) if of(message))).count();
+        let answers = count(|message| matches!(message, CallReport::Answered));
+        let transcripts = count(|message| matches!(message, CallReport::Transcript { .. }));
         prop_assert!(answers <= 1 && transcripts <= 1);
     }
 }

@@ -1,8 +1,7 @@
 //! The transcript of a call, turn by turn.
 
 use dikala_entities::{Millis, Speaker};
-
-use crate::engine::{OutgoingMessage, SpokenTurn};
+use dikala_protocol::{CallReport, SpokenTurn};
 
 /// Turns and bytes that are kept.
 const TURNS_MAX: usize = 1_900;
@@ -61,6 +60,7 @@ impl TranscriptBuilder {
     fn push(&mut self, role: Speaker, text: String, at: Millis, is_open: bool) {
         let text: String = text.chars().take(BYTES_MAX / 16).collect();
         self.bytes += text.len();
+        let at = Some(at);
         let turn = SpokenTurn { role, text, at };
         self.turns.push(TranscriptEntry { turn, is_open });
     }
@@ -79,7 +79,7 @@ impl TranscriptBuilder {
     }
 
     /// The transcript for the service, with the model's summary or, without one, the first and last turns. `None` if it is empty.
-    pub(super) fn close(&mut self, summary: Option<String>) -> Option<OutgoingMessage> {
+    pub(super) fn close(&mut self, summary: Option<String>) -> Option<CallReport> {
         let turns: Vec<SpokenTurn> = self
             .turns
             .drain(..)
@@ -97,10 +97,10 @@ impl TranscriptBuilder {
 }
 
 /// Drops turns in the middle until the encoded message fits: escapes make short text long in JSON.
-fn fitting(summary: String, turns: Vec<SpokenTurn>) -> OutgoingMessage {
-    let mut message = OutgoingMessage::Transcript { summary, turns };
-    while message.encode("", None, Millis::MAX).len() > MESSAGE_BYTES_MAX
-        && let OutgoingMessage::Transcript { turns, .. } = &mut message
+fn fitting(summary: String, turns: Vec<SpokenTurn>) -> CallReport {
+    let mut message = CallReport::Transcript { summary, turns };
+    while message.encoded_len() > MESSAGE_BYTES_MAX
+        && let CallReport::Transcript { turns, .. } = &mut message
         && !turns.is_empty()
     {
         let first = FIRST_TURNS.min(turns.len() / 2);
@@ -130,7 +130,7 @@ mod tests {
 
     fn told(transcript: &mut TranscriptBuilder, summary: Option<&str>) -> (String, Vec<String>) {
         match transcript.close(summary.map(str::to_owned)) {
-            Some(OutgoingMessage::Transcript { summary, turns }) => {
+            Some(CallReport::Transcript { summary, turns }) => {
                 let turns = turns.iter();
                 let turns = turns.map(|turn| format!("{}: {}", turn.role, turn.text));
                 (summary, turns.collect())
@@ -189,8 +189,8 @@ mod tests {
         }
         assert!(said.bytes <= BYTES_MAX && said.turns.len() <= TURNS_MAX);
         let message = said.close(None).expect("something was said");
-        let text = message.encode("id", Some("call"), Millis::MIN);
-        assert!(text.len() < 256 * 1024, "{}", text.len());
+        let text = serde_json::to_string(&message).expect("a text");
+        assert!(text.len() <= MESSAGE_BYTES_MAX, "{}", text.len());
         assert!(text.contains("word 0") && text.contains("word 19999"));
     }
 
@@ -201,8 +201,7 @@ mod tests {
             said.whole(Speaker::Caller, &"\u{1}".repeat(2_000), Millis::MIN);
         }
         let message = said.close(Some("\u{1}".repeat(16_000)));
-        let message = message.expect("something was said");
-        let text = message.encode("id", Some("call"), Millis::MIN);
-        assert!(text.len() < 256 * 1024, "{}", text.len());
+        let length = message.expect("something was said").encoded_len();
+        assert!(length <= MESSAGE_BYTES_MAX, "{length}");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dikala_protocol::CallAgent;
 use futures_util::{SinkExt, StreamExt};
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Message;
@@ -11,7 +12,7 @@ use super::{
     socket::{broken, closed, connect},
     wire::server,
 };
-use crate::{settings, trust::Trust, voice::CallAgent};
+use crate::{settings, trust::Trust};
 
 /// Time limit of the test.
 const PATIENCE: Duration = Duration::from_secs(8);

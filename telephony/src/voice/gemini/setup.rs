@@ -7,7 +7,7 @@ use super::{
     wire::client::ClientMessage,
     words,
 };
-use crate::voice::{CallAgent, FunctionDeclaration};
+use dikala_protocol::{CallAgent, FunctionDeclaration};
 
 /// Supported languages; the first region of a language is its default.
 ///
@@ -153,8 +153,8 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::{Persona, SessionStart};
-    use crate::voice::{CallAgent, gemini::wire::client::ClientMessage};
+    use super::{CallAgent, Persona, SessionStart};
+    use crate::voice::gemini::wire::client::ClientMessage;
 
     fn persona(model: &str, changes: &Value) -> Persona {
         let mut agent = json!({"id": "agent_1", "name": "Ayu", "systemPrompt": "You answer for Kopi Senja.", "voiceId": "Kore",

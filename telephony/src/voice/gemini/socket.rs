@@ -2,6 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use dikala_protocol::client::socket::{
+    ClientSocket, SocketError, dial,
+    silence::{Silence, SilenceWatch},
+};
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use tokio::{
     sync::mpsc,
@@ -14,14 +18,7 @@ use super::{
     machine::{CloseReason, SessionInput},
     wire::server,
 };
-use crate::{
-    settings,
-    socket::{
-        SocketError, dial,
-        silence::{Silence, SilenceWatch},
-    },
-    trust::Trust,
-};
+use crate::{settings, trust::Trust};
 
 /// A second of the agent's audio is 64 KB as text; no legitimate message is this long.
 const MESSAGE_MOST: usize = 4 * 1024 * 1024;
@@ -78,7 +75,7 @@ pub(super) async fn carry(
 pub(super) async fn connect(
     settings: &settings::GeminiSettings,
     trust: &Trust,
-) -> Result<crate::socket::ClientSocket, CloseReason> {
+) -> Result<ClientSocket, CloseReason> {
     let mut url = Url::parse(&settings.url).map_err(|_| CloseReason {
         refused: true,
         words: "telephony.gemini.url is no address; it begins with ws:// or wss://".to_owned(),
@@ -86,7 +83,7 @@ pub(super) async fn connect(
     if !settings.api_key.is_empty() {
         url.query_pairs_mut().append_pair("key", &settings.api_key);
     }
-    dial(url.as_str(), trust, Vec::new(), MESSAGE_MOST)
+    dial(url.as_str(), &trust.connector(), Vec::new(), MESSAGE_MOST)
         .await
         .map_err(|error| CloseReason {
             refused: match error {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::voice::{CallAgent, FunctionDeclaration};
+use dikala_protocol::{CallAgent, FunctionDeclaration};
 
 /// The longest outcome of a function inside a text.
 const ANSWER_MOST: usize = 4_000;

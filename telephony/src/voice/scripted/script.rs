@@ -1,5 +1,6 @@
 //! The script of the test voice. Pure.
 
+use dikala_protocol::CallAgent;
 use serde_json::{Map, Value};
 
 use super::{
@@ -8,7 +9,7 @@ use super::{
 };
 use crate::{
     AGENT_RATE,
-    voice::{CallAgent, Phrase, VoiceEvent, VoiceInput, is_indonesian},
+    voice::{Phrase, VoiceEvent, VoiceInput, is_indonesian},
 };
 
 /// Silence after which the question is repeated; questions before a function is called anyway; questions if there is no function.

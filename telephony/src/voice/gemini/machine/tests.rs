@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
+use dikala_protocol::CallAgent;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{CloseReason, SessionEffect, SessionInput, SessionMachine};
 use crate::voice::{
-    CallAgent, VoiceEvent, VoiceInput,
+    VoiceEvent, VoiceInput,
     gemini::{setup::Persona, wire::client::ClientMessage},
 };
 

@@ -7,6 +7,7 @@ mod silence;
 
 use std::time::Duration;
 
+use dikala_protocol::CallAgent;
 use dikala_testkit::{
     PATIENCE,
     gemini::{self, KEY},
@@ -18,7 +19,7 @@ use super::{GeminiProvider, MODEL};
 use crate::{
     settings::{self, Prices},
     trust::Trust,
-    voice::{CallAgent, Provider, VoiceEvent, VoiceInput, VoiceSession, VoiceSetup},
+    voice::{Provider, VoiceEvent, VoiceInput, VoiceSession, VoiceSetup},
 };
 
 fn settings(url: String, model: &str) -> settings::GeminiSettings {

@@ -21,7 +21,7 @@ pub enum CommandKind {
     #[serde(rename_all = "camelCase")]
     Warn {
         reason: HangupReason,
-        seconds_left: i64,
+        seconds_left: u64,
     },
     /// Connect the caller to a person.
     Transfer { to: PhoneNumber },

@@ -1,10 +1,9 @@
 //! Reads the fields of a message.
 
-use dikala_actors::calls::{CallError, CallInput};
 use dikala_entities::{CallId, HangupReason, Millis, TraceParent};
 use serde_json::{Map, Value};
 
-use super::{refusal::MessageRefusal, request::MessageContent};
+use crate::reply::{ErrorCode, ReplyError};
 
 /// Reads fields and reports the first invalid one. `null` counts as absent.
 pub(super) struct MessageFields<'a>(pub(super) &'a Map<String, Value>);
@@ -19,17 +18,17 @@ impl<'a> MessageFields<'a> {
         name: &str,
         least: usize,
         most: usize,
-    ) -> Result<Option<&'a str>, MessageRefusal> {
+    ) -> Result<Option<&'a str>, ReplyError> {
         let Some(value) = self.optional(name) else {
             return Ok(None);
         };
         let text = value
             .as_str()
-            .ok_or_else(|| MessageRefusal::invalid(format!("{name} must be a text.")))?;
+            .ok_or_else(|| ReplyError::invalid(format!("{name} must be a text.")))?;
         if (least..=most).contains(&text.chars().count()) {
             Ok(Some(text))
         } else {
-            Err(MessageRefusal::invalid(format!(
+            Err(ReplyError::invalid(format!(
                 "{name} must have {least} to {most} characters."
             )))
         }
@@ -40,37 +39,32 @@ impl<'a> MessageFields<'a> {
         name: &str,
         least: usize,
         most: usize,
-    ) -> Result<&'a str, MessageRefusal> {
+    ) -> Result<&'a str, ReplyError> {
         self.optional_text(name, least, most)?
             .ok_or_else(|| missing(name))
     }
 
-    pub(super) fn object(
-        &self,
-        name: &str,
-    ) -> Result<Option<&'a Map<String, Value>>, MessageRefusal> {
+    pub(super) fn object(&self, name: &str) -> Result<Option<&'a Map<String, Value>>, ReplyError> {
         match self.optional(name) {
             None => Ok(None),
             Some(Value::Object(object)) => Ok(Some(object)),
-            Some(_) => Err(MessageRefusal::invalid(format!(
-                "{name} must be an object."
-            ))),
+            Some(_) => Err(ReplyError::invalid(format!("{name} must be an object."))),
         }
     }
 
-    pub(super) fn array(&self, name: &str) -> Result<Option<&'a Vec<Value>>, MessageRefusal> {
+    pub(super) fn array(&self, name: &str) -> Result<Option<&'a Vec<Value>>, ReplyError> {
         match self.optional(name) {
             None => Ok(None),
             Some(Value::Array(array)) => Ok(Some(array)),
-            Some(_) => Err(MessageRefusal::invalid(format!("{name} must be an array."))),
+            Some(_) => Err(ReplyError::invalid(format!("{name} must be an array."))),
         }
     }
 
-    pub(super) fn instant(&self, name: &str) -> Result<Option<Millis>, MessageRefusal> {
+    pub(super) fn instant(&self, name: &str) -> Result<Option<Millis>, ReplyError> {
         let text = self.optional_text(name, 1, 64)?;
         text.map(Millis::parse_rfc3339)
             .transpose()
-            .map_err(|error| MessageRefusal::invalid(format!("{name} is {error}.")))
+            .map_err(|error| ReplyError::invalid(format!("{name} is {error}.")))
     }
 
     /// An invalid trace is ignored: a call is worth more than its trace.
@@ -79,23 +73,16 @@ impl<'a> MessageFields<'a> {
         TraceParent::parse(text)
     }
 
-    pub(super) fn call(&self) -> Result<CallId, MessageRefusal> {
+    pub(super) fn call(&self) -> Result<CallId, ReplyError> {
         let text = self.text("callId", 1, 128)?;
         text.parse()
-            .map_err(|_| MessageRefusal::from((String::new(), CallError::UnknownCall)))
-    }
-
-    pub(super) fn for_call(&self, input: CallInput) -> Result<MessageContent, MessageRefusal> {
-        Ok(MessageContent::Call {
-            call: self.call()?,
-            input,
-        })
+            .map_err(|_| ReplyError::of(ErrorCode::UnknownCall))
     }
 
     pub(super) fn reason(
         &self,
         allowed: &[HangupReason],
-    ) -> Result<Option<HangupReason>, MessageRefusal> {
+    ) -> Result<Option<HangupReason>, ReplyError> {
         let Some(text) = self.optional_text("reason", 1, 64)? else {
             return Ok(None);
         };
@@ -105,11 +92,11 @@ impl<'a> MessageFields<'a> {
             .find(|reason| reason.as_str() == text);
         known.map(Some).ok_or_else(|| {
             let allowed: Vec<&str> = allowed.iter().map(|reason| reason.as_str()).collect();
-            MessageRefusal::invalid(format!("reason must be one of {}.", allowed.join(", ")))
+            ReplyError::invalid(format!("reason must be one of {}.", allowed.join(", ")))
         })
     }
 }
 
-pub(super) fn missing(name: &str) -> MessageRefusal {
-    MessageRefusal::invalid(format!("{name} is missing."))
+pub(super) fn missing(name: &str) -> ReplyError {
+    ReplyError::invalid(format!("{name} is missing."))
 }

@@ -4,17 +4,25 @@ use std::sync::atomic::AtomicI64;
 
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 use tokio_tungstenite::{
     WebSocketStream, accept_hdr_async,
-    tungstenite::handshake::server::{Callback, ErrorResponse, Request as Upgrade, Response},
+    tungstenite::{
+        handshake::server::{Callback, ErrorResponse, Request as Upgrade, Response},
+        http::{HeaderValue, header},
+    },
 };
 
 use super::*;
 use crate::{
-    engine::{DeclinedMessage, InvocationOutcome},
-    trust::Trust,
+    SUBPROTOCOL,
+    command::CommandKind,
+    message::{FunctionInvocation, MessageType},
+    reply::InvocationOutcome,
 };
 
+const CALL: &str = "call_01k9zv3m8rj2q4w6y8a0c2e4g6";
+const COMMAND: &str = "cmd_01k9zv3m8rj2q4w6y8a0c2e4g6";
 const WITHIN: Duration = Duration::from_secs(60);
 /// The time that calls go on without the service, which may be silent for a third of it.
 const LOST_AFTER: Duration = Duration::from_secs(15);
@@ -65,8 +73,7 @@ impl Engine {
         };
         let time = AtomicI64::new(1_000);
         let clock: WallClock = Arc::new(move || Millis::from_i64(time.fetch_add(1, Relaxed)));
-        let trust = Trust::new(None).expect("public authorities");
-        ServiceClient::start(address, trust, clock, LOST_AFTER)
+        ServiceClient::start(address, tls(), clock, LOST_AFTER)
     }
 
     async fn accept(&self) -> Peer {
@@ -105,17 +112,29 @@ async fn reply(peer: &mut Peer, to: &Value, with: Value) {
         .expect("sent");
 }
 
-fn incoming() -> OutgoingMessage {
-    OutgoingMessage::Incoming {
+fn tls() -> TlsConnector {
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let config = config
+        .with_safe_default_protocol_versions()
+        .expect("the provider has them")
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    TlsConnector::from(Arc::new(config))
+}
+
+fn incoming() -> IncomingCall {
+    IncomingCall {
         bridge_call_id: "b".to_owned(),
-        did: "+622150001000".to_owned(),
-        caller: "anonymous".to_owned(),
-        metadata: json!({}),
+        did: "+622150001000".parse().expect("a number"),
+        caller_number: "anonymous".parse().expect("a caller"),
+        metadata: None,
+        at: None,
+        trace: None,
     }
 }
 
 fn taken() -> Value {
-    json!({"callId": "call_1", "action": "answer", "agent": {"id": "agent_1", "name": "Ayu", "systemPrompt": "", "voiceId": "Kore",
+    json!({"callId": CALL, "action": "answer", "agent": {"id": "agent_1", "name": "Ayu", "systemPrompt": "", "voiceId": "Kore",
         "greetingText": "", "language": "id", "maxCallDurationMinutes": 10, "escalationNumber": null, "tools": [], "functions": []}})
 }
 
@@ -130,30 +149,34 @@ async fn a_call_outlives_the_loss_of_its_socket() {
     let (client, _) = engine.client();
     let mut peer = engine.accept().await;
     assert_eq!(next(&mut peer, "heartbeat").await["activeCalls"], json!([]));
-    let mut line = client.open_call().await.expect("a line");
-    line.post(incoming(), line.now()).await;
+    let mut line = client.open_call(incoming()).await.expect("a line");
     let asked = next(&mut peer, "call.incoming").await;
     reply(&mut peer, &asked, taken()).await;
     assert!(matches!(
         told(&mut line).await,
-        ServiceEvent::Reply(ServiceReply::Taken { .. })
+        ServiceEvent::Reply(ServiceReply::Taken { .. }, _)
     ));
-    line.post(OutgoingMessage::Answered, line.now()).await;
+    line.post(CallReport::Answered, line.now()).await;
     let answered = next(&mut peer, "call.answered").await;
     drop(peer);
     // The same message again, with the same id and time, after a heartbeat that lists the call.
     let mut peer = engine.accept().await;
     let beat = next(&mut peer, "heartbeat").await;
-    assert_eq!(beat["activeCalls"], json!(["call_1"]));
+    assert_eq!(beat["activeCalls"], json!([CALL]));
     let again = next(&mut peer, "call.answered").await;
     assert_eq!(again, answered);
     reply(&mut peer, &again, json!({})).await;
+    assert!(matches!(
+        told(&mut line).await,
+        ServiceEvent::Reply(ServiceReply::Done(MessageType::Answered), _)
+    ));
     // Commands and outcomes find their call.
-    let function = OutgoingMessage::Function {
+    let function = CallReport::Function(FunctionInvocation {
         invocation_id: "f".to_owned(),
         name: "check".to_owned(),
         parameters: serde_json::Map::new(),
-    };
+        trace: None,
+    });
     line.post(function, line.now()).await;
     let asked = next(&mut peer, "call.function").await;
     reply(
@@ -164,15 +187,16 @@ async fn a_call_outlives_the_loss_of_its_socket() {
     .await;
     let heard = told(&mut line).await;
     assert!(
-        matches!(heard, ServiceEvent::Reply(ServiceReply::Outcome { outcome: InvocationOutcome::Error { ref code, .. }, .. }) if code == "timeout")
+        matches!(heard, ServiceEvent::Reply(ServiceReply::Outcome { outcome: InvocationOutcome::Error { ref code, .. }, .. }, _) if code == "timeout")
     );
-    let command = json!({"id": "cmd_1", "command": "transfer", "callId": "call_1", "to": "+6281"});
+    let command =
+        json!({"id": COMMAND, "command": "transfer", "callId": CALL, "to": "+628123456789"});
     peer.send(Frame::text(command.to_string()))
         .await
         .expect("sent");
     assert!(matches!(
         told(&mut line).await,
-        ServiceEvent::Command(crate::engine::ServiceCommand::Transfer { .. })
+        ServiceEvent::Command(CommandKind::Transfer { .. })
     ));
     peer.send(Frame::Ping(b"are you there"[..].into()))
         .await
@@ -195,12 +219,11 @@ async fn an_engine_that_falls_silent_is_dialled_again() {
     let engine = Engine::start().await;
     let (client, _) = engine.client();
     let mut peer = engine.accept().await;
-    let mut line = client.open_call().await.expect("a line");
-    line.post(incoming(), line.now()).await;
+    let mut line = client.open_call(incoming()).await.expect("a line");
     let asked = next(&mut peer, "call.incoming").await;
     reply(&mut peer, &asked, taken()).await;
     told(&mut line).await;
-    line.post(OutgoingMessage::Answered, line.now()).await;
+    line.post(CallReport::Answered, line.now()).await;
     let answered = next(&mut peer, "call.answered").await;
     let pinged = async {
         loop {
@@ -231,8 +254,7 @@ async fn what_is_left_to_say_is_said_before_the_client_ends() {
     let engine = Engine::start().await;
     let (client, running) = engine.client();
     let mut peer = engine.accept().await;
-    let mut line = client.open_call().await.expect("a line");
-    line.post(incoming(), line.now()).await;
+    let mut line = client.open_call(incoming()).await.expect("a line");
     let asked = next(&mut peer, "call.incoming").await;
     reply(&mut peer, &asked, taken()).await;
     told(&mut line).await;
@@ -254,14 +276,13 @@ async fn a_refusal_reaches_the_call() {
     let engine = Engine::start().await;
     let (client, _) = engine.client();
     let mut peer = engine.accept().await;
-    let mut line = client.open_call().await.expect("a line");
-    line.post(incoming(), line.now()).await;
+    let mut line = client.open_call(incoming()).await.expect("a line");
     let asked = next(&mut peer, "call.incoming").await;
     let error = json!({"ok": false, "error": {"code": "unknown_number", "message": "Nobody."}});
     reply(&mut peer, &asked, error).await;
     let heard = told(&mut line).await;
     assert!(
-        matches!(heard, ServiceEvent::Reply(ServiceReply::Declined { wanted: DeclinedMessage::Incoming, ref code, .. }) if code == "unknown_number")
+        matches!(heard, ServiceEvent::Reply(ServiceReply::Declined { ref message, ref code, .. }, _) if message.kind == MessageType::Incoming && code == "unknown_number")
     );
 }
 

@@ -4,28 +4,33 @@ pub mod silence;
 
 use std::time::Duration;
 
-use rustls::pki_types::ServerName;
+use dikala_entities::Secret;
+use futures_util::{SinkExt, stream::SplitSink};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
+    sync::mpsc,
     time::timeout,
 };
+use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
 use tokio_tungstenite::{
     WebSocketStream, client_async_with_config,
     tungstenite::{
-        self,
+        self, Message as Frame,
         client::IntoClientRequest,
-        http::{HeaderName, HeaderValue},
+        http::{HeaderName, HeaderValue, header},
         protocol::WebSocketConfig,
     },
 };
 use url::{Host, Url};
 
 use self::silence::MonitoredStream;
-use crate::trust::Trust;
+use crate::SUBPROTOCOL;
 
 /// Time limit for opening a socket.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
+/// The largest frame of the service: an agent with all its functions.
+const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Unwritten bytes after which a writer has to wait.
 const WRITE_BUFFER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Buffer of each direction. Every call has a socket, and the default of 128 KiB would be most of a call's memory.
@@ -55,20 +60,36 @@ pub enum SocketError {
     Protocol(String),
 }
 
+/// Opens a socket to the call service. `token` is a bridge token.
+pub async fn dial_service(
+    url: &str,
+    token: &Secret,
+    tls: &TlsConnector,
+) -> Result<ClientSocket, SocketError> {
+    let bearer = HeaderValue::from_str(&format!("Bearer {}", token.expose()));
+    let bearer = bearer.map_err(|_| SocketError::Status(401))?;
+    let subprotocol = HeaderValue::from_static(SUBPROTOCOL);
+    let headers = vec![
+        (header::AUTHORIZATION, bearer),
+        (header::SEC_WEBSOCKET_PROTOCOL, subprotocol),
+    ];
+    dial(url, tls, headers, FRAME_BYTES_MAX).await
+}
+
 /// Opens a socket at a `ws://` or `wss://` address. `headers` go with the request; `message_bytes_max` limits received messages.
 pub async fn dial(
     url: &str,
-    trust: &Trust,
+    tls: &TlsConnector,
     headers: Vec<(HeaderName, HeaderValue)>,
     message_bytes_max: usize,
 ) -> Result<ClientSocket, SocketError> {
-    let opened = timeout(OPEN_WITHIN, open(url, trust, headers, message_bytes_max)).await;
+    let opened = timeout(OPEN_WITHIN, open(url, tls, headers, message_bytes_max)).await;
     opened.unwrap_or(Err(SocketError::Slow))
 }
 
 async fn open(
     url: &str,
-    trust: &Trust,
+    tls: &TlsConnector,
     headers: Vec<(HeaderName, HeaderValue)>,
     message_bytes_max: usize,
 ) -> Result<ClientSocket, SocketError> {
@@ -96,7 +117,7 @@ async fn open(
             Host::Ipv4(ip) => ServerName::from(std::net::IpAddr::V4(ip)),
             Host::Ipv6(ip) => ServerName::from(std::net::IpAddr::V6(ip)),
         };
-        let secured = trust.connector().connect(name, tcp).await;
+        let secured = tls.connect(name, tcp).await;
         Box::new(secured.map_err(|error| SocketError::Tls(error.to_string()))?)
     } else {
         Box::new(tcp)
@@ -116,4 +137,19 @@ async fn open(
         Err(tungstenite::Error::Http(answer)) => Err(SocketError::Status(answer.status().as_u16())),
         Err(error) => Err(SocketError::Protocol(error.to_string())),
     }
+}
+
+/// Writes frames until their senders are dropped; those that wait at the same moment are flushed together.
+pub async fn write(
+    sink: &mut SplitSink<ClientSocket, Frame>,
+    mut frames: mpsc::Receiver<Frame>,
+) -> Result<(), tungstenite::Error> {
+    while let Some(frame) = frames.recv().await {
+        sink.feed(frame).await?;
+        while let Ok(frame) = frames.try_recv() {
+            sink.feed(frame).await?;
+        }
+        sink.flush().await?;
+    }
+    Ok(())
 }

@@ -11,34 +11,30 @@ use std::{
 };
 
 use dikala_entities::{Millis, Secret};
-use futures_util::{SinkExt, StreamExt, stream::SplitSink};
+use futures_util::{SinkExt, StreamExt};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
     time::{Instant, interval_at, sleep_until, timeout},
 };
-use tokio_tungstenite::tungstenite::{
-    self, Bytes, Message as Frame,
-    http::{HeaderName, HeaderValue, header},
-};
+use tokio_rustls::TlsConnector;
+use tokio_tungstenite::tungstenite::{self, Bytes, Message as Frame};
 use ulid::Ulid;
 
 use super::{
+    events::{ReplyDelay, ServiceEvent, ServiceReply},
     exchange::{CallKey, MessageExchange},
-    messages::{OutgoingMessage, ServiceEvent, ServiceReply},
-};
-use crate::{
-    WallClock,
     socket::{
-        ClientSocket, SocketError, dial,
+        ClientSocket, SocketError, dial_service,
         silence::{LastReceived, Silence, SilenceWatch},
+        write,
     },
-    trust::Trust,
 };
+use crate::message::{CallReport, IncomingCall};
 
-const SUBPROTOCOL: &str = "dikala.bridge.v1";
-/// The largest frame that is read: an agent with all its functions.
-const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The current time, for the `at` of messages; supplied by the program that starts the bridge.
+pub type WallClock = Arc<dyn Fn() -> Millis + Send + Sync>;
+
 /// Messages of all calls on their way to the exchange.
 const REQUESTS_MAX: usize = 1_024;
 /// Unread messages to one call; more than can be under way for it.
@@ -49,6 +45,8 @@ const FRAMES_MAX: usize = 64;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The service pings every 15 s, so a socket that is silent for this long is dead even if pings were never answered.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
+/// Without anything to do, the client looks for it this often.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// Bounds for the silence after which a service that answers pings counts as away. The silence is a third of the time that a call
 /// goes on without the service; a third of it passes before a ping, the rest is for the answer.
 const UNNOTICED_MIN: Duration = Duration::from_secs(1);
@@ -103,8 +101,8 @@ impl fmt::Debug for CallChannel {
 }
 
 enum Request {
-    Open(CallKey, mpsc::Sender<ServiceEvent>),
-    Post(CallKey, OutgoingMessage, Millis),
+    Open(CallKey, IncomingCall, mpsc::Sender<ServiceEvent>),
+    Post(CallKey, CallReport, Millis),
     Close(CallKey, Millis),
 }
 
@@ -113,7 +111,7 @@ impl ServiceClient {
     /// call goes on without the service.
     pub fn start(
         address: Address,
-        trust: Trust,
+        tls: TlsConnector,
         clock: WallClock,
         lost_after: Duration,
     ) -> (Self, JoinHandle<()>) {
@@ -122,7 +120,7 @@ impl ServiceClient {
         let (away, away_since) = watch::channel(Some(epoch));
         let shell = Shell {
             address,
-            trust,
+            tls,
             clock: Arc::clone(&clock),
             waiting,
             away,
@@ -140,11 +138,12 @@ impl ServiceClient {
         (client, tokio::spawn(shell.run()))
     }
 
-    /// A channel for a new call; `None` once the client has stopped.
-    pub async fn open_call(&self) -> Option<CallChannel> {
+    /// Reports a new call, and gives it a channel; `None` once the client has stopped.
+    pub async fn open_call(&self, incoming: IncomingCall) -> Option<CallChannel> {
         let key = self.last.fetch_add(1, Relaxed);
         let (sender, events) = mpsc::channel(EVENTS_MAX);
-        self.requests.send(Request::Open(key, sender)).await.ok()?;
+        let request = Request::Open(key, incoming, sender);
+        self.requests.send(request).await.ok()?;
         Some(CallChannel {
             key,
             requests: self.requests.clone(),
@@ -157,8 +156,8 @@ impl ServiceClient {
 
 impl CallChannel {
     /// Delivers a message, however often the socket is lost meanwhile. `at`: when its cause happened.
-    pub async fn post(&self, message: OutgoingMessage, at: Millis) {
-        let request = Request::Post(self.key, message, at);
+    pub async fn post(&self, report: CallReport, at: Millis) {
+        let request = Request::Post(self.key, report, at);
         // The client outlives its channels, so this fails only while the runtime shuts down.
         let _ = self.requests.send(request).await;
     }
@@ -179,7 +178,7 @@ impl Drop for CallChannel {
 
 struct Shell {
     address: Address,
-    trust: Trust,
+    tls: TlsConnector,
     clock: WallClock,
     waiting: mpsc::Receiver<Request>,
     away: watch::Sender<Option<Instant>>,
@@ -247,42 +246,32 @@ impl Shell {
     }
 
     async fn dial(&mut self) -> Result<Result<ClientSocket, SocketError>, Finished> {
-        let bearer = format!("Bearer {}", self.address.token.expose());
-        let (url, trust) = (self.address.url.clone(), self.trust.clone());
-        let dialled = async move {
-            let bearer = HeaderValue::from_str(&bearer).map_err(|_| SocketError::Status(401))?;
-            let headers: Vec<(HeaderName, HeaderValue)> = vec![
-                (header::AUTHORIZATION, bearer),
-                (
-                    header::SEC_WEBSOCKET_PROTOCOL,
-                    HeaderValue::from_static(SUBPROTOCOL),
-                ),
-            ];
-            dial(&url, &trust, headers, FRAME_BYTES_MAX).await
-        };
+        let (address, tls) = (self.address.clone(), self.tls.clone());
+        let dialled = async move { dial_service(&address.url, &address.token, &tls).await };
         self.meanwhile(dialled).await
     }
 
     fn take(&mut self, request: Request) {
+        let now = self.epoch.elapsed();
         match request {
-            Request::Open(key, events) => {
+            Request::Open(key, incoming, events) => {
                 self.calls.insert(key, events);
-                self.exchange.open(key);
+                self.exchange.open(key, incoming, now);
             }
-            Request::Post(key, message, at) => {
-                if let Some(reply) = self.exchange.post(key, message, at) {
-                    self.tell(key, ServiceEvent::Reply(reply));
+            Request::Post(key, report, at) => {
+                if let Some(reply) = self.exchange.post(key, report, Some(at), now) {
+                    self.tell(key, ServiceEvent::Reply(reply, ReplyDelay::default()));
                 }
             }
             Request::Close(key, at) => {
                 self.calls.remove(&key);
-                self.exchange.close(key, at);
+                self.exchange.close(key, at, now);
             }
         }
     }
 
     fn tell(&self, key: CallKey, event: ServiceEvent) {
-        if let ServiceEvent::Reply(ServiceReply::Declined { code, words, .. }) = &event {
+        if let ServiceEvent::Reply(ServiceReply::Declined { code, words, .. }, _) = &event {
             tracing::warn!(code, words, "the engine declines a message");
         }
         if let Some(events) = self.calls.get(&key)
@@ -292,16 +281,15 @@ impl Shell {
         }
     }
 
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-
     /// Serves a socket until it is lost, or nothing is left to send.
     async fn serve(&mut self, socket: ClientSocket) -> Result<(), Finished> {
         let heard = socket.get_ref().heard();
-        let (sink, mut stream) = socket.split();
+        let (mut sink, mut stream) = socket.split();
         let (frames, writing) = mpsc::channel(FRAMES_MAX);
-        let mut writer = tokio::spawn(write(sink, writing));
+        let mut writer = tokio::spawn(async move {
+            write(&mut sink, writing).await?;
+            sink.close().await
+        });
         self.exchange.connected();
         self.away.send_replace(None);
         let done = self.speak(&frames, &mut stream, &heard).await;
@@ -329,17 +317,17 @@ impl Shell {
         let quiet = self.unnoticed / 3;
         let mut silence = SilenceWatch::new(heard.clone(), quiet, self.unnoticed - quiet);
         // The held calls come first: the service may consider others lost.
-        let mut next = Some(self.exchange.heartbeat((self.clock)()));
+        let mut next = Some(self.exchange.heartbeat(Some((self.clock)())));
         let mut is_abandoned = false;
         loop {
-            let now_ms = self.now_ms();
-            next = next.or_else(|| self.exchange.next(now_ms));
+            let now = self.epoch.elapsed();
+            next = next.or_else(|| self.exchange.next(now));
             if is_abandoned && self.exchange.is_quiet() {
                 let _ = frames.try_send(Frame::Close(None));
                 return Err(Finished);
             }
-            let wake = self.exchange.wakes_at(now_ms).unwrap_or(u64::MAX);
-            let wake = self.epoch + Duration::from_millis(wake.min(now_ms + 60_000));
+            let wake = self.exchange.wakes_at().unwrap_or(Duration::MAX);
+            let wake = self.epoch + wake.min(now + LOOK_EVERY);
             tokio::select! {
                 // Reading comes first, so a task that was delayed does not mistake its own delay for silence.
                 biased;
@@ -347,7 +335,7 @@ impl Shell {
                     if matches!(frame, Some(Ok(Frame::Pong(_)))) {
                         silence.answered();
                     }
-                    if !self.read(frame, now_ms) {
+                    if !self.read(frame, now) {
                         return Ok(Lost::Closed);
                     }
                 }
@@ -361,7 +349,7 @@ impl Shell {
                 },
                 _ = heartbeat.tick() => {
                     self.close_dropped_calls();
-                    let text = self.exchange.heartbeat((self.clock)());
+                    let text = self.exchange.heartbeat(Some((self.clock)()));
                     // A full queue already shows the service that this side lives.
                     let _ = frames.try_send(Frame::text(text));
                 }
@@ -385,10 +373,10 @@ impl Shell {
     }
 
     /// Returns whether the socket is still usable.
-    fn read(&mut self, frame: Option<Result<Frame, tungstenite::Error>>, now_ms: u64) -> bool {
+    fn read(&mut self, frame: Option<Result<Frame, tungstenite::Error>>, now: Duration) -> bool {
         match frame {
             Some(Ok(Frame::Text(text))) => {
-                for (key, event) in self.exchange.on_frame(&text, now_ms) {
+                for (key, event) in self.exchange.on_frame(&text, now) {
                     self.tell(key, event);
                 }
                 true
@@ -418,15 +406,6 @@ impl Shell {
             self.take(Request::Close(key, at));
         }
     }
-}
-
-async fn write(mut sink: SplitSink<ClientSocket, Frame>, mut frames: mpsc::Receiver<Frame>) {
-    while let Some(frame) = frames.recv().await {
-        if sink.send(frame).await.is_err() {
-            return;
-        }
-    }
-    let _ = sink.close().await;
 }
 
 fn wait_ms(error: &SocketError, failures: u32) -> u64 {

@@ -4,33 +4,46 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::engine::InvocationOutcome;
+use crate::{
+    MESSAGE_BYTES_MAX, command::CommandKind, message::FunctionInvocation, reply::InvocationOutcome,
+};
 
-const AT: Millis = Millis::MIN;
+const AT: Option<Millis> = Some(Millis::MIN);
+const NOW: Duration = Duration::ZERO;
+const CALL: &str = "call_01k9zv3m8rj2q4w6y8a0c2e4g6";
+const OTHER_CALL: &str = "call_01k9zv3m8rj2q4w6y8a0c2e4g7";
+const COMMAND: &str = "cmd_01k9zv3m8rj2q4w6y8a0c2e4g6";
 
-fn incoming() -> OutgoingMessage {
-    OutgoingMessage::Incoming {
+fn incoming() -> IncomingCall {
+    IncomingCall {
         bridge_call_id: "b-1".to_owned(),
-        did: "+622150001000".to_owned(),
-        caller: "+6281234567890".to_owned(),
-        metadata: json!({}),
+        did: "+622150001000".parse().expect("a number"),
+        caller_number: "+6281234567890".parse().expect("a number"),
+        metadata: None,
+        at: AT,
+        trace: None,
     }
 }
 
-fn function(id: &str) -> OutgoingMessage {
-    OutgoingMessage::Function {
+fn function(id: &str) -> CallReport {
+    CallReport::Function(FunctionInvocation {
         invocation_id: id.to_owned(),
         name: "check".to_owned(),
         parameters: serde_json::Map::new(),
-    }
+        trace: None,
+    })
 }
 
-fn hangup() -> OutgoingMessage {
-    OutgoingMessage::Hangup {
+fn hangup() -> CallReport {
+    CallReport::Hangup {
         reason: HangupReason::Normal,
         initiator: dikala_entities::HangupInitiator::Caller,
         ai_cost_idr: Some(7),
     }
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
 }
 
 fn agent() -> Value {
@@ -46,7 +59,7 @@ fn exchange() -> MessageExchange {
 
 /// All messages that are due now: kind and id.
 fn sent(exchange: &mut MessageExchange, now_ms: u64) -> Vec<(String, String)> {
-    std::iter::from_fn(|| exchange.next(now_ms))
+    std::iter::from_fn(|| exchange.next(ms(now_ms)))
         .map(|text| {
             let frame: Value = serde_json::from_str(&text).expect("JSON is sent");
             let text = |name: &str| frame[name].as_str().unwrap_or_default().to_owned();
@@ -73,7 +86,7 @@ fn reply(
         .as_object_mut()
         .expect("an object")
         .extend(with.as_object().expect("an object").clone());
-    exchange.on_frame(&frame.to_string(), now_ms)
+    exchange.on_frame(&frame.to_string(), ms(now_ms))
 }
 
 fn taken(exchange: &mut MessageExchange, no: u64, call: &str) -> Vec<(CallKey, ServiceEvent)> {
@@ -83,12 +96,11 @@ fn taken(exchange: &mut MessageExchange, no: u64, call: &str) -> Vec<(CallKey, S
 
 /// A call that the service has accepted.
 fn talking(exchange: &mut MessageExchange) {
-    exchange.open(1);
-    exchange.post(1, incoming(), AT);
+    exchange.open(1, incoming(), NOW);
     assert_eq!(kinds(exchange, 0), ["call.incoming"]);
-    let told = taken(exchange, 1, "call_1");
+    let told = taken(exchange, 1, CALL);
     assert!(
-        matches!(&told[..], [(1, ServiceEvent::Reply(ServiceReply::Taken { call_id, .. }))] if call_id == "call_1")
+        matches!(&told[..], [(1, ServiceEvent::Reply(ServiceReply::Taken { call, .. }, _))] if call.to_string() == CALL)
     );
 }
 
@@ -96,17 +108,24 @@ fn talking(exchange: &mut MessageExchange) {
 fn messages_of_a_call_go_one_after_the_other_and_functions_beside_them() {
     let mut exchange = exchange();
     talking(&mut exchange);
-    exchange.post(1, OutgoingMessage::Answered, AT);
-    exchange.post(1, function("f"), AT);
+    exchange.post(1, CallReport::Answered, AT, NOW);
+    exchange.post(1, function("f"), AT, NOW);
     assert_eq!(kinds(&mut exchange, 0), ["call.answered"]);
-    assert!(reply(&mut exchange, 2, json!({}), 0).is_empty());
+    let told = reply(&mut exchange, 2, json!({}), 0);
+    assert!(matches!(
+        &told[..],
+        [(
+            1,
+            ServiceEvent::Reply(ServiceReply::Done(MessageType::Answered), _)
+        )]
+    ));
     assert_eq!(kinds(&mut exchange, 0), ["call.function"]);
-    exchange.post(1, hangup(), AT);
-    let transcript = OutgoingMessage::Transcript {
+    exchange.post(1, hangup(), AT, NOW);
+    let transcript = CallReport::Transcript {
         summary: String::new(),
         turns: Vec::new(),
     };
-    exchange.post(1, transcript, AT);
+    exchange.post(1, transcript, AT, NOW);
     // The function does not delay the hang-up; the transcript waits for it.
     assert_eq!(kinds(&mut exchange, 0), ["call.hangup"]);
     reply(&mut exchange, 4, json!({}), 0);
@@ -114,7 +133,7 @@ fn messages_of_a_call_go_one_after_the_other_and_functions_beside_them() {
     let outcome = json!({"outcome": {"status": "ok", "result": {"n": 1}}});
     let told = reply(&mut exchange, 3, outcome, 0);
     assert!(
-        matches!(&told[..], [(1, ServiceEvent::Reply(ServiceReply::Outcome { outcome: InvocationOutcome::Ok(result), .. }))] if result["n"] == 1)
+        matches!(&told[..], [(1, ServiceEvent::Reply(ServiceReply::Outcome { outcome: InvocationOutcome::Ok { result }, .. }, _))] if result["n"] == 1)
     );
     reply(&mut exchange, 5, json!({}), 0);
     assert!(exchange.is_quiet());
@@ -124,7 +143,7 @@ fn messages_of_a_call_go_one_after_the_other_and_functions_beside_them() {
 fn what_was_not_replied_to_is_sent_again_by_its_id() {
     let mut exchange = exchange();
     talking(&mut exchange);
-    exchange.post(1, OutgoingMessage::Answered, AT);
+    exchange.post(1, CallReport::Answered, AT, NOW);
     let first = sent(&mut exchange, 0);
     exchange.disconnected();
     assert!(sent(&mut exchange, 0).is_empty());
@@ -137,27 +156,30 @@ fn what_was_not_replied_to_is_sent_again_by_its_id() {
 fn busy_is_repeated_later_and_holds_what_comes_after() {
     let mut exchange = exchange();
     talking(&mut exchange);
-    exchange.post(1, OutgoingMessage::Answered, AT);
-    exchange.post(1, hangup(), AT);
+    exchange.post(1, CallReport::Answered, AT, NOW);
+    exchange.post(1, hangup(), AT, NOW);
     let first = sent(&mut exchange, 0);
     let busy = json!({"ok": false, "error": {"code": "unavailable", "message": "later"}});
     assert!(reply(&mut exchange, 2, busy.clone(), 1_000).is_empty());
     assert!(sent(&mut exchange, 1_000).is_empty());
-    let wakes = exchange.wakes_at(1_000).expect("it is to be sent again");
+    let wakes_ms = |exchange: &MessageExchange| {
+        let wakes = exchange.wakes_at().expect("it is to be sent again");
+        u64::try_from(wakes.as_millis()).expect("it is soon")
+    };
+    let wakes = wakes_ms(&exchange);
     assert!((1_250..1_500).contains(&wakes), "{wakes}");
     assert_eq!(sent(&mut exchange, wakes), first);
     // The backoff grows.
     reply(&mut exchange, 2, busy, wakes);
-    let later = exchange.wakes_at(wakes).expect("it is to be sent again");
+    let later = wakes_ms(&exchange);
     assert!(later >= wakes + 500);
 }
 
 #[test]
 fn a_call_that_the_engine_never_heard_of_is_not_told_of() {
     let mut exchange = MessageExchange::new("p".to_owned());
-    exchange.open(1);
-    exchange.post(1, incoming(), AT);
-    exchange.post(1, hangup(), AT);
+    exchange.open(1, incoming(), NOW);
+    exchange.post(1, hangup(), AT, NOW);
     exchange.connected();
     assert!(sent(&mut exchange, 0).is_empty() && exchange.is_quiet());
 }
@@ -165,16 +187,12 @@ fn a_call_that_the_engine_never_heard_of_is_not_told_of() {
 #[test]
 fn a_caller_who_gave_up_before_the_reply_is_told_of_after_it() {
     let mut exchange = exchange();
-    exchange.open(1);
-    exchange.post(1, incoming(), AT);
+    exchange.open(1, incoming(), NOW);
     assert_eq!(kinds(&mut exchange, 0), ["call.incoming"]);
-    exchange.post(1, hangup(), AT);
-    exchange.close(1, AT);
+    exchange.post(1, hangup(), AT, NOW);
+    exchange.close(1, Millis::MIN, NOW);
     assert!(sent(&mut exchange, 0).is_empty());
-    assert!(
-        taken(&mut exchange, 1, "call_1").is_empty(),
-        "nobody listens"
-    );
+    assert!(taken(&mut exchange, 1, CALL).is_empty(), "nobody listens");
     assert_eq!(kinds(&mut exchange, 0), ["call.hangup"]);
     reply(&mut exchange, 2, json!({}), 0);
     assert!(exchange.is_quiet() && exchange.calls.is_empty() && exchange.by_id.is_empty());
@@ -184,7 +202,7 @@ fn a_caller_who_gave_up_before_the_reply_is_told_of_after_it() {
 fn a_call_that_is_let_go_of_is_reported_as_broken_once() {
     let mut exchange = exchange();
     talking(&mut exchange);
-    exchange.close(1, AT);
+    exchange.close(1, Millis::MIN, NOW);
     assert_eq!(kinds(&mut exchange, 0), ["call.failed"]);
     reply(&mut exchange, 2, json!({}), 0);
     assert!(exchange.is_quiet() && exchange.calls.is_empty());
@@ -194,41 +212,40 @@ fn a_call_that_is_let_go_of_is_reported_as_broken_once() {
 #[test]
 fn a_call_that_the_engine_knows_is_not_taken_again_while_it_goes_on_or_after() {
     let mut exchange = exchange();
-    let declined = |told: Vec<(CallKey, ServiceEvent)>, key: CallKey| matches!(&told[..], [(to, ServiceEvent::Reply(ServiceReply::Declined { code, .. }))] if *to == key && code == "repeated");
+    let declined = |told: Vec<(CallKey, ServiceEvent)>, key: CallKey| matches!(&told[..], [(to, ServiceEvent::Reply(ServiceReply::Declined { code, .. }, _))] if *to == key && code == "repeated");
     talking(&mut exchange);
     // A repeat whose caller has given up meanwhile does not hang up the first.
     for (key, no) in [(2, 2), (3, 3)] {
-        exchange.open(key);
-        exchange.post(key, incoming(), AT);
+        exchange.open(key, incoming(), NOW);
         assert_eq!(kinds(&mut exchange, 0), ["call.incoming"]);
         if key == 3 {
-            exchange.post(key, hangup(), AT);
+            exchange.post(key, hangup(), AT, NOW);
         }
-        assert!(declined(taken(&mut exchange, no, "call_1"), key));
-        exchange.close(key, AT);
+        assert!(declined(taken(&mut exchange, no, CALL), key));
+        exchange.close(key, Millis::MIN, NOW);
         assert!(sent(&mut exchange, 0).is_empty() && exchange.is_quiet());
     }
     let beat = exchange.heartbeat(AT);
-    assert!(beat.contains(r#""activeCalls":["call_1"]"#), "{beat}");
+    let listed = format!("\"activeCalls\":[\"{CALL}\"]");
+    assert!(beat.contains(&listed), "{beat}");
     let command =
-        json!({"id": "cmd_1", "command": "hangup", "callId": "call_1", "reason": "requested"});
-    let told = exchange.on_frame(&command.to_string(), 0);
+        json!({"id": COMMAND, "command": "hangup", "callId": CALL, "reason": "requested"});
+    let told = exchange.on_frame(&command.to_string(), NOW);
     assert!(
         matches!(&told[..], [(1, ServiceEvent::Command(_))]),
         "{told:?}"
     );
-    exchange.post(1, hangup(), AT);
-    exchange.close(1, AT);
+    exchange.post(1, hangup(), AT, NOW);
+    exchange.close(1, Millis::MIN, NOW);
     let (_, id) = sent(&mut exchange, 0).remove(0);
     let done = json!({"replyTo": id, "ok": true});
-    exchange.on_frame(&done.to_string(), 0);
+    exchange.on_frame(&done.to_string(), NOW);
     assert!(exchange.calls.is_empty() && exchange.by_id.is_empty());
-    exchange.open(4);
-    exchange.post(4, incoming(), AT);
+    exchange.open(4, incoming(), NOW);
     let (_, id) = sent(&mut exchange, 0).remove(0);
     let no = id.strip_prefix("p-").and_then(|no| no.parse().ok());
     assert!(declined(
-        taken(&mut exchange, no.expect("an id of ours"), "call_1"),
+        taken(&mut exchange, no.expect("an id of ours"), CALL),
         4
     ));
     assert!(exchange.calls.is_empty() && exchange.by_id.is_empty());
@@ -242,10 +259,10 @@ fn the_heartbeat_tells_of_calls_until_their_end_is_acknowledged() {
         let beat: Value = serde_json::from_str(&exchange.heartbeat(AT)).expect("JSON is sent");
         beat["activeCalls"].clone()
     };
-    assert_eq!(listed(&mut exchange), json!(["call_1"]));
-    exchange.post(1, hangup(), AT);
+    assert_eq!(listed(&mut exchange), json!([CALL]));
+    exchange.post(1, hangup(), AT, NOW);
     let hangup = sent(&mut exchange, 0);
-    assert_eq!(listed(&mut exchange), json!(["call_1"]));
+    assert_eq!(listed(&mut exchange), json!([CALL]));
     let no = hangup[0]
         .1
         .strip_prefix("p-")
@@ -259,8 +276,8 @@ fn what_is_over_at_the_engine_is_heard_by_the_call() {
     let mut exchange = exchange();
     talking(&mut exchange);
     let beat: Value = serde_json::from_str(&exchange.heartbeat(AT)).expect("JSON is sent");
-    let frame = json!({"replyTo": beat["id"], "ok": true, "ended": ["call_1", "call_9"]});
-    let told = exchange.on_frame(&frame.to_string(), 0);
+    let frame = json!({"replyTo": beat["id"], "ok": true, "ended": [CALL, OTHER_CALL]});
+    let told = exchange.on_frame(&frame.to_string(), NOW);
     assert!(matches!(&told[..], [(1, ServiceEvent::Over)]));
 }
 
@@ -269,24 +286,30 @@ fn a_command_is_heard_once() {
     let mut exchange = exchange();
     talking(&mut exchange);
     let command =
-        json!({"id": "cmd_1", "command": "hangup", "callId": "call_1", "reason": "requested"});
-    let told = exchange.on_frame(&command.to_string(), 0);
+        json!({"id": COMMAND, "command": "hangup", "callId": CALL, "reason": "requested"});
+    let told = exchange.on_frame(&command.to_string(), NOW);
     assert!(matches!(
         &told[..],
         [(
             1,
-            ServiceEvent::Command(ServiceCommand::Hangup {
+            ServiceEvent::Command(CommandKind::Hangup {
                 reason: HangupReason::Requested
             })
         )]
     ));
-    assert!(exchange.on_frame(&command.to_string(), 0).is_empty());
+    assert!(exchange.on_frame(&command.to_string(), NOW).is_empty());
 }
 
 #[test]
 fn rubbish_of_the_engine_changes_nothing() {
     let mut exchange = exchange();
     talking(&mut exchange);
+    let command = |name: &str, mut with: Value| {
+        with["command"] = name.into();
+        with["id"] = COMMAND.into();
+        with["callId"] = CALL.into();
+        with.to_string()
+    };
     for rubbish in [
         "",
         "[]",
@@ -296,11 +319,11 @@ fn rubbish_of_the_engine_changes_nothing() {
         "{\"replyTo\": \"p-1\"}",
         "{\"replyTo\": \"p-99\", \"ok\": true}",
         "{\"replyTo\": \"x-1\", \"ok\": true}",
-        "{\"command\": \"sing\", \"id\": \"1\", \"callId\": \"call_1\"}",
-        "{\"command\": \"hangup\", \"id\": \"1\", \"callId\": \"call_1\", \"reason\": \"boredom\"}",
-        "{\"command\": \"warn\", \"id\": \"1\", \"callId\": \"call_1\", \"reason\": \"max_duration\", \"secondsLeft\": -1}",
+        &command("sing", json!({})),
+        &command("hangup", json!({"reason": "boredom"})),
+        &command("warn", json!({"reason": "max_duration", "secondsLeft": -1})),
     ] {
-        assert!(exchange.on_frame(rubbish, 0).is_empty(), "{rubbish}");
+        assert!(exchange.on_frame(rubbish, NOW).is_empty(), "{rubbish}");
     }
 }
 
@@ -311,23 +334,23 @@ fn too_many_functions_and_too_large_ones_are_declined_here() {
     for number in 0..MESSAGES_OF_A_CALL_MAX {
         assert!(
             exchange
-                .post(1, function(&number.to_string()), AT)
+                .post(1, function(&number.to_string()), AT, NOW)
                 .is_none()
         );
     }
     let declined = |reply: Option<ServiceReply>, expected: &str| matches!(reply, Some(ServiceReply::Declined { code, .. }) if code == expected);
-    assert!(declined(exchange.post(1, function("more"), AT), "busy"));
-    let mut large = OutgoingMessage::Function {
-        invocation_id: "l".to_owned(),
-        name: "check".to_owned(),
-        parameters: serde_json::Map::new(),
-    };
-    if let OutgoingMessage::Function { parameters, .. } = &mut large {
+    assert!(declined(
+        exchange.post(1, function("more"), AT, NOW),
+        "busy"
+    ));
+    let mut large = function("l");
+    if let CallReport::Function(function) = &mut large {
+        let parameters = &mut function.parameters;
         parameters.insert("x".to_owned(), "x".repeat(MESSAGE_BYTES_MAX).into());
     }
-    assert!(declined(exchange.post(1, large.clone(), AT), "busy"));
-    exchange.open(2);
-    assert!(declined(exchange.post(2, large, AT), "too_large"));
+    assert!(declined(exchange.post(1, large.clone(), AT, NOW), "busy"));
+    exchange.open(2, incoming(), NOW);
+    assert!(declined(exchange.post(2, large, AT, NOW), "too_large"));
 }
 
 /// A service that loses its socket now and then and handles each message once, by its id.
@@ -348,7 +371,7 @@ impl Engine {
         }
         match kind.as_str() {
             "call.incoming" => {
-                json!({"replyTo": id, "ok": true, "callId": "call_1", "action": "answer", "agent": agent()})
+                json!({"replyTo": id, "ok": true, "callId": CALL, "action": "answer", "agent": agent()})
             }
             "call.function" => {
                 json!({"replyTo": id, "ok": true, "outcome": {"status": "ok", "result": {}}})
@@ -364,11 +387,10 @@ proptest! {
     fn a_call_is_told_whole_over_any_line(fates in proptest::collection::vec(0_u8..6, 0..60)) {
         let mut exchange = MessageExchange::new("p".to_owned());
         let mut engine = Engine::default();
-        let mut steps = vec![hangup(), function("b"), function("a"), OutgoingMessage::Answered];
+        let mut steps = vec![hangup(), function("b"), function("a"), CallReport::Answered];
         let mut now_ms = 0;
-        exchange.open(1);
         exchange.connected();
-        exchange.post(1, incoming(), AT);
+        exchange.open(1, incoming(), NOW);
         let busy = |text: &str| {
             let frame: Value = serde_json::from_str(text).expect("JSON is sent");
             json!({"replyTo": frame["id"], "ok": false, "error": {"code": "busy", "message": ""}})
@@ -383,21 +405,21 @@ proptest! {
                 3 => exchange.connected(),
                 _ => {
                     if fate == 0 { exchange.connected(); }
-                    while let Some(text) = exchange.next(now_ms) {
+                    while let Some(text) = exchange.next(ms(now_ms)) {
                         match fate {
                             // The message is handled, and its reply is lost with the socket.
                             4 => { engine.take(&text); exchange.disconnected(); exchange.connected(); break; }
-                            5 => { exchange.on_frame(&busy(&text).to_string(), now_ms); }
-                            _ => { let reply = engine.take(&text); exchange.on_frame(&reply.to_string(), now_ms); }
+                            5 => { exchange.on_frame(&busy(&text).to_string(), ms(now_ms)); }
+                            _ => { let reply = engine.take(&text); exchange.on_frame(&reply.to_string(), ms(now_ms)); }
                         }
                     }
-                    if let Some(step) = steps.pop_if(|_| exchange.by_id.contains_key("call_1")) {
-                        exchange.post(1, step, AT);
+                    if let Some(step) = steps.pop_if(|_| !exchange.by_id.is_empty()) {
+                        exchange.post(1, step, AT, NOW);
                     }
                 }
             }
         }
-        exchange.close(1, AT);
+        exchange.close(1, Millis::MIN, NOW);
         prop_assert!(exchange.is_quiet() && exchange.calls.is_empty() && exchange.by_id.is_empty());
         let order: Vec<&str> = engine.order.iter().map(String::as_str).collect();
         prop_assert_eq!(&order[..2], &["call.incoming", "call.answered"][..]);
