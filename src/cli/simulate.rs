@@ -70,7 +70,7 @@ impl SimulateOptions {
             dids: self.did.clone(),
             calls: Some(self.calls),
             concurrency: usize::try_from(self.concurrency).unwrap_or(usize::MAX),
-            interval_us: i64::try_from(interval_us).unwrap_or(i64::MAX),
+            interval: Duration::from_micros(interval_us),
             ring_ms: RING_MS,
             talk_ms: (self.talk_seconds.0, self.talk_seconds.0),
             functions_per_mille: self.functions.0,

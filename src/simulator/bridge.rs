@@ -2,18 +2,19 @@
 
 use std::{pin::Pin, time::Duration};
 
-use awc::{
-    error::WsProtocolError,
-    ws::{Frame, Message},
+use dikala_protocol::client::socket::{ClientSocket, write};
+use futures_util::{
+    FutureExt, SinkExt, StreamExt,
+    stream::{SplitSink, SplitStream},
 };
-use futures_util::{FutureExt, Sink, SinkExt, Stream, StreamExt};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until, timeout},
 };
+use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
 use super::{
-    connection::{ConnectError, Dialer, Peer, SimulatorSocket},
+    connection::{ConnectError, Dialer, Peer},
     engine::SimulatedCalls,
     figures::DecimalArgument,
     scenario::CallScenario,
@@ -22,15 +23,15 @@ use super::{
 
 const BACK_OFF_FIRST: Duration = Duration::from_millis(100);
 const BACK_OFF_MAX: Duration = Duration::from_secs(2);
-/// Bound of the outgoing queue: all unacknowledged messages, and room for pongs.
-const OUTGOING_MAX: usize = 4_100;
+/// Bound of the outgoing queue; further messages wait in the exchange.
+const OUTGOING_MAX: usize = 4_000;
 /// Frames that are read before their effects are handled.
 const FRAMES_AT_ONCE: usize = 256;
 /// Interval at which an idle connection is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The service pings every 15 s, and a function may take several seconds. A longer silence means a dead connection.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
-const UNANSWERED_US_MAX: i64 = 30_000_000;
+const UNANSWERED_MAX: Duration = Duration::from_secs(30);
 /// Time for calls to end after a stop.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
@@ -116,9 +117,9 @@ impl SimulatedBridge {
                 Err(fault) => break Some(fault),
             }
         };
-        progress(self.engine.totals());
+        progress(&self.engine.totals());
         // The peer may be gone.
-        let _ = timeout(CLOSE_WITHIN, sink.send(Message::Close(None))).await;
+        let _ = timeout(CLOSE_WITHIN, sink.send(Frame::Close(None))).await;
         Ok(self.summary(fault))
     }
 
@@ -127,7 +128,7 @@ impl SimulatedBridge {
         &mut self,
         dialer: &Dialer,
         stop: &mut Stop<F>,
-    ) -> Result<Box<dyn SimulatorSocket>, String> {
+    ) -> Result<ClientSocket, String> {
         let deadline = Instant::now() + dialer.reconnect_within();
         let mut back_off = BACK_OFF_FIRST;
         loop {
@@ -141,7 +142,7 @@ impl SimulatedBridge {
             tokio::select! {
                 () = sleep_until(Instant::now() + back_off) => {}
                 wished = stop.next() => {
-                    self.engine.stop(self.now_us());
+                    self.engine.stop(self.started.elapsed());
                     if !wished {
                         return Err(fault.to_string());
                     }
@@ -154,8 +155,8 @@ impl SimulatedBridge {
     /// Serves one connection until it ends.
     async fn serve<F: Future<Output = ()>>(
         &mut self,
-        sink: &mut (impl Sink<Message, Error = WsProtocolError> + Unpin),
-        frames: &mut (impl Stream<Item = Result<Frame, WsProtocolError>> + Unpin),
+        sink: &mut SplitSink<ClientSocket, Frame>,
+        frames: &mut SplitStream<ClientSocket>,
         stop: &mut Stop<F>,
         progress: &mut impl FnMut(&Totals),
     ) -> ConnectionEnd {
@@ -165,26 +166,26 @@ impl SimulatedBridge {
         self.engine.connected();
         let (mut heard_at, mut look_at) = (Instant::now(), Instant::now() + LOOK_EVERY);
         loop {
-            let now_us = self.now_us();
-            self.engine.advance(now_us);
+            let now = self.started.elapsed();
+            self.engine.advance(now);
             while outgoing.capacity() > 0
-                && let Some(text) = self.engine.next_message(now_us)
+                && let Some(text) = self.engine.next_message(now)
             {
                 // Cannot fail: the capacity was checked above, and this is the only sender.
-                let _ = outgoing.try_send(Message::Text(text.into()));
+                let _ = outgoing.try_send(Frame::text(text));
             }
-            progress(self.engine.totals());
+            progress(&self.engine.totals());
             if self.engine.is_done() {
                 return ConnectionEnd::Done;
             }
             tokio::select! {
                 frame = frames.next() => {
                     heard_at = Instant::now();
-                    if let Err(reason) = self.on_frames(frame, frames, &outgoing) {
+                    if let Err(reason) = self.on_frames(frame, frames) {
                         return ConnectionEnd::Lost(reason);
                     }
                 }
-                fault = &mut writing => return ConnectionEnd::Lost(fault),
+                Err(error) = &mut writing => return ConnectionEnd::Lost(error.to_string()),
                 () = sleep_until(self.wake_at(look_at)) => {
                     // Scanning all unacknowledged messages is expensive, so it does not happen on every wake-up.
                     if Instant::now() >= look_at {
@@ -198,7 +199,7 @@ impl SimulatedBridge {
                     if !wished {
                         return ConnectionEnd::GivenUp;
                     }
-                    self.engine.stop(self.now_us());
+                    self.engine.stop(self.started.elapsed());
                 }
             }
         }
@@ -207,37 +208,30 @@ impl SimulatedBridge {
     /// Handles a frame and those that have arrived already.
     fn on_frames(
         &mut self,
-        first: Option<Result<Frame, WsProtocolError>>,
-        frames: &mut (impl Stream<Item = Result<Frame, WsProtocolError>> + Unpin),
-        outgoing: &mpsc::Sender<Message>,
+        first: Option<Result<Frame, Error>>,
+        frames: &mut SplitStream<ClientSocket>,
     ) -> Result<(), String> {
         let mut frame = first;
         for _ in 0..FRAMES_AT_ONCE {
-            self.on_frame(frame, outgoing)?;
+            self.on_frame(frame)?;
             match frames.next().now_or_never() {
                 Some(next) => frame = next,
                 None => return Ok(()),
             }
         }
-        self.on_frame(frame, outgoing)
+        self.on_frame(frame)
     }
 
-    fn on_frame(
-        &mut self,
-        frame: Option<Result<Frame, WsProtocolError>>,
-        outgoing: &mpsc::Sender<Message>,
-    ) -> Result<(), String> {
+    fn on_frame(&mut self, frame: Option<Result<Frame, Error>>) -> Result<(), String> {
         match frame {
-            Some(Ok(Frame::Text(text))) => self.engine.on_text(&text, self.now_us()),
-            // A pong may be dropped if the queue is full.
-            Some(Ok(Frame::Ping(payload))) => drop(outgoing.try_send(Message::Pong(payload))),
-            Some(Ok(Frame::Pong(_))) => {}
+            Some(Ok(Frame::Text(text))) => self.engine.on_text(&text, self.started.elapsed()),
+            // The library answers pings.
+            Some(Ok(Frame::Ping(_) | Frame::Pong(_))) => {}
             Some(Ok(Frame::Close(reason))) => {
-                return Err(reason
-                    .and_then(|reason| reason.description)
-                    .unwrap_or_else(|| "closed".to_owned()));
+                let reason = reason.map(|reason| reason.reason.to_string());
+                return Err(reason.unwrap_or_else(|| "closed".to_owned()));
             }
-            Some(Ok(Frame::Binary(_) | Frame::Continuation(_))) => {
+            Some(Ok(Frame::Binary(_) | Frame::Frame(_))) => {
                 return Err("a frame that is no text".to_owned());
             }
             Some(Err(error)) => return Err(error.to_string()),
@@ -253,7 +247,7 @@ impl SimulatedBridge {
         }
         if self
             .engine
-            .waits_since_before(self.now_us() - UNANSWERED_US_MAX)
+            .waits_since_before(self.started.elapsed().saturating_sub(UNANSWERED_MAX))
         {
             return Err("a message was not answered".to_owned());
         }
@@ -261,16 +255,8 @@ impl SimulatedBridge {
     }
 
     fn wake_at(&self, look: Instant) -> Instant {
-        let due = self
-            .engine
-            .next_wake_us()
-            .map(|us| self.started + Duration::from_micros(us.max(0).unsigned_abs()));
+        let due = self.engine.wakes_at().map(|due| self.started + due);
         due.map_or(look, |due| due.min(look))
-    }
-
-    /// Microseconds since the start.
-    fn now_us(&self) -> i64 {
-        i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX / 2)
     }
 
     fn summary(self, fault: Option<String>) -> Summary {
@@ -288,25 +274,4 @@ impl SimulatedBridge {
             totals,
         }
     }
-}
-
-/// Writes frames, in batches where possible. Returns the error that ends it.
-async fn write(
-    sink: &mut (impl Sink<Message, Error = WsProtocolError> + Unpin),
-    mut to_write: mpsc::Receiver<Message>,
-) -> String {
-    let fault = |error: WsProtocolError| error.to_string();
-    while let Some(message) = to_write.recv().await {
-        let mut next = Some(message);
-        while let Some(message) = next {
-            if let Err(error) = sink.feed(message).await {
-                return fault(error);
-            }
-            next = to_write.try_recv().ok();
-        }
-        if let Err(error) = sink.flush().await {
-            return fault(error);
-        }
-    }
-    "nothing more to write".to_owned()
 }

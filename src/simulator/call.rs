@@ -1,74 +1,21 @@
 //! One simulated call as a state machine. Pure: the caller supplies time, randomness and the socket.
 
-use dikala_entities::{HangupInitiator, HangupReason};
-use serde_json::{Map, Value};
+use dikala_entities::{CallStatus, HangupInitiator, HangupReason};
+use dikala_protocol::{
+    CallReport, CommandKind, FunctionDeclaration, FunctionInvocation, MessageType,
+    client::ServiceReply,
+};
 
-use super::{arguments::sample_arguments, scenario::CallScript};
-
-/// The kind of a message; needed to interpret its reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MessageKind {
-    Incoming,
-    Answered,
-    Function,
-    Transcript,
-    HangUp,
-}
+use super::{arguments::sample_arguments, scenario::CallScript, transcripts::transcript};
 
 /// An input of the state machine.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Incident {
-    /// `call.incoming` was accepted; holds the agent's functions.
-    Taken {
-        functions: Vec<Value>,
-    },
-    Rejected {
-        reason: String,
-    },
-    Acknowledged(MessageKind),
-    /// A message of this kind came after the call's end.
-    TooLate(MessageKind),
-    Error {
-        to: MessageKind,
-        code: String,
-    },
+    Reply(ServiceReply),
+    Command(CommandKind),
     /// The requested timer has expired.
     Wake,
-    /// The service asks to hang up.
-    HangUpCommand(HangupReason),
-    /// The caller was transferred to a person, so the bridge only waits.
-    TransferCommand,
     Stop,
-}
-
-/// A message of a call.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Say {
-    Answered,
-    Ask {
-        name: String,
-        parameters: Map<String, Value>,
-    },
-    Transcript {
-        topic: usize,
-        /// Name of the invoked function.
-        asked: Option<String>,
-    },
-    HangUp {
-        reason: HangupReason,
-        initiator: HangupInitiator,
-    },
-}
-
-impl Say {
-    pub fn kind(&self) -> MessageKind {
-        match self {
-            Self::Answered => MessageKind::Answered,
-            Self::Ask { .. } => MessageKind::Function,
-            Self::Transcript { .. } => MessageKind::Transcript,
-            Self::HangUp { .. } => MessageKind::HangUp,
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +24,7 @@ pub enum CallEnd {
     HungUp,
     /// The caller gave up while it rang.
     Abandoned,
-    Refused(String),
+    Refused(HangupReason),
     EndedByEngine,
     /// A message was answered with this error code.
     Failed(String),
@@ -86,7 +33,7 @@ pub enum CallEnd {
 /// An output of the state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reaction {
-    Say(Say),
+    Say(CallReport),
     WakeAfterMs(u64),
     Over(CallEnd),
 }
@@ -115,17 +62,20 @@ enum Outcomes {
 #[derive(Clone, Debug)]
 pub struct SimulatedCall {
     script: CallScript,
+    invocation_id: String,
     stage: Stage,
-    functions: Vec<Value>,
+    functions: Vec<FunctionDeclaration>,
+    /// Name of the invoked function.
     asked: Option<String>,
     stopped: bool,
 }
 
 impl SimulatedCall {
-    /// A call whose `call.incoming` is under way.
-    pub fn new(script: CallScript) -> Self {
+    /// A call whose `call.incoming` is under way. It invokes at most one function, under this id.
+    pub fn new(script: CallScript, invocation_id: String) -> Self {
         Self {
             script,
+            invocation_id,
             stage: Stage::Calling,
             functions: Vec::new(),
             asked: None,
@@ -136,35 +86,53 @@ impl SimulatedCall {
     /// Handles an input. Inputs that do not fit the current stage are ignored.
     pub fn on(&mut self, heard: Incident) -> Option<Reaction> {
         match heard {
-            Incident::Taken { functions } if self.stage == Stage::Calling => {
-                Some(self.taken(functions))
-            }
-            Incident::Rejected { reason } if self.stage == Stage::Calling => {
-                Some(Reaction::Over(CallEnd::Refused(reason)))
-            }
-            Incident::Acknowledged(kind) => self.acknowledged(kind),
-            Incident::TooLate(kind) => self
-                .awaits(kind)
-                .then_some(Reaction::Over(CallEnd::EndedByEngine)),
-            Incident::Error { to, code } => self
-                .awaits(to)
-                .then_some(Reaction::Over(CallEnd::Failed(code))),
+            Incident::Reply(reply) => self.on_reply(reply),
             Incident::Wake => self.wake(),
-            Incident::HangUpCommand(reason) => {
+            Incident::Command(CommandKind::Hangup { reason }) => {
                 self.leave_unless_leaving(reason, HangupInitiator::Bridge)
             }
-            Incident::TransferCommand => {
+            // The caller was transferred to a person, so the bridge only waits.
+            Incident::Command(CommandKind::Transfer { .. }) => {
                 self.leave_unless_leaving(HangupReason::Transferred, HangupInitiator::Agent)
             }
+            // A warning lets an agent say goodbye; this one has nothing to say.
+            Incident::Command(CommandKind::Warn { .. }) => None,
             Incident::Stop => {
                 self.stopped = true;
                 self.leave_unless_leaving(HangupReason::Normal, HangupInitiator::Bridge)
             }
-            Incident::Taken { .. } | Incident::Rejected { .. } => None,
         }
     }
 
-    fn taken(&mut self, functions: Vec<Value>) -> Reaction {
+    fn on_reply(&mut self, reply: ServiceReply) -> Option<Reaction> {
+        match reply {
+            ServiceReply::Taken { agent, .. } if self.stage == Stage::Calling => {
+                Some(self.taken(agent.functions))
+            }
+            ServiceReply::Refused { reason } if self.stage == Stage::Calling => {
+                Some(Reaction::Over(CallEnd::Refused(reason)))
+            }
+            ServiceReply::Outcome { .. } => self.acknowledged(MessageType::Function),
+            ServiceReply::Done(kind) => self.acknowledged(kind),
+            ServiceReply::Declined {
+                message,
+                code,
+                status,
+                ..
+            } => self.awaits(message.kind).then(|| {
+                // A message that came after the call's end.
+                let is_over = status.is_some_and(CallStatus::is_final);
+                Reaction::Over(if is_over {
+                    CallEnd::EndedByEngine
+                } else {
+                    CallEnd::Failed(code)
+                })
+            }),
+            ServiceReply::Taken { .. } | ServiceReply::Refused { .. } => None,
+        }
+    }
+
+    fn taken(&mut self, functions: Vec<FunctionDeclaration>) -> Reaction {
         if self.stopped {
             return self.leave(
                 HangupReason::Normal,
@@ -184,16 +152,15 @@ impl SimulatedCall {
                 HangupInitiator::Caller,
                 Outcomes::Abandoned,
             )),
-            Stage::Ringing => Some(self.say(Stage::Answering, Say::Answered)),
+            Stage::Ringing => Some(self.say(Stage::Answering, CallReport::Answered)),
             Stage::Talking { half: 1 } => {
-                let (name, ask) = self.ask();
-                self.asked = Some(name);
-                Some(self.say(Stage::Asking, ask))
+                let invocation = self.invocation();
+                self.asked = Some(invocation.name.clone());
+                Some(self.say(Stage::Asking, CallReport::Function(invocation)))
             }
             Stage::Talking { .. } => {
-                let topic = self.script.choice;
-                let asked = self.asked.clone();
-                Some(self.say(Stage::Summing, Say::Transcript { topic, asked }))
+                let report = transcript(self.script.choice, self.asked.as_deref());
+                Some(self.say(Stage::Summing, report))
             }
             Stage::Calling
             | Stage::Answering
@@ -203,23 +170,23 @@ impl SimulatedCall {
         }
     }
 
-    fn acknowledged(&mut self, kind: MessageKind) -> Option<Reaction> {
+    fn acknowledged(&mut self, kind: MessageType) -> Option<Reaction> {
         match (self.stage, kind) {
-            (Stage::Answering, MessageKind::Answered)
+            (Stage::Answering, MessageType::Answered)
                 if self.script.asks && !self.functions.is_empty() =>
             {
                 self.stage = Stage::Talking { half: 1 };
                 Some(Reaction::WakeAfterMs(self.script.talk_ms / 2))
             }
-            (Stage::Answering, MessageKind::Answered) => {
+            (Stage::Answering, MessageType::Answered) => {
                 self.stage = Stage::Talking { half: 2 };
                 Some(Reaction::WakeAfterMs(self.script.talk_ms))
             }
-            (Stage::Asking, MessageKind::Function) => {
+            (Stage::Asking, MessageType::Function) => {
                 self.stage = Stage::Talking { half: 2 };
                 Some(Reaction::WakeAfterMs(self.script.talk_ms.div_ceil(2)))
             }
-            (Stage::Summing, MessageKind::Transcript) => {
+            (Stage::Summing, MessageType::Transcript) => {
                 let initiator = if self.script.agent_ends {
                     HangupInitiator::Agent
                 } else {
@@ -227,10 +194,10 @@ impl SimulatedCall {
                 };
                 Some(self.leave(HangupReason::Normal, initiator, Outcomes::HungUp))
             }
-            (Stage::Leaving(Outcomes::HungUp), MessageKind::HangUp) => {
+            (Stage::Leaving(Outcomes::HungUp), MessageType::Hangup) => {
                 Some(Reaction::Over(CallEnd::HungUp))
             }
-            (Stage::Leaving(Outcomes::Abandoned), MessageKind::HangUp) => {
+            (Stage::Leaving(Outcomes::Abandoned), MessageType::Hangup) => {
                 Some(Reaction::Over(CallEnd::Abandoned))
             }
             _ => None,
@@ -238,26 +205,26 @@ impl SimulatedCall {
     }
 
     /// True if the call waits for the reply to a message of this kind.
-    fn awaits(&self, kind: MessageKind) -> bool {
+    fn awaits(&self, kind: MessageType) -> bool {
         let awaited = match self.stage {
-            Stage::Calling => MessageKind::Incoming,
-            Stage::Answering => MessageKind::Answered,
-            Stage::Asking => MessageKind::Function,
-            Stage::Summing => MessageKind::Transcript,
-            Stage::Leaving(_) => MessageKind::HangUp,
+            Stage::Calling => MessageType::Incoming,
+            Stage::Answering => MessageType::Answered,
+            Stage::Asking => MessageType::Function,
+            Stage::Summing => MessageType::Transcript,
+            Stage::Leaving(_) => MessageType::Hangup,
             Stage::Ringing | Stage::Talking { .. } => return false,
         };
         awaited == kind
     }
 
-    fn ask(&self) -> (String, Say) {
+    fn invocation(&self) -> FunctionInvocation {
         let function = &self.functions[self.script.choice % self.functions.len()];
-        let name = function["name"].as_str().unwrap_or_default().to_owned();
-        let ask = Say::Ask {
-            name: name.clone(),
-            parameters: sample_arguments(&function["parameters"]),
-        };
-        (name, ask)
+        FunctionInvocation {
+            invocation_id: self.invocation_id.clone(),
+            name: function.name.clone(),
+            parameters: sample_arguments(&function.parameters),
+            trace: None,
+        }
     }
 
     fn leave_unless_leaving(
@@ -278,19 +245,26 @@ impl SimulatedCall {
         initiator: HangupInitiator,
         outcome: Outcomes,
     ) -> Reaction {
-        self.say(Stage::Leaving(outcome), Say::HangUp { reason, initiator })
+        let report = CallReport::Hangup {
+            reason,
+            initiator,
+            ai_cost_idr: None,
+        };
+        self.say(Stage::Leaving(outcome), report)
     }
 
-    fn say(&mut self, stage: Stage, say: Say) -> Reaction {
+    fn say(&mut self, stage: Stage, report: CallReport) -> Reaction {
         self.stage = stage;
-        Reaction::Say(say)
+        Reaction::Say(report)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use dikala_entities::{CallId, Millis};
+    use dikala_protocol::{ErrorCode, InvocationOutcome, client::MessageRef};
     use proptest::prelude::*;
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     use super::*;
 
@@ -303,30 +277,68 @@ mod tests {
         choice: 0,
     };
 
-    fn functions() -> Vec<Value> {
-        vec![
-            json!({"name": "checkOrder", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}),
-        ]
+    fn taken() -> Incident {
+        let reply = json!({
+            "id": "agent_1", "name": "Ayu", "systemPrompt": "", "voiceId": null, "greetingText": null, "language": "id",
+            "maxCallDurationMinutes": 10, "escalationNumber": null, "tools": [], "functions": [{
+                "name": "checkOrder", "description": "",
+                "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}},
+            }],
+        });
+        Incident::Reply(ServiceReply::Taken {
+            call: CallId::new(Millis::from_i64(1)),
+            agent: serde_json::from_value(reply).expect("an agent"),
+        })
     }
 
-    fn taken() -> Incident {
-        Incident::Taken {
-            functions: functions(),
-        }
+    fn acknowledged(kind: MessageType) -> Incident {
+        Incident::Reply(match kind {
+            MessageType::Function => ServiceReply::Outcome {
+                invocation_id: "i".to_owned(),
+                outcome: InvocationOutcome::Ok { result: Map::new() },
+            },
+            kind => ServiceReply::Done(kind),
+        })
+    }
+
+    fn declined(kind: MessageType, code: ErrorCode, status: Option<CallStatus>) -> Incident {
+        let invocation_id = None;
+        Incident::Reply(ServiceReply::Declined {
+            message: MessageRef {
+                kind,
+                invocation_id,
+            },
+            code: code.as_str().to_owned(),
+            words: String::new(),
+            status,
+        })
+    }
+
+    fn too_late(kind: MessageType) -> Incident {
+        declined(kind, ErrorCode::InvalidTransition, Some(CallStatus::Ended))
+    }
+
+    fn hang_up(reason: HangupReason) -> Incident {
+        Incident::Command(CommandKind::Hangup { reason })
+    }
+
+    fn transfer() -> Incident {
+        let to = "+622150001000".parse().expect("a number");
+        Incident::Command(CommandKind::Transfer { to })
     }
 
     /// Feeds inputs to a call and names the reaction to each.
     fn life(script: CallScript, heard: Vec<Incident>) -> Vec<String> {
-        let mut call = SimulatedCall::new(script);
+        let mut call = SimulatedCall::new(script, "i".to_owned());
         let name = |effect: Option<Reaction>| match effect {
             None => "-".to_owned(),
-            Some(Reaction::Say(Say::HangUp { reason, initiator })) => {
-                format!("hangup {reason} {initiator}")
+            Some(Reaction::Say(CallReport::Hangup {
+                reason, initiator, ..
+            })) => format!("hangup {reason} {initiator}"),
+            Some(Reaction::Say(CallReport::Function(function))) => {
+                format!("{} {}", function.name, json!(function.parameters))
             }
-            Some(Reaction::Say(Say::Ask { name, parameters })) => {
-                format!("{name} {}", json!(parameters))
-            }
-            Some(Reaction::Say(say)) => format!("{:?}", say.kind()),
+            Some(Reaction::Say(report)) => format!("{:?}", report.kind()),
             Some(Reaction::WakeAfterMs(ms)) => format!("{ms} ms"),
             Some(Reaction::Over(outcome)) => format!("{outcome:?}"),
         };
@@ -338,14 +350,14 @@ mod tests {
 
     #[test]
     fn a_call_goes_by_its_script() {
-        use Incident::{Acknowledged, Wake};
+        use Incident::Wake;
         let whole = vec![
             taken(),
             Wake,
-            Acknowledged(MessageKind::Answered),
+            acknowledged(MessageType::Answered),
             Wake,
-            Acknowledged(MessageKind::Transcript),
-            Acknowledged(MessageKind::HangUp),
+            acknowledged(MessageType::Transcript),
+            acknowledged(MessageType::Hangup),
         ];
         let seen = life(SCRIPT, whole.clone());
         assert_eq!(
@@ -361,7 +373,7 @@ mod tests {
         );
 
         let mut asking = whole;
-        asking.splice(3..3, [Wake, Acknowledged(MessageKind::Function)]);
+        asking.splice(3..3, [Wake, acknowledged(MessageType::Function)]);
         let script = CallScript {
             asks: true,
             agent_ends: true,
@@ -388,29 +400,29 @@ mod tests {
         };
         let seen = life(
             script,
-            vec![taken(), Wake, Acknowledged(MessageKind::HangUp)],
+            vec![taken(), Wake, acknowledged(MessageType::Hangup)],
         );
         assert_eq!(seen, ["100 ms", "hangup abandoned caller", "Abandoned"]);
     }
 
     #[test]
     fn the_engine_can_refuse_end_and_transfer() {
-        use Incident::{Acknowledged, HangUpCommand, TooLate, TransferCommand, Wake};
+        use Incident::Wake;
         let refused = life(
             SCRIPT,
-            vec![Incident::Rejected {
-                reason: "no_agent".into(),
-            }],
+            vec![Incident::Reply(ServiceReply::Refused {
+                reason: HangupReason::NoAgent,
+            })],
         );
-        assert_eq!(refused, ["Refused(\"no_agent\")"]);
+        assert_eq!(refused, ["Refused(NoAgent)"]);
         let cut = vec![
             taken(),
             Wake,
-            Acknowledged(MessageKind::Answered),
-            HangUpCommand(HangupReason::MaxDuration),
-            HangUpCommand(HangupReason::MaxDuration),
+            acknowledged(MessageType::Answered),
+            hang_up(HangupReason::MaxDuration),
+            hang_up(HangupReason::MaxDuration),
             Wake,
-            Acknowledged(MessageKind::HangUp),
+            acknowledged(MessageType::Hangup),
         ];
         assert_eq!(
             life(SCRIPT, cut)[3..],
@@ -419,21 +431,18 @@ mod tests {
         let moved = vec![
             taken(),
             Wake,
-            Acknowledged(MessageKind::Answered),
-            TransferCommand,
+            acknowledged(MessageType::Answered),
+            transfer(),
         ];
         assert_eq!(life(SCRIPT, moved)[3], "hangup transferred agent");
         let late = vec![
             taken(),
             Wake,
-            TooLate(MessageKind::Transcript),
-            TooLate(MessageKind::Answered),
+            too_late(MessageType::Transcript),
+            too_late(MessageType::Answered),
         ];
         assert_eq!(life(SCRIPT, late)[2..], ["-", "EndedByEngine"]);
-        let error = Incident::Error {
-            to: MessageKind::Incoming,
-            code: "unknown_number".into(),
-        };
+        let error = declined(MessageType::Incoming, ErrorCode::UnknownNumber, None);
         assert_eq!(life(SCRIPT, vec![error]), ["Failed(\"unknown_number\")"]);
     }
 
@@ -441,30 +450,20 @@ mod tests {
     fn a_stop_hangs_up_as_soon_as_the_call_has_an_id() {
         let seen = life(
             SCRIPT,
-            vec![
-                Incident::Stop,
-                taken(),
-                Incident::Acknowledged(MessageKind::HangUp),
-            ],
+            vec![Incident::Stop, taken(), acknowledged(MessageType::Hangup)],
         );
         assert_eq!(seen, ["-", "hangup normal bridge", "HungUp"]);
     }
 
     fn anything() -> impl Strategy<Value = Incident> {
-        let kind = prop::sample::select(vec![
-            MessageKind::Incoming,
-            MessageKind::Answered,
-            MessageKind::Function,
-            MessageKind::Transcript,
-            MessageKind::HangUp,
-        ]);
+        let kind = prop::sample::select(MessageType::ALL.to_vec());
         prop_oneof![
             Just(taken()),
-            kind.clone().prop_map(Incident::Acknowledged),
-            kind.prop_map(Incident::TooLate),
+            kind.clone().prop_map(acknowledged),
+            kind.prop_map(too_late),
             Just(Incident::Wake),
-            Just(Incident::HangUpCommand(HangupReason::CreditsExhausted)),
-            Just(Incident::TransferCommand),
+            Just(hang_up(HangupReason::CreditsExhausted)),
+            Just(transfer()),
             Just(Incident::Stop),
         ]
     }
@@ -472,12 +471,12 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_it_hears_it_hangs_up_once_and_says_nothing_after(heard in prop::collection::vec(anything(), 0..40), asks: bool, abandons: bool) {
-            let mut call = SimulatedCall::new(CallScript { asks, abandons, ..SCRIPT });
+            let mut call = SimulatedCall::new(CallScript { asks, abandons, ..SCRIPT }, "i".to_owned());
             let mut hung_up = false;
             for heard in heard {
                 let effect = call.on(heard);
                 prop_assert!(!hung_up || !matches!(effect, Some(Reaction::Say(_) | Reaction::WakeAfterMs(_))));
-                hung_up |= matches!(effect, Some(Reaction::Say(Say::HangUp { .. })));
+                hung_up |= matches!(effect, Some(Reaction::Say(CallReport::Hangup { .. })));
                 if matches!(effect, Some(Reaction::Over(_))) {
                     break;
                 }

@@ -2,23 +2,15 @@
 
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
-use awc::{
-    Client, Connector,
-    error::{WsClientError, WsProtocolError},
-    http::StatusCode,
-    ws::{Frame, Message},
-};
 use dikala_actors::outbound::{OutboundError, client_config};
 use dikala_entities::Secret;
-use futures_util::{Sink, Stream};
+use dikala_protocol::{
+    CONNECT_PATH,
+    client::socket::{ClientSocket, SocketError, dial_service},
+};
+use tokio_rustls::TlsConnector;
 
 use super::address::{ServiceUrl, UrlScheme};
-
-const CONNECT_PATH: &str = "/bridge/v1/connect";
-const SUBPROTOCOL: &str = "dikala.bridge.v1";
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// Maximum size of a received frame: an agent with all its functions.
-const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The service's address for bridges.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,20 +58,8 @@ pub enum ConnectError {
     Tls(String),
 }
 
-pub trait SimulatorSocket:
-    Stream<Item = Result<Frame, WsProtocolError>> + Sink<Message, Error = WsProtocolError> + Unpin
-{
-}
-
-impl<S> SimulatorSocket for S where
-    S: Stream<Item = Result<Frame, WsProtocolError>>
-        + Sink<Message, Error = WsProtocolError>
-        + Unpin
-{
-}
-
 pub struct Dialer {
-    client: Client,
+    tls: TlsConnector,
     connection: Peer,
 }
 
@@ -91,17 +71,12 @@ impl fmt::Debug for Dialer {
 
 impl Dialer {
     pub fn new(connection: Peer) -> Result<Self, ConnectError> {
-        let tls = client_config(connection.ca_file.as_deref()).map_err(|error| match error {
+        let config = client_config(connection.ca_file.as_deref()).map_err(|error| match error {
             OutboundError::ExtraCa { path, reason } => ConnectError::Authorities { path, reason },
             OutboundError::Tls(error) => ConnectError::Tls(error.to_string()),
         })?;
-        let connector = Connector::new().rustls_0_23(tls).timeout(CONNECT_WITHIN);
-        let client = Client::builder()
-            .connector(connector)
-            .timeout(CONNECT_WITHIN)
-            .disable_redirects()
-            .finish();
-        Ok(Self { client, connection })
+        let tls = TlsConnector::from(config);
+        Ok(Self { tls, connection })
     }
 
     /// Time for which a lost connection is retried.
@@ -109,30 +84,18 @@ impl Dialer {
         self.connection.reconnect_within
     }
 
-    pub async fn dial(&self) -> Result<Box<dyn SimulatorSocket>, ConnectError> {
+    pub async fn dial(&self) -> Result<ClientSocket, ConnectError> {
         let url = self.connection.url.to_string();
-        let dialled = self
-            .client
-            .ws(url.as_str())
-            .protocols([SUBPROTOCOL])
-            .bearer_auth(self.connection.token.expose())
-            .max_frame_size(FRAME_BYTES_MAX)
-            .connect()
-            .await;
-        match dialled {
-            Ok((_, framed)) => Ok(Box::new(framed)),
-            Err(WsClientError::InvalidResponseStatus(StatusCode::UNAUTHORIZED)) => {
-                Err(ConnectError::Token(url))
+        let dialled = dial_service(&url, &self.connection.token, &self.tls).await;
+        dialled.map_err(|error| match error {
+            SocketError::Status(401) => ConnectError::Token(url),
+            SocketError::Status(status) => ConnectError::Status { url, status },
+            SocketError::Unreachable(reason) => ConnectError::Unreachable { url, reason },
+            error => {
+                let reason = error.to_string();
+                ConnectError::Unreachable { url, reason }
             }
-            Err(WsClientError::InvalidResponseStatus(status)) => Err(ConnectError::Status {
-                url,
-                status: status.as_u16(),
-            }),
-            Err(error) => Err(ConnectError::Unreachable {
-                url,
-                reason: error.to_string(),
-            }),
-        }
+        })
     }
 }
 

@@ -2,7 +2,8 @@
 //! `dikala dev` use it.
 //!
 //! `call` is one call, `engine` all calls; both are pure. [`SimulatedBridge`] connects them to the service and reconnects
-//! after a loss. It then resends unacknowledged messages, so that a restart of the service loses no call.
+//! after a loss. The exchange of `dikala_protocol` then resends unacknowledged messages, so that a restart of the service
+//! loses no call.
 
 mod address;
 mod arguments;
@@ -11,9 +12,9 @@ mod call;
 mod connection;
 mod engine;
 pub mod figures;
-mod messages;
 mod scenario;
 mod tally;
+mod transcripts;
 
 pub use self::{
     address::{ServiceUrl, UrlScheme},

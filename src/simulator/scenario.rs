@@ -1,5 +1,7 @@
 //! The calls to place and their random course.
 
+use std::time::Duration;
+
 use dikala_entities::PhoneNumber;
 
 /// The kind and number of calls to place.
@@ -12,7 +14,7 @@ pub struct CallScenario {
     /// Maximum number of concurrent calls.
     pub concurrency: usize,
     /// Interval between the starts of calls; 0 starts one as soon as another has ended.
-    pub interval_us: i64,
+    pub interval: Duration,
     /// Minimum and maximum ringing time, and talk time, drawn for each call.
     pub ring_ms: (u64, u64),
     pub talk_ms: (u64, u64),

@@ -1,6 +1,6 @@
 //! Counters and latencies of a simulated bridge.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -25,7 +25,8 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    pub fn record(&mut self, us: u64) {
+    pub fn record(&mut self, latency: Duration) {
+        let us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         self.0.saturating_record(us.min(LATENCY_US_MAX));
     }
 
@@ -89,10 +90,13 @@ pub struct Totals {
 
 impl Totals {
     /// Counts a reason or a code.
-    pub fn count_reason(&mut self, reason: &str) {
+    pub fn count_reasons(&mut self, reason: &str, count: u64) {
+        if count == 0 {
+            return;
+        }
         let known = self.reasons.contains_key(reason) || self.reasons.len() < REASONS_MAX;
         let name = if known { reason } else { "other" };
-        *self.reasons.entry(name.to_owned()).or_default() += 1;
+        *self.reasons.entry(name.to_owned()).or_default() += count;
     }
 }
 
@@ -143,19 +147,19 @@ mod tests {
     fn percentiles_of_a_hundred() {
         let mut latencies = Latencies::default();
         assert_eq!(latencies.percentiles(), Percentiles::default());
-        (1..=100).for_each(|us| latencies.record(us));
+        (1..=100).for_each(|us| latencies.record(Duration::from_micros(us)));
         assert_eq!(
             [50.0, 95.0, 99.0, 100.0].map(|p| latencies.percentile_us(p)),
             [50, 95, 99, 100]
         );
-        latencies.record(u64::MAX);
+        latencies.record(Duration::MAX);
         assert_eq!(latencies.percentile_us(100.0), LATENCY_US_MAX);
     }
 
     #[test]
     fn reasons_are_bounded() {
         let mut totals = Totals::default();
-        (0..1_000).for_each(|i| totals.count_reason(&format!("reason {i}")));
+        (0..1_000).for_each(|i| totals.count_reasons(&format!("reason {i}"), 1));
         assert_eq!(totals.reasons.len(), REASONS_MAX + 1);
         assert_eq!(totals.reasons.values().sum::<u64>(), 1_000);
     }

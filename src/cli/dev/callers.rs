@@ -10,7 +10,7 @@ use super::demo::Demo;
 use crate::simulator::{BridgeUrl, CallScenario, Peer, SimulatedBridge};
 
 /// Interval between calls.
-const CALL_EVERY_US: i64 = 4_000_000;
+const CALL_EVERY: Duration = Duration::from_secs(4);
 const CONCURRENT_CALLS: usize = 8;
 /// Time within which the bridge reconnects to the local service before it starts anew.
 const RECONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ pub async fn place_calls(service: SocketAddr, demo: Demo, stop: impl Future<Outp
         dids: demo.dids,
         calls: None,
         concurrency: CONCURRENT_CALLS,
-        interval_us: CALL_EVERY_US,
+        interval: CALL_EVERY,
         ring_ms: (500, 2_500),
         talk_ms: (3_000, 20_000),
         functions_per_mille: 350,

@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
+use dikala_entities::Millis;
 use tokio::time::Instant;
+use tokio_tungstenite::tungstenite::Message as Frame;
 
 use super::{
-    frames::BenchReply,
     pen::{LifecycleStep, MessageWriter},
+    reply::BenchReply,
     socket::SocketScript,
     tally::{AfterReply, REST, Tally},
 };
@@ -22,7 +24,7 @@ pub struct Burst<'a> {
     /// Ids of the calls. [`LifecycleStep::Ring`] fills them in.
     calls: &'a mut [Vec<u8>],
     /// Time at which the step happened, one per call; the current time if empty.
-    at: &'a [String],
+    at: &'a [Millis],
     sent: Vec<Instant>,
     resting: VecDeque<(Instant, usize)>,
     waiting: usize,
@@ -34,7 +36,7 @@ impl<'a> Burst<'a> {
         pen: &'a mut MessageWriter,
         step: LifecycleStep,
         calls: &'a mut [Vec<u8>],
-        at: &'a [String],
+        at: &'a [Millis],
     ) -> Self {
         Self {
             pen,
@@ -48,8 +50,8 @@ impl<'a> Burst<'a> {
         }
     }
 
-    fn send(&mut self, index: usize, out: &mut Vec<u8>) {
-        let at = self.at.get(index).map(String::as_str);
+    fn send(&mut self, index: usize, out: &mut Vec<Frame>) {
+        let at = self.at.get(index).copied();
         let call = &self.calls[index];
         self.pen.write(out, index as u64, self.step, call, at);
         self.waiting += 1;
@@ -57,7 +59,7 @@ impl<'a> Burst<'a> {
 }
 
 impl SocketScript for Burst<'_> {
-    fn due(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Instant> {
+    fn due(&mut self, now: Instant, out: &mut Vec<Frame>) -> Option<Instant> {
         while self.waiting < WINDOW && self.sent.len() < self.calls.len() {
             self.sent.push(now);
             self.send(self.sent.len() - 1, out);
@@ -72,7 +74,7 @@ impl SocketScript for Burst<'_> {
         None
     }
 
-    fn reply(&mut self, reply: &BenchReply<'_>, now: Instant, _: &mut Vec<u8>) {
+    fn reply(&mut self, reply: &BenchReply<'_>, now: Instant, _: &mut Vec<Frame>) {
         let index = usize::try_from(reply.id).unwrap_or(usize::MAX);
         let Some(&sent) = self.sent.get(index) else {
             return;

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use tokio::time::Instant;
+use tokio_tungstenite::tungstenite::Message as Frame;
 
 use super::{
-    frames::BenchReply,
     pen::{LifecycleStep, MessageWriter},
+    reply::BenchReply,
     socket::SocketScript,
     tally::{AfterReply, REST, Tally},
 };
@@ -54,7 +55,7 @@ impl WholeCalls {
     }
 
     /// The id encodes the slot, so that a reply can be assigned to it.
-    fn send(&mut self, place: usize, out: &mut Vec<u8>) {
+    fn send(&mut self, place: usize, out: &mut Vec<Frame>) {
         let id = self.messages * self.slots.len() as u64 + place as u64;
         let slot = &self.slots[place];
         self.pen.write(out, id, slot.step, &slot.call, None);
@@ -62,14 +63,14 @@ impl WholeCalls {
         self.waiting += 1;
     }
 
-    fn begin(&mut self, place: usize, now: Instant, out: &mut Vec<u8>) {
+    fn begin(&mut self, place: usize, now: Instant, out: &mut Vec<Frame>) {
         let slot = &mut self.slots[place];
         (slot.step, slot.sent) = (LifecycleStep::Ring, now);
         self.running += 1;
         self.send(place, out);
     }
 
-    fn over(&mut self, place: usize, now: Instant, out: &mut Vec<u8>) {
+    fn over(&mut self, place: usize, now: Instant, out: &mut Vec<Frame>) {
         self.running -= 1;
         if now < self.until {
             self.begin(place, now, out);
@@ -78,7 +79,7 @@ impl WholeCalls {
 }
 
 impl SocketScript for WholeCalls {
-    fn due(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Instant> {
+    fn due(&mut self, now: Instant, out: &mut Vec<Frame>) -> Option<Instant> {
         if !self.begun {
             self.begun = true;
             for place in 0..self.slots.len() {
@@ -95,7 +96,7 @@ impl SocketScript for WholeCalls {
         None
     }
 
-    fn reply(&mut self, reply: &BenchReply<'_>, now: Instant, out: &mut Vec<u8>) {
+    fn reply(&mut self, reply: &BenchReply<'_>, now: Instant, out: &mut Vec<Frame>) {
         let place = usize::try_from(reply.id % self.slots.len() as u64).unwrap_or(0);
         let slot = &mut self.slots[place];
         self.waiting -= 1;

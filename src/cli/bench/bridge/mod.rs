@@ -1,19 +1,19 @@
-//! A telephony bridge with low overhead: one thread, a few sockets, hand-written messages and replies that are
-//! searched, not parsed.
+//! A telephony bridge with low overhead: one thread, a few sockets, and replies that are searched, not parsed.
 //!
 //! [`socket`] plays a script: [`calls`] places whole calls, [`burst`] pipelines one step of many calls, [`paced`]
 //! keeps a rate.
 
 mod burst;
 mod calls;
-pub mod frames;
 mod paced;
 mod pen;
+pub mod reply;
 mod socket;
 mod tally;
 
 use std::{net::SocketAddr, rc::Rc, time::Duration};
 
+use dikala_entities::{Millis, PhoneNumber, Secret};
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
@@ -25,20 +25,20 @@ pub use self::{
     pen::LifecycleStep,
     tally::{FailureCounts, Tally},
 };
-use super::{Result, failed};
+use super::Result;
 
 /// The server's address, the bridge's token, and the numbers to call in turn.
 #[derive(Clone, Debug)]
 pub struct CallTarget {
     pub address: SocketAddr,
-    pub token: String,
-    pub dids: Vec<String>,
+    pub token: Secret,
+    pub dids: Vec<PhoneNumber>,
 }
 
 /// A connected bridge. It must stay on the thread that created it.
 #[derive(Debug)]
 pub struct BenchBridge {
-    dids: Rc<[String]>,
+    dids: Rc<[PhoneNumber]>,
     sockets: Vec<BenchSocket>,
 }
 
@@ -56,8 +56,7 @@ impl BenchBridge {
     pub async fn connect(line: &CallTarget, sockets: usize) -> Result<Self> {
         let mut open = Vec::new();
         for _ in 0..sockets {
-            let socket = BenchSocket::dial(line.address, &line.token).await;
-            open.push(socket.map_err(failed)?);
+            open.push(BenchSocket::dial(line.address, &line.token).await?);
         }
         Ok(Self {
             dids: line.dids.clone().into(),
@@ -81,7 +80,7 @@ impl BenchBridge {
             .collect();
         let playing = self.sockets.iter_mut().zip(&mut scripts);
         let playing = playing.map(|(socket, script)| socket.play(script));
-        try_join_all(playing).await.map_err(failed)?;
+        try_join_all(playing).await?;
         let mut tally = Tally::default();
         for script in &scripts {
             tally.add(&script.tally);
@@ -94,7 +93,7 @@ impl BenchBridge {
     pub async fn ring(
         &mut self,
         count: usize,
-        at: &[String],
+        at: &[Millis],
     ) -> Result<(ActiveCalls, Tally, Duration)> {
         let sockets = self.sockets.len();
         let of = |n: usize| count / sockets + usize::from(n < count % sockets);
@@ -108,7 +107,7 @@ impl BenchBridge {
         &mut self,
         step: LifecycleStep,
         live: &mut ActiveCalls,
-        at: &[String],
+        at: &[Millis],
     ) -> Result<(Tally, Duration)> {
         let began = Instant::now();
         let mut first = 0;
@@ -125,7 +124,7 @@ impl BenchBridge {
             .collect();
         let playing = self.sockets.iter_mut().zip(&mut scripts);
         let playing = playing.map(|(socket, script)| socket.play(script));
-        try_join_all(playing).await.map_err(failed)?;
+        try_join_all(playing).await?;
         let mut tally = Tally::default();
         for script in &scripts {
             tally.add(&script.tally);
@@ -141,8 +140,7 @@ impl BenchBridge {
         time: Duration,
     ) -> Result<(Tally, Vec<Acknowledgement>)> {
         let mut script = PacedMessages::new(self.pen(0), rate, Instant::now() + time);
-        let played = self.sockets[0].play(&mut script).await;
-        played.map_err(failed)?;
+        self.sockets[0].play(&mut script).await?;
         Ok((script.tally, script.acknowledged))
     }
 }

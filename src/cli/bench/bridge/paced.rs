@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_tungstenite::tungstenite::Message as Frame;
 
 use super::{
-    frames::BenchReply,
     pen::{LifecycleStep, MessageWriter},
+    reply::BenchReply,
     socket::SocketScript,
     tally::{AfterReply, Tally},
 };
@@ -71,7 +72,7 @@ impl PacedMessages {
         }
     }
 
-    fn send(&mut self, place: usize, due: Instant, out: &mut Vec<u8>) {
+    fn send(&mut self, place: usize, due: Instant, out: &mut Vec<Frame>) {
         let id = self.messages * LANES as u64 + place as u64;
         let lane = &mut self.lanes[place];
         lane.sent = Some(due);
@@ -80,7 +81,7 @@ impl PacedMessages {
         self.waiting += 1;
     }
 
-    fn tick(&mut self, now: Instant, out: &mut Vec<u8>) {
+    fn tick(&mut self, now: Instant, out: &mut Vec<Frame>) {
         let place = self.turn % LANES;
         self.turn += 1;
         let lane = &mut self.lanes[place];
@@ -96,7 +97,7 @@ impl PacedMessages {
 
 impl SocketScript for PacedMessages {
     /// A message is due when the timer fires: the timer's lateness must not count as the server's.
-    fn due(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Instant> {
+    fn due(&mut self, now: Instant, out: &mut Vec<Frame>) -> Option<Instant> {
         while self.next <= now {
             self.tick(now, out);
             self.next += self.every;
@@ -104,7 +105,7 @@ impl SocketScript for PacedMessages {
         Some(self.next)
     }
 
-    fn reply(&mut self, reply: &BenchReply<'_>, now: Instant, out: &mut Vec<u8>) {
+    fn reply(&mut self, reply: &BenchReply<'_>, now: Instant, out: &mut Vec<Frame>) {
         let place = usize::try_from(reply.id % LANES as u64).unwrap_or(0);
         let lane = &mut self.lanes[place];
         let Some(sent) = lane.sent.take() else {

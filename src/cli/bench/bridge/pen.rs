@@ -1,8 +1,13 @@
-//! Writes the messages of a call straight into a socket's buffer.
+//! Writes the messages of a call.
 
-use std::{io::Write, rc::Rc};
+use std::rc::Rc;
 
-use super::frames::{TEXT, write_masked};
+use dikala_entities::{CallerNumber, HangupInitiator, HangupReason, Millis, PhoneNumber, Speaker};
+use dikala_protocol::{
+    BridgeMessage, CallMessage, CallReport, IncomingCall, MessageContent, SpokenTurn,
+};
+use serde_json::{Map, json};
+use tokio_tungstenite::tungstenite::Message as Frame;
 
 /// The messages of a call, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,21 +43,21 @@ impl LifecycleStep {
 /// Writes the messages of one socket.
 #[derive(Debug)]
 pub struct MessageWriter {
-    dids: Rc<[String]>,
+    dids: Rc<[PhoneNumber]>,
+    caller: CallerNumber,
     /// Prefix of this bridge's call ids; it makes them unique across runs.
     prefix: String,
     placed: usize,
-    text: Vec<u8>,
 }
 
 impl MessageWriter {
     /// Calls the numbers in turn, beginning with the one at `first`.
-    pub fn new(dids: Rc<[String]>, first: usize) -> Self {
+    pub fn new(dids: Rc<[PhoneNumber]>, first: usize) -> Self {
         Self {
             dids,
+            caller: "+6281234567890".parse().expect("a number"),
             prefix: format!("{:08x}", rand::random::<u32>()),
             placed: first,
-            text: Vec::with_capacity(1_024),
         }
     }
 
@@ -60,67 +65,83 @@ impl MessageWriter {
     /// is sent.
     pub fn write(
         &mut self,
-        out: &mut Vec<u8>,
+        out: &mut Vec<Frame>,
         id: u64,
         step: LifecycleStep,
         call: &[u8],
-        at: Option<&str>,
+        at: Option<Millis>,
     ) {
-        self.text.clear();
-        let call = std::str::from_utf8(call).unwrap_or_default();
-        let text = &mut self.text;
-        let written = match step {
-            LifecycleStep::Ring => {
-                let did = &self.dids[self.placed % self.dids.len()];
-                self.placed += 1;
-                write!(
-                    text,
-                    r#"{{"id":"{id}","type":"call.incoming","bridgeCallId":"{}-{}","did":"{did}","callerNumber":"+6281234567890","metadata":{{"trunk":"jkt-2"}}"#,
-                    self.prefix, self.placed
-                )
-            }
-            LifecycleStep::Answer => write!(
-                text,
-                r#"{{"id":"{id}","type":"call.answered","callId":"{call}""#
-            ),
-            LifecycleStep::Transcript => write!(
-                text,
-                r#"{{"id":"{id}","type":"call.transcript","callId":"{call}","summary":"The caller asked for order 1001; it comes in 20 minutes.","turns":[{{"role":"caller","text":"Where is my order?"}},{{"role":"agent","text":"It comes in 20 minutes."}}]"#
-            ),
-            LifecycleStep::HangUp => write!(
-                text,
-                r#"{{"id":"{id}","type":"call.hangup","callId":"{call}","reason":"normal","initiator":"caller","aiCostIdr":450"#
-            ),
+        let about = |report| {
+            let call = std::str::from_utf8(call)
+                .ok()
+                .and_then(|id| id.parse().ok());
+            let call = call.expect("the service's own id");
+            MessageContent::Call(CallMessage { call, at, report })
         };
-        written.expect("memory takes all that is written");
-        if let Some(at) = at {
-            write!(text, r#","at":"{at}""#).expect("memory takes all that is written");
+        let content = match step {
+            LifecycleStep::Ring => MessageContent::Incoming(self.ring(at)),
+            LifecycleStep::Answer => about(CallReport::Answered),
+            LifecycleStep::Transcript => about(transcript()),
+            LifecycleStep::HangUp => about(CallReport::Hangup {
+                reason: HangupReason::Normal,
+                initiator: HangupInitiator::Caller,
+                ai_cost_idr: Some(450),
+            }),
+        };
+        let id = id.to_string();
+        out.push(Frame::text(BridgeMessage { id, content }.to_text()));
+    }
+
+    fn ring(&mut self, at: Option<Millis>) -> IncomingCall {
+        let did = self.dids[self.placed % self.dids.len()].clone();
+        self.placed += 1;
+        IncomingCall {
+            bridge_call_id: format!("{}-{}", self.prefix, self.placed),
+            did,
+            caller_number: self.caller.clone(),
+            metadata: Some(Map::from_iter([("trunk".to_owned(), json!("jkt-2"))])),
+            at,
+            trace: None,
         }
-        text.push(b'}');
-        write_masked(out, TEXT, text);
+    }
+}
+
+fn transcript() -> CallReport {
+    let turn = |role, text: &str| SpokenTurn {
+        role,
+        text: text.to_owned(),
+        at: None,
+    };
+    CallReport::Transcript {
+        summary: "The caller asked for order 1001; it comes in 20 minutes.".to_owned(),
+        turns: vec![
+            turn(Speaker::Caller, "Where is my order?"),
+            turn(Speaker::Agent, "It comes in 20 minutes."),
+        ],
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::bench::bridge::frames::frame_at;
+
+    const CALL: &str = "call_01k9zv3m8rj2q4w6y8a0c2e4g6";
 
     #[test]
     fn every_message_is_one_object_with_its_id_and_its_call() {
-        let mut pen = MessageWriter::new(vec!["+622150001000".to_owned()].into(), 0);
+        let did: PhoneNumber = "+622150001000".parse().expect("a number");
+        let mut pen = MessageWriter::new([did].into(), 0);
         let mut step = Some(LifecycleStep::Ring);
         while let Some(now) = step {
-            for at in [None, Some("2026-01-15T03:39:00Z")] {
+            for at in [None, Some(Millis::from_i64(1_768_448_340_000))] {
                 let mut out = Vec::new();
-                pen.write(&mut out, 7, now, b"call_1", at);
-                let frame = frame_at(&out, 0).expect("a frame");
-                let message: serde_json::Value =
-                    serde_json::from_slice(&out[frame.payload]).expect("JSON");
+                pen.write(&mut out, 7, now, CALL.as_bytes(), at);
+                let text = out[0].to_text().expect("a text");
+                let message: serde_json::Value = serde_json::from_str(text).expect("JSON");
                 assert_eq!(message["id"], "7");
-                assert_eq!(message["at"].as_str(), at);
+                assert_eq!(message.get("at"), at.map(|at| json!(at)).as_ref());
                 let is_ring = now == LifecycleStep::Ring;
-                assert_eq!(message["callId"].as_str(), (!is_ring).then_some("call_1"));
+                assert_eq!(message["callId"].as_str(), (!is_ring).then_some(CALL));
             }
             step = now.next();
         }
@@ -128,14 +149,14 @@ mod tests {
 
     #[test]
     fn no_two_calls_have_the_same_id_and_numbers_take_turns() {
-        let dids = ["+62215000100", "+62215000200"].map(str::to_owned);
-        let mut pen = MessageWriter::new(dids.to_vec().into(), 0);
-        let mut said = Vec::new();
+        let dids = ["+62215000100", "+62215000200"];
+        let dids = dids.map(|did| did.parse().expect("a number"));
+        let mut pen = MessageWriter::new(dids.into(), 0);
+        let mut out = Vec::new();
         for _ in 0..2 {
-            let mut out = Vec::new();
             pen.write(&mut out, 1, LifecycleStep::Ring, b"", None);
-            said.push(String::from_utf8_lossy(&out[8..]).into_owned());
         }
+        let said: Vec<&str> = out.iter().filter_map(|said| said.to_text().ok()).collect();
         assert!(said[0].contains("+62215000100") && said[1].contains("+62215000200"));
         assert_ne!(said[0].replace("100", ""), said[1].replace("200", ""));
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::frames::BenchReply;
+use super::reply::BenchReply;
 use crate::cli::bench::figure::Durations;
 
 /// Delay before a message that was answered `busy` is sent again.

@@ -15,8 +15,8 @@ use dikala_actors::{
     runtime::clock::{Clock, SystemClock},
 };
 use dikala_entities::{
-    AgentId, EventKind, Language, PhoneNumberId, Plan, Secret, Store, TenantId, TransactionType,
-    Vault, agent, phone_number, webhook,
+    AgentId, EventKind, Language, PhoneNumber, PhoneNumberId, Plan, Secret, Store, TenantId,
+    TransactionType, Vault, agent, phone_number, webhook,
 };
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel};
 use serde::Serialize;
@@ -69,8 +69,8 @@ pub struct Tenants<'a> {
 #[derive(Debug)]
 pub struct BenchDatabase {
     pub setup: ServerSetup,
-    pub token: String,
-    pub dids: Vec<String>,
+    pub token: Secret,
+    pub dids: Vec<PhoneNumber>,
     /// The first tenant; the number, agent and key below are its own.
     pub tenant: TenantId,
     pub number: PhoneNumberId,
@@ -139,7 +139,7 @@ impl BenchEnvironment {
         let mut made = Vec::new();
         let mut dids = Vec::new();
         for n in 0..tenants.count {
-            let did = format!("+62215{n:07}");
+            let did: PhoneNumber = format!("+62215{n:07}").parse().map_err(failed)?;
             made.push(tenant(&store, &vault, &did, tenants.webhooks).await?);
             dids.push(did);
         }
@@ -153,7 +153,7 @@ impl BenchEnvironment {
                 database,
                 key,
             },
-            token: bridge.secret().expose().to_owned(),
+            token: bridge.secret(),
             dids,
             tenant,
             number,
@@ -184,7 +184,7 @@ const NODE: &str = "bench";
 async fn tenant(
     store: &Store,
     vault: &Vault,
-    did: &str,
+    did: &PhoneNumber,
     webhooks: Option<(SocketAddr, &[EventKind])>,
 ) -> Result<(TenantId, PhoneNumberId, AgentId)> {
     let now = SystemClock.now();

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::thread::{listen, on_thread};
-use crate::cli::bench::{Result, bridge::frames::quoted, failed};
+use crate::cli::bench::{Result, bridge::reply::quoted, failed};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const LOOK_EVERY: Duration = Duration::from_millis(5);

@@ -2,22 +2,25 @@
 
 use std::net::SocketAddr;
 
+use dikala_protocol::{
+    SUBPROTOCOL,
+    reply::{CallDecision, Reply},
+};
+use futures_util::{SinkExt, StreamExt};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_tungstenite::{
+    accept_hdr_async,
+    tungstenite::{
+        Message as Frame,
+        handshake::server::{Callback, ErrorResponse, Request, Response},
+        http::{HeaderValue, header},
+    },
 };
 
 use super::connection;
-use crate::cli::bench::{
-    Result,
-    bridge::frames::{TEXT, frame_at, quoted, write_plain},
-    failed,
-    ground::thread::listen,
-};
-
-const SWITCH: &[u8] =
-    b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n\r\n";
+use crate::cli::bench::{Result, bridge::reply::quoted, failed, ground::thread::listen};
 
 /// Starts the server on the database at this URL. It stops with the process.
 pub async fn serve(url: String) -> Result<SocketAddr> {
@@ -38,34 +41,40 @@ async fn accept(listener: TcpListener, url: String) {
     }
 }
 
-async fn talk(mut socket: TcpStream, store: &DatabaseConnection) -> std::io::Result<()> {
-    socket.set_nodelay(true)?;
-    let mut input = Vec::with_capacity(4_096);
-    while !input.ends_with(b"\r\n\r\n") {
-        if socket.read_buf(&mut input).await? == 0 {
-            return Ok(());
-        }
+struct AcceptSubprotocol;
+
+impl Callback for AcceptSubprotocol {
+    fn on_request(
+        self,
+        _: &Request,
+        mut response: Response,
+    ) -> std::result::Result<Response, ErrorResponse> {
+        let subprotocol = HeaderValue::from_static(SUBPROTOCOL);
+        let headers = response.headers_mut();
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, subprotocol);
+        Ok(response)
     }
-    socket.write_all(SWITCH).await?;
-    input.clear();
-    let mut output = Vec::with_capacity(4_096);
-    loop {
-        while let Some(frame) = frame_at(&input, 0) {
-            let id = quoted(&input[frame.payload.clone()], b"\"id\":\"").unwrap_or_default();
-            commit(store).await.map_err(std::io::Error::other)?;
-            let id = String::from_utf8_lossy(id);
-            let reply = format!(
-                r#"{{"replyTo":"{id}","ok":true,"callId":"call_01k9zv3m8rj2q4w6y8a0c2e4g6","action":"answer"}}"#
-            );
-            output.clear();
-            write_plain(&mut output, TEXT, reply.as_bytes());
-            socket.write_all(&output).await?;
-            input.drain(..frame.payload.end);
-        }
-        if socket.read_buf(&mut input).await? == 0 {
-            return Ok(());
-        }
+}
+
+async fn talk(stream: TcpStream, store: &DatabaseConnection) -> Result<()> {
+    stream.set_nodelay(true).map_err(failed)?;
+    let accepted = accept_hdr_async(stream, AcceptSubprotocol).await;
+    let mut socket = accepted.map_err(failed)?;
+    let call = "call_01k9zv3m8rj2q4w6y8a0c2e4g6".parse().map_err(failed)?;
+    while let Some(frame) = socket.next().await {
+        let Frame::Text(text) = frame.map_err(failed)? else {
+            continue;
+        };
+        let id = quoted(text.as_bytes(), b"\"id\":\"").unwrap_or_default();
+        let id = std::str::from_utf8(id).map_err(failed)?;
+        commit(store).await.map_err(failed)?;
+        let reply = json!(Reply::new(id, CallDecision::Answer { call, agent: () }));
+        socket
+            .send(Frame::text(reply.to_string()))
+            .await
+            .map_err(failed)?;
     }
+    Ok(())
 }
 
 /// A single statement is its own transaction.

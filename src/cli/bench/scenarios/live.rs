@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use dikala_actors::runtime::clock::{Clock, SystemClock};
 use dikala_entities::Millis;
-use serde_json::json;
 
 use super::{SOCKETS, ScenarioResult, acks::RATE};
 use crate::cli::bench::{
@@ -129,11 +128,9 @@ pub async fn ticks(ground: &BenchEnvironment, progress: &BenchProgress) -> Resul
 }
 
 /// Times spread evenly over the last minute, as JSON.
-fn moments(count: usize) -> Result<Vec<String>> {
-    let now = SystemClock.now().as_i64();
+fn moments(count: usize) -> Result<Vec<Millis>> {
+    let now = SystemClock.now();
     let count = i64::try_from(count).map_err(failed)?;
-    let moment = |n| json!(Millis::from_i64(now - n * MINUTE_MS / count));
-    Ok((0..count)
-        .filter_map(|n| moment(n).as_str().map(str::to_owned))
-        .collect())
+    let moment = |n: i64| now.plus_ms(-n * MINUTE_MS / count);
+    Ok((0..count).map(moment).collect())
 }
