@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::functions::FaultCode;
+
 /// The fields that remain in an erased event; all others become null.
 const KEPT: &[&str] = &[
     "agentId",
@@ -27,23 +29,30 @@ struct Body {
     data: Map<String, Value>,
 }
 
-/// The body of a call's event without the caller's number, summary, parameters and results: those fields become null.
+/// The body of a call's event without the caller's number, summary, parameters and results: those fields become null. So does
+/// the name of a function that the agent does not have: the model invented it and may have put words of the caller there.
 pub fn without_personal_data(body: &str) -> String {
-    blank(body, |field| !KEPT.contains(&field))
+    blank(body, |field, is_invented| {
+        !KEPT.contains(&field) || field == "functionName" && is_invented
+    })
 }
 
 /// The body of a call's event without its summary.
 pub fn without_summary(body: &str) -> String {
-    blank(body, |field| field == SUMMARY)
+    blank(body, |field, _| field == SUMMARY)
 }
 
-/// An unreadable body is replaced by an empty one.
-fn blank(body: &str, goes: impl Fn(&str) -> bool) -> String {
+/// Blanks the fields for which `goes` is true; its second argument is true if the agent has no function of the event's name. An
+/// unreadable body is replaced by an empty one.
+fn blank(body: &str, goes: impl Fn(&str, bool) -> bool) -> String {
     let Ok(mut body) = serde_json::from_str::<Body>(body) else {
         return r#"{"event":null,"timestamp":null,"data":{}}"#.to_owned();
     };
+    let unknown = FaultCode::UnknownFunction.as_str();
+    let result = body.data.get("result");
+    let is_invented = result.is_some_and(|result| result["error"]["code"] == unknown);
     for (field, value) in &mut body.data {
-        if goes(field) {
+        if goes(field, is_invented) {
             *value = Value::Null;
         }
     }
@@ -73,5 +82,20 @@ mod tests {
         expected["data"]["transcriptSummary"] = Value::Null;
         assert_eq!(unsaid, expected);
         assert!(!without_personal_data("+6281234567890").contains("628"));
+    }
+
+    #[test]
+    fn a_name_that_the_model_invented_is_erased() {
+        let name_after = |result: Value| {
+            let data = json!({"callId": "call_1", "functionName": "check_order", "parameters": {}, "result": result});
+            let body = json!({"event": "function.called", "timestamp": "2026-01-15T03:30:00.000Z", "data": data});
+            let erased: Value =
+                serde_json::from_str(&without_personal_data(&body.to_string())).expect("JSON");
+            erased["data"]["functionName"].clone()
+        };
+        let failed = |code: &str| json!({"error": {"code": code, "message": "m"}});
+        assert_eq!(name_after(failed("unknown_function")), Value::Null);
+        assert_eq!(name_after(failed("timeout")), "check_order");
+        assert_eq!(name_after(json!({"minutes": 20})), "check_order");
     }
 }

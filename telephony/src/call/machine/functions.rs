@@ -30,7 +30,8 @@ pub(super) struct FunctionCalls {
 struct Invocation {
     id: String,
     name: String,
-    arguments: Map<String, Value>,
+    /// As JSON, which takes less memory than the values.
+    arguments: String,
     /// The model's ids that wait for the answer, or have waited.
     waiting: Vec<String>,
     connection: u64,
@@ -65,6 +66,7 @@ impl FunctionCalls {
         now_ms: u64,
     ) -> FunctionDecision {
         let connection = self.connections;
+        let arguments = Value::Object(arguments.clone()).to_string();
         let same = self.invocations.iter_mut().rev().find(|made| {
             let is_repeat =
                 made.connection == connection && made.waiting.iter().any(|waiting| waiting == tool);
@@ -72,7 +74,7 @@ impl FunctionCalls {
             let is_kept = answered.is_none_or(|at| now_ms.saturating_sub(at) <= KEPT_MS);
             let is_wanted_again = made.is_cancelled || made.connection < connection;
             made.name == name
-                && made.arguments == *arguments
+                && made.arguments == arguments
                 && (is_repeat || is_kept && is_wanted_again)
         });
         if let Some(made) = same {
@@ -100,7 +102,7 @@ impl FunctionCalls {
         self.invocations.push(Invocation {
             id: invocation_id.clone(),
             name: name.to_owned(),
-            arguments: arguments.clone(),
+            arguments,
             waiting: vec![tool.to_owned()],
             connection,
             is_cancelled: false,

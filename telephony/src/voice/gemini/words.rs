@@ -49,11 +49,7 @@ pub(super) fn note(text: &str) -> String {
 }
 
 /// A function's outcome for a model that no longer knows of its call.
-pub(super) fn late_answer(
-    name: &str,
-    arguments: &Map<String, Value>,
-    answer: &Map<String, Value>,
-) -> String {
+pub(super) fn late_answer(name: &str, arguments: &str, answer: &Map<String, Value>) -> String {
     format!(
         "[{} Tell the caller what matters of it; do not call the function again for this.]",
         answered(name, arguments, answer)
@@ -61,18 +57,11 @@ pub(super) fn late_answer(
 }
 
 /// A function and its outcome, as part of a text.
-pub(super) fn answered(
-    name: &str,
-    arguments: &Map<String, Value>,
-    answer: &Map<String, Value>,
-) -> String {
-    let (arguments, answer) = (
-        Value::Object(arguments.clone()).to_string(),
-        Value::Object(answer.clone()).to_string(),
-    );
+pub(super) fn answered(name: &str, arguments: &str, answer: &Map<String, Value>) -> String {
+    let answer = Value::Object(answer.clone()).to_string();
     format!(
         "The function {name}, called with {}, has answered: {}.",
-        cut(&arguments),
+        cut(arguments),
         cut(&answer)
     )
 }

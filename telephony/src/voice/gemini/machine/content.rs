@@ -7,6 +7,7 @@ use base64::{
     alphabet::STANDARD,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
+use serde_json::{Map, Value, json};
 
 use super::{
     super::wire::server::{
@@ -22,6 +23,16 @@ use crate::voice::VoiceEvent;
 
 /// Unreadable messages on one connection before it is given up.
 const RUBBISH_MOST: u32 = 16;
+/// Bytes of a tool call's name and arguments. The service accepts no more arguments.
+const TOOL_BYTES_MOST: usize = 64 * 1024;
+/// The longest id of a tool call, in bytes.
+const TOOL_ID_BYTES_MOST: usize = 1024;
+/// Tool calls that a model may make at once.
+const TOOLS_AT_ONCE: u32 = 32;
+/// The time for each further tool call.
+const TOOL_EVERY: Duration = Duration::from_millis(200);
+/// The longest handle of a session, in bytes. Real ones have a few hundred.
+const HANDLE_MOST: usize = 8 * 1024;
 /// Assumed time left, in ms, if `goAway` does not contain one.
 const TIME_LEFT: u64 = 5_000;
 
@@ -178,21 +189,56 @@ impl SessionMachine {
         }
     }
 
-    fn wish(&mut self, connection: u32, call: ModelFunctionCall) {
+    fn wish(&mut self, connection: u32, mut call: ModelFunctionCall) {
         self.doubt = None;
         self.answering = true;
-        if self.summary.is_some() || call.name.is_empty() {
+        if self.live() != Some(connection) || self.summary.is_some() || call.name.is_empty() {
             return;
+        }
+        // The answer has to repeat the id.
+        if call
+            .id
+            .as_ref()
+            .is_some_and(|id| id.len() > TOOL_ID_BYTES_MOST)
+        {
+            return self.rubbish(connection);
+        }
+        if !self.admit_tool_call() {
+            self.give_up_connection(connection, "it calls functions without a pause");
+            return;
+        }
+        let arguments = Value::Object(call.args.clone()).to_string();
+        let is_too_large = call.name.len() + arguments.len() > TOOL_BYTES_MOST;
+        if is_too_large {
+            call.name = call.name.chars().take(64).collect();
+            call.args.clear();
         }
         let (name, arguments) = (call.name.clone(), call.args.clone());
         let meaning = self.tools.asked(call, connection, self.sessions, self.now);
-        if let RequestMeaning::New(id) = meaning {
-            self.tell(VoiceEvent::Tool {
+        match meaning {
+            RequestMeaning::New(id) if is_too_large => {
+                let error =
+                    json!({"code": "too_large", "message": "Arguments have at most 64 KiB."});
+                let outcome = Map::from_iter([("error".to_owned(), error)]);
+                self.tools.came(&id, outcome, self.now);
+            }
+            RequestMeaning::New(id) => self.tell(VoiceEvent::Tool {
                 id,
                 name,
                 arguments,
-            });
+            }),
+            RequestMeaning::Again | RequestMeaning::Repeat => {}
         }
+    }
+
+    /// A token bucket over all connections of the session: a model that is answered at once could call for ever.
+    fn admit_tool_call(&mut self) -> bool {
+        let next = self.tools_paid_until.max(self.now) + TOOL_EVERY;
+        let is_admitted = next <= self.now + TOOL_EVERY * TOOLS_AT_ONCE;
+        if is_admitted {
+            self.tools_paid_until = next;
+        }
+        is_admitted
     }
 
     fn cancelled(&mut self, connection: u32, ids: &[String]) {
@@ -205,7 +251,8 @@ impl SessionMachine {
 
     /// Keeps the newest handle. While the model is at work there may be none; an older one loses a little of the conversation.
     fn resumption(&mut self, update: SessionResumptionUpdate) {
-        if update.resumable && !update.new_handle.is_empty() {
+        let is_usable = (1..=HANDLE_MOST).contains(&update.new_handle.len());
+        if update.resumable && is_usable {
             self.handle = Some(Handle {
                 text: update.new_handle,
                 at: self.now,

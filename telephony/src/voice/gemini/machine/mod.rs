@@ -103,6 +103,8 @@ pub(super) struct SessionMachine {
     handle: Option<Handle>,
     failures: connection::Failures,
     tools: ToolCalls,
+    /// The end of the time that past tool calls have used up of their rate.
+    tools_paid_until: Duration,
     doubt: Option<Doubt>,
     held_audio: HeldAudio,
     words: VecDeque<String>,
@@ -141,6 +143,7 @@ impl SessionMachine {
             handle: None,
             failures: connection::Failures::default(),
             tools: ToolCalls::default(),
+            tools_paid_until: Duration::ZERO,
             doubt: None,
             held_audio: HeldAudio::default(),
             words: VecDeque::new(),

@@ -708,6 +708,32 @@ fn rubbish_is_passed_over_and_too_much_of_it_is_a_fault() {
 }
 
 #[test]
+fn a_model_that_calls_functions_without_a_pause_is_connected_again() {
+    let mut story = Story::live(STABLE);
+    for number in 0..32 {
+        story.call(1, &format!("a{number}"));
+    }
+    assert_eq!((story.told().len(), story.opened().len()), (32, 0));
+    story.call(1, "one-more");
+    assert_eq!(story.told().len(), 33, "that the connection is lost");
+    assert!(story.done.contains(&SessionEffect::Close { connection: 1 }));
+    assert_eq!(story.opened(), [2]);
+}
+
+#[test]
+fn arguments_that_no_function_takes_are_refused_at_once_and_not_kept() {
+    let mut story = Story::live(STABLE);
+    let args = json!({"text": "x".repeat(64 * 1024)});
+    let calls = json!([{"id": "a", "name": "f", "args": args}]);
+    story.message(1, json!({"toolCall": {"functionCalls": calls}}));
+    assert!(story.told().is_empty(), "{:?}", story.told());
+    let answer = &story.answers(1)[0];
+    assert_eq!((&answer["id"], &answer["name"]), (&json!("a"), &json!("f")));
+    assert_eq!(answer["response"]["error"]["code"], "too_large");
+    assert!(story.machine.tools.bytes() < 1_000);
+}
+
+#[test]
 fn audio_that_cannot_be_played_is_no_audio() {
     let mut story = Story::live(STABLE);
     for blob in [

@@ -16,6 +16,8 @@ const GATED: Duration = Duration::from_secs(10);
 const KEPT: Duration = Duration::from_secs(120);
 /// Calls that are remembered.
 const MOST: usize = 64;
+/// Bytes of their names and arguments that are remembered.
+const BYTES_MOST: usize = 1024 * 1024;
 /// The longest id that the service accepts.
 const ID_MOST: usize = 64;
 /// Ids that are remembered as used; afterwards ids are numbered.
@@ -26,7 +28,8 @@ const IDS_MOST: usize = 1024;
 pub(super) struct ToolRequest {
     pub id: String,
     pub name: String,
-    pub arguments: Map<String, Value>,
+    /// As JSON, which takes less memory than the values.
+    pub arguments: String,
     /// The session of the first request.
     pub session: u32,
     /// The time of the first request.
@@ -69,7 +72,7 @@ pub(super) enum RequestMeaning {
 #[derive(Debug, PartialEq)]
 pub(super) struct ToolAnswer {
     pub name: String,
-    pub arguments: Map<String, Value>,
+    pub arguments: String,
     pub outcome: Map<String, Value>,
     pub to: AnswerTarget,
 }
@@ -111,10 +114,11 @@ impl ToolCalls {
         if wire.id.is_some() && self.has(connection, wire.id.as_deref()) {
             return RequestMeaning::Repeat;
         }
+        let arguments = Value::Object(call.args).to_string();
         let again = self.asks.iter_mut().rev().find(|ask| {
             let kept = ask.outcome.as_ref().is_none_or(|it| now - it.at <= KEPT);
             ask.name == call.name
-                && ask.arguments == call.args
+                && ask.arguments == arguments
                 && (ask.connection != connection || ask.cancelled)
                 && kept
         });
@@ -130,7 +134,7 @@ impl ToolCalls {
         self.asks.push(ToolRequest {
             id: id.clone(),
             name: call.name,
-            arguments: call.args,
+            arguments,
             session,
             since: now,
             connection,
@@ -139,11 +143,17 @@ impl ToolCalls {
             outcome: None,
             delivered: false,
         });
-        if self.asks.len() > MOST {
+        while self.asks.len() > MOST || self.bytes() > BYTES_MOST {
             let done = self.asks.iter().position(|ask| ask.delivered);
             self.asks.remove(done.unwrap_or_default());
         }
         RequestMeaning::New(id)
+    }
+
+    /// Bytes of the remembered names and arguments.
+    pub(super) fn bytes(&self) -> usize {
+        let of = |ask: &ToolRequest| ask.name.len() + ask.arguments.len();
+        self.asks.iter().map(of).sum()
     }
 
     fn has(&self, connection: u32, id: Option<&str>) -> bool {
