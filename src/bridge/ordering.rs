@@ -10,11 +10,16 @@ use dikala_actors::{
     calls::{CallError, CallInput, CallRouter, InvokeFunction, TenantHint},
     traces::arrived,
 };
-use dikala_entities::{BridgeId, CallId};
+use dikala_entities::{BridgeId, CallId, Millis};
 use dikala_protocol::{
-    BridgeMessage, CallMessage, CallReport, Heartbeat, MessageContent, MessageType,
+    BridgeMessage, CallMessage, CallReport, FunctionInvocation, Heartbeat, MessageContent,
+    MessageType,
 };
-use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{Either, LocalBoxFuture, ready},
+    stream::FuturesUnordered,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -107,36 +112,41 @@ impl OrderingQueues {
         self.waiting.remove(&key);
     }
 
-    fn run(&self, key: Option<QueueKey>, numbered: QueuedMessage) {
-        let answered = answer(
-            self.calls.clone(),
-            self.share.clone(),
-            self.bridge,
-            numbered,
-        );
+    /// Carries out a message, or answers its refusal.
+    fn run(&self, key: Option<QueueKey>, (ticket, message, room): QueuedMessage) {
+        let answered = match message {
+            Ok(message) => Either::Left(answer(
+                self.calls.clone(),
+                self.share.clone(),
+                self.bridge,
+                ticket,
+                message,
+                room,
+            )),
+            Err(refusal) => Either::Right(ready(AnsweredMessage {
+                ticket,
+                reply: refusal.to_json(),
+                room,
+            })),
+        };
         let finished = answered.map(move |finished| (key, finished));
         self.running.push(Box::pin(finished));
     }
 }
 
-/// Carries out a message, or answers its refusal.
 async fn answer(
     calls: CallRouter,
     share: ConnectionBudget,
     bridge: BridgeId,
-    (ticket, message, room): QueuedMessage,
+    ticket: Ticket,
+    BridgeMessage { id, content }: BridgeMessage,
+    room: MessageReservation,
 ) -> AnsweredMessage {
-    let (reply, room) = match message {
-        Ok(BridgeMessage { id, content }) => {
-            let since = ticket.read_at();
-            let (done, room) = carry_out(&calls, &share, bridge, &id, content, since, room).await;
-            let reply = match done {
-                Ok(success) => protocol::reply(&id, success),
-                Err(error) => MessageRefusal::from((id, error)).to_json(),
-            };
-            (reply, room)
-        }
-        Err(refusal) => (refusal.to_json(), room),
+    let since = ticket.read_at();
+    let (done, room) = carry_out(&calls, &share, bridge, &id, content, since, room).await;
+    let reply = match done {
+        Ok(success) => protocol::reply(&id, success),
+        Err(error) => MessageRefusal::from((id, error)).to_json(),
     };
     AnsweredMessage {
         ticket,
@@ -189,13 +199,32 @@ async fn carry_out(
                 Err(error) => Err(error),
             }
         }
-        MessageContent::Call(message) => {
-            let call = message.call;
-            let input = match call_input(bridge, id, message, since) {
-                Ok(input) => input,
-                Err(function) => {
-                    return Box::pin(invoke(calls, share, call, *function, room)).await;
+        MessageContent::Call(CallMessage { call, at, report }) => {
+            let input = match report {
+                CallReport::Function(function) => {
+                    let message = invocation(bridge, function, at, since);
+                    return Box::pin(invoke(calls, share, call, message, room)).await;
                 }
+                CallReport::Answered => CallInput::Answered {
+                    at,
+                    message_id: id.to_owned(),
+                },
+                CallReport::Transcript { summary, turns } => CallInput::Transcript {
+                    at,
+                    summary,
+                    turns: turns.iter().map(|turn| json!(turn)).collect(),
+                },
+                CallReport::Hangup {
+                    reason,
+                    initiator,
+                    ai_cost_idr,
+                } => CallInput::HangUp {
+                    at,
+                    reason,
+                    initiator,
+                    ai_cost_idr: ai_cost_idr.and_then(|cost| cost.try_into().ok()),
+                },
+                CallReport::Failed { reason, detail } => CallInput::Failed { at, reason, detail },
             };
             let _turn = share.turn(calls.tenant_of_call(call)).await;
             let reply = Box::pin(arrived(since, calls.tell(Some(bridge), call, input))).await;
@@ -216,46 +245,21 @@ async fn carry_out(
     (answer, room)
 }
 
-/// The input of the call, or the function to invoke. It is no part of [`carry_out`], whose future would hold both forms.
-fn call_input(
+fn invocation(
     bridge: BridgeId,
-    id: &str,
-    CallMessage { at, report, .. }: CallMessage,
+    function: FunctionInvocation,
+    at: Option<Millis>,
     since: Instant,
-) -> Result<CallInput, Box<InvokeFunction>> {
-    Ok(match report {
-        CallReport::Function(function) => {
-            return Err(Box::new(InvokeFunction {
-                bridge,
-                invocation_id: function.invocation_id,
-                name: function.name,
-                parameters: function.parameters,
-                at,
-                trace: function.trace,
-                since,
-            }));
-        }
-        CallReport::Answered => CallInput::Answered {
-            at,
-            message_id: id.to_owned(),
-        },
-        CallReport::Transcript { summary, turns } => CallInput::Transcript {
-            at,
-            summary,
-            turns: turns.iter().map(|turn| json!(turn)).collect(),
-        },
-        CallReport::Hangup {
-            reason,
-            initiator,
-            ai_cost_idr,
-        } => CallInput::HangUp {
-            at,
-            reason,
-            initiator,
-            ai_cost_idr: ai_cost_idr.and_then(|cost| cost.try_into().ok()),
-        },
-        CallReport::Failed { reason, detail } => CallInput::Failed { at, reason, detail },
-    })
+) -> InvokeFunction {
+    InvokeFunction {
+        bridge,
+        invocation_id: function.invocation_id,
+        name: function.name,
+        parameters: function.parameters,
+        at,
+        trace: function.trace,
+        since,
+    }
 }
 
 /// Calls the function's endpoint; meanwhile the message holds no room. A result without room is stored, and the
@@ -288,7 +292,14 @@ mod tests {
     const WAITING_BYTES_MAX: usize = 2_048;
 
     fn size_of_answer<F>(
-        _: impl Fn(CallRouter, ConnectionBudget, BridgeId, QueuedMessage) -> F,
+        _: impl Fn(
+            CallRouter,
+            ConnectionBudget,
+            BridgeId,
+            Ticket,
+            BridgeMessage,
+            MessageReservation,
+        ) -> F,
     ) -> usize {
         size_of::<F>()
     }

@@ -45,7 +45,7 @@ const PURE: &[&str] = &[
     "entities/src/nesting.rs",
     "protocol/src/client/events.rs",
     "protocol/src/client/exchange.rs",
-    "protocol/src/client/posting.rs",
+    "protocol/src/client/posted.rs",
     "protocol/src/message.rs",
     "protocol/src/read",
     "protocol/src/reply.rs",

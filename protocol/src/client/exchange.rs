@@ -16,7 +16,7 @@ use super::{
         ReplyBody, ReplyDelay, ServiceEvent, ServiceFrame, ServiceReply, declined_here,
         ended_calls, interpret, read,
     },
-    posting::Posting,
+    posted::PostedMessage,
 };
 use crate::{
     command::Command,
@@ -95,7 +95,7 @@ enum End {
 #[derive(Debug)]
 struct Pending {
     call: CallKey,
-    posting: Posting,
+    message: PostedMessage,
     posted_at: Duration,
     sent_at: Duration,
     state: State,
@@ -125,7 +125,7 @@ impl MessageExchange {
     /// Adds a call that has come in, and queues its `call.incoming`.
     pub fn open(&mut self, call: CallKey, incoming: IncomingCall, now: Duration) {
         self.calls.insert(call, HeldCall::default());
-        self.queue(call, Posting::Incoming(incoming), now);
+        self.queue(call, PostedMessage::Incoming(incoming), now);
     }
 
     /// Queues a message of a call; `at` is when its cause happened. A message that cannot be sent at all is declined at once.
@@ -140,21 +140,26 @@ impl MessageExchange {
         if held.end != End::None && report.kind() != MessageType::Transcript {
             return None;
         }
-        self.queue(call, Posting::Report(report, at), now)
+        self.queue(call, PostedMessage::Report(report, at), now)
     }
 
-    fn queue(&mut self, call: CallKey, posting: Posting, now: Duration) -> Option<ServiceReply> {
+    fn queue(
+        &mut self,
+        call: CallKey,
+        message: PostedMessage,
+        now: Duration,
+    ) -> Option<ServiceReply> {
         let held = self.calls.get_mut(&call)?;
         // A call's own messages are few; only functions can be too many.
-        if !posting.is_in_order() && held.queue.len() >= MESSAGES_OF_A_CALL_MAX {
+        if !message.is_in_order() && held.queue.len() >= MESSAGES_OF_A_CALL_MAX {
             let words = "Too many functions of this call are under way.";
-            return Some(declined_here(posting.named(), "busy", words));
+            return Some(declined_here(message.named(), "busy", words));
         }
-        if posting.is_too_large() {
+        if message.is_too_large() {
             let words = "A message has at most 256 KiB.";
-            return Some(declined_here(posting.named(), "too_large", words));
+            return Some(declined_here(message.named(), "too_large", words));
         }
-        if posting.is_final() {
+        if message.is_final() {
             held.end = End::Posted;
             if self.was_never_sent(call) {
                 self.forget(call);
@@ -167,7 +172,7 @@ impl MessageExchange {
         held.queue.push_back(self.last);
         let pending = Pending {
             call,
-            posting,
+            message,
             posted_at: now,
             sent_at: now,
             state: State::Waiting,
@@ -204,7 +209,7 @@ impl MessageExchange {
             if pending.state != State::Sent && pending.refusals == 0 {
                 self.ready.insert(*no);
             }
-            if pending.posting.is_in_order() {
+            if pending.message.is_in_order() {
                 return;
             }
         }
@@ -255,7 +260,7 @@ impl MessageExchange {
         let id = self.id_of(no);
         let pending = self.pending.get_mut(&no)?;
         let call = self.calls.get(&pending.call)?.id;
-        let text = pending.posting.encode(id, call)?;
+        let text = pending.message.encode(id, call)?;
         let is_repeat = pending.refusals > 0 || pending.state == State::Again;
         self.counters.resent += u64::from(is_repeat);
         pending.state = State::Sent;
@@ -326,15 +331,15 @@ impl MessageExchange {
             return Vec::new();
         };
         let key = pending.call;
-        let (mut reply, mut id) = interpret(pending.posting.named(), body);
-        if pending.posting.kind() != MessageType::Incoming {
+        let (mut reply, mut id) = interpret(pending.message.named(), body);
+        if pending.message.kind() != MessageType::Incoming {
             id = None;
         }
         if id.is_some_and(|id| self.has_seen(id)) {
             // To the service a repeat is the same call, so messages of this one would be attributed to the other.
             let words = "The call has been here before.";
             (reply, id) = (
-                declined_here(pending.posting.named(), "repeated", words),
+                declined_here(pending.message.named(), "repeated", words),
                 None,
             );
         }
@@ -345,7 +350,7 @@ impl MessageExchange {
             held.id = Some(id);
             self.by_id.insert(id, key);
         }
-        if pending.posting.is_final() {
+        if pending.message.is_final() {
             held.end = End::Acknowledged;
         }
         let is_listening = !held.is_detached;

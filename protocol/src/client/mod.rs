@@ -5,7 +5,7 @@
 
 pub mod events;
 pub mod exchange;
-mod posting;
+mod posted;
 pub mod shell;
 pub mod socket;
 

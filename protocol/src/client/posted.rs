@@ -12,12 +12,12 @@ use crate::{
 const ENVELOPE_BYTES_MAX: usize = 256;
 
 #[derive(Debug)]
-pub(super) enum Posting {
+pub(super) enum PostedMessage {
     Incoming(IncomingCall),
     Report(CallReport, Option<Millis>),
 }
 
-impl Posting {
+impl PostedMessage {
     pub(super) fn kind(&self) -> MessageType {
         match self {
             Self::Incoming(_) => MessageType::Incoming,
