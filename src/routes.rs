@@ -18,7 +18,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 use crate::{
     api::{
         agents, call_stats, calls, credits, deliveries, erasure, events, function_stats, functions,
-        phone_numbers, versions, webhook_stats, webhooks,
+        phone_numbers, webhook_stats, webhooks,
     },
     http::{
         again::{again, answer},
@@ -51,13 +51,13 @@ const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
 #[rustfmt::skip]
 pub const ROUTES: &[ApiRoute] = &[
     get("/agents", "agents.list", |r| r.to(agents::list_all), "All agents, oldest first; with limit or offset a page of them.").query(PAGED).ok::<agents::AgentList>(),
-    post("/agents", "agents.create", |r| r.to(again(agents::create)), "Create an agent.").takes::<agents::AgentDraft>().ignores(agents::READ_ONLY).created::<agents::AgentView>().leaves(AuditAction::AgentCreate),
-    get("/agents/{id}", "agents.get", |r| r.to(agents::show), "One agent.").ok::<agents::AgentView>().fails(AGENT),
-    patch("/agents/{id}", "agents.update", |r| r.to(again(agents::update)), "Change an agent.").patches::<agents::AgentDraft>().ignores(agents::READ_ONLY).ok::<agents::AgentView>().fails(AGENT).leaves(AuditAction::AgentUpdate),
-    delete("/agents/{id}", "agents.delete", |r| r.to(again(agents::delete)), "Delete an agent with its functions; its numbers stay without one.").fails(AGENT).leaves(AuditAction::AgentDelete),
+    post("/agents", "agents.create", |r| r.to(again(operations::agents::create)), "Create an agent.").takes::<operations::agents::AgentInput>().ignores(operations::agents::READ_ONLY).created::<operations::agents::AgentView>().leaves(AuditAction::AgentCreate),
+    get("/agents/{id}", "agents.get", |r| r.to(answer(operations::agents::show)), "One agent.").ok::<operations::agents::AgentView>().fails(AGENT),
+    patch("/agents/{id}", "agents.update", |r| r.to(again(operations::agents::update)), "Change an agent.").patches::<operations::agents::AgentInput>().ignores(operations::agents::READ_ONLY).ok::<operations::agents::AgentView>().fails(AGENT).leaves(AuditAction::AgentUpdate),
+    delete("/agents/{id}", "agents.delete", |r| r.to(again(operations::agents::delete)), "Delete an agent with its functions; its numbers stay without one.").fails(AGENT).leaves(AuditAction::AgentDelete),
 
-    get("/agents/{id}/versions", "agents.versions", |r| r.to(versions::list_all), "The versions of an agent that are kept, oldest first.").query(PAGED).ok::<versions::AgentVersionList>().fails(AGENT),
-    get("/agents/{id}/versions/{version}", "agents.version", |r| r.to(versions::show), "One version of an agent: what the calls that name it began with.").ok::<versions::AgentVersion>().fails(AGENT),
+    get("/agents/{id}/versions", "agents.versions", |r| r.to(agents::list_versions), "The versions of an agent that are kept, oldest first.").query(PAGED).ok::<agents::AgentVersionList>().fails(AGENT),
+    get("/agents/{id}/versions/{version}", "agents.version", |r| r.to(answer(operations::agents::version)), "One version of an agent: what the calls that name it began with.").ok::<operations::agents::AgentVersion>().fails(AGENT),
 
     post("/agents/{id}/functions", "functions.create", |r| r.to(again(functions::create)), "Give an agent a function.").takes::<functions::FunctionDraft>().ignores(functions::READ_ONLY).created::<functions::Function>().fails(NEW_FUNCTION).leaves(AuditAction::FunctionCreate),
     get("/agents/{id}/functions", "functions.list", |r| r.to(functions::list_all), "All functions of an agent, oldest first; with limit or offset a page of them.").query(PAGED).ok::<functions::FunctionList>().fails(AGENT),

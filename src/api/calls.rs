@@ -18,7 +18,6 @@ use super::{
     call_filter::{CallFilter, end_of_page},
     events::EventView,
     listing::{self, Listing},
-    stored::{Json, raw},
 };
 use crate::{
     api::context::Services,
@@ -29,6 +28,7 @@ use crate::{
         extract::{Id, Query, RequestBody, TenantRequest, no_transfer, transfer_target},
         field::{FieldCode, ValueFault},
     },
+    operations::stored::{Json, raw},
 };
 
 /// Events of a call per query.
@@ -362,7 +362,7 @@ pub async fn transfer(
 ) -> Result<ApiAnswer, ApiError> {
     let call = running(&services, caller.tenant, id.0).await?;
     let sent = body.optional_form()?.read(&[], |form| {
-        let transfers = &services.settings.transfers;
+        let transfers = &services.settings.agents.transfers;
         let target = |value: &Value| transfer_target(transfers, value);
         Some(form.optional("to", None, target))
     })?;

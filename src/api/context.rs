@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use actix_web::web::Data;
 use dikala_actors::{calls::CallRouter, events::followers::Followers, runtime::clock::SharedClock};
-use dikala_entities::{Plan, Store, TransferPrefixes, UrlPolicy, Vault};
+use dikala_entities::{Store, UrlPolicy, Vault};
 
 use super::control::LiveOutbound;
 use crate::{
     http::{context::HttpContext, settings::HttpSettings},
     node::Runtime,
-    operations::OperationResources,
+    operations::{AgentLimits, OperationResources},
 };
 
 /// Everything a handler can reach. Cheap to clone; all clones share keys and limits.
@@ -39,11 +39,12 @@ impl Services {
             runtime.member.clone(),
             settings.http.clone(),
         );
+        let settings = Arc::new(settings);
         Self {
             store: runtime.store.clone(),
             vault: runtime.vault.clone(),
             clock: Arc::clone(&runtime.clock),
-            settings: Arc::new(settings),
+            settings: Arc::clone(&settings),
             calls: runtime.calls.clone(),
             outbound: LiveOutbound(runtime.clone()),
             feed: runtime.feed.clone(),
@@ -55,6 +56,7 @@ impl Services {
                 base: "".into(),
                 bridges: Some(Arc::clone(&runtime.bridges)),
                 webhooks: Some(runtime.webhooks.clone()),
+                agents: Some(Arc::new(settings.agents.clone())),
             },
             http: Data::new(http),
         }
@@ -68,42 +70,21 @@ pub struct ApiSettings {
     pub http: HttpSettings,
     /// The URLs that tenants may register.
     pub urls: UrlPolicy,
-    /// The numbers that calls may be transferred to.
-    pub transfers: TransferPrefixes,
+    pub agents: AgentLimits,
     /// Longest time that a client may leave a piece of a long list unread.
     pub unread: Duration,
-    /// Limits on the total weight of a tenant's agents, in bytes, by plan.
-    pub starter_configuration_bytes: i64,
-    pub business_configuration_bytes: i64,
-    pub enterprise_configuration_bytes: i64,
 }
 
 /// Default of [`ApiSettings::unread`].
 pub const UNREAD: Duration = Duration::from_secs(30);
-/// Default limit on the total weight of a tenant's agents.
-const CONFIGURATION_BYTES: i64 = 16 * 1024 * 1024;
 
 impl Default for ApiSettings {
     fn default() -> Self {
         Self {
             http: HttpSettings::default(),
             urls: UrlPolicy::default(),
-            transfers: TransferPrefixes::default(),
+            agents: AgentLimits::default(),
             unread: UNREAD,
-            starter_configuration_bytes: CONFIGURATION_BYTES,
-            business_configuration_bytes: CONFIGURATION_BYTES,
-            enterprise_configuration_bytes: CONFIGURATION_BYTES,
-        }
-    }
-}
-
-impl ApiSettings {
-    /// The limit on the total weight of a tenant's agents, in bytes.
-    pub const fn configuration_bytes(&self, plan: Plan) -> i64 {
-        match plan {
-            Plan::Starter => self.starter_configuration_bytes,
-            Plan::Business => self.business_configuration_bytes,
-            Plan::Enterprise => self.enterprise_configuration_bytes,
         }
     }
 }

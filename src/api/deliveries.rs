@@ -14,7 +14,7 @@ use sea_orm::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{stored::Json, webhooks};
+use super::webhooks;
 use crate::{
     api::context::Services,
     http::{
@@ -22,7 +22,7 @@ use crate::{
         error::{ApiError, Missing},
         extract::{Id, Query, RequestBody, TenantRequest, word},
     },
-    operations::PageRange,
+    operations::{PageRange, stored::Json},
 };
 
 /// Attempts shown per delivery, the newest ones.

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
-use super::{TenantWrite, stored::Json};
+use super::TenantWrite;
 use crate::{
     api::context::Services,
     http::{
@@ -26,6 +26,7 @@ use crate::{
         field::{FieldCode, FieldError},
         middleware::{StreamKey, while_connected},
     },
+    operations::stored::Json,
 };
 
 pub const LAST_EVENT_ID: &str = "Last-Event-ID";

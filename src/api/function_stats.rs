@@ -7,7 +7,7 @@ use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QueryOrder, Quer
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{agents, functions, latency::LatencyMs};
+use super::{functions, latency::LatencyMs};
 use crate::{
     api::context::Services,
     http::{
@@ -15,6 +15,7 @@ use crate::{
         error::ApiError,
         extract::{FunctionName, Id, TenantRequest},
     },
+    operations::agents,
 };
 
 /// The time range, in milliseconds.

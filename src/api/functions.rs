@@ -15,13 +15,10 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{
-    Addresses, TenantWrite, agents,
+    Addresses, TenantWrite,
     control::FunctionTrial,
     listing::{self, Listing},
     parameters::{self, Parameters},
-    stored::Json,
-    texts::{FunctionDescription, TOOL_NAME_CHARS_MAX, tool_name},
-    weight::{self, FieldSizes},
 };
 use crate::{
     api::context::Services,
@@ -37,6 +34,11 @@ use crate::{
         route::BASE,
     },
     openapi::schema::words,
+    operations::{
+        agents::{self, weight, weight::FieldSizes},
+        stored::Json,
+        texts::{FunctionDescription, TOOL_NAME_CHARS_MAX, tool_name},
+    },
 };
 
 /// Read-only fields: accepted and ignored in requests, so that a client can send back what it read.
@@ -368,7 +370,8 @@ pub async fn create(
     let mut tools = agents::tools(&agent);
     tools.push(function.name.clone());
     let agent = set_tools(unit.txn(), agent, &tools, now).await?;
-    weight::renew(&unit, &services, agent, &parts(&function), now).await?;
+    let limits = &services.settings.agents;
+    weight::renew(unit.txn(), limits, agent, &parts(&function), now).await?;
     let change = change(AuditAction::FunctionCreate, &function);
     let path = format!(
         "{BASE}/agents/{}/functions/{}",
@@ -437,14 +440,9 @@ pub async fn update(
     function.updated_at = now;
     let change = function.clone().into_active_model().reset_all();
     change.update(unit.txn()).await?;
-    weight::renew(
-        &unit,
-        &services,
-        agent,
-        &weight::growth(&seen, parts(&function)),
-        now,
-    )
-    .await?;
+    let limits = &services.settings.agents;
+    let growth = weight::growth(&seen, parts(&function));
+    weight::renew(unit.txn(), limits, agent, &growth, now).await?;
     unit.commit(Function::from(function), Some(audited)).await
 }
 
@@ -465,7 +463,8 @@ pub async fn delete(
     function::Entity::delete_by_id(function.id)
         .exec(unit.txn())
         .await?;
-    weight::renew(&unit, &services, agent, &FieldSizes::new(), now).await?;
+    let limits = &services.settings.agents;
+    weight::renew(unit.txn(), limits, agent, &FieldSizes::new(), now).await?;
     let change = change(AuditAction::FunctionDelete, &function);
     unit.commit(ApiAnswer::no_content(), Some(change)).await
 }

@@ -9,7 +9,6 @@ pub mod context;
 pub mod control;
 pub mod credits;
 pub mod deliveries;
-pub mod duplicates;
 pub mod erasure;
 pub mod events;
 pub mod function_stats;
@@ -17,16 +16,11 @@ pub mod functions;
 pub mod listing;
 pub mod parameters;
 pub mod phone_numbers;
-pub mod versions;
 pub mod webhook_stats;
 pub mod webhooks;
 
-mod agent_limits;
 mod latency;
-mod stored;
-mod texts;
 mod unit;
-mod weight;
 mod zone;
 
 #[cfg(test)]

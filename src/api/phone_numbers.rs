@@ -13,7 +13,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    TenantWrite, agents,
+    TenantWrite,
     listing::{self, Listing},
 };
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
         extract::{Id, ParseResult, Query, RequestBody, TenantRequest},
         field::{FieldCode, ValueFault},
     },
+    operations::agents,
 };
 
 /// Numbers per query of a list.

@@ -26,6 +26,7 @@ use crate::{
     api::context::{ApiSettings, UNREAD},
     front::ConnectionLimits,
     http::settings::HttpSettings,
+    operations::AgentLimits,
 };
 
 #[derive(Clone, Debug, Deserialize)]
@@ -348,11 +349,13 @@ impl Settings {
                 trusted_proxies: self.http.trusted(),
             },
             urls: self.url_policy(),
-            transfers: self.transfers(),
+            agents: AgentLimits {
+                transfers: self.transfers(),
+                starter_configuration_bytes: self.plans.starter.max_configuration_bytes,
+                business_configuration_bytes: self.plans.business.max_configuration_bytes,
+                enterprise_configuration_bytes: self.plans.enterprise.max_configuration_bytes,
+            },
             unread: UNREAD,
-            starter_configuration_bytes: self.plans.starter.max_configuration_bytes,
-            business_configuration_bytes: self.plans.business.max_configuration_bytes,
-            enterprise_configuration_bytes: self.plans.enterprise.max_configuration_bytes,
         }
     }
 

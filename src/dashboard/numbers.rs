@@ -15,12 +15,12 @@ use super::{
     view::SignedIn,
 };
 use crate::{
-    api::{agents::AGENTS_MAX, phone_numbers as api},
+    api::phone_numbers as api,
     http::{
         error::{ApiError, Missing},
         extract::{Id, id},
     },
-    operations::NAME_CHARS_MAX,
+    operations::{NAME_CHARS_MAX, agents::AGENTS_MAX},
 };
 
 const PATH: &str = "/dashboard/numbers";

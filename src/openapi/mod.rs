@@ -106,8 +106,9 @@ fn merged(schema: Value) -> Value {
     let Some(Value::Array(parts)) = schema.get("allOf") else {
         return schema;
     };
+    let parts: Vec<Value> = parts.iter().cloned().map(merged).collect();
     let mut whole = json!({"type": "object", "properties": {}});
-    for part in parts {
+    for part in &parts {
         for (name, property) in part["properties"].as_object().into_iter().flatten() {
             whole["properties"][name] = property.clone();
         }

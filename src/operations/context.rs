@@ -19,6 +19,7 @@ use dikala_entities::{
 };
 use sea_orm::{ConnectionTrait, EntityTrait, PrimaryKeyTrait, Select};
 
+use super::AgentLimits;
 use crate::{
     audit::{self, AuditChange, ChangeOrigin},
     http::{
@@ -87,6 +88,8 @@ pub struct OperationResources {
     pub bridges: Option<Arc<Bridges>>,
     /// The dispatcher of this process; none on the command line.
     pub webhooks: Option<WebhooksHandle>,
+    /// None for commands, which change no agents.
+    pub agents: Option<Arc<AgentLimits>>,
 }
 
 /// The mails with new sign-in links.
@@ -133,6 +136,7 @@ impl OperationContext {
             base: "".into(),
             bridges: None,
             webhooks: None,
+            agents: None,
         };
         Self::new(resources, Principal::CommandLine, ChangeOrigin::cli(node))
     }
@@ -212,6 +216,15 @@ impl OperationContext {
     pub async fn require_tenant(&self, id: TenantId) -> Result<(), ApiError> {
         let found = self.find_tenant(self.store().api_reader(), id);
         found.await.map(drop)
+    }
+
+    /// The tenant of the principal; operators have none.
+    pub(super) fn tenant(&self) -> Result<TenantId, ApiError> {
+        self.principal.scope().ok_or(ApiError::Internal)
+    }
+
+    pub(super) fn agent_limits(&self) -> Result<&AgentLimits, ApiError> {
+        self.resources.agents.as_deref().ok_or(ApiError::Internal)
     }
 
     pub(super) fn vault(&self) -> Result<&Vault, ApiError> {

@@ -13,6 +13,8 @@
 //! | pages | a handler calls it with the context of its view and the form's fields, and shows the output |
 //! | commands | a command calls it with the options as fields, and prints the output |
 
+mod agent_limits;
+pub mod agents;
 pub mod bridges;
 mod context;
 pub mod deliveries;
@@ -24,12 +26,15 @@ pub mod members;
 pub mod numbers;
 mod page;
 pub mod secrets;
+pub mod stored;
 pub mod tenants;
+pub mod texts;
 pub mod webhooks;
 
 #[cfg(test)]
 mod tests;
 
+pub use agent_limits::AgentLimits;
 pub use context::{
     LinkMails, OperationContext, OperationResources, OperationWrite, Principal, origin_of,
 };

@@ -1,9 +1,9 @@
 //! Valid rows with neutral values, so that a test sets only what it is about.
 
 use dikala_entities::{
-    AgentId, BridgeId, CallId, CallStatus, DeliveryId, DeliveryStatus, EventId, EventKind,
-    Language, Millis, OutboundUrl, PhoneNumberId, Secret, TenantId, UrlPolicy, Vault, WebhookId,
-    agent, attempt, call, delivery, event,
+    BridgeId, CallId, CallStatus, DeliveryId, DeliveryStatus, EventId, EventKind, Millis,
+    OutboundUrl, PhoneNumberId, Secret, TenantId, UrlPolicy, Vault, WebhookId, agent, attempt,
+    call, delivery, event,
     webhook::{self, NewWebhook},
 };
 use sea_orm::{ActiveModelTrait, ConnectionTrait, EntityTrait, IntoActiveModel, ModelTrait};
@@ -22,21 +22,10 @@ where
 /// An agent without functions.
 pub fn agent(tenant: TenantId, now: Millis) -> agent::Model {
     agent::Model {
-        id: AgentId::new(now),
-        tenant_id: tenant,
         name: "Ayu".to_owned(),
         system_prompt: "You answer.".to_owned(),
-        voice_id: None,
-        greeting_text: None,
-        language: Language::default(),
-        max_call_duration_minutes: 10,
-        escalation_number: None,
         tools_enabled: "[]".to_owned(),
-        is_active: true,
-        created_at: now,
-        updated_at: now,
-        version: 0,
-        weight: 0,
+        ..agent::Model::new(tenant, now)
     }
 }
 

@@ -146,7 +146,7 @@ pub(super) async fn admit(
     match deps.ledger.admit(admit, then).await.map_err(not_written)? {
         Admission::Refused(reason) => Ok(RefusedCall::new(row, reason).reply(deps, now)),
         Admission::Granted => {
-            let max_minutes = version.settings.max_call_duration_minutes;
+            let max_minutes = version.settings.persona.max_call_duration_minutes;
             let state = MachineState::ringing(row.started_at, now, max_minutes, &deps.rules);
             let reply = CallReply::Admitted {
                 call: row.id,

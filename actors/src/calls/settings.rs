@@ -1,8 +1,9 @@
 //! The agent version that a call began with, including its functions. A running call keeps it.
 
 use dikala_entities::{
-    AgentId, FunctionId, FunctionMethod, Language, OutboundUrl, PhoneNumber, TransferPrefixes,
-    VoiceId, agent, function,
+    AgentId, FunctionId, FunctionMethod, OutboundUrl, PhoneNumber, TransferPrefixes,
+    agent::{self, AgentPersona},
+    function,
 };
 use dikala_protocol::{CallAgent, FunctionDeclaration};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -16,12 +17,8 @@ pub const BUILT_IN_TOOLS: &[&str] = &["end_call", "transfer_to_human"];
 #[serde(rename_all = "camelCase")]
 pub struct CallSettings {
     pub id: AgentId,
-    pub name: String,
-    pub system_prompt: String,
-    pub voice_id: Option<VoiceId>,
-    pub greeting_text: Option<String>,
-    pub language: Language,
-    pub max_call_duration_minutes: i64,
+    #[serde(flatten)]
+    pub persona: AgentPersona,
     #[serde(default, deserialize_with = "if_still_valid")]
     pub escalation_number: Option<PhoneNumber>,
     pub tools: Vec<String>,
@@ -69,13 +66,8 @@ impl CallSettings {
             .collect();
         Self {
             id: agent.id,
-            name: agent.name,
-            system_prompt: agent.system_prompt,
-            voice_id: agent.voice_id,
-            greeting_text: agent.greeting_text,
-            language: agent.language,
-            max_call_duration_minutes: agent.max_call_duration_minutes,
-            escalation_number: agent.escalation_number,
+            escalation_number: agent.escalation_number.clone(),
+            persona: agent.into(),
             tools: enabled
                 .into_iter()
                 .filter(|tool| BUILT_IN_TOOLS.contains(&tool.as_str()))
@@ -94,14 +86,15 @@ impl CallSettings {
         let escalation_number = self.escalation_number.as_ref();
         let escalation_number = escalation_number.filter(|number| transfers.allow(number));
         let enabled = self.functions.iter().filter(|function| function.enabled);
+        let persona = self.persona.clone();
         let agent = CallAgent {
             id: self.id.to_string(),
-            name: self.name.clone(),
-            system_prompt: self.system_prompt.clone(),
-            voice_id: self.voice_id.as_ref().map(ToString::to_string),
-            greeting_text: self.greeting_text.clone(),
-            language: self.language.as_str().to_owned(),
-            max_call_duration_minutes: u32::try_from(self.max_call_duration_minutes)
+            name: persona.name,
+            system_prompt: persona.system_prompt,
+            voice_id: persona.voice_id.as_ref().map(ToString::to_string),
+            greeting_text: persona.greeting_text,
+            language: persona.language.as_str().to_owned(),
+            max_call_duration_minutes: u32::try_from(persona.max_call_duration_minutes)
                 .unwrap_or(u32::MAX),
             escalation_number: escalation_number.map(|number| number.as_str().to_owned()),
             tools: self.tools.clone(),

@@ -176,7 +176,7 @@ pub async fn durations(
         .map(|(agent, version, minutes)| ((agent, version), minutes))
         .collect();
     let of = |row: &call::Model| match (&row.settings, row.agent_id, row.agent_version) {
-        (Some(json), ..) => Some(from_json(json).ok()?.max_call_duration_minutes),
+        (Some(json), ..) => Some(from_json(json).ok()?.persona.max_call_duration_minutes),
         (None, Some(agent), Some(version)) => by_version.get(&(agent, version)).copied(),
         _ => None,
     };

@@ -1,8 +1,14 @@
 //! `agents`: an AI agent as its tenant configures it.
 
 use sea_orm::entity::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use crate::values::{AgentId, Language, Millis, PhoneNumber, TenantId, VoiceId};
+
+/// The longest call of a new agent, in minutes of talk.
+pub const MINUTES_DEFAULT: i64 = 10;
+/// The only tool of a new agent.
+pub const TOOL_DEFAULT: &str = "end_call";
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "agents")]
@@ -26,6 +32,55 @@ pub struct Model {
     pub version: i64,
     /// Size of the present version, in bytes of JSON.
     pub weight: i64,
+}
+
+impl Model {
+    /// A new agent with the default of each field. Its name and prompt are empty.
+    pub fn new(tenant: TenantId, now: Millis) -> Self {
+        Self {
+            id: AgentId::new(now),
+            tenant_id: tenant,
+            name: String::new(),
+            system_prompt: String::new(),
+            voice_id: None,
+            greeting_text: None,
+            language: Language::default(),
+            max_call_duration_minutes: MINUTES_DEFAULT,
+            escalation_number: None,
+            tools_enabled: format!("[\"{TOOL_DEFAULT}\"]"),
+            is_active: true,
+            created_at: now,
+            updated_at: now,
+            version: 0,
+            weight: 0,
+        }
+    }
+}
+
+/// The fields that the API shows of an agent and of its versions, and that bridges receive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AgentPersona {
+    pub name: String,
+    pub system_prompt: String,
+    pub voice_id: Option<VoiceId>,
+    pub greeting_text: Option<String>,
+    pub language: Language,
+    pub max_call_duration_minutes: i64,
+}
+
+impl From<Model> for AgentPersona {
+    fn from(agent: Model) -> Self {
+        Self {
+            name: agent.name,
+            system_prompt: agent.system_prompt,
+            voice_id: agent.voice_id,
+            greeting_text: agent.greeting_text,
+            language: agent.language,
+            max_call_duration_minutes: agent.max_call_duration_minutes,
+        }
+    }
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

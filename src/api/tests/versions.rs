@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::prelude::*;
 use super::seed::write_call;
-use crate::api::context::ApiSettings;
+use crate::{api::context::ApiSettings, operations::AgentLimits};
 
 /// The numbers of the stored versions.
 async fn kept(world: &ApiWorld, agent: &str) -> Vec<i64> {
@@ -192,7 +192,10 @@ async fn what_an_agent_was_and_is_again_is_stored_once(
 /// Limits of 100,000 bytes per tenant and 30,000 bytes per agent, which few changes reach.
 fn narrow() -> ApiSettings {
     ApiSettings {
-        enterprise_configuration_bytes: 100_000,
+        agents: AgentLimits {
+            enterprise_configuration_bytes: 100_000,
+            ..AgentLimits::default()
+        },
         ..ApiSettings::default()
     }
 }
@@ -416,7 +419,10 @@ async fn an_agent_with_its_functions_is_not_heavier_than_256_kib(
 #[actix_web::test]
 async fn all_agents_of_a_tenant_have_their_bound(#[values(Sqlite, Postgres)] store: StoreKind) {
     let settings = ApiSettings {
-        enterprise_configuration_bytes: 300_000,
+        agents: AgentLimits {
+            enterprise_configuration_bytes: 300_000,
+            ..AgentLimits::default()
+        },
         ..ApiSettings::default()
     };
     let world = world!(store, settings);

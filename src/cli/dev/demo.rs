@@ -349,22 +349,14 @@ pub fn demo_agent(tenant: TenantId, language: Language, now: Millis) -> agent::M
         _ => "Halo, dengan Ayu. Ada yang bisa dibantu?",
     };
     agent::Model {
-        id: AgentId::new(now),
-        tenant_id: tenant,
         name: "Ayu".to_owned(),
         system_prompt: "You answer the phone of a coffee shop in Bandung: friendly and short."
             .to_owned(),
         voice_id: Some(VoiceId::Kore),
         greeting_text: Some(greeting.to_owned()),
         language,
-        max_call_duration_minutes: 10,
-        escalation_number: None,
         tools_enabled: json!(["end_call", "check_order"]).to_string(),
-        is_active: true,
-        created_at: now,
-        updated_at: now,
-        version: 0,
-        weight: 0,
+        ..agent::Model::new(tenant, now)
     }
 }
 

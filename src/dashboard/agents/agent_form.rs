@@ -1,30 +1,16 @@
 //! The form of an agent, with all of its fields.
 
-use dikala_entities::{Language, VoiceId, agent};
+use dikala_entities::{VoiceId, agent};
 use maud::Markup;
+use serde_json::Value;
 
 use super::super::{
     components::{self, Field},
-    form::{Fields, FormState, Shape},
+    form::{FormState, Shape},
     view::DashboardView,
 };
-use crate::api::agents;
+use crate::operations::agents::{self, AgentField};
 
-/// The fields, by the API's names.
-pub const FIELDS: &Fields = &[
-    ("name", Shape::Text),
-    ("systemPrompt", Shape::Text),
-    ("greetingText", Shape::Optional),
-    ("voiceId", Shape::Optional),
-    ("language", Shape::Optional),
-    ("maxCallDurationMinutes", Shape::Number),
-    ("toolsEnabled", Shape::Words),
-    ("escalationNumber", Shape::Phone),
-    ("isActive", Shape::Switch),
-];
-
-/// Default maximum call duration, in minutes.
-const MINUTES: &str = "10";
 const PROMPT_ROWS: u8 = 12;
 const GREETING_ROWS: u8 = 3;
 
@@ -59,70 +45,53 @@ pub fn language_name(tag: &str) -> &str {
     known.map_or(tag, |(_, name)| name)
 }
 
-/// The form for a new agent.
-pub fn blank() -> FormState {
-    FormState::with([
-        ("language", Language::default().as_str()),
-        ("maxCallDurationMinutes", MINUTES),
-        ("toolsEnabled", "end_call"),
-        ("isActive", "true"),
-    ])
-}
-
 /// The form, filled with an agent's values.
 pub fn of(agent: &agent::Model) -> FormState {
-    let text = |name, value: &str| (name, value.to_owned());
-    let mut values = vec![
-        text("name", &agent.name),
-        text("systemPrompt", &agent.system_prompt),
-        text("language", agent.language.as_str()),
-        (
-            "maxCallDurationMinutes",
-            agent.max_call_duration_minutes.to_string(),
-        ),
-    ];
-    values.extend(
-        agent
-            .greeting_text
+    let values = agents::values(agent);
+    let texts = |name: &str| match &values[name] {
+        Value::Null | Value::Bool(false) => Vec::new(),
+        Value::String(text) => vec![text.clone()],
+        Value::Array(words) => words
             .iter()
-            .map(|words| text("greetingText", words)),
-    );
-    values.extend(
-        agent
-            .voice_id
-            .iter()
-            .map(|voice| text("voiceId", voice.as_str())),
-    );
-    let escalation = agent.escalation_number.iter();
-    values.extend(escalation.map(|number| text("escalationNumber", number.as_str())));
-    values.extend(
-        agents::tools(agent)
-            .into_iter()
-            .map(|tool| ("toolsEnabled", tool)),
-    );
-    values.extend(agent.is_active.then(|| text("isActive", "true")));
-    FormState::with(values)
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
+        figure => vec![figure.to_string()],
+    };
+    let fields = agents::in_form().into_iter();
+    FormState::with(fields.flat_map(|field| {
+        let texts = texts(field.name).into_iter();
+        texts.map(move |text| (field.name, text))
+    }))
 }
 
 /// The fields below their errors. `functions` are the names of the agent's functions.
 pub fn fields(view: &DashboardView, filled: &FormState, functions: &[String]) -> Markup {
-    let t = |id: &str| view.t(id);
-    let tools = tools(view, functions);
-    let fields = [
-        Field::text("name", t("agents-name")).hint(t("agents-name-hint")),
-        Field::area("systemPrompt", t("agents-prompt"), PROMPT_ROWS).hint(t("agents-prompt-hint")),
-        Field::area("greetingText", t("agents-greeting"), GREETING_ROWS)
-            .hint(t("agents-greeting-hint"))
-            .optional(),
-        Field::select("voiceId", t("agents-voice"), voices(view)).optional(),
-        Field::select("language", t("agents-language"), languages(filled)),
-        Field::number("maxCallDurationMinutes", t("agents-minutes")).hint(t("agents-minutes-hint")),
-        Field::boxes("toolsEnabled", t("agents-tools"), tools).hint(t("agents-tools-hint")),
-        Field::text("escalationNumber", t("agents-escalation"))
-            .hint(t("agents-escalation-hint"))
-            .optional(),
-        Field::switch("isActive", t("agents-active")).hint(t("agents-active-hint")),
-    ];
+    let shown = |AgentField {
+                     name,
+                     shape,
+                     label,
+                     hint,
+                     ..
+                 }| {
+        let label = view.t(label);
+        let shown = match (name, shape) {
+            ("systemPrompt", _) => Field::area(name, label, PROMPT_ROWS),
+            ("greetingText", _) => Field::area(name, label, GREETING_ROWS).optional(),
+            ("voiceId", _) => Field::select(name, label, voices(view)).optional(),
+            ("language", _) => Field::select(name, label, languages(filled)),
+            (_, Shape::Number) => Field::number(name, label),
+            (_, Shape::Words) => Field::boxes(name, label, tools(view, functions)),
+            (_, Shape::Switch) => Field::switch(name, label),
+            (_, Shape::Text | Shape::Json) => Field::text(name, label),
+            (_, Shape::Optional | Shape::Phone) => Field::text(name, label).optional(),
+        };
+        match hint {
+            Some(hint) => shown.hint(view.t(hint)),
+            None => shown,
+        }
+    };
+    let fields: Vec<Field> = agents::in_form().into_iter().map(shown).collect();
     components::fields(view, filled, &fields)
 }
 
@@ -177,8 +146,14 @@ fn tools(view: &DashboardView, functions: &[String]) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use dikala_actors::calls::settings::BUILT_IN_TOOLS;
+    use dikala_entities::{Language, Millis, TenantId};
 
     use super::*;
+
+    /// The form for a new agent.
+    fn blank() -> FormState {
+        of(&agent::Model::new(TenantId::new(Millis::MIN), Millis::MIN))
+    }
 
     #[test]
     fn what_a_new_agent_begins_with_is_what_the_api_gives_it() {

@@ -13,18 +13,16 @@ use super::{
         layout,
         view::SignedIn,
     },
-    NEW_PATH, PATH,
-    agent_form::{self, FIELDS},
-    assign_path, find,
+    NEW_PATH, PATH, agent_form, assign_path, find,
     functions::{self, FunctionRow},
     path_of,
 };
 use crate::{
-    api::{agents as api, duplicates},
     http::{
         error::ApiError,
         extract::{Id, id as read_id},
     },
+    operations::agents,
 };
 
 /// The cursor of an agent's page of functions.
@@ -38,7 +36,8 @@ const NUMBERS_MAX: usize = 20;
 /// `GET /dashboard/agents/new`
 pub async fn ask_new(visit: SignedIn) -> HttpResponse {
     let title = visit.t("agents-new");
-    layout::page(&visit, &title, new_form(&visit, &agent_form::blank()))
+    let blank = agent::Model::new(visit.tenant(), visit.now());
+    layout::page(&visit, &title, new_form(&visit, &agent_form::of(&blank)))
 }
 
 fn new_form(visit: &SignedIn, filled: &FormState) -> Markup {
@@ -52,8 +51,8 @@ fn new_form(visit: &SignedIn, filled: &FormState) -> Markup {
 
 /// `POST /dashboard/agents/new`
 pub async fn create(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, ApiError> {
-    let made = match form::body(&typed, FIELDS) {
-        Ok(body) => api::create(visit.caller(), visit.services(), body).await,
+    let made = match form::body(&typed, &agents::shapes()) {
+        Ok(body) => agents::create(visit.operation(), body).await,
         Err(error) => Err(error),
     };
     match made {
@@ -216,8 +215,8 @@ pub async fn save(
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let agent = find(&visit, id).await?;
-    let saved = match form::body(&typed, FIELDS) {
-        Ok(body) => api::update(visit.caller(), visit.services(), id, body).await,
+    let saved = match form::body(&typed, &agents::shapes()) {
+        Ok(body) => agents::update(visit.operation(), id, body).await,
         Err(error) => Err(error),
     };
     match saved {
@@ -234,9 +233,9 @@ pub async fn save(
 pub async fn duplicate(visit: SignedIn, id: Id<AgentId>) -> Result<HttpResponse, ApiError> {
     let agent = find(&visit, id).await?;
     let suffix = visit.t("agents-copy");
-    let made = duplicates::create(&visit.caller(), &visit.services(), agent.id, &suffix).await;
+    let made = agents::duplicate(visit.operation(), id, &suffix).await;
     match made {
-        Ok(made) => Ok(visit.see(&path_of(made), "done-agent-duplicated")),
+        Ok(made) => Ok(visit.see(&path_of(made.value.id()), "done-agent-duplicated")),
         Err(error @ (ApiError::Validation(_) | ApiError::TooManyVersions(_))) => {
             let page = content(&visit, &agent, None, &agent_form::of(&agent)).await?;
             let content = html! { (refused(&visit, &error)) (page) };
@@ -278,6 +277,6 @@ pub async fn ask_delete(visit: SignedIn, id: Id<AgentId>) -> Result<HttpResponse
 
 /// `POST /dashboard/agents/{id}/delete`
 pub async fn delete(visit: SignedIn, id: Id<AgentId>) -> Result<HttpResponse, ApiError> {
-    api::delete(visit.caller(), visit.services(), id).await?;
+    agents::delete(visit.operation(), id).await?;
     Ok(visit.see(PATH, "done-agent-deleted"))
 }

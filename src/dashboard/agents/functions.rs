@@ -20,7 +20,6 @@ use super::{
 };
 use crate::{
     api::{
-        agents::tools,
         function_stats::{self, FunctionCircuitState, FunctionStats},
         functions as api,
     },
@@ -28,6 +27,7 @@ use crate::{
         error::{ApiError, Missing},
         extract::{FunctionName, Id},
     },
+    operations::agents::tools,
 };
 
 /// Last path segment of the page for a new function.

@@ -12,8 +12,8 @@ use dikala_entities::{AgentId, PhoneNumberId, agent};
 
 use super::view::SignedIn;
 use crate::{
-    api::agents as api,
     http::{error::ApiError, extract::Id},
+    operations::agents,
 };
 
 const PATH: &str = "/dashboard/agents";
@@ -31,5 +31,5 @@ pub fn assign_path(number: PhoneNumberId) -> String {
 
 /// The tenant's agent, or 404.
 async fn find(visit: &SignedIn, id: Id<AgentId>) -> Result<agent::Model, ApiError> {
-    api::find(visit.store().api_reader(), visit.tenant(), id.0).await
+    agents::find(visit.store().api_reader(), visit.tenant(), id.0).await
 }

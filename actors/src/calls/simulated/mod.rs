@@ -12,7 +12,7 @@ use std::{
 };
 
 use dikala_entities::{
-    AgentId, BridgeId, CallId, Language, Millis, PhoneNumberId, Plan, TenantId, call, credit_hold,
+    AgentId, BridgeId, CallId, Millis, PhoneNumberId, Plan, TenantId, agent, call, credit_hold,
 };
 use dikala_protocol::IncomingCall;
 use futures_util::future::{FutureExt, select};
@@ -70,19 +70,15 @@ pub(crate) struct NodeCallDeps {
 
 /// A version of an agent whose calls last at most `minutes`.
 pub(crate) fn version_lasting(agent: AgentId, minutes: i64) -> Arc<Version> {
-    let settings = CallSettings {
+    let agent = agent::Model {
         id: agent,
         name: "Kopi".to_owned(),
         system_prompt: "Be kind.".to_owned(),
-        voice_id: None,
-        greeting_text: None,
-        language: Language::default(),
         max_call_duration_minutes: minutes,
-        escalation_number: None,
-        tools: Vec::new(),
-        functions: Vec::new(),
+        tools_enabled: "[]".to_owned(),
+        ..agent::Model::new(TenantId::new(Millis::MIN), Millis::MIN)
     };
-    Version::new(1, settings).expect("plain")
+    Version::new(1, CallSettings::new(agent, Vec::new())).expect("plain")
 }
 
 pub(crate) struct NodeCalls {
@@ -288,7 +284,13 @@ impl NodeCalls {
     fn load(self: &Rc<Self>, row: call::Model, hold: Option<credit_hold::Model>) -> Rc<Slot> {
         let (id, bridge, epoch) = (row.id, row.bridge_id, row.epoch);
         let key = (bridge, row.bridge_call_id.clone());
-        let longest = Some(self.node_deps.version.settings.max_call_duration_minutes);
+        let longest = Some(
+            self.node_deps
+                .version
+                .settings
+                .persona
+                .max_call_duration_minutes,
+        );
         let deps = Arc::clone(&self.node_deps.deps);
         let driver = CallDriver::load(deps, row, hold.as_ref(), longest);
         let slot = Rc::new(Slot {

@@ -601,7 +601,7 @@ async fn calls_of_an_agent_share_its_settings() {
             .await
             .expect("is read")
             .expect("is there");
-        assert_eq!(settings.system_prompt.len(), 30_000);
+        assert_eq!(settings.persona.system_prompt.len(), 30_000);
     }
     let stored = agent_version::Entity::find()
         .all(db)

@@ -32,7 +32,10 @@ async fn settings_kept(store: &Store) -> Vec<agent_setting::Model> {
 
 async fn prompt_of(store: &Store, agent: AgentId, version: i64) -> String {
     let kept = settings_of(store.reader(), agent, version).await;
-    kept.expect("reads").expect("is there").system_prompt
+    kept.expect("reads")
+        .expect("is there")
+        .persona
+        .system_prompt
 }
 
 /// An agent with the settings of its current version, and others that no version names any more.
@@ -97,5 +100,5 @@ fn a_number_that_is_not_valid_any_more_is_left_out() {
     });
     let settings: CallSettings = serde_json::from_value(stored).expect("is read");
     assert_eq!(settings.escalation_number, None);
-    assert_eq!(settings.max_call_duration_minutes, 7);
+    assert_eq!(settings.persona.max_call_duration_minutes, 7);
 }

@@ -1,34 +1,24 @@
 //! Versions of an agent: the settings that calls began with.
 
-use actix_web::{HttpResponse, web::Data};
-use dikala_actors::calls::settings::CallSettings;
+use dikala_actors::calls::{settings::CallSettings, versions::first};
 use dikala_entities::{
-    AgentId, FunctionId, FunctionMethod, Language, Millis, OfTenant, PhoneNumber, TenantId,
-    VoiceId, kept_version,
+    AgentId, FunctionId, FunctionMethod, Millis, OfTenant, PhoneNumber, TenantId,
+    agent::AgentPersona, kept_version,
 };
-use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, PaginatorTrait, QueryFilter, Select, sea_query::Expr,
-};
+use sea_orm::{ColumnTrait, Condition, PaginatorTrait, QueryFilter, Select, sea_query::Expr};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{
-    agents,
-    listing::{self, Listing},
-    stored::Json,
-};
+use super::find;
 use crate::{
-    api::context::Services,
     http::{
-        answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{Id, Query, TenantRequest, VersionNumber},
+        extract::{Id, VersionNumber},
     },
+    operations::{OperationContext, stored::Json},
 };
 
-/// Versions per query of a list.
-const BATCH: u64 = 4;
 const NAMED: &str = "EXISTS (SELECT 1 FROM calls c WHERE c.agent_id = kept_versions.agent_id \
     AND c.agent_version = kept_versions.version)";
 
@@ -51,12 +41,9 @@ pub struct AgentVersion {
     agent_id: AgentId,
     #[schema(minimum = 1)]
     agent_version: i64,
-    name: String,
-    system_prompt: String,
-    voice_id: Option<VoiceId>,
-    greeting_text: Option<String>,
-    language: Language,
-    max_call_duration_minutes: i64,
+    #[serde(flatten)]
+    #[schema(inline)]
+    persona: AgentPersona,
     escalation_number: Option<PhoneNumber>,
     tools_enabled: Vec<String>,
     functions: Vec<VersionFunction>,
@@ -73,17 +60,6 @@ pub struct VersionFunction {
     method: FunctionMethod,
     #[schema(value_type = Json)]
     parameters: Value,
-}
-
-/// The versions of an agent that are kept, oldest first; with `limit` or `offset` a page of them.
-#[derive(Clone, Debug, ToSchema)]
-#[schema(rename_all = "camelCase", example = json!({"versions": []}))]
-#[expect(dead_code, reason = "the description of what is written row by row")]
-pub struct AgentVersionList {
-    pub versions: Vec<AgentVersion>,
-    pub limit: i64,
-    pub offset: i64,
-    pub has_more: bool,
 }
 
 impl From<kept_version::Model> for AgentVersion {
@@ -110,12 +86,7 @@ impl From<kept_version::Model> for AgentVersion {
         Self {
             agent_id: row.agent_id,
             agent_version: row.version,
-            name: settings.name,
-            system_prompt: settings.system_prompt,
-            voice_id: settings.voice_id,
-            greeting_text: settings.greeting_text,
-            language: settings.language,
-            max_call_duration_minutes: settings.max_call_duration_minutes,
+            persona: settings.persona,
             escalation_number: settings.escalation_number,
             tools_enabled,
             functions: functions.collect(),
@@ -135,57 +106,30 @@ fn of_agent(tenant: TenantId, agent: AgentId) -> Select<kept_version::Entity> {
         )
 }
 
-/// 404 unless the agent exists, or existed and calls name versions of it. An agent without a version gets its first.
-async fn expect(services: &Services, tenant: TenantId, agent: AgentId) -> Result<(), ApiError> {
-    let db = services.store.api_reader();
-    if of_agent(tenant, agent).count(db).await? > 0 {
-        return Ok(());
+/// The versions of an agent, unordered. 404 unless it exists, or existed and calls name versions of it. An agent without a version
+/// gets its first.
+pub async fn versions_of(
+    context: &OperationContext,
+    id: AgentId,
+) -> Result<Select<kept_version::Entity>, ApiError> {
+    let (tenant, db) = (context.tenant()?, context.store().api_reader());
+    let versions = of_agent(tenant, id);
+    if versions.clone().count(db).await? == 0 {
+        let agent = find(db, tenant, id).await?;
+        first(context.store(), agent.id, context.now).await?;
     }
-    let agent = agents::find(db, tenant, agent).await?;
-    let now = services.clock.now();
-    dikala_actors::calls::versions::first(&services.store, agent.id, now).await?;
-    Ok(())
+    Ok(versions)
 }
 
-async fn find(
-    db: &impl ConnectionTrait,
-    tenant: TenantId,
-    agent: AgentId,
-    version: i64,
-) -> Result<kept_version::Model, ApiError> {
-    of_agent(tenant, agent)
-        .filter(kept_version::Column::Version.eq(version))
-        .one(db)
-        .await?
-        .ok_or(ApiError::NotFound(Missing::Agent))
-}
-
-/// `GET /agents/{id}/versions`
-pub async fn list_all(
-    caller: TenantRequest,
-    services: Data<Services>,
+/// One version of an agent.
+pub async fn version(
+    context: OperationContext,
     id: Id<AgentId>,
-    query: Query,
-) -> Result<HttpResponse, ApiError> {
-    expect(&services, caller.tenant, id.0).await?;
-    let list = Listing {
-        key: "versions",
-        rows: of_agent(caller.tenant, id.0),
-        by: kept_version::Column::Version,
-        batch: BATCH,
-        show: listing::json::<AgentVersion, _>,
-    };
-    listing::answer(services, &caller, &query, list).await
-}
-
-/// `GET /agents/{id}/versions/{version}`
-pub async fn show(
-    caller: TenantRequest,
-    services: Data<Services>,
-    id: Id<AgentId>,
-    version: VersionNumber,
-) -> Result<ApiAnswer, ApiError> {
-    expect(&services, caller.tenant, id.0).await?;
-    let row = find(services.store.api_reader(), caller.tenant, id.0, version.0).await?;
-    Ok(ApiAnswer::ok(&AgentVersion::from(row)))
+    number: VersionNumber,
+) -> Result<AgentVersion, ApiError> {
+    let versions = versions_of(&context, id.0).await?;
+    let version = versions.filter(kept_version::Column::Version.eq(number.0));
+    let found = version.one(context.store().api_reader()).await?;
+    let found = found.ok_or(ApiError::NotFound(Missing::Agent))?;
+    Ok(found.into())
 }

@@ -1,13 +1,8 @@
 //! Texts of bounded length. The parser and the OpenAPI description share their limits.
 
-use dikala_entities::described;
-use serde_json::Value;
 use utoipa::openapi::ObjectBuilder;
 
-use crate::{
-    http::extract::{BlankRule, ParseResult, line, text},
-    openapi::schema,
-};
+use crate::openapi::schema;
 
 /// The longest name of a function or another tool, in characters.
 pub const TOOL_NAME_CHARS_MAX: usize = 64;
@@ -19,9 +14,12 @@ pub fn tool_name() -> ObjectBuilder {
         .pattern(Some(format!("^[A-Za-z_][A-Za-z0-9_-]{{0,{more}}}$")))
 }
 
+/// Declares texts with their limits.
 macro_rules! texts {
-    (@read $min:literal, $max:expr, $blanks:ident) => { text($min, $max, BlankRule::$blanks) };
-    (@read $min:literal, $max:expr, $blanks:ident, $line:ident) => { $line($max) };
+    (@read $min:literal, $max:expr, $blanks:ident) => {
+        $crate::http::extract::text($min, $max, $crate::http::extract::BlankRule::$blanks)
+    };
+    (@read $min:literal, $max:expr, $blanks:ident, $line:ident) => { $crate::http::extract::$line($max) };
     ($($(#[$doc:meta])* $name:ident: $min:literal to $max:literal characters, $blanks:ident $(, $line:ident)?;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,12 +30,8 @@ macro_rules! texts {
             pub const CHARS_MAX: usize = $max;
 
             /// Parses a tenant's input.
-            pub fn parse(value: &Value) -> ParseResult<Self> {
+            pub fn parse(value: &serde_json::Value) -> $crate::http::extract::ParseResult<Self> {
                 texts!(@read $min, Self::CHARS_MAX, $blanks $(, $line)?)(value).map(Self)
-            }
-
-            pub fn as_str(&self) -> &str {
-                &self.0
             }
         }
 
@@ -54,33 +48,14 @@ macro_rules! texts {
             }
         }
 
-        described! {
-            $name: schema::text($min, $max, BlankRule::$blanks != BlankRule::Opaque);
+        dikala_entities::described! {
+            $name: $crate::openapi::schema::text($min, $max, $crate::http::extract::BlankRule::$blanks != $crate::http::extract::BlankRule::Opaque);
         }
     )*};
 }
+pub(crate) use texts;
 
 texts! {
-    /// The name of an agent.
-    AgentName: 1 to 120 characters, Trim, line;
-    /// Instructions and persona of the AI.
-    SystemPrompt: 1 to 32_000 characters, Keep;
-    /// The AI's first sentence.
-    Greeting: 1 to 1_000 characters, Opaque;
     /// Describes the function to the AI.
     FunctionDescription: 1 to 1_000 characters, Trim;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_agents_name_stays_on_its_line_and_turns_nothing_around() {
-        let read = |name: &str| AgentName::parse(&Value::from(name)).is_ok();
-        assert!(read("Reception"));
-        for name in ["a\nb", "a\u{1b}[2Jb", "a\u{7}", "a\u{85}b", "\u{202e}nimda"] {
-            assert!(!read(name), "{name:?}");
-        }
-    }
 }

@@ -1,29 +1,28 @@
 //! Duplicates an agent with its functions.
 
-use dikala_entities::{AgentId, AuditAction, FunctionId, Millis, agent, function};
+use dikala_entities::{AgentId, AuditAction, FunctionId, agent, function};
 use sea_orm::{EntityTrait, IntoActiveModel, QueryOrder};
 
-use super::{TenantWrite, agents, texts::AgentName, weight};
+use super::{AgentView, created, fields::AgentName, lock, refuse_too_many, weight};
 use crate::{
-    api::context::Services,
     audit::AuditChange,
-    http::{answer::ApiAnswer, error::ApiError, extract::TenantRequest},
+    http::{answer::Created, error::ApiError, extract::Id},
+    operations::{OperationContext, OperationWrite},
 };
 
 /// Creates the copy, without a phone number. Its name is the original's with `suffix`.
-pub async fn create(
-    caller: &TenantRequest,
-    services: &Services,
-    id: AgentId,
+pub async fn duplicate(
+    context: OperationContext,
+    id: Id<AgentId>,
     suffix: &str,
-) -> Result<AgentId, ApiError> {
-    let now = services.clock.now();
-    let unit = TenantWrite::begin(services, caller).await?;
-    let first = agents::lock(unit.txn(), caller.tenant, id, now).await?;
-    agents::refuse_too_many(unit.txn(), caller.tenant).await?;
+) -> Result<Created<AgentView>, ApiError> {
+    let (tenant, now) = (context.tenant()?, context.now);
+    let mut write = context.begin().await?;
+    let first = lock(&write, tenant, id.0, now).await?;
+    refuse_too_many(&write, tenant).await?;
     let functions = function::Entity::of_agent(&first)
         .order_by_asc(function::Column::Id)
-        .all(unit.txn())
+        .all(&*write)
         .await?;
     let second = agent::Model {
         id: AgentId::new(now),
@@ -35,26 +34,26 @@ pub async fn create(
         ..first
     };
     agent::Entity::insert(second.clone().into_active_model())
-        .exec_without_returning(unit.txn())
+        .exec_without_returning(&*write)
         .await?;
     for function in functions {
-        add(&unit, caller, function, second.id, now).await?;
+        add(&mut write, function, second.id).await?;
     }
     let growth = vec![("name", second.name.len())];
-    let second = weight::renew(&unit, services, second, &growth, now).await?;
-    let detail = format!("{}, like {id}", second.name);
+    let limits = context.agent_limits()?;
+    let second = weight::renew(&write, limits, second, &growth, now).await?;
+    let detail = format!("{}, like {}", second.name, id.0);
     let change = AuditChange::new(AuditAction::AgentCreate, second.id).with(detail);
-    unit.commit(ApiAnswer::no_content(), Some(change)).await?;
-    Ok(second.id)
+    write.record(tenant, change).await?;
+    write.commit(created(second)).await
 }
 
 async fn add(
-    unit: &TenantWrite,
-    caller: &TenantRequest,
+    write: &mut OperationWrite<'_>,
     like: function::Model,
     agent: AgentId,
-    now: Millis,
 ) -> Result<(), ApiError> {
+    let now = write.context.now;
     let function = function::Model {
         id: FunctionId::new(now),
         agent_id: agent,
@@ -64,14 +63,11 @@ async fn add(
     };
     let detail = format!("{} of {agent}", function.name);
     let change = AuditChange::new(AuditAction::FunctionCreate, function.id).with(detail);
+    let tenant = function.tenant_id;
     function::Entity::insert(function.into_active_model())
-        .exec_without_returning(unit.txn())
+        .exec_without_returning(&**write)
         .await?;
-    caller
-        .origin
-        .write(unit.txn(), caller.tenant, change, now)
-        .await?;
-    Ok(())
+    write.record(tenant, change).await
 }
 
 /// The original's name with the suffix, shortened to the length limit of names.

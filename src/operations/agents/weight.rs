@@ -1,16 +1,15 @@
 //! Limits on the size of a tenant's agents, because every call, list and version carries it.
 
 use dikala_actors::calls::versions::{self, KEPT_MAX};
-use dikala_entities::{Millis, agent, tenant};
+use dikala_entities::{Millis, agent, store::Transaction, tenant};
 use sea_orm::{EntityTrait, QuerySelect};
 
-use super::TenantWrite;
 use crate::{
-    api::context::Services,
     http::{
         error::{ApiError, Missing},
         field::{FieldCode, ValueFault},
     },
+    operations::AgentLimits,
 };
 
 /// The largest agent with its functions, in bytes of JSON.
@@ -35,25 +34,25 @@ pub fn growth(before: &FieldSizes, after: FieldSizes) -> FieldSizes {
 /// heavy, or if there is no room for more versions. The error names the field that grew most. A change that adds no
 /// weight is never refused for weight.
 pub async fn renew(
-    unit: &TenantWrite,
-    services: &Services,
+    txn: &Transaction,
+    limits: &AgentLimits,
     agent: agent::Model,
     growth: &FieldSizes,
     now: Millis,
 ) -> Result<agent::Model, ApiError> {
-    let recorded = versions::record(unit.txn(), &agent, now).await?;
+    let recorded = versions::record(txn, &agent, now).await?;
     if recorded.version != agent.version {
         // Under the tenant's row lock, so that two concurrent requests cannot both take the last room.
         let tenant = tenant::Entity::find_by_id(agent.tenant_id)
             .lock_exclusive()
-            .one(unit.txn())
+            .one(txn)
             .await?
             .ok_or(ApiError::NotFound(Missing::Agent))?;
-        let most = services.settings.configuration_bytes(tenant.plan);
+        let most = limits.configuration_bytes(tenant.plan);
         if recorded.weight > agent.weight {
-            expect_light(unit, &agent, recorded.weight, growth, most).await?;
+            expect_light(txn, &agent, recorded.weight, growth, most).await?;
         }
-        expect_room(unit, &agent, recorded.version, most, now).await?;
+        expect_room(txn, &agent, recorded.version, most, now).await?;
     }
     Ok(agent::Model {
         version: recorded.version,
@@ -63,7 +62,7 @@ pub async fn renew(
 }
 
 async fn expect_light(
-    unit: &TenantWrite,
+    txn: &Transaction,
     agent: &agent::Model,
     weight: i64,
     growth: &FieldSizes,
@@ -81,7 +80,7 @@ async fn expect_light(
              a function"
         ));
     }
-    let all = versions::weight_of_all(unit.txn(), agent.tenant_id).await?;
+    let all = versions::weight_of_all(txn, agent.tenant_id).await?;
     if all > most {
         return too_large(format!(
             "makes all agents of the account with their functions weigh {all} bytes of JSON of at most {most}; shorten it, or \
@@ -93,18 +92,18 @@ async fn expect_light(
 
 /// Removes earlier versions of this agent if there is no room.
 async fn expect_room(
-    unit: &TenantWrite,
+    txn: &Transaction,
     agent: &agent::Model,
     version: i64,
     most: i64,
     now: Millis,
 ) -> Result<(), ApiError> {
     let most = most.saturating_mul(KEPT_TIMES);
-    if versions::are_within(unit.txn(), agent.tenant_id, most).await? {
+    if versions::are_within(txn, agent.tenant_id, most).await? {
         return Ok(());
     }
-    versions::make_room(unit.txn(), agent.id, version, now).await?;
-    if versions::are_within(unit.txn(), agent.tenant_id, most).await? {
+    versions::make_room(txn, agent.id, version, now).await?;
+    if versions::are_within(txn, agent.tenant_id, most).await? {
         return Ok(());
     }
     Err(ApiError::TooManyVersions(most))

@@ -1,0 +1,39 @@
+//! The operator's limits on agents.
+
+use dikala_entities::{Plan, TransferPrefixes};
+
+/// Default limit on the total weight of a tenant's agents.
+const CONFIGURATION_BYTES: i64 = 16 * 1024 * 1024;
+
+/// The operator's limits on agents.
+#[derive(Clone, Debug)]
+pub struct AgentLimits {
+    /// The numbers that calls may be transferred to.
+    pub transfers: TransferPrefixes,
+    /// Limits on the total weight of a tenant's agents, in bytes, by plan.
+    pub starter_configuration_bytes: i64,
+    pub business_configuration_bytes: i64,
+    pub enterprise_configuration_bytes: i64,
+}
+
+impl Default for AgentLimits {
+    fn default() -> Self {
+        Self {
+            transfers: TransferPrefixes::default(),
+            starter_configuration_bytes: CONFIGURATION_BYTES,
+            business_configuration_bytes: CONFIGURATION_BYTES,
+            enterprise_configuration_bytes: CONFIGURATION_BYTES,
+        }
+    }
+}
+
+impl AgentLimits {
+    /// The limit on the total weight of a tenant's agents, in bytes.
+    pub const fn configuration_bytes(&self, plan: Plan) -> i64 {
+        match plan {
+            Plan::Starter => self.starter_configuration_bytes,
+            Plan::Business => self.business_configuration_bytes,
+            Plan::Enterprise => self.enterprise_configuration_bytes,
+        }
+    }
+}
