@@ -9,7 +9,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 const OWN: &str = "dikala";
 /// The crates of the program with their modules.
 #[rustfmt::skip]
-const PARTS: [(&str, &[&str]); 5] = [
+const PARTS: [(&str, &[&str]); 6] = [
     ("dikala", &[
         "api", "app", "audit", "bridge", "cli", "common_passwords", "config", "console", "dashboard", "front", "http", "mails", "maintenance", "node", "openapi", "operations", "operator", "operator_api", "overview", "pages", "routes",
         "simulator", "telemetry", "telephony",
@@ -19,7 +19,8 @@ const PARTS: [(&str, &[&str]); 5] = [
     ]),
     ("dikala_entities", &["batch", "nesting", "rows", "store", "tables", "values", "vault"]),
     ("dikala_protocol", &["agent", "client", "command", "message", "read", "reply"]),
-    ("dikala_telephony", &["bridge", "call", "leg", "media", "settings", "sip", "threads", "times", "trust", "voice"]),
+    ("dikala_sip", &["address_rules", "call", "dialog", "digest", "edge", "leg", "limits", "lines", "media", "message", "numbers", "refusals", "registrars", "resolution", "settings", "shared", "statistics", "transactions", "transport", "trunks"]),
+    ("dikala_telephony", &["bridge", "call", "settings", "threads", "trust", "voice"]),
 ];
 /// The default level when only modules are named.
 const LEVEL: LevelFilter = LevelFilter::INFO;
@@ -60,7 +61,7 @@ impl FromStr for LogLevel {
                     let target = target.trim();
                     if !is_part(target) && target != STATEMENTS {
                         return Err(format!(
-                            "{target:?} is no part of this program; they are dikala, dikala_actors, dikala_entities, dikala_protocol, dikala_telephony and the \
+                            "{target:?} is no part of this program; they are dikala, dikala_actors, dikala_entities, dikala_protocol, dikala_sip, dikala_telephony and the \
                              modules in them, such as dikala_actors::webhooks, and {STATEMENTS} for the statements"
                         ));
                     }
@@ -195,6 +196,7 @@ mod tests {
             ("dikala_actors", "actors/src"),
             ("dikala_entities", "entities/src"),
             ("dikala_protocol", "protocol/src"),
+            ("dikala_sip", "sip/src"),
             ("dikala_telephony", "telephony/src"),
         ];
         assert_eq!(PARTS.len(), sources.len());

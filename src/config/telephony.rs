@@ -8,13 +8,14 @@ use std::{
 };
 
 use config::{Value, ValueKind};
-use dikala_telephony::{
+use dikala_sip::{
+    registrar,
     settings::{
-        BridgeSettings, Codec, Credentials, GeminiSettings, Listen, Prices, Register, Sip,
-        SipTransport, Srtp, TlsFiles, Trunk, Voice, VoiceModel,
+        Codec, Credentials, ListenAddress, RegisterSettings, SipSettings, SipTransport, Srtp,
+        TlsFiles, Trunk,
     },
-    sip::registrar,
 };
+use dikala_telephony::settings::{BridgeSettings, GeminiSettings, Prices, Voice, VoiceModel};
 use serde::Deserialize;
 use url::Url;
 
@@ -151,8 +152,8 @@ impl TelephonyKeys {
             .zip(sip.tls_key_file.clone());
         let codecs = sip.codecs.iter().filter_map(|text| codec(text));
         BridgeSettings {
-            max_calls: self.max_calls,
-            sip: Sip {
+            sip: SipSettings {
+                max_calls: self.max_calls,
                 listen: sip.listen.iter().filter_map(|text| listen(text)).collect(),
                 public_address: sip
                     .public_address
@@ -234,7 +235,7 @@ pub(super) fn of_text(key: &str, text: &str) -> Option<String> {
     fault.map(str::to_owned)
 }
 
-fn listen(text: &str) -> Option<Listen> {
+fn listen(text: &str) -> Option<ListenAddress> {
     let (transport, address) = text.split_once("://")?;
     let transport = match transport {
         "udp" => SipTransport::Udp,
@@ -243,7 +244,7 @@ fn listen(text: &str) -> Option<Listen> {
         _ => return None,
     };
     let address = address.parse::<SocketAddr>().ok()?;
-    Some(Listen { transport, address })
+    Some(ListenAddress { transport, address })
 }
 
 /// An address or a name. An IPv6 address may have brackets, which are removed.
@@ -401,7 +402,7 @@ fn is_prefix(text: &str) -> bool {
 }
 
 impl RegisterTable {
-    fn read(&self) -> Result<Register, String> {
+    fn read(&self) -> Result<RegisterSettings, String> {
         let registrar = registrar(&self.registrar).ok_or(
             "register.registrar must be like sip.example.com, tcp://sip.example.com:5060 or sip:sip.example.com",
         )?;
@@ -416,7 +417,7 @@ impl RegisterTable {
                 EXPIRES_SECONDS.end()
             ));
         }
-        Ok(Register {
+        Ok(RegisterSettings {
             registrar,
             credentials: Credentials {
                 username: self.username.clone(),

@@ -2,7 +2,8 @@
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::BridgeId;
-use dikala_telephony::{bridge::BridgeStatistics, sip};
+use dikala_sip::statistics::CallOutcomes;
+use dikala_telephony::bridge::BridgeStatistics;
 use maud::{Markup, html};
 
 use super::{
@@ -135,7 +136,7 @@ fn inside(visit: &ConsoleView, counted: &BridgeStatistics) -> Markup {
     }
 }
 
-fn outcomes(visit: &ConsoleView, of: &sip::CallOutcomes) -> Markup {
+fn outcomes(visit: &ConsoleView, of: &CallOutcomes) -> Markup {
     let number = |of: u64| count(visit, of);
     html! {
         (number(of.answered)) " answered, " (number(of.refused)) " refused, "

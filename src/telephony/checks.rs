@@ -2,9 +2,10 @@
 
 use std::{io::ErrorKind, time::Duration};
 
+use dikala_sip::settings::{ListenAddress, SipSettings, TlsFiles, Trunk};
 use dikala_telephony::{
-    settings::{BridgeSettings, Listen, Sip, TlsFiles, Trunk, VoiceModel},
-    sip,
+    USER_AGENT,
+    settings::{BridgeSettings, VoiceModel},
     trust::Trust,
     voice::gemini,
 };
@@ -51,8 +52,8 @@ pub async fn checks(settings: &BridgeSettings, has_stand_in: bool) -> Vec<CheckR
 }
 
 /// All ports are bound at the same time, so that two listeners on one port are found.
-fn listeners(listen: &[Listen]) -> Result<String, String> {
-    sip::try_listen(listen).map_err(|(one, error)| {
+fn listeners(listen: &[ListenAddress]) -> Result<String, String> {
+    dikala_sip::try_listen(listen).map_err(|(one, error)| {
         let why = match error.kind() {
             ErrorKind::AddrInUse => "; if dikala is running already, that is why",
             _ => "",
@@ -69,9 +70,9 @@ fn listeners(listen: &[Listen]) -> Result<String, String> {
     Ok(free.join(", "))
 }
 
-fn media_ports(settings: &Sip) -> Result<String, String> {
+fn media_ports(settings: &SipSettings) -> Result<String, String> {
     let (first, last) = (settings.rtp_ports.start(), settings.rtp_ports.end());
-    match sip::try_rtp_ports(settings) {
+    match dikala_sip::try_rtp_ports(settings) {
         Ok(()) => Ok(format!("a pair of {first}-{last} is free")),
         Err(error) => Err(format!(
             "telephony.sip.rtp_ports: {first}-{last} cannot be used ({error}); other programs have them"
@@ -116,7 +117,7 @@ async fn registrar(trunk: &Trunk, trust: &Trust) -> Option<Result<String, String
     let (name, place) = (&trunk.name, &register.registrar);
     let asked = timeout(
         REGISTRAR_WITHIN,
-        sip::try_registrar(name, register, trust.clone()),
+        dikala_sip::try_registrar(name, register, USER_AGENT, trust.client_config()),
     );
     Some(match asked.await {
         Ok(Ok(())) => Ok(format!("trunk {name}: {place} takes username and password")),
@@ -135,7 +136,7 @@ async fn voice(model: &VoiceModel, trust: &Trust, has_stand_in: bool) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use dikala_telephony::settings::SipTransport;
+    use dikala_sip::settings::SipTransport;
 
     use super::*;
 
@@ -145,7 +146,7 @@ mod tests {
             return;
         }
         let port = dikala_testkit::free_port();
-        let on = |transport, host: &str| Listen {
+        let on = |transport, host: &str| ListenAddress {
             transport,
             address: (host.parse::<std::net::IpAddr>().expect("an address"), port).into(),
         };

@@ -16,11 +16,14 @@ use actix_web::rt::{
 use dikala_actors::runtime::{clock::SharedClock, histogram::Distribution};
 use dikala_entities::Secret;
 use dikala_protocol::client::{Address, WallClock};
+use dikala_sip::{
+    settings::{ListenAddress, SipTransport},
+    statistics::{BOUNDS_US, DurationCounts},
+};
 use dikala_telephony::{
-    bridge::StatisticsReader,
-    settings::{BridgeSettings, Listen, SipTransport},
-    threads::{BridgeStartError, BridgeThreads},
-    times,
+    bridge::{BridgeStartError, StatisticsReader},
+    settings::BridgeSettings,
+    threads::BridgeThreads,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -120,15 +123,15 @@ impl BuiltInBridge {
 }
 
 /// The bridge's distribution of times in the service's type.
-pub fn distribution(times: times::DurationCounts) -> Distribution {
+pub fn distribution(times: DurationCounts) -> Distribution {
     Distribution {
-        bounds: times::BOUNDS_US,
+        bounds: BOUNDS_US,
         counts: times.counts.to_vec(),
         sum: times.sum_us,
     }
 }
 
-fn written(listen: Listen) -> String {
+fn written(listen: ListenAddress) -> String {
     let transport = match listen.transport {
         SipTransport::Udp => "udp",
         SipTransport::Tcp => "tcp",

@@ -1,6 +1,7 @@
 //! A whole bridge: the SIP edge, its calls, the voice provider, and the client of the call service.
 
 use std::{
+    io,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -10,6 +11,13 @@ use dikala_protocol::{
     IncomingCall,
     client::{Address, ServiceClient, WallClock},
 };
+use dikala_sip::{
+    Edge, SipError,
+    leg::{OfferedCall, Order},
+    settings::ListenAddress,
+    statistics::EdgeStatistics,
+};
+use serde_json::{Map, Value, json};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::{JoinHandle, JoinSet},
@@ -17,12 +25,11 @@ use tokio::{
 };
 
 use crate::{
+    USER_AGENT,
     call::{self, CallCounters, CallRules, TaskDeps, unavailable},
-    leg::{OfferedCall, Order},
-    settings::{BridgeSettings, Listen, Voice, VoiceModel},
-    sip::{self, Edge, SipError},
-    trust::Trust,
-    voice::{Provider, Scripted},
+    settings::{BridgeSettings, Voice, VoiceModel},
+    trust::{Trust, TrustError},
+    voice::{Phrase, Provider, Scripted},
 };
 
 /// Calls that have come in and have no task yet.
@@ -34,10 +41,35 @@ const LAST_STEPS: Duration = Duration::from_millis(500);
 /// Time that the service gets to acknowledge the last messages.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
+/// Why a bridge cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum BridgeStartError {
+    #[error("the threads of the bridge cannot be started: {0}")]
+    Threads(io::Error),
+    #[error("tls:// needs telephony.sip.tls_certificate_file and telephony.sip.tls_key_file")]
+    NoCertificate,
+    #[error("telephony.sip.public_address `{0}` has no address in the DNS")]
+    PublicAddress(String),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    #[error(transparent)]
+    Sip(SipError),
+}
+
+impl From<SipError> for BridgeStartError {
+    fn from(error: SipError) -> Self {
+        match error {
+            SipError::NoCertificate => Self::NoCertificate,
+            SipError::PublicAddress(name) => Self::PublicAddress(name),
+            other => Self::Sip(other),
+        }
+    }
+}
+
 /// Counts since the start.
 #[derive(Debug, Clone, Default)]
 pub struct BridgeStatistics {
-    pub sip: sip::EdgeStatistics,
+    pub sip: EdgeStatistics,
     pub calls: call::CallStatistics,
 }
 
@@ -73,12 +105,12 @@ impl TelephonyBridge {
         settings: &BridgeSettings,
         engine: Address,
         clock: WallClock,
-    ) -> Result<Self, SipError> {
+    ) -> Result<Self, BridgeStartError> {
         let trust = Trust::new(settings.extra_ca_file.as_deref())?;
         let provider = provider(&settings.voice, &trust);
-        let calls = CallTasks::start(settings, provider, engine, trust.clone(), clock);
-        let incoming = calls.incoming();
-        let edge = sip::listen(&settings.sip, trust, settings.max_calls, incoming).await?;
+        let tls = trust.client_config();
+        let calls = CallTasks::start(settings, provider, engine, trust, clock);
+        let edge = Edge::start(settings.sip.clone(), USER_AGENT, tls, calls.incoming()).await?;
         Ok(Self {
             edge: Arc::new(edge),
             calls,
@@ -87,7 +119,7 @@ impl TelephonyBridge {
     }
 
     /// The addresses listened on; a port of 0 is replaced by the one that was picked.
-    pub fn addresses(&self) -> Vec<Listen> {
+    pub fn addresses(&self) -> Vec<ListenAddress> {
         self.edge.addresses()
     }
 
@@ -124,7 +156,9 @@ impl TelephonyBridge {
         };
         let told = async {
             sleep(in_peace(within)).await;
-            edge.part(until - LAST_STEPS.min(within));
+            edge.part(until - LAST_STEPS.min(within), |language| {
+                Phrase::Sorry.spoken(language).1
+            });
             std::future::pending().await
         };
         tokio::select! {
@@ -289,13 +323,24 @@ async fn accept(
 
 fn reported(call: &OfferedCall, now: Millis) -> Result<IncomingCall, PhoneError> {
     Ok(IncomingCall {
-        bridge_call_id: call.bridge_call_id.clone(),
+        bridge_call_id: call.id.clone(),
         did: call.did.parse()?,
         caller_number: call.caller.parse()?,
-        metadata: call.metadata.as_object().cloned(),
+        metadata: Some(metadata(call)),
         at: Some(now),
         trace: None,
     })
+}
+
+/// The metadata that the service stores with the call.
+fn metadata(call: &OfferedCall) -> Map<String, Value> {
+    let sip = json!({
+        "callId": call.sip_call_id,
+        "trunk": call.trunk,
+        "userAgent": call.user_agent,
+        "codec": call.codec,
+    });
+    Map::from_iter([("sip".to_owned(), sip)])
 }
 
 fn turn_away(orders: &mpsc::Sender<Order>) {

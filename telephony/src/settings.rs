@@ -1,16 +1,14 @@
 //! Settings of the bridge: the `telephony.*` keys, typed and checked by the program that starts it.
 
-use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf};
+use std::path::PathBuf;
 
-use ipnet::IpNet;
+use dikala_sip::settings::SipSettings;
 use url::Url;
 
 /// All settings, except the address of the service.
 #[derive(Debug, Clone)]
 pub struct BridgeSettings {
-    /// Concurrent calls; one more is answered 503.
-    pub max_calls: usize,
-    pub sip: Sip,
+    pub sip: SipSettings,
     pub voice: Voice,
     /// CA certificates trusted besides the public ones, in outgoing TLS.
     pub extra_ca_file: Option<PathBuf>,
@@ -18,91 +16,6 @@ pub struct BridgeSettings {
     pub shutdown_seconds: u64,
     /// Absence of the service after which a call is ended.
     pub engine_lost_after_seconds: u64,
-}
-
-#[derive(Debug, Clone)]
-pub struct Sip {
-    pub listen: Vec<Listen>,
-    /// Address or name for Contact and SDP behind NAT.
-    pub public_address: Option<String>,
-    pub tls: Option<TlsFiles>,
-    pub rtp_ports: RangeInclusive<u16>,
-    /// In order of preference.
-    pub codecs: Vec<Codec>,
-    pub srtp: Srtp,
-    pub trunks: Vec<Trunk>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Listen {
-    pub transport: SipTransport,
-    /// Port 0 picks one.
-    pub address: SocketAddr,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SipTransport {
-    Udp,
-    Tcp,
-    Tls,
-}
-
-/// PEM files, read again on SIGHUP.
-#[derive(Debug, Clone)]
-pub struct TlsFiles {
-    pub certificate: PathBuf,
-    pub key: PathBuf,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Codec {
-    Opus,
-    Pcma,
-    Pcmu,
-}
-
-/// Encrypted media with keys in the SDP (RFC 4568).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Srtp {
-    Off,
-    Optional,
-    Required,
-}
-
-/// A carrier, PBX or phone that may call.
-#[derive(Debug, Clone)]
-pub struct Trunk {
-    pub name: String,
-    /// Source addresses that need no digest.
-    pub addresses: Vec<IpNet>,
-    /// The digest demanded of other addresses.
-    pub credentials: Option<Credentials>,
-    /// The registrar at which this bridge registers itself.
-    pub register: Option<Register>,
-    /// Replaces the leading zero of national numbers: `+62` turns `0812…` into `+62812…`.
-    pub prefix: Option<String>,
-}
-
-#[derive(Clone)]
-pub struct Credentials {
-    pub username: String,
-    pub password: String,
-}
-
-impl std::fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Credentials")
-            .field("username", &self.username)
-            .finish_non_exhaustive()
-    }
-}
-
-#[derive(Debug, Clone)]
-pub struct Register {
-    /// `sip:host[:port][;transport=…]`
-    pub registrar: String,
-    pub credentials: Credentials,
-    pub expires_seconds: u32,
 }
 
 #[derive(Debug, Clone)]

@@ -1,26 +1,18 @@
 //! A bridge on its own threads, so that other work of the program does not delay calls.
 
-use std::{io, num::NonZero, thread::available_parallelism};
+use std::{num::NonZero, thread::available_parallelism};
 
 use dikala_protocol::client::{Address, WallClock};
+use dikala_sip::settings::ListenAddress;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    bridge::{StatisticsReader, TelephonyBridge},
-    settings::{BridgeSettings, Listen},
-    sip::SipError,
+    bridge::{BridgeStartError, StatisticsReader, TelephonyBridge},
+    settings::BridgeSettings,
 };
 
 /// Calls wait more than they compute.
 const THREADS_MAX: usize = 2;
-
-#[derive(Debug, thiserror::Error)]
-pub enum BridgeStartError {
-    #[error("the threads of the bridge cannot be started: {0}")]
-    Threads(io::Error),
-    #[error(transparent)]
-    Sip(#[from] SipError),
-}
 
 #[derive(Debug)]
 pub struct BridgeThreads {
@@ -55,7 +47,7 @@ impl BridgeThreads {
     }
 
     /// The addresses listened on; a port of 0 is replaced by the one that was picked.
-    pub fn addresses(&self) -> Vec<Listen> {
+    pub fn addresses(&self) -> Vec<ListenAddress> {
         self.bridge
             .as_ref()
             .map_or_else(Vec::new, TelephonyBridge::addresses)

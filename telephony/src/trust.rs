@@ -54,6 +54,11 @@ impl Trust {
         Ok(Self(Arc::new(config)))
     }
 
+    /// The same, for connections over SIP.
+    pub fn client_config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.0)
+    }
+
     pub fn connector(&self) -> TlsConnector {
         TlsConnector::from(Arc::clone(&self.0))
     }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{net::UdpSocket, time::timeout};
+use tokio::{net::UdpSocket, sync::mpsc, time::timeout};
 
 use crate::wait::PATIENCE;
 
@@ -156,6 +156,27 @@ impl SignallingPhone {
                 return text;
             }
         }
+    }
+}
+
+/// Accepts every REGISTER, and reports the seconds that it asked for.
+pub async fn registrar(socket: UdpSocket, asked: mpsc::UnboundedSender<String>) {
+    let mut bytes = [0; 4_096];
+    while let Ok((length, from)) = socket.recv_from(&mut bytes).await {
+        let request = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        let expires = header(&request, "expires");
+        if expires.is_empty() {
+            continue;
+        }
+        let kept =
+            ["contact", "expires"].map(|name| format!("{name}: {}\r\n", header(&request, name)));
+        let answer = format!(
+            "{}{}content-length: 0\r\n\r\n",
+            consent(&request, ""),
+            kept.concat()
+        );
+        socket.send_to(answer.as_bytes(), from).await.unwrap();
+        let _ = asked.send(expires);
     }
 }
 

@@ -53,20 +53,26 @@ pub async fn front(host: &str, plain: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Connects to this machine, trusting either certificate.
-pub async fn connect(address: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
+/// A client that trusts these authorities, each a PEM text.
+pub fn client_config(authorities: &[&[u8]]) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    for trusted in [certificate::AUTHORITY, certificate::RENEWED] {
-        roots.add(der(trusted)).unwrap();
+    for authority in authorities {
+        roots.add(der(authority)).unwrap();
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
+    Arc::new(config)
+}
+
+/// Connects to this machine, trusting either certificate.
+pub async fn connect(address: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
+    let config = client_config(&[certificate::AUTHORITY, certificate::RENEWED]);
     let name = ServerName::try_from("localhost").unwrap();
     let stream = TcpStream::connect(address).await?;
-    let connector = TlsConnector::from(Arc::new(config));
+    let connector = TlsConnector::from(config);
     connector.connect(name, stream).await
 }
 

@@ -63,7 +63,7 @@ fn a_bridge_is_told_what_is_configured() {
         matches!(&bridge.voice.model, VoiceModel::Gemini(gemini) if gemini.api_key == "g-secret")
     );
     assert_eq!(
-        (bridge.max_calls, bridge.engine_lost_after_seconds),
+        (bridge.sip.max_calls, bridge.engine_lost_after_seconds),
         (200, 30)
     );
     // No secret is shown.

@@ -1,6 +1,7 @@
 //! Metrics of the bridge in this process.
 
-use dikala_telephony::{bridge::BridgeStatistics, call, sip, times};
+use dikala_sip::statistics::{DurationCounts, EdgeStatistics};
+use dikala_telephony::{bridge::BridgeStatistics, call};
 
 use super::{
     COUNTER, GAUGE, TIMES,
@@ -52,7 +53,7 @@ pub(super) fn metrics(counted: &BridgeStatistics) -> Vec<MetricFamily> {
     all
 }
 
-fn over_sip(sip: &sip::EdgeStatistics) -> Vec<MetricFamily> {
+fn over_sip(sip: &EdgeStatistics) -> Vec<MetricFamily> {
     let mut outcomes = MetricFamily::new(
         COUNTER,
         "dikala_telephony_calls_total",
@@ -99,7 +100,7 @@ fn over_sip(sip: &sip::EdgeStatistics) -> Vec<MetricFamily> {
     ]
 }
 
-fn media(sip: &sip::EdgeStatistics) -> MetricFamily {
+fn media(sip: &EdgeStatistics) -> MetricFamily {
     let mut packets = MetricFamily::new(
         COUNTER,
         "dikala_telephony_packets_total",
@@ -128,7 +129,7 @@ fn interruptions(calls: &call::CallStatistics) -> MetricFamily {
     interruptions
 }
 
-fn refused(sip: &sip::EdgeStatistics) -> MetricFamily {
+fn refused(sip: &EdgeStatistics) -> MetricFamily {
     let mut refused = MetricFamily::new(
         COUNTER,
         "dikala_telephony_refused_total",
@@ -141,7 +142,7 @@ fn refused(sip: &sip::EdgeStatistics) -> MetricFamily {
     refused
 }
 
-fn times(name: &'static str, help: &'static str, reading: times::DurationCounts) -> MetricFamily {
+fn times(name: &'static str, help: &'static str, reading: DurationCounts) -> MetricFamily {
     let mut metric = MetricFamily::new(TIMES, name, &[], help);
     metric.distribution(&[], distribution(reading));
     metric

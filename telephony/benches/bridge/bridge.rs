@@ -11,11 +11,9 @@ use std::{
 
 use dikala_entities::{Millis, Secret};
 use dikala_protocol::client::Address;
+use dikala_sip::settings::{Codec, ListenAddress, SipSettings, SipTransport, Srtp, Trunk};
 use dikala_telephony::{
-    settings::{
-        BridgeSettings, Codec, GeminiSettings, Listen, Prices, Sip, SipTransport, Srtp, Trunk,
-        Voice, VoiceModel,
-    },
+    settings::{BridgeSettings, GeminiSettings, Prices, Voice, VoiceModel},
     threads::BridgeThreads,
 };
 
@@ -65,9 +63,9 @@ fn settings(model: &str, codec: Codec) -> BridgeSettings {
         prices,
     };
     BridgeSettings {
-        max_calls: 1_000,
-        sip: Sip {
-            listen: vec![Listen {
+        sip: SipSettings {
+            max_calls: 1_000,
+            listen: vec![ListenAddress {
                 transport: SipTransport::Udp,
                 address: (Ipv4Addr::LOCALHOST, 0).into(),
             }],

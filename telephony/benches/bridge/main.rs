@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dikala_telephony::settings::Codec;
+use dikala_sip::settings::Codec;
 use tokio::{runtime::Handle, time::sleep};
 
 use self::{

@@ -12,10 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dikala_telephony::{
-    media::rtp::{self, HEADER_BYTES, Header},
-    settings::Codec,
-};
+use dikala_sip::settings::Codec;
 use dikala_testkit::phone::{self, SignallingPhone};
 use tokio::{runtime::Handle, task::JoinHandle};
 
@@ -26,6 +23,8 @@ use crate::{
 };
 
 const DID: &str = "+622150001000";
+/// The fixed part of an RTP header.
+const HEADER_BYTES: usize = 12;
 const PACKET: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone)]
@@ -118,16 +117,17 @@ impl Phones {
     async fn listen(self, number: usize, socket: UdpSocket) {
         let socket = tokio::net::UdpSocket::from_std(socket).unwrap();
         let mut ear = PhoneDecoder::new(self.codec);
-        let mut packet = [0; rtp::PACKET_BYTES_MAX];
+        let mut packet = [0; 2_048];
         let mut first = None;
         while let Ok(length) = socket.recv(&mut packet).await {
             let now = self.stage.now_us();
-            let Ok(header) = rtp::header(&packet[..length]) else {
+            let Some([t0, t1, t2, t3, ..]) = packet[..length].get(4..HEADER_BYTES) else {
                 continue;
             };
-            let first = *first.get_or_insert(header.timestamp);
+            let timestamp = u32::from_be_bytes([*t0, *t1, *t2, *t3]);
+            let first = *first.get_or_insert(timestamp);
             if self.shared.watched.load(Relaxed) {
-                let told = u64::from(header.timestamp.wrapping_sub(first)) * 1_000;
+                let told = u64::from(timestamp.wrapping_sub(first)) * 1_000;
                 let told = told / u64::from(per_ms(self.codec));
                 let late = now.cast_signed() - told.cast_signed();
                 self.shared.arrivals.lock().unwrap()[number].push(late);
@@ -194,14 +194,13 @@ impl Speaker {
         let step = usize::from(self.packets) % SECOND;
         let marks = stage.is(TrafficMode::Marks);
         let second = if marks { &said.marked } else { &said.noise };
-        let header = Header {
-            marker: self.packets == 0,
-            payload_type: payload(codec).0,
-            sequence: self.packets,
-            timestamp: u32::from(self.packets) * 20 * per_ms(codec),
-            ssrc: 7,
-        };
-        rtp::begin(&header, packet);
+        let timestamp = u32::from(self.packets) * 20 * per_ms(codec);
+        let marker = u8::from(self.packets == 0) << 7;
+        packet.clear();
+        packet.extend_from_slice(&[0x80, marker | payload(codec).0]);
+        packet.extend_from_slice(&self.packets.to_be_bytes());
+        packet.extend_from_slice(&timestamp.to_be_bytes());
+        packet.extend_from_slice(&[0, 0, 0, 7]);
         packet.extend_from_slice(&second[step]);
         if marks && step == 0 {
             stage.mark(self.call, MarkDirection::ToModel);

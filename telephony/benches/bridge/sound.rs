@@ -1,17 +1,23 @@
 //! The prepared audio of both ends.
 
+use audio_codec_algorithms::{decode_alaw, decode_ulaw, encode_alaw, encode_ulaw};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use dikala_telephony::{
-    AGENT_RATE,
-    media::{g711::Law, opus},
+use dikala_sip::{
+    leg::{CALLER_RATE, SPEECH_RATE},
     settings::Codec,
 };
+use opus_rs::{Application, OpusDecoder, OpusEncoder};
 use serde_json::json;
 
 /// Samples in 20 ms of G.711.
 const NARROW: usize = 160;
+/// Samples in 20 ms that the phone encodes with Opus, and decodes from it.
+const WIDE: usize = SPEECH_RATE as usize / 50;
+const DECODED: usize = CALLER_RATE as usize / 50;
 /// Threshold of loudness: only marks exceed it.
 const LOUD: u16 = 4_000;
+/// The same for a decoder's floats.
+const LOUD_FLOAT: f32 = 0.122;
 /// Packets per second.
 pub const SECOND: usize = 50;
 /// Packets of a mark: too short to be detected as a word.
@@ -30,11 +36,7 @@ impl CallerAudio {
         let mut encode = encoder(codec);
         let mut second = |marks: usize| {
             let packet = |at: usize| {
-                let count = if codec == Codec::Opus {
-                    opus::FRAME
-                } else {
-                    NARROW
-                };
+                let count = if codec == Codec::Opus { WIDE } else { NARROW };
                 let frame: Vec<i16> = match at < marks {
                     true => tone(count, count / 10),
                     false => (0..count).map(|_| noise(&mut random)).collect(),
@@ -51,15 +53,15 @@ impl CallerAudio {
 }
 
 fn encoder(codec: Codec) -> impl FnMut(&[i16]) -> Vec<u8> {
-    let mut opus = opus::Encoder::new().unwrap();
-    move |frame| {
-        let mut packet = Vec::new();
-        match codec {
-            Codec::Pcma => Law::A.encode(frame, &mut packet),
-            Codec::Pcmu => Law::Mu.encode(frame, &mut packet),
-            Codec::Opus => opus.encode(frame, &mut packet).unwrap(),
+    let mut opus = OpusEncoder::new(SPEECH_RATE as i32, 1, Application::Voip).unwrap();
+    move |frame| match codec {
+        Codec::Pcma => frame.iter().map(|sample| encode_alaw(*sample)).collect(),
+        Codec::Pcmu => frame.iter().map(|sample| encode_ulaw(*sample)).collect(),
+        Codec::Opus => {
+            let mut packet = [0; 1_500];
+            let length = opus.encode_i16(frame, WIDE, &mut packet).unwrap();
+            packet[..length].to_vec()
         }
-        packet
     }
 }
 
@@ -75,28 +77,35 @@ fn tone(count: usize, wave: usize) -> Vec<i16> {
 }
 
 /// The decoder of a phone.
-#[derive(Debug)]
 pub enum PhoneDecoder {
-    G711(Law),
-    Opus(Box<opus::Decoder>),
+    Pcma,
+    Pcmu,
+    Opus(Box<OpusDecoder>),
 }
 
 impl PhoneDecoder {
     pub fn new(codec: Codec) -> Self {
         match codec {
-            Codec::Pcma => Self::G711(Law::A),
-            Codec::Pcmu => Self::G711(Law::Mu),
-            Codec::Opus => Self::Opus(Box::new(opus::Decoder::new().unwrap())),
+            Codec::Pcma => Self::Pcma,
+            Codec::Pcmu => Self::Pcmu,
+            Codec::Opus => Self::Opus(Box::new(OpusDecoder::new(CALLER_RATE as i32, 1).unwrap())),
         }
     }
 
     pub fn is_loud(&mut self, payload: &[u8]) -> bool {
-        let mut samples = Vec::with_capacity(2 * NARROW);
+        let is_loud = |sample: i16| sample.unsigned_abs() >= LOUD;
         match self {
-            Self::G711(law) => law.decode(payload, &mut samples),
-            Self::Opus(decoder) => drop(decoder.decode(payload, &mut samples)),
+            Self::Pcma => payload.iter().any(|byte| is_loud(decode_alaw(*byte))),
+            Self::Pcmu => payload.iter().any(|byte| is_loud(decode_ulaw(*byte))),
+            Self::Opus(decoder) => {
+                let mut samples = [0.0; DECODED];
+                let decoded = decoder.decode(payload, DECODED, &mut samples);
+                let count = decoded.unwrap_or_default();
+                samples[..count]
+                    .iter()
+                    .any(|sample| sample.abs() >= LOUD_FLOAT)
+            }
         }
-        samples.iter().any(|sample| sample.unsigned_abs() >= LOUD)
     }
 }
 
@@ -114,14 +123,14 @@ pub fn is_loud(message: &str) -> bool {
 
 /// A mark of the model, as its message.
 pub fn model_mark() -> Vec<u8> {
-    said(&tone(AGENT_RATE as usize / 1_000 * 40, 48))
+    said(&tone(SPEECH_RATE as usize / 1_000 * 40, 48))
 }
 
 /// A tenth of a second of the model's voice, as its message: pulses of 120 Hz through a resonance at 700 Hz, similar to an "ah".
 pub fn model_voice() -> Vec<u8> {
     let (mut last, mut before) = (0_i32, 0_i32);
     let sample = |at: u32| {
-        let pulse = if at.is_multiple_of(AGENT_RATE / 120) {
+        let pulse = if at.is_multiple_of(SPEECH_RATE / 120) {
             3_000
         } else {
             0
@@ -130,7 +139,7 @@ pub fn model_voice() -> Vec<u8> {
         (before, last) = (last, now);
         i16::try_from(now.clamp(-20_000, 20_000)).unwrap()
     };
-    let samples: Vec<i16> = (0..AGENT_RATE / 10).map(sample).collect();
+    let samples: Vec<i16> = (0..SPEECH_RATE / 10).map(sample).collect();
     said(&samples)
 }
 

@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use dikala_protocol::CallReport;
+use dikala_sip::leg::Order;
 
 use super::machine::{MachineEffect, MachineInput};
-use crate::{leg::Order, voice::VoiceEvent};
+use crate::voice::VoiceEvent;
 
 /// Counts since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use dikala_protocol::client::CallChannel;
+use dikala_sip::leg::{Leg, LegEvent, Order, Speech};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until, timeout},
@@ -13,10 +14,7 @@ use super::{
     machine::{CallMachine, CallRules, MachineEffect, MachineInput, Now},
     outlet::Outlet,
 };
-use crate::{
-    leg::{Leg, LegEvent, Order, Speech},
-    voice::{Provider, VoiceEvent, VoiceInput, VoiceSession},
-};
+use crate::voice::{Provider, VoiceEvent, VoiceInput, VoiceSession};
 
 /// Time limit for the leg to read the last orders.
 const LAST_ORDER: Duration = Duration::from_secs(2);

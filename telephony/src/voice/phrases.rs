@@ -4,7 +4,7 @@
 
 use audio_codec_algorithms::{AdpcmImaState, decode_adpcm_ima};
 
-/// Samples at [`crate::AGENT_RATE`] per recorded sample.
+/// Samples at [`dikala_sip::leg::SPEECH_RATE`] per recorded sample.
 const FACTOR: i32 = 3;
 
 /// A recorded sentence, or a digit.
@@ -45,7 +45,7 @@ macro_rules! recordings {
 }
 
 impl Phrase {
-    /// The text and its samples at [`crate::AGENT_RATE`]. Any language but Indonesian gets English.
+    /// The text and its samples at [`dikala_sip::leg::SPEECH_RATE`]. Any language but Indonesian gets English.
     pub fn spoken(self, language: &str) -> (&'static str, Vec<i16>) {
         let (text, packed) = self.recording(language);
         (text, samples(packed))

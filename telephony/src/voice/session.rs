@@ -28,7 +28,7 @@ pub struct VoiceSession {
 /// A message from the call to the voice.
 #[derive(Debug, Clone, PartialEq)]
 pub enum VoiceInput {
-    /// 20 to 40 ms of the caller at [`crate::CALLER_RATE`].
+    /// 20 to 40 ms of the caller at [`dikala_sip::leg::CALLER_RATE`].
     Audio(Vec<i16>),
     /// A note for the agent that the caller did not say, such as a failed transfer.
     Text(String),
@@ -53,8 +53,8 @@ pub enum VoiceInput {
 pub enum VoiceEvent {
     /// Ready to talk; the greeting follows without a request.
     Ready,
-    /// The agent's samples at [`crate::AGENT_RATE`], faster than real time. A model's pieces are 100 ms at most, so that a
-    /// channel of a limited number of pieces is limited in time.
+    /// The agent's samples at [`dikala_sip::leg::SPEECH_RATE`], faster than real time. A model's pieces are 100 ms at most, so
+    /// that a channel of a limited number of pieces is limited in time.
     Audio(Vec<i16>),
     /// The model stopped because the caller spoke: queued speech is void.
     Interrupted,

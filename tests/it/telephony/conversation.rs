@@ -4,9 +4,10 @@ use std::{net::SocketAddr, process::Command, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use dikala_actors::runtime::clock::{Clock, SystemClock};
+use dikala_sip::settings::{ListenAddress, SipTransport, Trunk};
 use dikala_telephony::{
     bridge::TelephonyBridge,
-    settings::{self, Listen, Prices, Trunk, VoiceModel},
+    settings::{self, Prices, VoiceModel},
 };
 use dikala_testkit::gemini::{self, Act, FakeGemini};
 
@@ -227,8 +228,8 @@ pub fn settings(model: &FakeGemini) -> settings::BridgeSettings {
     };
     let mut settings = super::settings();
     settings.voice.model = VoiceModel::Gemini(gemini);
-    settings.sip.listen = vec![Listen {
-        transport: settings::SipTransport::Udp,
+    settings.sip.listen = vec![ListenAddress {
+        transport: SipTransport::Udp,
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
     }];
     settings.sip.trunks = vec![Trunk {

@@ -275,8 +275,8 @@ async fn rubbish_on_every_socket_changes_nothing() {
     let world = world!(Sqlite, WorldSetup::new().minutes(10));
     let model = FakeGemini::start();
     let bridge = BridgeThread::start(&world, &model, |settings| {
-        let tcp = dikala_telephony::settings::Listen {
-            transport: dikala_telephony::settings::SipTransport::Tcp,
+        let tcp = dikala_sip::settings::ListenAddress {
+            transport: dikala_sip::settings::SipTransport::Tcp,
             ..settings.sip.listen[0]
         };
         settings.sip.listen.push(tcp);

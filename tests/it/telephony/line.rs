@@ -1,10 +1,7 @@
 //! A phone line in memory, in place of a SIP edge, without sockets.
 
-use dikala_telephony::{
-    bridge::CallTasks,
-    leg::{CallRefusal, Leg, LegEvent, OfferedCall, Order, Speech},
-};
-use serde_json::json;
+use dikala_sip::leg::{CallRefusal, Leg, LegEvent, OfferedCall, Order, Speech};
+use dikala_telephony::bridge::CallTasks;
 use tokio::{sync::mpsc, time::timeout};
 
 use super::PATIENCE;
@@ -22,10 +19,13 @@ impl MemoryLine {
         let (events, happened) = mpsc::channel(256);
         tokio::spawn(play(said, events.clone()));
         let incoming = OfferedCall {
-            bridge_call_id: id.to_owned(),
+            id: id.to_owned(),
             did: did.to_owned(),
             caller: "+6281234567890".to_owned(),
-            metadata: json!({"line": id}),
+            trunk: "memory".to_owned(),
+            sip_call_id: id.to_owned(),
+            user_agent: None,
+            codec: None,
             leg: Leg {
                 orders,
                 speech,

@@ -14,9 +14,10 @@ use std::{net::SocketAddr, process::Stdio, sync::Arc};
 use dikala_actors::runtime::clock::{Clock, SystemClock};
 use dikala_entities::Secret;
 use dikala_protocol::client::Address;
+use dikala_sip::settings::{Codec, SipSettings, Srtp};
 use dikala_telephony::{
     bridge::CallTasks,
-    settings::{BridgeSettings, Codec, Sip, Srtp, Voice, VoiceModel},
+    settings::{BridgeSettings, Voice, VoiceModel},
     trust::Trust,
     voice::Scripted,
 };
@@ -37,8 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 fn settings() -> BridgeSettings {
     BridgeSettings {
-        max_calls: 10,
-        sip: Sip {
+        sip: SipSettings {
+            max_calls: 10,
             listen: Vec::new(),
             public_address: None,
             tls: None,

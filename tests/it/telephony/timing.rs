@@ -11,7 +11,7 @@ use super::{
 use crate::support::{prelude::*, tenant::text};
 
 /// 1.6 s of speech in G.711 A-law.
-const SPEECH: &[u8] = include_bytes!("../../../telephony/src/media/activity/speech.al");
+const SPEECH: &[u8] = include_bytes!("../../../sip/src/media/activity/speech.al");
 
 #[actix_web::test]
 async fn the_agent_is_heard_within_50_ms_of_what_the_model_sends() {

@@ -2,12 +2,10 @@
 
 use dikala_entities::{HangupInitiator, HangupReason, Millis};
 use dikala_protocol::CallReport;
+use dikala_sip::leg::{HangupNote, Order};
 
 use super::{CallMachine, End, MachineEffect, Now, Phase, VoiceState};
-use crate::{
-    leg::{HangupNote, Order},
-    voice::VoiceInput,
-};
+use crate::voice::VoiceInput;
 
 /// Time limits for the voice to begin a summary and to finish it.
 const SUMMARY_BEGINS_MS: u64 = 1_000;

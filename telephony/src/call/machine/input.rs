@@ -2,9 +2,9 @@
 
 use dikala_entities::Millis;
 use dikala_protocol::{CallReport, client::ServiceEvent};
+use dikala_sip::leg::{LegEvent, Order, Speech};
 
 use crate::{
-    leg::{LegEvent, Order, Speech},
     settings::Prices,
     voice::{VoiceEvent, VoiceInput, VoiceSetup},
 };

@@ -1,16 +1,14 @@
 //! The ways to leave a call: after the agent's last words, soon, after a sentence of the bridge, or by transfer to a person.
 
 use dikala_entities::{HangupInitiator, HangupReason};
+use dikala_sip::leg::Order;
 use serde_json::json;
 
 use super::{
     CallMachine, End, MachineEffect, Now, Phase, VoiceState,
     answers::{answer, failure, success},
 };
-use crate::{
-    leg::Order,
-    voice::{Phrase, VoiceInput},
-};
+use crate::voice::{Phrase, VoiceInput};
 
 /// Silence of the voice that counts as the end of its goodbye, after it has asked for the end of the call.
 const SETTLE_MS: u64 = 1_500;

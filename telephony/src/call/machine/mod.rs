@@ -20,6 +20,7 @@ use dikala_protocol::{
     CallAgent, CallReport, CommandKind, InvocationOutcome, MessageType,
     client::{MessageRef, ServiceEvent, ServiceReply},
 };
+use dikala_sip::leg::{CallRefusal, LegEvent, Order};
 
 pub(super) use self::input::{MachineEffect, MachineInput, Now};
 use self::{
@@ -27,10 +28,7 @@ use self::{
     leaving::Departure, speaking::Speaking, transcript::TranscriptBuilder,
 };
 pub(crate) use self::{input::CallRules, refusal::unavailable};
-use crate::{
-    leg::{CallRefusal, LegEvent, Order},
-    voice::{VoiceEvent, VoiceSetup},
-};
+use crate::voice::{VoiceEvent, VoiceSetup};
 
 /// Time limits for the service's decision about a call, and for its absence meanwhile.
 const DECISION_MS: u64 = 10_000;

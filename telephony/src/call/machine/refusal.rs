@@ -1,8 +1,7 @@
 //! The service's refusals as SIP statuses.
 
 use dikala_entities::HangupReason;
-
-use crate::leg::CallRefusal;
+use dikala_sip::leg::CallRefusal;
 
 /// Retry-After of a temporary failure.
 const RETRY_AFTER_SECONDS: u32 = 5;

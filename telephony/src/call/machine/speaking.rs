@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use dikala_sip::leg::{Order, Speech};
+
 use super::MachineEffect;
-use crate::leg::{Order, Speech};
 
 /// The agent's pause for a caller whose voice the model does not treat as an interruption.
 const RESUME_MS: u64 = 700;

@@ -2,6 +2,7 @@
 
 use dikala_entities::{HangupReason, Speaker};
 use dikala_protocol::{CallReport, FunctionInvocation, InvocationOutcome};
+use dikala_sip::leg::{LegEvent, Order};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -10,10 +11,7 @@ use super::{
     functions::FunctionDecision,
     leaving::DepartureStage,
 };
-use crate::{
-    leg::{LegEvent, Order},
-    voice::{Phrase, VoiceEvent, VoiceInput},
-};
+use crate::voice::{Phrase, VoiceEvent, VoiceInput};
 
 /// Without a model: when the caller hears a request for patience, and when the voice counts as lost.
 const FILLER_MS: u64 = 2_000;

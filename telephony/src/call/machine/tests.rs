@@ -2,12 +2,12 @@
 
 use dikala_entities::{Millis, PhoneNumber, Speaker};
 use dikala_protocol::client::ReplyDelay;
+use dikala_sip::leg::Speech;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::{
-    leg::Speech,
     settings::Prices,
     voice::{Usage, VoiceInput},
 };

@@ -1,16 +1,14 @@
 //! The script of the test voice. Pure.
 
 use dikala_protocol::CallAgent;
+use dikala_sip::leg::SPEECH_RATE;
 use serde_json::{Map, Value};
 
 use super::{
     arguments::{arguments, digits},
     speech_detector::{SpeechActivity, SpeechDetector},
 };
-use crate::{
-    AGENT_RATE,
-    voice::{Phrase, VoiceEvent, VoiceInput, is_indonesian},
-};
+use crate::voice::{Phrase, VoiceEvent, VoiceInput, is_indonesian};
 
 /// Silence after which the question is repeated; questions before a function is called anyway; questions if there is no function.
 const SILENCE_MS: u64 = 10_000;
@@ -205,7 +203,7 @@ impl VoiceScript {
     }
 
     fn sound(&mut self, samples: Vec<i16>, now_ms: u64, said: &mut Vec<VoiceEvent>) {
-        let ms = samples.len() as u64 * 1_000 / u64::from(AGENT_RATE);
+        let ms = samples.len() as u64 * 1_000 / u64::from(SPEECH_RATE);
         self.speaks_until = self.speaks_until.max(now_ms) + ms;
         said.push(VoiceEvent::Audio(samples));
     }
@@ -247,10 +245,10 @@ fn chime() -> Vec<i16> {
     CHIME
         .into_iter()
         .flat_map(|(hertz, ms)| {
-            let samples = AGENT_RATE * ms / 1_000;
+            let samples = SPEECH_RATE * ms / 1_000;
             (0..samples).map(move |at| {
-                let turn = i64::from(at) * i64::from(hertz) * 4 % (i64::from(AGENT_RATE) * 4);
-                let quarter = i64::from(AGENT_RATE);
+                let turn = i64::from(at) * i64::from(hertz) * 4 % (i64::from(SPEECH_RATE) * 4);
+                let quarter = i64::from(SPEECH_RATE);
                 let height = match turn / quarter {
                     0 => turn,
                     1 | 2 => 2 * quarter - turn,

@@ -6,7 +6,7 @@ const LOUD_MEAN: u64 = 400;
 const WORD_MS: u64 = 200;
 const PAUSE_MS: u64 = 800;
 /// Samples per millisecond.
-const PER_MS: u64 = crate::CALLER_RATE as u64 / 1_000;
+const PER_MS: u64 = dikala_sip::leg::CALLER_RATE as u64 / 1_000;
 
 #[derive(Debug, Default)]
 pub(super) struct SpeechDetector {

@@ -37,7 +37,7 @@ const HANDLE_MOST: usize = 8 * 1024;
 const TIME_LEFT: u64 = 5_000;
 
 /// 100 ms. A message may hold a minute, and the channels to the phone count pieces.
-const PIECE_SAMPLES: usize = crate::AGENT_RATE as usize / 10;
+const PIECE_SAMPLES: usize = dikala_sip::leg::SPEECH_RATE as usize / 10;
 
 /// Base64 with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -146,7 +146,7 @@ impl SessionMachine {
     fn agent_audio(&mut self, blob: &InlineData) {
         let mut bytes = Vec::from_iter(self.half_sample.take());
         // Other rates and media types were never seen, and cannot be played.
-        if rate(&blob.mime_type) == Some(crate::AGENT_RATE) {
+        if rate(&blob.mime_type) == Some(dikala_sip::leg::SPEECH_RATE) {
             bytes.extend(BASE64.decode(&blob.data).unwrap_or_default());
         }
         let (pairs, half) = bytes.as_chunks();
@@ -275,7 +275,7 @@ fn rate(mime_type: &str) -> Option<u32> {
     }
     match parameters.find_map(|one| one.strip_prefix("rate=")) {
         Some(rate) => rate.parse().ok(),
-        None => Some(crate::AGENT_RATE),
+        None => Some(dikala_sip::leg::SPEECH_RATE),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::CALLER_RATE;
+use dikala_sip::leg::CALLER_RATE;
 
 /// At most 3 s are kept: an answer to older speech would no longer fit.
 const MOST: usize = CALLER_RATE as usize * 3;

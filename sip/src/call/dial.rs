@@ -1,0 +1,338 @@
+//! The second leg of a transfer: our INVITE and its outcome.
+
+use std::sync::{Arc, atomic::AtomicU64};
+
+use futures_util::future::BoxFuture;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Duration, Instant, timeout},
+};
+
+use super::{
+    AnswerSdp, Call, CallParties, Control, EVENTS, INBOX, MediaSockets, ORDERS, Peer, SPEECH,
+    requests::{SUPPORTED_IN_REQUESTS, proven},
+    session::SdpSession,
+    session_timer,
+};
+use crate::{
+    dialog::{self, Dialog},
+    leg::Leg,
+    message::{Method, SipRequest, SipResponse, Uri},
+    settings::Credentials,
+    shared::{ALLOW, Shared, token},
+    statistics::{OutcomeCounters, count},
+    transactions::GIVEN_UP,
+    transport::Flow,
+};
+
+/// The longest ringing of the person's phone.
+const RINGS: Duration = Duration::from_secs(60);
+/// The number of further phones that answer the same call and are hung up. No legitimate proxy forks to more phones.
+const FORKS_MAX: usize = 16;
+const SESSION_EXPIRES: &str = "1800;refresher=uac";
+
+/// The parameters of a second leg.
+#[derive(Debug)]
+pub struct OutgoingLeg {
+    pub shared: Arc<Shared>,
+    pub caller: CallParties,
+    pub uri: Uri,
+    pub flow: Flow,
+    /// Credentials at the trunk.
+    pub credentials: Option<Credentials>,
+}
+
+/// Why there is no leg, and the counter for it.
+struct NoLeg {
+    why: String,
+    counted: fn(&OutcomeCounters) -> &AtomicU64,
+}
+
+impl<W: Into<String>> From<W> for NoLeg {
+    fn from(why: W) -> Self {
+        Self {
+            why: why.into(),
+            counted: |of| &of.failed,
+        }
+    }
+}
+
+impl NoLeg {
+    fn refused(why: impl Into<String>) -> Self {
+        Self {
+            counted: |of| &of.refused,
+            ..why.into().into()
+        }
+    }
+
+    fn cancelled(why: &str) -> Self {
+        Self {
+            counted: |of| &of.cancelled,
+            ..why.into()
+        }
+    }
+}
+
+/// An INVITE that waits for its response.
+struct PendingInvite {
+    invite: SipRequest,
+    answers: mpsc::Receiver<SipResponse>,
+}
+
+impl OutgoingLeg {
+    /// Calls the person. Returns the established leg, or why there is none. The call is given up when `alive` is closed. Boxed,
+    /// because the second leg may be transferred in turn.
+    pub fn dial(self, alive: oneshot::Receiver<()>) -> BoxFuture<'static, Result<Leg, String>> {
+        Box::pin(async move {
+            let shared = self.shared.clone();
+            let trunk = self.caller.trunk.name.clone();
+            let persons = &shared.counters.persons;
+            match self.run(alive).await {
+                Ok(leg) => {
+                    count(&persons.answered, 1);
+                    Ok(leg)
+                }
+                Err(NoLeg { why, counted }) => {
+                    count(counted(persons), 1);
+                    shared.refusals.count(&trunk, "second_leg");
+                    tracing::info!(trunk, why, "a call to a person failed");
+                    Err(why)
+                }
+            }
+        })
+    }
+
+    async fn run(self, alive: oneshot::Receiver<()>) -> Result<Leg, NoLeg> {
+        let address = self.shared.media_ip(&self.flow);
+        let sockets = MediaSockets::bind(&self.shared.settings.rtp_ports, self.flow.local().ip());
+        let sockets = sockets.map_err(|error| error.to_string())?;
+        let mut session = SdpSession::new(&self.shared, address, sockets.port);
+        let contact = self.shared.contact(&self.flow);
+        let invite = self.invite(&contact, session.offer());
+        let tag = invite.headers.tag("From").unwrap_or_default();
+        let (inbox, received) = mpsc::channel(INBOX);
+        let key = dialog::key(invite.headers.call_id(), &tag);
+        let registration = self.shared.dialogs.list(key, inbox, self.flow.remote.ip());
+        let (asked, response) = self.answered(invite, alive).await?;
+        let dialog = Dialog::of_response(&asked.invite, &response.headers, contact)
+            .ok_or("the other side's answer names no way to it")?;
+        self.acknowledge(&dialog, asked).await;
+        let terms = match session.accept(&response.body) {
+            Ok(terms) => terms,
+            Err(refused) => {
+                self.let_go(dialog);
+                return Err(refused.words.into());
+            }
+        };
+        let (orders, ordered) = mpsc::channel(ORDERS);
+        let (speech, spoken) = mpsc::channel(SPEECH);
+        let (events, receiver) = mpsc::channel(EVENTS);
+        let mut call = Call {
+            shared: self.shared,
+            caller: self.caller,
+            flow: self.flow,
+            dialog,
+            session,
+            sockets: Some(sockets),
+            terms: None,
+            taking: AnswerSdp::Agreed,
+            media: None,
+            timer: session_timer::accepted(&response.headers),
+            peer: Peer::of(&response.headers),
+            inbox: received,
+            orders: ordered,
+            speech: Some(spoken),
+            events,
+            transfer: None,
+            begun: Instant::now(),
+            registration,
+            line: None,
+            is_callers: false,
+        };
+        if !call.agreed(terms).await {
+            return Err("the media cannot be started".into());
+        }
+        call.direct(Control::Begin).await;
+        tokio::spawn(call.run_established(None));
+        Ok(Leg {
+            orders,
+            speech,
+            events: receiver,
+        })
+    }
+
+    /// Sends the INVITE, with credentials if challenged, until a phone answers.
+    async fn answered(
+        &self,
+        invite: SipRequest,
+        mut alive: oneshot::Receiver<()>,
+    ) -> Result<(PendingInvite, SipResponse), NoLeg> {
+        let mut asked = self.ask(&invite);
+        let until = Instant::now() + RINGS;
+        let mut is_proven = false;
+        loop {
+            let response = tokio::select! {
+                response = asked.answers.recv() => response.ok_or("the trunk does not answer")?,
+                _ = &mut alive => {
+                    self.give_up(asked).await;
+                    return Err(NoLeg::cancelled("the caller is gone"));
+                }
+                () = tokio::time::sleep_until(until) => {
+                    self.give_up(asked).await;
+                    return Err(NoLeg::cancelled("nobody answered in time"));
+                }
+            };
+            match response.status {
+                ..200 => {}
+                200..300 => return Ok((asked, response)),
+                401 | 407 if !is_proven => {
+                    is_proven = true;
+                    let credentials = self.credentials.as_ref();
+                    let again = credentials.and_then(|ours| proven(&invite, &response, ours, 2));
+                    let again = again
+                        .ok_or_else(|| NoLeg::refused("the trunk asks for other credentials"))?;
+                    asked = self.ask(&again);
+                }
+                status => {
+                    let why = format!("the other side did not take the call (status {status})");
+                    return Err(NoLeg::refused(why));
+                }
+            }
+        }
+    }
+
+    fn invite(&self, contact: &str, offer: String) -> SipRequest {
+        let (host, port) = self.shared.reached_at(&self.flow);
+        let from = Uri::sip(&self.caller.did, host, Some(port));
+        let mut invite = SipRequest::new(Method::Invite, self.uri.clone());
+        for (name, value) in [
+            ("Max-Forwards", "70".to_owned()),
+            ("From", format!("<{from}>;tag={}", token())),
+            ("To", format!("<{}>", self.uri)),
+            (
+                "Call-ID",
+                format!("{}@{}", token(), self.shared.user_agent.name),
+            ),
+            ("CSeq", "1 INVITE".to_owned()),
+            ("Contact", contact.to_owned()),
+            ("Allow", ALLOW.to_owned()),
+            ("Supported", SUPPORTED_IN_REQUESTS.to_owned()),
+            ("Session-Expires", SESSION_EXPIRES.to_owned()),
+            ("Content-Type", "application/sdp".to_owned()),
+        ] {
+            invite.headers.push(name, &value);
+        }
+        invite.body = offer.into_bytes();
+        invite
+    }
+
+    fn ask(&self, invite: &SipRequest) -> PendingInvite {
+        let invite = self.shared.with_via(invite.clone(), &self.flow);
+        let answers = self
+            .shared
+            .transactions
+            .ask(invite.clone(), self.flow.clone());
+        PendingInvite { invite, answers }
+    }
+
+    async fn acknowledge(&self, dialog: &Dialog, mut asked: PendingInvite) {
+        let flow = self
+            .shared
+            .flow_within(self.caller.named_by_trunk(), dialog, &self.flow)
+            .await;
+        let flow = flow.unwrap_or_else(|_| self.flow.clone());
+        // The answerer may name any address, and only the trunk gets credentials.
+        let is_to_the_trunk = flow.remote.ip() == self.flow.remote.ip();
+        let ack = dialog.ack(&asked.invite, is_to_the_trunk);
+        let ack = self.shared.with_via(ack, &flow);
+        let ack = ack.to_bytes();
+        flow.send(&ack);
+        let (shared, dialog) = (self.shared.clone(), dialog.clone());
+        let credentials = self.credentials.clone().filter(|_| is_to_the_trunk);
+        tokio::spawn(async move {
+            let mut others = Vec::new();
+            while let Some(response) = asked.answers.recv().await {
+                let headers = &response.headers;
+                if !(200..300).contains(&response.status) {
+                    continue;
+                }
+                if dialog.is_answered_by(headers) {
+                    flow.send(&ack);
+                    continue;
+                }
+                // A proxy forked the call, and a second phone has answered, too (RFC 3261, 13.2.2.4).
+                let tag = headers.tag("To").unwrap_or_default();
+                let is_new = !others.contains(&tag);
+                if is_new && others.len() == FORKS_MAX {
+                    continue;
+                }
+                let contact = dialog.contact.clone();
+                if let Some(other) = Dialog::of_response(&asked.invite, headers, contact) {
+                    let ack = other.ack(&asked.invite, is_to_the_trunk);
+                    let ack = shared.with_via(ack, &flow);
+                    flow.send(&ack.to_bytes());
+                    if is_new {
+                        others.push(tag);
+                        let (shared, flow) = (shared.clone(), flow.clone());
+                        tokio::spawn(let_go(shared, other, flow, credentials.clone()));
+                    }
+                }
+            }
+        });
+    }
+
+    /// Cancels the INVITE. A call that is answered anyway is hung up.
+    async fn give_up(&self, mut asked: PendingInvite) {
+        let mut cancel = SipRequest::new(Method::Cancel, asked.invite.uri.clone());
+        for name in ["Via", "Max-Forwards", "From", "To", "Call-ID"] {
+            for value in asked.invite.headers.all(name) {
+                cancel.headers.push(name, value);
+            }
+        }
+        let number = asked.invite.headers.cseq().map_or(1, |(number, _)| number);
+        cancel.headers.push("CSeq", &format!("{number} CANCEL"));
+        let _cancelled = self.shared.transactions.ask(cancel, self.flow.clone());
+        let answered = timeout(GIVEN_UP, async {
+            loop {
+                let response = asked.answers.recv().await?;
+                if response.status >= 200 {
+                    return Some(response);
+                }
+            }
+        });
+        let Ok(Some(response)) = answered.await else {
+            return;
+        };
+        let contact = self.shared.contact(&self.flow);
+        if response.status < 300
+            && let Some(dialog) = Dialog::of_response(&asked.invite, &response.headers, contact)
+        {
+            self.acknowledge(&dialog, asked).await;
+            self.let_go(dialog);
+        }
+    }
+
+    fn let_go(&self, dialog: Dialog) {
+        let (flow, credentials) = (self.flow.clone(), self.credentials.clone());
+        tokio::spawn(let_go(self.shared.clone(), dialog, flow, credentials));
+    }
+}
+
+/// Hangs up an unwanted leg, with credentials if challenged.
+async fn let_go(
+    shared: Arc<Shared>,
+    mut dialog: Dialog,
+    flow: Flow,
+    credentials: Option<Credentials>,
+) {
+    let bye = dialog.request(Method::Bye);
+    let mut answers = shared.ask(bye.clone(), &flow);
+    while let Some(response) = answers.recv().await {
+        if let Some(credentials) = &credentials
+            && let Some(again) = proven(&bye, &response, credentials, dialog.local_seq + 1)
+        {
+            let _ = shared.ask(again, &flow);
+            return;
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The end of a call: media stops first, then the peer and the reader of the leg learn of it.
+
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::{Call, DialogMessage, Repeat, reason};
+use crate::{leg::LegEvent, message::Method, statistics::count, transactions::GIVEN_UP};
+
+/// The reason why a call ended.
+pub(super) enum Termination {
+    /// The peer hung up.
+    Theirs,
+    /// We hang up, with cause and text.
+    Ours(u16, String),
+    /// We hang up because of a fault, which the task must learn.
+    Broken(u16, &'static str),
+    /// We hang up on a peer that most likely never existed.
+    Forgotten,
+}
+
+impl Call {
+    /// Ends the call.
+    pub(super) async fn end(mut self, over: Termination, mut unacknowledged: Option<Repeat>) {
+        self.media = None;
+        let counters = &self.shared.counters;
+        let counted = match self.is_callers {
+            true => &counters.callers,
+            false => &counters.persons,
+        };
+        self.line = None;
+        // A joined second leg is hung up too.
+        self.transfer = None;
+        let (cause, words) = match over {
+            Termination::Theirs => {
+                self.notify(LegEvent::HungUp);
+                return;
+            }
+            Termination::Ours(cause, words) => (cause, words),
+            Termination::Broken(cause, words) => {
+                count(&counted.failed, 1);
+                self.notify(LegEvent::Failed(words.to_owned()));
+                (cause, words.to_owned())
+            }
+            Termination::Forgotten => {
+                count(&counted.failed, 1);
+                let words = "the answer was not acknowledged, as many others of the trunk";
+                self.notify(LegEvent::Failed(words.to_owned()));
+                self.forget();
+                return;
+            }
+        };
+        // A BYE must not overtake the ACK (RFC 3261, 15).
+        while let Some(repeat) = &mut unacknowledged {
+            match timeout_at(repeat.next, self.inbox.recv()).await {
+                Ok(Some(DialogMessage::Ack(_)) | None) => break,
+                Ok(Some(DialogMessage::Request(request, reply))) => {
+                    reply.send(&reply.response(200, "OK"));
+                    if request.method == Method::Bye {
+                        return;
+                    }
+                }
+                Err(_) if repeat.again(&self.flow) => {}
+                Err(_) => break,
+            }
+        }
+        let mut bye = self.dialog.request(Method::Bye);
+        bye.headers.push("Reason", &reason(cause, &words));
+        let Some(mut asked) = self.ask(bye).await else {
+            return;
+        };
+        let until = Instant::now() + GIVEN_UP;
+        loop {
+            tokio::select! {
+                answer = asked.answers.recv() => match answer {
+                    Some(answer) if answer.status < 200 => {}
+                    Some(answer) => match self.prove(&asked, &answer).await {
+                        Some(again) => asked = again,
+                        None => return,
+                    },
+                    None => return,
+                },
+                received = self.inbox.recv() => if let Some(DialogMessage::Request(request, reply)) = received {
+                    // Both hung up at once.
+                    let status = if request.method == Method::Bye { (200, "OK") } else { (481, "Call Is Over") };
+                    reply.refuse(status.0, status.1);
+                },
+                () = sleep_until(until) => return,
+            }
+        }
+    }
+
+    /// Sends BYE once, and does not wait for an answer: a forged INVITE may have named somebody else.
+    fn forget(&mut self) {
+        let bye = self.dialog.request(Method::Bye);
+        let bye = self.shared.with_via(bye, &self.flow);
+        self.flow.send(&bye.to_bytes());
+    }
+}

@@ -1,0 +1,123 @@
+//! Joins two legs: each hears the other, and both end together.
+
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Duration, Instant, timeout_at},
+};
+
+use super::SPEECH;
+use crate::{
+    leg::{Leg, LegEvent, Speech},
+    media::fir::Resampler,
+    shared::Parting,
+};
+
+/// Limit for a sentence.
+const SENTENCE: Duration = Duration::from_secs(8);
+/// The mark behind the sentence.
+const TOLD: u64 = u64::MAX;
+
+/// The task's ends of the first leg's media channels.
+#[derive(Debug)]
+pub struct LegEnds {
+    pub speech: mpsc::Receiver<Speech>,
+    pub events: mpsc::Sender<LegEvent>,
+}
+
+/// The other ends of these channels.
+#[derive(Debug)]
+pub struct FirstLeg {
+    speech: mpsc::Sender<Speech>,
+    events: mpsc::Receiver<LegEvent>,
+}
+
+pub fn ends() -> (LegEnds, FirstLeg) {
+    let (speech, spoken) = mpsc::channel(SPEECH);
+    let (events, receiver) = mpsc::channel(super::EVENTS);
+    let theirs = LegEnds {
+        speech: spoken,
+        events,
+    };
+    let ours = FirstLeg {
+        speech,
+        events: receiver,
+    };
+    (theirs, ours)
+}
+
+/// Passes audio until a leg ends, or until both have heard the sentence of an edge that stops. Returns the reason. Dropping the
+/// future drops the second leg, which hangs it up.
+pub async fn join(
+    mut first: FirstLeg,
+    mut second: Leg,
+    mut parting: watch::Receiver<Option<Parting>>,
+    language: String,
+) -> &'static str {
+    let (mut up, mut down) = (Resampler::from_16_to_24(), Resampler::from_16_to_24());
+    let parting = loop {
+        let goes_on = tokio::select! {
+            event = first.events.recv() => pass(event, &mut up, &second.speech),
+            event = second.events.recv() => pass(event, &mut down, &first.speech),
+            Ok(parting) = parting.wait_for(Option::is_some) => break *parting,
+        };
+        if !goes_on {
+            return "the other side hung up";
+        }
+    };
+    let told = async {
+        let sentence = parting.map_or_else(Vec::new, |parting| (parting.sentence)(&language));
+        tokio::join!(
+            tell(&sentence, &first.speech, &mut first.events),
+            tell(&sentence, &second.speech, &mut second.events),
+        )
+    };
+    let until = Instant::now() + SENTENCE;
+    let until = parting.map_or(until, |parting| parting.by.min(until));
+    // A caller who holds the call does not hear it in any case.
+    let _ = timeout_at(until, told).await;
+    "The service stops."
+}
+
+/// Says a sentence and waits until it was played.
+async fn tell(
+    sentence: &[i16],
+    speech: &mpsc::Sender<Speech>,
+    events: &mut mpsc::Receiver<LegEvent>,
+) {
+    for said in [Speech::Audio(sentence.to_vec()), Speech::Mark(TOLD)] {
+        if speech.send(said).await.is_err() {
+            return;
+        }
+    }
+    while let Some(event) = events.recv().await {
+        if event == LegEvent::Played(TOLD) || is_end(&event) {
+            return;
+        }
+    }
+}
+
+fn is_end(event: &LegEvent) -> bool {
+    matches!(
+        event,
+        LegEvent::HungUp | LegEvent::Failed(_) | LegEvent::MediaLost
+    )
+}
+
+/// Passes one leg's event to the other; false if the leg has ended.
+fn pass(event: Option<LegEvent>, resampler: &mut Resampler, to: &mpsc::Sender<Speech>) -> bool {
+    match event {
+        Some(LegEvent::Audio(samples)) => {
+            let mut said = Vec::new();
+            resampler.run(&samples, &mut said);
+            // A gap is better than a queue.
+            let _ = to.try_send(Speech::Audio(said));
+            true
+        }
+        Some(LegEvent::Key(key)) => {
+            let _ = to.try_send(Speech::Key(key));
+            true
+        }
+        Some(event) => !is_end(&event),
+        None => false,
+    }
+}

@@ -1,0 +1,417 @@
+//! One call, from the INVITE to the last BYE: a task that gets the messages of its dialog from the edge.
+
+mod dial;
+mod end;
+mod established;
+mod info;
+mod join;
+pub mod media_sockets;
+mod media_task;
+mod requests;
+mod ring;
+mod session;
+mod session_timer;
+mod transfer;
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use tokio::{
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use self::{
+    media_sockets::MediaSockets,
+    media_task::{Control, MediaHandle},
+    session::SdpSession,
+    session_timer::Timer,
+    transfer::CallTransfer,
+};
+use crate::{
+    dialog::{
+        Dialog,
+        open_dialogs::{DialogMessage, DialogRegistration},
+    },
+    leg::{Leg, LegEvent, OfferedCall, Order, Speech},
+    lines::LinePermit,
+    media::sdp::{MediaTerms, codec_name},
+    message::{Headers, NameAddr, SipRequest, SipResponse},
+    numbers,
+    settings::Trunk,
+    shared::{ALLOW, RETRY_AFTER_SECONDS, SUPPORTED, Shared},
+    statistics::count,
+    transactions::Responder,
+    transport::Flow,
+};
+
+const ORDERS: usize = 32;
+/// Pieces of 20 to 100 ms, besides those in the playout queue.
+const SPEECH: usize = 16;
+const EVENTS: usize = 512;
+const INBOX: usize = 32;
+/// The longest id of a call.
+const ID_CHARS_MAX: usize = 128;
+
+/// Caller and called number, as the edge found them.
+#[derive(Debug, Clone)]
+pub struct CallParties {
+    pub trunk: Trunk,
+    pub did: String,
+    pub number: String,
+    /// The peer is the trunk itself, identified by address or as our registrar. Otherwise it is a phone with a password.
+    pub is_trunk: bool,
+}
+
+impl CallParties {
+    /// The trunk, if it may name the route to itself.
+    fn named_by_trunk(&self) -> Option<&Trunk> {
+        self.is_trunk.then_some(&self.trunk)
+    }
+}
+
+/// The state of a call's task.
+#[derive(Debug)]
+struct Call {
+    shared: Arc<Shared>,
+    caller: CallParties,
+    flow: Flow,
+    dialog: Dialog,
+    session: SdpSession,
+    /// `None` once the media is started.
+    sockets: Option<MediaSockets>,
+    terms: Option<MediaTerms>,
+    taking: AnswerSdp,
+    media: Option<MediaHandle>,
+    timer: Option<Timer>,
+    /// The capabilities in the peer's last request.
+    peer: Peer,
+    inbox: mpsc::Receiver<DialogMessage>,
+    orders: mpsc::Receiver<Order>,
+    speech: Option<mpsc::Receiver<Speech>>,
+    events: mpsc::Sender<LegEvent>,
+    transfer: Option<CallTransfer>,
+    begun: Instant,
+    registration: DialogRegistration,
+    /// `None` for a call that we made, and after the reliable 180 or the answer stayed unacknowledged for too long.
+    line: Option<LinePermit>,
+    /// True for the caller's leg, false for a leg that we dialled.
+    is_callers: bool,
+}
+
+/// The SDP of the 200 to the INVITE.
+#[derive(Debug)]
+enum AnswerSdp {
+    /// Our answer to the INVITE's offer.
+    Answer(String),
+    /// Our offer, because the INVITE had none; the ACK carries the answer.
+    Offer,
+    /// No SDP, because the terms were agreed before.
+    Agreed,
+}
+
+/// Capabilities of the peer.
+#[derive(Debug, Clone, Copy, Default)]
+struct Peer {
+    updates: bool,
+    refers: bool,
+    wants_reliable: bool,
+}
+
+impl Peer {
+    fn of(headers: &Headers) -> Self {
+        let allows = |method| headers.lists("Allow", method);
+        Self {
+            updates: allows("UPDATE"),
+            refers: allows("REFER"),
+            wants_reliable: headers.lists("Require", "100rel"),
+        }
+    }
+}
+
+/// Begins a call, or refuses it.
+pub fn begin(
+    shared: &Arc<Shared>,
+    line: LinePermit,
+    caller: CallParties,
+    request: &SipRequest,
+    reply: Responder,
+    incoming: &mpsc::Sender<OfferedCall>,
+) {
+    let Ok(room) = incoming.try_reserve() else {
+        note(shared, &caller, (503, "busy"), &reply);
+        return refuse_for_now(&reply, "the bridge does not keep up");
+    };
+    let Some((mut call, leg, codec)) = prepare(shared, line, caller, request, &reply) else {
+        return;
+    };
+    room.send(OfferedCall {
+        id: call_id(request, call.registration.mark_offered()),
+        did: call.caller.did.clone(),
+        caller: call.caller.number.clone(),
+        sip_call_id: cut(request.headers.call_id()),
+        trunk: call.caller.trunk.name.clone(),
+        user_agent: request.headers.get("User-Agent").map(cut),
+        codec,
+        leg,
+    });
+    tokio::spawn(call.run(reply));
+}
+
+/// Prepares a call. If that fails, it refuses the INVITE itself.
+fn prepare(
+    shared: &Arc<Shared>,
+    line: LinePermit,
+    caller: CallParties,
+    request: &SipRequest,
+    reply: &Responder,
+) -> Option<(Call, Leg, Option<&'static str>)> {
+    let timer = timer_of(request, reply)?;
+    let flow = reply.flow.towards(reply.flow.remote);
+    let contact = contact(shared, request, &flow);
+    let Some(dialog) = Dialog::of_invite(request, reply.tag(), contact) else {
+        reply.refuse(400, "Contact Is Missing");
+        return None;
+    };
+    let (inbox, received) = mpsc::channel(INBOX);
+    let Some(registration) = shared.dialogs.list_caller(&dialog, inbox, flow.remote.ip()) else {
+        refuse_again(reply);
+        return None;
+    };
+    let address = shared.media_ip(&flow);
+    let bound = MediaSockets::bind(&shared.settings.rtp_ports, flow.local().ip());
+    let told = |error: &std::io::Error| tracing::warn!(%error, "a call has no port for its media");
+    let Ok(sockets) = bound.inspect_err(told) else {
+        note(shared, &caller, (503, "ports"), reply);
+        refuse_for_now(reply, "no port for media is free");
+        return None;
+    };
+    let mut session = SdpSession::new(shared, address, sockets.port);
+    let answered = match session.offered(&request.body) {
+        Ok(answered) => answered,
+        Err(refused) => {
+            note(shared, &caller, (refused.status, "media"), reply);
+            refuse_offer(shared, reply, refused.status, &refused.words);
+            return None;
+        }
+    };
+    let (answer, terms) = answered.unzip();
+    let (orders, ordered) = mpsc::channel(ORDERS);
+    let (speech, spoken) = mpsc::channel(SPEECH);
+    let (events, receiver) = mpsc::channel(EVENTS);
+    let codec = terms.as_ref().map(|terms| codec_name(terms.codec));
+    let call = Call {
+        registration,
+        shared: shared.clone(),
+        caller,
+        flow,
+        dialog,
+        session,
+        sockets: Some(sockets),
+        terms,
+        taking: answer.map_or(AnswerSdp::Offer, AnswerSdp::Answer),
+        media: None,
+        timer,
+        peer: Peer::of(&request.headers),
+        inbox: received,
+        orders: ordered,
+        speech: Some(spoken),
+        events,
+        transfer: None,
+        begun: Instant::now(),
+        line: Some(line),
+        is_callers: true,
+    };
+    let leg = Leg {
+        orders,
+        speech,
+        events: receiver,
+    };
+    Some((call, leg, codec))
+}
+
+/// Counts and logs a refused call.
+fn note(shared: &Shared, caller: &CallParties, why: (u16, &'static str), reply: &Responder) {
+    count(&shared.counters.callers.refused, 1);
+    let ip = reply.flow.remote.ip();
+    let refusals = &shared.refusals;
+    refusals.note(&caller.trunk.name, why, ip, &reply.request, None);
+}
+
+/// Our Contact. A `sips:` request gets a `sips:` Contact, so that requests to us are secured, too.
+fn contact(shared: &Shared, request: &SipRequest, flow: &Flow) -> String {
+    let contact = shared.contact(flow);
+    match request.uri.scheme.as_str() {
+        "sips" => contact.replacen("<sip:", "<sips:", 1),
+        _ => contact,
+    }
+}
+
+/// The session timer; or `None` after refusing one that is too short.
+fn timer_of(request: &SipRequest, reply: &Responder) -> Option<Option<Timer>> {
+    match session_timer::answer(&request.headers) {
+        Ok(timer) => Some(timer),
+        Err(session_timer::TooSmall) => {
+            let min = session_timer::MIN_SECONDS.to_string();
+            let response = reply.response(422, "Session Interval Too Small");
+            let words = format!("a session timer must be {min} s at least");
+            let response = response.with("Min-SE", &min);
+            reply.send(&response.with("Reason", &reason(422, &words)));
+            None
+        }
+    }
+}
+
+/// Refuses an INVITE of an open call like a merged request (RFC 3261, 8.2.2.2).
+fn refuse_again(reply: &Responder) {
+    let response = reply.response(482, "Loop Detected");
+    let words = reason(482, "this call is here already");
+    reply.send(&response.with("Reason", &words));
+}
+
+fn refuse_for_now(reply: &Responder, words: &str) {
+    let response = reply
+        .response(503, "Service Unavailable")
+        .with("Retry-After", &RETRY_AFTER_SECONDS.to_string())
+        .with("Reason", &reason(503, words));
+    reply.send(&response);
+}
+
+fn refuse_offer(shared: &Shared, reply: &Responder, status: u16, words: &str) {
+    let phrase = if status == 488 {
+        "Not Acceptable Here"
+    } else {
+        "Bad Request"
+    };
+    let warning = format!("399 {} \"{}\"", shared.user_agent.name, plain(words));
+    let response = reply
+        .response(status, phrase)
+        .with("Warning", &warning)
+        .with("Reason", &reason(status, words));
+    reply.send(&response);
+}
+
+/// A Reason header (RFC 3326).
+pub fn reason(cause: u16, words: &str) -> String {
+    format!("SIP;cause={cause};text=\"{}\"", plain(words))
+}
+
+fn plain(words: &str) -> String {
+    words.replace(['"', '\\', '\r', '\n'], " ")
+}
+
+/// The call's id: Call-ID and From's tag, with the CSeq number if the caller was refused before. If that is too
+/// long, its SHA-256.
+fn call_id(request: &SipRequest, again: Option<u32>) -> String {
+    let tag = request.headers.tag("From").unwrap_or_default();
+    let id = format!("{};{tag}", request.headers.call_id());
+    let id = again.map_or(id.clone(), |number| format!("{id};{number}"));
+    if id.chars().count() <= ID_CHARS_MAX {
+        return id;
+    }
+    hex::encode(Sha256::digest(id))
+}
+
+/// Text of a peer, shortened.
+fn cut(text: &str) -> String {
+    text.chars().take(256).collect()
+}
+
+impl Call {
+    async fn run(mut self, reply: Responder) {
+        count(&self.shared.counters.invites, 1);
+        if let Some(acknowledged) = self.ring(reply).await {
+            self.run_established(Some(acknowledged)).await;
+        }
+    }
+
+    /// Adds the headers of all our responses inside the call.
+    fn dressed(&self, response: SipResponse) -> SipResponse {
+        response
+            .with("Contact", &self.dialog.contact)
+            .with("Allow", ALLOW)
+            .with("Supported", SUPPORTED)
+            .with("Server", self.shared.user_agent.product)
+    }
+
+    /// Adds the session timer to a 2xx of ours.
+    fn timed(&self, response: SipResponse) -> SipResponse {
+        let Some(timer) = self.timer else {
+            return response;
+        };
+        let response = response.with("Session-Expires", &timer.header(true));
+        match timer.refresher {
+            session_timer::Refresher::Peer if timer.peer_knows => response.with("Require", "timer"),
+            _ => response,
+        }
+    }
+
+    /// Starts or changes the media according to the terms. False if that fails.
+    async fn agreed(&mut self, terms: MediaTerms) -> bool {
+        let held = terms.held();
+        let was_held = self.terms.as_ref().is_some_and(MediaTerms::held);
+        self.terms = Some(terms.clone());
+        let signalling = self.flow.remote.ip();
+        match (&self.media, self.sockets.take(), self.speech.take()) {
+            (Some(_), ..) => {
+                let change = Control::Change(Box::new(terms), signalling);
+                self.direct(change).await;
+            }
+            (None, Some(sockets), Some(speech)) => {
+                let events = self.events.clone();
+                match media_task::start(&self.shared, sockets, terms, signalling, speech, events) {
+                    Ok(media) => self.media = Some(media),
+                    Err(error) => {
+                        tracing::warn!(%error, "the media of a call cannot be started");
+                        return false;
+                    }
+                }
+            }
+            (None, ..) => return false,
+        }
+        if held != was_held {
+            self.notify(LegEvent::Held(held));
+        }
+        true
+    }
+
+    /// Sends a command to the call's media, if there is any.
+    async fn direct(&self, control: Control) {
+        if let Some(media) = &self.media {
+            let _ = media.control.send(control).await;
+        }
+    }
+
+    /// Reports an event without waiting: a reader with a full channel counts as gone.
+    fn notify(&self, event: LegEvent) {
+        let _ = self.events.try_send(event);
+    }
+
+    fn due(&self) -> Option<Instant> {
+        Some(Instant::now() + self.timer?.due())
+    }
+}
+
+/// A response to an INVITE that is retransmitted until it is acknowledged.
+#[derive(Debug)]
+struct Repeat {
+    response: SipResponse,
+    next: Instant,
+    wait: Duration,
+    until: Instant,
+}
+
+/// The caller's number: the identity asserted by a trusted trunk, else the peer's From.
+pub fn caller_number(request: &SipRequest, trunk: &Trunk, trusted: bool) -> String {
+    let user = |name: &str| {
+        let addresses = request.headers.list(name);
+        let mut users = addresses.iter().filter_map(|address| {
+            let address: NameAddr = address.parse().ok()?;
+            (!address.uri.user.is_empty()).then_some(address.uri.user)
+        });
+        users.next()
+    };
+    let asserted = trusted.then(|| user("P-Asserted-Identity")).flatten();
+    let says = asserted.or_else(|| user("From")).unwrap_or_default();
+    numbers::caller(&says, trunk.prefix.as_deref())
+}

@@ -1,0 +1,304 @@
+//! Transfers: by REFER if the peer allows it (RFC 3515), else by a second leg over the same trunk, joined to the first.
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::{Duration, Instant, sleep_until, timeout},
+};
+
+use super::{
+    Call, CallParties, Control,
+    dial::OutgoingLeg,
+    join::{ends, join},
+    requests,
+};
+use crate::{
+    leg::{Leg, LegEvent},
+    message::{Host, Method, SipRequest, SipResponse, Uri},
+    transactions::Responder,
+};
+
+/// The longest ringing of the person's phone after a REFER.
+const ANSWERED: Duration = Duration::from_secs(60);
+/// The longest delay of the response to a REFER that was sent before a BYE arrived.
+const CROSSING: Duration = Duration::from_millis(200);
+
+/// A transfer under way.
+#[derive(Debug)]
+pub enum CallTransfer {
+    /// The peer was asked to call the person itself.
+    Referred {
+        to: String,
+        language: String,
+        /// `None` once the peer has accepted.
+        answers: Option<mpsc::Receiver<SipResponse>>,
+        until: Instant,
+    },
+    /// We call the person ourselves. Dropping `_alive` gives up the INVITE.
+    Dialling {
+        outcome: oneshot::Receiver<Result<Leg, String>>,
+        language: String,
+        _alive: oneshot::Sender<()>,
+    },
+    Joined(JoinedLegs),
+}
+
+/// Two joined legs; dropping this parts them.
+#[derive(Debug)]
+pub struct JoinedLegs(JoinHandle<&'static str>);
+
+impl Drop for JoinedLegs {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+pub enum TransferStep {
+    Referred(Option<SipResponse>),
+    Late,
+    Dialled(Result<Leg, String>),
+    /// The legs are parted, for this reason.
+    Parted(&'static str),
+}
+
+impl CallTransfer {
+    pub fn is_joined(&self) -> bool {
+        matches!(self, Self::Joined(_))
+    }
+}
+
+pub async fn next(transfer: &mut Option<CallTransfer>) -> TransferStep {
+    match transfer {
+        None => std::future::pending().await,
+        Some(CallTransfer::Referred {
+            answers: Some(answers),
+            ..
+        }) => TransferStep::Referred(answers.recv().await),
+        Some(CallTransfer::Referred { until, .. }) => {
+            sleep_until(*until).await;
+            TransferStep::Late
+        }
+        Some(CallTransfer::Dialling { outcome, .. }) => {
+            let gone = Err("the second leg is gone".to_owned());
+            TransferStep::Dialled(outcome.await.unwrap_or(gone))
+        }
+        Some(CallTransfer::Joined(joined)) => {
+            let why = (&mut joined.0).await;
+            TransferStep::Parted(why.unwrap_or("the other leg is gone"))
+        }
+    }
+}
+
+impl Call {
+    pub(super) async fn begin_transfer(&mut self, to: String, language: String) {
+        if self.transfer.is_some() {
+            return self.not_transferred("a transfer is under way");
+        }
+        if !self.peer.refers {
+            return self.dial(&to, language).await;
+        }
+        let target = Uri::sip(
+            &to,
+            self.dialog.target.host.clone(),
+            self.dialog.target.port,
+        );
+        let mut request = self.dialog.request(Method::Refer);
+        request.headers.push("Refer-To", &format!("<{target}>"));
+        request.headers.push("Referred-By", &self.dialog.contact);
+        match self.ask(request).await {
+            Some(asked) => {
+                self.transfer = Some(CallTransfer::Referred {
+                    to,
+                    language,
+                    answers: Some(asked.answers),
+                    until: Instant::now() + ANSWERED,
+                });
+            }
+            None => self.not_transferred("the trunk cannot be reached"),
+        }
+    }
+
+    /// Calls the person over the caller's trunk.
+    async fn dial(&mut self, to: &str, language: String) {
+        let trunk = &self.caller.trunk;
+        let registrar = trunk.register.as_ref();
+        let uri = match registrar.and_then(|register| register.registrar.parse::<Uri>().ok()) {
+            Some(registrar) => Uri {
+                user: to.to_owned(),
+                ..registrar
+            },
+            None => {
+                let remote = self.flow.remote;
+                Uri::sip(to, Host::Ip(remote.ip()), Some(remote.port()))
+            }
+        };
+        // The call may have come from another address than the trunk's registrar; only the registrar may get the INVITE then.
+        let is_of_it =
+            registrar.is_none() || self.shared.registrars.sent_for(&trunk.name, &self.flow);
+        let known = is_of_it.then_some(&self.flow);
+        let flow = match self.shared.flow_to(&uri, known).await {
+            Ok(flow) => flow,
+            Err(error) => {
+                tracing::debug!(%error, "the trunk of a call cannot be reached");
+                return self.not_transferred("the trunk cannot be reached");
+            }
+        };
+        let plan = OutgoingLeg {
+            shared: self.shared.clone(),
+            caller: CallParties {
+                is_trunk: self.caller.is_trunk || registrar.is_some(),
+                ..self.caller.clone()
+            },
+            uri,
+            flow,
+            credentials: requests::credentials(trunk).cloned(),
+        };
+        let (alive, dead) = oneshot::channel();
+        let (done, outcome) = oneshot::channel();
+        tokio::spawn(async move {
+            // A leg that nothing waits for is dropped, which hangs it up.
+            let _ = done.send(plan.dial(dead).await);
+        });
+        self.transfer = Some(CallTransfer::Dialling {
+            outcome,
+            language,
+            _alive: alive,
+        });
+    }
+
+    /// Cancels the transfer. A peer that has accepted a REFER goes on, because that cannot be cancelled.
+    pub(super) fn cancel_transfer(&mut self) {
+        let goes_on = |transfer: &mut CallTransfer| match transfer {
+            CallTransfer::Joined(_) => true,
+            CallTransfer::Referred { answers, .. } => answers.is_none(),
+            CallTransfer::Dialling { .. } => false,
+        };
+        self.transfer.take_if(|transfer| !goes_on(transfer));
+    }
+
+    /// Handles the next step of a transfer. Returns a reason when the call is over with it.
+    pub(super) async fn transferred(&mut self, step: TransferStep) -> Option<String> {
+        match step {
+            TransferStep::Referred(Some(response)) if response.status < 200 => {}
+            TransferStep::Referred(Some(response)) if response.status < 300 => {
+                if let Some(CallTransfer::Referred { answers, .. }) = &mut self.transfer {
+                    *answers = None;
+                }
+            }
+            TransferStep::Referred(_) => {
+                // The peer does not do what its Allow header promised, so we call the person.
+                if let Some(CallTransfer::Referred { to, language, .. }) = self.transfer.take() {
+                    self.dial(&to, language).await;
+                }
+            }
+            TransferStep::Late => {
+                self.transfer = None;
+                self.not_transferred("nobody answered in time");
+            }
+            TransferStep::Dialled(Ok(leg)) => self.join(leg).await,
+            TransferStep::Dialled(Err(why)) => {
+                self.transfer = None;
+                self.not_transferred(&why);
+            }
+            TransferStep::Parted(why) => return Some(why.to_owned()),
+        }
+        None
+    }
+
+    async fn join(&mut self, second: Leg) {
+        let language = match self.transfer.take() {
+            Some(CallTransfer::Dialling { language, .. }) => language,
+            _ => String::new(),
+        };
+        if self.media.is_none() {
+            return self.not_transferred("the call has no media");
+        }
+        let (theirs, ours) = ends();
+        let join_ends = Control::Join(theirs.speech, theirs.events);
+        self.direct(join_ends).await;
+        let parting = self.shared.parting.subscribe();
+        let joined = tokio::spawn(join(ours, second, parting, language));
+        self.transfer = Some(CallTransfer::Joined(JoinedLegs(joined)));
+        self.notify(LegEvent::Transfer(Ok(())));
+    }
+
+    /// The peer hangs up. Many phones do so once they have accepted a REFER, without a NOTIFY.
+    pub(super) async fn left(&mut self) {
+        let Some(CallTransfer::Referred { answers, .. }) = &mut self.transfer else {
+            return;
+        };
+        let is_taken = match answers {
+            None => true,
+            Some(answers) => timeout(CROSSING, taken(answers)).await.unwrap_or_default(),
+        };
+        if is_taken {
+            self.transfer = None;
+            self.notify(LegEvent::Transfer(Ok(())));
+        }
+    }
+
+    /// Handles a NOTIFY with the progress of a REFER.
+    pub(super) fn notified(&mut self, request: &SipRequest, reply: &Responder) {
+        let event = request.headers.get("Event").unwrap_or_default();
+        let about_refer = event
+            .split(';')
+            .next()
+            .is_some_and(|name| name.trim() == "refer");
+        if !about_refer || !matches!(self.transfer, Some(CallTransfer::Referred { .. })) {
+            reply.refuse(481, "Subscription Does Not Exist");
+            return;
+        }
+        reply.send(&self.dressed(reply.response(200, "OK")));
+        match fragment_status(&request.body) {
+            Some(200..300) => {
+                self.transfer = None;
+                self.notify(LegEvent::Transfer(Ok(())));
+            }
+            Some(status @ 300..) => {
+                self.transfer = None;
+                self.not_transferred(&format!(
+                    "the other side did not take the call (status {status})"
+                ));
+            }
+            _ => {}
+        }
+    }
+
+    fn not_transferred(&self, why: &str) {
+        self.notify(LegEvent::Transfer(Err(why.to_owned())));
+    }
+}
+
+/// True if the peer accepts the REFER.
+async fn taken(answers: &mut mpsc::Receiver<SipResponse>) -> bool {
+    while let Some(response) = answers.recv().await {
+        if response.status >= 200 {
+            return response.status < 300;
+        }
+    }
+    false
+}
+
+/// The status in a `message/sipfrag`.
+fn fragment_status(body: &[u8]) -> Option<u16> {
+    let text = std::str::from_utf8(body).ok()?;
+    let mut words = text.lines().next()?.split_whitespace();
+    words
+        .next()
+        .filter(|version| version.eq_ignore_ascii_case("SIP/2.0"))?;
+    words.next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fragment_status;
+
+    #[test]
+    fn fragments_tell_how_far_a_transfer_is() {
+        assert_eq!(fragment_status(b"SIP/2.0 100 Trying\r\n"), Some(100));
+        assert_eq!(fragment_status(b"SIP/2.0 200 OK"), Some(200));
+        for strange in [&b""[..], b"200", b"SIP/2.0", b"HTTP/1.1 200 OK", b"\xff"] {
+            assert_eq!(fragment_status(strange), None);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Identifies which call an INVITE belongs to, by Call-ID, the caller's tag and CSeq. Pure.
+//!
+//! While an attempt is open, no other begins. After one was answered, every further attempt counts as a repeat of it. Two
+//! attempts with one id would be one call to the program behind the edge, which could hang up only one of them. A refused
+//! caller may try again with the same Call-ID and tag, as trunks do after a 503 with `Retry-After`. A new CSeq number makes it
+//! another call, the same number the same call.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use sha2::{Digest, Sha256};
+
+/// Past callers that are remembered.
+const PAST_MAX: usize = 10_000;
+
+/// SHA-256 of Call-ID and tag, because these may be long.
+type CallerHash = [u8; 32];
+
+#[derive(Debug, Default)]
+pub struct CallAttempts {
+    open: HashSet<CallerHash>,
+    past: HashMap<CallerHash, PastCaller>,
+    /// Keys of `past`, the oldest first.
+    order: VecDeque<CallerHash>,
+}
+
+/// The attempts of one caller that were offered, by CSeq number.
+#[derive(Debug, Clone, Copy)]
+struct PastCaller {
+    first: u32,
+    answered: Option<u32>,
+}
+
+/// An open attempt.
+#[derive(Debug)]
+pub struct CallAttempt {
+    caller: CallerHash,
+    number: u32,
+    /// The number that distinguishes this call from the caller's first; `None` for the first.
+    again: Option<u32>,
+    is_offered: bool,
+    is_answered: bool,
+}
+
+impl CallAttempt {
+    /// Marks the attempt as offered. Returns the number that distinguishes it from the caller's first call, if
+    /// any.
+    pub fn mark_offered(&mut self) -> Option<u32> {
+        self.is_offered = true;
+        self.again
+    }
+
+    pub fn answered(&mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl CallAttempts {
+    /// Begins an attempt with the number of its CSeq; `None` if another is open.
+    pub fn begin(&mut self, caller: &str, number: u32) -> Option<CallAttempt> {
+        let caller = Sha256::digest(caller).into();
+        let past = self.past.get(&caller);
+        let number = past.and_then(|past| past.answered).unwrap_or(number);
+        let is_first = past.is_none_or(|past| past.first == number);
+        self.open.insert(caller).then_some(CallAttempt {
+            caller,
+            number,
+            again: (!is_first).then_some(number),
+            is_offered: false,
+            is_answered: false,
+        })
+    }
+
+    pub fn end(&mut self, attempt: &CallAttempt) {
+        self.open.remove(&attempt.caller);
+        if !attempt.is_offered {
+            return;
+        }
+        if !self.past.contains_key(&attempt.caller) {
+            self.make_room();
+            self.order.push_back(attempt.caller);
+        }
+        let past = self.past.entry(attempt.caller).or_insert(PastCaller {
+            first: attempt.number,
+            answered: None,
+        });
+        if attempt.is_answered {
+            past.answered = Some(attempt.number);
+        }
+    }
+
+    fn make_room(&mut self) {
+        if self.order.len() >= PAST_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.past.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl CallAttempts {
+        /// A call that is offered, from beginning to end.
+        fn passes(&mut self, caller: &str, number: u32, is_answered: bool) -> Option<u32> {
+            let mut attempt = self.begin(caller, number).expect("none is open");
+            let again = attempt.mark_offered();
+            if is_answered {
+                attempt.answered();
+            }
+            self.end(&attempt);
+            again
+        }
+    }
+
+    #[test]
+    fn an_attempt_after_a_refusal_is_another_call_and_one_after_an_answer_is_none() {
+        let mut attempts = CallAttempts::default();
+        let first = attempts.begin("a", 1).expect("none is open");
+        assert!(attempts.begin("a", 2).is_none(), "one is open");
+        attempts.end(&first);
+        // An attempt that was never offered leaves nothing.
+        assert_eq!(attempts.passes("a", 2, false), None);
+        assert_eq!(attempts.passes("a", 3, false), Some(3));
+        assert_eq!(attempts.passes("a", 2, false), None);
+        assert_eq!(attempts.passes("b", 3, false), None);
+        assert_eq!(attempts.passes("a", 4, true), Some(4));
+        for number in [2, 4, 5] {
+            assert_eq!(attempts.passes("a", number, false), Some(4));
+        }
+        assert_eq!(attempts.passes("b", 3, true), None);
+        assert_eq!(attempts.passes("b", 4, false), None);
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten() {
+        let mut attempts = CallAttempts::default();
+        for caller in 0..=PAST_MAX {
+            attempts.passes(&caller.to_string(), 1, false);
+            attempts.passes(&caller.to_string(), 2, false);
+        }
+        let held = (attempts.past.len(), attempts.order.len());
+        assert_eq!(held, (PAST_MAX, PAST_MAX));
+        assert_eq!(attempts.passes("1", 3, false), Some(3));
+        assert_eq!(attempts.passes("0", 3, false), None);
+        assert!(attempts.open.is_empty());
+    }
+}

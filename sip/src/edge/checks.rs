@@ -1,0 +1,81 @@
+//! Checks of a configuration without an edge that serves it.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+};
+
+use tokio::sync::mpsc;
+
+use super::{Edge, SipError, registration::Registration};
+use crate::{
+    call::media_sockets::MediaSockets,
+    settings::{ListenAddress, RegisterSettings, SipSettings, SipTransport, Srtp, UserAgent},
+    transport::{bind_udp, listen_tcp},
+};
+
+/// Tests a trunk's registrar and credentials, without registering.
+///
+/// Errors: the registrar refuses, or cannot be reached.
+pub async fn try_registrar(
+    trunk: &str,
+    register: &RegisterSettings,
+    user_agent: UserAgent,
+    tls: Arc<rustls::ClientConfig>,
+) -> Result<(), SipError> {
+    let any = if register.registrar.contains('[') {
+        IpAddr::from(Ipv6Addr::UNSPECIFIED)
+    } else {
+        IpAddr::from(Ipv4Addr::UNSPECIFIED)
+    };
+    let settings = SipSettings {
+        max_calls: 0,
+        listen: vec![ListenAddress {
+            transport: SipTransport::Udp,
+            address: (any, 0).into(),
+        }],
+        public_address: None,
+        tls: None,
+        rtp_ports: 0..=0,
+        codecs: Vec::new(),
+        srtp: Srtp::Off,
+        trunks: Vec::new(),
+    };
+    let (incoming, _) = mpsc::channel(1);
+    let edge = Edge::start(settings, user_agent, tls, incoming).await?;
+    let told = |error| SipError::Registration {
+        trunk: trunk.to_owned(),
+        error,
+    };
+    let mut registration = Registration::new(edge.shared.clone(), register).map_err(told)?;
+    registration.once(None).await.map_err(told)?;
+    Ok(())
+}
+
+/// Binds all addresses at the same time, as [`Edge::start`] does, and releases them. Needs a tokio runtime.
+///
+/// Errors: the first that cannot be bound, and why.
+pub fn try_listen(all: &[ListenAddress]) -> Result<(), (ListenAddress, io::Error)> {
+    let (mut datagrams, mut connections) = (Vec::new(), Vec::new());
+    for one in all {
+        let bound = match one.transport {
+            SipTransport::Udp => bind_udp(one.address).map(|socket| datagrams.push(socket)),
+            SipTransport::Tcp | SipTransport::Tls => {
+                listen_tcp(one.address).map(|listener| connections.push(listener))
+            }
+        };
+        bound.map_err(|error| (*one, error))?;
+    }
+    Ok(())
+}
+
+/// Binds the ports of one call's media for every listening address, and releases them.
+///
+/// Errors: no pair of the ports is free.
+pub fn try_rtp_ports(settings: &SipSettings) -> io::Result<()> {
+    for listen in &settings.listen {
+        MediaSockets::bind(&settings.rtp_ports, listen.address.ip())?;
+    }
+    Ok(())
+}

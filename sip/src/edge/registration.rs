@@ -1,0 +1,303 @@
+//! Registration with trunks (RFC 3261, 10), kept up as long as the edge runs, with backoff after failures.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::watch, time::Instant};
+
+use crate::{
+    digest::{Authorization, Challenge, strongest},
+    message::{Method, NameAddr, SipRequest, SipResponse, Uri},
+    settings::RegisterSettings,
+    shared::{Shared, token},
+    transport::Flow,
+};
+
+/// The first and the longest pause after a failure.
+const PAUSE: Duration = Duration::from_secs(2);
+const PAUSE_MAX: Duration = Duration::from_secs(300);
+/// A day: the longest registration, whatever the registrar grants.
+const EXPIRES_MAX: u32 = 86_400;
+/// Interval of keep-alives (two line ends), which keep NAT bindings and connections open.
+const PING: Duration = Duration::from_secs(25);
+
+/// Why a registration failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistrationError {
+    #[error("`{0}` is no SIP address; write sip:host[:port][;transport=tcp]")]
+    Address(String),
+    #[error("the registrar cannot be reached: {0}")]
+    Unreachable(std::io::Error),
+    #[error("the registrar does not answer")]
+    Silent,
+    #[error("the registrar refuses username or password")]
+    Credentials,
+    #[error("the registrar refuses with status {0}")]
+    Refused(u16),
+}
+
+/// Converts a configured registrar to a URI: `host[:port]`, the same after `udp://`, `tcp://` or `tls://`, or a URI.
+pub fn registrar(written: &str) -> Option<String> {
+    let is_uri = ["sip:", "sips:"].iter().any(|scheme| {
+        let begins = written.get(..scheme.len());
+        begins.is_some_and(|begins| begins.eq_ignore_ascii_case(scheme))
+    });
+    let uri = match written.split_once("://") {
+        _ if is_uri => written.to_owned(),
+        Some((transport @ ("udp" | "tcp" | "tls"), place)) => {
+            format!("sip:{place};transport={transport}")
+        }
+        Some(_) => return None,
+        None => format!("sip:{written}"),
+    };
+    uri.parse::<Uri>().is_ok().then_some(uri)
+}
+
+/// One registration.
+#[derive(Debug)]
+pub struct Registration {
+    shared: Arc<Shared>,
+    register: RegisterSettings,
+    registrar: Uri,
+    flow: Option<Flow>,
+    call_id: String,
+    tag: String,
+    number: u32,
+    challenge: Option<(u16, Challenge)>,
+    /// The number of uses of the challenge's nonce.
+    count: u32,
+    expires: u32,
+}
+
+impl Registration {
+    pub fn new(
+        shared: Arc<Shared>,
+        register: &RegisterSettings,
+    ) -> Result<Self, RegistrationError> {
+        let wrong = |()| RegistrationError::Address(register.registrar.clone());
+        let registrar: Uri = register.registrar.parse().map_err(wrong)?;
+        Ok(Self {
+            call_id: format!("{}@{}", token(), shared.user_agent.name),
+            shared,
+            register: register.clone(),
+            registrar,
+            flow: None,
+            tag: token(),
+            number: 0,
+            challenge: None,
+            count: 0,
+            expires: register.expires_seconds,
+        })
+    }
+
+    /// Sends a REGISTER, and again with credentials if challenged. `expires` of 0 unregisters, `None` changes nothing. Returns
+    /// the seconds granted.
+    pub async fn once(&mut self, expires: Option<u32>) -> Result<u32, RegistrationError> {
+        let flow = self
+            .shared
+            .flow_to(&self.registrar, self.flow.as_ref())
+            .await;
+        let flow = flow.map_err(RegistrationError::Unreachable)?;
+        self.flow = Some(flow.clone());
+        let mut expires = expires;
+        for _ in 0..4 {
+            let request = self.request(&flow, expires);
+            let mut answers = self.shared.ask(request, &flow);
+            let response = loop {
+                let response = answers.recv().await.ok_or(RegistrationError::Silent)?;
+                if response.status >= 200 {
+                    break response;
+                }
+            };
+            match response.status {
+                200..300 => return Ok(self.granted(&response, expires.unwrap_or_default())),
+                401 | 407 => self.challenged(&response)?,
+                423 => {
+                    let least = response
+                        .headers
+                        .get("Min-Expires")
+                        .and_then(|least| least.parse().ok());
+                    let least: u32 = least.ok_or(RegistrationError::Refused(423))?;
+                    self.expires = least.min(EXPIRES_MAX);
+                    expires = expires.map(|_| self.expires);
+                }
+                status => return Err(RegistrationError::Refused(status)),
+            }
+        }
+        Err(RegistrationError::Credentials)
+    }
+
+    fn request(&mut self, flow: &Flow, expires: Option<u32>) -> SipRequest {
+        self.number += 1;
+        let username = &self.register.credentials.username;
+        let ours = Uri {
+            user: username.clone(),
+            params: Vec::new(),
+            ..self.registrar.clone()
+        };
+        let target = Uri {
+            user: String::new(),
+            ..self.registrar.clone()
+        };
+        let mut request = SipRequest::new(Method::Register, target);
+        let uri = request.uri.to_string();
+        for (name, value) in [
+            ("Max-Forwards", "70".to_owned()),
+            ("From", format!("<{ours}>;tag={}", self.tag)),
+            ("To", format!("<{ours}>")),
+            ("Call-ID", self.call_id.clone()),
+            ("CSeq", format!("{} REGISTER", self.number)),
+        ] {
+            request.headers.push(name, &value);
+        }
+        if let Some(expires) = expires {
+            let contact = self.shared.contact_of(username, flow);
+            request
+                .headers
+                .push("Contact", &format!("{contact};expires={expires}"));
+            request.headers.push("Expires", &expires.to_string());
+        }
+        if let Some((status, challenge)) = &self.challenge {
+            self.count += 1;
+            let credentials = &self.register.credentials;
+            let proof = Authorization::to(
+                challenge,
+                credentials,
+                "REGISTER",
+                &uri,
+                self.count,
+                &token(),
+            );
+            let name = if *status == 401 {
+                "Authorization"
+            } else {
+                "Proxy-Authorization"
+            };
+            request.headers.push(name, &proof.to_string());
+        }
+        request
+    }
+
+    fn challenged(&mut self, response: &SipResponse) -> Result<(), RegistrationError> {
+        let name = if response.status == 401 {
+            "WWW-Authenticate"
+        } else {
+            "Proxy-Authenticate"
+        };
+        let challenge =
+            strongest(response.headers.all(name)).ok_or(RegistrationError::Credentials)?;
+        // Credentials that are refused although the nonce is fresh are wrong.
+        let refused = self.challenge.is_some() && self.count == 1 && !challenge.stale;
+        self.challenge = None;
+        if refused {
+            return Err(RegistrationError::Credentials);
+        }
+        self.count = 0;
+        self.challenge = Some((response.status, challenge));
+        Ok(())
+    }
+
+    /// Seconds granted: those of our Contact in the response, else those of Expires.
+    fn granted(&self, response: &SipResponse, asked: u32) -> u32 {
+        let (host, port) = match &self.flow {
+            Some(flow) => self.shared.reached_at(flow),
+            None => return asked,
+        };
+        let ours = response
+            .headers
+            .list("Contact")
+            .iter()
+            .filter_map(|contact| contact.parse::<NameAddr>().ok())
+            .find(|contact| contact.uri.host == host && contact.uri.port == Some(port))
+            .and_then(|contact| contact.param("expires")?.parse().ok());
+        let all = response
+            .headers
+            .get("Expires")
+            .and_then(|all| all.parse().ok());
+        ours.or(all).unwrap_or(asked).min(EXPIRES_MAX)
+    }
+
+    /// Sends keep-alives until the next renewal; false if the connection is lost before.
+    async fn stay(&self, until: Instant) -> bool {
+        while let Some(flow) = &self.flow {
+            let next = (Instant::now() + PING).min(until);
+            tokio::time::sleep_until(next).await;
+            if next >= until {
+                return true;
+            }
+            if !flow.send(b"\r\n\r\n") {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Registers and renews until `closing`, then unregisters.
+    pub async fn keep(mut self, trunk: String, mut closing: watch::Receiver<bool>) {
+        let shared = self.shared.clone();
+        tokio::select! {
+            () = self.renew(&trunk) => {}
+            _ = closing.changed() => {
+                if shared.registrars.remove(&trunk) {
+                    let _ = self.once(Some(0)).await;
+                }
+            }
+        }
+    }
+
+    async fn renew(&mut self, trunk: &str) {
+        let mut pause = PAUSE;
+        loop {
+            let (asked, expires) = (Instant::now(), self.expires);
+            match self.once(Some(expires)).await {
+                Ok(granted) => {
+                    pause = PAUSE;
+                    if let Some(flow) = &self.flow {
+                        self.shared.registrars.add(trunk, flow.remote);
+                    }
+                    tracing::info!(trunk, seconds = granted, "registered");
+                    self.stay(asked + renewed_after(granted)).await;
+                }
+                Err(error) => {
+                    self.flow = None;
+                    self.shared.registrars.remove(trunk);
+                    self.shared.refusals.count(trunk, "registration");
+                    tracing::warn!(trunk, %error, again_in_seconds = pause.as_secs(), "not registered");
+                    let jitter = Duration::from_millis(u64::from(rand::random::<u16>() % 1_000));
+                    tokio::time::sleep(pause + jitter).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        }
+    }
+}
+
+/// Time of the renewal: well before the registration expires, with time for a second try.
+fn renewed_after(granted: u32) -> Duration {
+    let early = (granted / 4).clamp(1, 60);
+    Duration::from_secs(u64::from(granted.saturating_sub(early).max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_registrar_is_none() {
+        for strange in [
+            "", "http://x", "udp://", "a b", "x:port", "sip:", "tel:abc", "ws://x",
+        ] {
+            assert_eq!(registrar(strange), None, "{strange}");
+        }
+    }
+
+    #[test]
+    fn renewals_come_in_time() {
+        for (granted, after) in [(3600, 3540), (60, 45), (4, 3), (1, 1), (0, 1)] {
+            assert_eq!(
+                renewed_after(granted),
+                Duration::from_secs(after),
+                "{granted}"
+            );
+        }
+    }
+}

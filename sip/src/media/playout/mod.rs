@@ -1,0 +1,227 @@
+//! The playout queue: speech at 24 kHz in bursts goes in, frames of 20 ms come out.
+//!
+//! Samples wait at the codec's rate: for G.711 that takes a third of the memory. Speech fades for 5 ms where it breaks off or
+//! begins, so that nothing clicks. Silence is frames of zeros.
+
+mod sample_queue;
+
+use std::collections::VecDeque;
+
+use self::sample_queue::SampleQueue;
+use super::fir::Resampler;
+
+/// Queued speech from which no more is accepted.
+const WAITING_MAX_MS: u64 = 30_000;
+const MARKS_MAX: usize = 1_024;
+const FADE_MS: usize = 5;
+
+/// The sample rate of frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlayoutRate {
+    /// 8 kHz.
+    Narrow,
+    /// 24 kHz.
+    Full,
+}
+
+impl PlayoutRate {
+    const fn per_ms(self) -> usize {
+        match self {
+            Self::Narrow => 8,
+            Self::Full => 24,
+        }
+    }
+
+    /// Samples in 20 ms.
+    pub const fn frame(self) -> usize {
+        self.per_ms() * 20
+    }
+
+    const fn fade(self) -> usize {
+        self.per_ms() * FADE_MS
+    }
+
+    fn resampler(self) -> Option<Resampler> {
+        (self == Self::Narrow).then(Resampler::from_24_to_8)
+    }
+}
+
+/// The queue of one call.
+#[derive(Debug)]
+pub struct Playout {
+    rate: PlayoutRate,
+    resampler: Option<Resampler>,
+    scratch: Vec<i16>,
+    waiting: SampleQueue,
+    /// Samples that have left the queue since the start.
+    left: u64,
+    /// Marks with their positions, counted like `left`.
+    marks: VecDeque<(u64, u64)>,
+    /// Samples played since the queue was last empty or flushed.
+    played: u64,
+    paused: bool,
+    /// The faded end of flushed speech.
+    tail: Vec<i16>,
+    /// The last sample was silence.
+    quiet: bool,
+}
+
+impl Playout {
+    pub fn new(rate: PlayoutRate) -> Self {
+        Self {
+            rate,
+            resampler: rate.resampler(),
+            scratch: Vec::new(),
+            waiting: SampleQueue::default(),
+            left: 0,
+            marks: VecDeque::new(),
+            played: 0,
+            paused: false,
+            tail: Vec::new(),
+            quiet: true,
+        }
+    }
+
+    /// Changes the rate and converts what waits.
+    pub fn change(&mut self, rate: PlayoutRate) {
+        if rate == self.rate {
+            return;
+        }
+        let convert = |samples: u64| samples * rate.per_ms() as u64 / self.rate.per_ms() as u64;
+        self.played = convert(self.played);
+        for (at, _) in &mut self.marks {
+            *at = self.left + convert(*at - self.left);
+        }
+        let mut resampler = match rate {
+            PlayoutRate::Narrow => Resampler::from_24_to_8(),
+            PlayoutRate::Full => Resampler::from_8_to_24(),
+        };
+        let (mut all, mut converted) = (Vec::new(), Vec::new());
+        self.waiting.take(usize::MAX, &mut all);
+        resampler.run(&all, &mut converted);
+        self.waiting.push(&converted);
+        self.tail.clear();
+        self.rate = rate;
+        self.resampler = rate.resampler();
+    }
+
+    pub fn wants_more(&self) -> bool {
+        let waiting_ms = self.waiting.len() / self.rate.per_ms();
+        (waiting_ms as u64) < WAITING_MAX_MS && self.marks.len() < MARKS_MAX
+    }
+
+    /// Speech is being played.
+    pub fn speaks(&self) -> bool {
+        !self.paused && !self.waiting.is_empty()
+    }
+
+    /// Queues samples of 24 kHz.
+    pub fn say(&mut self, samples: &[i16]) {
+        if self.waiting.is_empty() {
+            self.played = 0;
+        }
+        match &mut self.resampler {
+            Some(resampler) => {
+                self.scratch.clear();
+                resampler.run(samples, &mut self.scratch);
+                self.waiting.push(&self.scratch);
+            }
+            None => self.waiting.push(samples),
+        }
+    }
+
+    /// Sets a mark; [`Playout::frame`] reports it once everything before it was played.
+    pub fn mark(&mut self, mark: u64) {
+        self.marks
+            .push_back((self.left + self.waiting.len() as u64, mark));
+    }
+
+    /// Pauses and keeps what waits.
+    pub fn pause(&mut self) {
+        self.paused = true;
+    }
+
+    pub fn go_on(&mut self) {
+        self.paused = false;
+    }
+
+    /// Flushes the queue and returns how many milliseconds were played before. Ends a pause.
+    pub fn flush(&mut self, mut gone: impl FnMut(u64)) -> u64 {
+        if !self.paused && !self.quiet {
+            let rest = self.waiting.len().min(self.rate.fade());
+            self.tail.clear();
+            self.waiting.take(rest, &mut self.tail);
+            fade_out(&mut self.tail);
+            self.left += rest as u64;
+            self.played += rest as u64;
+        }
+        self.left += self.waiting.len() as u64;
+        self.waiting = SampleQueue::default();
+        self.marks.drain(..).for_each(|(_, mark)| gone(mark));
+        self.paused = false;
+        if let Some(resampler) = &mut self.resampler {
+            resampler.reset();
+        }
+        let played_ms = self.played / self.rate.per_ms() as u64;
+        self.played = 0;
+        played_ms
+    }
+
+    /// Puts the next 20 ms into `out`, and reports the marks that are passed.
+    pub fn frame(&mut self, out: &mut Vec<i16>, mut passed: impl FnMut(u64)) {
+        out.clear();
+        let was_quiet = self.quiet;
+        if !self.tail.is_empty() {
+            out.append(&mut self.tail);
+            self.quiet = true;
+        } else if self.paused {
+            if !was_quiet {
+                // These samples stay in the queue, to be heard again after the pause.
+                out.extend(self.waiting.first(self.rate.fade()));
+                fade_out(out);
+            }
+            self.quiet = true;
+        } else {
+            self.play(out, was_quiet);
+        }
+        out.resize(self.rate.frame(), 0);
+        while self.marks.front().is_some_and(|(at, _)| *at <= self.left) {
+            self.marks
+                .pop_front()
+                .into_iter()
+                .for_each(|(_, mark)| passed(mark));
+        }
+    }
+
+    fn play(&mut self, out: &mut Vec<i16>, was_quiet: bool) {
+        let count = self.waiting.len().min(self.rate.frame());
+        self.waiting.take(count, out);
+        self.left += count as u64;
+        self.played += count as u64;
+        let fade = self.rate.fade().min(count);
+        if was_quiet {
+            fade_in(&mut out[..fade]);
+        }
+        self.quiet = count < self.rate.frame();
+        if self.quiet {
+            fade_out(&mut out[count - fade..]);
+        }
+    }
+}
+
+fn fade_in(samples: &mut [i16]) {
+    let all = samples.len() as i32;
+    for (n, sample) in (1..).zip(samples) {
+        *sample = (i32::from(*sample) * n / (all + 1)) as i16;
+    }
+}
+
+fn fade_out(samples: &mut [i16]) {
+    let all = samples.len() as i32;
+    for (n, sample) in (0..).zip(samples) {
+        *sample = (i32::from(*sample) * (all - n) / (all + 1)) as i16;
+    }
+}
+
+#[cfg(test)]
+mod tests;

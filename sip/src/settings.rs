@@ -1,0 +1,103 @@
+//! Settings of the edge, as plain types. The program that starts it reads and checks them.
+
+use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf};
+
+use ipnet::IpNet;
+
+/// All settings of an edge.
+#[derive(Debug, Clone)]
+pub struct SipSettings {
+    /// Concurrent calls; one more is answered 503.
+    pub max_calls: usize,
+    pub listen: Vec<ListenAddress>,
+    /// Address or name for Contact and SDP behind NAT.
+    pub public_address: Option<String>,
+    pub tls: Option<TlsFiles>,
+    pub rtp_ports: RangeInclusive<u16>,
+    /// In order of preference.
+    pub codecs: Vec<Codec>,
+    pub srtp: Srtp,
+    pub trunks: Vec<Trunk>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListenAddress {
+    pub transport: SipTransport,
+    /// Port 0 picks one.
+    pub address: SocketAddr,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SipTransport {
+    Udp,
+    Tcp,
+    Tls,
+}
+
+/// PEM files, read again by [`crate::Edge::reload_tls`].
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Codec {
+    Opus,
+    Pcma,
+    Pcmu,
+}
+
+/// Encrypted media with keys in the SDP (RFC 4568).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Srtp {
+    Off,
+    Optional,
+    Required,
+}
+
+/// A carrier, PBX or phone that may call.
+#[derive(Debug, Clone)]
+pub struct Trunk {
+    pub name: String,
+    /// Source addresses that need no digest.
+    pub addresses: Vec<IpNet>,
+    /// The digest demanded of other addresses.
+    pub credentials: Option<Credentials>,
+    /// The registrar at which this edge registers itself.
+    pub register: Option<RegisterSettings>,
+    /// Replaces the leading zero of national numbers: `+62` turns `0812…` into `+62812…`.
+    pub prefix: Option<String>,
+}
+
+#[derive(Clone)]
+pub struct Credentials {
+    pub username: String,
+    pub password: String,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials")
+            .field("username", &self.username)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct RegisterSettings {
+    /// `sip:host[:port][;transport=…]`
+    pub registrar: String,
+    pub credentials: Credentials,
+    pub expires_seconds: u32,
+}
+
+/// The name of the program, as peers see it.
+#[derive(Debug, Clone, Copy)]
+pub struct UserAgent {
+    /// A token: the digest realm, the user of our Contact, the host of our Call-IDs, the origin in SDP, and the agent in
+    /// warnings.
+    pub name: &'static str,
+    /// The value of `User-Agent` and `Server`, such as `Example/1.0`.
+    pub product: &'static str,
+}

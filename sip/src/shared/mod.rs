@@ -1,0 +1,125 @@
+//! State shared by all calls and registrations of an edge: sockets, transactions, open dialogs, counters.
+
+mod own_addresses;
+mod routes;
+
+use std::{
+    net::IpAddr,
+    sync::{Arc, OnceLock, Weak},
+};
+
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
+
+use crate::{
+    dialog::open_dialogs::OpenDialogs,
+    lines::Lines,
+    message::{SipRequest, SipResponse},
+    refusals::Refusals,
+    registrars::Registrars,
+    settings::{ListenAddress, SipSettings, UserAgent},
+    statistics::EdgeCounters,
+    transactions::Transactions,
+    transport::{Flow, Receive},
+};
+
+/// Methods that are served.
+pub const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, UPDATE, PRACK, NOTIFY, INFO";
+/// Accepted body types of an offer or answer.
+pub const ACCEPT: &str = "application/sdp, multipart/mixed";
+/// Retry-After of a 503.
+pub const RETRY_AFTER_SECONDS: u32 = 10;
+pub const SUPPORTED: &str = "timer, 100rel";
+/// Extensions that a request may require.
+pub const EXTENSIONS: [&str; 2] = ["timer", "100rel"];
+
+/// The end of joined calls when the edge stops.
+#[derive(Debug, Clone, Copy)]
+pub struct Parting {
+    /// The time by which joined legs must be parted.
+    pub by: Instant,
+    /// The sentence that both hear before, in this language, at [`crate::leg::SPEECH_RATE`].
+    pub sentence: fn(language: &str) -> Vec<i16>,
+}
+
+#[derive(Debug)]
+pub struct Shared {
+    pub settings: SipSettings,
+    pub user_agent: UserAgent,
+    /// TLS to peers that we connect to.
+    tls: Arc<rustls::ClientConfig>,
+    pub transactions: Arc<Transactions>,
+    /// The runtime of the media threads.
+    pub media: tokio::runtime::Handle,
+    pub counters: EdgeCounters,
+    pub refusals: Refusals,
+    /// The address for SDP, if `public_address` is set.
+    pub public_ip: Option<IpAddr>,
+    /// Set once the edge stops.
+    pub parting: watch::Sender<Option<Parting>>,
+    pub dialogs: Arc<OpenDialogs>,
+    pub lines: Arc<Lines>,
+    sockets: OnceLock<BoundSockets>,
+    pub registrars: Registrars,
+}
+
+/// The bound sockets.
+pub struct BoundSockets {
+    pub addresses: Vec<ListenAddress>,
+    pub udp: Vec<Flow>,
+    pub receiver: Weak<dyn Receive>,
+}
+
+impl std::fmt::Debug for BoundSockets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.addresses).finish()
+    }
+}
+
+impl Shared {
+    pub fn new(
+        settings: SipSettings,
+        user_agent: UserAgent,
+        tls: Arc<rustls::ClientConfig>,
+        media: tokio::runtime::Handle,
+        public_ip: Option<IpAddr>,
+    ) -> Self {
+        Self {
+            lines: Arc::new(Lines::new(settings.max_calls, settings.trunks.len())),
+            settings,
+            user_agent,
+            tls,
+            transactions: Arc::default(),
+            media,
+            counters: EdgeCounters::default(),
+            refusals: Refusals::default(),
+            public_ip,
+            parting: watch::Sender::new(None),
+            dialogs: Arc::default(),
+            sockets: OnceLock::new(),
+            registrars: Registrars::default(),
+        }
+    }
+
+    pub fn bound(&self, sockets: BoundSockets) {
+        // Called once, before anything is read.
+        let _ = self.sockets.set(sockets);
+    }
+
+    pub fn addresses(&self) -> &[ListenAddress] {
+        self.sockets.get().map_or(&[], |sockets| &sockets.addresses)
+    }
+
+    /// Adds Via and sends the request until it is answered.
+    pub fn ask(&self, request: SipRequest, flow: &Flow) -> mpsc::Receiver<SipResponse> {
+        let request = self.with_via(request, flow);
+        self.transactions.ask(request, flow.clone())
+    }
+}
+
+/// Random letters for tags, branches and ids.
+pub fn token() -> String {
+    hex::encode(rand::random::<[u8; 10]>())
+}

@@ -1,0 +1,129 @@
+//! The route to a peer: an existing flow, a datagram, or a new connection.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+};
+
+use super::Shared;
+use crate::{
+    address_rules::is_hidden,
+    dialog::Dialog,
+    message::{Host, Uri},
+    resolution::addresses,
+    settings::{SipTransport, Trunk},
+    transport::{Flow, connect},
+};
+
+impl Shared {
+    /// The route to an address that the operator configured: an open connection, else a datagram or a new connection.
+    pub async fn flow_to(&self, uri: &Uri, known: Option<&Flow>) -> io::Result<Flow> {
+        if let Some(known) = known.filter(|known| known.is_reliable() && known.is_open()) {
+            return Ok(known.clone());
+        }
+        let transport = transport_to(uri, known);
+        let port = port_of(uri, transport);
+        let found = addresses(&uri.host, port).await?;
+        let served = found.iter().find(|address| self.serves(**address));
+        let address = served.or(found.first()).copied();
+        let address = address.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        self.begun(transport, address, &uri.host, known).await
+    }
+
+    /// The route of a request inside a dialog. `known` is where the peer's last request came from. A phone, which has no `trunk`,
+    /// is reached nowhere else. A trunk may record a route through public addresses and its own.
+    pub async fn flow_within(
+        &self,
+        trunk: Option<&Trunk>,
+        dialog: &Dialog,
+        known: &Flow,
+    ) -> io::Result<Flow> {
+        if known.is_open() && (known.is_reliable() || dialog.routes.is_empty()) {
+            return Ok(known.clone());
+        }
+        let Some(trunk) = trunk else {
+            return match known.is_open() {
+                true => Ok(known.clone()),
+                false => Err(io::ErrorKind::NotConnected.into()),
+            };
+        };
+        let uri = dialog.next_hop();
+        let transport = transport_to(&uri, Some(known));
+        let port = port_of(&uri, transport);
+        let found = addresses(&uri.host, port).await.unwrap_or_default();
+        let may_be_named = |address: &SocketAddr| self.may_be_named(trunk, address.ip(), known);
+        let named: Vec<SocketAddr> = found.into_iter().filter(may_be_named).collect();
+        let served = named.iter().find(|address| self.serves(**address));
+        let address = match served.or(named.first()) {
+            Some(named) => *named,
+            None if !known.is_reliable() => return Ok(known.clone()),
+            None => SocketAddr::new(known.remote.ip(), port),
+        };
+        self.begun(transport, address, &uri.host, Some(known)).await
+    }
+
+    /// True if a trunk may have us send requests there.
+    fn may_be_named(&self, trunk: &Trunk, ip: IpAddr, known: &Flow) -> bool {
+        let ip = ip.to_canonical();
+        !is_hidden(ip)
+            || ip == known.remote.ip().to_canonical()
+            || trunk.addresses.iter().any(|net| net.contains(&ip))
+            || self.registrars.address_of(&trunk.name) == Some(ip)
+    }
+
+    async fn begun(
+        &self,
+        transport: SipTransport,
+        address: SocketAddr,
+        host: &Host,
+        known: Option<&Flow>,
+    ) -> io::Result<Flow> {
+        if transport == SipTransport::Udp {
+            return match known.filter(|known| known.transport == SipTransport::Udp) {
+                Some(known) => Ok(known.towards(address)),
+                None => self.datagrams_to(address),
+            };
+        }
+        let receiver = self
+            .sockets
+            .get()
+            .and_then(|sockets| sockets.receiver.upgrade());
+        let receiver = receiver.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
+        let secured = (transport == SipTransport::Tls).then_some((&self.tls, host));
+        connect(transport, address, secured, receiver).await
+    }
+
+    /// True if we listen on a UDP address of this family.
+    fn serves(&self, address: SocketAddr) -> bool {
+        let sockets = self.sockets.get().map_or(&[][..], |sockets| &sockets.udp);
+        sockets
+            .iter()
+            .any(|flow| flow.bound.is_ipv4() == address.is_ipv4())
+    }
+
+    fn datagrams_to(&self, address: SocketAddr) -> io::Result<Flow> {
+        let sockets = self.sockets.get().map_or(&[][..], |sockets| &sockets.udp);
+        let fits = |flow: &&Flow| flow.bound.is_ipv4() == address.is_ipv4();
+        let flow = sockets.iter().find(fits);
+        flow.map(|flow| flow.towards(address))
+            .ok_or_else(|| io::Error::other("not listening on a UDP address of this family"))
+    }
+}
+
+fn transport_to(uri: &Uri, known: Option<&Flow>) -> SipTransport {
+    let named = uri.param("transport").map(str::to_ascii_lowercase);
+    match named.as_deref() {
+        _ if uri.scheme == "sips" => SipTransport::Tls,
+        Some("tcp") => SipTransport::Tcp,
+        Some("tls") => SipTransport::Tls,
+        Some(_) => SipTransport::Udp,
+        None => known.map_or(SipTransport::Udp, |known| known.transport),
+    }
+}
+
+fn port_of(uri: &Uri, transport: SipTransport) -> u16 {
+    uri.port.unwrap_or(match transport {
+        SipTransport::Tls => 5061,
+        SipTransport::Udp | SipTransport::Tcp => 5060,
+    })
+}

@@ -1,0 +1,113 @@
+//! Counts of an edge since its start: what it counts, and what others read.
+
+mod durations;
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use self::durations::DurationHistogram;
+
+pub use self::durations::{BOUNDS_US, DurationCounts};
+
+/// Outcomes of calls since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallOutcomes {
+    pub answered: u64,
+    pub refused: u64,
+    pub cancelled: u64,
+    pub failed: u64,
+}
+
+/// Counts since the start, and gauges.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EdgeStatistics {
+    pub calls: usize,
+    /// Calls whose caller is joined to a person.
+    pub joined: usize,
+    pub invites: u64,
+    pub callers: CallOutcomes,
+    /// Calls to persons, for transfers.
+    pub persons: CallOutcomes,
+    /// From INVITE to 200.
+    pub answer: DurationCounts,
+    /// From the caller's voice to the silence of our side.
+    pub barge_in: DurationCounts,
+    pub registered_trunks: usize,
+    /// Over calls that have ended.
+    pub packets: u64,
+    pub packets_lost: u64,
+    pub packets_late: u64,
+    /// Ticks of 20 ms, and those that came more than 20 ms late.
+    pub ticks: u64,
+    pub ticks_late: u64,
+    /// Strangers' messages dropped by the rate limit.
+    pub strangers_dropped: u64,
+    pub refused: Vec<RefusalCount>,
+}
+
+/// Refused calls of one trunk for one reason; no trunk if none admitted the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusalCount {
+    pub trunk: String,
+    pub reason: &'static str,
+    pub count: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct OutcomeCounters {
+    pub answered: AtomicU64,
+    pub refused: AtomicU64,
+    pub cancelled: AtomicU64,
+    pub failed: AtomicU64,
+}
+
+/// Counters since the start.
+#[derive(Debug, Default)]
+pub(crate) struct EdgeCounters {
+    pub invites: AtomicU64,
+    pub callers: OutcomeCounters,
+    /// Calls to persons, for transfers.
+    pub persons: OutcomeCounters,
+    pub packets: AtomicU64,
+    pub packets_lost: AtomicU64,
+    pub packets_late: AtomicU64,
+    pub ticks: AtomicU64,
+    pub ticks_late: AtomicU64,
+    /// From INVITE to 200.
+    pub answer: DurationHistogram,
+    /// From the caller's voice to the silence of our side.
+    pub barge_in: DurationHistogram,
+}
+
+impl OutcomeCounters {
+    fn read(&self) -> CallOutcomes {
+        CallOutcomes {
+            answered: self.answered.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+            cancelled: self.cancelled.load(Relaxed),
+            failed: self.failed.load(Relaxed),
+        }
+    }
+}
+
+impl EdgeCounters {
+    /// The counters; all other fields are zero.
+    pub fn read(&self) -> EdgeStatistics {
+        EdgeStatistics {
+            invites: self.invites.load(Relaxed),
+            callers: self.callers.read(),
+            persons: self.persons.read(),
+            answer: self.answer.reading(),
+            barge_in: self.barge_in.reading(),
+            packets: self.packets.load(Relaxed),
+            packets_lost: self.packets_lost.load(Relaxed),
+            packets_late: self.packets_late.load(Relaxed),
+            ticks: self.ticks.load(Relaxed),
+            ticks_late: self.ticks_late.load(Relaxed),
+            ..EdgeStatistics::default()
+        }
+    }
+}
+
+pub(crate) fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Relaxed);
+}

@@ -1,0 +1,25 @@
+//! The SIP edge from outside: with test phones that send exactly what a test wants, and with sipp, baresip and kamailio from
+//! Debian. Tests of missing programs are skipped with a note; with `DIKALA_REQUIRE_SIP=1` they fail.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod access;
+mod bodies;
+mod calls;
+mod changes;
+mod digests;
+mod edges;
+mod faults;
+mod guessing;
+mod hops;
+mod hostile;
+mod loss;
+mod matrix;
+mod nat;
+mod persons;
+mod programs;
+mod proofs;
+mod registering;
+mod secured;
+mod strangers;
+mod support;

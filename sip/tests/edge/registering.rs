@@ -1,0 +1,196 @@
+//! Registrations of the bridge with a registrar of the test, and packets from other sources.
+
+use dikala_sip::settings::{Credentials, RegisterSettings, Trunk};
+use dikala_testkit::phone::registrar;
+use tokio::{net::UdpSocket, sync::mpsc, time::timeout};
+
+use crate::support::{
+    CallBehaviour, PATIENCE, ScriptedPhone, TestEdge, eventually, flood, header, offer,
+};
+
+fn at(registrar: String, expires_seconds: u32) -> RegisterSettings {
+    RegisterSettings {
+        registrar,
+        credentials: Credentials {
+            username: "dikala".to_owned(),
+            password: "rahasia".to_owned(),
+        },
+        expires_seconds,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_brief_registration_is_asked_for_as_it_is_told_and_renewed() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let register = at(format!("sip:{}", socket.local_addr().unwrap()), 2);
+    let (asked, mut heard) = mpsc::unbounded_channel();
+    let registrar = tokio::spawn(registrar(socket, asked));
+    let _bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.trunks[0].register = Some(register);
+    })
+    .await;
+    for _ in 0..3 {
+        let expires = tokio::time::timeout(PATIENCE, heard.recv()).await;
+        assert_eq!(expires.unwrap().as_deref(), Some("2"));
+    }
+    registrar.abort();
+}
+
+/// A registrar may answer from another port, so only its answers distinguish it from strangers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registrar_is_heard_beside_a_flood() {
+    let (socket, other) = (
+        UdpSocket::bind("127.0.0.1:0").await.unwrap(),
+        UdpSocket::bind("127.0.0.1:0").await.unwrap(),
+    );
+    let register = at(socket.local_addr().unwrap().to_string(), 1);
+    let registrar = dikala_sip::registrar(&register.registrar).unwrap();
+    let bench = TestEdge::with(CallBehaviour::Echo, 10, |sip| {
+        sip.trunks = TestEdge::of_users();
+        sip.trunks[0].register = Some(RegisterSettings {
+            registrar,
+            ..register
+        });
+    })
+    .await;
+    let flood = flood(bench.udp()).await;
+    eventually("it is too much", || {
+        bench.edge.statistics().strangers_dropped > 2_000
+    })
+    .await;
+    let mut buffer = vec![0; 65_536];
+    // Requests from before the first answer are retransmitted in any case.
+    let (mut numbers, mut repeated) = (Vec::new(), 0);
+    while numbers.len() < 6 {
+        let received = tokio::time::timeout(PATIENCE, socket.recv_from(&mut buffer));
+        let (length, from) = received.await.unwrap().unwrap();
+        let request = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        let Some(number) = header(&request, "CSeq").map(str::to_owned) else {
+            continue;
+        };
+        if numbers.contains(&number) {
+            repeated += usize::from(numbers.len() > 1);
+        } else {
+            numbers.push(number);
+        }
+        let answer = ScriptedPhone::udp(bench.udp())
+            .await
+            .response(&request, "200 OK", "", "");
+        other.send_to(answer.as_bytes(), from).await.unwrap();
+    }
+    flood.abort();
+    assert!(repeated <= 1, "{repeated} were asked again");
+}
+
+/// A registrar with two users: one is accepted, the other only for a second and then refused.
+struct Registrar {
+    socket: UdpSocket,
+    /// Users and `Expires` of accepted requests; then the number of refused ones.
+    taken: Vec<(String, String)>,
+    refused: usize,
+}
+
+impl Registrar {
+    /// The next message other than REGISTER; REGISTERs are answered until `until` holds.
+    async fn next(&mut self, until: impl Fn(&Self) -> bool) -> Option<String> {
+        let mut buffer = vec![0; 65_536];
+        while !until(self) {
+            let received = timeout(PATIENCE, self.socket.recv_from(&mut buffer)).await;
+            let (length, from) = received.unwrap().unwrap();
+            let request = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            if !request.starts_with("REGISTER ") {
+                return Some(request);
+            }
+            let lines = ["Via", "From", "To", "Call-ID", "CSeq"]
+                .map(|name| format!("{name}: {}\r\n", header(&request, name).unwrap()));
+            let user = header(&request, "From").unwrap();
+            let user = user.split(['@', ':']).nth(1).unwrap().to_owned();
+            let expires = header(&request, "Expires").unwrap().to_owned();
+            let is_back = self.taken.iter().any(|(taken, _)| *taken == user);
+            let answer = if user == "two" && is_back {
+                self.refused += 1;
+                "403 Forbidden\r\n".to_owned()
+            } else {
+                let granted = if user == "two" { 1 } else { 600 };
+                self.taken.push((user, expires));
+                format!("200 OK\r\nExpires: {granted}\r\n")
+            };
+            let answer = format!(
+                "SIP/2.0 {answer}{}Content-Length: 0\r\n\r\n",
+                lines.concat()
+            );
+            self.socket.send_to(answer.as_bytes(), from).await.unwrap();
+        }
+        None
+    }
+
+    /// Routes a call to the bridge. Returns its trunk once it rings.
+    async fn leads(&mut self, bench: &TestEdge, user: &str) -> String {
+        let mut phone = ScriptedPhone::udp(bench.udp()).await;
+        let target = format!("INVITE sip:{user}@");
+        let invite = phone.request("INVITE", "", &offer(40_000));
+        let invite = invite.replacen("INVITE sip:+622150001000@", &target, 1);
+        let sent = self.socket.send_to(invite.as_bytes(), bench.udp()).await;
+        sent.unwrap();
+        loop {
+            let answer = self.next(|_| false).await.unwrap();
+            if header(&answer, "Call-ID") != Some(&phone.call_id) {
+                continue;
+            }
+            if answer.starts_with("SIP/2.0 180") {
+                break;
+            }
+            assert!(answer.starts_with("SIP/2.0 100"), "{answer}");
+        }
+        let calls = bench.calls();
+        calls.last().unwrap().trunk.clone()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_trunks_at_one_registrar_do_not_take_each_other_off() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("sip:{}", socket.local_addr().unwrap());
+    let trunk = |name: &str| {
+        let mut register = at(address.clone(), 600);
+        register.credentials.username = name.to_owned();
+        Trunk {
+            name: format!("trunk {name}"),
+            addresses: Vec::new(),
+            credentials: None,
+            register: Some(register),
+            prefix: None,
+        }
+    };
+    let bench = TestEdge::with(CallBehaviour::Ring, 10, |sip| {
+        sip.trunks = vec![trunk("zero"), trunk("two"), trunk("one")];
+    })
+    .await;
+    let mut registrar = Registrar {
+        socket,
+        taken: Vec::new(),
+        refused: 0,
+    };
+    let users = |registrar: &Registrar| registrar.taken.len();
+    registrar.next(|registrar| users(registrar) == 3).await;
+    eventually("all are registered", || {
+        bench.edge.statistics().registered_trunks == 3
+    })
+    .await;
+    assert_eq!(registrar.leads(&bench, "one").await, "trunk one");
+    assert_eq!(registrar.leads(&bench, "+622150001000").await, "trunk zero");
+    registrar.next(|registrar| registrar.refused > 0).await;
+    eventually("one is not any more", || {
+        bench.edge.statistics().registered_trunks == 2
+    })
+    .await;
+    assert_eq!(registrar.leads(&bench, "one").await, "trunk one");
+    assert_eq!(registrar.leads(&bench, "two").await, "trunk zero");
+    registrar.taken.clear();
+    let closing = tokio::spawn(bench.edge.close());
+    registrar.next(|registrar| users(registrar) == 2).await;
+    closing.await.unwrap();
+    registrar.taken.sort_unstable();
+    let off = ["one", "zero"].map(|user| (user.to_owned(), "0".to_owned()));
+    assert_eq!(registrar.taken, off);
+}
