@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use dikala_entities::Millis;
 use maud::{Markup, html};
 
-use super::{follow::followed, layout, view::ConsoleView};
+use super::{layout, list::word, view::ConsoleView};
 use crate::{
     http::{error::ApiError, extract::TypeName},
     operator_api::actors::{
@@ -14,6 +14,7 @@ use crate::{
     pages::{
         components::{empty, short_id, table},
         form::FormValues,
+        lang::Lang,
     },
 };
 
@@ -24,8 +25,8 @@ const RECENT: usize = 4;
 
 /// `GET /actors`
 pub async fn list(visit: ConsoleView) -> Result<HttpResponse, ApiError> {
-    let content = followed(&visit, "actors", "", &part(&visit).await);
-    Ok(layout::page(&visit, "Actors", content))
+    let content = visit.followed("actors", "", &part(&visit).await);
+    Ok(layout::page(&visit, &visit.t("console-actors"), content))
 }
 
 /// The live part of the list.
@@ -36,11 +37,11 @@ pub async fn part(visit: &ConsoleView) -> Markup {
         div #part {
             section { (all(visit, &types)) }
             section {
-                h2 { "Event loops" }
+                h2 { (visit.t("console-event-loops")) }
                 (loops(visit, &lags))
             }
             section {
-                h2 { "Messages" }
+                h2 { (visit.t("console-messages")) }
                 @for of in &types {
                     @if !of.messages.is_empty() {
                         details #{ "of-" (of.actors.kind) } {
@@ -54,22 +55,8 @@ pub async fn part(visit: &ConsoleView) -> Markup {
     }
 }
 
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
-}
-
 fn all(visit: &ConsoleView, types: &[ActorType]) -> Markup {
-    let columns = words(&[
-        "Type",
-        "Running",
-        "Mailbox / highest",
-        "Per second",
-        "Wait p50 / p99",
-        "Handling p50 / p99",
-        "Errors",
-        "Restarts",
-        "Lost",
-    ]);
+    let columns = visit.columns("console-actor-types-columns");
     let rows = types.iter().map(|of| {
         let actors = &of.actors;
         vec![
@@ -84,7 +71,12 @@ fn all(visit: &ConsoleView, types: &[ActorType]) -> Markup {
             count(actors.lost),
         ]
     });
-    table(visit, "Types of actor", &columns, rows.collect())
+    table(
+        visit,
+        &visit.t("console-actor-types"),
+        &columns,
+        rows.collect(),
+    )
 }
 
 fn rate(actors: &crate::operator_api::actors::ActorTypeSummary) -> Markup {
@@ -118,21 +110,17 @@ fn loops(visit: &ConsoleView, lags: &[Lag]) -> Markup {
             html! { span.bad[is_late] { (duration(Some(lag.lag_us))) } },
         ]
     });
-    let columns = words(&["Thread", "Max delay"]);
-    table(visit, "Event loops", &columns, rows.collect())
+    let columns = visit.columns("console-event-loops-columns");
+    table(
+        visit,
+        &visit.t("console-event-loops"),
+        &columns,
+        rows.collect(),
+    )
 }
 
 fn messages(visit: &ConsoleView, kind: &str, messages: &[Messages]) -> Markup {
-    let columns = words(&[
-        "Message",
-        "Mailbox",
-        "Highest",
-        "Handled",
-        "Wait p50 / p99",
-        "Handling p50 / p99",
-        "Errors",
-        "Lost",
-    ]);
+    let columns = visit.columns("console-messages-columns");
     let times =
         |times: DurationPercentiles| html! { (duration(times.p50)) " / " (duration(times.p99)) };
     let rows = messages.iter().map(|of| {
@@ -147,14 +135,14 @@ fn messages(visit: &ConsoleView, kind: &str, messages: &[Messages]) -> Markup {
             count(of.lost),
         ]
     });
-    let caption = format!("Messages to {kind}");
+    let caption = visit.tn("console-messages-to", &[("kind", kind.into())]);
     table(visit, &caption, &columns, rows.collect())
 }
 
 /// `GET /actors/{type}`
 pub async fn show(visit: ConsoleView, kind: TypeName) -> Result<HttpResponse, ApiError> {
     let part = instances_of(&visit, &kind.0).await?;
-    let content = followed(&visit, "actor", &format!("&type={}", kind.0), &part);
+    let content = visit.followed("actor", &format!("&type={}", kind.0), &part);
     Ok(layout::page(&visit, &kind.0, content))
 }
 
@@ -173,18 +161,18 @@ async fn instances_of(visit: &ConsoleView, kind: &str) -> Result<Markup, ApiErro
     Ok(html! {
         div #part {
             dl.figures {
-                div { dt { "Running" } dd { (of.instances) } }
-                div { dt { "Mailbox" } dd { (of.mailbox) span.more { "highest " (of.mailbox_highest) } } }
-                div { dt { "Messages per second" } dd { (rate(of)) } }
-                div { dt { "Errors" } dd { (of.errors) } }
-                div { dt { "Restarts" } dd { (count(of.restarts)) } }
-                div { dt { "Lost" } dd { (count(of.lost)) } }
+                div { dt { (visit.t("console-running")) } dd { (of.instances) } }
+                div { dt { (visit.t("console-mailbox")) } dd { (of.mailbox) span.more { (visit.tn("console-highest-of", &[("count", of.mailbox_highest.to_string().into())])) } } }
+                div { dt { (visit.t("console-messages-per-second")) } dd { (rate(of)) } }
+                div { dt { (visit.t("console-errors")) } dd { (of.errors) } }
+                div { dt { (visit.t("console-restarts")) } dd { (count(of.restarts)) } }
+                div { dt { (visit.t("console-lost")) } dd { (count(of.lost)) } }
             }
-            section { h2 { "Messages" } (messages(visit, kind, kinds)) }
+            section { h2 { (visit.t("console-messages")) } (messages(visit, kind, kinds)) }
             section {
-                h2 { "Busiest" }
+                h2 { (visit.t("console-busiest")) }
                 @if busiest.is_empty() {
-                    (empty("None is running.", "They start when there is work for them.", html! {}))
+                    (empty(&visit.t("console-none-running"), &visit.t("console-none-running-words"), html! {}))
                 } @else {
                     (running(visit, busiest))
                 }
@@ -195,71 +183,82 @@ async fn instances_of(visit: &ConsoleView, kind: &str) -> Result<Markup, ApiErro
 
 fn running(visit: &ConsoleView, busiest: &[ActorInstance]) -> Markup {
     let has_calls = busiest.iter().any(|instance| instance.call.is_some());
-    let mut columns = words(&[
-        "Instance",
-        "Current message",
-        "Handled",
-        "Busy",
-        "Last messages",
-    ]);
+    let mut columns = visit.columns("console-instances-columns");
     if has_calls {
-        columns.push("Call".to_owned());
+        columns.push(visit.t("console-call"));
     }
     let now = visit.process().now();
     let rows = busiest.iter().map(|instance| {
         let mut cells = vec![
             html! { (short_id(&instance.id)) },
-            doing(instance),
+            doing(visit, instance),
             html! { (instance.handled) },
             html! { (duration(Some(instance.busy_us))) },
-            recent(instance, now),
+            recent(visit, instance, now),
         ];
         if has_calls {
             cells.push(
                 instance
                     .call
                     .as_ref()
-                    .map_or_else(|| html! { "–" }, |call| of_call(call, now)),
+                    .map_or_else(|| html! { "–" }, |call| of_call(visit, call, now)),
             );
         }
         cells
     });
-    table(visit, "Busiest instances", &columns, rows.collect())
+    table(
+        visit,
+        &visit.t("console-busiest-instances"),
+        &columns,
+        rows.collect(),
+    )
 }
 
-fn doing(instance: &ActorInstance) -> Markup {
+fn doing(visit: &ConsoleView, instance: &ActorInstance) -> Markup {
     html! {
         @match instance.doing {
-            Some(message) => { code { (message) } " for " (duration(instance.doing_us)) },
-            None => span.muted { "waits for messages" },
+            Some(message) => (visit.rich("console-doing", &[
+                ("message", html! { code { (message) } }),
+                ("time", html! { (duration(instance.doing_us)) }),
+            ])),
+            None => span.muted { (visit.t("console-waits")) },
         }
     }
 }
 
-fn recent(instance: &ActorInstance, now: Millis) -> Markup {
+fn recent(visit: &ConsoleView, instance: &ActorInstance, now: Millis) -> Markup {
     html! {
         @for (n, came) in instance.last_messages.iter().take(RECENT).enumerate() {
             @if n > 0 { ", " }
-            code { (came.message) } " " (ago(now.since(came.at))) " ago"
+            (visit.rich("console-message-ago", &[
+                ("message", html! { code { (came.message) } }),
+                ("time", html! { (ago(visit.lang(), now.since(came.at))) }),
+            ]))
         }
     }
 }
 
-fn of_call(call: &CallActorState, now: Millis) -> Markup {
+fn of_call(visit: &ConsoleView, call: &CallActorState, now: Millis) -> Markup {
+    let granted = [
+        ("status", word(visit, call.status.as_str()).into()),
+        ("minutes", call.granted_minutes.to_string().into()),
+    ];
+    let until = |at: Millis| [("time", ago(visit.lang(), at.since(now)).into())];
     html! {
-        (call.status.as_str()) ", " (call.granted_minutes) " min granted"
-        @if let Some(at) = call.next_deadline { ", looks at the clock in " (ago(at.since(now))) }
+        (visit.tn("console-call-granted", &granted))
+        @if let Some(at) = call.next_deadline { ", " (visit.tn("console-next-deadline", &until(at))) }
     }
 }
 
 /// A duration: seconds, minutes or hours.
-fn ago(ms: i64) -> String {
+fn ago(lang: Lang, ms: i64) -> String {
     let seconds = ms.max(0) / 1_000;
-    match seconds {
-        ..120 => format!("{seconds} s"),
-        120..7_200 => format!("{} min", seconds / 60),
-        _ => format!("{} h", seconds / 3_600),
-    }
+    let (id, count) = match seconds {
+        ..120 => ("console-seconds", seconds),
+        120..7_200 => ("console-minutes-short", seconds / 60),
+        _ => ("console-hours", seconds / 3_600),
+    };
+    lang.tn(id, &[("count", count.into())])
 }
 
 /// A duration given in microseconds: `250 µs`, `2.5 ms`, `3 s`.
@@ -295,7 +294,7 @@ mod tests {
             (180_000, "3 min"),
             (7_200_000, "2 h"),
         ] {
-            assert_eq!(ago(ms), written);
+            assert_eq!(ago(Lang::En, ms), written);
         }
     }
 }

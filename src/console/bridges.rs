@@ -1,16 +1,16 @@
 //! Bridges: connections and calls, creation with a token that is shown once, and revocation.
 
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use dikala_entities::BridgeId;
 use dikala_sip::statistics::CallOutcomes;
 use dikala_telephony::bridge::BridgeStatistics;
+use fluent_bundle::FluentValue;
 use maud::{Markup, html};
 
 use super::{
     figures::{self, NONE, count},
-    follow::followed,
     layout,
-    list::{List, acted},
+    list::{List, ListRows, acted},
     view::ConsoleView,
 };
 use crate::{
@@ -18,24 +18,19 @@ use crate::{
     operations::bridges::{self, BridgeStatus},
     operator_api::actors::DurationPercentiles,
     pages::{
-        components::{
-            Field, Question, Tone, badge, copyable, empty, fields, notice, post, submit, table,
-        },
+        components::{Field, Question, Tone, badge, copyable, fields, notice, post, submit},
         form::{self, FormState, FormValues},
     },
     telephony::distribution,
 };
 
 const PATH: &str = "/bridges";
-const TITLE: &str = "Bridges";
+const TITLE: &str = "console-bridges";
 
 /// `GET /bridges`
-pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = FormValues::parse(request.query_string().as_bytes());
-    match content(&visit, &typed, &FormState::blank()).await {
-        Ok(content) => Ok(layout::page(&visit, TITLE, content)),
-        Err(error) => List::new(PATH, &[], &typed).refused(&visit, TITLE, error, &[]),
-    }
+pub async fn list(visit: ConsoleView, typed: FormValues) -> Result<HttpResponse, ApiError> {
+    let content = content(&visit, &typed, &FormState::blank()).await;
+    List::new(PATH, &[], &typed).page(&visit, TITLE, &[], content)
 }
 
 async fn content(
@@ -45,13 +40,13 @@ async fn content(
 ) -> Result<Markup, ApiError> {
     let more = List::new(PATH, &[], asked).query();
     Ok(html! {
-        (followed(visit, "bridges", &more, &part(visit, asked).await?))
+        (visit.followed("bridges", &more, &part(visit, asked).await?))
         @if visit.may_change() {
             section aria-labelledby="make" {
-                h2 #make { "Create a bridge" }
+                h2 #make { (visit.t("console-create-bridge")) }
                 (post(visit, PATH, html! {
-                    (fields(visit, filled, &[Field::text("name", "Name".to_owned())]))
-                    (submit("Create a bridge"))
+                    (fields(visit, filled, &[Field::text("name", visit.t("console-name"))]))
+                    (submit(&visit.t("console-create-bridge")))
                 }))
             }
         }
@@ -62,36 +57,37 @@ async fn content(
 pub async fn part(visit: &ConsoleView, asked: &FormValues) -> Result<Markup, ApiError> {
     let list = List::new(PATH, &[], asked);
     let found = bridges::list(visit.operation(), list.query_of()?).await?;
-    let columns = ["Bridge", "Status", "Calls", "Last seen", "Created"].map(str::to_owned);
     let row = |bridge: &BridgeStatus| {
         vec![
             html! { a href={ (PATH) "/" (bridge.view.id) } { (bridge.view.name) } },
-            state(bridge),
+            state(visit, bridge),
             calls(visit, bridge),
-            visit.time_or(bridge.view.last_seen_at, "never"),
+            visit.time_or(bridge.view.last_seen_at, &visit.t("console-never")),
             visit.time(bridge.view.created_at),
         ]
     };
+    let rows = ListRows {
+        title: TITLE,
+        columns: visit.columns("console-bridges-columns"),
+        rows: found.bridges.iter().map(row).collect(),
+        none: ("console-no-bridges", "console-no-bridges-words"),
+    };
     Ok(html! {
         div #part {
-            @if found.bridges.is_empty() {
-                (empty("No bridges", "Create one. The bridge signs in with its token.", html! {}))
-            } @else {
-                (table(visit, TITLE, &columns, found.bridges.iter().map(row).collect()))
-            }
-            (list.paging(found.offset, found.has_more))
+            (rows.show(visit))
+            (list.paging(visit, found.offset, found.has_more))
             @if let Some(counted) = &visit.process().telephony { (inside(visit, &counted.read())) }
         }
     })
 }
 
-fn state(bridge: &BridgeStatus) -> Markup {
+fn state(visit: &ConsoleView, bridge: &BridgeStatus) -> Markup {
     if bridge.view.revoked_at.is_some() {
-        badge(Tone::Plain, "revoked")
+        badge(Tone::Plain, &visit.t("console-is-revoked"))
     } else if bridge.connected {
-        badge(Tone::Good, "connected")
+        badge(Tone::Good, &visit.t("console-connected"))
     } else {
-        badge(Tone::Warning, "not connected")
+        badge(Tone::Warning, &visit.t("console-not-connected"))
     }
 }
 
@@ -105,61 +101,64 @@ fn calls(visit: &ConsoleView, bridge: &BridgeStatus) -> Markup {
 /// Counters of the telephony bridge inside this process.
 fn inside(visit: &ConsoleView, counted: &BridgeStatistics) -> Markup {
     let (sip, calls) = (&counted.sip, &counted.calls);
-    let number = |of: u64| count(visit, of);
+    let number = |name, of: u64| (name, count(visit, of).into());
+    let told = |id, counts: &[(&'static str, FluentValue<'_>)]| visit.tn(id, counts);
     let within = |times| figures::times(&DurationPercentiles::from(&distribution(times)));
     html! {
         section aria-labelledby="inside" {
-            h2 #inside { "Built-in bridge" }
-            p { "Counts of the bridge in this process since its start; all of them are in " code { "/metrics" } " too." }
+            h2 #inside { (visit.t("console-built-in-bridge")) }
+            p { (visit.rich("console-built-in-words", &[])) }
             dl.facts {
-                dt { "Active calls" }
-                dd { (number(sip.calls as u64)) ", " (number(sip.joined as u64)) " of them joined to a person" }
-                dt { "Incoming calls" } dd { (outcomes(visit, &sip.callers)) }
-                dt { "Calls to people" } dd { (outcomes(visit, &sip.persons)) }
-                dt { "INVITE to answer, p50 / p99" } dd { (within(sip.answer)) }
-                dt { "Interruption to silence, p50 / p99" } dd { (within(sip.barge_in)) }
-                dt { "Trunks registered" } dd { (number(sip.registered_trunks as u64)) }
-                dt { "Packets from callers, ended calls" }
+                dt { (visit.t("console-active-calls")) }
+                dd { (told("console-joined-calls", &[number("calls", sip.calls as u64), number("joined", sip.joined as u64)])) }
+                dt { (visit.t("console-incoming-calls")) } dd { (outcomes(visit, &sip.callers)) }
+                dt { (visit.t("console-calls-to-people")) } dd { (outcomes(visit, &sip.persons)) }
+                dt { (visit.t("console-answer-times")) } dd { (within(sip.answer)) }
+                dt { (visit.t("console-barge-in-times")) } dd { (within(sip.barge_in)) }
+                dt { (visit.t("console-trunks")) } dd { (count(visit, sip.registered_trunks as u64)) }
+                dt { (visit.t("console-packets-in")) }
                 dd {
-                    (number(sip.packets)) " received, " (number(sip.packets_lost)) " lost, "
-                    (number(sip.packets_late)) " too late"
+                    (told("console-packets-in-of", &[
+                        number("received", sip.packets), number("lost", sip.packets_lost), number("late", sip.packets_late),
+                    ]))
                 }
-                dt { "Packets to callers" }
-                dd { (number(sip.ticks)) ", " (number(sip.ticks_late)) " more than 20 ms late" }
-                dt { "Interruptions" }
-                dd { (number(calls.pauses)) ", the model was interrupted " (number(calls.interruptions)) " times" }
-                dt { "Model connections" }
-                dd { (number(calls.reconnections)) " made again, " (number(calls.voices_lost)) " calls lost their voice" }
-                dt { "Model cost" } dd { "IDR " (number(calls.cost_idr)) }
+                dt { (visit.t("console-packets-out")) }
+                dd { (told("console-packets-out-of", &[number("sent", sip.ticks), number("late", sip.ticks_late)])) }
+                dt { (visit.t("console-interruptions")) }
+                dd { (told("console-interruptions-of", &[number("pauses", calls.pauses), number("interruptions", calls.interruptions)])) }
+                dt { (visit.t("console-model-connections")) }
+                dd { (told("console-model-connections-of", &[number("again", calls.reconnections), number("lost", calls.voices_lost)])) }
+                dt { (visit.t("console-model-cost")) } dd { "IDR " (count(visit, calls.cost_idr)) }
             }
         }
     }
 }
 
-fn outcomes(visit: &ConsoleView, of: &CallOutcomes) -> Markup {
-    let number = |of: u64| count(visit, of);
-    html! {
-        (number(of.answered)) " answered, " (number(of.refused)) " refused, "
-        (number(of.cancelled)) " cancelled, " (number(of.failed)) " failed"
-    }
+fn outcomes(visit: &ConsoleView, of: &CallOutcomes) -> String {
+    let number = |name, of: u64| (name, count(visit, of).into());
+    let counts = [
+        number("answered", of.answered),
+        number("refused", of.refused),
+        number("cancelled", of.cancelled),
+        number("failed", of.failed),
+    ];
+    visit.tn("console-outcomes", &counts)
 }
 
 /// `POST /bridges`
 pub async fn create(visit: ConsoleView, typed: FormValues) -> Result<HttpResponse, ApiError> {
-    let created = match form::body(&typed, bridges::FIELDS) {
-        Ok(body) => bridges::create(visit.operation(), body).await,
-        Err(error) => Err(error),
-    };
-    match created {
+    let create =
+        async { bridges::create(visit.operation(), form::body(&typed, bridges::FIELDS)?).await };
+    match create.await {
         Ok(created) => {
             let id = created.value.bridge.view.id.to_string();
             visit.leave_note(&id, &created.value.secret());
-            Ok(visit.see(&format!("{PATH}/{id}"), "done-bridge-made"))
+            Ok(visit.see(&format!("{PATH}/{id}"), "console-done-bridge-made"))
         }
         Err(error) => {
             let filled = FormState::again(typed, error)?;
             let content = content(&visit, &FormValues::default(), &filled).await?;
-            Ok(layout::refused(&visit, TITLE, content))
+            Ok(layout::refused(&visit, &visit.t(TITLE), content))
         }
     }
 }
@@ -172,23 +171,23 @@ pub async fn show(visit: ConsoleView, id: Id<BridgeId>) -> Result<HttpResponse, 
     let content = html! {
         @if let Some(token) = &token {
             (notice(Tone::Warning, html! {
-                p { strong { "Copy the token now. It is not shown again." } }
-                (copyable(&visit, "token", "Token", token.expose()))
+                p { strong { (visit.t("console-copy-token")) } }
+                (copyable(&visit, "token", &visit.t("console-token"), token.expose()))
             }))
         }
         dl.facts {
-            dt { "Name" } dd { (view.name) br; code { (view.id) } }
-            dt { "Status" } dd { (state(&bridge)) }
-            dt { "Calls" } dd { (calls(&visit, &bridge)) }
-            dt { "Last seen" } dd { (visit.time_or(view.last_seen_at, "never")) }
-            dt { "Created" } dd { (visit.time(view.created_at)) }
-            dt { "Revoked" } dd { (visit.time_or(view.revoked_at, NONE)) }
+            dt { (visit.t("console-name")) } dd { (view.name) br; code { (view.id) } }
+            dt { (visit.t("console-status")) } dd { (state(&visit, &bridge)) }
+            dt { (visit.t("console-calls")) } dd { (calls(&visit, &bridge)) }
+            dt { (visit.t("console-last-seen")) } dd { (visit.time_or(view.last_seen_at, &visit.t("console-never"))) }
+            dt { (visit.t("console-created")) } dd { (visit.time(view.created_at)) }
+            dt { (visit.t("console-revoked")) } dd { (visit.time_or(view.revoked_at, NONE)) }
         }
         @if visit.may_change() && view.revoked_at.is_none() {
-            div.actions { a.button.danger href={ (PATH) "/" (view.id) "/revoke" } { "Revoke" } }
+            div.actions { a.button.danger href={ (PATH) "/" (view.id) "/revoke" } { (visit.t("console-revoke")) } }
         }
     };
-    Ok(layout::page(&visit, "Bridge", content))
+    Ok(layout::page(&visit, &visit.t("console-bridge"), content))
 }
 
 /// `GET /bridges/{id}/revoke`
@@ -198,16 +197,16 @@ pub async fn ask_revoke(visit: ConsoleView, id: Id<BridgeId>) -> Result<HttpResp
     let question = Question {
         path: &format!("{path}/revoke"),
         consequences: html! {
-            p { "The token of " strong { (bridge.view.name) } " is refused from now on, and its sockets are closed within a second." }
-            @if bridge.calls > 0 { p { "It holds " (visit.number(bridge.calls)) " calls, which nobody speaks for any more." } }
-            p { "You cannot undo this. Create another bridge for another token." }
+            p { (visit.rich("console-revoke-bridge-words", &[("name", html! { strong { (bridge.view.name) } })])) }
+            @if bridge.calls > 0 { p { (visit.tn("console-revoke-bridge-calls", &[("calls", bridge.calls.into())])) } }
+            p { (visit.t("console-revoke-bridge-final")) }
         },
-        yes: "Revoke this bridge".to_owned(),
+        yes: visit.t("console-revoke-bridge"),
         back: &path,
     };
     Ok(layout::page(
         &visit,
-        "Revoke this bridge?",
+        &visit.t("console-revoke-bridge-title"),
         question.show(&visit),
     ))
 }
@@ -216,5 +215,5 @@ pub async fn ask_revoke(visit: ConsoleView, id: Id<BridgeId>) -> Result<HttpResp
 pub async fn revoke(visit: ConsoleView, id: Id<BridgeId>) -> Result<HttpResponse, ApiError> {
     let path = format!("{PATH}/{}", id.0);
     let done = bridges::delete(visit.operation(), id).await;
-    acted(&visit, done, &path, "done-bridge-revoked")
+    acted(&visit, done, &path, "console-done-bridge-revoked")
 }

@@ -1,31 +1,30 @@
 //! Calls: the list, active calls first; the page of one, with credit, events and deliveries; hang-up.
 
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use dikala_entities::{CallId, CallStatus, with_numbers_masked};
-use futures_util::future::LocalBoxFuture;
 use maud::{Markup, html};
 
 use super::{
     deliveries,
-    figures::{NONE, TenantNames, call_status, since},
-    follow, layout,
-    list::{List, ROWS, acted, any_of},
+    figures::{NONE, TenantNames, call_status, minutes, since},
+    layout,
+    list::{List, ListRows, ROWS, acted, any_of, word},
     view::ConsoleView,
 };
 use crate::{
     http::{
-        error::ApiError,
+        error::{ApiError, Missing},
         extract::{Id, RequestBody},
     },
-    operator_api::calls::{self, CallDetail, CallList, OperatorCall},
+    operator_api::calls::{self, CallDetail, OperatorCall},
     pages::{
-        components::{Field, Question, empty, short_id, table},
+        components::{Field, Question, short_id, table},
         form::FormValues,
     },
 };
 
 const PATH: &str = "/calls";
-const TITLE: &str = "Calls";
+const TITLE: &str = "console-calls";
 const FILTERS: &[&str] = &[
     "status",
     "tenantId",
@@ -36,63 +35,44 @@ const FILTERS: &[&str] = &[
     "to",
 ];
 
-fn fields() -> [Field; 7] {
-    let text = |name, label: &str| Field::text(name, label.to_owned());
-    let when = "2026-01-15, or 2026-01-15T03:30:00Z";
+fn fields(visit: &ConsoleView) -> [Field; 7] {
+    let text = |name, id: &str| Field::text(name, visit.t(id));
+    let when = visit.t("console-moment-hint");
     [
-        Field::select("status", "Status".to_owned(), any_of(CallStatus::WORDS)),
-        text("tenantId", "Tenant's id"),
-        text("bridgeId", "Bridge's id"),
-        text("did", "Number called").hint("With + and country code.".to_owned()),
-        text("callerNumber", "Caller"),
-        text("from", "Started at or after").hint(when.to_owned()),
-        text("to", "Started before").hint(when.to_owned()),
+        Field::select(
+            "status",
+            visit.t("console-status"),
+            any_of(visit, CallStatus::WORDS),
+        ),
+        text("tenantId", "console-tenant-id"),
+        text("bridgeId", "console-bridge-id"),
+        text("did", "console-number-called").hint(visit.t("console-with-country-code")),
+        text("callerNumber", "console-caller"),
+        text("from", "console-started-from").hint(when.clone()),
+        text("to", "console-started-before").hint(when),
     ]
 }
 
 /// `GET /calls`
-pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = FormValues::parse(request.query_string().as_bytes());
+pub async fn list(visit: ConsoleView, typed: FormValues) -> Result<HttpResponse, ApiError> {
     let list = List::new(PATH, FILTERS, &typed);
-    match found(&visit, &list).await {
-        Ok(found) => {
-            let rows = rows(&visit, &list, &found).await?;
-            let content = html! {
-                (list.filter(&visit, &fields()))
-                (follow::followed(&visit, "calls", &list.query(), &rows))
-            };
-            Ok(layout::page(&visit, TITLE, content))
-        }
-        Err(error) => list.refused(&visit, TITLE, error, &fields()),
-    }
-}
-
-async fn found(visit: &ConsoleView, list: &List<'_>) -> Result<CallList, ApiError> {
-    let db = visit.store().api_reader();
-    calls::page(db, &list.form()?, visit.state().now()).await
+    let fields = fields(&visit);
+    let content = part(&visit, &typed).await.map(|rows| {
+        html! { (list.filter(&visit, &fields)) (visit.followed("calls", &list.query(), &rows)) }
+    });
+    list.page(&visit, TITLE, &fields, content)
 }
 
 /// The live part of the list.
-pub fn part<'a>(
-    visit: &'a ConsoleView,
-    typed: &'a FormValues,
-) -> LocalBoxFuture<'a, Result<Markup, ApiError>> {
-    Box::pin(async move {
-        let list = List::new(PATH, FILTERS, typed);
-        let found = found(visit, &list).await?;
-        rows(visit, &list, &found).await
-    })
-}
-
-async fn rows(visit: &ConsoleView, list: &List<'_>, found: &CallList) -> Result<Markup, ApiError> {
+pub async fn part(visit: &ConsoleView, typed: &FormValues) -> Result<Markup, ApiError> {
+    let list = List::new(PATH, FILTERS, typed);
     let db = visit.store().api_reader();
+    let found = calls::page(db, &list.form()?, visit.state().now()).await?;
     let names = TenantNames::of(db, found.calls.iter().map(|call| call.tenant_id)).await?;
-    let mut columns = ["Started", "Status", "Tenant", "From, to", "Length"]
-        .map(str::to_owned)
-        .to_vec();
+    let mut columns = visit.columns("console-calls-columns");
     let has_others = visit.process().node.member.has_others();
     if has_others {
-        columns.push("Node".to_owned());
+        columns.push(visit.t("console-node"));
     }
     if visit.may_change() {
         columns.push(String::new());
@@ -100,7 +80,7 @@ async fn rows(visit: &ConsoleView, list: &List<'_>, found: &CallList) -> Result<
     let row = |call: &OperatorCall| {
         let mut cells = vec![
             html! { a href={ (PATH) "/" (call.id) } { (visit.time(call.started_at)) } },
-            call_status(call.status),
+            call_status(visit, call.status),
             names.link(call.tenant_id),
             numbers(call),
             talk(visit, call),
@@ -109,20 +89,17 @@ async fn rows(visit: &ConsoleView, list: &List<'_>, found: &CallList) -> Result<
             cells.push(owner(visit, call));
         }
         if visit.may_change() {
-            cells.push(end_link(call));
+            cells.push(end_link(visit, call));
         }
         cells
     };
-    Ok(html! {
-        div #part {
-            @if found.calls.is_empty() {
-                (empty("No calls", "No calls are active on this node, or none match the filter.", html! {}))
-            } @else {
-                (table(visit, TITLE, &columns, found.calls.iter().map(row).collect()))
-            }
-            (list.paging(found.offset, found.has_more))
-        }
-    })
+    let rows = ListRows {
+        title: TITLE,
+        columns,
+        rows: found.calls.iter().map(row).collect(),
+        none: ("console-no-calls", "console-no-calls-words"),
+    };
+    Ok(list.part(visit, rows, found.offset, found.has_more))
 }
 
 /// Caller and callee, masked: enough to recognise a number that somebody mentions.
@@ -133,7 +110,7 @@ fn numbers(call: &OperatorCall) -> Markup {
 fn talk(visit: &ConsoleView, call: &OperatorCall) -> Markup {
     html! {
         @match (call.talk_time_seconds, call.answered_at) {
-            (Some(seconds), _) => { (visit.number(seconds)) " s" }
+            (Some(seconds), _) => { (visit.tn("console-seconds", &[("count", seconds.into())])) }
             (None, Some(at)) if !call.status.is_final() => { (since(visit, at)) }
             _ => { (NONE) }
         }
@@ -152,10 +129,10 @@ fn owner(visit: &ConsoleView, call: &OperatorCall) -> Markup {
     }
 }
 
-fn end_link(call: &OperatorCall) -> Markup {
+fn end_link(visit: &ConsoleView, call: &OperatorCall) -> Markup {
     html! {
         @if !call.status.is_final() {
-            a.button.secondary href={ (PATH) "/" (call.id) "/hangup" } aria-label={ "End call " (call.id) } { "End" }
+            a.button.secondary href={ (PATH) "/" (call.id) "/hangup" } aria-label=(visit.tn("console-end-of", &[("call", call.id.to_string().into())])) { (visit.t("console-end")) }
         }
     }
 }
@@ -164,55 +141,30 @@ fn end_link(call: &OperatorCall) -> Markup {
 pub async fn show(
     visit: ConsoleView,
     id: Id<CallId>,
-    request: HttpRequest,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let typed = FormValues::parse(request.query_string().as_bytes());
-    let found = calls::detail(visit.store().api_reader(), id.0).await?;
     let path = format!("{PATH}/{}", id.0);
     let list = List::new(&path, &[], &typed);
-    let begin = offset(&list);
     let more = format!("&id={}{}", id.0, list.query());
-    let content = follow::followed(
-        &visit,
-        "call",
-        &more,
-        &detail(&visit, &found, &list, begin).await?,
-    );
-    Ok(layout::page(&visit, "Call", content))
+    let content = visit.followed("call", &more, &detail(&visit, id.0, &list).await?);
+    Ok(layout::page(&visit, &visit.t("console-call"), content))
 }
 
 /// The live part of a call's page.
-pub fn part_of_one<'a>(
-    visit: &'a ConsoleView,
-    typed: &'a FormValues,
-) -> LocalBoxFuture<'a, Result<Markup, ApiError>> {
-    Box::pin(async move {
-        let id: CallId = typed
-            .text("id")
-            .and_then(|id| id.parse().ok())
-            .ok_or(ApiError::NotFound(crate::http::error::Missing::Call))?;
-        let found = calls::detail(visit.store().api_reader(), id).await?;
-        let path = format!("{PATH}/{id}");
-        let list = List::new(&path, &[], typed);
-        let begin = offset(&list);
-        detail(visit, &found, &list, begin).await
-    })
+pub async fn part_of_one(visit: &ConsoleView, typed: &FormValues) -> Result<Markup, ApiError> {
+    let id = typed.text("id").and_then(|id| id.parse().ok());
+    let id: CallId = id.ok_or(ApiError::NotFound(Missing::Call))?;
+    let path = format!("{PATH}/{id}");
+    detail(visit, id, &List::new(&path, &[], typed)).await
 }
 
-fn offset(list: &List<'_>) -> i64 {
-    list.text("offset").parse().unwrap_or(0).max(0)
-}
-
-async fn detail(
-    visit: &ConsoleView,
-    found: &CallDetail,
-    list: &List<'_>,
-    begin: i64,
-) -> Result<Markup, ApiError> {
+async fn detail(visit: &ConsoleView, id: CallId, list: &List<'_>) -> Result<Markup, ApiError> {
+    let found = &calls::detail(visit.store().api_reader(), id).await?;
+    let begin = list.text("offset").parse().unwrap_or(0).max(0);
     let names = TenantNames::of(visit.store().api_reader(), [found.call.tenant_id]).await?;
     let (events, more_events) = piece(&found.events, begin);
     let (sent, more_sent) = piece(&found.deliveries, begin);
-    let event_columns = ["Event", "When"].map(str::to_owned);
+    let event_columns = visit.columns("console-call-events-columns");
     let event_rows = events.iter().map(|event| {
         vec![
             html! { code.word { (event.event.as_str()) } },
@@ -223,13 +175,13 @@ async fn detail(
         div #part {
             (facts(visit, &found.call, &names))
             (credit(visit, found))
-            h2 { "Events" }
-            @if events.is_empty() { p.muted { "None." } }
-            @else { (table(visit, "Events", &event_columns, event_rows.collect())) }
-            h2 { "Deliveries" }
-            @if sent.is_empty() { p.muted { "None." } }
+            h2 { (visit.t("console-events")) }
+            @if events.is_empty() { p.muted { (visit.t("console-none-there")) } }
+            @else { (table(visit, &visit.t("console-events"), &event_columns, event_rows.collect())) }
+            h2 { (visit.t("console-deliveries")) }
+            @if sent.is_empty() { p.muted { (visit.t("console-none-there")) } }
             @else { (deliveries::of_call(visit, sent)) }
-            (list.paging(begin, more_events || more_sent))
+            (list.paging(visit, begin, more_events || more_sent))
         }
     })
 }
@@ -246,55 +198,60 @@ fn piece<T>(all: &[T], begin: i64) -> (&[T], bool) {
 fn facts(visit: &ConsoleView, call: &OperatorCall, names: &TenantNames) -> Markup {
     html! {
         dl.facts {
-            dt { "Status" } dd { (call_status(call.status)) }
-            dt { "Call" } dd { code { (call.id) } br; span.muted { "the bridge's own id: " code { (with_numbers_masked(&call.bridge_call_id)) } } }
-            dt { "Tenant" } dd { (names.link(call.tenant_id)) }
-            dt { "From, to" } dd { (numbers(call)) }
-            dt { "Bridge" } dd { a href={ "/bridges/" (call.bridge_id) } { code { (call.bridge_id) } } }
-            dt { "Node" } dd { (owner(visit, call)) }
-            dt { "Agent" }
+            dt { (visit.t("console-status")) } dd { (call_status(visit, call.status)) }
+            dt { (visit.t("console-call")) } dd { code { (call.id) } br; span.muted { (bridge_call_id(visit, call)) } }
+            dt { (visit.t("console-tenant")) } dd { (names.link(call.tenant_id)) }
+            dt { (visit.t("console-from-to")) } dd { (numbers(call)) }
+            dt { (visit.t("console-bridge")) } dd { a href={ "/bridges/" (call.bridge_id) } { code { (call.bridge_id) } } }
+            dt { (visit.t("console-node")) } dd { (owner(visit, call)) }
+            dt { (visit.t("console-agent")) }
             dd {
                 @if let Some(agent) = call.agent_id { code { (agent) } } @else { (NONE) }
-                @if let Some(version) = call.agent_version { ", version " (version) }
+                @if let Some(version) = call.agent_version { ", " (visit.tn("console-version", &[("version", version.to_string().into())])) }
             }
-            dt { "Started" } dd { (visit.time(call.started_at)) }
-            dt { "Answered" } dd { (visit.time_or(call.answered_at, NONE)) }
-            dt { "Ended" } dd { (visit.time_or(call.ended_at, NONE)) }
-            dt { "Length" } dd { (talk(visit, call)) }
-            dt { "Last heartbeat" } dd { (visit.time(call.last_sign_at)) }
+            dt { (visit.t("console-started")) } dd { (visit.time(call.started_at)) }
+            dt { (visit.t("console-answered")) } dd { (visit.time_or(call.answered_at, NONE)) }
+            dt { (visit.t("console-ended")) } dd { (visit.time_or(call.ended_at, NONE)) }
+            dt { (visit.t("console-length")) } dd { (talk(visit, call)) }
+            dt { (visit.t("console-last-heartbeat")) } dd { (visit.time(call.last_sign_at)) }
             @if let Some(reason) = call.hangup_reason {
-                dt { "Reason" }
+                dt { (visit.t("console-reason")) }
                 dd {
                     code { (reason.as_str()) }
-                    @if let Some(by) = call.hangup_initiator { ", by " (by.as_str()) }
+                    @if let Some(by) = call.hangup_initiator { ", " (visit.tn("console-ended-by", &[("who", word(visit, by.as_str()).into())])) }
                 }
             }
         }
         @if visit.may_change() && !call.status.is_final() {
-            div.actions { a.button.danger href={ (PATH) "/" (call.id) "/hangup" } { "End this call" } }
+            div.actions { a.button.danger href={ (PATH) "/" (call.id) "/hangup" } { (visit.t("console-end-call")) } }
         }
     }
 }
 
+fn bridge_call_id(visit: &ConsoleView, call: &OperatorCall) -> Markup {
+    let id = html! { code { (with_numbers_masked(&call.bridge_call_id)) } };
+    visit.rich("console-bridge-call-id", &[("id", id)])
+}
+
 fn credit(visit: &ConsoleView, found: &CallDetail) -> Markup {
-    let columns = ["Reserved", "Used", "Grants", "Created", "Settled"].map(str::to_owned);
+    let columns = visit.columns("console-reservations-columns");
     let rows = found.holds.iter().map(|hold| {
         vec![
-            html! { (visit.number(hold.held_minutes)) " min" },
-            html! { (visit.number(hold.used_minutes)) " min" },
+            minutes(visit, hold.held_minutes),
+            minutes(visit, hold.used_minutes),
             html! {
                 (visit.number(hold.grants))
-                @if hold.last { " (the last)" }
-                @if let Some(refusal) = &hold.refusal { br; span.muted { "refused: " (refusal) } }
+                @if hold.last { " " (visit.t("console-last-grant")) }
+                @if let Some(refusal) = &hold.refusal { br; span.muted { (visit.tn("console-grant-refused", &[("refusal", refusal.as_str().into())])) } }
             },
             visit.time(hold.created_at),
-            visit.time_or(hold.settled_at, "open"),
+            visit.time_or(hold.settled_at, &visit.t("console-unsettled")),
         ]
     });
     html! {
-        h2 { "Credit" }
-        @if found.holds.is_empty() { p.muted { "No reservation: the call was refused before it needed credit, or the record was deleted." } }
-        @else { (table(visit, "Reservations", &columns, rows.collect())) }
+        h2 { (visit.t("console-credit")) }
+        @if found.holds.is_empty() { p.muted { (visit.t("console-no-reservation")) } }
+        @else { (table(visit, &visit.t("console-reservations"), &columns, rows.collect())) }
     }
 }
 
@@ -308,15 +265,15 @@ pub async fn ask_hang_up(visit: ConsoleView, id: Id<CallId>) -> Result<HttpRespo
     let question = Question {
         path: &format!("{path}/hangup"),
         consequences: html! {
-            p { "The bridge is told to hang up " (format!("{:?}", call.callee_number)) ". Where it does not confirm, the call ends in the books after ten seconds." }
-            p { "It ends with the reason " code { "operator" } "; the tenant is told of it, and the minutes that were begun are paid." }
+            p { (visit.tn("console-end-call-words", &[("number", format!("{:?}", call.callee_number).into())])) }
+            p { (visit.rich("console-end-call-reason", &[])) }
         },
-        yes: "End this call".to_owned(),
+        yes: visit.t("console-end-call"),
         back: &path,
     };
     Ok(layout::page(
         &visit,
-        "End this call?",
+        &visit.t("console-end-call-title"),
         question.show(&visit),
     ))
 }
@@ -326,5 +283,5 @@ pub async fn hang_up(visit: ConsoleView, id: Id<CallId>) -> Result<HttpResponse,
     let path = format!("{PATH}/{}", id.0);
     let nothing = RequestBody::default();
     let done = calls::hang_up(visit.process(), visit.operation(), id, nothing).await;
-    acted(&visit, done, &path, "done-call-ending")
+    acted(&visit, done, &path, "console-done-call-ending")
 }

@@ -5,7 +5,6 @@ use maud::{Markup, html};
 
 use super::{
     figures::{NONE, bytes, times},
-    follow::followed,
     layout,
     view::ConsoleView,
 };
@@ -16,14 +15,14 @@ use crate::{
 
 /// `GET /database`
 pub async fn show(visit: ConsoleView) -> HttpResponse {
-    let content = followed(&visit, "database", "", &part(&visit).await);
-    layout::page(&visit, "Database", content)
+    let content = visit.followed("database", "", &part(&visit).await);
+    layout::page(&visit, &visit.t("console-database"), content)
 }
 
 /// The live part of the page.
 pub async fn part(visit: &ConsoleView) -> Markup {
     let found = database::read(&visit.process()).await;
-    let columns = ["Pool", "In use", "Idle", "Unopened"].map(str::to_owned);
+    let columns = visit.columns("console-pools-columns");
     let row = |pool: &Pool| {
         vec![
             html! { code { (pool.name) } },
@@ -34,16 +33,16 @@ pub async fn part(visit: &ConsoleView) -> Markup {
     };
     html! {
         div #part {
-            @if let Some(told) = found.unanswered { (notice(Tone::Bad, html! { p { (told) } })) }
+            @if let Some(told) = found.unanswered { (notice(Tone::Bad, html! { p lang="en" { (told) } })) }
             dl.facts {
-                dt { "Database" } dd { (found.kind) @if let Some(version) = &found.version { " " (version) } }
-                dt { "Size" } dd { @match found.size_bytes { Some(size) => (bytes(size)), None => (NONE) } }
-                dt { "Migrations" }
+                dt { (visit.t("console-database")) } dd { (found.kind) @if let Some(version) = &found.version { " " (version) } }
+                dt { (visit.t("console-size")) } dd { @match found.size_bytes { Some(size) => (bytes(size)), None => (NONE) } }
+                dt { (visit.t("console-migrations")) }
                 dd { @match found.migrations { Some(steps) => (visit.number(steps)), None => (NONE) } }
-                dt { "Ledger commits, p50 / p99" } dd { (times(&found.commit_us)) }
+                dt { (visit.t("console-commit-times")) } dd { (times(&found.commit_us)) }
             }
-            h2 { "Pools" }
-            (table(visit, "Pools", &columns, found.pools.iter().map(row).collect()))
+            h2 { (visit.t("console-pools")) }
+            (table(visit, &visit.t("console-pools"), &columns, found.pools.iter().map(row).collect()))
         }
     }
 }

@@ -1,14 +1,13 @@
 //! Deliveries of all webhooks, of one webhook, or of a call; sending one again.
 
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use dikala_actors::webhooks::ResendOutcome;
 use dikala_entities::{DeliveryId, DeliveryStatus, Millis, WebhookId};
 use maud::{Markup, html};
 
 use super::{
     figures::{NONE, delivery_status},
-    layout,
-    list::{List, acted, any_of},
+    list::{List, ListRows, acted, any_of},
     view::ConsoleView,
 };
 use crate::{
@@ -20,60 +19,48 @@ use crate::{
     operations::deliveries::{self, DeliveryList, OperatorDelivery},
     operator_api::calls::CallDeliveryStatus,
     pages::{
-        components::{Field, empty, post, short_id, table},
+        components::{Field, post, short_id, table},
         form::FormValues,
     },
 };
 
 const PATH: &str = "/deliveries";
-const TITLE: &str = "Deliveries";
+const TITLE: &str = "console-deliveries";
 const FILTERS: &[&str] = &["status", "webhookId"];
 
 /// The filter by status.
-pub fn status_field() -> Field {
-    let words = any_of(DeliveryStatus::WORDS);
-    Field::select("status", "Status".to_owned(), words)
+pub fn status_field(visit: &ConsoleView) -> Field {
+    let words = any_of(visit, DeliveryStatus::WORDS);
+    Field::select("status", visit.t("console-status"), words)
 }
 
-fn fields() -> [Field; 2] {
-    let webhook = Field::text("webhookId", "Webhook's id".to_owned());
-    [status_field(), webhook]
+fn fields(visit: &ConsoleView) -> [Field; 2] {
+    let webhook = Field::text("webhookId", visit.t("console-webhook-id"));
+    [status_field(visit), webhook]
 }
 
 /// `GET /deliveries`
-pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = FormValues::parse(request.query_string().as_bytes());
+pub async fn list(visit: ConsoleView, typed: FormValues) -> Result<HttpResponse, ApiError> {
     let list = List::new(PATH, FILTERS, &typed);
+    let fields = fields(&visit);
     let found = async { deliveries::list(visit.operation(), list.query_of()?).await };
-    match found.await {
-        Ok(found) => {
-            let content = html! {
-                p.lead { "Newest first: of all webhooks the newest 100,000." }
-                (list.filter(&visit, &fields()))
-                (rows(&visit, &found, false))
-                (list.paging(found.offset, found.has_more))
-            };
-            Ok(layout::page(&visit, TITLE, content))
+    let content = found.await.map(|found| {
+        html! {
+            p.lead { (visit.t("console-deliveries-words")) }
+            (list.filter(&visit, &fields))
+            (rows(&visit, &found, false))
+            (list.paging(&visit, found.offset, found.has_more))
         }
-        Err(error) => list.refused(&visit, TITLE, error, &fields()),
-    }
+    });
+    list.page(&visit, TITLE, &fields, content)
 }
 
 /// A page of deliveries, with buttons that send them again.
 pub fn rows(visit: &ConsoleView, found: &DeliveryList, of_one: bool) -> Markup {
-    if found.deliveries.is_empty() {
-        return empty(
-            "No deliveries",
-            "There are none, or none match the filter.",
-            html! {},
-        );
-    }
-    let mut columns = ["Created", "Event", "Status", "Attempts", "Next"]
-        .map(str::to_owned)
-        .to_vec();
+    let mut columns = visit.columns("console-deliveries-columns");
     // All rows of a webhook's page belong to that webhook.
     if !of_one {
-        columns.push("Webhook".to_owned());
+        columns.push(visit.t("console-webhook"));
     }
     if visit.may_change() {
         columns.push(String::new());
@@ -89,8 +76,8 @@ pub fn rows(visit: &ConsoleView, found: &DeliveryList, of_one: bool) -> Markup {
                     }
                 }
             },
-            delivery_status(of.status),
-            html! { (visit.number(of.attempt_count)) @if of.is_test { " (test)" } },
+            delivery_status(visit, of.status),
+            html! { (visit.number(of.attempt_count)) @if of.is_test { " " (visit.t("console-test")) } },
             next(visit, of.next_attempt_at),
         ];
         if !of_one {
@@ -101,34 +88,40 @@ pub fn rows(visit: &ConsoleView, found: &DeliveryList, of_one: bool) -> Markup {
         }
         cells
     };
-    table(
-        visit,
-        TITLE,
-        &columns,
-        found.deliveries.iter().map(row).collect(),
-    )
+    let rows = ListRows {
+        title: TITLE,
+        columns,
+        rows: found.deliveries.iter().map(row).collect(),
+        none: ("console-no-deliveries", "console-no-deliveries-words"),
+    };
+    rows.show(visit)
 }
 
 /// Deliveries of a call's events. They have no buttons, because this part is updated live.
 pub fn of_call(visit: &ConsoleView, sent: &[CallDeliveryStatus]) -> Markup {
-    let columns = ["Event", "Webhook", "Status", "Attempts", "Next", "Finished"].map(str::to_owned);
+    let columns = visit.columns("console-call-deliveries-columns");
     let row = |of: &CallDeliveryStatus| {
         vec![
             html! { span.word { (of.event.as_str()) } },
             webhook(of.webhook_id),
-            delivery_status(of.status),
+            delivery_status(visit, of.status),
             html! { (visit.number(of.attempt_count)) },
             next(visit, of.next_attempt_at),
             visit.time_or(of.completed_at, NONE),
         ]
     };
-    table(visit, TITLE, &columns, sent.iter().map(row).collect())
+    table(
+        visit,
+        &visit.t(TITLE),
+        &columns,
+        sent.iter().map(row).collect(),
+    )
 }
 
 /// A past time means soon, or with the next probe.
 fn next(visit: &ConsoleView, at: Option<Millis>) -> Markup {
     match at {
-        Some(at) if at <= visit.state().now() => html! { "due" },
+        Some(at) if at <= visit.state().now() => html! { (visit.t("console-is-due")) },
         at => visit.time_or(at, NONE),
     }
 }
@@ -139,17 +132,16 @@ fn webhook(id: WebhookId) -> Markup {
 
 fn send_again(visit: &ConsoleView, id: DeliveryId) -> Markup {
     let path = format!("{PATH}/{id}/resend");
-    post(
-        visit,
-        &path,
-        html! { button.secondary type="submit" aria-label={ "Resend " (id) } { "Resend" } },
-    )
+    let label = visit.tn("console-resend-of", &[("delivery", id.to_string().into())]);
+    let button =
+        html! { button.secondary type="submit" aria-label=(label) { (visit.t("console-resend")) } };
+    post(visit, &path, button)
 }
 
 /// `POST /deliveries/{id}/resend`
 pub async fn resend(visit: ConsoleView, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
     let done = deliveries::resend(visit.operation(), id, RequestBody::default()).await;
-    let (mut back, mut word) = (PATH.to_owned(), "done-delivery-resent-later");
+    let (mut back, mut word) = (PATH.to_owned(), "console-done-delivery-resent-later");
     if let Ok(Accepted(OperatorDelivery {
         webhook_id: webhook,
         attempt_count: attempts,
@@ -161,7 +153,7 @@ pub async fn resend(visit: ConsoleView, id: Id<DeliveryId>) -> Result<HttpRespon
         let webhooks = &visit.process().node.webhooks;
         let resent = webhooks.resend(webhook, id.0, attempts, None).await;
         if matches!(resent, Ok(ResendOutcome::Made)) {
-            word = "done-delivery-resent";
+            word = "console-done-delivery-resent";
         }
     }
     acted(&visit, done, &back, word)

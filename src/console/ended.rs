@@ -15,7 +15,8 @@ use moka::sync::Cache;
 use sea_orm::{DbErr, EntityTrait, IntoActiveModel, sea_query::OnConflict};
 use tokio::sync::Semaphore;
 
-use super::session::{ConsoleSession, LONGEST_MS};
+use super::session::ConsoleSession;
+use crate::pages::session::LONGEST_MS;
 
 /// Cached sessions; beyond this, the store is asked again.
 const REMEMBERED_MAX: u64 = 100_000;

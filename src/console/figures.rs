@@ -6,7 +6,7 @@ use dikala_entities::{CallStatus, DeliveryStatus, Millis, TenantId, tenant};
 use maud::{Markup, html};
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
-use super::view::ConsoleView;
+use super::{list::word, view::ConsoleView};
 use crate::{
     operator_api::actors::DurationPercentiles,
     pages::{
@@ -59,33 +59,39 @@ pub fn count(view: &View, count: u64) -> String {
 pub fn since(visit: &ConsoleView, then: Millis) -> String {
     // The view's own time is that of the request, which is old on a live page.
     let minutes = visit.state().now().since(then).max(0) / 60_000;
-    match minutes {
-        0 => "under a minute".to_owned(),
-        1..120 => format!("{minutes} min"),
-        120..2_880 => format!("{} h", minutes / 60),
-        _ => format!("{} days", minutes / 1_440),
-    }
+    let (id, count) = match minutes {
+        0 => return visit.t("console-under-a-minute"),
+        1..120 => ("console-minutes-short", minutes),
+        120..2_880 => ("console-hours", minutes / 60),
+        _ => ("console-days", minutes / 1_440),
+    };
+    visit.tn(id, &[("count", count.into())])
+}
+
+/// Minutes of credit.
+pub fn minutes(view: &View, minutes: i64) -> Markup {
+    html! { (view.tn("console-minutes-short", &[("count", minutes.into())])) }
 }
 
 /// A call's status as a badge.
-pub fn call_status(status: CallStatus) -> Markup {
+pub fn call_status(view: &View, status: CallStatus) -> Markup {
     let tone = match status {
         CallStatus::Ringing => Tone::Plain,
         CallStatus::Answered => Tone::Good,
         CallStatus::Ended => Tone::Plain,
         CallStatus::Dropped | CallStatus::Failed => Tone::Bad,
     };
-    badge(tone, status.as_str())
+    badge(tone, &word(view, status.as_str()))
 }
 
 /// A delivery's status as a badge.
-pub fn delivery_status(status: DeliveryStatus) -> Markup {
+pub fn delivery_status(view: &View, status: DeliveryStatus) -> Markup {
     let tone = match status {
         DeliveryStatus::Pending => Tone::Warning,
         DeliveryStatus::Succeeded => Tone::Good,
         DeliveryStatus::Failed => Tone::Bad,
     };
-    badge(tone, status.as_str())
+    badge(tone, &word(view, status.as_str()))
 }
 
 /// Longest address in a list, in characters.

@@ -1,90 +1,62 @@
 //! Functions that were recently called on this node: rates, failures, times, and open circuit breakers.
 
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use dikala_entities::Ranking;
-use futures_util::future::LocalBoxFuture;
 use maud::{Markup, html};
 
 use super::{
     figures::{NONE, TenantNames, count, since, times},
-    follow, layout,
-    list::{List, one_of},
+    list::{List, ListRows, one_of, word},
     view::ConsoleView,
 };
 use crate::{
     api::function_stats::FunctionCircuitState,
     http::error::ApiError,
-    operator_api::functions::{self, CalledFunction, CalledList},
+    operator_api::functions::{self, CalledFunction},
     pages::{
-        components::{Field, Tone, badge, empty, short_id, table},
+        components::{Field, Tone, badge, short_id},
         form::FormValues,
     },
 };
 
 const PATH: &str = "/functions";
-const TITLE: &str = "Functions";
+const TITLE: &str = "console-functions";
 const FILTERS: &[&str] = &["sort", "tenantId", "agentId", "name"];
 
-fn fields() -> [Field; 4] {
-    let text = |name, label: &str| Field::text(name, label.to_owned());
+fn fields(visit: &ConsoleView) -> [Field; 4] {
+    let text = |name, id: &str| Field::text(name, visit.t(id));
     [
-        Field::select("sort", "Sort by".to_owned(), one_of(Ranking::WORDS)),
-        text("tenantId", "Tenant's id"),
-        text("agentId", "Agent's id"),
-        text("name", "Name"),
+        Field::select(
+            "sort",
+            visit.t("console-sort-by"),
+            one_of(visit, Ranking::WORDS),
+        ),
+        text("tenantId", "console-tenant-id"),
+        text("agentId", "console-agent-id"),
+        text("name", "console-name"),
     ]
 }
 
 /// `GET /functions`
-pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = FormValues::parse(request.query_string().as_bytes());
+pub async fn list(visit: ConsoleView, typed: FormValues) -> Result<HttpResponse, ApiError> {
     let list = List::new(PATH, FILTERS, &typed);
-    match found(&visit, &list) {
-        Ok(found) => {
-            let rows = rows(&visit, &list, &found).await?;
-            let content = html! {
-                p.lead { "What this node called since its start; the last 1,000 functions are kept in mind. First those whose endpoints are left alone." }
-                (list.filter(&visit, &fields()))
-                (follow::followed(&visit, "functions", &list.query(), &rows))
-            };
-            Ok(layout::page(&visit, TITLE, content))
+    let fields = fields(&visit);
+    let content = part(&visit, &typed).await.map(|rows| {
+        html! {
+            p.lead { (visit.t("console-functions-words")) }
+            (list.filter(&visit, &fields))
+            (visit.followed("functions", &list.query(), &rows))
         }
-        Err(error) => list.refused(&visit, TITLE, error, &fields()),
-    }
-}
-
-fn found(visit: &ConsoleView, list: &List<'_>) -> Result<CalledList, ApiError> {
-    functions::page(&visit.process(), &list.form()?)
+    });
+    list.page(&visit, TITLE, &fields, content)
 }
 
 /// The live part of the list.
-pub fn part<'a>(
-    visit: &'a ConsoleView,
-    typed: &'a FormValues,
-) -> LocalBoxFuture<'a, Result<Markup, ApiError>> {
-    Box::pin(async move {
-        let list = List::new(PATH, FILTERS, typed);
-        let found = found(visit, &list)?;
-        rows(visit, &list, &found).await
-    })
-}
-
-async fn rows(
-    visit: &ConsoleView,
-    list: &List<'_>,
-    found: &CalledList,
-) -> Result<Markup, ApiError> {
+pub async fn part(visit: &ConsoleView, typed: &FormValues) -> Result<Markup, ApiError> {
+    let list = List::new(PATH, FILTERS, typed);
+    let found = functions::page(&visit.process(), &list.form()?)?;
     let db = visit.store().api_reader();
     let names = TenantNames::of(db, found.functions.iter().map(|of| of.tenant_id)).await?;
-    let columns = [
-        "Function",
-        "Tenant",
-        "Circuit",
-        "Last minute",
-        "Total",
-        "p50 / p99",
-        "Last fault",
-    ];
     let row = |of: &CalledFunction| {
         vec![
             html! { strong { (of.name) } br; (of.origin) @if let Some(agent) = of.agent_id { br; (short_id(&agent.to_string())) } },
@@ -95,39 +67,40 @@ async fn rows(
             times(&of.times_us),
             html! {
                 @match (of.last_fault, of.last_fault_at) {
-                    (Some(fault), Some(at)) => { code { (fault) } ", " (since(visit, at)) " ago" }
+                    (Some(fault), Some(at)) => (visit.rich("console-fault-ago", &[
+                        ("fault", html! { code { (fault) } }), ("time", html! { (since(visit, at)) }),
+                    ])),
                     _ => { (NONE) }
                 }
             },
         ]
     };
-    Ok(html! {
-        div #part {
-            @if found.functions.is_empty() {
-                (empty("No functions", "None was called on this node since its start, or none match the filter.", html! {}))
-            } @else {
-                (table(visit, TITLE, &columns.map(str::to_owned), found.functions.iter().map(row).collect()))
-            }
-            (list.paging(found.offset, found.has_more))
-        }
-    })
+    let rows = ListRows {
+        title: TITLE,
+        columns: visit.columns("console-functions-columns"),
+        rows: found.functions.iter().map(row).collect(),
+        none: ("console-no-functions", "console-no-functions-words"),
+    };
+    Ok(list.part(visit, rows, found.offset, found.has_more))
 }
 
 /// A count with its number of failures.
 pub fn counts(visit: &ConsoleView, all: u64, failed: u64) -> Markup {
     html! {
         (count(visit, all))
-        @if failed > 0 { ", " (badge(Tone::Bad, &format!("{} failed", count(visit, failed)))) }
+        @if failed > 0 { ", " (badge(Tone::Bad, &visit.tn("console-failed-of", &[("count", count(visit, failed).into())]))) }
     }
 }
 
 fn circuit(visit: &ConsoleView, of: &CalledFunction) -> Markup {
     match of.circuit.state {
-        FunctionCircuitState::Closed => badge(Tone::Good, "closed"),
-        FunctionCircuitState::HalfOpen => badge(Tone::Warning, "half open"),
+        FunctionCircuitState::Closed => badge(Tone::Good, &word(visit, "closed")),
+        FunctionCircuitState::HalfOpen => {
+            badge(Tone::Warning, &visit.t("console-circuit-half-open"))
+        }
         FunctionCircuitState::Open => html! {
-            (badge(Tone::Bad, "open"))
-            @if let Some(at) = of.circuit.retry_at { " until " (visit.time(at)) }
+            (badge(Tone::Bad, &word(visit, "open")))
+            @if let Some(at) = of.circuit.retry_at { " " (visit.rich("console-circuit-until", &[("time", visit.time(at))])) }
         },
     }
 }

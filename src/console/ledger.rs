@@ -5,8 +5,7 @@ use dikala_entities::Secret;
 use maud::{Markup, html};
 
 use super::{
-    figures::{TenantNames, count, since},
-    follow::followed,
+    figures::{TenantNames, count, minutes, since},
     layout,
     view::ConsoleView,
 };
@@ -20,7 +19,7 @@ use crate::{
 };
 
 const PATH: &str = "/ledger";
-const TITLE: &str = "Ledger";
+const TITLE: &str = "console-ledger";
 const WHOSE: &Fields = &[("tenantId", Shape::Optional)];
 /// Shown open holds.
 const HOLDS_SHOWN: usize = 20;
@@ -32,7 +31,7 @@ const OUTCOME: &str = "ledger-of-one";
 /// `GET /ledger`
 pub async fn show(visit: ConsoleView) -> Result<HttpResponse, ApiError> {
     let content = content(&visit, &FormState::blank()).await?;
-    Ok(layout::page(&visit, TITLE, content))
+    Ok(layout::page(&visit, &visit.t(TITLE), content))
 }
 
 async fn content(visit: &ConsoleView, filled: &FormState) -> Result<Markup, ApiError> {
@@ -45,7 +44,7 @@ async fn content(visit: &ConsoleView, filled: &FormState) -> Result<Markup, ApiE
     };
     Ok(html! {
         @if let Some(outcome) = &of_one { (notice(Tone::Plain, html! { p { (outcome.expose()) } })) }
-        (followed(visit, "ledger", "", &books))
+        (visit.followed("ledger", "", &books))
     })
 }
 
@@ -58,13 +57,13 @@ pub async fn parts(visit: &ConsoleView) -> Result<[Markup; 2], ApiError> {
     let above = html! {
         div #part {
             (facts(visit, &found))
-            h2 { "Last verification" }
+            h2 { (visit.t("console-last-verification")) }
             (last(visit, found.last_verification.as_ref()))
         }
     };
     let below = html! {
         div #below {
-            h2 { "Oldest open reservations" }
+            h2 { (visit.t("console-oldest-reservations")) }
             (holds(visit, shown, &names))
         }
     };
@@ -79,65 +78,65 @@ fn facts(visit: &ConsoleView, found: &LedgerStatus) -> Markup {
     };
     html! {
         dl.facts {
-            dt { "Open reservations" } dd { (visit.number(found.open_holds)) ", " (visit.number(found.held_minutes)) " minutes" }
-            dt { "Differences" }
-            dd { (badge(tone, &found.differences.to_string())) " accounts and open holds that did not add up at the last look, a minute ago at most" }
-            dt { "Checked" }
-            dd { (count(visit, found.items)) " items in " (count(visit, found.batches)) " transactions since the start" }
+            dt { (visit.t("console-open-reservations")) } dd { (visit.tn("console-open-reservations-of", &[("holds", found.open_holds.into()), ("minutes", found.held_minutes.into())])) }
+            dt { (visit.t("console-differences")) }
+            dd { (visit.rich("console-differences-of", &[("count", badge(tone, &found.differences.to_string()))])) }
+            dt { (visit.t("console-checked")) }
+            dd { (visit.tn("console-checked-of", &[("items", count(visit, found.items).into()), ("batches", count(visit, found.batches).into())])) }
         }
     }
 }
 
 fn last(visit: &ConsoleView, last: Option<&Verification>) -> Markup {
     let Some(found) = last else {
-        return html! { p.muted { "None since this node started, or one is running now." } };
+        return html! { p.muted { (visit.t("console-not-verified")) } };
     };
+    let number = |name, figure| (name, html! { (visit.number(figure)) });
     html! {
         p {
-            (visit.time(found.verified_at)) ": "
-            (visit.number(found.tenants)) " tenants, " (visit.number(found.transactions)) " transactions, "
-            (visit.number(found.holds)) " holds. "
-            @if found.differences.is_empty() { (badge(Tone::Good, "the books are right")) }
-            @else { (badge(Tone::Bad, &format!("{} differences", found.differences.len()))) }
+            (visit.rich("console-verified", &[
+                ("time", visit.time(found.verified_at)), number("tenants", found.tenants),
+                number("transactions", found.transactions), number("holds", found.holds),
+            ])) " "
+            @if found.differences.is_empty() { (badge(Tone::Good, &visit.t("console-books-right"))) }
+            @else { (badge(Tone::Bad, &visit.tn("console-books-wrong", &[("count", found.differences.len().into())]))) }
         }
         @if !found.differences.is_empty() {
-            ul { @for told in found.differences.iter().take(DIFFERENCES_SHOWN) { li { (told) } } }
+            ul lang="en" { @for told in found.differences.iter().take(DIFFERENCES_SHOWN) { li { (told) } } }
         }
         @if found.differences.len() > DIFFERENCES_SHOWN {
-            p.muted { "The first " (DIFFERENCES_SHOWN) "; " code { "GET /operator/v1/ledger" } " has all." }
+            p.muted { (visit.rich("console-first-differences", &[("count", html! { (DIFFERENCES_SHOWN) })])) }
         }
     }
 }
 
 fn verify_form(visit: &ConsoleView, filled: &FormState) -> Markup {
-    let whose = Field::text("tenantId", "Tenant's id".to_owned());
-    let whose = whose
-        .hint("Leave empty to check all tenants.".to_owned())
-        .optional();
+    let whose = Field::text("tenantId", visit.t("console-tenant-id"));
+    let whose = whose.hint(visit.t("console-verify-tenant-hint")).optional();
     html! {
-        p { "Recomputes every balance from its transactions and reservations. With many tenants it may take minutes." }
+        p { (visit.t("console-verify-words")) }
         (post(visit, "/ledger/verify", html! {
             (fields(visit, filled, &[whose]))
-            (submit("Verify"))
+            (submit(&visit.t("console-verify")))
         }))
     }
 }
 
 fn holds(visit: &ConsoleView, holds: &[OpenHold], names: &TenantNames) -> Markup {
-    let columns = ["Call", "Tenant", "Reserved", "Used", "Since", "Node"].map(str::to_owned);
+    let columns = visit.columns("console-open-reservations-columns");
     let row = |hold: &OpenHold| {
         vec![
             html! { a href={ "/calls/" (hold.call_id) } { (hold.call_id) } },
             names.link(hold.tenant_id),
-            html! { (visit.number(hold.held_minutes)) " min" },
-            html! { (visit.number(hold.used_minutes)) " min" },
+            minutes(visit, hold.held_minutes),
+            minutes(visit, hold.used_minutes),
             html! { (since(visit, hold.created_at)) },
             html! { (hold.owner) },
         ]
     };
     html! {
-        @if holds.is_empty() { p.muted { "None: no call is active." } }
-        @else { (table(visit, "Open reservations", &columns, holds.iter().map(row).collect())) }
+        @if holds.is_empty() { p.muted { (visit.t("console-no-open-reservations")) } }
+        @else { (table(visit, &visit.t("console-open-reservations"), &columns, holds.iter().map(row).collect())) }
     }
 }
 
@@ -146,34 +145,41 @@ pub async fn verify(visit: ConsoleView, typed: FormValues) -> Result<HttpRespons
     let of_one = typed
         .text("tenantId")
         .is_some_and(|id| !id.trim().is_empty());
-    let done = match form::body(&typed, WHOSE) {
-        Ok(body) => ledger::verify(visit.process(), visit.operation(), body).await,
-        Err(error) => Err(error),
+    let verify = async {
+        ledger::verify(
+            visit.process(),
+            visit.operation(),
+            form::body(&typed, WHOSE)?,
+        )
+        .await
     };
-    match done {
+    match verify.await {
         Ok(found) => {
             if of_one {
-                visit.leave_note(OUTCOME, &Secret::new(outcome(&found)));
+                visit.leave_note(OUTCOME, &Secret::new(outcome(&visit, &found)));
             }
-            Ok(visit.see(PATH, "done-ledger-verified"))
+            Ok(visit.see(PATH, "console-done-ledger-verified"))
         }
         Err(error) => {
             let content = content(&visit, &FormState::again(typed, error)?).await?;
-            Ok(layout::refused(&visit, TITLE, content))
+            Ok(layout::refused(&visit, &visit.t(TITLE), content))
         }
     }
 }
 
 /// The result for one tenant, short enough for a cookie.
-fn outcome(found: &Verification) -> String {
+fn outcome(visit: &ConsoleView, found: &Verification) -> String {
     let first = found.differences.first().map_or("", String::as_str);
     let first: String = first.chars().take(500).collect();
     match found.differences.len() {
-        0 => format!(
-            "The books of this tenant are right: {} transactions.",
-            found.transactions
+        0 => visit.tn(
+            "console-one-right",
+            &[("count", found.transactions.to_string().into())],
         ),
-        1 => format!("One difference in the books of this tenant: {first}"),
-        more => format!("{more} differences in the books of this tenant, first: {first}"),
+        1 => visit.tn("console-one-difference", &[("first", first.into())]),
+        more => {
+            let values = [("count", more.to_string().into()), ("first", first.into())];
+            visit.tn("console-one-differences", &values)
+        }
     }
 }

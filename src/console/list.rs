@@ -5,15 +5,17 @@ use actix_web::HttpResponse;
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
-use super::{layout, view::ConsoleView};
+use super::view::ConsoleView;
 use crate::{
     http::{
         error::ApiError,
         extract::{FormFields, OperatorQuery},
     },
     pages::{
-        components::{Field, summary},
+        components::{Field, empty, filters, paging_as, summary, table},
+        errors,
         form::{FormState, FormValues},
+        layout,
         view::View,
     },
 };
@@ -21,6 +23,8 @@ use crate::{
 /// Rows on one page.
 pub const ROWS: i64 = 20;
 const OFFSET: &str = "offset";
+/// The message id of the link that clears the filters.
+const ALL: Option<&str> = Some("page-filter-none");
 
 /// A requested list.
 #[derive(Debug)]
@@ -91,50 +95,44 @@ impl<'a> List<'a> {
 
     /// The filters' form, open if a filter is set.
     pub fn filter(&self, view: &View, fields: &[Field]) -> Markup {
-        self.filter_as(view, &self.filled(), fields)
+        filters(view, self.path, &self.filled(), fields, ALL)
     }
 
-    /// A page of the filters with their errors.
-    pub fn refused(
+    /// The page with this content, or with the filters and the errors of what was typed there. `title` is a message
+    /// id.
+    pub fn page(
         &self,
         visit: &ConsoleView,
         title: &str,
-        error: ApiError,
         fields: &[Field],
+        content: Result<Markup, ApiError>,
     ) -> Result<HttpResponse, ApiError> {
+        let title = visit.t(title);
+        let error = match content {
+            Ok(content) => return Ok(layout::page(visit, &title, content)),
+            Err(error) => error,
+        };
         let filled = FormState::again(self.typed.clone(), error)?;
-        let content = self.filter_as(visit, &filled, fields);
-        Ok(layout::refused(visit, title, content))
+        let content = filters(visit, self.path, &filled, fields, ALL);
+        Ok(errors::refused(visit, &title, content, &filled))
     }
 
-    fn filter_as(&self, view: &View, filled: &FormState, fields: &[Field]) -> Markup {
-        let is_narrow = self.filters.iter().any(|name| !self.text(name).is_empty());
+    /// The element that is updated live: the rows that begin at `offset`, and the links to other pages.
+    pub fn part(&self, visit: &ConsoleView, rows: ListRows, offset: i64, has_more: bool) -> Markup {
         html! {
-            details.filters open[is_narrow || !filled.errors().is_empty()] {
-                summary { "Filter" }
-                (summary(view, filled, fields))
-                form method="get" action=(self.path) novalidate {
-                    div.columns { @for field in fields { (field.clone().filter().show(view, filled)) } }
-                    div.actions {
-                        button type="submit" { "Show" }
-                        a.button.secondary href=(self.path) { "Show all" }
-                    }
-                }
+            div #part {
+                (rows.show(visit))
+                (self.paging(visit, offset, has_more))
             }
         }
     }
 
     /// Links to the previous and the next page of the one that begins at `offset`.
-    pub fn paging(&self, offset: i64, has_more: bool) -> Markup {
-        let before = (offset - self.rows).max(0);
-        html! {
-            @if offset > 0 || has_more {
-                nav.paging aria-label="Pages" {
-                    @if offset > 0 { a.button.secondary href=(self.address(before)) rel="prev" { "Previous page" } }
-                    @if has_more { a.button.secondary href=(self.address(offset + self.rows)) rel="next" { "Next page" } }
-                }
-            }
-        }
+    pub fn paging(&self, view: &View, offset: i64, has_more: bool) -> Markup {
+        let before = (offset > 0).then(|| self.address((offset - self.rows).max(0)));
+        let after = has_more.then(|| self.address(offset + self.rows));
+        let ids = ("console-previous-page", "console-next-page");
+        paging_as(view, ids, before.as_deref(), after.as_deref())
     }
 
     /// The same filters, encoded, each after an `&`, for the address of a stream.
@@ -170,19 +168,45 @@ impl<'a> List<'a> {
     }
 }
 
+/// The rows of a list.
+#[derive(Debug)]
+pub struct ListRows {
+    /// The message id of the caption.
+    pub title: &'static str,
+    pub columns: Vec<String>,
+    pub rows: Vec<Vec<Markup>>,
+    /// Title and text of an empty list, as message ids.
+    pub none: (&'static str, &'static str),
+}
+
+impl ListRows {
+    pub fn show(self, view: &View) -> Markup {
+        let (none, words) = self.none;
+        match self.rows.is_empty() {
+            true => empty(&view.t(none), &view.t(words), html! {}),
+            false => table(view, &view.t(self.title), &self.columns, self.rows),
+        }
+    }
+}
+
 /// A filter's choices: any, or one of these words.
-pub fn any_of(words: &[&str]) -> Vec<(String, String)> {
-    let any = (String::new(), "any".to_owned());
-    let words = words
-        .iter()
-        .map(|word| ((*word).to_owned(), (*word).to_owned()));
-    std::iter::once(any).chain(words).collect()
+pub fn any_of(view: &View, words: &[&str]) -> Vec<(String, String)> {
+    let any = (String::new(), view.t("console-any"));
+    std::iter::once(any).chain(one_of(view, words)).collect()
 }
 
 /// A field's choices; the first one is the default.
-pub fn one_of(words: &[&str]) -> Vec<(String, String)> {
-    let word = |word: &&str| ((*word).to_owned(), (*word).to_owned());
-    words.iter().map(word).collect()
+pub fn one_of(view: &View, words: &[&str]) -> Vec<(String, String)> {
+    let choice = |word: &&str| ((*word).to_owned(), self::word(view, word));
+    words.iter().map(choice).collect()
+}
+
+/// A word of the API in the reader's language; names and kinds of actions have no other.
+pub fn word(view: &View, word: &str) -> String {
+    let id = format!("console-word-{word}");
+    view.lang()
+        .find(&id, &[])
+        .unwrap_or_else(|| word.to_owned())
 }
 
 /// The answer to an action without fields: redirects to the page at `back`, or shows the error.
@@ -199,9 +223,10 @@ pub fn acted<T>(
     let filled = FormState::again(FormValues::default(), error)?;
     let content = html! {
         (summary(visit, &filled, &[]))
-        p { a.button.secondary href=(back) { "Back" } }
+        p { a.button.secondary href=(back) { (visit.t("console-back")) } }
     };
-    Ok(layout::refused(visit, "Nothing was changed", content))
+    let title = visit.t("console-nothing-changed");
+    Ok(errors::refused(visit, &title, content, &filled))
 }
 
 #[cfg(test)]

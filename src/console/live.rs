@@ -17,7 +17,7 @@ use crate::{
     http::error::{ApiError, Missing},
     pages::{
         form::FormValues,
-        stream::{self, OPENING, SEAT_TAKEN, STILL_HERE, StreamEnded, StreamSender, frame},
+        stream::{self, OPENING, STILL_HERE, StreamEnded, StreamSender, frame},
     },
 };
 
@@ -25,8 +25,6 @@ use crate::{
 const EVERY: Duration = Duration::from_secs(1);
 /// The interval of pages that need expensive queries.
 const SELDOM: Duration = Duration::from_secs(5);
-/// Interval at which session and connection are checked.
-const SESSION_EVERY: Duration = Duration::from_millis(500);
 /// Interval of keep-alives while nothing changes.
 const QUIET_MAX: Duration = Duration::from_secs(10);
 
@@ -61,7 +59,7 @@ const PARTS: &[(&str, Duration, Make)] = &[
         one(functions::part(visit, asked))
     }),
     ("http", EVERY, |visit, asked| {
-        one(requests::part(visit, asked))
+        one(async { requests::part(visit, asked) })
     }),
     ("bridges", EVERY, |visit, asked| {
         one(bridges::part(visit, asked))
@@ -85,8 +83,11 @@ fn one<'a>(part: impl Future<Output = Result<Markup, ApiError>> + 'a) -> Rendere
 }
 
 /// `GET /live?of={name}`: server-sent events, of the kind `part`.
-pub async fn stream(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let asked = FormValues::parse(request.query_string().as_bytes());
+pub async fn stream(
+    visit: ConsoleView,
+    request: HttpRequest,
+    asked: FormValues,
+) -> Result<HttpResponse, ApiError> {
     let name = asked.text("of").unwrap_or_default();
     let part = PARTS.iter().find(|(part, ..)| *part == name);
     let (_, every, make) = *part.ok_or(ApiError::NotFound(Missing::Route))?;
@@ -96,18 +97,10 @@ pub async fn stream(visit: ConsoleView, request: HttpRequest) -> Result<HttpResp
         first => first.unwrap_or_default(),
     };
     let (events, response) = stream::open(&request)?;
-    let mut seat = visit.state().seat(visit.known())?;
+    let seat = visit.state().seat(visit.known())?;
     rt::spawn(async move {
-        tokio::select! {
-            // Every outcome ends the stream.
-            _ = follow(&visit, &asked, (every, make), first, &events) => {}
-            () = signed_out(&visit) => {}
-            () = events.closed() => {}
-            () = seat.lost() => {
-                // If this cannot be sent, the page is gone already.
-                let _ = events.send(SEAT_TAKEN.to_owned()).await;
-            }
-        }
+        let work = follow(&visit, &asked, (every, make), first, &events);
+        stream::run(&events, seat, work, async || visit.still_may().await).await;
     });
     Ok(response)
 }
@@ -139,12 +132,5 @@ async fn follow(
         }
         tokio::time::sleep(every).await;
         made = make(visit, asked).await.unwrap_or_default();
-    }
-}
-
-/// Returns once the session has ended.
-async fn signed_out(visit: &ConsoleView) {
-    while visit.still_may().await {
-        tokio::time::sleep(SESSION_EVERY).await;
     }
 }

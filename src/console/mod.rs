@@ -8,27 +8,28 @@
 //!    ```text
 //!    pub async fn list(visit: ConsoleView, query: Query) -> Result<HttpResponse, ApiError> {
 //!        let rows = …;                                           // from visit.store().api_reader(), visit.process()
-//!        Ok(layout::page(&visit, "Things", html! { … @if visit.may_change() { (post(&visit, "/things/1/end", …)) } }))
+//!        Ok(layout::page(&visit, &visit.t("console-things"), html! { … @if visit.may_change() { (post(&visit, "/things/1/end", …)) } }))
 //!    }
 //!
 //!    pub async fn end(visit: ConsoleView, id: Id<ThingId>) -> Result<HttpResponse, ApiError> {
 //!        things::end(visit.operation(), id).await?;              // the operation
-//!        Ok(visit.see("/things", "done-thing-ended"))            // 303; the words are in layout::DONE
+//!        Ok(visit.see("/things", "console-done-thing-ended"))    // 303, and the confirmation
 //!    }
 //!    ```
 //!
 //!    [`ConsoleView`](view::ConsoleView) holds the access right. [`FormValues`](crate::pages::form::FormValues) holds the typed
 //!    values, which [`form::body`](crate::pages::form::body) turns into an operation's input. [`layout::refused`] shows a refused form
-//!    again. A secret that is shown once goes through [`ConsoleView::leave_note`](view::ConsoleView::leave_note). Texts are English
-//!    and stand in the page.
+//!    again. A secret that is shown once goes through [`ConsoleView::leave_note`](view::ConsoleView::leave_note). Texts are messages
+//!    of both files in `src/pages/locales/console/`.
 //! 2. Its lines in [`PAGES`]: a `post` needs `operator.token`, a `get` either token. The confirmation of an action is a `get` of the
 //!    same path, [`by`](crate::pages::table::PageRoute::by) `PageAccess::Owner`. Middleware handles missing sessions, posts from
 //!    other sites and missing rights.
-//! 3. Its line in the navigation ([`layout`]). If it is updated live, its parts in [`live`], which the page wraps in
-//!    [`follow::followed`].
+//! 3. Its line in the navigation ([`audience`]). If it is updated live, its parts in [`live`], which the page wraps in
+//!    [`ConsoleView::followed`](view::ConsoleView::followed).
 //! 4. A story in `tests/it/operator/`. `console.rs` there checks the common rules on every linked page.
 
 mod actors;
+mod audience;
 mod audit;
 mod bridges;
 mod calls;
@@ -37,11 +38,8 @@ mod database;
 mod deliveries;
 mod ended;
 mod enter;
-mod errors;
 mod figures;
-mod follow;
 mod functions;
-mod layout;
 mod ledger;
 mod list;
 mod live;
@@ -70,6 +68,7 @@ use crate::{
     pages::{
         assets,
         headers::header,
+        layout,
         table::{self, PageAccess, PageMatch, PageRoute, get, post},
     },
 };

@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 use maud::{Markup, html};
 
-use super::{follow::followed, layout, view::ConsoleView};
+use super::{layout, view::ConsoleView};
 use crate::{
     http::error::ApiError,
     operator_api::system::{self, NodeStatus},
@@ -12,26 +12,23 @@ use crate::{
 
 /// `GET /nodes`
 pub async fn show(visit: ConsoleView) -> Result<HttpResponse, ApiError> {
-    let content = followed(&visit, "nodes", "", &part(&visit).await);
-    Ok(layout::page(&visit, "Nodes", content))
+    let content = visit.followed("nodes", "", &part(&visit).await);
+    Ok(layout::page(&visit, &visit.t("console-nodes"), content))
 }
 
 /// The live part of the page.
 pub async fn part(visit: &ConsoleView) -> Markup {
-    let columns = [
-        "Node", "Address", "Version", "Started", "Lease", "Calls", "Bridges",
-    ]
-    .map(str::to_owned);
+    let columns = visit.columns("console-nodes-columns");
     let row = |node: &NodeStatus| {
         vec![
             html! {
-                strong { (node.name) } @if node.is_this { " (this one)" }
+                strong { (node.name) } @if node.is_this { " " (visit.t("console-this-node")) }
                 br; (short_id(&node.id))
             },
             html! { (node.address) },
             html! { (node.version) },
             visit.time(node.started_at),
-            html! { (node.lease_seconds) " s" },
+            html! { (visit.tn("console-seconds", &[("count", node.lease_seconds.to_string().into())])) },
             html! { (node.calls) },
             html! { (node.bridges) },
         ]
@@ -40,8 +37,8 @@ pub async fn part(visit: &ConsoleView) -> Markup {
     let rows = found.nodes.iter().map(row).collect();
     html! {
         div #part {
-            @if let Some(told) = found.unanswered { (notice(Tone::Bad, html! { p { (told) } })) }
-            (table(visit, "Nodes", &columns, rows))
+            @if let Some(told) = found.unanswered { (notice(Tone::Bad, html! { p lang="en" { (told) } })) }
+            (table(visit, &visit.t("console-nodes"), &columns, rows))
         }
     }
 }

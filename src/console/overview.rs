@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use dikala_entities::Millis;
 use maud::{Markup, html};
 
-use super::{follow::followed, layout, view::ConsoleView};
+use super::{layout, view::ConsoleView};
 use crate::{
     http::error::ApiError,
     overview::{
@@ -24,8 +24,8 @@ const STEPS_A_ROW: usize = 6;
 /// `GET /`
 pub async fn show(visit: ConsoleView) -> Result<HttpResponse, ApiError> {
     let part = part(&visit).await;
-    let content = followed(&visit, "overview", "", &part);
-    Ok(layout::page(&visit, "Overview", content))
+    let content = visit.followed("overview", "", &part);
+    Ok(layout::page(&visit, &visit.t("console-overview"), content))
 }
 
 /// The live part of the page.
@@ -34,14 +34,14 @@ pub async fn part(visit: &ConsoleView) -> Markup {
     html! {
         div #part {
             section aria-labelledby="wrong" {
-                h2 #wrong { "Problems" }
-                (problems(&look))
+                h2 #wrong { (visit.t("console-problems")) }
+                (problems(visit, &look))
             }
             section aria-labelledby="figures" {
-                h2 #figures { "The last ten minutes" }
-                div.lines { @for figure in &look.figures { (shown(figure)) } }
+                h2 #figures { (visit.t("console-ten-minutes")) }
+                div.lines { @for figure in &look.figures { (shown(visit, figure)) } }
                 details #table {
-                    summary { "As a table" }
+                    summary { (visit.t("console-as-table")) }
                     (history(visit, &look))
                 }
             }
@@ -49,10 +49,10 @@ pub async fn part(visit: &ConsoleView) -> Markup {
     }
 }
 
-fn problems(look: &OverviewReading) -> Markup {
+fn problems(visit: &ConsoleView, look: &OverviewReading) -> Markup {
     html! {
         @if look.problems.is_empty() {
-            (notice(Tone::Good, html! { p { strong { "Nothing." } " Calls, minutes and webhooks flow." } }))
+            (notice(Tone::Good, html! { p { strong { (visit.t("console-no-problem")) } " " (visit.t("console-no-problem-words")) } }))
         } @else {
             ul.alerts {
                 @for problem in &look.problems {
@@ -72,20 +72,26 @@ const fn tone(severity: Severity) -> Tone {
 
 fn told(problem: &Problem) -> Markup {
     html! {
-        p { strong { (problem.summary) } }
-        p { (problem.action) }
+        p lang="en" { strong { (problem.summary) } }
+        p lang="en" { (problem.action) }
     }
 }
 
-fn shown(figure: &Figure) -> Markup {
+/// A figure's label and unit.
+fn words(visit: &ConsoleView, figure: &Figure) -> (String, String) {
+    let unit = format!("console-unit-{}", figure.unit.replace(' ', "-"));
+    let label = visit.t(&format!("console-figure-{}", figure.name));
+    (label, visit.t(&unit))
+}
+
+fn shown(visit: &ConsoleView, figure: &Figure) -> Markup {
     let Figure {
-        label,
-        unit,
         value,
         limit,
         history,
         ..
     } = figure;
+    let (label, unit) = words(visit, figure);
     let is_over = value
         .zip(*limit)
         .is_some_and(|(value, limit)| value > limit);
@@ -95,7 +101,9 @@ fn shown(figure: &Figure) -> Markup {
             h3 { (label) }
             p.value.bad[is_over] { (number(*value)) @if value.is_some() { span.more { " " (unit) } } }
             p.more {
-                @if let Some(limit) = limit { "limit " (limit) " " (unit) } @else { "no limit" }
+                @if let Some(limit) = limit {
+                    (visit.tn("console-limit", &[("limit", limit.to_string().into()), ("unit", unit.as_str().into())]))
+                } @else { (visit.t("console-no-limit")) }
             }
             (line(&history, limit.map(|limit| limit.0)))
         }
@@ -107,8 +115,11 @@ fn number(value: Option<Thousandths>) -> String {
 }
 
 fn history(visit: &ConsoleView, look: &OverviewReading) -> Markup {
-    let label = |figure: &Figure| format!("{} ({})", figure.label, figure.unit);
-    let columns: Vec<String> = std::iter::once("Until".to_owned())
+    let label = |figure: &Figure| {
+        let (label, unit) = words(visit, figure);
+        format!("{label} ({unit})")
+    };
+    let columns: Vec<String> = std::iter::once(visit.t("console-until-when"))
         .chain(look.figures.iter().map(label))
         .collect();
     let ends = (0..STEPS).skip(STEPS_A_ROW - 1).step_by(STEPS_A_ROW);
@@ -120,7 +131,12 @@ fn history(visit: &ConsoleView, look: &OverviewReading) -> Markup {
         });
         std::iter::once(until(look.at, step)).chain(cells).collect()
     });
-    table(visit, "The last ten minutes", &columns, rows.collect())
+    table(
+        visit,
+        &visit.t("console-ten-minutes"),
+        &columns,
+        rows.collect(),
+    )
 }
 
 /// Time of day of a step's end.

@@ -1,73 +1,49 @@
 //! HTTP: the routes of this node's two listeners with their rates, failures and times.
 
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use dikala_entities::Ranking;
-use futures_util::future::{LocalBoxFuture, ready};
 use maud::{Markup, html};
 
 use super::{
     figures::{count, times},
-    follow,
     functions::counts,
-    layout,
-    list::{List, one_of},
+    list::{List, ListRows, one_of},
     view::ConsoleView,
 };
 use crate::{
     http::error::ApiError,
-    operator_api::requests::{self, RouteList, RouteRequests},
-    pages::{
-        components::{Field, empty, table},
-        form::FormValues,
-    },
+    operator_api::requests::{self, RouteRequests},
+    pages::{components::Field, form::FormValues},
 };
 
 const PATH: &str = "/http";
-const TITLE: &str = "HTTP";
+const TITLE: &str = "console-http";
 const FILTERS: &[&str] = &["sort"];
 const ROWS: i64 = 30;
 
-fn fields() -> [Field; 1] {
-    [Field::select(
-        "sort",
-        "Sort by".to_owned(),
-        one_of(Ranking::WORDS),
-    )]
+fn fields(visit: &ConsoleView) -> [Field; 1] {
+    let rankings = one_of(visit, Ranking::WORDS);
+    [Field::select("sort", visit.t("console-sort-by"), rankings)]
 }
 
 /// `GET /http`
-pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = FormValues::parse(request.query_string().as_bytes());
+pub async fn list(visit: ConsoleView, typed: FormValues) -> Result<HttpResponse, ApiError> {
     let list = List::new(PATH, FILTERS, &typed).of(ROWS);
-    match found(&visit, &list) {
-        Ok(found) => {
-            let content = html! {
-                p.lead { "Requests to both listeners of this node since its start, by route. Times end with the head of the response." }
-                (list.filter(&visit, &fields()))
-                (follow::followed(&visit, "http", &list.query(), &rows(&visit, &list, &found)))
-            };
-            Ok(layout::page(&visit, TITLE, content))
+    let fields = fields(&visit);
+    let content = part(&visit, &typed).map(|rows| {
+        html! {
+            p.lead { (visit.t("console-http-words")) }
+            (list.filter(&visit, &fields))
+            (visit.followed("http", &list.query(), &rows))
         }
-        Err(error) => list.refused(&visit, TITLE, error, &fields()),
-    }
-}
-
-fn found(visit: &ConsoleView, list: &List<'_>) -> Result<RouteList, ApiError> {
-    requests::page(&visit.process(), &list.form()?)
+    });
+    list.page(&visit, TITLE, &fields, content)
 }
 
 /// The live part of the list.
-pub fn part<'a>(
-    visit: &'a ConsoleView,
-    typed: &'a FormValues,
-) -> LocalBoxFuture<'a, Result<Markup, ApiError>> {
+pub fn part(visit: &ConsoleView, typed: &FormValues) -> Result<Markup, ApiError> {
     let list = List::new(PATH, FILTERS, typed).of(ROWS);
-    let made = found(visit, &list).map(|found| rows(visit, &list, &found));
-    Box::pin(ready(made))
-}
-
-fn rows(visit: &ConsoleView, list: &List<'_>, found: &RouteList) -> Markup {
-    let columns = ["Route", "Last minute", "Total", "4xx", "p50 / p99"].map(str::to_owned);
+    let found = requests::page(&visit.process(), &list.form()?)?;
     let row = |of: &RouteRequests| {
         vec![
             html! { code { (of.method) " " (of.route) } },
@@ -77,11 +53,11 @@ fn rows(visit: &ConsoleView, list: &List<'_>, found: &RouteList) -> Markup {
             times(&of.times_us),
         ]
     };
-    html! {
-        div #part {
-            @if found.routes.is_empty() { (empty("No requests", "No requests since this node started.", html! {})) }
-            @else { (table(visit, TITLE, &columns, found.routes.iter().map(row).collect())) }
-            (list.paging(found.offset, found.has_more))
-        }
-    }
+    let rows = ListRows {
+        title: TITLE,
+        columns: visit.columns("console-http-columns"),
+        rows: found.routes.iter().map(row).collect(),
+        none: ("console-no-requests", "console-no-requests-words"),
+    };
+    Ok(list.part(visit, rows, found.offset, found.has_more))
 }

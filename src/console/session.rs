@@ -17,20 +17,13 @@ use crate::{
     pages::{
         cookie::{CLOCKS_APART_MS, Cookie},
         headers::header,
+        session::{self, LONGEST_MS, NOTE_MS, TOUCH_EVERY_MS},
     },
 };
 
 const COOKIE: &str = "dikala-operator";
 /// Cookie of a secret that is shown once.
 const NOTE: &str = "dikala-operator-note";
-/// Idle timeout of a session, in milliseconds.
-const IDLE_MS: i64 = 12 * 60 * 60 * 1_000;
-/// Maximum duration of a session, in milliseconds.
-pub const LONGEST_MS: i64 = 14 * 24 * 60 * 60 * 1_000;
-/// Resolution of the last use, in milliseconds.
-const TOUCH_EVERY_MS: i64 = 60 * 1_000;
-/// Lifetime of a note, in milliseconds.
-const NOTE_MS: i64 = 5 * 60 * 1_000;
 /// The identity of a browser: a session, or only an id that its forms are bound to.
 #[derive(Clone, Debug)]
 pub struct BrowserIdentity {
@@ -111,7 +104,7 @@ impl BrowserIdentity {
         text: &Secret,
         now: Millis,
     ) -> HeaderValue {
-        let note = Secret::new(format!("{} {about} {}", now.as_i64(), text.expose()));
+        let note = session::note(about, text, now);
         let sealed = vault.seal(SecretPlace::OperatorNote, self.id.hash(), &note);
         self.note_cookie().keep(&sealed, Some(NOTE_MS / 1_000))
     }
@@ -121,10 +114,7 @@ impl BrowserIdentity {
         let sealed = self.note.as_deref()?;
         let place = SecretPlace::OperatorNote;
         let note = vault.open(place, self.id.hash(), sealed).ok()?;
-        let mut parts = note.expose().splitn(3, ' ');
-        let left = Millis::from_i64(parts.next()?.parse().ok()?);
-        let is_it = parts.next()? == about && now.since(left) < NOTE_MS;
-        parts.next().filter(|_| is_it).map(Secret::new)
+        session::text_of(&note, about, now)
     }
 
     /// The header that deletes the note.
@@ -170,16 +160,11 @@ impl ConsoleSession {
     /// Its access right, unless it was signed out.
     pub fn right(&self, tokens: &OperatorTokens, now: Millis) -> Option<Right> {
         let is_ahead = self.used > now.plus_ms(CLOCKS_APART_MS);
-        let is_over = now >= self.end() || is_ahead;
+        let is_over = now >= session::end(self.began, self.used) || is_ahead;
         match is_over {
             true => None,
             false => tokens.right_of_hash(&self.token),
         }
-    }
-
-    fn end(&self) -> Millis {
-        let (idle, longest) = (self.used.plus_ms(IDLE_MS), self.began.plus_ms(LONGEST_MS));
-        idle.min(longest)
     }
 
     fn keep(&self, vault: &Vault, cookie: Cookie) -> HeaderValue {

@@ -6,55 +6,36 @@ use actix_web::{
     web::Data,
 };
 use dikala_entities::CredentialHash;
-use maud::{Markup, html};
+use maud::html;
 
-use super::{layout, session::ConsoleSession, state::ConsoleState, view::ConsoleView};
+use super::{session::ConsoleSession, state::ConsoleState, view::ConsoleView};
 use crate::{
     http::{
         error::ApiError,
         extract::Query,
-        field::{FieldCode, FieldError, ValueFault},
+        field::{FieldCode, FieldError},
     },
     pages::{
-        components::{Field, fields, post, submit as submit_button},
+        components::Field,
         errors,
-        form::{FormState, FormValues},
+        form::FormValues,
+        layout,
+        sign_in::{SignInForm, destination, missing},
         view::View,
     },
 };
 
-pub const SIGN_IN: &str = "/sign-in";
+fn form(view: &View) -> SignInForm {
+    let token = Field::password("token", view.t("console-token"), "current-password");
+    SignInForm {
+        fields: vec![token.hint(view.t("console-token-hint"))],
+        hint: "console-token-where",
+    }
+}
 
 /// `GET /sign-in`
-pub async fn show(
-    view: View,
-    visit: Option<ConsoleView>,
-    query: Query,
-) -> Result<HttpResponse, ApiError> {
-    let next = query.0.text("next").filter(|next| is_ours(next));
-    if visit.is_some() {
-        return Ok(view.go(next.unwrap_or("/")));
-    }
-    let filled = FormState::with(next.map(|next| ("next", next)));
-    Ok(answer(&view, StatusCode::OK, &filled))
-}
-
-fn answer(view: &View, status: StatusCode, filled: &FormState) -> HttpResponse {
-    layout::answer(view, None, status, "Sign in", form(view, filled))
-}
-
-fn form(view: &View, filled: &FormState) -> Markup {
-    let token = Field::password("token", "Token".to_owned(), "current-password")
-        .hint("operator.token, or operator.read_token to look only.".to_owned());
-    html! {
-        h1 { "Sign in" }
-        (post(view, SIGN_IN, html! {
-            input type="hidden" name="next" value=(filled.text("next"));
-            (fields(view, filled, &[token]))
-            (submit_button("Sign in"))
-        }))
-        p.muted { "You find the tokens in the configuration of the service." }
-    }
+pub async fn show(view: View, query: Query) -> HttpResponse {
+    form(&view).show(&view, query.0.text("next"))
 }
 
 /// `POST /sign-in`
@@ -65,14 +46,13 @@ pub async fn submit(
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let token = typed.text("token").unwrap_or_default().trim().to_owned();
-    let next = typed.text("next").filter(|next| is_ours(next));
-    let leave = view.go(next.unwrap_or("/"));
+    let leave = view.go(destination(&view, typed.text("next")));
     if !state.tokens().are_asked_for() {
         return Ok(leave);
     }
-    if token.is_empty() {
-        let fault = ValueFault::new(FieldCode::Required, "is required").in_field("token");
-        return again(&view, typed, fault);
+    let missing = missing(&typed, &["token"]);
+    if !missing.is_empty() {
+        return form(&view).again(&view, typed, missing);
     }
     match state.prove(&request, &token).await {
         Ok(_) => {
@@ -85,25 +65,19 @@ pub async fn submit(
             Ok(response)
         }
         Err(ApiError::InvalidOperatorToken) => {
-            let sentence = "The token is wrong.".to_owned();
+            let sentence = view.t("console-token-wrong");
             let fault = FieldError::translated("token", FieldCode::NotAllowed, sentence);
-            again(&view, typed, fault)
+            form(&view).again(&view, typed, vec![fault])
         }
         Err(error @ ApiError::RateLimited { .. }) => {
             let (title, words) = errors::words(&view, &error);
             let title = view.t(title);
-            let content = html! { h1 { (title) } (words) p { (error.to_string()) } };
-            let status = StatusCode::TOO_MANY_REQUESTS;
-            let page = layout::answer(&view, None, status, &title, content);
+            let content = html! { h1 { (title) } (words) p lang="en" { (error.to_string()) } };
+            let page = layout::outside(&view, StatusCode::TOO_MANY_REQUESTS, &title, content);
             Ok(errors::with_headers(&error, page))
         }
         Err(error) => Err(error),
     }
-}
-
-fn again(view: &View, typed: FormValues, fault: FieldError) -> Result<HttpResponse, ApiError> {
-    let filled = FormState::again(typed, ApiError::field(fault))?;
-    Ok(answer(view, StatusCode::UNPROCESSABLE_ENTITY, &filled))
 }
 
 /// `POST /sign-out`
@@ -113,42 +87,11 @@ pub async fn sign_out(visit: ConsoleView) -> HttpResponse {
         None => true,
     };
     let told = match is_known {
-        true => "done-signed-out",
-        false => "done-signed-out-here",
+        true => "console-done-signed-out",
+        false => "console-done-signed-out-here",
     };
-    let mut response = visit.see(SIGN_IN, told);
+    let mut response = visit.see(visit.audience().sign_in, told);
     let headers = response.headers_mut();
     headers.insert(SET_COOKIE, visit.known().forget());
     response
-}
-
-/// True for a path of this listener; prevents redirects to other sites.
-pub fn is_ours(path: &str) -> bool {
-    path.starts_with('/')
-        && !path.starts_with("//")
-        && path
-            .bytes()
-            .all(|byte| byte.is_ascii_graphic() && byte != b'\\')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobody_is_led_away() {
-        for ours in ["/", "/actors", "/actors/call?x=1"] {
-            assert!(is_ours(ours), "{ours}");
-        }
-        for other in [
-            "",
-            "//evil.example",
-            "https://evil.example",
-            "/\\evil.example",
-            "/a\r\nb",
-            "actors",
-        ] {
-            assert!(!is_ours(other), "{other:?}");
-        }
-    }
 }

@@ -11,15 +11,15 @@ use actix_web::{
     FromRequest, HttpMessage, HttpRequest, dev::Payload, http::header::HeaderValue, web::Data,
 };
 use dikala_entities::{Secret, Store};
+use maud::{Markup, html};
 
 use super::{session::BrowserIdentity, state::ConsoleState};
 use crate::{
     audit::ChangeOrigin,
     http::error::ApiError,
     operations::{OperationContext, Principal},
-    operator::access::Right,
     operator_api::OperatorContext,
-    pages::view::View,
+    pages::{live, view::View},
 };
 
 /// A [`View`] with the browser's access right. Handlers of pages take it.
@@ -30,7 +30,6 @@ pub struct ConsoleView(Rc<Parts>);
 struct Parts {
     view: View,
     state: Data<ConsoleState>,
-    right: Right,
     known: BrowserIdentity,
     origin: ChangeOrigin,
     /// Cookies to set in the answer.
@@ -49,14 +48,12 @@ impl ConsoleView {
     pub fn new(
         view: View,
         state: Data<ConsoleState>,
-        right: Right,
         known: BrowserIdentity,
         origin: ChangeOrigin,
     ) -> Self {
         Self(Rc::new(Parts {
             view,
             state,
-            right,
             known,
             origin,
             cookies: RefCell::default(),
@@ -87,16 +84,6 @@ impl ConsoleView {
         OperationContext::new(resources, Principal::Operator, self.0.origin.clone())
     }
 
-    /// True if buttons that change something are shown. Middleware refuses such posts otherwise.
-    pub fn may_change(&self) -> bool {
-        self.0.right == Right::Full
-    }
-
-    /// True if there is a session to sign out of.
-    pub fn is_signed_in(&self) -> bool {
-        self.0.state.tokens().are_asked_for()
-    }
-
     /// The browser's identity.
     pub fn known(&self) -> &BrowserIdentity {
         &self.0.known
@@ -124,6 +111,15 @@ impl ConsoleView {
         let note = known.note(vault, about, self.now())?;
         self.0.cookies.borrow_mut().push(known.forget_note());
         Some(note)
+    }
+
+    /// Content with the live elements of this name, below the status of their updates. `more` is an encoded query,
+    /// beginning with `&`.
+    pub fn followed(&self, name: &str, more: &str, content: &Markup) -> Markup {
+        html! {
+            (live::sign(self))
+            (live::followed(self, name, more, 0, content))
+        }
     }
 
     /// Cookies to set in the answer.

@@ -9,12 +9,11 @@ use serde_json::Value;
 
 use super::{
     components::{Field, Tone, badge, fields, post, submit, table, username},
-    errors,
     form::{self, Fields, FormState, FormValues, Shape},
     format::{ZONE_DEFAULT, ZONES_OFFERED, Zone},
     lang::Lang,
     layout, password,
-    prove::{PasswordCheck, prove},
+    prove::{self, PasswordCheck, prove},
     session, sign_in,
     view::SignedIn,
 };
@@ -306,7 +305,7 @@ pub async fn change_password(
     let network = visit.state().network(&request);
     let proved = match prove(visit.state(), visit.person().email.as_str(), &old, network).await? {
         PasswordCheck::Right(proved) => proved,
-        PasswordCheck::Wait(wait) => return Ok(errors::wait(&visit, Some(visit.person()), wait)),
+        PasswordCheck::Wait(wait) => return Ok(prove::wait(&visit, wait)),
         PasswordCheck::Wrong => return wrong_old_password(&visit, typed).await,
     };
     let is = |person: &user::Model| person.password_hash == proved.password_hash;

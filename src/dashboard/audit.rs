@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use dikala_entities::{
     Actor, ApiKeyId, AuditAction, AuditId, Millis, OfTenant, UserId, api_key, audit, user,
 };
@@ -12,7 +12,7 @@ use sea_orm::{QueryOrder, QuerySelect};
 use serde_json::Value;
 
 use super::{
-    components::{Field, empty, paging, summary, table},
+    components::{Field, empty, filters, paging, table},
     csv::{self, CsvLine},
     form::{self, Fields, FormState, FormValues, Shape},
     layout, names,
@@ -84,11 +84,6 @@ fn day(value: &Value, edge: impl Fn(&str) -> Option<Millis>) -> ParseResult<Mill
     begin.map_or_else(|| instant(value), Ok)
 }
 
-/// The query string's values.
-fn asked_for(request: &HttpRequest) -> FormValues {
-    FormValues::parse(request.query_string().as_bytes())
-}
-
 /// Names of the authors of changes.
 type Names = BTreeMap<Actor, String>;
 
@@ -146,8 +141,7 @@ async fn offered(visit: &SignedIn, chosen: Option<Actor>) -> Result<Names, ApiEr
 }
 
 /// `GET /dashboard/audit`
-pub async fn show(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = asked_for(&request);
+pub async fn show(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, ApiError> {
     let title = visit.t("audit-title");
     let asked = match AuditPageQuery::read(&visit, &typed) {
         Ok(asked) => asked,
@@ -212,28 +206,13 @@ fn filter(visit: &SignedIn, filled: &FormState, offered: &Names) -> Markup {
     let actions = actions.map(|action| (action.as_str().to_owned(), said(visit, *action)));
     let actors = std::iter::once(anybody).chain(actors).collect();
     let actions = std::iter::once(anything).chain(actions).collect();
-    let is_open =
-        !filled.errors().is_empty() || FILTERS.iter().any(|name| !filled.text(name).is_empty());
     let choices = [
         Field::select("actor", visit.t("audit-who"), actors),
         Field::select("action", visit.t("audit-what"), actions),
         Field::date("from", visit.t("audit-from")),
         Field::date("to", visit.t("audit-to")),
     ];
-    let choices = choices.map(Field::filter);
-    html! {
-        details.filters open[is_open] {
-            summary { (visit.t("audit-filter")) }
-            (summary(visit, filled, &choices))
-            form method="get" action=(PATH) novalidate {
-                div.columns { @for field in &choices { (field.show(visit, filled)) } }
-                div.actions {
-                    button type="submit" { (visit.t("audit-filter-submit")) }
-                    a.button.secondary href=(PATH) { (visit.t("audit-filter-none")) }
-                }
-            }
-        }
-    }
+    filters(visit, PATH, filled, &choices, Some("page-filter-none"))
 }
 
 /// False for bridges and the secrets key, which belong to the service: no tenant has entries about them.
@@ -349,8 +328,8 @@ fn said(visit: &SignedIn, action: AuditAction) -> String {
 }
 
 /// `GET /dashboard/audit.csv`: all entries that match the filters, newest first.
-pub async fn file(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let AuditPageQuery { entries, before } = AuditPageQuery::read(&visit, &asked_for(&request))?;
+pub async fn file(visit: SignedIn, typed: FormValues) -> Result<HttpResponse, ApiError> {
+    let AuditPageQuery { entries, before } = AuditPageQuery::read(&visit, &typed)?;
     let first = Some((entries, before));
     let reader = visit.clone();
     let pieces = stream::try_unfold(first, move |next| {

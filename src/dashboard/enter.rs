@@ -7,30 +7,23 @@ use actix_web::{
     dev::{ServiceRequest, ServiceResponse},
     http::{
         Method,
-        header::{HeaderMap, HeaderValue, SET_COOKIE},
+        header::{HeaderValue, SET_COOKIE},
     },
     middleware::Next,
     web::Data,
 };
-use dikala_entities::{Role, SESSION_SCHEME, TenantId};
+use dikala_entities::{SESSION_SCHEME, TenantId};
 
 use super::{
-    BASE, PAGES,
-    cross_site::{FormTokens, TOKEN_FIELD},
-    errors,
+    cross_site::FormTokens,
     session::{self, Person},
     state::DashboardState,
     view::{DashboardView, SignedIn},
 };
 use crate::{
-    http::error::{ApiError, Missing},
-    pages::{
-        door, packed,
-        table::{self, PageAccess, PageMatch},
-    },
+    http::error::ApiError,
+    pages::{door, errors, packed},
 };
-
-const SIGN_IN: &str = "/dashboard/sign-in";
 
 /// Checks access and turns errors into pages. Wraps all pages.
 pub async fn enter(
@@ -40,28 +33,27 @@ pub async fn enter(
     let Some(state) = req.app_data::<Data<DashboardState>>().cloned() else {
         return Err(ApiError::Internal.into());
     };
-    if req.method() == Method::HEAD {
-        // Handled as GET; actix omits the body, because the connection knows the original method.
-        req.head_mut().method = Method::GET;
-    }
+    door::read_head_as_get(&mut req);
     let guest = PageRequest::of(&state, req.request()).await;
-    let mut response = match guest.admit(&state, &mut req).await {
+    let response = match guest.admit(&state, &mut req).await {
         Ok(()) => {
             req.extensions_mut().insert(guest.view.clone());
             let turn = guest.turn(&state, req.method()).await;
             match turn {
                 // While the path is matched further, no clone of the request may exist.
                 Ok(_turn) => next.call(req).await?.map_into_boxed_body(),
-                Err(error) => req.into_response(guest.error(&error)),
+                Err(error) => req.into_response(errors::of(&guest.view, &error)),
             }
         }
         Err(refusal) => req.into_response(refusal),
     };
-    let failed = response.response().error().map(door::own);
-    if let Some(error) = failed {
-        response = response.into_response(guest.error(&error));
+    let mut response = door::paged(&guest.view, response);
+    let headers = response.headers_mut();
+    if let Some(cookie) = guest.cookie
+        && !headers.contains_key(SET_COOKIE)
+    {
+        headers.insert(SET_COOKIE, cookie);
     }
-    guest.finish(response.headers_mut());
     Ok(packed::page(response))
 }
 
@@ -73,7 +65,6 @@ struct PageRequest {
     cookie: Option<HeaderValue>,
     /// The error if the session could not be looked up.
     fault: Option<ApiError>,
-    tokens: FormTokens,
 }
 
 impl PageRequest {
@@ -93,21 +84,16 @@ impl PageRequest {
             Ok(person) => (person, None),
             Err(error) => (None, Some(error.into())),
         };
-        let tokens = FormTokens::of(&token);
         if let Some(person) = &person {
             request.extensions_mut().insert::<TenantId>(person.tenant);
         }
+        let tokens = FormTokens::of(&token);
         Self {
-            view: DashboardView::new(state, request, person.as_ref(), tokens.clone()),
+            view: DashboardView::new(state, request, person.as_ref(), tokens),
             person,
             cookie,
             fault,
-            tokens,
         }
-    }
-
-    fn error(&self, error: &ApiError) -> HttpResponse {
-        errors::of(&self.view, self.person.as_ref(), error)
     }
 
     /// Returns the error page if the request must not proceed.
@@ -116,71 +102,21 @@ impl PageRequest {
         state: &DashboardState,
         req: &mut ServiceRequest,
     ) -> Result<(), HttpResponse> {
-        let is_post = req.method() == Method::POST;
-        if is_post && !door::is_from_a_page(req.headers(), state.public_base()) {
-            return Err(errors::foreign(&self.view, self.person.as_ref()));
-        }
+        let error = |error: &ApiError| errors::of(&self.view, error);
         if let Some(fault) = &self.fault {
-            return Err(self.error(fault));
+            return Err(error(fault));
         }
-        let pattern = req.match_pattern();
-        let access = match table::find(PAGES, BASE, pattern.as_deref(), req.method()) {
-            PageMatch::Page(access) => access,
-            // A refused form leaves the browser at the address of its post. A reload by GET leads to the page
-            // above.
-            PageMatch::OtherMethods(_) if req.method() == Method::GET => {
-                let pattern = pattern.as_deref().unwrap_or_default();
-                let page = table::above(PAGES, BASE, pattern, req.path());
-                return Err(match self.person {
-                    Some(_) => self.view.go(page),
-                    None => self.view.go(&door::sign_in(req, SIGN_IN, BASE)),
-                });
-            }
-            PageMatch::OtherMethods(allow) => {
-                return Err(self.error(&ApiError::MethodNotAllowed { allow }));
-            }
-            PageMatch::Nothing => return Err(self.nothing(req)),
-        };
-        if self.person.is_none() && access != PageAccess::Anybody {
-            return Err(self.view.go(&door::sign_in(req, SIGN_IN, BASE)));
-        }
-        if is_post {
-            let typed = door::typed(req, self.person.is_some()).await;
-            let typed = typed.map_err(|error| self.error(&error))?;
-            if !self
-                .tokens
-                .know(typed.text(TOKEN_FIELD).unwrap_or_default())
-            {
-                return Err(errors::foreign(&self.view, self.person.as_ref()));
-            }
-            req.extensions_mut().insert(typed);
-        }
+        door::admit(&self.view, state.public_base(), req).await?;
         if let Some(person) = &self.person {
-            if is_post {
+            if req.method() == Method::POST {
                 let gate = &state.services.http.gate;
                 let counted = gate.post(person.tenant, self.view.now());
-                counted.map_err(|error| self.error(&error))?;
-            }
-            if access == PageAccess::Owner && person.role != Role::Owner {
-                return Err(errors::viewer(&self.view, person));
+                counted.map_err(|refused| error(&refused))?;
             }
             let visit = SignedIn::new(self.view.clone(), person.clone());
             req.extensions_mut().insert(visit);
         }
         Ok(())
-    }
-
-    /// Signed-in people get 404; others are sent to the sign-in page, so that they learn nothing about paths.
-    fn nothing(&self, req: &ServiceRequest) -> HttpResponse {
-        let path = req.path();
-        let without_slash = path.trim_end_matches('/');
-        match &self.person {
-            _ if req.method() == Method::GET && without_slash != path => {
-                self.view.go(without_slash)
-            }
-            Some(_) => self.error(&ApiError::NotFound(Missing::Route)),
-            None => self.view.go(&door::sign_in(req, SIGN_IN, BASE)),
-        }
     }
 
     /// Takes a permit of the fair read semaphore, as the API's reads do.
@@ -194,15 +130,6 @@ impl PageRequest {
                 state.services.http.gate.read(person.tenant).await.map(Some)
             }
             _ => Ok(None),
-        }
-    }
-
-    fn finish(&self, headers: &mut HeaderMap) {
-        door::bind(headers);
-        if let Some(cookie) = &self.cookie
-            && !headers.contains_key(SET_COOKIE)
-        {
-            headers.insert(SET_COOKIE, cookie.clone());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Marks the parts of a page that follow the tenant's events. [`live`](super::live) serves the stream that the
+//! Names the parts of a page that follow the tenant's events. [`live`](super::live) serves the stream that the
 //! script opens.
 
 use std::{
@@ -8,12 +8,9 @@ use std::{
 
 use dikala_actors::events::followers;
 use dikala_entities::CallId;
-use maud::{Markup, html};
 use sea_orm::DbErr;
 
 use super::view::SignedIn;
-
-const PATH: &str = "/dashboard/live";
 
 /// The followed thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +46,4 @@ impl FromStr for FollowedPart {
 pub async fn position(visit: &SignedIn) -> Result<i64, DbErr> {
     let newest = followers::newest(visit.store(), visit.tenant()).await?;
     Ok(newest.map_or(0, |(_, position)| position))
-}
-
-/// Marks content as followed from an event position on. `more` is appended to the stream's address.
-pub fn followed(watched: FollowedPart, more: &str, position: i64, content: Markup) -> Markup {
-    html! {
-        div data-live={ (PATH) "?of=" (watched) (more) } data-after=(position) { (content) }
-    }
 }

@@ -7,10 +7,9 @@ use maud::{Markup, html};
 use super::{
     account::wrong_password,
     components::{Field, Question, Tone, copyable, fields, notice, post, submit, username},
-    errors,
     form::{FormState, FormValues},
     layout,
-    prove::{PasswordCheck, prove},
+    prove::{self, PasswordCheck, prove},
     view::SignedIn,
 };
 use crate::{
@@ -84,7 +83,7 @@ pub async fn reveal(
     let network = state.network(&request);
     match prove(state, visit.person().email.as_str(), &password, network).await? {
         PasswordCheck::Right(_) => {}
-        PasswordCheck::Wait(wait) => return Ok(errors::wait(&visit, Some(visit.person()), wait)),
+        PasswordCheck::Wait(wait) => return Ok(prove::wait(&visit, wait)),
         PasswordCheck::Wrong => {
             let fault = wrong_password(&visit, "password");
             let filled = FormState::again(typed, ApiError::field(fault))?;

@@ -43,11 +43,17 @@ async fn find(
     Ok(tenant.map(|tenant| (link, person, tenant)))
 }
 
+/// The page for a link that was used, has expired, or never existed.
+fn used(view: &DashboardView) -> HttpResponse {
+    let words = html! { p { (view.t("error-link-words")) } };
+    errors::outside(view, StatusCode::GONE, "error-link", words)
+}
+
 /// `GET /dashboard/link/{token}`
 pub async fn show(view: DashboardView, token: web::Path<String>) -> Result<HttpResponse, ApiError> {
     let found = find(view.store().reader(), &token, view.now()).await?;
     let Some((link, person, tenant)) = found else {
-        return Ok(errors::used_link(&view));
+        return Ok(used(&view));
     };
     let title = view.tn("link-title", &[("tenant", tenant.name.into())]);
     let content = html! {
@@ -56,7 +62,7 @@ pub async fn show(view: DashboardView, token: web::Path<String>) -> Result<HttpR
         (post(&view, &format!("{LINK_PATH}{}", *token), submit(&view.t("link-submit"))))
         p.muted { (view.t("link-once")) " " (view.time(link.expires_at)) }
     };
-    Ok(layout::answer(&view, None, StatusCode::OK, &title, content))
+    Ok(layout::outside(&view, StatusCode::OK, &title, content))
 }
 
 /// `POST /dashboard/link/{token}`
@@ -68,17 +74,17 @@ pub async fn consume(
     let now = view.now();
     // A request without a valid link must not cause a write.
     if find(view.store().reader(), &token, now).await?.is_none() {
-        return Ok(errors::used_link(&view));
+        return Ok(used(&view));
     }
     let txn = view.store().begin().await?;
     let Some((link, person, _)) = find(&txn, &token, now).await? else {
-        return Ok(errors::used_link(&view));
+        return Ok(used(&view));
     };
     let Some((person, tenant)) = session::hold(&txn, &person).await? else {
-        return Ok(errors::used_link(&view));
+        return Ok(used(&view));
     };
     if tenant.suspended_at.is_some() {
-        return Ok(errors::suspended(&view));
+        return Err(ApiError::TenantSuspended);
     }
     // If two requests use the link at once, only one of them consumes it.
     let consumed = login_link::Entity::update_many()
@@ -88,7 +94,7 @@ pub async fn consume(
         .exec(&txn)
         .await?;
     if consumed.rows_affected != 1 {
-        return Ok(errors::used_link(&view));
+        return Ok(used(&view));
     }
     let state = view.state();
     let token = session::begin(&txn, state, &request, &person, true).await?;

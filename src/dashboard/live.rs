@@ -11,7 +11,7 @@ use std::{
 
 use actix_web::{HttpRequest, HttpResponse, http::header::HeaderName, rt};
 use dikala_actors::events::followers::Follower;
-use dikala_entities::{CallId, EventKind, OfTenant, TenantId, event};
+use dikala_entities::{CallId, EventKind, OfTenant, event};
 use maud::Markup;
 use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
 use tokio::time::Instant;
@@ -33,8 +33,7 @@ use crate::{
     http::error::{ApiError, Missing},
     pages::{
         headers::header,
-        seats::StreamSeat,
-        stream::{self, OPENING, OVER, SEAT_TAKEN, STILL_HERE, StreamSender, frame},
+        stream::{self, OPENING, OVER, STILL_HERE, StreamSender, frame},
     },
 };
 
@@ -45,8 +44,6 @@ const BEAT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(300);
 /// The pause on the home page, which changes with every call.
 const HOME_PAUSE: Duration = Duration::from_secs(2);
-/// Interval at which the session is checked.
-const SESSION_EVERY: Duration = Duration::from_millis(500);
 /// Events per read.
 const BATCH: u64 = 200;
 /// Number of missed events beyond which the page is reloaded.
@@ -74,8 +71,12 @@ enum Part {
 /// - `stale`: the page missed too much and has to be reloaded.
 /// - `over`: nothing will change any more.
 /// - `closed`: another page of the session took this stream's place.
-pub async fn stream(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let (watch, can_grow) = watch(&visit, request.query_string()).await?;
+pub async fn stream(
+    visit: SignedIn,
+    request: HttpRequest,
+    typed: FormValues,
+) -> Result<HttpResponse, ApiError> {
+    let (watch, can_grow) = watch(&visit, request.query_string(), &typed).await?;
     // In this order an event committed in between is read and also wakes the stream.
     let (to, response) = stream::open(&request)?;
     let feed = visit.services().feed.clone();
@@ -83,10 +84,9 @@ pub async fn stream(visit: SignedIn, request: HttpRequest) -> Result<HttpRespons
     let person = visit.person();
     let seat = visit.state().seat(person.tenant, person.session.clone())?;
     let newest = follow::position(&visit).await?;
-    let after = FormValues::parse(request.query_string().as_bytes());
-    let sent = header(request.headers(), &LAST_EVENT_ID).or(after.text("after"));
+    let sent = header(request.headers(), &LAST_EVENT_ID).or(typed.text("after"));
     let seen = sent.and_then(|sent| sent.parse::<i64>().ok());
-    let following = PageStream {
+    let mut following = PageStream {
         visit,
         follower,
         watch,
@@ -95,13 +95,21 @@ pub async fn stream(visit: SignedIn, request: HttpRequest) -> Result<HttpRespons
         to,
     };
     let is_stale = newest - following.position > STALE;
-    rt::spawn(following.run(is_stale, seat));
+    rt::spawn(async move {
+        let (visit, to) = (following.visit.clone(), following.to.clone());
+        // A database error does not end the stream.
+        let is_signed_in = async || !matches!(visit.is_signed_in().await, Ok(false));
+        stream::run(&to, seat, following.follow(is_stale), is_signed_in).await;
+    });
     Ok(response)
 }
 
 /// The followed part, and whether new calls are inserted into it.
-async fn watch(visit: &SignedIn, query: &str) -> Result<(Watch, bool), ApiError> {
-    let typed = FormValues::parse(query.as_bytes());
+async fn watch(
+    visit: &SignedIn,
+    query: &str,
+    typed: &FormValues,
+) -> Result<(Watch, bool), ApiError> {
     let missing = || ApiError::NotFound(Missing::Route);
     let watched = typed.text("of").unwrap_or_default();
     match watched.parse().map_err(|_| missing())? {
@@ -163,21 +171,6 @@ struct EventBatch {
 }
 
 impl PageStream {
-    /// Runs until the page is closed or reads too slowly, the session ends, or the service stops.
-    async fn run(mut self, is_stale: bool, mut seat: StreamSeat<TenantId>) {
-        let (visit, to) = (self.visit.clone(), self.to.clone());
-        tokio::select! {
-            // Every outcome ends the stream.
-            _ = self.follow(is_stale) => {}
-            () = signed_out(&visit) => {}
-            () = to.closed() => {}
-            () = seat.lost() => {
-                // If this cannot be sent, the page is gone already.
-                let _ = to.send(SEAT_TAKEN.to_owned()).await;
-            }
-        }
-    }
-
     async fn follow(&mut self, is_stale: bool) -> Result<(), StreamOver> {
         self.send(format!("{OPENING}id: {}\n\n", self.position))
             .await?;
@@ -344,15 +337,5 @@ impl PageStream {
 
     async fn send(&self, chunk: String) -> Result<(), StreamOver> {
         Ok(self.to.send(chunk).await?)
-    }
-}
-
-/// Returns once the session has ended. A database error does not end the wait.
-async fn signed_out(visit: &SignedIn) {
-    loop {
-        tokio::time::sleep(SESSION_EVERY).await;
-        if matches!(visit.is_signed_in().await, Ok(false)) {
-            return;
-        }
     }
 }

@@ -35,26 +35,25 @@
 //!    that is shown once goes through [`SignedIn::leave_note`](view::SignedIn::leave_note).
 //! 2. Its lines in [`PAGES`]. By default a `post` is for owners and a `get` for everybody who is signed in. The confirmation of an
 //!    action is a `get` of the same path. Middleware handles missing sessions, viewers, posts from other sites and invalid ids.
-//! 3. Its line in the navigation ([`layout`]), its messages in both files of `locales/`, and a story in `tests/it/dashboard/`.
+//! 3. Its line in the navigation ([`audience`]), its messages in both files of `locales/`, and a story in `tests/it/dashboard/`.
 //!
 //! [`components`] has the building blocks of pages; [`components::fields`] shows a form's fields below its errors. Inline scripts
 //! and styles are forbidden by the Content-Security-Policy.
 
 mod account;
 mod agents;
+mod audience;
 mod audit;
 mod calls;
 mod credits;
 mod csv;
 mod deliveries;
 mod enter;
-mod errors;
 mod follow;
 mod function_secret;
 mod home;
 mod json_text;
 mod keys;
-pub mod layout;
 mod link;
 mod live;
 mod members;
@@ -82,7 +81,7 @@ use self::enter::enter;
 use crate::{
     http::error::{ApiError, Missing},
     pages::{
-        assets, charts, components, cross_site, faults, form, format, lang, pretty,
+        assets, charts, components, cross_site, errors, faults, form, format, lang, layout, pretty,
         table::{self, PageAccess, PageRoute, get, post},
     },
 };

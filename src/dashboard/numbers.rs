@@ -217,10 +217,9 @@ async fn find(visit: &SignedIn, id: PhoneNumberId) -> Result<phone_number::Model
 pub async fn ask_agent(
     visit: SignedIn,
     id: Id<PhoneNumberId>,
-    request: HttpRequest,
+    asked: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let number = find(&visit, id.0).await?;
-    let asked = FormValues::parse(request.query_string().as_bytes());
     let sought = asked.text("name").unwrap_or_default().trim();
     // No agent's name is longer.
     let sought: String = sought.chars().take(NAME_CHARS_MAX).collect();

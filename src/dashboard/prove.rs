@@ -3,14 +3,22 @@
 
 use std::net::IpAddr;
 
+use actix_web::{
+    HttpResponse,
+    http::{StatusCode, header::RETRY_AFTER},
+};
 use dikala_entities::{Email, Secret, user};
+use maud::html;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use super::{
     state::DashboardState,
     throttle::{self, WaitMs},
 };
-use crate::http::error::ApiError;
+use crate::{
+    http::error::ApiError,
+    pages::{errors, view::View},
+};
 
 /// Result of a check.
 #[derive(Debug)]
@@ -62,4 +70,14 @@ pub async fn prove(
             Ok(PasswordCheck::Right(Box::new(person)))
         }
     }
+}
+
+/// The page after too many failed checks.
+pub fn wait(view: &View, wait: WaitMs) -> HttpResponse {
+    let seconds = wait.seconds();
+    let minutes = seconds.saturating_add(59).div_euclid(60);
+    let words = html! { p { (view.tn("error-wait-words", &[("minutes", minutes.into())])) } };
+    let mut page = errors::page(view, StatusCode::TOO_MANY_REQUESTS, "error-wait", words);
+    page.headers_mut().insert(RETRY_AFTER, seconds.into());
+    page
 }

@@ -18,21 +18,14 @@ use super::state::DashboardState;
 use crate::pages::{
     cookie::{CLOCKS_APART_MS, Cookie},
     headers::header,
+    session::{self as lifetime, IDLE_MS, LONGEST_MS, TOUCH_EVERY_MS, end},
 };
 
 const COOKIE: &str = "dikala";
-/// Idle timeout of a session, in milliseconds.
-const IDLE_MS: i64 = 12 * 60 * 60 * 1_000;
-/// Maximum duration of a session, in milliseconds.
-const LONGEST_MS: i64 = 14 * 24 * 60 * 60 * 1_000;
-/// Resolution of `used_at`, in milliseconds.
-const TOUCH_EVERY_MS: i64 = 60 * 1_000;
 /// Maximum sessions of a person. A further one ends the least recently used.
 const EACH_MAX: u64 = 50;
 /// Stored part of the `User-Agent`, in characters.
 const AGENT_CHARS_MAX: usize = 200;
-/// Lifetime of a note, in milliseconds.
-const NOTE_MS: i64 = 5 * 60 * 1_000;
 
 /// The signed-in person and the session.
 #[derive(Clone, Debug)]
@@ -67,11 +60,6 @@ struct Row {
     time_zone: Option<String>,
     password_hash: Option<String>,
     suspended_at: Option<Millis>,
-}
-
-/// End of a session, given its start and last use.
-fn end(created: Millis, used: Millis) -> Millis {
-    used.plus_ms(IDLE_MS).min(created.plus_ms(LONGEST_MS))
 }
 
 /// The condition of an active session.
@@ -264,7 +252,7 @@ pub async fn leave_note(
     text: &Secret,
     now: Millis,
 ) -> Result<(), DbErr> {
-    let note = Secret::new(format!("{} {about} {}", now.as_i64(), text.expose()));
+    let note = lifetime::note(about, text, now);
     let sealed = vault.seal(SecretPlace::SessionNote, &person.session, &note);
     session::Entity::update_many()
         .col_expr(session::Column::Note, Expr::value(Some(sealed)))
@@ -294,12 +282,7 @@ pub async fn take_note(
     let opened = vault
         .open(SecretPlace::SessionNote, &person.session, &sealed)
         .ok();
-    let note = opened.and_then(|note| {
-        let mut parts = note.expose().splitn(3, ' ');
-        let left = Millis::from_i64(parts.next()?.parse().ok()?);
-        let is_it = parts.next()? == about && now.since(left) < NOTE_MS;
-        parts.next().filter(|_| is_it).map(Secret::new)
-    });
+    let note = opened.and_then(|note| lifetime::text_of(&note, about, now));
     if note.is_none() {
         return Ok(None);
     }
@@ -338,20 +321,4 @@ pub fn cookie(state: &DashboardState, token: &Credential, is_session: bool) -> H
 /// The header that deletes the cookie.
 pub fn no_cookie(state: &DashboardState) -> HeaderValue {
     cookie_of(state).forget()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_session_ends_unused_and_in_any_case() {
-        const HOUR_MS: i64 = 60 * 60 * 1_000;
-        let began = Millis::from_i64(1_800_000_000_000);
-        let after = |hours: i64| began.plus_ms(hours * HOUR_MS);
-        assert_eq!(end(began, began), after(12));
-        assert_eq!(end(began, after(5)), after(17));
-        assert_eq!(end(began, after(14 * 24 - 12)), after(14 * 24));
-        assert_eq!(end(began, after(14 * 24 - 1)), after(14 * 24));
-    }
 }

@@ -2,19 +2,13 @@
 
 use std::net::IpAddr;
 
-use actix_web::{
-    HttpRequest, HttpResponse,
-    http::{StatusCode, header::SET_COOKIE},
-};
+use actix_web::{HttpRequest, HttpResponse, http::header::SET_COOKIE};
 use dikala_entities::{AuditAction, Secret};
-use maud::{Markup, html};
 
 use super::{
-    components::{Field, fields, post, submit as submit_button},
-    errors,
-    form::{FormState, FormValues},
-    layout,
-    prove::{PasswordCheck, prove},
+    components::Field,
+    form::FormValues,
+    prove::{self, PasswordCheck, prove},
     session,
     view::{DashboardView, SignedIn},
 };
@@ -23,50 +17,23 @@ use crate::{
     http::{
         error::ApiError,
         extract::Query,
-        field::{FieldCode, FieldError, ValueFault},
+        field::{FieldCode, FieldError},
     },
+    pages::sign_in::{SignInForm, destination, missing},
 };
 
-/// `GET /dashboard/sign-in`
-pub async fn show(
-    view: DashboardView,
-    visit: Option<SignedIn>,
-    query: Query,
-) -> Result<HttpResponse, ApiError> {
-    let next = query.0.text("next").filter(|next| is_ours(next));
-    if visit.is_some() {
-        return Ok(view.go(next.unwrap_or("/dashboard")));
-    }
-    let filled = FormState::with(next.map(|next| ("next", next)));
-    Ok(answer(&view, StatusCode::OK, &filled))
-}
-
-fn answer(view: &DashboardView, status: StatusCode, filled: &FormState) -> HttpResponse {
-    let title = view.t("sign-in-title");
-    layout::answer(view, None, status, &title, form(view, filled))
-}
-
-fn form(view: &DashboardView, filled: &FormState) -> Markup {
+fn form(view: &DashboardView) -> SignInForm {
     let email = Field::email("email", view.t("sign-in-email")).autocomplete("username");
     let password = Field::password("password", view.t("sign-in-password"), "current-password");
-    html! {
-        h1 { (view.t("sign-in-title")) }
-        (post(view, "/dashboard/sign-in", html! {
-            input type="hidden" name="next" value=(filled.text("next"));
-            (fields(view, filled, &[email, password]))
-            (submit_button(&view.t("sign-in-submit")))
-        }))
-        p.muted { (view.t("sign-in-forgotten")) }
+    SignInForm {
+        fields: vec![email, password],
+        hint: "sign-in-forgotten",
     }
 }
 
-/// True for a path within the dashboard; prevents redirects to other sites.
-fn is_ours(path: &str) -> bool {
-    let rest = path.strip_prefix("/dashboard");
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
-        && path
-            .bytes()
-            .all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+/// `GET /dashboard/sign-in`
+pub async fn show(view: DashboardView, query: Query) -> HttpResponse {
+    form(&view).show(&view, query.0.text("next"))
 }
 
 /// `POST /dashboard/sign-in`
@@ -77,14 +44,9 @@ pub async fn submit(
 ) -> Result<HttpResponse, ApiError> {
     let email = typed.text("email").unwrap_or_default().trim().to_owned();
     let password = typed.text("password").unwrap_or_default().to_owned();
-    let required = |name: &str| ValueFault::new(FieldCode::Required, "is required").in_field(name);
-    let missing: Vec<FieldError> = [("email", &email), ("password", &password)]
-        .into_iter()
-        .filter(|(_, text)| text.is_empty())
-        .map(|(name, _)| required(name))
-        .collect();
+    let missing = missing(&typed, &["email", "password"]);
     if !missing.is_empty() {
-        return again(&view, typed, missing);
+        return form(&view).again(&view, typed, missing);
     }
     let state = view.state();
     let network = state.network(&request);
@@ -92,7 +54,7 @@ pub async fn submit(
         PasswordCheck::Right(person) => person,
         PasswordCheck::Wait(wait) => {
             tracing::info!(address = %network, "signing in was refused after too many failures");
-            return Ok(errors::wait(&view, None, wait));
+            return Ok(prove::wait(&view, wait));
         }
         PasswordCheck::Wrong => return wrong(&view, typed, network),
     };
@@ -104,7 +66,7 @@ pub async fn submit(
         return wrong(&view, typed, network);
     };
     if tenant.suspended_at.is_some() {
-        return Ok(errors::suspended(&view));
+        return Err(ApiError::TenantSuspended);
     }
     let token = session::begin(&txn, state, &request, &person, false).await?;
     let change = AuditChange::new(AuditAction::UserSignIn, person.id).with("password");
@@ -112,8 +74,7 @@ pub async fn submit(
     by.write(&txn, person.tenant_id, change, view.now()).await?;
     txn.commit().await?;
     tracing::info!(user = %person.id, tenant = %person.tenant_id, "signed in");
-    let next = typed.text("next").filter(|next| is_ours(next));
-    let mut response = view.go(next.unwrap_or("/dashboard"));
+    let mut response = view.go(destination(&view, typed.text("next")));
     let cookie = session::cookie(state, &token, true);
     response.headers_mut().insert(SET_COOKIE, cookie);
     Ok(response)
@@ -127,16 +88,7 @@ fn wrong(
     tracing::info!(address = %network, "signing in failed");
     let sentence = view.t("sign-in-wrong");
     let fault = FieldError::translated("password", FieldCode::NotAllowed, sentence);
-    again(view, typed, vec![fault])
-}
-
-fn again(
-    view: &DashboardView,
-    typed: FormValues,
-    faults: Vec<FieldError>,
-) -> Result<HttpResponse, ApiError> {
-    let filled = FormState::again(typed, ApiError::Validation(faults))?;
-    Ok(answer(view, StatusCode::UNPROCESSABLE_ENTITY, &filled))
+    form(view).again(view, typed, vec![fault])
 }
 
 /// `POST /dashboard/sign-out`
@@ -151,32 +103,4 @@ pub fn signed_out(visit: &SignedIn) -> HttpResponse {
     let cookie = session::no_cookie(visit.state());
     response.headers_mut().insert(SET_COOKIE, cookie);
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobody_is_led_away() {
-        for ours in [
-            "/dashboard",
-            "/dashboard/settings/keys",
-            "/dashboard?x=1",
-            "/dashboard/calls?from=2026-01-01",
-        ] {
-            assert!(is_ours(ours), "{ours}");
-        }
-        for other in [
-            "",
-            "/",
-            "//evil.example",
-            "https://evil.example",
-            "/dashboardx",
-            "/dashboard\\evil",
-            "/dashboard/\r\nx",
-        ] {
-            assert!(!is_ours(other), "{other:?}");
-        }
-    }
 }

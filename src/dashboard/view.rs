@@ -7,13 +7,13 @@ use std::{
     rc::Rc,
 };
 
-use actix_web::{
-    FromRequest, HttpMessage, HttpRequest, dev::Payload, http::header::ACCEPT_LANGUAGE, web::Data,
-};
+use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, web::Data};
 use dikala_entities::{Actor, Role, Secret, Store, TenantId, UserId};
+use maud::html;
 use sea_orm::DbErr;
 
 use super::{
+    audience::DASHBOARD,
     cross_site::FormTokens,
     format::Zone,
     lang::Lang,
@@ -25,10 +25,7 @@ use crate::{
     audit::ChangeOrigin,
     http::{error::ApiError, extract::TenantRequest, request_id::current_request_id},
     operations::{OperationContext, Principal},
-    pages::{
-        headers::header,
-        view::{ReaderSettings, View as Page, done_word},
-    },
+    pages::view::{PageAccount, ReaderSettings, View as Page},
 };
 
 /// The context of any page. Handlers of public pages take it; those of pages for signed-in people take a [`SignedIn`].
@@ -43,6 +40,15 @@ struct Parts {
     state: Data<DashboardState>,
     base: String,
     address: IpAddr,
+}
+
+fn account(person: &Person) -> PageAccount {
+    PageAccount {
+        scope: person.tenant_name.clone(),
+        label: html! { p { strong { (person.name) } br; span.muted { (person.email) } } },
+        can_sign_out: true,
+        may_change: person.role == Role::Owner,
+    }
 }
 
 impl Deref for DashboardView {
@@ -62,15 +68,14 @@ impl DashboardView {
         tokens: FormTokens,
     ) -> Self {
         let chosen = person.and_then(|person| person.language.as_deref());
-        let accepted = header(request.headers(), &ACCEPT_LANGUAGE).unwrap_or_default();
-        let lang = chosen.and_then(Lang::parse);
-        let lang = lang.unwrap_or_else(|| Lang::preferred(accepted));
-        let zone = Zone::chosen(person.and_then(|person| person.time_zone.as_deref()));
-        let done = done_word(request).and_then(|word| lang.find(&format!("done-{word}"), &[]));
+        let reader = ReaderSettings {
+            lang: Lang::of(request.headers(), chosen),
+            zone: Zone::chosen(person.and_then(|person| person.time_zone.as_deref())),
+            account: person.map(account),
+        };
         let now = state.services.clock.now();
-        let reader = ReaderSettings { lang, zone };
         Self {
-            page: Page::new(super::BASE, request, reader, now, tokens, done),
+            page: Page::new(&DASHBOARD, request, reader, now, tokens),
             parts: Rc::new(Parts {
                 state: state.clone(),
                 base: state.base_for(request),
@@ -142,7 +147,7 @@ impl SignedIn {
 
     /// True if this person may change things.
     pub fn is_owner(&self) -> bool {
-        self.person.role == Role::Owner
+        self.may_change()
     }
 
     /// The person as the caller of an API handler.

@@ -31,6 +31,33 @@ pub fn fields(view: &View, filled: &FormState, fields: &[Field]) -> Markup {
     }
 }
 
+/// The filters of the list at `path`, open if one is set or wrong. `all` is the message id of the link that clears
+/// them.
+pub fn filters(
+    view: &View,
+    path: &str,
+    filled: &FormState,
+    fields: &[Field],
+    all: Option<&str>,
+) -> Markup {
+    let is_set = fields
+        .iter()
+        .any(|field| !filled.text(field.name).is_empty());
+    html! {
+        details.filters open[is_set || !filled.errors().is_empty()] {
+            summary { (view.t("page-filter")) }
+            (summary(view, filled, fields))
+            form method="get" action=(path) novalidate {
+                div.columns { @for field in fields { (field.clone().filter().show(view, filled)) } }
+                div.actions {
+                    button type="submit" { (view.t("page-filter-submit")) }
+                    @if let Some(all) = all { a.button.secondary href=(path) { (view.t(all)) } }
+                }
+            }
+        }
+    }
+}
+
 /// All errors of a form, each with the label of its field and a link to it. Empty if there are none.
 pub fn summary(view: &View, filled: &FormState, fields: &[Field]) -> Markup {
     let label = |error: &FieldError| {
@@ -419,11 +446,22 @@ impl Question<'_> {
 
 /// Links to the next and the previous page of a list, if they exist.
 pub fn paging(view: &View, newer: Option<&str>, older: Option<&str>) -> Markup {
+    let ids = ("page-newer", "page-older");
+    paging_as(view, ids, newer, older)
+}
+
+/// The same with other names, given as message ids.
+pub fn paging_as(
+    view: &View,
+    (newer_id, older_id): (&str, &str),
+    newer: Option<&str>,
+    older: Option<&str>,
+) -> Markup {
     html! {
         @if newer.is_some() || older.is_some() {
             nav.paging aria-label=(view.t("page-paging")) {
-                @if let Some(path) = newer { a.button.secondary href=(path) rel="prev" { (view.t("page-newer")) } }
-                @if let Some(path) = older { a.button.secondary href=(path) rel="next" { (view.t("page-older")) } }
+                @if let Some(path) = newer { a.button.secondary href=(path) rel="prev" { (view.t(newer_id)) } }
+                @if let Some(path) = older { a.button.secondary href=(path) rel="next" { (view.t(older_id)) } }
             }
         }
     }

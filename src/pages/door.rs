@@ -1,8 +1,9 @@
-//! Common handling of page requests and answers: origin checks, form parsing and security headers.
+//! Common handling of page requests and answers: access rights, origin checks, form parsing and security headers.
 
 use actix_web::{
-    Error,
-    dev::ServiceRequest,
+    Error, HttpMessage, HttpResponse,
+    body::BoxBody,
+    dev::{ServiceRequest, ServiceResponse},
     http::{
         Method,
         header::{
@@ -13,13 +14,16 @@ use actix_web::{
 };
 
 use super::{
-    cross_site::{OriginHeaders, is_own},
+    cross_site::{OriginHeaders, TOKEN_FIELD, is_own},
+    errors,
     form::FormValues,
     headers::header,
+    table::{self, PageAccess, PageMatch},
+    view::View,
 };
 use crate::http::{
     body::{FORM_BYTES_MAX, STRANGERS_FORM_BYTES_MAX},
-    error::ApiError,
+    error::{ApiError, Missing},
     middleware::receive,
 };
 
@@ -29,8 +33,84 @@ const FORM: &str = "application/x-www-form-urlencoded";
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
+/// Handles HEAD as GET; actix omits the body, because the connection knows the original method.
+pub fn read_head_as_get(req: &mut ServiceRequest) {
+    if req.method() == Method::HEAD {
+        req.head_mut().method = Method::GET;
+    }
+}
+
+/// Admits a request, and stores its posted form for the handler. Returns the error page if it must not proceed.
+/// `base` is the public URL, if it is configured.
+pub async fn admit(
+    view: &View,
+    base: Option<&str>,
+    req: &mut ServiceRequest,
+) -> Result<(), HttpResponse> {
+    let is_post = req.method() == Method::POST;
+    if is_post && !is_from_a_page(req.headers(), base) {
+        return Err(errors::foreign(view));
+    }
+    let (audience, is_signed_in) = (view.audience(), view.account().is_some());
+    let (pages, base) = (audience.pages, audience.base);
+    let pattern = req.match_pattern();
+    let access = match table::find(pages, base, pattern.as_deref(), req.method()) {
+        PageMatch::Page(access) => access,
+        // A refused form leaves the browser at the address of its post. A reload by GET leads to the page above.
+        PageMatch::OtherMethods(_) if is_signed_in && req.method() == Method::GET => {
+            let pattern = pattern.as_deref().unwrap_or_default();
+            return Err(view.go(table::above(pages, base, pattern, req.path())));
+        }
+        PageMatch::OtherMethods(_) if req.method() == Method::GET => {
+            return Err(sign_in(view, req));
+        }
+        PageMatch::OtherMethods(allow) => {
+            return Err(errors::of(view, &ApiError::MethodNotAllowed { allow }));
+        }
+        PageMatch::Nothing => return Err(nothing(view, req)),
+    };
+    if !is_signed_in && access != PageAccess::Anybody {
+        return Err(sign_in(view, req));
+    }
+    if is_post {
+        let typed = typed(req, is_signed_in).await;
+        let typed = typed.map_err(|error| errors::of(view, &error))?;
+        if !view.knows(typed.text(TOKEN_FIELD).unwrap_or_default()) {
+            return Err(errors::foreign(view));
+        }
+        req.extensions_mut().insert(typed);
+    }
+    if is_signed_in && access == PageAccess::Owner && !view.may_change() {
+        return Err(errors::view_only(view));
+    }
+    Ok(())
+}
+
+/// Signed-in readers get 404; others are sent to the sign-in page, so that they learn nothing about paths.
+fn nothing(view: &View, req: &ServiceRequest) -> HttpResponse {
+    let path = req.path();
+    let without_slash = path.trim_end_matches('/');
+    let is_other = without_slash != path && view.audience().owns(without_slash);
+    match view.account() {
+        _ if req.method() == Method::GET && is_other => view.go(without_slash),
+        Some(_) => errors::of(view, &ApiError::NotFound(Missing::Route)),
+        None => sign_in(view, req),
+    }
+}
+
+/// A redirect to the sign-in page, with the requested page as its destination unless that is the home page.
+fn sign_in(view: &View, req: &ServiceRequest) -> HttpResponse {
+    let audience = view.audience();
+    let back = req.uri().path_and_query().map_or("", |it| it.as_str());
+    if req.method() != Method::GET || back == audience.home {
+        return view.go(audience.sign_in);
+    }
+    let next: String = url::form_urlencoded::byte_serialize(back.as_bytes()).collect();
+    view.go(&format!("{}?next={next}", audience.sign_in))
+}
+
 /// True if a changing request comes from the service's own page. `base` is the public URL, if it is configured.
-pub fn is_from_a_page(headers: &HeaderMap, base: Option<&str>) -> bool {
+fn is_from_a_page(headers: &HeaderMap, base: Option<&str>) -> bool {
     let sent = OriginHeaders {
         origin: header(headers, &ORIGIN),
         fetch_site: header(headers, &FETCH_SITE),
@@ -40,7 +120,7 @@ pub fn is_from_a_page(headers: &HeaderMap, base: Option<&str>) -> bool {
 }
 
 /// The posted form's values. The size limit is smaller without a session.
-pub async fn typed(req: &mut ServiceRequest, is_signed_in: bool) -> Result<FormValues, ApiError> {
+async fn typed(req: &mut ServiceRequest, is_signed_in: bool) -> Result<FormValues, ApiError> {
     let is_form = header(req.headers(), &CONTENT_TYPE).map(|media_type| {
         let essence = media_type.split(';').next().unwrap_or_default();
         essence.trim().eq_ignore_ascii_case(FORM)
@@ -60,15 +140,23 @@ pub async fn typed(req: &mut ServiceRequest, is_signed_in: bool) -> Result<FormV
     }
 }
 
+/// Turns a failed answer into its page, and adds the headers of every page.
+pub fn paged(view: &View, mut response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
+    if let Some(error) = response.response().error().map(own) {
+        response = response.into_response(errors::of(view, &error));
+    }
+    bind(response.headers_mut());
+    response
+}
+
 /// Converts a framework's error, of which only the status is known.
-pub fn own(error: &Error) -> ApiError {
+fn own(error: &Error) -> ApiError {
     let status = error.as_response_error().status_code();
     let own = error.as_error::<ApiError>().cloned();
     own.unwrap_or_else(|| ApiError::from_status(status, None))
 }
 
-/// Adds the headers of every page.
-pub fn bind(headers: &mut HeaderMap) {
+fn bind(headers: &mut HeaderMap) {
     for (name, value) in [
         (CONTENT_SECURITY_POLICY, POLICY),
         (REFERRER_POLICY, "same-origin"),
@@ -77,15 +165,4 @@ pub fn bind(headers: &mut HeaderMap) {
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
-}
-
-/// The path of the sign-in page (`page`) with the requested page as its destination, unless that is `home`, the
-/// default.
-pub fn sign_in(req: &ServiceRequest, page: &str, home: &str) -> String {
-    let back = req.uri().path_and_query().map_or("", |it| it.as_str());
-    if req.method() != Method::GET || back == home {
-        return page.to_owned();
-    }
-    let next: String = url::form_urlencoded::byte_serialize(back.as_bytes()).collect();
-    format!("{page}?next={next}")
 }

@@ -1,4 +1,4 @@
-//! Errors in words that say what to do.
+//! Error pages that say what to do.
 
 use actix_web::{
     HttpResponse, ResponseError,
@@ -9,7 +9,7 @@ use actix_web::{
 };
 use maud::{Markup, html};
 
-use super::{faults, view::View};
+use super::{faults, form::FormState, layout, view::View};
 use crate::http::{
     error::{ApiError, Code},
     request_id::current_request_id,
@@ -40,6 +40,61 @@ pub fn words(view: &View, error: &ApiError) -> (&'static str, Markup) {
         _ => html! {},
     };
     (title, html! { p { (view.t(words)) } (details) })
+}
+
+/// The page for an error of a handler.
+pub fn of(view: &View, error: &ApiError) -> HttpResponse {
+    let (title, words) = words(view, error);
+    with_headers(error, page(view, error.status_code(), title, words))
+}
+
+/// A page that says what is wrong. `title` is a message id.
+pub fn page(view: &View, status: StatusCode, title: &str, words: Markup) -> HttpResponse {
+    match view.account() {
+        Some(_) => layout::answer(view, status, &view.t(title), content(view, words)),
+        None => outside(view, status, title, words),
+    }
+}
+
+/// The same without navigation, whether or not the reader is signed in.
+pub fn outside(view: &View, status: StatusCode, title: &str, words: Markup) -> HttpResponse {
+    let title = view.t(title);
+    let content = html! { h1 { (title) } (content(view, words)) };
+    layout::outside(view, status, &title, content)
+}
+
+fn content(view: &View, words: Markup) -> Markup {
+    let audience = view.audience();
+    html! {
+        div.lead { (words) }
+        p { a.button.secondary href=(audience.home) { (view.t(audience.messages.home)) } }
+    }
+}
+
+/// The page of a refused form, with `Retry-After` if waiting helps.
+pub fn refused(view: &View, title: &str, content: Markup, filled: &FormState) -> HttpResponse {
+    match filled.refusal() {
+        Some(error) => again(view, title, content, error),
+        None => layout::refused(view, title, content),
+    }
+}
+
+/// A page whose action was refused as a whole.
+pub fn again(view: &View, title: &str, content: Markup, error: &ApiError) -> HttpResponse {
+    with_headers(error, layout::refused(view, title, content))
+}
+
+/// A post from another site, or from an outdated page.
+pub fn foreign(view: &View) -> HttpResponse {
+    let (title, words) = view.audience().messages.foreign;
+    let words = html! { p { (view.t(words)) } };
+    page(view, StatusCode::FORBIDDEN, title, words)
+}
+
+/// An attempt to change something without that right.
+pub fn view_only(view: &View) -> HttpResponse {
+    let words = html! { p { (view.rich(view.audience().messages.view_only, &[])) } };
+    page(view, StatusCode::FORBIDDEN, "error-viewer", words)
 }
 
 /// Copies the error's `Retry-After` and `Allow` headers to its page.

@@ -25,7 +25,8 @@ const NUL: char = '\0';
 /// Error statuses after which the form can be corrected or sent again.
 const REFUSALS: [u16; 4] = [400, 409, 422, 429];
 
-/// The values of a posted form, in the order of its fields. Handlers of posts take it.
+/// The values of a posted form, in the order of its fields, or of the query string of a page that only reads.
+/// Handlers take it.
 #[derive(Clone, Debug, Default)]
 pub struct FormValues(Vec<(String, String)>);
 
@@ -73,7 +74,8 @@ impl FromRequest for FormValues {
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let typed = request.extensions().get::<Self>().cloned();
-        ready(Ok(typed.unwrap_or_default()))
+        let asked = || Self::parse(request.query_string().as_bytes());
+        ready(Ok(typed.unwrap_or_else(asked)))
     }
 }
 

@@ -1,5 +1,5 @@
-//! The languages of the pages. Texts are Fluent messages in `locales/`, one file per language. A test fails if a
-//! language lacks a message or uses other variables, or if no page uses a message.
+//! The languages of the pages. Texts are Fluent messages in `locales/`, the console's in files of their own. A test
+//! fails if a language lacks a message or uses other variables, or if no page uses a message.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -18,10 +18,6 @@ static BUNDLES: LazyLock<BTreeMap<Lang, Bundle>> = LazyLock::new(|| {
 });
 
 fn bundle(lang: Lang) -> Bundle {
-    // The sources are compiled in, and a test parses them.
-    let resource = match FluentResource::try_new(source(lang).to_owned()) {
-        Ok(resource) | Err((resource, _)) => resource,
-    };
     let tag: LanguageIdentifier = lang.tag().parse().unwrap_or_default();
     let mut bundle = FluentBundle::new_concurrent(vec![tag]);
     bundle.set_use_isolating(false);
@@ -29,7 +25,13 @@ fn bundle(lang: Lang) -> Bundle {
         Lang::En => in_english,
         Lang::Id => in_indonesian,
     }));
-    bundle.add_resource_overriding(resource);
+    for source in sources(lang) {
+        // The sources are compiled in, and a test parses them.
+        let resource = match FluentResource::try_new(source.to_owned()) {
+            Ok(resource) | Err((resource, _)) => resource,
+        };
+        bundle.add_resource_overriding(resource);
+    }
     bundle
 }
 
@@ -50,11 +52,17 @@ fn written(lang: Lang, value: &FluentValue<'_>) -> Option<String> {
     }
 }
 
-/// The source text of a language's messages.
-const fn source(lang: Lang) -> &'static str {
+/// The source texts of a language's messages.
+const fn sources(lang: Lang) -> [&'static str; 2] {
     match lang {
-        Lang::En => include_str!("locales/en.ftl"),
-        Lang::Id => include_str!("locales/id.ftl"),
+        Lang::En => [
+            include_str!("locales/en.ftl"),
+            include_str!("locales/console/en.ftl"),
+        ],
+        Lang::Id => [
+            include_str!("locales/id.ftl"),
+            include_str!("locales/console/id.ftl"),
+        ],
     }
 }
 
@@ -97,6 +105,9 @@ mod tests {
     };
 
     use super::*;
+    use dikala_entities::{
+        CallStatus, DeliveryStatus, HangupInitiator, Ranking, Role, TransactionType, WebhookState,
+    };
     use fluent_syntax::{ast, parser};
 
     #[test]
@@ -108,9 +119,9 @@ mod tests {
 
     /// All messages of a language with their variables.
     fn messages(lang: Lang) -> BTreeMap<String, BTreeSet<String>> {
-        let resource = parser::parse(source(lang)).expect("every message can be read");
+        let parse = |source| parser::parse(source).expect("every message can be read");
         let mut found = BTreeMap::new();
-        for entry in resource.body {
+        for entry in sources(lang).map(parse).into_iter().flat_map(|it| it.body) {
             match entry {
                 ast::Entry::Message(message) => {
                     let pattern = message.value.expect("every message has a text");
@@ -152,12 +163,18 @@ mod tests {
     }
 
     /// Rooms whose texts exist in all languages.
-    const ROOMS: [&str; 4] = ["dashboard", "mails", "operations/agents", "pages"];
+    const ROOMS: [&str; 5] = [
+        "console",
+        "dashboard",
+        "mails",
+        "operations/agents",
+        "pages",
+    ];
 
-    /// All string literals in the sources of these rooms.
-    fn quoted_in_sources(rooms: &[&str]) -> BTreeSet<String> {
+    /// All string literals in the sources of the rooms.
+    fn quoted_in_sources() -> BTreeSet<String> {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let mut open: Vec<_> = rooms.iter().map(|room| sources.join(room)).collect();
+        let mut open: Vec<_> = ROOMS.iter().map(|room| sources.join(room)).collect();
         let mut quoted = BTreeSet::new();
         while let Some(folder) = open.pop() {
             for entry in fs::read_dir(folder).expect("a folder") {
@@ -184,14 +201,67 @@ mod tests {
     }
 
     #[test]
+    fn tables_have_the_same_columns_in_both_languages() {
+        let count = |lang: Lang, id: &str| lang.t(id).split('|').count();
+        for id in messages(Lang::En).into_keys() {
+            assert_eq!(count(Lang::En, &id), count(Lang::Id, &id), "{id}");
+        }
+    }
+
+    #[test]
     fn every_message_is_asked_for() {
-        // The console uses some messages, but most of its texts are English only and stand in its sources.
-        let quoted = quoted_in_sources(&[&ROOMS[..], &["console"]].concat());
+        let quoted = quoted_in_sources();
+        // The console composes the ids of these messages.
+        let composed = [WORD, FIGURE, UNIT];
         let unused: Vec<String> = messages(Lang::En)
             .into_keys()
+            .filter(|id| !composed.iter().any(|begin| id.starts_with(begin)))
             .filter(|id| !quoted.contains(id))
             .collect();
         assert_eq!(unused, [""; 0], "messages that no page asks for");
+    }
+
+    const WORD: &str = "console-word-";
+    const FIGURE: &str = "console-figure-";
+    const UNIT: &str = "console-unit-";
+
+    /// All messages whose id begins so, without that beginning, with their English texts.
+    fn beginning(begin: &str) -> BTreeMap<String, String> {
+        let ids = messages(Lang::En).into_keys();
+        let rest = ids.filter_map(|id| Some((id.strip_prefix(begin)?.to_owned(), Lang::En.t(&id))));
+        rest.collect()
+    }
+
+    #[test]
+    fn words_of_the_api_are_translated_and_stay_the_same_in_english() {
+        let unnamed = "closed open sealed unread elsewhere default";
+        let words = [
+            CallStatus::WORDS,
+            DeliveryStatus::WORDS,
+            HangupInitiator::WORDS,
+            Ranking::WORDS,
+            Role::WORDS,
+            TransactionType::WORDS,
+            WebhookState::WORDS,
+        ];
+        let words = words.concat().into_iter().chain(unnamed.split(' '));
+        let words = words.map(|word| (word.to_owned(), word.to_owned()));
+        assert_eq!(beginning(WORD), words.collect());
+    }
+
+    #[test]
+    fn figures_of_the_overview_have_the_labels_of_the_api() {
+        let table = include_str!("../overview/figures.rs").lines();
+        let kinds = table.filter_map(|line| line.trim().strip_prefix("kind(\""));
+        let (mut labels, mut units) = (BTreeMap::new(), BTreeMap::new());
+        for kind in kinds {
+            let [name, _, label, _, unit] = kind.split('"').collect::<Vec<_>>()[..5] else {
+                panic!("{kind}");
+            };
+            labels.insert(name.to_owned(), label.to_owned());
+            units.insert(unit.replace(' ', "-"), unit.to_owned());
+        }
+        assert_eq!((beginning(FIGURE), beginning(UNIT)), (labels, units));
     }
 
     /// A string literal counts as a message id if it begins like one, with the name of a page or thing that has
@@ -211,7 +281,7 @@ mod tests {
                     .next()
                     .is_some_and(|first| begins.contains(first))
         };
-        let quoted = quoted_in_sources(&ROOMS);
+        let quoted = quoted_in_sources();
         let missing: Vec<&String> = quoted
             .iter()
             .filter(is_name)

@@ -1,5 +1,9 @@
 //! The languages of the pages, and the choice of one by `Accept-Language`. Pure.
 
+use actix_web::http::header::{ACCEPT_LANGUAGE, HeaderMap};
+
+use super::headers::header;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lang {
     En,
@@ -36,8 +40,15 @@ impl Lang {
         Self::ALL.iter().find(is).copied()
     }
 
+    /// The reader's language: the chosen one, or the one that the browser prefers.
+    pub fn of(headers: &HeaderMap, chosen: Option<&str>) -> Self {
+        let accepted = header(headers, &ACCEPT_LANGUAGE).unwrap_or_default();
+        let chosen = chosen.and_then(Self::parse);
+        chosen.unwrap_or_else(|| Self::preferred(accepted))
+    }
+
     /// The preferred language of an `Accept-Language` header (RFC 9110 section 12.5.4); English if none matches.
-    pub fn preferred(accept: &str) -> Self {
+    fn preferred(accept: &str) -> Self {
         let mut best = (0, Self::En);
         for part in accept.split(',') {
             let (tag, weight) = part.split_once(';').unwrap_or((part, "q=1"));

@@ -10,9 +10,11 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use tokio::sync::mpsc;
 
-use super::packed;
+use super::{packed, seats::StreamSeat};
 use crate::http::{error::ApiError, middleware::while_connected};
 
+/// Interval at which a stream's session is checked.
+const SESSION_EVERY: Duration = Duration::from_millis(500);
 /// Time after which a page that does not read is disconnected.
 const UNREAD: Duration = Duration::from_secs(30);
 /// The browser's delay before it reconnects, in milliseconds.
@@ -23,7 +25,7 @@ pub const STILL_HERE: &str = "event: beat\ndata:\n\n";
 /// Nothing will change any more: the page does not reconnect.
 pub const OVER: &str = "event: over\ndata:\n\n";
 /// Another page of the session took the seat: the page stays paused until its reader resumes it.
-pub const SEAT_TAKEN: &str = "event: closed\ndata:\n\n";
+const SEAT_TAKEN: &str = "event: closed\ndata:\n\n";
 
 /// The stream has ended: the page is closed, or reads too slowly.
 #[derive(Debug)]
@@ -66,6 +68,30 @@ pub fn open(request: &HttpRequest) -> Result<(StreamSender, HttpResponse), ApiEr
         false => response.streaming(chunks.map(Ok::<Bytes, ApiError>)),
     };
     Ok((StreamSender(to), response))
+}
+
+/// Runs `work` until it ends, the page is closed, its session has ended, or another page takes its seat.
+pub async fn run<O>(
+    to: &StreamSender,
+    mut seat: StreamSeat<O>,
+    work: impl Future,
+    is_signed_in: impl AsyncFn() -> bool,
+) {
+    let signed_out = async {
+        tokio::time::sleep(SESSION_EVERY).await;
+        while is_signed_in().await {
+            tokio::time::sleep(SESSION_EVERY).await;
+        }
+    };
+    tokio::select! {
+        _ = work => {}
+        () = signed_out => {}
+        () = to.closed() => {}
+        () = seat.lost() => {
+            // If this cannot be sent, the page is gone already.
+            let _ = to.send(SEAT_TAKEN.to_owned()).await;
+        }
+    }
 }
 
 /// One event. Each line of the element becomes a `data` field. Carriage returns are removed, because they would end

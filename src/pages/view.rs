@@ -13,17 +13,33 @@ use fluent_bundle::FluentValue;
 use maud::{Markup, html};
 
 use super::{
+    audience::PageAudience,
     cross_site::FormTokens,
     format::{self, Zone},
     lang::Lang,
 };
 use crate::http::error::ApiError;
 
-/// A reader's language and time zone.
-#[derive(Clone, Debug)]
+/// The first of the characters that mark the places of elements in a text. No text contains them.
+const FIRST_MARK: char = '\u{e000}';
+
+/// A reader's language and time zone, and the account if the reader is signed in.
+#[derive(Debug)]
 pub struct ReaderSettings {
     pub lang: Lang,
     pub zone: Zone,
+    pub account: Option<PageAccount>,
+}
+
+/// A signed-in reader, as the navigation shows one.
+#[derive(Debug)]
+pub struct PageAccount {
+    /// The tenant or node whose data are shown.
+    pub scope: String,
+    /// The person, or the access right.
+    pub label: Markup,
+    pub can_sign_out: bool,
+    pub may_change: bool,
 }
 
 /// The context of any page.
@@ -32,7 +48,7 @@ pub struct View(Rc<Parts>);
 
 #[derive(Debug)]
 struct Parts {
-    base: &'static str,
+    audience: &'static PageAudience,
     reader: ReaderSettings,
     now: Millis,
     path: String,
@@ -40,37 +56,44 @@ struct Parts {
     done: Option<String>,
 }
 
-/// The word in the address that names the completed post's confirmation.
-pub fn done_word(request: &HttpRequest) -> Option<String> {
+/// The confirmation that the word in the address names.
+fn confirmation(audience: &PageAudience, request: &HttpRequest, lang: Lang) -> Option<String> {
     let mut query = url::form_urlencoded::parse(request.query_string().as_bytes());
     let (_, word) = query.find(|(name, _)| name == "done")?;
-    Some(word.into_owned())
+    lang.find(&format!("{}{word}", audience.messages.done), &[])
 }
 
 impl View {
-    /// The context of a request to a room with this base path. `done` is the confirmation of the post that led
-    /// here.
+    /// The context of a request to a page of this audience.
     pub fn new(
-        base: &'static str,
+        audience: &'static PageAudience,
         request: &HttpRequest,
         reader: ReaderSettings,
         now: Millis,
         tokens: FormTokens,
-        done: Option<String>,
     ) -> Self {
         Self(Rc::new(Parts {
-            base,
+            audience,
+            done: confirmation(audience, request, reader.lang),
             reader,
             now,
             path: request.path().to_owned(),
             tokens,
-            done,
         }))
     }
 
-    /// The room's base path, without a trailing slash.
-    pub fn room(&self) -> &'static str {
-        self.0.base
+    pub fn audience(&self) -> &'static PageAudience {
+        self.0.audience
+    }
+
+    /// The account of a signed-in reader.
+    pub fn account(&self) -> Option<&PageAccount> {
+        self.0.reader.account.as_ref()
+    }
+
+    /// True if the reader may change things. Middleware refuses such posts otherwise.
+    pub fn may_change(&self) -> bool {
+        self.account().is_some_and(|account| account.may_change)
     }
 
     /// The time of the request.
@@ -95,6 +118,11 @@ impl View {
         self.0.tokens.make()
     }
 
+    /// True if the token comes from a form of this browser.
+    pub fn knows(&self, token: &str) -> bool {
+        self.0.tokens.know(token)
+    }
+
     /// The confirmation of the post that led here.
     pub fn done(&self) -> Option<&str> {
         self.0.done.as_deref()
@@ -107,6 +135,35 @@ impl View {
     /// The text of a message with its variables filled in.
     pub fn tn(&self, id: &str, values: &[(&'static str, FluentValue<'_>)]) -> String {
         self.lang().tn(id, values)
+    }
+
+    /// The columns of a table, from a message that lists them with `|` between.
+    pub fn columns(&self, id: &str) -> Vec<String> {
+        self.t(id).split(" | ").map(str::to_owned).collect()
+    }
+
+    /// The text of a message with elements as its values. Words between backticks become code.
+    pub fn rich(&self, id: &str, values: &[(&'static str, Markup)]) -> Markup {
+        let marks = FIRST_MARK..=char::MAX;
+        let marked: Vec<(char, &(&'static str, Markup))> = marks.zip(values).collect();
+        let args: Vec<(&'static str, FluentValue<'_>)> = marked
+            .iter()
+            .map(|(mark, (name, _))| (*name, mark.to_string().into()))
+            .collect();
+        let text = self.tn(id, &args);
+        let element = |sign: char| marked.iter().find(|(mark, _)| *mark == sign);
+        let is_mark = |sign: char| element(sign).is_some();
+        html! {
+            @for (nth, words) in text.split('`').enumerate() {
+                @if nth % 2 == 1 { code { (words) } }
+                @else {
+                    @for piece in words.split_inclusive(is_mark) {
+                        (piece.trim_end_matches(is_mark))
+                        @if let Some((_, (_, element))) = piece.chars().next_back().and_then(element) { (element) }
+                    }
+                }
+            }
+        }
     }
 
     /// A number in the reader's language.
@@ -134,9 +191,9 @@ impl View {
     }
 
     /// The answer to a successful post: a redirect to the page at `path`, which shows the confirmation. `done` is
-    /// its message id, which begins with `done-`.
+    /// its message id.
     pub fn see(&self, path: &str, done: &'static str) -> HttpResponse {
-        let word = done.trim_start_matches("done-");
+        let word = done.trim_start_matches(self.audience().messages.done);
         self.go(&format!("{path}?done={word}"))
     }
 
@@ -155,5 +212,51 @@ impl FromRequest for View {
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let view = request.extensions().get::<Self>().cloned();
         ready(view.ok_or(ApiError::Internal))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_entities::SESSION_SCHEME;
+
+    use super::*;
+    use crate::pages::audience::AudienceMessages;
+
+    static NOBODY: PageAudience = PageAudience {
+        brand: "",
+        wide: false,
+        base: "/room",
+        home: "/room",
+        sign_in: "",
+        sign_out: "",
+        pages: &[],
+        groups: &[],
+        belong: &[],
+        messages: AudienceMessages {
+            done: "done-",
+            home: "",
+            foreign: ("", ""),
+            view_only: "",
+        },
+    };
+
+    #[test]
+    fn elements_stand_in_texts_and_texts_stay_escaped() {
+        let reader = ReaderSettings {
+            lang: Lang::En,
+            zone: Zone::utc(),
+            account: None,
+        };
+        let request = actix_web::test::TestRequest::default().to_http_request();
+        let tokens = FormTokens::of(&SESSION_SCHEME.generate());
+        let view = View::new(&NOBODY, &request, reader, Millis::from_i64(0), tokens);
+        let name = html! { strong { ("A & \u{e000}") } };
+        let said = view.rich("members-remove-of", &[("name", name)]);
+        assert_eq!(
+            said.into_string(),
+            "Remove <strong>A &amp; \u{e000}</strong>"
+        );
+        let said = view.rich("console-view-only-words", &[]).into_string();
+        assert!(said.contains("<code>operator.token</code> to"), "{said}");
     }
 }

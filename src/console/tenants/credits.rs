@@ -1,6 +1,6 @@
 //! A tenant's minutes: transactions, and a form that books minutes.
 
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use dikala_entities::{TenantId, TransactionType};
 use maud::{Markup, html};
 use rand::{RngExt, distr::Alphanumeric};
@@ -8,7 +8,7 @@ use rand::{RngExt, distr::Alphanumeric};
 use super::{
     super::{
         layout,
-        list::{List, one_of},
+        list::{List, one_of, word},
         view::ConsoleView,
     },
     or_none, path_of, whose,
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-const TITLE: &str = "Credit";
+const TITLE: &str = "console-credit";
 const BOOKING: &Fields = &[
     ("minutes", Shape::Number),
     ("type", Shape::Optional),
@@ -47,18 +47,13 @@ const REFERENCE_CHARS: usize = 12;
 pub async fn show(
     visit: ConsoleView,
     id: Id<TenantId>,
-    request: HttpRequest,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let typed = FormValues::parse(request.query_string().as_bytes());
     // The form carries a reference, so that a repeated post books once.
     let fresh = FormState::with([("reference", reference())]);
-    match content(&visit, id.0, &typed, &fresh).await {
-        Ok(content) => Ok(layout::page(&visit, TITLE, content)),
-        Err(error) => {
-            let path = path_of(id.0, "/credits");
-            List::new(&path, &[], &typed).refused(&visit, TITLE, error, &[])
-        }
-    }
+    let path = path_of(id.0, "/credits");
+    let content = content(&visit, id.0, &typed, &fresh).await;
+    List::new(&path, &[], &typed).page(&visit, TITLE, &[], content)
 }
 
 /// A random, unused reference.
@@ -82,61 +77,53 @@ async fn content(
     Ok(html! {
         (whose(visit, tenant).await?)
         dl.facts {
-            dt { "Balance" } dd { (visit.number(minutes.balance_minutes)) " minutes" }
-            dt { "Reserved for live calls" } dd { (visit.number(minutes.held_minutes)) }
-            dt { "Purchased in total" } dd { (visit.number(minutes.lifetime_purchased_minutes)) }
-            dt { "Used in total" } dd { (visit.number(minutes.lifetime_used_minutes)) }
+            dt { (visit.t("console-balance")) } dd { (visit.tn("console-balance-of", &[("minutes", minutes.balance_minutes.into())])) }
+            dt { (visit.t("console-held")) } dd { (visit.number(minutes.held_minutes)) }
+            dt { (visit.t("console-purchased")) } dd { (visit.number(minutes.lifetime_purchased_minutes)) }
+            dt { (visit.t("console-used-total")) } dd { (visit.number(minutes.lifetime_used_minutes)) }
         }
         @if visit.may_change() {
             section aria-labelledby="book" {
-                h2 #book { "Add minutes" }
+                h2 #book { (visit.t("console-add-minutes")) }
                 (post(visit, &path, html! {
-                    (fields(visit, filled, &booking_fields()))
-                    (submit("Add"))
+                    (fields(visit, filled, &booking_fields(visit)))
+                    (submit(&visit.t("console-add")))
                 }))
             }
         }
-        h2 { "Transactions" }
+        h2 { (visit.t("console-transactions")) }
         (rows(visit, &found))
-        (list.paging(found.offset, found.has_more))
+        (list.paging(visit, found.offset, found.has_more))
     })
 }
 
-fn booking_fields() -> [Field; 4] {
+fn booking_fields(visit: &ConsoleView) -> [Field; 4] {
     let types = TYPES.map(TransactionType::as_str);
-    let minutes = Field::number("minutes", "Minutes".to_owned());
-    let reference = Field::text("reference", "Reference".to_owned()).optional();
+    let minutes = Field::number("minutes", visit.t("console-minutes"));
+    let reference = Field::text("reference", visit.t("console-reference")).optional();
     [
-        minutes.hint("Negative only for an adjustment.".to_owned()),
-        Field::select("type", "Type".to_owned(), one_of(&types)),
-        reference.hint("A reference is booked once, even if it is sent again.".to_owned()),
-        Field::text("description", "Description".to_owned()).optional(),
+        minutes.hint(visit.t("console-minutes-hint")),
+        Field::select("type", visit.t("console-type"), one_of(visit, &types)),
+        reference.hint(visit.t("console-reference-hint")),
+        Field::text("description", visit.t("console-description")).optional(),
     ]
 }
 
 fn rows(visit: &ConsoleView, found: &TransactionList) -> Markup {
     if found.transactions.is_empty() {
-        return html! { p.muted { "None yet." } };
+        return html! { p.muted { (visit.t("console-none-yet")) } };
     }
-    let columns = [
-        "When",
-        "Type",
-        "Minutes",
-        "Balance",
-        "Reference",
-        "Description",
-    ]
-    .map(str::to_owned);
+    let columns = visit.columns("console-transactions-columns");
     let row = |of: &TransactionView| {
         vec![
             visit.time(of.created_at),
-            html! { (of.kind.as_str()) },
+            html! { (word(visit, of.kind.as_str())) },
             html! { (visit.number(of.minutes)) },
             html! { (visit.number(of.balance_after_minutes)) },
             html! { (or_none(of.reference.as_deref())) },
             html! {
                 @match of.call_id {
-                    Some(call) => a href={ "/calls/" (call) } { "call" },
+                    Some(call) => a href={ "/calls/" (call) } { (visit.t("console-of-call")) },
                     None => { (or_none(of.description.as_deref())) }
                 }
             },
@@ -144,7 +131,7 @@ fn rows(visit: &ConsoleView, found: &TransactionList) -> Markup {
     };
     table(
         visit,
-        "Transactions",
+        &visit.t("console-transactions"),
         &columns,
         found.transactions.iter().map(row).collect(),
     )
@@ -157,26 +144,33 @@ pub async fn book(
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let tenant = id.0;
-    let booked = match form::body(&typed, BOOKING) {
-        Ok(body) => credits::book(visit.process(), visit.operation(), id, body).await,
-        Err(error) => Err(error),
+    let book = async {
+        let body = form::body(&typed, BOOKING)?;
+        credits::book(visit.process(), visit.operation(), id, body).await
     };
-    match booked.map_err(beside_its_field) {
-        Ok(_) => Ok(visit.see(&path_of(tenant, "/credits"), "done-booked")),
+    match book.await.map_err(|error| beside_its_field(&visit, error)) {
+        Ok(_) => Ok(visit.see(&path_of(tenant, "/credits"), "console-done-booked")),
         Err(error) => {
             let filled = FormState::again(typed, error)?;
             let content = content(&visit, tenant, &FormValues::default(), &filled).await?;
-            Ok(layout::refused(&visit, TITLE, content))
+            Ok(layout::refused(&visit, &visit.t(TITLE), content))
         }
     }
 }
 
 /// Turns the API's error about the whole booking into an error of the responsible field.
-fn beside_its_field(error: ApiError) -> ApiError {
-    let (field, code) = match &error {
-        ApiError::ReferenceConflict => ("reference", FieldCode::Duplicate),
-        ApiError::InsufficientMinutes(_) => ("minutes", FieldCode::TooSmall),
+fn beside_its_field(visit: &ConsoleView, error: ApiError) -> ApiError {
+    let (field, code, sentence) = match error {
+        ApiError::ReferenceConflict => {
+            let sentence = visit.t("console-reference-taken");
+            ("reference", FieldCode::Duplicate, sentence)
+        }
+        ApiError::InsufficientMinutes(minutes) => {
+            let left = [("minutes", minutes.to_string().into())];
+            let sentence = visit.tn("console-minutes-short-of", &left);
+            ("minutes", FieldCode::TooSmall, sentence)
+        }
         _ => return error,
     };
-    ApiError::field(FieldError::translated(field, code, error.to_string()))
+    ApiError::field(FieldError::translated(field, code, sentence))
 }

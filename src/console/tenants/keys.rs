@@ -1,13 +1,13 @@
 //! A tenant's keys: creation, which shows the key once, and revocation.
 
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use dikala_entities::{ApiKeyId, TenantId};
 use maud::{Markup, html};
 
 use super::{
     super::{
         layout,
-        list::{List, acted},
+        list::{List, ListRows, acted},
         view::ConsoleView,
     },
     TenantThings, path_of, whose,
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-const TITLE: &str = "Keys";
+const TITLE: &str = "console-keys";
 
 /// Key of the note that holds a new API key.
 fn note(tenant: TenantId) -> String {
@@ -32,16 +32,11 @@ fn note(tenant: TenantId) -> String {
 pub async fn list(
     visit: ConsoleView,
     id: Id<TenantId>,
-    request: HttpRequest,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let typed = FormValues::parse(request.query_string().as_bytes());
-    match content(&visit, id.0, &typed, &FormState::blank()).await {
-        Ok(content) => Ok(layout::page(&visit, TITLE, content)),
-        Err(error) => {
-            let path = path_of(id.0, "/keys");
-            List::new(&path, &[], &typed).refused(&visit, TITLE, error, &[])
-        }
-    }
+    let path = path_of(id.0, "/keys");
+    let content = content(&visit, id.0, &typed, &FormState::blank()).await;
+    List::new(&path, &[], &typed).page(&visit, TITLE, &[], content)
 }
 
 async fn content(
@@ -54,9 +49,7 @@ async fn content(
     let list = List::new(&path, &[], asked);
     let found = keys::list(visit.operation(), Id(tenant), list.query_of()?).await?;
     let new = visit.take_note(&note(tenant));
-    let mut columns = ["Key", "Status", "Created", "Last used"]
-        .map(str::to_owned)
-        .to_vec();
+    let mut columns = visit.columns("console-keys-columns");
     if visit.may_change() {
         columns.push(String::new());
     }
@@ -65,32 +58,32 @@ async fn content(
             html! { (key.name) br; code { (key.prefix) "…" } },
             state(visit, key),
             visit.time(key.created_at),
-            visit.time_or(key.last_used_at, "never"),
+            visit.time_or(key.last_used_at, &visit.t("console-never")),
         ];
         if visit.may_change() {
-            cells.push(revoke_link(key));
+            cells.push(revoke_link(visit, key));
         }
         cells
     };
     let had = TenantThings {
-        title: TITLE,
-        columns,
-        rows: found.keys.iter().map(row).collect(),
-        none: (
-            "No keys",
-            "Programs of this tenant need a key to use the API.",
-        ),
-        paging: list.paging(found.offset, found.has_more),
-        more: ("Create a key", "Create a key"),
-        fields: &[Field::text("name", "Name".to_owned())
-            .hint("For example: Bandung cash register.".to_owned())],
+        rows: ListRows {
+            title: TITLE,
+            columns,
+            rows: found.keys.iter().map(row).collect(),
+            none: ("console-no-keys", "console-no-keys-words"),
+        },
+        paging: list.paging(visit, found.offset, found.has_more),
+        more: ("console-create-key", "console-create-key"),
+        fields: &[
+            Field::text("name", visit.t("console-name")).hint(visit.t("console-key-name-hint"))
+        ],
     };
     Ok(html! {
         (whose(visit, tenant).await?)
         @if let Some(new) = &new {
             (notice(Tone::Warning, html! {
-                p { strong { "Copy the key now. It is not shown again." } }
-                (copyable(visit, "key", "Key", new.expose()))
+                p { strong { (visit.t("console-copy-key")) } }
+                (copyable(visit, "key", &visit.t("console-key"), new.expose()))
             }))
         }
         (had.show(visit, &path, filled))
@@ -99,15 +92,17 @@ async fn content(
 
 fn state(visit: &ConsoleView, key: &KeyView) -> Markup {
     match key.revoked_at {
-        Some(at) => html! { (badge(Tone::Plain, "revoked")) " " (visit.time(at)) },
-        None => badge(Tone::Good, "active"),
+        Some(at) => {
+            html! { (badge(Tone::Plain, &visit.t("console-is-revoked"))) " " (visit.time(at)) }
+        }
+        None => badge(Tone::Good, &visit.t("console-is-active")),
     }
 }
 
-fn revoke_link(key: &KeyView) -> Markup {
+fn revoke_link(visit: &ConsoleView, key: &KeyView) -> Markup {
     html! {
         @if key.revoked_at.is_none() {
-            a.button.secondary href={ "/keys/" (key.id) "/revoke" } aria-label={ "Revoke " (key.name) } { "Revoke" }
+            a.button.secondary href={ "/keys/" (key.id) "/revoke" } aria-label=(visit.tn("console-revoke-of", &[("name", key.name.as_str().into())])) { (visit.t("console-revoke")) }
         }
     }
 }
@@ -119,19 +114,17 @@ pub async fn create(
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let tenant = id.0;
-    let created = match form::body(&typed, keys::FIELDS) {
-        Ok(body) => keys::create(visit.operation(), id, body).await,
-        Err(error) => Err(error),
-    };
-    match created {
+    let create =
+        async { keys::create(visit.operation(), id, form::body(&typed, keys::FIELDS)?).await };
+    match create.await {
         Ok(created) => {
             visit.leave_note(&note(tenant), &created.value.secret());
-            Ok(visit.see(&path_of(tenant, "/keys"), "done-key-made"))
+            Ok(visit.see(&path_of(tenant, "/keys"), "console-done-key-made"))
         }
         Err(error) => {
             let filled = FormState::again(typed, error)?;
             let content = content(&visit, tenant, &FormValues::default(), &filled).await?;
-            Ok(layout::refused(&visit, TITLE, content))
+            Ok(layout::refused(&visit, &visit.t(TITLE), content))
         }
     }
 }
@@ -142,15 +135,19 @@ pub async fn ask_revoke(visit: ConsoleView, id: Id<ApiKeyId>) -> Result<HttpResp
     let question = Question {
         path: &format!("/keys/{}/revoke", key.id),
         consequences: html! {
-            p { "Requests with " strong { (key.name) } " (" code { (key.prefix) "…" } ") are refused from the next one on." }
-            p { "You cannot undo this. Create another key first if one is still needed." }
+            p {
+                (visit.rich("console-revoke-key-words", &[
+                    ("name", html! { strong { (key.name) } }), ("prefix", html! { code { (key.prefix) "…" } }),
+                ]))
+            }
+            p { (visit.t("console-revoke-key-final")) }
         },
-        yes: "Revoke this key".to_owned(),
+        yes: visit.t("console-revoke-key"),
         back: &path_of(key.tenant_id, "/keys"),
     };
     Ok(layout::page(
         &visit,
-        "Revoke this key?",
+        &visit.t("console-revoke-key-title"),
         question.show(&visit),
     ))
 }
@@ -163,6 +160,6 @@ pub async fn revoke(visit: ConsoleView, id: Id<ApiKeyId>) -> Result<HttpResponse
         &visit,
         done,
         &path_of(key.tenant_id, "/keys"),
-        "done-key-revoked",
+        "console-done-key-revoked",
     )
 }

@@ -6,15 +6,14 @@ pub mod keys;
 pub mod numbers;
 pub mod people;
 
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use dikala_entities::{Plan, TenantId};
 use maud::{Markup, html};
 
 use super::{
     figures::NONE,
-    follow::followed,
     layout,
-    list::{List, acted, one_of},
+    list::{List, ListRows, acted, one_of},
     view::ConsoleView,
 };
 use crate::{
@@ -22,19 +21,17 @@ use crate::{
         error::ApiError,
         extract::{Id, RequestBody},
     },
-    operations::tenants::{self, FIELDS, LOW_CREDIT_THRESHOLD_DEFAULT, TenantList, TenantView},
+    operations::tenants::{self, FIELDS, LOW_CREDIT_THRESHOLD_DEFAULT, TenantView},
     pages::{
-        components::{
-            Field, Question, Tone, badge, belongs_to, empty, fields, post, submit, table,
-        },
+        components::{Field, Question, Tone, badge, belongs_to, fields, post, submit},
         form::{self, FormState, FormValues},
     },
 };
 
 const PATH: &str = "/tenants";
 const PATH_OF_NEW: &str = "/tenants/new";
-const TITLE: &str = "Tenants";
-const MAKE: &str = "Create a tenant";
+const TITLE: &str = "console-tenants";
+const MAKE: &str = "console-create-tenant";
 const FILTERS: &[&str] = &["q"];
 /// The path of a tenant's page, or of one below it.
 fn path_of(id: TenantId, below: &str) -> String {
@@ -42,21 +39,17 @@ fn path_of(id: TenantId, below: &str) -> String {
 }
 
 /// `GET /tenants`
-pub async fn list(visit: ConsoleView, request: HttpRequest) -> Result<HttpResponse, ApiError> {
-    let typed = FormValues::parse(request.query_string().as_bytes());
+pub async fn list(visit: ConsoleView, typed: FormValues) -> Result<HttpResponse, ApiError> {
     let list = List::new(PATH, FILTERS, &typed);
-    let search = [Field::text("q", "Name or id".to_owned())];
-    match found(&visit, &list).await {
-        Ok(rows) => {
-            let content = html! {
-                (list.filter(&visit, &search))
-                @if list.is_whole() { (followed(&visit, "tenants", "", &rows)) } @else { (rows) }
-                @if visit.may_change() { div.actions { a.button href=(PATH_OF_NEW) { (MAKE) } } }
-            };
-            Ok(layout::page(&visit, TITLE, content))
+    let search = [Field::text("q", visit.t("console-name-or-id"))];
+    let content = found(&visit, &list).await.map(|rows| {
+        html! {
+            (list.filter(&visit, &search))
+            @if list.is_whole() { (visit.followed("tenants", "", &rows)) } @else { (rows) }
+            @if visit.may_change() { div.actions { a.button href=(PATH_OF_NEW) { (visit.t(MAKE)) } } }
         }
-        Err(error) => list.refused(&visit, TITLE, error, &search),
-    }
+    });
+    list.page(&visit, TITLE, &search, content)
 }
 
 /// The live part: the first page of all tenants.
@@ -66,23 +59,6 @@ pub async fn part(visit: &ConsoleView) -> Result<Markup, ApiError> {
 
 async fn found(visit: &ConsoleView, list: &List<'_>) -> Result<Markup, ApiError> {
     let found = tenants::list(visit.operation(), list.query_of()?).await?;
-    Ok(html! {
-        div #part {
-            (rows(visit, &found))
-            (list.paging(found.offset, found.has_more))
-        }
-    })
-}
-
-fn rows(visit: &ConsoleView, found: &TenantList) -> Markup {
-    if found.tenants.is_empty() {
-        return empty(
-            "No tenants",
-            "There are none, or none match the search.",
-            html! {},
-        );
-    }
-    let columns = ["Tenant", "Status", "Plan", "Minutes", "Created"].map(str::to_owned);
     let row = |tenant: &TenantView| {
         vec![
             html! { a href=(path_of(tenant.id, "")) { (tenant.name) } },
@@ -92,43 +68,43 @@ fn rows(visit: &ConsoleView, found: &TenantList) -> Markup {
             visit.time(tenant.created_at),
         ]
     };
-    table(
-        visit,
-        TITLE,
-        &columns,
-        found.tenants.iter().map(row).collect(),
-    )
+    let rows = ListRows {
+        title: TITLE,
+        columns: visit.columns("console-tenants-columns"),
+        rows: found.tenants.iter().map(row).collect(),
+        none: ("console-no-tenants", "console-no-tenants-words"),
+    };
+    Ok(list.part(visit, rows, found.offset, found.has_more))
 }
 
 fn state(visit: &ConsoleView, tenant: &TenantView) -> Markup {
     match tenant.suspended_at {
-        Some(at) => html! { (badge(Tone::Bad, "suspended")) " " (visit.time(at)) },
-        None => badge(Tone::Good, "active"),
+        Some(at) => {
+            html! { (badge(Tone::Bad, &visit.t("console-is-suspended"))) " " (visit.time(at)) }
+        }
+        None => badge(Tone::Good, &visit.t("console-is-active")),
     }
 }
 
 fn minutes(visit: &ConsoleView, tenant: &TenantView) -> Markup {
     html! {
         (visit.number(tenant.balance_minutes))
-        @if tenant.balance_minutes < tenant.low_credit_threshold { " " (badge(Tone::Warning, "low")) }
+        @if tenant.balance_minutes < tenant.low_credit_threshold { " " (badge(Tone::Warning, &visit.t("console-is-low"))) }
     }
 }
 
-fn draft_fields() -> [Field; 5] {
-    let plans = Field::select("plan", "Plan".to_owned(), one_of(Plan::WORDS));
-    let number = |name, label: &str, hint: &str| {
-        let field = Field::number(name, label.to_owned()).optional();
-        field.hint(hint.to_owned())
-    };
-    let of_plan = "Leave empty for the plan's.";
-    let threshold =
-        format!("{LOW_CREDIT_THRESHOLD_DEFAULT} if left out; below it the tenant is told.");
+fn draft_fields(visit: &ConsoleView) -> [Field; 5] {
+    let plans = Field::select("plan", visit.t("console-plan"), one_of(visit, Plan::WORDS));
+    let number = |name, id| Field::number(name, visit.t(id)).optional();
+    let of_plan = visit.t("console-plan-hint");
+    let default = [("minutes", LOW_CREDIT_THRESHOLD_DEFAULT.into())];
+    let threshold = visit.tn("console-threshold-hint", &default);
     [
-        Field::text("name", "Name".to_owned()),
+        Field::text("name", visit.t("console-name")),
         plans,
-        number("rateLimit", "Requests a minute", of_plan),
-        number("lowCreditThreshold", "Low credit, in minutes", &threshold),
-        number("maxConcurrentCalls", "Calls at the same time", of_plan),
+        number("rateLimit", "console-requests-a-minute").hint(of_plan.clone()),
+        number("lowCreditThreshold", "console-low-credit").hint(threshold),
+        number("maxConcurrentCalls", "console-calls-at-once").hint(of_plan),
     ]
 }
 
@@ -148,13 +124,13 @@ fn filled(tenant: &TenantView) -> FormState {
 
 /// `GET /tenants/new`
 pub async fn ask_new(visit: ConsoleView) -> Result<HttpResponse, ApiError> {
-    let form = draft_form(&visit, PATH_OF_NEW, MAKE, &FormState::blank());
-    Ok(layout::page(&visit, MAKE, form))
+    let form = draft_form(&visit, PATH_OF_NEW, &visit.t(MAKE), &FormState::blank());
+    Ok(layout::page(&visit, &visit.t(MAKE), form))
 }
 
 fn draft_form(visit: &ConsoleView, path: &str, label: &str, filled: &FormState) -> Markup {
     let content = html! {
-        (fields(visit, filled, &draft_fields()))
+        (fields(visit, filled, &draft_fields(visit)))
         (submit(label))
     };
     post(visit, path, content)
@@ -162,15 +138,17 @@ fn draft_form(visit: &ConsoleView, path: &str, label: &str, filled: &FormState) 
 
 /// `POST /tenants/new`
 pub async fn create(visit: ConsoleView, typed: FormValues) -> Result<HttpResponse, ApiError> {
-    let created = match form::body(&typed, FIELDS) {
-        Ok(body) => tenants::create(visit.operation(), body).await,
-        Err(error) => Err(error),
-    };
-    match created {
-        Ok(created) => Ok(visit.see(&path_of(created.value.id, ""), "done-tenant-made")),
+    let create = async { tenants::create(visit.operation(), form::body(&typed, FIELDS)?).await };
+    match create.await {
+        Ok(created) => Ok(visit.see(&path_of(created.value.id, ""), "console-done-tenant-made")),
         Err(error) => {
-            let form = draft_form(&visit, PATH_OF_NEW, MAKE, &FormState::again(typed, error)?);
-            Ok(layout::refused(&visit, MAKE, form))
+            let form = draft_form(
+                &visit,
+                PATH_OF_NEW,
+                &visit.t(MAKE),
+                &FormState::again(typed, error)?,
+            );
+            Ok(layout::refused(&visit, &visit.t(MAKE), form))
         }
     }
 }
@@ -186,34 +164,34 @@ fn content(visit: &ConsoleView, tenant: &TenantView, filled: &FormState) -> Mark
     let path = path_of(tenant.id, "");
     let own = |figure: Option<i64>| match figure {
         Some(figure) => visit.number(figure),
-        None => "the plan's".to_owned(),
+        None => visit.t("console-plans-own"),
     };
     html! {
         dl.facts {
-            dt { "Tenant" } dd { code { (tenant.id) } }
-            dt { "Status" } dd { (state(visit, tenant)) }
-            dt { "Plan" } dd { (tenant.plan.as_str()) }
-            dt { "Minutes" } dd { (minutes(visit, tenant)) }
-            dt { "Requests a minute" } dd { (own(tenant.rate_limit)) }
-            dt { "Calls at the same time" } dd { (own(tenant.max_concurrent_calls)) }
-            dt { "Created" } dd { (visit.time(tenant.created_at)) }
+            dt { (visit.t("console-tenant")) } dd { code { (tenant.id) } }
+            dt { (visit.t("console-status")) } dd { (state(visit, tenant)) }
+            dt { (visit.t("console-plan")) } dd { (tenant.plan.as_str()) }
+            dt { (visit.t("console-minutes")) } dd { (minutes(visit, tenant)) }
+            dt { (visit.t("console-requests-a-minute")) } dd { (own(tenant.rate_limit)) }
+            dt { (visit.t("console-calls-at-once")) } dd { (own(tenant.max_concurrent_calls)) }
+            dt { (visit.t("console-created")) } dd { (visit.time(tenant.created_at)) }
         }
         ul {
-            @for (below, name) in [("/credits", "Credit"), ("/keys", "Keys"), ("/users", "People"), ("/numbers", "Numbers")] {
-                li { a href={ (path) (below) } { (name) } }
+            @for (below, name) in [("/credits", "console-credit"), ("/keys", "console-keys"), ("/users", "console-people"), ("/numbers", "console-numbers")] {
+                li { a href={ (path) (below) } { (visit.t(name)) } }
             }
-            @for (list, name) in [("calls", "Calls"), ("webhooks", "Webhooks"), ("functions", "Functions"), ("audit", "Audit")] {
-                li { a href={ "/" (list) "?tenantId=" (tenant.id) } { (name) } }
+            @for (list, name) in [("calls", "console-calls"), ("webhooks", "console-webhooks"), ("functions", "console-functions"), ("audit", "console-audit")] {
+                li { a href={ "/" (list) "?tenantId=" (tenant.id) } { (visit.t(name)) } }
             }
         }
         @if visit.may_change() {
-            h2 { "Change" }
-            (draft_form(visit, &path, "Save", filled))
+            h2 { (visit.t("console-change")) }
+            (draft_form(visit, &path, &visit.t("page-save"), filled))
             div.actions {
                 @if tenant.suspended_at.is_some() {
-                    (post(visit, &format!("{path}/resume"), html! { button type="submit" { "Resume" } }))
+                    (post(visit, &format!("{path}/resume"), html! { button type="submit" { (visit.t("console-resume")) } }))
                 } @else {
-                    a.button.danger href={ (path) "/suspend" } { "Suspend" }
+                    a.button.danger href={ (path) "/suspend" } { (visit.t("console-suspend")) }
                 }
             }
         }
@@ -227,12 +205,9 @@ pub async fn save(
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let tenant = id.0;
-    let saved = match form::body(&typed, FIELDS) {
-        Ok(body) => tenants::update(visit.operation(), id, body).await,
-        Err(error) => Err(error),
-    };
-    match saved {
-        Ok(_) => Ok(visit.see(&path_of(tenant, ""), "done-saved")),
+    let save = async { tenants::update(visit.operation(), id, form::body(&typed, FIELDS)?).await };
+    match save.await {
+        Ok(_) => Ok(visit.see(&path_of(tenant, ""), "console-done-saved")),
         Err(error) => {
             let filled = FormState::again(typed, error)?;
             let tenant = tenants::show(visit.operation(), Id(tenant)).await?;
@@ -249,15 +224,15 @@ pub async fn ask_suspend(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpRes
     let question = Question {
         path: &format!("{path}/suspend"),
         consequences: html! {
-            p { "Requests and new calls of " strong { (tenant.name) } " are refused from now on, and its people are signed out. Calls under way go on, and nothing is removed." }
-            p { "It can be resumed at any time." }
+            p { (visit.rich("console-suspend-tenant-words", &[("name", html! { strong { (tenant.name) } })])) }
+            p { (visit.t("console-suspend-tenant-back")) }
         },
-        yes: "Suspend this tenant".to_owned(),
+        yes: visit.t("console-suspend-tenant"),
         back: &path,
     };
     Ok(layout::page(
         &visit,
-        "Suspend this tenant?",
+        &visit.t("console-suspend-tenant-title"),
         question.show(&visit),
     ))
 }
@@ -266,31 +241,31 @@ pub async fn ask_suspend(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpRes
 pub async fn suspend(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
     let path = path_of(id.0, "");
     let done = tenants::suspend(visit.operation(), id, RequestBody::default()).await;
-    acted(&visit, done, &path, "done-tenant-suspended")
+    acted(&visit, done, &path, "console-done-tenant-suspended")
 }
 
 /// `POST /tenants/{id}/resume`
 pub async fn resume(visit: ConsoleView, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
     let path = path_of(id.0, "");
     let done = tenants::resume(visit.operation(), id, RequestBody::default()).await;
-    acted(&visit, done, &path, "done-tenant-resumed")
+    acted(&visit, done, &path, "console-done-tenant-resumed")
 }
 
 /// The heading of a page below a tenant's.
 async fn whose(visit: &ConsoleView, id: TenantId) -> Result<Markup, ApiError> {
     let tenant = tenants::show(visit.operation(), Id(id)).await?;
-    Ok(belongs_to("Tenant", &path_of(id, ""), &tenant.name))
+    Ok(belongs_to(
+        &visit.t("console-tenant"),
+        &path_of(id, ""),
+        &tenant.name,
+    ))
 }
 
 /// One kind of a tenant's things: a list, and a form that adds one.
 struct TenantThings<'a> {
-    title: &'static str,
-    columns: Vec<String>,
-    rows: Vec<Vec<Markup>>,
-    /// Title and text of an empty list.
-    none: (&'static str, &'static str),
+    rows: ListRows,
     paging: Markup,
-    /// Heading and button of the form.
+    /// Heading and button of the form, as message ids.
     more: (&'static str, &'static str),
     /// Fields of the form.
     fields: &'a [Field],
@@ -299,18 +274,16 @@ struct TenantThings<'a> {
 impl TenantThings<'_> {
     /// `path` is the form's target.
     fn show(self, visit: &ConsoleView, path: &str, filled: &FormState) -> Markup {
-        let (none, words) = self.none;
         let (heading, button) = self.more;
         html! {
-            @if self.rows.is_empty() { (empty(none, words, html! {})) }
-            @else { (table(visit, self.title, &self.columns, self.rows)) }
+            (self.rows.show(visit))
             (self.paging)
             @if visit.may_change() {
                 section aria-labelledby="make" {
-                    h2 #make { (heading) }
+                    h2 #make { (visit.t(heading)) }
                     (post(visit, path, html! {
                         (fields(visit, filled, self.fields))
-                        (submit(button))
+                        (submit(&visit.t(button)))
                     }))
                 }
             }

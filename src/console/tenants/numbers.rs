@@ -1,7 +1,7 @@
 //! A tenant's numbers: assignment, changes, moves and removal. Numbers are masked; operators know them by their
 //! labels.
 
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use dikala_entities::{PhoneNumberId, TenantId};
 use maud::{Markup, html};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use super::{
     super::{
         figures::NONE,
         layout,
-        list::{List, acted},
+        list::{List, ListRows, acted},
         view::ConsoleView,
     },
     TenantThings, path_of, whose,
@@ -28,23 +28,18 @@ use crate::{
     },
 };
 
-const TITLE: &str = "Numbers";
-const CHANGE: &str = "Change a number";
+const TITLE: &str = "console-numbers";
+const CHANGE: &str = "console-change-number";
 
 /// `GET /tenants/{id}/numbers`
 pub async fn list(
     visit: ConsoleView,
     id: Id<TenantId>,
-    request: HttpRequest,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let typed = FormValues::parse(request.query_string().as_bytes());
-    match content(&visit, id.0, &typed, &FormState::blank()).await {
-        Ok(content) => Ok(layout::page(&visit, TITLE, content)),
-        Err(error) => {
-            let path = path_of(id.0, "/numbers");
-            List::new(&path, &[], &typed).refused(&visit, TITLE, error, &[])
-        }
-    }
+    let path = path_of(id.0, "/numbers");
+    let content = content(&visit, id.0, &typed, &FormState::blank()).await;
+    List::new(&path, &[], &typed).page(&visit, TITLE, &[], content)
 }
 
 async fn content(
@@ -58,7 +53,7 @@ async fn content(
     let list = List::new(&path, &[], asked);
     let asked = list.form_with(&[("tenantId", tenant.to_string())])?;
     let found = numbers::list(visit.operation(), OperatorQuery(asked)).await?;
-    let columns = ["Label", "Number", "Status", "Agent"].map(str::to_owned);
+    let columns = visit.columns("console-numbers-columns");
     let row = |number: &NumberView| {
         vec![
             html! {
@@ -66,29 +61,32 @@ async fn content(
                 @else { (number.label) }
             },
             html! { (format!("{:?}", number.did)) },
-            state(number),
+            state(visit, number),
             html! { @match number.agent_id { Some(agent) => (short_id(&agent.to_string())), None => { (NONE) } } },
         ]
     };
     let had = TenantThings {
-        title: TITLE,
-        columns: columns.to_vec(),
-        rows: found.numbers.iter().map(row).collect(),
-        none: ("No numbers", "Callers cannot reach this tenant yet."),
-        paging: list.paging(found.offset, found.has_more),
-        more: ("Add a number", "Add number"),
+        rows: ListRows {
+            title: TITLE,
+            columns,
+            rows: found.numbers.iter().map(row).collect(),
+            none: ("console-no-numbers", "console-no-numbers-words"),
+        },
+        paging: list.paging(visit, found.offset, found.has_more),
+        more: ("console-add-a-number", "console-add-number"),
         fields: &[
-            Field::text("did", "Number".to_owned()).hint("With + and country code.".to_owned()),
-            Field::text("label", "Label".to_owned()),
+            Field::text("did", visit.t("console-number"))
+                .hint(visit.t("console-with-country-code")),
+            Field::text("label", visit.t("console-label")),
         ],
     };
     Ok(html! { (whose) (had.show(visit, &path, filled)) })
 }
 
-fn state(number: &NumberView) -> Markup {
+fn state(visit: &ConsoleView, number: &NumberView) -> Markup {
     match number.is_active {
-        true => badge(Tone::Good, "active"),
-        false => badge(Tone::Plain, "off"),
+        true => badge(Tone::Good, &visit.t("console-is-active")),
+        false => badge(Tone::Plain, &visit.t("console-is-off")),
     }
 }
 
@@ -98,16 +96,16 @@ pub async fn create(
     id: Id<TenantId>,
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let made = match draft(&typed, id.0) {
-        Ok(body) => numbers::create(visit.operation(), body).await,
-        Err(error) => Err(error),
-    };
-    match made.map_err(beside_the_number) {
-        Ok(_) => Ok(visit.see(&path_of(id.0, "/numbers"), "done-number-given")),
+    let create = async { numbers::create(visit.operation(), draft(&typed, id.0)?).await };
+    match create
+        .await
+        .map_err(|error| beside_the_number(&visit, error))
+    {
+        Ok(_) => Ok(visit.see(&path_of(id.0, "/numbers"), "console-done-number-given")),
         Err(error) => {
             let filled = FormState::again(typed, error)?;
             let content = content(&visit, id.0, &FormValues::default(), &filled).await?;
-            Ok(layout::refused(&visit, TITLE, content))
+            Ok(layout::refused(&visit, &visit.t(TITLE), content))
         }
     }
 }
@@ -119,10 +117,10 @@ fn draft(typed: &FormValues, tenant: TenantId) -> Result<RequestBody, ApiError> 
 }
 
 /// Turns the error of a number that is in use into an error of its field.
-fn beside_the_number(error: ApiError) -> ApiError {
+fn beside_the_number(visit: &ConsoleView, error: ApiError) -> ApiError {
     match error {
         ApiError::PhoneNumberExists(_) => {
-            let sentence = "This number exists already.".to_owned();
+            let sentence = visit.t("console-number-exists");
             ApiError::field(FieldError::translated(
                 "did",
                 FieldCode::Duplicate,
@@ -143,25 +141,25 @@ pub async fn show(visit: ConsoleView, id: Id<PhoneNumberId>) -> Result<HttpRespo
     ];
     let filled = FormState::with(filled.into_iter().chain(is_active));
     let content = change_form(&visit, &number, &filled);
-    Ok(layout::page(&visit, CHANGE, content))
+    Ok(layout::page(&visit, &visit.t(CHANGE), content))
 }
 
 fn change_form(visit: &ConsoleView, number: &NumberView, filled: &FormState) -> Markup {
     let path = format!("/numbers/{}", number.id);
-    let moving = "The id of another tenant moves the number there, without its agent.";
     let changes = [
-        Field::text("label", "Label".to_owned()),
-        Field::switch("isActive", "Takes calls".to_owned()),
-        Field::text("tenantId", "Tenant's id".to_owned()).hint(moving.to_owned()),
+        Field::text("label", visit.t("console-label")),
+        Field::switch("isActive", visit.t("console-takes-calls")),
+        Field::text("tenantId", visit.t("console-tenant-id"))
+            .hint(visit.t("console-move-number-hint")),
     ];
     html! {
-        p.lead { (format!("{:?}", number.did)) " " (state(number)) }
+        p.lead { (format!("{:?}", number.did)) " " (state(visit, number)) }
         (post(visit, &path, html! {
             (fields(visit, filled, &changes))
-            (submit("Save"))
+            (submit(&visit.t("page-save")))
         }))
-        div.actions { a.button.danger href={ (path) "/delete" } { "Delete" } }
-        p { a href=(path_of(number.tenant_id, "/numbers")) { "All numbers of this tenant" } }
+        div.actions { a.button.danger href={ (path) "/delete" } { (visit.t("console-delete")) } }
+        p { a href=(path_of(number.tenant_id, "/numbers")) { (visit.t("console-all-numbers")) } }
     }
 }
 
@@ -171,17 +169,14 @@ pub async fn save(
     id: Id<PhoneNumberId>,
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let saved = match form::body(&typed, CHANGES) {
-        Ok(body) => numbers::update(visit.operation(), id, body).await,
-        Err(error) => Err(error),
-    };
-    match saved {
-        Ok(_) => Ok(visit.see(&format!("/numbers/{}", id.0), "done-saved")),
+    let save = async { numbers::update(visit.operation(), id, form::body(&typed, CHANGES)?).await };
+    match save.await {
+        Ok(_) => Ok(visit.see(&format!("/numbers/{}", id.0), "console-done-saved")),
         Err(error) => {
             let filled = FormState::again(typed, error)?;
             let number = numbers::show(visit.operation(), id).await?;
             let content = change_form(&visit, &number, &filled);
-            Ok(layout::refused(&visit, CHANGE, content))
+            Ok(layout::refused(&visit, &visit.t(CHANGE), content))
         }
     }
 }
@@ -195,14 +190,18 @@ pub async fn ask_delete(
     let question = Question {
         path: &format!("/numbers/{}/delete", number.id),
         consequences: html! {
-            p { "Calls to " (format!("{:?}", number.did)) " (" (number.label) ") are refused from now on. Its calls stay." }
+            p {
+                (visit.tn("console-delete-number-words", &[
+                    ("number", format!("{:?}", number.did).into()), ("label", number.label.as_str().into()),
+                ]))
+            }
         },
-        yes: "Delete this number".to_owned(),
+        yes: visit.t("console-delete-number"),
         back: &format!("/numbers/{}", number.id),
     };
     Ok(layout::page(
         &visit,
-        "Delete this number?",
+        &visit.t("console-delete-number-title"),
         question.show(&visit),
     ))
 }
@@ -215,6 +214,6 @@ pub async fn delete(visit: ConsoleView, id: Id<PhoneNumberId>) -> Result<HttpRes
         &visit,
         done,
         &path_of(number.tenant_id, "/numbers"),
-        "done-number-deleted",
+        "console-done-number-deleted",
     )
 }

@@ -1,13 +1,13 @@
 //! A tenant's people: creation, sign-in links and removal.
 
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use dikala_entities::{Role, Secret, TenantId, UserId};
 use maud::{Markup, html};
 
 use super::{
     super::{
         layout,
-        list::{List, acted, one_of},
+        list::{List, ListRows, acted, one_of, word},
         view::ConsoleView,
     },
     TenantThings, path_of, whose,
@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-const TITLE: &str = "People";
+const TITLE: &str = "console-people";
 const DRAFT: &Fields = &[
     ("email", Shape::Text),
     ("name", Shape::Optional),
@@ -41,16 +41,11 @@ fn note(tenant: TenantId) -> String {
 pub async fn list(
     visit: ConsoleView,
     id: Id<TenantId>,
-    request: HttpRequest,
+    typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let typed = FormValues::parse(request.query_string().as_bytes());
-    match content(&visit, id.0, &typed, &FormState::blank()).await {
-        Ok(content) => Ok(layout::page(&visit, TITLE, content)),
-        Err(error) => {
-            let path = path_of(id.0, "/users");
-            List::new(&path, &[], &typed).refused(&visit, TITLE, error, &[])
-        }
-    }
+    let path = path_of(id.0, "/users");
+    let content = content(&visit, id.0, &typed, &FormState::blank()).await;
+    List::new(&path, &[], &typed).page(&visit, TITLE, &[], content)
 }
 
 async fn content(
@@ -63,17 +58,15 @@ async fn content(
     let list = List::new(&path, &[], asked);
     let found = members::list(visit.operation(), Id(tenant), list.query_of()?).await?;
     let link = visit.take_note(&note(tenant));
-    let mut columns = ["Who", "Role", "Password", "Created"]
-        .map(str::to_owned)
-        .to_vec();
+    let mut columns = visit.columns("console-people-columns");
     if visit.may_change() {
         columns.push(String::new());
     }
     let row = |person: &UserView| {
         let mut cells = vec![
             html! { (person.name) br; span.muted { (person.email) } },
-            html! { (person.role.as_str()) },
-            html! { @if person.has_password { "set" } @else { "not yet" } },
+            html! { (word(visit, person.role.as_str())) },
+            html! { @if person.has_password { (visit.t("console-password-set")) } @else { (visit.t("console-password-unset")) } },
             visit.time(person.created_at),
         ];
         if visit.may_change() {
@@ -82,16 +75,15 @@ async fn content(
         cells
     };
     let had = TenantThings {
-        title: TITLE,
-        columns,
-        rows: found.users.iter().map(row).collect(),
-        none: (
-            "No users",
-            "Add a user. The link that is shown then opens the dashboard.",
-        ),
-        paging: list.paging(found.offset, found.has_more),
-        more: ("Add a user", "Add a user"),
-        fields: &draft_fields(),
+        rows: ListRows {
+            title: TITLE,
+            columns,
+            rows: found.users.iter().map(row).collect(),
+            none: ("console-no-users", "console-no-users-words"),
+        },
+        paging: list.paging(visit, found.offset, found.has_more),
+        more: ("console-add-user", "console-add-user"),
+        fields: &draft_fields(visit),
     };
     Ok(html! {
         (whose(visit, tenant).await?)
@@ -104,30 +96,30 @@ fn shown_once(visit: &ConsoleView, link: &Secret) -> Markup {
     notice(
         Tone::Warning,
         html! {
-            p { strong { "Copy the link now. It is not shown again." } }
-            p { "It works once, within 30 minutes. Send it privately to this user." }
-            (copyable(visit, "link", "Link", link.expose()))
+            p { strong { (visit.t("console-copy-link")) } }
+            p { (visit.t("console-copy-link-words")) }
+            (copyable(visit, "link", &visit.t("console-link"), link.expose()))
         },
     )
 }
 
-fn draft_fields() -> [Field; 3] {
-    let name = Field::text("name", "Name".to_owned());
+fn draft_fields(visit: &ConsoleView) -> [Field; 3] {
+    let name = Field::text("name", visit.t("console-name"));
     [
-        Field::email("email", "Email".to_owned()),
-        name.hint("Leave empty for the part before the @.".to_owned())
-            .optional(),
-        Field::select("role", "Role".to_owned(), one_of(Role::WORDS)),
+        Field::email("email", visit.t("console-email")),
+        name.hint(visit.t("console-user-name-hint")).optional(),
+        Field::select("role", visit.t("console-role"), one_of(visit, Role::WORDS)),
     ]
 }
 
 fn acts(visit: &ConsoleView, person: &UserView) -> Markup {
     let path = format!("/users/{}", person.id);
+    let label = |id| visit.tn(id, &[("name", person.name.as_str().into())]);
     html! {
         (post(visit, &format!("{path}/login-link"), html! {
-            button.secondary type="submit" aria-label={ "Login link for " (person.name) } { "Login link" }
+            button.secondary type="submit" aria-label=(label("console-login-link-of")) { (visit.t("console-login-link")) }
         }))
-        a.button.secondary href={ (path) "/remove" } aria-label={ "Remove " (person.name) } { "Remove" }
+        a.button.secondary href={ (path) "/remove" } aria-label=(label("console-remove-of")) { (visit.t("console-remove")) }
     }
 }
 
@@ -144,28 +136,28 @@ pub async fn create(
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
     let tenant = id.0;
-    let made = match form::body(&typed, DRAFT) {
-        Ok(body) => members::create(visit.operation(), id, body).await,
-        Err(error) => Err(error),
-    };
-    match made.map_err(beside_the_address) {
+    let create = async { members::create(visit.operation(), id, form::body(&typed, DRAFT)?).await };
+    match create
+        .await
+        .map_err(|error| beside_the_address(&visit, error))
+    {
         Ok(created) => {
             keep(&visit, &created.value);
-            Ok(visit.see(&path_of(tenant, "/users"), "done-user-made"))
+            Ok(visit.see(&path_of(tenant, "/users"), "console-done-user-made"))
         }
         Err(error) => {
             let filled = FormState::again(typed, error)?;
             let content = content(&visit, tenant, &FormValues::default(), &filled).await?;
-            Ok(layout::refused(&visit, TITLE, content))
+            Ok(layout::refused(&visit, &visit.t(TITLE), content))
         }
     }
 }
 
 /// Turns the error of an email address that is in use into an error of its field.
-fn beside_the_address(error: ApiError) -> ApiError {
+fn beside_the_address(visit: &ConsoleView, error: ApiError) -> ApiError {
     match error {
         ApiError::UserExists => {
-            let sentence = error.to_string();
+            let sentence = visit.t("console-email-taken");
             ApiError::field(FieldError::translated(
                 "email",
                 FieldCode::Duplicate,
@@ -187,7 +179,7 @@ pub async fn link(visit: ConsoleView, id: Id<UserId>) -> Result<HttpResponse, Ap
         &visit,
         made,
         &path_of(person.tenant_id, "/users"),
-        "done-link-made",
+        "console-done-link-made",
     )
 }
 
@@ -197,14 +189,18 @@ pub async fn ask_remove(visit: ConsoleView, id: Id<UserId>) -> Result<HttpRespon
     let question = Question {
         path: &format!("/users/{}/remove", person.id),
         consequences: html! {
-            p { strong { (person.name) } " (" (person.email) ") is signed out everywhere and cannot sign in any more. Keys that this person made stay." }
+            p {
+                (visit.rich("console-remove-user-words", &[
+                    ("name", html! { strong { (person.name) } }), ("email", html! { (person.email) }),
+                ]))
+            }
         },
-        yes: "Remove this user".to_owned(),
+        yes: visit.t("console-remove-user"),
         back: &path_of(person.tenant_id, "/users"),
     };
     Ok(layout::page(
         &visit,
-        "Remove this user?",
+        &visit.t("console-remove-user-title"),
         question.show(&visit),
     ))
 }
@@ -217,6 +213,6 @@ pub async fn remove(visit: ConsoleView, id: Id<UserId>) -> Result<HttpResponse, 
         &visit,
         done,
         &path_of(person.tenant_id, "/users"),
-        "done-user-removed",
+        "console-done-user-removed",
     )
 }

@@ -177,6 +177,6 @@ async fn unfit(
         (refused(visit, why))
         (part)
     };
-    let (person, title) = (Some(visit.person()), visit.t("calls-one-title"));
-    Ok(layout::answer(visit, person, status, &title, content))
+    let title = visit.t("calls-one-title");
+    Ok(layout::answer(visit, status, &title, content))
 }

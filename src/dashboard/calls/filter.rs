@@ -2,13 +2,13 @@
 //! reader's days and the last day is included.
 
 use dikala_entities::{AgentId, CallStatus, Millis, OfTenant, PhoneNumberId, agent, phone_number};
-use maud::{Markup, html};
+use maud::Markup;
 use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::{Map, Value};
 
 use super::{
     super::{
-        components::{Field, summary},
+        components::{Field, filters},
         form::{self, FormState, FormValues},
         format::Zone,
         names,
@@ -150,20 +150,8 @@ pub async fn form(visit: &SignedIn, filled: &FormState) -> Result<Markup, DbErr>
         Field::select("phoneNumberId", visit.t("calls-number"), any(numbers)),
         Field::text("callerNumber", visit.t("calls-caller")),
     ];
-    let fields = fields.map(Field::filter);
-    Ok(html! {
-        details.filters open[is_open] {
-            summary { (visit.t("calls-filter")) }
-            (summary(visit, filled, &fields))
-            form method="get" action=(PATH) novalidate {
-                div.columns { @for field in &fields { (field.show(visit, filled)) } }
-                div.actions {
-                    button type="submit" { (visit.t("calls-filter-submit")) }
-                    @if is_open { a.button.secondary href=(PATH) { (visit.t("calls-filter-none")) } }
-                }
-            }
-        }
-    })
+    let all = is_open.then_some("calls-filter-none");
+    Ok(filters(visit, PATH, filled, &fields, all))
 }
 
 /// The tenant's newest agents and the selected one.

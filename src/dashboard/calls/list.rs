@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::{
     super::{
-        components::empty,
+        components::{empty, paging_as},
         follow::{self, FollowedPart},
         form::FormState,
         layout,
@@ -60,7 +60,7 @@ async fn content(
             (live::sign(visit))
         }
         (live::news(visit))
-        (follow::followed(FollowedPart::Calls, &followed_query(asked), position, html! {
+        (live::followed(visit, FollowedPart::Calls, &followed_query(asked), position, html! {
             // An empty table is rendered too, so that the stream can add the first row.
             (rows::table(visit, &visit.t("calls-title"), &found.calls, &names))
             @if found.calls.is_empty() { div data-none { (nothing(visit, asked)) } }
@@ -120,14 +120,8 @@ fn paging(visit: &SignedIn, asked: &CallQuery, found: &CallList) -> Markup {
         }
     };
     let last = found.calls.last().filter(|_| found.has_more);
-    html! {
-        @if last.is_some() || !asked.is_first_page() {
-            nav.paging aria-label=(visit.t("page-paging")) {
-                @if !asked.is_first_page() { a.button.secondary href=(path("")) { (visit.t("calls-newest")) } }
-                @if let Some(last) = last {
-                    a.button.secondary href=(path(&format!("before={}", last.id))) rel="next" { (visit.t("page-older")) }
-                }
-            }
-        }
-    }
+    let older = last.map(|last| path(&format!("before={}", last.id)));
+    let newest = (!asked.is_first_page()).then(|| path(""));
+    let ids = ("calls-newest", "page-older");
+    paging_as(visit, ids, newest.as_deref(), older.as_deref())
 }

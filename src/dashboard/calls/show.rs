@@ -1,6 +1,6 @@
 //! The page of one call.
 
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use dikala_entities::{CallId, Millis, call};
 use maud::{Markup, html};
 use serde_json::Value;
@@ -26,9 +26,8 @@ use crate::{
 pub async fn show(
     visit: SignedIn,
     id: Id<CallId>,
-    request: HttpRequest,
+    asked: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let asked = FormValues::parse(request.query_string().as_bytes());
     let first = asked.text("from").and_then(|from| from.parse().ok());
     let content = match first.unwrap_or_default() {
         0 => content(&visit, id.0).await?,
@@ -45,7 +44,7 @@ pub async fn content(visit: &SignedIn, id: CallId) -> Result<Markup, ApiError> {
         @if shown.is_settled { (shown.html) }
         @else {
             p { (live::sign(visit)) }
-            (follow::followed(FollowedPart::Call(id), "", position, shown.html))
+            (live::followed(visit, FollowedPart::Call(id), "", position, shown.html))
         }
     })
 }

@@ -40,7 +40,7 @@ pub async fn show(visit: SignedIn) -> Result<HttpResponse, ApiError> {
             }))
         }
         (live::sign(&visit))
-        (follow::followed(FollowedPart::Home, "", position, part))
+        (live::followed(&visit, FollowedPart::Home, "", position, part))
     };
     Ok(layout::page(&visit, &title, content))
 }

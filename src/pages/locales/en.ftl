@@ -1,4 +1,4 @@
-### The texts of the dashboard in English. Names begin with the page or the kind of thing that they are on.
+### The texts of the dashboard, the mails and both sides in English. Names begin with the page or the kind of thing that they are on.
 
 ## Every page
 
@@ -14,6 +14,9 @@ page-hide = Hide
 page-copy = Copy
 page-copied = Copied
 page-errors = Fix { $count } fields to continue:
+page-filter = Filter
+page-filter-submit = Show
+page-filter-none = Show all
 page-paging = Pages
 page-newer = Newest
 page-older = Older
@@ -29,6 +32,7 @@ live-new-call = A call came in.
 
 ## The navigation
 
+dashboard-brand = Dikala
 nav-work = Overview
 nav-home = Home
 nav-calls = Calls
@@ -594,9 +598,6 @@ audit-when = When
 audit-where = IP address
 audit-from = From
 audit-to = Until
-audit-filter = Filter
-audit-filter-submit = Show
-audit-filter-none = Show all
 audit-anybody = Anybody
 audit-anything = Anything
 audit-key = Key: { $name }
@@ -699,8 +700,6 @@ home-all-calls = All calls
 calls-title = Calls
 calls-one-title = Call
 calls-csv = Download as CSV
-calls-filter = Filter
-calls-filter-submit = Show
 calls-filter-none = Show all calls
 calls-any = Any
 calls-state = Status

@@ -1,4 +1,4 @@
-### Teks dasbor dalam bahasa Indonesia. Nama pesan diawali dengan halaman atau jenis hal tempatnya.
+### Teks dasbor, email, dan kedua sisi dalam bahasa Indonesia. Nama pesan diawali dengan halaman atau jenis hal tempatnya.
 
 ## Setiap halaman
 
@@ -14,6 +14,9 @@ page-hide = Sembunyikan
 page-copy = Salin
 page-copied = Tersalin
 page-errors = Perbaiki { $count } isian untuk melanjutkan:
+page-filter = Filter
+page-filter-submit = Tampilkan
+page-filter-none = Tampilkan semua
 page-paging = Halaman
 page-newer = Terbaru
 page-older = Lebih lama
@@ -29,6 +32,7 @@ live-new-call = Ada panggilan masuk.
 
 ## Navigasi
 
+dashboard-brand = Dikala
 nav-work = Ikhtisar
 nav-home = Beranda
 nav-calls = Panggilan
@@ -586,9 +590,6 @@ audit-when = Kapan
 audit-where = Alamat IP
 audit-from = Dari
 audit-to = Sampai
-audit-filter = Filter
-audit-filter-submit = Tampilkan
-audit-filter-none = Tampilkan semua
 audit-anybody = Siapa saja
 audit-anything = Apa saja
 audit-key = Kunci: { $name }
@@ -689,8 +690,6 @@ home-all-calls = Semua panggilan
 calls-title = Panggilan
 calls-one-title = Panggilan
 calls-csv = Unduh CSV
-calls-filter = Filter
-calls-filter-submit = Tampilkan
 calls-filter-none = Tampilkan semua panggilan
 calls-any = Semua
 calls-state = Status

@@ -353,7 +353,7 @@ async fn without_a_token_the_console_is_open_to_this_machines_own_pages() {
 }
 
 /// Every linked page, one of each kind.
-async fn every_page(browser: &Visitor) -> BTreeSet<String> {
+pub async fn every_page(browser: &Visitor) -> BTreeSet<String> {
     let (mut seen, mut kinds, mut to_see) =
         (BTreeSet::new(), BTreeSet::new(), vec!["/".to_owned()]);
     while let Some(path) = to_see.pop() {
@@ -374,7 +374,7 @@ async fn every_page(browser: &Visitor) -> BTreeSet<String> {
 }
 
 /// A world with something on every page, and with secrets and personal data in it.
-async fn busy(setup: WorldSetup) -> Option<TestWorld> {
+pub async fn busy(setup: WorldSetup) -> Option<TestWorld> {
     let world = TestWorld::start(Sqlite, setup).await?;
     let tenant = &world.tenant;
     tenant

@@ -1,21 +1,24 @@
-//! The frame of every page: navigation and the signed-in person.
+//! The dashboard: its navigation, its paths and its words.
 
-use actix_web::{HttpResponse, http::StatusCode};
-use maud::{Markup, html};
+use super::{BASE, PAGES};
+use crate::pages::audience::{AudienceMessages, Group, PageAudience};
 
-use super::{
-    components::post,
-    session::Person,
-    view::{DashboardView, SignedIn},
-};
-use crate::pages::shell::{self, Group, Navigation, Side};
-
-const NAVIGATION: Navigation = Navigation {
-    brand: "Dikala",
+pub static DASHBOARD: PageAudience = PageAudience {
+    brand: "dashboard-brand",
     wide: false,
-    home: "/dashboard",
+    base: BASE,
+    home: BASE,
+    sign_in: "/dashboard/sign-in",
+    sign_out: "/dashboard/sign-out",
+    pages: PAGES,
     groups: GROUPS,
     belong: BELONG,
+    messages: AudienceMessages {
+        done: "done-",
+        home: "error-home",
+        foreign: ("error-foreign", "error-foreign-words"),
+        view_only: "error-viewer-words",
+    },
 };
 
 const GROUPS: &[Group] = &[
@@ -48,47 +51,6 @@ const BELONG: &[(&str, &str)] = &[
     ("/dashboard/password", "/dashboard/settings/account"),
 ];
 
-/// A page for a signed-in person.
-pub fn page(visit: &SignedIn, title: &str, content: Markup) -> HttpResponse {
-    answer(visit, Some(visit.person()), StatusCode::OK, title, content)
-}
-
-/// A refused form with its errors.
-pub fn refused(visit: &SignedIn, title: &str, content: Markup) -> HttpResponse {
-    let status = StatusCode::UNPROCESSABLE_ENTITY;
-    answer(visit, Some(visit.person()), status, title, content)
-}
-
-/// A page with any status, signed in or not.
-pub fn answer(
-    view: &DashboardView,
-    person: Option<&Person>,
-    status: StatusCode,
-    title: &str,
-    content: Markup,
-) -> HttpResponse {
-    let say = |name: &str| view.t(name);
-    let side = person.map(|person| Side {
-        navigation: &NAVIGATION,
-        say: &say,
-        whose: html! { (person.tenant_name) },
-        who: html! {
-            p { strong { (person.name) } br; span.muted { (person.email) } }
-            (post(view, "/dashboard/sign-out", html! {
-                button.secondary type="submit" { (view.t("page-sign-out")) }
-            }))
-        },
-    });
-    shell::answer(
-        view,
-        NAVIGATION.brand,
-        side.as_ref(),
-        status,
-        title,
-        &content,
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,8 +69,31 @@ mod tests {
             ("/dashboard/settings/keysmith", None),
             ("/dashboard/nothing", None),
         ] {
-            let found = NAVIGATION.place(present).map(|(_, path)| path);
+            let found = DASHBOARD.place(present).map(|(_, path)| path);
             assert_eq!(found, expected, "{present}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_led_away() {
+        for ours in [
+            "/dashboard",
+            "/dashboard/settings/keys",
+            "/dashboard?x=1",
+            "/dashboard/calls?from=2026-01-01",
+        ] {
+            assert!(DASHBOARD.owns(ours), "{ours}");
+        }
+        for other in [
+            "",
+            "/",
+            "//evil.example",
+            "https://evil.example",
+            "/dashboardx",
+            "/dashboard\\evil",
+            "/dashboard/\r\nx",
+        ] {
+            assert!(!DASHBOARD.owns(other), "{other:?}");
         }
     }
 }

@@ -1,0 +1,135 @@
+//! The frame of every page: head, navigation, skip link, and the confirmation of a post.
+
+use actix_web::{
+    HttpResponse,
+    http::{StatusCode, header::CONTENT_TYPE},
+};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::{
+    assets::Asset,
+    components::post,
+    view::{PageAccount, View},
+};
+
+/// A page.
+pub fn page(view: &View, title: &str, content: Markup) -> HttpResponse {
+    answer(view, StatusCode::OK, title, content)
+}
+
+/// A refused form with its errors.
+pub fn refused(view: &View, title: &str, content: Markup) -> HttpResponse {
+    answer(view, StatusCode::UNPROCESSABLE_ENTITY, title, content)
+}
+
+/// A page with any status, with navigation if the reader is signed in.
+pub fn answer(view: &View, status: StatusCode, title: &str, content: Markup) -> HttpResponse {
+    match view.account() {
+        Some(account) => {
+            let body = inside(view, account, title, &content);
+            document(view, status, title, &body)
+        }
+        None => outside(view, status, title, content),
+    }
+}
+
+/// A page without navigation, which has its own heading.
+pub fn outside(view: &View, status: StatusCode, title: &str, content: Markup) -> HttpResponse {
+    let body = html! {
+        div.outside {
+            header { (emblem(view)) }
+            main #content tabindex="-1" { (told(view)) (content) }
+        }
+    };
+    document(view, status, title, &body)
+}
+
+fn document(view: &View, status: StatusCode, title: &str, body: &Markup) -> HttpResponse {
+    let audience = view.audience();
+    let asset = |asset: Asset| asset.path(audience.base);
+    let document = html! {
+        (DOCTYPE)
+        html lang=(view.lang().tag()) {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " · " (view.t(audience.brand)) }
+                link rel="stylesheet" href=(asset(Asset::Style));
+                link rel="icon" type="image/svg+xml" href=(asset(Asset::Icon));
+                script src=(asset(Asset::Script)) defer {}
+            }
+            body {
+                a.skip href="#content" { (view.t("page-skip")) }
+                (body)
+            }
+        }
+    };
+    HttpResponse::build(status)
+        .insert_header((CONTENT_TYPE, "text/html; charset=utf-8"))
+        .body(document.into_string())
+}
+
+fn emblem(view: &View) -> Markup {
+    let audience = view.audience();
+    html! {
+        span.brand {
+            img src=(Asset::Icon.path(audience.base)) alt="" width="28" height="28";
+            (view.t(audience.brand))
+        }
+    }
+}
+
+/// The page with navigation. On narrow screens the navigation is a popover, which browsers open and close without a
+/// script.
+fn inside(view: &View, account: &PageAccount, title: &str, content: &Markup) -> Markup {
+    let audience = view.audience();
+    let place = audience.place(view.path());
+    html! {
+        header.bar {
+            a.home href=(audience.home) { (emblem(view)) }
+            button.quiet type="button" popovertarget="menu" { (MENU_ICON) (view.t("page-menu")) }
+        }
+        div.shell.wide[audience.wide] {
+            nav #menu popover="auto" aria-label=(view.t("page-menu")) {
+                a.home href=(audience.home) { (emblem(view)) }
+                p.whose { (account.scope) }
+                @for group in audience.groups {
+                    h2 { (view.t(group.name)) }
+                    ul {
+                        @for (name, path) in group.pages {
+                            li { a href=(path) aria-current=[(place == Some((*name, *path))).then_some("page")] { (view.t(name)) } }
+                        }
+                    }
+                }
+                div.who { (account.label) @if account.can_sign_out { (sign_out(view)) } }
+            }
+            main #content tabindex="-1" {
+                @if let Some((name, path)) = place.filter(|(_, path)| *path != view.path()) {
+                    p.way.up { a href=(path) { "← " (view.t(name)) } }
+                }
+                h1 { (title) }
+                (told(view))
+                (content)
+            }
+        }
+    }
+}
+
+fn sign_out(view: &View) -> Markup {
+    let button = html! { button.secondary type="submit" { (view.t("page-sign-out")) } };
+    post(view, view.audience().sign_out, button)
+}
+
+/// The confirmation of the post that led here.
+fn told(view: &View) -> Markup {
+    html! {
+        @if let Some(done) = view.done() {
+            p.notice.good role="status" { (done) }
+        }
+    }
+}
+
+const MENU_ICON: PreEscaped<&str> = PreEscaped(
+    r#"<svg viewBox="0 0 20 20" width="20" height="20" aria-hidden="true"><path d="M3 5h14M3 10h14M3 15h14" stroke="currentColor" stroke-width="2" stroke-linecap="round"/></svg>"#,
+);

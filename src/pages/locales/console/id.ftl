@@ -1,0 +1,486 @@
+### Teks konsol dalam bahasa Indonesia. Teks yang juga ada di dasbor tercantum di `../id.ftl`.
+
+## Setiap halaman
+
+console-brand = Dikala pengelola
+console-node-of = Node { $node }
+console-full-access = Akses penuh
+console-view-only = Hanya dapat melihat
+console-nothing-changed = Tidak ada yang berubah
+console-back = Kembali
+console-any = semua
+console-previous-page = Halaman sebelumnya
+console-next-page = Halaman berikutnya
+console-none-there = Tidak ada.
+console-never = belum pernah
+console-error-home = Ke ikhtisar
+console-foreign-words = Formulir ini sudah kedaluwarsa. Muat ulang halaman, lalu coba lagi.
+console-view-only-words = Anda masuk dengan `operator.read_token`, yang tidak mengubah apa pun. Masuk dengan `operator.token` untuk melakukan ini.
+
+## Navigasi, dan judul halamannya
+
+console-nav-activity = Aktivitas
+console-nav-customers = Pelanggan
+console-nav-system = Sistem
+console-overview = Ikhtisar
+console-calls = Panggilan
+console-webhooks = Webhook
+console-functions = Fungsi
+console-ledger = Buku besar
+console-tenants = Tenant
+console-bridges = Jembatan telepon
+console-audit = Catatan audit
+console-actors = Aktor
+console-nodes = Node
+console-database = Basis data
+console-http = HTTP
+console-configuration = Konfigurasi
+
+## Yang baru saja dilakukan
+
+console-done-signed-out = Anda sudah keluar.
+console-done-signed-out-here = Anda sudah keluar dari browser ini. Itu belum dapat dicatat: salinan sesi masih diterima di node lain, atau setelah layanan dimulai ulang. Jika mungkin ada yang memegang salinan, ganti tokennya.
+console-done-saved = Tersimpan.
+console-done-call-ending = Jembatan telepon diminta menutup panggilan.
+console-done-webhook-paused = Webhook dijeda. Pengiriman menunggu; tidak ada yang hilang.
+console-done-webhook-resumed = Webhook dilanjutkan. Pengiriman berjalan lagi menurut urutannya.
+console-done-webhook-recovering = Pengiriman yang gagal dalam rentang waktu itu dikirim ulang di latar belakang.
+console-done-delivery-resent = Pengiriman sudah dikirim ulang.
+console-done-delivery-resent-later = Pengiriman akan dikirim ulang begitu webhook-nya dapat menerimanya.
+console-done-ledger-verified = Buku besar sudah diperiksa.
+console-done-bridge-made = Jembatan telepon sudah dibuat.
+console-done-bridge-revoked = Jembatan telepon sudah dicabut.
+console-done-tenant-made = Tenant sudah dibuat. Sekarang tambahkan kunci, pengguna, nomor, dan menit.
+console-done-tenant-suspended = Tenant sudah ditangguhkan.
+console-done-tenant-resumed = Tenant sudah dipulihkan.
+console-done-key-made = Kunci sudah dibuat.
+console-done-key-revoked = Kunci sudah dicabut.
+console-done-user-made = Pengguna sudah ditambahkan.
+console-done-link-made = Tautan sudah dibuat.
+console-done-user-removed = Pengguna sudah dihapus.
+console-done-booked = Menit sudah ditambahkan.
+console-done-number-given = Nomor sudah ditambahkan.
+console-done-number-deleted = Nomor sudah dihapus.
+
+## Masuk
+
+console-token = Token
+console-token-hint = operator.token, atau operator.read_token untuk melihat saja.
+console-token-where = Token ada di konfigurasi layanan.
+console-token-wrong = Token ini salah.
+
+## Kata-kata API
+
+console-word-ringing = berdering
+console-word-answered = terjawab
+console-word-ended = selesai
+console-word-dropped = terputus
+console-word-failed = gagal
+console-word-pending = menunggu
+console-word-succeeded = diterima
+console-word-failing = sedang gagal
+console-word-disabled = dinonaktifkan
+console-word-paused = dijeda
+console-word-rate = laju
+console-word-errors = kesalahan
+console-word-p99 = p99
+console-word-owner = pemilik
+console-word-viewer = pengamat
+console-word-purchase = pembelian
+console-word-usage = panggilan
+console-word-refund = pengembalian
+console-word-adjustment = koreksi
+console-word-bonus = bonus
+console-word-caller = penelepon
+console-word-agent = agen
+console-word-bridge = jembatan telepon
+console-word-tenant = tenant
+console-word-operator = pengelola
+console-word-system = sistem
+console-word-closed = tertutup
+console-word-open = terbuka
+console-word-sealed = tersegel
+console-word-unread = belum dibaca
+console-word-elsewhere = di node lain
+console-word-default = bawaan
+
+## Waktu
+
+console-seconds = { $count } dtk
+console-minutes-short = { $count } mnt
+console-hours = { $count } jam
+console-days = { $count } hari
+console-under-a-minute = kurang dari semenit
+console-moment-hint = 2026-01-15, atau 2026-01-15T03:30:00Z
+
+## Nama kolom, keterangan, dan isian di beberapa halaman
+
+console-agent = Agen
+console-agent-id = Id agen
+console-bridge = Jembatan telepon
+console-bridge-id = Id jembatan telepon
+console-call = Panggilan
+console-created = Dibuat
+console-description = Keterangan
+console-key = Kunci
+console-last-seen = Terakhir terlihat
+console-length = Durasi
+console-minutes = Menit
+console-name = Nama
+console-node = Node
+console-number = Nomor
+console-revoke = Cabut
+console-revoke-of = Cabut { $name }
+console-revoked = Dicabut
+console-is-revoked = dicabut
+console-is-active = aktif
+console-since = Sejak
+console-sort-by = Urutkan menurut
+console-started = Mulai
+console-status = Status
+console-tenant = Tenant
+console-tenant-id = Id tenant
+console-type = Jenis
+console-who = Siapa
+console-failed-of = { $count } gagal
+console-with-country-code = Dengan + dan kode negara.
+
+## Kolom tabel
+
+console-actor-types-columns = Jenis | Berjalan | Kotak pesan / tertinggi | Per detik | Menunggu p50 / p99 | Pengerjaan p50 / p99 | Kesalahan | Mulai ulang | Hilang
+console-event-loops-columns = Thread | Keterlambatan terbesar
+console-messages-columns = Pesan | Kotak pesan | Tertinggi | Dikerjakan | Menunggu p50 / p99 | Pengerjaan p50 / p99 | Kesalahan | Hilang
+console-instances-columns = Instans | Pesan sekarang | Dikerjakan | Sibuk | Pesan terakhir
+console-audit-columns = Waktu | Tindakan | Objek | Tenant | Siapa | Dari
+console-bridges-columns = Jembatan telepon | Status | Panggilan | Terakhir terlihat | Dibuat
+console-calls-columns = Mulai | Status | Tenant | Dari, ke | Durasi
+console-call-events-columns = Peristiwa | Waktu
+console-reservations-columns = Dicadangkan | Terpakai | Pemberian | Dibuat | Diselesaikan
+console-configuration-columns = Kunci | Nilai | Dari
+console-pools-columns = Pool | Dipakai | Menganggur | Belum dibuka
+console-deliveries-columns = Dibuat | Peristiwa | Status | Percobaan | Berikutnya
+console-call-deliveries-columns = Peristiwa | Webhook | Status | Percobaan | Berikutnya | Selesai
+console-functions-columns = Fungsi | Tenant | Sirkuit | Semenit terakhir | Total | p50 / p99 | Kesalahan terakhir
+console-open-reservations-columns = Panggilan | Tenant | Dicadangkan | Terpakai | Sejak | Node
+console-nodes-columns = Node | Alamat | Versi | Mulai | Lease | Panggilan | Jembatan telepon
+console-http-columns = Rute | Semenit terakhir | Total | 4xx | p50 / p99
+console-transactions-columns = Waktu | Jenis | Menit | Saldo | Referensi | Keterangan
+console-keys-columns = Kunci | Status | Dibuat | Terakhir dipakai
+console-tenants-columns = Tenant | Status | Paket | Menit | Dibuat
+console-numbers-columns = Label | Nomor | Status | Agen
+console-people-columns = Siapa | Peran | Kata sandi | Dibuat
+console-webhooks-columns = Endpoint | Tenant | Status | Tertunda | Antrean | Jawaban terakhir
+
+## Ikhtisar
+
+console-problems = Masalah
+console-no-problem = Tidak ada.
+console-no-problem-words = Panggilan, menit, dan webhook berjalan.
+console-ten-minutes = Sepuluh menit terakhir
+console-as-table = Sebagai tabel
+console-limit = batas { $limit } { $unit }
+console-no-limit = tanpa batas
+console-until-when = Sampai
+console-figure-calls_now = Panggilan sekarang
+console-figure-calls_per_second = Panggilan yang selesai
+console-figure-answered_share = Terjawab
+console-figure-ack_p50 = Balasan ke jembatan telepon, p50
+console-figure-ack_p99 = Balasan ke jembatan telepon, p99
+console-figure-deliveries_per_second = Pengiriman
+console-figure-oldest_due = Pengiriman tertunda terlama, tanpa sirkuit terbuka
+console-figure-batch_items = Batch buku besar
+console-figure-commit_p50 = Commit buku besar, p50
+console-figure-commit_p99 = Commit buku besar, p99
+console-unit-calls = panggilan
+console-unit-items = butir
+console-unit-per-second = per detik
+console-unit-percent = persen
+console-unit-ms = ms
+console-unit-s = dtk
+
+## Aktor
+
+console-event-loops = Event loop
+console-messages = Pesan
+console-messages-to = Pesan ke { $kind }
+console-actor-types = Jenis aktor
+console-running = Berjalan
+console-mailbox = Kotak pesan
+console-highest-of = tertinggi { $count }
+console-messages-per-second = Pesan per detik
+console-errors = Kesalahan
+console-restarts = Mulai ulang
+console-lost = Hilang
+console-busiest = Tersibuk
+console-busiest-instances = Instans tersibuk
+console-none-running = Tidak ada yang berjalan.
+console-none-running-words = Aktor dimulai bila ada pekerjaan untuknya.
+console-doing = { $message } selama { $time }
+console-waits = menunggu pesan
+console-message-ago = { $message } { $time } lalu
+console-call-granted = { $status }, { $minutes } mnt diberikan
+console-next-deadline = melihat jam dalam { $time }
+
+## Catatan audit
+
+console-actor-hint = operator, cli, atau id pengguna atau kunci.
+console-action = Tindakan
+console-at-or-after = Pada atau setelah
+console-before = Sebelum
+console-no-entries = Tidak ada catatan
+console-no-entries-words = Belum ada perubahan, atau tidak ada yang cocok dengan filter.
+
+## Jembatan telepon
+
+console-create-bridge = Buat jembatan telepon
+console-no-bridges = Tidak ada jembatan telepon
+console-no-bridges-words = Buat satu. Jembatan telepon masuk dengan tokennya.
+console-connected = tersambung
+console-not-connected = tidak tersambung
+console-built-in-bridge = Jembatan telepon bawaan
+console-built-in-words = Hitungan jembatan telepon di proses ini sejak dimulai; semuanya juga ada di `/metrics`.
+console-active-calls = Panggilan aktif
+console-joined-calls = { $calls }, { $joined } di antaranya tersambung ke petugas
+console-incoming-calls = Panggilan masuk
+console-calls-to-people = Panggilan ke petugas
+console-outcomes = { $answered } terjawab, { $refused } ditolak, { $cancelled } dibatalkan, { $failed } gagal
+console-answer-times = INVITE sampai jawaban, p50 / p99
+console-barge-in-times = Penyelaan sampai diam, p50 / p99
+console-trunks = Trunk terdaftar
+console-packets-in = Paket dari penelepon, panggilan yang selesai
+console-packets-in-of = { $received } diterima, { $lost } hilang, { $late } terlambat
+console-packets-out = Paket ke penelepon
+console-packets-out-of = { $sent }, { $late } terlambat lebih dari 20 ms
+console-interruptions = Penyelaan
+console-interruptions-of = { $pauses }, model disela { $interruptions } kali
+console-model-connections = Sambungan model
+console-model-connections-of = { $again } disambungkan lagi, { $lost } panggilan kehilangan suaranya
+console-model-cost = Biaya model
+console-copy-token = Salin token sekarang. Token tidak ditampilkan lagi.
+console-revoke-bridge = Cabut jembatan telepon ini
+console-revoke-bridge-title = Cabut jembatan telepon ini?
+console-revoke-bridge-words = Token { $name } ditolak mulai sekarang, dan soketnya ditutup dalam sedetik.
+console-revoke-bridge-calls = Ada { $calls } panggilan padanya, yang tidak dilayani lagi.
+console-revoke-bridge-final = Ini tidak dapat dibatalkan. Buat jembatan telepon lain untuk token lain.
+
+## Panggilan
+
+console-number-called = Nomor yang ditelepon
+console-caller = Penelepon
+console-started-from = Mulai pada atau setelah
+console-started-before = Mulai sebelum
+console-from-to = Dari, ke
+console-no-calls = Tidak ada panggilan
+console-no-calls-words = Tidak ada panggilan aktif di node ini, atau tidak ada yang cocok dengan filter.
+console-end = Akhiri
+console-end-of = Akhiri panggilan { $call }
+console-bridge-call-id = id dari jembatan telepon: { $id }
+console-events = Peristiwa
+console-version = versi { $version }
+console-answered = Terjawab
+console-ended = Berakhir
+console-last-heartbeat = Tanda hidup terakhir
+console-reason = Sebab
+console-ended-by = oleh { $who }
+console-end-call = Akhiri panggilan ini
+console-end-call-title = Akhiri panggilan ini?
+console-end-call-words = Jembatan telepon diminta menutup { $number }. Bila tidak ada konfirmasi, panggilan dicatat selesai setelah sepuluh detik.
+console-end-call-reason = Panggilan berakhir dengan sebab `operator`; tenant diberi tahu, dan menit yang sudah dimulai dibayar.
+console-last-grant = (yang terakhir)
+console-grant-refused = ditolak: { $refusal }
+console-unsettled = terbuka
+console-credit = Saldo
+console-no-reservation = Tidak ada cadangan: panggilan ditolak sebelum memerlukan saldo, atau catatannya sudah dihapus.
+console-reservations = Cadangan
+
+## Konfigurasi
+
+console-key-hint = Atau sebagian dari kunci.
+console-configuration-words = Konfigurasi node ini saat dimulai. Rahasia disamarkan.
+console-no-keys-match = Tidak ada kunci yang cocok
+console-no-keys-match-words = Tidak ada kunci yang memuat teks ini.
+
+## Basis data
+
+console-size = Ukuran
+console-migrations = Migrasi
+console-commit-times = Commit buku besar, p50 / p99
+console-pools = Pool
+
+## Pengiriman
+
+console-deliveries = Pengiriman
+console-webhook-id = Id webhook
+console-deliveries-words = Yang terbaru di atas: 100.000 terbaru dari semua webhook.
+console-no-deliveries = Tidak ada pengiriman
+console-no-deliveries-words = Belum ada, atau tidak ada yang cocok dengan filter.
+console-test = (uji coba)
+console-is-due = segera
+console-resend = Kirim ulang
+console-resend-of = Kirim ulang { $delivery }
+
+## Fungsi
+
+console-functions-words = Yang dipanggil node ini sejak dimulai; 1.000 fungsi terakhir diingat. Di atas: yang endpoint-nya sedang tidak dihubungi.
+console-fault-ago = { $fault }, { $time } lalu
+console-no-functions = Tidak ada fungsi
+console-no-functions-words = Tidak ada yang dipanggil di node ini sejak dimulai, atau tidak ada yang cocok dengan filter.
+console-circuit-half-open = setengah terbuka
+console-circuit-until = sampai { $time }
+
+## HTTP
+
+console-http-words = Permintaan ke kedua listener node ini sejak dimulai, menurut rute. Waktu dihitung sampai header jawaban.
+console-no-requests = Tidak ada permintaan
+console-no-requests-words = Tidak ada permintaan sejak node ini dimulai.
+
+## Buku besar
+
+console-last-verification = Pemeriksaan terakhir
+console-oldest-reservations = Cadangan terbuka terlama
+console-open-reservations = Cadangan terbuka
+console-open-reservations-of = { $holds }, { $minutes } menit
+console-differences = Selisih
+console-differences-of = { $count } akun dan cadangan terbuka yang tidak cocok pada pemeriksaan terakhir, paling lama semenit lalu
+console-checked = Diperiksa
+console-checked-of = { $items } butir dalam { $batches } transaksi sejak dimulai
+console-not-verified = Belum ada sejak node ini dimulai, atau sedang berjalan.
+console-verified = { $time }: { $tenants } tenant, { $transactions } transaksi, { $holds } cadangan.
+console-books-right = pembukuan benar
+console-books-wrong = { $count } selisih
+console-first-differences = { $count } yang pertama; semuanya ada di `GET /operator/v1/ledger`.
+console-verify-tenant-hint = Kosongkan untuk memeriksa semua tenant.
+console-verify-words = Menghitung ulang setiap saldo dari transaksi dan cadangannya. Dengan banyak tenant ini dapat memakan beberapa menit.
+console-verify = Periksa
+console-no-open-reservations = Tidak ada: tidak ada panggilan aktif.
+console-one-right = Pembukuan tenant ini benar: { $count } transaksi.
+console-one-difference = Satu selisih dalam pembukuan tenant ini: { $first }
+console-one-differences = { $count } selisih dalam pembukuan tenant ini, yang pertama: { $first }
+
+## Node
+
+console-this-node = (yang ini)
+
+## Tenant
+
+console-create-tenant = Buat tenant
+console-name-or-id = Nama atau id
+console-no-tenants = Tidak ada tenant
+console-no-tenants-words = Belum ada, atau tidak ada yang cocok dengan pencarian.
+console-plan = Paket
+console-is-suspended = ditangguhkan
+console-is-low = menipis
+console-plan-hint = Kosongkan untuk nilai paket.
+console-threshold-hint = { $minutes } bila dikosongkan; di bawahnya tenant diberi tahu.
+console-requests-a-minute = Permintaan per menit
+console-low-credit = Batas saldo menipis, dalam menit
+console-calls-at-once = Panggilan bersamaan
+console-plans-own = dari paket
+console-change = Ubah
+console-resume = Pulihkan
+console-suspend = Tangguhkan
+console-suspend-tenant = Tangguhkan tenant ini
+console-suspend-tenant-title = Tangguhkan tenant ini?
+console-suspend-tenant-words = Permintaan dan panggilan baru { $name } ditolak mulai sekarang, dan orang-orangnya dikeluarkan. Panggilan yang sedang berlangsung berjalan terus, dan tidak ada yang dihapus.
+console-suspend-tenant-back = Tenant dapat dipulihkan kapan saja.
+
+## Menit tenant
+
+console-balance = Saldo
+console-balance-of = { $minutes } menit
+console-held = Dicadangkan untuk panggilan
+console-purchased = Total dibeli
+console-used-total = Total terpakai
+console-add-minutes = Tambah menit
+console-add = Tambah
+console-transactions = Transaksi
+console-minutes-hint = Negatif hanya untuk koreksi.
+console-reference = Referensi
+console-reference-hint = Satu referensi hanya dibukukan sekali, walaupun dikirim lagi.
+console-none-yet = Belum ada.
+console-reference-taken = Referensi ini sudah dipakai untuk pembukuan lain tenant ini; beri setiap pembukuan referensinya sendiri.
+console-minutes-short-of = Tenant ini hanya punya { $minutes } menit yang tersedia; menit yang dicadangkan panggilan tidak dapat diambil.
+console-of-call = panggilan
+
+## Kunci tenant
+
+console-keys = Kunci
+console-no-keys = Tidak ada kunci
+console-no-keys-words = Program tenant ini memerlukan kunci untuk memakai API.
+console-create-key = Buat kunci
+console-key-name-hint = Misalnya: Kasir Bandung.
+console-copy-key = Salin kunci sekarang. Kunci tidak ditampilkan lagi.
+console-revoke-key = Cabut kunci ini
+console-revoke-key-title = Cabut kunci ini?
+console-revoke-key-words = Permintaan dengan { $name } ({ $prefix }) ditolak mulai permintaan berikutnya.
+console-revoke-key-final = Ini tidak dapat dibatalkan. Buat kunci lain dahulu bila masih diperlukan.
+
+## Nomor tenant
+
+console-numbers = Nomor
+console-label = Label
+console-no-numbers = Tidak ada nomor
+console-no-numbers-words = Penelepon belum dapat menghubungi tenant ini.
+console-add-a-number = Tambah nomor
+console-add-number = Tambah nomor
+console-is-off = mati
+console-number-exists = Nomor ini sudah ada.
+console-change-number = Ubah nomor
+console-takes-calls = Menerima panggilan
+console-move-number-hint = Id tenant lain memindahkan nomor ke sana, tanpa agennya.
+console-delete = Hapus
+console-all-numbers = Semua nomor tenant ini
+console-delete-number = Hapus nomor ini
+console-delete-number-title = Hapus nomor ini?
+console-delete-number-words = Panggilan ke { $number } ({ $label }) ditolak mulai sekarang. Panggilannya yang lama tetap ada.
+
+## Orang-orang tenant
+
+console-people = Orang
+console-role = Peran
+console-password-set = sudah ada
+console-password-unset = belum ada
+console-no-users = Tidak ada pengguna
+console-no-users-words = Tambahkan pengguna. Tautan yang lalu ditampilkan membuka dasbor.
+console-add-user = Tambah pengguna
+console-email-taken = Alamat ini sudah dipakai seseorang; berikan yang lain.
+console-copy-link = Salin tautan sekarang. Tautan tidak ditampilkan lagi.
+console-copy-link-words = Tautan berlaku sekali, dalam 30 menit. Kirim secara pribadi kepada pengguna ini.
+console-link = Tautan
+console-email = Email
+console-user-name-hint = Kosongkan untuk memakai bagian sebelum @.
+console-login-link = Tautan masuk
+console-login-link-of = Tautan masuk untuk { $name }
+console-remove = Hapus
+console-remove-of = Hapus { $name }
+console-remove-user = Hapus pengguna ini
+console-remove-user-title = Hapus pengguna ini?
+console-remove-user-words = { $name } ({ $email }) dikeluarkan dari semua perangkat dan tidak dapat masuk lagi. Kunci yang dibuat orang ini tetap ada.
+
+## Webhook
+
+console-webhook = Webhook
+console-webhooks-words = Antrean adalah antrean endpoint di memori node ini.
+console-all-deliveries = Semua pengiriman
+console-endpoint = Endpoint
+console-due = Tertunda
+console-queue = Antrean
+console-last-answer = Jawaban terakhir
+console-no-webhooks = Tidak ada webhook
+console-no-webhooks-words = Belum ada tenant yang membuatnya, atau tidak ada yang cocok dengan filter.
+console-due-or-more = { $count } atau lebih
+console-due-for = selama { $time }
+console-queue-idle = menganggur
+console-queue-of = { $state } { $inflight } sedang dikirim, { $waiting } menunggu
+console-probed = dicoba { $time }
+console-answer-of = { $answer } dalam { $ms } ms, { $time } lalu
+console-status-since = sejak { $time }
+console-failed-in-row = Gagal berturut-turut
+console-pause-webhook = Jeda
+console-resume-webhook = Lanjutkan
+console-recover = Kirim ulang yang gagal
+console-recover-title = Kirim ulang yang gagal
+console-recover-hint = 2026-01-15T03:30:00Z, atau 2026-01-15.
+console-recover-until-hint = Kosongkan untuk sampai sekarang.
+console-recover-words = Semua pengiriman yang akhirnya gagal dalam rentang waktu itu dikirim ulang di latar belakang, menurut urutannya.
+console-to-webhook = Kembali ke webhook
