@@ -195,7 +195,9 @@ fn looking_makes_no_database() {
 #[test]
 fn a_database_file_has_one_server_and_no_other_readers() {
     use std::os::unix::fs::PermissionsExt;
-    let installation = installation!(Sqlite);
+    let installation = Installation::new(Sqlite).unwrap();
+    let migrated = installation.run(&["migrate"]);
+    assert_eq!(migrated.code, Some(0), "{migrated:?}");
     let file = installation.folder.path().join("dikala.db");
     let mode = file.metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
