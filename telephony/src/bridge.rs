@@ -356,11 +356,10 @@ fn log(ended: Result<(), tokio::task::JoinError>) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
+    use dikala_sip::leg::Leg;
     use rstest::rstest;
 
-    use super::in_peace;
+    use super::*;
 
     #[rstest]
     #[case(0, 0)]
@@ -371,5 +370,30 @@ mod tests {
     fn calls_have_most_of_the_time(#[case] within: u64, #[case] peace: u64) {
         let within = Duration::from_secs(within);
         assert_eq!(in_peace(within), Duration::from_secs(peace));
+    }
+
+    #[test]
+    fn a_call_is_reported_with_what_sip_says_of_it() {
+        let (orders, speech, events) = (mpsc::channel(1), mpsc::channel(1), mpsc::channel(1));
+        let call = OfferedCall {
+            id: "1@phone;p1".to_owned(),
+            did: "+622150001000".to_owned(),
+            caller: "anonymous".to_owned(),
+            trunk: "here".to_owned(),
+            sip_call_id: "1@phone".to_owned(),
+            user_agent: None,
+            codec: Some("PCMA"),
+            leg: Leg {
+                orders: orders.0,
+                speech: speech.0,
+                events: events.1,
+            },
+        };
+        let report = reported(&call, Millis::from_i64(7)).expect("valid numbers");
+        assert_eq!(report.bridge_call_id, call.id);
+        let expected = json!({ "sip": {
+            "callId": "1@phone", "trunk": "here", "userAgent": null, "codec": "PCMA",
+        }});
+        assert_eq!(report.metadata.map(Value::Object), Some(expected));
     }
 }
