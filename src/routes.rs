@@ -50,7 +50,7 @@ const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
 
 #[rustfmt::skip]
 pub const ROUTES: &[ApiRoute] = &[
-    get("/agents", "agents.list", |r| r.to(agents::list_all), "All agents, oldest first; with limit or offset a page of them.").query(PAGED).ok::<agents::AgentList>(),
+    get("/agents", "agents.list", |r| r.to(agents::list_all), "All agents, oldest first; with limit or offset a page of them.").query(PAGED).ok::<operations::agents::AgentList>(),
     post("/agents", "agents.create", |r| r.to(again(operations::agents::create)), "Create an agent.").takes::<operations::agents::AgentInput>().ignores(operations::agents::READ_ONLY).created::<operations::agents::AgentView>().leaves(AuditAction::AgentCreate),
     get("/agents/{id}", "agents.get", |r| r.to(answer(operations::agents::show)), "One agent.").ok::<operations::agents::AgentView>().fails(AGENT),
     patch("/agents/{id}", "agents.update", |r| r.to(again(operations::agents::update)), "Change an agent.").patches::<operations::agents::AgentInput>().ignores(operations::agents::READ_ONLY).ok::<operations::agents::AgentView>().fails(AGENT).leaves(AuditAction::AgentUpdate),

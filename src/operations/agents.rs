@@ -18,7 +18,7 @@ use serde_json::Value;
 
 pub use duplicate::duplicate;
 pub use fields::{
-    AgentField, AgentInput, AgentSummary, AgentView, READ_ONLY, in_form, shapes, values,
+    AgentField, AgentInput, AgentList, AgentSummary, AgentView, READ_ONLY, in_form, shapes, values,
 };
 pub use versions::{AgentVersion, version, versions_of};
 

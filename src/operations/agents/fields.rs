@@ -152,6 +152,23 @@ impl From<agent::Model> for AgentView {
     }
 }
 
+/// All agents of the tenant; with `limit` or `offset` a page of them.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(rename_all = "camelCase", example = json!({"agents": [{
+    "id": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "Reception",
+    "systemPrompt": "You answer calls for a dental practice in Bandung.", "voiceId": "Kore",
+    "greetingText": "Selamat pagi, ada yang bisa saya bantu?", "language": "id", "maxCallDurationMinutes": 10,
+    "toolsEnabled": ["end_call", "check_stock"], "isActive": true, "agentVersion": 3,
+    "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
+}]}))]
+#[expect(dead_code, reason = "the description of what is written row by row")]
+pub struct AgentList {
+    pub agents: Vec<AgentSummary>,
+    pub limit: i64,
+    pub offset: i64,
+    pub has_more: bool,
+}
+
 /// A field that a tenant sets.
 #[derive(Clone, Copy, Debug)]
 pub struct AgentField {
