@@ -1,7 +1,5 @@
 //! A bridge that stops unregisters.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::sync::Arc;
 
 use dikala_entities::{Millis, Secret};
