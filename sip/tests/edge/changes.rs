@@ -343,7 +343,13 @@ async fn a_caller_is_joined_to_a_second_leg_and_both_end_together() {
 
 /// The sentence of an edge that stops: two seconds of a loud tone.
 fn sentence(_language: &str) -> Vec<i16> {
-    let wave = |at: u32| if at / 24 % 2 == 0 { 8_000 } else { -8_000 };
+    let wave = |at: u32| {
+        if (at / 24).is_multiple_of(2) {
+            8_000
+        } else {
+            -8_000
+        }
+    };
     (0..2 * SPEECH_RATE).map(wave).collect()
 }
 
