@@ -39,11 +39,11 @@ pub(super) async fn run(options: TelephonyOptions, layers: &Layers) -> Result<()
         warn_of_stand_in();
     }
     raise_open_files();
-    let engine = Address {
+    let service = Address {
         url: options.engine.to_string(),
         token: options.token,
     };
-    let telephony = BuiltInBridge::start(bridge, engine, Arc::new(SystemClock)).await;
+    let telephony = BuiltInBridge::start(bridge, service, Arc::new(SystemClock)).await;
     let telephony = telephony.map_err(|error| CliError::Failed(error.to_string()))?;
     // Installed before the addresses are printed: a reader of them may send the signal at once.
     let stop = wait_for_signal();

@@ -68,11 +68,11 @@ impl BuiltInBridge {
     /// Errors: addresses that cannot be listened on, files that cannot be read.
     pub async fn start(
         settings: BridgeSettings,
-        engine: Address,
+        service: Address,
         clock: SharedClock,
     ) -> Result<Self, TelephonyError> {
         let now: WallClock = Arc::new(move || clock.now());
-        let started = spawn_blocking(move || BridgeThreads::start(&settings, engine, now)).await;
+        let started = spawn_blocking(move || BridgeThreads::start(&settings, service, now)).await;
         let running = started.map_err(|_| TelephonyError::Thread)??;
         let reload = running.reloader();
         let reloading = spawn(async move {
@@ -95,11 +95,11 @@ impl BuiltInBridge {
         public: SocketAddr,
     ) -> Result<Self, TelephonyError> {
         let token = identity::take(runtime).await?;
-        let engine = Address {
+        let service = Address {
             url: format!("ws://{}{CONNECT_PATH}", reachable(public)),
             token: Secret::new(token.expose()),
         };
-        Self::start(settings, engine, Arc::clone(&runtime.clock)).await
+        Self::start(settings, service, Arc::clone(&runtime.clock)).await
     }
 
     /// The listening addresses: `udp://127.0.0.1:5060 tcp://…`.

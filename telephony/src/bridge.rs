@@ -103,13 +103,13 @@ impl TelephonyBridge {
     /// Errors: an address cannot be listened on, or a file cannot be read.
     pub async fn start(
         settings: &BridgeSettings,
-        engine: Address,
+        service: Address,
         clock: WallClock,
     ) -> Result<Self, BridgeStartError> {
         let trust = Trust::new(settings.extra_ca_file.as_deref())?;
         let provider = provider(&settings.voice, &trust);
         let tls = trust.client_config();
-        let calls = CallTasks::start(settings, provider, engine, trust, clock);
+        let calls = CallTasks::start(settings, provider, service, trust, clock);
         let edge = Edge::start(settings.sip.clone(), USER_AGENT, tls, calls.incoming()).await?;
         Ok(Self {
             edge: Arc::new(edge),
@@ -191,7 +191,7 @@ pub struct CallTasks {
     closing: oneshot::Sender<()>,
     stop: watch::Sender<Option<Instant>>,
     running: JoinHandle<()>,
-    engine: JoinHandle<()>,
+    service: JoinHandle<()>,
 }
 
 impl CallTasks {
@@ -199,13 +199,13 @@ impl CallTasks {
     pub fn start(
         settings: &BridgeSettings,
         provider: Arc<dyn Provider>,
-        engine: Address,
+        service: Address,
         trust: Trust,
         clock: WallClock,
     ) -> Self {
         let lost_after = Duration::from_secs(settings.engine_lost_after_seconds);
-        let (client, engine) =
-            ServiceClient::start(engine, trust.connector(), Arc::clone(&clock), lost_after);
+        let (client, service) =
+            ServiceClient::start(service, trust.connector(), Arc::clone(&clock), lost_after);
         let (incoming, waiting) = mpsc::channel(INCOMING_MAX);
         let (closing, closed) = oneshot::channel();
         let (stop, stopping) = watch::channel(None);
@@ -222,7 +222,7 @@ impl CallTasks {
             closing,
             stop,
             running: tokio::spawn(accept(client, clock, deps, waiting, closed)),
-            engine,
+            service,
         }
     }
 
@@ -237,7 +237,7 @@ impl CallTasks {
             closing,
             stop,
             mut running,
-            mut engine,
+            mut service,
             ..
         } = self;
         let _ = closing.send(());
@@ -251,9 +251,9 @@ impl CallTasks {
                 let _ = running.await;
             }
         }
-        if timeout(LAST_WORD, &mut engine).await.is_err() {
-            tracing::warn!("the engine has not heard of the end of every call");
-            engine.abort();
+        if timeout(LAST_WORD, &mut service).await.is_err() {
+            tracing::warn!("the service has not heard of the end of every call");
+            service.abort();
         }
     }
 }
@@ -271,7 +271,7 @@ fn rules(settings: &BridgeSettings) -> CallRules {
     CallRules {
         barge_in: settings.voice.barge_in,
         prices: prices.filter(|prices| !prices.are_none()),
-        engine_lost_after_ms: settings.engine_lost_after_seconds.saturating_mul(1_000),
+        service_lost_after_ms: settings.engine_lost_after_seconds.saturating_mul(1_000),
     }
 }
 

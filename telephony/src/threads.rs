@@ -26,7 +26,7 @@ impl BridgeThreads {
     /// Errors: an address cannot be listened on, or a file cannot be read.
     pub fn start(
         settings: &BridgeSettings,
-        engine: Address,
+        service: Address,
         clock: WallClock,
     ) -> Result<Self, BridgeStartError> {
         let cores = available_parallelism().map_or(1, NonZero::get);
@@ -40,7 +40,7 @@ impl BridgeThreads {
             bridge: None,
             runtime: None,
         };
-        let started = runtime.block_on(TelephonyBridge::start(settings, engine, clock));
+        let started = runtime.block_on(TelephonyBridge::start(settings, service, clock));
         running.runtime = Some(runtime);
         running.bridge = Some(started?);
         Ok(running)

@@ -54,14 +54,14 @@ async fn a_bridge_that_stops_takes_itself_off_its_registrars() {
         shutdown_seconds: 20,
         engine_lost_after_seconds: 30,
     };
-    let engine = Address {
+    let service = Address {
         url: "ws://127.0.0.1:1/bridge/v1/connect".to_owned(),
         token: Secret::new("dkb_nobody"),
     };
     let (asked, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let registrar = tokio::spawn(registrar(socket, asked));
     let clock = Arc::new(|| Millis::from_i64(0));
-    let bridge = TelephonyBridge::start(&settings, engine, clock)
+    let bridge = TelephonyBridge::start(&settings, service, clock)
         .await
         .unwrap();
     let counted = bridge.counted();

@@ -324,7 +324,7 @@ fn true_to(world: &SimulatedWorld<'_>, phone: &SimulatedPhone) -> Checked {
         } else {
             0
         };
-    // If the engine ended a call without a report, it did so when that was due.
+    // If the service ended a call without a report, it did so when that was due.
     let is_reported = phone.is_in_order && phone.end_is_written;
     let is_reported = is_reported && row.hangup_reason == Some(HangupReason::Normal);
     must(

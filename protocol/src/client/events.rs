@@ -149,7 +149,7 @@ pub(super) fn interpret(message: MessageRef, body: ReplyBody) -> (ServiceReply, 
         Some(refused @ ServiceReply::Refused { .. }) => (refused, None),
         Some(reply) => (reply, call),
         None => {
-            let words = "The engine's reply cannot be read.";
+            let words = "The service's reply cannot be read.";
             (declined_here(message, "unreadable", words), call)
         }
     }

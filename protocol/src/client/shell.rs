@@ -206,14 +206,14 @@ impl Shell {
         loop {
             let (wait_ms, outcome) = match self.dial().await {
                 Ok(Ok(socket)) => {
-                    tracing::info!(url = self.address.url, "connected to the engine");
+                    tracing::info!(url = self.address.url, "connected to the service");
                     failures = 0;
                     let finished = self.serve(socket).await;
                     (REDIAL_MS_FIRST, finished)
                 }
                 Ok(Err(error)) => {
                     let wait_ms = wait_ms(&error, failures);
-                    tracing::warn!(url = self.address.url, %error, wait_ms, "the engine is not reached");
+                    tracing::warn!(url = self.address.url, %error, wait_ms, "the service is not reached");
                     failures = failures.saturating_add(1);
                     (wait_ms, Ok(()))
                 }
@@ -272,12 +272,12 @@ impl Shell {
 
     fn tell(&self, key: CallKey, event: ServiceEvent) {
         if let ServiceEvent::Reply(ServiceReply::Declined { code, words, .. }, _) = &event {
-            tracing::warn!(code, words, "the engine declines a message");
+            tracing::warn!(code, words, "the service declines a message");
         }
         if let Some(events) = self.calls.get(&key)
             && events.try_send(event).is_err()
         {
-            tracing::warn!("a call does not hear what the engine tells it");
+            tracing::warn!("a call does not hear what the service tells it");
         }
     }
 
@@ -301,7 +301,7 @@ impl Shell {
         self.exchange.disconnected();
         drop(frames);
         if timeout(Duration::from_secs(1), &mut writer).await.is_err() {
-            tracing::debug!("the engine does not read its socket");
+            tracing::debug!("the service does not read its socket");
             writer.abort();
         }
         done.map(|_| ())
@@ -362,7 +362,7 @@ impl Shell {
                             drop(frames.try_send(Frame::Ping(Bytes::new())));
                         }
                         _ => {
-                            tracing::warn!(silent_ms = silent.as_millis(), "the engine is silent");
+                            tracing::warn!(silent_ms = silent.as_millis(), "the service is silent");
                             return Ok(Lost::Silent);
                         }
                     }
@@ -383,12 +383,12 @@ impl Shell {
             }
             Some(Ok(Frame::Close(frame))) => {
                 let words = frame.map(|frame| frame.to_string()).unwrap_or_default();
-                tracing::warn!(words, "the engine closes the socket");
+                tracing::warn!(words, "the service closes the socket");
                 false
             }
             Some(Ok(_)) => true,
             Some(Err(error)) => {
-                tracing::warn!(%error, "the socket to the engine is lost");
+                tracing::warn!(%error, "the socket to the service is lost");
                 false
             }
             None => false,

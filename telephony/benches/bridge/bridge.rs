@@ -22,11 +22,11 @@ pub const ROLE: &str = "the-bridge";
 
 /// Runs a bridge until standard input ends. Each input line is answered with the current counts.
 pub fn serve(arguments: &[String]) {
-    let [engine, model, codec] = arguments else {
-        panic!("engine, model, codec");
+    let [service, model, codec] = arguments else {
+        panic!("service, model, codec");
     };
     let address = Address {
-        url: engine.clone(),
+        url: service.clone(),
         token: Secret::new("dkb_bench"),
     };
     // The date does not matter here.
@@ -101,9 +101,9 @@ pub struct BridgeProcess {
 }
 
 impl BridgeProcess {
-    pub fn start(engine: String, model: String, codec: Codec) -> Self {
+    pub fn start(service: String, model: String, codec: Codec) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([ROLE, &engine, &model, &format!("{codec:?}")])
+            .args([ROLE, &service, &model, &format!("{codec:?}")])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -11,10 +11,10 @@
 )]
 
 mod bridge;
-mod engine;
 mod figures;
 mod model;
 mod phones;
+mod service;
 mod sound;
 mod stage;
 
@@ -101,9 +101,9 @@ struct CodecFigures {
 
 async fn measure(codec: Codec, calls: usize, measured: Duration) -> Vec<FigureRow> {
     let stage = TrafficState::new(calls);
-    let engine = engine::start().await;
+    let service = service::start().await;
     let model = model::start(stage.clone()).await;
-    let bridge = BridgeProcess::start(engine, model, codec);
+    let bridge = BridgeProcess::start(service, model, codec);
     let phones = Phones::new(&Handle::current(), stage.clone(), codec, bridge.edge);
     let found = talk(&stage, bridge, phones, measured).await;
     rows(&found, &stage, codec)

@@ -13,7 +13,7 @@ use tokio_tungstenite::{
 };
 
 use crate::{
-    engine,
+    service,
     sound::{self, is_loud},
     stage::{MarkDirection, TrafficMode, TrafficState},
 };
@@ -48,7 +48,7 @@ async fn converse(
     let Some(setup) = socket.next().await else {
         return Ok(());
     };
-    let call = engine::number(setup?.to_text()?);
+    let call = service::number(setup?.to_text()?);
     let complete = Bytes::from_static(b"{\"setupComplete\": {}}");
     socket.send(Message::Binary(complete)).await?;
     // Spreads the calls over a second.

@@ -17,7 +17,7 @@ use dikala_testkit::phone::{self, SignallingPhone};
 use tokio::{runtime::Handle, task::JoinHandle};
 
 use crate::{
-    engine,
+    service,
     sound::{CallerAudio, PhoneDecoder, SECOND},
     stage::{MarkDirection, TrafficMode, TrafficState},
 };
@@ -96,7 +96,7 @@ impl Phones {
         socket.set_nonblocking(true).unwrap();
         let (kind, name) = payload(self.codec);
         let offer = phone::offer(socket.local_addr().unwrap().port(), kind, name);
-        let (caller, id) = (engine::caller(number), format!("bench{number}"));
+        let (caller, id) = (service::caller(number), format!("bench{number}"));
         let began = Instant::now();
         let phone = SignallingPhone::call(self.edge, DID, &caller, &id, &offer).await;
         let took = began.elapsed();

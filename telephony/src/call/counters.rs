@@ -46,7 +46,7 @@ impl CallCounters {
         let (counter, count) = match effect {
             MachineEffect::Leg(Order::Pause) => (&self.pauses, 1),
             MachineEffect::CloseVoice => (&self.voices_lost, 1),
-            MachineEffect::Engine(CallReport::Hangup { ai_cost_idr, .. }, _) => {
+            MachineEffect::Service(CallReport::Hangup { ai_cost_idr, .. }, _) => {
                 (&self.cost_idr, ai_cost_idr.unwrap_or_default())
             }
             _ => return,

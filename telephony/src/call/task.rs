@@ -49,7 +49,7 @@ struct Call {
     /// `None` once the leg's channel is closed.
     events: Option<mpsc::Receiver<LegEvent>>,
     /// False once the service's client has ended.
-    hears_engine: bool,
+    hears_service: bool,
     voice: Option<Voice>,
     effects: Vec<MachineEffect>,
 }
@@ -76,16 +76,16 @@ impl Call {
             orders: Outlet::new(leg.orders),
             speech: Outlet::new(leg.speech),
             events: Some(leg.events),
-            hears_engine: true,
+            hears_service: true,
             voice: None,
             effects,
         }
     }
 
     async fn run(mut self) {
-        let engine = self.engine();
+        let service = self.service();
         self.carry_out().await;
-        self.take(engine).await;
+        self.take(service).await;
         if let Some(input) = self.stopping() {
             self.take(input).await;
         }
@@ -103,12 +103,12 @@ impl Call {
         .await;
     }
 
-    fn engine(&mut self) -> MachineInput {
+    fn service(&mut self) -> MachineInput {
         match *self.channel.away_since.borrow_and_update() {
-            None => MachineInput::EngineStands(true),
+            None => MachineInput::ServiceStands(true),
             Some(since) => {
                 let since = since.saturating_duration_since(self.epoch).as_millis();
-                MachineInput::EngineAway {
+                MachineInput::ServiceAway {
                     since_ms: u64::try_from(since).unwrap_or(u64::MAX),
                 }
             }
@@ -137,14 +137,14 @@ impl Call {
                     MachineInput::LegGone
                 }
             }),
-            event = self.channel.events.recv(), if self.hears_engine => Some(match event {
-                Some(event) => MachineInput::Engine(event),
+            event = self.channel.events.recv(), if self.hears_service => Some(match event {
+                Some(event) => MachineInput::Service(event),
                 None => {
-                    self.hears_engine = false;
-                    MachineInput::EngineStands(false)
+                    self.hears_service = false;
+                    MachineInput::ServiceStands(false)
                 }
             }),
-            Ok(()) = self.channel.away_since.changed() => Some(self.engine()),
+            Ok(()) = self.channel.away_since.changed() => Some(self.service()),
             Ok(()) = self.deps.stop.changed() => self.stopping(),
             heard = with_voice(&mut self.voice, listens) => match heard {
                 WithVoice::Passed => None,
@@ -208,7 +208,7 @@ impl Call {
                 MachineEffect::Fault(words) => {
                     tracing::warn!(call = self.call_id, %words, "a call broke");
                 }
-                MachineEffect::Engine(message, at) => self.channel.post(message, at).await,
+                MachineEffect::Service(message, at) => self.channel.post(message, at).await,
             }
         }
     }

@@ -215,7 +215,7 @@ async fn a_command_waits_in_the_table_also_for_a_node_that_was_left_alone() {
 /// A call moves while the service is about to end it: it is ended once and warned of once. A repeated command has
 /// the same id.
 #[actix_web::test]
-async fn what_the_engine_commands_has_one_id_wherever_the_call_is() {
+async fn what_the_service_commands_has_one_id_wherever_the_call_is() {
     let setup = WorldSetup::new().minutes(1);
     let Some(nodes) = Nodes::start(setup).await else {
         return;

@@ -316,7 +316,7 @@ impl TestBridge {
         };
         timeout(PATIENCE, waiting)
             .await
-            .expect("the engine closes the socket")
+            .expect("the service closes the socket")
     }
 
     /// Posts several messages at once; returns the whole answer.

@@ -101,6 +101,6 @@ impl RawSocket {
             }
         })
         .await
-        .expect("the engine closes the socket")
+        .expect("the service closes the socket")
     }
 }

@@ -246,7 +246,7 @@ pub fn settings(model: &FakeGemini) -> settings::BridgeSettings {
 async fn late_bridge(world: &TestWorld, model: &FakeGemini, behind: Duration) -> TelephonyBridge {
     let behind = i64::try_from(behind.as_millis()).unwrap();
     let clock = Arc::new(move || SystemClock.now().plus_ms(-behind));
-    TelephonyBridge::start(&settings(model), super::engine(world), clock)
+    TelephonyBridge::start(&settings(model), super::service(world), clock)
         .await
         .unwrap()
 }

@@ -29,9 +29,9 @@ impl BridgeThread {
     ) -> Self {
         let mut settings = conversation::settings(model);
         change(&mut settings);
-        let engine = super::engine(world);
+        let service = super::service(world);
         let clock = Arc::new(|| SystemClock.now());
-        let started = thread::spawn(move || BridgeThreads::start(&settings, engine, clock));
+        let started = thread::spawn(move || BridgeThreads::start(&settings, service, clock));
         Self(Some(started.join().unwrap().unwrap()))
     }
 
@@ -78,7 +78,7 @@ async fn assert_ended(world: &TestWorld, status: &str, reason: &str) {
 }
 
 #[actix_web::test]
-async fn the_engine_dies_for_two_seconds_and_the_caller_hears_nothing_of_it() {
+async fn the_service_dies_for_two_seconds_and_the_caller_hears_nothing_of_it() {
     let mut world = world!(Sqlite, WorldSetup::new().minutes(10));
     super::with_a_function(&world).await;
     let model = FakeGemini::start();
@@ -143,7 +143,7 @@ async fn who_was_refused_for_want_of_credit_is_taken_after_a_top_up() {
 }
 
 #[actix_web::test]
-async fn an_engine_that_stays_away_is_told_of_and_the_caller_hung_up() {
+async fn a_service_that_stays_away_is_told_of_and_the_caller_hung_up() {
     let mut world = world!(Sqlite, WorldSetup::new().minutes(10));
     let model = FakeGemini::start();
     let bridge = BridgeThread::start(&world, &model, |settings| {

@@ -58,7 +58,7 @@ fn settings() -> BridgeSettings {
     }
 }
 
-fn engine(world: &TestWorld) -> Address {
+fn service(world: &TestWorld) -> Address {
     let url = world.server.http.replacen("http://", "ws://", 1);
     Address {
         url: format!("{url}/bridge/v1/connect"),
@@ -70,7 +70,13 @@ fn engine(world: &TestWorld) -> Address {
 fn calls(world: &TestWorld) -> CallTasks {
     let clock = Arc::new(|| SystemClock.now());
     let trust = Trust::new(None).unwrap();
-    CallTasks::start(&settings(), Arc::new(Scripted), engine(world), trust, clock)
+    CallTasks::start(
+        &settings(),
+        Arc::new(Scripted),
+        service(world),
+        trust,
+        clock,
+    )
 }
 
 /// Gives the agent a function that looks up orders, and lets it hang up.
@@ -136,7 +142,7 @@ async fn a_caller_is_greeted_asks_gets_an_answer_and_is_hung_up(
 // The service dies during a call and returns: the conversation continues, the function is called once, and the call
 // is billed.
 #[actix_web::test]
-async fn a_call_outlives_the_engine() {
+async fn a_call_outlives_the_service() {
     let mut world = world!(Sqlite, WorldSetup::new().minutes(10));
     with_a_function(&world).await;
     let calls = calls(&world);
@@ -332,8 +338,8 @@ async fn the_bridge_runs_alone() {
     installation.set("telephony.sip.listen", "udp://127.0.0.1:0");
     let world = TestWorld::on(installation, WorldSetup::new()).await;
     let token = world.tenant.token.clone();
-    let engine = world.server.http.clone();
-    let command = ["telephony", "--engine", &engine, "--token", &token];
+    let service = world.server.http.clone();
+    let command = ["telephony", "--engine", &service, "--token", &token];
     let mut child = world.server.installation.command(&command);
     let mut child = child
         .stdout(Stdio::piped())

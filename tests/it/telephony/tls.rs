@@ -138,9 +138,9 @@ struct StandaloneBridge {
 }
 
 impl StandaloneBridge {
-    fn start(world: &TestWorld, engine: &str, name: &str) -> Self {
+    fn start(world: &TestWorld, service: &str, name: &str) -> Self {
         let token = &world.tenant.token;
-        let command = ["telephony", "--engine", engine, "--token", token];
+        let command = ["telephony", "--engine", service, "--token", token];
         let log = world.server.installation.log().with_file_name(name);
         let mut command = world.server.installation.command(&command);
         let mut child = command
@@ -197,16 +197,16 @@ async fn the_bridge_alone_reads_its_certificate_again() {
 }
 
 #[actix_web::test]
-async fn an_engine_behind_tls_is_reached_where_its_authority_is_trusted() {
+async fn a_service_behind_tls_is_reached_where_its_authority_is_trusted() {
     let Some(installation) = apart("udp://127.0.0.1:0") else {
         return;
     };
     let mut world = TestWorld::on(installation, WorldSetup::new()).await;
     let plain = world.server.http.strip_prefix("http://").unwrap();
     let front = tls::front("127.0.0.1", plain.parse().unwrap()).await;
-    let engine = format!("https://localhost:{}", front.port());
+    let service = format!("https://localhost:{}", front.port());
 
-    let distrusting = StandaloneBridge::start(&world, &engine, "distrusting.log");
+    let distrusting = StandaloneBridge::start(&world, &service, "distrusting.log");
     eventually("the log to say that it is not trusted", async || {
         let log = fs::read_to_string(&distrusting.log).unwrap();
         log.contains("its TLS cannot be trusted").then_some(())
@@ -220,7 +220,7 @@ async fn an_engine_behind_tls_is_reached_where_its_authority_is_trusted() {
     installation.set("outbound.extra_ca_file", &extra);
     // An unreadable file prevents the start.
     let token = world.tenant.token.clone();
-    let command = ["telephony", "--engine", &engine, "--token", &token];
+    let command = ["telephony", "--engine", &service, "--token", &token];
     let refused = world.server.installation.run(&command);
     assert_ne!(refused.code, Some(0));
     assert!(
@@ -229,7 +229,7 @@ async fn an_engine_behind_tls_is_reached_where_its_authority_is_trusted() {
     );
 
     fs::write(&authority, certificate::AUTHORITY).unwrap();
-    let trusting = StandaloneBridge::start(&world, &engine, "trusting.log");
+    let trusting = StandaloneBridge::start(&world, &service, "trusting.log");
     let ringing = rings(&world, trusting.addresses[0]);
     tokio::time::timeout(PATIENCE, ringing).await.unwrap();
 }

@@ -84,7 +84,7 @@ pub(in crate::calls) async fn give_up(call: &mut OwnedCall, now: Millis) -> Resu
         ..ending
     };
     call.command(CommandKind::Hangup { reason });
-    let detail = "the engine gave the call up".to_owned();
+    let detail = "the service gave the call up".to_owned();
     end(call, ending, None, Some(detail)).await
 }
 

@@ -176,7 +176,7 @@ fn busy_is_repeated_later_and_holds_what_comes_after() {
 }
 
 #[test]
-fn a_call_that_the_engine_never_heard_of_is_not_told_of() {
+fn a_call_that_the_service_never_heard_of_is_not_told_of() {
     let mut exchange = MessageExchange::new("p".to_owned());
     exchange.open(1, incoming(), NOW);
     exchange.post(1, hangup(), AT, NOW);
@@ -210,7 +210,7 @@ fn a_call_that_is_let_go_of_is_reported_as_broken_once() {
 
 /// To the service a repeat is the same call, so its messages would be attributed to the first.
 #[test]
-fn a_call_that_the_engine_knows_is_not_taken_again_while_it_goes_on_or_after() {
+fn a_call_that_the_service_knows_is_not_taken_again_while_it_goes_on_or_after() {
     let mut exchange = exchange();
     let declined = |told: Vec<(CallKey, ServiceEvent)>, key: CallKey| matches!(&told[..], [(to, ServiceEvent::Reply(ServiceReply::Declined { code, .. }, _))] if *to == key && code == "repeated");
     talking(&mut exchange);
@@ -272,7 +272,7 @@ fn the_heartbeat_tells_of_calls_until_their_end_is_acknowledged() {
 }
 
 #[test]
-fn what_is_over_at_the_engine_is_heard_by_the_call() {
+fn what_is_over_at_the_service_is_heard_by_the_call() {
     let mut exchange = exchange();
     talking(&mut exchange);
     let beat: Value = serde_json::from_str(&exchange.heartbeat(AT)).expect("JSON is sent");
@@ -301,7 +301,7 @@ fn a_command_is_heard_once() {
 }
 
 #[test]
-fn rubbish_of_the_engine_changes_nothing() {
+fn rubbish_of_the_service_changes_nothing() {
     let mut exchange = exchange();
     talking(&mut exchange);
     let command = |name: &str, mut with: Value| {
@@ -355,12 +355,12 @@ fn too_many_functions_and_too_large_ones_are_declined_here() {
 
 /// A service that loses its socket now and then and handles each message once, by its id.
 #[derive(Default)]
-struct Engine {
+struct Service {
     done: Vec<String>,
     order: Vec<String>,
 }
 
-impl Engine {
+impl Service {
     fn take(&mut self, text: &str) -> Value {
         let frame: Value = serde_json::from_str(text).expect("JSON is sent");
         let id = frame["id"].as_str().expect("an id").to_owned();
@@ -386,7 +386,7 @@ proptest! {
     #[test]
     fn a_call_is_told_whole_over_any_line(fates in proptest::collection::vec(0_u8..6, 0..60)) {
         let mut exchange = MessageExchange::new("p".to_owned());
-        let mut engine = Engine::default();
+        let mut service = Service::default();
         let mut steps = vec![hangup(), function("b"), function("a"), CallReport::Answered];
         let mut now_ms = 0;
         exchange.connected();
@@ -408,9 +408,9 @@ proptest! {
                     while let Some(text) = exchange.next(ms(now_ms)) {
                         match fate {
                             // The message is handled, and its reply is lost with the socket.
-                            4 => { engine.take(&text); exchange.disconnected(); exchange.connected(); break; }
+                            4 => { service.take(&text); exchange.disconnected(); exchange.connected(); break; }
                             5 => { exchange.on_frame(&busy(&text).to_string(), ms(now_ms)); }
-                            _ => { let reply = engine.take(&text); exchange.on_frame(&reply.to_string(), ms(now_ms)); }
+                            _ => { let reply = service.take(&text); exchange.on_frame(&reply.to_string(), ms(now_ms)); }
                         }
                     }
                     if let Some(step) = steps.pop_if(|_| !exchange.by_id.is_empty()) {
@@ -421,7 +421,7 @@ proptest! {
         }
         exchange.close(1, Millis::MIN, NOW);
         prop_assert!(exchange.is_quiet() && exchange.calls.is_empty() && exchange.by_id.is_empty());
-        let order: Vec<&str> = engine.order.iter().map(String::as_str).collect();
+        let order: Vec<&str> = service.order.iter().map(String::as_str).collect();
         prop_assert_eq!(&order[..2], &["call.incoming", "call.answered"][..]);
         prop_assert_eq!(order.len(), 5);
         prop_assert_eq!(order.iter().filter(|kind| **kind == "call.hangup").count(), 1);

@@ -27,7 +27,7 @@ const WITHIN: Duration = Duration::from_secs(60);
 /// The time that calls go on without the service, which may be silent for a third of it.
 const LOST_AFTER: Duration = Duration::from_secs(15);
 
-struct Engine {
+struct Service {
     listener: TcpListener,
 }
 
@@ -57,7 +57,7 @@ impl Callback for Door {
 
 type Peer = WebSocketStream<TcpStream>;
 
-impl Engine {
+impl Service {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         Self { listener }
@@ -145,9 +145,9 @@ async fn told(line: &mut CallChannel) -> ServiceEvent {
 
 #[tokio::test]
 async fn a_call_outlives_the_loss_of_its_socket() {
-    let engine = Engine::start().await;
-    let (client, _) = engine.client();
-    let mut peer = engine.accept().await;
+    let service = Service::start().await;
+    let (client, _) = service.client();
+    let mut peer = service.accept().await;
     assert_eq!(next(&mut peer, "heartbeat").await["activeCalls"], json!([]));
     let mut line = client.open_call(incoming()).await.expect("a line");
     let asked = next(&mut peer, "call.incoming").await;
@@ -160,7 +160,7 @@ async fn a_call_outlives_the_loss_of_its_socket() {
     let answered = next(&mut peer, "call.answered").await;
     drop(peer);
     // The same message again, with the same id and time, after a heartbeat that lists the call.
-    let mut peer = engine.accept().await;
+    let mut peer = service.accept().await;
     let beat = next(&mut peer, "heartbeat").await;
     assert_eq!(beat["activeCalls"], json!([CALL]));
     let again = next(&mut peer, "call.answered").await;
@@ -215,10 +215,10 @@ async fn a_call_outlives_the_loss_of_its_socket() {
 }
 
 #[tokio::test]
-async fn an_engine_that_falls_silent_is_dialled_again() {
-    let engine = Engine::start().await;
-    let (client, _) = engine.client();
-    let mut peer = engine.accept().await;
+async fn a_service_that_falls_silent_is_dialled_again() {
+    let service = Service::start().await;
+    let (client, _) = service.client();
+    let mut peer = service.accept().await;
     let mut line = client.open_call(incoming()).await.expect("a line");
     let asked = next(&mut peer, "call.incoming").await;
     reply(&mut peer, &asked, taken()).await;
@@ -240,20 +240,20 @@ async fn an_engine_that_falls_silent_is_dialled_again() {
     // The socket stays open, and nothing is read or written.
     let changed = timeout(WITHIN, line.away_since.changed()).await;
     changed.expect("it is noticed").expect("the client runs");
-    let since = line.away_since.borrow().expect("the engine is away");
+    let since = line.away_since.borrow().expect("the service is away");
     assert!(
         since.elapsed() >= LOST_AFTER / 3,
         "it counts from the last sign of life"
     );
-    let mut again = engine.accept().await;
+    let mut again = service.accept().await;
     assert_eq!(next(&mut again, "call.answered").await, answered);
 }
 
 #[tokio::test]
 async fn what_is_left_to_say_is_said_before_the_client_ends() {
-    let engine = Engine::start().await;
-    let (client, running) = engine.client();
-    let mut peer = engine.accept().await;
+    let service = Service::start().await;
+    let (client, running) = service.client();
+    let mut peer = service.accept().await;
     let mut line = client.open_call(incoming()).await.expect("a line");
     let asked = next(&mut peer, "call.incoming").await;
     reply(&mut peer, &asked, taken()).await;
@@ -273,9 +273,9 @@ async fn what_is_left_to_say_is_said_before_the_client_ends() {
 
 #[tokio::test]
 async fn a_refusal_reaches_the_call() {
-    let engine = Engine::start().await;
-    let (client, _) = engine.client();
-    let mut peer = engine.accept().await;
+    let service = Service::start().await;
+    let (client, _) = service.client();
+    let mut peer = service.accept().await;
     let mut line = client.open_call(incoming()).await.expect("a line");
     let asked = next(&mut peer, "call.incoming").await;
     let error = json!({"ok": false, "error": {"code": "unknown_number", "message": "Nobody."}});

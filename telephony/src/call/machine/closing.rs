@@ -113,9 +113,9 @@ impl CallMachine {
         if let CallReport::Hangup { ai_cost_idr, .. } = &mut end {
             *ai_cost_idr = self.meter.idr(self.rules.prices);
         }
-        out.push(MachineEffect::Engine(end, at));
+        out.push(MachineEffect::Service(end, at));
         let transcript = self.transcript.close(summary);
-        out.extend(transcript.map(|message| MachineEffect::Engine(message, at)));
+        out.extend(transcript.map(|message| MachineEffect::Service(message, at)));
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct CallRules {
     /// `None` leaves the price to the service's own rate.
     pub(crate) prices: Option<Prices>,
     /// Absence of the service after which the call is ended.
-    pub(crate) engine_lost_after_ms: u64,
+    pub(crate) service_lost_after_ms: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -35,11 +35,11 @@ pub(crate) enum MachineInput {
     Voice(VoiceEvent),
     /// The voice's channel is closed.
     VoiceGone,
-    Engine(ServiceEvent),
+    Service(ServiceEvent),
     /// The socket to the service is open.
-    EngineStands(bool),
+    ServiceStands(bool),
     /// The socket to the service was lost; it was last heard at `since_ms`.
-    EngineAway {
+    ServiceAway {
         since_ms: u64,
     },
     /// The bridge stops: the caller hears a sentence and is hung up, all within this time.
@@ -59,5 +59,5 @@ pub(crate) enum MachineEffect {
     /// A fault, described for the operator's log.
     Fault(String),
     /// A message to the service, and when its cause happened.
-    Engine(CallReport, Millis),
+    Service(CallReport, Millis),
 }

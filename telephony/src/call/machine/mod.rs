@@ -48,7 +48,7 @@ pub(super) struct CallMachine {
     transcript: TranscriptBuilder,
     meter: Meter,
     /// When the service went away; `None` while its socket is open.
-    engine_away_since: Option<u64>,
+    service_away_since: Option<u64>,
     is_held: bool,
     /// The time by which the call has to be over, once the bridge stops.
     stops_at: Option<u64>,
@@ -128,7 +128,7 @@ impl CallMachine {
             functions: FunctionCalls::default(),
             transcript: TranscriptBuilder::default(),
             meter: Meter::default(),
-            engine_away_since: None,
+            service_away_since: None,
             is_held: false,
             stops_at: None,
         }
@@ -152,10 +152,10 @@ impl CallMachine {
                 now,
                 out,
             ),
-            MachineInput::Engine(told) => self.on_engine(told, now, out),
-            MachineInput::EngineStands(true) => self.engine_away_since = None,
-            MachineInput::EngineStands(false) => self.engine_away(now.ms),
-            MachineInput::EngineAway { since_ms } => self.engine_away(since_ms),
+            MachineInput::Service(told) => self.on_service(told, now, out),
+            MachineInput::ServiceStands(true) => self.service_away_since = None,
+            MachineInput::ServiceStands(false) => self.service_away(now.ms),
+            MachineInput::ServiceAway { since_ms } => self.service_away(since_ms),
             MachineInput::Stop { within_ms } => self.stop(within_ms, now, out),
             MachineInput::Time => {}
         }
@@ -166,15 +166,17 @@ impl CallMachine {
     pub(super) fn due(&self) -> Option<u64> {
         let phase = match &self.phase {
             Phase::Asking { until } => {
-                let away = self.engine_away_since.map(|since| since + DECISION_AWAY_MS);
+                let away = self
+                    .service_away_since
+                    .map(|since| since + DECISION_AWAY_MS);
                 Some(away.map_or(*until, |away| away.min(*until)))
             }
             Phase::Answering { until, .. } => Some(*until),
             Phase::Closing(closing) => Some(closing.until),
             Phase::Talking => {
                 let lost = self
-                    .engine_away_since
-                    .map(|since| since + self.rules.engine_lost_after_ms);
+                    .service_away_since
+                    .map(|since| since + self.rules.service_lost_after_ms);
                 let voice = self.voice_due();
                 let all = [lost, voice, self.keys.due(), self.speaking.due()];
                 all.into_iter().flatten().min()
@@ -267,13 +269,13 @@ impl CallMachine {
         }
     }
 
-    fn on_engine(&mut self, told: ServiceEvent, now: Now, out: &mut Vec<MachineEffect>) {
+    fn on_service(&mut self, told: ServiceEvent, now: Now, out: &mut Vec<MachineEffect>) {
         let is_running = !matches!(self.phase, Phase::Closing(_) | Phase::Over);
         match told {
             _ if !is_running => {}
             ServiceEvent::Reply(reply, _) => self.on_reply(reply, now, out),
             ServiceEvent::Command(command) => self.on_command(command, now, out),
-            ServiceEvent::Over => self.engine_let_go(now, out),
+            ServiceEvent::Over => self.service_let_go(now, out),
         }
     }
 
@@ -302,7 +304,7 @@ impl CallMachine {
                     let error = InvocationOutcome::Error { code, message };
                     self.function_done(&invocation_id.unwrap_or_default(), error, now, out);
                 }
-                MessageType::Answered => self.engine_let_go(now, out),
+                MessageType::Answered => self.service_let_go(now, out),
                 _ => {}
             },
             ServiceReply::Done(_) => {}
@@ -310,7 +312,7 @@ impl CallMachine {
     }
 
     /// The service considers the call over, so any further message about it would be a repeat.
-    fn engine_let_go(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
+    fn service_let_go(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         let end = End::hangup(
             HangupReason::Normal,
             HangupInitiator::Bridge,
@@ -319,8 +321,8 @@ impl CallMachine {
         self.end(end, now, out);
     }
 
-    fn engine_away(&mut self, since_ms: u64) {
-        self.engine_away_since.get_or_insert(since_ms);
+    fn service_away(&mut self, since_ms: u64) {
+        self.service_away_since.get_or_insert(since_ms);
     }
 
     fn taken(
@@ -350,7 +352,7 @@ impl CallMachine {
         if let Phase::Answering { setup, .. } = answering {
             out.push(MachineEffect::OpenVoice(setup));
         }
-        out.push(MachineEffect::Engine(CallReport::Answered, now.at));
+        out.push(MachineEffect::Service(CallReport::Answered, now.at));
         self.voice = VoiceState::Away {
             since: now.ms,
             is_filled: false,
@@ -415,7 +417,7 @@ impl CallMachine {
         out.push(MachineEffect::Leg(Order::Reject(refusal)));
         if let Some(reason) = told {
             let end = End::hangup(reason, HangupInitiator::Bridge, "");
-            out.push(MachineEffect::Engine(end.message, now.at));
+            out.push(MachineEffect::Service(end.message, now.at));
         }
         self.phase = Phase::Over;
     }

@@ -170,11 +170,11 @@ impl CallMachine {
 
     pub(super) fn expire_talk(&mut self, now: Now, out: &mut Vec<MachineEffect>) {
         let is_due = |due: Option<u64>| due.is_some_and(|due| due <= now.ms);
-        let lost_after = self.rules.engine_lost_after_ms;
-        if is_due(self.engine_away_since.map(|since| since + lost_after)) {
+        let lost_after = self.rules.service_lost_after_ms;
+        if is_due(self.service_away_since.map(|since| since + lost_after)) {
             let end = End::failed(
                 HangupReason::BridgeError,
-                format!("the engine was away for {} s", lost_after / 1_000),
+                format!("the service was away for {} s", lost_after / 1_000),
                 "The service cannot be reached.",
             );
             self.leave_with_a_sentence(end, now, out);
@@ -297,7 +297,7 @@ impl CallMachine {
                     parameters: arguments,
                     trace: None,
                 });
-                out.push(MachineEffect::Engine(function, now.at));
+                out.push(MachineEffect::Service(function, now.at));
             }
             FunctionDecision::Kept(kept) => answer(id, kept, out),
             FunctionDecision::Joined => {}

@@ -37,7 +37,7 @@ fn rules() -> CallRules {
             text_out: 0,
             audio_out: 2_000_000_000,
         }),
-        engine_lost_after_ms: 30_000,
+        service_lost_after_ms: 30_000,
     }
 }
 
@@ -57,7 +57,7 @@ fn call_id() -> CallId {
 }
 
 fn taken() -> MachineInput {
-    MachineInput::Engine(replied(ServiceReply::Taken {
+    MachineInput::Service(replied(ServiceReply::Taken {
         call: call_id(),
         agent: agent(),
     }))
@@ -80,7 +80,7 @@ fn declined(kind: MessageType, invocation: Option<&str>, code: &str) -> ServiceE
 }
 
 fn command(command: CommandKind) -> MachineInput {
-    MachineInput::Engine(ServiceEvent::Command(command))
+    MachineInput::Service(ServiceEvent::Command(command))
 }
 
 fn hangup(reason: HangupReason) -> MachineInput {
@@ -96,7 +96,7 @@ fn tool(id: &str, name: &str, arguments: Value) -> MachineInput {
 }
 
 fn outcome(id: &str, result: Value) -> MachineInput {
-    MachineInput::Engine(replied(ServiceReply::Outcome {
+    MachineInput::Service(replied(ServiceReply::Outcome {
         invocation_id: id.to_owned(),
         outcome: InvocationOutcome::Ok {
             result: result.as_object().cloned().unwrap_or_default(),
@@ -183,7 +183,7 @@ fn marks(effects: &[MachineEffect]) -> Vec<u64> {
 /// The service's messages, abbreviated.
 fn told(effects: &[MachineEffect]) -> Vec<String> {
     let line = |effect: &MachineEffect| match effect {
-        MachineEffect::Engine(message, at) => Some(match message {
+        MachineEffect::Service(message, at) => Some(match message {
             CallReport::Answered => "answered".to_owned(),
             CallReport::Function(function) => {
                 format!("{} {}", function.name, function.invocation_id)
@@ -295,7 +295,7 @@ fn refusals_become_the_phones_own() {
     ] {
         let mut call = Story::new();
         call.effects.clear();
-        let effects = call.on(MachineInput::Engine(replied(ServiceReply::Refused {
+        let effects = call.on(MachineInput::Service(replied(ServiceReply::Refused {
             reason,
         })));
         assert!(
@@ -306,7 +306,7 @@ fn refusals_become_the_phones_own() {
     for (code, status) in [("unknown_number", 404), ("invalid_message", 500)] {
         let mut call = Story::new();
         call.effects.clear();
-        let effects = call.on(MachineInput::Engine(declined(
+        let effects = call.on(MachineInput::Service(declined(
             MessageType::Incoming,
             None,
             code,
@@ -318,26 +318,26 @@ fn refusals_become_the_phones_own() {
 }
 
 #[test]
-fn without_an_engine_the_phone_is_told_soon() {
+fn without_a_service_the_phone_is_told_soon() {
     let refused = |effects: &[MachineEffect]| {
         let retry = |order: &&Order| matches!(order, Order::Reject(refusal) if refusal.status == 503 && refusal.retry_after_seconds.is_some());
         orders(effects).iter().any(retry)
     };
     let mut call = Story::new();
-    call.on(MachineInput::EngineStands(false));
+    call.on(MachineInput::ServiceStands(false));
     assert!(!refused(&call.wait(1_999)) && refused(&call.wait(1)));
     // The service is connected and does not decide.
     let mut call = Story::new();
-    call.on(MachineInput::EngineStands(true));
+    call.on(MachineInput::ServiceStands(true));
     assert!(!refused(&call.wait(9_999)));
     let effects = call.wait(1);
     assert!(refused(&effects));
     assert_eq!(told(&effects), ["hangup rejected bridge 0 at 10000"]);
     // The service comes back in time.
     let mut call = Story::new();
-    call.on(MachineInput::EngineStands(false));
+    call.on(MachineInput::ServiceStands(false));
     call.wait(1_000);
-    call.on(MachineInput::EngineStands(true));
+    call.on(MachineInput::ServiceStands(true));
     call.wait(3_000);
     assert_eq!(orders(&call.on(taken())), [&Order::Answer]);
 }
@@ -547,7 +547,7 @@ fn a_function_is_called_and_its_result_given_to_the_model() {
         "an empty answer is asked for again"
     );
     call.on(tool("f3", "check_order", json!({"orderId": "3"})));
-    let effects = call.on(MachineInput::Engine(declined(
+    let effects = call.on(MachineInput::Service(declined(
         MessageType::Function,
         Some("f3"),
         "busy",
@@ -674,13 +674,13 @@ fn a_model_that_comes_back_in_time_goes_on() {
 }
 
 #[test]
-fn talk_goes_on_without_the_engine_for_as_long_as_it_waits() {
+fn talk_goes_on_without_the_service_for_as_long_as_it_waits() {
     let mut call = Story::talking();
-    call.on(MachineInput::EngineStands(false));
+    call.on(MachineInput::ServiceStands(false));
     call.wait(20_000);
-    call.on(MachineInput::EngineStands(true));
+    call.on(MachineInput::ServiceStands(true));
     assert!(call.wait(60_000).is_empty());
-    call.on(MachineInput::EngineStands(false));
+    call.on(MachineInput::ServiceStands(false));
     assert!(call.wait(29_999).is_empty());
     let effects = call.wait(1);
     assert_eq!(speaks(&effects), 1);
@@ -692,11 +692,11 @@ fn talk_goes_on_without_the_engine_for_as_long_as_it_waits() {
 }
 
 #[test]
-fn silence_of_the_engine_counts_from_its_beginning() {
+fn silence_of_the_service_counts_from_its_beginning() {
     let mut call = Story::talking();
     call.wait(10_000);
     let since_ms = call.ms - 4_000;
-    call.on(MachineInput::EngineAway { since_ms });
+    call.on(MachineInput::ServiceAway { since_ms });
     assert!(call.wait(25_999).is_empty());
     assert_eq!(speaks(&call.wait(1)), 1);
 }
@@ -819,7 +819,7 @@ fn a_person_who_does_not_answer_in_time_is_called_no_more() {
 }
 
 #[test]
-fn lost_media_a_broken_leg_and_an_engine_that_let_go_end_the_call() {
+fn lost_media_a_broken_leg_and_a_service_that_let_go_end_the_call() {
     let mut call = Story::talking();
     call.on(usage(20, 0));
     let effects = call.on(MachineInput::Leg(LegEvent::MediaLost));
@@ -841,9 +841,9 @@ fn lost_media_a_broken_leg_and_an_engine_that_let_go_end_the_call() {
         ["failed media_lost: no media came for 15 s"]
     );
     let mut call = Story::talking();
-    assert!(hung_up(&call.on(MachineInput::Engine(ServiceEvent::Over))));
+    assert!(hung_up(&call.on(MachineInput::Service(ServiceEvent::Over))));
     let mut call = Story::talking();
-    assert!(hung_up(&call.on(MachineInput::Engine(declined(
+    assert!(hung_up(&call.on(MachineInput::Service(declined(
         MessageType::Answered,
         None,
         "invalid_transition"
@@ -911,8 +911,8 @@ fn any_input() -> impl Strategy<Value = MachineInput> {
         1 => Just(ServiceEvent::Over),
     ];
     prop_oneof![
-        10 => leg.prop_map(MachineInput::Leg), 12 => voice.prop_map(MachineInput::Voice), 8 => told.prop_map(MachineInput::Engine),
-        2 => any::<bool>().prop_map(MachineInput::EngineStands), 6 => Just(MachineInput::Time),
+        10 => leg.prop_map(MachineInput::Leg), 12 => voice.prop_map(MachineInput::Voice), 8 => told.prop_map(MachineInput::Service),
+        2 => any::<bool>().prop_map(MachineInput::ServiceStands), 6 => Just(MachineInput::Time),
         1 => (0_u64..9_000).prop_map(|within_ms| MachineInput::Stop { within_ms }), 1 => Just(MachineInput::LegGone), 1 => Just(MachineInput::VoiceGone),
     ]
 }
@@ -933,7 +933,7 @@ proptest! {
             all.extend(effects);
         }
         // The service is gone for good, the voice is silent, and nothing is played any more.
-        call.on(MachineInput::EngineStands(false));
+        call.on(MachineInput::ServiceStands(false));
         let mut steps = 0;
         while let Some(due) = call.machine.due() {
             steps += 1;
@@ -942,14 +942,14 @@ proptest! {
             all.extend(call.on(MachineInput::Time));
         }
         prop_assert!(call.machine.is_over());
-        let is_final = |effect: &&MachineEffect| matches!(effect, MachineEffect::Engine(CallReport::Hangup { .. } | CallReport::Failed { .. }, _));
+        let is_final = |effect: &&MachineEffect| matches!(effect, MachineEffect::Service(CallReport::Hangup { .. } | CallReport::Failed { .. }, _));
         let is_taken = |effect: &MachineEffect| matches!(effect, MachineEffect::Leg(Order::Answer));
         let finals = all.iter().filter(is_final).count();
         prop_assert!(finals <= 1);
         prop_assert!(finals == 1 || !all.iter().any(is_taken), "a call that was taken ends in the books");
         let ends = all.iter().filter(|effect| matches!(effect, MachineEffect::Leg(Order::Hangup(_) | Order::Reject(_)))).count();
         prop_assert!(ends <= 1);
-        let count = |of: fn(&CallReport) -> bool| all.iter().filter(|effect| matches!(effect, MachineEffect::Engine(message, _) if of(message))).count();
+        let count = |of: fn(&CallReport) -> bool| all.iter().filter(|effect| matches!(effect, MachineEffect::Service(message, _) if of(message))).count();
         let answers = count(|message| matches!(message, CallReport::Answered));
         let transcripts = count(|message| matches!(message, CallReport::Transcript { .. }));
         prop_assert!(answers <= 1 && transcripts <= 1);

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_fit_the_engine_and_are_the_only_ones() {
+    fn ids_fit_the_service_and_are_the_only_ones() {
         let mut tools = ToolCalls::default();
         let long = "x".repeat(65);
         assert_eq!(
