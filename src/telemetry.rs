@@ -3,21 +3,14 @@
 use std::io::IsTerminal;
 
 use tracing_subscriber::{
-    Layer, Registry,
-    filter::{DynFilterFn, LevelFilter},
-    fmt,
-    layer::SubscriberExt,
-    util::SubscriberInitExt,
+    Layer, Registry, filter::LevelFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt,
 };
 
 use crate::config::LogKeys;
 
 /// Starts logging. A second call changes nothing.
 pub fn init(log: &LogKeys) {
-    let level = log.level();
-    let most = level.most();
-    let filter = DynFilterFn::new(move |metadata, _| level.allows(metadata));
-    let filter = filter.with_max_level_hint(most);
+    let filter = log.level().filter();
     let on_terminal = std::io::stderr().is_terminal();
     let json = match log.format.as_str() {
         "json" => true,

@@ -1,31 +1,25 @@
-//! The log level: one for everything, and others for modules.
+//! The log level: one for everything, and others for parts of the program, as in `RUST_LOG`.
 
 use std::str::FromStr;
 
-use tracing::{Level, Metadata, level_filters::LevelFilter};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+/// The crates of the program, which begin its log targets.
+const CRATES: [&str; 6] = [
+    "dikala",
+    "dikala_actors",
+    "dikala_entities",
+    "dikala_protocol",
+    "dikala_sip",
+    "dikala_telephony",
+];
 /// The prefix of the program's own log targets.
 const OWN: &str = "dikala";
-/// The crates of the program with their modules.
-#[rustfmt::skip]
-const PARTS: [(&str, &[&str]); 6] = [
-    ("dikala", &[
-        "api", "app", "audit", "bridge", "cli", "common_passwords", "config", "console", "dashboard", "front", "http", "mails", "maintenance", "node", "openapi", "operations", "operator", "operator_api", "overview", "pages", "routes",
-        "simulator", "telemetry", "telephony",
-    ]),
-    ("dikala_actors", &[
-        "bridges", "calls", "events", "functions", "journal", "ledger", "mails", "nodes", "outbound", "runtime", "traces", "webhooks",
-    ]),
-    ("dikala_entities", &["batch", "nesting", "rows", "store", "tables", "values", "vault"]),
-    ("dikala_protocol", &["agent", "client", "command", "message", "read", "reply"]),
-    ("dikala_sip", &["address_rules", "call", "dialog", "digest", "edge", "leg", "limits", "lines", "media", "message", "numbers", "refusals", "registrars", "resolution", "settings", "shared", "statistics", "transactions", "transport", "trunks"]),
-    ("dikala_telephony", &["bridge", "call", "settings", "threads", "trust", "voice"]),
-];
 /// The default level when only modules are named.
 const LEVEL: LevelFilter = LevelFilter::INFO;
 /// Libraries log at most this level: below it they log the data that they process, keys and passwords included.
-const LIBRARIES: Level = Level::WARN;
+const LIBRARIES: LevelFilter = LevelFilter::WARN;
 /// The only library target that can be configured: the text of SQL statements, without bound values.
 const STATEMENTS: &str = "sqlx::query";
 /// This library logs invalid input of clients and tenants' servers as errors, in several lines each. Requests and
@@ -33,12 +27,8 @@ const STATEMENTS: &str = "sqlx::query";
 const UNHEARD: &str = "actix_http";
 
 /// A log level as it is configured: `info`, or `info,dikala_actors=debug`, or `info,sqlx::query=debug`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogLevel {
-    default: LevelFilter,
-    /// Longest target first.
-    targets: Vec<(String, LevelFilter)>,
-}
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogLevel(Targets);
 
 impl FromStr for LogLevel {
     type Err = String;
@@ -46,7 +36,7 @@ impl FromStr for LogLevel {
     /// Errors: half a sentence that names the unreadable part.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut default = None;
-        let mut targets = Vec::new();
+        let mut named = Vec::new();
         for part in text.split(',').map(str::trim) {
             match part.split_once('=') {
                 None => {
@@ -57,35 +47,34 @@ impl FromStr for LogLevel {
                         ));
                     }
                 }
-                Some((target, of_target)) => {
+                Some((target, level)) => {
                     let target = target.trim();
                     if !is_part(target) && target != STATEMENTS {
                         return Err(format!(
-                            "{target:?} is no part of this program; they are dikala, dikala_actors, dikala_entities, dikala_protocol, dikala_sip, dikala_telephony and the \
-                             modules in them, such as dikala_actors::webhooks, and {STATEMENTS} for the statements"
+                            "{target:?} is no part of this program; they are {} and the modules in them, such as \
+                             dikala_actors::webhooks, and {STATEMENTS} for the statements",
+                            CRATES.join(", ")
                         ));
                     }
-                    targets.push((target.to_owned(), parse_level(of_target.trim())?));
+                    named.push((target, parse_level(level.trim())?));
                 }
             }
         }
-        targets.sort_by_key(|(target, _): &(String, _)| std::cmp::Reverse(target.len()));
-        Ok(Self {
-            default: default.unwrap_or(LEVEL),
-            targets,
-        })
+        let default = default.unwrap_or(LEVEL);
+        Ok(Self(
+            Targets::new()
+                .with_default(default.min(LIBRARIES))
+                .with_target(OWN, default)
+                .with_target(UNHEARD, LevelFilter::OFF)
+                .with_targets(named),
+        ))
     }
 }
 
-/// True if this names a crate of the program, one of its modules, or something in that.
+/// True if this names a crate of the program, or a module in one.
 fn is_part(target: &str) -> bool {
     let mut names = target.split("::");
-    let named = names.next().unwrap_or_default();
-    let part = PARTS.iter().find(|(part, _)| *part == named);
-    let Some((_, modules)) = part else {
-        return false;
-    };
-    names.next().is_none_or(|module| modules.contains(&module))
+    names.next().is_some_and(|name| CRATES.contains(&name))
         && names.all(|name| {
             !name.is_empty()
                 && name
@@ -117,46 +106,20 @@ fn parse_level(text: &str) -> Result<LevelFilter, String> {
 }
 
 impl LogLevel {
-    /// True if an event with this metadata is logged.
-    pub fn allows(&self, metadata: &Metadata<'_>) -> bool {
-        self.allows_of(metadata.target(), *metadata.level())
+    /// The filter of log lines. The longest name that begins a line's target decides.
+    pub fn filter(self) -> Targets {
+        self.0
     }
-
-    fn allows_of(&self, target: &str, level: Level) -> bool {
-        if is_below(target, UNHEARD) {
-            return false;
-        }
-        let asked_for = self
-            .targets
-            .iter()
-            .find(|(above, _)| is_below(target, above));
-        match asked_for {
-            Some((_, most)) => level <= *most,
-            None if target.starts_with(OWN) => level <= self.default,
-            None => level <= LIBRARIES && level <= self.default,
-        }
-    }
-
-    /// The most verbose level of all targets.
-    pub fn most(&self) -> LevelFilter {
-        let targets = self.targets.iter().map(|(_, level)| *level);
-        targets.fold(self.default, LevelFilter::max)
-    }
-}
-
-/// True if the target is the module or inside it.
-fn is_below(target: &str, module: &str) -> bool {
-    target
-        .strip_prefix(module)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
 #[cfg(test)]
 mod tests {
+    use tracing::Level;
+
     use super::*;
 
-    fn level(text: &str) -> LogLevel {
-        text.parse().expect("a level")
+    fn level(text: &str) -> Targets {
+        text.parse::<LogLevel>().expect("a level").filter()
     }
 
     #[test]
@@ -179,7 +142,6 @@ mod tests {
             ("info,warn", "two levels for everything, info and warn"),
             ("dikala_nope=debug", "\"dikala_nope\" is no part"),
             ("dikalaa=debug", "no part"),
-            ("dikala_actors::nope=debug", "no part"),
             ("dikala_actors::=debug", "no part"),
             ("dikala::app::=debug", "no part"),
         ] {
@@ -189,38 +151,11 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_are_those_that_there_are() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-        let sources = [
-            ("dikala", "src"),
-            ("dikala_actors", "actors/src"),
-            ("dikala_entities", "entities/src"),
-            ("dikala_protocol", "protocol/src"),
-            ("dikala_sip", "sip/src"),
-            ("dikala_telephony", "telephony/src"),
-        ];
-        assert_eq!(PARTS.len(), sources.len());
-        for ((part, modules), (named, folder)) in PARTS.into_iter().zip(sources) {
-            assert_eq!(part, named);
-            let mut there: Vec<String> = std::fs::read_dir(root.join(folder))
-                .expect("the sources")
-                .map(|file| file.expect("a file").path())
-                .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
-                // The simulation is compiled for tests only.
-                .filter(|name| !["lib", "main", "simulation"].contains(&name.as_str()))
-                .collect();
-            there.sort_unstable();
-            there.dedup();
-            assert_eq!(modules, there, "{part}");
-        }
-    }
-
-    #[test]
     fn parts_alone_leave_the_rest_at_info() {
         let level = level("dikala_actors::calls=debug");
-        assert!(level.allows_of("dikala::app", Level::INFO));
-        assert!(!level.allows_of("dikala::app", Level::DEBUG));
-        assert!(level.allows_of("dikala_actors::calls", Level::DEBUG));
+        assert!(level.would_enable("dikala::app", &Level::INFO));
+        assert!(!level.would_enable("dikala::app", &Level::DEBUG));
+        assert!(level.would_enable("dikala_actors::calls", &Level::DEBUG));
     }
 
     #[test]
@@ -229,7 +164,8 @@ mod tests {
         for (target, of, expected) in [
             ("dikala::app", Level::INFO, true),
             ("dikala::app", Level::DEBUG, false),
-            ("dikala_entities::store", Level::INFO, false),
+            ("dikala_entities::store", Level::INFO, true),
+            ("dikala_entities::store", Level::DEBUG, false),
             ("dikala_actors::webhooks", Level::TRACE, true),
             ("dikala_actors::calls", Level::ERROR, false),
             ("dikala_actors::calls::machine", Level::ERROR, false),
@@ -238,15 +174,14 @@ mod tests {
             ("actix_server::builder", Level::INFO, false),
             ("actix_http::h1::dispatcher", Level::ERROR, false),
         ] {
-            assert_eq!(level.allows_of(target, of), expected, "{target} {of}");
+            assert_eq!(level.would_enable(target, &of), expected, "{target} {of}");
         }
-        assert_eq!(level.most(), LevelFilter::TRACE);
         let all = self::level("trace");
-        assert!(!all.allows_of("sea_orm::database", Level::INFO));
-        assert!(!all.allows_of("sqlx", Level::TRACE));
-        assert!(!all.allows_of(STATEMENTS, Level::DEBUG));
+        assert!(!all.would_enable("sea_orm::database", &Level::INFO));
+        assert!(!all.would_enable("sqlx", &Level::TRACE));
+        assert!(!all.would_enable(STATEMENTS, &Level::DEBUG));
         let asked = self::level("info,sqlx::query=debug");
-        assert!(asked.allows_of(STATEMENTS, Level::DEBUG));
-        assert!(!asked.allows_of("sqlx::pool", Level::DEBUG));
+        assert!(asked.would_enable(STATEMENTS, &Level::DEBUG));
+        assert!(!asked.would_enable("sqlx::pool", &Level::DEBUG));
     }
 }
