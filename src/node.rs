@@ -6,9 +6,9 @@ use actix::Addr;
 use dikala_actors::{
     bridges::Bridges,
     calls::{CallRegistry, CallRouter},
+    commit::CommitHandle,
     events::followers::Followers,
     functions::FunctionsHandle,
-    ledger::LedgerHandle,
     nodes::Membership,
     outbound::Outbound,
     runtime::clock::SharedClock,
@@ -28,7 +28,7 @@ pub struct Runtime {
     pub calls: CallRouter,
     pub registry: Addr<CallRegistry>,
     pub bridges: Arc<Bridges>,
-    pub ledger: LedgerHandle,
+    pub ledger: CommitHandle,
     pub webhooks: WebhooksHandle,
     pub functions: FunctionsHandle,
     /// Used to check addresses at registration, and by tests.

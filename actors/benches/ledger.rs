@@ -16,9 +16,9 @@ use std::{
 };
 
 use dikala_actors::{
+    commit::{self, CommitDeps, CommitEntry, CommitHandle},
     events::outbox::Audience,
-    journal::JournalEntry,
-    ledger::{self, Admission, Admit, Credit, Extend, LedgerDeps, LedgerHandle},
+    ledger::{self, Admission, Admit, Credit, Extend},
     nodes::Membership,
     runtime::clock::{Clock, SystemClock},
 };
@@ -46,13 +46,13 @@ fn main() {
 async fn measure(store: &Store) {
     let name = format!("{:?}", store.backend());
     let arbiter = actix_rt::Arbiter::new();
-    let deps = LedgerDeps {
+    let deps = CommitDeps {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside("bench"),
         audience: Audience::default(),
     };
-    let ledger = ledger::start(&arbiter.handle(), &deps);
+    let ledger = commit::start(&arbiter.handle(), &deps);
     let mut alone = 0;
     for concurrency in CONCURRENCY {
         let calls = calls(store, &ledger, concurrency).await;
@@ -81,7 +81,7 @@ async fn measure(store: &Store) {
 }
 
 /// Extends one call by one minute after another.
-async fn debit(ledger: &LedgerHandle, (tenant, call): (TenantId, CallId), until: Instant) -> u128 {
+async fn debit(ledger: &CommitHandle, (tenant, call): (TenantId, CallId), until: Instant) -> u128 {
     let mut request = 0;
     while Instant::now() < until {
         request += 1;
@@ -102,7 +102,7 @@ async fn debit(ledger: &LedgerHandle, (tenant, call): (TenantId, CallId), until:
 /// New calls, spread over new tenants.
 async fn calls(
     store: &Store,
-    ledger: &LedgerHandle,
+    ledger: &CommitHandle,
     concurrency: usize,
 ) -> Vec<(TenantId, CallId)> {
     let mut tenants = Vec::new();
@@ -119,7 +119,7 @@ async fn calls(
                 epoch: 1,
                 max_concurrent: None,
             };
-            let nothing = move |_| JournalEntry::of(tenant);
+            let nothing = move |_| CommitEntry::of(tenant);
             assert_eq!(ledger.admit(admit, nothing).await, Ok(Admission::Granted));
             (tenant, call)
         }
@@ -141,7 +141,7 @@ async fn tenant(store: &Store) -> TenantId {
         reference: None,
         description: None,
     };
-    ledger::credit(store, Arc::new(SystemClock), purchase, None)
+    commit::credit(store, Arc::new(SystemClock), purchase, None)
         .await
         .unwrap();
     tenant_id

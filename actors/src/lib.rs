@@ -6,9 +6,9 @@
 
 pub mod bridges;
 pub mod calls;
+pub mod commit;
 pub mod events;
 pub mod functions;
-pub mod journal;
 pub mod ledger;
 pub mod mails;
 pub mod nodes;

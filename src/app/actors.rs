@@ -6,9 +6,9 @@ use actix::{Arbiter, ArbiterHandle};
 use dikala_actors::{
     bridges::Bridges,
     calls::{CallDeps, CallMeter, CallRegistry, CallRouter, Invocations, versions::Versions},
+    commit::{self, CommitDeps, CommitHandle},
     events::{followers::Followers, outbox::Audience, remote_events},
     functions::{self, FunctionsHandle},
-    ledger::{self, LedgerDeps, LedgerHandle},
     nodes::{self, Membership, NodeLoad},
     outbound::{Guard, Outbound, OutboundError},
     runtime::{clock::SharedClock, lag::EventLoops},
@@ -246,8 +246,8 @@ impl ActorDependencies<'_> {
         thread: &Arbiter,
         webhooks: &WebhooksHandle,
         feed: &Followers,
-    ) -> LedgerHandle {
-        let deps = LedgerDeps {
+    ) -> CommitHandle {
+        let deps = CommitDeps {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock),
             node: self.member.clone(),
@@ -256,13 +256,13 @@ impl ActorDependencies<'_> {
                 followers: feed.clone(),
             },
         };
-        ledger::start(&thread.handle(), &deps)
+        commit::start(&thread.handle(), &deps)
     }
 
     fn calls(
         &self,
         threads: &[Arbiter],
-        ledger: &LedgerHandle,
+        ledger: &CommitHandle,
         functions: &FunctionsHandle,
         bridges: &Arc<Bridges>,
     ) -> CallRouter {

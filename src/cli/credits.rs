@@ -6,7 +6,7 @@ use clap::{
     Args, Subcommand,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use dikala_actors::{ledger, runtime::clock::SystemClock};
+use dikala_actors::{commit, ledger, runtime::clock::SystemClock};
 use dikala_entities::{TenantId, TransactionType};
 
 use super::{
@@ -112,7 +112,7 @@ async fn add(booking: BookingArgs, process: CommandContext, json: bool) -> Resul
     let change = AuditChange::booking(&credit);
     let audit = by.entry(Some(tenant), change, now);
     let clock = Arc::new(SystemClock);
-    match ledger::credit(&store, clock, credit, Some(audit)).await {
+    match commit::credit(&store, clock, credit, Some(audit)).await {
         Ok(booked) => {
             let transaction = TransactionView::from(booked.transaction);
             output::one(&transaction, json)?;
@@ -124,11 +124,11 @@ async fn add(booking: BookingArgs, process: CommandContext, json: bool) -> Resul
             }
             Ok(())
         }
-        Err(ledger::CreditError::NoTenant) => {
+        Err(commit::CreditError::NoTenant) => {
             Err(input.refused(ApiError::NotFound(Missing::Tenant)))
         }
-        Err(ledger::CreditError::Refused(sentence)) => Err(CliError::Refused(sentence)),
-        Err(ledger::CreditError::Database(error)) => {
+        Err(commit::CreditError::Refused(sentence)) => Err(CliError::Refused(sentence)),
+        Err(commit::CreditError::Database(error)) => {
             Err(CliError::Failed(perhaps_booked(&error, &reference)))
         }
     }

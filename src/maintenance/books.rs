@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use dikala_actors::ledger::{LedgerHandle, verify_open};
+use dikala_actors::{commit::CommitHandle, ledger::verify_open};
 use dikala_entities::Store;
 
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Verifies for as long as the process runs.
-pub(super) async fn look_regularly(store: &Store, ledger: &LedgerHandle) {
+pub(super) async fn look_regularly(store: &Store, ledger: &CommitHandle) {
     loop {
         match verify_open(store).await {
             Ok(differences) => {

@@ -14,7 +14,7 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-use dikala_actors::{ledger::LedgerHandle, runtime::clock::SharedClock};
+use dikala_actors::{commit::CommitHandle, runtime::clock::SharedClock};
 use dikala_entities::{
     DeliveryId, EventId, Millis, Store, attempt, delivery, event,
     rows::{ColumnType, json_rows},
@@ -38,7 +38,7 @@ pub const PAUSE: Duration = Duration::from_millis(50);
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// Runs all maintenance for as long as the process runs.
-pub async fn run(store: Store, clock: SharedClock, retention: Retention, ledger: LedgerHandle) {
+pub async fn run(store: Store, clock: SharedClock, retention: Retention, ledger: CommitHandle) {
     tokio::join!(
         books::look_regularly(&store, &ledger),
         sweep_regularly(&store, &clock, &retention),

@@ -108,7 +108,7 @@ const KINDS: &[Kind] = &[
 ];
 
 /// Maximum number of items in a batch of the ledger.
-const BATCH_MAX: i64 = dikala_actors::ledger::BATCH_MAX as i64;
+const BATCH_MAX: i64 = dikala_actors::commit::BATCH_MAX as i64;
 
 const fn kind(name: &'static str, label: &'static str, unit: &'static str, make: Make) -> Kind {
     Kind {

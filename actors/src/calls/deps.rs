@@ -7,7 +7,7 @@ use dikala_entities::{CallId, Millis, Plan, Store, TransferPrefixes, Vault};
 
 use super::{machine::CallLimits, meter::CallMeter, versions::Versions};
 use crate::{
-    bridges::Bridges, functions::FunctionsHandle, ledger::LedgerHandle, nodes::Membership,
+    bridges::Bridges, commit::CommitHandle, functions::FunctionsHandle, nodes::Membership,
     runtime::clock::SharedClock, traces::Traces,
 };
 
@@ -41,7 +41,7 @@ pub struct CallDeps {
     /// The number prefixes to which calls may be transferred.
     pub transfers: TransferPrefixes,
     pub versions: Versions,
-    pub ledger: LedgerHandle,
+    pub ledger: CommitHandle,
     pub functions: FunctionsHandle,
     pub bridges: Arc<Bridges>,
     pub meter: CallMeter,

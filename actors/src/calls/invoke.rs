@@ -17,8 +17,8 @@ use super::{
     versions,
 };
 use crate::{
+    commit::CommitEntry,
     functions::{FunctionSpec, InvocationReport, InvocationSpan, Invoke, Outcome},
-    journal::JournalEntry,
     ledger::LedgerError,
     outbound::{ErrorKind, Permission},
 };
@@ -41,7 +41,7 @@ pub(super) enum InvocationResult {
 /// An outcome that is not written yet, with its entry.
 pub(super) struct UnwrittenOutcome {
     outcome: Value,
-    entry: JournalEntry,
+    entry: CommitEntry,
     tries: u32,
     /// The call has or had another owner meanwhile, so the stored outcome may be another node's.
     has_moved: bool,
@@ -149,7 +149,7 @@ async fn outcome(
     let result = invoked.outcome.event_result();
     let outcome = serde_json::to_value(&invoked.outcome).map_err(|_| CallError::Unavailable)?;
     let now = deps.clock.now();
-    let entry = JournalEntry {
+    let entry = CommitEntry {
         events: vec![events::function_called(
             &row,
             &message.name,
@@ -171,7 +171,7 @@ async fn outcome(
             },
             owned::fence(&row),
         )),
-        ..JournalEntry::of(row.tenant_id)
+        ..CommitEntry::of(row.tenant_id)
     };
     Ok(InvocationOutcome::Now(Box::new(UnwrittenOutcome {
         outcome,

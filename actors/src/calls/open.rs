@@ -18,7 +18,7 @@ use super::{
     versions::Version,
 };
 use crate::{
-    journal::{CallWrite, EndedCallStats, JournalEntry},
+    commit::{CallWrite, CommitEntry, EndedCallStats},
     ledger::{Admission, Admit},
     traces::request_id,
 };
@@ -136,10 +136,10 @@ pub(super) async fn admit(
     };
     let ringing = row.clone();
     let then = move |admission| match admission {
-        Admission::Granted => JournalEntry {
+        Admission::Granted => CommitEntry {
             call: Some(CallWrite::Insert(Box::new(ringing.clone()))),
             events: vec![events::started(&ringing, now)],
-            ..JournalEntry::of(ringing.tenant_id)
+            ..CommitEntry::of(ringing.tenant_id)
         },
         Admission::Refused(reason) => RefusedCall::new(ringing.clone(), reason).entry(now),
     };
@@ -192,15 +192,15 @@ impl RefusedCall {
         Self { row, ending }
     }
 
-    fn entry(&self, now: Millis) -> JournalEntry {
-        JournalEntry {
+    fn entry(&self, now: Millis) -> CommitEntry {
+        CommitEntry {
             events: vec![
                 events::started(&self.row, now),
                 events::ended(&self.row, &self.ending, 0, now),
             ],
             call: Some(CallWrite::Insert(Box::new(self.row.clone()))),
             counted: Some(EndedCallStats::new(&self.row, 0)),
-            ..JournalEntry::of(self.row.tenant_id)
+            ..CommitEntry::of(self.row.tenant_id)
         }
     }
 

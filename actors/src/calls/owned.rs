@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     bridges::LastSeen,
+    commit::{CallUpdate, CallWrite, CommitEntry, Fence},
     events::outbox::NewEvent,
-    journal::{CallUpdate, CallWrite, Fence, JournalEntry},
     ledger::LedgerError,
 };
 
@@ -121,10 +121,10 @@ impl OwnedCall {
         events: Vec<NewEvent>,
         transcript: Option<transcript::Model>,
     ) -> Result<(), CallError> {
-        let entry = JournalEntry {
+        let entry = CommitEntry {
             transcript,
             events,
-            ..JournalEntry::of(row.tenant_id)
+            ..CommitEntry::of(row.tenant_id)
         };
         self.write_with(row, entry).await
     }
@@ -133,7 +133,7 @@ impl OwnedCall {
     pub(super) async fn write_with(
         &mut self,
         mut row: call::Model,
-        entry: JournalEntry,
+        entry: CommitEntry,
     ) -> Result<(), CallError> {
         let last_sign_was = self.row.last_sign_at;
         row.last_sign_at = match row.status.is_final() {
@@ -142,7 +142,7 @@ impl OwnedCall {
             false => self.state.seen_at,
         };
         let update = update(&row, self.row.status, last_sign_was);
-        let entry = JournalEntry {
+        let entry = CommitEntry {
             call: Some(CallWrite::Update(Box::new(update))),
             ..entry
         };

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::deps::CallDeps;
 use crate::{
-    ledger,
+    commit, ledger,
     nodes::lease::{Owner, Reason, may_take},
 };
 
@@ -117,7 +117,7 @@ async fn change_owner_of_unlocked(
     };
     let tenants = some.iter().map(|call| call.tenant_id).collect();
     let calls: Vec<CallId> = some.iter().map(|call| call.id).collect();
-    let locked = ledger::locked(&deps.store, &tenants, &calls).await?;
+    let locked = commit::locked(&deps.store, &tenants, &calls).await?;
     if locked.is_empty() {
         return Err(error);
     }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     bridges::forget_commands,
-    ledger::TenantCredited,
+    commit::TenantCredited,
     metered,
     nodes::notices::Topic,
     runtime::context::{MeteredContext, OnPanic},

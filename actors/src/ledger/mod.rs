@@ -3,63 +3,28 @@
 //! It follows the quota model of RFC 8506 (credit control). A call never talks on credit that was not granted first. Grants are
 //! small, the last one is marked as the last, and unused minutes are returned.
 //!
-//! `plan` decides. `statements` reads and writes. `batch` commits the minutes and the calls' writes in one transaction. `actor`
-//! does the group commit, and `verify` checks the balances.
+//! `plan` decides, `statements` reads and writes, `verify` checks the balances. [`commit`](crate::commit) writes minutes together
+//! with what they pay for.
 
-mod actor;
-mod batch;
-mod credit;
-mod locked;
-mod plan;
-#[cfg(test)]
-pub(crate) mod simulated;
-mod statements;
+mod booking;
+pub(crate) mod plan;
+pub(crate) mod statements;
 mod verify;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::sync::Arc;
 
-use actix::{Addr, Message, Recipient};
-use actix_rt::ArbiterHandle;
 use dikala_entities::{
-    CallId, HangupReason, Store, TenantId, TransactionId, TransactionType, audit, credit_hold,
-    credit_transaction,
+    CallId, HangupReason, TenantId, TransactionId, TransactionType, credit_transaction,
 };
-use sea_orm::{DbBackend, EntityTrait};
 
-use self::{
-    actor::WritePosting,
-    batch::{LastEntry, Posting},
-};
+pub(crate) use self::booking::check;
 pub use self::{
-    actor::{BATCH_MAX, CreditLedger},
-    credit::{CreditError, credit},
-    locked::locked,
     statements::{lock, take_over},
     verify::{Report, verify, verify_open},
 };
-use crate::{
-    events::outbox::Audience,
-    journal::{JournalEntry, StoredResponse},
-    nodes::Membership,
-    runtime::{
-        clock::SharedClock,
-        context::Ping,
-        group_commit::{BatchReading, BatchStats},
-    },
-    traces::{self, SpanKind},
-};
-
-/// Ledger actors on PostgreSQL, where different tenants lock different rows. SQLite has one writer anyway.
-const POSTGRES_SHARDS: usize = 3;
 
 /// Asks for the first minute of a new call.
 #[derive(Clone, Debug)]
@@ -165,15 +130,8 @@ pub enum LedgerError {
     Invalid(String),
 }
 
-/// A tenant's balance went up: calls that were refused may ask again.
-#[derive(Clone, Copy, Debug, Message)]
-#[rtype(result = "()")]
-pub struct TenantCredited {
-    pub tenant: TenantId,
-}
-
 #[derive(Clone, Debug)]
-enum Item {
+pub(crate) enum Item {
     Admit(Admit),
     Extend(Extend),
     Settle(Settle),
@@ -183,7 +141,7 @@ enum Item {
 
 /// The result of an [`Item`].
 #[derive(Clone, Debug, PartialEq)]
-enum ItemOutcome {
+pub(crate) enum ItemOutcome {
     Admission(Admission),
     Extension(Extension),
     Settlement(Settlement),
@@ -192,10 +150,11 @@ enum ItemOutcome {
     Nothing,
 }
 
-type PostingOutcome = Result<ItemOutcome, LedgerError>;
+/// The result of one posting.
+pub(crate) type PostingOutcome = Result<ItemOutcome, LedgerError>;
 
 impl Item {
-    fn tenant(&self) -> TenantId {
+    pub(crate) fn tenant(&self) -> TenantId {
         match self {
             Self::Admit(item) => item.tenant,
             Self::Extend(item) => item.tenant,
@@ -204,7 +163,7 @@ impl Item {
         }
     }
 
-    fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Admit(_) => "admit",
             Self::Extend(_) => "extend",
@@ -213,7 +172,7 @@ impl Item {
         }
     }
 
-    fn call(&self) -> Option<CallId> {
+    pub(crate) fn call(&self) -> Option<CallId> {
         match self {
             Self::Admit(item) => Some(item.call),
             Self::Extend(item) => Some(item.call),
@@ -221,198 +180,4 @@ impl Item {
             Self::Credit(..) => None,
         }
     }
-}
-
-#[derive(Clone, Debug)]
-pub struct LedgerDeps {
-    pub store: Store,
-    pub clock: SharedClock,
-    pub node: Membership,
-    /// Dispatcher and followers, woken after a commit.
-    pub audience: Audience,
-}
-
-#[derive(Clone, Debug)]
-enum LedgerBackend {
-    Shards(Arc<[Addr<CreditLedger>]>, Store),
-    #[cfg(test)]
-    Simulated(simulated::SimulatedLedgerHandle),
-}
-
-/// The ledger as the rest of the program sees it.
-#[derive(Clone, Debug)]
-pub struct LedgerHandle {
-    backend: LedgerBackend,
-    credited: Arc<OnceLock<Recipient<TenantCredited>>>,
-    stats: Arc<BatchStats>,
-    differences: Arc<AtomicUsize>,
-    clock: SharedClock,
-}
-
-pub fn start(arbiter: &ArbiterHandle, deps: &LedgerDeps) -> LedgerHandle {
-    let shards = match deps.store.backend() {
-        DbBackend::Postgres => POSTGRES_SHARDS,
-        _ => 1,
-    };
-    let stats = Arc::new(BatchStats::default());
-    let shards = (0..shards)
-        .map(|_| CreditLedger::start(arbiter, deps.clone(), Arc::clone(&stats)))
-        .collect();
-    LedgerHandle {
-        backend: LedgerBackend::Shards(shards, deps.store.clone()),
-        credited: Arc::default(),
-        stats,
-        differences: Arc::default(),
-        clock: Arc::clone(&deps.clock),
-    }
-}
-
-impl LedgerHandle {
-    /// Registers the recipient that is told of added credit. Set once.
-    pub fn announce_credits_to(&self, recipient: Recipient<TenantCredited>) {
-        let _ = self.credited.set(recipient);
-    }
-
-    /// Asks for a call's first minute. Writes the entry that `then` makes of the answer in the same transaction.
-    pub async fn admit(
-        &self,
-        admit: Admit,
-        then: impl Fn(Admission) -> JournalEntry + Send + Sync + 'static,
-    ) -> Result<Admission, LedgerError> {
-        let tenant = admit.tenant;
-        let consequence = move |booked: &ItemOutcome| match booked {
-            ItemOutcome::Admission(admission) => then(*admission),
-            _ => JournalEntry::of(tenant),
-        };
-        let posting = book_and_write(Item::Admit(admit), consequence);
-        match self.post(posting).await? {
-            ItemOutcome::Admission(admission) => Ok(admission),
-            _ => Err(LedgerError::Unavailable),
-        }
-    }
-
-    /// Writes an entry that moves no minutes.
-    pub async fn write(&self, entry: JournalEntry) -> Result<(), LedgerError> {
-        self.post(Posting::Write(Arc::new(entry))).await.map(drop)
-    }
-
-    pub async fn extend(&self, extend: Extend) -> Result<Extension, LedgerError> {
-        match self.post(Posting::Book(Item::Extend(extend))).await? {
-            ItemOutcome::Extension(grant) => Ok(grant),
-            _ => Err(LedgerError::Unavailable),
-        }
-    }
-
-    /// Settles a call. Writes the entry that `then` makes of the settlement in the same transaction.
-    pub async fn settle(
-        &self,
-        settle: Settle,
-        then: impl Fn(Settlement) -> JournalEntry + Send + Sync + 'static,
-    ) -> Result<Settlement, LedgerError> {
-        let tenant = settle.tenant;
-        let consequence = move |booked: &ItemOutcome| match booked {
-            ItemOutcome::Settlement(settlement) => then(*settlement),
-            _ => JournalEntry::of(tenant),
-        };
-        let posting = book_and_write(Item::Settle(settle), consequence);
-        match self.post(posting).await? {
-            ItemOutcome::Settlement(settlement) => Ok(settlement),
-            _ => Err(LedgerError::Unavailable),
-        }
-    }
-
-    /// Books a purchase, a bonus, a refund or an adjustment. The same transaction stores its audit entry and the response that
-    /// `answer` makes for repeats of the request. [`LedgerError::Conflict`]: the request lost its idempotency claim.
-    pub async fn credit(
-        &self,
-        credit: Credit,
-        audit: Option<audit::Model>,
-        answer: impl Fn(&CreditBooking) -> Option<StoredResponse> + Send + Sync + 'static,
-    ) -> Result<CreditBooking, LedgerError> {
-        credit::check(&credit).map_err(LedgerError::Invalid)?;
-        let tenant = credit.tenant;
-        let id = TransactionId::new(self.clock.now());
-        let posting = credit::posting(credit, id, audit, answer);
-        match self.post(posting).await? {
-            ItemOutcome::Transaction(transaction) => {
-                if let Some(recipient) = self.credited.get() {
-                    // Lost if the mailbox is full: the calls ask again by themselves.
-                    let _ = recipient.try_send(TenantCredited { tenant });
-                }
-                Ok(CreditBooking {
-                    is_new: transaction.id == id,
-                    transaction: *transaction,
-                })
-            }
-            _ => Err(LedgerError::Unavailable),
-        }
-    }
-
-    pub async fn hold(&self, call: CallId) -> Result<Option<credit_hold::Model>, LedgerError> {
-        match &self.backend {
-            LedgerBackend::Shards(_, store) => credit_hold::Entity::find_by_id(call)
-                .one(store.critical_reader())
-                .await
-                .map_err(|_| LedgerError::Unavailable),
-            #[cfg(test)]
-            LedgerBackend::Simulated(books) => books.hold(call).await,
-        }
-    }
-
-    /// Sends a ping to every shard.
-    pub async fn is_alive(&self, within: Duration) -> bool {
-        match &self.backend {
-            LedgerBackend::Shards(shards, _) => {
-                for shard in shards.iter() {
-                    if shard.send(Ping).timeout(within).await.is_err() {
-                        return false;
-                    }
-                }
-                true
-            }
-            #[cfg(test)]
-            LedgerBackend::Simulated(_) => true,
-        }
-    }
-
-    /// Differences that the last check of the open holds found; 0 before the first check.
-    pub fn differences(&self) -> usize {
-        self.differences.load(Relaxed)
-    }
-
-    /// Records the result of such a check.
-    pub fn record_differences(&self, differences: usize) {
-        self.differences.store(differences, Relaxed);
-    }
-
-    pub fn stats(&self) -> BatchReading {
-        self.stats.reading()
-    }
-
-    async fn post(&self, posting: Posting) -> PostingOutcome {
-        let span = traces::current().map(|of| {
-            let span = of.span(SpanKind::Internal, "ledger");
-            span.with("dikala.ledger.books", posting.name())
-        });
-        let shards = match &self.backend {
-            LedgerBackend::Shards(shards, _) => shards,
-            #[cfg(test)]
-            LedgerBackend::Simulated(books) => return books.post(posting).await,
-        };
-        let shard = posting.tenant().as_u128() % shards.len().max(1) as u128;
-        let shard = shards
-            .get(usize::try_from(shard).unwrap_or(0))
-            .ok_or(LedgerError::Unavailable)?;
-        shard
-            .send(WritePosting(posting, span))
-            .await
-            .unwrap_or(Err(LedgerError::Unavailable))
-    }
-}
-
-fn book_and_write(
-    item: Item,
-    consequence: impl Fn(&ItemOutcome) -> JournalEntry + Send + Sync + 'static,
-) -> Posting {
-    Posting::BookAndWrite(item, Box::new(consequence), LastEntry::default())
 }

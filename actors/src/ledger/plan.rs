@@ -14,7 +14,7 @@ use super::{
 
 /// The rows that a batch's items concern: as read from the store, and after [`plan`] as they are to be written.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LedgerRows {
+pub(crate) struct LedgerRows {
     pub accounts: BTreeMap<TenantId, credit_account::Model>,
     pub holds: BTreeMap<CallId, credit_hold::Model>,
     /// Existing transactions with the keys of the batch's credits.
@@ -27,7 +27,7 @@ pub(super) struct LedgerRows {
 
 /// A balance that fell below its threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LowBalance {
+pub(crate) struct LowBalance {
     pub tenant: TenantId,
     pub balance: i64,
     pub threshold: i64,
@@ -35,7 +35,7 @@ pub(super) struct LowBalance {
 
 /// Books the items in order. A refused admission leaves a hold that records the refusal; any other refused item changes
 /// nothing.
-pub(super) fn plan(book: &mut LedgerRows, items: &[Item], now: Millis) -> Vec<PostingOutcome> {
+pub(crate) fn plan(book: &mut LedgerRows, items: &[Item], now: Millis) -> Vec<PostingOutcome> {
     items
         .iter()
         .map(|item| match item {
@@ -51,7 +51,7 @@ pub(super) fn plan(book: &mut LedgerRows, items: &[Item], now: Millis) -> Vec<Po
 
 /// The idempotency key of a credit: its reference, else the transaction's id. That id is chosen before the first try, so a try
 /// with an unknown outcome can be repeated.
-pub(super) fn credit_key(credit: &Credit, id: TransactionId) -> String {
+pub(crate) fn credit_key(credit: &Credit, id: TransactionId) -> String {
     match &credit.reference {
         Some(reference) => format!("ref:{reference}"),
         None => format!("txn:{id}"),

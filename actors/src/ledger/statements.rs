@@ -28,10 +28,10 @@ use crate::events::{outbox::NewEvent, payload::Payload};
 const CHUNK: usize = 500;
 
 /// The holds of a batch as they were read.
-pub(super) type HoldsAsRead = BTreeMap<CallId, credit_hold::Model>;
+pub(crate) type HoldsAsRead = BTreeMap<CallId, credit_hold::Model>;
 
 /// Reads the rows that the items concern, and locks the accounts until the transaction ends. SQLite has one writer anyway.
-pub(super) async fn read(txn: &Transaction, items: &[Item]) -> Result<LedgerRows, DbErr> {
+pub(crate) async fn read(txn: &Transaction, items: &[Item]) -> Result<LedgerRows, DbErr> {
     let mut book = LedgerRows::default();
     let tenants: BTreeSet<TenantId> = items.iter().map(Item::tenant).collect();
     let calls: BTreeSet<CallId> = items.iter().filter_map(Item::call).collect();
@@ -128,7 +128,7 @@ async fn read_booked(
 }
 
 /// The writes of what the plan changed.
-pub(super) fn writes(book: &LedgerRows, before: &HoldsAsRead) -> Result<Vec<BatchWrite>, DbErr> {
+pub(crate) fn writes(book: &LedgerRows, before: &HoldsAsRead) -> Result<Vec<BatchWrite>, DbErr> {
     let transactions = book.transactions.iter().cloned();
     let transactions = transactions.map(IntoActiveModel::into_active_model);
     Ok(vec![
@@ -232,7 +232,7 @@ fn update_accounts(book: &LedgerRows) -> BatchWrite {
     BatchWrite::new(sql, &COLUMNS, rows.collect())
 }
 
-pub(super) fn announce(low: &LowBalance, now: Millis) -> NewEvent {
+pub(crate) fn announce(low: &LowBalance, now: Millis) -> NewEvent {
     let data = Payload::CreditsLow {
         balance_minutes: low.balance,
         threshold: low.threshold,

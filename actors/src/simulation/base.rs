@@ -16,9 +16,9 @@ use crate::{
         simulated::version_lasting,
         versions::{Version, Versions},
     },
+    commit::{self, CommitDeps},
     events::outbox::Audience,
     functions::{self, FunctionsConfig},
-    ledger::{self, LedgerDeps},
     nodes::Membership,
     outbound::{Guard, Outbound},
     runtime::{
@@ -59,7 +59,7 @@ impl SharedBase {
         let node = Membership::outside("base");
         let here = Arbiter::current();
         let outbound = Outbound::new(Guard::default(), None).expect("the defaults");
-        let books = LedgerDeps {
+        let books = CommitDeps {
             store: store.clone(),
             clock: clock.clone(),
             node: node.clone(),
@@ -75,7 +75,7 @@ impl SharedBase {
             concurrency: PlanConcurrency::default(),
             transfers: TransferPrefixes::default(),
             versions: Versions::default(),
-            ledger: ledger::start(&here, &books),
+            ledger: commit::start(&here, &books),
             functions: functions::start(
                 std::slice::from_ref(&here),
                 &outbound,

@@ -19,7 +19,8 @@ use crate::{
         CallDeps, CallError, CallInput, CallMeter, CallReply,
         simulated::{NodeCallDeps, NodeCalls},
     },
-    ledger::{Credit, LedgerHandle, simulated::SimulatedLedger},
+    commit::{CommitHandle, simulated::SimulatedLedger},
+    ledger::Credit,
     nodes::{Membership, simulated as node},
     runtime::{
         clock::Clock,
@@ -82,7 +83,7 @@ pub(crate) struct SimulatedProcess {
     /// The process's node ids, the present one last.
     pub(crate) names: Rc<RefCell<Vec<String>>>,
     calls: Rc<NodeCalls>,
-    ledger: LedgerHandle,
+    ledger: CommitHandle,
     flaw: Option<Flaw>,
 }
 
@@ -215,7 +216,7 @@ impl SimulatedProcess {
 /// The context of one message.
 struct MessageContext {
     calls: Rc<NodeCalls>,
-    ledger: LedgerHandle,
+    ledger: CommitHandle,
     /// The sender of the message.
     bridge: Option<BridgeId>,
     tenant: TenantId,

@@ -3,7 +3,7 @@
 
 use std::{env, fs, net::SocketAddr, path::Path, sync::Arc};
 
-use dikala_actors::{calls::versions, ledger, runtime::clock::SystemClock};
+use dikala_actors::{calls::versions, commit, ledger, runtime::clock::SystemClock};
 use dikala_entities::{
     API_KEY_SCHEME, AgentId, EventKind, FunctionId, FunctionMethod, Language, Millis, OutboundUrl,
     PhoneNumber, PhoneNumberId, Plan, Secret, Store, TenantId, TransactionType, UrlPolicy, Vault,
@@ -253,7 +253,7 @@ impl Demo {
             reference: Some("demo".to_owned()),
             description: Some("Demo credit".to_owned()),
         };
-        ledger::credit(store, Arc::new(SystemClock), credit, None)
+        commit::credit(store, Arc::new(SystemClock), credit, None)
             .await
             .map_err(|e| CliError::Failed(e.to_string()))?;
         let rows = self.configure(store, vault, tenant, number, receiver, now);

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use dikala_actors::journal::StoredResponse;
+use dikala_actors::commit::StoredResponse;
 use dikala_entities::{
     IdempotencyScope, Millis, Secret, SecretPlace, Store, Vault, idempotency, store::is_transient,
 };

@@ -10,7 +10,7 @@ use crate::{
         owned::OwnedCall,
         pending::PendingCommands,
     },
-    journal::JournalEntry,
+    commit::CommitEntry,
 };
 
 /// The audit entry of the request.
@@ -101,9 +101,9 @@ async fn write_pending(
         pending: Some(json),
         ..call.row.clone()
     };
-    let entry = JournalEntry {
+    let entry = CommitEntry {
         audit: audit.map(|audit| *audit),
-        ..JournalEntry::of(row.tenant_id)
+        ..CommitEntry::of(row.tenant_id)
     };
     call.write_with(row, entry).await
 }

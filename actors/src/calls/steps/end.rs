@@ -15,7 +15,7 @@ use crate::{
         owned::{OwnedCall, update},
         spans,
     },
-    journal::{CallWrite, EndedCallStats, JournalEntry},
+    commit::{CallWrite, CommitEntry, EndedCallStats},
     ledger::{Settle, Settlement},
     traces::request_id,
 };
@@ -110,15 +110,15 @@ impl<C: Fn(Settlement) -> i64> UnsettledEnding<C> {
         }
     }
 
-    fn entry(&self, settled: Settlement, was: CallStatus, now: Millis) -> JournalEntry {
+    fn entry(&self, settled: Settlement, was: CallStatus, now: Millis) -> CommitEntry {
         let row = self.row(settled);
         let announced = events::ended(&row, &self.ending, (self.ai_cost)(settled), now);
         let update = update(&row, was, self.row.last_sign_at);
-        JournalEntry {
+        CommitEntry {
             call: Some(CallWrite::Update(Box::new(update))),
             events: vec![announced],
             counted: Some(EndedCallStats::new(&row, settled.minutes)),
-            ..JournalEntry::of(row.tenant_id)
+            ..CommitEntry::of(row.tenant_id)
         }
     }
 }

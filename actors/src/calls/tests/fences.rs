@@ -18,8 +18,8 @@ use crate::{
         ownership::take_over_addressed,
         simulated::{SimulatedOwnership, take_over},
     },
-    journal::{CallWrite, JournalEntry},
-    ledger::{Admission, Admit, Extend, LedgerHandle, Settle, simulated::SimulatedLedger},
+    commit::{CallWrite, CommitEntry, CommitHandle, simulated::SimulatedLedger},
+    ledger::{Admission, Admit, Extend, Settle},
     nodes::lease::Reason,
     runtime::simulated::{
         chance::Chance,
@@ -67,7 +67,7 @@ fn step(chance: &mut Chance) -> Step {
 
 /// The ledger and the tables of the simulation, where every request is answered at once.
 struct Model {
-    ledger: LedgerHandle,
+    ledger: CommitHandle,
     tables: Tables,
     asks: UnboundedReceiver<NetworkRequest<Tables>>,
     tasks: Tasks,
@@ -184,7 +184,7 @@ async fn told_by_store(store: &Store) -> Vec<String> {
 }
 
 /// Returns the ledger's answer. `row` is the call as the requester believes it to be.
-async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
+async fn ask(ledger: CommitHandle, step: Step, row: call::Model) -> String {
     let (call, tenant, epoch) = (row.id, row.tenant_id, row.epoch);
     let owner: Arc<str> = Arc::from(row.owner.as_str());
     let written =
@@ -199,12 +199,12 @@ async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
                 max_concurrent,
             };
             let then = move |admission| match admission {
-                Admission::Granted => JournalEntry {
+                Admission::Granted => CommitEntry {
                     call: Some(CallWrite::Insert(Box::new(row.clone()))),
                     events: vec![events::started(&row, BEGAN)],
-                    ..JournalEntry::of(tenant)
+                    ..CommitEntry::of(tenant)
                 },
-                Admission::Refused(_) => JournalEntry::of(tenant),
+                Admission::Refused(_) => CommitEntry::of(tenant),
             };
             format!("{:?}", ledger.admit(admit, then).await)
         }
@@ -214,10 +214,10 @@ async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
                 answered_at: Some(BEGAN),
                 ..row
             };
-            let entry = JournalEntry {
+            let entry = CommitEntry {
                 call: Some(written(&next, CallStatus::Ringing)),
                 events: vec![events::answered(&next, BEGAN, BEGAN)],
-                ..JournalEntry::of(tenant)
+                ..CommitEntry::of(tenant)
             };
             format!("{:?}", ledger.write(entry).await)
         }
@@ -255,14 +255,14 @@ async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
                     talk_time_seconds: Some(minutes),
                     ..row.clone()
                 };
-                JournalEntry {
+                CommitEntry {
                     call: Some(CallWrite::Update(Box::new(update(
                         &next,
                         was,
                         row.last_sign_at,
                     )))),
                     events: vec![events::ended(&next, &ending, 0, BEGAN)],
-                    ..JournalEntry::of(tenant)
+                    ..CommitEntry::of(tenant)
                 }
             };
             format!("{:?}", ledger.settle(settle, then).await)
@@ -272,9 +272,9 @@ async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
                 pending: Some("{}".to_owned()),
                 ..row
             };
-            let entry = JournalEntry {
+            let entry = CommitEntry {
                 call: Some(written(&next, next.status)),
-                ..JournalEntry::of(tenant)
+                ..CommitEntry::of(tenant)
             };
             format!("{:?}", ledger.write(entry).await)
         }

@@ -35,9 +35,10 @@ use super::{
 use crate::{
     bridges::Bridges,
     calls::{CallRegistry, CallRouter},
+    commit::{self, CommitDeps},
     events::outbox::Audience,
     functions::{self, FunctionsConfig},
-    ledger::{self, Credit, LedgerDeps},
+    ledger::{self, Credit},
     nodes::Membership,
     outbound::{Guard, Outbound},
     runtime::clock::{Clock, ManualClock, SharedClock, SteadyClock, SystemClock},
@@ -76,7 +77,7 @@ impl World {
         seed(&store, &vault, now).await;
         let node = Membership::outside("node");
         let here = Arbiter::current();
-        let ledger_parts = LedgerDeps {
+        let ledger_parts = CommitDeps {
             store: store.clone(),
             clock: clock.clone(),
             node: node.clone(),
@@ -93,7 +94,7 @@ impl World {
             concurrency: PlanConcurrency::default(),
             transfers: TransferPrefixes::default(),
             versions: Versions::default(),
-            ledger: ledger::start(&here, &ledger_parts),
+            ledger: commit::start(&here, &ledger_parts),
             functions: functions::start(
                 std::slice::from_ref(&here),
                 &outbound,
@@ -209,7 +210,7 @@ async fn buy(store: &Store, tenant: TenantId, minutes: i64) {
         reference: None,
         description: None,
     };
-    ledger::credit(store, Arc::new(SystemClock), credit, None)
+    commit::credit(store, Arc::new(SystemClock), credit, None)
         .await
         .expect("is booked");
 }

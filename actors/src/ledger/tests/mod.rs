@@ -1,9 +1,7 @@
-//! Tests: the planner against tables and a model, and the whole ledger against real databases.
+//! Tests: the planner against tables and a model.
 
 mod coverage;
-mod locked;
 mod model;
-mod store;
 mod table;
 
 use dikala_entities::{Millis, TransactionType, credit_account};
@@ -13,11 +11,11 @@ use super::{
     *,
 };
 
-const NOW: Millis = Millis::from_i64(1_800_000_000_000);
+pub(crate) const NOW: Millis = Millis::from_i64(1_800_000_000_000);
 /// The threshold of every test account, in minutes.
-const LOW_THRESHOLD: i64 = 3;
+pub(crate) const LOW_THRESHOLD: i64 = 3;
 
-fn account(tenant: TenantId, minutes: i64) -> credit_account::Model {
+pub(crate) fn account(tenant: TenantId, minutes: i64) -> credit_account::Model {
     credit_account::Model {
         tenant_id: tenant,
         available: minutes,
@@ -34,11 +32,11 @@ fn account(tenant: TenantId, minutes: i64) -> credit_account::Model {
     }
 }
 
-fn owner() -> Arc<str> {
+pub(crate) fn owner() -> Arc<str> {
     Arc::from("node")
 }
 
-fn admit(tenant: TenantId, call: CallId, max_concurrent: Option<i64>) -> Item {
+pub(crate) fn admit(tenant: TenantId, call: CallId, max_concurrent: Option<i64>) -> Item {
     Item::Admit(Admit {
         call,
         tenant,
@@ -48,7 +46,13 @@ fn admit(tenant: TenantId, call: CallId, max_concurrent: Option<i64>) -> Item {
     })
 }
 
-fn extend(tenant: TenantId, call: CallId, request: i64, started: i64, want: i64) -> Item {
+pub(crate) fn extend(
+    tenant: TenantId,
+    call: CallId,
+    request: i64,
+    started: i64,
+    want: i64,
+) -> Item {
     Item::Extend(Extend {
         call,
         tenant,
@@ -60,7 +64,7 @@ fn extend(tenant: TenantId, call: CallId, request: i64, started: i64, want: i64)
     })
 }
 
-fn settle(tenant: TenantId, call: CallId, minutes: i64) -> Item {
+pub(crate) fn settle(tenant: TenantId, call: CallId, minutes: i64) -> Item {
     Item::Settle(Settle {
         call,
         tenant,
@@ -70,7 +74,7 @@ fn settle(tenant: TenantId, call: CallId, minutes: i64) -> Item {
     })
 }
 
-fn adjust(tenant: TenantId, minutes: i64, reference: Option<String>) -> Item {
+pub(crate) fn adjust(tenant: TenantId, minutes: i64, reference: Option<String>) -> Item {
     let kind = TransactionType::Adjustment;
     let credit = Credit {
         tenant,

@@ -3,7 +3,7 @@
 use dikala_entities::{HangupReason, MINUTES_MAX};
 
 use super::*;
-use crate::ledger::credit::check;
+use crate::ledger::check;
 
 #[test]
 fn a_call_holds_uses_and_gives_back() {

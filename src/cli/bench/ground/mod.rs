@@ -11,7 +11,8 @@ use std::{cell::Cell, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::ValueEnum;
 use dikala_actors::{
-    ledger::{self, Credit},
+    commit,
+    ledger::Credit,
     runtime::clock::{Clock, SystemClock},
 };
 use dikala_entities::{
@@ -203,7 +204,7 @@ async fn tenant(
         reference: None,
         description: None,
     };
-    let booked = ledger::credit(store, Arc::new(SystemClock), purchase, None).await;
+    let booked = commit::credit(store, Arc::new(SystemClock), purchase, None).await;
     booked.map_err(failed)?;
     let agent = demo_agent(tenant, Language::default(), now);
     let agent_id = agent.id;

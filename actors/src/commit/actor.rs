@@ -14,7 +14,7 @@ use sea_orm::DbErr;
 use tokio::sync::oneshot;
 
 use super::{
-    LedgerDeps, LedgerError, PostingOutcome,
+    CommitDeps, LedgerError, PostingOutcome,
     batch::Posting,
     locked::{locked, queue_for_rows, write_unlocked},
 };
@@ -70,7 +70,7 @@ impl QueuedPosting {
 
 /// One shard of the ledger.
 pub struct CreditLedger {
-    deps: LedgerDeps,
+    deps: CommitDeps,
     stats: Arc<BatchStats>,
     queue: GroupCommit<QueuedPosting>,
     /// Tenants whose rows another session had locked at the last check.
@@ -95,7 +95,7 @@ impl std::fmt::Debug for CreditLedger {
 impl CreditLedger {
     pub(super) fn start(
         arbiter: &ArbiterHandle,
-        deps: LedgerDeps,
+        deps: CommitDeps,
         stats: Arc<BatchStats>,
     ) -> Addr<Self> {
         MeteredContext::start(arbiter, MAILBOX, OnPanic::Restart, move |_| Self {
@@ -235,7 +235,7 @@ async fn still_locked(
 
 /// Writes a batch. Returns the postings that could not be written because their tenant's rows are locked.
 async fn book(
-    deps: LedgerDeps,
+    deps: CommitDeps,
     stats: Arc<BatchStats>,
     batch: Vec<QueuedPosting>,
 ) -> Vec<QueuedPosting> {

@@ -11,13 +11,16 @@ use dikala_entities::{CallId, MailKind, Millis, TenantId, mail, store::Transacti
 use sea_orm::DbErr;
 
 use super::{
-    Item, ItemOutcome, LedgerDeps, LedgerError, PostingOutcome,
-    plan::{LedgerRows, plan},
-    statements::{self, announce},
+    CommitDeps,
+    call_writes::{self, CallWrite, CommitEntry, Obstacle},
 };
 use crate::{
     events::outbox::{self, AnnouncedEvents, NewEvent},
-    journal::{self, CallWrite, JournalEntry, Obstacle},
+    ledger::{
+        Item, ItemOutcome, LedgerError, PostingOutcome,
+        plan::{LedgerRows, plan},
+        statements::{self, announce},
+    },
     mails,
 };
 
@@ -25,17 +28,17 @@ use crate::{
 pub(super) const ROUNDS_MAX: usize = 4;
 
 /// Makes the entry that follows from an item's result. It is called again if a later try has another result.
-type Consequence = Box<dyn Fn(&ItemOutcome) -> JournalEntry + Send + Sync>;
+type Consequence = Box<dyn Fn(&ItemOutcome) -> CommitEntry + Send + Sync>;
 
 pub(super) enum Posting {
     Book(Item),
     BookAndWrite(Item, Consequence, LastEntry),
-    Write(Arc<JournalEntry>),
+    Write(Arc<CommitEntry>),
 }
 
 /// The entry of a posting's last try, with the result it was made from. A repeated try writes the same ids.
 #[derive(Default)]
-pub(super) struct LastEntry(Mutex<Option<(ItemOutcome, Arc<JournalEntry>)>>);
+pub(super) struct LastEntry(Mutex<Option<(ItemOutcome, Arc<CommitEntry>)>>);
 
 impl Posting {
     /// The tenant selects the shard.
@@ -70,7 +73,7 @@ impl Posting {
     }
 
     /// The entry to write; `None` if the item was refused.
-    fn entry(&self, outcome: &PostingOutcome) -> Option<Arc<JournalEntry>> {
+    fn entry(&self, outcome: &PostingOutcome) -> Option<Arc<CommitEntry>> {
         match (self, outcome) {
             (Self::Write(entry), _) => Some(Arc::clone(entry)),
             (Self::BookAndWrite(_, consequence, last_entry), Ok(booked)) => {
@@ -98,7 +101,7 @@ pub(super) struct CommittedBatch {
 /// One try to write the rest of a batch.
 struct Round {
     outcomes: Vec<PostingOutcome>,
-    entries: Vec<Option<Arc<JournalEntry>>>,
+    entries: Vec<Option<Arc<CommitEntry>>>,
     /// `None`: a row changed since it was read, so nothing may be committed.
     announced: Option<AnnouncedEvents>,
     /// Nothing to write: an earlier try was committed.
@@ -116,7 +119,7 @@ pub(super) enum LockWait {
 
 /// Writes a batch. Everything that it returns is committed.
 pub(super) async fn write(
-    deps: &LedgerDeps,
+    deps: &CommitDeps,
     batch: &[&Posting],
     lock_wait: LockWait,
 ) -> Result<CommittedBatch, DbErr> {
@@ -148,10 +151,10 @@ pub(super) async fn write(
             break;
         }
         txn.rollback().await?;
-        let entries: Vec<Option<&JournalEntry>> =
+        let entries: Vec<Option<&CommitEntry>> =
             round.entries.iter().map(Option::as_deref).collect();
         let looking = deps.store.begin_critical().await?;
-        let obstacles = journal::obstacles(&looking, &entries).await?;
+        let obstacles = call_writes::obstacles(&looking, &entries).await?;
         if obstacles.contains(&Some(Obstacle::Done)) {
             looking.confirm().await?;
         } else {
@@ -186,7 +189,7 @@ pub(super) fn items(postings: &[&Posting]) -> Vec<Item> {
 /// The results of postings, and the entries that follow from them.
 pub(super) struct BatchDecision {
     pub outcomes: Vec<PostingOutcome>,
-    pub entries: Vec<Option<Arc<JournalEntry>>>,
+    pub entries: Vec<Option<Arc<CommitEntry>>>,
 }
 
 /// Books postings into a book that contains the rows they concern.
@@ -209,7 +212,7 @@ pub(super) fn decide(book: &mut LedgerRows, postings: &[&Posting], now: Millis) 
 
 async fn attempt(
     txn: &Transaction,
-    deps: &LedgerDeps,
+    deps: &CommitDeps,
     postings: &[&Posting],
 ) -> Result<Round, DbErr> {
     let now = deps.clock.now();
@@ -223,8 +226,8 @@ async fn attempt(
     let mut writes = statements::writes(&book, &before)?;
     let mut lows: Vec<NewEvent> = book.lows.iter().map(|low| announce(low, now)).collect();
     let mail_rows = lows.iter().map(|low| low_balance_mail(low, now)).collect();
-    let written: Vec<&JournalEntry> = entries.iter().flatten().map(|entry| &**entry).collect();
-    writes.extend(journal::writes(&written)?);
+    let written: Vec<&CommitEntry> = entries.iter().flatten().map(|entry| &**entry).collect();
+    writes.extend(call_writes::writes(&written)?);
     let mut events: Vec<NewEvent> = written
         .iter()
         .flat_map(|entry| entry.events.iter().cloned())

@@ -1,25 +1,23 @@
 //! A single booking, for commands that run beside a server or without one.
 
-use dikala_entities::{MINUTES_MAX, Store, TransactionId, TransactionType, audit};
-
+use dikala_entities::{Store, TransactionId, audit};
 use sea_orm::DbErr;
 
 use super::{
-    Credit, CreditBooking, Item, ItemOutcome, LedgerDeps, LedgerError,
+    CommitDeps,
     batch::{LockWait, Posting, write},
     book_and_write,
+    call_writes::{CommitEntry, StoredResponse},
 };
 use crate::{
     events::outbox::Audience,
-    journal::{JournalEntry, StoredResponse},
+    ledger::{Credit, CreditBooking, Item, ItemOutcome, LedgerError, check},
     nodes::Membership,
     runtime::{
         clock::SharedClock,
         group_commit::{BatchStats, commit},
     },
 };
-
-const TEXT_CHARS_MAX: usize = 255;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CreditError {
@@ -42,7 +40,7 @@ pub async fn credit(
     check(&credit).map_err(CreditError::Refused)?;
     let id = TransactionId::new(clock.now());
     let posting = posting(credit, id, audit, |_| None);
-    let deps = LedgerDeps {
+    let deps = CommitDeps {
         store: store.clone(),
         clock,
         node: Membership::outside(""),
@@ -89,52 +87,17 @@ pub(super) fn posting(
     let item = Item::Credit(credit, id);
     let consequence = move |booked: &ItemOutcome| {
         let ItemOutcome::Transaction(transaction) = booked else {
-            return JournalEntry::of(tenant);
+            return CommitEntry::of(tenant);
         };
         let credited = CreditBooking {
             is_new: transaction.id == id,
             transaction: (**transaction).clone(),
         };
-        JournalEntry {
+        CommitEntry {
             audit: audit.clone().filter(|_| credited.is_new),
             answer: answer(&credited),
-            ..JournalEntry::of(tenant)
+            ..CommitEntry::of(tenant)
         }
     };
     book_and_write(item, consequence)
-}
-
-/// The rules of a booking that do not depend on the account.
-pub(super) fn check(credit: &Credit) -> Result<(), String> {
-    if credit.minutes == 0 || credit.minutes.unsigned_abs() > MINUTES_MAX.unsigned_abs() {
-        return Err(format!(
-            "minutes must be a whole number from 1 to {MINUTES_MAX}, or negative for an adjustment"
-        ));
-    }
-    if credit.kind == TransactionType::Usage {
-        return Err("usage is booked by calls only".to_owned());
-    }
-    if credit.minutes < 0 && credit.kind != TransactionType::Adjustment {
-        return Err(
-            "a purchase, a bonus or a refund must be positive; take minutes away with the type adjustment"
-                .to_owned(),
-        );
-    }
-    let unfit =
-        |text: &String| text.chars().count() > TEXT_CHARS_MAX || text.chars().any(char::is_control);
-    if credit
-        .reference
-        .as_ref()
-        .is_some_and(|text| text.is_empty() || unfit(text))
-    {
-        return Err(format!(
-            "reference must have 1 to {TEXT_CHARS_MAX} characters, none of them control characters"
-        ));
-    }
-    if credit.description.as_ref().is_some_and(unfit) {
-        return Err(format!(
-            "description must have at most {TEXT_CHARS_MAX} characters, none of them control characters"
-        ));
-    }
-    Ok(())
 }

@@ -1,4 +1,4 @@
-//! The ledger of a simulation: the work of [`batch`](super::batch) and [`statements`](super::statements) on tables in memory.
+//! The ledger of a simulation: the work of [`batch`](super::batch) and `ledger::statements` on tables in memory.
 //! It uses the real plan and copies the guards of the writes. Nothing is locked between read and write, so the guards alone
 //! must suffice.
 
@@ -14,14 +14,17 @@ use tokio::sync::{
 };
 
 use super::{
-    Item, LedgerBackend, LedgerError, LedgerHandle, PostingOutcome,
+    CommitBackend, CommitHandle,
     actor::BATCH_MAX,
     batch::{BatchDecision, Posting, ROUNDS_MAX, decide, items},
-    plan::{LedgerRows, credit_key},
+    call_writes::{CallUpdate, CallWrite, CommitEntry, Obstacle, StoredState},
 };
 use crate::{
     events::outbox::{AHEAD_MS_MAX, Dispatch, NewEvent},
-    journal::{CallUpdate, CallWrite, JournalEntry, Obstacle, StoredState},
+    ledger::{
+        Item, LedgerError, PostingOutcome,
+        plan::{LedgerRows, credit_key},
+    },
     nodes::Membership,
     runtime::{
         clock::Clock,
@@ -45,7 +48,7 @@ struct QueuedPosting {
 
 /// A node's handle of its ledger.
 #[derive(Clone, Debug)]
-pub(crate) struct SimulatedLedgerHandle {
+pub(crate) struct SimulatedCommitHandle {
     waiting: UnboundedSender<QueuedPosting>,
     wire: SimulatedNetwork<Tables>,
     flaw: Option<Flaw>,
@@ -60,7 +63,7 @@ pub(crate) struct SimulatedLedger {
     flaw: Option<Flaw>,
 }
 
-impl SimulatedLedgerHandle {
+impl SimulatedCommitHandle {
     pub(super) async fn post(&self, mut posting: Posting) -> PostingOutcome {
         if self.flaw == Some(Flaw::RoundedDown)
             && let Posting::BookAndWrite(Item::Settle(settle), ..) = &mut posting
@@ -90,15 +93,15 @@ impl SimulatedLedger {
         node: Membership,
         ids: Ids,
         flaw: Option<Flaw>,
-    ) -> (Self, LedgerHandle) {
+    ) -> (Self, CommitHandle) {
         let (asks, waiting) = mpsc::unbounded_channel();
-        let books = SimulatedLedgerHandle {
+        let books = SimulatedCommitHandle {
             waiting: asks,
             wire: wire.clone(),
             flaw,
         };
-        let handle = LedgerHandle {
-            backend: LedgerBackend::Simulated(books),
+        let handle = CommitHandle {
+            backend: CommitBackend::Simulated(books),
             credited: Arc::default(),
             stats: Arc::default(),
             differences: Arc::default(),
@@ -275,7 +278,7 @@ fn known(tables: &Tables) -> StoredState {
 struct Write {
     book: LedgerRows,
     before: LedgerRows,
-    entries: Vec<Arc<JournalEntry>>,
+    entries: Vec<Arc<CommitEntry>>,
     node: Arc<str>,
     ids: Ids,
     now: Millis,
@@ -347,7 +350,7 @@ impl Write {
 
     fn entries_fit(&self, tables: &Tables) -> bool {
         let again = tables.has(Flaw::WrittenAgain);
-        let fits = |entry: &JournalEntry| {
+        let fits = |entry: &CommitEntry| {
             let call = match &entry.call {
                 Some(CallWrite::Insert(row)) => {
                     let named = |other: &call::Model| {

@@ -11,9 +11,8 @@ use sea_orm::{
 
 use super::*;
 use crate::{
+    commit::batch::{self, CommittedBatch, Posting},
     events::outbox::{Audience, NewEvent},
-    journal::JournalEntry,
-    ledger::batch::{self, CommittedBatch, Posting},
     nodes::Membership,
     runtime::{
         clock::SystemClock,
@@ -52,8 +51,8 @@ fn purchase(tenant: TenantId, minutes: i64, reference: Option<&str>) -> Credit {
     }
 }
 
-fn deps(store: &Store) -> LedgerDeps {
-    LedgerDeps {
+fn deps(store: &Store) -> CommitDeps {
+    CommitDeps {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside(&owner()),
@@ -67,12 +66,12 @@ fn ledger(store: &Store) -> Minutes {
 
 /// A ledger for calls without writes of their own.
 #[derive(Clone)]
-struct Minutes(LedgerHandle);
+struct Minutes(CommitHandle);
 
 impl std::ops::Deref for Minutes {
-    type Target = LedgerHandle;
+    type Target = CommitHandle;
 
-    fn deref(&self) -> &LedgerHandle {
+    fn deref(&self) -> &CommitHandle {
         &self.0
     }
 }
@@ -80,13 +79,13 @@ impl std::ops::Deref for Minutes {
 impl Minutes {
     async fn admit(&self, admit: Admit) -> Result<Admission, LedgerError> {
         let tenant = admit.tenant;
-        self.0.admit(admit, move |_| JournalEntry::of(tenant)).await
+        self.0.admit(admit, move |_| CommitEntry::of(tenant)).await
     }
 
     async fn settle(&self, settle: Settle) -> Result<Settlement, LedgerError> {
         let tenant = settle.tenant;
         self.0
-            .settle(settle, move |_| JournalEntry::of(tenant))
+            .settle(settle, move |_| CommitEntry::of(tenant))
             .await
     }
 }
@@ -415,9 +414,9 @@ async fn two_nodes_announce_for_the_same_tenants() {
 
 fn announcement(tenant: TenantId) -> Posting {
     let event = NewEvent::sample(EventKind::CallStarted, tenant, NOW);
-    Posting::Write(Arc::new(JournalEntry {
+    Posting::Write(Arc::new(CommitEntry {
         events: vec![event],
-        ..JournalEntry::of(tenant)
+        ..CommitEntry::of(tenant)
     }))
 }
 

@@ -9,20 +9,21 @@ use sea_orm::{DbBackend, PaginatorTrait, Statement, sea_query::Expr};
 
 use super::*;
 use crate::{
+    commit::{self, CommitDeps, CommitHandle},
     events::{outbox::Audience, payload::SampleCall},
-    ledger::{self, Credit, CreditBooking, LedgerDeps, LedgerError, LedgerHandle},
+    ledger::{Credit, CreditBooking, LedgerError},
     nodes::Membership,
     runtime::clock::{Clock, SystemClock},
 };
 
-fn ledger(store: &Store) -> LedgerHandle {
-    let deps = LedgerDeps {
+fn ledger(store: &Store) -> CommitHandle {
+    let deps = CommitDeps {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside("node"),
         audience: Audience::default(),
     };
-    ledger::start(&actix_rt::Arbiter::current(), &deps)
+    commit::start(&actix_rt::Arbiter::current(), &deps)
 }
 
 fn ringing(now: Millis) -> call::Model {
@@ -35,15 +36,15 @@ fn event(call: &call::Model, kind: EventKind) -> NewEvent {
     NewEvent::new(call.tenant_id, Some(call.id), now, now, &data)
 }
 
-fn begun(call: &call::Model) -> JournalEntry {
-    JournalEntry {
+fn begun(call: &call::Model) -> CommitEntry {
+    CommitEntry {
         call: Some(CallWrite::Insert(Box::new(call.clone()))),
         events: vec![event(call, EventKind::CallStarted)],
-        ..JournalEntry::of(call.tenant_id)
+        ..CommitEntry::of(call.tenant_id)
     }
 }
 
-fn answered(call: &call::Model) -> JournalEntry {
+fn answered(call: &call::Model) -> CommitEntry {
     let update = CallUpdate {
         id: call.id,
         fence: fence(1),
@@ -63,10 +64,10 @@ fn answered(call: &call::Model) -> JournalEntry {
         failure_detail: None,
         last_sign_at: call.started_at.as_i64(),
     };
-    JournalEntry {
+    CommitEntry {
         call: Some(CallWrite::Update(Box::new(update))),
         events: vec![event(call, EventKind::CallAnswered)],
-        ..JournalEntry::of(call.tenant_id)
+        ..CommitEntry::of(call.tenant_id)
     }
 }
 
@@ -77,7 +78,7 @@ fn fence(epoch: i64) -> Fence {
     }
 }
 
-fn invoked(call: &call::Model, id: &str) -> JournalEntry {
+fn invoked(call: &call::Model, id: &str) -> CommitEntry {
     let invocation = invocation::Model {
         call_id: call.id,
         invocation_id: id.to_owned(),
@@ -89,10 +90,10 @@ fn invoked(call: &call::Model, id: &str) -> JournalEntry {
         function_id: None,
         fault: None,
     };
-    JournalEntry {
+    CommitEntry {
         invocation: Some((invocation, fence(1))),
         events: vec![event(call, EventKind::FunctionCalled)],
-        ..JournalEntry::of(call.tenant_id)
+        ..CommitEntry::of(call.tenant_id)
     }
 }
 
@@ -222,12 +223,12 @@ async fn an_answer_is_stored_with_its_effect() {
         let now = SystemClock.now();
         let (ledger, call) = (ledger(&store), ringing(now));
         rows::insert(store.writer(), claim("k", now)).await;
-        let entry = JournalEntry {
+        let entry = CommitEntry {
             answer: Some(kept("k", now, r#"{"a":"\u0001"}"#)),
             events: vec![event(&call, EventKind::CallStarted)],
-            ..JournalEntry::of(call.tenant_id)
+            ..CommitEntry::of(call.tenant_id)
         };
-        let answer_alone = JournalEntry {
+        let answer_alone = CommitEntry {
             events: Vec::new(),
             ..entry.clone()
         };

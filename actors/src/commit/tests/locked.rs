@@ -10,7 +10,6 @@ use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
 use super::*;
 use crate::{
     events::outbox::{Audience, NewEvent},
-    journal::JournalEntry,
     nodes::Membership,
     runtime::clock::SystemClock,
 };
@@ -34,12 +33,12 @@ async fn tenants(store: &Store) -> Vec<TenantId> {
 }
 
 /// A ringing call needs a minute and an event position.
-async fn ring(ledger: &LedgerHandle, tenant: TenantId) -> Result<Admission, LedgerError> {
+async fn ring(ledger: &CommitHandle, tenant: TenantId) -> Result<Admission, LedgerError> {
     ring_as(ledger, tenant, CallId::new(NOW)).await
 }
 
 async fn ring_as(
-    ledger: &LedgerHandle,
+    ledger: &CommitHandle,
     tenant: TenantId,
     call: CallId,
 ) -> Result<Admission, LedgerError> {
@@ -51,9 +50,9 @@ async fn ring_as(
         max_concurrent: None,
     };
     let event = NewEvent::sample(EventKind::CallStarted, tenant, NOW);
-    let entry = JournalEntry {
+    let entry = CommitEntry {
         events: vec![event],
-        ..JournalEntry::of(tenant)
+        ..CommitEntry::of(tenant)
     };
     ledger.admit(admit, move |_| entry.clone()).await
 }
@@ -64,7 +63,7 @@ async fn one_is_locked(table: &str) {
         return;
     };
     let tenants = tenants(&store).await;
-    let deps = LedgerDeps {
+    let deps = CommitDeps {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside(&owner()),
@@ -119,7 +118,7 @@ async fn a_locked_hold_stalls_only_its_own_tenant() {
         return;
     };
     let tenants = tenants(&store).await;
-    let deps = LedgerDeps {
+    let deps = CommitDeps {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside(&owner()),
@@ -145,7 +144,7 @@ async fn a_locked_hold_stalls_only_its_own_tenant() {
             minutes: 1,
         };
         handle
-            .settle(settle, move |_| JournalEntry::of(tenant))
+            .settle(settle, move |_| CommitEntry::of(tenant))
             .await
     });
     let others = || join_all(tenants[1..].iter().map(|tenant| ring(&ledger, *tenant)));
@@ -171,7 +170,7 @@ async fn a_row_that_others_write_all_the_time_is_got_in_turn() {
     };
     let tenants = tenants(&store).await;
     let tenant = tenants[0];
-    let deps = LedgerDeps {
+    let deps = CommitDeps {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: Membership::outside(&owner()),

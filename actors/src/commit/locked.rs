@@ -10,7 +10,7 @@ use dikala_entities::{
 use sea_orm::DbErr;
 
 use super::{
-    LedgerDeps, PostingOutcome,
+    CommitDeps, PostingOutcome,
     batch::{CommittedBatch, LockWait, Posting, write},
 };
 use crate::events::outbox::AnnouncedEvents;
@@ -24,7 +24,7 @@ pub(super) struct UnlockedBatch {
 
 /// Writes a batch. If rows are locked, it writes the postings of the tenants whose rows are free.
 pub(super) async fn write_unlocked(
-    deps: &LedgerDeps,
+    deps: &CommitDeps,
     batch: &[&Posting],
 ) -> Result<UnlockedBatch, DbErr> {
     let whole = |written: CommittedBatch| UnlockedBatch {

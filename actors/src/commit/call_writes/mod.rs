@@ -26,7 +26,7 @@ use crate::events::outbox::NewEvent;
 
 /// Everything that one step of one call writes, all or nothing.
 #[derive(Clone, Debug)]
-pub struct JournalEntry {
+pub struct CommitEntry {
     pub tenant: TenantId,
     pub call: Option<CallWrite>,
     /// Only with a write to its call's row.
@@ -41,7 +41,7 @@ pub struct JournalEntry {
     pub events: Vec<NewEvent>,
 }
 
-impl JournalEntry {
+impl CommitEntry {
     /// An empty entry.
     pub fn of(tenant: TenantId) -> Self {
         Self {
@@ -137,7 +137,7 @@ impl CallUpdate {
 }
 
 /// The writes of a batch's entries, without their events.
-pub(crate) fn writes(entries: &[&JournalEntry]) -> Result<Vec<BatchWrite>, DbErr> {
+pub(crate) fn writes(entries: &[&CommitEntry]) -> Result<Vec<BatchWrite>, DbErr> {
     let (mut inserts, mut updates) = (Vec::new(), Vec::new());
     let (mut transcripts, mut invocations) = (Vec::new(), Vec::new());
     let mut audits = Vec::new();
@@ -196,7 +196,7 @@ fn update_calls(mut updates: Vec<&CallUpdate>) -> BatchWrite {
 
 /// Locks the rows of calls that only get an invocation, until the commit. So nothing is added to a call that was taken over or
 /// erased meanwhile.
-fn lock_calls(entries: &[&JournalEntry]) -> BatchWrite {
+fn lock_calls(entries: &[&CommitEntry]) -> BatchWrite {
     let updated: HashSet<CallId> = entries.iter().filter_map(|entry| updated(entry)).collect();
     let invoked = entries.iter().filter_map(|entry| entry.invocation.as_ref());
     let kept: BTreeMap<CallId, &Fence> = invoked
@@ -220,7 +220,7 @@ fn lock_calls(entries: &[&JournalEntry]) -> BatchWrite {
     BatchWrite::new(sql, &columns, rows.collect())
 }
 
-fn updated(entry: &JournalEntry) -> Option<CallId> {
+fn updated(entry: &CommitEntry) -> Option<CallId> {
     match &entry.call {
         Some(CallWrite::Update(update)) => Some(update.id),
         _ => None,
@@ -253,15 +253,15 @@ pub(crate) struct StoredState {
 /// Finds the entries that cannot be written, after a batch changed too few rows. `None` for entries without an obstacle.
 pub(crate) async fn obstacles(
     db: &impl ConnectionTrait,
-    entries: &[Option<&JournalEntry>],
+    entries: &[Option<&CommitEntry>],
 ) -> Result<Vec<Option<Obstacle>>, DbErr> {
     let known = read(db, entries).await?;
-    let obstacle = |entry: &Option<&JournalEntry>| entry.and_then(|entry| known.obstacle(entry));
+    let obstacle = |entry: &Option<&CommitEntry>| entry.and_then(|entry| known.obstacle(entry));
     Ok(entries.iter().map(obstacle).collect())
 }
 
 impl StoredState {
-    pub(crate) fn obstacle(&self, entry: &JournalEntry) -> Option<Obstacle> {
+    pub(crate) fn obstacle(&self, entry: &CommitEntry) -> Option<Obstacle> {
         let announced = |event: &NewEvent| self.events.contains(&event.id);
         let audited = |audit: &audit::Model| self.audits.contains(&audit.id);
         if entry.events.iter().any(announced) || entry.audit.as_ref().is_some_and(audited) {
@@ -323,10 +323,10 @@ impl StoredState {
 /// Skips queries that no entry needs.
 async fn read(
     db: &impl ConnectionTrait,
-    entries: &[Option<&JournalEntry>],
+    entries: &[Option<&CommitEntry>],
 ) -> Result<StoredState, DbErr> {
     let entries = || entries.iter().copied().flatten();
-    let inserted = |entry: &JournalEntry| match &entry.call {
+    let inserted = |entry: &CommitEntry| match &entry.call {
         Some(CallWrite::Insert(call)) => Some((**call).clone()),
         _ => None,
     };

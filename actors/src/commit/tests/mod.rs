@@ -1,0 +1,13 @@
+//! Tests of whole commits on real databases.
+
+mod locked;
+mod store;
+
+use dikala_entities::{TransactionType, credit_account};
+
+use super::*;
+use crate::ledger::{
+    lock, take_over,
+    tests::{LOW_THRESHOLD, NOW, account, adjust, admit, extend, owner, settle},
+    verify,
+};
