@@ -18,6 +18,8 @@ use crate::support::prelude::*;
 /// Samples of a packet, and its duration in milliseconds.
 const SAMPLES: usize = 160;
 pub const PACKET_MS: usize = 20;
+/// A second in RTP timestamps of G.711.
+const SECOND: u32 = 8_000;
 /// After this many packets without the voice, an utterance is over. A busy machine leaves shorter gaps.
 const PAUSE: usize = 10;
 /// After this time without any packet, not even silence, nothing more will come.
@@ -184,12 +186,13 @@ impl PhoneAudio {
             .iter()
             .filter(|packet| packet.is_loud && packet.tone.is_none());
         let mut begun = Vec::new();
-        let mut last: Option<Instant> = None;
+        // By the sender's time, because a busy machine delivers packets late.
+        let mut last: Option<u32> = None;
         for packet in loud {
-            if last.is_none_or(|last| packet.at - last >= Duration::from_secs(1)) {
+            if last.is_none_or(|last| packet.timestamp.wrapping_sub(last) >= SECOND) {
                 begun.push(packet.at);
             }
-            last = Some(packet.at);
+            last = Some(packet.timestamp);
         }
         begun
     }
