@@ -10,7 +10,7 @@ use super::control::LiveOutbound;
 use crate::{
     http::{context::HttpContext, settings::HttpSettings},
     node::Runtime,
-    operations::{AgentLimits, OperationResources},
+    operations::{AgentLimits, OperationResources, ServingProcess},
 };
 
 /// Everything a handler can reach. Cheap to clone; all clones share keys and limits.
@@ -52,11 +52,13 @@ impl Services {
                 store: runtime.store.clone(),
                 clock: Arc::clone(&runtime.clock),
                 vault: Some(runtime.vault.clone()),
-                gate: Some(Arc::clone(&http.gate)),
                 base: "".into(),
-                bridges: Some(Arc::clone(&runtime.bridges)),
-                webhooks: Some(runtime.webhooks.clone()),
-                agents: Some(Arc::new(settings.agents.clone())),
+                serving: Some(Arc::new(ServingProcess {
+                    node: runtime.clone(),
+                    gate: Arc::clone(&http.gate),
+                    agents: settings.agents.clone(),
+                    urls: settings.urls,
+                })),
             },
             http: Data::new(http),
         }

@@ -4,12 +4,10 @@ use dikala_actors::{
     functions::{
         CircuitState, FunctionRequest, FunctionSpec, InvocationReport, InvocationSpan, Invoke,
     },
-    outbound::{BlockedReason, Permission},
+    outbound::Permission,
     webhooks::{ResendOutcome, TestError, webhook_status::QueueReading},
 };
-use dikala_entities::{
-    CallId, DeliveryId, OutboundUrl, SecretPlace, TenantId, WebhookId, function, tenant, webhook,
-};
+use dikala_entities::{CallId, DeliveryId, SecretPlace, WebhookId, function, tenant, webhook};
 use sea_orm::EntityTrait;
 use serde_json::{Map, Value};
 
@@ -42,15 +40,6 @@ fn not_sent(error: TestError) -> ApiError {
 pub struct LiveOutbound(pub Runtime);
 
 impl LiveOutbound {
-    /// Checks that the URL's address may be dialled. A name that does not resolve now is allowed.
-    pub async fn check_url(
-        &self,
-        tenant: TenantId,
-        url: &OutboundUrl,
-    ) -> Result<(), BlockedReason> {
-        self.0.outbound.check_url(tenant, url).await
-    }
-
     /// The state of the circuit breaker of a function's endpoint.
     pub fn circuit(&self, function: &function::Model) -> CircuitState {
         self.0

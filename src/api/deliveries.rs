@@ -14,15 +14,13 @@ use sea_orm::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::webhooks;
 use crate::{
     api::context::Services,
     http::{
-        answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{Id, Query, RequestBody, TenantRequest, word},
+        extract::{Id, Query, RequestBody, word},
     },
-    operations::{PageRange, stored::Json},
+    operations::{OperationContext, PageRange, stored::Json},
 };
 
 /// Attempts shown per delivery, the newest ones.
@@ -182,19 +180,6 @@ pub async fn find(
     })
 }
 
-async fn detail(
-    services: &Services,
-    tenant: TenantId,
-    id: DeliveryId,
-) -> Result<DeliveryDetail, ApiError> {
-    let found = find(services.store.api_reader(), tenant, id).await?;
-    Ok(DeliveryDetail {
-        delivery: found.delivery.into(),
-        payload: found.event.map(|event| Json::object(event.body)),
-        attempts: found.attempts.into_iter().map(Into::into).collect(),
-    })
-}
-
 /// Deliveries to a webhook, newest first.
 fn newest(webhook: &webhook::Model, status: Option<DeliveryStatus>) -> Select<delivery::Entity> {
     let select = delivery::Entity::of_webhook(webhook).order_by_desc(delivery::Column::Id);
@@ -269,50 +254,53 @@ pub async fn waiting(
 
 /// `GET /webhooks/{id}/deliveries`
 pub async fn list(
-    caller: TenantRequest,
-    services: Data<Services>,
+    context: OperationContext,
     id: Id<WebhookId>,
     query: Query,
-) -> Result<ApiAnswer, ApiError> {
-    let webhook = webhooks::find(services.store.api_reader(), caller.tenant, id.0).await?;
+) -> Result<DeliveryList, ApiError> {
+    let webhook = context.find_webhook(id.0).await?;
     let (page, status) = query.0.read(&[], |form| {
         let page = PageRange::read(form);
         let status: Option<DeliveryStatus> = form.optional("status", None, word("a status"));
         Some((page, status))
     })?;
     let select = newest(&webhook, status);
-    let db = services.store.api_reader();
+    let db = context.store().api_reader();
     let mut rows = Vec::new();
     if page.is_in_reach(db, &select, NARROW).await? {
         rows = page.of(select).all(db).await?;
     }
-    Ok(ApiAnswer::ok(&DeliveryList {
+    Ok(DeliveryList {
         has_more: page.has_more(&mut rows),
         deliveries: rows.into_iter().map(Into::into).collect(),
         limit: page.limit,
         offset: page.offset,
-    }))
+    })
 }
 
 /// `GET /deliveries/{id}`
 pub async fn show(
-    caller: TenantRequest,
-    services: Data<Services>,
+    context: OperationContext,
     id: Id<DeliveryId>,
-) -> Result<ApiAnswer, ApiError> {
-    let shown = detail(&services, caller.tenant, id.0).await?;
-    Ok(ApiAnswer::ok(&shown))
+) -> Result<DeliveryDetail, ApiError> {
+    let tenant = context.tenant()?;
+    let found = find(context.store().api_reader(), tenant, id.0).await?;
+    Ok(DeliveryDetail {
+        delivery: found.delivery.into(),
+        payload: found.event.map(|event| Json::object(event.body)),
+        attempts: found.attempts.into_iter().map(Into::into).collect(),
+    })
 }
 
 /// `POST /webhooks/{id}/test`
 pub async fn test(
-    caller: TenantRequest,
+    context: OperationContext,
     services: Data<Services>,
     id: Id<WebhookId>,
     body: RequestBody,
 ) -> Result<DeliveryDetail, ApiError> {
-    let webhook = webhooks::find(services.store.api_reader(), caller.tenant, id.0).await?;
+    let webhook = context.find_webhook(id.0).await?;
     body.optional_form()?.expect_empty()?;
     let delivery = services.outbound.test_webhook(webhook).await?;
-    detail(&services, caller.tenant, delivery).await
+    show(context, Id(delivery)).await
 }

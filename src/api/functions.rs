@@ -15,7 +15,6 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{
-    Addresses, TenantWrite,
     control::FunctionTrial,
     listing::{self, Listing},
     parameters::{self, Parameters},
@@ -24,7 +23,7 @@ use crate::{
     api::context::Services,
     audit::AuditChange,
     http::{
-        answer::{ApiAnswer, Created},
+        answer::{ApiAnswer, Created, NoContent},
         error::{ApiError, Missing},
         extract::{
             BlankRule, FormFields, FunctionName, Id, ParseResult, Query, RequestBody,
@@ -35,6 +34,7 @@ use crate::{
     },
     openapi::schema::words,
     operations::{
+        Addresses, OperationContext,
         agents::{self, weight, weight::FieldSizes},
         stored::Json,
         texts::{FunctionDescription, TOOL_NAME_CHARS_MAX, tool_name},
@@ -336,25 +336,24 @@ pub async fn list_all(
     listing::answer(services, &caller, &query, list).await
 }
 
-/// `POST /agents/{id}/functions`: creates a function and enables it.
+/// Creates a function and enables it.
 pub async fn create(
-    caller: TenantRequest,
-    services: Data<Services>,
+    context: OperationContext,
     id: Id<AgentId>,
     body: RequestBody,
 ) -> Result<Created<Function>, ApiError> {
-    agents::find(services.store.api_reader(), caller.tenant, id.0).await?;
+    let (tenant, now) = (context.tenant()?, context.now);
+    agents::find(context.store().api_reader(), tenant, id.0).await?;
     let form = body.form()?;
-    let addresses = Addresses::ask(&services, caller.tenant, &form, "endpoint", None).await;
+    let addresses = Addresses::check(&context, &form, "endpoint", None).await?;
     let draft = FunctionDraft::read(&form, None, addresses)?;
-    let now = services.clock.now();
-    let unit = TenantWrite::begin(&services, &caller).await?;
-    let agent = agents::lock(unit.txn(), caller.tenant, id.0, now).await?;
-    refuse_taken(unit.txn(), &agent, &draft.name.0).await?;
-    refuse_too_many(unit.txn(), &agent).await?;
+    let mut write = context.begin().await?;
+    let agent = agents::lock(&write, tenant, id.0, now).await?;
+    refuse_taken(&*write, &agent, &draft.name.0).await?;
+    refuse_too_many(&*write, &agent).await?;
     let function = function::Model {
         id: FunctionId::new(now),
-        tenant_id: caller.tenant,
+        tenant_id: tenant,
         agent_id: agent.id,
         name: draft.name.0,
         description: draft.description.into(),
@@ -365,20 +364,20 @@ pub async fn create(
         updated_at: now,
     };
     function::Entity::insert(function.clone().into_active_model())
-        .exec_without_returning(unit.txn())
+        .exec_without_returning(&*write)
         .await?;
     let mut tools = agents::tools(&agent);
     tools.push(function.name.clone());
-    let agent = set_tools(unit.txn(), agent, &tools, now).await?;
-    let limits = &services.settings.agents;
-    weight::renew(unit.txn(), limits, agent, &parts(&function), now).await?;
+    let agent = set_tools(&*write, agent, &tools, now).await?;
+    let limits = context.agent_limits()?;
+    weight::renew(&write, limits, agent, &parts(&function), now).await?;
     let change = change(AuditAction::FunctionCreate, &function);
+    write.record(tenant, change).await?;
     let path = format!(
         "{BASE}/agents/{}/functions/{}",
         function.agent_id, function.name
     );
-    let created = Created::at(path, Function::from(function));
-    unit.commit(created, Some(change)).await
+    write.commit(Created::at(path, function.into())).await
 }
 
 async fn refuse_too_many(db: &impl ConnectionTrait, agent: &agent::Model) -> Result<(), ApiError> {
@@ -393,32 +392,30 @@ async fn refuse_too_many(db: &impl ConnectionTrait, agent: &agent::Model) -> Res
     ))
 }
 
-/// `PATCH /agents/{id}/functions/{name}`
+/// Changes a function.
 pub async fn update(
-    caller: TenantRequest,
-    services: Data<Services>,
+    context: OperationContext,
     id: Id<AgentId>,
     name: FunctionName,
     body: RequestBody,
 ) -> Result<Function, ApiError> {
-    let agent = agents::find(services.store.api_reader(), caller.tenant, id.0).await?;
-    let seen = FunctionDraft::of(&find(services.store.api_reader(), &agent, &name.0).await?);
+    let (tenant, now) = (context.tenant()?, context.now);
+    let db = context.store().api_reader();
+    let seen = find(db, &agents::find(db, tenant, id.0).await?, &name.0).await?;
     let form = body.patch()?;
     let before = Some(&seen.endpoint);
-    let addresses = Addresses::ask(&services, caller.tenant, &form, "endpoint", before).await;
-    FunctionDraft::read(&form, Some(&seen), addresses)?;
-    let now = services.clock.now();
-    let unit = TenantWrite::begin(&services, &caller).await?;
+    let addresses = Addresses::check(&context, &form, "endpoint", before).await?;
+    let mut write = context.begin().await?;
     // The agent's lock covers its functions.
-    let mut agent = agents::lock(unit.txn(), caller.tenant, id.0, now).await?;
-    let mut function = find(unit.txn(), &agent, &name.0).await?;
+    let mut agent = agents::lock(&write, tenant, id.0, now).await?;
+    let mut function = find(&*write, &agent, &name.0).await?;
     let before = FunctionDraft::of(&function);
     let wanted = FunctionDraft::read(&form, Some(&before), addresses)?;
     if wanted == before {
         return Ok(function.into());
     }
     if wanted.name != before.name {
-        refuse_taken(unit.txn(), &agent, &wanted.name.0).await?;
+        refuse_taken(&*write, &agent, &wanted.name.0).await?;
         let tools = agents::tools(&agent).into_iter();
         let renamed = |tool| {
             if tool == before.name.0 {
@@ -428,9 +425,10 @@ pub async fn update(
             }
         };
         let tools: Vec<String> = tools.map(renamed).collect();
-        agent = set_tools(unit.txn(), agent, &tools, now).await?;
+        agent = set_tools(&*write, agent, &tools, now).await?;
     }
-    let audited = wanted.change_of(function.id, &before);
+    let change = wanted.change_of(function.id, &before);
+    write.record(tenant, change).await?;
     let seen = parts(&function);
     function.name = wanted.name.0;
     function.description = wanted.description.into();
@@ -438,35 +436,34 @@ pub async fn update(
     function.method = wanted.method;
     function.parameters = wanted.parameters.to_string();
     function.updated_at = now;
-    let change = function.clone().into_active_model().reset_all();
-    change.update(unit.txn()).await?;
-    let limits = &services.settings.agents;
+    let changed = function.clone().into_active_model().reset_all();
+    changed.update(&*write).await?;
     let growth = weight::growth(&seen, parts(&function));
-    weight::renew(unit.txn(), limits, agent, &growth, now).await?;
-    unit.commit(Function::from(function), Some(audited)).await
+    weight::renew(&write, context.agent_limits()?, agent, &growth, now).await?;
+    write.commit(function.into()).await
 }
 
-/// `DELETE /agents/{id}/functions/{name}`
+/// Deletes a function.
 pub async fn delete(
-    caller: TenantRequest,
-    services: Data<Services>,
+    context: OperationContext,
     id: Id<AgentId>,
     name: FunctionName,
-) -> Result<ApiAnswer, ApiError> {
-    let now = services.clock.now();
-    let unit = TenantWrite::begin(&services, &caller).await?;
-    let agent = agents::lock(unit.txn(), caller.tenant, id.0, now).await?;
-    let function = find(unit.txn(), &agent, &name.0).await?;
+) -> Result<NoContent<FunctionId>, ApiError> {
+    let (tenant, now) = (context.tenant()?, context.now);
+    let mut write = context.begin().await?;
+    let agent = agents::lock(&write, tenant, id.0, now).await?;
+    let function = find(&*write, &agent, &name.0).await?;
     let mut tools = agents::tools(&agent);
     tools.retain(|tool| *tool != function.name);
-    let agent = set_tools(unit.txn(), agent, &tools, now).await?;
+    let agent = set_tools(&*write, agent, &tools, now).await?;
     function::Entity::delete_by_id(function.id)
-        .exec(unit.txn())
+        .exec(&*write)
         .await?;
-    let limits = &services.settings.agents;
-    weight::renew(unit.txn(), limits, agent, &FieldSizes::new(), now).await?;
+    let limits = context.agent_limits()?;
+    weight::renew(&write, limits, agent, &FieldSizes::new(), now).await?;
     let change = change(AuditAction::FunctionDelete, &function);
-    unit.commit(ApiAnswer::no_content(), Some(change)).await
+    write.record(tenant, change).await?;
+    write.commit(NoContent(function.id)).await
 }
 
 /// `POST /agents/{id}/functions/{name}/test`

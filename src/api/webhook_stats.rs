@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use actix_web::web::Data;
 use dikala_entities::{
     AttemptOutcome, Millis, WebhookId, webhook,
     webhook_stat::{self, HOUR_MS, hour_of},
@@ -12,14 +11,10 @@ use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{latency::LatencyMs, webhooks};
+use super::latency::LatencyMs;
 use crate::{
-    api::context::Services,
-    http::{
-        answer::ApiAnswer,
-        error::ApiError,
-        extract::{Id, TenantRequest},
-    },
+    http::{error::ApiError, extract::Id},
+    operations::OperationContext,
 };
 
 /// Hours shown, including the current one.
@@ -116,15 +111,9 @@ impl WebhookStats {
 }
 
 /// `GET /webhooks/{id}/stats`
-pub async fn show(
-    caller: TenantRequest,
-    services: Data<Services>,
-    id: Id<WebhookId>,
-) -> Result<ApiAnswer, ApiError> {
-    let db = services.store.api_reader();
-    let webhook = webhooks::find(db, caller.tenant, id.0).await?;
-    let stats = read(db, &webhook, services.clock.now()).await?;
-    Ok(ApiAnswer::ok(&stats))
+pub async fn show(context: OperationContext, id: Id<WebhookId>) -> Result<WebhookStats, ApiError> {
+    let webhook = context.find_webhook(id.0).await?;
+    Ok(read(context.store().api_reader(), &webhook, context.now).await?)
 }
 
 /// Reads the statistics of the 24 clock hours that end now.

@@ -14,7 +14,7 @@ use crate::{
     http::answer::Accepted,
     operations::{
         deliveries::{self, OperatorDelivery},
-        webhooks,
+        webhooks::health as webhooks,
     },
 };
 

@@ -16,7 +16,7 @@ use crate::{
         error::{ApiError, Missing},
         extract::{Id, OperatorQuery, RequestBody},
     },
-    operations::{deliveries as sending, webhooks},
+    operations::{deliveries as sending, webhooks::health as webhooks},
     operator_api::webhook_status::{
         self, DUE_MAX, EndpointQueueStatus, WebhookAnswer, WebhookStanding,
     },

@@ -23,10 +23,7 @@ use super::{
     webhooks::path_of,
 };
 use crate::{
-    api::{
-        deliveries::{self as api, DeliveryWithAttempts},
-        webhooks as api_webhooks,
-    },
+    api::deliveries::{self as api, DeliveryWithAttempts},
     http::{
         answer::Accepted,
         error::ApiError,
@@ -239,7 +236,7 @@ pub async fn show(visit: SignedIn, id: Id<DeliveryId>) -> Result<HttpResponse, A
     let db = visit.store().api_reader();
     let found = api::find(db, visit.tenant(), id.0).await?;
     let delivery = &found.delivery;
-    let webhook = match api_webhooks::find(db, visit.tenant(), delivery.webhook_id).await {
+    let webhook = match visit.operation().find_webhook(delivery.webhook_id).await {
         Ok(webhook) => Some(webhook),
         Err(ApiError::NotFound(_)) => None,
         Err(error) => return Err(error),

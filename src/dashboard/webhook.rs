@@ -20,20 +20,22 @@ use crate::{
     api::{
         deliveries as api_deliveries,
         webhook_stats::{self, AttemptHour},
-        webhooks::{self as api, PREVIOUS_SECRET_MS},
     },
     http::{
         error::ApiError,
         extract::{Id, RequestBody},
     },
-    operations,
+    operations::{
+        deliveries as sending,
+        webhooks::{self, PREVIOUS_SECRET_MS},
+    },
 };
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
 async fn find(visit: &SignedIn, id: Id<WebhookId>) -> Result<webhook::Model, ApiError> {
-    api::find(visit.store().api_reader(), visit.tenant(), id.0).await
+    visit.operation().find_webhook(id.0).await
 }
 
 /// `GET /dashboard/webhooks/{id}`
@@ -168,24 +170,14 @@ fn actions(visit: &SignedIn, webhook: &webhook::Model) -> Markup {
     }
 }
 
-async fn change(visit: &SignedIn, id: Id<WebhookId>, fields: Value) -> Result<(), ApiError> {
-    let changed = api::update(
-        visit.caller(),
-        visit.services(),
-        id,
-        RequestBody::of(fields),
-    )
-    .await;
-    changed.map(drop)
-}
-
 /// `POST /dashboard/webhooks/{id}`
 pub async fn update(
     visit: SignedIn,
     id: Id<WebhookId>,
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let Err(error) = change(&visit, id, typed_fields(&typed)).await else {
+    let body = RequestBody::of(typed_fields(&typed));
+    let Err(error) = webhooks::update(visit.operation(), id, body).await else {
         return Ok(visit.see(&path_of(id.0), "done-saved"));
     };
     let filled = FormState::again(typed, error)?;
@@ -196,20 +188,22 @@ pub async fn update(
 
 /// `POST /dashboard/webhooks/{id}/enable`: also resets the count of failures.
 pub async fn enable(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
-    change(&visit, id, json!({"isActive": true})).await?;
+    let enabled = RequestBody::of(json!({"isActive": true}));
+    webhooks::update(visit.operation(), id, enabled).await?;
     Ok(visit.see(&path_of(id.0), "done-webhook-enabled"))
 }
 
 /// `POST /dashboard/webhooks/{id}/disable`
 pub async fn disable(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
-    change(&visit, id, json!({"isActive": false})).await?;
+    let disabled = RequestBody::of(json!({"isActive": false}));
+    webhooks::update(visit.operation(), id, disabled).await?;
     Ok(visit.see(&path_of(id.0), "done-webhook-disabled"))
 }
 
 /// `POST /dashboard/webhooks/{id}/test`: redirects to the delivery after its first attempt.
 pub async fn test(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let nothing = RequestBody::default();
-    let sent = api_deliveries::test(visit.caller(), visit.services(), id, nothing).await?;
+    let sent = api_deliveries::test(visit.operation(), visit.services(), id, nothing).await?;
     Ok(visit.see(
         &format!("{}/{}", deliveries::PATH, sent.delivery.id),
         "done-webhook-tested",
@@ -238,7 +232,7 @@ pub async fn ask_rotate(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpRespon
 pub async fn rotate(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
     let secret = new_secret();
     let body = RequestBody::of(json!({"secret": secret.expose()}));
-    api::rotate_secret(visit.caller(), visit.services(), id, body).await?;
+    webhooks::rotate_secret(visit.operation(), id, body).await?;
     visit.leave_note(&id.0.to_string(), &secret).await?;
     Ok(visit.see(&path_of(id.0), "done-webhook-rotated"))
 }
@@ -308,7 +302,7 @@ async fn send_again(
         text => instant(visit, text),
     };
     let body = RequestBody::of(json!({"since": field("since"), "until": field("until")}));
-    let begun = operations::deliveries::recover(visit.operation(), id, body).await?;
+    let begun = sending::recover(visit.operation(), id, body).await?;
     Ok(begun.0.deliveries)
 }
 
@@ -337,6 +331,6 @@ pub async fn ask_delete(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpRespon
 
 /// `POST /dashboard/webhooks/{id}/delete`
 pub async fn delete(visit: SignedIn, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
-    api::delete(visit.caller(), visit.services(), id).await?;
+    webhooks::delete(visit.operation(), id).await?;
     Ok(visit.see(PATH, "done-webhook-deleted"))
 }

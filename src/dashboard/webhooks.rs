@@ -15,8 +15,8 @@ use super::{
     view::SignedIn,
 };
 use crate::{
-    api::webhooks::{self, WEBHOOKS_MAX},
     http::{error::ApiError, extract::RequestBody},
+    operations::webhooks::{self, WEBHOOKS_MAX},
 };
 
 pub const PATH: &str = "/dashboard/webhooks";
@@ -33,7 +33,7 @@ pub fn path_of(id: WebhookId) -> String {
 
 /// `GET /dashboard/webhooks`
 pub async fn list(visit: SignedIn) -> Result<HttpResponse, ApiError> {
-    let all = webhooks::all(visit.store().api_reader(), visit.tenant()).await?;
+    let all = webhooks::all(&visit.operation()).await?;
     let content = html! {
         p.lead { (visit.t("webhooks-words")) }
         @if all.is_empty() {
@@ -156,7 +156,7 @@ async fn make(visit: &SignedIn, typed: &FormValues) -> Result<WebhookId, ApiErro
     let secret = new_secret();
     let mut fields = typed_fields(typed);
     fields["secret"] = secret.expose().into();
-    let made = webhooks::create(visit.caller(), visit.services(), RequestBody::of(fields)).await?;
+    let made = webhooks::create(visit.operation(), RequestBody::of(fields)).await?;
     let id = made.value.id;
     visit.leave_note(&id.to_string(), &secret).await?;
     Ok(id)

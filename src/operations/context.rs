@@ -11,11 +11,10 @@ use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, web::Data};
 use dikala_actors::{
     bridges::Bridges,
     runtime::clock::{SharedClock, SystemClock},
-    webhooks::WebhooksHandle,
 };
 use dikala_entities::{
-    Actor, ApiKeyId, AuditId, IdempotencyScope, Millis, OfTenant, Role, Store, TenantId, UserId,
-    Vault, WebhookId, store::Transaction, tenant, webhook,
+    Actor, ApiKeyId, AuditId, IdempotencyScope, Millis, OfTenant, Role, Store, TenantId, UrlPolicy,
+    UserId, Vault, WebhookId, store::Transaction, tenant, webhook,
 };
 use sea_orm::{ConnectionTrait, EntityTrait, PrimaryKeyTrait, Select};
 
@@ -30,6 +29,7 @@ use crate::{
         idempotency::IdempotencyClaim,
         request_id::current_request_id,
     },
+    node::Runtime,
 };
 
 /// The one who asks for an operation. It decides which rows exist for the operation, whether it may change them, and which name
@@ -80,16 +80,21 @@ pub struct OperationResources {
     pub clock: SharedClock,
     /// None for commands that open no secrets.
     pub vault: Option<Vault>,
-    /// Cached API keys of this process; none on the command line.
-    pub gate: Option<Arc<Gate>>,
     /// Prefix of links to this service, without a trailing slash.
     pub base: Arc<str>,
-    /// Connections of bridges to this process; none on the command line.
-    pub bridges: Option<Arc<Bridges>>,
-    /// The dispatcher of this process; none on the command line.
-    pub webhooks: Option<WebhooksHandle>,
-    /// None for commands, which change no agents.
-    pub agents: Option<Arc<AgentLimits>>,
+    /// None on the command line.
+    pub serving: Option<Arc<ServingProcess>>,
+}
+
+/// The parts that only a serving process has.
+#[derive(Clone, Debug)]
+pub struct ServingProcess {
+    pub node: Runtime,
+    /// Cached API keys.
+    pub gate: Arc<Gate>,
+    pub agents: AgentLimits,
+    /// The URLs that tenants may register.
+    pub urls: UrlPolicy,
 }
 
 /// The mails with new sign-in links.
@@ -132,11 +137,8 @@ impl OperationContext {
             store: store.clone(),
             clock: Arc::new(SystemClock),
             vault: vault.cloned(),
-            gate: None,
             base: "".into(),
-            bridges: None,
-            webhooks: None,
-            agents: None,
+            serving: None,
         };
         Self::new(resources, Principal::CommandLine, ChangeOrigin::cli(node))
     }
@@ -160,22 +162,34 @@ impl OperationContext {
         Self { mails, ..self }
     }
 
-    pub(super) fn bridges(&self) -> Option<&Bridges> {
-        self.resources.bridges.as_deref()
+    /// None on the command line.
+    fn node(&self) -> Option<&Runtime> {
+        self.resources.serving.as_ref().map(|serving| &serving.node)
     }
 
-    pub(super) fn webhooks(&self) -> Option<&WebhooksHandle> {
-        self.resources.webhooks.as_ref()
+    pub(super) fn serving(&self) -> Result<&ServingProcess, ApiError> {
+        self.resources.serving.as_deref().ok_or(ApiError::Internal)
+    }
+
+    pub(super) fn bridges(&self) -> Option<&Bridges> {
+        self.node().map(|node| &*node.bridges)
     }
 
     /// Makes this process's dispatcher look for due deliveries. May be lost without harm.
     pub(super) fn wake_dispatcher(&self) {
-        if let Some(dispatcher) = self.webhooks() {
-            dispatcher.wake();
+        if let Some(node) = self.node() {
+            node.webhooks.wake();
         }
     }
 
-    pub(super) async fn find_webhook(&self, id: WebhookId) -> Result<webhook::Model, ApiError> {
+    /// Tells this process's dispatcher that a webhook was changed or deleted. May be lost without harm.
+    pub(super) fn refresh_webhook(&self, id: WebhookId) {
+        if let Some(node) = self.node() {
+            node.webhooks.refresh(id);
+        }
+    }
+
+    pub async fn find_webhook(&self, id: WebhookId) -> Result<webhook::Model, ApiError> {
         let found = self.one_of::<webhook::Entity>(id);
         let found = found.one(self.store().api_reader()).await?;
         found.ok_or(ApiError::NotFound(Missing::Webhook))
@@ -219,12 +233,12 @@ impl OperationContext {
     }
 
     /// The tenant of the principal; operators have none.
-    pub(super) fn tenant(&self) -> Result<TenantId, ApiError> {
+    pub fn tenant(&self) -> Result<TenantId, ApiError> {
         self.principal.scope().ok_or(ApiError::Internal)
     }
 
-    pub(super) fn agent_limits(&self) -> Result<&AgentLimits, ApiError> {
-        self.resources.agents.as_deref().ok_or(ApiError::Internal)
+    pub fn agent_limits(&self) -> Result<&AgentLimits, ApiError> {
+        self.serving().map(|serving| &serving.agents)
     }
 
     pub(super) fn vault(&self) -> Result<&Vault, ApiError> {
@@ -245,8 +259,8 @@ impl OperationContext {
 
     /// Makes a committed change of keys or tenants take effect at the next request to this process.
     pub fn forget_keys(&self) {
-        if let Some(gate) = &self.resources.gate {
-            gate.forget_keys();
+        if let Some(serving) = &self.resources.serving {
+            serving.gate.forget_keys();
         }
     }
 }

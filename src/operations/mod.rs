@@ -13,6 +13,7 @@
 //! | pages | a handler calls it with the context of its view and the form's fields, and shows the output |
 //! | commands | a command calls it with the options as fields, and prints the output |
 
+mod addresses;
 mod agent_limits;
 pub mod agents;
 pub mod bridges;
@@ -34,9 +35,11 @@ pub mod webhooks;
 #[cfg(test)]
 mod tests;
 
+pub use addresses::Addresses;
 pub use agent_limits::AgentLimits;
 pub use context::{
-    LinkMails, OperationContext, OperationResources, OperationWrite, Principal, origin_of,
+    LinkMails, OperationContext, OperationResources, OperationWrite, Principal, ServingProcess,
+    origin_of,
 };
 pub use page::{ListPage, PageRange, SKIPPED_MAX};
 

@@ -1,182 +1,325 @@
-//! Webhooks as operators see them: their health, and pausing their deliveries.
+//! Webhooks: the endpoints that receive a tenant's events.
+
+pub mod health;
 
 use dikala_entities::{
-    AuditAction, EventKind, Millis, OutboundUrl, TenantId, WebhookId, WebhookState,
-    webhook::{Column, Entity, Model},
+    AuditAction, EventKind, Millis, OfTenant, OutboundUrl, Secret, SecretPlace, WebhookId,
+    described, tenant,
+    webhook::{self, NewWebhook, events_json},
 };
 use sea_orm::{
-    ActiveModelTrait, ActiveValue::Set, ColumnTrait, IntoActiveModel, QueryFilter, QueryOrder,
-    QuerySelect, Select,
+    ActiveModelTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryOrder, QuerySelect,
 };
 use serde::Serialize;
-use utoipa::ToSchema;
+use serde_json::Value;
+use utoipa::{ToSchema, openapi::ArrayBuilder};
 
-use super::{
-    OperationContext, PageRange,
-    list::{lists, views},
-};
+use super::{Addresses, OperationContext, OperationWrite};
 use crate::{
-    audit::AuditChange,
+    audit::{AuditChange, switched},
     http::{
+        answer::{Created, NoContent},
         error::{ApiError, Missing},
-        extract::{Id, OperatorQuery, RequestBody, id, word},
+        extract::{BlankRule, Id, ParseResult, RequestBody, boolean, list, text, word},
+        route::BASE,
     },
+    openapi::schema,
 };
 
-/// A webhook in the operators' views.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Webhook, example = json!({
-    "id": "wh_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6",
-    "url": "https://example.com/hooks/dikala", "events": ["call.ended"], "isActive": true, "disabledReason": null,
-    "pausedAt": null, "failingSince": "2026-01-15T03:30:00.000Z", "failedInRow": 2,
-    "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
+/// Read-only fields: accepted and ignored in requests, so that a client can send back what it read.
+pub const READ_ONLY: &[&str] = &["id", "createdAt", "updatedAt"];
+/// Read-only fields of an update.
+pub const READ_ONLY_OF_UPDATES: &[&str] = &[
+    "id",
+    "createdAt",
+    "updatedAt",
+    "secretHint",
+    "disabledReason",
+];
+/// Webhooks per tenant.
+pub const WEBHOOKS_MAX: usize = 20;
+/// Time for which the previous secret still signs, in milliseconds.
+pub const PREVIOUS_SECRET_MS: i64 = 24 * 60 * 60 * 1_000;
+/// The reason shown for a webhook that an operator paused.
+const PAUSED: &str = "paused by the operator; deliveries wait, and none is lost";
+const EVENTS_MIN: usize = 1;
+const SECRET_CHARS_MIN: usize = 8;
+const SECRET_CHARS_MAX: usize = 256;
+
+/// A receiver of events, as it is registered.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(example = json!({
+    "url": "https://example.com/hooks/dikala", "events": ["call.started", "call.ended"],
+    "secret": "a-secret-only-we-know"
 }))]
-pub struct WebhookView {
-    pub id: WebhookId,
-    pub tenant_id: TenantId,
-    /// Without the query, which may hold tokens.
-    #[schema(value_type = OutboundUrl)]
-    pub url: String,
-    pub events: Vec<EventKind>,
-    pub is_active: bool,
-    /// The reason why the service switched it off.
-    pub disabled_reason: Option<String>,
-    /// The time since which its deliveries are paused.
-    pub paused_at: Option<Millis>,
-    /// The time of the first failed attempt since the last success.
-    pub failing_since: Option<Millis>,
-    /// Deliveries that were given up since the last success.
-    pub failed_in_row: i64,
-    pub created_at: Millis,
-    pub updated_at: Millis,
+pub struct WebhookCreate {
+    url: OutboundUrl,
+    events: EventKinds,
+    /// Signs every delivery; never shown again.
+    secret: WebhookSecret,
 }
 
-impl From<Model> for WebhookView {
-    fn from(row: Model) -> Self {
+/// The fields of a webhook that can be changed.
+#[derive(Clone, Debug, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "camelCase", example = json!({"isActive": true}))]
+pub struct WebhookUpdate {
+    url: OutboundUrl,
+    events: EventKinds,
+    /// `true` also forgets the failures that disabled it.
+    #[schema(nullable, default = true)]
+    is_active: bool,
+}
+
+/// A new secret. The old one signs as well for 24 hours.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(example = json!({"secret": "the-next-secret-only-we-know"}))]
+#[expect(dead_code, reason = "the description of what is read field by field")]
+pub struct SecretRotation {
+    pub secret: WebhookSecret,
+}
+
+/// A receiver of events.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "id": "wh_01k9zv3m8rj2q4w6y8a0c2e4g6", "url": "https://example.com/hooks/dikala",
+    "events": ["call.started", "call.ended"], "isActive": true, "secretHint": "know", "disabledReason": null,
+    "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
+}))]
+pub struct Webhook {
+    pub id: WebhookId,
+    url: OutboundUrl,
+    events: EventKinds,
+    is_active: bool,
+    /// The secret's last four characters.
+    secret_hint: String,
+    /// The reason why the service stopped delivering to it. If the webhook is active, its deliveries wait until the
+    /// operator resumes them.
+    disabled_reason: Option<String>,
+    created_at: Millis,
+    updated_at: Millis,
+}
+
+impl From<webhook::Model> for Webhook {
+    fn from(webhook: webhook::Model) -> Self {
         Self {
-            events: row.event_kinds(),
-            id: row.id,
-            tenant_id: row.tenant_id,
-            url: address(row.url.as_str()).to_owned(),
-            is_active: row.is_active,
-            disabled_reason: row.disabled_reason,
-            paused_at: row.paused_at,
-            failing_since: row.failing_since,
-            failed_in_row: row.failed_in_row,
-            created_at: row.created_at,
-            updated_at: row.updated_at,
+            events: EventKinds::of(&webhook),
+            id: webhook.id,
+            url: webhook.url,
+            is_active: webhook.is_active,
+            secret_hint: webhook.secret_hint,
+            disabled_reason: webhook
+                .disabled_reason
+                .or_else(|| webhook.paused_at.map(|_| PAUSED.to_owned())),
+            created_at: webhook.created_at,
+            updated_at: webhook.updated_at,
         }
     }
 }
 
-fn address(url: &str) -> &str {
-    url.split(['?', '#']).next().unwrap_or(url)
-}
+/// The subscribed kinds of events: at least one, without duplicates.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct EventKinds(Vec<EventKind>);
 
-/// Those of the webhooks that have this state and tenant, oldest first.
-pub fn matching(
-    webhooks: Select<Entity>,
-    state: Option<WebhookState>,
-    tenant: Option<TenantId>,
-) -> Select<Entity> {
-    let mut select = webhooks.order_by_asc(Column::Id);
-    if let Some(tenant) = tenant {
-        select = select.filter(Column::TenantId.eq(tenant));
+impl EventKinds {
+    fn parse(value: &Value) -> ParseResult<Self> {
+        list(EVENTS_MIN, word("an event"), EventKind::eq)(value).map(Self)
     }
-    match state {
-        None => select,
-        Some(WebhookState::Failing) => select
-            .filter(Column::IsActive.eq(true))
-            .filter(Column::FailingSince.is_not_null()),
-        Some(WebhookState::Disabled) => select.filter(Column::IsActive.eq(false)),
-        Some(WebhookState::Paused) => select.filter(Column::PausedAt.is_not_null()),
+
+    fn of(webhook: &webhook::Model) -> Self {
+        Self(webhook.event_kinds())
     }
 }
 
-lists! {
-    /// A page of webhooks, oldest first.
-    WebhookList { webhooks: WebhookView, "webhooks" }
+/// The secret that signs deliveries.
+#[derive(Clone, Debug)]
+pub struct WebhookSecret(Secret);
+
+impl WebhookSecret {
+    fn parse(value: &Value) -> ParseResult<Self> {
+        let text = text(SECRET_CHARS_MIN, SECRET_CHARS_MAX, BlankRule::Opaque)(value)?;
+        Ok(Self(Secret::new(text)))
+    }
 }
 
-/// A page of all tenants' webhooks.
-pub async fn list(
+described! {
+    EventKinds: ArrayBuilder::new()
+        .items(EventKind::schema())
+        .min_items(Some(EVENTS_MIN))
+        .unique_items(true);
+    WebhookSecret: schema::text(SECRET_CHARS_MIN, SECRET_CHARS_MAX, false);
+}
+
+/// Locks a webhook's row until the transaction ends.
+async fn lock(write: &OperationWrite<'_>, id: WebhookId) -> Result<webhook::Model, ApiError> {
+    let found = write.context.one_of::<webhook::Entity>(id).lock_exclusive();
+    let found = found.one(&**write).await?;
+    found.ok_or(ApiError::NotFound(Missing::Webhook))
+}
+
+/// Commits a changed row with its audit entry.
+async fn save(
+    mut write: OperationWrite<'_>,
+    row: webhook::Model,
+    change: AuditChange,
+) -> Result<Webhook, ApiError> {
+    let changed = row.clone().into_active_model().reset_all();
+    changed.update(&*write).await?;
+    write.record(row.tenant_id, change).await?;
+    write.commit(row.into()).await
+}
+
+/// The principal's webhooks, oldest first.
+pub async fn all(context: &OperationContext) -> Result<Vec<webhook::Model>, ApiError> {
+    let rows = context.rows::<webhook::Entity>();
+    let rows = rows.order_by_asc(webhook::Column::Id);
+    Ok(rows.all(context.store().api_reader()).await?)
+}
+
+/// Registers a webhook.
+pub async fn create(
     context: OperationContext,
-    query: OperatorQuery,
-) -> Result<WebhookList, ApiError> {
-    let (page, state, tenant) = query.0.read(&[], |form| {
-        let page = PageRange::read(form);
-        let state: Option<WebhookState> = form.optional("state", None, word("a state"));
-        Some((page, state, form.optional("tenantId", None, id("a tenant"))))
+    body: RequestBody,
+) -> Result<Created<Webhook>, ApiError> {
+    let form = body.form()?;
+    let addresses = Addresses::check(&context, &form, "url", None).await?;
+    let new = form.read(READ_ONLY, |form| {
+        let url = form.required("url", None, |value| addresses.parse(value));
+        let events = form.required("events", None, EventKinds::parse);
+        let secret = form.required("secret", None, WebhookSecret::parse);
+        Some(WebhookCreate {
+            url: url?,
+            events: events?,
+            secret: secret?,
+        })
     })?;
-    let db = context.store().api_reader();
-    let (webhooks, has_more) = views(db, page, matching(context.rows(), state, tenant)).await?;
-    Ok(WebhookList::new(page, webhooks, has_more))
+    let new = NewWebhook {
+        id: WebhookId::new(context.now),
+        tenant: context.tenant()?,
+        url: new.url,
+        events: &new.events.0,
+        secret: &new.secret.0,
+    };
+    let row = webhook::Model::new(new, context.vault()?, context.now);
+    let mut write = context.begin().await?;
+    make_room(&write, &row).await?;
+    webhook::Entity::insert(row.clone().into_active_model())
+        .exec_without_returning(&*write)
+        .await?;
+    let change = AuditChange::new(AuditAction::WebhookCreate, row.id);
+    write.record(row.tenant_id, change).await?;
+    let path = format!("{BASE}/webhooks/{}", row.id);
+    write.commit(Created::at(path, row.into())).await
+}
+
+/// Counts under the tenant's row lock, so that two concurrent requests cannot both take the last place.
+async fn make_room(write: &OperationWrite<'_>, new: &webhook::Model) -> Result<(), ApiError> {
+    let tenant = tenant::Entity::find_by_id(new.tenant_id).lock_exclusive();
+    tenant.one(&**write).await?;
+    let count = webhook::Entity::of(new.tenant_id).count(&**write).await?;
+    if usize::try_from(count).is_ok_and(|count| count < WEBHOOKS_MAX) {
+        Ok(())
+    } else {
+        Err(ApiError::WebhookLimitReached(WEBHOOKS_MAX))
+    }
 }
 
 /// One webhook.
-pub async fn show(context: OperationContext, id: Id<WebhookId>) -> Result<WebhookView, ApiError> {
-    context.find_webhook(id.0).await.map(WebhookView::from)
+pub async fn show(context: OperationContext, id: Id<WebhookId>) -> Result<Webhook, ApiError> {
+    context.find_webhook(id.0).await.map(Webhook::from)
 }
 
-/// Makes a webhook's deliveries wait. Meanwhile events still become deliveries, and none is lost. A repeat changes nothing.
-pub async fn pause(
+/// Changes a webhook. A new URL, and switching on again, reset the count of failures.
+pub async fn update(
     context: OperationContext,
     id: Id<WebhookId>,
     body: RequestBody,
-) -> Result<WebhookView, ApiError> {
-    set_paused(&context, id.0, &body, Some(context.now)).await
-}
-
-/// Continues a webhook's deliveries. A repeat changes nothing.
-pub async fn resume(
-    context: OperationContext,
-    id: Id<WebhookId>,
-    body: RequestBody,
-) -> Result<WebhookView, ApiError> {
-    set_paused(&context, id.0, &body, None).await
-}
-
-async fn set_paused(
-    context: &OperationContext,
-    id: WebhookId,
-    body: &RequestBody,
-    paused_at: Option<Millis>,
-) -> Result<WebhookView, ApiError> {
-    context.find_webhook(id).await?;
-    body.optional_form()?.expect_empty()?;
-    let mut write = context.begin().await?;
-    let found = context.one_of::<Entity>(id).lock_exclusive();
-    let found = found.one(&*write).await?;
-    let mut row = found.ok_or(ApiError::NotFound(Missing::Webhook))?;
-    if row.paused_at.is_some() != paused_at.is_some() {
-        row.paused_at = paused_at;
-        let mut changed = row.clone().into_active_model();
-        changed.paused_at = Set(paused_at);
-        changed.update(&*write).await?;
-        let action = match paused_at {
-            Some(_) => AuditAction::WebhookPause,
-            None => AuditAction::WebhookResume,
-        };
-        write
-            .record(row.tenant_id, AuditChange::new(action, id))
-            .await?;
+) -> Result<Webhook, ApiError> {
+    let seen = context.find_webhook(id.0).await?;
+    let form = body.patch()?;
+    let addresses = Addresses::check(&context, &form, "url", Some(&seen.url)).await?;
+    let write = context.begin().await?;
+    let before = lock(&write, id.0).await?;
+    let wanted = form.read(READ_ONLY_OF_UPDATES, |form| {
+        let url = form.required("url", Some(before.url.clone()), |value| {
+            addresses.parse(value)
+        });
+        let events = form.required("events", Some(EventKinds::of(&before)), EventKinds::parse);
+        let is_active = form.defaulted("isActive", Some(before.is_active), true, boolean);
+        Some(WebhookUpdate {
+            url: url?,
+            events: events?,
+            is_active,
+        })
+    })?;
+    let mut row = webhook::Model {
+        url: wanted.url,
+        events: events_json(&wanted.events.0),
+        is_active: wanted.is_active,
+        ..before.clone()
+    };
+    if row == before {
+        return Ok(row.into());
     }
-    let shown = write.commit(row.into()).await?;
-    if let Some(dispatcher) = context.webhooks() {
-        dispatcher.refresh(id);
+    let is_moved = row.url != before.url;
+    let change = AuditChange::new(AuditAction::WebhookUpdate, row.id).fields(&[
+        ("url", is_moved),
+        ("events", row.events != before.events),
+        switched(row.is_active, before.is_active),
+    ]);
+    if is_moved || row.is_active != before.is_active {
+        (row.failed_in_row, row.failing_since) = (0, None);
     }
+    if row.is_active {
+        row.disabled_reason = None;
+    }
+    row.changed(context.now);
+    let shown = save(write, row, change).await?;
+    context.refresh_webhook(id.0);
     Ok(shown)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Deletes a webhook: the dispatcher gives up its pending deliveries.
+pub async fn delete(
+    context: OperationContext,
+    id: Id<WebhookId>,
+) -> Result<NoContent<WebhookId>, ApiError> {
+    let mut write = context.begin().await?;
+    let row = lock(&write, id.0).await?;
+    webhook::Entity::delete_by_id(row.id).exec(&*write).await?;
+    let change = AuditChange::new(AuditAction::WebhookDelete, row.id);
+    write.record(row.tenant_id, change).await?;
+    let done = write.commit(NoContent(row.id)).await?;
+    context.refresh_webhook(id.0);
+    Ok(done)
+}
 
-    #[test]
-    fn a_token_in_an_address_is_shown_to_no_operator() {
-        let shown = address("https://shop.example/hooks?token=secret#part");
-        assert_eq!(shown, "https://shop.example/hooks");
-        assert_eq!(address("https://shop.example/"), "https://shop.example/");
-    }
+/// Replaces a webhook's secret.
+pub async fn rotate_secret(
+    context: OperationContext,
+    id: Id<WebhookId>,
+    body: RequestBody,
+) -> Result<Webhook, ApiError> {
+    context.find_webhook(id.0).await?;
+    let WebhookSecret(secret) = body.form()?.read(&[], |form| {
+        form.required("secret", None, WebhookSecret::parse)
+    })?;
+    let vault = context.vault()?;
+    let write = context.begin().await?;
+    let mut row = lock(&write, id.0).await?;
+    // A sealed secret is bound to its column, so it is sealed again for the other one. One that cannot be opened is
+    // dropped.
+    let previous = vault.open(SecretPlace::WebhookSecret, row.id, &row.secret);
+    let previous =
+        previous.map(|secret| vault.seal(SecretPlace::PreviousWebhookSecret, row.id, &secret));
+    row.previous_secret = previous.ok();
+    row.secret = vault.seal(SecretPlace::WebhookSecret, row.id, &secret);
+    row.previous_secret_until = Some(context.now.plus_ms(PREVIOUS_SECRET_MS));
+    row.secret_hint = secret.hint();
+    row.changed(context.now);
+    let change = AuditChange::new(AuditAction::WebhookRotateSecret, id.0);
+    let shown = save(write, row, change).await?;
+    context.refresh_webhook(id.0);
+    Ok(shown)
 }

@@ -38,7 +38,9 @@ use crate::{
         route::{OPERATORS_BASE, RouteLookup},
     },
     openapi::{self, Api, ApiRoute, delete, get, nothing, patch, post},
-    operations::{bridges, deliveries, keys, members, numbers, tenants, webhooks},
+    operations::{
+        bridges, deliveries, keys, members, numbers, tenants, webhooks::health as webhooks,
+    },
 };
 
 const PAGED: &[&str] = &["limit", "offset"];

@@ -18,7 +18,7 @@ use crate::{
     operations::{
         OperationContext, PageRange,
         list::lists,
-        webhooks::{self, WebhookView},
+        webhooks::health::{self, WebhookView},
     },
 };
 
@@ -112,7 +112,7 @@ pub async fn list(
     context: OperationContext,
     query: OperatorQuery,
 ) -> Result<StandingList, ApiError> {
-    let found = webhooks::list(context, query).await?;
+    let found = health::list(context, query).await?;
     let page = PageRange {
         limit: found.limit,
         offset: found.offset,
@@ -127,7 +127,7 @@ pub async fn one(
     context: OperationContext,
     id: Id<WebhookId>,
 ) -> Result<WebhookStanding, ApiError> {
-    let webhook = webhooks::show(context, id).await?;
+    let webhook = health::show(context, id).await?;
     let mut statuses = of(process, vec![webhook]).await?;
     statuses.pop().ok_or(ApiError::Internal)
 }

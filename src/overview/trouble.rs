@@ -16,7 +16,7 @@ use dikala_entities::{Millis, TenantId, WebhookId, WebhookState, tenant, webhook
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
 use super::OverviewSources;
-use crate::{operations::webhooks::matching, operator::health};
+use crate::{operations::webhooks::health::matching, operator::health};
 
 /// Timeout of the store.
 const STORE_WITHIN: Duration = Duration::from_secs(2);

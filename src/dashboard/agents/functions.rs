@@ -195,7 +195,7 @@ pub async fn create(
 ) -> Result<HttpResponse, ApiError> {
     let agent = find(&visit, id).await?;
     let (body, unread) = form::body_and_unread(&typed, FIELDS);
-    let made = api::create(visit.caller(), visit.services(), id, body).await;
+    let made = api::create(visit.operation(), id, body).await;
     let made = made.map_err(|error| unread.beside(error));
     match made {
         Ok(created) => {
@@ -307,7 +307,7 @@ pub async fn save(
 ) -> Result<HttpResponse, ApiError> {
     let found = FunctionPage::at(&visit, id, &name).await?;
     let (body, unread) = form::body_and_unread(&typed, FIELDS);
-    let saved = api::update(visit.caller(), visit.services(), id, found.api_name(), body).await;
+    let saved = api::update(visit.operation(), id, found.api_name(), body).await;
     let saved = saved.map_err(|error| unread.beside(error));
     match saved {
         Ok(function) => {
@@ -351,6 +351,6 @@ pub async fn delete(
     name: FunctionName,
 ) -> Result<HttpResponse, ApiError> {
     let found = FunctionPage::at(&visit, id, &name).await?;
-    api::delete(visit.caller(), visit.services(), id, found.api_name()).await?;
+    api::delete(visit.operation(), id, found.api_name()).await?;
     Ok(visit.see(&agents_path(found.agent.id), "done-function-deleted"))
 }
