@@ -17,8 +17,8 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
     api::{
-        agents, call_stats, calls, credits, deliveries, erasure, events, function_stats, functions,
-        phone_numbers, webhook_stats, webhooks,
+        call_stats, calls, credits, deliveries, erasure, events, function_stats, functions, lists,
+        webhook_stats,
     },
     http::{
         again::{again, answer},
@@ -50,31 +50,31 @@ const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
 
 #[rustfmt::skip]
 pub const ROUTES: &[ApiRoute] = &[
-    get("/agents", "agents.list", |r| r.to(agents::list_all), "All agents, oldest first; with limit or offset a page of them.").query(PAGED).ok::<operations::agents::AgentList>(),
+    get("/agents", "agents.list", |r| r.to(lists::agents), "All agents, oldest first; with limit or offset a page of them.").query(PAGED).ok::<operations::agents::AgentList>(),
     post("/agents", "agents.create", |r| r.to(again(operations::agents::create)), "Create an agent.").takes::<operations::agents::AgentInput>().ignores(operations::agents::READ_ONLY).created::<operations::agents::AgentView>().leaves(AuditAction::AgentCreate),
     get("/agents/{id}", "agents.get", |r| r.to(answer(operations::agents::show)), "One agent.").ok::<operations::agents::AgentView>().fails(AGENT),
     patch("/agents/{id}", "agents.update", |r| r.to(again(operations::agents::update)), "Change an agent.").patches::<operations::agents::AgentInput>().ignores(operations::agents::READ_ONLY).ok::<operations::agents::AgentView>().fails(AGENT).leaves(AuditAction::AgentUpdate),
     delete("/agents/{id}", "agents.delete", |r| r.to(again(operations::agents::delete)), "Delete an agent with its functions; its numbers stay without one.").fails(AGENT).leaves(AuditAction::AgentDelete),
 
-    get("/agents/{id}/versions", "agents.versions", |r| r.to(agents::list_versions), "The versions of an agent that are kept, oldest first.").query(PAGED).ok::<agents::AgentVersionList>().fails(AGENT),
+    get("/agents/{id}/versions", "agents.versions", |r| r.to(lists::versions), "The versions of an agent that are kept, oldest first.").query(PAGED).ok::<lists::AgentVersionList>().fails(AGENT),
     get("/agents/{id}/versions/{version}", "agents.version", |r| r.to(answer(operations::agents::version)), "One version of an agent: what the calls that name it began with.").ok::<operations::agents::AgentVersion>().fails(AGENT),
 
     post("/agents/{id}/functions", "functions.create", |r| r.to(again(functions::create)), "Give an agent a function.").takes::<functions::FunctionDraft>().ignores(functions::READ_ONLY).created::<functions::Function>().fails(NEW_FUNCTION).leaves(AuditAction::FunctionCreate),
-    get("/agents/{id}/functions", "functions.list", |r| r.to(functions::list_all), "All functions of an agent, oldest first; with limit or offset a page of them.").query(PAGED).ok::<functions::FunctionList>().fails(AGENT),
+    get("/agents/{id}/functions", "functions.list", |r| r.to(lists::functions), "All functions of an agent, oldest first; with limit or offset a page of them.").query(PAGED).ok::<lists::FunctionList>().fails(AGENT),
     patch("/agents/{id}/functions/{name}", "functions.update", |r| r.to(again(functions::update)), "Change a function.").patches::<functions::FunctionDraft>().ignores(functions::READ_ONLY).ok::<functions::Function>().fails(CHANGED_FUNCTION).leaves(AuditAction::FunctionUpdate),
     delete("/agents/{id}/functions/{name}", "functions.delete", |r| r.to(again(functions::delete)), "Delete a function.").fails(FUNCTION).leaves(AuditAction::FunctionDelete),
     post("/agents/{id}/functions/{name}/test", "functions.test", |r| r.to(functions::test), "Call a function's endpoint as a call would, marked as a test.").may_take::<functions::FunctionTest>().ok::<functions::FunctionOutcome>().fails(FUNCTION),
     get("/agents/{id}/functions/{name}/stats", "functions.stats", |r| r.to(function_stats::show), "How often a function was called, failed, and how long it took.").ok::<function_stats::FunctionStats>().fails(FUNCTION),
 
-    get("/phone-numbers", "phoneNumbers.list", |r| r.to(phone_numbers::list_all), "All phone numbers, oldest first; with limit or offset a page of them.").query(PAGED).ok::<phone_numbers::PhoneNumberList>(),
-    get("/phone-numbers/{id}", "phoneNumbers.get", |r| r.to(phone_numbers::show), "One phone number.").ok::<phone_numbers::PhoneNumberView>().fails(NUMBER),
-    post("/phone-numbers/{id}/assign-agent", "phoneNumbers.assignAgent", |r| r.to(again(phone_numbers::assign_agent)), "Point a number at an agent, or at none.").takes::<phone_numbers::Assignment>().ok::<phone_numbers::PhoneNumberView>().fails(NUMBER).leaves(AuditAction::NumberAssign),
+    get("/phone-numbers", "phoneNumbers.list", |r| r.to(lists::phone_numbers), "All phone numbers, oldest first; with limit or offset a page of them.").query(PAGED).ok::<lists::PhoneNumberList>(),
+    get("/phone-numbers/{id}", "phoneNumbers.get", |r| r.to(answer(operations::numbers::show::<operations::numbers::PhoneNumberView>)), "One phone number.").ok::<operations::numbers::PhoneNumberView>().fails(NUMBER),
+    post("/phone-numbers/{id}/assign-agent", "phoneNumbers.assignAgent", |r| r.to(again(operations::numbers::assign_agent)), "Point a number at an agent, or at none.").takes::<operations::numbers::Assignment>().ok::<operations::numbers::PhoneNumberView>().fails(NUMBER).leaves(AuditAction::NumberAssign),
 
     get("/calls", "calls.list", |r| r.to(calls::list), "A page of calls, newest first.").query(&["limit", "offset", "before", "status", "from", "to", "agentId", "phoneNumberId", "callerNumber"]).ok::<calls::CallList>(),
     get("/calls/stats", "calls.stats", |r| r.to(call_stats::show), "How many calls there were, how they ended and how long was talked, by hour or day.").query(&["interval", "timeZone", "from", "to", "agentId", "phoneNumberId"]).ok::<call_stats::CallStats>(),
     get("/calls/{id}", "calls.get", |r| r.to(calls::show), "One call.").ok::<calls::CallView>().fails(CALL),
     delete("/calls/{id}", "calls.delete", |r| r.to(again(erasure::erase)), "Erase what was said in a call that is over, its numbers and its metadata; what it cost stays.").fails(RUNNING_CALL).leaves(AuditAction::CallErase),
-    get("/calls/{id}/events", "calls.events", |r| r.to(calls::events), "What a call announced, oldest first; with limit or offset a page of it.").query(PAGED).ok::<calls::EventList>().fails(CALL),
+    get("/calls/{id}/events", "calls.events", |r| r.to(lists::events), "What a call announced, oldest first; with limit or offset a page of it.").query(PAGED).ok::<lists::EventList>().fails(CALL),
     get("/calls/{id}/transcript", "calls.transcript", |r| r.to(calls::transcript), "What was said in a call.").ok::<calls::TranscriptView>().fails(CALL),
     post("/calls/{id}/hangup", "calls.hangup", |r| r.to(calls::hang_up), "End a running call.").accepted::<calls::CallView>().fails(RUNNING_CALL).leaves(AuditAction::CallHangup),
     post("/calls/{id}/transfer", "calls.transfer", |r| r.to(calls::transfer), "Connect a running call to a person.").may_take::<calls::TransferInput>().accepted::<calls::CallView>().fails(RUNNING_CALL).leaves(AuditAction::CallTransfer),
@@ -83,7 +83,7 @@ pub const ROUTES: &[ApiRoute] = &[
     get("/credits/transactions", "credits.transactions", |r| r.to(credits::transactions), "A page of the balance's movements, newest first.").query(PAGED).ok::<credits::TransactionList>(),
 
     post("/webhooks", "webhooks.create", |r| r.to(again(operations::webhooks::create)), "Register a webhook.").takes::<operations::webhooks::WebhookCreate>().ignores(operations::webhooks::READ_ONLY).created::<operations::webhooks::Webhook>().fails(&[Code::WebhookLimitReached]).leaves(AuditAction::WebhookCreate),
-    get("/webhooks", "webhooks.list", |r| r.to(webhooks::list_all), "All webhooks, oldest first; with limit or offset a page of them.").query(PAGED).ok::<webhooks::WebhookList>(),
+    get("/webhooks", "webhooks.list", |r| r.to(lists::webhooks), "All webhooks, oldest first; with limit or offset a page of them.").query(PAGED).ok::<lists::WebhookList>(),
     get("/webhooks/{id}", "webhooks.get", |r| r.to(answer(operations::webhooks::show)), "One webhook.").ok::<operations::webhooks::Webhook>().fails(WEBHOOK),
     patch("/webhooks/{id}", "webhooks.update", |r| r.to(again(operations::webhooks::update)), "Change a webhook, or enable it again.").patches::<operations::webhooks::WebhookUpdate>().ignores(operations::webhooks::READ_ONLY_OF_UPDATES).ok::<operations::webhooks::Webhook>().fails(WEBHOOK).leaves(AuditAction::WebhookUpdate),
     delete("/webhooks/{id}", "webhooks.delete", |r| r.to(again(operations::webhooks::delete)), "Delete a webhook; nothing more is delivered to it.").fails(WEBHOOK).leaves(AuditAction::WebhookDelete),

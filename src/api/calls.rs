@@ -1,10 +1,10 @@
 //! Calls: history, events, transcripts, and the two commands for a running call: hang up and transfer.
 
-use actix_web::{HttpResponse, web::Data};
+use actix_web::web::Data;
 use dikala_actors::calls::{CallError, CallInput, TRANSFERS_MAX, versions};
 use dikala_entities::{
     AgentId, AuditAction, CallId, CallStatus, CallerNumber, HangupInitiator, HangupReason, Millis,
-    OfTenant, PhoneNumber, PhoneNumberId, Speaker, TenantId, call, event, transcript,
+    OfTenant, PhoneNumber, PhoneNumberId, Speaker, TenantId, call, transcript,
 };
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, DerivePartialModel, QueryFilter, QueryOrder,
@@ -14,11 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
-use super::{
-    call_filter::{CallFilter, end_of_page},
-    events::EventView,
-    listing::{self, Listing},
-};
+use super::call_filter::{CallFilter, end_of_page};
 use crate::{
     api::context::Services,
     audit::AuditChange,
@@ -31,9 +27,6 @@ use crate::{
     operations::stored::{Json, raw},
 };
 
-/// Events of a call per query.
-const EVENTS_BATCH: u64 = 8;
-
 /// The hint in the error for a too large `offset`.
 const GO_BACK: &str =
     "to go further back give the id of the last call that you have as before, or to";
@@ -41,7 +34,7 @@ const GO_BACK: &str =
 /// The columns that the API shows.
 #[derive(Clone, Debug, DerivePartialModel)]
 #[sea_orm(entity = "call::Entity")]
-struct CallRow {
+pub(super) struct CallRow {
     id: CallId,
     phone_number_id: PhoneNumberId,
     agent_id: Option<AgentId>,
@@ -152,21 +145,6 @@ pub struct UtteranceView {
     pub at: Option<String>,
 }
 
-/// The events of a call, oldest first; with `limit` or `offset` a page of them.
-#[derive(Clone, Debug, ToSchema)]
-#[schema(rename_all = "camelCase", example = json!({"events": [{
-    "id": "evt_01k9zv3m8rj2q4w6y8a0c2e4g6", "event": "call.answered", "timestamp": "2026-01-15T03:30:04.000Z",
-    "data": {"callId": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6",
-             "startedAt": "2026-01-15T03:30:00.000Z"}
-}]}))]
-#[expect(dead_code, reason = "the description of what is written row by row")]
-pub struct EventList {
-    pub events: Vec<EventView>,
-    pub limit: i64,
-    pub offset: i64,
-    pub has_more: bool,
-}
-
 impl From<CallRow> for CallView {
     fn from(row: CallRow) -> Self {
         Self {
@@ -192,7 +170,7 @@ impl From<CallRow> for CallView {
     }
 }
 
-async fn find(
+pub(super) async fn find(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     id: CallId,
@@ -314,25 +292,6 @@ pub async fn transcript(
         summary,
         turns: raw(turns, "[]"),
     }))
-}
-
-/// `GET /calls/{id}/events`
-pub async fn events(
-    caller: TenantRequest,
-    services: Data<Services>,
-    id: Id<CallId>,
-    query: Query,
-) -> Result<HttpResponse, ApiError> {
-    let call = find(services.store.api_reader(), caller.tenant, id.0).await?;
-    let list = Listing {
-        key: "events",
-        rows: event::Entity::of(caller.tenant).filter(event::Column::CallId.eq(call.id)),
-        // In commit order: ids begin with the clock of the node that wrote them.
-        by: event::Column::Position,
-        batch: EVENTS_BATCH,
-        show: listing::json::<EventView, _>,
-    };
-    listing::answer(services, &caller, &query, list).await
 }
 
 /// `POST /calls/{id}/hangup`

@@ -1,6 +1,6 @@
 //! Functions: endpoints of the tenant that an agent's AI may call.
 
-use actix_web::{HttpResponse, web::Data};
+use actix_web::web::Data;
 use dikala_actors::{calls::settings::BUILT_IN_TOOLS, functions::FaultCode};
 use dikala_entities::{
     AgentId, AuditAction, FunctionId, FunctionMethod, Millis, OutboundUrl, agent, described,
@@ -16,7 +16,6 @@ use utoipa::ToSchema;
 
 use super::{
     control::FunctionTrial,
-    listing::{self, Listing},
     parameters::{self, Parameters},
 };
 use crate::{
@@ -26,8 +25,8 @@ use crate::{
         answer::{ApiAnswer, Created, NoContent},
         error::{ApiError, Missing},
         extract::{
-            BlankRule, FormFields, FunctionName, Id, ParseResult, Query, RequestBody,
-            TenantRequest, object, text, word,
+            BlankRule, FormFields, FunctionName, Id, ParseResult, RequestBody, TenantRequest,
+            object, text, word,
         },
         field::{FieldCode, ValueFault},
         route::BASE,
@@ -45,8 +44,6 @@ use crate::{
 pub const READ_ONLY: &[&str] = &["id", "agentId", "createdAt", "updatedAt"];
 /// Functions of an agent. Bounds the reply to `call.incoming`, which lists them all.
 const FUNCTIONS_MAX: u64 = 100;
-/// Functions per query of a list.
-const BATCH: u64 = 16;
 
 /// A function as its tenant sets it up.
 #[derive(Clone, Debug, PartialEq, Eq, ToSchema)]
@@ -205,17 +202,6 @@ pub struct Function {
     updated_at: Millis,
 }
 
-/// All functions of an agent; with `limit` or `offset` a page of them.
-#[derive(Clone, Debug, ToSchema)]
-#[schema(rename_all = "camelCase", example = json!({"functions": []}))]
-#[expect(dead_code, reason = "the description of what is written row by row")]
-pub struct FunctionList {
-    pub functions: Vec<Function>,
-    pub limit: i64,
-    pub offset: i64,
-    pub has_more: bool,
-}
-
 /// The parameters of a test call.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"parameters": {"sku": "A-100"}}))]
@@ -316,24 +302,6 @@ async fn set_tools(
     change.tools_enabled = Set(agents::tools_json(tools));
     change.updated_at = Set(now);
     Ok(change.update(db).await?)
-}
-
-/// `GET /agents/{id}/functions`
-pub async fn list_all(
-    caller: TenantRequest,
-    services: Data<Services>,
-    id: Id<AgentId>,
-    query: Query,
-) -> Result<HttpResponse, ApiError> {
-    let agent = agents::find(services.store.api_reader(), caller.tenant, id.0).await?;
-    let list = Listing {
-        key: "functions",
-        rows: function::Entity::of_agent(&agent),
-        by: function::Column::Id,
-        batch: BATCH,
-        show: listing::json::<Function, _>,
-    };
-    listing::answer(services, &caller, &query, list).await
 }
 
 /// Creates a function and enables it.

@@ -26,14 +26,14 @@ use sea_orm::{
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::operations::PageRange;
 use crate::{
     api::context::Services,
     http::{
         error::ApiError,
-        extract::{LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX, Query, TenantRequest, digits},
+        extract::{LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX, Query, digits},
         unread::AT_ONCE,
     },
+    operations::{OperationContext, PageRange},
 };
 
 /// Size of a piece of the answer, in bytes; a single row may be larger.
@@ -78,7 +78,7 @@ fn page(query: &Query) -> Result<Option<PageRange>, ApiError> {
 /// The answer: at once if it is small, otherwise in pieces.
 pub async fn answer<E>(
     services: Data<Services>,
-    caller: &TenantRequest,
+    context: &OperationContext,
     query: &Query,
     list: Listing<E>,
 ) -> Result<HttpResponse, ApiError>
@@ -102,7 +102,7 @@ where
         Ok::<_, DbErr>(Some((piece, (writer, over))))
     });
     let all = stream::once(ready(Ok(begin))).chain(rest);
-    let body = in_pieces(&services, caller.tenant, WHOLE, all)?;
+    let body = in_pieces(&services, context.tenant()?, WHOLE, all)?;
     Ok(response.streaming(body))
 }
 

@@ -1,7 +1,6 @@
 //! The tenants' API, one file per resource. A handler parses, makes one call and converts; it decides nothing about
 //! calls or deliveries.
 
-pub mod agents;
 pub mod call_filter;
 pub mod call_stats;
 pub mod calls;
@@ -14,10 +13,9 @@ pub mod events;
 pub mod function_stats;
 pub mod functions;
 pub mod listing;
+pub mod lists;
 pub mod parameters;
-pub mod phone_numbers;
 pub mod webhook_stats;
-pub mod webhooks;
 
 mod latency;
 mod unit;

@@ -15,12 +15,11 @@ use super::{
     view::SignedIn,
 };
 use crate::{
-    api::phone_numbers as api,
     http::{
-        error::{ApiError, Missing},
+        error::ApiError,
         extract::{Id, id},
     },
-    operations::{NAME_CHARS_MAX, agents::AGENTS_MAX},
+    operations::{NAME_CHARS_MAX, agents::AGENTS_MAX, numbers},
 };
 
 const PATH: &str = "/dashboard/numbers";
@@ -206,20 +205,13 @@ fn options(visit: &SignedIn, choices: &Choices) -> Vec<(String, String)> {
         .collect()
 }
 
-async fn find(visit: &SignedIn, id: PhoneNumberId) -> Result<phone_number::Model, ApiError> {
-    let found = phone_number::Entity::one_of(visit.tenant(), id)
-        .one(visit.store().api_reader())
-        .await?;
-    found.ok_or(ApiError::NotFound(Missing::PhoneNumber))
-}
-
 /// `GET /dashboard/numbers/{id}/assign-agent`
 pub async fn ask_agent(
     visit: SignedIn,
     id: Id<PhoneNumberId>,
     asked: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let number = find(&visit, id.0).await?;
+    let number = numbers::find(&visit.operation(), id.0).await?;
     let sought = asked.text("name").unwrap_or_default().trim();
     // No agent's name is longer.
     let sought: String = sought.chars().take(NAME_CHARS_MAX).collect();
@@ -291,9 +283,9 @@ pub async fn assign(
     id: Id<PhoneNumberId>,
     typed: FormValues,
 ) -> Result<HttpResponse, ApiError> {
-    let number = find(&visit, id.0).await?;
+    let number = numbers::find(&visit.operation(), id.0).await?;
     let assigned = match form::body(&typed, FIELDS) {
-        Ok(body) => api::assign_agent(visit.caller(), visit.services(), id, body).await,
+        Ok(body) => numbers::assign_agent(visit.operation(), id, body).await,
         Err(error) => Err(error),
     };
     match assigned {

@@ -1,4 +1,4 @@
-//! Phone numbers in the operators' hands. A `did` belongs to one tenant; only operators create numbers.
+//! Phone numbers: created by operators, assigned to agents by tenants. A `did` belongs to one tenant.
 
 use dikala_entities::{
     AgentId, AuditAction, Millis, PhoneNumber, PhoneNumberId, TenantId, phone_number,
@@ -8,10 +8,11 @@ use sea_orm::{
     QueryOrder, QuerySelect, Select, SqlErr,
 };
 use serde::Serialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    OperationContext, OperationWrite, PageRange,
+    OperationContext, OperationWrite, PageRange, agents,
     list::{lists, views},
     name,
 };
@@ -20,7 +21,7 @@ use crate::{
     http::{
         answer::{Created, NoContent},
         error::{ApiError, Missing},
-        extract::{Id, OperatorQuery, RequestBody, boolean, e164, id},
+        extract::{Id, OperatorQuery, ParseResult, RequestBody, boolean, e164, id},
         field::{FieldCode, ValueFault},
         route::OPERATORS_BASE,
     },
@@ -70,6 +71,42 @@ pub const CHANGES: &Fields = &[
     ("isActive", Shape::Switch),
     ("tenantId", Shape::Text),
 ];
+
+/// The agent that is to answer a number; `null` takes the agent off.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(rename_all = "camelCase", example = json!({"agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6"}))]
+#[expect(dead_code, reason = "the description of what is read field by field")]
+pub struct Assignment {
+    #[schema(required)]
+    pub agent_id: Option<AgentId>,
+}
+
+/// A number that customers call.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = PhoneNumber, example = json!({
+    "id": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6", "displayNumber": "+6281234567890", "label": "Main line", "isActive": true,
+    "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6"
+}))]
+pub struct PhoneNumberView {
+    id: PhoneNumberId,
+    display_number: PhoneNumber,
+    label: String,
+    is_active: bool,
+    agent_id: Option<AgentId>,
+}
+
+impl From<phone_number::Model> for PhoneNumberView {
+    fn from(row: phone_number::Model) -> Self {
+        Self {
+            id: row.id,
+            display_number: row.did,
+            label: row.label,
+            is_active: row.is_active,
+            agent_id: row.agent_id,
+        }
+    }
+}
 
 /// A number in the operators' lists.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -204,15 +241,21 @@ pub async fn all(
     Ok(rows.into_iter().map(NumberView::from).collect())
 }
 
-/// One number.
-pub async fn show(
+pub async fn find(
+    context: &OperationContext,
+    id: PhoneNumberId,
+) -> Result<phone_number::Model, ApiError> {
+    let found = context.one_of::<phone_number::Entity>(id);
+    let found = found.one(context.store().api_reader()).await?;
+    found.ok_or(ApiError::NotFound(Missing::PhoneNumber))
+}
+
+/// One number. `V` is the view for whoever asks.
+pub async fn show<V: From<phone_number::Model> + Serialize>(
     context: OperationContext,
     id: Id<PhoneNumberId>,
-) -> Result<NumberView, ApiError> {
-    let found = context.one_of::<phone_number::Entity>(id.0);
-    let found = found.one(context.store().api_reader()).await?;
-    let found = found.ok_or(ApiError::NotFound(Missing::PhoneNumber))?;
-    Ok(found.into())
+) -> Result<V, ApiError> {
+    find(&context, id.0).await.map(V::from)
 }
 
 /// Locks a number's row until the transaction ends.
@@ -231,7 +274,7 @@ pub async fn update(
     id_of: Id<PhoneNumberId>,
     body: RequestBody,
 ) -> Result<NumberView, ApiError> {
-    show(context.clone(), id_of).await?;
+    find(&context, id_of.0).await?;
     let form = body.patch()?;
     let mut write = context.begin().await?;
     let before = lock(&write, id_of.0).await?;
@@ -288,4 +331,59 @@ pub async fn delete(
     let change = AuditChange::new(AuditAction::NumberDelete, row.id).with(&row.label);
     write.record(row.tenant_id, change).await?;
     write.commit(NoContent(row.into())).await
+}
+
+/// Assigns a number to an agent, or to none.
+pub async fn assign_agent(
+    context: OperationContext,
+    id: Id<PhoneNumberId>,
+    body: RequestBody,
+) -> Result<PhoneNumberView, ApiError> {
+    find(&context, id.0).await?;
+    let form = body.form()?;
+    let wanted = form.read(&[], |form| form.nullable("agentId", agent_id))?;
+    let mut write = context.begin().await?;
+    let agent_id = match wanted {
+        None => None,
+        Some(wanted) => Some(existing_agent(&write, wanted).await?),
+    };
+    let mut row = lock(&write, id.0).await?;
+    if row.agent_id != agent_id {
+        (row.agent_id, row.updated_at) = (agent_id, context.now);
+        let changed = row.clone().into_active_model().reset_all();
+        changed.update(&*write).await?;
+        let agent = agent_id.map_or_else(|| "none".to_owned(), |agent| agent.to_string());
+        let change = AuditChange::new(AuditAction::NumberAssign, row.id).with(agent);
+        write.record(row.tenant_id, change).await?;
+    }
+    write.commit(row.into()).await
+}
+
+/// A malformed id is treated like an unknown agent.
+fn agent_id(value: &Value) -> ParseResult<Option<AgentId>> {
+    let text = value
+        .as_str()
+        .ok_or_else(|| ValueFault::new(FieldCode::InvalidType, "must be a string or null"))?;
+    Ok(text.parse().ok())
+}
+
+/// Locks the agent, so that it cannot be deleted before the commit.
+async fn existing_agent(
+    write: &OperationWrite<'_>,
+    id: Option<AgentId>,
+) -> Result<AgentId, ApiError> {
+    let (tenant, now) = (write.context.tenant()?, write.context.now);
+    let found = match id {
+        Some(id) => agents::lock(write, tenant, id, now).await,
+        None => Err(ApiError::NotFound(Missing::Agent)),
+    };
+    match found {
+        Ok(agent) => Ok(agent.id),
+        Err(ApiError::NotFound(_)) => {
+            let predicate = "must be the id of one of your agents";
+            let fault = ValueFault::new(FieldCode::NotFound, predicate);
+            Err(ApiError::field(fault.in_field("agentId")))
+        }
+        Err(error) => Err(error),
+    }
 }

@@ -91,7 +91,7 @@ pub const ROUTES: &[ApiRoute] = &[
 
     get("/numbers", "numbers.list", |r| r.to(answer(numbers::list)), "A page of phone numbers, oldest first.").query(&["limit", "offset", "tenantId"]).ok::<numbers::NumberList>(),
     post("/numbers", "numbers.create", |r| r.to(again(numbers::create)), "Give a tenant a number.").takes::<numbers::NewNumber>().created::<numbers::NumberView>().fails(NEW_NUMBER).leaves(AuditAction::NumberCreate),
-    get("/numbers/{id}", "numbers.get", |r| r.to(answer(numbers::show)), "One phone number.").ok::<numbers::NumberView>().fails(NUMBER),
+    get("/numbers/{id}", "numbers.get", |r| r.to(answer(numbers::show::<numbers::NumberView>)), "One phone number.").ok::<numbers::NumberView>().fails(NUMBER),
     patch("/numbers/{id}", "numbers.update", |r| r.to(again(numbers::update)), "Change a number, or move it to another tenant.").patches::<numbers::NumberChange>().ignores(numbers::READ_ONLY).keeps(numbers::KEPT).ok::<numbers::NumberView>().fails(NUMBER).leaves(AuditAction::NumberUpdate),
     delete("/numbers/{id}", "numbers.delete", |r| r.to(again(numbers::delete)), "Remove a number; its calls stay.").fails(NUMBER).leaves(AuditAction::NumberDelete),
 

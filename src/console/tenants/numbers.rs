@@ -133,7 +133,7 @@ fn beside_the_number(visit: &ConsoleView, error: ApiError) -> ApiError {
 
 /// `GET /numbers/{id}`
 pub async fn show(visit: ConsoleView, id: Id<PhoneNumberId>) -> Result<HttpResponse, ApiError> {
-    let number = numbers::show(visit.operation(), id).await?;
+    let number = numbers::show::<NumberView>(visit.operation(), id).await?;
     let is_active = number.is_active.then(|| ("isActive", "true".to_owned()));
     let filled = [
         ("label", number.label.clone()),
@@ -174,7 +174,7 @@ pub async fn save(
         Ok(_) => Ok(visit.see(&format!("/numbers/{}", id.0), "console-done-saved")),
         Err(error) => {
             let filled = FormState::again(typed, error)?;
-            let number = numbers::show(visit.operation(), id).await?;
+            let number = numbers::show::<NumberView>(visit.operation(), id).await?;
             let content = change_form(&visit, &number, &filled);
             Ok(layout::refused(&visit, &visit.t(CHANGE), content))
         }
@@ -186,7 +186,7 @@ pub async fn ask_delete(
     visit: ConsoleView,
     id: Id<PhoneNumberId>,
 ) -> Result<HttpResponse, ApiError> {
-    let number = numbers::show(visit.operation(), id).await?;
+    let number = numbers::show::<NumberView>(visit.operation(), id).await?;
     let question = Question {
         path: &format!("/numbers/{}/delete", number.id),
         consequences: html! {
@@ -208,7 +208,7 @@ pub async fn ask_delete(
 
 /// `POST /numbers/{id}/delete`
 pub async fn delete(visit: ConsoleView, id: Id<PhoneNumberId>) -> Result<HttpResponse, ApiError> {
-    let number = numbers::show(visit.operation(), id).await?;
+    let number = numbers::show::<NumberView>(visit.operation(), id).await?;
     let done = numbers::delete(visit.operation(), id).await;
     acted(
         &visit,
