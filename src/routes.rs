@@ -17,7 +17,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
     api::{
-        call_stats, calls, credits, deliveries, erasure, events, function_stats, functions, lists,
+        call_stats, calls, deliveries, erasure, events, function_stats, functions, lists,
         webhook_stats,
     },
     http::{
@@ -79,8 +79,8 @@ pub const ROUTES: &[ApiRoute] = &[
     post("/calls/{id}/hangup", "calls.hangup", |r| r.to(calls::hang_up), "End a running call.").accepted::<calls::CallView>().fails(RUNNING_CALL).leaves(AuditAction::CallHangup),
     post("/calls/{id}/transfer", "calls.transfer", |r| r.to(calls::transfer), "Connect a running call to a person.").may_take::<calls::TransferInput>().accepted::<calls::CallView>().fails(RUNNING_CALL).leaves(AuditAction::CallTransfer),
 
-    get("/credits", "credits.get", |r| r.to(credits::balance), "The balance.").ok::<credits::BalanceView>(),
-    get("/credits/transactions", "credits.transactions", |r| r.to(credits::transactions), "A page of the balance's movements, newest first.").query(PAGED).ok::<credits::TransactionList>(),
+    get("/credits", "credits.get", |r| r.to(answer(operations::credits::balance)), "The balance.").ok::<operations::credits::BalanceView>(),
+    get("/credits/transactions", "credits.transactions", |r| r.to(answer(operations::credits::own_transactions)), "A page of the balance's movements, newest first.").query(PAGED).ok::<operations::credits::TransactionList>(),
 
     post("/webhooks", "webhooks.create", |r| r.to(again(operations::webhooks::create)), "Register a webhook.").takes::<operations::webhooks::WebhookCreate>().ignores(operations::webhooks::READ_ONLY).created::<operations::webhooks::Webhook>().fails(&[Code::WebhookLimitReached]).leaves(AuditAction::WebhookCreate),
     get("/webhooks", "webhooks.list", |r| r.to(lists::webhooks), "All webhooks, oldest first; with limit or offset a page of them.").query(PAGED).ok::<lists::WebhookList>(),

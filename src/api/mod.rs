@@ -6,7 +6,6 @@ pub mod call_stats;
 pub mod calls;
 pub mod context;
 pub mod control;
-pub mod credits;
 pub mod deliveries;
 pub mod erasure;
 pub mod events;

@@ -16,11 +16,10 @@ use super::{
     output,
 };
 use crate::{
-    api::credits::TransactionView,
     audit::AuditChange,
     config::Layers,
     http::error::{ApiError, Missing},
-    operator_api::credits as of_tenant,
+    operations::credits::{self as of_tenant, TransactionView},
 };
 
 #[derive(Debug, Subcommand)]

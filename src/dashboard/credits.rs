@@ -14,14 +14,12 @@ use super::{
     view::SignedIn,
 };
 use crate::{
-    api::{
-        call_stats::{self, CallInterval},
-        credits as api,
-    },
+    api::call_stats::{self, CallInterval},
     http::{
         error::ApiError,
         extract::{Query, id},
     },
+    operations::credits,
 };
 
 const PATH: &str = "/dashboard/credits";
@@ -48,11 +46,10 @@ pub async fn show(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse,
     let before = form::asked(&request, PLACE)?.read(&[], |form| {
         Some(form.optional("before", None, id("a transaction")))
     })?;
-    let db = visit.store().api_reader();
-    let account = api::account(db, visit.tenant()).await?;
+    let account = credits::account(&visit.operation(), visit.tenant()).await?;
     let movements = movements(&visit, before).await?;
     let content = html! {
-        (figures(&visit, account.as_ref()))
+        (figures(&visit, &account))
         (per_day(&visit).await?.show(visit.lang()))
         section aria-labelledby="movements" {
             h2 #movements { (visit.t("credits-movements")) }
@@ -62,18 +59,17 @@ pub async fn show(visit: SignedIn, request: HttpRequest) -> Result<HttpResponse,
     Ok(layout::page(&visit, &visit.t("credits-title"), content))
 }
 
-fn figures(visit: &SignedIn, account: Option<&credit_account::Model>) -> Markup {
-    let of = |figure: fn(&credit_account::Model) -> i64| account.map_or(0, figure);
+fn figures(visit: &SignedIn, account: &credit_account::Model) -> Markup {
     let minutes = |id: &str, minutes: i64| {
         html! { div { dt { (visit.t(id)) } dd { (visit.tn("home-minutes", &[("minutes", minutes.into())])) } } }
     };
-    let low = of(|account| account.low_threshold);
+    let low = account.low_threshold;
     html! {
         dl.figures {
-            (minutes("credits-balance", of(|account| account.available + account.held)))
-            (minutes("credits-held", of(|account| account.held)))
-            (minutes("credits-used", of(|account| account.used)))
-            (minutes("credits-purchased", of(|account| account.purchased)))
+            (minutes("credits-balance", account.available + account.held))
+            (minutes("credits-held", account.held))
+            (minutes("credits-used", account.used))
+            (minutes("credits-purchased", account.purchased))
         }
         p.muted {
             (visit.t("credits-held-words"))
@@ -104,7 +100,7 @@ async fn per_day(visit: &SignedIn) -> Result<Chart<'static>, ApiError> {
 async fn movements(visit: &SignedIn, before: Option<TransactionId>) -> Result<Markup, ApiError> {
     let db = visit.store().api_reader();
     let one_more = u64::try_from(PAGE).unwrap_or(u64::MAX) + 1;
-    let mut rows = api::latest(db, visit.tenant(), before, one_more).await?;
+    let mut rows = credits::latest(db, visit.tenant(), before, one_more).await?;
     let has_more = rows.len() > PAGE;
     rows.truncate(PAGE);
     let last = rows.last().filter(|_| has_more);
@@ -170,7 +166,7 @@ pub async fn file(visit: SignedIn) -> Result<HttpResponse, ApiError> {
         let store = store.clone();
         async move {
             let Some(before) = next else { return Ok(None) };
-            let rows = api::latest(store.api_reader(), tenant, before, BATCH).await?;
+            let rows = credits::latest(store.api_reader(), tenant, before, BATCH).await?;
             let is_full = u64::try_from(rows.len()).is_ok_and(|count| count == BATCH);
             let next = rows.last().map(|last| Some(last.id)).filter(|_| is_full);
             let lines: String = rows.iter().map(line).collect();

@@ -8,13 +8,13 @@ use crate::http::error::ApiError;
 /// The advice if too many rows are skipped.
 const NARROW: &str = "narrow it with the other parameters";
 
-/// Declares a page of a list; the key is the plural of its items.
+/// Declares a page of a list; the key is the plural of its items. A row after the key is in the example.
 macro_rules! lists {
-    ($($(#[$doc:meta])* $name:ident { $field:ident: $view:ty, $key:tt })*) => {$(
+    ($($(#[$doc:meta])* $name:ident { $field:ident: $view:ty, $key:tt $(: $row:tt)? })*) => {$(
         $(#[$doc])*
         #[derive(Clone, Debug, serde::Serialize, utoipa::ToSchema)]
         #[serde(rename_all = "camelCase")]
-        #[schema(example = json!({$key: [], "limit": 50, "offset": 0, "hasMore": false}))]
+        #[schema(example = json!({$key: [$($row)?], "limit": 50, "offset": 0, "hasMore": false}))]
         pub struct $name {
             pub $field: Vec<$view>,
             pub limit: i64,

@@ -18,6 +18,7 @@ mod agent_limits;
 pub mod agents;
 pub mod bridges;
 mod context;
+pub mod credits;
 pub mod deliveries;
 pub mod functions;
 pub mod hangup_requests;

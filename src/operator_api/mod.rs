@@ -8,7 +8,6 @@ pub mod actors;
 pub mod audit;
 pub mod calls;
 mod context;
-pub mod credits;
 pub mod database;
 pub mod functions;
 pub mod ledger;
@@ -29,7 +28,6 @@ use serde_json::{Value, json};
 
 pub use self::context::OperatorContext;
 use crate::{
-    api::credits as of_tenant,
     http::{
         again::{again, answer},
         error::Code,
@@ -39,7 +37,7 @@ use crate::{
     },
     openapi::{self, Api, ApiRoute, delete, get, nothing, patch, post},
     operations::{
-        bridges, deliveries, keys, members, numbers, tenants, webhooks::health as webhooks,
+        bridges, credits, deliveries, keys, members, numbers, tenants, webhooks::health as webhooks,
     },
 };
 
@@ -85,9 +83,9 @@ pub const ROUTES: &[ApiRoute] = &[
     delete("/users/{id}", "users.delete", |r| r.to(again(members::delete)), "Remove somebody, with all sessions and links.").fails(USER).leaves(AuditAction::UserRemove),
 
     get("/tenants/{id}/credits", "credits.get", |r| r.to(answer(credits::show)), "A tenant's minutes.").ok::<credits::Credits>().fails(TENANT),
-    get("/tenants/{id}/credits/transactions", "credits.transactions", |r| r.to(answer(credits::transactions)), "A page of the balance's movements, newest first.").query(PAGED).ok::<of_tenant::TransactionList>().fails(TENANT),
-    post("/tenants/{id}/credits/transactions", "credits.book", |r| r.to(credits::book), "Book minutes. The same reference with the same content is booked once, and answered 200 from the second time on.").takes::<credits::TransactionInput>().created::<of_tenant::TransactionView>().or_ok().fails(BOOKED).leaves(AuditAction::CreditAdd),
-    get("/transactions/{id}", "credits.transaction", |r| r.to(answer(credits::transaction)), "One movement of a balance.").ok::<of_tenant::TransactionView>().fails(TRANSACTION),
+    get("/tenants/{id}/credits/transactions", "credits.transactions", |r| r.to(answer(credits::transactions)), "A page of the balance's movements, newest first.").query(PAGED).ok::<credits::TransactionList>().fails(TENANT),
+    post("/tenants/{id}/credits/transactions", "credits.book", |r| r.to(credits::book), "Book minutes. The same reference with the same content is booked once, and answered 200 from the second time on.").takes::<credits::TransactionInput>().created::<credits::TransactionView>().or_ok().fails(BOOKED).leaves(AuditAction::CreditAdd),
+    get("/transactions/{id}", "credits.transaction", |r| r.to(answer(credits::transaction)), "One movement of a balance.").ok::<credits::TransactionView>().fails(TRANSACTION),
 
     get("/numbers", "numbers.list", |r| r.to(answer(numbers::list)), "A page of phone numbers, oldest first.").query(&["limit", "offset", "tenantId"]).ok::<numbers::NumberList>(),
     post("/numbers", "numbers.create", |r| r.to(again(numbers::create)), "Give a tenant a number.").takes::<numbers::NewNumber>().created::<numbers::NumberView>().fails(NEW_NUMBER).leaves(AuditAction::NumberCreate),

@@ -14,13 +14,12 @@ use super::{
     or_none, path_of, whose,
 };
 use crate::{
-    api::credits::{TransactionList, TransactionView},
     http::{
         error::ApiError,
         extract::Id,
         field::{FieldCode, FieldError},
     },
-    operator_api::credits,
+    operations::credits::{self, TransactionList, TransactionView},
     pages::{
         components::{Field, fields, post, submit, table},
         form::{self, Fields, FormState, FormValues, Shape},
@@ -146,7 +145,7 @@ pub async fn book(
     let tenant = id.0;
     let book = async {
         let body = form::body(&typed, BOOKING)?;
-        credits::book(visit.process(), visit.operation(), id, body).await
+        credits::book(visit.operation(), id, body).await
     };
     match book.await.map_err(|error| beside_its_field(&visit, error)) {
         Ok(_) => Ok(visit.see(&path_of(tenant, "/credits"), "console-done-booked")),

@@ -1,31 +1,41 @@
-//! `/tenants/{id}/credits`: a tenant's minutes and bookings. A booking is idempotent by its reference, as a payment
-//! gateway's repeated callbacks require.
+//! A tenant's minutes: the balance, its transactions, and bookings. Only the ledger moves minutes. A booking is idempotent
+//! by its reference, as a payment gateway's repeated callbacks require.
 
-use actix_web::web::Data;
 use dikala_actors::ledger::{Credit, CreditBooking, LedgerError};
-use dikala_entities::{MINUTES_MAX, TenantId, TransactionId, TransactionType, credit_transaction};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use dikala_entities::{
+    CallId, MINUTES_MAX, Millis, OfTenant, TenantId, TransactionId, TransactionType,
+    credit_account, credit_transaction,
+};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::context::OperatorContext;
+use super::{OperationContext, PageRange, list::lists};
 use crate::{
-    api::credits::{TransactionList, TransactionView, account, page_of},
     audit::AuditChange,
     http::{
         answer::ApiAnswer,
         error::{ApiError, Missing},
-        extract::{Id, OperatorQuery, RequestBody, integer, line, word},
+        extract::{FormFields, Id, OperatorQuery, Query, RequestBody, integer, line, word},
         field::{FieldCode, ValueFault},
         route::OPERATORS_BASE,
     },
-    operations::{OperationContext, PageRange},
 };
 
 const TEXT_CHARS_MAX: usize = 255;
 
+/// The tenant's minutes. Minutes that are only held for running calls are still in the balance.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Balance, example = json!({"balanceMinutes": 480, "lifetimePurchasedMinutes": 1000, "lifetimeUsedMinutes": 520}))]
+pub struct BalanceView {
+    balance_minutes: i64,
+    lifetime_purchased_minutes: i64,
+    lifetime_used_minutes: i64,
+}
+
 /// A tenant's minutes.
-#[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({
     "balanceMinutes": 480, "availableMinutes": 478, "heldMinutes": 2, "lifetimePurchasedMinutes": 1000,
@@ -38,6 +48,35 @@ pub struct Credits {
     pub held_minutes: i64,
     pub lifetime_purchased_minutes: i64,
     pub lifetime_used_minutes: i64,
+}
+
+/// A movement of the balance.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Transaction, example = json!({
+    "id": "txn_01k9zv3m8rj2q4w6y8a0c2e4g6", "type": "purchase", "minutes": 500, "balanceAfterMinutes": 980,
+    "callId": null, "description": "January", "reference": "invoice-2026-001", "createdAt": "2026-01-15T03:31:34.000Z"
+}))]
+pub struct TransactionView {
+    pub id: TransactionId,
+    #[serde(rename = "type")]
+    pub kind: TransactionType,
+    /// Signed.
+    pub minutes: i64,
+    pub balance_after_minutes: i64,
+    pub call_id: Option<CallId>,
+    pub description: Option<String>,
+    pub reference: Option<String>,
+    pub created_at: Millis,
+}
+
+lists! {
+    /// A page of movements, newest first.
+    TransactionList { transactions: TransactionView, "transactions": {
+        "id": "txn_01k9zv3m8rj2q4w6y8a0c2e4g6", "type": "usage", "minutes": -2, "balanceAfterMinutes": 480,
+        "callId": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "description": null, "reference": null,
+        "createdAt": "2026-01-15T03:31:34.000Z"
+    } }
 }
 
 /// A booking.
@@ -58,18 +97,85 @@ pub struct TransactionInput {
     pub description: Option<String>,
 }
 
+impl From<credit_transaction::Model> for TransactionView {
+    fn from(row: credit_transaction::Model) -> Self {
+        Self {
+            id: row.id,
+            kind: row.kind,
+            minutes: row.minutes,
+            balance_after_minutes: row.balance_after,
+            call_id: row.call_id,
+            description: row.description,
+            reference: row.reference,
+            created_at: row.created_at,
+        }
+    }
+}
+
+/// The tenant's account. One that is not there yet has neither bought nor used minutes.
+pub async fn account(
+    context: &OperationContext,
+    tenant: TenantId,
+) -> Result<credit_account::Model, ApiError> {
+    let found = credit_account::Entity::of(tenant);
+    let found = found.one(context.store().api_reader()).await?;
+    Ok(found.unwrap_or_else(|| credit_account::Model::empty(tenant, 0)))
+}
+
+/// The tenant's own balance.
+pub async fn balance(context: OperationContext) -> Result<BalanceView, ApiError> {
+    let account = account(&context, context.tenant()?).await?;
+    Ok(BalanceView {
+        balance_minutes: account.available + account.held,
+        lifetime_purchased_minutes: account.purchased,
+        lifetime_used_minutes: account.used,
+    })
+}
+
 /// A tenant's minutes.
 pub async fn show(context: OperationContext, id: Id<TenantId>) -> Result<Credits, ApiError> {
     context.require_tenant(id.0).await?;
-    let account = account(context.store().api_reader(), id.0).await?;
-    let credits = account.map_or_else(Credits::default, |account| Credits {
+    let account = account(&context, id.0).await?;
+    Ok(Credits {
         balance_minutes: account.available + account.held,
         available_minutes: account.available,
         held_minutes: account.held,
         lifetime_purchased_minutes: account.purchased,
         lifetime_used_minutes: account.used,
-    });
-    Ok(credits)
+    })
+}
+
+/// A tenant's transactions, newest first.
+fn newest(tenant: TenantId) -> Select<credit_transaction::Entity> {
+    credit_transaction::Entity::of(tenant).order_by_desc(credit_transaction::Column::Seq)
+}
+
+/// At most `limit` transactions, newest first, older than `before` if it is given. If the tenant has no such
+/// transaction, the result is empty.
+pub async fn latest(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    before: Option<TransactionId>,
+    limit: u64,
+) -> Result<Vec<credit_transaction::Model>, DbErr> {
+    let mut select = newest(tenant);
+    if let Some(before) = before {
+        let last = credit_transaction::Entity::of(tenant)
+            .filter(credit_transaction::Column::Id.eq(before));
+        let Some(last) = last.one(db).await? else {
+            return Ok(Vec::new());
+        };
+        select = select.filter(credit_transaction::Column::Seq.lt(last.seq));
+    }
+    select.limit(limit).all(db).await
+}
+
+/// A page of the tenant's own transactions.
+pub async fn own_transactions(
+    context: OperationContext,
+    query: Query,
+) -> Result<TransactionList, ApiError> {
+    page(&context, context.tenant()?, &query.0).await
 }
 
 /// A page of a tenant's transactions.
@@ -79,8 +185,29 @@ pub async fn transactions(
     query: OperatorQuery,
 ) -> Result<TransactionList, ApiError> {
     context.require_tenant(id.0).await?;
-    let page = query.0.read(&[], |form| Some(PageRange::read(form)))?;
-    Ok(page_of(context.store().api_reader(), id.0, page).await?)
+    page(&context, id.0, &query.0).await
+}
+
+async fn page(
+    context: &OperationContext,
+    tenant: TenantId,
+    query: &FormFields,
+) -> Result<TransactionList, ApiError> {
+    let page = query.read(&[], |form| Some(PageRange::read(form)))?;
+    let db = context.store().api_reader();
+    let last: Option<i64> = newest(tenant)
+        .select_only()
+        .column(credit_transaction::Column::Seq)
+        .into_tuple()
+        .one(db)
+        .await?;
+    // Numbers begin at 1 and have no gaps, so the offset is subtracted and no row is read to skip it.
+    let first = last.unwrap_or(0).saturating_sub(page.offset);
+    let select = newest(tenant).filter(credit_transaction::Column::Seq.lte(first));
+    let mut rows = page.limit(select).all(db).await?;
+    let has_more = page.has_more(&mut rows);
+    let transactions = rows.into_iter().map(TransactionView::from).collect();
+    Ok(TransactionList::new(page, transactions, has_more))
 }
 
 /// One transaction.
@@ -88,7 +215,8 @@ pub async fn transaction(
     context: OperationContext,
     id: Id<TransactionId>,
 ) -> Result<TransactionView, ApiError> {
-    let found = credit_transaction::Entity::find()
+    let found = context
+        .rows::<credit_transaction::Entity>()
         .filter(credit_transaction::Column::Id.eq(id.0))
         .one(context.store().api_reader())
         .await?;
@@ -127,7 +255,6 @@ fn read(body: &RequestBody, tenant: TenantId) -> Result<Credit, ApiError> {
 
 /// Books minutes: 201 for what was booked now, 200 for what was booked before.
 pub async fn book(
-    process: Data<OperatorContext>,
     context: OperationContext,
     id: Id<TenantId>,
     body: RequestBody,
@@ -138,7 +265,8 @@ pub async fn book(
     let audit = context.origin.entry(Some(id.0), change, context.now);
     let claimed = context.claim.as_ref().map(|claim| claim.claimed().clone());
     let kept = move |booked: &CreditBooking| Some(claimed.as_ref()?.kept(&answer(booked)));
-    let booked = process.node.ledger.credit(credit, Some(audit), kept).await;
+    let ledger = &context.serving()?.node.ledger;
+    let booked = ledger.credit(credit, Some(audit), kept).await;
     let answer = answer(&booked.map_err(not_booked)?);
     if let Some(claim) = context.claim {
         claim.committed(&answer);
